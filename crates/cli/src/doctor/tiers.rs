@@ -125,7 +125,7 @@ fn within<T: Send + 'static>(
 ) -> io::Result<T> {
     let (sender, receiver) = mpsc::channel();
     thread::Builder::new().name("mooncake-probe".to_owned()).spawn(move || {
-        // Nobody waits any more.
+        // The caller has stopped waiting.
         let _ = sender.send(work());
     })?;
     receiver.recv_timeout(patience).unwrap_or_else(|_| {

@@ -165,7 +165,7 @@ impl Membership {
         self.routes_end.take()
     }
 
-    /// Whether the master answered and has all segments, or refused them.
+    /// Whether the master answered and has all segments, or refused them for good.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.last_ping_answered && self.mounting.segment() >= self.segments.len()
@@ -343,6 +343,7 @@ impl Membership {
             self.mounting.begin();
             self.mounted_under = Some(pong.epoch);
         }
+        self.mounting.on_pong();
     }
 
     /// The connection is gone or was never made: the next address at once, after a whole round a wait.

@@ -6,7 +6,8 @@ pub(super) struct Mounting {
     /// The segment that is being mounted; past the last one when all are.
     segment: usize,
     stage: MountStage,
-    /// Nothing is done before the next pong: it names a higher epoch, or the segments are to be mounted again.
+    /// Nothing is done before the next pong: it names a higher epoch, or the segments are to be mounted again, or the leader
+    /// has put this one off.
     awaits_pong: bool,
     /// The segment has started empty since it was last to be mounted.
     is_emptied: bool,
@@ -48,13 +49,13 @@ impl Mounting {
         let tells =
             matches!(self.stage, MountStage::Report { .. } | MountStage::ReportChanges { .. });
         if tells && !obeys {
-            self.stage = MountStage::Mount;
-            self.awaits_pong = true;
+            self.on_put_off();
         }
         (self.segment < count && !self.awaits_pong).then_some(self.stage)
     }
 
     pub(super) fn on_outcome(&mut self, outcome: MountOutcome, obeys: bool) {
+        self.refusal = self.refusal.filter(|(segment, _)| *segment != self.segment);
         match outcome {
             MountOutcome::Ready => self.go_on(),
             MountOutcome::WantsInventory if obeys => {
@@ -96,9 +97,25 @@ impl Mounting {
         (self.stage, self.is_emptied) = (MountStage::Mount, true);
     }
 
+    /// A leader that cannot take the segment now, because its lease is over or its membership record takes no writes, is
+    /// asked again after its next pong. Any other refusal stands until the segments are mounted again.
     pub(super) fn on_refused(&mut self, code: ErrorCode) {
         self.refusal = Some((self.segment, code));
-        self.go_on();
+        match code {
+            ErrorCode::UnavailableInCurrentStatus | ErrorCode::PersistentFail => self.on_put_off(),
+            _ => self.go_on(),
+        }
+    }
+
+    fn on_put_off(&mut self) {
+        (self.stage, self.awaits_pong) = (MountStage::Mount, true);
+    }
+
+    /// The leader has answered: what it put off is tried again.
+    pub(super) fn on_pong(&mut self) {
+        if self.refusal.is_some_and(|(segment, _)| segment == self.segment) {
+            self.awaits_pong = false;
+        }
     }
 
     /// The connection is gone: pages that were taken are told again.

@@ -206,7 +206,7 @@ fn a_connection_lost_while_mounting_goes_on_where_it_was() {
     mount_both(&mut membership, 0, 5);
 }
 
-/// A leader that may change nothing for a while refuses all; and it may know the segment from the process before.
+/// A leader may know the segment from the process before.
 #[test]
 fn a_segment_that_is_refused_is_named_and_tried_again_though_the_master_does_not_ask() {
     let mut membership = membership();
@@ -227,6 +227,30 @@ fn a_segment_that_is_refused_is_named_and_tried_again_though_the_master_does_not
     assert_eq!(deed(&mut membership, 2000), "ping for 2");
     membership.on_reply(Tick(2000), pong(false, 5));
     assert!(deed(&mut membership, 2000).starts_with("wait"), "all are mounted");
+}
+
+/// A leader without its lease takes no segment, and may have it again in a second. The same holds for its record of members.
+#[test]
+fn a_segment_that_is_put_off_is_named_and_mounted_after_the_next_pong() {
+    for code in [ErrorCode::UnavailableInCurrentStatus, ErrorCode::PersistentFail] {
+        let mut membership = membership();
+        assert_eq!(deed(&mut membership, 0), "connect 0");
+        membership.on_connected(Tick(0), Some(Epoch(5)));
+        assert_eq!(deed(&mut membership, 0), "ping for 2");
+        membership.on_reply(Tick(0), pong(true, 5));
+        for now in [0, 1000, 2000] {
+            assert_eq!(deed(&mut membership, now), "mount 1 having seen 5");
+            membership.on_reply(Tick(now), Ok(Reply::Done(Err(code))));
+            assert!(!membership.is_settled(), "the leader may take it yet");
+            assert!(deed(&mut membership, now).starts_with("wait"), "it is not pressed");
+            assert_eq!(deed(&mut membership, now + 1000), "ping for 2");
+            membership.on_reply(Tick(now + 1000), pong(true, 5));
+            assert_eq!(membership.mount_refusal(), Some((&lent(1), code)));
+        }
+        mount_both(&mut membership, 3000, 5);
+        assert!(membership.is_settled());
+        assert_eq!(membership.mount_refusal(), None);
+    }
 }
 
 #[test]

@@ -114,12 +114,12 @@ impl Folder {
         }
     }
 
-    /// Whoever of these leads.
+    /// The leader, if one of these claims has been won and its lease is not over.
     fn find_leader(&self, claims: &[u64]) -> Result<Option<LeaderView>, CoordinatorError> {
         Ok(self.find_lease(claims)?.map(|(leader, _)| leader))
     }
 
-    /// Whoever of these leads, and how long if the lease is not renewed.
+    /// As [`Self::find_leader`], and for how long it leads if it does not renew its lease.
     fn find_lease(
         &self,
         claims: &[u64],
@@ -297,7 +297,7 @@ impl Backend for Folder {
 
     fn rest(&self, seen: Option<&LeaderView>, most: Duration) {
         let most = most.min(LONGEST_REST);
-        // While nobody leads, somebody soon will. Without a watch, the folder is looked at again and again.
+        // Without a leader the next one is expected at once. Where the system has no watch, the folder is read again and again.
         let rested = seen.is_some_and(|seen| self.rest_until_news(seen, most).is_ok());
         if !rested {
             thread::sleep(most.min(self.poll_every()));

@@ -93,9 +93,9 @@ impl Meta {
         }
     }
 
-    /// What is to be recorded, in one step, before the shell hands in a mount; nothing if its segment is a member as it should
-    /// be, or would not be one. What nobody knows may hold versions that were replaced or removed under this leader before it has told
-    /// of them: until then it is behind.
+    /// What the shell records, in one step, before it hands in a mount; nothing if the segment is a member as it should be, or
+    /// would not become one. A segment without an inventory may hold versions that this leader has replaced or removed
+    /// meanwhile. The record calls it behind until its inventory is there.
     #[must_use]
     pub fn effects_before(&self, mount: &MountSegment<'_>) -> Vec<Effect> {
         if self.check_mount(mount).is_err() || self.segments.find(mount.id).is_some() {

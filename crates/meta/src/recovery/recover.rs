@@ -100,7 +100,8 @@ impl Meta {
         self.advance_recovery();
     }
 
-    /// Members that have not reported by now come back empty, but for disks. The next processes of these are waited for.
+    /// The window ends: a member of memory that has not reported comes back empty. The leader goes on waiting for disks, whose
+    /// next process may take longer to start.
     pub(crate) fn window_due(&mut self) {
         let disks = self.recovery.missing().filter(|id| self.members.is_disk(*id));
         let disks: BTreeSet<SegmentId> = disks.collect();
@@ -112,7 +113,7 @@ impl Meta {
         self.recovery.is_window_over = true;
     }
 
-    /// The same of disks.
+    /// The longer window of disks ends: a disk that has not reported comes back empty, too.
     pub(crate) fn disk_window_due(&mut self) {
         if self.recovery.missing().len() > 0 {
             self.close_window();
@@ -137,12 +138,12 @@ impl Meta {
         }
     }
 
-    /// Who has not reported by now comes back empty.
+    /// Ends the window for all members: those that have not reported come back empty.
     pub(crate) fn close_window(&mut self) {
         self.end_window(&BTreeSet::new());
     }
 
-    /// Who has not reported by now comes back empty, but for the members that are `awaited`.
+    /// Members that have not reported come back empty, except those in `awaited`.
     fn end_window(&mut self, awaited: &BTreeSet<SegmentId>) {
         self.recovery.phase.close();
         self.recovery.shadows.forget_all();

@@ -125,8 +125,8 @@ impl Run {
         }
     }
 
-    /// What a put evicted is about what it needs: for each replica four times its length, or one object or group.
-    /// Of a group replicas may go that nobody could read, and the model does not know: `dearest` is the most that one may take along.
+    /// A put evicts about as much as it needs: for each replica at most four times its length, or one object or group. With a
+    /// group go replicas that no reader can reach and that the model does not count: `dearest` bounds them.
     fn has_evicted_little(&self, start: &Start, replicas: u64, (evicted, dearest): (u64, u64)) {
         let mut units: BTreeMap<&str, u64> = BTreeMap::new();
         for (key, object) in &self.model.objects {

@@ -119,14 +119,14 @@ fn a_disk_that_does_not_return_is_given_up_at_last() {
     assert_eq!(mount(&mut world), mounted(MountOutcome::StartEmpty));
 }
 
-/// Nobody knows the keys that lie there.
+/// The master has no inventory of that disk.
 #[test]
 fn a_disk_that_is_away_is_given_up_when_objects_are_removed_by_pattern() {
     let mut world = leader();
     put(&mut world, "a");
     assert_eq!(remove_all(&mut world), Reply::Refused(ErrorCode::UnavailableInCurrentStatus));
     assert_eq!(record(&mut world), [Effect::Strike(A)]);
-    let Reply::Scanned(page) = remove_all(&mut world) else { panic!("nobody is waited for") };
+    let Reply::Scanned(page) = remove_all(&mut world) else { panic!("the scan waits for no disk") };
     assert_eq!(page.removed, 1);
     assert_eq!(mount(&mut world), mounted(MountOutcome::StartEmpty));
     world.check();
@@ -142,7 +142,7 @@ fn a_disk_that_is_telling_what_it_has_is_not_given_up_for_a_removal_by_pattern()
     let entries = [entry("a", 0, 4 * KIB, 1)];
     let page = mooncake_types::InventoryPage { run: 2, ..page(A, 0, &entries) };
     assert_eq!(report(&mut world, page), Ok(()));
-    let Reply::Scanned(page) = remove_all(&mut world) else { panic!("nobody is waited for") };
+    let Reply::Scanned(page) = remove_all(&mut world) else { panic!("the scan waits for no disk") };
     assert_eq!(page.removed, 1);
     assert!(!world.holds("a"));
 }

@@ -38,18 +38,23 @@ fn reopen(store: &BucketDouble) -> (Packs, Vec<u64>) {
     (packs, told)
 }
 
-#[test]
-fn records_that_come_together_are_stored_together() {
+/// Eight records of four blocks, numbered from 1, which fill a pack.
+fn one_full_pack() -> (BucketDouble, Packs) {
     let store = BucketDouble::new(1);
     let patient = PacksConfig { gather: Duration::from_secs(60), ..config() };
     let packs = Packs::open(Arc::new(store.bucket()), patient, |_| {}).expect("it is empty");
-    // Eight records of four blocks fill a pack.
     thread::scope(|scope| {
         for number in 1..=8 {
             let packs = &packs;
             scope.spawn(move || put(packs, name(number), 3 * 4096).expect("it is stored"));
         }
     });
+    (store, packs)
+}
+
+#[test]
+fn records_that_come_together_are_stored_together() {
+    let (store, packs) = one_full_pack();
     assert_eq!(store.names("packs").len(), 1);
     assert_eq!(packs.usage().records, 8);
     for number in 1..=8 {
@@ -298,15 +303,7 @@ fn packs_that_are_damaged_cut_or_gone_keep_no_others_from_being_written_anew() {
 /// Only the record that was damaged stays, until it is dropped.
 #[test]
 fn what_is_sound_in_a_damaged_pack_is_written_anew() {
-    let store = BucketDouble::new(1);
-    let patient = PacksConfig { gather: Duration::from_secs(60), ..config() };
-    let packs = Packs::open(Arc::new(store.bucket()), patient, |_| {}).expect("it is empty");
-    thread::scope(|scope| {
-        for number in 1..=8 {
-            let packs = &packs;
-            scope.spawn(move || put(packs, name(number), 3 * 4096).expect("it is stored"));
-        }
-    });
+    let (store, packs) = one_full_pack();
     let pack = store.names("packs").remove(0);
     store.damage(&pack, |mut bytes| {
         bytes[5_000] ^= 1;

@@ -4,11 +4,11 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mooncake_types::{ErrorCode, SegmentId};
+use mooncake_types::ErrorCode;
 use mooncake_wire::keepalive;
 
 use super::peers_that_fail::good_reply;
-use super::raw_peer::{FakeNode, read_frame};
+use super::raw_peer::{FakeNode, object_at, read_frame};
 use super::rig::{Node, Object, all_ok, read_all, tcp_config, version, write_all};
 use crate::{TcpConfig, TcpTransport, TransferError};
 
@@ -70,17 +70,6 @@ fn a_range_that_is_gone_is_not_found_after_keepalives_too() {
     let found = read_all(&transport(), &[objects[0].clone(), gone]);
     let missing = Err(TransferError::of_read(ErrorCode::ObjectNotFound));
     assert_eq!(found, [Ok(()), missing]);
-}
-
-fn object_at(node: &FakeNode, len: u64) -> Object {
-    Object {
-        endpoint: Arc::clone(&node.endpoint),
-        segment: SegmentId(1),
-        offset: 0,
-        len,
-        key: "key".into(),
-        version: version(1),
-    }
 }
 
 #[test]

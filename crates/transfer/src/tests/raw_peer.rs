@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use mooncake_types::{ClientId, Epoch};
+use mooncake_types::{ClientId, Epoch, SegmentId};
 use mooncake_wire::{
     HEADER_LEN, Header, Hello, Kind, PROTOCOL_VERSION, Refusal, Role, Welcome, decode_refusal,
     encode_hello, encode_welcome,
 };
 
-use super::rig::{CLUSTER, TOKEN};
+use super::rig::{CLUSTER, Object, TOKEN, version};
 use crate::local_socket;
 
 /// Reads one frame's header and body.
@@ -122,4 +122,16 @@ pub(super) fn read_refusal(stream: &mut TcpStream) -> Refusal {
     stream.read_to_end(&mut rest).unwrap();
     assert_eq!(rest, b"");
     decode_refusal(&body).unwrap()
+}
+
+/// An object of so many bytes at the start of a node's segment.
+pub(super) fn object_at(node: &FakeNode, len: u64) -> Object {
+    Object {
+        endpoint: Arc::clone(&node.endpoint),
+        segment: SegmentId(1),
+        offset: 0,
+        len,
+        key: "key".into(),
+        version: version(1),
+    }
 }

@@ -11,23 +11,12 @@ use mooncake_types::SegmentId;
 use mooncake_wire::encode_write_reply;
 
 use super::peers_that_fail::good_reply;
-use super::raw_peer::{FakeNode, read_frame};
-use super::rig::{EPOCH, Node, Object, all_ok, by, read_all, tcp, tcp_config, version, write_all};
+use super::raw_peer::{FakeNode, object_at, read_frame};
+use super::rig::{EPOCH, Node, Object, all_ok, by, read_all, tcp, tcp_config, write_all};
 use crate::server::STARTS;
 use crate::{Paths, TcpConfig, TcpTransport, TransferError, Transport};
 
 const SILENCE: Duration = Duration::from_millis(300);
-
-fn object_at(node: &FakeNode, len: u64) -> Object {
-    Object {
-        endpoint: Arc::clone(&node.endpoint),
-        segment: SegmentId(1),
-        offset: 0,
-        len,
-        key: "key".into(),
-        version: version(1),
-    }
-}
 
 fn transport() -> TcpTransport {
     TcpTransport::new(TcpConfig { silence_timeout: SILENCE, ..tcp_config() })

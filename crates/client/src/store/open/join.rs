@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 
 use mooncake_node::Host;
 use mooncake_ops::RouteCache;
-use mooncake_types::{Chance, Medium, without_password};
+use mooncake_types::{Chance, ErrorCode, Medium, without_password};
 
 use super::{HEARTBEAT_TIMEOUT, Opening};
 use crate::bind::{Bound, Wish, bind, bind_locally};
@@ -100,17 +100,26 @@ impl Opening {
         });
         let all: Vec<Lent> = memory.chain(disks).collect();
         bond.membership.lend(all.clone());
-        self.turn_until(bond, |bond| bond.membership.is_settled())?;
+        self.mount(bond)?;
         self.mount_again_if_refused(bond, host, &all)?;
         let disks = all.into_iter().filter(|lent| lent.medium == Medium::Disk).collect();
         match bond.membership.mount_refusal() {
             None => Ok(disks),
-            Some((segment, code)) => Err(OpenError::MountRefused {
-                name: segment.name.clone(),
-                bytes: segment.len,
-                code,
-            }),
+            Some((segment, code)) => Err(mount_refused(segment, code)),
         }
+    }
+
+    /// Waits until the master has taken or refused every segment. A leader that puts them off is asked for as long as
+    /// reaching it may take.
+    pub(super) fn mount(&self, bond: &mut Bond) -> Result<(), OpenError> {
+        self.turn_until(bond, |bond| bond.membership.is_settled()).map_err(|error| {
+            match (&error, bond.membership.mount_refusal()) {
+                (OpenError::MasterUnreachable { .. }, Some((segment, code))) => {
+                    mount_refused(segment, code)
+                }
+                _ => error,
+            }
+        })
     }
 
     /// Does what is due until `done`, for as long as reaching the master may take and the store is wanted.
@@ -163,4 +172,8 @@ impl Opening {
             "no master has taken this client yet; it goes on trying"
         );
     }
+}
+
+fn mount_refused(segment: &Lent, code: ErrorCode) -> OpenError {
+    OpenError::MountRefused { name: segment.name.clone(), bytes: segment.len, code }
 }

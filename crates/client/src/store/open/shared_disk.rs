@@ -128,7 +128,7 @@ impl Opening {
             }
             std::thread::sleep(REST);
             bond.membership.lend(all.to_vec());
-            self.turn_until(bond, |bond| bond.membership.is_settled())?;
+            self.mount(bond)?;
         }
     }
 }

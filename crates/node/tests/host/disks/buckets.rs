@@ -96,7 +96,7 @@ fn a_store_that_answers_late_holds_up_those_who_drop_for_a_second_once() {
     let begun = Instant::now();
     assert_eq!(host.drop_ranges(&drops), [Err(ErrorCode::FileWriteFail); 3]);
     assert!(begun.elapsed() < Duration::from_millis(500), "{:?}", begun.elapsed());
-    assert!(check(&host, id, &pieces[0]).is_err(), "nobody finds them meanwhile");
+    assert!(check(&host, id, &pieces[0]).is_err(), "readers do not find them meanwhile");
     store.delay(Duration::ZERO);
     while host.drop_ranges(&drops) != [Ok(()); 3] {
         assert!(begun.elapsed() < Duration::from_secs(20), "the write that was begun ends");
