@@ -1,12 +1,18 @@
 """Fixtures. The pool of a module is shared by its tests; each test starts with it empty."""
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
 from cluster import MIB, Cluster, Memory
 from gpu import DeviceMemory, driver
 from mooncake.store import MooncakeDistributedStore
+
+# What the tests start is told to end by these, also where the suite itself runs in the background or under `nohup`,
+# which has its children ignore them.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="module")

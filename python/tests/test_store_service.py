@@ -6,7 +6,6 @@ import json
 import signal
 import socket
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,15 +35,6 @@ def listens(port: int, host: str = "127.0.0.1") -> bool:
     return True
 
 
-@pytest.fixture
-def hangup_not_ignored() -> Iterator[None]:
-    """Children get SIGHUP with its default action, also where the suite itself runs under `nohup`."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    yield
-    signal.signal(signal.SIGHUP, before)
-
-
-@pytest.mark.usefixtures("hangup_not_ignored")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_service_lends_memory_serves_objects_and_leaves_the_pool(number: signal.Signals) -> None:
     port = free_port()
