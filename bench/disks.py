@@ -1,19 +1,21 @@
 #!/usr/bin/env python3
-"""How fast objects sink to a disk and are read there, beside what fio does with the same disk; tables in Markdown.
+"""What lies below memory: how fast objects sink there and are read, beside fio on the same disk, and the C++ package.
 
-    python3 bench/disks.py --folder /nvme            # a few minutes; see --help
-    python3 bench/disks.py --gib 1 --as-installed    # less data, with the package that is installed already
+    python3 bench/disks.py --folder /nvme            # a quarter of an hour; see --help
+    python3 bench/disks.py --gib 1 --rounds 1 --only rust --as-installed
 
-Starts a master that offloads on evict. The process that measures lends memory and a disk; another one only reads. Every
-object is compared. `fio`, where it is on the PATH, writes and reads the same folder past the system's cache, four jobs
-at a time.
+In each round `fio` (which must be on the PATH) writes and reads the folder past the system's cache; then each tier
+takes what does not fit into 256 MiB of memory, and is read by the process that lends it and by another one. Every
+object that is read is compared. The tables show medians of the rounds.
+
+The object store is a folder (`file://`), and takes only what is used again: there each object is read once as soon as
+it is put. A put that is refused is tried again after 5 ms. The C++ package asks for work each second instead of every
+ten (MOONCAKE_OFFLOAD_HEARTBEAT_INTERVAL_SECONDS=1).
 """
 
 import argparse
 import json
-import os
 import pathlib
-import random
 import shutil
 import socket
 import statistics
@@ -21,193 +23,231 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import environment
 import peer
 from table import cell, markdown
 
-MIB = 1 << 20
+HERE = pathlib.Path(__file__).resolve().parent
+MIB, KIB = 1 << 20, 1 << 10
 MB = 1_000_000
-SEGMENT_BYTES = 256 * MIB
 LEASE_MS = 100
+NAMES = {MIB: "1 MiB", 64 * KIB: "64 KiB"}
 
 
-def fio(folder: pathlib.Path, how: str) -> float | None:
-    """Bytes a second, of 1 MiB at a time; none without fio."""
-    if shutil.which("fio") is None:
-        return None
-    command = ["fio", "--name=raw", f"--directory={folder}", "--direct=1", "--bs=1M", "--size=512M", "--numjobs=4"]
-    command += ["--group_reporting", "--end_fsync=1", f"--rw={how}", "--output-format=json"]
-    told = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    return float(told["jobs"][0]["read" if "read" in how else "write"]["bw_bytes"])
+class Tier(NamedTuple):
+    """What lies below memory, and how it is switched on. `FOLDER` stands for a new folder."""
+
+    name: str
+    variant: str
+    master: tuple[str, ...]
+    variables: dict[str, str]
+    work: tuple[str, ...]
 
 
-class Master:
-    """A master that offloads on evict. Use it in a `with`."""
+OFFLOAD = ("--enable_offload=true", "--offload_on_evict=true")
+# The C++ package keeps to its own memory for bytes on their way.
+CPP_VARIABLES = {"MOONCAKE_OFFLOAD_HEARTBEAT_INTERVAL_SECONDS": "1", "MOONCAKE_OFFLOAD_FILE_STORAGE_PATH": "FOLDER"}
+TIERS = (
+    Tier("disk", "rust", OFFLOAD, {}, ("--disk", "FOLDER")),
+    Tier("shared directory", "rust", ("--root_fs_dir=FOLDER",), {}, ()),
+    Tier("object store", "rust", OFFLOAD, {"MOONCAKE_OBJECT_STORE_URL": "file://FOLDER"}, ("--twice",)),
+    Tier("C++, disk", "cpp", OFFLOAD, CPP_VARIABLES, ("--disk", "FOLDER", "--settle", "15")),
+)
 
-    def __init__(self, commands: pathlib.Path) -> None:
-        self.port, self.admin = peer.free_port(), peer.free_port()
+
+def fio(folder: pathlib.Path, how: str, length: int, jobs: int, depth: int) -> dict[str, float]:
+    """Bytes a second, and microseconds of the middle and of the 99th of 100, with so many in flight."""
+    command = ["fio", "--name=raw", f"--directory={folder}", "--direct=1", f"--bs={length}", "--size=512M"]
+    command += [f"--numjobs={jobs}", "--ioengine=libaio", f"--iodepth={depth}", f"--rw={how}", "--group_reporting"]
+    command += ["--end_fsync=1"] if "write" in how else ["--time_based", "--runtime=4"]
+    told = subprocess.run([*command, "--output-format=json"], check=True, capture_output=True, text=True).stdout
+    part = json.loads(told)["jobs"][0]["read" if "read" in how else "write"]
+    latencies = part["clat_ns"]["percentile"]
+    return {
+        "MB/s": part["bw_bytes"] / MB,
+        "p50_us": latencies["50.000000"] / 1e3,
+        "p99_us": latencies["99.000000"] / 1e3,
+    }
+
+
+def raw(folder: pathlib.Path) -> dict[str, Any]:
+    """What the disk itself does, in the shape of what `measure` returns."""
+    written = fio(folder, "write", MIB, 4, 1)
+    reads: dict[int, dict[str, float]] = {}
+    for length in NAMES:
+        one, several = fio(folder, "randread", length, 1, 1), fio(folder, "randread", length, 4, 4)
+        reads[length] = {**one, "together_MB/s": several["MB/s"]}
+    for file in folder.glob("raw.*"):
+        file.unlink()
+    return {"put": {MIB: written}, "get": reads}
+
+
+def with_folder(text: str, folder: pathlib.Path) -> str:
+    return text.replace("FOLDER", str(folder))
+
+
+class Pool:
+    """A master with this tier, and the process that lends memory to it. Use it in a `with`."""
+
+    def __init__(self, tier: Tier, folder: pathlib.Path) -> None:
+        self.tier, self.folder, self.port = tier, folder, peer.free_port()
         self.state = tempfile.TemporaryDirectory()
-        flags = [f"--rpc_port={self.port}", f"--metrics_port={self.admin}", f"--state_dir={self.state.name}"]
-        flags += ["--enable_offload", "--offload_on_evict", f"--default_kv_lease_ttl={LEASE_MS}"]
-        self.process = subprocess.Popen([commands / "mooncake_master", *flags], stderr=subprocess.DEVNULL)
-        deadline = time.monotonic() + 20
+        self.python = environment.python_of(environment.VARIANTS[tier.variant][1])
+        self.variables = environment.variables_of(tier.variant) | {"XDG_STATE_HOME": self.state.name}
+        self.log = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115
+        command = [str(self.python.with_name("mooncake_master")), f"--rpc_port={self.port}"]
+        command += [f"--metrics_port={peer.free_port()}", f"--default_kv_lease_ttl={LEASE_MS}"]
+        command += [with_folder(flag, folder) for flag in tier.master]
+        quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        self.master = subprocess.Popen(command, env=self.variables, **quiet)
+        self.workers: list[subprocess.Popen[str]] = []
+        deadline = time.monotonic() + peer.START_DEADLINE_S
         while time.monotonic() < deadline:
             try:
-                socket.create_connection(("127.0.0.1", self.admin), 1).close()
+                socket.create_connection(("127.0.0.1", self.port), 1).close()
                 return
             except OSError:
                 time.sleep(0.05)
         raise RuntimeError("the master did not start")
 
-    def metric(self, name: str) -> int:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.admin}/metrics", timeout=5) as reply:
-            lines = [line.split() for line in reply.read().decode().splitlines()]
-        return next(int(float(words[1])) for words in lines if words[:1] == [name])
+    def work(self, role: str, *arguments: str, told: str | None = None) -> Any:
+        """Starts a process of `disk_work.py`, tells it `told` if that is all it waits for, and returns its figures."""
+        own = [with_folder(argument, self.folder) for argument in arguments]
+        command = [str(self.python), str(HERE / "disk_work.py"), role, f"--port={self.port}", *own]
+        variables = {name: with_folder(value, self.folder) for name, value in self.tier.variables.items()}
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self.log}
+        process = subprocess.Popen(command, env=self.variables | variables, text=True, **pipes)
+        self.workers.append(process)
+        assert process.stdin
+        assert process.stdout
+        if told is not None:
+            process.stdin.write(told)
+            process.stdin.close()
+        for line in process.stdout:
+            if line.startswith("RESULT "):
+                return json.loads(line[7:])
+        self.log.seek(0)
+        raise RuntimeError(f"{self.tier.name}, {role}: no figures:\n{self.log.read()[-2000:]}")
 
-    def __enter__(self) -> "Master":
+    def __enter__(self) -> "Pool":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.process.terminate()
-        self.process.wait()
+        for worker in self.workers:
+            if worker.stdin and not worker.stdin.closed:
+                worker.stdin.close()
+            try:
+                worker.wait(30)
+            except subprocess.TimeoutExpired:
+                worker.kill()
+        self.master.terminate()
+        self.master.wait()
 
 
-def opened(master: Master, segment_bytes: int, disk: pathlib.Path | None) -> Any:
-    from mooncake.store import MooncakeDistributedStore
-
-    store = MooncakeDistributedStore()
-    config = {
-        "local_hostname": "127.0.0.1",
-        "metadata_server": "P2PHANDSHAKE",
-        "master_server_addr": f"127.0.0.1:{master.port}",
-        "global_segment_size": segment_bytes,
-        "local_buffer_size": 256 * MIB,
-        "enable_ssd_offload": disk is not None,
-        "ssd_offload_path": str(disk or ""),
-    }
-    assert store.setup(config) == 0, "the store was not set up"
-    return store
+def by_length(figures: dict[str, Any]) -> dict[int, Any]:
+    """JSON has no numbers as keys."""
+    return {int(length): figure for length, figure in figures.items()}
 
 
-def value(number: int, length: int) -> bytes:
-    return random.Random(number).randbytes(64) * (length // 64)
+def measure(tier: Tier, folder: pathlib.Path, gib: int) -> dict[str, Any]:
+    """The figures of one tier in one round."""
+    objects = [f"{MIB}:{gib * 1024}", f"{64 * KIB}:{8192 if tier.variant == 'rust' else 4096}"]
+    with tempfile.TemporaryDirectory(dir=folder) as own, Pool(tier, pathlib.Path(own)) as pool:
+        lent = pool.work("lend", *tier.work, "--objects", *objects)
+        elsewhere = pool.work("read", told=json.dumps(lent["cold"]))
+    figures = {name: by_length(figure) for name, figure in lent.items()}
+    return {**figures, "elsewhere": by_length(elsewhere["get"])}
 
 
-def puts(store: Any, count: int, length: int) -> tuple[float, int]:
-    """Seconds that so many puts took, and how many were refused."""
-    seconds, refused = 0.0, 0
-    for number in range(count):
-        wanted = value(number, length)
-        begun = time.perf_counter()
-        refused += store.put(f"{length}/{number}", wanted) != 0
-        seconds += time.perf_counter() - begun
-    return seconds, refused
+def seed_run(variant: Tier, folder: pathlib.Path) -> str:
+    """100 puts of 1 MB into 50 MB of memory."""
+    with tempfile.TemporaryDirectory(dir=folder) as own, Pool(variant, pathlib.Path(own)) as pool:
+        lent = pool.work("lend", *variant.work, f"--segment={50 * MB}", "--objects", f"{MB}:100")
+    put, lost = lent["put"][str(MB)], lent["lost"][str(MB)]
+    return f"- {variant.name}: {put['s']:.2f} s, {put['refused']:.0f} puts refused, {lost:.0f} objects lost"
 
 
-def on_disk(store: Any, count: int, length: int) -> list[int]:
-    """The objects that lie on the disk alone."""
-    found = store.batch_get_replica_desc([f"{length}/{number}" for number in range(count)])
-    cold = [key for key, replicas in found.items() if not any(one.is_memory_replica() for one in replicas)]
-    return [int(key.partition("/")[2]) for key in cold]
+def middle(rounds: Sequence[dict[str, Any]], *path: Any) -> float | None:
+    """The median of one figure over the rounds; none where a round lacks it."""
+    found = []
+    for figures in rounds:
+        at: Any = figures
+        for name in path:
+            at = at.get(name) if at is not None else None
+        if at is None:
+            return None
+        found.append(float(at))
+    return statistics.median(found)
 
 
-def gets(store: Any, numbers: list[int], length: int) -> tuple[list[float], int]:
-    """Microseconds of each get, and how many gave other bytes."""
-    spent, wrong = [], 0
-    for number in numbers:
-        begun = time.perf_counter()
-        got = store.get(f"{length}/{number}")
-        spent.append((time.perf_counter() - begun) * 1e6)
-        wrong += got != value(number, length)
-    return spent, wrong
+def share(ours: float | None, theirs: float | None) -> str:
+    return "-" if ours is None or not theirs else f"{ours / theirs:.0%}"
 
 
-def latencies(what: str, spent: list[float], wrong: int, length: int) -> list[str]:
-    cuts = statistics.quantiles(spent, n=100)
-    rate = length * len(spent) / sum(spent)
-    return [what, cell(statistics.median(spent)), cell(cuts[98]), f"{rate:,.0f}", str(wrong)]
+def written(taken: dict[str, list[dict[str, Any]]]) -> str:
+    rows = [["objects of 1 MiB", "MB/s", "of fio", "CPU s a GB", "puts refused", "lost", "wrong bytes"]]
+    limit = middle(taken["fio"], "put", MIB, "MB/s")
+    for name, rounds in taken.items():
+        rate = middle(rounds, "put", MIB, "MB/s")
+        cells = [middle(rounds, "put", MIB, "cpu_s_per_GB"), middle(rounds, "put", MIB, "refused")]
+        wrong = None if name == "fio" else sum(told["wrong"] for it in rounds for told in reads_of(it))
+        cells += [middle(rounds, "lost", MIB), wrong]
+        rows.append([name, cell(rate), share(rate, limit), *(cell(it) for it in cells)])
+    return markdown(rows)
 
 
-def read_elsewhere(master_port: int, length: int, numbers: list[int]) -> tuple[list[float], int]:
-    """As `gets`, from a process of its own."""
-    arguments = json.dumps([master_port, length, numbers])
-    command = [sys.executable, str(pathlib.Path(__file__).resolve()), "--reader", arguments]
-    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    spent, wrong = json.loads(told.splitlines()[-1])
-    return spent, wrong
+def reads_of(figures: dict[str, Any]) -> list[dict[str, float]]:
+    return [read for where in ("get", "elsewhere") for read in figures[where].values()]
 
 
-def reader(arguments: str) -> None:
-    port, length, numbers = json.loads(arguments)
-    master = Master.__new__(Master)
-    master.port = port
-    store = opened(master, 0, None)
-    print(json.dumps(gets(store, numbers, length)))
-    store.close()
+def read(taken: dict[str, list[dict[str, Any]]], length: int) -> str:
+    """One table for each length of the objects."""
+    head = [f"get of {NAMES[length]} below memory", "p50, us", "p99, us", "MB/s, 16 at a time", "of fio", "not read"]
+    rows, limit = [head], middle(taken["fio"], "get", length, "together_MB/s")
+    for name, rounds in taken.items():
+        for where in ("get", "elsewhere"):
+            if name == "fio" and where == "elsewhere":
+                continue
+            who = {"get": ", by the lender", "elsewhere": ", by another process"}[where] if name != "fio" else ""
+            rate = middle(rounds, where, length, "together_MB/s")
+            times = [cell(middle(rounds, where, length, field)) for field in ("p50_us", "p99_us")]
+            missing = cell(middle(rounds, where, length, "missing"))
+            rows.append([f"{name}{who}", *times, cell(rate), share(rate, limit), missing])
+    return markdown(rows)
 
 
-def measure(folder: pathlib.Path, commands: pathlib.Path, gib: int) -> None:
-    print(environment.machine(), end="\n\n")
-    written, read = fio(folder, "write"), fio(folder, "randread")
-    print(
-        f"fio, 1 MiB, four jobs: writes {cell(written and written / MB)} MB/s, reads {cell(read and read / MB)} MB/s\n"
-    )
-    for file in folder.glob("raw.*"):
-        file.unlink()
-    with Master(commands) as master:
-        store = opened(master, 50 * MB, folder / "seed")
-        seconds, refused = puts(store, 100, MB)
-        _, wrong = gets(store, list(range(100)), MB)
-        sunk = master.metric("master_offloaded_objects_total")
-        told = f"{seconds:.3f} s, {refused} refused, {sunk} offloaded, {wrong} lost"
-        print(f"100 puts of 1 MB into 50 MB of memory: {told}\n")
-        store.close()
-    rows = [["get from the disk", "p50, us", "p99, us", "MB/s, one at a time", "lost or wrong"]]
-    with Master(commands) as master:
-        store = opened(master, SEGMENT_BYTES, folder / "disk")
-        count = gib * 1024
-        begun = time.process_time()
-        seconds, refused = puts(store, count, MIB)
-        spent = time.process_time() - begun
-        print(
-            f"{gib} GiB put by 1 MiB into 256 MiB of memory: {seconds:.1f} s, {gib * 1024 / seconds:,.0f} MiB/s, ",
-            end="",
-        )
-        print(f"{refused} refused, {spent / gib:.2f} s of processor time a GiB\n")
-        small, refused = puts(store, 8192, 64 << 10)[1], refused
-        for length, total in ((MIB, count), (64 << 10, 8192)):
-            time.sleep(2 * LEASE_MS / 1000)
-            cold = on_disk(store, total, length)
-            numbers = random.Random(1).sample(cold, min(1000, len(cold)))
-            name = "1 MiB" if length == MIB else "64 KiB"
-            rows.append(latencies(f"{name}, by the process that lends it", *gets(store, numbers, length), length))
-            rows.append(latencies(f"{name}, by another process", *read_elsewhere(master.port, length, numbers), length))
-        _, wrong = gets(store, list(range(count)), MIB)
-        print(markdown(rows))
-        print(f"\nOf {count:,} objects of 1 MiB {wrong} are lost; {small + refused} puts were refused.")
-        store.close()
+def tiers_of(args: argparse.Namespace) -> list[Tier]:
+    names = {environment.VARIANTS[variant][1] for variant in environment.prepare(args)}
+    return [tier for tier in TIERS if tier.variant in names and (not args.tiers or tier.name in args.tiers)]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=pathlib.Path, help="on the disk to be measured; a temporary one by default")
-    parser.add_argument("--gib", type=int, default=10, help="how much is put (10)")
-    parser.add_argument("--as-installed", action="store_true", help="do not build and install the package first")
-    parser.add_argument("--reader", help=argparse.SUPPRESS)
+    parser.add_argument("--gib", type=int, default=4, help="how much is put (4)")
+    parser.add_argument("--rounds", type=int, default=3, help="how often all of it is done (3)")
+    parser.add_argument("--tiers", nargs="+", choices=[tier.name for tier in TIERS], help="some of the tiers")
+    environment.add_arguments(parser)
     args = parser.parse_args()
-    if args.reader:
-        return reader(args.reader)
-    python = environment.python_of("rust")
-    if not args.as_installed:
-        environment.ensure_rust(None)
-    if pathlib.Path(sys.executable) != python:
-        os.execv(python, [str(python), __file__, *sys.argv[1:], *([] if args.as_installed else ["--as-installed"])])
-    with tempfile.TemporaryDirectory(dir=args.folder) as folder:
-        measure(pathlib.Path(folder), python.parent, args.gib)
-    return None
+    if not shutil.which("fio"):
+        sys.exit("fio is not on the PATH. On Debian and Ubuntu: apt-get install fio")
+    tiers = tiers_of(args)
+    taken: dict[str, list[dict[str, Any]]] = {"fio": [], **{tier.name: [] for tier in tiers}}
+    with tempfile.TemporaryDirectory(dir=args.folder) as place:
+        folder = pathlib.Path(place)
+        for number in range(args.rounds):
+            print(f"round {number + 1} of {args.rounds}", file=sys.stderr, flush=True)
+            taken["fio"].append(raw(folder))
+            for tier in tiers:
+                print(f"  {tier.name}", file=sys.stderr, flush=True)
+                taken[tier.name].append(measure(tier, folder, args.gib))
+        seeds = [seed_run(tier, folder) for tier in tiers if "disk" in tier.name]
+    print(f"{environment.machine()}. {args.gib} GiB put into 256 MiB of memory, medians of {args.rounds} rounds\n")
+    print(written(taken), *(read(taken, length) for length in NAMES), sep="\n\n")
+    print("\n100 puts of 1 MB into 50 MB of memory:\n", *seeds, sep="\n")
 
 
 if __name__ == "__main__":

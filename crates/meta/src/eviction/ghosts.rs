@@ -4,8 +4,10 @@ use crate::objects::scatter;
 
 /// Notes that share a cache line; a key's note lies in one such set.
 const WAYS: usize = 16;
-/// Notes that there is room for, for each object in the pool. At most twice as many, as the table doubles.
-const NOTES_PER_OBJECT: usize = 4;
+/// Notes that there is room for, at least, for each object in the pool.
+const NOTES_PER_OBJECT: usize = 6;
+/// One more note for so many: a pool that grows a little keeps its table.
+const SLACK: usize = 8;
 const LEAST_NOTES: usize = 64 * WAYS;
 /// Generations for which a note counts. As many notes as half the table has room for are made in that time, so
 /// hardly any has to make room for another before: what was evicted together is forgotten together, and no block
@@ -18,7 +20,7 @@ const GENERATION_BITS: u32 = 6;
 const EMPTY: u32 = 0;
 const GENERATIONS: u32 = (1 << GENERATION_BITS) - 1;
 
-/// A table of notes about evicted objects: four bytes each, 16 to 32 for an object in the pool.
+/// A table of notes about evicted objects: four bytes each, 27 for an object in the pool.
 ///
 /// A note is 24 bits of the key's hash, its generation and the uses. About one look-up in a million finds another
 /// key's note, which does no harm.
@@ -37,8 +39,9 @@ impl Ghosts {
     /// Notes how often an object was used that is evicted from a pool of `objects`. A table that has become too
     /// small begins anew.
     pub(crate) fn note(&mut self, hash: u64, uses: u8, objects: usize) {
-        if self.notes.len() < objects.saturating_mul(NOTES_PER_OBJECT) {
-            let len = (objects * NOTES_PER_OBJECT).next_power_of_two().max(LEAST_NOTES);
+        let wanted = objects.saturating_mul(NOTES_PER_OBJECT);
+        if self.notes.len() < wanted {
+            let len = (wanted + wanted / SLACK).next_multiple_of(WAYS).max(LEAST_NOTES);
             self.notes = vec![EMPTY; len];
         }
         if self.notes.is_empty() {
@@ -118,7 +121,7 @@ mod tests {
             ghosts.note(hash(number), (number % 4) as u8, OBJECTS);
         }
         let size = ghosts.notes.len();
-        assert!((4 * OBJECTS..8 * OBJECTS).contains(&size));
+        assert!((6 * OBJECTS..7 * OBJECTS).contains(&size));
         let mut found = |back: std::ops::Range<u64>| {
             let count = back.end - back.start;
             let numbers = back.map(|back| 999_999 - back);
