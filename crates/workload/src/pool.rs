@@ -50,6 +50,8 @@ pub enum PoolError {
 pub struct Tally {
     /// Blocks of the longest prefix of its request that was there.
     pub hits: u64,
+    /// Blocks that were there, but behind one that was not: of no use to the request.
+    pub stranded: u64,
     /// Puts that found no room.
     pub refused: u64,
     /// Objects that were evicted.
@@ -128,6 +130,7 @@ impl Pool {
             keys.chunks(limits::MAX_BATCH_KEYS).flat_map(|keys| self.exist(now, keys)).collect();
         let prefix = there.iter().take_while(|&&there| there).count();
         self.tally.hits += prefix as u64;
+        self.tally.stranded += there[prefix..].iter().filter(|&&there| there).count() as u64;
         for keys in keys[..prefix].chunks(limits::MAX_BATCH_KEYS) {
             self.meta.handle(now, CLIENT, &Request::GetReplicaList { keys: keys.to_vec() });
         }

@@ -85,11 +85,12 @@ fn eviction_closes_a_tenth_of_the_gap_between_lru_and_the_optimum() {
     }
 }
 
-/// The master remembers more evicted keys than the few lines here, which helps in small pools.
+/// The master remembers over three times as many evicted keys as the few lines here, which helps in small pools: it may hit
+/// more, and never less.
 #[test]
 fn the_s3_fifo_of_the_master_hits_what_an_s3_fifo_does() {
     let trace = shipped();
-    for (share, more) in [(1, 2.5), (10, 0.7), (40, 0.1)] {
+    for (share, more) in [(1, 3.0), (10, 0.7), (40, 0.1)] {
         let capacity = trace.hash_ids.len() * share / 100;
         let ideal = percent(&trace, s3_fifo_hits(&trace, capacity));
         let ours = percent(&trace, pool_hits(&trace, capacity, 1, EvictionPolicy::S3Fifo));
