@@ -56,7 +56,7 @@ fn hits_are_written_as_a_table_values_and_a_plot() {
     let csv = std::fs::read_to_string(csv).expect("the values");
     let expected = "\
 policy,pool_bytes,pool_blocks,distinct_blocks,requests,blocks,hits,hit_ratio,stranded,evicted,refused
-lru,131072,2,22,40,60,10,0.166667,0,39,0
+lru,131072,2,22,40,60,10,0.166667,9,39,0
 optimum,131072,2,22,40,60,38,0.633333,,,
 lru,262144,4,22,40,60,38,0.633333,0,18,0
 optimum,262144,4,22,40,60,38,0.633333,,,
