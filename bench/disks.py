@@ -167,7 +167,8 @@ def seed_run(variant: Tier, folder: pathlib.Path) -> str:
     with tempfile.TemporaryDirectory(dir=folder) as own, Pool(variant, pathlib.Path(own)) as pool:
         lent = pool.work("lend", *variant.work, f"--segment={50 * MB}", "--objects", f"{MB}:100")
     put, lost = lent["put"][str(MB)], lent["lost"][str(MB)]
-    return f"- {variant.name}: {put['s']:.2f} s, {put['refused']:.0f} puts refused, {lost:.0f} objects lost"
+    given_up = f", {put['given_up']:.0f} puts given up" if put["given_up"] else ""
+    return f"- {variant.name}: {put['s']:.2f} s, {put['refused']:.0f} puts refused{given_up}, {lost:.0f} objects lost"
 
 
 def middle(rounds: Sequence[dict[str, Any]], *path: Any) -> float | None:
