@@ -29,6 +29,7 @@ SECTIONS: dict[str, tuple[list[str], list[str]]] = {
     "As the work grows": (["bench/scale.py", "--as-installed"], ["--quick"]),
     "A slow link": (["bench/link.py", "--as-installed"], ["--rounds", "1", "--batch", "16"]),
     "What a call from Python costs": (["bench/python_overhead.py", "--as-installed"], ["--rounds", "1"]),
+    "The hot cache": (["bench/hot_cache.py", "--as-installed", "--only", "rust"], ["--rounds", "1"]),
     "Disks": (["bench/disks.py", "--as-installed"], ["--gib", "1", "--rounds", "1"]),
     "Conversations that outgrow memory": (["bench/outgrown.py", "--as-installed"], ["--requests", "500"]),
     "The master over the wire": (["bench/master_load.py", "--as-installed"], ["--seconds", "1"]),
