@@ -17,18 +17,16 @@ import argparse
 import json
 import pathlib
 import shutil
-import socket
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import environment
-import peer
 from table import cell, markdown
+from testbed import Pool, PoolError
 
 HERE = pathlib.Path(__file__).resolve().parent
 MIB, KIB = 1 << 20, 1 << 10
@@ -89,40 +87,21 @@ def with_folder(text: str, folder: pathlib.Path) -> str:
     return text.replace("FOLDER", str(folder))
 
 
-class Pool:
-    """A master with this tier, and the process that lends memory to it. Use it in a `with`."""
+class TierPool(Pool):
+    """A master with this tier, and the processes of `disk_work.py` that were asked for. Use it in a `with`."""
 
     def __init__(self, tier: Tier, folder: pathlib.Path) -> None:
-        self.tier, self.folder, self.port = tier, folder, peer.free_port()
-        self.state = tempfile.TemporaryDirectory()
-        self.python = environment.python_of(environment.VARIANTS[tier.variant][1])
-        self.variables = environment.variables_of(tier.variant) | {"XDG_STATE_HOME": self.state.name}
-        self.log = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115
-        command = [str(self.python.with_name("mooncake_master")), f"--rpc_port={self.port}"]
-        command += [f"--metrics_port={peer.free_port()}", f"--default_kv_lease_ttl={LEASE_MS}"]
-        command += [with_folder(flag, folder) for flag in tier.master]
-        quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        self.master = subprocess.Popen(command, env=self.variables, **quiet)
-        self.workers: list[subprocess.Popen[str]] = []
-        deadline = time.monotonic() + peer.START_DEADLINE_S
-        while time.monotonic() < deadline:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
-                return
-            except OSError:
-                time.sleep(0.05)
-        raise RuntimeError("the master did not start")
+        flags = [with_folder(flag, folder) for flag in tier.master]
+        super().__init__(tier.variant, flags=[f"--default_kv_lease_ttl={LEASE_MS}", *flags])
+        self.variables |= {name: with_folder(value, folder) for name, value in tier.variables.items()}
+        self.tier, self.folder = tier, folder
+        self.wait_for_master()
 
     def work(self, role: str, *arguments: str, told: str | None = None) -> Any:
-        """Starts a process of `disk_work.py`, tells it `told` if that is all it waits for, and returns its figures."""
+        """Starts a process, tells it `told` if that is all it waits for, and returns its figures."""
         own = [with_folder(argument, self.folder) for argument in arguments]
-        command = [str(self.python), str(HERE / "disk_work.py"), role, f"--port={self.port}", *own]
-        variables = {name: with_folder(value, self.folder) for name, value in self.tier.variables.items()}
-        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self.log}
-        process = subprocess.Popen(command, env=self.variables | variables, text=True, **pipes)
-        self.workers.append(process)
-        assert process.stdin
-        assert process.stdout
+        command = [self.python, str(HERE / "disk_work.py"), role, f"--port={self.ports[0]}", *own]
+        process = self.start(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, text=True)
         if told is not None:
             process.stdin.write(told)
             process.stdin.close()
@@ -130,21 +109,7 @@ class Pool:
             if line.startswith("RESULT "):
                 return json.loads(line[7:])
         self.log.seek(0)
-        raise RuntimeError(f"{self.tier.name}, {role}: no figures:\n{self.log.read()[-2000:]}")
-
-    def __enter__(self) -> "Pool":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for worker in self.workers:
-            if worker.stdin and not worker.stdin.closed:
-                worker.stdin.close()
-            try:
-                worker.wait(30)
-            except subprocess.TimeoutExpired:
-                worker.kill()
-        self.master.terminate()
-        self.master.wait()
+        raise PoolError(f"{self.tier.name}, {role}: no figures:\n{self.log.read()[-2000:]}")
 
 
 def by_length(figures: dict[str, Any]) -> dict[int, Any]:
@@ -155,7 +120,7 @@ def by_length(figures: dict[str, Any]) -> dict[int, Any]:
 def measure(tier: Tier, folder: pathlib.Path, gib: int) -> dict[str, Any]:
     """The figures of one tier in one round."""
     objects = [f"{MIB}:{gib * 1024}", f"{64 * KIB}:{8192 if tier.variant == 'rust' else 4096}"]
-    with tempfile.TemporaryDirectory(dir=folder) as own, Pool(tier, pathlib.Path(own)) as pool:
+    with tempfile.TemporaryDirectory(dir=folder) as own, TierPool(tier, pathlib.Path(own)) as pool:
         lent = pool.work("lend", *tier.work, "--objects", *objects)
         elsewhere = pool.work("read", told=json.dumps(lent["cold"]))
     figures = {name: by_length(figure) for name, figure in lent.items()}
@@ -164,7 +129,7 @@ def measure(tier: Tier, folder: pathlib.Path, gib: int) -> dict[str, Any]:
 
 def seed_run(variant: Tier, folder: pathlib.Path) -> str:
     """100 puts of 1 MB into 50 MB of memory."""
-    with tempfile.TemporaryDirectory(dir=folder) as own, Pool(variant, pathlib.Path(own)) as pool:
+    with tempfile.TemporaryDirectory(dir=folder) as own, TierPool(variant, pathlib.Path(own)) as pool:
         lent = pool.work("lend", *variant.work, f"--segment={50 * MB}", "--objects", f"{MB}:100")
     put, lost = lent["put"][str(MB)], lent["lost"][str(MB)]
     given_up = f", {put['given_up']:.0f} puts given up" if put["given_up"] else ""

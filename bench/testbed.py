@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -96,8 +97,10 @@ class Client:
 class Pool:
     """A master, its nodes, and the clients that were asked for. Use it in a `with`."""
 
-    def __init__(self, variant: str, server: Place = HERE_PLACE, python: str | None = None) -> None:
-        """`python` is the interpreter of another environment than the variant's."""
+    def __init__(
+        self, variant: str, server: Place = HERE_PLACE, python: str | None = None, flags: Sequence[str] = ()
+    ) -> None:
+        """`python` is the interpreter of another environment than the variant's, `flags` are more of the master's."""
         # What masters of earlier pools remember of their members, at the same port by chance, is not this pool's.
         self.state = tempfile.TemporaryDirectory()
         self.variables, self.server = {**variables_of(variant), "XDG_STATE_HOME": self.state.name}, server
@@ -109,7 +112,7 @@ class Pool:
         rpc, http, metrics = self.ports
         listen = [f"--rpc_port={rpc}", f"--http_metadata_server_port={http}", f"--metrics_port={metrics}"]
         program = str(pathlib.Path(self.python).with_name("mooncake_master"))
-        command = [*server.enter, program, *listen, "--enable_http_metadata_server=true"]
+        command = [*server.enter, program, *listen, "--enable_http_metadata_server=true", *flags]
         self.master = self.start(command, **NOBODY)
 
     def start(self, command: list[str], **kwargs: Any) -> "subprocess.Popen[Any]":
