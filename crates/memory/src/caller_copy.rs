@@ -22,6 +22,30 @@ pub fn copy_to_caller(src: RawSlice, dst: RawSlice) -> io::Result<()> {
     copy(src, dst, dst, Advice::LinuxPopulateWrite)
 }
 
+/// Copies pieces, one behind the other, to the caller's memory; as [`copy_to_caller`], with one look at the caller's pages.
+///
+/// # Errors
+/// As [`copy_to_caller`].
+///
+/// # Panics
+/// If the pieces together are longer.
+pub fn copy_all_to_caller(
+    pieces: impl IntoIterator<Item = RawSlice>,
+    dst: RawSlice,
+) -> io::Result<()> {
+    let is_there = dst.len() >= PROBE_BYTES && is_there(dst, Advice::LinuxPopulateWrite);
+    let mut at = 0;
+    for piece in pieces {
+        let part = dst.sub(at, piece.len());
+        match is_there {
+            true => piece.copy_to(part),
+            false => copy_checked(piece, part)?,
+        }
+        at += piece.len();
+    }
+    Ok(())
+}
+
 /// Copies from the caller's memory; as [`copy_to_caller`].
 ///
 /// # Errors
@@ -118,8 +142,11 @@ mod tests {
                 })
                 .collect();
             let dst = Buffer::zeroed(from);
-            gather_from_caller(pieces, dst.raw()).unwrap();
+            gather_from_caller(pieces.clone(), dst.raw()).unwrap();
             assert_eq!(dst.as_slice(), &src.as_slice()[..from], "{lens:?}");
+            let back = Buffer::zeroed(from);
+            copy_all_to_caller(pieces, back.raw()).unwrap();
+            assert_eq!(back.as_slice(), &src.as_slice()[..from], "{lens:?}");
         }
     }
 
@@ -139,10 +166,13 @@ mod tests {
     fn memory_that_is_not_there_is_an_error() {
         for len in [64, PROBE_BYTES, 1 << 20] {
             let (ours, nowhere) = (Buffer::zeroed(len), RawSlice::unmapped(len));
-            let errors =
-                [copy_to_caller(ours.raw(), nowhere), copy_from_caller(nowhere, ours.raw())];
+            let errors = [
+                copy_to_caller(ours.raw(), nowhere),
+                copy_from_caller(nowhere, ours.raw()),
+                copy_all_to_caller([ours.raw()], nowhere),
+            ];
             let errors = errors.map(|result| result.unwrap_err().raw_os_error());
-            assert_eq!(errors, [Some(libc::EFAULT); 2], "{len}");
+            assert_eq!(errors, [Some(libc::EFAULT); 3], "{len}");
         }
     }
 

@@ -11,7 +11,7 @@ use mooncake_types::{
 use crate::disk::DiskSegment;
 use crate::ledger::{ChangedEntries, Inventory, Ledger};
 use crate::lent_segment::LentSegment;
-use crate::machine::LentSegments;
+use crate::machine::{LentSegments, PROMISE};
 use crate::mapped::Segment;
 
 /// Longest wait of a writer for an older one in the same range to stop. It hears so before it takes a node that says nothing
@@ -131,6 +131,21 @@ impl Host {
             std::thread::sleep(Duration::from_millis(1));
         }
         done
+    }
+
+    /// Returns once all that earlier processes promised is over. Until then nobody may hear what is left of theirs.
+    pub fn outlast_promises(&self) {
+        if self.run() > 1 {
+            std::thread::sleep(PROMISE);
+        }
+    }
+
+    /// Promises nothing of these segments any more, and returns once all promises are over: only then may the master hear that
+    /// they go.
+    pub fn end_promises(&self, ids: &[SegmentId]) {
+        let lent = ids.iter().filter_map(|&id| self.find_to_read(id).ok());
+        let left = lent.filter_map(|segment| segment.end_promises()).max();
+        std::thread::sleep(left.unwrap_or_default());
     }
 
     fn withdraw(&self, id: SegmentId) -> Option<LentSegment> {
@@ -264,6 +279,10 @@ impl SegmentHost for Host {
 
     fn pin(&self, range: &RangeRead, interrupt: Arc<dyn Interrupt>) -> Result<Pin, ErrorCode> {
         self.find_to_read(range.segment)?.pin(range, interrupt)
+    }
+
+    fn promise(&self, range: &RangeRead) -> Result<(), ErrorCode> {
+        self.find_to_read(range.segment)?.promise(range)
     }
 
     fn drop_range(&self, range: &RangeDrop) -> Result<(), ErrorCode> {

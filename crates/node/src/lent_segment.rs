@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::ops::Deref;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use mooncake_transfer::{Interrupt, Pin, SharedSegment};
 use mooncake_types::{ErrorCode, RangeRead, SegmentId};
@@ -64,6 +65,23 @@ impl LentSegment {
         match self {
             Self::Memory(segment) => crate::mapped::pin::pin(segment, range, interrupt),
             Self::Disk(_) => Err(ErrorCode::NoAvailableHandle),
+        }
+    }
+
+    /// Promises not to say for a while that an entry is dropped. A disk promises nothing: to ask it each time costs little beside
+    /// a read of it.
+    pub(crate) fn promise(&self, range: &RangeRead) -> Result<(), ErrorCode> {
+        match self {
+            Self::Memory(segment) => segment.promise(range),
+            Self::Disk(_) => Err(ErrorCode::NoAvailableHandle),
+        }
+    }
+
+    /// Promises nothing any more, and gives how long earlier promises still hold.
+    pub(crate) fn end_promises(&self) -> Option<Duration> {
+        match self {
+            Self::Memory(segment) => segment.end_promises(),
+            Self::Disk(_) => None,
         }
     }
 

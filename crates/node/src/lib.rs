@@ -21,6 +21,6 @@ pub use ledger::{
     Begun, ChangedEntries, Clearance, Dropped, Entry, EntryState, FollowAnswer, FoundEntry,
     Inventory, Ledger, ListedEntry,
 };
-pub use machine::{Admission, Effect, LentSegments, PinKey, SegmentMachine, WriteRequest};
+pub use machine::{Admission, Effect, LentSegments, PROMISE, PinKey, SegmentMachine, WriteRequest};
 pub use mapped::{PrefaultThread, Segment};
 pub use mooncake_tier::file_of_range;

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use mooncake_client::membership::Lent;
-use mooncake_types::{ErrorCode, SegmentId};
+use mooncake_types::{ErrorCode, SegmentId, Tick};
 
 /// What the heartbeat is told, between two of its deeds.
 pub(crate) enum Change {
@@ -12,7 +12,7 @@ pub(crate) enum Change {
     Lend(Lent),
     /// The master is not to have the segment any more, of which this is told what it is called now. It is served on for a
     /// while, or not.
-    TakeBack { taken: Rc<Cell<Option<SegmentId>>>, is_served: bool },
+    TakeBack { taken: Rc<Cell<Option<(SegmentId, Tick)>>>, is_served: bool },
     /// Whether the master has this segment is unknown; it is not to have it.
     Disown(SegmentId),
 }

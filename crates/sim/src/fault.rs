@@ -1,7 +1,10 @@
 //! What goes wrong, and how it ends.
 
+use mooncake_types::limits;
+
 use crate::ids::Site;
 use crate::net::Event;
+use crate::node::Node;
 use crate::world::World;
 
 impl World {
@@ -102,6 +105,12 @@ impl World {
                     self.net.after(away_us, Event::Heal { from, to });
                 }
             }
+        }
+        if let Site::Member(number) = site
+            && self.hosts[number].nodes.iter().any(Node::is_named)
+        {
+            // A process that comes after another waits for what that one may have promised.
+            time_us = time_us.max(limits::PROMISE_MS * 1_000);
         }
         self.net.close_all(process);
         self.net.after(time_us, Event::Start { site });

@@ -101,9 +101,15 @@ impl Host {
     /// Has an entry dropped.
     pub(crate) fn drop_range(&mut self, range: &RangeDrop, net: &mut Net) -> Result<(), ErrorCode> {
         let node = *self.names.find_ever(range.segment)?;
-        let stop = self.nodes[node].drop_range(range)?;
+        let stop = self.nodes[node].drop_range(range, net.instant(net.now_us))?;
         self.stop(stop, net);
         Ok(())
+    }
+
+    /// Promises to hold an entry for a while.
+    pub(crate) fn promise(&mut self, range: &RangeRead, net: &Net) -> Result<(), ErrorCode> {
+        let node = *self.names.find_to_read(range.segment)?;
+        self.nodes[node].promise(range, net.instant(net.now_us))
     }
 
     /// Drops all that lies in a segment, and calls it by another id.

@@ -143,7 +143,9 @@ impl Member {
                 Change::TakeBack { taken, is_served } => {
                     let id = host.memory().segment();
                     self.beat.membership.take_back(id);
-                    taken.set(Some(id));
+                    let now = around.net.instant(around.net.now_us);
+                    let left = host.memory().end_promises(now).as_millis() as u64 + 1;
+                    taken.set(Some((id, self.clock.tick(around.net.now_us).after_ms(left))));
                     host.memory().is_lent = false;
                     if !is_served {
                         // Before the master is told.

@@ -33,6 +33,10 @@ pub(crate) enum Message {
     /// It has, or has given up.
     Complete(Result<(), ErrorCode>),
     Drop(RangeDrop),
+    /// The peer has a copy of this range.
+    Promise(RangeRead),
+    /// Whether the node promises to hold it for a while.
+    Promised(Result<(), ErrorCode>),
     /// How a write or a drop ended.
     Done(Result<(), ErrorCode>),
     Read(RangeRead),

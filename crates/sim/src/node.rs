@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use mooncake_node::{Admission, Effect, Entry, EntryState, Ledger, SegmentMachine, WriteRequest};
 use mooncake_types::{
@@ -222,9 +222,27 @@ impl Node {
         admission
     }
 
+    /// Promises to hold an entry for a while; a disk does not.
+    pub(crate) fn promise(&mut self, range: &RangeRead, now: Instant) -> Result<(), ErrorCode> {
+        match self.medium {
+            Medium::Memory => self.machine.promise(range, now),
+            _ => Err(ErrorCode::NoAvailableHandle),
+        }
+    }
+
+    /// Promises nothing any more; gives how long what was promised still holds.
+    pub(crate) fn end_promises(&mut self, now: Instant) -> Duration {
+        self.machine.end_promises(now).unwrap_or_default()
+    }
+
     /// Drops an entry; gives who is to be told to stop.
-    pub(crate) fn drop_range(&mut self, range: &RangeDrop) -> Result<Vec<Writer>, ErrorCode> {
-        let (dropped, stop) = self.change(|machine, effects| machine.drop_entry(range, effects));
+    pub(crate) fn drop_range(
+        &mut self,
+        range: &RangeDrop,
+        now: Instant,
+    ) -> Result<Vec<Writer>, ErrorCode> {
+        let (dropped, stop) =
+            self.change(|machine, effects| machine.drop_entry(range, now, effects));
         dropped.map(|()| stop)
     }
 

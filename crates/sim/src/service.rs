@@ -171,6 +171,11 @@ impl Service {
                 site.answer(Message::Done(dropped));
                 Next::GoOn
             }
+            Message::Promise(range) => {
+                let promised = site.host.promise(&range, site.net);
+                site.answer(Message::Promised(promised));
+                Next::GoOn
+            }
             Message::Read(range) => {
                 let found = site.host.find(&range);
                 match found {

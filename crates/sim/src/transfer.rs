@@ -206,7 +206,9 @@ impl Member {
         let Some((transfer, index)) = lane_of(&mut self.fibers, fiber, peer) else { return };
         let asked = &mut transfer.moves[index];
         let may_copy = !is_near && around.desk.has_hot_caches;
-        let reading = may_copy.then(|| self.hot.begin(&mut asked.what, around.desk)).flatten();
+        let reading = may_copy
+            .then(|| self.hot.begin(&mut asked.what, around.net.now_us, around.desk))
+            .flatten();
         let copied = match reading {
             Some(Reading::Done) => return self.end_move(fiber, peer, Ok(()), around),
             Some(Reading::Ask(question)) => Some(question),
@@ -422,6 +424,15 @@ impl Member {
                 Ok(())
             }
             (Message::Found(Err(code)), TransferState::Asked, _) => read_result(Err(code)),
+            (Message::Promised(promised), TransferState::Asked, What::Read { fetch, .. }) => {
+                self.hot.on_promised(&fetch.range, promised.is_ok());
+                if promised.is_err() {
+                    // It may hold the range all the same.
+                    let question = Message::Read(fetch.range.question());
+                    return around.net.send(conn, Side::Client, question);
+                }
+                Ok(())
+            }
             (Message::Begun(Ok(ticket)), TransferState::Asked, _) => {
                 let holder = around.net.process_at(peer);
                 current.state = TransferState::Copying { holder, ticket, done: 0 };

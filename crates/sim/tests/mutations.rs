@@ -149,6 +149,11 @@ fn l4_l6_of_copies_the_node_is_asked() {
 }
 
 #[test]
+fn l4_l6_promises_are_kept() {
+    finds(Rule::PromisesAreKept, &[Kind::Calm, Kind::Network, Kind::Processes], 500);
+}
+
+#[test]
 fn l6_routes_are_waited_for() {
     finds(Rule::RoutesAreWaitedFor, &[Kind::Masters, Kind::Leaders], 2_000);
 }

@@ -56,11 +56,22 @@ pub trait SegmentHost: Send + Sync {
     /// the range runs past the end of its entry.
     fn begin_read(&self, range: &RangeRead) -> Result<ReadTicket, ErrorCode>;
 
+    /// Promises that nobody hears for [`mooncake_types::limits::PROMISE_MS`] that the entry of `range` is dropped. A reader
+    /// that has a copy uses it meanwhile without asking.
+    ///
+    /// # Errors
+    /// As [`SegmentHost::begin_read`], and [`ErrorCode::NoAvailableHandle`] if it promises nothing.
+    fn promise(&self, range: &RangeRead) -> Result<(), ErrorCode> {
+        let _ = range;
+        Err(ErrorCode::NoAvailableHandle)
+    }
+
     /// Drops an entry: when this returns nobody finds that version there any more, and who has begun to read it learns
     /// so from [`SegmentHost::still_holds`]. Whatever else lies there stays.
     ///
     /// # Errors
-    /// `SegmentNotFound` if the segment is not the host's: whoever has it may still hold the entry.
+    /// `SegmentNotFound` if the segment is not the host's: whoever has it may still hold the entry. `ObjectHasLease` while the
+    /// entry is promised.
     fn drop_range(&self, range: &RangeDrop) -> Result<(), ErrorCode>;
 
     /// As [`SegmentHost::drop_range`], of many ranges: a host that has to wait for a disk does so once.

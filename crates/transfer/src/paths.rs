@@ -5,6 +5,7 @@ use mooncake_memory::{Buffer, SliceList, with_helpers, with_waiting_helpers};
 use mooncake_types::{Epoch, RangeDrop, RangeRead, SegmentId, Version};
 
 use crate::begin_reads::disk_order;
+use crate::hot::Copied;
 use crate::near::{Distance, Near, Reach};
 use crate::parts::Parts;
 use crate::staged::{staged_reads, staged_writes};
@@ -316,7 +317,8 @@ impl Paths {
         from.map(|(result, source)| result.map(|()| source)).collect()
     }
 
-    /// Reads by TCP what is away. Of what the hot cache has only the question goes there whether it still holds.
+    /// Reads by TCP what is away. Of what the hot cache has, and no node promised, the question goes there whether it still
+    /// holds.
     fn read_away(
         &self,
         ops: &[ReadOp],
@@ -326,28 +328,46 @@ impl Paths {
     ) -> Vec<Result<(), TransferError>> {
         let Some(hot) = &self.hot else { return self.tcp.read_where(ops, is_away) };
         let is_wanted = |position: usize| is_away(position) && is_kept(position);
-        let are_hits: Vec<bool> =
-            (0..ops.len()).map(|at| is_wanted(at) && hot.read(&ops[at])).collect();
-        // The byte that comes with each answer is of no use.
-        let bytes = Buffer::zeroed(are_hits.len());
-        let ask = |(position, op): (usize, &ReadOp)| match are_hits[position] {
-            true => ReadOp {
-                endpoint: Arc::clone(&op.endpoint),
-                range: op.range.question(),
-                dst: bytes.raw().sub(position, 1).into(),
-            },
-            false => op.clone(),
+        let read = |at| if is_wanted(at) { hot.read(&ops[at]) } else { Copied::Not };
+        let copied: Vec<Copied> = (0..ops.len()).map(read).collect();
+        let is_promised = |position: usize| matches!(copied[position], Copied::Promised { .. });
+        let is_asked = |position| is_away(position) && !is_promised(position);
+        let mut results = match copied.contains(&Copied::Unpromised) {
+            true => self.ask_or_read(ops, &copied, is_asked),
+            false => self.tcp.read_where(ops, is_asked),
         };
-        let asked: Vec<ReadOp> = ops.iter().enumerate().map(ask).collect();
-        let results = self.tcp.read_where(&asked, is_away);
-        for (position, result) in results.iter().enumerate() {
-            if is_wanted(position) && result.is_ok() {
-                hot.on_read(&ops[position], are_hits[position]);
+        for (position, result) in results.iter_mut().enumerate() {
+            if is_promised(position) {
+                *result = Ok(());
             }
-            if are_hits[position] {
+            if is_wanted(position) && result.is_ok() {
+                hot.on_read(&ops[position], copied[position]);
+            }
+            if copied[position] != Copied::Not {
                 sources[position] = Source::Host;
             }
         }
         results
+    }
+
+    /// Reads what was not copied, and asks whether what was still holds.
+    fn ask_or_read(
+        &self,
+        ops: &[ReadOp],
+        copied: &[Copied],
+        is_asked: impl Fn(usize) -> bool,
+    ) -> Vec<Result<(), TransferError>> {
+        // The byte that comes with each answer is of no use.
+        let bytes = Buffer::zeroed(ops.len());
+        let ask = |(position, op): (usize, &ReadOp)| match copied[position] {
+            Copied::Unpromised => ReadOp {
+                endpoint: Arc::clone(&op.endpoint),
+                range: op.range.question(),
+                dst: bytes.raw().sub(position, 1).into(),
+            },
+            Copied::Not | Copied::Promised { .. } => op.clone(),
+        };
+        let asked: Vec<ReadOp> = ops.iter().enumerate().map(ask).collect();
+        self.tcp.read_where(&asked, is_asked)
     }
 }

@@ -2,12 +2,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mooncake_types::limits::{MAX_FRAME_PAYLOAD_BYTES, MAX_FRAME_RANGES, time_to_move_ms};
-use mooncake_types::{Epoch, ErrorCode};
+use mooncake_types::{Epoch, ErrorCode, RangeRead};
 use mooncake_wire::LocalSocket;
 
 use crate::at_once::at_once;
 use crate::client::{
-    DropExchange, Exchange, Lease, Patience, Peers, Purpose, ReadExchange, WriteExchange, drive,
+    AskExchange, Exchange, Lease, Patience, Peers, Purpose, Question, ReadExchange, WriteExchange,
+    drive,
 };
 use crate::plan::{FrameLimits, PeerPlan, plan};
 use crate::{Discard, ReadOp, TcpConfig, TransferError, Transport, WriteOp};
@@ -119,8 +120,17 @@ impl TcpTransport {
     ) -> Vec<Result<(), TransferError>> {
         let sizes = ops.iter().map(|op| (&op.endpoint, 0, 0));
         let timeout = self.peers.config().transfer_timeout.min(DROP_TIMEOUT);
-        let begin = |lease, plan| DropExchange::new(lease, ops, plan);
+        let begin = |lease, plan| AskExchange::new(lease, Question::Drop(ops), plan);
         self.run((Purpose::Write, timeout), sizes, wanted, begin).0
+    }
+
+    /// Has nodes promise that nobody hears for [`mooncake_types::limits::PROMISE_MS`], from before this was called on, that they
+    /// dropped these entries.
+    pub(crate) fn promise(&self, ops: &[(Arc<str>, RangeRead)]) -> Vec<Result<(), TransferError>> {
+        let sizes = ops.iter().map(|(endpoint, _)| (endpoint, 0, 0));
+        let timeout = self.peers.config().transfer_timeout.min(DROP_TIMEOUT);
+        let begin = |lease, plan| AskExchange::new(lease, Question::Promise(ops), plan);
+        self.run((Purpose::Read, timeout), sizes, |_| true, begin).0
     }
 
     /// Plans operations, given as `(endpoint, bytes of the range, bytes of the caller's memory)`, runs one exchange with

@@ -147,3 +147,7 @@ pub const MAX_EPOCH_JUMP: u64 = 1 << 32;
 
 /// No leader ever has a higher epoch. A record that holds one is damaged.
 pub const HIGHEST_EPOCH: crate::Epoch = crate::Epoch(1 << 62);
+
+/// How long a node that promised so does not say that an entry is dropped, in milliseconds. Whoever wants it gone waits that
+/// long, and hears so before it takes a node that says nothing for one that is gone.
+pub const PROMISE_MS: u64 = 400;

@@ -47,15 +47,17 @@ pub enum Rule {
     LostEndsAreUnknown,
     /// L6: reads begin with known routes only for as long as the leader that named them said with its last answers.
     RoutesEndWithTheirLeader,
-    /// L4, L6: of a copy in a hot cache the node is asked with each read whether it still holds that version.
+    /// L4, L6: of a copy in a hot cache the node is asked whether it still holds that version, unless it promised to.
     CopiesAreAskedFor,
+    /// L4, L6: a node does not say that it dropped what it promised to hold.
+    PromisesAreKept,
     /// L6: a new leader changes nothing before routes from under the last one are over, or every member has come.
     RoutesAreWaitedFor,
 }
 
 impl Rule {
     /// All of them.
-    pub const ALL: [Rule; 24] = [
+    pub const ALL: [Rule; 25] = [
         Rule::OverlappedEntriesAreDropped,
         Rule::AllPartsAreThere,
         Rule::OldLeadersAreRefused,
@@ -79,6 +81,7 @@ impl Rule {
         Rule::LostEndsAreUnknown,
         Rule::RoutesEndWithTheirLeader,
         Rule::CopiesAreAskedFor,
+        Rule::PromisesAreKept,
         Rule::RoutesAreWaitedFor,
     ];
 }

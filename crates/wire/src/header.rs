@@ -85,6 +85,10 @@ kinds! {
     Unpin = 48,
     /// From a node, before its answer to a request: it waits for a disk or an object store. There is no body.
     Keepalive = 49,
+    /// To a node: entries of which the sender has copies, to be used without asking for a while.
+    Promise = 50,
+    /// From a node: one result per range.
+    PromiseReply = 51,
     /// To a host process, from a dummy client: a [`mooncake_types::DummyRequest`], and a descriptor with some.
     DummyRequest = 64,
     /// From a host process: a [`mooncake_types::DummyReply`].
@@ -101,13 +105,13 @@ impl Kind {
             Kind::Hello | Kind::Welcome | Kind::Refusal => MAX_HANDSHAKE_BODY_BYTES,
             Kind::Request | Kind::Reply | Kind::FollowReply => MAX_FRAME_BODY_BYTES,
             Kind::DummyRequest | Kind::DummyReply => MAX_FRAME_BODY_BYTES,
-            Kind::Read | Kind::Drop | Kind::Pin => RANGES * 128,
+            Kind::Read | Kind::Drop | Kind::Pin | Kind::Promise => RANGES * 128,
             Kind::Write | Kind::Begin => {
                 RANGES * ((MAX_KEY_BYTES + MAX_ATTRIBUTES_BYTES) as u32 + 144)
             }
             Kind::ReadReply | Kind::WriteReply | Kind::DropReply => RANGES * 16,
             Kind::BeginReply | Kind::Complete | Kind::CompleteReply => RANGES * 16,
-            Kind::PinReply | Kind::Unpin => RANGES * 16,
+            Kind::PinReply | Kind::Unpin | Kind::PromiseReply => RANGES * 16,
             Kind::Share | Kind::ShareReply | Kind::Follow => 256,
             Kind::Keepalive => 0,
         }

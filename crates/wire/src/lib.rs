@@ -54,6 +54,7 @@ mod in_place;
 mod inventory;
 mod mount;
 mod pin;
+mod promise;
 mod put_config;
 mod read;
 mod reads;
@@ -89,6 +90,7 @@ pub use in_place::{
 pub use pin::{
     decode_pin, decode_pin_reply, decode_unpin, encode_pin, encode_pin_reply, encode_unpin,
 };
+pub use promise::{decode_promise, decode_promise_reply, encode_promise, encode_promise_reply};
 pub use read::{decode_read, decode_read_reply, encode_read, encode_read_reply};
 pub use reply_decode::decode_reply;
 pub use reply_encode::encode_reply;

@@ -143,6 +143,11 @@ impl Metrics {
                 counts.hit_bytes,
             ),
             (
+                "mooncake_client_hot_cache_questions",
+                "Hits of which the node was asked whether it still holds the version",
+                counts.asked,
+            ),
+            (
                 "mooncake_client_hot_cache_admissions",
                 "Ranges that this process put into the hot cache",
                 counts.admitted,

@@ -283,6 +283,7 @@ impl Session {
     fn unmount_one(&self, lent: Lent, grace_ms: u64, origin: Origin) -> Result<(), ErrorCode> {
         // It may have started empty since it was mounted; from here on it does not any more.
         let id = self.host.current_id(lent.id).unwrap_or(lent.id);
+        self.host.end_promises(&[id]);
         let due = self.clock.now().after_ms(grace_ms);
         let tell = || self.tell_unmount(id, grace_ms);
         let result = match grace_ms {

@@ -126,7 +126,8 @@ impl Session {
         let ending = lent.iter().filter(|segment| !segment.is_named()).map(|segment| segment.id());
         let ending: Vec<SegmentId> = ending.collect();
         // Before the master knows: it has nobody drop what lies in segments that are gone, so what is replaced then could
-        // be read here by routes of before.
+        // be read here by routes of before, or elsewhere as a copy.
+        self.host.end_promises(&own);
         own.iter().for_each(|&id| self.host.take_back(id));
         if let Err(error) = self.say_goodbye(ending, was_well) {
             tracing::info!(%error, "the master was not told that this client leaves");

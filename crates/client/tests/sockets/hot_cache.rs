@@ -66,6 +66,41 @@ fn what_is_read_twice_is_kept_and_shared() {
 }
 
 #[test]
+fn a_copy_that_its_node_promised_is_read_without_a_question() {
+    let master = Master::start();
+    let (node, one, other) = scene(&master);
+    assert_eq!(put(&node, "k", 100_000, 1), Ok(()));
+    warm(&one, "k", 100_000);
+    for reader in [&one, &other] {
+        eventually("no question is asked", || {
+            let before = reader.hot_cache_counts();
+            for _ in 0..50 {
+                assert_eq!(get(reader, "k"), Ok(content("k", 100_000)));
+            }
+            let after = reader.hot_cache_counts();
+            after.hits == before.hits + 50 && after.asked == before.asked
+        });
+    }
+}
+
+/// Longer than a promise holds, all the time: it is made again before it is over.
+#[test]
+fn promises_are_renewed_while_a_copy_is_read() {
+    let master = Master::start();
+    let (node, one, _other) = scene(&master);
+    assert_eq!(put(&node, "k", 10_000, 1), Ok(()));
+    warm(&one, "k", 10_000);
+    eventually("no question is asked for two seconds", || {
+        let (before, started) = (one.hot_cache_counts(), std::time::Instant::now());
+        while started.elapsed().as_secs() < 2 {
+            assert_eq!(get(&one, "k"), Ok(content("k", 10_000)));
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        one.hot_cache_counts().asked == before.asked
+    });
+}
+
+#[test]
 fn what_was_removed_or_replaced_is_never_read_again() {
     let master = Master::start();
     let (node, one, other) = scene(&master);

@@ -266,7 +266,7 @@ impl SegmentShell for DiskSegment {
     }
 
     fn drop_entry(&self, range: &RangeDrop) -> Result<(), ErrorCode> {
-        self.change(|machine, effects| machine.drop_entry(range, effects))
+        self.change(|machine, effects| machine.drop_entry(range, Instant::now(), effects))
     }
 
     fn still_holds(&self, ticket: &ReadTicket) -> bool {

@@ -10,9 +10,11 @@ mod effect;
 mod epoch;
 mod lent_segments;
 mod pins;
+mod promises;
 mod segment;
 
 pub use effect::Effect;
 pub use lent_segments::LentSegments;
 pub use pins::PinKey;
+pub use promises::PROMISE;
 pub use segment::{Admission, SegmentMachine, WriteRequest};

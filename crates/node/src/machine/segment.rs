@@ -6,6 +6,7 @@ use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, Segment
 use super::Effect;
 use super::epoch::{check_drop, check_epoch};
 use super::pins::{PinKey, Pins};
+use super::promises::Promises;
 use crate::ledger::{Clearance, Dropped, FoundEntry, Ledger};
 
 /// What a node does with one lent segment, and in which order. `H` is how the shell reaches who writes or looks at it.
@@ -25,6 +26,7 @@ pub struct SegmentMachine<H> {
     /// By their tickets.
     writers: BTreeMap<u64, Writer<H>>,
     pins: Pins<H>,
+    promises: Promises,
 }
 
 #[derive(Debug)]
@@ -64,7 +66,8 @@ impl<H> SegmentMachine<H> {
     /// A segment in which this lies, and whose node has obeyed that epoch before.
     #[must_use]
     pub fn new(id: SegmentId, ledger: Ledger, epoch: Epoch) -> Self {
-        Self { id, epoch, ledger, writers: BTreeMap::new(), pins: Pins::default() }
+        let (writers, pins, promises) = Default::default();
+        Self { id, epoch, ledger, writers, pins, promises }
     }
 
     /// What writers must call the segment.
@@ -118,18 +121,22 @@ impl<H> SegmentMachine<H> {
         Ok(begun.ticket)
     }
 
-    /// Whether a writer may change bytes now: no older one is at work in its part, and nobody looks at that.
+    /// Whether a writer may change bytes now: no older one is at work in its part, nobody looks at that, and nothing that lay
+    /// there is promised.
     ///
     /// # Panics
     /// If the ticket was completed, abandoned or refused.
     pub fn admit(&mut self, ticket: u64, now: Instant) -> Admission {
-        let pinned = self.pins.patience(self.ledger.part_of(ticket), now);
-        let refusal = match (self.ledger.clearance(ticket), pinned) {
+        let part = self.ledger.part_of(ticket);
+        let pinned = self.pins.patience(part, now);
+        let promised = self.promises.patience(part, now);
+        let in_the_way = pinned.into_iter().chain(promised).min();
+        let refusal = match (self.ledger.clearance(ticket), in_the_way) {
             (Clearance::Clear, None) => return Admission::Granted,
             (Clearance::Superseded, _) => ErrorCode::InvalidVersion,
-            (Clearance::Clear | Clearance::Wait, pinned) => {
+            (Clearance::Clear | Clearance::Wait, in_the_way) => {
                 let left = self.writers[&ticket].until.saturating_duration_since(now);
-                let left = pinned.map_or(left, |pinned| left.min(pinned));
+                let left = in_the_way.map_or(left, |in_the_way| left.min(in_the_way));
                 if !left.is_zero() {
                     return Admission::Wait(left);
                 }
@@ -208,15 +215,29 @@ impl<H> SegmentMachine<H> {
         self.pins.remove(key);
     }
 
+    /// Promises a reader that the entry is not said to be dropped for [`limits::PROMISE_MS`](mooncake_types::limits::PROMISE_MS).
+    ///
+    /// # Errors
+    /// As [`SegmentMachine::read`], and [`ErrorCode::NoAvailableHandle`] if somebody waits for the entry to go, or too much is
+    /// promised.
+    pub fn promise(&mut self, range: &RangeRead, now: Instant) -> Result<(), ErrorCode> {
+        self.read(range)?;
+        let entry = self.ledger.complete_at(range.offset).ok_or(ErrorCode::ObjectNotFound)?;
+        let (whole, version) = (range.offset..range.offset + entry.len, entry.version);
+        self.promises.make(&whole, version, now)
+    }
+
     /// Drops an entry, and what lies in its place if that is older.
     ///
     /// # Errors
+    /// [`ErrorCode::ObjectHasLease`] while the entry is [promised](Self::promise);
     /// [`ErrorCode::UNKNOWN_LEADER`] or [`ErrorCode::InvalidVersion`] if another leader than the one that is obeyed named
     /// it, and [`ErrorCode::UnavailableInCurrentStatus`] if there are too many fences to keep another writer out that has
     /// not come.
     pub fn drop_entry(
         &mut self,
         range: &RangeDrop,
+        now: Instant,
         mut effects: impl FnMut(Effect<'_, H>),
     ) -> Result<(), ErrorCode> {
         let RangeDrop { segment, offset, version, grant } = *range;
@@ -227,6 +248,9 @@ impl<H> SegmentMachine<H> {
         check_drop(self.epoch, grant)?;
         if !self.ledger.may_drop(offset, version) {
             return Err(ErrorCode::UnavailableInCurrentStatus);
+        }
+        if self.promises.end(offset, version, now).is_some() {
+            return Err(ErrorCode::ObjectHasLease);
         }
         let Dropped { dropped, superseded } = self.ledger.drop_version(offset, version, grant);
         withdraw(&dropped, grant, &mut effects);
@@ -264,6 +288,12 @@ impl<H> SegmentMachine<H> {
     pub fn take_back(&mut self, now: Instant, mut effects: impl FnMut(Effect<'_, H>)) {
         effects(Effect::CloseSlots);
         self.pins.close(now, &mut effects);
+    }
+
+    /// Nothing is [promised](Self::promise) any more. Gives how long earlier promises still hold: until they are over the
+    /// master must not hear that the segment goes.
+    pub fn end_promises(&mut self, now: Instant) -> Option<Duration> {
+        self.promises.close(now)
     }
 
     /// Has the shell offer all complete entries in slots that are empty.

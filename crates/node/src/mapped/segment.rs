@@ -130,6 +130,16 @@ impl Segment {
         self.change(|machine, _| machine.unpin(key));
     }
 
+    /// Promises not to say for a while that an entry is dropped.
+    pub(crate) fn promise(&self, range: &RangeRead) -> Result<(), ErrorCode> {
+        self.lock().machine.promise(range, Instant::now())
+    }
+
+    /// Promises nothing any more, and gives how long earlier promises still hold.
+    pub(crate) fn end_promises(&self) -> Option<Duration> {
+        self.lock().machine.end_promises(Instant::now())
+    }
+
     /// The segment's incarnation.
     #[must_use]
     pub fn id(&self) -> SegmentId {
@@ -246,7 +256,7 @@ impl SegmentShell for Segment {
 
     fn drop_entry(&self, range: &RangeDrop) -> Result<(), ErrorCode> {
         self.change(|machine, published| {
-            machine.drop_entry(range, |effect| published.carry_out(&effect))
+            machine.drop_entry(range, Instant::now(), |effect| published.carry_out(&effect))
         })
     }
 

@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use mooncake_node::{Admission, Effect, Ledger, LentSegments, SegmentMachine, WriteRequest};
+use mooncake_node::{
+    Admission, Effect, Ledger, LentSegments, PROMISE, SegmentMachine, WriteRequest,
+};
 use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, SegmentId, Version};
 
 const SEGMENT: SegmentId = SegmentId(1);
@@ -34,6 +36,11 @@ fn write(offset: u64, len: u64, counter: u64) -> RangeWrite<'static> {
         object_offset: 0,
         attributes: &[],
     }
+}
+
+fn read_of(range: &RangeWrite<'_>) -> RangeRead {
+    let RangeWrite { segment, offset, version, object_offset, from, len, .. } = *range;
+    RangeRead { segment, offset, version, object_offset, from, len }
 }
 
 fn text(effect: &Effect<'_, &'static str>) -> String {
@@ -74,9 +81,11 @@ impl Rig {
     }
 
     fn pin(&mut self, reader: &'static str, range: &RangeWrite<'_>) -> mooncake_node::PinKey {
-        let RangeWrite { segment, offset, version, object_offset, from, len, .. } = *range;
-        let read = RangeRead { segment, offset, version, object_offset, from, len };
-        self.machine.pin(&read, reader).expect("it is there")
+        self.machine.pin(&read_of(range), reader).expect("it is there")
+    }
+
+    fn drop_at(&mut self, range: &RangeDrop, now: Instant) -> Result<(), ErrorCode> {
+        self.machine.drop_entry(range, now, |effect| self.did.push(text(&effect)))
     }
 
     #[track_caller]
@@ -129,8 +138,7 @@ fn what_a_drop_names_is_found_by_nobody_and_its_writer_told_to_stop() {
         version: version(counter),
         grant: version(counter),
     };
-    let effects =
-        |rig: &mut Rig, range| rig.machine.drop_entry(&range, |effect| rig.did.push(text(&effect)));
+    let effects = |rig: &mut Rig, range| rig.drop_at(&range, rig.now);
     assert_eq!(effects(&mut rig, drop(0, 1)), Ok(()));
     rig.expect(&["remove row 0", "refuse 1", "remove slot 0"]);
     rig.begin("a writer", &write(20, 10, 2)).expect("nobody else is here");
@@ -144,6 +152,61 @@ fn what_a_drop_names_is_found_by_nobody_and_its_writer_told_to_stop() {
     let refused = effects(&mut rig, RangeDrop { grant, ..drop(0, 3) });
     assert_eq!(refused, Err(ErrorCode::InvalidVersion));
     rig.expect(&[]);
+}
+
+#[test]
+fn a_promised_entry_is_dropped_when_the_promise_is_over_and_not_promised_again_before() {
+    let mut rig = Rig::new();
+    rig.put(&write(0, 10, 1));
+    let (now, ms) = (rig.now, Duration::from_millis);
+    let read = read_of(&write(0, 10, 1));
+    assert_eq!(rig.machine.promise(&read, now), Ok(()));
+    assert_eq!(rig.machine.promise(&read, now + ms(100)), Ok(()));
+    let range = RangeDrop { segment: SEGMENT, offset: 0, version: version(1), grant: version(1) };
+    let over = now + ms(100) + PROMISE;
+    for at in [now, now + ms(200), over - ms(1)] {
+        assert_eq!(rig.drop_at(&range, at), Err(ErrorCode::ObjectHasLease));
+        let refused = Err(ErrorCode::NoAvailableHandle);
+        assert_eq!(rig.machine.promise(&read, at), refused, "somebody waits");
+        assert!(rig.machine.read(&read).is_ok(), "it is still there");
+    }
+    rig.expect(&[]);
+    assert_eq!(rig.drop_at(&range, over), Ok(()));
+    rig.expect(&["remove row 0", "refuse 1", "remove slot 0"]);
+    assert_eq!(rig.machine.promise(&read, over), Err(ErrorCode::ObjectNotFound));
+    let other = RangeRead { segment: SegmentId(9), ..read };
+    assert_eq!(rig.machine.promise(&other, over), Err(ErrorCode::ObjectNotFound));
+}
+
+#[test]
+fn what_a_write_takes_the_place_of_is_not_said_to_be_dropped_while_it_is_promised() {
+    let mut rig = Rig::new();
+    rig.put(&write(0, 10, 1));
+    let (now, ms) = (rig.now, Duration::from_millis);
+    let read = read_of(&write(0, 10, 1));
+    assert_eq!(rig.machine.promise(&read, now), Ok(()));
+    let ticket = rig.begin("a writer", &write(5, 10, 2)).expect("it is newer");
+    assert_eq!(rig.machine.read(&read), Err(ErrorCode::ObjectNotFound), "nobody reads it here");
+    let range = RangeDrop { segment: SEGMENT, offset: 0, version: version(1), grant: version(1) };
+    assert_eq!(rig.drop_at(&range, now + ms(1)), Err(ErrorCode::ObjectHasLease));
+    assert_eq!(rig.machine.admit(ticket, now + ms(100)), Admission::Wait(PROMISE - ms(100)));
+    assert_eq!(rig.machine.admit(ticket, now + PROMISE), Admission::Granted);
+    assert_eq!(rig.drop_at(&range, now + PROMISE), Ok(()));
+}
+
+#[test]
+fn a_segment_that_is_to_go_promises_nothing_and_says_how_long_promises_hold() {
+    let mut rig = Rig::new();
+    rig.put(&write(0, 10, 1));
+    rig.put(&write(20, 10, 2));
+    let ms = Duration::from_millis;
+    let reads = [write(0, 10, 1), write(20, 10, 2)].map(|range| read_of(&range));
+    assert_eq!(rig.machine.promise(&reads[0], rig.now), Ok(()));
+    assert_eq!(rig.machine.promise(&reads[1], rig.now + ms(100)), Ok(()));
+    assert_eq!(rig.machine.end_promises(rig.now + ms(200)), Some(PROMISE - ms(100)));
+    let refused = Err(ErrorCode::NoAvailableHandle);
+    assert_eq!(rig.machine.promise(&reads[0], rig.now + ms(200)), refused);
+    assert_eq!(rig.machine.end_promises(rig.now + ms(100) + PROMISE), None);
 }
 
 #[test]

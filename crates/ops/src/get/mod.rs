@@ -222,6 +222,10 @@ impl<'a> GetOp<'a> {
             }
             is_again
         });
+        if !failed.is_empty() {
+            // Whose route ends during the pause has not had its chance.
+            pending.iter_mut().for_each(|item| item.idle_lookups = 0);
+        }
     }
 
     /// Every item that waits for this lookup ends with `code`.

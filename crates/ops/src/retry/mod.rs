@@ -40,7 +40,7 @@ impl RetryPolicy {
 
     /// A node did not drop a version that is older than the one to be read. The object is looked up again: another master
     /// may lead by then, or the master may know that the node is gone.
-    pub(super) const OLDER_VERSION: Self = Self { attempts: 4, ..Self::DROP };
+    pub(super) const OLDER_VERSION: Self = Self { attempts: 6, ..Self::DROP };
 
     /// No replica of an object was written: another grant is asked for.
     pub(super) const PUT: Self = Self::attempts(2);
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn attempts_are_counted_with_the_first() {
         let (pauses, _) = pauses(&mut Retry::new(RetryPolicy::OLDER_VERSION), 100);
-        assert_eq!(pauses, [100; 3]);
+        assert_eq!(pauses, [100; 5]);
         assert!(RetryPolicy::PUT.allows(1) && !RetryPolicy::PUT.allows(2));
     }
 }

@@ -113,16 +113,34 @@ fn what_is_older_and_was_not_dropped_is_looked_up_a_few_times_again() {
     ]);
     assert_eq!(play_get(&items, turns), vec![Ok(10), Ok(10)]);
     let mut turns = first();
-    for attempt in 1..4 {
+    for attempt in 1..6 {
         let at = 101 * attempt;
         turns.push(Turn::Call(at, look(&["b"]), again()));
         turns.push(Turn::Drop(at + 1, vec![(2, 64, 3)], vec![BROKEN]));
-        if attempt < 3 {
+        if attempt < 5 {
             turns.push(Turn::Wait(at + 1, at + 101));
         }
     }
-    turns.push(Turn::Read(404, vec![(0, 1, 112)], vec![OK]));
+    turns.push(Turn::Read(606, vec![(0, 1, 112)], vec![OK]));
     assert_eq!(play_get(&items, turns), vec![Ok(10), Err(ErrorCode::ObjectReplicaBusy)]);
+}
+
+/// While an older version of one key is not dropped, routes to others end, again and again.
+#[test]
+fn leases_that_end_while_another_key_waits_are_no_error() {
+    let items = [item("a"), item("b")];
+    let place = |counter| located(counter, 10, &[(0, 1, 16 * counter, 10)]);
+    let both = || found_after(vec![place(7), place(8)], &[(1, 2, 64, 3)]);
+    let mut turns = Vec::new();
+    for attempt in 0..5 {
+        turns.push(Turn::Call(5_200 * attempt, look(&["a", "b"]), both()));
+        turns.push(Turn::Drop(5_200 * attempt + 1, vec![(2, 64, 3)], vec![BROKEN]));
+        turns.push(Turn::Wait(5_200 * attempt + 1, 5_200 * attempt + 101));
+    }
+    turns.push(Turn::Call(26_000, look(&["a", "b"]), both()));
+    turns.push(Turn::Drop(26_001, vec![(2, 64, 3)], vec![OK]));
+    turns.push(Turn::Read(26_002, vec![(0, 1, 112), (1, 1, 128)], vec![OK, OK]));
+    assert_eq!(play_get(&items, turns), vec![Ok(10), Ok(10)]);
 }
 
 #[test]
@@ -153,13 +171,13 @@ fn what_is_older_is_dropped_before_a_route_is_held() {
     assert_eq!(versions, [Ok(version(7)), Ok(version(9))]);
     let both = found_after(vec![place(7), place(8)], &[(1, 2, 64, 3)]);
     let mut turns = vec![Turn::Call(0, look(&["a", "b"]), both)];
-    for attempt in 1..4 {
+    for attempt in 1..6 {
         turns.push(Turn::Drop(101 * attempt, vec![(2, 64, 3)], vec![BROKEN]));
         turns.push(Turn::Wait(101 * attempt, 101 * attempt + 100));
         let again = found_after(vec![place(8)], &[(0, 2, 64, 3)]);
         turns.push(Turn::Call(101 * attempt + 100, look(&["b"]), again));
     }
-    turns.push(Turn::Drop(500, vec![(2, 64, 3)], vec![BROKEN]));
+    turns.push(Turn::Drop(700, vec![(2, 64, 3)], vec![BROKEN]));
     let found = play(HoldOp::new(&["a", "b"]), turns);
     let codes: Vec<_> = found.into_iter().map(|route| route.map(|it| it.version())).collect();
     assert_eq!(codes, [Ok(version(7)), Err(ErrorCode::ObjectReplicaBusy)]);

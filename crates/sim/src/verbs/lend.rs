@@ -46,8 +46,8 @@ pub(crate) fn drain(process: Process, id: SegmentId, until: Tick, desk: &Desk) -
 
 /// Has the master unmount a segment once the heartbeat names it no more, and serves it for `grace_ms` after that.
 struct Leave {
-    /// What the segment was called when the heartbeat took notice.
-    taken: Rc<Cell<Option<SegmentId>>>,
+    /// What the segment was called when the heartbeat took notice, and when all that it promised is over.
+    taken: Rc<Cell<Option<(SegmentId, Tick)>>>,
     grace_ms: u64,
     until: Tick,
     result: Option<Result<(), ErrorCode>>,
@@ -59,7 +59,8 @@ impl Op<'static> for Leave {
     fn next(&mut self, now: Tick) -> Step<'static> {
         match (self.result, self.taken.get()) {
             (None, None) => Step::Wait(now.after_ms(LOOK_MS)),
-            (None, Some(id)) => {
+            (None, Some((_, over))) if now < over => Step::Wait(over),
+            (None, Some((id, _))) => {
                 self.until = now.after_ms(self.grace_ms);
                 Step::Call(Request::UnmountSegment { id, grace_ms: self.grace_ms })
             }
@@ -90,13 +91,13 @@ impl Op<'static> for Leave {
 /// See [`Leave`].
 pub(crate) fn leave(
     process: Process,
-    taken: Rc<Cell<Option<SegmentId>>>,
+    taken: Rc<Cell<Option<(SegmentId, Tick)>>>,
     grace_ms: u64,
     desk: &Desk,
 ) -> Task {
     let op = Leave { taken: Rc::clone(&taken), grace_ms, until: Tick::ZERO, result: None };
     Task::new(op, vec![0], desk, move |result, after| {
-        let id = taken.get().expect("it was told of a segment");
+        let (id, _) = taken.get().expect("it was told of a segment");
         let left = Errand::Left { id, grace_ms, result };
         after.desk.errands.push((process, left));
         None

@@ -3,8 +3,8 @@ use std::os::fd::BorrowedFd;
 use mooncake_memory::{RawSlice, RecvBatch, SliceList, Wait};
 use mooncake_types::{ErrorCode, limits::MAX_FRAME_RANGES};
 use mooncake_wire::{
-    DecodeError, decode_drop_reply, decode_read_reply, decode_write_reply, encode_drop_reply,
-    encode_read_reply, encode_write_reply,
+    DecodeError, decode_drop_reply, decode_promise_reply, decode_read_reply, decode_write_reply,
+    encode_drop_reply, encode_promise_reply, encode_read_reply, encode_write_reply,
 };
 
 use crate::sums::{ChunkSums, decode_sums, sums_len};
@@ -26,6 +26,8 @@ pub(super) enum Awaited {
     Write,
     /// Statuses alone.
     Drop,
+    /// Statuses alone.
+    Promise,
 }
 
 impl Awaited {
@@ -34,6 +36,7 @@ impl Awaited {
             Awaited::Read => encode_read_reply(out, request_id, statuses),
             Awaited::Write => encode_write_reply(out, request_id, statuses),
             Awaited::Drop => encode_drop_reply(out, request_id, statuses),
+            Awaited::Promise => encode_promise_reply(out, request_id, statuses),
         }
     }
 
@@ -42,6 +45,7 @@ impl Awaited {
             Awaited::Read => decode_read_reply(body),
             Awaited::Write => decode_write_reply(body),
             Awaited::Drop => decode_drop_reply(body),
+            Awaited::Promise => decode_promise_reply(body),
         }
     }
 }
@@ -129,7 +133,7 @@ impl Inbound {
         self.head_len = head_len;
         self.trailer_len = match self.awaited {
             Awaited::Read => lens.clone().map(|len| 4 + sums_len(len) as usize).sum(),
-            Awaited::Write | Awaited::Drop => 0,
+            Awaited::Write | Awaited::Drop | Awaited::Promise => 0,
         };
         self.bytes.resize(head_len + self.trailer_len, 0);
         self.sums.restart(lens);

@@ -1,8 +1,8 @@
 //! The side that asks: lanes to peers, and the exchanges that run over them on the caller's own thread.
 
+mod ask;
 mod dial;
 mod directory;
-mod discard;
 mod drive;
 mod inbound;
 mod lane;
@@ -14,8 +14,8 @@ mod shares;
 mod stepwise;
 mod write;
 
+pub(crate) use ask::{AskExchange, Question};
 pub(crate) use dial::open;
-pub(crate) use discard::DropExchange;
 pub(crate) use drive::{Exchange, Patience, drive};
 pub(crate) use peers::{Lease, Peers};
 pub(crate) use pulse::Pulse;

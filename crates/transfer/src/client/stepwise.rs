@@ -55,6 +55,7 @@ impl Inbound {
             Awaited::Read => Kind::ReadReply,
             Awaited::Write => Kind::WriteReply,
             Awaited::Drop => Kind::DropReply,
+            Awaited::Promise => Kind::PromiseReply,
         };
         let limit = STATUS_BYTES * (self.ranges.len() as u32 + 2);
         match header.kind {

@@ -95,6 +95,18 @@ impl Index<'_> {
         self.word(seen.slot, slot::COUNT).load(Ordering::Relaxed) == seen.count
     }
 
+    /// Until when the node of an entry promised to hold it, see [`slot::PROMISED`]. Asked before [`Index::still_holds`].
+    pub(super) fn promised_ns(&self, seen: &Seen) -> u64 {
+        self.word(seen.slot, slot::PROMISED).load(Ordering::Relaxed)
+    }
+
+    /// A node promised to hold an entry until then. Only with the lock.
+    pub(super) fn promise(&self, identity: &Identity, until_ns: u64) {
+        if let Some(seen) = self.find(identity) {
+            self.word(seen.slot, slot::PROMISED).fetch_max(until_ns, Ordering::Relaxed);
+        }
+    }
+
     pub(super) fn note_use(&self, seen: &Seen) {
         let used = self.word(seen.slot, slot::USED);
         if used.load(Ordering::Relaxed) == 0 {
@@ -131,6 +143,7 @@ impl Index<'_> {
         }
         self.word(slot, slot::FIRST).store(first, Ordering::Relaxed);
         self.word(slot, slot::USED).store(0, Ordering::Relaxed);
+        self.word(slot, slot::PROMISED).store(0, Ordering::Relaxed);
         count.store(odd.wrapping_add(1), Ordering::Release);
         // What the caller does to the blocks comes after all of this for everybody.
         fence(Ordering::SeqCst);

@@ -46,7 +46,7 @@ pub(super) mod header {
 }
 
 /// What [`header::MAGIC`] holds: a name, and the number of this layout.
-pub(super) const MAGIC: u64 = 0x4d43_484f_5400_0001;
+pub(super) const MAGIC: u64 = 0x4d43_484f_5400_0002;
 
 /// The words of a slot.
 pub(super) mod slot {
@@ -62,6 +62,8 @@ pub(super) mod slot {
     /// The entries that came before and after.
     pub(in crate::hot) const OLDER: usize = 11;
     pub(in crate::hot) const NEWER: usize = 12;
+    /// Until when its node promised to hold the version, in nanoseconds of this machine's monotonic clock.
+    pub(in crate::hot) const PROMISED: usize = 13;
 }
 
 /// Where everything lies in a cache of some length.

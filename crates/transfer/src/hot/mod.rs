@@ -1,14 +1,15 @@
 //! The hot cache: copies of ranges of other hosts' nodes that were read often, in memory that all processes of a user on this
 //! host share.
 //!
-//! A copy takes the place of the bytes, not of the question. With each read of a copy the node is asked whether it still
-//! holds that version there: it is asked for one byte, in the frame in which other ranges are read. So a version that was
-//! removed or replaced is never read, whatever happens to node, master or route in between.
+//! A version that was removed or replaced is never read. For a short time a node promises not to say that it dropped an
+//! entry, and until it says so no removal or upsert is over: meanwhile a copy is used without a message. Where no promise
+//! holds, the node is asked for one byte of that version, in the frame in which other ranges are read.
 //!
 //! 1. [`HotCache::read`] copies a range out, if it is there ([`index`]), without a lock.
 //! 2. What had to be read from its node is counted ([`sketch`]); if it was read often enough, it is put into a short
 //!    queue. A thread reads it again, so that no caller waits and no caller's buffer is looked at later ([`filler`]).
-//! 3. The thread takes the lock and puts it in, if what has to go for it was read less often ([`book`]).
+//! 3. The thread takes the lock and puts it in, if what has to go for it was read less often ([`book`]). It asks the node for
+//!    its promise, and again before that is over if the copy is still read.
 
 mod book;
 mod filler;
@@ -24,8 +25,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use mooncake_memory::{MeetError, Meeting, RawSlice, Region, copy_to_caller};
-use mooncake_types::RangeRead;
+use mooncake_memory::{
+    MeetError, Meeting, RawSlice, Region, SliceList, copy_all_to_caller, monotonic_ns,
+};
+use mooncake_types::{RangeRead, limits};
 use thiserror::Error;
 
 use crate::{ReadOp, TcpConfig};
@@ -78,6 +81,8 @@ pub struct HotCacheCounts {
     pub misses: u64,
     /// Bytes that were copied out.
     pub hit_bytes: u64,
+    /// Ranges that were copied out and of which the node was asked, since no promise of it held.
+    pub asked: u64,
     /// Ranges that this process put in.
     pub admitted: u64,
     /// Ranges that were not put in, since what is there was read more often, or others kept the lock.
@@ -100,6 +105,23 @@ impl fmt::Debug for HotCache {
     }
 }
 
+/// What the cache had of a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Copied {
+    /// Nothing.
+    Not,
+    /// A copy. Its node is to be asked whether it still holds that version.
+    Unpromised,
+    /// A copy of what its node holds, as it promised.
+    Promised {
+        /// Most of the time of the promise is left.
+        is_long: bool,
+    },
+}
+
+/// How long a promise holds, in nanoseconds.
+const PROMISE_NS: u64 = limits::PROMISE_MS * 1_000_000;
+
 /// The memory, and what this process counts.
 struct Shelf {
     region: Region,
@@ -107,6 +129,7 @@ struct Shelf {
     hits: AtomicU64,
     misses: AtomicU64,
     hit_bytes: AtomicU64,
+    asked: AtomicU64,
     admitted: AtomicU64,
     refused: AtomicU64,
     skipped: AtomicU64,
@@ -129,22 +152,28 @@ impl HotCache {
         (1..=self.longest_bytes).contains(&range.len)
     }
 
-    /// Copies the range to its destination, if it is in the cache. False otherwise: what the destination holds means nothing
-    /// then.
-    pub(crate) fn read(&self, op: &ReadOp) -> bool {
-        let is_hit = op.dst.total_len() == op.range.len && self.shelf.read(op).is_some();
-        let (count, bytes) =
-            if is_hit { (&self.shelf.hits, op.range.len) } else { (&self.shelf.misses, 0) };
+    /// Copies the range to its destination, if it is in the cache. What the destination holds means nothing otherwise.
+    pub(crate) fn read(&self, op: &ReadOp) -> Copied {
+        let is_whole = op.dst.total_len() == op.range.len;
+        let copied = if is_whole { self.shelf.read(op) } else { Copied::Not };
+        let (count, bytes) = match copied {
+            Copied::Not => (&self.shelf.misses, 0),
+            Copied::Unpromised | Copied::Promised { .. } => (&self.shelf.hits, op.range.len),
+        };
         count.fetch_add(1, Ordering::Relaxed);
         self.shelf.hit_bytes.fetch_add(bytes, Ordering::Relaxed);
-        is_hit
+        let asked = u64::from(copied == Copied::Unpromised);
+        self.shelf.asked.fetch_add(asked, Ordering::Relaxed);
+        copied
     }
 
     /// A range was read, and the node holds it.
-    pub(crate) fn on_read(&self, op: &ReadOp, was_hit: bool) {
+    pub(crate) fn on_read(&self, op: &ReadOp, copied: Copied) {
         let reads = self.shelf.sketch().count(Identity::of(&op.range).hash());
-        if !was_hit && reads >= self.admission_reads {
-            self.filler.fill(op);
+        match copied {
+            Copied::Not if reads >= self.admission_reads => self.filler.fill(op),
+            Copied::Not | Copied::Promised { is_long: true } => {}
+            Copied::Unpromised | Copied::Promised { is_long: false } => self.filler.renew(op),
         }
     }
 
@@ -182,37 +211,71 @@ impl Shelf {
             tracing::warn!(len, wanted = bytes, "the hot cache of this host has another length");
         }
         let layout = Layout::of(region.len()).ok_or(HotCacheError::Size { bytes })?;
-        let (hits, misses, hit_bytes, admitted, refused, skipped) = Default::default();
-        Ok(Self { region, layout, hits, misses, hit_bytes, admitted, refused, skipped })
+        let (hits, misses, hit_bytes, asked) = Default::default();
+        let (admitted, refused, skipped) = Default::default();
+        Ok(Self { region, layout, hits, misses, hit_bytes, asked, admitted, refused, skipped })
     }
 
     fn sketch(&self) -> Sketch<'_> {
         Sketch { region: &self.region, layout: self.layout }
     }
 
-    /// Copies a range out; `None` if it is not there, or went meanwhile.
-    fn read(&self, op: &ReadOp) -> Option<()> {
-        let index = Index { region: &self.region, layout: self.layout };
-        let seen = index.find(&Identity::of(&op.range))?;
-        let (mut link, mut at) = (seen.first, 0);
-        for _ in 0..blocks_for(op.range.len) {
-            let block = link.checked_sub(1).filter(|&block| block < self.layout.blocks)?;
-            let len = BLOCK_BYTES.min(op.range.len - at);
-            let bytes = self.region.slice(self.layout.block(block), len).ok()?;
-            copy_out(bytes, op, at)?;
-            at += len;
-            link = self.region.word(self.layout.link(block)).load(Ordering::Relaxed);
-        }
-        index.still_holds(&seen).then(|| index.note_use(&seen))
+    fn index(&self) -> Index<'_> {
+        Index { region: &self.region, layout: self.layout }
     }
 
-    /// Puts a range in.
-    fn insert(&self, range: &RangeRead, bytes: RawSlice) {
+    fn read(&self, op: &ReadOp) -> Copied {
+        let Some(promised_ns) = self.copy(op) else { return Copied::Not };
+        // A longer one is none that was made here: some process writes nonsense.
+        match promised_ns.checked_sub(monotonic_ns()).filter(|&left| left > 0 && left <= PROMISE_NS)
+        {
+            Some(left) => Copied::Promised { is_long: left > PROMISE_NS / 2 },
+            None => Copied::Unpromised,
+        }
+    }
+
+    /// Copies a range out, and gives until when it is promised; `None` if it is not there, or went meanwhile.
+    fn copy(&self, op: &ReadOp) -> Option<u64> {
+        let index = self.index();
+        let seen = index.find(&Identity::of(&op.range))?;
+        let promised_ns = index.promised_ns(&seen);
+        let bytes = self.bytes(seen.first, op.range.len)?;
+        let mut at = 0;
+        for piece in op.dst.sub(0, op.range.len) {
+            let len = piece.len() as u64;
+            copy_all_to_caller(bytes.sub(at, len), piece).ok()?;
+            at += len;
+        }
+        index.still_holds(&seen).then(|| index.note_use(&seen))?;
+        Some(promised_ns)
+    }
+
+    /// The memory of so many bytes in the blocks that follow a link; `None` if they lead nowhere.
+    fn bytes(&self, first: u64, len: u64) -> Option<SliceList> {
+        let mut link = first;
+        let blocks = (0..blocks_for(len)).map(|at| {
+            let block = link.checked_sub(1).filter(|&block| block < self.layout.blocks)?;
+            link = self.region.word(self.layout.link(block)).load(Ordering::Relaxed);
+            let part = BLOCK_BYTES.min(len - at * BLOCK_BYTES);
+            self.region.slice(self.layout.block(block), part).ok()
+        });
+        blocks.collect()
+    }
+
+    /// Nodes promised to hold these until then.
+    fn promise(&self, ranges: impl Iterator<Item = RangeRead>, until_ns: u64) {
+        if let Some(_lock) = self.lock() {
+            ranges.for_each(|range| self.index().promise(&Identity::of(&range), until_ns));
+        }
+    }
+
+    /// Puts a range in. Whether it is there now.
+    fn insert(&self, range: &RangeRead, bytes: RawSlice) -> bool {
         let identity = Identity::of(range);
         let reads = self.sketch().estimate(identity.hash());
         let Some(lock) = self.lock() else {
             self.refused.fetch_add(1, Ordering::Relaxed);
-            return;
+            return false;
         };
         let insertion = Book::new(&self.region, self.layout).insert(&identity, bytes, reads);
         drop(lock);
@@ -221,6 +284,7 @@ impl Shelf {
             Insertion::Refused => self.refused.fetch_add(1, Ordering::Relaxed),
             Insertion::Known => 0,
         };
+        insertion != Insertion::Refused
     }
 
     /// Waits a little for other processes. One that is paused keeps the lock.
@@ -248,19 +312,10 @@ impl Shelf {
             hits: load(&self.hits),
             misses: load(&self.misses),
             hit_bytes: load(&self.hit_bytes),
+            asked: load(&self.asked),
             admitted: load(&self.admitted),
             refused: load(&self.refused),
             skipped: load(&self.skipped),
         }
     }
-}
-
-/// Copies bytes to the place in an operation's destination.
-fn copy_out(bytes: RawSlice, op: &ReadOp, at: u64) -> Option<()> {
-    let mut from = 0;
-    for piece in op.dst.sub(at, bytes.len() as u64) {
-        copy_to_caller(bytes.sub(from, piece.len()), piece).ok()?;
-        from += piece.len();
-    }
-    Some(())
 }

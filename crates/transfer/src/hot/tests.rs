@@ -66,7 +66,7 @@ fn is_there(shelf: &Shelf, range: &RangeRead) -> bool {
     let (first, rest) = (buffer.raw().sub(0, half), buffer.raw().sub(half, buffer.len() - half));
     let dst: SliceList = [first, rest].into_iter().collect();
     let op = ReadOp { endpoint: "node:1".into(), range: *range, dst };
-    let is_there = shelf.read(&op).is_some();
+    let is_there = shelf.copy(&op).is_some();
     if is_there {
         let wrong = first_mismatch(buffer.as_slice(), &key(range), range.version, 0);
         assert_eq!(wrong, None, "{range:?}");

@@ -171,6 +171,7 @@ impl Service {
                 Kind::Read => self.serve_read(&header)?,
                 Kind::Write => self.serve_write(&header)?,
                 Kind::Drop => self.serve_drop(&header)?,
+                Kind::Promise => self.serve_promise(&header)?,
                 Kind::Follow => self.serve_follow(&header)?,
                 Kind::Share if is_local => self.serve_share(&header)?,
                 Kind::Begin if is_local => self.serve_begin(&header)?,

@@ -10,6 +10,7 @@ mod inbox;
 mod keepalive;
 mod open_write;
 mod pin;
+mod promise;
 mod read;
 mod refuse;
 mod registry;

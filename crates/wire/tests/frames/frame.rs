@@ -31,6 +31,8 @@ pub(crate) enum Frame<'a> {
     Pin(Vec<RangeRead>),
     PinReply(Vec<Result<(), ErrorCode>>),
     Unpin(Vec<u64>),
+    Promise(Vec<RangeRead>),
+    PromiseReply(Vec<Result<(), ErrorCode>>),
     Keepalive,
     DummyRequest(DummyRequest<'a>),
     DummyReply(DummyReply),
@@ -69,6 +71,8 @@ impl Frame<'_> {
             Frame::Pin(ranges) => wire::encode_pin(out, id, ranges),
             Frame::PinReply(results) => wire::encode_pin_reply(out, id, results),
             Frame::Unpin(pins) => wire::encode_unpin(out, id, pins),
+            Frame::Promise(ranges) => wire::encode_promise(out, id, ranges),
+            Frame::PromiseReply(results) => wire::encode_promise_reply(out, id, results),
             Frame::Keepalive => out.extend(wire::keepalive(id)),
             Frame::DummyRequest(request) => wire::encode_dummy_request(out, id, request),
             Frame::DummyReply(reply) => wire::encode_dummy_reply(out, id, reply),
@@ -119,6 +123,8 @@ pub(crate) fn decode<T>(
         Kind::Pin => see(Frame::Pin(wire::decode_pin(body)?)),
         Kind::PinReply => see(Frame::PinReply(wire::decode_pin_reply(body)?)),
         Kind::Unpin => see(Frame::Unpin(wire::decode_unpin(body)?)),
+        Kind::Promise => see(Frame::Promise(wire::decode_promise(body)?)),
+        Kind::PromiseReply => see(Frame::PromiseReply(wire::decode_promise_reply(body)?)),
         Kind::Keepalive => see(Frame::Keepalive),
         Kind::DummyRequest => {
             let message = wire::decode_dummy_request(owned())?;

@@ -65,8 +65,10 @@ fn a_batch_within_the_limits_fits_a_frame() {
         Frame::Drop(vec![drop; MAX_FRAME_RANGES]),
         Frame::DropReply(results.clone()),
         Frame::Pin(vec![read; MAX_FRAME_RANGES]),
-        Frame::PinReply(results),
+        Frame::PinReply(results.clone()),
         Frame::Unpin(vec![most; MAX_FRAME_RANGES]),
+        Frame::Promise(vec![read; MAX_FRAME_RANGES]),
+        Frame::PromiseReply(results),
     ];
     frames.iter().for_each(comes_back);
 }

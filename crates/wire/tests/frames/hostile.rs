@@ -33,6 +33,8 @@ fn a_body_that_is_cut_short_is_refused() {
                 Kind::Pin,
                 Kind::PinReply,
                 Kind::Unpin,
+                Kind::Promise,
+                Kind::PromiseReply,
             ];
             assert!(len == 0 && lists.contains(&header.kind), "{name}, cut to {len} bytes");
             assert_eq!(accepted.len(), HEADER_LEN, "{name}, cut to {len} bytes");

@@ -137,7 +137,9 @@ fn lists_that_are_too_long() {
     }
     check(Kind::Begin, keys(limit + 1), too_many("keys", limit));
     check(Kind::Pin, empty().column64(2, &vec![0; limit + 1]), too_many("offsets", limit));
-    check(Kind::PinReply, list, too_many("status_codes", limit));
+    check(Kind::PinReply, list.clone(), too_many("status_codes", limit));
+    check(Kind::Promise, empty().column64(2, &vec![0; limit + 1]), too_many("offsets", limit));
+    check(Kind::PromiseReply, list, too_many("status_codes", limit));
     check(Kind::Unpin, empty().column64(1, &vec![0; limit + 1]), too_many("pins", limit));
 }
 

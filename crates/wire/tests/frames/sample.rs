@@ -433,6 +433,8 @@ fn data() -> Vec<(&'static str, Frame<'static>)> {
         ("complete reply", Frame::CompleteReply(results())),
         ("pin", Frame::Pin(vec![read, RangeRead { segment: OTHER, ..read }])),
         ("pin reply", Frame::PinReply(results())),
+        ("promise", Frame::Promise(vec![read, RangeRead { segment: OTHER, ..read }])),
+        ("promise reply", Frame::PromiseReply(results())),
         ("unpin", Frame::Unpin(vec![0, 7, u64::MAX])),
         ("keepalive", Frame::Keepalive),
     ]

@@ -79,6 +79,7 @@ pub(super) fn open(config: StoreConfig, is_wanted: Wanted) -> Result<(Session, S
     // The epoch that a named segment kept. One that no leader can have is refused here, and the node obeys no older leader.
     let _ = opening.masters.believe(host.epoch());
     let routes = Arc::new(RouteCache::new(opening.route_limits()));
+    host.outlast_promises();
     let mut bond = opening.join(&host, &routes, &metrics)?;
     let bound = opening.bind(&bond)?;
     let (hostname, endpoint) = (bound.hostname.clone(), bound.endpoint.clone());

@@ -201,7 +201,9 @@ impl Process {
         if self.broken == Broken::Drop {
             self.say(Step::Is(change.clone()));
         }
-        let done = self.machine.drop_entry(&range, |effect| self.rows.carry_out(&effect));
+        let done = self
+            .machine
+            .drop_entry(&range, std::time::Instant::now(), |effect| self.rows.carry_out(&effect));
         done.expect("its leader is obeyed");
         self.say(Step::Is(change));
     }

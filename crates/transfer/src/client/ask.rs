@@ -2,8 +2,8 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use mooncake_memory::{Interest, SliceList, Wait};
-use mooncake_types::RangeDrop;
-use mooncake_wire::encode_drop;
+use mooncake_types::{RangeDrop, RangeRead};
+use mooncake_wire::{encode_drop, encode_promise};
 
 use super::inbound::{Awaited, Outcome};
 use super::peers::Lease;
@@ -12,10 +12,34 @@ use crate::plan::PeerPlan;
 use crate::{Discard, TransferError};
 use mooncake_connection::Fault;
 
-/// One call's drops at one peer, frame after frame.
-pub(crate) struct DropExchange<'a> {
+/// What nodes are asked for that moves no bytes.
+#[derive(Clone, Copy)]
+pub(crate) enum Question<'a> {
+    Drop(&'a [Discard]),
+    Promise(&'a [(Arc<str>, RangeRead)]),
+}
+
+impl Question<'_> {
+    fn encode(self, out: &mut Vec<u8>, id: u64, positions: &[usize]) -> Awaited {
+        match self {
+            Self::Drop(ops) => {
+                let ranges: Vec<RangeDrop> = positions.iter().map(|&at| ops[at].range).collect();
+                encode_drop(out, id, &ranges);
+                Awaited::Drop
+            }
+            Self::Promise(ops) => {
+                let ranges: Vec<RangeRead> = positions.iter().map(|&at| ops[at].1).collect();
+                encode_promise(out, id, &ranges);
+                Awaited::Promise
+            }
+        }
+    }
+}
+
+/// One call's questions to one peer, frame after frame.
+pub(crate) struct AskExchange<'a> {
     lease: Lease,
-    ops: &'a [Discard],
+    question: Question<'a>,
     plan: PeerPlan,
     /// The frame that is being sent or answered, or would be next.
     frame: usize,
@@ -26,22 +50,20 @@ pub(crate) struct DropExchange<'a> {
     clean: bool,
 }
 
-impl<'a> DropExchange<'a> {
-    pub(crate) fn new(lease: Lease, ops: &'a [Discard], plan: PeerPlan) -> Self {
+impl<'a> AskExchange<'a> {
+    pub(crate) fn new(lease: Lease, question: Question<'a>, plan: PeerPlan) -> Self {
         let results = Vec::with_capacity(plan.positions.len());
-        Self { lease, ops, plan, frame: 0, is_asked: false, results, clean: true }
+        Self { lease, question, plan, frame: 0, is_asked: false, results, clean: true }
     }
 
     fn ask(&mut self) {
         let frame = &self.plan.frames[self.frame];
         let positions = &self.plan.positions[frame.ops.clone()];
-        let ranges: Vec<RangeDrop> =
-            positions.iter().map(|&position| self.ops[position].range).collect();
         let lane = self.lease.lane();
         let id = lane.next_id();
-        encode_drop(lane.outbound.bytes(), id, &ranges);
+        let awaited = self.question.encode(lane.outbound.bytes(), id, positions);
         let nowhere = SliceList::default();
-        lane.inbound.expect(Awaited::Drop, id, std::iter::repeat_n(&nowhere, ranges.len()));
+        lane.inbound.expect(awaited, id, std::iter::repeat_n(&nowhere, positions.len()));
         self.is_asked = true;
     }
 
@@ -58,7 +80,7 @@ impl<'a> DropExchange<'a> {
     }
 }
 
-impl Exchange for DropExchange<'_> {
+impl Exchange for AskExchange<'_> {
     fn socket(&self) -> BorrowedFd<'_> {
         self.lease.as_lane().socket()
     }

@@ -1,0 +1,168 @@
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use mooncake_types::mutation::{Rule, is_broken};
+use mooncake_types::{ErrorCode, Version, limits};
+
+/// How long a promise holds.
+pub const PROMISE: Duration = Duration::from_millis(limits::PROMISE_MS);
+
+/// Most promises of one segment at a time.
+const MOST: usize = 1 << 16;
+
+/// Entries of one segment of which readers have copies that they use without asking. Until the promise is over an entry is
+/// not said to be dropped, and nothing else becomes complete in its place.
+///
+/// An entry may leave the ledger before that: who overwrites it has begun. So the promises are kept by themselves.
+#[derive(Debug, Default)]
+pub(super) struct Promises {
+    /// By where the entry starts. Those that hold do not overlap, since nothing becomes complete where another entry is promised.
+    made: BTreeMap<u64, Promise>,
+    is_closed: bool,
+}
+
+#[derive(Debug)]
+struct Promise {
+    end: u64,
+    version: Version,
+    until: Instant,
+    /// Somebody waits for it to end.
+    is_last: bool,
+}
+
+impl Promises {
+    /// Promises an entry that starts and ends there.
+    pub(super) fn make(
+        &mut self,
+        entry: &Range<u64>,
+        version: Version,
+        now: Instant,
+    ) -> Result<(), ErrorCode> {
+        if self.made.len() >= MOST {
+            self.made.retain(|_, promise| promise.until > now);
+        }
+        let known = self.made.get(&entry.start).filter(|promise| promise.until > now);
+        let is_wanted = known.is_some_and(|promise| promise.is_last);
+        if self.is_closed || is_wanted || self.made.len() >= MOST {
+            return Err(ErrorCode::NoAvailableHandle);
+        }
+        let over: Vec<u64> = self.made.range(entry.clone()).map(|(&start, _)| start).collect();
+        for start in over {
+            self.made.remove(&start);
+        }
+        let promise = Promise { end: entry.end, version, until: now + PROMISE, is_last: false };
+        self.made.insert(entry.start, promise);
+        Ok(())
+    }
+
+    /// How long the promise of a version that starts there still holds; it is not made anew until then. `None` if there is
+    /// none.
+    pub(super) fn end(&mut self, offset: u64, version: Version, now: Instant) -> Option<Duration> {
+        if is_broken(Rule::PromisesAreKept) {
+            return None;
+        }
+        let promise = self.made.get_mut(&offset).filter(|promise| promise.version == version)?;
+        promise.is_last = true;
+        promise.left(now).or_else(|| {
+            self.made.remove(&offset);
+            None
+        })
+    }
+
+    /// How long promises still hold that overlap a range; `None` if there are none.
+    pub(super) fn patience(&self, range: &Range<u64>, now: Instant) -> Option<Duration> {
+        let before = self.made.range(..range.end).rev();
+        let overlapping = before.take_while(|(_, promise)| promise.end > range.start);
+        overlapping.filter_map(|(_, promise)| promise.left(now)).max()
+    }
+
+    /// Makes none any more. Gives how long those that there are still hold.
+    pub(super) fn close(&mut self, now: Instant) -> Option<Duration> {
+        self.is_closed = true;
+        self.made.values().filter_map(|promise| promise.left(now)).max()
+    }
+}
+
+impl Promise {
+    fn left(&self, now: Instant) -> Option<Duration> {
+        Some(self.until.saturating_duration_since(now)).filter(|left| !left.is_zero())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn version(counter: u64) -> Version {
+        Version { counter, ..Version::default() }
+    }
+
+    #[test]
+    fn what_is_promised_is_in_the_way_until_the_promise_ends() {
+        let (now, mut promises) = (Instant::now(), Promises::default());
+        assert_eq!(promises.make(&(100..200), version(1), now), Ok(()));
+        assert_eq!(promises.make(&(300..400), version(2), now + PROMISE / 2), Ok(()));
+        for (range, left) in [
+            (0..100, None),
+            (0..101, Some(PROMISE)),
+            (199..200, Some(PROMISE)),
+            (200..300, None),
+            (150..350, Some(PROMISE + PROMISE / 2)),
+            (400..500, None),
+        ] {
+            assert_eq!(promises.patience(&range, now), left, "{range:?}");
+        }
+        let later = now + PROMISE;
+        assert_eq!(promises.patience(&(0..300), later), None);
+        assert_eq!(promises.patience(&(0..301), later), Some(PROMISE / 2));
+    }
+
+    #[test]
+    fn promises_that_are_over_hide_none_that_holds() {
+        let (now, mut promises) = (Instant::now(), Promises::default());
+        for entry in [100..110, 50..60, 120..150] {
+            assert_eq!(promises.make(&entry, version(1), now), Ok(()));
+        }
+        let later = now + PROMISE;
+        assert_eq!(promises.make(&(40..130), version(2), later), Ok(()));
+        for range in [105..106, 55..65, 115..118, 125..126] {
+            assert_eq!(promises.patience(&range, later), Some(PROMISE), "{range:?}");
+        }
+        assert_eq!(promises.patience(&(130..140), later), None);
+    }
+
+    #[test]
+    fn what_somebody_wants_gone_is_not_promised_again() {
+        let (now, mut promises) = (Instant::now(), Promises::default());
+        assert_eq!(promises.make(&(0..9), version(1), now), Ok(()));
+        assert_eq!(promises.end(0, version(2), now), None, "another version");
+        assert_eq!(promises.make(&(0..9), version(1), now), Ok(()));
+        assert_eq!(promises.end(0, version(1), now), Some(PROMISE));
+        let refused = Err(ErrorCode::NoAvailableHandle);
+        assert_eq!(promises.make(&(0..9), version(1), now + PROMISE / 2), refused);
+        assert_eq!(promises.end(0, version(1), now + PROMISE), None);
+        assert_eq!(promises.made.len(), 0);
+        assert_eq!(promises.make(&(0..9), version(1), now + PROMISE), Ok(()));
+    }
+
+    #[test]
+    fn there_are_only_so_many() {
+        let (now, mut promises) = (Instant::now(), Promises::default());
+        for at in 0..MOST as u64 {
+            assert!(promises.make(&(at..at + 1), version(1), now).is_ok());
+        }
+        let one_more = MOST as u64..MOST as u64 + 1;
+        let refused = Err(ErrorCode::NoAvailableHandle);
+        assert_eq!(promises.make(&one_more, version(1), now), refused);
+        assert_eq!(promises.make(&one_more, version(1), now + PROMISE), Ok(()));
+        assert_eq!(promises.made.len(), 1, "those that are over make room");
+    }
+
+    #[test]
+    fn a_segment_that_goes_promises_nothing_more() {
+        let (now, mut promises) = (Instant::now(), Promises::default());
+        assert_eq!(promises.close(now), None);
+        assert_eq!(promises.make(&(0..1), version(1), now), Err(ErrorCode::NoAvailableHandle));
+    }
+}
