@@ -20,6 +20,7 @@ DOCUMENT = ROOT / "docs" / "performance.md"
 CARGO = ["cargo", "bench", "--locked", "--package"]
 # The section that builds and installs what those after it measure.
 BUILDS = "Beside the C++ package"
+HOT_CACHE, LINK = ["bench/hot_cache.py", "--as-installed", "--only", "rust"], ["--rate-mbit", "1000"]
 # By section: the command, and what a quick run adds to it.
 SECTIONS: dict[str, tuple[list[str], list[str]]] = {
     BUILDS: (["bench/compare.py"], ["--quick"]),
@@ -29,7 +30,9 @@ SECTIONS: dict[str, tuple[list[str], list[str]]] = {
     "As the work grows": (["bench/scale.py", "--as-installed"], ["--quick"]),
     "A slow link": (["bench/link.py", "--as-installed"], ["--rounds", "1", "--batch", "16"]),
     "What a call from Python costs": (["bench/python_overhead.py", "--as-installed"], ["--rounds", "1"]),
-    "The hot cache": (["bench/hot_cache.py", "--as-installed", "--only", "rust"], ["--rounds", "1"]),
+    "The hot cache": (HOT_CACHE, ["--rounds", "1"]),
+    "The hot cache on an idle link": ([*HOT_CACHE, *LINK, "--load", "0", "--gets", "300"], ["--rounds", "1"]),
+    "The hot cache on a link": ([*HOT_CACHE, *LINK], ["--rounds", "1", "--gets", "300"]),
     "Disks": (["bench/disks.py", "--as-installed"], ["--gib", "1", "--rounds", "1"]),
     "Conversations that outgrow memory": (["bench/outgrown.py", "--as-installed"], ["--requests", "500"]),
     "The master over the wire": (["bench/master_load.py", "--as-installed"], ["--seconds", "1"]),
