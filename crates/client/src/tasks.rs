@@ -20,13 +20,11 @@ const WINDOW_BYTES: u64 = 64 << 20;
 
 /// Tasks that are carried out at a time: several that are written to one disk share its syncs.
 const TASKS_AT_ONCE: usize = 4;
-/// The same where an object store is written: what is under way together is stored together, in packs of 16 MiB, and several packs
-/// at the same time, since a store takes long to answer.
-const MANY_TASKS_AT_ONCE: usize = 64;
-const _: () = assert!(MANY_TASKS_AT_ONCE <= limits::MAX_FETCHED_TASKS as usize);
+/// The same where an object store is written: what is under way together is stored together.
+const MANY_TASKS_AT_ONCE: usize = 16;
 
-/// Tasks that are fetched at a time, at least.
-const FETCHED_TASKS: usize = 16;
+/// Tasks that are fetched at a time.
+const FETCHED_TASKS: u32 = 16;
 
 /// How long a node with a disk waits at the master for tasks, in milliseconds: what is to be offloaded goes at once.
 const WAIT_MS: u32 = 500;
@@ -87,7 +85,7 @@ impl Tasks {
     fn carry_out_all(&self) {
         while !self.worker.is_stopping() {
             self.is_waiting.store(self.wait_ms > 0, Ordering::Relaxed);
-            let fetch = TaskOp::fetch(FETCHED_TASKS.max(self.at_once) as u32, self.wait_ms);
+            let fetch = TaskOp::fetch(FETCHED_TASKS, self.wait_ms);
             let fetched = self.ways().drive(fetch, Window::default());
             self.is_waiting.store(false, Ordering::Relaxed);
             match fetched {
