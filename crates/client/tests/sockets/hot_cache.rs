@@ -1,7 +1,8 @@
 //! Copies of what other hosts hold. Here all is one host: bytes go by TCP since nothing else is allowed.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use mooncake_client::{ErrorCode, HotCacheConfig, OpenError, Store, StoreConfig};
 
@@ -91,10 +92,10 @@ fn promises_are_renewed_while_a_copy_is_read() {
     assert_eq!(put(&node, "k", 10_000, 1), Ok(()));
     warm(&one, "k", 10_000);
     eventually("no question is asked for two seconds", || {
-        let (before, started) = (one.hot_cache_counts(), std::time::Instant::now());
+        let (before, started) = (one.hot_cache_counts(), Instant::now());
         while started.elapsed().as_secs() < 2 {
             assert_eq!(get(&one, "k"), Ok(content("k", 10_000)));
-            std::thread::sleep(std::time::Duration::from_millis(5));
+            std::thread::sleep(Duration::from_millis(5));
         }
         one.hot_cache_counts().asked == before.asked
     });
@@ -118,6 +119,38 @@ fn what_was_removed_or_replaced_is_never_read_again() {
             assert_eq!(get(reader, &key), Err(ErrorCode::ObjectNotFound), "round {round}");
         }
     }
+}
+
+/// Its node is asked for promises all the time, and makes none while somebody wants it gone.
+#[test]
+fn what_is_read_without_end_can_be_replaced_and_removed() {
+    let master = Master::start();
+    let (node, one, other) = scene(&master);
+    assert_eq!(put(&node, "k", 10_000, 1), Ok(()));
+    warm(&one, "k", 10_000);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for reader in [&one, &other] {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    let _ = get(reader, "k");
+                }
+            });
+        }
+        for round in 0..3 {
+            let new = content(&format!("new {round}"), 10_000);
+            let begun = Instant::now();
+            assert_eq!(upsert(&node, "k", &new, 1), Ok(()));
+            assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+            assert_eq!((get(&one, "k"), get(&other, "k")), (Ok(new.clone()), Ok(new)));
+            std::thread::sleep(Duration::from_millis(300));
+        }
+        let begun = Instant::now();
+        assert_eq!(node.remove(&["k"], true), vec![Ok(())]);
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+        is_over.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(get(&one, "k"), Err(ErrorCode::ObjectNotFound));
 }
 
 #[test]

@@ -8,6 +8,10 @@ use mooncake_types::{ErrorCode, Version, limits};
 /// How long a promise holds.
 pub const PROMISE: Duration = Duration::from_millis(limits::PROMISE_MS);
 
+/// Whoever waits for an entry to go asks again before this has passed. Until then nothing is promised of it: readers that ask
+/// all the time would keep it for ever.
+const WANTED: Duration = Duration::from_secs(1);
+
 /// Most promises of one segment at a time.
 const MOST: usize = 1 << 16;
 
@@ -27,8 +31,8 @@ struct Promise {
     end: u64,
     version: Version,
     until: Instant,
-    /// Somebody waits for it to end.
-    is_last: bool,
+    /// When somebody last wanted the entry gone.
+    wanted_at: Option<Instant>,
 }
 
 impl Promises {
@@ -40,10 +44,10 @@ impl Promises {
         now: Instant,
     ) -> Result<(), ErrorCode> {
         if self.made.len() >= MOST {
-            self.made.retain(|_, promise| promise.until > now);
+            self.made.retain(|_, promise| promise.until > now || promise.is_wanted(now));
         }
-        let known = self.made.get(&entry.start).filter(|promise| promise.until > now);
-        let is_wanted = known.is_some_and(|promise| promise.is_last);
+        let known = self.made.get(&entry.start).filter(|promise| promise.version == version);
+        let is_wanted = known.is_some_and(|promise| promise.is_wanted(now));
         if self.is_closed || is_wanted || self.made.len() >= MOST {
             return Err(ErrorCode::NoAvailableHandle);
         }
@@ -51,19 +55,19 @@ impl Promises {
         for start in over {
             self.made.remove(&start);
         }
-        let promise = Promise { end: entry.end, version, until: now + PROMISE, is_last: false };
+        let until = now + PROMISE;
+        let promise = Promise { end: entry.end, version, until, wanted_at: None };
         self.made.insert(entry.start, promise);
         Ok(())
     }
 
-    /// How long the promise of a version that starts there still holds; it is not made anew until then. `None` if there is
-    /// none.
+    /// Somebody wants a version gone that starts there. How long its promise still holds; `None` if there is none.
     pub(super) fn end(&mut self, offset: u64, version: Version, now: Instant) -> Option<Duration> {
         if is_broken(Rule::PromisesAreKept) {
             return None;
         }
         let promise = self.made.get_mut(&offset).filter(|promise| promise.version == version)?;
-        promise.is_last = true;
+        promise.wanted_at = Some(now);
         promise.left(now).or_else(|| {
             self.made.remove(&offset);
             None
@@ -89,6 +93,10 @@ impl Promises {
 }
 
 impl Promise {
+    fn is_wanted(&self, now: Instant) -> bool {
+        self.wanted_at.is_some_and(|at| now.saturating_duration_since(at) < WANTED)
+    }
+
     fn left(&self, now: Instant) -> Option<Duration> {
         Some(self.until.saturating_duration_since(now)).filter(|left| !left.is_zero())
     }
@@ -144,8 +152,20 @@ mod tests {
         assert_eq!(promises.make(&(0..9), version(1), now), Ok(()));
         assert_eq!(promises.end(0, version(1), now), Some(PROMISE));
         let refused = Err(ErrorCode::NoAvailableHandle);
-        assert_eq!(promises.make(&(0..9), version(1), now + PROMISE / 2), refused);
+        for later in [now + PROMISE / 2, now + PROMISE, now + WANTED - PROMISE / 100] {
+            assert_eq!(promises.make(&(0..9), version(1), later), refused);
+        }
+        assert_eq!(promises.make(&(0..9), version(2), now + PROMISE), Ok(()), "another version");
         assert_eq!(promises.end(0, version(1), now + PROMISE), None);
+        assert_eq!(promises.end(0, version(2), now + PROMISE), Some(PROMISE));
+        assert_eq!(
+            promises.make(&(0..9), version(2), now + PROMISE + WANTED),
+            Ok(()),
+            "nobody asks"
+        );
+        let now = now + PROMISE + WANTED;
+        assert_eq!(promises.end(0, version(2), now), Some(PROMISE));
+        assert_eq!(promises.end(0, version(2), now + PROMISE), None);
         assert_eq!(promises.made.len(), 0);
         assert_eq!(promises.make(&(0..9), version(1), now + PROMISE), Ok(()));
     }

@@ -62,7 +62,7 @@ pub(super) mod slot {
     /// The entries that came before and after.
     pub(in crate::hot) const OLDER: usize = 11;
     pub(in crate::hot) const NEWER: usize = 12;
-    /// Until when its node promised to hold the version, in nanoseconds of this machine's monotonic clock.
+    /// Until when its node promised to hold the version, in nanoseconds since this machine was started.
     pub(in crate::hot) const PROMISED: usize = 13;
 }
 
