@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -18,12 +19,16 @@ LOOPBACK = {"MC_TCP_BIND_ADDRESS": "127.0.0.1", "MOONCAKE_REQUESTER_LOCAL_HOSTNA
 
 
 class Pool:
-    """Use it in a `with`: it is ready inside of it and gone after it. Logs go into the folder `logs`."""
+    """Use it in a `with`: it is ready inside of it and gone after it. Logs go into the folder `logs`.
 
-    def __init__(self, logs: Path, node_bytes: list[int], package: Package = OURS) -> None:
+    With `disk`, each node lends a folder there as well, to which objects sink when its memory is full.
+    """
+
+    def __init__(self, logs: Path, node_bytes: list[int], package: Package = OURS, disk: bool = False) -> None:
         self.logs = logs
         self.node_bytes = node_bytes
         self.package = package
+        self.disk = disk
         self.rpc_port, self.http_port = free_port(), free_port()
         self.nodes: list[EngineProcess] = []
         self.masters: list[EngineProcess] = []
@@ -41,6 +46,7 @@ class Pool:
                 "--rpc_address=127.0.0.1",
                 f"--metrics_port={self.http_port}",
                 "--metrics_host=127.0.0.1",
+                *(("--enable_offload=true", "--offload_on_evict=true") if self.disk else ()),
             ],
             self.logs / f"master-{self.rpc_port}-{len(self.masters)}.log",
             self._env(),
@@ -60,6 +66,7 @@ class Pool:
                 "--protocol=tcp",
                 f"--master_server_address={self.master_address}",
                 f"--global_segment_size={segment_bytes}",
+                *(("--enable_offload=true", f"--ssd_offload_path={self._disk_folder()}") if self.disk else ()),
             ],
             self.logs / f"node-{self.rpc_port}-{len(self.nodes)}.log",
             self._env(),
@@ -67,6 +74,11 @@ class Pool:
         self.nodes.append(node)
         node.wait_ready(lambda: bool(set(self.segments()) - before), START_SECONDS)
         return node
+
+    def _disk_folder(self) -> Path:
+        folder = self.logs / f"disk-{self.rpc_port}"
+        folder.mkdir(exist_ok=True)
+        return folder
 
     def _env(self) -> dict[str, str]:
         return {**LOOPBACK, "XDG_STATE_HOME": str(self.logs / "state"), **self.package.variables}
@@ -115,3 +127,5 @@ class Pool:
     def __exit__(self, *_: object) -> None:
         for process in [*self.nodes, *self.masters]:
             process.stop()
+        if self.disk:
+            shutil.rmtree(self._disk_folder())

@@ -1,4 +1,5 @@
-"""Conversations that grow, over two vLLM instances behind round-robin: without a pool, and with each package's.
+"""Conversations that grow, over two vLLM instances behind round-robin: without a pool, with each package's, and with
+a pool of this project that is too small, alone and with a disk behind it.
 
 Usage: vllm_multi_turn.py --models FOLDER --logs FOLDER --out FILE [--cpp PYTHON] [--conversations N] [--turns N], with
 the Python of the engines' environment. Writes `multi-turn-figures.json`, `multi-turn.md` and `multi-turn.svg` into the
@@ -43,6 +44,10 @@ OWN_CACHE_BLOCKS = 128
 BATCH_TOKENS = 2048
 NODE_BYTES = 1024 * MIB
 NO_POOL = Package("no pool", ENGINES_PYTHON, ours=False)
+# A third of what eight conversations come to in the end, 576 MiB.
+SMALL_NODE_BYTES = 192 * MIB
+SMALL_POOL = Package("this project, small pool", ENGINES_PYTHON, ours=False)
+SMALL_POOL_AND_DISK = Package("this project, small pool and disk", ENGINES_PYTHON)
 
 
 @dataclass(frozen=True)
@@ -86,13 +91,18 @@ class Bench:
         with ExitStack() as stack:
             config = None
             if package != NO_POOL:
-                pool = stack.enter_context(Pool(self.logs, [NODE_BYTES], package))
+                pool = stack.enter_context(self.pool(package))
                 config = pool.write_config(embedded_bytes=0)
             print(f"  {package.name}: {INSTANCES} vLLM instances start", flush=True)
             servers = self.start(stack, package, config)
             for server in servers:
                 server.complete(tokens("warm-up", FIRST_TOKENS))
             return self.converse(package, servers)
+
+    def pool(self, package: Package) -> Pool:
+        is_small = package in (SMALL_POOL, SMALL_POOL_AND_DISK)
+        node_bytes = SMALL_NODE_BYTES if is_small else NODE_BYTES
+        return Pool(self.logs, [node_bytes], package, disk=package == SMALL_POOL_AND_DISK)
 
     def start(self, stack: ExitStack, package: Package, config: Path | None) -> list[VllmServer]:
         """Instances with as many cores each, and a cache of their own that is too small."""
@@ -245,7 +255,8 @@ def main() -> None:
     arguments = parser.parse_args()
     end_on_sigterm()
     outcome = Outcome("vLLM, multi-turn")
-    packages = [NO_POOL, *([cpp_package(arguments.cpp)] if arguments.cpp else []), OURS]
+    cpp = [cpp_package(arguments.cpp)] if arguments.cpp else []
+    packages = [NO_POOL, *cpp, OURS, SMALL_POOL, SMALL_POOL_AND_DISK]
     bench = Bench(arguments.models / SHAPE, arguments.logs, arguments.conversations, arguments.turns)
     outcome.section("multi-turn", lambda: run(outcome, bench, packages))
     outcome.write(arguments.out)

@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use mooncake_ha::KubernetesAccess;
-use mooncake_transfer::{EnvError, HotCacheConfig, Transports, token_of_variables};
+use mooncake_transfer::{EnvError, HotCacheConfig, Transports, Variables, token_of_variables};
 use mooncake_types::{BusyWait, FailureDomains};
 
 use crate::hot_cache;
@@ -21,8 +21,8 @@ pub struct StoreConfig {
     /// Or the coordinator that knows which master leads: `etcd://host:port;host:port`, `redis://host:port`,
     /// `k8s://namespace/lease`, `file:///folder`.
     pub master: String,
-    /// Whether only processes of this host and user reach this one and are reached, by local sockets and shared memory: no
-    /// port is opened. The master is the endpoint of a local socket then, or elected by a folder.
+    /// Whether this process reaches, and is reached by, processes of its host and user only, by local sockets and shared
+    /// memory. It opens no port then, and the master is the endpoint of a local socket, or elected by a folder.
     pub only_this_host: bool,
     /// How the API server of Kubernetes is reached, if that is the coordinator.
     pub kubernetes: Option<KubernetesAccess>,
@@ -67,20 +67,18 @@ pub struct StoreConfig {
     pub rpc_connect_timeout: Duration,
     /// How long the transfer of one call may take as a whole, plus one second for each 16 MiB that it moves.
     pub transfer_timeout: Duration,
-    /// How long a transfer waits for a node without that a byte moves, before the node counts as out of reach.
+    /// How long a transfer waits for a node while no byte moves, before the node counts as out of reach.
     pub transfer_silence: Duration,
     /// How long a put that is written part by part may take. The master gives puts up by its own flag
     /// `--put_start_discard_timeout_sec`; longer than that is of no use.
     pub put_session_timeout: Duration,
-    /// How long others may take over what lies here when the store is closed; zero: they do not. A program that is told to
-    /// end by a signal closes its store, or calls [`crate::Store::hand_over`]: the store catches no signals.
+    /// How long closing the store waits for other nodes to take over what lies here; zero: they do not. The store catches no
+    /// signals: a program that a signal ends closes its store, or calls [`crate::Store::hand_over`].
     pub drain_timeout: Duration,
     /// Most connections to one node.
     pub lanes_per_peer: usize,
-    /// Most payload bytes on their way on one connection.
-    pub bytes_in_flight: u64,
-    /// How long a thread that waits for a small message looks for it before it sleeps, where messages come fast; zero:
-    /// not at all. See [`BusyWait`].
+    /// How long a thread polls for a small message before it blocks, where messages come fast; zero: not at all. See
+    /// [`BusyWait`].
     pub busy_poll: Duration,
     /// Whether gets use again what the master has said of where objects lie, for as long as the lease lasts.
     pub route_cache: bool,
@@ -127,7 +125,6 @@ impl Default for StoreConfig {
             put_session_timeout: Duration::from_secs(30),
             drain_timeout: Duration::ZERO,
             lanes_per_peer: 4,
-            bytes_in_flight: 8 << 20,
             busy_poll: BusyWait::DEFAULT_LIMIT,
             route_cache: true,
             hot_cache: HotCacheConfig::default(),
@@ -137,45 +134,39 @@ impl Default for StoreConfig {
 }
 
 impl StoreConfig {
-    /// The defaults, changed by what the environment says: `MC_RPC_TIMEOUT_MS`, `MC_RPC_CONNECT_TIMEOUT_MS`
-    /// and `MC_TRANSFER_SILENCE_MS`
-    /// (milliseconds), `MC_TRANSFER_TIMEOUT`, `MC_STORE_PUT_SESSION_TIMEOUT` (seconds), `MC_TCP_LANES_PER_PEER`, `MC_TCP_BIND_ADDRESS`,
-    /// `MOONCAKE_ADVERTISE_ADDRESS`, `MOONCAKE_DOMAIN`, `MOONCAKE_TRANSPORTS`, `MC_STORE_CLUSTER_ID`, `MOONCAKE_AUTH_TOKEN` or
-    /// `MOONCAKE_AUTH_TOKEN_FILE`,
-    /// `MC_STORE_CLIENT_MIN_PORT`, `MC_STORE_CLIENT_MAX_PORT`, `MOONCAKE_BUSY_POLL_US` (microseconds),
-    /// `MOONCAKE_DRAIN_TIMEOUT_SEC` (seconds),
-    /// `MOONCAKE_SEGMENT_PATH`, `MOONCAKE_SEGMENT_RESET` and `MOONCAKE_ROUTE_CACHE` (0 or 1); of the hot cache,
-    /// `MC_STORE_LOCAL_HOT_CACHE_SIZE`, `MC_STORE_LOCAL_HOT_BLOCK_SIZE` (bytes) and
-    /// `MC_STORE_LOCAL_HOT_ADMISSION_THRESHOLD`; of the disk,
-    /// `MOONCAKE_OFFLOAD_ENABLED` (0 or 1), `MOONCAKE_OFFLOAD_FILE_STORAGE_PATH`,
-    /// `MOONCAKE_OFFLOAD_TOTAL_SIZE_LIMIT_BYTES`, `MOONCAKE_OFFLOAD_LOCAL_BUFFER_SIZE_BYTES`,
-    /// `MOONCAKE_OFFLOAD_DISK_EVICTION_HIGH_WATERMARK_RATIO` and `MOONCAKE_OFFLOAD_STORAGE_BACKEND_DESCRIPTOR`. In a pod of Kubernetes, also
-    /// how its API server is reached.
+    /// The defaults, changed by what the environment says:
+    ///
+    /// - `MC_RPC_TIMEOUT_MS`, `MC_RPC_CONNECT_TIMEOUT_MS`, `MC_TRANSFER_SILENCE_MS` (milliseconds), `MC_TRANSFER_TIMEOUT`,
+    ///   `MC_STORE_PUT_SESSION_TIMEOUT`, `MOONCAKE_DRAIN_TIMEOUT_SEC` (seconds), `MOONCAKE_BUSY_POLL_US` (microseconds),
+    /// - `MC_TCP_LANES_PER_PEER`, `MC_TCP_BIND_ADDRESS`, `MOONCAKE_ADVERTISE_ADDRESS`, `MC_STORE_CLIENT_MIN_PORT`,
+    ///   `MC_STORE_CLIENT_MAX_PORT`, `MOONCAKE_DOMAIN`, `MOONCAKE_TRANSPORTS`,
+    /// - `MC_STORE_CLUSTER_ID`, `MOONCAKE_AUTH_TOKEN` or `MOONCAKE_AUTH_TOKEN_FILE`,
+    /// - `MOONCAKE_SEGMENT_PATH`, `MOONCAKE_SEGMENT_RESET`, `MOONCAKE_ROUTE_CACHE` (0 or 1),
+    /// - of the hot cache, `MC_STORE_LOCAL_HOT_CACHE_SIZE`, `MC_STORE_LOCAL_HOT_BLOCK_SIZE` (bytes),
+    ///   `MC_STORE_LOCAL_HOT_ADMISSION_THRESHOLD`,
+    /// - of the disk, `MOONCAKE_OFFLOAD_ENABLED` (0 or 1), `MOONCAKE_OFFLOAD_FILE_STORAGE_PATH`,
+    ///   `MOONCAKE_OFFLOAD_TOTAL_SIZE_LIMIT_BYTES`, `MOONCAKE_OFFLOAD_LOCAL_BUFFER_SIZE_BYTES`,
+    ///   `MOONCAKE_OFFLOAD_DISK_EVICTION_HIGH_WATERMARK_RATIO`, `MOONCAKE_OFFLOAD_STORAGE_BACKEND_DESCRIPTOR`,
+    /// - of the object store, `MOONCAKE_OBJECT_STORE_URL`, `MOONCAKE_OBJECT_STORE_SIZE_BYTES`.
+    ///
+    /// In a pod of Kubernetes, also how its API server is reached.
+    ///
+    /// # Errors
+    /// The first variable whose value makes no sense.
     pub fn from_env() -> Result<Self, EnvError> {
         let kubernetes = KubernetesAccess::from_environment();
         Ok(Self { kubernetes, ..Self::from_variables(|name| std::env::var(name).ok())? })
     }
 
     /// As [`StoreConfig::from_env`], with the environment given as a function from name to value.
+    ///
+    /// # Errors
+    /// As there.
     pub fn from_variables(look_up: impl Fn(&str) -> Option<String>) -> Result<Self, EnvError> {
         const MS: Duration = Duration::from_millis(1);
         const SECOND: Duration = Duration::from_secs(1);
         let mut config = Self::default();
-        let text = |name: &str| look_up(name).filter(|value| !value.is_empty());
-        let number = |name: &'static str| {
-            let Some(value) = text(name) else { return Ok(None) };
-            match value.parse::<u32>() {
-                Ok(number) if number > 0 => Ok(Some(number)),
-                _ => Err(EnvError { name, value, wanted: "a whole number above zero" }),
-            }
-        };
-        let port = |name: &'static str| {
-            let Some(value) = text(name) else { return Ok(None) };
-            match value.parse::<u16>() {
-                Ok(port) if port > 0 => Ok(Some(port)),
-                _ => Err(EnvError { name, value, wanted: "a port from 1 to 65535" }),
-            }
-        };
+        let variables = Variables::new(look_up);
         for (name, unit, timeout) in [
             ("MC_RPC_TIMEOUT_MS", MS, &mut config.rpc_timeout),
             ("MC_RPC_CONNECT_TIMEOUT_MS", MS, &mut config.rpc_connect_timeout),
@@ -183,57 +174,42 @@ impl StoreConfig {
             ("MC_TRANSFER_SILENCE_MS", MS, &mut config.transfer_silence),
             ("MC_STORE_PUT_SESSION_TIMEOUT", SECOND, &mut config.put_session_timeout),
         ] {
-            *timeout = number(name)?.map_or(*timeout, |units| unit * units);
+            *timeout = variables.number(name)?.map_or(*timeout, |units| unit * units);
         }
-        if let Some(value) = text("MOONCAKE_DRAIN_TIMEOUT_SEC") {
-            let (name, wanted) = ("MOONCAKE_DRAIN_TIMEOUT_SEC", "a whole number of seconds");
-            let seconds = value.parse::<u32>().map_err(|_| EnvError { name, value, wanted })?;
-            config.drain_timeout = Duration::from_secs(seconds.into());
-        }
-        if let Some(lanes) = number("MC_TCP_LANES_PER_PEER")? {
+        let seconds = |value: &str| value.parse().ok().map(|seconds: u32| SECOND * seconds);
+        let drain_timeout =
+            variables.parse("MOONCAKE_DRAIN_TIMEOUT_SEC", "a whole number of seconds", seconds)?;
+        config.drain_timeout = drain_timeout.unwrap_or(config.drain_timeout);
+        if let Some(lanes) = variables.number("MC_TCP_LANES_PER_PEER")? {
             config.lanes_per_peer = lanes as usize;
         }
-        if let Some(value) = text("MOONCAKE_BUSY_POLL_US") {
-            let (name, wanted) = ("MOONCAKE_BUSY_POLL_US", BusyWait::WANTED);
-            let limit = BusyWait::parse_limit(&value);
-            config.busy_poll = limit.ok_or(EnvError { name, value, wanted })?;
+        let busy_poll =
+            variables.parse("MOONCAKE_BUSY_POLL_US", BusyWait::WANTED, BusyWait::parse_limit)?;
+        config.busy_poll = busy_poll.unwrap_or(config.busy_poll);
+        for (name, is_on) in [
+            ("MOONCAKE_ROUTE_CACHE", &mut config.route_cache),
+            ("MOONCAKE_SEGMENT_RESET", &mut config.segment_reset),
+        ] {
+            *is_on = variables.switch(name)?.unwrap_or(*is_on);
         }
-        if let Some(value) = text("MOONCAKE_ROUTE_CACHE") {
-            config.route_cache = switch("MOONCAKE_ROUTE_CACHE", value)?;
-        }
-        config.segment_path = text("MOONCAKE_SEGMENT_PATH").map(PathBuf::from);
-        if let Some(value) = text("MOONCAKE_SEGMENT_RESET") {
-            config.segment_reset = switch("MOONCAKE_SEGMENT_RESET", value)?;
-        }
-        config.hot_cache = hot_cache::from_variables(text)?;
-        config.offload = OffloadConfig::from_variables(text, switch)?;
-        let first = port("MC_STORE_CLIENT_MIN_PORT")?.unwrap_or(*config.ports.start());
-        let last = port("MC_STORE_CLIENT_MAX_PORT")?.unwrap_or(*config.ports.end());
+        config.segment_path = variables.text("MOONCAKE_SEGMENT_PATH").map(PathBuf::from);
+        config.hot_cache = hot_cache::from_variables(&variables)?;
+        config.offload = OffloadConfig::from_variables(&variables)?;
+        let first = variables.port("MC_STORE_CLIENT_MIN_PORT")?.unwrap_or(*config.ports.start());
+        let last = variables.port("MC_STORE_CLIENT_MAX_PORT")?.unwrap_or(*config.ports.end());
         config.ports = first..=last;
-        config.bind_address = text("MC_TCP_BIND_ADDRESS");
-        config.advertise_address = text("MOONCAKE_ADVERTISE_ADDRESS");
-        if let Some(value) = text("MOONCAKE_DOMAIN") {
-            let (name, wanted) = ("MOONCAKE_DOMAIN", FailureDomains::WANTED);
-            config.domains = value.parse().map_err(|_| EnvError { name, value, wanted })?;
-        }
-        if let Some(cluster_id) = text("MC_STORE_CLUSTER_ID") {
-            config.cluster_id = cluster_id;
-        }
-        config.auth_token = token_of_variables(text)?;
-        if let Some(value) = text("MOONCAKE_TRANSPORTS") {
-            let wanted = "one or more of shm, process_vm and tcp, with commas between them";
-            let refusal = EnvError { name: "MOONCAKE_TRANSPORTS", value: value.clone(), wanted };
-            config.transports = value.parse().map_err(|_| refusal)?;
-        }
+        config.bind_address = variables.text("MC_TCP_BIND_ADDRESS");
+        config.advertise_address = variables.text("MOONCAKE_ADVERTISE_ADDRESS");
+        let domains = |value: &str| value.parse().ok();
+        let domains = variables.parse("MOONCAKE_DOMAIN", FailureDomains::WANTED, domains)?;
+        config.domains = domains.unwrap_or(config.domains);
+        config.cluster_id = variables.text("MC_STORE_CLUSTER_ID").unwrap_or(config.cluster_id);
+        config.auth_token = token_of_variables(|name| variables.text(name))?;
+        let wanted = "one or more of shm, process_vm and tcp, with commas between them";
+        let transports = |value: &str| value.parse().ok();
+        let transports = variables.parse("MOONCAKE_TRANSPORTS", wanted, transports)?;
+        config.transports = transports.unwrap_or(config.transports);
         Ok(config)
-    }
-}
-
-fn switch(name: &'static str, value: String) -> Result<bool, EnvError> {
-    match value.to_ascii_lowercase().as_str() {
-        "1" | "true" | "on" | "yes" => Ok(true),
-        "0" | "false" | "off" | "no" => Ok(false),
-        _ => Err(EnvError { name, value, wanted: "0 or 1" }),
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the environment says of the hot cache.
 
-use mooncake_transfer::{EnvError, HotCacheConfig};
+use mooncake_transfer::{EnvError, HotCacheConfig, Variables};
 
 const SIZE: &str = "MC_STORE_LOCAL_HOT_CACHE_SIZE";
 const LONGEST: &str = "MC_STORE_LOCAL_HOT_BLOCK_SIZE";
@@ -9,25 +9,19 @@ const READS: &str = "MC_STORE_LOCAL_HOT_ADMISSION_THRESHOLD";
 /// The defaults, changed by what the environment says. The C++ package has blocks that an object must fit; here the length
 /// of a block is no more than a limit on the length of ranges.
 pub(crate) fn from_variables(
-    text: impl Fn(&str) -> Option<String>,
+    variables: &Variables<impl Fn(&str) -> Option<String>>,
 ) -> Result<HotCacheConfig, EnvError> {
     let mut config = HotCacheConfig::default();
-    let bytes = |name: &'static str| {
-        let wanted = "a whole number of bytes";
-        let number = |value: String| value.parse().map_err(|_| EnvError { name, value, wanted });
-        text(name).map(number).transpose()
-    };
-    config.bytes = bytes(SIZE)?.unwrap_or(0);
-    if let Some(value) = text(SIZE).filter(|_| config.bytes > 0 && !SIZES.contains(&config.bytes)) {
-        let wanted = "0, or from 1048576 to 4398046511104 bytes";
-        return Err(EnvError { name: SIZE, value, wanted });
-    }
-    config.longest_bytes = bytes(LONGEST)?.filter(|&longest| longest > 0);
-    if let Some(value) = text(READS) {
-        let reads = value.parse::<u8>().ok().filter(|&reads| reads > 0);
-        let wanted = "a number of reads from 1 to 255";
-        config.admission_reads = reads.ok_or(EnvError { name: READS, value, wanted })?;
-    }
+    let size =
+        |value: &str| value.parse().ok().filter(|bytes| *bytes == 0 || SIZES.contains(bytes));
+    let wanted = "0, or from 1048576 to 4398046511104 bytes";
+    config.bytes = variables.parse(SIZE, wanted, size)?.unwrap_or(0);
+    let longest = |value: &str| value.parse().ok();
+    let longest = variables.parse(LONGEST, "a whole number of bytes", longest)?;
+    config.longest_bytes = longest.filter(|&longest| longest > 0);
+    let reads = |value: &str| value.parse().ok().filter(|&reads: &u8| reads > 0);
+    let reads = variables.parse(READS, "a number of reads from 1 to 255", reads)?;
+    config.admission_reads = reads.unwrap_or(config.admission_reads);
     Ok(config)
 }
 
@@ -41,7 +35,8 @@ mod tests {
     #[test]
     fn values_that_make_no_sense_are_named() {
         let with = |name: &'static str, value: &'static str| {
-            from_variables(|known| (known == name).then(|| value.to_owned()))
+            let look_up = |known: &str| (known == name).then(|| value.to_owned());
+            from_variables(&Variables::new(look_up))
         };
         for (name, value) in [
             (SIZE, "much"),

@@ -1,7 +1,6 @@
 //! The HTTP server of a client: how the client is, and what it counted.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State as Extract;
@@ -15,68 +14,47 @@ use mooncake_memory::{BrokenThread, broken_thread};
 use crate::config::HttpAddress;
 use crate::metrics::Metrics;
 use crate::open_error::OpenError;
+use crate::store_condition::StoreCondition;
 
 /// Operators and their probes are few.
 const MAX_CONNECTIONS: usize = 64;
 
 /// The running server of a store.
 #[derive(Debug)]
-pub(crate) struct Http {
-    server: Server,
-    condition: Arc<Condition>,
-}
-
-/// How the store is, as its server tells it.
-#[derive(Debug, Default)]
-struct Condition {
-    /// Whether the master answered the last ping; absent until the store is open.
-    well: OnceLock<Arc<AtomicBool>>,
-    /// Whether others cannot reach it where it says that it serves.
-    unreached: OnceLock<Arc<AtomicBool>>,
-    leaving: AtomicBool,
-}
+pub(crate) struct Http(Server);
 
 /// What every handler sees.
 #[derive(Clone, Debug)]
 struct HttpState {
-    condition: Arc<Condition>,
+    condition: Arc<StoreCondition>,
     metrics: Arc<Metrics>,
 }
 
 impl Http {
     /// Takes the port and serves: a store that is not open yet says so.
-    pub(crate) fn start(address: &HttpAddress, metrics: Arc<Metrics>) -> Result<Self, OpenError> {
+    pub(crate) fn start(
+        address: &HttpAddress,
+        metrics: Arc<Metrics>,
+        condition: Arc<StoreCondition>,
+    ) -> Result<Self, OpenError> {
         let listener = listen(&address.host, address.port).map_err(OpenError::Http)?;
-        let condition = Arc::new(Condition::default());
-        let router = router(HttpState { condition: Arc::clone(&condition), metrics });
+        let router = router(HttpState { condition, metrics });
         let limits = Limits { connections: MAX_CONNECTIONS, ..Limits::default() };
         let server = Server::start("client-http", listener, router, limits)
             .map_err(|error| OpenError::Thread { thread: "HTTP", reason: error.to_string() })?;
-        Ok(Self { server, condition })
+        Ok(Self(server))
     }
 
     /// The server itself.
     pub(crate) fn server(&self) -> &Server {
-        &self.server
-    }
-
-    /// The store is open; `well` is whether the master answered the last ping, `unreached` whether others cannot reach it.
-    pub(crate) fn opened(&self, well: Arc<AtomicBool>, unreached: Arc<AtomicBool>) {
-        // A store is opened once.
-        let _ = self.condition.unreached.set(unreached);
-        let _ = self.condition.well.set(well);
-    }
-
-    /// The store is leaving the pool.
-    pub(crate) fn leaving(&self) {
-        self.condition.leaving.store(true, Ordering::Relaxed);
+        &self.0
     }
 }
 
 impl Drop for Http {
     /// The port is free again at once, also if the store could not be opened.
     fn drop(&mut self) {
-        self.server.stop();
+        self.0.stop();
     }
 }
 
@@ -91,10 +69,7 @@ fn router(state: HttpState) -> Router {
 /// `GET /health`, under the names and numbers that probes of the C++ package know.
 async fn health(Extract(state): Extract<HttpState>) -> impl IntoResponse {
     let condition = &state.condition;
-    let well = condition.well.get().filter(|_| !condition.leaving.load(Ordering::Relaxed));
-    let well = well.map(|well| well.load(Ordering::Relaxed));
-    let unreached = condition.unreached.get().is_some_and(|it| it.load(Ordering::Relaxed));
-    let (status, body) = answer(well, unreached, broken_thread());
+    let (status, body) = answer(condition.health(), condition.is_unreached(), broken_thread());
     (status, [(CONTENT_TYPE, "application/json")], body)
 }
 

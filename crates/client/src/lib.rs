@@ -50,10 +50,10 @@ mod open_error;
 mod pointer;
 mod random;
 mod registered_buffers;
-mod registry;
 mod reports;
 mod rpc;
 mod store;
+mod store_condition;
 mod tasks;
 mod worker;
 mod zero_copy_get;
@@ -80,7 +80,7 @@ pub use offload_config::OffloadConfig;
 pub use open_error::OpenError;
 pub use registered_buffers::RegisteredBuffers;
 pub use store::{
-    AllocatedSegments, Fragment, GetTarget, Health, MakeRoom, PutSource, Ranged, Store,
+    AllocatedSegment, Fragment, GetTarget, Health, MakeRoom, PutSource, Ranged, Store,
     parse_segment_id,
 };
 pub use zero_copy_get::ObjectBytes;

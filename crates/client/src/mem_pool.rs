@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use mooncake_alloc::{Handle, RangeAllocator};
+use mooncake_alloc::{Allocation, Handle, RangeAllocator};
 use mooncake_memory::{MapError, RawSlice, Region};
 
 /// What lengths are rounded up to, in bytes: a line of the processor's cache, so that no two ranges share one.
@@ -18,18 +18,19 @@ pub struct MemPool {
 
 struct Books {
     allocator: RangeAllocator,
+    /// Those of [`MemPool::alloc`], by where their ranges start.
     handles: BTreeMap<u64, Handle>,
-    /// Ranges that their users give back soon.
+    /// Ranges that calls pass through, and give back soon.
     passing: usize,
 }
 
-/// A range that a call uses on its way; given back when dropped.
+/// A range that a call passes through; given back when dropped.
 pub struct Passing<'a> {
     pool: &'a MemPool,
     offset: u64,
     len: u64,
-    /// Somebody else may still write it: it is never given back.
-    forsaken: bool,
+    /// `None` if another process may still write the range: it is never given back then.
+    handle: Option<Handle>,
 }
 
 impl MemPool {
@@ -54,35 +55,33 @@ impl MemPool {
     /// Hands out `len` bytes until [`MemPool::free`]; gives their address. `None` if there are not as many together.
     #[must_use]
     pub fn alloc(&self, len: u64) -> Option<usize> {
-        let offset = self.lock().alloc(len)?;
+        let mut books = self.lock();
+        let Allocation { offset, handle } = books.alloc(len)?;
+        books.handles.insert(offset, handle);
         Some(self.start() + offset as usize)
     }
 
     /// Takes back what was handed out at this address; false if nothing was.
     pub fn free(&self, address: usize) -> bool {
         let Some(offset) = address.checked_sub(self.start()) else { return false };
-        self.give_back(offset as u64, false)
-    }
-
-    /// Hands out `len` bytes for as long as a call takes, if they are there.
-    #[must_use]
-    pub fn pass(&self, len: u64) -> Option<Passing<'_>> {
         let mut books = self.lock();
-        let offset = books.alloc(len)?;
-        books.passing += 1;
-        Some(Passing { pool: self, offset, len, forsaken: false })
+        let Some(handle) = books.handles.remove(&(offset as u64)) else { return false };
+        books.allocator.free(handle);
+        drop(books);
+        self.freed.notify_all();
+        true
     }
 
-    /// As [`MemPool::pass`], and waits for other calls to give ranges back. `None` if that would not help, or took
-    /// longer than `patience`.
+    /// Hands out `len` bytes for as long as a call takes. Waits up to `patience` for other calls to give ranges back. `None`
+    /// if there is no room, and waiting would not help or took too long.
     #[must_use]
-    pub fn pass_waiting(&self, len: u64, patience: Duration) -> Option<Passing<'_>> {
+    pub fn pass(&self, len: u64, patience: Duration) -> Option<Passing<'_>> {
         let begun = Instant::now();
         let mut books = self.lock();
         loop {
-            if let Some(offset) = books.alloc(len) {
+            if let Some(Allocation { offset, handle }) = books.alloc(len) {
                 books.passing += 1;
-                return Some(Passing { pool: self, offset, len, forsaken: false });
+                return Some(Passing { pool: self, offset, len, handle: Some(handle) });
             }
             let left = patience.saturating_sub(begun.elapsed());
             if books.passing == 0 || left.is_zero() || len > self.region.len() {
@@ -105,27 +104,14 @@ impl MemPool {
         self.region.whole().as_ptr().expose_provenance()
     }
 
-    fn give_back(&self, offset: u64, passing: bool) -> bool {
-        let mut books = self.lock();
-        let Some(handle) = books.handles.remove(&offset) else { return false };
-        books.allocator.free(handle);
-        books.passing -= usize::from(passing);
-        drop(books);
-        self.freed.notify_all();
-        true
-    }
-
     fn lock(&self) -> MutexGuard<'_, Books> {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Books {
-    fn alloc(&mut self, len: u64) -> Option<u64> {
-        let rounded = len.checked_next_multiple_of(GRANULE)?;
-        let allocation = self.allocator.alloc(rounded)?;
-        self.handles.insert(allocation.offset, allocation.handle);
-        Some(allocation.offset)
+    fn alloc(&mut self, len: u64) -> Option<Allocation> {
+        self.allocator.alloc(len.checked_next_multiple_of(GRANULE)?)
     }
 }
 
@@ -145,19 +131,20 @@ impl Passing<'_> {
 
     /// Never gives the range back: another process may go on writing to it.
     pub fn forsake(mut self) {
-        self.forsaken = true;
+        self.handle = None;
     }
 }
 
 impl Drop for Passing<'_> {
     fn drop(&mut self) {
-        if self.forsaken {
-            self.pool.lock().passing -= 1;
-            // Who waited for this range waits in vain.
-            self.pool.freed.notify_all();
-        } else {
-            self.pool.give_back(self.offset, true);
+        let mut books = self.pool.lock();
+        books.passing -= 1;
+        if let Some(handle) = self.handle.take() {
+            books.allocator.free(handle);
         }
+        drop(books);
+        // Also after a range was lost: a call that waits for it alone waits in vain.
+        self.pool.freed.notify_all();
     }
 }
 
@@ -180,6 +167,16 @@ mod tests {
     }
 
     #[test]
+    fn a_range_that_a_call_passes_through_is_not_freed_by_its_address() {
+        let pool = MemPool::map(1 << 12).expect("a little memory");
+        let passing = pool.pass(1 << 12, Duration::ZERO).expect("room");
+        assert!(!pool.free(pool.start() + passing.offset() as usize));
+        assert_eq!(pool.alloc(64), None, "the call has it still");
+        drop(passing);
+        assert!(pool.alloc(64).is_some());
+    }
+
+    #[test]
     fn addresses_inside_are_told_from_those_outside() {
         let pool = MemPool::map(1 << 12).expect("a little memory");
         let start = pool.start();
@@ -198,19 +195,18 @@ mod tests {
     #[test]
     fn who_finds_no_room_waits_for_calls_under_way_only() {
         let pool = MemPool::map(1 << 12).expect("a little memory");
-        assert!(pool.pass_waiting(1 << 13, NOT_LONG).is_none(), "it will never fit");
+        assert!(pool.pass(1 << 13, NOT_LONG).is_none(), "it will never fit");
         let held = pool.alloc(1 << 12).expect("room");
-        assert!(pool.pass_waiting(64, NOT_LONG).is_none(), "nobody is about to give any back");
+        assert!(pool.pass(64, NOT_LONG).is_none(), "nobody is about to give any back");
         assert!(pool.free(held));
-        let passing = pool.pass(1 << 12).expect("room");
-        assert!(pool.pass_waiting(64, Duration::from_millis(1)).is_none(), "not in time");
+        let passing = pool.pass(1 << 12, Duration::ZERO).expect("room");
+        assert!(pool.pass(64, Duration::from_millis(1)).is_none(), "not in time");
         std::thread::scope(|scope| {
-            let waiting =
-                scope.spawn(|| pool.pass_waiting(64, NOT_LONG).map(|it| it.slice().len()));
+            let waiting = scope.spawn(|| pool.pass(64, NOT_LONG).map(|it| it.slice().len()));
             drop(passing);
             assert_eq!(waiting.join().expect("it does not panic"), Some(64));
         });
-        pool.pass(1 << 12).expect("all is back").forsake();
-        assert!(pool.pass_waiting(64, NOT_LONG).is_none(), "it is lost for good");
+        pool.pass(1 << 12, Duration::ZERO).expect("all is back").forsake();
+        assert!(pool.pass(64, NOT_LONG).is_none(), "it is lost for good");
     }
 }

@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use mooncake_transfer::EnvError;
+use mooncake_transfer::{EnvError, Variables};
 
 const PATH: &str = "MOONCAKE_OFFLOAD_FILE_STORAGE_PATH";
 const MOST_BYTES: &str = "MOONCAKE_OFFLOAD_TOTAL_SIZE_LIMIT_BYTES";
@@ -52,45 +52,36 @@ impl Default for OffloadConfig {
 impl OffloadConfig {
     /// The defaults, changed by what the environment says.
     pub(crate) fn from_variables(
-        text: impl Fn(&str) -> Option<String>,
-        switch: impl Fn(&'static str, String) -> Result<bool, EnvError>,
+        variables: &Variables<impl Fn(&str) -> Option<String>>,
     ) -> Result<Self, EnvError> {
         let mut config = Self::default();
-        let bytes = |name: &'static str, least: u64| {
-            let Some(value) = text(name) else { return Ok(None) };
+        config.is_enabled = variables.switch("MOONCAKE_OFFLOAD_ENABLED")?.unwrap_or_default();
+        config.path = variables.text(PATH).map_or(config.path, PathBuf::from);
+        // Some scripts say by a zero that there is no limit.
+        let bytes = |value: &str| value.parse().ok().filter(|&it| it == 0 || it >= LEAST_BYTES);
+        for (name, limit) in [
+            (MOST_BYTES, &mut config.most_bytes),
+            (BUFFER_BYTES, &mut config.buffer_bytes),
+            (OBJECT_STORE_BYTES, &mut config.object_store_bytes),
+        ] {
             let wanted = "a whole number of bytes, at least 16777216";
-            match value.parse::<u64>() {
-                // That is how some scripts say that there is no limit.
-                Ok(0) => Ok(None),
-                Ok(bytes) if bytes >= least => Ok(Some(bytes)),
-                _ => Err(EnvError { name, value, wanted }),
-            }
-        };
-        if let Some(value) = text("MOONCAKE_OFFLOAD_ENABLED") {
-            config.is_enabled = switch("MOONCAKE_OFFLOAD_ENABLED", value)?;
+            let found = variables.parse(name, wanted, bytes)?;
+            *limit = found.filter(|&bytes| bytes > 0).unwrap_or(*limit);
         }
-        config.path = text(PATH).map_or(config.path, PathBuf::from);
-        config.most_bytes = bytes(MOST_BYTES, LEAST_BYTES)?.unwrap_or(config.most_bytes);
-        config.buffer_bytes = bytes(BUFFER_BYTES, LEAST_BYTES)?.unwrap_or(config.buffer_bytes);
-        config.object_store_url = text(OBJECT_STORE).filter(|url| !url.is_empty());
-        config.object_store_bytes =
-            bytes(OBJECT_STORE_BYTES, LEAST_BYTES)?.unwrap_or(config.object_store_bytes);
-        if let Some(value) = text(MOST_USED) {
-            let ratio = value.parse::<f64>().ok().filter(|ratio| *ratio > 0.0 && *ratio <= 1.0);
-            let wanted = "a number above 0 and at most 1";
-            config.most_used = ratio.ok_or(EnvError { name: MOST_USED, value, wanted })?;
-        }
-        if let Some(value) = text(BACKEND).filter(|name| !BACKENDS.contains(&name.as_str())) {
-            let wanted = "bucket_storage_backend, file_per_key_storage_backend or \
-                          offset_allocator_storage_backend, which all mean the same here";
-            return Err(EnvError { name: BACKEND, value, wanted });
-        }
+        config.object_store_url = variables.text(OBJECT_STORE);
+        let ratio = |value: &str| value.parse().ok().filter(|&it: &f64| it > 0.0 && it <= 1.0);
+        let most_used = variables.parse(MOST_USED, "a number above 0 and at most 1", ratio)?;
+        config.most_used = most_used.unwrap_or(config.most_used);
+        let wanted = "bucket_storage_backend, file_per_key_storage_backend or \
+                      offset_allocator_storage_backend, which all mean the same here";
+        let backend = |value: &str| BACKENDS.contains(&value).then_some(());
+        variables.parse(BACKEND, wanted, backend)?;
         Ok(config)
     }
 }
 
 /// The smallest disk, and the least memory for what is on its way, in bytes.
-const LEAST_BYTES: u64 = 16 << 20;
+pub(crate) const LEAST_BYTES: u64 = 16 << 20;
 
 #[cfg(test)]
 mod tests {

@@ -1,14 +1,17 @@
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use mooncake_memory::Place;
 use mooncake_types::ErrorCode;
 
 use crate::pointer;
-use crate::registry::{Checked, Registry};
+
+/// Where buffers end, and where their memory lies, by their start.
+type Buffers = BTreeMap<usize, (usize, Place)>;
 
 /// Memory of the caller that transfers may use: address ranges of the host and of devices that do not overlap.
 #[derive(Debug, Default)]
-pub struct RegisteredBuffers(Mutex<Registry>);
+pub struct RegisteredBuffers(Mutex<Buffers>);
 
 impl RegisteredBuffers {
     /// Registers `len` bytes from address `ptr` on.
@@ -18,7 +21,7 @@ impl RegisteredBuffers {
     /// memory of the host nor all memory of one device, as a warning in the log says.
     pub fn register(&self, ptr: usize, len: usize) -> Result<(), ErrorCode> {
         let place = pointer::place_of_buffer(ptr, len)?;
-        self.lock().register(ptr, len, place)
+        self.insert(ptr, len, place)
     }
 
     /// Forgets the buffer that was registered with this start.
@@ -26,7 +29,7 @@ impl RegisteredBuffers {
     /// # Errors
     /// [`ErrorCode::InvalidParams`] if there is none.
     pub fn unregister(&self, ptr: usize) -> Result<(), ErrorCode> {
-        self.lock().unregister(ptr)
+        self.lock().remove(&ptr).map(|_| ()).ok_or(ErrorCode::InvalidParams)
     }
 
     /// Where this memory lies, if a transfer may use it: all of it inside of one registered buffer, or begun outside of all.
@@ -35,14 +38,110 @@ impl RegisteredBuffers {
     /// [`ErrorCode::InvalidParams`] for a null pointer, no bytes, bytes that run past the end of the registered
     /// buffer that they begin in, or that begin outside of all and not in host memory.
     pub fn check(&self, ptr: usize, len: usize) -> Result<Place, ErrorCode> {
-        let checked = self.lock().check(ptr, len)?;
-        match checked {
-            Checked::Registered(place) => Ok(place),
-            Checked::Unregistered => pointer::check_start(ptr).map(|()| Place::Host),
+        match self.find(ptr, len)? {
+            Some(place) => Ok(place),
+            None => pointer::check_start(ptr).map(|()| Place::Host),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Registry> {
+    fn insert(&self, start: usize, len: usize, place: Place) -> Result<(), ErrorCode> {
+        let end = end_of(start, len)?;
+        let mut buffers = self.lock();
+        let before = buffers.range(..end).next_back();
+        if before.is_some_and(|(_, &(taken_to, _))| taken_to > start) {
+            return Err(ErrorCode::InvalidParams);
+        }
+        buffers.insert(start, (end, place));
+        Ok(())
+    }
+
+    /// Where the registered buffer lies that `len` bytes from `start` on are inside of; nothing if they start outside of all.
+    fn find(&self, start: usize, len: usize) -> Result<Option<Place>, ErrorCode> {
+        let end = end_of(start, len)?;
+        let buffers = self.lock();
+        let around = buffers.range(..=start).next_back();
+        match around.filter(|&(_, &(taken_to, _))| start < taken_to) {
+            Some((_, &(taken_to, _))) if end > taken_to => Err(ErrorCode::InvalidParams),
+            around => Ok(around.map(|(_, &(_, place))| place)),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Buffers> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn end_of(start: usize, len: usize) -> Result<usize, ErrorCode> {
+    if start == 0 || len == 0 {
+        return Err(ErrorCode::InvalidParams);
+    }
+    start.checked_add(len).ok_or(ErrorCode::InvalidParams)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REFUSED: Result<(), ErrorCode> = Err(ErrorCode::InvalidParams);
+
+    fn buffers() -> RegisteredBuffers {
+        let buffers = RegisteredBuffers::default();
+        assert_eq!(buffers.insert(100, 50, Place::Host), Ok(()));
+        assert_eq!(buffers.insert(200, 50, Place::Device(1)), Ok(()));
+        buffers
+    }
+
+    #[test]
+    fn buffers_may_touch_and_not_overlap() {
+        for (start, len, expected) in [
+            (150, 50, Ok(())),
+            (50, 50, Ok(())),
+            (250, usize::MAX - 250, Ok(())),
+            (100, 50, REFUSED),
+            (120, 1, REFUSED),
+            (90, 11, REFUSED),
+            (149, 2, REFUSED),
+            (90, 1000, REFUSED),
+            (150, 51, REFUSED),
+            (0, 10, REFUSED),
+            (300, 0, REFUSED),
+            (300, usize::MAX, REFUSED),
+        ] {
+            assert_eq!(buffers().insert(start, len, Place::Host), expected, "{len} from {start}");
+        }
+    }
+
+    #[test]
+    fn a_buffer_is_forgotten_by_its_start_only() {
+        let buffers = buffers();
+        assert_eq!(buffers.unregister(101), REFUSED);
+        assert_eq!(buffers.unregister(100), Ok(()));
+        assert_eq!(buffers.unregister(100), REFUSED);
+        assert_eq!(buffers.insert(120, 20, Place::Host), Ok(()));
+    }
+
+    #[test]
+    fn a_transfer_stays_inside_of_the_buffer_it_starts_in() {
+        let buffers = buffers();
+        assert_eq!(buffers.insert(300, 50, Place::Host), Ok(()));
+        let inside = Ok(Some(Place::Host));
+        let outside = Ok(None);
+        let refused = Err(ErrorCode::InvalidParams);
+        for (start, len, expected) in [
+            (100, 50, inside),
+            (120, 30, inside),
+            (149, 1, inside),
+            (249, 1, Ok(Some(Place::Device(1)))),
+            (150, 10, outside),
+            (10, 5, outside),
+            (1000, 1 << 30, outside),
+            (100, 51, refused),
+            (149, 2, refused),
+            (220, usize::MAX, refused),
+            (0, 1, refused),
+            (120, 0, refused),
+        ] {
+            assert_eq!(buffers.find(start, len), expected, "{len} from {start}");
+        }
     }
 }

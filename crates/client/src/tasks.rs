@@ -6,9 +6,9 @@ use std::thread::{self, Builder};
 use std::time::Duration;
 
 use mooncake_memory::{Buffer, SliceList};
-use mooncake_ops::{CallError, CarryOp, MoveError, Op, Step, TaskOp};
-use mooncake_transfer::Paths;
-use mooncake_types::{ErrorCode, Reply, TaskOrder, TaskOrders, Tick, limits};
+use mooncake_ops::{CarryOp, Op, TaskOp};
+use mooncake_transfer::{Paths, View};
+use mooncake_types::{TaskOrder, TaskOrders, limits};
 
 use crate::clock::Clock;
 use crate::drive::{Memory, Ways};
@@ -122,10 +122,16 @@ impl Tasks {
     }
 
     fn carry_out(&self, order: &TaskOrder, fetched: &TaskOrders, window_bytes: u64) {
-        let carry = CarryOp::new(order, fetched.segments.clone(), window_bytes);
-        let stoppable = Stoppable { carry, tasks: self };
-        let len = order.len.min(window_bytes) as usize;
-        match self.ways().drive(stoppable, Window { buffer: None, len }) {
+        let mut carry = CarryOp::new(order, fetched.segments.clone(), window_bytes);
+        let mut window =
+            Window { seen: None, buffer: None, len: order.len.min(window_bytes) as usize };
+        // A task is given up when its node leaves.
+        self.ways().run_checking(&mut carry, &mut window, |carry| {
+            if self.worker.is_stopping() {
+                carry.cancel();
+            }
+        });
+        match carry.finish() {
             Ok(()) => tracing::debug!(task = %order.id, "a task has ended"),
             Err(code) => tracing::warn!(task = %order.id, %code, "a task has failed"),
         }
@@ -137,49 +143,34 @@ impl Tasks {
     }
 }
 
-/// A task that is given up when its node leaves.
-struct Stoppable<'a, 't> {
-    carry: CarryOp<'a>,
-    tasks: &'t Tasks,
-}
-
-impl<'a> Op<'a> for Stoppable<'a, '_> {
-    type Output = Result<(), ErrorCode>;
-
-    fn batch(&self) -> u64 {
-        self.carry.batch()
-    }
-
-    fn next(&mut self, now: Tick) -> Step<'a> {
-        if self.tasks.worker.is_stopping() {
-            self.carry.cancel();
-        }
-        self.carry.next(now)
-    }
-
-    fn on_reply(&mut self, now: Tick, reply: Result<Reply, CallError>) {
-        self.carry.on_reply(now, reply);
-    }
-
-    fn on_transfer(&mut self, results: Vec<Result<(), MoveError>>) {
-        self.carry.on_transfer(results);
-    }
-
-    fn finish(self) -> Self::Output {
-        self.carry.finish()
-    }
-}
-
-/// Memory for the part of an object that is under way, made when it is first needed.
+/// The part of an object that is under way: where it lies in a segment of this host, or in memory that is made when it is first
+/// needed.
 #[derive(Default)]
 struct Window {
+    seen: Option<View>,
     buffer: Option<Buffer>,
     len: usize,
 }
 
 impl Memory for Window {
     fn part(&mut self, _: usize, at: u64, len: u64, _: u64) -> Option<SliceList> {
+        if let Some(view) = &self.seen {
+            return Some(SliceList::from(view.raw()).part(at, len));
+        }
         let buffer = self.buffer.get_or_insert_with(|| Buffer::zeroed(self.len));
         Some(SliceList::from(buffer.raw()).part(at, len))
+    }
+
+    fn takes_views(&self) -> bool {
+        true
+    }
+
+    fn take_view(&mut self, _: usize, view: View) {
+        self.seen = Some(view);
+    }
+
+    /// Before the master hears that the copy is there, and grants the range to others: they would wait for the view.
+    fn on_written(&mut self) {
+        self.seen = None;
     }
 }

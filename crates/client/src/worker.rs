@@ -70,7 +70,7 @@ impl Worker {
         let waited = self.changed.wait_timeout_while(self.lock(), self.idle, idle);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         let goes_on = state.is_due && !state.is_stopping;
-        // Under the lock: whoever wakes it after this starts another thread.
+        // Under the lock: a call that wakes it after this starts another thread.
         (state.is_running, state.is_due) = (goes_on, false);
         if !goes_on {
             self.changed.notify_all();

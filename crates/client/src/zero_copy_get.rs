@@ -1,11 +1,5 @@
 use mooncake_memory::{Buffer, RawSlice};
-use mooncake_ops::Fetch;
-use mooncake_transfer::{View, ViewOp};
-
-use crate::drive::Ways;
-
-/// Objects shorter than this are copied: asking the node to keep one as it is, and mapping it, takes as long.
-const MIN_SEEN_BYTES: u64 = 256 << 10;
+use mooncake_transfer::View;
 
 /// The bytes of one object, the caller's to read and to write: a copy, or seen where they lie in a segment of this host.
 /// They are those of one version for as long as this lives, also when the object is removed or replaced, its node dies, or
@@ -60,23 +54,5 @@ impl From<Buffer> for ObjectBytes {
 impl From<View> for ObjectBytes {
     fn from(view: View) -> Self {
         Self(Bytes::Seen(view))
-    }
-}
-
-impl Ways<'_> {
-    /// Shows objects where they lie, as far as that is possible and worth it, by the position of their fetches.
-    pub(crate) fn show(&self, fetches: &[Fetch]) -> Vec<Option<View>> {
-        let is_wanted = |fetch: &Fetch| {
-            let is_whole = fetch.at == 0 && fetch.range.len == fetch.object_len;
-            is_whole && fetch.object_len >= MIN_SEEN_BYTES
-        };
-        let op = |fetch: &Fetch| ViewOp { endpoint: fetch.endpoint.clone(), range: fetch.range };
-        let ops: Vec<ViewOp> = fetches.iter().filter(|it| is_wanted(it)).map(op).collect();
-        if ops.is_empty() {
-            return Vec::new();
-        }
-        let mut views = self.paths.show(&ops).into_iter();
-        let view = |fetch: &Fetch| is_wanted(fetch).then(|| views.next()).flatten().flatten();
-        fetches.iter().map(view).collect()
     }
 }

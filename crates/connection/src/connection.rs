@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 
 use mooncake_memory::{Private, Watch, recv_with_descriptors, send_with_descriptors};
 use mooncake_wire::{HEADER_LEN, Header, Kind, decode_refusal, foreign_protocol};
+use rustix::io::Errno;
+use rustix::net::RecvFlags;
 
-use crate::{Body, CallFault, Fault, Frame, Progress, is_quiet};
+use crate::{Body, CallFault, Fault, Frame, Progress};
 
 /// First size of the buffer that frames arrive in; a longer frame gets a buffer of its own.
 const INBOX_BYTES: usize = 64 << 10;
@@ -29,21 +31,21 @@ pub struct Connection {
     last_id: u64,
     outbox: Vec<u8>,
     inbox: Box<[u8]>,
-    /// Those that came with the last frame.
+    /// The descriptors that came with the last frame.
     descriptors: Vec<OwnedFd>,
-    /// See [`Connection::look_around`].
-    may_stay: Option<Box<dyn FnMut() -> bool + Send>>,
+    /// See [`Connection::set_wait_check`].
+    keep_waiting: Option<Box<dyn FnMut() -> bool + Send>>,
 }
 
-/// Where the body of a frame is that arrived.
+/// Where the body of a frame lies.
 enum BodyPlace {
     Inbox { len: usize },
     Own(Vec<u8>),
 }
 
 impl Connection {
-    /// Takes a connected stream over. Each call on it may take up to `timeout`; an answer is looked for up to
-    /// `busy_poll` before it is slept for.
+    /// Takes a connected stream over. Each call on it may take up to `timeout`. A call polls for its answer up to `busy_poll`,
+    /// and blocks after that.
     ///
     /// # Errors
     /// The system's.
@@ -61,7 +63,7 @@ impl Connection {
             outbox: Vec::new(),
             inbox: vec![0; INBOX_BYTES].into_boxed_slice(),
             descriptors: Vec::new(),
-            may_stay: None,
+            keep_waiting: None,
         };
         connection.set_timeout(timeout)?;
         Ok(connection)
@@ -83,16 +85,16 @@ impl Connection {
         self.stream.set_write_timeout(Some(timeout))
     }
 
-    /// While an answer is late, asks again and again after this time whether to go on waiting for it.
+    /// While an answer is late, calls `keep_waiting` again and again, with this time between two calls. False ends the wait.
     ///
     /// # Errors
     /// The system's.
-    pub fn look_around(
+    pub fn set_wait_check(
         &mut self,
         every: Duration,
-        may_stay: impl FnMut() -> bool + Send + 'static,
+        keep_waiting: impl FnMut() -> bool + Send + 'static,
     ) -> io::Result<()> {
-        self.may_stay = Some(Box::new(may_stay));
+        self.keep_waiting = Some(Box::new(keep_waiting));
         self.stream.set_read_timeout(Some(every.min(self.timeout)))
     }
 
@@ -137,8 +139,8 @@ impl Connection {
         self.call_meanwhile(None, encode, awaited, || ())
     }
 
-    /// As [`Connection::call`]. A descriptor goes with the frame, and something else is done between sending and waiting.
-    /// That is not done if the frame could not be sent.
+    /// As [`Connection::call`]. A descriptor goes with the frame, and `meanwhile` is called between sending and waiting, unless
+    /// the frame could not be sent.
     ///
     /// # Errors
     /// As there.
@@ -287,7 +289,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether nothing came for a while, and it is to be waited for all the same.
+    /// Whether a read ended without a byte and the wait goes on all the same.
     fn goes_on_waiting(&mut self, read: &io::Result<usize>, started: Instant) -> bool {
         use io::ErrorKind::{TimedOut, WouldBlock};
         let is_late = matches!(read, Err(error) if matches!(error.kind(), TimedOut | WouldBlock));
@@ -295,8 +297,8 @@ impl Connection {
         if !is_late || left.is_zero() {
             return false;
         }
-        match &mut self.may_stay {
-            Some(may_stay) => may_stay(),
+        match &mut self.keep_waiting {
+            Some(keep_waiting) => keep_waiting(),
             // A system that is busy may end a wait too early: it counts ticks, and these may come late.
             None => self.stream.set_read_timeout(Some(left)).is_ok(),
         }
@@ -333,6 +335,14 @@ impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Connection").field("stream", &self.stream).finish_non_exhaustive()
     }
+}
+
+/// Whether the other side is there, as far as is known, and silent as it must be between frames.
+#[must_use]
+pub fn is_quiet(socket: BorrowedFd<'_>) -> bool {
+    let peeked = rustix::net::recv(socket, &mut [0_u8], RecvFlags::PEEK | RecvFlags::DONTWAIT);
+    // A byte, an end and an error are all unexpected here.
+    peeked == Err(Errno::AGAIN)
 }
 
 fn recv(

@@ -8,7 +8,7 @@ use socket2::{SockRef, TcpKeepalive};
 
 use crate::{CallFault, Connection, Fault, LOCAL_MARK, TrustedUsers};
 
-/// An idle connection asks after its peer this often.
+/// The kernel probes the peer of an idle connection this often.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
 
 /// A peer that acknowledges nothing for this long is gone.
@@ -21,14 +21,14 @@ pub struct Dialer {
     pub hello: Hello,
     /// Finds the addresses of peers.
     pub resolver: Resolver,
-    /// How long to look for an answer before sleeping for it; zero: not at all.
+    /// How long a call polls for its answer before it blocks; zero: not at all.
     pub busy_poll: Duration,
     /// Who may be at the other end of a local socket.
     pub trusted: TrustedUsers,
 }
 
 impl Dialer {
-    /// One that says this, resolves names by itself, never looks, and trusts its own user.
+    /// One that sends this hello, has a resolver of its own, never polls, and trusts its own user.
     #[must_use]
     pub fn new(hello: Hello) -> Self {
         let (resolver, trusted) = (Resolver::default(), TrustedUsers::Own);
@@ -51,7 +51,7 @@ impl Dialer {
     /// # Errors
     /// What kept the last address from answering; [`io::ErrorKind::ConnectionRefused`] only if every address refused.
     pub fn connect(&self, endpoint: &str, within: Duration) -> Result<Connection, Fault> {
-        // Nothing here takes as long as a time that cannot be told.
+        // A moment that the clock cannot tell is no deadline.
         let deadline = Instant::now().checked_add(within).ok_or(Fault::TimedOut)?;
         let stream = match endpoint.strip_prefix(LOCAL_MARK) {
             Some(name) => self.trusted.connect(name, left(deadline)?)?,

@@ -3,8 +3,6 @@ use std::io;
 
 use mooncake_wire::{DecodeError, FrameError, Refusal};
 
-use crate::Stranger;
-
 /// What ended a connection, or kept one from being opened.
 #[derive(Debug)]
 pub enum Fault {
@@ -12,7 +10,7 @@ pub enum Fault {
     Io(io::Error),
     /// The deadline has passed.
     TimedOut,
-    /// Something was awaited, and nothing moved for too long.
+    /// The peer sent nothing for too long while something was awaited.
     Silent,
     /// The peer said why it closes the connection.
     Refused(Refusal),
@@ -20,6 +18,16 @@ pub enum Fault {
     Stranger(Stranger),
     /// The peer broke the protocol.
     Protocol(String),
+}
+
+/// Another user's process is at the other end of a local socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "memory is shared between processes of one user only: this side is user {own}, the other {other}"
+)]
+pub struct Stranger {
+    pub(crate) own: u32,
+    pub(crate) other: u32,
 }
 
 /// How far a call had come when it failed.

@@ -1,8 +1,4 @@
-use std::os::fd::BorrowedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, recv};
 
 use crate::Connection;
 
@@ -21,10 +17,11 @@ impl IdleConnections {
         Self { most, idle: Mutex::new(Some(Vec::new())) }
     }
 
-    /// The connection that was used last, if it is open still. One that was used lately is not looked at if `may_fail`.
+    /// The connection that was used last, of those that are still open. With `may_fail`, one that was used lately is taken to
+    /// be open.
     pub fn take(&self, may_fail: bool) -> Option<Connection> {
         loop {
-            // The lock is not held while the socket is looked at.
+            // The lock is not held during the system call that checks the socket.
             let connection = self.lock().as_mut()?.pop()?;
             if may_fail && connection.was_used_lately() || connection.is_quiet() {
                 return Some(connection);
@@ -55,12 +52,4 @@ impl IdleConnections {
     fn lock(&self) -> MutexGuard<'_, Option<Vec<Connection>>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Whether the other side is there, as far as is known, and silent as it must be between frames.
-#[must_use]
-pub fn is_quiet(socket: BorrowedFd<'_>) -> bool {
-    let peeked = recv(socket, &mut [0_u8], RecvFlags::PEEK | RecvFlags::DONTWAIT);
-    // A byte, an end and an error are all unexpected here.
-    peeked == Err(Errno::AGAIN)
 }

@@ -10,13 +10,13 @@ use std::time::Duration;
 use mooncake_memory::{Private, own_uid, peer_of};
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use crate::Fault;
+use crate::fault::{Fault, Stranger};
 
 /// What an endpoint begins with that is the name of a local socket: no host's name does.
 pub const LOCAL_MARK: char = '@';
 
-/// Listens on the local socket of this name; its endpoint is [`LOCAL_MARK`] and the name. Whoever connects is to be
-/// [checked](TrustedUsers::check).
+/// Listens on the local socket of this name; its endpoint is [`LOCAL_MARK`] and the name. The caller [checks](TrustedUsers::check)
+/// each process that connects.
 ///
 /// # Errors
 /// The system's: the name is taken, or too long.
@@ -31,16 +31,6 @@ pub enum TrustedUsers {
     Own,
     /// The one of this process, and root, who may do everything anyway.
     OwnOrRoot,
-}
-
-/// Somebody else is at the other end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "memory is shared between processes of one user only: this side is user {own}, the other {other}"
-)]
-pub struct Stranger {
-    own: u32,
-    other: u32,
 }
 
 impl TrustedUsers {

@@ -67,6 +67,24 @@ pub fn copy_each(
     }
 }
 
+/// As [`copy_each`], of the jobs that there are; `may_go_on` is asked about their places among all.
+///
+/// # Panics
+/// If the lengths of a job's two sides differ.
+#[must_use]
+pub fn copy_some(
+    direction: Direction,
+    jobs: Vec<Option<Job<'_>>>,
+    may_go_on: &dyn Fn(usize) -> bool,
+) -> Vec<Option<Result<(), CopyError>>> {
+    let mut results: Vec<_> = jobs.iter().map(|_| None).collect();
+    let there = jobs.into_iter().enumerate().filter_map(|(at, job)| Some((at, job?)));
+    let (places, jobs): (Vec<usize>, Vec<Job<'_>>) = there.unzip();
+    let copied = copy_each(direction, &jobs, &|job| may_go_on(places[job]));
+    places.into_iter().zip(copied).for_each(|(at, copied)| results[at] = Some(copied));
+    results
+}
+
 /// Copies memory of a caller, wherever it lies, to memory of the host.
 ///
 /// # Errors

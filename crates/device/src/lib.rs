@@ -35,7 +35,7 @@ mod symbols;
 #[cfg(feature = "testing")]
 pub mod testing;
 
-pub use copy_each::{Job, copy_each, copy_from_caller, copy_to_caller};
+pub use copy_each::{Job, copy_each, copy_from_caller, copy_some, copy_to_caller};
 pub use copying::Copying;
 pub use device::{DeviceDescription, devices};
 pub use direction::Direction;

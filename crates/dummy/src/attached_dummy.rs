@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use mooncake_memory::{RawSlice, Region, SliceList};
 use mooncake_types::{ErrorCode, Piece};
 
-use super::Malformed;
+use super::malformed::Malformed;
 
 /// Most regions that one dummy shares: those of all dummies together are far fewer than a process can map.
 const MAX_MAPS: usize = 256;
@@ -13,7 +13,7 @@ const MAX_MAPS: usize = 256;
 /// Most bytes of all of them together.
 const MAX_MAPPED_BYTES: u64 = 1 << 46;
 
-/// A dummy as its host process knows it, from its first connection to the end of that: who it is, and the memory that it
+/// A dummy as its host process knows it, for as long as its control connection stands: who it is, and the memory that it
 /// shares.
 #[derive(Debug)]
 pub(super) struct AttachedDummy {
@@ -24,7 +24,7 @@ pub(super) struct AttachedDummy {
     regions: Mutex<Arc<SharedRegions>>,
 }
 
-/// The shared regions of a dummy at one moment, by number. Whoever holds it keeps them mapped.
+/// The shared regions of a dummy at one moment, by number. They stay mapped while this is held.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SharedRegions {
     regions: BTreeMap<u32, Arc<Region>>,
@@ -41,7 +41,7 @@ impl AttachedDummy {
         Arc::clone(&self.lock())
     }
 
-    /// SharedRegions what the dummy handed over; gives the number that its pieces name it by.
+    /// Maps the memory that the dummy handed over; returns the number by which its pieces name it.
     pub(super) fn share(&self, memory: OwnedFd, len: u64) -> Result<u32, ErrorCode> {
         let mut held = self.lock();
         let fits = held.bytes.checked_add(len).is_some_and(|bytes| bytes <= MAX_MAPPED_BYTES);

@@ -12,19 +12,16 @@ use mooncake_wire::{
     encode_refusal, encode_welcome,
 };
 
+use super::attached_dummies::AttachedDummies;
 use super::attached_dummy::AttachedDummy;
 use super::open_connections::Registration;
 use super::serve;
-use super::server::{Shared, watch};
 
 /// How long a dummy may take to say who it is.
 pub(super) const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long it may take to send the rest of a frame, and to take an answer.
 const FRAME_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// Longest wait for a call, after which one waits again.
-const LONG: Duration = Duration::from_secs(3600);
 
 /// Most connections of one dummy.
 const MAX_CONNECTIONS_OF_A_DUMMY: usize = 65;
@@ -33,17 +30,17 @@ const MAX_CONNECTIONS_OF_A_DUMMY: usize = 65;
 const MAX_DUMMIES: usize = 128;
 
 /// Serves one connection to its end.
-pub(super) fn serve(shared: &Shared, connection: &mut Connection) {
-    let registration = shared.connections.register(connection.stream());
-    match welcome(shared, connection, &registration) {
+pub(super) fn serve(dummies: &AttachedDummies, connection: &mut Connection) {
+    let registration = dummies.connections.register(connection.stream());
+    match welcome(dummies, connection, &registration) {
         Err(refusal) => {
             tracing::warn!(%refusal, "a dummy client is refused");
             refuse(connection, &refusal);
         }
         Ok((dummy, is_control)) => {
             let watched = dummy.pid.filter(|_| is_control).and_then(watch);
-            let _attachment = is_control.then(|| Attachment(shared, &dummy));
-            let end = converse(shared, connection, &dummy, watched.as_ref());
+            let _guard = is_control.then(|| DetachOnDrop(dummies, &dummy));
+            let end = converse(dummies, connection, &dummy, watched.as_ref());
             match end {
                 CallFault { progress: Progress::Closed, .. } => {
                     tracing::debug!(pid = ?dummy.pid, "a dummy client hung up");
@@ -56,10 +53,10 @@ pub(super) fn serve(shared: &Shared, connection: &mut Connection) {
     }
 }
 
-/// Ends with its control connection, also if the thread panics.
-struct Attachment<'a>(&'a Shared, &'a AttachedDummy);
+/// Detaches a dummy at the end of its control connection, also if the thread panics.
+struct DetachOnDrop<'a>(&'a AttachedDummies, &'a AttachedDummy);
 
-impl Drop for Attachment<'_> {
+impl Drop for DetachOnDrop<'_> {
     fn drop(&mut self) {
         self.0.detach(self.1);
     }
@@ -72,7 +69,7 @@ fn refuse(connection: &mut Connection, refusal: &Refusal) {
 
 /// The handshake: which dummy it is, and whether this is its control connection.
 fn welcome(
-    shared: &Shared,
+    dummies: &AttachedDummies,
     connection: &mut Connection,
     registration: &Registration<'_>,
 ) -> Result<(Arc<AttachedDummy>, bool), Refusal> {
@@ -82,28 +79,28 @@ fn welcome(
     let trusted = TrustedUsers::OwnOrRoot.check(socket.as_fd());
     trusted.map_err(|stranger| refuse(ErrorCode::IllegalClient, &stranger.to_string()))?;
     let pid = peer_of(socket.as_fd()).ok().and_then(|peer| peer.pid);
-    hello(shared, connection).map_err(|fault| match fault.fault {
+    hello(dummies, connection).map_err(|fault| match fault.fault {
         Fault::Refused(refusal) => refusal,
         _ => broken(fault),
     })?;
     let (request_id, attachment) = attach_request(connection).map_err(broken)?;
     let (dummy, is_control) = match attachment {
-        None => (invite(shared, pid)?, true),
+        None => (invite(dummies, pid)?, true),
         Some(id) => {
-            let known = shared.dummies().get(&id).filter(|dummy| dummy.pid == pid).cloned();
+            let known = dummies.lock().get(&id).filter(|dummy| dummy.pid == pid).cloned();
             let unknown = || refuse(ErrorCode::ClientNotFound, "there is no such dummy client");
             (known.ok_or_else(unknown)?, false)
         }
     };
-    let hostname = shared.store.hostname().to_owned();
+    let hostname = dummies.store.hostname().to_owned();
     let reply = DummyReply::Attached { attachment: dummy.id, hostname };
     let attached = registration.belongs_to(dummy.id, MAX_CONNECTIONS_OF_A_DUMMY)
         && connection.set_timeout(FRAME_TIMEOUT).is_ok()
         && connection.send(|out| encode_dummy_reply(out, request_id, &reply)).is_ok();
     // A dummy that was detached meanwhile has cut off the connections that it had then, and this may not have been one.
-    if !attached || !shared.dummies().contains_key(&dummy.id) {
+    if !attached || !dummies.lock().contains_key(&dummy.id) {
         if is_control {
-            shared.detach(&dummy);
+            dummies.detach(&dummy);
         }
         return Err(refuse(ErrorCode::NoAvailableHandle, "it has too many connections, or ended"));
     }
@@ -111,12 +108,12 @@ fn welcome(
 }
 
 /// The handshake of all connections of the pool.
-fn hello(shared: &Shared, connection: &mut Connection) -> Result<(), CallFault> {
+fn hello(dummies: &AttachedDummies, connection: &mut Connection) -> Result<(), CallFault> {
     let frame = connection.receive(&[Kind::Hello])?;
     let hello = decode_hello(&frame.body).map_err(Fault::from)?;
     let id = frame.header.request_id;
     // A dummy knows no name of a cluster.
-    let expected = Expected { cluster_id: "", auth_token: &shared.auth_token };
+    let expected = Expected { cluster_id: "", auth_token: &dummies.auth_token };
     hello.check(&expected).map_err(Fault::Refused)?;
     connection.send(|out| encode_welcome(out, id, &Welcome::new(Epoch::default())))
 }
@@ -132,29 +129,29 @@ fn attach_request(connection: &mut Connection) -> Result<(u64, Option<u128>), Ca
     }
 }
 
-fn invite(shared: &Shared, pid: Option<i32>) -> Result<Arc<AttachedDummy>, Refusal> {
+fn invite(dummies: &AttachedDummies, pid: Option<i32>) -> Result<Arc<AttachedDummy>, Refusal> {
     let failed = |code, message: &str| Refusal { code, message: message.to_owned() };
     let mut id = [0; 16];
     getrandom::fill(&mut id)
         .map_err(|_| failed(ErrorCode::InternalError, "the system gives no random numbers"))?;
     let dummy = Arc::new(AttachedDummy::new(u128::from_le_bytes(id), pid));
-    let mut dummies = shared.dummies();
-    if dummies.len() >= MAX_DUMMIES {
+    let mut attached = dummies.lock();
+    if attached.len() >= MAX_DUMMIES {
         return Err(failed(ErrorCode::NoAvailableHandle, "there are too many dummy clients"));
     }
-    dummies.insert(dummy.id, Arc::clone(&dummy));
+    attached.insert(dummy.id, Arc::clone(&dummy));
     Ok(dummy)
 }
 
 /// Answers calls until the connection ends; says why it did.
 fn converse(
-    shared: &Shared,
+    dummies: &AttachedDummies,
     connection: &mut Connection,
     dummy: &AttachedDummy,
     watched: Option<&OwnedFd>,
 ) -> CallFault {
     loop {
-        let Err(failure) = answer_one(shared, connection, dummy, watched) else { continue };
+        let Err(failure) = answer_one(dummies, connection, dummy, watched) else { continue };
         if let Fault::Protocol(message) = &failure.fault {
             let (code, message) = (ErrorCode::InvalidParams, message.clone());
             refuse(connection, &Refusal { code, message });
@@ -164,7 +161,7 @@ fn converse(
 }
 
 fn answer_one(
-    shared: &Shared,
+    dummies: &AttachedDummies,
     connection: &mut Connection,
     dummy: &AttachedDummy,
     watched: Option<&OwnedFd>,
@@ -180,9 +177,9 @@ fn answer_one(
         DummyRequest::ShareMemory { .. }
         | DummyRequest::UnshareMemory { .. }
         | DummyRequest::Health => None,
-        _ => Some(shared.calls.take()),
+        _ => Some(dummies.calls.take()),
     };
-    let reply = serve::answer(&shared.store, dummy, &request, memory);
+    let reply = serve::answer(&dummies.store, dummy, &request, memory);
     drop(permit);
     let reply = reply.map_err(|malformed| Fault::Protocol(malformed.to_string()))?;
     connection.send(|out| encode_dummy_reply(out, id, &reply))
@@ -195,7 +192,7 @@ fn wait(connection: &Connection, watched: Option<&OwnedFd>) -> Result<(), CallFa
     loop {
         let mut sockets = vec![(connection.stream().as_fd(), read)];
         sockets.extend(watched.map(|process| (process.as_fd(), read)));
-        poll_sockets(&mut sockets, LONG).map_err(Fault::Io)?;
+        poll_sockets(&mut sockets, Duration::MAX).map_err(Fault::Io)?;
         if sockets[0].1.read {
             return Ok(());
         }
@@ -203,5 +200,34 @@ fn wait(connection: &Connection, watched: Option<&OwnedFd>) -> Result<(), CallFa
             let fault = Fault::Io(std::io::ErrorKind::UnexpectedEof.into());
             return Err(CallFault { fault, progress: Progress::Closed });
         }
+    }
+}
+
+/// Something that becomes readable when a process has ended; `None` where the system has no such thing.
+fn watch(pid: i32) -> Option<OwnedFd> {
+    let pid = rustix::process::Pid::from_raw(pid)?;
+    rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_process_is_seen() {
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().expect("it is there");
+        let watched = watch(child.id().cast_signed()).expect("the system has this");
+        let ready = |timeout| {
+            let mut sockets = [(watched.as_fd(), Interest { read: true, write: false })];
+            poll_sockets(&mut sockets, timeout).expect("it can be waited for");
+            sockets[0].1.read
+        };
+        assert!(!ready(Duration::ZERO), "it waits for input");
+        child.kill().expect("it runs");
+        assert!(ready(Duration::from_secs(20)));
+        child.wait().expect("it has ended");
+        assert!(watch(0).is_none());
     }
 }

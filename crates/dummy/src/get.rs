@@ -1,15 +1,14 @@
-use std::sync::Arc;
-
 use mooncake_memory::{Buffer, RawSlice};
 use mooncake_types::{DummyObject, DummyReply, DummyRequest, ErrorCode, Piece};
 
-use super::DummyStore;
-use super::host_link::Attachment;
-use super::put::{NONSENSE, check_key, settle};
-use super::stage::{NoPlace, Room, Stage, copy, copy_out};
-use mooncake_client::{GetTarget, MakeRoom, Passing};
+use super::batch::{Batch, NONSENSE, Staged, gather};
+use super::put::check_key;
+use super::stage::{NoPlace, Stage, copy, copy_out};
+use super::store::DummyStore;
+use mooncake_client::{GetTarget, MakeRoom};
 
-/// Longest target that room is made for as a whole, in bytes; of a longer one only the length of its object.
+/// A target up to this length, in bytes, gets room for all of it. For a longer one the length of its object is looked up
+/// first.
 const SMALL_BYTES: u64 = 64 << 10;
 
 /// How often an object may change its length between the question and the read.
@@ -24,15 +23,7 @@ struct Want<'k> {
     in_place: Option<Vec<Piece>>,
 }
 
-/// Wants that go into one call.
-#[derive(Default)]
-struct Batch<'k, 'p> {
-    positions: Vec<usize>,
-    objects: Vec<DummyObject<'k>>,
-    passing: Vec<Option<Passing<'p>>>,
-}
-
-type Lengths = Vec<Result<u64, ErrorCode>>;
+pub(super) type Lengths = Vec<Result<u64, ErrorCode>>;
 
 impl DummyStore {
     /// Gets objects into the callers' memory, as [`mooncake_client::Store::get_into`]. An object that is longer than the pool is
@@ -51,25 +42,18 @@ impl DummyStore {
                 Ok(Want { key: item.key, capacity: item.dst.total_len(), in_place })
             })
             .collect();
-        self.fetch(&attachment, &wants, |position, bytes| copy_out(bytes, &items[position].dst))
+        self.fetch(&stage, &wants, |position, bytes| copy_out(bytes, &items[position].dst))
     }
 
     /// Gets objects into buffers of their lengths, as [`mooncake_client::Store::get`].
     pub fn get(&self, keys: &[&str]) -> Vec<Result<Buffer, ErrorCode>> {
-        let attachment = match self.attachment() {
-            Ok(attachment) => attachment,
-            Err(code) => return keys.iter().map(|_| Err(code)).collect(),
-        };
-        let wants: Vec<Result<Want<'_>, ErrorCode>> = keys
-            .iter()
-            .map(|key| check_key(key).map(|()| Want { key, capacity: u64::MAX, in_place: None }))
-            .collect();
         let mut buffers: Vec<Option<Buffer>> = keys.iter().map(|_| None).collect();
-        let results = self.fetch(&attachment, &wants, |position, bytes| {
-            let buffer = Buffer::try_zeroed(bytes.len()).ok_or(ErrorCode::BufferOverflow)?;
-            copy(bytes, buffer.raw())?;
-            buffers[position] = Some(buffer);
-            Ok(())
+        let results = self.get_placed(keys, &mut |wanted| {
+            let make = |&(position, len): &(usize, u64)| {
+                let buffer = usize::try_from(len).ok().and_then(Buffer::try_zeroed)?;
+                Some(buffers[position].insert(buffer).raw())
+            };
+            wanted.iter().map(make).collect()
         });
         let filled = results.into_iter().zip(buffers);
         filled.map(|(result, buffer)| result.and_then(|_| buffer.ok_or(NONSENSE))).collect()
@@ -89,7 +73,7 @@ impl DummyStore {
             .iter()
             .map(|key| check_key(key).map(|()| Want { key, capacity: u64::MAX, in_place: None }))
             .collect();
-        self.fetch(&attachment, &wants, |position, bytes| {
+        self.fetch(&self.stage(&attachment), &wants, |position, bytes| {
             let room = make_room(&[(position, bytes.len() as u64)]).pop().flatten();
             let room = room.filter(|room| room.len() == bytes.len());
             copy(bytes, room.ok_or(ErrorCode::BufferOverflow)?)
@@ -99,7 +83,7 @@ impl DummyStore {
     /// Gets what is wanted, and shows `deliver` the bytes that passed through the pool.
     fn fetch(
         &self,
-        attachment: &Arc<Attachment>,
+        stage: &Stage<'_>,
         wants: &[Result<Want<'_>, ErrorCode>],
         mut deliver: impl FnMut(usize, RawSlice) -> Result<(), ErrorCode>,
     ) -> Lengths {
@@ -113,9 +97,16 @@ impl DummyStore {
             let sized = self.size_up(wants, &open, &mut results);
             let (mut next, mut asked) = (0, vec![false; wants.len()]);
             while next < sized.len() {
-                let batch = gather(&self.stage(attachment), wants, &sized, &mut next, &mut results);
+                let place = |index: usize, is_alone| {
+                    let (at, len) = sized[index];
+                    let want = wants[at].as_ref().expect("only good wants are sized up");
+                    place(stage, want, len, is_alone)
+                };
+                let refuse = |index: usize, code| results[sized[index].0] = Err(code);
+                let mut batch = gather(&mut next, sized.len(), place, refuse);
+                batch.positions.iter_mut().for_each(|position| *position = sized[*position].0);
                 batch.positions.iter().for_each(|&at| asked[at] = true);
-                self.send_gets(attachment, batch, &mut results, &mut deliver);
+                send(stage, batch, &mut results, &mut deliver);
             }
             // Room was made for a shorter object than the one that was found.
             let grown = |&&(at, len): &&(usize, u64)| {
@@ -153,72 +144,50 @@ impl DummyStore {
         }
         sized
     }
+}
 
-    fn send_gets(
-        &self,
-        attachment: &Arc<Attachment>,
-        batch: Batch<'_, '_>,
-        results: &mut Lengths,
-        deliver: &mut impl FnMut(usize, RawSlice) -> Result<(), ErrorCode>,
-    ) {
-        let Batch { positions, objects, passing } = batch;
-        if positions.is_empty() {
-            return;
+/// Where the bytes of an object are to go, `len` of them if they pass through the pool.
+fn place<'k, 'p>(
+    stage: &Stage<'p>,
+    want: &Want<'k>,
+    len: u64,
+    is_alone: bool,
+) -> Result<Staged<'p, DummyObject<'k>>, NoPlace> {
+    let (pieces, passing) = match &want.in_place {
+        Some(pieces) => (pieces.clone(), None),
+        None => {
+            let placed = stage.pass(len, is_alone)?;
+            (placed.pieces, placed.passing)
         }
-        let answer = self.link.call(attachment, &DummyRequest::Get { objects });
-        let answered = match &answer {
-            Ok(DummyReply::Lengths(answered)) if answered.len() == positions.len() => {
-                answered.clone()
-            }
-            Ok(_) => vec![Err(NONSENSE); positions.len()],
-            Err(failure) => vec![Err(failure.code()); positions.len()],
-        };
-        for ((at, result), passing) in positions.into_iter().zip(answered).zip(&passing) {
-            results[at] = match (result, passing) {
-                (Ok(len), Some(passing)) => {
-                    let bytes = passing.slice();
-                    match usize::try_from(len).ok().filter(|&len| len <= bytes.len()) {
-                        Some(wanted) => deliver(at, bytes.sub(0, wanted)).map(|()| len),
-                        None => Err(NONSENSE),
-                    }
+    };
+    let (key, count) = (want.key, pieces.len());
+    let request = DummyObject { key, pieces };
+    Ok(Staged { request, name_bytes: key.len(), pieces: count, passing })
+}
+
+fn send<'k>(
+    stage: &Stage<'_>,
+    mut batch: Batch<'_, DummyObject<'k>>,
+    results: &mut Lengths,
+    deliver: &mut impl FnMut(usize, RawSlice) -> Result<(), ErrorCode>,
+) {
+    let request = |objects| DummyRequest::Get { objects };
+    let answers = batch.send(stage, batch.positions.len(), request, lengths);
+    for ((at, answer), passing) in batch.positions.into_iter().zip(answers).zip(&batch.passing) {
+        results[at] = match (answer, passing) {
+            (Ok(len), Some(passing)) => {
+                let bytes = passing.slice();
+                match usize::try_from(len).ok().filter(|&len| len <= bytes.len()) {
+                    Some(wanted) => deliver(at, bytes.sub(0, wanted)).map(|()| len),
+                    None => Err(NONSENSE),
                 }
-                (result, _) => result,
-            };
-        }
-        settle(answer.as_ref().err(), passing.into_iter().flatten());
+            }
+            (answer, _) => answer,
+        };
     }
 }
 
-/// Takes wants from `next` on for as long as they have room together, and answers those that never will.
-fn gather<'k, 'p>(
-    stage: &Stage<'p>,
-    wants: &[Result<Want<'k>, ErrorCode>],
-    sized: &[(usize, u64)],
-    next: &mut usize,
-    results: &mut Lengths,
-) -> Batch<'k, 'p> {
-    let (mut batch, mut room) = (Batch::default(), Room::new());
-    let mut passing = 0;
-    while let Some(&(at, len)) = sized.get(*next) {
-        let Ok(want) = &wants[at] else { unreachable!("only good wants are sized up") };
-        let placed = match &want.in_place {
-            Some(pieces) => Ok((pieces.clone(), None)),
-            None => stage.pass(len, passing == 0).map(|placed| (placed.pieces, placed.passing)),
-        };
-        match placed {
-            Ok((pieces, through)) => {
-                if !room.take(want.key.len(), pieces.len()) {
-                    break;
-                }
-                passing += usize::from(through.is_some());
-                batch.positions.push(at);
-                batch.objects.push(DummyObject { key: want.key, pieces });
-                batch.passing.push(through);
-            }
-            Err(NoPlace::Yet) => break,
-            Err(NoPlace::Ever(code)) => results[at] = Err(code),
-        }
-        *next += 1;
-    }
-    batch
+/// The answers to a call that reads.
+pub(super) fn lengths(answer: DummyReply) -> Option<Lengths> {
+    if let DummyReply::Lengths(lengths) = answer { Some(lengths) } else { None }
 }

@@ -10,7 +10,7 @@ use mooncake_memory::Region;
 use mooncake_types::{ClientId, DummyReply, DummyRequest, ErrorCode};
 use mooncake_wire::{Hello, Kind, Role, decode_dummy_reply, encode_dummy_request};
 
-use super::socket_name;
+use super::socket_name::socket_name;
 
 /// How long connecting and the handshake may take, each, and each call on a control connection.
 const CONTROL_TIMEOUT: Duration = Duration::from_secs(5);
@@ -46,7 +46,8 @@ struct Control {
 /// Why a call has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum CallFailure {
-    /// The host is gone, or refused. Nobody touches the call's memory any more.
+    /// The host is gone, or refused. Nobody touches the call's memory any more: a host ends no connection before the call
+    /// on it has ended.
     Refused { code: ErrorCode, message: String },
     /// It did not answer in time. It may still touch the call's memory.
     Unknown,
@@ -230,7 +231,7 @@ impl Attachment {
     /// Whether the host is still there, as far as can be told without waiting.
     fn holds(&self) -> bool {
         let control = match self.control.try_lock() {
-            // An answer that is on its way to whoever talks there now is no end.
+            // Another thread makes a call there: the answer to that is no end.
             Err(TryLockError::WouldBlock) => return true,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Ok(control) => control,

@@ -2,10 +2,10 @@ use std::cmp::Ordering;
 
 use mooncake_types::{DummyReply, DummyRequest, ErrorCode, limits};
 
-use super::DummyStore;
+use super::batch::{CallRoom, NONSENSE, by_position};
 use super::places::locations;
-use super::put::{NONSENSE, check_key};
-use super::stage::Room;
+use super::put::{check_key, statuses};
+use super::store::DummyStore;
 use mooncake_client::{Health, ObjectLocation};
 
 /// By position.
@@ -36,7 +36,7 @@ impl DummyStore {
         keys.iter().try_for_each(|key| check_key(key))?;
         let (mut left, mut found) = (keys, 0);
         while !left.is_empty() {
-            let mut room = Room::new();
+            let mut room = CallRoom::new();
             let taken = left.iter().take_while(|key| room.take(key.len(), 0)).count();
             let (asked, rest) = left.split_at(taken);
             let answer = self.ask(&DummyRequest::PrefixLen { keys: asked.to_vec() })?;
@@ -148,26 +148,17 @@ impl DummyStore {
         let good: Vec<usize> = (0..keys.len()).filter(|&at| check_key(keys[at]).is_ok()).collect();
         let mut left = &good[..];
         while !left.is_empty() {
-            let mut room = Room::new();
+            let mut room = CallRoom::new();
             let taken = left.iter().take_while(|&&at| room.take(keys[at].len(), 0)).count();
             let (positions, rest) = left.split_at(taken);
             left = rest;
             let answered = self.ask(&call(positions.iter().map(|&at| keys[at]).collect()));
-            let answered = match answered.map(&found) {
-                Ok(Some(answered)) if answered.len() == positions.len() => answered,
-                Ok(_) => vec![Err(NONSENSE); positions.len()],
-                Err(code) => vec![Err(code); positions.len()],
-            };
-            for (&at, result) in positions.iter().zip(answered) {
+            for (&at, result) in positions.iter().zip(by_position(answered, taken, &found)) {
                 results[at] = result;
             }
         }
         results
     }
-}
-
-fn statuses(answer: DummyReply) -> Option<Results<()>> {
-    if let DummyReply::Statuses(results) = answer { Some(results) } else { None }
 }
 
 /// A pattern that a frame has room for; the master says what else is wrong with it.

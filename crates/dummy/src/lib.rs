@@ -13,29 +13,23 @@
 
 #![forbid(unsafe_code)]
 
+mod attached_dummies;
 mod attached_dummy;
+mod batch;
 mod connection;
 mod get;
 mod host_link;
 mod keyed;
+mod malformed;
 mod open_connections;
 mod places;
 mod put;
 mod ranged;
 mod serve;
 mod server;
+mod socket_name;
 mod stage;
 mod store;
 
 pub use server::{DummyServer, DummyServerConfig};
 pub use store::{DummyConfig, DummyError, DummyStore};
-
-/// The name of the abstract socket, without the zero in front that a listing shows as `@`.
-fn socket_name(port: u16) -> String {
-    format!("mooncake_client_{port}.sock")
-}
-
-/// What is wrong with a request that can be read. The dummy that sends it is cut off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a request of a dummy client makes no sense: {0}")]
-struct Malformed(&'static str);

@@ -13,8 +13,10 @@ struct OpenSockets {
     next: u64,
     closing: bool,
     /// The socket, and the attachment that it is of once that is known.
-    sockets: BTreeMap<u64, (Arc<Private<TcpStream>>, Option<u128>)>,
+    sockets: BTreeMap<u64, OpenSocket>,
 }
+
+type OpenSocket = (Arc<Private<TcpStream>>, Option<u128>);
 
 /// One of them; forgotten when dropped.
 pub(super) struct Registration<'a> {
@@ -31,28 +33,28 @@ impl OpenConnections {
         Registration { number, connections: self }
     }
 
-    /// Closes all connections of an attachment at once.
+    /// Lets every connection of an attachment answer the call under way and then end. The dummy takes the end of a connection
+    /// as proof that its memory is not written any more.
     pub(super) fn cut_off(&self, attachment: u128) {
         let state = self.lock();
-        for (socket, _) in state.sockets.values().filter(|(_, of)| *of == Some(attachment)) {
-            // It may be closed already.
-            let _ = socket.shutdown(Shutdown::Both);
-        }
+        state.sockets.values().filter(|(_, of)| *of == Some(attachment)).for_each(end_after_answer);
     }
 
-    /// Lets every connection send its answer and then end; none begins any more.
+    /// The same for all connections; none begins any more.
     pub(super) fn close_all(&self) {
         let mut state = self.lock();
         state.closing = true;
-        for (socket, _) in state.sockets.values() {
-            // It may be closed already.
-            let _ = socket.shutdown(Shutdown::Read);
-        }
+        state.sockets.values().for_each(end_after_answer);
     }
 
     fn lock(&self) -> MutexGuard<'_, OpenSockets> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn end_after_answer((socket, _): &OpenSocket) {
+    // It may be closed already.
+    let _ = socket.shutdown(Shutdown::Read);
 }
 
 impl Registration<'_> {
@@ -73,5 +75,33 @@ impl Registration<'_> {
 impl Drop for Registration<'_> {
     fn drop(&mut self) {
         self.connections.lock().sockets.remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn a_connection_that_is_cut_off_ends_for_its_dummy_after_its_answer_only() {
+        let (host, mut dummy) = UnixStream::pair().expect("a pair of sockets");
+        let host: Arc<Private<TcpStream>> = Arc::new(Private::new(OwnedFd::from(host)).convert());
+        let connections = OpenConnections::default();
+        let registration = connections.register(&host);
+        assert!(registration.belongs_to(7, 1));
+        connections.cut_off(7);
+        assert_eq!((&**host).read(&mut [0]).expect("an end"), 0, "nothing more is asked");
+        dummy.set_nonblocking(true).expect("a socket");
+        let early = dummy.read(&mut [0]).expect_err("it has not ended");
+        assert_eq!(early.kind(), std::io::ErrorKind::WouldBlock);
+        (&**host).write_all(b"answer").expect("it listens");
+        drop((registration, host));
+        let mut heard = String::new();
+        dummy.read_to_string(&mut heard).expect("an end");
+        assert_eq!(heard, "answer");
     }
 }

@@ -1,27 +1,14 @@
-use std::sync::Arc;
-
 use mooncake_types::{
     DummyObject, DummyPut, DummyReply, DummyRequest, ErrorCode, PutMode, ReplicateConfig, limits,
 };
 
-use super::DummyStore;
-use super::host_link::{Attachment, CallFailure};
-use super::stage::{NoPlace, Room, Stage};
-use mooncake_client::{Passing, PutSource};
-
-/// What a host process that answers nonsense is taken for.
-pub(super) const NONSENSE: ErrorCode = ErrorCode::RpcFail;
+use super::batch::{NONSENSE, Staged, gather};
+use super::stage::{NoPlace, Stage};
+use super::store::DummyStore;
+use mooncake_client::PutSource;
 
 /// Longest list of names of preferred segments.
 const MAX_PREFERRED: usize = 1024;
-
-/// Objects that go into one call.
-#[derive(Default)]
-struct Batch<'k, 'p> {
-    positions: Vec<usize>,
-    puts: Vec<DummyPut<'k>>,
-    passing: Vec<Passing<'p>>,
-}
 
 impl DummyStore {
     /// Puts objects, as [`mooncake_client::Store::put`]. Items that do not fit into the pool together go one after the other; one
@@ -63,74 +50,37 @@ impl DummyStore {
                     break;
                 }
             };
-            let batch = gather(&self.stage(&attachment), items, &mut next, &mut results);
-            self.send_puts(&attachment, batch, config, mode, &mut results);
+            let stage = self.stage(&attachment);
+            let place = |at: usize, is_alone| place(&stage, &items[at], is_alone);
+            let refuse = |at: usize, code| results[at] = Err(code);
+            let mut batch = gather(&mut next, items.len(), place, refuse);
+            let request = |puts| DummyRequest::Put { mode, config: config.clone(), puts };
+            let answers = batch.send(&stage, batch.positions.len(), request, statuses);
+            for (at, answer) in batch.positions.into_iter().zip(answers) {
+                results[at] = answer;
+            }
         }
         results
     }
-
-    fn send_puts(
-        &self,
-        attachment: &Arc<Attachment>,
-        batch: Batch<'_, '_>,
-        config: &ReplicateConfig<'_>,
-        mode: PutMode,
-        results: &mut [Result<(), ErrorCode>],
-    ) {
-        let Batch { positions, puts, passing } = batch;
-        if positions.is_empty() {
-            return;
-        }
-        let request = DummyRequest::Put { mode, config: config.clone(), puts };
-        let answer = self.link.call(attachment, &request);
-        settle(answer.as_ref().err(), passing);
-        let answered = match answer {
-            Ok(DummyReply::Statuses(answered)) if answered.len() == positions.len() => answered,
-            Ok(_) => vec![Err(NONSENSE); positions.len()],
-            Err(failure) => vec![Err(failure.code()); positions.len()],
-        };
-        for (position, result) in positions.into_iter().zip(answered) {
-            results[position] = result;
-        }
-    }
 }
 
-/// Takes items from `next` on for as long as they have room together, and answers those that never will.
-fn gather<'k, 'p>(
+fn place<'k, 'p>(
     stage: &Stage<'p>,
-    items: &[PutSource<'k>],
-    next: &mut usize,
-    results: &mut [Result<(), ErrorCode>],
-) -> Batch<'k, 'p> {
-    let (mut batch, mut room) = (Batch::default(), Room::new());
-    while let Some(item) = items.get(*next) {
-        let placed = check_names(item).map_err(NoPlace::Ever);
-        match placed.and_then(|()| stage.put(&item.src, batch.passing.is_empty())) {
-            Ok(placed) => {
-                if !room.take(item.key.len() + item.group.len(), placed.pieces.len()) {
-                    break;
-                }
-                let PutSource { key, group, .. } = *item;
-                batch.positions.push(*next);
-                let object = DummyObject { key, pieces: placed.pieces };
-                batch.puts.push(DummyPut { object, group });
-                batch.passing.extend(placed.passing);
-            }
-            Err(NoPlace::Yet) => break,
-            Err(NoPlace::Ever(code)) => results[*next] = Err(code),
-        }
-        *next += 1;
-    }
-    batch
+    item: &PutSource<'k>,
+    is_alone: bool,
+) -> Result<Staged<'p, DummyPut<'k>>, NoPlace> {
+    check_names(item).map_err(NoPlace::Ever)?;
+    let placed = stage.put(&item.src, is_alone)?;
+    let PutSource { key, group, .. } = *item;
+    let (name_bytes, pieces) = (key.len() + group.len(), placed.pieces.len());
+    let object = DummyObject { key, pieces: placed.pieces };
+    let request = DummyPut { object, group };
+    Ok(Staged { request, name_bytes, pieces, passing: placed.passing })
 }
 
-/// Gives ranges back, unless the host may go on using them.
-pub(super) fn settle<'p>(
-    failure: Option<&CallFailure>,
-    passing: impl IntoIterator<Item = Passing<'p>>,
-) {
-    let is_unknown = failure == Some(&CallFailure::Unknown);
-    passing.into_iter().filter(|_| is_unknown).for_each(Passing::forsake);
+/// The answers to a call that has none but good or bad.
+pub(super) fn statuses(answer: DummyReply) -> Option<Vec<Result<(), ErrorCode>>> {
+    if let DummyReply::Statuses(results) = answer { Some(results) } else { None }
 }
 
 fn check_names(item: &PutSource<'_>) -> Result<(), ErrorCode> {

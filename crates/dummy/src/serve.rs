@@ -7,8 +7,8 @@ use mooncake_types::{
     ReplicateConfig,
 };
 
-use super::Malformed;
 use super::attached_dummy::{AttachedDummy, SharedRegions};
+use super::malformed::Malformed;
 use super::places::SegmentTable;
 use mooncake_client::{Fragment, GetTarget, Health, ObjectLocation, PutSource, Ranged, Store};
 

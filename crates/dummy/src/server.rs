@@ -1,18 +1,16 @@
-use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use mooncake_connection::{Connection, Permits};
+use mooncake_connection::{Connection, listen_locally};
 use mooncake_memory::{Interest, Private, poll_sockets, spawn_unpinned};
 
-use super::attached_dummy::AttachedDummy;
-use super::open_connections::OpenConnections;
-use super::{connection, socket_name};
+use super::attached_dummies::AttachedDummies;
+use super::connection;
+use super::socket_name::socket_name;
 use mooncake_client::Store;
 
 /// Most connections of all dummies together.
@@ -20,9 +18,6 @@ const MAX_CONNECTIONS: usize = 4096;
 
 /// How long the thread that accepts connections rests after the system refused it one.
 const REST: Duration = Duration::from_millis(100);
-
-/// Longest wait for something to happen, after which one waits again.
-const LONG: Duration = Duration::from_secs(3600);
 
 /// How dummies are served.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,20 +32,10 @@ pub struct DummyServerConfig {
 
 /// Serves the dummies of this host from a store: see [`crate::DummyStore`]. Dropping it stops it.
 pub struct DummyServer {
-    shared: Arc<Shared>,
+    dummies: Arc<AttachedDummies>,
     /// Closed to wake the thread that accepts connections.
     wake: Mutex<Option<UnixStream>>,
     accepting: Mutex<Option<JoinHandle<()>>>,
-}
-
-/// What all connections share.
-pub(super) struct Shared {
-    pub(super) store: Arc<Store>,
-    pub(super) auth_token: String,
-    dummies: Mutex<BTreeMap<u128, Arc<AttachedDummy>>>,
-    pub(super) connections: OpenConnections,
-    /// Calls that may be worked on.
-    pub(super) calls: Permits,
 }
 
 impl DummyServer {
@@ -59,28 +44,22 @@ impl DummyServer {
     /// # Errors
     /// [`io::ErrorKind::AddrInUse`] if another process of this host serves this port, or what the system says.
     pub fn start(store: Arc<Store>, config: DummyServerConfig) -> io::Result<DummyServer> {
-        let name = SocketAddr::from_abstract_name(socket_name(config.port))?;
-        let listener = UnixListener::bind_addr(&name)?;
+        let listener = listen_locally(&socket_name(config.port))?;
         listener.set_nonblocking(true)?;
         let (wake, woken) = UnixStream::pair()?;
-        let shared = Arc::new(Shared {
-            store,
-            auth_token: config.auth_token,
-            dummies: Mutex::default(),
-            connections: OpenConnections::default(),
-            calls: Permits::new(config.calls_at_once),
-        });
-        let of_thread = Arc::clone(&shared);
+        let dummies = AttachedDummies::new(store, config.auth_token, config.calls_at_once);
+        let dummies = Arc::new(dummies);
+        let of_thread = Arc::clone(&dummies);
         let accepting = Builder::new().name("mooncake-dummies".to_owned());
         let accepting = spawn_unpinned(accepting, move || accept(&of_thread, &listener, &woken))?;
         let accepting = Mutex::new(Some(accepting));
-        Ok(DummyServer { shared, wake: Mutex::new(Some(wake)), accepting })
+        Ok(DummyServer { dummies, wake: Mutex::new(Some(wake)), accepting })
     }
 
     /// How many dummies are attached now.
     #[must_use]
     pub fn attached(&self) -> usize {
-        self.shared.dummies().len()
+        self.dummies.lock().len()
     }
 
     /// Serves nobody any more. Calls that are under way are answered first.
@@ -100,28 +79,17 @@ impl Drop for DummyServer {
     }
 }
 
-impl Shared {
-    pub(super) fn dummies(&self) -> MutexGuard<'_, BTreeMap<u128, Arc<AttachedDummy>>> {
-        self.dummies.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A dummy is gone, or is sent away: nothing of it stays once the calls under way have ended.
-    pub(super) fn detach(&self, dummy: &AttachedDummy) {
-        self.dummies().remove(&dummy.id);
-        self.connections.cut_off(dummy.id);
-        dummy.let_go();
-    }
-}
-
 /// Accepts connections until `woken` ends, and then waits for all of them to end.
-fn accept(shared: &Arc<Shared>, listener: &UnixListener, woken: &UnixStream) {
+fn accept(dummies: &Arc<AttachedDummies>, listener: &UnixListener, woken: &UnixStream) {
     let mut threads: Vec<JoinHandle<()>> = Vec::new();
     loop {
         let read = Interest { read: true, write: false };
         let mut sockets = [(listener.as_fd(), read), (woken.as_fd(), read)];
-        if let Err(error) = poll_sockets(&mut sockets, LONG) {
+        if let Err(error) = poll_sockets(&mut sockets, Duration::MAX) {
             tracing::warn!(%error, "dummy clients cannot be waited for");
             std::thread::sleep(REST);
+            // Nothing is known to be ready.
+            continue;
         }
         if sockets[1].1.read {
             break;
@@ -129,7 +97,7 @@ fn accept(shared: &Arc<Shared>, listener: &UnixListener, woken: &UnixStream) {
         threads.retain(|thread| !thread.is_finished());
         match listener.accept() {
             Ok((stream, _)) if threads.len() < MAX_CONNECTIONS => {
-                threads.extend(serve(shared, stream));
+                threads.extend(serve(dummies, stream));
             }
             Ok(_) => tracing::warn!("more than {MAX_CONNECTIONS} connections of dummy clients"),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -139,49 +107,20 @@ fn accept(shared: &Arc<Shared>, listener: &UnixListener, woken: &UnixStream) {
             }
         }
     }
-    shared.connections.close_all();
+    dummies.connections.close_all();
     for thread in threads {
         // A panic there has been reported and ended that connection only.
         let _ = thread.join();
     }
 }
 
-fn serve(shared: &Arc<Shared>, stream: UnixStream) -> Option<JoinHandle<()>> {
-    let shared = Arc::clone(shared);
+fn serve(dummies: &Arc<AttachedDummies>, stream: UnixStream) -> Option<JoinHandle<()>> {
+    let dummies = Arc::clone(dummies);
     let started = stream.set_nonblocking(false).and_then(|()| {
         let stream = Private::new(OwnedFd::from(stream)).convert();
         let mut connection = Connection::new(stream, connection::HELLO_TIMEOUT, Duration::ZERO)?;
         let thread = Builder::new().name("mooncake-dummy".to_owned());
-        spawn_unpinned(thread, move || connection::serve(&shared, &mut connection))
+        spawn_unpinned(thread, move || connection::serve(&dummies, &mut connection))
     });
     started.inspect_err(|error| tracing::warn!(%error, "a dummy client cannot be served")).ok()
-}
-
-/// Something that becomes readable when a process has ended; `None` where the system has no such thing.
-pub(super) fn watch(pid: i32) -> Option<OwnedFd> {
-    let pid = rustix::process::Pid::from_raw(pid)?;
-    rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use std::process::{Command, Stdio};
-
-    use super::*;
-
-    #[test]
-    fn the_end_of_a_process_is_seen() {
-        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().expect("it is there");
-        let watched = watch(child.id().cast_signed()).expect("the system has this");
-        let ready = |timeout| {
-            let mut sockets = [(watched.as_fd(), Interest { read: true, write: false })];
-            poll_sockets(&mut sockets, timeout).expect("it can be waited for");
-            sockets[0].1.read
-        };
-        assert!(!ready(Duration::ZERO), "it waits for input");
-        child.kill().expect("it runs");
-        assert!(ready(Duration::from_secs(20)));
-        child.wait().expect("it has ended");
-        assert!(watch(0).is_none());
-    }
 }

@@ -7,20 +7,13 @@ use std::time::Duration;
 use mooncake_device::CopyError;
 use mooncake_memory::{HostMemory, PlacedSlice, RawSlice, SliceList, copy_checked};
 use mooncake_types::limits::MAX_DUMMY_PIECES;
-use mooncake_types::{ErrorCode, Piece, limits};
+use mooncake_types::{ErrorCode, Piece};
 
 use super::host_link::{Attachment, HostLink};
 use mooncake_client::{MemPool, Passing};
 
 /// Longest wait for room in the pool.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// Bytes of keys and pieces that one call may name; far below what a frame may have.
-const MAX_CALL_BYTES: usize = 8 << 20;
-
-/// What one item takes in a frame besides its key, and each of its pieces, in bytes: no less.
-const ITEM_BYTES: usize = 16;
-const PIECE_BYTES: usize = 32;
 
 /// The shared memory of a dummy: its own pool, and what its process allocated to be shared.
 pub(super) struct Stage<'a> {
@@ -91,8 +84,8 @@ impl<'a> Stage<'a> {
         }
         let no_room = NoPlace::Ever(ErrorCode::InvalidParams);
         let pool = self.pool.ok_or(no_room)?;
-        let passing = if alone { pool.pass_waiting(len, PATIENCE) } else { pool.pass(len) };
-        let passing = match passing {
+        let patience = if alone { PATIENCE } else { Duration::ZERO };
+        let passing = match pool.pass(len, patience) {
             Some(passing) => passing,
             None if alone => {
                 tracing::warn!(len, "the shared memory of the dummy client has no room");
@@ -159,34 +152,4 @@ pub(super) fn copy_out(src: RawSlice, dst: &SliceList) -> Result<(), ErrorCode> 
         from += len;
     }
     Ok(())
-}
-
-/// What one call has room for.
-pub(super) struct Room {
-    items: usize,
-    pieces: usize,
-    bytes: usize,
-}
-
-impl Room {
-    pub(super) fn new() -> Self {
-        Self { items: limits::MAX_BATCH_KEYS, pieces: MAX_DUMMY_PIECES, bytes: MAX_CALL_BYTES }
-    }
-
-    pub(super) fn is_untouched(&self) -> bool {
-        self.items == limits::MAX_BATCH_KEYS
-    }
-
-    /// Takes room for an item; false, and nothing taken, if there is none. An untouched room takes any one item.
-    pub(super) fn take(&mut self, name_bytes: usize, pieces: usize) -> bool {
-        let bytes = ITEM_BYTES + name_bytes + pieces * PIECE_BYTES;
-        let fits = self.items > 0 && self.pieces >= pieces && self.bytes >= bytes;
-        if !fits && !self.is_untouched() {
-            return false;
-        }
-        self.items -= 1;
-        self.pieces = self.pieces.saturating_sub(pieces);
-        self.bytes = self.bytes.saturating_sub(bytes);
-        true
-    }
 }

@@ -67,27 +67,13 @@ struct Job {
     work: Work,
 }
 
-/// Ends its batch however the work ends.
-struct Ending<'a> {
-    shared: &'a Shared,
-    number: u64,
-    status: BatchStatus,
-}
-
-impl Drop for Ending<'_> {
-    fn drop(&mut self) {
-        self.shared.lock().end(self.number, self.status);
-        self.shared.ended.notify_all();
-    }
-}
-
 impl BatchesState {
     fn end(&mut self, number: u64, status: BatchStatus) {
         self.batches.insert(number, status);
         self.history.push_back(number);
     }
 
-    /// Makes room for another batch: of those that have ended and nobody asked about the oldest goes.
+    /// Makes room for another batch: of those that have ended, and that nobody asked about since, the oldest is forgotten.
     fn has_room(&mut self) -> bool {
         while self.batches.len() >= MAX_BATCHES || self.history.len() >= 2 * MAX_BATCHES {
             let Some(oldest) = self.history.pop_front() else { return false };
@@ -96,7 +82,7 @@ impl BatchesState {
         true
     }
 
-    /// What to tell. Who has been told that a batch has ended does not ask again.
+    /// How the batch is getting on. It is forgotten once its end was told.
     fn report(&mut self, number: u64) -> BatchStatus {
         match self.batches.get(&number) {
             None => BatchStatus::Failed,
@@ -113,24 +99,25 @@ impl Shared {
 
     fn serve(&self) {
         while let Some(Job { number, deadline, work }) = self.next() {
-            let mut ending = Ending { shared: self, number, status: BatchStatus::Failed };
-            let result = match Instant::now() < deadline {
-                true => catch_unwind(AssertUnwindSafe(work)),
-                // Its memory is let go before anyone hears of its end.
+            let result = catch_unwind(AssertUnwindSafe(|| match Instant::now() < deadline {
+                true => work(),
                 false => {
+                    // Its memory is let go before anyone hears of its end.
                     drop(work);
-                    Ok(Err(MoveError::TimedOut))
+                    Err(MoveError::TimedOut)
                 }
-            };
-            // Whoever panicked has been heard. Its thread goes on: while it ended, others would count on it.
-            let Ok(result) = result else { continue };
-            ending.status = match result {
-                Ok(()) => BatchStatus::Done,
-                Err(error) => {
+            }));
+            let status = match result {
+                Ok(Ok(())) => BatchStatus::Done,
+                Ok(Err(error)) => {
                     tracing::warn!(%error, number, "a submitted transfer has failed");
                     if error.is_timeout() { BatchStatus::TimedOut } else { BatchStatus::Failed }
                 }
+                // The panic was reported. The thread goes on: if it ended, others would count on it for a while.
+                Err(_) => BatchStatus::Failed,
             };
+            self.lock().end(number, status);
+            self.ended.notify_all();
         }
     }
 

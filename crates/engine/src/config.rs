@@ -1,7 +1,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use mooncake_transfer::{EnvError, is_served_by_tcp, token_of_variables};
+use mooncake_transfer::{EnvError, Variables, is_served_by_tcp, token_of_variables};
 use mooncake_types::BusyWait;
 
 use crate::OpenError;
@@ -61,13 +61,11 @@ pub struct EngineConfig {
     pub ports: RangeInclusive<u16>,
     /// How long one transfer may take, plus one second for each 16 MiB that it moves.
     pub transfer_timeout: Duration,
-    /// How long connecting to a peer may take.
-    pub connect_timeout: Duration,
     /// Most connections to one peer.
     pub lanes_per_peer: usize,
     /// Whether every protocol that is asked for is taken for "tcp".
     pub force_tcp: bool,
-    /// How long a thread that waits for a small message looks for it before it sleeps; zero: not at all.
+    /// How long a thread polls for a small message before it blocks; zero: not at all.
     pub busy_poll: Duration,
 }
 
@@ -81,7 +79,6 @@ impl Default for EngineConfig {
             bind_address: None,
             ports: 15_000..=17_000,
             transfer_timeout: Duration::from_secs(30),
-            connect_timeout: Duration::from_secs(3),
             lanes_per_peer: 4,
             force_tcp: false,
             busy_poll: BusyWait::DEFAULT_LIMIT,
@@ -110,33 +107,19 @@ impl EngineConfig {
     /// As there.
     pub fn from_variables(look_up: impl Fn(&str) -> Option<String>) -> Result<Self, EnvError> {
         let mut config = Self::default();
-        let text = |name: &str| look_up(name).filter(|value| !value.is_empty());
-        let number = |name: &'static str, wanted: &'static str, limit: u32| {
-            let Some(value) = text(name) else { return Ok(None) };
-            match value.parse::<u32>() {
-                Ok(number) if (1..=limit).contains(&number) => Ok(Some(number)),
-                _ => Err(EnvError { name, value, wanted }),
-            }
-        };
-        const ABOVE_ZERO: &str = "a whole number above zero";
-        if let Some(seconds) = number("MC_TRANSFER_TIMEOUT", ABOVE_ZERO, u32::MAX)? {
+        let variables = Variables::new(look_up);
+        if let Some(seconds) = variables.number("MC_TRANSFER_TIMEOUT")? {
             let seconds = seconds.max(MIN_TIMEOUT_SECONDS);
             config.transfer_timeout = Duration::from_secs(seconds.into());
         }
-        if let Some(lanes) = number("MC_TCP_LANES_PER_PEER", ABOVE_ZERO, u32::MAX)? {
+        if let Some(lanes) = variables.number("MC_TCP_LANES_PER_PEER")? {
             config.lanes_per_peer = lanes as usize;
         }
-        if let Some(value) = text("MOONCAKE_BUSY_POLL_US") {
-            let (name, wanted) = ("MOONCAKE_BUSY_POLL_US", BusyWait::WANTED);
-            let limit = BusyWait::parse_limit(&value);
-            config.busy_poll = limit.ok_or(EnvError { name, value, wanted })?;
-        }
-        let port = |name, default: u16| {
-            let port = number(name, "a port from 1 to 65535", u16::MAX.into())?;
-            Ok::<u16, EnvError>(port.map_or(default, |port| port as u16))
-        };
-        let first = port("MC_MIN_PRC_PORT", *config.ports.start())?;
-        let last = port("MC_MAX_PRC_PORT", *config.ports.end())?;
+        let busy_poll =
+            variables.parse("MOONCAKE_BUSY_POLL_US", BusyWait::WANTED, BusyWait::parse_limit)?;
+        config.busy_poll = busy_poll.unwrap_or(config.busy_poll);
+        let first = variables.port("MC_MIN_PRC_PORT")?.unwrap_or(*config.ports.start());
+        let last = variables.port("MC_MAX_PRC_PORT")?.unwrap_or(*config.ports.end());
         if first > last {
             let value = format!("{first} and MC_MAX_PRC_PORT is {last}");
             return Err(EnvError {
@@ -146,10 +129,10 @@ impl EngineConfig {
             });
         }
         config.ports = first..=last;
-        config.bind_address = text("MC_TCP_BIND_ADDRESS");
-        config.cluster_id = text("MC_METADATA_CLUSTER_ID").unwrap_or_default();
-        config.auth_token = token_of_variables(text)?;
-        config.force_tcp = text("MC_FORCE_TCP").is_some();
+        config.bind_address = variables.text("MC_TCP_BIND_ADDRESS");
+        config.cluster_id = variables.text("MC_METADATA_CLUSTER_ID").unwrap_or_default();
+        config.auth_token = token_of_variables(|name| variables.text(name))?;
+        config.force_tcp = variables.text("MC_FORCE_TCP").is_some();
         Ok(config)
     }
 

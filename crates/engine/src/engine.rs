@@ -2,7 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mooncake_device::{CopyError, copy_from_caller, copy_to_caller};
+use mooncake_device::{copy_from_caller, copy_to_caller};
 use mooncake_memory::{Buffer, PlacedSlice, RawSlice, append_checked, copy_checked};
 use mooncake_transfer::{DataServer, ServerConfig, TcpConfig, TransferError};
 use mooncake_types::ClientId;
@@ -21,6 +21,9 @@ use crate::{
 
 /// What engines call their cluster when they shake hands: the storage nodes of a pool refuse them, and they those.
 const CLUSTER: &str = "transfer-engine";
+
+/// How long connecting to a peer may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Bytes that a transfer may take another second for, beyond its timeout.
 const SLOWEST_BYTES_PER_SECOND: u64 = 16 << 20;
@@ -167,7 +170,7 @@ impl Engine {
         let held = parts.host.registry.hold(start, len, true).ok_or(refused)?;
         match held.bytes.host() {
             Some(memory) => copy_checked(bytes, memory).map_err(|error| bad_memory(&error)),
-            None => copy_to_caller(bytes, &held.bytes.into()).map_err(|error| bad_copy(&error)),
+            None => copy_to_caller(bytes, &held.bytes.into()).map_err(|error| bad_memory(&error)),
         }
     }
 
@@ -180,9 +183,9 @@ impl Engine {
         let parts = self.parts().ok_or(MoveError::Closed)?;
         let held = parts.host.registry.hold(start, len, false).ok_or(refused)?;
         let Some(memory) = held.bytes.host() else {
-            let no_memory = || bad_memory(&std::io::ErrorKind::OutOfMemory.into());
+            let no_memory = || bad_memory(&std::io::ErrorKind::OutOfMemory);
             let copy = Buffer::try_zeroed(held.bytes.len()).ok_or_else(no_memory)?;
-            copy_from_caller(&held.bytes.into(), copy.raw()).map_err(|error| bad_copy(&error))?;
+            copy_from_caller(&held.bytes.into(), copy.raw()).map_err(|error| bad_memory(&error))?;
             return Ok(copy.into_vec());
         };
         let mut bytes = Vec::new();
@@ -288,7 +291,7 @@ fn tcp_config(config: EngineConfig, client: ClientId) -> TcpConfig {
         auth_token: config.auth_token,
         client,
         lanes_per_peer: config.lanes_per_peer,
-        connect_timeout: config.connect_timeout,
+        connect_timeout: CONNECT_TIMEOUT,
         transfer_timeout: config.transfer_timeout,
         busy_poll: config.busy_poll,
         silence_timeout: config.transfer_timeout,
@@ -306,11 +309,7 @@ fn move_load(
     Ok(())
 }
 
-fn bad_copy(error: &CopyError) -> MoveError {
-    MoveError::Transfer(TransferError::BadMemory { reason: error.to_string() })
-}
-
-fn bad_memory(error: &std::io::Error) -> MoveError {
+fn bad_memory(error: &impl ToString) -> MoveError {
     MoveError::Transfer(TransferError::BadMemory { reason: error.to_string() })
 }
 

@@ -1,9 +1,9 @@
 use std::net::SocketAddr;
 
-use mooncake_transfer::TransferError;
+use mooncake_transfer::{EnvError, TransferError};
 use thiserror::Error;
 
-use crate::{EnvError, NoteTooLong};
+use crate::mailbox::NoteTooLong;
 
 /// Why an engine could not be opened.
 #[derive(Debug, Error)]

@@ -13,15 +13,10 @@ pub(crate) struct Released {
 impl Released {
     /// Waits until then, but not beyond the deadline; says whether it came.
     pub(crate) fn wait(&self, deadline: Instant) -> bool {
-        let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
-        while !*done {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return false;
-            }
-            done = self.changed.wait_timeout(done, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
-        true
+        let done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = deadline.saturating_duration_since(Instant::now());
+        let waited = self.changed.wait_timeout_while(done, left, |done| !*done);
+        *waited.unwrap_or_else(PoisonError::into_inner).0
     }
 }
 

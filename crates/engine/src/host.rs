@@ -23,7 +23,7 @@ const MAILBOX: SegmentId = SegmentId(u128::from_be_bytes(*b"engine:mailbox\0\0")
 /// Memory has no versions here: all ranges are read and written under this one.
 const VERSION: Version = Version { epoch: Epoch(0), counter: 1 };
 
-/// Of leaders and grants there are none.
+/// There are no leaders and no grants here.
 pub(crate) const EPOCH: Epoch = Epoch(0);
 
 /// The memory at an address of a peer.
@@ -238,12 +238,12 @@ impl SegmentHost for Host {
         private(buffer).map(ticket)
     }
 
-    /// A ticket holds the registration, so the memory is what it was.
     /// What is registered here is nobody's entry.
     fn drop_range(&self, _range: &RangeDrop) -> Result<(), ErrorCode> {
         Err(ErrorCode::NotSupported)
     }
 
+    /// A ticket holds the registration, so the memory is what it was.
     fn still_holds(&self, _ticket: &ReadTicket) -> bool {
         true
     }

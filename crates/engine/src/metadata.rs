@@ -76,7 +76,7 @@ impl MetadataServer {
         }
     }
 
-    /// Says where the engine of this name is served. Whoever had the name before is forgotten.
+    /// Says where the engine of this name is served, in place of what was said before.
     pub(crate) fn publish(&self, name: &str, endpoint: &str, port: u16) -> Result<(), Failure> {
         let record = Record {
             name: name.to_owned(),

@@ -1,4 +1,5 @@
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -56,10 +57,6 @@ pub(crate) struct HeldBytes {
 }
 
 impl RegistryState {
-    fn end_of(&self, start: u64) -> Option<u64> {
-        Some(start + self.ranges.get(&start)?.memory.len() as u64)
-    }
-
     fn overlaps(&self, start: u64, end: u64) -> bool {
         let before = self.ranges.range(..end).next_back();
         let registered = before.is_some_and(|(&at, range)| at + range.memory.len() as u64 > start);
@@ -120,7 +117,7 @@ impl Registry {
     ) -> Result<(), RegisterError> {
         let (start, len) = (memory.addr() as u64, memory.len() as u64);
         let (released, managed) = (Arc::new(Released::default()), owned.is_some());
-        // Of memory of a device a byte of the host stands for the range: no processor is to be given the range.
+        // A byte of the host's memory stands for the range of a device, which the processor must not touch.
         let stand_in = Buffer::zeroed(1);
         let bytes = memory.host().unwrap_or(stand_in.raw());
         let owned = owned.or(memory.host().is_none().then_some(stand_in));
@@ -166,14 +163,12 @@ impl Registry {
         let deadline = Instant::now() + limit;
         let range = {
             let mut state = self.lock();
-            let unknown = UnregisterError::Unknown { start };
-            if !state.ranges.get(&start).is_some_and(is_meant) {
-                return Err(unknown);
-            }
-            let end = state.end_of(start).ok_or(unknown.clone())?;
-            let range = state.ranges.remove(&start).ok_or(unknown)?;
+            let range = match state.ranges.entry(start) {
+                Entry::Occupied(range) if is_meant(range.get()) => range.remove(),
+                _ => return Err(UnregisterError::Unknown { start }),
+            };
             state.order.remove(&range.number);
-            state.leaving.insert(start, end);
+            state.leaving.insert(start, start + range.memory.len() as u64);
             range
         };
         let Registered { memory, region, released, writable, managed, number } = range;
@@ -187,7 +182,7 @@ impl Registry {
         let is_released = released.wait(deadline);
         let mut state = self.lock();
         state.leaving.remove(&start);
-        // Whoever still uses it keeps it: it is registered as before, and must not be freed.
+        // It is still in use: it is registered as before, and must not be freed.
         match Weak::upgrade(&again).filter(|_| !is_released) {
             None => Ok(()),
             Some(region) => {

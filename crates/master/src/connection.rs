@@ -70,6 +70,7 @@ pub(crate) async fn run(shell: Rc<Shell>, stream: TcpStream, peer: Peer) {
     let number = connection.shell.owner.borrow_mut().connect();
     let end = connection.serve(client, number).await;
     connection.shell.owner.borrow_mut().disconnect(number, client);
+    connection.shell.rearm();
     match end {
         End::Closed => debug!(%peer, %client, "disconnected"),
         End::Deposed => debug!(%peer, %client, "closed: another master leads"),

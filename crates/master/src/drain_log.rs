@@ -26,9 +26,6 @@ impl DrainLog {
 
     /// Says what is new.
     pub(crate) fn note(&mut self, now: Tick, meta: &mut Meta) {
-        if !meta.has_drains() && self.begun.is_empty() {
-            return;
-        }
         let is_due = self.due.is_some_and(|due| due <= now);
         let running = meta.running_drains();
         for job in &running {

@@ -34,8 +34,8 @@ pub(crate) fn log(notice: &Notice) {
                 segment = %name,
                 replicas,
                 bytes,
-                "a segment is lost: its node was not heard of for too long, or came back without it; objects that lay \
-                 only there are gone"
+                "a segment is lost: its node was not heard of for too long, or came back without it; objects that \
+                 have no other replica are gone"
             );
         }
         Notice::SightLost { name, segments } => {

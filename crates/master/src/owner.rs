@@ -154,7 +154,7 @@ impl Owner {
     fn is_overtaken(&self, request: &Request<'_>) -> bool {
         let Request::MountSegment(mount) = request else { return false };
         let seen = mount.seen_epoch;
-        let is_overtaken = seen > self.meta.epoch() && self.meta.believes(seen);
+        let is_overtaken = seen > self.meta.epoch() && self.meta.is_credible_epoch(seen);
         if is_overtaken {
             self.term.end();
         }
@@ -214,26 +214,17 @@ impl Owner {
 
     /// What operators are to be told of the state machine's own work, since this was last asked.
     pub(crate) fn take_notices(&mut self) -> Vec<Notice> {
-        match self.meta.has_notices() {
-            true => self.meta.take_notices(),
-            false => Vec::new(),
-        }
+        self.meta.take_notices()
     }
 
     /// The clients that have new tasks, since this was last asked.
     pub(crate) fn take_clients_with_new_tasks(&mut self) -> BTreeSet<ClientId> {
-        match self.meta.has_clients_with_new_tasks() {
-            true => self.meta.take_clients_with_new_tasks(),
-            false => BTreeSet::new(),
-        }
+        self.meta.take_clients_with_new_tasks()
     }
 
     /// The keys that are elsewhere than before, since this was last asked.
     pub(crate) fn take_key_events(&mut self) -> Vec<KeyEvent> {
-        match self.meta.has_key_events() {
-            true => self.meta.take_key_events(),
-            false => Vec::new(),
-        }
+        self.meta.take_key_events()
     }
 
     /// When something will be due.

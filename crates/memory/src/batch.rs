@@ -3,7 +3,11 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
+use rustix::io::retry_on_intr;
+use rustix::net::{RecvFlags, SendFlags};
+
 use crate::RawSlice;
+use crate::system_call::retry;
 
 /// Most pieces that one call moves.
 pub const MAX_BATCH_SLICES: usize = 128;
@@ -65,30 +69,29 @@ impl Pieces {
     }
 }
 
-/// Bytes to be sent by one system call, in order, straight from where they lie. Nothing is allocated.
-pub struct SendBatch<'a> {
+/// Bytes for one system call, in order, where they lie. Nothing is allocated. `B` is what is borrowed for as long as it lives.
+pub struct Batch<B> {
     pieces: Pieces,
-    borrowed: PhantomData<&'a [u8]>,
+    borrowed: PhantomData<B>,
 }
 
-impl Default for SendBatch<'_> {
+/// Bytes to be sent.
+pub type SendBatch<'a> = Batch<&'a [u8]>;
+
+/// Places to be filled.
+pub type RecvBatch<'a> = Batch<&'a mut [u8]>;
+
+impl<B> Default for Batch<B> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<'a> SendBatch<'a> {
-    /// Nothing to be sent yet.
+impl<B> Batch<B> {
+    /// Nothing yet.
     #[must_use]
     pub fn new() -> Self {
         Self { pieces: Pieces::new(), borrowed: PhantomData }
-    }
-
-    /// Adds private bytes. False, and nothing added, if the batch is full.
-    #[must_use]
-    pub fn push_bytes(&mut self, bytes: &'a [u8]) -> bool {
-        // SAFETY: the bytes stay borrowed for as long as the batch lives, and a sent piece is only read.
-        self.pieces.push(unsafe { RawSlice::new(bytes.as_ptr().cast_mut(), bytes.len()) })
     }
 
     /// Adds raw memory. False, and nothing added, if the batch is full.
@@ -97,16 +100,25 @@ impl<'a> SendBatch<'a> {
         self.pieces.push(slice)
     }
 
-    /// Bytes in the batch.
+    /// Bytes in all.
     #[must_use]
     pub fn len(&self) -> usize {
         self.pieces.bytes
     }
 
-    /// Is there nothing to be sent?
+    /// Are there no bytes?
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.pieces.bytes == 0
+    }
+}
+
+impl<'a> SendBatch<'a> {
+    /// Adds private bytes. False, and nothing added, if the batch is full.
+    #[must_use]
+    pub fn push_bytes(&mut self, bytes: &'a [u8]) -> bool {
+        // SAFETY: the bytes stay borrowed for as long as the batch lives, and a sent piece is only read.
+        self.pieces.push(unsafe { RawSlice::new(bytes.as_ptr().cast_mut(), bytes.len()) })
     }
 
     /// Hands the kernel as many of the bytes as it takes and says how many. With `more`, the kernel may wait for
@@ -124,48 +136,12 @@ impl<'a> SendBatch<'a> {
     }
 }
 
-/// Places to be filled by one system call, in order. Nothing is allocated.
-pub struct RecvBatch<'a> {
-    pieces: Pieces,
-    borrowed: PhantomData<&'a mut [u8]>,
-}
-
-impl Default for RecvBatch<'_> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl<'a> RecvBatch<'a> {
-    /// No places yet.
-    #[must_use]
-    pub fn new() -> Self {
-        Self { pieces: Pieces::new(), borrowed: PhantomData }
-    }
-
     /// Adds private bytes. False, and nothing added, if the batch is full.
     #[must_use]
     pub fn push_bytes(&mut self, bytes: &'a mut [u8]) -> bool {
         // SAFETY: the bytes stay exclusively borrowed for as long as the batch lives.
         self.pieces.push(unsafe { RawSlice::new(bytes.as_mut_ptr(), bytes.len()) })
-    }
-
-    /// Adds raw memory. False, and nothing added, if the batch is full.
-    #[must_use]
-    pub fn push(&mut self, slice: RawSlice) -> bool {
-        self.pieces.push(slice)
-    }
-
-    /// Bytes that there is room for.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.pieces.bytes
-    }
-
-    /// Is there no room?
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.pieces.bytes == 0
     }
 
     /// Fills the places with what has arrived and says how many bytes that were: at least one.
@@ -194,17 +170,28 @@ impl<'a> RecvBatch<'a> {
     }
 }
 
-/// Calls again for as long as a signal interrupts.
-fn retry(mut call: impl FnMut() -> isize) -> io::Result<usize> {
-    loop {
-        let result = call();
-        if result >= 0 {
-            return Ok(result as usize);
-        }
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(error);
-        }
+/// Hands the kernel as many of some private bytes as it takes and says how many.
+///
+/// # Errors
+/// As [`SendBatch::send`].
+pub fn send_bytes(socket: BorrowedFd<'_>, bytes: &[u8], wait: Wait) -> io::Result<usize> {
+    let flags = SendFlags::from_bits_retain(wait.flag() as u32) | SendFlags::NOSIGNAL;
+    Ok(retry_on_intr(|| rustix::net::send(socket, bytes, flags))?)
+}
+
+/// Fills the beginning of `bytes` with what has arrived and says how many bytes that were: at least one.
+///
+/// # Errors
+/// As [`RecvBatch::recv`].
+///
+/// # Panics
+/// As there.
+pub fn recv_bytes(socket: BorrowedFd<'_>, bytes: &mut [u8], wait: Wait) -> io::Result<usize> {
+    assert!(!bytes.is_empty(), "a receive without room cannot be told from a closed connection");
+    let flags = RecvFlags::from_bits_retain(wait.flag() as u32);
+    match retry_on_intr(|| rustix::net::recv(socket, &mut *bytes, flags))?.0 {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        count => Ok(count),
     }
 }
 
@@ -270,12 +257,18 @@ mod tests {
     fn nothing_there_and_nobody_there_are_told_apart() {
         let (left, right) = UnixStream::pair().unwrap();
         let mut byte = [0];
+        let alone = |byte: &mut [u8]| recv_bytes(right.as_fd(), byte, Wait::Now);
+        assert_eq!(alone(&mut byte).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        assert_eq!(send_bytes(left.as_fd(), b"x", Wait::Now).unwrap(), 1);
+        assert_eq!((alone(&mut byte).unwrap(), byte), (1, *b"x"));
         let mut recv = RecvBatch::new();
         assert!(recv.push_bytes(&mut byte));
         let empty = recv.recv(right.as_fd(), Wait::Now).unwrap_err();
         assert_eq!(empty.kind(), io::ErrorKind::WouldBlock);
         drop(left);
         let closed = recv.recv(right.as_fd(), Wait::Now).unwrap_err();
+        assert_eq!(closed.kind(), io::ErrorKind::UnexpectedEof);
+        let closed = recv_bytes(right.as_fd(), &mut [0], Wait::Block).unwrap_err();
         assert_eq!(closed.kind(), io::ErrorKind::UnexpectedEof);
     }
 }

@@ -1,6 +1,7 @@
 use std::mem::MaybeUninit;
 
 use crc_fast::{CrcAlgorithm, Digest};
+use mooncake_types::limits::CHUNK_BYTES;
 
 use crate::RawSlice;
 
@@ -60,6 +61,26 @@ impl Crc32c {
     }
 }
 
+impl RawSlice {
+    /// CRC32C of the bytes. If another thread writes them meanwhile, it is that of no state they ever had.
+    #[must_use]
+    pub fn crc32c(&self) -> u32 {
+        let mut crc = Crc32c::new();
+        crc.update_raw(*self);
+        crc.finish()
+    }
+
+    /// CRC32C of each [`CHUNK_BYTES`] chunk, the last one possibly shorter.
+    #[must_use]
+    pub fn chunk_crcs(&self) -> Vec<u32> {
+        let chunk = CHUNK_BYTES as usize;
+        (0..self.len())
+            .step_by(chunk)
+            .map(|from| self.sub(from, chunk.min(self.len() - from)).crc32c())
+            .collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,5 +105,14 @@ mod tests {
             crc.update(&buffer.as_slice()[cut..]);
             assert_eq!(crc.finish(), whole, "cut at {cut}");
         }
+    }
+
+    #[test]
+    fn chunks_have_their_own_checksums() {
+        let chunk = CHUNK_BYTES as usize;
+        let bytes: Vec<u8> = (0..2 * chunk + 5).map(|i| (i * 7 + i / 251) as u8).collect();
+        let expected: Vec<u32> = bytes.chunks(chunk).map(crc32c).collect();
+        assert_eq!(Buffer::from_vec(bytes).raw().chunk_crcs(), expected);
+        assert_eq!(Buffer::zeroed(0).raw().chunk_crcs(), Vec::<u32>::new());
     }
 }

@@ -4,11 +4,13 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-use crate::Wait;
+use rustix::io::retry_on_intr;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
+
+use crate::Wait;
 
 /// Most descriptors that travel together.
 pub const MAX_DESCRIPTORS: usize = 2;
@@ -34,11 +36,7 @@ pub fn send_with_descriptors(
             assert!(fits, "there is room for {MAX_DESCRIPTORS} descriptors");
         }
         let pieces = [IoSlice::new(&bytes[sent..])];
-        match sendmsg(socket, &pieces, &mut control, SendFlags::NOSIGNAL) {
-            Ok(count) => sent += count,
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
+        sent += retry_on_intr(|| sendmsg(socket, &pieces, &mut control, SendFlags::NOSIGNAL))?;
     }
     Ok(())
 }
@@ -59,22 +57,16 @@ pub fn recv_with_descriptors(
         Wait::Now => RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT,
     };
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
-    loop {
-        let mut control = RecvAncillaryBuffer::new(&mut space);
-        let mut room = [IoSliceMut::new(bytes)];
-        let count = match recvmsg(socket, &mut room, &mut control, flags) {
-            Ok(message) => message.bytes,
-            Err(rustix::io::Errno::INTR) => continue,
-            Err(error) => return Err(error.into()),
-        };
-        for message in control.drain() {
-            if let RecvAncillaryMessage::ScmRights(received) = message {
-                descriptors.extend(received);
-            }
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut room = [IoSliceMut::new(bytes)];
+    let message = retry_on_intr(|| recvmsg(socket, &mut room, &mut control, flags))?;
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(received) = message {
+            descriptors.extend(received);
         }
-        descriptors.truncate(MAX_DESCRIPTORS);
-        return Ok(count);
     }
+    descriptors.truncate(MAX_DESCRIPTORS);
+    Ok(message.bytes)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use crate::RawSlice;
+use crate::system_call::retry;
 
 /// Slices that one system call takes.
 const MOST_SLICES: usize = 1024;
@@ -31,18 +32,6 @@ pub fn read_file_at(file: BorrowedFd<'_>, slices: &[RawSlice], offset: u64) -> i
     })
 }
 
-/// Reserves room on the disk for the first `len` bytes of a file, where its file system can.
-///
-/// # Errors
-/// Those of `fallocate`: there is no room.
-pub fn allocate_file(file: BorrowedFd<'_>, len: u64) -> io::Result<()> {
-    match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, len) {
-        // It comes as the bytes do, then.
-        Err(rustix::io::Errno::OPNOTSUPP) => Ok(rustix::fs::ftruncate(file, len)?),
-        other => Ok(other?),
-    }
-}
-
 /// Calls until all slices were moved; `end` is the error of a call that moves nothing.
 fn transfer(
     slices: &[RawSlice],
@@ -56,16 +45,12 @@ fn transfer(
         let count = (left.len() - first).min(MOST_SLICES);
         let at = libc::off_t::try_from(offset)
             .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "the offset is too large"))?;
-        let moved = match call(left[first..].as_ptr().cast(), count as libc::c_int, at) {
-            0 => return Err(end.into()),
-            moved if moved > 0 => moved as usize,
-            _ => match io::Error::last_os_error() {
-                error if error.kind() == io::ErrorKind::Interrupted => continue,
-                error => return Err(error),
-            },
-        };
+        let vectors = left[first..].as_ptr().cast();
+        let mut moved = retry(|| call(vectors, count as libc::c_int, at))?;
+        if moved == 0 {
+            return Err(end.into());
+        }
         offset += moved as u64;
-        let mut moved = moved;
         while first < left.len() && moved >= left[first].len() {
             moved -= left[first].len();
             first += 1;

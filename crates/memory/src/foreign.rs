@@ -3,12 +3,12 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-use rustix::fs::{
-    FallocateFlags, FileType, FsWord, Stat, StatFs, fallocate, fstat, fstatfs, fstatvfs,
-};
+use rustix::fs::{FallocateFlags, FileType, FsWord, Stat, StatFs, fstat, fstatfs, fstatvfs};
 use rustix::io::Errno;
 
-use crate::region::{is_sealed, refused};
+use crate::map_error::{refused, size_of};
+use crate::region::is_sealed;
+use crate::room::change_room;
 use crate::{MapError, Private, Region};
 
 /// The kind of filesystem that memory without a name lies in, if its pages are of the ordinary size. With large pages
@@ -68,14 +68,6 @@ impl Region {
     }
 }
 
-pub(crate) fn size_of(len: u64) -> Result<usize, MapError> {
-    match usize::try_from(len) {
-        Ok(0) => Err(MapError::Empty),
-        Ok(size) if isize::try_from(size).is_ok() => Ok(size),
-        _ => Err(MapError::TooLarge { len }),
-    }
-}
-
 fn stat_of(file: &OwnedFd, len: u64) -> Result<Stat, MapError> {
     fstat(file).map_err(|errno| refused("fstat", len, errno))
 }
@@ -127,12 +119,9 @@ pub(crate) fn take_room(file: &OwnedFd, start: u64, len: u64) -> Result<(), MapE
     if room_for(file, len)? < len {
         return Err(refused("fallocate", len, Errno::NOSPC));
     }
-    loop {
-        match fallocate(file, FallocateFlags::KEEP_SIZE, start, len) {
-            Err(Errno::INTR) => {}
-            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(()),
-            Err(errno) => return Err(refused("fallocate", len, errno)),
-        }
+    match change_room(file, FallocateFlags::KEEP_SIZE, start, len) {
+        Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+        Err(errno) => Err(refused("fallocate", len, errno)),
     }
 }
 

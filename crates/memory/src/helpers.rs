@@ -11,10 +11,13 @@ use crate::processors::{idle_processors, spawn_unpinned};
 const BYTES_A_HELPER: u64 = 2 << 20;
 
 /// Threads that copy: a few have all that the memory of a machine gives.
-static COPIERS: CrewKind = CrewKind::new("mooncake-copy", 3);
+static COPIERS: PoolKind = PoolKind::new("mooncake-copy", 3);
 
 /// Threads that wait for devices: disks are fastest with this many requests under way.
-static WAITERS: CrewKind = CrewKind::new("mooncake-wait", 15);
+static WAITERS: PoolKind = PoolKind::new("mooncake-wait", 15);
+
+/// Threads that wait for peers: those that are dead are waited for together, however busy the disks are.
+static DIALERS: PoolKind = PoolKind::new("mooncake-dial", 15);
 
 /// How long a helper waits for more to do before it ends.
 const IDLE: Duration = Duration::from_secs(10);
@@ -50,8 +53,20 @@ pub fn with_waiting_helpers<T: Sync, R: Send>(
     share_out(&WAITERS, items, helpers, work)
 }
 
+/// As [`with_waiting_helpers`], of work that waits for peers to answer.
+///
+/// # Panics
+/// If `work` does.
+pub fn with_dialing_helpers<T: Sync, R: Send>(
+    items: &[T],
+    work: impl Fn(&T) -> R + Sync,
+) -> Vec<R> {
+    let helpers = items.len().saturating_sub(1).min(DIALERS.most);
+    share_out(&DIALERS, items, helpers, work)
+}
+
 fn share_out<T: Sync, R: Send>(
-    kind: &'static CrewKind,
+    kind: &'static PoolKind,
     items: &[T],
     helpers: usize,
     work: impl Fn(&T) -> R + Sync,
@@ -70,7 +85,7 @@ fn share_out<T: Sync, R: Send>(
         }
         all.lock().unwrap_or_else(PoisonError::into_inner).extend(done);
     };
-    Crew::of_process(kind).work(helpers, &take_turns);
+    HelperPool::of_process(kind).work(helpers, &take_turns);
     let mut all = all.into_inner().unwrap_or_else(PoisonError::into_inner);
     all.sort_unstable_by_key(|(index, _)| *index);
     all.into_iter().map(|(_, result)| result).collect()
@@ -78,33 +93,33 @@ fn share_out<T: Sync, R: Send>(
 
 /// The threads of this process that help. They start when they are first needed, run wherever any thread of the process may,
 /// and end when there has been nothing to do for a while.
-struct Crew {
-    kind: &'static CrewKind,
+struct HelperPool {
+    kind: &'static PoolKind,
     /// The process that has the threads. A child of it has none of them, and finds the lock as it was at the fork.
     process: u32,
-    board: Mutex<Board>,
+    state: Mutex<PoolState>,
     /// There is a job to join.
     posted: Condvar,
     /// A helper has left a job.
     left: Condvar,
 }
 
-/// What a crew is for; a process has one of each kind.
-struct CrewKind {
+/// What a pool is for; a process has one of each kind.
+struct PoolKind {
     name: &'static str,
     /// Most threads.
     most: usize,
-    crew: AtomicPtr<Crew>,
+    pool: AtomicPtr<HelperPool>,
 }
 
-impl CrewKind {
+impl PoolKind {
     const fn new(name: &'static str, most: usize) -> Self {
-        Self { name, most, crew: AtomicPtr::new(std::ptr::null_mut()) }
+        Self { name, most, pool: AtomicPtr::new(std::ptr::null_mut()) }
     }
 }
 
 #[derive(Default)]
-struct Board {
+struct PoolState {
     jobs: Vec<Job>,
     last_id: u64,
     threads: usize,
@@ -114,10 +129,10 @@ struct Board {
 struct Job {
     id: u64,
     work: Work,
-    /// How many helpers may still join.
-    seats: usize,
-    /// How many are at work.
-    inside: usize,
+    /// How many more helpers may join.
+    open_places: usize,
+    /// How many run it.
+    running: usize,
     panic: Option<Box<dyn Any + Send>>,
 }
 
@@ -130,21 +145,21 @@ unsafe impl Send for Work {}
 
 /// A job that helpers may join until this is dropped, which waits for those that have.
 struct Posted<'a> {
-    crew: &'a Crew,
+    pool: &'a HelperPool,
     id: u64,
 }
 
-impl Crew {
-    fn of_process(kind: &'static CrewKind) -> &'static Crew {
+impl HelperPool {
+    fn of_process(kind: &'static PoolKind) -> &'static HelperPool {
         let process = std::process::id();
-        let known = kind.crew.load(Ordering::Acquire);
+        let known = kind.pool.load(Ordering::Acquire);
         // SAFETY: null, or of a box that was leaked below.
-        if let Some(crew) = unsafe { known.as_ref() }.filter(|crew| crew.process == process) {
-            return crew;
+        if let Some(pool) = unsafe { known.as_ref() }.filter(|pool| pool.process == process) {
+            return pool;
         }
-        let fresh = Box::into_raw(Box::new(Crew::new(kind, process)));
+        let fresh = Box::into_raw(Box::new(HelperPool::new(kind, process)));
         // What was known is the parent's, which may be in use as of the fork, and stays.
-        match kind.crew.compare_exchange(known, fresh, Ordering::AcqRel, Ordering::Acquire) {
+        match kind.pool.compare_exchange(known, fresh, Ordering::AcqRel, Ordering::Acquire) {
             // SAFETY: leaked, and never freed.
             Ok(_) => unsafe { &*fresh },
             Err(other) => {
@@ -158,9 +173,9 @@ impl Crew {
         }
     }
 
-    fn new(kind: &'static CrewKind, process: u32) -> Self {
+    fn new(kind: &'static PoolKind, process: u32) -> Self {
         let (posted, left) = (Condvar::new(), Condvar::new());
-        Self { kind, process, board: Mutex::default(), posted, left }
+        Self { kind, process, state: Mutex::default(), posted, left }
     }
 
     /// Does `work` on this thread, and on up to `helpers` others at the same time.
@@ -177,13 +192,13 @@ impl Crew {
         let work = Work(unsafe {
             std::mem::transmute::<*const (dyn Fn() + Sync), *const (dyn Fn() + Sync)>(work)
         });
-        let mut board = self.lock();
-        board.last_id += 1;
-        let id = board.last_id;
-        board.jobs.push(Job { id, work, seats: helpers, inside: 0, panic: None });
-        let missing = helpers.saturating_sub(board.idle).min(self.kind.most - board.threads);
-        board.threads += missing;
-        drop(board);
+        let mut state = self.lock();
+        state.last_id += 1;
+        let id = state.last_id;
+        state.jobs.push(Job { id, work, open_places: helpers, running: 0, panic: None });
+        let missing = helpers.saturating_sub(state.idle).min(self.kind.most - state.threads);
+        state.threads += missing;
+        drop(state);
         for _ in missing..helpers {
             self.posted.notify_one();
         }
@@ -194,47 +209,47 @@ impl Crew {
                 self.lock().threads -= 1;
             }
         }
-        Posted { crew: self, id }
+        Posted { pool: self, id }
     }
 
     /// What a helper does until there has been nothing to do for a while.
     fn attend(&self) {
-        let mut board = self.lock();
+        let mut state = self.lock();
         loop {
-            if let Some(job) = board.jobs.iter_mut().find(|job| job.seats > 0) {
-                job.seats -= 1;
-                job.inside += 1;
+            if let Some(job) = state.jobs.iter_mut().find(|job| job.open_places > 0) {
+                job.open_places -= 1;
+                job.running += 1;
                 let (id, Work(work)) = (job.id, job.work);
-                drop(board);
+                drop(state);
                 // SAFETY: the job counts this helper, so the call that posted it waits and what it lent lives.
                 let result = catch_unwind(AssertUnwindSafe(|| unsafe { (*work)() }));
-                board = self.lock();
-                board.leave(id, result.err());
+                state = self.lock();
+                state.leave(id, result.err());
                 self.left.notify_all();
                 continue;
             }
-            board.idle += 1;
-            let waited = self.posted.wait_timeout(board, IDLE);
+            state.idle += 1;
+            let waited = self.posted.wait_timeout(state, IDLE);
             let (woken, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
-            board = woken;
-            board.idle -= 1;
-            if timeout.timed_out() && !board.jobs.iter().any(|job| job.seats > 0) {
-                board.threads -= 1;
+            state = woken;
+            state.idle -= 1;
+            if timeout.timed_out() && !state.jobs.iter().any(|job| job.open_places > 0) {
+                state.threads -= 1;
                 return;
             }
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Board> {
-        self.board.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, PoolState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Board {
+impl PoolState {
     fn leave(&mut self, id: u64, panic: Option<Box<dyn Any + Send>>) {
         let job = self.jobs.iter_mut().find(|job| job.id == id);
-        let job = job.expect("a job stays while a helper is at work on it");
-        job.inside -= 1;
+        let job = job.expect("a job stays while a helper runs it");
+        job.running -= 1;
         job.panic = job.panic.take().or(panic);
     }
 }
@@ -248,15 +263,15 @@ impl Posted<'_> {
     }
 
     fn finish(&self) -> Option<Box<dyn Any + Send>> {
-        let mut board = self.crew.lock();
+        let mut state = self.pool.lock();
         loop {
-            let position = board.jobs.iter().position(|job| job.id == self.id);
+            let position = state.jobs.iter().position(|job| job.id == self.id);
             let position = position.expect("only the call that posted it takes it away");
-            board.jobs[position].seats = 0;
-            if board.jobs[position].inside == 0 {
-                return board.jobs.remove(position).panic;
+            state.jobs[position].open_places = 0;
+            if state.jobs[position].running == 0 {
+                return state.jobs.remove(position).panic;
             }
-            board = self.crew.left.wait(board).unwrap_or_else(PoisonError::into_inner);
+            state = self.pool.left.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 }
@@ -296,7 +311,7 @@ mod tests {
     }
 
     /// The threads that work when all of one call do at the same time, the caller among them.
-    fn crew(helpers: usize) -> HashSet<ThreadId> {
+    fn workers(helpers: usize) -> HashSet<ThreadId> {
         let (all, who) = (Barrier::new(helpers + 1), Mutex::new(HashSet::new()));
         share_out(&COPIERS, &vec![(); helpers + 1], helpers, |()| {
             all.wait();
@@ -308,21 +323,21 @@ mod tests {
     #[test]
     fn helpers_work_at_the_same_time_and_stay_for_the_next_call() {
         let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let first = crew(COPIERS.most);
+        let first = workers(COPIERS.most);
         assert_eq!(first.len(), COPIERS.most + 1);
-        assert_eq!(crew(COPIERS.most), first);
+        assert_eq!(workers(COPIERS.most), first);
     }
 
     #[test]
     fn a_child_has_helpers_of_its_own() {
         let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        assert_eq!(crew(2).len(), 3);
+        assert_eq!(workers(2).len(), 3);
         // Nobody in the child can give it back.
-        let held = Crew::of_process(&COPIERS).lock();
+        let held = HelperPool::of_process(&COPIERS).lock();
         // SAFETY: the child uses what this process has in memory, and ends without anything of it.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            let found = catch_unwind(|| crew(2).len()).unwrap_or(0);
+            let found = catch_unwind(|| workers(2).len()).unwrap_or(0);
             // SAFETY: ends the child at once.
             unsafe { libc::_exit(i32::from(found != 3)) };
         }
@@ -342,7 +357,7 @@ mod tests {
             thread::yield_now();
         };
         assert_eq!(status.exit_status(), Some(0), "three threads at work");
-        assert_eq!(crew(2).len(), 3, "and the parent has its own still");
+        assert_eq!(workers(2).len(), 3, "and the parent has its own still");
     }
 
     #[test]

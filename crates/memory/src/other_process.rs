@@ -1,6 +1,7 @@
 use std::io;
 
 use crate::RawSlice;
+use crate::system_call::retry;
 
 /// Copies bytes of another process to `dst`, through the kernel, which checks both sides.
 ///
@@ -15,21 +16,27 @@ pub fn copy_from_process(pid: i32, address: u64, dst: RawSlice) -> io::Result<()
         let rest = dst.sub(done, dst.len() - done);
         let address = usize::try_from(address).ok().and_then(|address| address.checked_add(done));
         let address = address.ok_or_else(|| io::Error::from_raw_os_error(libc::EFAULT))?;
-        let from = libc::iovec {
-            iov_base: std::ptr::without_provenance_mut(address),
-            iov_len: rest.len(),
-        };
-        let to = libc::iovec { iov_base: rest.as_ptr().cast(), iov_len: rest.len() };
-        // SAFETY: the source is no memory of this process, or only read; `dst` may be written, as whoever made it promised
-        // (`RawSlice::new`); the kernel checks the mappings of both.
-        let count = unsafe { libc::process_vm_readv(pid, &raw const to, 1, &raw const from, 1, 0) };
-        match count {
-            1.. => done += count as usize,
+        let (iov_base, iov_len) = (std::ptr::without_provenance_mut(address), rest.len());
+        match read_process(pid, &[libc::iovec { iov_base, iov_len }], rest)? {
             0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            _ => return Err(io::Error::last_os_error()),
+            count => done += count,
         }
     }
     Ok(())
+}
+
+/// Has the kernel copy bytes of a process, piece by piece, to the beginning of `dst`, and tells how many it copied: not always
+/// all. Pieces that are not mapped there are an error, as is memory that is not mapped here.
+pub(crate) fn read_process(pid: i32, from: &[libc::iovec], dst: RawSlice) -> io::Result<usize> {
+    let to = libc::iovec { iov_base: dst.as_ptr().cast(), iov_len: dst.len() };
+    retry(|| {
+        // SAFETY: the sources are no memory of this process, or only read; `dst` may be written, as whoever made it promised
+        // (`RawSlice::new`); the kernel checks the mappings of both.
+        unsafe {
+            let count = from.len() as libc::c_ulong;
+            libc::process_vm_readv(pid, &raw const to, 1, from.as_ptr(), count, 0)
+        }
+    })
 }
 
 #[cfg(test)]

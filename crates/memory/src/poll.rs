@@ -3,7 +3,7 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 
 /// What is waited for on one socket, and then what is there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,13 +54,8 @@ pub fn poll_sockets(
 /// The system's.
 pub fn await_hang_up(socket: BorrowedFd<'_>) -> io::Result<()> {
     let mut watched = [PollFd::from_borrowed_fd(socket, PollFlags::RDHUP)];
-    loop {
-        match poll(&mut watched, None) {
-            Ok(0) | Err(Errno::INTR) => {}
-            Ok(_) => return Ok(()),
-            Err(error) => return Err(error.into()),
-        }
-    }
+    while retry_on_intr(|| poll(&mut watched, None))? == 0 {}
+    Ok(())
 }
 
 #[cfg(test)]

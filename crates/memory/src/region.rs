@@ -7,15 +7,15 @@ use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
 
 use rustix::fs::{
-    FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, fcntl_get_seals, ftruncate,
+    FallocateFlags, MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, ftruncate,
     memfd_create,
 };
-use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 use thiserror::Error;
 
-use crate::foreign::size_of;
-use crate::{Private, RawSlice};
+use crate::map_error::{refused, size_of};
+use crate::room::change_room;
+use crate::{MapError, Private, RawSlice};
 
 /// Memory of a segment: mapped when made, unmapped when dropped ([`Region::anonymous`], [`Region::of_file`] and
 /// [`Region::received`]; pages are populated when first touched), or somebody else's ([`Region::lent`]).
@@ -48,60 +48,6 @@ enum Memory {
 unsafe impl Send for Region {}
 // SAFETY: as for Send.
 unsafe impl Sync for Region {}
-
-/// Why memory could not be mapped.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum MapError {
-    /// A mapping needs at least one byte.
-    #[error("a region of zero bytes cannot be mapped")]
-    Empty,
-    /// The length does not fit this machine's address space.
-    #[error("a region of {len} bytes does not fit the address space")]
-    TooLarge {
-        /// The length that was asked for, in bytes.
-        len: u64,
-    },
-    /// What was given is neither a plain file nor, where one is asked for, memory without a name.
-    #[error("only {wanted} can be mapped here")]
-    WrongKind {
-        /// What is taken.
-        wanted: &'static str,
-    },
-    /// The file ends before the bytes do that were asked for.
-    #[error("{len} bytes from {offset} do not lie within a file of {file_len} bytes")]
-    TooShort {
-        /// First byte wanted.
-        offset: u64,
-        /// Bytes wanted.
-        len: u64,
-        /// Length of the file in bytes.
-        file_len: u64,
-    },
-    /// A mapping starts at a page.
-    #[error("a mapping cannot start at byte {offset}, which is no multiple of {page_bytes}")]
-    Unaligned {
-        /// First byte wanted.
-        offset: u64,
-        /// Length of a page in bytes.
-        page_bytes: u64,
-    },
-    /// A part of the range is mapped as a segment already, here or in another process.
-    #[error("a part of these bytes is mapped as a segment already")]
-    Taken,
-    /// Memory of another process that it could take away while it is used here.
-    #[error("memory that may shrink, because it is not sealed, is not taken")]
-    Unsealed,
-    /// The system refused.
-    #[error("{call} of {len} bytes failed: {}", std::io::Error::from_raw_os_error(*errno))]
-    System {
-        /// The system call.
-        call: &'static str,
-        /// The length that was asked for, in bytes.
-        len: u64,
-        /// Its `errno`.
-        errno: i32,
-    },
-}
 
 /// Bytes were asked for that do not lie within the region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -271,7 +217,7 @@ impl Region {
     fn provide(&self, offset: u64, len: u64) -> io::Result<()> {
         let Some(memory) = self.sealed_descriptor() else { return Ok(()) };
         // Bytes that are there stay as they are.
-        fallocate(memory, FallocateFlags::KEEP_SIZE, offset, len)?;
+        change_room(memory, FallocateFlags::KEEP_SIZE, offset, len)?;
         Ok(())
     }
 
@@ -324,7 +270,7 @@ impl Drop for Region {
             let holes = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             // Nobody here uses slices of these pages any more, as the docs demand. If the system refuses, they are freed with
             // the last mapping.
-            let _ = fallocate(memory, holes, 0, self.len());
+            let _ = change_room(memory, holes, 0, self.len());
         }
         // First: descriptors are closed under a lock that every connection of the process needs, and the last that holds the
         // memory frees it, which takes long. That is the mapping then.
@@ -376,10 +322,6 @@ pub(crate) fn map(
 fn advise_large_pages(ptr: NonNull<u8>, size: usize) {
     // SAFETY: exactly a mapping that was just made; the advice changes no byte.
     let _ = unsafe { madvise(ptr.as_ptr().cast(), size, Advice::LinuxHugepage) };
-}
-
-pub(crate) fn refused(call: &'static str, len: u64, errno: Errno) -> MapError {
-    MapError::System { call, len, errno: errno.raw_os_error() }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 use std::ffi::CStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Which memory processes share: the same for all of them.
 #[derive(Clone, Debug)]
-pub struct Meeting<'m> {
+pub struct SharedMemoryName<'m> {
     /// The folder of the list, which only one boot of the machine may see: `/dev/shm`.
     pub folder: &'m Path,
     /// The name of the list, and of the memory in `/proc`.
@@ -39,7 +39,7 @@ pub struct Meeting<'m> {
 
 /// Why processes cannot share memory.
 #[derive(Debug, Error)]
-pub enum MeetError {
+pub enum SharedMemoryError {
     /// The list of the processes that have it cannot be used.
     #[error("{path}: {reason}")]
     List {
@@ -53,21 +53,30 @@ pub enum MeetError {
     Map(#[from] MapError),
 }
 
-impl Meeting<'_> {
-    /// The memory that is shared already, of whatever length, if `is_good` takes it; new memory of `len` zero bytes
-    /// otherwise. If another process is paused while it joins, this one has memory of its own.
+impl SharedMemoryName<'_> {
+    /// The memory that is shared already, of whatever length, if `is_good` takes it; otherwise new memory of `len` zero bytes,
+    /// in which `begin` writes what `is_good` looks for. If another process is paused while it joins, this one has memory of
+    /// its own.
     ///
     /// # Errors
-    /// See [`MeetError`].
-    pub fn join(&self, len: u64, is_good: impl Fn(&Region) -> bool) -> Result<Region, MeetError> {
+    /// See [`SharedMemoryError`].
+    pub fn join(
+        &self,
+        len: u64,
+        begin: impl Fn(&Region),
+        is_good: impl Fn(&Region) -> bool,
+    ) -> Result<Region, SharedMemoryError> {
         let path = self.list_path();
-        let wrong = |reason: String| MeetError::List { path: path.display().to_string(), reason };
-        let mut list = match open_list(&path) {
+        let wrong =
+            |reason: String| SharedMemoryError::List { path: path.display().to_string(), reason };
+        // No other process has it before the list names it.
+        let begun = || self.own_memory(len).inspect(|region| begin(region));
+        let list = match open_list(&path) {
             Ok(list) => list,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return self.own_memory(len),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return begun(),
             Err(error) => return Err(wrong(error.to_string())),
         };
-        let mut lines = read_lines(&mut list).map_err(|error| wrong(error.to_string()))?;
+        let mut lines = read_lines(&list).map_err(|error| wrong(error.to_string()))?;
         lines.retain(|&(pid, fd)| self.leads_to_memory(pid, fd));
         let known = lines.iter().find_map(|&(pid, fd)| {
             let region = self.open_memory(pid, fd).ok()?;
@@ -75,17 +84,17 @@ impl Meeting<'_> {
         });
         let region = match known {
             Some(region) => region,
-            None => self.own_memory(len)?,
+            None => begun()?,
         };
         let descriptor = region.descriptor().expect("such a region has one").as_raw_fd();
         if lines.len() < MAX_PROCESSES {
             lines.push((std::process::id(), descriptor));
         }
-        write_lines(&mut list, &lines).map_err(|error| wrong(error.to_string()))?;
+        write_lines(&list, &lines).map_err(|error| wrong(error.to_string()))?;
         Ok(region)
     }
 
-    fn own_memory(&self, len: u64) -> Result<Region, MeetError> {
+    fn own_memory(&self, len: u64) -> Result<Region, SharedMemoryError> {
         Ok(Region::anonymous_as(self.name, len)?.not_inherited())
     }
 
@@ -103,10 +112,12 @@ impl Meeting<'_> {
         target.is_ok_and(|target| target.as_os_str() == wanted.as_str())
     }
 
-    fn open_memory(&self, pid: u32, fd: i32) -> Result<Region, MeetError> {
+    fn open_memory(&self, pid: u32, fd: i32) -> Result<Region, SharedMemoryError> {
         let path = format!("/proc/{pid}/fd/{fd}");
-        let wrong =
-            |error: io::Error| MeetError::List { path: path.clone(), reason: error.to_string() };
+        let wrong = |error: io::Error| SharedMemoryError::List {
+            path: path.clone(),
+            reason: error.to_string(),
+        };
         let file = OpenOptions::new().read(true).write(true).open(&path).map_err(wrong)?;
         let len = file.metadata().map_err(wrong)?.len();
         Ok(Region::received(OwnedFd::from(file), len)?)
@@ -114,12 +125,13 @@ impl Meeting<'_> {
 }
 
 /// Opens the list and locks it for as long as it is open.
-fn open_list(path: &Path) -> io::Result<Private<OwnedFd>> {
+fn open_list(path: &Path) -> io::Result<Private<File>> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600);
     options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
-    let list = Private::open(|| options.open(path).map(OwnedFd::from))?;
-    let metadata = File::from(list.as_fd().try_clone_to_owned()?).metadata()?;
+    // No other descriptor of it may be made: a child of this process would have that, and keep the list locked.
+    let list = Private::open(|| options.open(path))?;
+    let metadata = list.metadata()?;
     if !metadata.is_file() || metadata.uid() != own_uid() {
         return Err(io::Error::other("it is not a file of this user"));
     }
@@ -136,9 +148,9 @@ fn open_list(path: &Path) -> io::Result<Private<OwnedFd>> {
 }
 
 /// The lines that make sense.
-fn read_lines(list: &mut Private<OwnedFd>) -> io::Result<Vec<(u32, i32)>> {
+fn read_lines(list: &File) -> io::Result<Vec<(u32, i32)>> {
     let mut text = Vec::new();
-    File::from(list.as_fd().try_clone_to_owned()?).take(MAX_LIST_BYTES).read_to_end(&mut text)?;
+    list.take(MAX_LIST_BYTES).read_to_end(&mut text)?;
     let line = |line: &str| {
         let (pid, fd) = line.split_once(' ')?;
         Some((pid.parse().ok()?, fd.parse().ok().filter(|&fd| fd >= 0)?))
@@ -146,12 +158,11 @@ fn read_lines(list: &mut Private<OwnedFd>) -> io::Result<Vec<(u32, i32)>> {
     Ok(String::from_utf8_lossy(&text).lines().filter_map(line).collect())
 }
 
-fn write_lines(list: &mut Private<OwnedFd>, lines: &[(u32, i32)]) -> io::Result<()> {
+fn write_lines(mut list: &File, lines: &[(u32, i32)]) -> io::Result<()> {
     let text: String = lines.iter().map(|(pid, fd)| format!("{pid} {fd}\n")).collect();
-    let mut file = File::from(list.as_fd().try_clone_to_owned()?);
-    file.rewind()?;
-    file.set_len(0)?;
-    file.write_all(text.as_bytes())
+    list.rewind()?;
+    list.set_len(0)?;
+    list.write_all(text.as_bytes())
 }
 
 /// The only one, of all processes and of all mappings in this one, that may change shared memory. The system lets go of it
@@ -197,65 +208,88 @@ mod tests {
         folder
     }
 
-    fn meeting(folder: &Path) -> Meeting<'_> {
-        Meeting { folder, name: c"mooncake-test" }
+    fn name_in(folder: &Path) -> SharedMemoryName<'_> {
+        SharedMemoryName { folder, name: c"mooncake-test" }
     }
 
     #[test]
     fn those_who_meet_have_the_same_memory_and_the_last_takes_it_along() {
         let folder = folder("same");
-        let meeting = meeting(&folder);
-        let first = meeting.join(1 << 20, |_| true).unwrap();
+        let name = name_in(&folder);
+        let first = name.join(1 << 20, |_| {}, |_| true).unwrap();
         first.word(7).store(99, Ordering::Relaxed);
-        let second = meeting.join(2 << 20, |_| true).unwrap();
+        let second = name.join(2 << 20, |_| {}, |_| true).unwrap();
         assert_eq!((second.len(), second.word(7).load(Ordering::Relaxed)), (1 << 20, 99));
         drop(first);
-        let third = meeting.join(2 << 20, |_| true).unwrap();
+        let third = name.join(2 << 20, |_| {}, |_| true).unwrap();
         assert_eq!(third.word(7).load(Ordering::Relaxed), 99, "the second still has it");
         drop((second, third));
-        let last = meeting.join(2 << 20, |_| true).unwrap();
+        let last = name.join(2 << 20, |_| {}, |_| true).unwrap();
         assert_eq!((last.len(), last.word(7).load(Ordering::Relaxed)), (2 << 20, 0));
-        let refused = meeting.join(1 << 20, |_| false).unwrap();
+        let refused = name.join(1 << 20, |_| {}, |_| false).unwrap();
         assert_eq!(refused.len(), 1 << 20, "what is not wanted is not taken");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn nobody_finds_memory_before_it_was_begun() {
+        let folder = folder("begun");
+        let name = name_in(&folder);
+        let begin = |region: &Region| region.word(5).store(7, Ordering::Relaxed);
+        let is_begun = |region: &Region| region.word(5).load(Ordering::Relaxed) == 7;
+        let all = std::sync::Barrier::new(8);
+        let join = || {
+            all.wait();
+            name.join(1 << 16, begin, is_begun).unwrap()
+        };
+        let met: Vec<Region> = std::thread::scope(|scope| {
+            let joined: Vec<_> = (0..8).map(|_| scope.spawn(join)).collect();
+            joined.into_iter().map(|it| it.join().unwrap()).collect()
+        });
+        met[0].word(9).store(1, Ordering::Relaxed);
+        assert!(met.iter().all(|region| region.word(9).load(Ordering::Relaxed) == 1));
         fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]
     fn a_list_that_makes_no_sense_is_no_reason_to_fail() {
         let folder = folder("nonsense");
-        let meeting = meeting(&folder);
+        let name = name_in(&folder);
         for text in ["", "x", "1\n", "1 -1\n", "1 0\n4294967295 3\n", "\u{0}\u{1} 7", "9 9 9\n"] {
-            fs::write(meeting.list_path(), text).unwrap();
-            let region = meeting.join(4096, |_| true).unwrap();
+            fs::write(name.list_path(), text).unwrap();
+            let region = name.join(4096, |_| {}, |_| true).unwrap();
             assert_eq!(region.len(), 4096, "{text:?}");
         }
-        fs::write(meeting.list_path(), "1 1\n".repeat(100_000)).unwrap();
-        meeting.join(4096, |_| true).unwrap();
+        fs::write(name.list_path(), "1 1\n".repeat(100_000)).unwrap();
+        name.join(4096, |_| {}, |_| true).unwrap();
         fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]
     fn a_list_that_cannot_be_used_is_an_error() {
         let folder = folder("error");
-        let meeting = meeting(&folder);
-        std::os::unix::fs::symlink("/dev/null", meeting.list_path()).unwrap();
-        assert!(matches!(meeting.join(4096, |_| true), Err(MeetError::List { .. })));
-        let nowhere = Meeting { folder: Path::new("/nowhere"), ..meeting };
-        assert!(matches!(nowhere.join(4096, |_| true), Err(MeetError::List { .. })));
+        let name = name_in(&folder);
+        std::os::unix::fs::symlink("/dev/null", name.list_path()).unwrap();
+        assert!(matches!(name.join(4096, |_| {}, |_| true), Err(SharedMemoryError::List { .. })));
+        let nowhere = SharedMemoryName { folder: Path::new("/nowhere"), ..name };
+        assert!(matches!(
+            nowhere.join(4096, |_| {}, |_| true),
+            Err(SharedMemoryError::List { .. })
+        ));
         fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]
     fn a_process_that_is_paused_while_it_joins_keeps_nobody_out() {
         let folder = folder("paused");
-        let meeting = meeting(&folder);
-        let first = meeting.join(4096, |_| true).unwrap();
+        let name = name_in(&folder);
+        let first = name.join(4096, |_| {}, |_| true).unwrap();
         first.word(3).store(5, Ordering::Relaxed);
-        let list = open_list(&meeting.list_path()).unwrap();
-        let alone = meeting.join(4096, |_| true).unwrap();
+        let list = open_list(&name.list_path()).unwrap();
+        let alone = name.join(4096, |_| {}, |_| true).unwrap();
         assert_eq!(alone.word(3).load(Ordering::Relaxed), 0);
         drop(list);
-        let together = meeting.join(4096, |_| true).unwrap();
+        let together = name.join(4096, |_| {}, |_| true).unwrap();
         assert_eq!(together.word(3).load(Ordering::Relaxed), 5);
         fs::remove_dir_all(&folder).unwrap();
     }
@@ -263,9 +297,9 @@ mod tests {
     #[test]
     fn one_of_all_has_the_lock() {
         let folder = folder("lock");
-        let meeting = meeting(&folder);
-        let first = meeting.join(4096, |_| true).unwrap();
-        let second = meeting.join(4096, |_| true).unwrap();
+        let name = name_in(&folder);
+        let first = name.join(4096, |_| {}, |_| true).unwrap();
+        let second = name.join(4096, |_| {}, |_| true).unwrap();
         let lock = first.try_lock().unwrap().unwrap();
         assert!(second.try_lock().unwrap().is_none());
         drop(lock);

@@ -1,9 +1,5 @@
 use std::fmt;
 
-use mooncake_types::limits::CHUNK_BYTES;
-
-use crate::Crc32c;
-
 /// An address and a length: memory that others may write at any time. It borrows nothing and keeps nothing alive.
 ///
 /// It has the layout of the system's `iovec`.
@@ -122,24 +118,6 @@ impl RawSlice {
         self.append_to(&mut bytes);
         bytes
     }
-
-    /// CRC32C of the bytes. If another thread writes them meanwhile, it is that of no state they ever had.
-    #[must_use]
-    pub fn crc32c(&self) -> u32 {
-        let mut crc = Crc32c::new();
-        crc.update_raw(*self);
-        crc.finish()
-    }
-
-    /// CRC32C of each [`CHUNK_BYTES`] chunk, the last one possibly shorter.
-    #[must_use]
-    pub fn chunk_crcs(&self) -> Vec<u32> {
-        let chunk = CHUNK_BYTES as usize;
-        (0..self.len)
-            .step_by(chunk)
-            .map(|from| self.sub(from, chunk.min(self.len - from)).crc32c())
-            .collect()
-    }
 }
 
 impl fmt::Debug for RawSlice {
@@ -187,14 +165,5 @@ mod tests {
     fn a_copy_between_different_lengths_panics() {
         let buffer = Buffer::zeroed(8);
         buffer.raw().sub(0, 4).copy_to(buffer.raw().sub(0, 5));
-    }
-
-    #[test]
-    fn chunks_have_their_own_checksums() {
-        let chunk = mooncake_types::limits::CHUNK_BYTES as usize;
-        let bytes: Vec<u8> = (0..2 * chunk + 5).map(|i| (i * 7 + i / 251) as u8).collect();
-        let expected: Vec<u32> = bytes.chunks(chunk).map(crate::crc32c).collect();
-        assert_eq!(Buffer::from_vec(bytes).raw().chunk_crcs(), expected);
-        assert_eq!(Buffer::zeroed(0).raw().chunk_crcs(), Vec::<u32>::new());
     }
 }

@@ -1,8 +1,4 @@
-use std::iter::FusedIterator;
-
-use mooncake_types::limits::CHUNK_BYTES;
-
-use crate::{Crc32c, PlacedSlice, RawSlice};
+use crate::{PlacedSlice, RawSlice};
 
 /// Memory in pieces, to be filled or sent in order as if it were one.
 ///
@@ -129,10 +125,9 @@ impl SliceList {
     ///
     /// # Panics
     /// If they do not lie within the list, or a part of the list lies in a device.
-    #[must_use]
-    pub fn sub(&self, from: u64, len: u64) -> Sub<'_> {
+    pub fn sub(&self, from: u64, len: u64) -> impl Iterator<Item = RawSlice> {
         self.check(from, len);
-        Sub(Cut::of(self.slices(), from, len))
+        cut(self.slices(), (from, len), RawSlice::len, RawSlice::sub)
     }
 
     fn check(&self, from: u64, len: u64) {
@@ -153,45 +148,9 @@ impl SliceList {
         match &self.slices {
             Slices::Placed(placed) => {
                 self.check(from, len);
-                Cut::of(placed, from, len).collect()
+                cut(placed, (from, len), PlacedSlice::len, PlacedSlice::sub).collect()
             }
             _ => self.sub(from, len).collect(),
-        }
-    }
-
-    /// CRC32C of each [`CHUNK_BYTES`] chunk of the bytes in order, wherever the slices are cut.
-    #[must_use]
-    pub fn chunk_crcs(&self) -> Vec<u32> {
-        let mut sums = Vec::with_capacity(self.total_len.div_ceil(CHUNK_BYTES) as usize);
-        let (mut crc, mut room) = (Crc32c::new(), CHUNK_BYTES as usize);
-        for slice in self.slices() {
-            let mut from = 0;
-            while from < slice.len() {
-                let part = slice.sub(from, room.min(slice.len() - from));
-                crc.update_raw(part);
-                from += part.len();
-                room -= part.len();
-                if room == 0 {
-                    sums.push(std::mem::take(&mut crc).finish());
-                    room = CHUNK_BYTES as usize;
-                }
-            }
-        }
-        if room < CHUNK_BYTES as usize {
-            sums.push(crc.finish());
-        }
-        sums
-    }
-
-    /// Copies the bytes of `src` over the first bytes of this list.
-    ///
-    /// # Panics
-    /// If the list is shorter.
-    pub fn fill_from(&self, src: RawSlice) {
-        let mut from = 0;
-        for piece in self.sub(0, src.len() as u64) {
-            src.sub(from, piece.len()).copy_to(piece);
-            from += piece.len();
         }
     }
 
@@ -202,93 +161,31 @@ impl SliceList {
     }
 }
 
-/// See [`SliceList::sub`]. No piece is empty.
-#[derive(Clone, Debug)]
-pub struct Sub<'a>(Cut<'a, RawSlice>);
-
-impl Iterator for Sub<'_> {
-    type Item = RawSlice;
-
-    fn next(&mut self) -> Option<RawSlice> {
-        self.0.next()
-    }
-}
-
-impl FusedIterator for Sub<'_> {}
-
-/// Something with a length, and parts.
-trait Cuttable: Copy {
-    fn len(&self) -> usize;
-    fn sub(&self, from: usize, len: usize) -> Self;
-}
-
-impl Cuttable for RawSlice {
-    fn len(&self) -> usize {
-        self.len()
-    }
-
-    fn sub(&self, from: usize, len: usize) -> Self {
-        self.sub(from, len)
-    }
-}
-
-impl Cuttable for PlacedSlice {
-    fn len(&self) -> usize {
-        self.len()
-    }
-
-    fn sub(&self, from: usize, len: usize) -> Self {
-        self.sub(from, len)
-    }
-}
-
-/// Some bytes of a list, as the pieces they lie in.
-#[derive(Clone, Debug)]
-struct Cut<'a, T> {
-    slices: &'a [T],
-    skip: usize,
-    left: u64,
-}
-
-impl<'a, T: Cuttable> Cut<'a, T> {
-    fn of(mut slices: &'a [T], from: u64, len: u64) -> Self {
-        let mut skip = from;
-        while let Some((first, rest)) = slices.split_first() {
-            if skip < first.len() as u64 {
-                break;
-            }
-            skip -= first.len() as u64;
-            slices = rest;
-        }
-        Cut { slices, skip: skip as usize, left: len }
-    }
-}
-
-impl<T: Cuttable> Iterator for Cut<'_, T> {
-    type Item = T;
-
-    fn next(&mut self) -> Option<T> {
-        while self.left > 0 {
-            let (first, rest) =
-                self.slices.split_first().expect("the list holds `left` bytes more");
-            let here = first.len() - self.skip;
-            let len = usize::try_from(self.left).map_or(here, |left| left.min(here));
-            let piece = first.sub(self.skip, len);
-            self.slices = rest;
-            self.skip = 0;
-            self.left -= len as u64;
-            if len > 0 {
-                return Some(piece);
-            }
-        }
-        None
-    }
+/// The `len` bytes that start `from` bytes into slices, as the pieces they lie in. None of these is empty.
+fn cut<T: Copy>(
+    slices: &[T],
+    (from, len): (u64, u64),
+    len_of: impl Fn(&T) -> usize,
+    part: impl Fn(&T, usize, usize) -> T,
+) -> impl Iterator<Item = T> {
+    let (mut skip, mut left) = (from, len);
+    let pieces = slices.iter().map_while(move |slice| {
+        let here = len_of(slice) as u64;
+        let start = skip.min(here);
+        let taken = left.min(here - start);
+        let is_over = left == 0;
+        (skip, left) = (skip - start, left - taken);
+        // Both fit, since the slice is as long.
+        let piece = (taken > 0).then(|| part(slice, start as usize, taken as usize));
+        (!is_over).then_some(piece)
+    });
+    pieces.flatten()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Buffer, crc32c};
+    use crate::Buffer;
 
     fn list(buffer: &Buffer, lens: &[usize]) -> SliceList {
         let mut from = 0;
@@ -326,27 +223,6 @@ mod tests {
     fn a_part_beyond_the_end_panics() {
         let buffer = Buffer::zeroed(10);
         let _ = list(&buffer, &[5, 5]).sub(9, 2);
-    }
-
-    #[test]
-    fn checksums_do_not_depend_on_the_cuts() {
-        let chunk = CHUNK_BYTES as usize;
-        let bytes: Vec<u8> = (0..2 * chunk + 100).map(|i| (i * 11 + i / 253) as u8).collect();
-        let expected: Vec<u32> = bytes.chunks(chunk).map(crc32c).collect();
-        let buffer = Buffer::from_vec(bytes);
-        let cuts: [&[usize]; 3] =
-            [&[2 * chunk + 100], &[1, chunk, chunk - 1, 100], &[chunk, chunk, 50, 50]];
-        for cut in cuts {
-            assert_eq!(list(&buffer, cut).chunk_crcs(), expected, "{cut:?}");
-        }
-        assert_eq!(SliceList::default().chunk_crcs(), Vec::<u32>::new());
-    }
-
-    #[test]
-    fn a_list_is_filled_across_its_slices() {
-        let (src, dst) = (Buffer::from_vec(b"12345".to_vec()), Buffer::zeroed(7));
-        list(&dst, &[2, 0, 1, 4]).fill_from(src.raw());
-        assert_eq!(dst.as_slice(), b"12345\0\0");
     }
 
     fn mixed(buffer: &Buffer) -> SliceList {

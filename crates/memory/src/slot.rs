@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicU64;
 
 use mooncake_types::Version;
 
-use crate::foreign::size_of;
+use crate::map_error::size_of;
 use crate::{MapError, Region};
 
 /// What a slot says of one range of a segment: all of it can be read.

@@ -3,7 +3,8 @@ use std::sync::atomic::{Ordering, fence};
 
 use mooncake_types::{Epoch, Version};
 
-use crate::foreign::{check_kind, check_len, size_of};
+use crate::foreign::{check_kind, check_len};
+use crate::map_error::size_of;
 use crate::slot::{Words, table_bytes};
 use crate::{MapError, Region, SlotRow};
 

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 
 use crate::batch::MAX_BATCH_SLICES;
+use crate::system_call::retry;
 use crate::{RawSlice, Region};
 
 impl Region {
@@ -25,17 +26,15 @@ impl Region {
         let start = libc::off_t::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
         // SAFETY: a RawSlice has the layout of an iovec; the kernel checks the sources. The bytes lie within the region, which
         // may be written.
-        let count = unsafe {
+        let written = retry(|| unsafe {
             let (first, count) = (pieces.as_ptr().cast(), pieces.len() as libc::c_int);
             libc::pwritev(memory.as_raw_fd(), first, count, start)
-        };
-        if let Ok(count) = usize::try_from(count) {
-            return Ok(count);
-        }
-        let error = io::Error::last_os_error();
-        // Files of huge pages can only be mapped.
-        let only_mapped = matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EPERM));
-        Err(if only_mapped { io::ErrorKind::Unsupported.into() } else { error })
+        });
+        written.map_err(|error| match error.raw_os_error() {
+            // Files of huge pages can only be mapped.
+            Some(libc::EINVAL | libc::EPERM) => io::ErrorKind::Unsupported.into(),
+            _ => error,
+        })
     }
 }
 

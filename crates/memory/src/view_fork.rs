@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
-use crate::view::Detach;
+use crate::detach::Detach;
 
 /// All views of this process by their addresses; those in it are mapped.
 static VIEWS: Mutex<BTreeMap<usize, Detach>> = Mutex::new(BTreeMap::new());

@@ -6,10 +6,10 @@ use mooncake_types::BusyWait;
 
 use crate::Wait;
 
-/// Threads of this process that are looking.
-static LOOKING: AtomicUsize = AtomicUsize::new(0);
+/// Threads of this process that poll.
+static POLLING: AtomicUsize = AtomicUsize::new(0);
 
-/// Until then no thread of the process looks, since one found that others want the processor; in nanoseconds since
+/// Until then no thread of the process polls, since one found that others want the processor; in nanoseconds since
 /// [`since_start`] was first asked.
 static PAUSED_UNTIL: AtomicU64 = AtomicU64::new(0);
 
@@ -19,15 +19,15 @@ fn since_start(now: Instant) -> u64 {
     u64::try_from(ns).unwrap_or(u64::MAX)
 }
 
-/// Waits for something on one socket again and again: looks for it for a while where [`BusyWait`] says so, and then
-/// sleeps. Between two looks the processor is offered to others. At most half of the processors of a process look at a
-/// time, and none where there is only one.
+/// Waits for something on one socket again and again: polls for a while where [`BusyWait`] says so, and then blocks.
+/// Between two polls the processor is offered to others. At most half of the processors of a process poll at a time,
+/// and none where there is only one.
 #[derive(Clone, Copy, Debug)]
 pub struct Watch {
     policy: BusyWait,
 }
 
-/// The right to look.
+/// The right to poll.
 struct Permit;
 
 impl Permit {
@@ -35,34 +35,34 @@ impl Permit {
         static MOST: OnceLock<usize> = OnceLock::new();
         let most = *MOST
             .get_or_init(|| std::thread::available_parallelism().map_or(0, |all| all.get() / 2));
-        if LOOKING.fetch_add(1, Ordering::Relaxed) < most {
+        if POLLING.fetch_add(1, Ordering::Relaxed) < most {
             return Some(Self);
         }
-        LOOKING.fetch_sub(1, Ordering::Relaxed);
+        POLLING.fetch_sub(1, Ordering::Relaxed);
         None
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        LOOKING.fetch_sub(1, Ordering::Relaxed);
+        POLLING.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl Watch {
-    /// Looks for `limit` at most before each sleep; zero: never.
+    /// Polls for `limit` at most before it blocks; zero: never.
     #[must_use]
     pub const fn new(limit: Duration) -> Self {
         Self { policy: BusyWait::new(limit) }
     }
 
-    /// Threads of this process that are looking now. They run, but give way to others.
+    /// Threads of this process that poll now. They run, but give way to others.
     #[must_use]
-    pub fn looking() -> usize {
-        LOOKING.load(Ordering::Relaxed)
+    pub fn polling() -> usize {
+        POLLING.load(Ordering::Relaxed)
     }
 
-    /// Takes `step` with [`Wait::Now`] for as long as looking pays and it is not ready, which `is_not_ready` tells of
+    /// Takes `step` with [`Wait::Now`] for as long as polling pays and it is not ready, which `is_not_ready` tells of
     /// its error, and then once with [`Wait::Block`].
     ///
     /// # Errors
@@ -73,16 +73,16 @@ impl Watch {
         is_not_ready: impl Fn(&E) -> bool,
     ) -> Result<T, E> {
         let started = Instant::now();
-        let looked = self.look(started, || match step(Wait::Now) {
+        let polled = self.poll(started, || match step(Wait::Now) {
             Err(error) if is_not_ready(&error) => None,
             answer => Some(answer),
         });
-        let answer = looked.unwrap_or_else(|| step(Wait::Block));
+        let answer = polled.unwrap_or_else(|| step(Wait::Block));
         self.policy.on_wait(started.elapsed());
         answer
     }
 
-    fn look<T>(&mut self, started: Instant, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    fn poll<T>(&mut self, started: Instant, mut poll: impl FnMut() -> Option<T>) -> Option<T> {
         let budget = self.policy.budget();
         if budget.is_zero() || since_start(started) < PAUSED_UNTIL.load(Ordering::Relaxed) {
             return None;
@@ -90,15 +90,15 @@ impl Watch {
         let _permit = Permit::take()?;
         let mut before = started;
         loop {
-            if let Some(found) = look() {
+            if let Some(found) = poll() {
                 return Some(found);
             }
             std::thread::yield_now();
             let now = Instant::now();
-            // What is waited for may have come meanwhile, but it came no sooner for having been looked for.
+            // What is waited for may have come meanwhile, but it came no sooner for having been polled for.
             if let Some(pause) = BusyWait::pause_after(now - before) {
                 PAUSED_UNTIL.fetch_max(since_start(now + pause), Ordering::Relaxed);
-                return look();
+                return poll();
             }
             if now - started >= budget {
                 return None;
@@ -114,15 +114,15 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(10);
 
-    /// A step that is ready when it was taken `looks` times, or when it may sleep; it counts both.
+    /// A step that is ready when it was taken `polls` times, or when it may block; it counts both.
     fn after<'a>(
-        looks: usize,
+        polls: usize,
         taken: &'a mut Vec<Wait>,
     ) -> impl FnMut(Wait) -> Result<(), &'static str> + 'a {
         move |wait| {
             taken.push(wait);
             match wait {
-                Wait::Now if taken.len() <= looks => Err("not ready"),
+                Wait::Now if taken.len() <= polls => Err("not ready"),
                 _ => Ok(()),
             }
         }
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn it_sleeps_at_once_until_waits_were_short() {
+    fn it_blocks_at_once_until_waits_were_short() {
         let mut watch = Watch::new(LIMIT);
         for _ in 0..4 {
             let mut taken = Vec::new();
@@ -144,12 +144,12 @@ mod tests {
         }
         let mut taken = Vec::new();
         watch.wait(after(0, &mut taken), |error| *error == "not ready").unwrap();
-        // Without a second processor there is nothing to look with, and another test may just have paused all looking.
+        // Without a second processor there is nothing to poll with, and another test may just have paused all polling.
         assert_eq!(taken.len(), 1);
     }
 
     #[test]
-    fn it_never_looks_without_a_limit() {
+    fn it_never_polls_without_a_limit() {
         let mut watch = Watch::new(Duration::ZERO);
         for _ in 0..20 {
             let mut taken = Vec::new();
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_that_takes_too_long_ends_in_sleep() {
+    fn a_poll_that_takes_too_long_ends_in_a_wait() {
         let mut watch = Watch { policy: BusyWait::new(Duration::from_micros(50)) };
         (0..8).for_each(|_| watch.policy.on_wait(Duration::ZERO));
         let mut taken = Vec::new();

@@ -102,27 +102,6 @@ impl Replication {
         // A float beyond the range of integers is taken for the nearest.
         (self.admission_qps * self.window_ms as f64 / 1_000.0).ceil().max(1.0) as u32
     }
-
-    fn validate(&self) -> Result<(), String> {
-        let Self { window_ms, admission_qps, max_replicas, .. } = *self;
-        if window_ms == 0 {
-            return Err(
-                "dynamic_replication_heat_window_seconds is 0: it must be positive".to_owned()
-            );
-        }
-        if admission_qps.is_nan() || admission_qps <= 0.0 {
-            return Err(format!(
-                "dynamic_replication_admission_qps_threshold is {admission_qps}: it must be positive"
-            ));
-        }
-        if !(1..=limits::MAX_REPLICAS).contains(&max_replicas) {
-            return Err(format!(
-                "dynamic_replication_max_memory_replicas is {max_replicas}: it must be between 1 and {}",
-                limits::MAX_REPLICAS
-            ));
-        }
-        Ok(())
-    }
 }
 
 /// What the master is told at its start. Durations are in milliseconds.
@@ -159,9 +138,6 @@ pub struct Config {
     pub put_release_ms: u64,
     /// Objects longer than this are striped over several segments; zero: only those that fit no segment.
     pub stripe_threshold_bytes: u64,
-    /// A leader that is not the first waits this long for members that do not report before it serves; until routes of the
-    /// leader before are over, if that is longer.
-    pub recovery_grace_ms: u64,
     /// The wall clock when the leader began, as an epoch, if it is known: its record may be old, and the epochs that nodes
     /// have seen are not.
     pub wall_epoch: Epoch,
@@ -228,7 +204,6 @@ impl Default for Config {
             put_discard_ms: 30_000,
             put_release_ms: 600_000,
             stripe_threshold_bytes: 0,
-            recovery_grace_ms: 1_000,
             wall_epoch: Epoch(0),
             routes_last_ms: 1_000,
             former_lease_ms: 0,
@@ -268,10 +243,9 @@ impl Config {
     pub(crate) fn copies_at_put(&self, medium: Medium) -> bool {
         match medium {
             Medium::Memory => false,
-            Medium::Disk => self.offload && !self.offload_on_evict,
             Medium::SharedDisk => self.shared_directory.is_some(),
-            // What is used again goes there.
-            Medium::ObjectStore => self.offload && !self.offload_on_evict,
+            // To an object store goes what is used again.
+            Medium::Disk | Medium::ObjectStore => self.offload && !self.offload_on_evict,
         }
     }
 
@@ -295,50 +269,73 @@ impl Config {
     /// # Errors
     /// The text names the setting, its value and what it must be.
     pub fn validate(&self) -> Result<(), String> {
-        let share = |name: &str, value: f64| match (0.0..=1.0).contains(&value) {
-            true => Ok(()),
-            false => Err(format!("{name} is {value}: it must be between 0 and 1")),
-        };
-        share("eviction_ratio", self.eviction_ratio)?;
-        share("eviction_high_watermark_ratio", self.eviction_high_watermark_ratio)?;
-        share("offload_cap_ratio", self.offload_cap_ratio)?;
-        let queues = [
-            ("offloading_queue_limit", self.offloading_queue_limit),
-            ("promotion_queue_limit", self.promotion_queue_limit),
+        let replication = &self.replication;
+        let (qps, replicas) = (replication.admission_qps, replication.max_replicas);
+        let rules = [
+            share("eviction_ratio", self.eviction_ratio),
+            share("eviction_high_watermark_ratio", self.eviction_high_watermark_ratio),
+            share("offload_cap_ratio", self.offload_cap_ratio),
+            queue_limit("offloading_queue_limit", self.offloading_queue_limit),
+            queue_limit("promotion_queue_limit", self.promotion_queue_limit),
+            positive("promotion_admission_threshold", self.promotion_admission_threshold.into()),
+            (
+                self.soft_pin_ttl_ms <= self.max_soft_pin_ttl_ms,
+                format!(
+                    "default_kv_soft_pin_ttl is {} ms: it must not exceed max_kv_soft_pin_ttl, {} ms",
+                    self.soft_pin_ttl_ms, self.max_soft_pin_ttl_ms
+                ),
+            ),
+            (
+                self.put_release_ms >= self.put_discard_ms,
+                format!(
+                    "put_start_release_timeout_sec is {} ms: it must not be shorter than put_start_discard_timeout_sec, {} ms",
+                    self.put_release_ms, self.put_discard_ms
+                ),
+            ),
+            positive("client_ttl", self.client_ttl_ms),
+            (
+                self.stripe_threshold_bytes == 0
+                    || self.stripe_threshold_bytes >= limits::MIN_STRIPE_BYTES,
+                format!(
+                    "stripe_threshold_bytes is {}: it must be 0 or at least {}",
+                    self.stripe_threshold_bytes,
+                    limits::MIN_STRIPE_BYTES
+                ),
+            ),
+            positive("dynamic_replication_heat_window_seconds", replication.window_ms),
+            (
+                qps > 0.0,
+                format!(
+                    "dynamic_replication_admission_qps_threshold is {qps}: it must be positive"
+                ),
+            ),
+            (
+                (1..=limits::MAX_REPLICAS).contains(&replicas),
+                format!(
+                    "dynamic_replication_max_memory_replicas is {replicas}: it must be between 1 and {}",
+                    limits::MAX_REPLICAS
+                ),
+            ),
         ];
-        if let Some((name, limit)) = queues.into_iter().find(|(_, it)| !QUEUE_LIMITS.contains(it)) {
-            let (least, most) = QUEUE_LIMITS.into_inner();
-            return Err(format!("{name} is {limit}: it must be between {least} and {most}"));
-        }
-        if self.promotion_admission_threshold == 0 {
-            return Err("promotion_admission_threshold is 0: it must be positive".to_owned());
-        }
-        if self.soft_pin_ttl_ms > self.max_soft_pin_ttl_ms {
-            return Err(format!(
-                "default_kv_soft_pin_ttl is {} ms: it must not exceed max_kv_soft_pin_ttl, {} ms",
-                self.soft_pin_ttl_ms, self.max_soft_pin_ttl_ms
-            ));
-        }
-        if self.put_release_ms < self.put_discard_ms {
-            return Err(format!(
-                "put_start_release_timeout_sec is {} ms: it must not be shorter than put_start_discard_timeout_sec, {} ms",
-                self.put_release_ms, self.put_discard_ms
-            ));
-        }
-        if self.client_ttl_ms == 0 {
-            return Err("client_ttl is 0: it must be positive".to_owned());
-        }
-        if self.stripe_threshold_bytes != 0
-            && self.stripe_threshold_bytes < limits::MIN_STRIPE_BYTES
-        {
-            return Err(format!(
-                "stripe_threshold_bytes is {}: it must be 0 or at least {}",
-                self.stripe_threshold_bytes,
-                limits::MIN_STRIPE_BYTES
-            ));
-        }
-        self.replication.validate()
+        rules.into_iter().find(|(holds, _)| !holds).map_or(Ok(()), |(_, text)| Err(text))
     }
+}
+
+/// Whether a setting makes sense, and what is said if it does not.
+type Rule = (bool, String);
+
+fn share(name: &str, value: f64) -> Rule {
+    ((0.0..=1.0).contains(&value), format!("{name} is {value}: it must be between 0 and 1"))
+}
+
+fn positive(name: &str, value: u64) -> Rule {
+    (value > 0, format!("{name} is {value}: it must be positive"))
+}
+
+fn queue_limit(name: &str, limit: usize) -> Rule {
+    let (least, most) = QUEUE_LIMITS.into_inner();
+    let text = format!("{name} is {limit}: it must be between {least} and {most}");
+    (QUEUE_LIMITS.contains(&limit), text)
 }
 
 #[cfg(test)]

@@ -27,11 +27,14 @@
 
 mod check;
 mod config;
+mod counters;
 mod drains;
 mod eviction;
+mod follow;
 mod key_events;
 mod meta;
 mod notice;
+mod notify;
 mod objects;
 mod placement;
 mod recovery;
@@ -44,15 +47,17 @@ mod stats;
 mod tasks;
 mod tiers;
 mod timeout;
+mod timer;
 mod tombstones;
 
 pub use check::Violation;
 pub use config::{AllocatorKind, Config, EvictionPolicy, Replication, ReplicationMode, Strategy};
+pub use counters::{Copies, Counters};
 pub use key_events::{KeyEvent, Tiers};
 pub use meta::Meta;
 pub use notice::Notice;
 pub use recovery::{Senseless, Shadow};
 pub use report::{Awaited, KeyReport, SegmentReport};
 pub use segments::{Effect, Member, Record};
-pub use stats::{Counters, Stats};
+pub use stats::Stats;
 pub use tombstones::{Remnant, RemnantCursor};

@@ -5,28 +5,28 @@ use std::collections::BTreeSet;
 use mooncake_types::{ClientId, Epoch, ErrorCode, Reply, Request, SharedDirectory, Tick, limits};
 
 use crate::config::Config;
+use crate::counters::Counters;
 use crate::drains::Drains;
 use crate::eviction::{Effort, Usage};
 use crate::key_events::KeyEvents;
 use crate::notice::Notice;
 use crate::objects::{
-    Beside, Extras, Groups, Index, Object, Patterns, Queue, Range, Records, SoftPins,
+    ByKey, Extras, Groups, Index, Object, Patterns, Queue, Range, Records, SoftPins,
 };
 use crate::recovery::{Recovery, Reviews, Term};
-use crate::replication::{Repair, Replicator};
+use crate::replication::{Heat, Repair, Replicator};
 use crate::rng::Rng;
 use crate::segments::{Clients, Members, RetiredSegments, Segments};
-use crate::stats::Counters;
 use crate::tasks::Tasks;
-use crate::tiers::{Offloads, Promotions};
-use crate::timeout::Timer;
+use crate::tiers::{self, Offloads};
+use crate::timer::Timer;
 use crate::tombstones::{Gathered, Tombstones};
 
 /// Objects whose records the processor's caches hold no more.
 const LARGE_POOL: usize = 1 << 16;
 /// Keys from which on a request is worth fetching ahead for.
 const LARGE_BATCH: usize = 8;
-/// Keys that are fetched ahead: what more there is would push out what is read first.
+/// Keys that are fetched ahead. More of them would push the first ones out of the processor's caches.
 const MOST_AHEAD: usize = 2_048;
 
 /// The master's state: who lends what, which objects there are, where they lie, who may read or write them.
@@ -43,7 +43,8 @@ pub struct Meta {
     pub(crate) ranges: Records<Range>,
     pub(crate) index: Index,
     pub(crate) usage: Usage,
-    pub(crate) beside: Beside,
+    /// The puts that run beside the objects that hold their keys.
+    pub(crate) beside: ByKey,
     pub(crate) groups: Groups,
     /// What this request may yet do to make room.
     pub(crate) effort: Effort,
@@ -65,7 +66,8 @@ pub struct Meta {
     pub(crate) reviews: Reviews,
     pub(crate) extras: Extras,
     pub(crate) offloads: Offloads,
-    pub(crate) promotions: Promotions,
+    /// Reads of objects that lie on disks alone, if these are counted.
+    pub(crate) disk_heat: Option<Heat>,
     pub(crate) repair: Repair,
     pub(crate) replicator: Replicator,
     pub(crate) notices: Vec<Notice>,
@@ -97,7 +99,7 @@ impl Meta {
             ranges: Records::default(),
             index: Index::new(config.seed),
             usage: Usage::new(config.eviction_policy),
-            beside: Beside::default(),
+            beside: ByKey::default(),
             groups: Groups::default(),
             effort: Effort::new(0),
             tasks: Tasks::default(),
@@ -117,7 +119,7 @@ impl Meta {
             reviews: Reviews::default(),
             extras: Extras::default(),
             offloads: Offloads::default(),
-            promotions: Promotions::new(config.promotion_on_hit),
+            disk_heat: tiers::disk_heat(config.promotion_on_hit),
             repair: Repair::new(config.repair_bytes_per_second, now),
             replicator: Replicator::new(&config.replication),
             notices: Vec::new(),
@@ -262,6 +264,12 @@ impl Meta {
         }
     }
 
+    /// An id that is drawn at random, but never twice under an epoch: its low bits are this number.
+    pub(crate) fn draw_id(&mut self, number: u64, number_bits: u32) -> u128 {
+        let low = self.rng.next_u64() << number_bits | number;
+        u128::from(self.term.epoch().0) << 64 | u128::from(low)
+    }
+
     /// Time never goes back, whatever the caller's clock says.
     pub(crate) fn advance(&mut self, now: Tick) {
         self.now = self.now.max(now);
@@ -304,13 +312,5 @@ fn keys_of(request: &Request<'_>) -> usize {
         | Request::QueryTask { .. }
         | Request::FetchTasks { .. }
         | Request::EndTask { .. } => 1,
-    }
-}
-
-/// Whether a key is one that the store takes.
-pub(crate) fn check_key(key: &str) -> Result<(), ErrorCode> {
-    match (1..=limits::MAX_KEY_BYTES).contains(&key.len()) {
-        true => Ok(()),
-        false => Err(ErrorCode::InvalidKey),
     }
 }

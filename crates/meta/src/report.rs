@@ -7,7 +7,7 @@ use mooncake_types::{ClientId, Located, Medium, SegmentAddress, SegmentId, Segme
 use crate::Meta;
 use crate::objects::ObjectState;
 use crate::segments::{AddressTable, Closed};
-use crate::timeout::Timer;
+use crate::timer::Timer;
 
 /// One mounted segment, as operators see it. Lengths are in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,7 +130,7 @@ impl Meta {
     pub fn peek(&self, key: &str) -> Option<KeyReport> {
         let mut object = self.find(key)?;
         if self.objects[object].state == ObjectState::Complete && !self.is_readable(object) {
-            object = self.heir(key)?;
+            object = self.next_holder(key)?;
         }
         let complete = self.objects[object].state == ObjectState::Complete;
         let mut table = AddressTable::default();

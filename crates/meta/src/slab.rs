@@ -29,10 +29,6 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
-    pub(crate) fn new() -> Self {
-        Self::default()
-    }
-
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -122,7 +118,7 @@ mod tests {
 
     #[test]
     fn indices_are_stable_and_reused_last_removed_first() {
-        let mut slab = Slab::new();
+        let mut slab = Slab::default();
         let ids: Vec<u32> = (0..3000).map(|i| slab.insert(i)).collect();
         assert_eq!(ids, (0..3000).collect::<Vec<u32>>());
         assert_eq!((slab.remove(17), slab.remove(2000)), (17, 2000));
@@ -134,7 +130,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "removed twice")]
     fn removing_twice_is_a_broken_invariant() {
-        let mut slab = Slab::new();
+        let mut slab = Slab::default();
         let id = slab.insert(());
         slab.remove(id);
         slab.remove(id);

@@ -1,85 +1,11 @@
-//! What the master counts. The shell turns it into metrics.
+//! What there is at a moment, and what was counted until then. The shell turns it into metrics.
 
 use mooncake_types::Medium;
 
 use crate::Meta;
+use crate::counters::Counters;
 use crate::segments::{Closed, Segment};
-
-/// Counters that only grow.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Keys looked up by reads.
-    pub lookups: u64,
-    /// Times that eviction was tried.
-    pub evictions_attempted: u64,
-    /// Times that it freed something.
-    pub evictions_successful: u64,
-    /// Objects that lost their last replica by eviction.
-    pub evicted_keys: u64,
-    /// Bytes of the replicas evicted.
-    pub evicted_bytes: u64,
-    /// Puts discarded by timeout.
-    pub puts_discarded: u64,
-    /// Reservations that outlived their puts and were released: of discarded puts, and of ranges that nodes could not let
-    /// writers have.
-    pub puts_released: u64,
-    /// Puts refused for lack of room.
-    pub allocation_failures: u64,
-    /// Puts that got fewer replicas than they asked for.
-    pub partial_allocations: u64,
-    /// Objects dropped because the last segment that held them went away.
-    pub lost_keys: u64,
-    /// Copy and move tasks that made their replicas.
-    pub tasks_succeeded: u64,
-    /// Copy and move tasks that did not.
-    pub tasks_failed: u64,
-    /// Replicas that drains moved.
-    pub drain_moved: u64,
-    /// Bytes of the objects that drains moved.
-    pub drain_moved_bytes: u64,
-    /// Replicas that drains dropped, because another one lies elsewhere and there was no room.
-    pub drain_released: u64,
-    /// Times that a drain could not move a replica.
-    pub drain_failures: u64,
-    /// Replicas made in the place of ones that were lost.
-    pub repaired_replicas: u64,
-    /// Their bytes.
-    pub repaired_bytes: u64,
-    /// Copies to that end that failed.
-    pub repairs_failed: u64,
-    /// Copies of objects that were made on disks.
-    pub offloaded_objects: u64,
-    /// Their bytes.
-    pub offloaded_bytes: u64,
-    /// Copies to disks that failed.
-    pub offloads_failed: u64,
-    /// Objects that were put and not copied to disks, because too many copies were under way.
-    pub offloads_refused: u64,
-    /// Objects that eviction chose and that went to disks first.
-    pub evictions_deferred: u64,
-    /// Objects that it took without a copy, because as many were on their way as may be.
-    pub evictions_forced: u64,
-    /// Times that a put was told to wait for room that is being made.
-    pub puts_delayed: u64,
-    /// Copies of objects that were made in memory because they lay on disks alone.
-    pub promoted_objects: u64,
-    /// Their bytes.
-    pub promoted_bytes: u64,
-    /// Copies to that end that failed.
-    pub promotions_failed: u64,
-    /// Times that a read was to begin such a copy and did not: too many were under way, or something else was done to it.
-    pub promotions_refused: u64,
-    /// Times that an object was found to be read often.
-    pub hot_objects: u64,
-    /// Replicas made because of that.
-    pub extra_replicas_made: u64,
-    /// Their bytes.
-    pub extra_replica_bytes: u64,
-    /// Of them, replicas that were evicted.
-    pub extra_replicas_evicted: u64,
-    /// Copies to that end that failed.
-    pub replications_failed: u64,
-}
+use crate::tasks::Origin;
 
 /// [`Counters`] and what there is at this moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -130,9 +56,9 @@ pub struct Stats {
     pub disk_objects: u64,
     /// Mounted segments.
     pub segments: usize,
-    /// Of those, segments whose nodes are not heard of: their bytes cannot be read until they are.
+    /// Mounted segments that are out of sight: their bytes cannot be read until their nodes ping.
     pub segments_out_of_sight: usize,
-    /// Of those, segments that are still reporting what they hold.
+    /// Mounted segments that are still reporting what they hold.
     pub segments_recovering: usize,
     /// Members of the record that have not reported what they hold.
     pub members_missing: usize,
@@ -172,11 +98,11 @@ impl Meta {
             processing_tasks: self.tasks.processing(),
             drains: self.drains.running(),
             short_objects: self.repair.short(),
-            repairs_under_way: self.repair.under_way(),
-            offloads_under_way: self.offloads.under_way(),
-            promotions_under_way: self.promotions.under_way(),
+            repairs_under_way: self.tasks.under_way(Origin::Repair),
+            offloads_under_way: self.tasks.to_disks(),
+            promotions_under_way: self.tasks.under_way(Origin::Promotion),
             extra_replica_objects: self.extras.len(),
-            replications_under_way: self.replicator.under_way(),
+            replications_under_way: self.tasks.under_way(Origin::Replication),
             used_bytes: used(Medium::Memory),
             capacity_bytes: capacity(Medium::Memory),
             disk_used_bytes: below_memory(&used),

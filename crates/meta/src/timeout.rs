@@ -1,47 +1,12 @@
 //! Everything that happens because time passes.
 
-use mooncake_types::{ClientId, SegmentId, Tick};
+use mooncake_types::Tick;
 
 use crate::Meta;
+use crate::timer::Timer;
 
 /// Timers that fire between two requests.
 const TIMERS_PER_TURN: usize = 256;
-
-/// What is due at a moment of its own. Running puts need no timers: their queue is in the order of their starts. Leases
-/// need none: they are looked at when something is to be evicted or removed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Timer {
-    /// A client may have been silent for its whole time to live.
-    Client(ClientId),
-    /// The grace period of an unmount ends.
-    Grace(SegmentId),
-    /// Nobody can have a route from within it any more.
-    RoutesOver(SegmentId),
-    /// A soft pin may end.
-    SoftPin(u32),
-    /// Nobody can have a route to a leased tombstone any more.
-    LeasedTombstone(u32),
-    /// Ranges that outlived their put or copy are free: see [`Meta::release`].
-    Release(u32),
-    /// A task has been waiting, or worked on, for too long.
-    Task(u64),
-    /// A task that found no room is tried again.
-    Retry(u64),
-    /// A client that others could not reach has not pinged since.
-    Doubt(ClientId),
-    /// Routes from under an earlier leader are over.
-    Settle,
-    /// Members have had their time to report.
-    Window,
-    /// Disks have, too.
-    DiskWindow,
-    /// A drain job looks at its segments again.
-    Drain(u32),
-    /// Puts that were under way when the epoch changed may be over.
-    NameAgain,
-    /// What became of victims is told.
-    SinkNotice,
-}
 
 impl Meta {
     /// When [`Meta::handle_timeout`] has something to do; a moment that has passed if it has work left.
@@ -57,7 +22,7 @@ impl Meta {
         }
         let discard = self.next_discard().map(|(due, _)| due);
         let timer = self.timers.first().map(|&(due, _)| due);
-        [discard, timer, self.repair.due()].into_iter().flatten().min()
+        [discard, timer, self.repair_due()].into_iter().flatten().min()
     }
 
     /// Does what is due, or a bounded part of it: [`Meta::poll_timeout`] then says that more is.
@@ -66,7 +31,7 @@ impl Meta {
         self.discard_overdue();
         self.fire_timers();
         self.replay();
-        self.fail_bereaved();
+        self.fail_tasks_of_the_dead();
         self.settle_sunk();
         self.forget_dying();
         self.advance_reviews();
@@ -84,7 +49,7 @@ impl Meta {
             self.timers.remove(&entry);
             match entry.1 {
                 Timer::Client(client) => self.client_due(client),
-                Timer::Grace(id) => self.grace_due(id),
+                Timer::Grace(id) => self.grace_due(id, entry.0),
                 Timer::RoutesOver(id) => self.routes_over_due(id),
                 Timer::SoftPin(object) => self.soft_pin_due(object),
                 Timer::LeasedTombstone(object) => self.drop_object(object),

@@ -1,8 +1,10 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 
+use mooncake_memory::RawSlice;
 use mooncake_transfer::{Interrupt, Pin, ReadTicket, SegmentHost, SharedSegment, WriteTicket};
 use mooncake_types::{
     Epoch, ErrorCode, Follow, FollowPage, RangeDrop, RangeRead, RangeWrite, SegmentId, limits,
@@ -101,7 +103,7 @@ impl Host {
     }
 
     fn lend_any(&self, id: SegmentId, segment: LentSegment) {
-        let epoch = segment.epoch();
+        let epoch = segment.machine().epoch();
         let mut lent = self.lent_mut();
         lent.lend(id, segment);
         self.obey(&mut lent, epoch);
@@ -143,14 +145,36 @@ impl Host {
     /// Promises nothing of these segments any more, and returns once all promises are over: only then may the master hear that
     /// they go.
     pub fn end_promises(&self, ids: &[SegmentId]) {
-        let lent = ids.iter().filter_map(|&id| self.find_to_read(id).ok());
+        let lent = ids.iter().filter_map(|&id| self.find(id).ok());
         let left = lent.filter_map(|segment| segment.end_promises()).max();
         std::thread::sleep(left.unwrap_or_default());
     }
 
+    /// Promises again what these segments hold: the master keeps them. Those that are not lent any more promise nothing.
+    pub fn resume_promises(&self, ids: &[SegmentId]) {
+        let lent = ids.iter().filter_map(|&id| self.find(id).ok());
+        lent.for_each(|segment| segment.resume_promises());
+    }
+
+    /// Lends disks no longer that have failed, since nothing can be dropped there any more, and gives their ids. A thread of its
+    /// own lets them go: that waits for calls that an object store may not answer for long.
+    pub fn take_back_broken(&self) -> Vec<SegmentId> {
+        let broken = |disk: &Arc<DiskSegment>| disk.is_broken().then(|| disk.id());
+        let ids: Vec<SegmentId> = self.disks().iter().filter_map(broken).collect();
+        let withdrawn: Vec<LentSegment> = ids.iter().filter_map(|&id| self.withdraw(id)).collect();
+        if !withdrawn.is_empty() {
+            let thread = Builder::new().name("mooncake-disk-end".to_owned());
+            // Without a thread they go with the closure.
+            if let Err(error) = thread.spawn(move || drop(withdrawn)) {
+                tracing::warn!(%error, "a failed disk is let go by the thread that found it");
+            }
+        }
+        ids
+    }
+
     fn withdraw(&self, id: SegmentId) -> Option<LentSegment> {
         let segment = self.lent_mut().take_back(id)?;
-        segment.take_back();
+        segment.machine().take_back();
         Some(segment)
     }
 
@@ -220,23 +244,19 @@ impl Host {
     }
 
     fn obey(&self, lent: &mut LentSegments<LentSegment>, epoch: Epoch) {
-        lent.obey(epoch, |segment, epoch| segment.obey(epoch));
+        lent.obey(epoch, |segment, epoch| segment.machine().obey(epoch));
         self.epoch.store(lent.epoch().0, Ordering::SeqCst);
     }
 
     /// Drops an entry from its ledger, and gives its segment.
     fn begin_drop(&self, range: &RangeDrop) -> Result<LentSegment, ErrorCode> {
         let segment = self.find_ever(range.segment)?;
-        segment.drop_entry(range)?;
+        segment.machine().drop_entry(range)?;
         Ok(segment)
     }
 
     fn find(&self, id: SegmentId) -> Result<LentSegment, ErrorCode> {
         self.lent().find(id).cloned()
-    }
-
-    fn find_to_read(&self, id: SegmentId) -> Result<LentSegment, ErrorCode> {
-        self.lent().find_to_read(id).cloned()
     }
 
     fn find_ever(&self, id: SegmentId) -> Result<LentSegment, ErrorCode> {
@@ -262,6 +282,25 @@ impl SegmentHost for Host {
         self.find(range.segment)?.begin_write((epoch, range), interrupt, self.patience)
     }
 
+    fn write_in_place(
+        &self,
+        epoch: Epoch,
+        range: &RangeWrite<'_>,
+        bytes: RawSlice,
+        interrupt: Arc<dyn Interrupt>,
+    ) -> Option<Result<(), ErrorCode>> {
+        let is_whole = range.from == 0 && range.len == range.entry_len;
+        if !is_whole || bytes.len() as u64 != range.len {
+            return None;
+        }
+        match self.find(range.segment).ok()? {
+            LentSegment::Disk(disk) => {
+                Some(disk.write_in_place((epoch, range), bytes, interrupt, self.patience))
+            }
+            LentSegment::Memory(_) => None,
+        }
+    }
+
     fn complete_write(&self, ticket: WriteTicket, checksums: Vec<u32>) -> Result<(), ErrorCode> {
         self.find_ever(ticket.segment)?.complete_write(ticket, checksums)
     }
@@ -269,20 +308,20 @@ impl SegmentHost for Host {
     fn abandon_write(&self, ticket: WriteTicket) {
         // In a segment that was taken back meanwhile nobody waits for this writer.
         if let Ok(segment) = self.find_ever(ticket.segment) {
-            segment.abandon_write(ticket);
+            segment.machine().abandon(ticket.id);
         }
     }
 
     fn begin_read(&self, range: &RangeRead) -> Result<ReadTicket, ErrorCode> {
-        self.find_to_read(range.segment)?.begin_read(range)
+        self.find(range.segment)?.begin_read(range)
     }
 
     fn pin(&self, range: &RangeRead, interrupt: Arc<dyn Interrupt>) -> Result<Pin, ErrorCode> {
-        self.find_to_read(range.segment)?.pin(range, interrupt)
+        self.find(range.segment)?.pin(range, interrupt)
     }
 
     fn promise(&self, range: &RangeRead) -> Result<(), ErrorCode> {
-        self.find_to_read(range.segment)?.promise(range)
+        self.find(range.segment)?.promise(range)
     }
 
     fn drop_range(&self, range: &RangeDrop) -> Result<(), ErrorCode> {
@@ -306,7 +345,7 @@ impl SegmentHost for Host {
     }
 
     fn still_holds(&self, ticket: &ReadTicket) -> bool {
-        self.find(ticket.segment).is_ok_and(|segment| segment.still_holds(ticket))
+        self.find(ticket.segment).is_ok_and(|segment| segment.machine().still_holds(ticket))
     }
 
     fn learn_checksums(&self, ticket: &ReadTicket, checksums: &[u32]) -> bool {

@@ -85,6 +85,13 @@ impl LentSegment {
         }
     }
 
+    /// Promises again.
+    pub(crate) fn resume_promises(&self) {
+        if let Self::Memory(segment) = self {
+            segment.resume_promises();
+        }
+    }
+
     /// How other processes of this host reach its memory by themselves.
     pub(crate) fn share(&self, id: SegmentId) -> Option<SharedSegment> {
         match self {

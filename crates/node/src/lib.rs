@@ -10,6 +10,7 @@ mod disk;
 mod host;
 mod ledger;
 mod lent_segment;
+mod locked_machine;
 mod machine;
 mod mapped;
 mod shell;

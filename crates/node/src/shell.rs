@@ -4,15 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mooncake_transfer::{Interrupt, ReadTicket, WriteTicket};
-use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, SegmentId};
+use mooncake_types::{Epoch, ErrorCode, RangeRead, RangeWrite, SegmentId};
+
+use crate::locked_machine::AnyLockedMachine;
 
 /// The shell of a [`SegmentMachine`](crate::SegmentMachine), as its host sees it.
 pub(crate) trait SegmentShell: Send + Sync {
-    /// The highest epoch that it obeys, or is known to have obeyed before.
-    fn epoch(&self) -> Epoch;
-
-    /// Obeys an epoch from now on.
-    fn obey(&self, epoch: Epoch);
+    /// Its machine, and what it does alike for all kinds of segments.
+    fn machine(&self) -> &dyn AnyLockedMachine;
 
     /// Drops everything that lies here, and tells all writers to stop. It has another id from now on.
     fn start_empty(&self, id: SegmentId);
@@ -21,9 +20,6 @@ pub(crate) trait SegmentShell: Send + Sync {
     fn settle(&self) -> Result<(), ErrorCode> {
         Ok(())
     }
-
-    /// Is lent no longer.
-    fn take_back(&self);
 
     /// Takes a range, or a part of one, for a writer, and waits, `patience` at most, for all that is in the way.
     fn begin_write(
@@ -36,19 +32,9 @@ pub(crate) trait SegmentShell: Send + Sync {
     /// All bytes of a part are in place.
     fn complete_write(&self, ticket: WriteTicket, checksums: Vec<u32>) -> Result<(), ErrorCode>;
 
-    /// A writer changes nothing any more, and its part is not in place.
-    fn abandon_write(&self, ticket: WriteTicket);
-
     /// Where the bytes of a range are.
     fn begin_read(&self, range: &RangeRead) -> Result<ReadTicket, ErrorCode>;
 
-    /// Drops an entry; see [`SegmentMachine::drop_entry`](crate::SegmentMachine::drop_entry). It is gone for good once
-    /// [`SegmentShell::settle`] returns.
-    fn drop_entry(&self, range: &RangeDrop) -> Result<(), ErrorCode>;
-
-    /// Whether the entry of a ticket has been here all the time.
-    fn still_holds(&self, ticket: &ReadTicket) -> bool;
-
-    /// As [`SegmentShell::still_holds`], and may keep what the reader computed.
+    /// As [`AnyLockedMachine::still_holds`], and may keep what the reader computed.
     fn learn_checksums(&self, ticket: &ReadTicket, checksums: &[u32]) -> bool;
 }

@@ -5,11 +5,11 @@ use mooncake_types::{
 };
 use smallvec::smallvec;
 
+use crate::dropping::discards;
 use crate::get::Route;
 use crate::op::{CallError, MoveError, Op, Step, unexpected};
 use crate::placements::replicas;
 use crate::put::{Granted, InPut, PutWrite, Write};
-use crate::removal::dropping::discards;
 use crate::span::Span;
 
 /// Carries out one copy or move task: reads the source replica, writes all targets, tells the master how it ended.
@@ -58,9 +58,14 @@ impl<'a> CarryOp<'a> {
         Self { order, places, window_bytes, carried: 0, phase, outcome }
     }
 
-    /// Gives the task up: nothing but the report to the master is left to do.
+    /// Gives the task up: nothing but the report to the master is left to do. A move whose source is being dropped, or is
+    /// dropped, goes on to its end.
     pub fn cancel(&mut self) {
-        if !matches!(self.phase, Phase::Drop(_) | Phase::Over) && self.outcome.is_ok() {
+        let is_undecided = matches!(
+            self.phase,
+            Phase::Read | Phase::Write(_) | Phase::End { is_source_dropped: false }
+        );
+        if is_undecided && self.outcome.is_ok() {
             self.fail(ErrorCode::UnavailableInCurrentStatus);
         }
     }
@@ -153,7 +158,7 @@ impl<'a> Op<'a> for CarryOp<'a> {
         }
     }
 
-    fn on_reply(&mut self, _now: Tick, reply: Result<Reply, CallError>) {
+    fn on_reply(&mut self, reply: Result<Reply, CallError>) {
         let is_told_first = matches!(self.phase, Phase::End { is_source_dropped: false });
         self.phase = Phase::Over;
         let told = match reply {

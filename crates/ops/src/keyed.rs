@@ -1,39 +1,33 @@
-use mooncake_types::{ErrorCode, Reply, Request, Tick};
+use std::sync::Arc;
+
+use mooncake_types::{ErrorCode, Prefetch, Reply, Request, SegmentAddress, Tick};
 
 use crate::batches::{Batches, check_key, checked};
+use crate::dropping::predecessors::Predecessors;
+use crate::get::Route;
+use crate::location::ObjectLocation;
 use crate::op::{CallError, MoveError, Op, Step, unexpected};
-use crate::removal::predecessors::Predecessors;
 use crate::retry::RetryPolicy;
 
-/// What one kind of keyed question asks and how its reply reads.
-pub trait Verb<'a> {
-    /// The answer for one key.
-    type Answer;
-
-    /// Whether all of an object goes, if anything of it does.
-    fn takes_all(&self) -> bool {
-        true
-    }
-
-    /// Whether objects are read where the answers say that they lie.
-    const LEADS_TO_BYTES: bool = false;
-
-    /// The question about these keys.
-    fn request(&self, keys: Vec<&'a str>) -> Request<'a>;
-
-    /// The answers in a reply of the right kind to what was asked at that moment, or the reply itself.
-    #[allow(clippy::type_complexity, reason = "a name would say no more than the type does")]
-    fn answers(
-        &self,
-        asked_at: Tick,
-        reply: Reply,
-    ) -> Result<Vec<Result<Self::Answer, ErrorCode>>, Reply>;
+/// What the master is asked about keys.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Question<'a> {
+    Exist,
+    Locate,
+    Hold,
+    Prefetch,
+    Remove { force: bool },
+    Clear { segment: &'a str },
 }
+
+/// The answers in a reply of the right kind to what was asked at that moment, or the reply itself.
+type Read<A> = fn(Tick, Reply) -> Result<Vec<Result<A, ErrorCode>>, Reply>;
 
 /// A question about many keys that the master answers alone: one request per batch, in order.
 #[derive(Debug)]
-pub struct Keyed<'a, V: Verb<'a>> {
-    verb: V,
+pub struct Keyed<'a, A> {
+    question: Question<'a>,
+    read: Read<A>,
     keys: &'a [&'a str],
     batches: Batches,
     asked: Vec<usize>,
@@ -41,24 +35,114 @@ pub struct Keyed<'a, V: Verb<'a>> {
     /// The same was asked before, and answered well.
     is_repeated: bool,
     predecessors: Predecessors,
-    /// What is older was not dropped, so often: those keys are asked about once more.
-    undropped: u32,
+    /// How often nodes did not drop what is older: those keys are asked about once more.
+    failed_drops: u32,
     asks_again: bool,
-    results: Vec<Result<V::Answer, ErrorCode>>,
+    results: Vec<Result<A, ErrorCode>>,
 }
 
-impl<'a, V: Verb<'a>> Keyed<'a, V> {
-    pub(super) fn with(verb: V, keys: &'a [&'a str]) -> Self {
+/// Do these objects exist, complete? Grants a lease on each that does.
+pub type ExistOp<'a> = Keyed<'a, bool>;
+
+/// Where do these objects lie? Grants a lease on each that is found.
+pub type LocateOp<'a> = Keyed<'a, ObjectLocation>;
+
+/// Routes to objects, for reads that follow. Grants a lease on each that is found.
+pub type HoldOp<'a> = Keyed<'a, Route>;
+
+/// Has objects copied to memory where they lie on disks alone.
+pub type PrefetchOp<'a> = Keyed<'a, Prefetch>;
+
+impl<'a> Question<'a> {
+    fn request(self, keys: Vec<&'a str>) -> Request<'a> {
+        match self {
+            Self::Exist => Request::ExistKey { keys },
+            Self::Locate | Self::Hold => Request::GetReplicaList { keys },
+            Self::Prefetch => Request::Prefetch { keys },
+            Self::Remove { force } => Request::Remove { keys, force },
+            Self::Clear { segment } => Request::ClearReplicas { keys, segment },
+        }
+    }
+
+    /// Whether objects are read where the answers say that they lie.
+    const fn leads_to_bytes(self) -> bool {
+        matches!(self, Self::Hold)
+    }
+
+    /// Whether all of an object goes, if anything of it does.
+    pub(crate) const fn removes_whole_objects(self) -> bool {
+        match self {
+            Self::Clear { segment } => segment.is_empty(),
+            _ => true,
+        }
+    }
+}
+
+impl<'a> ExistOp<'a> {
+    /// A question about `keys`.
+    #[must_use]
+    pub fn new(keys: &'a [&'a str]) -> Self {
+        Self::asking(Question::Exist, keys, |_, reply| match reply {
+            Reply::Exist(answers) => Ok(answers),
+            other => Err(other),
+        })
+    }
+}
+
+impl<'a> LocateOp<'a> {
+    /// A question about `keys`.
+    #[must_use]
+    pub fn new(keys: &'a [&'a str]) -> Self {
+        Self::asking(Question::Locate, keys, |_, reply| match reply {
+            Reply::Located { results, segments, .. } => {
+                let locate = |found| ObjectLocation::from_located(&found, &segments);
+                Ok(results.into_iter().map(|result| result.and_then(locate)).collect())
+            }
+            other => Err(other),
+        })
+    }
+}
+
+impl<'a> HoldOp<'a> {
+    /// A question about `keys`.
+    #[must_use]
+    pub fn new(keys: &'a [&'a str]) -> Self {
+        Self::asking(Question::Hold, keys, |asked_at, reply| match reply {
+            Reply::Located { results, segments, lease_ms, .. } => {
+                let segments: Arc<[SegmentAddress]> = segments.into();
+                let lease_end = asked_at.after_ms(lease_ms);
+                let route = |found| Route::new(found, &segments, lease_end);
+                Ok(results.into_iter().map(|result| result.and_then(route)).collect())
+            }
+            other => Err(other),
+        })
+    }
+}
+
+impl<'a> PrefetchOp<'a> {
+    /// Prefetches `keys`.
+    #[must_use]
+    pub fn new(keys: &'a [&'a str]) -> Self {
+        Self::asking(Question::Prefetch, keys, |_, reply| match reply {
+            Reply::Prefetched(answers) => Ok(answers),
+            other => Err(other),
+        })
+    }
+}
+
+impl<'a, A> Keyed<'a, A> {
+    pub(crate) fn asking(question: Question<'a>, keys: &'a [&'a str], read: Read<A>) -> Self {
         let (positions, results) = checked(keys, |key| check_key(key));
         Self {
-            verb,
+            question,
+            read,
             keys,
             batches: Batches::new(positions),
             asked: Vec::new(),
             asked_at: Tick::ZERO,
             is_repeated: false,
             predecessors: Predecessors::default(),
-            undropped: 0,
+            failed_drops: 0,
             asks_again: false,
             results,
         }
@@ -71,8 +155,8 @@ impl<'a, V: Verb<'a>> Keyed<'a, V> {
         self.asked_keys()
     }
 
-    pub(super) fn verb(&self) -> &V {
-        &self.verb
+    pub(super) const fn question(&self) -> Question<'a> {
+        self.question
     }
 
     fn asked_keys(&self) -> Vec<&'a str> {
@@ -80,7 +164,7 @@ impl<'a, V: Verb<'a>> Keyed<'a, V> {
     }
 
     /// The first answers stand, unless something failed since.
-    fn take_repeated(&mut self, answers: Vec<Result<V::Answer, ErrorCode>>) {
+    fn take_repeated(&mut self, answers: Vec<Result<A, ErrorCode>>) {
         for (&position, answer) in self.asked.iter().zip(answers) {
             if let Err(code) = answer {
                 self.results[position] = Err(code);
@@ -95,8 +179,8 @@ impl<'a, V: Verb<'a>> Keyed<'a, V> {
     }
 }
 
-impl<'a, V: Verb<'a>> Op<'a> for Keyed<'a, V> {
-    type Output = Vec<Result<V::Answer, ErrorCode>>;
+impl<'a, A> Op<'a> for Keyed<'a, A> {
+    type Output = Vec<Result<A, ErrorCode>>;
 
     fn batch(&self) -> u64 {
         self.batches.begun()
@@ -106,22 +190,20 @@ impl<'a, V: Verb<'a>> Op<'a> for Keyed<'a, V> {
         if let Some(step) = self.predecessors.next(now) {
             return step;
         }
-        let keys = self.keys;
-        if std::mem::take(&mut self.asks_again) {
-            self.asked_at = now;
-            return Step::Call(self.verb.request(self.asked_keys()));
-        }
         self.asked_at = now;
-        self.asked = self.batches.take(|position| keys[position].len());
-        self.is_repeated = false;
-        self.undropped = 0;
-        match self.asked.is_empty() {
-            true => Step::Done,
-            false => Step::Call(self.verb.request(self.asked_keys())),
+        if !std::mem::take(&mut self.asks_again) {
+            let keys = self.keys;
+            self.asked = self.batches.take(|position| keys[position].len());
+            self.is_repeated = false;
+            self.failed_drops = 0;
+            if self.asked.is_empty() {
+                return Step::Done;
+            }
         }
+        Step::Call(self.question.request(self.asked_keys()))
     }
 
-    fn on_reply(&mut self, _now: Tick, reply: Result<Reply, CallError>) {
+    fn on_reply(&mut self, reply: Result<Reply, CallError>) {
         let reply = match reply {
             Ok(reply) => reply,
             Err(error) => {
@@ -132,11 +214,11 @@ impl<'a, V: Verb<'a>> Op<'a> for Keyed<'a, V> {
             }
         };
         if let Reply::Located { predecessors, segments, .. } = &reply
-            && V::LEADS_TO_BYTES
+            && self.question.leads_to_bytes()
         {
             self.predecessors.on_named(predecessors, segments, &self.asked);
         }
-        match self.verb.answers(self.asked_at, reply) {
+        match (self.read)(self.asked_at, reply) {
             Ok(answers) if answers.len() == self.asked.len() && self.is_repeated => {
                 self.take_repeated(answers);
             }
@@ -158,8 +240,8 @@ impl<'a, V: Verb<'a>> Op<'a> for Keyed<'a, V> {
         for &position in &failed {
             self.results[position] = Err(ErrorCode::ObjectReplicaBusy);
         }
-        self.undropped += 1;
-        self.asks_again = RetryPolicy::OLDER_VERSION.allows(self.undropped);
+        self.failed_drops += 1;
+        self.asks_again = RetryPolicy::OLDER_VERSION.allows(self.failed_drops);
         if self.asks_again {
             self.predecessors.pause();
         }

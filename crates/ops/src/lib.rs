@@ -11,7 +11,7 @@
 //!     let now = Tick::ZERO;
 //!     loop {
 //!         match op.next(now) {
-//!             Step::Call(request) => op.on_reply(now, ask(request)),
+//!             Step::Call(request) => op.on_reply(ask(request)),
 //!             Step::Done => return op.finish(),
 //!             _ => unreachable!("this verb moves no bytes"),
 //!         }
@@ -30,13 +30,12 @@
 
 mod batches;
 mod carry;
-mod exist;
+mod dropping;
 mod get;
 mod keyed;
-mod locate;
+mod location;
 mod op;
 mod placements;
-mod prefetch;
 mod prefix_len;
 mod put;
 mod removal;
@@ -45,15 +44,13 @@ mod span;
 mod task;
 
 pub use carry::CarryOp;
-pub use exist::ExistOp;
-pub use get::{CacheLimits, GetItem, GetOp, HoldOp, Renewed, Route, RouteCache, Want, renewed};
-pub use keyed::{Keyed, Verb};
-pub use locate::{LocateOp, ObjectLocation, ReplicaLocation, Stripe};
+pub use get::{CacheLimits, GetItem, GetOp, Renewed, Route, RouteCache, Want, renewed};
+pub use keyed::{ExistOp, HoldOp, Keyed, LocateOp, PrefetchOp};
+pub use location::{ObjectLocation, ReplicaLocation, Stripe};
 pub use op::{Attributes, CallError, Deposit, Fetch, MoveError, Op, Step};
-pub use prefetch::PrefetchOp;
 pub use prefix_len::PrefixLenOp;
 pub use put::{CloseOp, Closed, Closing, PutOp, PutPartsOp, PutSession, PutWrite, StartOp};
-pub use removal::{ClearOp, Erase, ListOp, Remove, RemoveOp, RemoveScanOp};
+pub use removal::{ListOp, RemoveOp, RemoveScanOp};
 pub use retry::{Deadline, MasterRetry, Retry, RetryPolicy, is_idempotent};
 pub use span::Part;
 pub use task::TaskOp;

@@ -13,8 +13,8 @@ pub trait Op<'a> {
     fn next(&mut self, now: Tick) -> Step<'a>;
 
     /// The outcome of the last [`Step::Call`].
-    fn on_reply(&mut self, now: Tick, reply: Result<Reply, CallError>) {
-        unreachable!("{reply:?} at {now:?}, and the master was asked nothing");
+    fn on_reply(&mut self, reply: Result<Reply, CallError>) {
+        unreachable!("{reply:?}, and the master was asked nothing");
     }
 
     /// The outcome of the last [`Step::Read`], [`Step::Write`] or [`Step::Drop`], by position. A [`Step::Wait`] has none.

@@ -68,7 +68,7 @@ impl<'a> Op<'a> for PrefixLenOp<'a> {
         }
     }
 
-    fn on_reply(&mut self, _now: Tick, reply: Result<Reply, CallError>) {
+    fn on_reply(&mut self, reply: Result<Reply, CallError>) {
         match reply {
             Ok(Reply::PrefixLen(count)) => self.on_counted(count),
             Ok(reply) => self.fail(unexpected(&reply)),

@@ -79,7 +79,7 @@ impl<'a, A> Op<'a> for TaskOp<'a, A> {
         self.request.take().map_or(Step::Done, Step::Call)
     }
 
-    fn on_reply(&mut self, _now: Tick, reply: Result<Reply, CallError>) {
+    fn on_reply(&mut self, reply: Result<Reply, CallError>) {
         self.answer = match reply {
             Ok(reply) => (self.read)(reply).map_err(|other| unexpected(&other)),
             Err(error) => Err(error.code()),

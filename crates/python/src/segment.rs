@@ -77,7 +77,7 @@ impl MooncakeDistributedStore {
             None => Err(ErrorCode::InvalidParams),
         };
         let allocated = mounted.as_ref().map_or(0, |mounted| mounted.len_bytes);
-        let answer = mounted_dict(py, mounted.map(|mounted| mounted.ids))?;
+        let answer = mounted_dict(py, mounted.map(|mounted| mounted.id))?;
         answer.set_item("allocated_size", allocated)?;
         Ok(answer)
     }
@@ -174,10 +174,10 @@ fn is_tcp(name: &'static str, protocol: Option<Value<'_, '_>>) -> PyResult<bool>
 
 fn mounted_dict(
     py: Python<'_>,
-    mounted: Result<Vec<SegmentId>, ErrorCode>,
+    mounted: Result<SegmentId, ErrorCode>,
 ) -> PyResult<Bound<'_, PyDict>> {
     let (code, ids) = match mounted {
-        Ok(ids) => (0, ids.iter().map(text_of).collect()),
+        Ok(id) => (0, vec![text_of(id)]),
         Err(code) => (code.number(), Vec::new()),
     };
     let answer = PyDict::new(py);
@@ -187,6 +187,6 @@ fn mounted_dict(
 }
 
 /// The id as the C++ package prints it: its two halves as decimal numbers.
-fn text_of(id: &SegmentId) -> String {
+fn text_of(id: SegmentId) -> String {
     format!("{}-{}", (id.0 >> 64) as u64, id.0 as u64)
 }

@@ -1,7 +1,7 @@
 //! The thread that keeps a client a member.
 
 use bytes::Bytes;
-use mooncake_client::membership::{Deed, Membership};
+use mooncake_client::membership::{Membership, MembershipStep};
 use mooncake_node::{ChangedEntries, ListedEntry};
 use mooncake_ops::CallError;
 use mooncake_types::{ChangesPage, InventoryPage, Reply, Request, SegmentId};
@@ -83,11 +83,11 @@ impl Member {
         beat.membership.see_epoch(around.hosts[self.number].epoch());
         beat.membership.report(std::mem::take(&mut beat.unreachable));
         let (body, asked) = match beat.membership.next(self.clock.tick(now_us)) {
-            Deed::Wait { until } => {
+            MembershipStep::Wait { until } => {
                 beat.state = BeatState::Idle;
                 return beat.wake_at(process, self.clock.moment(until), around.net);
             }
-            Deed::Connect { address } => {
+            MembershipStep::Connect { address } => {
                 if let Some(conn) = beat.conn.take() {
                     around.net.close(conn, Side::Client);
                 }
@@ -97,13 +97,13 @@ impl Member {
                 beat.state = BeatState::Connecting;
                 return beat.wake_at(process, now_us + DIAL_US, around.net);
             }
-            Deed::Call(request) => (encode(&request), Asked::Reply),
-            Deed::Mount { segment, seen_epoch } => {
+            MembershipStep::Call(request) => (encode(&request), Asked::Reply),
+            MembershipStep::Mount { segment, seen_epoch } => {
                 let node = around.hosts[self.number].segment(segment.id);
                 let is_empty = node.is_some_and(Node::is_empty);
                 (encode(&segment.mount(seen_epoch, is_empty)), Asked::Reply)
             }
-            Deed::Report { segment, run, page, from } => {
+            MembershipStep::Report { segment, run, page, from } => {
                 let node = around.hosts[self.number].segment(segment).expect("it is lent");
                 let listed = node.ledger().inventory(from, PAGE_ENTRIES);
                 let entries = listed.entries.iter().map(ListedEntry::report).collect();
@@ -111,7 +111,7 @@ impl Member {
                 let page = InventoryPage { segment, run, page, last, entries };
                 (encode(&Request::ReportInventory(page)), Asked::Report(listed.next))
             }
-            Deed::ReportChanges { segment, page, since } => {
+            MembershipStep::ReportChanges { segment, page, since } => {
                 match report_changes((segment, page, since), self.number, around) {
                     Some(told) => told,
                     None => {
@@ -120,7 +120,7 @@ impl Member {
                     }
                 }
             }
-            Deed::StartEmpty { segment } => {
+            MembershipStep::StartEmpty { segment } => {
                 // No other ever has this one.
                 let id = SegmentId(segment.0 + 1);
                 around.hosts[self.number].start_empty(segment, id, around.net);
@@ -129,7 +129,7 @@ impl Member {
                 beat.membership.on_started_empty(self.clock.tick(now_us), Some(id));
                 return self.beat_on(around);
             }
-            Deed::Drop(ranges) => {
+            MembershipStep::Drop(ranges) => {
                 let mut dropped = ranges.to_vec();
                 let host = &mut around.hosts[self.number];
                 dropped.retain(|range| host.drop_range(range, around.net).is_ok());

@@ -312,7 +312,7 @@ impl Member {
         }
         let reply = self.fibers[fiber].retry.read(reply);
         let task = self.fibers[fiber].task.as_mut().expect("it asked");
-        task.on_reply(now, reply);
+        task.on_reply(reply);
         self.drive(fiber, around);
     }
 

@@ -108,7 +108,7 @@ impl Host {
 
     /// Promises to hold an entry for a while.
     pub(crate) fn promise(&mut self, range: &RangeRead, net: &Net) -> Result<(), ErrorCode> {
-        let node = *self.names.find_to_read(range.segment)?;
+        let node = *self.names.find(range.segment)?;
         self.nodes[node].promise(range, net.instant(net.now_us))
     }
 
@@ -145,7 +145,7 @@ impl Host {
 
     /// Whether that version lies here; gives the grant that it was written under.
     pub(crate) fn find(&self, range: &RangeRead) -> Result<Version, ErrorCode> {
-        let node = *self.names.find_to_read(range.segment)?;
+        let node = *self.names.find(range.segment)?;
         self.nodes[node].find(range)
     }
 

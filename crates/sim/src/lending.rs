@@ -10,7 +10,7 @@ use crate::errand::{Change, Errand};
 use crate::ids::{Process, Site};
 use crate::member::{Around, LENDER, Member};
 use crate::task::leak;
-use crate::verbs::{come, drain, leave, stay_away};
+use crate::verbs::{come, drain, outlast_promises, stay_away, unmount};
 use crate::world::{World, domains_of, endpoint_of};
 
 impl World {
@@ -38,9 +38,8 @@ impl World {
         let grace_ms = if may_take_time { desk.chance.below(longest_ms + 1) } else { 0 };
         let taken = Rc::new(Cell::new(None));
         let member = &mut members[number];
-        let change = Change::TakeBack { taken: Rc::clone(&taken), is_served: grace_ms > 0 };
-        member.change(change, net);
-        let task = leave(member.process, taken, grace_ms, desk);
+        member.change(Change::TakeBack { taken: Rc::clone(&taken) }, net);
+        let task = outlast_promises(member.process, taken, grace_ms, desk);
         member.begin(LENDER, task, &mut Around { net, desk, hosts });
     }
 
@@ -58,6 +57,7 @@ impl World {
         self.desk.log.add(self.net.now_us, format_args!("{process:?}: {errand:?}"));
         match errand {
             Errand::Leave => self.leave(number, true),
+            Errand::Unmount { id, grace_ms } => self.unmount(number, id, grace_ms),
             Errand::Left { id, grace_ms, result } => self.left(number, id, grace_ms, result),
             Errand::Come => self.come(number),
             Errand::Came { id } => {
@@ -72,6 +72,18 @@ impl World {
                 self.stay_away(number);
             }
         }
+    }
+
+    fn unmount(&mut self, number: usize, id: SegmentId, grace_ms: u64) {
+        let Self { net, desk, hosts, members, .. } = self;
+        let member = &mut members[number];
+        if grace_ms == 0 {
+            // Before the master is told.
+            hosts[number].withdraw(net);
+            member.own = leak(hosts[number].own());
+        }
+        let task = unmount(member.process, id, grace_ms, desk);
+        member.begin(LENDER, task, &mut Around { net, desk, hosts });
     }
 
     fn left(&mut self, number: usize, id: SegmentId, grace_ms: u64, result: Result<(), ErrorCode>) {
@@ -140,18 +152,13 @@ impl Member {
             match change {
                 Change::Lend(lent) => self.beat.membership.lend_also(lent),
                 Change::Disown(id) => self.beat.membership.disown(id),
-                Change::TakeBack { taken, is_served } => {
+                Change::TakeBack { taken } => {
                     let id = host.memory().segment();
                     self.beat.membership.take_back(id);
                     let now = around.net.instant(around.net.now_us);
                     let left = host.memory().end_promises(now).as_millis() as u64 + 1;
                     taken.set(Some((id, self.clock.tick(around.net.now_us).after_ms(left))));
                     host.memory().is_lent = false;
-                    if !is_served {
-                        // Before the master is told.
-                        host.withdraw(around.net);
-                        self.own = leak(host.own());
-                    }
                 }
             }
         }

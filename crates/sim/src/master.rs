@@ -244,7 +244,9 @@ impl Master {
         (now_us, desk): (u64, &mut Desk),
     ) {
         for &(key, version) in before {
-            if version_of(&self.meta, key) == Some(version) {
+            // Replicas elsewhere that the master cannot see at the moment stay.
+            let is_hidden = self.meta.is_out_of_sight(KEYS[key]);
+            if is_hidden || version_of(&self.meta, key) == Some(version) {
                 continue;
             }
             desk.note_removal(conn, key, version);

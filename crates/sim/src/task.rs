@@ -30,7 +30,7 @@ pub(crate) struct After<'w> {
 /// An operation of any kind, and what follows it.
 trait Driven {
     fn next(&mut self, now: Tick) -> Step<'static>;
-    fn on_reply(&mut self, now: Tick, reply: Result<Reply, CallError>);
+    fn on_reply(&mut self, reply: Result<Reply, CallError>);
     fn on_transfer(&mut self, results: Vec<Result<(), MoveError>>);
     fn end(self: Box<Self>, after: After<'_>) -> Option<Task>;
 }
@@ -46,8 +46,8 @@ impl<O: Op<'static>, F: FnOnce(O::Output, After<'_>) -> Option<Task>> Driven for
         self.deadline.next(&mut self.op, now)
     }
 
-    fn on_reply(&mut self, now: Tick, reply: Result<Reply, CallError>) {
-        self.op.on_reply(now, reply);
+    fn on_reply(&mut self, reply: Result<Reply, CallError>) {
+        self.op.on_reply(reply);
     }
 
     fn on_transfer(&mut self, results: Vec<Result<(), MoveError>>) {
@@ -89,8 +89,8 @@ impl Task {
         self.driven.next(now)
     }
 
-    pub(crate) fn on_reply(&mut self, now: Tick, reply: Result<Reply, CallError>) {
-        self.driven.on_reply(now, reply);
+    pub(crate) fn on_reply(&mut self, reply: Result<Reply, CallError>) {
+        self.driven.on_reply(reply);
     }
 
     pub(crate) fn on_transfer(&mut self, results: Vec<Result<(), MoveError>>) {

@@ -8,13 +8,13 @@ impl World {
             ("evicted objects", counters.evicted_keys),
             ("objects lost with their segments", counters.lost_keys),
             ("puts given up by masters", counters.puts_discarded),
-            ("replicas repaired", counters.repaired_replicas),
-            ("objects offloaded", counters.offloaded_objects),
-            ("offloads that failed", counters.offloads_failed),
-            ("objects promoted", counters.promoted_objects),
+            ("replicas repaired", counters.repairs.made),
+            ("objects offloaded", counters.offloads.made),
+            ("offloads that failed", counters.offloads.failed),
+            ("objects promoted", counters.promotions.made),
             ("replicas moved by drains", counters.drain_moved),
             ("replicas released by drains", counters.drain_released),
-            ("extra replicas made", counters.extra_replicas_made),
+            ("extra replicas made", counters.replications.made),
             ("extra replicas evicted", counters.extra_replicas_evicted),
         ];
         for (name, count) in counts {

@@ -407,7 +407,6 @@ pub(crate) fn config(scenario: &Scenario, chance: &mut Chance) -> Config {
         stripe_threshold_bytes: scenario.stripe_threshold,
         pending_task_ms: TASK_MS,
         processing_task_ms: TASK_MS,
-        recovery_grace_ms: 0,
         routes_last_ms: scenario.routes_last_ms,
         soft_pin_ttl_ms: 300,
         allow_evict_soft_pinned: scenario.evicts_soft_pinned,

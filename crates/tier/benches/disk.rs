@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use mooncake_memory::{Region, SliceList};
-use mooncake_tier::{Disk, DiskConfig, Folder, Name, Record};
+use mooncake_tier::{Disk, DiskConfig, Folder, Name, Record, RecordStore};
 use mooncake_types::{Epoch, Version};
 
 const FILE_BYTES: u64 = 256 << 20;

@@ -29,6 +29,7 @@ struct World {
     /// Grows whenever a process dies.
     life: u64,
     gets: u64,
+    puts: u64,
 }
 
 #[derive(Clone)]
@@ -53,6 +54,7 @@ impl BucketDouble {
             delay: Duration::ZERO,
             life: 0,
             gets: 0,
+            puts: 0,
         })))
     }
 
@@ -119,6 +121,12 @@ impl BucketDouble {
     #[must_use]
     pub fn gets(&self) -> u64 {
         self.lock().gets
+    }
+
+    /// Packs whose writing has begun so far.
+    #[must_use]
+    pub fn puts(&self) -> u64 {
+        self.lock().puts
     }
 
     /// Changes the bytes of an object, or removes it if that gives nothing.
@@ -229,6 +237,7 @@ impl Bucket for DoubleBucket {
     }
 
     fn put(&self, name: &str, bytes: Vec<u8>) -> io::Result<()> {
+        self.store.lock().puts += 1;
         self.write(Write::Put(name.to_owned(), bytes))
     }
 

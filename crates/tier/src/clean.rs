@@ -1,10 +1,9 @@
-//! Making room: a file is given up, and what of it is worth it moves to the end of the log.
+//! Making room: a file is given up, and the records of it that are worth keeping move to the end of the log.
 
 use std::io;
 use std::sync::PoisonError;
 
-use mooncake_memory::Buffer;
-
+use crate::block_buffer::BlockBuffer;
 use crate::contents::FoundRecord;
 use crate::disk::{Disk, Log, Room};
 use crate::errors::{Broken, PutError};
@@ -12,27 +11,26 @@ use crate::index::RecordState;
 use crate::layout::BLOCK;
 use crate::log_file::LogFile;
 use crate::record::Name;
+use crate::store::RecordStore;
 
-/// Files that a log has room for at least: one is written, and one is given up.
+/// Fewest files of a log: one takes records, and one is given up.
 pub(crate) const MIN_FILES: u64 = 4;
-/// A file of which less than this many quarters is in use is given up for its holes, and the rest of it moves. Of a log that is four
-/// fifths full some file is emptier than that, so records are evicted only where headers and padding take much of the room.
+/// A file of which fewer quarters are in use is given up for its holes, and its records move. In a log that is four fifths full
+/// some file is emptier than that. So records are evicted only where headers and padding take much of the room.
 const HOLLOW_QUARTERS: u64 = 3;
 
 impl Disk {
-    /// Gives up files until there is room for `wanted` bytes of records more. Gives the names of the records that went with them: what was
-    /// read since it was written stays, as far as there is room, and so does all of a file that is mostly holes.
-    ///
-    /// # Errors
-    /// The disk failed.
-    pub fn make_room(&self, wanted: u64) -> Result<Vec<Name>, Broken> {
+    /// Gives up files until there is room for `wanted` bytes of records more. Returns the names of the records that it evicted.
+    /// A record that was read since it was written moves to another file, as far as there is room. So do all records of a file
+    /// that is mostly holes.
+    pub(crate) fn give_up_files(&self, wanted: u64) -> Result<Vec<Name>, Broken> {
         let _cleaning = self.cleaning.lock().unwrap_or_else(PoisonError::into_inner);
         let files = wanted.div_ceil(self.longest_record());
         let kept_free = files.saturating_add(1).saturating_mul(self.config.file_bytes);
         let mut goal = self.config.capacity.saturating_sub(kept_free);
-        if let Some(fitting) = self.lock().most_fitting.take() {
-            // Others fill the disk: as many files go as are wanted anew.
-            goal = goal.min(fitting.saturating_sub(files.saturating_mul(self.config.file_bytes)));
+        if let Some(full) = self.lock().bytes_when_full.take() {
+            // Other programs fill the disk: a file goes for each that is to come.
+            goal = goal.min(full.saturating_sub(files.saturating_mul(self.config.file_bytes)));
         }
         let mut evicted = Vec::new();
         loop {
@@ -62,7 +60,7 @@ impl Disk {
                 None => evicted.push(name),
             }
         }
-        // From here on the copies are all that there is: what waits to drop one of them drops that.
+        // From here on only the copies are left: a caller that waits to drop such a record drops its copy.
         file.retire().map_err(|error| self.fail(&error))?;
         let mut log = self.lock();
         for (name, (file, block)) in moved {
@@ -90,7 +88,7 @@ impl Disk {
         is_hollow: bool,
     ) -> (Vec<Name>, Vec<Name>) {
         let mut log = self.lock();
-        // Room is to be gained: a part of what is full leaves.
+        // Of a file that is nearly full a quarter leaves, so that room is gained.
         let mut left = self.config.file_bytes / 4 * HOLLOW_QUARTERS;
         let mut live_bytes = log.files[&number].live_bytes;
         let (mut moving, mut leaving) = (Vec::new(), Vec::new());
@@ -113,7 +111,7 @@ impl Disk {
             entry.state = if stays { RecordState::Moving } else { RecordState::Leaving };
         }
         if live_bytes > 0 {
-            // The disk lost the headers of some, and they go with the file all the same.
+            // The disk has lost the headers of these. They go with the file.
             for (&name, entry) in &mut log.index {
                 if entry.file == number && entry.state == RecordState::Ready {
                     entry.state = RecordState::Leaving;
@@ -127,9 +125,9 @@ impl Disk {
     /// Copies a record to the end of the log. Nothing if it is damaged, or finds no room.
     fn move_record(&self, name: Name, from: &LogFile) -> Result<Option<(u64, u32)>, Broken> {
         let entry = self.lock().index[&name];
-        let Some(buffer) = Buffer::try_zeroed(entry.len as usize) else { return Ok(None) };
+        let Ok(buffer) = BlockBuffer::zeroed(entry.len as usize) else { return Ok(None) };
         let stored = from.stored(u64::from(entry.block), entry.header_len, entry.len);
-        let Ok(Some(record)) = stored.header(&[buffer.raw()]) else { return Ok(None) };
+        let Ok(Some(record)) = stored.header(buffer.raw()) else { return Ok(None) };
         if record.name != name || buffer.raw().chunk_crcs() != *record.checksums {
             return Ok(None);
         }

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use mooncake_memory::RawSlice;
 use mooncake_usrbio::RegisteredFile;
 
+use crate::block_buffer::BlockBuffer;
+
 /// The files of one log, or of one store of [`Files`](crate::Files), by number.
 pub trait Directory: Notes {
     /// Makes a file with room for this many bytes. That it is there lasts, once this returns.
@@ -105,16 +107,17 @@ pub trait BlockFile: ReadAt {
 
 impl dyn BlockFile + '_ {
     /// Writes private bytes.
-    pub(crate) fn write_bytes(&self, bytes: Vec<u8>, at: u64) -> io::Result<()> {
-        let buffer = mooncake_memory::Buffer::from_vec(bytes);
+    pub(crate) fn write_bytes(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+        let buffer = BlockBuffer::zeroed(bytes.len())?;
+        buffer.raw().write_from(bytes);
         self.write(&[buffer.raw()], at)
     }
 
     /// Reads private bytes.
     pub(crate) fn read_bytes(&self, len: usize, at: u64) -> io::Result<Vec<u8>> {
-        let buffer = mooncake_memory::Buffer::try_zeroed(len).ok_or(io::ErrorKind::OutOfMemory)?;
+        let buffer = BlockBuffer::zeroed(len)?;
         self.read(&[buffer.raw()], at)?;
-        Ok(buffer.into_vec())
+        Ok(buffer.raw().to_vec())
     }
 }
 

@@ -8,11 +8,12 @@ use mooncake_memory::{RawSlice, SliceList};
 
 use crate::contents::Contents;
 use crate::directory::Directory;
-use crate::errors::{Broken, PutError};
+use crate::errors::{Broken, PutError, ReadError};
 use crate::index::{Entry, Index, RecordState};
-use crate::layout::{BLOCK, Head, MAX_FILE_BYTES, blocks_of, first_block};
+use crate::layout::{BLOCK, Head, MAX_FILE_BYTES, first_block};
 use crate::log_file::LogFile;
-use crate::record::{Name, Record, data_offset};
+use crate::record::{Name, Record};
+use crate::store::RecordStore;
 
 /// How large a log is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,8 +56,8 @@ pub(crate) struct Log {
     pub(crate) open: Option<u64>,
     pub(crate) next_number: u64,
     pub(crate) is_opening: bool,
-    /// Bytes of the files when there was no room on the disk for one more, unless room was made since.
-    pub(crate) most_fitting: Option<u64>,
+    /// Bytes of the files when the disk had no room for one more; nothing once room was made.
+    pub(crate) bytes_when_full: Option<u64>,
     pub(crate) broken: Option<Broken>,
 }
 
@@ -89,107 +90,20 @@ impl Log {
 }
 
 impl Disk {
-    /// What there is.
-    #[must_use]
-    pub fn usage(&self) -> Usage {
-        let log = self.lock();
-        let live_bytes = log.files.values().map(|file| file.live_bytes).sum();
-        let records = log.index.values().filter(|entry| entry.is_readable()).count();
-        Usage { records, live_bytes, used_bytes: log.used_bytes() }
-    }
-
-    /// Whether the disk has failed: nothing is written any more.
-    #[must_use]
-    pub fn is_broken(&self) -> bool {
-        self.lock().broken.is_some()
-    }
-
     /// Whether a record can be read.
     #[must_use]
     pub fn contains(&self, name: Name) -> bool {
         self.lock().index.get(&name).is_some_and(Entry::is_readable)
     }
 
-    /// The longest record that there can be, with its header, in bytes.
-    #[must_use]
-    pub fn longest_record(&self) -> u64 {
-        self.config.file_bytes - first_block(self.config.file_bytes) * BLOCK
-    }
-
-    /// Writes a record, whose bytes lie in `data`. It lasts once this returns. One that is there already is not written again.
-    ///
-    /// # Errors
-    /// See [`PutError`]. A record that is not acknowledged may be there when the folder is opened again.
-    pub fn put(&self, record: &Record, data: &SliceList) -> Result<(), PutError> {
-        if !record.is_sound() || record.len != data.total_len() {
-            return Err(PutError::Malformed);
-        }
-        let (len, most) = (record.blocks() * BLOCK, self.longest_record());
-        if len > most {
-            return Err(PutError::TooLong { len, most });
-        }
+    /// The record of a name, if it can be read, and the file that holds it.
+    fn find(&self, name: Name) -> Option<(Entry, Arc<LogFile>)> {
         let mut log = self.lock();
-        loop {
-            log.check()?;
-            match log.index.get(&record.name) {
-                None => break,
-                Some(entry) if entry.is_readable() => return Ok(()),
-                Some(_) => log = self.wait(log),
-            }
-        }
-        let entry = Entry {
-            file: 0,
-            block: 0,
-            header_len: record.header_len() as u32,
-            len: record.len,
-            state: RecordState::Writing,
-            was_read: false,
-        };
-        log.index.insert(record.name, entry);
-        drop(log);
-        let most = self.config.capacity - self.config.file_bytes;
-        let written = self.append(record, data.slices(), most, |log, room| {
-            let (file, block) = (room.file.head.number, room.block as u32);
-            log.index
-                .insert(record.name, Entry { file, block, state: RecordState::Ready, ..entry });
-        });
-        if written.is_err() {
-            self.lock().index.remove(&record.name);
-        }
-        self.changed.notify_all();
-        written
-    }
-
-    /// Drops records. Those that were there are gone for good once this returns. Gives how many were.
-    ///
-    /// # Errors
-    /// The disk failed: they may come back.
-    pub fn drop_records(&self, names: &[Name]) -> Result<usize, Broken> {
-        let mut erased: BTreeMap<u64, (Arc<LogFile>, Vec<u64>)> = BTreeMap::new();
-        let mut count = 0;
-        let mut log = self.lock();
-        for name in names {
-            let entry = loop {
-                log.check()?;
-                match log.index.get(name) {
-                    Some(entry) if entry.state != RecordState::Ready => log = self.wait(log),
-                    found => break found.copied(),
-                }
-            };
-            let Some(entry) = entry else { continue };
-            log.index.remove(name);
-            let file = log.files.get_mut(&entry.file).expect("the file of a record is there");
-            file.live_bytes -= entry.bytes();
-            let blocks =
-                erased.entry(entry.file).or_insert_with(|| (Arc::clone(&file.file), vec![]));
-            blocks.1.push(u64::from(entry.block));
-            count += 1;
-        }
-        drop(log);
-        for (file, blocks) in erased.values() {
-            file.erase(blocks).map_err(|error| self.fail(&error))?;
-        }
-        Ok(count)
+        let entry = log.index.get_mut(&name).filter(|entry| entry.is_readable())?;
+        entry.was_read = true;
+        let entry = *entry;
+        let file = log.files.get(&entry.file).expect("the file of a record is there");
+        Some((entry, Arc::clone(&file.file)))
     }
 
     /// Writes a record at the end of the log, where it lasts once `done` is called. The files may take `most` bytes. As long as
@@ -270,7 +184,7 @@ impl Disk {
         let mut log = self.lock();
         log.is_opening = false;
         if matches!(created, Err(PutError::Full)) {
-            log.most_fitting = Some(log.used_bytes());
+            log.bytes_when_full = Some(log.used_bytes());
         }
         self.changed.notify_all();
         let file = FileState {
@@ -319,10 +233,82 @@ impl Disk {
     }
 }
 
-impl Entry {
-    /// Bytes that the record takes in its file.
-    pub(crate) fn bytes(&self) -> u64 {
-        data_offset(self.header_len as usize) + blocks_of(self.len) * BLOCK
+impl RecordStore for Disk {
+    fn put(&self, record: &Record, data: &SliceList) -> Result<(), PutError> {
+        record.check(data.total_len(), self.longest_record())?;
+        let mut log = self.lock();
+        loop {
+            log.check()?;
+            match log.index.get(&record.name) {
+                None => break,
+                Some(entry) if entry.is_readable() => return Ok(()),
+                Some(_) => log = self.wait(log),
+            }
+        }
+        let entry = Entry { state: RecordState::Writing, ..Entry::ready(0, 0, record) };
+        log.index.insert(record.name, entry);
+        drop(log);
+        let most = self.config.capacity - self.config.file_bytes;
+        let written = self.append(record, data.slices(), most, |log, room| {
+            log.index.insert(record.name, Entry::ready(room.file.head.number, room.block, record));
+        });
+        if written.is_err() {
+            self.lock().index.remove(&record.name);
+        }
+        self.changed.notify_all();
+        written
+    }
+
+    fn read(&self, name: Name, from: u64, dst: RawSlice) -> Result<Option<Box<[u32]>>, ReadError> {
+        let (entry, file) = self.find(name).ok_or(ReadError::NotThere)?;
+        file.stored(u64::from(entry.block), entry.header_len, entry.len).read(name, from, dst)
+    }
+
+    fn drop_records(&self, names: &[Name]) -> Result<usize, Broken> {
+        let mut erased: BTreeMap<u64, (Arc<LogFile>, Vec<u64>)> = BTreeMap::new();
+        let mut count = 0;
+        let mut log = self.lock();
+        for name in names {
+            let entry = loop {
+                log.check()?;
+                match log.index.get(name) {
+                    Some(entry) if entry.state != RecordState::Ready => log = self.wait(log),
+                    found => break found.copied(),
+                }
+            };
+            let Some(entry) = entry else { continue };
+            log.index.remove(name);
+            let file = log.files.get_mut(&entry.file).expect("the file of a record is there");
+            file.live_bytes -= entry.bytes();
+            let blocks =
+                erased.entry(entry.file).or_insert_with(|| (Arc::clone(&file.file), vec![]));
+            blocks.1.push(u64::from(entry.block));
+            count += 1;
+        }
+        drop(log);
+        for (file, blocks) in erased.values() {
+            file.erase(blocks).map_err(|error| self.fail(&error))?;
+        }
+        Ok(count)
+    }
+
+    fn make_room(&self, wanted: u64) -> Result<Vec<Name>, Broken> {
+        self.give_up_files(wanted)
+    }
+
+    fn usage(&self) -> Usage {
+        let log = self.lock();
+        let live_bytes = log.files.values().map(|file| file.live_bytes).sum();
+        let records = log.index.values().filter(|entry| entry.is_readable()).count();
+        Usage { records, live_bytes, used_bytes: log.used_bytes() }
+    }
+
+    fn is_broken(&self) -> bool {
+        self.lock().broken.is_some()
+    }
+
+    fn longest_record(&self) -> u64 {
+        self.config.file_bytes - first_block(self.config.file_bytes) * BLOCK
     }
 }
 

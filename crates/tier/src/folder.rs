@@ -10,7 +10,7 @@ use std::sync::Arc;
 use mooncake_memory::allocate_file;
 use mooncake_usrbio::{Mount, RegisteredFile};
 
-use crate::direct::{DirectFile, Pool};
+use crate::direct::DirectFile;
 use crate::directory::{BlockFile, Directory, Notes};
 use crate::errors::OpenError;
 use crate::layout::FORMAT;
@@ -50,18 +50,18 @@ impl Spread {
 #[derive(Debug)]
 enum Access {
     /// By calls of the system.
-    System(Arc<Pool>),
+    System,
     /// By the rings of 3FS.
     Usrbio(Arc<Mount>),
 }
 
 impl Access {
     /// That of files in a folder.
-    fn of(path: &Path) -> io::Result<Access> {
+    fn of(path: &Path) -> Access {
         match Mount::find(path) {
             Ok(Some(mount)) => {
                 tracing::info!(path = %path.display(), "files on 3FS are read and written by USRBIO");
-                return Ok(Access::Usrbio(Arc::new(mount)));
+                return Access::Usrbio(Arc::new(mount));
             }
             Ok(None) => {}
             Err(error) => {
@@ -69,7 +69,7 @@ impl Access {
                 tracing::warn!(%path, %error, "files on 3FS are read and written without USRBIO");
             }
         }
-        Ok(Access::System(Arc::new(Pool::new()?)))
+        Access::System
     }
 }
 
@@ -124,7 +124,7 @@ impl Folder {
         let identity = path.join(IDENTITY);
         let of_folder = |error| OpenError::Folder { path: path.to_owned(), error };
         let of_identity = |error| OpenError::Folder { path: identity.clone(), error };
-        fs::create_dir_all(path).map_err(of_folder)?;
+        make_folder(path).map_err(of_folder)?;
         let is_other = || Ok(fs::read_dir(path)?.next().is_some() && !identity.exists());
         // Another process may make it a disk at the same time.
         if !identity.exists() && is_other().map_err(of_folder)? {
@@ -153,15 +153,10 @@ impl Folder {
             check(path, &text, &one_line(cluster))?;
         }
         let access = match spread {
-            Spread::Flat => Pool::new().map(|pool| Access::System(Arc::new(pool))),
+            Spread::Flat => Access::System,
             Spread::Hashed => Access::of(path),
         };
-        Ok(Folder {
-            path: path.to_owned(),
-            spread,
-            access: access.map_err(of_folder)?,
-            _lock: file,
-        })
+        Ok(Folder { path: path.to_owned(), spread, access, _lock: file })
     }
 
     /// The folder of a file.
@@ -179,7 +174,7 @@ impl Folder {
     /// A file that was opened at a path.
     fn block_file(&self, file: File, path: &Path) -> io::Result<Arc<dyn BlockFile>> {
         Ok(match &self.access {
-            Access::System(pool) => Arc::new(DirectFile::new(file, path, pool)?),
+            Access::System => Arc::new(DirectFile::new(file, path)?),
             Access::Usrbio(mount) => Arc::new(RegisteredFile::new(file, mount)?),
         })
     }
@@ -245,6 +240,17 @@ fn check(path: &Path, text: &str, wanted: &str) -> Result<(), OpenError> {
             Err(OpenError::OtherCluster { path, found, wanted })
         }
     }
+}
+
+/// Makes a folder, and those that it lies in, so that they last.
+fn make_folder(path: &Path) -> io::Result<()> {
+    let missing = path.ancestors().take_while(|folder| !folder.as_os_str().is_empty());
+    let missing: Vec<&Path> = missing.take_while(|folder| !folder.exists()).collect();
+    fs::create_dir_all(path)?;
+    missing.into_iter().filter_map(Path::parent).try_for_each(|parent| {
+        // Of a path that is relative the first is in the folder that the process is in.
+        sync_folder(if parent.as_os_str().is_empty() { Path::new(".") } else { parent })
+    })
 }
 
 /// That a file was made or removed lasts only after this.

@@ -3,7 +3,8 @@
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
-use crate::record::Name;
+use crate::layout::{BLOCK, blocks_of};
+use crate::record::{Name, Record, data_offset};
 
 pub(crate) type Index = HashMap<Name, Entry, RandomState>;
 
@@ -36,6 +37,23 @@ pub(crate) enum RecordState {
 }
 
 impl Entry {
+    /// Of a record that is there, and begins at a block of a file.
+    pub(crate) fn ready(file: u64, block: u64, record: &Record) -> Self {
+        Self {
+            file,
+            block: block as u32,
+            header_len: record.header_len() as u32,
+            len: record.len,
+            state: RecordState::Ready,
+            was_read: false,
+        }
+    }
+
+    /// Bytes that the record takes in its file.
+    pub(crate) fn bytes(&self) -> u64 {
+        data_offset(self.header_len as usize) + blocks_of(self.len) * BLOCK
+    }
+
     pub(crate) fn is_readable(&self) -> bool {
         matches!(self.state, RecordState::Ready | RecordState::Moving)
     }

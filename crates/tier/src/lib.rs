@@ -20,6 +20,7 @@
 
 #![forbid(unsafe_code)]
 
+mod block_buffer;
 mod bucket;
 #[cfg(any(test, feature = "testing"))]
 mod bucket_double;
@@ -40,7 +41,6 @@ mod log_file;
 mod open;
 mod packs;
 mod probe;
-mod read;
 mod record;
 mod store;
 mod stored;

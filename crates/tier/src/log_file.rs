@@ -33,7 +33,7 @@ impl LogFile {
         let mut blocks = head.encode();
         blocks.resize(ERASED_AT as usize, 0);
         blocks.extend(erased.encode());
-        file.write_bytes(blocks, 0)?;
+        file.write_bytes(&blocks, 0)?;
         Ok(LogFile { head, file, erased: Mutex::new(erased), commit: Commit::default() })
     }
 
@@ -83,7 +83,7 @@ impl LogFile {
         blocks.dedup();
         // Under the lock: an older state of the bits never overwrites a newer one.
         for at in blocks {
-            self.file.write_bytes(erased.block(at), ERASED_AT + at as u64 * BLOCK)?;
+            self.file.write_bytes(&erased.block(at), ERASED_AT + at as u64 * BLOCK)?;
         }
         drop(erased);
         self.make_durable()
@@ -98,10 +98,10 @@ impl LogFile {
         let table = contents.bytes();
         let seal =
             Seal { len: table.len() as u64, sum: u64::from(checksum(self.head.nonce, table)) };
-        self.file.write_bytes(table.to_vec(), self.head.file_bytes)?;
+        self.file.write_bytes(table, self.head.file_bytes)?;
         // The seal is never there before what it is about.
         self.make_durable()?;
-        self.file.write_bytes(seal.encode(self.head.nonce), SEAL_AT)?;
+        self.file.write_bytes(&seal.encode(self.head.nonce), SEAL_AT)?;
         self.make_durable()
     }
 
@@ -166,7 +166,7 @@ impl LogFile {
 
     /// Gives the file up: whatever becomes of it, nothing in it is a record any more.
     pub(crate) fn retire(&self) -> io::Result<()> {
-        self.file.write_bytes(vec![0; BLOCK as usize], 0)?;
+        self.file.write_bytes(&[0; BLOCK as usize], 0)?;
         self.make_durable()
     }
 }

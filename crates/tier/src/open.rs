@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex};
 
+use crate::block_buffer::BlockBuffer;
 use crate::clean::MIN_FILES;
 use crate::contents::{Contents, FoundRecord};
 use crate::directory::Directory;
 use crate::disk::{Disk, DiskConfig, FileState, Log};
 use crate::errors::OpenError;
-use crate::index::{Entry, RecordState};
+use crate::index::Entry;
 use crate::layout::{BLOCK, MAX_FILE_BYTES, first_block};
 use crate::log_file::LogFile;
 use crate::record::{Name, Record};
@@ -46,7 +47,7 @@ impl Disk {
                     continue;
                 }
                 live_bytes += record.blocks() * BLOCK;
-                log.index.insert(record.name, entry_of(number, block, &record));
+                log.index.insert(record.name, Entry::ready(number, block, &record));
                 told(record);
             }
             let state = FileState {
@@ -125,21 +126,8 @@ fn find_records(file: &LogFile) -> io::Result<Vec<FoundRecord>> {
 
 /// Whether all bytes of a record are those that were put.
 fn is_whole(file: &LogFile, found: &FoundRecord) -> io::Result<bool> {
-    let Some(buffer) = mooncake_memory::Buffer::try_zeroed(found.record.len as usize) else {
-        return Err(io::ErrorKind::OutOfMemory.into());
-    };
+    let buffer = BlockBuffer::zeroed(found.record.len as usize)?;
     let header_len = found.record.header_len() as u32;
-    file.stored(found.block, header_len, found.record.len).header(&[buffer.raw()])?;
+    file.stored(found.block, header_len, found.record.len).header(buffer.raw())?;
     Ok(buffer.raw().chunk_crcs() == *found.record.checksums)
-}
-
-fn entry_of(file: u64, block: u64, record: &Record) -> Entry {
-    Entry {
-        file,
-        block: block as u32,
-        header_len: record.header_len() as u32,
-        len: record.len,
-        state: RecordState::Ready,
-        was_read: false,
-    }
 }

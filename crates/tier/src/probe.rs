@@ -10,7 +10,7 @@ use mooncake_memory::{RawSlice, Region};
 use mooncake_usrbio::{Mount, RegisteredFile};
 
 use crate::bucket::Bucket;
-use crate::direct::{DirectFile, Pool};
+use crate::direct::DirectFile;
 use crate::directory::BlockFile;
 
 /// Most bytes that are written to a folder.
@@ -140,7 +140,7 @@ fn open(file: File, path: &Path, is_shared: bool) -> io::Result<(FileAccess, Box
         Ok(None) => None,
         Err(error) => Some(error.to_string()),
     };
-    let file = DirectFile::new(file, path, &Arc::new(Pool::new()?))?;
+    let file = DirectFile::new(file, path)?;
     let access = match reason {
         Some(reason) => FileAccess::WithoutUsrbio(reason),
         None if file.is_direct() => FileAccess::Direct,

@@ -3,6 +3,7 @@
 use mooncake_types::limits::{CHUNK_BYTES, MAX_ATTRIBUTES_BYTES, MAX_KEY_BYTES};
 use mooncake_types::{Epoch, Version};
 
+use crate::errors::PutError;
 use crate::layout::{BLOCK, blocks_of, checksum};
 
 const MAGIC: u32 = 0x4d4b_5243;
@@ -58,6 +59,15 @@ impl Record {
     /// Blocks that the record takes.
     pub(crate) fn blocks(&self) -> u64 {
         blocks_of(self.header_len() as u64) + blocks_of(self.len)
+    }
+
+    /// Whether a store takes it with so many bytes of data, if no record there is longer than `most` with its header.
+    pub(crate) fn check(&self, data_len: u64, most: u64) -> Result<(), PutError> {
+        if !self.is_sound() || self.len != data_len {
+            return Err(PutError::Malformed);
+        }
+        let len = self.blocks() * BLOCK;
+        if len > most { Err(PutError::TooLong { len, most }) } else { Ok(()) }
     }
 
     /// The header, for a file with this random number.

@@ -2,7 +2,7 @@
 
 use mooncake_memory::{RawSlice, SliceList};
 
-use crate::disk::{Disk, Usage};
+use crate::disk::Usage;
 use crate::errors::{Broken, PutError, ReadError};
 use crate::record::{Name, Record};
 
@@ -49,34 +49,4 @@ pub trait RecordStore: Send + Sync {
 
     /// All records are dropped, and those that are put from now on are of another segment, which has this number.
     fn renew(&self, _nonce: u64) {}
-}
-
-impl RecordStore for Disk {
-    fn put(&self, record: &Record, data: &SliceList) -> Result<(), PutError> {
-        Disk::put(self, record, data)
-    }
-
-    fn read(&self, name: Name, from: u64, dst: RawSlice) -> Result<Option<Box<[u32]>>, ReadError> {
-        Disk::read(self, name, from, dst)
-    }
-
-    fn drop_records(&self, names: &[Name]) -> Result<usize, Broken> {
-        Disk::drop_records(self, names)
-    }
-
-    fn make_room(&self, wanted: u64) -> Result<Vec<Name>, Broken> {
-        Disk::make_room(self, wanted)
-    }
-
-    fn usage(&self) -> Usage {
-        Disk::usage(self)
-    }
-
-    fn is_broken(&self) -> bool {
-        Disk::is_broken(self)
-    }
-
-    fn longest_record(&self) -> u64 {
-        Disk::longest_record(self)
-    }
 }

@@ -3,12 +3,13 @@
 use std::io;
 use std::ops::Range;
 
-use mooncake_memory::{Buffer, RawSlice};
+use mooncake_memory::{RawSlice, SliceList};
 use mooncake_types::limits::CHUNK_BYTES;
 
+use crate::block_buffer::BlockBuffer;
 use crate::directory::{BlockFile, ReadAt};
 use crate::errors::ReadError;
-use crate::layout::{BLOCK, blocks_of};
+use crate::layout::BLOCK;
 use crate::record::{Name, Record, data_offset};
 
 /// Writes a record at an offset of a file with this random number, with zeros up to the end of its last block.
@@ -18,15 +19,36 @@ pub(crate) fn write_record(
     record: &Record,
     data: &[RawSlice],
 ) -> io::Result<()> {
-    let mut header = record.encode(nonce);
-    header.resize(data_offset(header.len()) as usize, 0);
-    let header = Buffer::from_vec(header);
-    let padding = padding_of(record.len);
-    let mut slices = Vec::with_capacity(data.len() + 2);
-    slices.push(header.raw());
-    slices.extend(data);
-    slices.push(padding.raw());
+    let encoded = record.encode(nonce);
+    let header = BlockBuffer::zeroed(data_offset(encoded.len()) as usize)?;
+    header.raw().sub(0, encoded.len()).write_from(&encoded);
+    let data: SliceList = data.iter().copied().collect();
+    let (whole, rest) = (whole_blocks(data.total_len()), data.total_len() % BLOCK);
+    let last = BlockBuffer::zeroed(rest.next_multiple_of(BLOCK) as usize)?;
+    let mut at_last = 0;
+    for piece in data.sub(whole, rest) {
+        piece.copy_to(last.raw().sub(at_last, piece.len()));
+        at_last += piece.len();
+    }
+    let mut slices = vec![header.raw()];
+    slices.extend(data.sub(0, whole));
+    slices.push(last.raw());
     file.write(&slices, at)
+}
+
+/// Bytes of the whole blocks at the beginning of `len` bytes: those that need not be copied to lie as disks want them.
+const fn whole_blocks(len: u64) -> u64 {
+    len - len % BLOCK
+}
+
+/// Reads blocks from an offset on: `head`, and then what `data` has room for. Of its last block only a part may be wanted.
+fn read_blocks(file: &dyn ReadAt, head: RawSlice, data: RawSlice, at: u64) -> io::Result<()> {
+    let whole = whole_blocks(data.len() as u64) as usize;
+    let rest = data.len() - whole;
+    let last = BlockBuffer::zeroed(rest.next_multiple_of(BLOCK as usize))?;
+    file.read(&[head, data.sub(0, whole), last.raw()], at)?;
+    last.raw().sub(0, rest).copy_to(data.sub(whole, rest));
+    Ok(())
 }
 
 /// Where a record lies.
@@ -44,15 +66,10 @@ pub(crate) struct StoredRecord<'a> {
 
 impl StoredRecord<'_> {
     /// Reads the header, and bytes of the data from the first one on. Nothing if no record begins here.
-    pub(crate) fn header(&self, data: &[RawSlice]) -> io::Result<Option<Record>> {
-        let header = Buffer::zeroed(data_offset(self.header_len) as usize);
-        let wanted: usize = data.iter().map(RawSlice::len).sum();
-        let padding = padding_of(wanted as u64);
-        let mut slices = vec![header.raw()];
-        slices.extend(data);
-        slices.push(padding.raw());
-        self.file.read(&slices, self.at)?;
-        Ok(Record::decode(header.as_slice(), self.nonce))
+    pub(crate) fn header(&self, data: RawSlice) -> io::Result<Option<Record>> {
+        let header = BlockBuffer::zeroed(data_offset(self.header_len) as usize)?;
+        read_blocks(self.file, header.raw(), data, self.at)?;
+        Ok(Record::decode(&header.raw().to_vec(), self.nonce))
     }
 
     /// Reads bytes of the data, from `from` on, as many as `dst` has room for, if the record has this name. Gives the CRC32C of each
@@ -69,7 +86,7 @@ impl StoredRecord<'_> {
             return Ok(None);
         }
         let is_whole = (from, end) == (0, self.len);
-        let data: &[RawSlice] = if is_whole { &[dst] } else { &[] };
+        let data = if is_whole { dst } else { RawSlice::EMPTY };
         let record = self.header(data)?.filter(|record| record.name == name);
         let record = record.filter(|record| record.len == self.len).ok_or(ReadError::Damaged)?;
         if is_whole {
@@ -98,8 +115,7 @@ impl StoredRecord<'_> {
         dst: RawSlice,
     ) -> Result<(), ReadError> {
         let at = self.at + data_offset(self.header_len) + chunks.start * CHUNK_BYTES;
-        let padding = padding_of(dst.len() as u64);
-        self.file.read(&[dst, padding.raw()], at)?;
+        read_blocks(self.file, RawSlice::EMPTY, dst, at)?;
         let sums = &record.checksums[chunks.start as usize..chunks.end as usize];
         ensure(dst.chunk_crcs() == sums)
     }
@@ -114,19 +130,13 @@ impl StoredRecord<'_> {
             if low >= high {
                 continue;
             }
-            let buffer = Buffer::try_zeroed(len as usize);
-            let buffer = buffer.ok_or(io::Error::from(io::ErrorKind::OutOfMemory))?;
+            let buffer = BlockBuffer::zeroed(len as usize)?;
             self.read_whole(record, &(chunk..chunk + 1), buffer.raw())?;
             let part = buffer.raw().sub((low - begin) as usize, (high - low) as usize);
             part.copy_to(dst.sub((low - from) as usize, (high - low) as usize));
         }
         Ok(())
     }
-}
-
-/// What fills the last block of so many bytes of a record: whole blocks need no buffer of the system.
-fn padding_of(len: u64) -> Buffer {
-    Buffer::zeroed((blocks_of(len) * BLOCK - len) as usize)
 }
 
 /// The chunks of a record that lie between two places as a whole.
@@ -137,4 +147,75 @@ fn whole_chunks(from: u64, end: u64, len: u64) -> Range<u64> {
 
 fn ensure(is_whole: bool) -> Result<(), ReadError> {
     if is_whole { Ok(()) } else { Err(ReadError::Damaged) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use mooncake_memory::Region;
+
+    use super::*;
+    use crate::tests::{name, record};
+
+    /// A file in memory that takes nothing but whole blocks at aligned addresses.
+    #[derive(Default)]
+    struct StrictFile(Mutex<Vec<u8>>);
+
+    impl StrictFile {
+        fn check(slices: &[RawSlice], at: u64) {
+            for slice in slices.iter().filter(|slice| !slice.is_empty()) {
+                assert_eq!(slice.as_ptr().addr() % BLOCK as usize, 0, "{slice:?} at {at}");
+                assert_eq!(slice.len() % BLOCK as usize, 0, "{slice:?} at {at}");
+            }
+        }
+    }
+
+    impl ReadAt for StrictFile {
+        fn read(&self, slices: &[RawSlice], at: u64) -> io::Result<()> {
+            Self::check(slices, at);
+            let (bytes, mut at) = (self.0.lock().expect("no panic"), at as usize);
+            for slice in slices {
+                slice.write_from(&bytes[at..at + slice.len()]);
+                at += slice.len();
+            }
+            Ok(())
+        }
+    }
+
+    impl BlockFile for StrictFile {
+        fn write(&self, slices: &[RawSlice], at: u64) -> io::Result<()> {
+            Self::check(slices, at);
+            assert_eq!(at, self.0.lock().expect("no panic").len() as u64);
+            let all = slices.iter().flat_map(RawSlice::to_vec);
+            self.0.lock().expect("no panic").extend(all);
+            Ok(())
+        }
+
+        fn sync(&self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_record_of_aligned_data_goes_to_a_disk_and_back_as_aligned_blocks() {
+        for len in [1, 4095, 4096, 100_000, CHUNK_BYTES, 2 * CHUNK_BYTES + 5] {
+            let (source, target) = (region(len), region(len));
+            let ((record, data), file) = (record(name(7), len), StrictFile::default());
+            source.whole().write_from(data.as_slice());
+            write_record(&file, (0, 9), &record, &[source.whole()]).expect("it is there");
+            let header_len = record.header_len();
+            let stored = StoredRecord { file: &file, nonce: 9, at: 0, header_len, len };
+            let read = stored.read(record.name, 0, target.whole());
+            assert_eq!(read.expect("it is there"), Some(record.checksums.clone()));
+            assert_eq!(target.whole().to_vec(), data.as_slice());
+            let part = target.slice(0, len.div_ceil(2)).expect("it is longer");
+            stored.read(record.name, len / 2, part).expect("it is there");
+            assert_eq!(part.to_vec(), data.as_slice()[(len / 2) as usize..]);
+        }
+    }
+
+    fn region(len: u64) -> Region {
+        Region::anonymous(len).expect("there is memory")
+    }
 }

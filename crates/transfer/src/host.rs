@@ -38,6 +38,22 @@ pub trait SegmentHost: Send + Sync {
         interrupt: Arc<dyn Interrupt>,
     ) -> Result<WriteTicket, ErrorCode>;
 
+    /// Writes a whole entry from memory of this process that does not change meanwhile, if the host can take the bytes from where
+    /// they are, as disks do. None if they are to be copied to where [`SegmentHost::begin_write`] says.
+    ///
+    /// # Errors
+    /// As [`SegmentHost::begin_write`] and [`SegmentHost::complete_write`].
+    fn write_in_place(
+        &self,
+        epoch: Epoch,
+        range: &RangeWrite<'_>,
+        bytes: RawSlice,
+        interrupt: Arc<dyn Interrupt>,
+    ) -> Option<Result<(), ErrorCode>> {
+        let _ = (epoch, range, bytes, interrupt);
+        None
+    }
+
     /// The bytes that the ticket is for are in place; `checksums` are theirs, one for each chunk. The entry becomes
     /// readable when all of it is in place.
     ///

@@ -12,9 +12,9 @@
 
 #![forbid(unsafe_code)]
 
-mod at_once;
 mod auth_token;
 mod begin_reads;
+mod copy_out;
 mod error;
 mod host;
 mod hot;
@@ -22,6 +22,7 @@ mod local;
 mod local_socket;
 mod near;
 mod op;
+mod open_write;
 mod parts;
 mod paths;
 mod protocol;
@@ -33,6 +34,7 @@ mod tcp_config;
 pub mod testing;
 mod transport;
 mod transports;
+mod variables;
 mod view;
 
 mod client;
@@ -61,4 +63,5 @@ pub use tcp::TcpTransport;
 pub use tcp_config::TcpConfig;
 pub use transport::Transport;
 pub use transports::{Transports, TransportsError, Way};
+pub use variables::Variables;
 pub use view::View;

@@ -1,17 +1,16 @@
-use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use mooncake_device::{Direction, Job, copy_each};
-use mooncake_memory::{RawSlice, SliceList, copy_to_caller, gather_from_caller, with_helpers};
+use mooncake_device::{CopyError, Direction, Job, copy_some};
+use mooncake_memory::{RawSlice, gather_from_caller, with_helpers};
 use mooncake_types::{Epoch, ErrorCode, RangeDrop, SegmentId};
 
+use crate::copy_out::{bad_memory, copy_out};
 use crate::error::of_copy;
+use crate::open_write::OpenWrite;
 use crate::plan::MAX_BEGIN_RANGES;
-use crate::{
-    Interrupt, ReadOp, ReadTicket, SegmentHost, TransferError, Transport, WriteOp, WriteTicket,
-};
+use crate::{Interrupt, ReadOp, ReadTicket, SegmentHost, TransferError, Transport, WriteOp};
 
 /// Most bytes copied between two looks at whether the writer is to stop.
 const STEP_BYTES: usize = 1 << 20;
@@ -79,18 +78,17 @@ impl LocalTransport {
     /// Reads to memory of devices, all ranges with the same copies.
     pub(crate) fn read_to_devices(&self, ops: &[&ReadOp]) -> Vec<Result<(), TransferError>> {
         let tickets: Vec<_> = ops.iter().map(|op| self.begin_read(op)).collect();
-        let begun = ops.iter().zip(&tickets).filter_map(|(op, ticket)| {
+        let jobs = ops.iter().zip(&tickets).map(|(op, ticket)| {
             let ticket = ticket.as_ref().ok()?;
             Some(Job { memory: &op.dst, host: ticket.memory, region: Some(&ticket.region) })
         });
-        let jobs: Vec<Job<'_>> = begun.collect();
-        let mut copied = copy_each(Direction::ToDevice, &jobs, &|_| true).into_iter();
-        let settle = |ticket: Result<ReadTicket, TransferError>| {
+        let copied = copy_some(Direction::ToDevice, jobs.collect(), &|_| true);
+        let settle = |(ticket, copied): (Result<ReadTicket, _>, Option<Result<(), CopyError>>)| {
             let ticket = ticket?;
-            copied.next().expect("one result for each copy").map_err(|error| of_copy(&error))?;
+            copied.expect("what was begun is copied").map_err(|error| of_copy(&error))?;
             self.settled(&ticket)
         };
-        tickets.into_iter().map(settle).collect()
+        tickets.into_iter().zip(copied).map(settle).collect()
     }
 
     /// Drops entries of this process's segments, the results in the order of the ranges.
@@ -104,9 +102,15 @@ impl LocalTransport {
             return self.write_from_devices(epoch, &[op]).remove(0);
         }
         let stop = Arc::new(StopFlag::default());
-        let ticket = self.begin_write(epoch, op, &stop)?;
-        let copied = copy_in(op, ticket.memory, &stop);
-        self.end_write(ticket, copied)
+        if self.host.reads_from_disk(op.range.segment)
+            && let &[bytes] = op.src.slices()
+            && let Some(written) = self.host.write_in_place(epoch, &op.range, bytes, stop.clone())
+        {
+            return written.map_err(TransferError::Refused);
+        }
+        let open = self.begin_write(epoch, op, &stop)?;
+        copy_in(op, open.memory(), &stop)?;
+        complete(open)
     }
 
     fn begin_write(
@@ -114,32 +118,12 @@ impl LocalTransport {
         epoch: Epoch,
         op: &WriteOp<'_>,
         stop: &Arc<StopFlag>,
-    ) -> Result<WriteTicket, TransferError> {
+    ) -> Result<OpenWrite<'_>, TransferError> {
         if op.src.total_len() != op.range.len {
             return Err(TransferError::Refused(ErrorCode::InvalidParams));
         }
-        let begun = self.host.begin_write(epoch, &op.range, stop.clone());
-        let ticket = begun.map_err(TransferError::Refused)?;
-        if ticket.memory.len() as u64 != op.range.len {
-            self.host.abandon_write(ticket);
-            return Err(TransferError::Refused(ErrorCode::InternalError));
-        }
-        Ok(ticket)
-    }
-
-    fn end_write(
-        &self,
-        ticket: WriteTicket,
-        copied: Result<(), TransferError>,
-    ) -> Result<(), TransferError> {
-        match copied {
-            // The first who reads it over a socket computes its checksums.
-            Ok(()) => self.host.complete_write(ticket, Vec::new()).map_err(TransferError::Refused),
-            Err(error) => {
-                self.host.abandon_write(ticket);
-                Err(error)
-            }
-        }
+        let begun = OpenWrite::begin(&*self.host, epoch, &op.range, stop.clone());
+        begun.map_err(TransferError::Refused)
     }
 
     /// Writes from memory of devices, many ranges with the same copies.
@@ -164,33 +148,32 @@ impl LocalTransport {
     fn write_together(&self, epoch: Epoch, ops: &[&WriteOp<'_>]) -> Vec<Result<(), TransferError>> {
         let begin = |op: &&WriteOp<'_>| {
             let stop = Arc::new(StopFlag::default());
-            self.begin_write(epoch, op, &stop).map(|ticket| (ticket, stop))
+            self.begin_write(epoch, op, &stop).map(|open| (open, stop))
         };
-        let tickets: Vec<_> = ops.iter().map(begin).collect();
-        let begun = ops.iter().zip(&tickets).filter_map(|(op, ticket)| {
-            let (ticket, stop) = ticket.as_ref().ok()?;
-            let region = Some(&*ticket.region);
-            Some((Job { memory: &op.src, host: ticket.memory, region }, stop))
+        let writes: Vec<_> = ops.iter().map(begin).collect();
+        let jobs = ops.iter().zip(&writes).map(|(op, write)| {
+            let (open, _) = write.as_ref().ok()?;
+            Some(Job { memory: &op.src, host: open.memory(), region: Some(open.region()) })
         });
-        let (jobs, stops): (Vec<Job<'_>>, Vec<&Arc<StopFlag>>) = begun.unzip();
-        let may_go_on = |job: usize| !stops[job].0.load(Ordering::Acquire);
-        let mut copied = copy_each(Direction::ToHost, &jobs, &may_go_on).into_iter();
-        let end = |ticket: Result<(WriteTicket, Arc<StopFlag>), TransferError>| {
-            let (ticket, _) = ticket?;
-            let copied = copied.next().expect("one result for each copy");
-            self.end_write(ticket, copied.map_err(|error| of_copy(&error)))
+        let may_go_on = |at: usize| {
+            let is_stopped = |stop: &StopFlag| stop.0.load(Ordering::Acquire);
+            !writes[at].as_ref().is_ok_and(|(_, stop)| is_stopped(stop))
         };
-        tickets.into_iter().map(end).collect()
+        let copied = copy_some(Direction::ToHost, jobs.collect(), &may_go_on);
+        let mut results = Vec::with_capacity(ops.len());
+        for (write, copied) in writes.into_iter().zip(copied) {
+            results.push(write.and_then(|(open, _)| {
+                copied.expect("what was begun is copied").map_err(|error| of_copy(&error))?;
+                complete(open)
+            }));
+        }
+        results
     }
 }
 
-fn copy_out(memory: RawSlice, dst: &SliceList) -> Result<(), TransferError> {
-    let mut from = 0;
-    for piece in dst.sub(0, memory.len() as u64) {
-        copy_to_caller(memory.sub(from, piece.len()), piece).map_err(bad_memory)?;
-        from += piece.len();
-    }
-    Ok(())
+/// All bytes are in place. The first who reads them over a socket computes their checksums.
+fn complete(open: OpenWrite<'_>) -> Result<(), TransferError> {
+    open.complete(Vec::new()).map_err(TransferError::Refused)
 }
 
 /// Copies step by step until it is asked to stop, the steps of long writes side by side.
@@ -200,7 +183,8 @@ fn copy_in(op: &WriteOp<'_>, memory: RawSlice, stop: &StopFlag) -> Result<(), Tr
             return Err(TransferError::Refused(ErrorCode::InvalidVersion));
         }
         let src = op.src.sub(step.start as u64, step.len() as u64);
-        gather_from_caller(src, memory.sub(step.start, step.len())).map_err(bad_memory)
+        gather_from_caller(src, memory.sub(step.start, step.len()))
+            .map_err(|error| bad_memory(&error))
     };
     if memory.len() <= STEP_BYTES {
         return copy(&(0..memory.len()));
@@ -209,11 +193,6 @@ fn copy_in(op: &WriteOp<'_>, memory: RawSlice, stop: &StopFlag) -> Result<(), Tr
     let steps: Vec<Range<usize>> =
         (0..memory.len()).step_by(STEP_BYTES).map(|from| from..end(from)).collect();
     with_helpers(&steps, memory.len() as u64, copy).into_iter().collect()
-}
-
-/// The segment's own memory is there for as long as its ticket, so it is the caller's that is not.
-fn bad_memory(error: io::Error) -> TransferError {
-    TransferError::BadMemory { reason: error.to_string() }
 }
 
 impl Transport for LocalTransport {

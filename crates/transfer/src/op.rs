@@ -3,6 +3,8 @@ use std::sync::Arc;
 use mooncake_memory::SliceList;
 use mooncake_types::{RangeRead, RangeWrite};
 
+use crate::TransferError;
+
 /// A range to be read into the caller's memory.
 #[derive(Clone, Debug)]
 pub struct ReadOp {
@@ -34,3 +36,6 @@ pub struct WriteOp<'a> {
     /// Where from: exactly `range.len` bytes. They stay valid and unchanged until the write has returned.
     pub src: SliceList,
 }
+
+/// The result of each operation of a call; `None` for those that are for another transport.
+pub(crate) type Settled = Vec<Option<Result<(), TransferError>>>;

@@ -5,7 +5,7 @@ use mooncake_memory::{Buffer, SliceList, with_helpers, with_waiting_helpers};
 use mooncake_types::{Epoch, RangeDrop, RangeRead, SegmentId, Version};
 
 use crate::begin_reads::disk_order;
-use crate::hot::Copied;
+use crate::hot::CacheLookup;
 use crate::near::{Distance, Near, Reach};
 use crate::parts::Parts;
 use crate::staged::{staged_reads, staged_writes};
@@ -106,7 +106,8 @@ impl Paths {
         self.local.as_ref().filter(|local| local.owns(segment))
     }
 
-    /// Has nodes drop entries, those of this process at once and all others by TCP; see [`TcpTransport::drop_ranges`].
+    /// Has nodes drop entries, those of this process at once and all others by TCP. `Ok` means: nobody finds that version
+    /// there any more.
     #[must_use]
     pub fn drop_ranges(&self, ops: &[Discard]) -> Vec<Result<(), TransferError>> {
         let is_here = |op: &&Discard| self.local_for(op.range.segment).is_some();
@@ -328,11 +329,12 @@ impl Paths {
     ) -> Vec<Result<(), TransferError>> {
         let Some(hot) = &self.hot else { return self.tcp.read_where(ops, is_away) };
         let is_wanted = |position: usize| is_away(position) && is_kept(position);
-        let read = |at| if is_wanted(at) { hot.read(&ops[at]) } else { Copied::Not };
-        let copied: Vec<Copied> = (0..ops.len()).map(read).collect();
-        let is_promised = |position: usize| matches!(copied[position], Copied::Promised { .. });
+        let read = |at| if is_wanted(at) { hot.read(&ops[at]) } else { CacheLookup::Miss };
+        let copied: Vec<CacheLookup> = (0..ops.len()).map(read).collect();
+        let is_promised =
+            |position: usize| matches!(copied[position], CacheLookup::Promised { .. });
         let is_asked = |position| is_away(position) && !is_promised(position);
-        let mut results = match copied.contains(&Copied::Unpromised) {
+        let mut results = match copied.contains(&CacheLookup::Unpromised) {
             true => self.ask_or_read(ops, &copied, is_asked),
             false => self.tcp.read_where(ops, is_asked),
         };
@@ -343,7 +345,7 @@ impl Paths {
             if is_wanted(position) && result.is_ok() {
                 hot.on_read(&ops[position], copied[position]);
             }
-            if copied[position] != Copied::Not {
+            if copied[position] != CacheLookup::Miss {
                 sources[position] = Source::Host;
             }
         }
@@ -354,18 +356,18 @@ impl Paths {
     fn ask_or_read(
         &self,
         ops: &[ReadOp],
-        copied: &[Copied],
+        copied: &[CacheLookup],
         is_asked: impl Fn(usize) -> bool,
     ) -> Vec<Result<(), TransferError>> {
         // The byte that comes with each answer is of no use.
         let bytes = Buffer::zeroed(ops.len());
         let ask = |(position, op): (usize, &ReadOp)| match copied[position] {
-            Copied::Unpromised => ReadOp {
+            CacheLookup::Unpromised => ReadOp {
                 endpoint: Arc::clone(&op.endpoint),
                 range: op.range.question(),
                 dst: bytes.raw().sub(position, 1).into(),
             },
-            Copied::Not | Copied::Promised { .. } => op.clone(),
+            CacheLookup::Miss | CacheLookup::Promised { .. } => op.clone(),
         };
         let asked: Vec<ReadOp> = ops.iter().enumerate().map(ask).collect();
         self.tcp.read_where(&asked, is_asked)

@@ -1,28 +1,34 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use mooncake_memory::with_dialing_helpers;
 use mooncake_types::limits::{MAX_FRAME_PAYLOAD_BYTES, MAX_FRAME_RANGES, time_to_move_ms};
 use mooncake_types::{Epoch, ErrorCode, RangeRead};
 use mooncake_wire::LocalSocket;
 
-use crate::at_once::at_once;
-use crate::client::{
-    AskExchange, Exchange, Lease, Patience, Peers, Purpose, Question, ReadExchange, WriteExchange,
-    drive,
-};
+use crate::client::{Ask, Patience, PeerCall, Peers, Purpose, Question, Read, Write, drive};
 use crate::plan::{FrameLimits, PeerPlan, plan};
 use crate::{Discard, ReadOp, TcpConfig, TransferError, Transport, WriteOp};
 
-/// How long one attempt to have entries dropped may take. Whoever waits for it tries again.
-const DROP_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a question that moves no bytes waits for a connection, or for a node that says nothing. Callers try again.
+const ASK_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Frames that one lane's share of bytes in flight is cut into, so that the next is under way while one is handled.
 const FRAMES_IN_FLIGHT: u64 = 4;
 
-/// Reads and writes ranges at nodes over TCP, from and to memory of the host alone. Many threads may use it at once; each call runs on its caller's thread and
-/// uses one connection to each peer.
+/// Reads and writes ranges at nodes over TCP, from and to memory of the host alone. Many threads may use it at once; each call
+/// runs on its caller's thread and uses one connection to each peer.
 pub struct TcpTransport {
     peers: Peers,
+}
+
+/// How long a call may wait, and for what.
+#[derive(Clone, Copy)]
+struct CallTimes {
+    /// For a connection; if nothing is said, until the deadline.
+    connection: Option<Duration>,
+    /// For a node that says nothing.
+    silence: Duration,
 }
 
 impl TcpTransport {
@@ -52,10 +58,8 @@ impl TcpTransport {
         wanted: impl Fn(usize) -> bool,
     ) -> Vec<Result<(), TransferError>> {
         let sizes = ops.iter().map(|op| (&op.endpoint, op.range.len, op.dst.total_len()));
-        let (in_flight, timeout) = self.limits();
-        let begin = |lease, plan| ReadExchange::new(lease, ops, plan, in_flight);
         let wanted = |position: usize| wanted(position) && ops[position].dst.is_host();
-        self.run((Purpose::Read, timeout), sizes, wanted, begin).0
+        self.run(Purpose::Read, self.transfer_times(), sizes, wanted, || Read(ops)).0
     }
 
     /// [`Transport::write`] of the operations at the positions that are wanted; the other results mean nothing.
@@ -90,10 +94,9 @@ impl TcpTransport {
         wanted: impl Fn(usize) -> bool,
     ) -> (Vec<Result<(), TransferError>>, Vec<usize>) {
         let sizes = ops.iter().map(|op| (&op.endpoint, op.range.len, op.src.total_len()));
-        let (in_flight, timeout) = self.limits();
-        let begin = |lease, plan| WriteExchange::new(lease, (epoch, ops), plan, in_flight);
         let wanted = |position: usize| wanted(position) && ops[position].src.is_host();
-        self.run((Purpose::Write, timeout), sizes, wanted, begin)
+        let times = self.transfer_times();
+        self.run(Purpose::Write, times, sizes, wanted, || Write::new(epoch, ops))
     }
 
     #[cfg(test)]
@@ -106,42 +109,43 @@ impl TcpTransport {
         self.peers.forget(endpoint);
     }
 
-    /// Has nodes drop entries. `Ok` means: nobody finds that version there any more.
-    #[must_use]
-    pub fn drop_ranges(&self, ops: &[Discard]) -> Vec<Result<(), TransferError>> {
-        self.drop_where(ops, |_| true)
-    }
-
-    /// [`TcpTransport::drop_ranges`] of the operations at the positions that are wanted; the other results mean nothing.
+    /// Has nodes drop entries, of the operations at the positions that are wanted; the other results mean nothing. `Ok` means:
+    /// nobody finds that version there any more. A node that says that it waits for its disk is waited for, as a read is.
     pub(crate) fn drop_where(
         &self,
         ops: &[Discard],
         wanted: impl Fn(usize) -> bool,
     ) -> Vec<Result<(), TransferError>> {
         let sizes = ops.iter().map(|op| (&op.endpoint, 0, 0));
-        let timeout = self.peers.config().transfer_timeout.min(DROP_TIMEOUT);
-        let begin = |lease, plan| AskExchange::new(lease, Question::Drop(ops), plan);
-        self.run((Purpose::Write, timeout), sizes, wanted, begin).0
+        self.run(Purpose::Write, self.ask_times(), sizes, wanted, || Ask::Drop(ops)).0
     }
 
     /// Has nodes promise that nobody hears for [`mooncake_types::limits::PROMISE_MS`], from before this was called on, that they
     /// dropped these entries.
     pub(crate) fn promise(&self, ops: &[(Arc<str>, RangeRead)]) -> Vec<Result<(), TransferError>> {
         let sizes = ops.iter().map(|(endpoint, _)| (endpoint, 0, 0));
-        let timeout = self.peers.config().transfer_timeout.min(DROP_TIMEOUT);
-        let begin = |lease, plan| AskExchange::new(lease, Question::Promise(ops), plan);
-        self.run((Purpose::Read, timeout), sizes, |_| true, begin).0
+        self.run(Purpose::Read, self.ask_times(), sizes, |_| true, || Ask::Promise(ops)).0
     }
 
-    /// Plans operations, given as `(endpoint, bytes of the range, bytes of the caller's memory)`, runs one exchange with
+    fn transfer_times(&self) -> CallTimes {
+        CallTimes { connection: None, silence: self.peers.config().silence_timeout }
+    }
+
+    fn ask_times(&self) -> CallTimes {
+        let silence = self.peers.config().silence_timeout.min(ASK_PATIENCE);
+        CallTimes { connection: Some(ASK_PATIENCE), silence }
+    }
+
+    /// Plans operations, given as `(endpoint, bytes of the range, bytes of the caller's memory)`, puts one question to
     /// each peer, and brings the results into the order of the operations. Also gives the positions of those whose peer
     /// could not be connected to before the deadline: nothing of them has begun.
-    fn run<'a, E: Exchange>(
+    fn run<'a, Q: Question>(
         &self,
-        (purpose, timeout): (Purpose, Duration),
+        purpose: Purpose,
+        times: CallTimes,
         sizes: impl ExactSizeIterator<Item = (&'a Arc<str>, u64, u64)>,
         wanted: impl Fn(usize) -> bool,
-        begin: impl Fn(Lease, PeerPlan) -> E,
+        question: impl Fn() -> Q,
     ) -> (Vec<Result<(), TransferError>>, Vec<usize>) {
         // What is left like this was never planned.
         let mut results = vec![Err(TransferError::Refused(ErrorCode::InvalidParams)); sizes.len()];
@@ -150,15 +154,18 @@ impl TcpTransport {
             .filter(|&(position, (_, len, memory))| len == memory && wanted(position))
             .map(|(position, (endpoint, len, _))| (position, endpoint, len))
             .collect();
-        let deadline = deadline(timeout, ops.iter().map(|&(.., len)| len));
-        let (mut exchanges, mut unreached) = (Vec::with_capacity(1), Vec::new());
+        let TcpConfig { transfer_timeout, bytes_in_flight, .. } = *self.peers.config();
+        let deadline = deadline(transfer_timeout, ops.iter().map(|&(.., len)| len));
+        let connect_by =
+            times.connection.map_or(deadline, |patience| deadline.min(Instant::now() + patience));
+        let (mut calls, mut unreached) = (Vec::with_capacity(1), Vec::new());
         let plans = plan(ops, self.frame_limits());
         if plans.len() > 1 {
-            self.connect_all(&plans, purpose, deadline);
+            self.connect_all(&plans, purpose, connect_by);
         }
         for plan in plans {
-            match self.peers.lease(&plan.endpoint, purpose, deadline) {
-                Ok(lease) => exchanges.push(begin(lease, plan)),
+            match self.peers.lease(&plan.endpoint, purpose, connect_by) {
+                Ok(lease) => calls.push(PeerCall::new(lease, question(), plan, bytes_in_flight)),
                 Err(error) => {
                     for &position in &plan.positions {
                         results[position] = Err(error.clone());
@@ -169,10 +176,9 @@ impl TcpTransport {
                 }
             }
         }
-        let silence = self.peers.config().silence_timeout;
-        drive(&mut exchanges, Patience { deadline, silence });
-        for exchange in exchanges {
-            for (position, result) in exchange.finish() {
+        drive(&mut calls, Patience { deadline, silence: times.silence });
+        for call in calls {
+            for (position, result) in call.finish() {
                 results[position] = result;
             }
         }
@@ -187,17 +193,11 @@ impl TcpTransport {
         if new.len() < 2 {
             return;
         }
-        at_once(&new, |plan| {
+        with_dialing_helpers(&new, |plan| {
             if let Ok(lease) = self.peers.lease(&plan.endpoint, purpose, deadline) {
                 lease.give_back();
             }
         });
-    }
-
-    /// Bytes in flight on one connection, and the time that a call may take.
-    fn limits(&self) -> (u64, Duration) {
-        let config = self.peers.config();
-        (config.bytes_in_flight, config.transfer_timeout)
     }
 
     fn frame_limits(&self) -> FrameLimits {

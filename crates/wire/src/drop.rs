@@ -1,8 +1,8 @@
+use mooncake_types::RangeDrop;
 use mooncake_types::limits::MAX_FRAME_RANGES;
-use mooncake_types::{ErrorCode, RangeDrop};
 use prost::Message;
 
-use crate::{DecodeError, Kind, column, frame, generated as proto, status};
+use crate::{DecodeError, Kind, column, frame, generated as proto};
 
 /// Appends a [`Kind::Drop`] frame.
 ///
@@ -59,18 +59,4 @@ pub(crate) fn to_drops(columns: &Columns<'_>, limit: usize) -> Result<Vec<RangeD
     let range =
         |((segment, &offset), (version, grant))| RangeDrop { segment, offset, version, grant };
     Ok(rows.map(range).collect())
-}
-
-/// Appends a [`Kind::DropReply`] frame: one result per range, in the order of the request.
-pub fn encode_drop_reply(out: &mut Vec<u8>, request_id: u64, results: &[Result<(), ErrorCode>]) {
-    frame::append(out, Kind::DropReply, request_id, &status::from_results(results));
-}
-
-/// The body of a [`Kind::DropReply`] frame. Whether it has one result for each range that was sent is for the caller to
-/// check.
-///
-/// # Errors
-/// If the body is no such message, or holds more than [`MAX_FRAME_RANGES`].
-pub fn decode_drop_reply(body: &[u8]) -> Result<Vec<Result<(), ErrorCode>>, DecodeError> {
-    status::to_results(proto::StatusListResponse::decode(body)?, MAX_FRAME_RANGES)
 }

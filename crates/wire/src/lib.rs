@@ -50,7 +50,6 @@ mod frame;
 mod generated;
 mod handshake;
 mod header;
-mod in_place;
 mod inventory;
 mod mount;
 mod pin;
@@ -64,6 +63,7 @@ mod reply_decode;
 mod reply_encode;
 mod request_decode;
 mod request_encode;
+mod results;
 mod shape;
 mod share;
 mod status;
@@ -71,7 +71,7 @@ mod task;
 mod write;
 
 pub use decode_error::DecodeError;
-pub use drop::{decode_drop, decode_drop_reply, encode_drop, encode_drop_reply};
+pub use drop::{decode_drop, encode_drop};
 pub use dummy_reply::{decode_dummy_reply, encode_dummy_reply};
 pub use dummy_request::{DummyRequestMessage, decode_dummy_request, encode_dummy_request};
 pub use follow::{
@@ -83,18 +83,13 @@ pub use handshake::{
     decode_refusal, decode_welcome, encode_hello, encode_refusal, encode_welcome, same_secret,
 };
 pub use header::{FrameError, HEADER_LEN, Header, Kind, MAX_HANDSHAKE_BODY_BYTES, keepalive};
-pub use in_place::{
-    decode_begin_reply, decode_complete, decode_complete_reply, encode_begin, encode_begin_reply,
-    encode_complete, encode_complete_reply,
-};
-pub use pin::{
-    decode_pin, decode_pin_reply, decode_unpin, encode_pin, encode_pin_reply, encode_unpin,
-};
-pub use promise::{decode_promise, decode_promise_reply, encode_promise, encode_promise_reply};
-pub use read::{decode_read, decode_read_reply, encode_read, encode_read_reply};
+pub use pin::{decode_unpin, encode_pin, encode_unpin};
+pub use promise::encode_promise;
+pub use read::{decode_read, encode_read};
 pub use reply_decode::decode_reply;
 pub use reply_encode::encode_reply;
 pub use request_decode::{RequestMessage, decode_request};
 pub use request_encode::encode_request;
+pub use results::{decode_results, encode_results};
 pub use share::{Shared, decode_share, decode_share_reply, encode_share, encode_share_reply};
-pub use write::{WriteMessage, decode_write, decode_write_reply, encode_write, encode_write_reply};
+pub use write::{WriteMessage, decode_write, encode_begin, encode_write};

@@ -1,8 +1,8 @@
+use mooncake_types::RangeRead;
 use mooncake_types::limits::MAX_FRAME_RANGES;
-use mooncake_types::{ErrorCode, RangeRead};
 use prost::Message;
 
-use crate::{DecodeError, Kind, column, frame, generated as proto, status};
+use crate::{DecodeError, Kind, column, frame, generated as proto};
 
 /// Appends a [`Kind::Read`] frame.
 ///
@@ -36,7 +36,7 @@ pub(crate) fn append_ranges(
     frame::append(out, kind, request_id, &message);
 }
 
-/// The body of a [`Kind::Read`] frame. Whether the ranges lie in their segments is for the node to check.
+/// The body of a [`Kind::Read`], [`Kind::Pin`] or [`Kind::Promise`] frame. Whether the ranges lie in their segments is for the node to check.
 ///
 /// # Errors
 /// If the body is no such message, or holds more than [`MAX_FRAME_RANGES`].
@@ -70,20 +70,4 @@ pub fn decode_read(body: &[u8]) -> Result<Vec<RangeRead>, DecodeError> {
         len,
     };
     Ok(places.zip(parts).zip(object_offsets).map(row).collect())
-}
-
-/// Appends a [`Kind::ReadReply`] frame: one result per range, in the order of the request. The payload of the ranges that
-/// succeeded follows it, and then, for each of them, its status after the copy (zero: the version still lay there) and the
-/// CRC32C of each chunk, as little-endian `u32`s.
-pub fn encode_read_reply(out: &mut Vec<u8>, request_id: u64, results: &[Result<(), ErrorCode>]) {
-    frame::append(out, Kind::ReadReply, request_id, &status::from_results(results));
-}
-
-/// The body of a [`Kind::ReadReply`] frame. Whether it has one result for each range that was asked for is for the caller
-/// to check.
-///
-/// # Errors
-/// If the body is no such message, or holds more than [`MAX_FRAME_RANGES`].
-pub fn decode_read_reply(body: &[u8]) -> Result<Vec<Result<(), ErrorCode>>, DecodeError> {
-    status::to_results(proto::StatusListResponse::decode(body)?, MAX_FRAME_RANGES)
 }

@@ -1,26 +1,28 @@
 use bytes::Bytes;
-use mooncake_types::limits::MAX_FRAME_RANGES;
-use mooncake_types::{Epoch, ErrorCode, RangeWrite};
+use mooncake_types::{Epoch, RangeWrite};
 use prost::Message;
 
-use crate::{DecodeError, Kind, column, frame, generated as proto, shape, status};
+use crate::{DecodeError, Kind, column, frame, generated as proto, shape};
 
 /// Appends a [`Kind::Write`] frame. `epoch` is that of the leader that granted the ranges. Each one's payload
 /// follows the frame in turn, and after it the CRC32C of each of its chunks as a little-endian `u32`.
 ///
 /// # Panics
 /// If the body would be longer than [`mooncake_types::limits::MAX_FRAME_BODY_BYTES`]. It is not if the caller keeps to
-/// [`MAX_FRAME_RANGES`] and the limit on the length of a key.
+/// [`MAX_FRAME_RANGES`](mooncake_types::limits::MAX_FRAME_RANGES) and the limit on the length of a key.
 pub fn encode_write(out: &mut Vec<u8>, request_id: u64, epoch: Epoch, ranges: &[RangeWrite<'_>]) {
     append_ranges(out, (Kind::Write, request_id), epoch, ranges);
 }
 
-pub(crate) fn append_ranges(
-    out: &mut Vec<u8>,
-    head: (Kind, u64),
-    epoch: Epoch,
-    ranges: &[RangeWrite<'_>],
-) {
+/// Appends a [`Kind::Begin`] frame: as [`encode_write`], without payload.
+///
+/// # Panics
+/// As [`encode_write`].
+pub fn encode_begin(out: &mut Vec<u8>, request_id: u64, epoch: Epoch, ranges: &[RangeWrite<'_>]) {
+    append_ranges(out, (Kind::Begin, request_id), epoch, ranges);
+}
+
+fn append_ranges(out: &mut Vec<u8>, head: (Kind, u64), epoch: Epoch, ranges: &[RangeWrite<'_>]) {
     let mut in_parts = false;
     let versions = column::from_versions(ranges.iter().map(|range| {
         in_parts |= is_part(range);
@@ -69,7 +71,7 @@ pub struct WriteMessage {
 /// The body of a [`Kind::Write`] or [`Kind::Begin`] frame. Keys are not copied; they keep the frame alive.
 ///
 /// # Errors
-/// If the body is no such message, or holds more than [`MAX_FRAME_RANGES`].
+/// If the body is no such message, or holds more than [`MAX_FRAME_RANGES`](mooncake_types::limits::MAX_FRAME_RANGES).
 pub fn decode_write(body: Bytes) -> Result<WriteMessage, DecodeError> {
     shape::check(&body, shape::WRITE)?;
     let message = proto::WriteRequest::decode(body)?;
@@ -142,18 +144,4 @@ fn whole_ranges<'a>(
         });
     }
     Ok(ranges)
-}
-
-/// Appends a [`Kind::WriteReply`] frame: one result per range, in the order of the request.
-pub fn encode_write_reply(out: &mut Vec<u8>, request_id: u64, results: &[Result<(), ErrorCode>]) {
-    frame::append(out, Kind::WriteReply, request_id, &status::from_results(results));
-}
-
-/// The body of a [`Kind::WriteReply`] frame. Whether it has one result for each range that was sent is for the caller to
-/// check.
-///
-/// # Errors
-/// If the body is no such message, or holds more than [`MAX_FRAME_RANGES`].
-pub fn decode_write_reply(body: &[u8]) -> Result<Vec<Result<(), ErrorCode>>, DecodeError> {
-    status::to_results(proto::StatusListResponse::decode(body)?, MAX_FRAME_RANGES)
 }

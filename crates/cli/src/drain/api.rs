@@ -59,6 +59,14 @@ impl ApiError {
     pub(super) fn is(&self, wanted: ErrorCode) -> bool {
         matches!(self, Self::Refused { code: Some(code), .. } if *code == wanted)
     }
+
+    /// Says what a refusal with this code means here.
+    fn explained(self, wanted: ErrorCode, meaning: impl FnOnce() -> String) -> Self {
+        match self.is(wanted) {
+            true => Self::Refused { code: Some(wanted), reason: meaning() },
+            false => self,
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -89,8 +97,11 @@ impl Masters {
             "target_segments": args.target_segments,
             "max_concurrency": args.max_concurrency,
         });
-        let created = self.ask::<Acknowledged>("POST", "/api/v1/drain_jobs", &body.to_string())?;
-        Ok(created.job_id)
+        let created = self.ask::<Acknowledged>("POST", "/api/v1/drain_jobs", &body.to_string());
+        let unknown = || format!("no segment is called {}", args.segments.join(" or "));
+        created
+            .map(|created| created.job_id)
+            .map_err(|error| error.explained(ErrorCode::SegmentNotFound, unknown))
     }
 
     pub(super) fn query(&mut self, job: &str) -> Result<Progress, ApiError> {
@@ -106,7 +117,10 @@ impl Masters {
 
     pub(super) fn cancel(&mut self, job: &str) -> Result<(), ApiError> {
         let path = format!("/api/v1/drain_jobs/cancel?job_id={}", plain(job)?);
-        self.ask::<Acknowledged>("POST", &path, "").map(|_| ())
+        let ended = || format!("job {job} has ended already");
+        self.ask::<Acknowledged>("POST", &path, "")
+            .map(|_| ())
+            .map_err(|error| error.explained(ErrorCode::UnavailableInCurrentStatus, ended))
     }
 
     /// Asks each, beginning with the one that answered last, until one is there and leads.
@@ -157,6 +171,10 @@ fn ask<T: for<'de> Deserialize<'de>>(
         200 => serde_json::from_str(&text).map_err(|error| {
             let place = format!("http://{address}{}", asked.path);
             ApiError::Strange(format!("{place} answered what is not expected: {error}"))
+        }),
+        401 => Err(ApiError::Refused {
+            code: None,
+            reason: format!("{address} wants the token of the pool: give --auth_token_file"),
         }),
         503 => Err(ApiError::Absent(format!("the master at {address} does not lead"))),
         status => {

@@ -183,7 +183,7 @@ fn the_command_says_what_is_wrong() {
     let node = node(&master, "16MB");
     let refused = drain(&master, &["nobody:1"]);
     assert_eq!((refused.0, &*refused.1), (Some(1), ""));
-    assert_eq!(refused.2, "mooncake drain: the master refused: SEGMENT_NOT_FOUND\n");
+    assert_eq!(refused.2, "mooncake drain: the master refused: no segment is called nobody:1\n");
     let unknown = drain(&master, &["--job", "1-2"]);
     assert!(unknown.0 == Some(1) && unknown.2.contains("JOB_NOT_FOUND"), "{unknown:?}");
     for wrong in [&[][..], &["--max_concurrency=0", "a"], &["--job", "1-2", "a"]] {

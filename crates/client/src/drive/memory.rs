@@ -18,6 +18,9 @@ pub(crate) trait Memory {
         false
     }
 
+    /// What was to be written from here was written, or was not.
+    fn on_written(&mut self) {}
+
     /// Takes the object of the item at `position`. Asked only if views are taken.
     fn take_view(&mut self, position: usize, view: View) {
         let _ = (position, view);

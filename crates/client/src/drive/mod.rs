@@ -1,5 +1,6 @@
 mod failure;
 mod memory;
+mod views;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,12 +18,13 @@ use crate::rpc::Pool;
 use failure::{is_out_of_reach, why};
 pub(crate) use memory::Memory;
 
-/// Whether there is room for what is fetched.
-enum Room {
-    There,
-    Missing,
+/// Where a range that is fetched goes.
+enum Destination {
+    Memory,
+    /// There is no room for it.
+    None,
     /// It is seen where it lies.
-    NotNeeded(Source),
+    View(Source),
 }
 
 /// The ways to the master and to the nodes that operations are run over.
@@ -47,12 +49,23 @@ impl Ways<'_> {
 
     /// As [`Ways::drive`], for callers that want their memory back, or more of the operation than its answer.
     pub(crate) fn run<'a>(&self, op: &mut impl Op<'a>, memory: &mut impl Memory) {
+        self.run_checking(op, memory, |_| ());
+    }
+
+    /// As [`Ways::run`]; `check` sees the operation before each step.
+    pub(crate) fn run_checking<'a, O: Op<'a>>(
+        &self,
+        op: &mut O,
+        memory: &mut impl Memory,
+        check: impl Fn(&mut O),
+    ) {
         let mut deadline = Deadline::of_ms(self.call_ms);
         loop {
+            check(op);
             match deadline.next(op, self.clock.now()) {
                 Step::Call(request) => {
                     let reply = self.ask(&request, &deadline);
-                    op.on_reply(self.clock.now(), reply);
+                    op.on_reply(reply);
                 }
                 Step::Read(fetches) => op.on_transfer(self.read(fetches, memory)),
                 Step::Write(epoch, deposits) => {
@@ -72,7 +85,7 @@ impl Ways<'_> {
             let left = Duration::from_millis(deadline.left_ms(self.clock.now()));
             let reply = self.pool.call_within(request, left);
             if let Err(error) = &reply {
-                log_call(error);
+                tracing::debug!(%error, "a call to the master failed");
             }
             let again = retry.again_at(self.clock.now(), request, &reply);
             match again.filter(|&at| deadline.left_ms(at) > 0) {
@@ -105,34 +118,35 @@ impl Ways<'_> {
         let extent = Extent::of(fetches.iter().map(|fetch| fetch.position));
         let started = Instant::now();
         memory.make_room(&fetches);
-        let mut views = if memory.takes_views() { self.show(&fetches) } else { Vec::new() };
+        let takes_views = memory.takes_views();
+        let mut views = if takes_views { views::show(self.paths, &fetches) } else { Vec::new() };
         let mut ops = Vec::with_capacity(fetches.len());
-        let mut rooms = Vec::with_capacity(fetches.len());
+        let mut destinations = Vec::with_capacity(fetches.len());
         for (index, fetch) in fetches.into_iter().enumerate() {
             let Fetch { position, endpoint, medium, range, at, object_len } = fetch;
             if let Some(view) = views.get_mut(index).and_then(Option::take) {
                 memory.take_view(position, view);
                 let source = self.paths.source_shown(range.segment);
-                rooms.push((position, medium, range.len, Room::NotNeeded(source)));
+                destinations.push((position, medium, range.len, Destination::View(source)));
                 continue;
             }
             let dst = memory.part(position, at, range.len, object_len);
-            let room = if dst.is_some() { Room::There } else { Room::Missing };
-            rooms.push((position, medium, range.len, room));
+            let destination = if dst.is_some() { Destination::Memory } else { Destination::None };
+            destinations.push((position, medium, range.len, destination));
             ops.extend(dst.map(|dst| ReadOp { endpoint, range, dst }));
         }
         let results = self.paths.read_from(&ops);
         self.report(ops.iter().map(|op| op.range.segment), &results);
         let mut results = results.into_iter().map(|result| result.map_err(why));
-        let of_room = |(position, medium, len, room)| {
-            let result = match room {
-                Room::There => results.next().expect("one result per range"),
-                Room::Missing => Err(MoveError::Refused(ErrorCode::BufferOverflow)),
-                Room::NotNeeded(source) => Ok(source),
+        let fetched = |(position, medium, len, destination)| {
+            let result = match destination {
+                Destination::Memory => results.next().expect("one result per range"),
+                Destination::None => Err(MoveError::Refused(ErrorCode::BufferOverflow)),
+                Destination::View(source) => Ok(source),
             };
             Fetched { position, medium, len, result }
         };
-        let fetched: Vec<Fetched> = rooms.into_iter().map(of_room).collect();
+        let fetched: Vec<Fetched> = destinations.into_iter().map(fetched).collect();
         if let Some(metrics) = self.metrics {
             metrics.on_read(extent, &fetched, started.elapsed());
         }
@@ -162,6 +176,7 @@ impl Ways<'_> {
             let early: Vec<WriteOp<'_>> = early.iter().map(|&at| ops[at].clone()).collect();
             self.paths.write(epoch, &early)
         });
+        memory.on_written();
         let moved = bytes_moved(ops.iter().map(|op| op.range.len), &results);
         if let Some(metrics) = self.metrics {
             metrics.on_write(extent, moved, started.elapsed());
@@ -214,8 +229,4 @@ impl Ways<'_> {
 /// The bytes of the ranges that were moved, of these lengths.
 fn bytes_moved(lens: impl Iterator<Item = u64>, results: &[Result<(), TransferError>]) -> u64 {
     lens.zip(results).filter(|(_, result)| result.is_ok()).map(|(len, _)| len).sum()
-}
-
-fn log_call(error: &CallError) {
-    tracing::debug!(%error, "a call to the master failed");
 }

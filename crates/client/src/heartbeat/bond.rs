@@ -10,7 +10,7 @@ use mooncake_types::{
 };
 
 use crate::clock::Clock;
-use crate::membership::{Deed, Membership, RoutesEnd};
+use crate::membership::{Membership, MembershipStep, RoutesEnd};
 use crate::metrics::Metrics;
 use crate::random::random;
 use crate::rpc::{self, DialError, Dialer, Masters};
@@ -30,8 +30,9 @@ pub(crate) struct Bond {
     pub(crate) connection: Option<Connection>,
     /// The page of an inventory that comes after the one that was told last.
     pub(crate) ahead: Option<Ahead>,
-    /// Calls may wait for longer than a ping does. When a ping was not answered, they are let go.
-    pub(crate) lets_go: bool,
+    /// Whether a ping that is not answered in time ends the calls that wait for the same master. Calls may wait for longer
+    /// than a ping.
+    pub(crate) aborts_calls: bool,
 }
 
 /// A page of a segment's inventory that was made before it is asked for.
@@ -58,14 +59,14 @@ impl Bond {
     pub(crate) fn turn(&mut self) -> Turn {
         self.membership.see_epoch(self.host.epoch());
         let turn = match self.membership.next(self.clock.now()) {
-            Deed::Wait { until } => return Turn::Idle(until),
-            Deed::Connect { address } => {
+            MembershipStep::Wait { until } => return Turn::Idle(until),
+            MembershipStep::Connect { address } => {
                 // The last connection ended, or there was none: another master may lead by now.
                 self.dialer.masters.doubt();
                 let dialed = self.dialer.dial(address, Duration::MAX);
                 self.connected(dialed)
             }
-            Deed::Call(mut request) => {
+            MembershipStep::Call(mut request) => {
                 if let Request::Ping { reads, .. } = &mut request {
                     *reads = self.metrics.reads.report().map(Box::new);
                 }
@@ -77,22 +78,25 @@ impl Bond {
                     self.metrics.reads.on_confirmed(told);
                 }
                 let is_ping = matches!(request, Request::Ping { .. });
-                if self.lets_go && is_ping && matches!(reply, Err(CallError::TimedOut { .. })) {
-                    self.dialer.masters.let_go();
+                if self.aborts_calls && is_ping && matches!(reply, Err(CallError::TimedOut { .. }))
+                {
+                    self.dialer.masters.abort_calls();
                 }
                 self.replied(reply)
             }
-            Deed::Mount { segment, seen_epoch } => {
+            MembershipStep::Mount { segment, seen_epoch } => {
                 let request = segment.mount(seen_epoch, self.host.is_empty(segment.id));
                 let reply = ask(&mut self.connection, &request);
                 self.replied(reply)
             }
-            Deed::Report { segment, run, page, from } => self.report((segment, run), page, from),
-            Deed::ReportChanges { segment, page, since } => {
+            MembershipStep::Report { segment, run, page, from } => {
+                self.report((segment, run), page, from)
+            }
+            MembershipStep::ReportChanges { segment, page, since } => {
                 self.report_changes(segment, page, since)
             }
-            Deed::StartEmpty { segment } => self.start_empty(segment),
-            Deed::Drop(ranges) => {
+            MembershipStep::StartEmpty { segment } => self.start_empty(segment),
+            MembershipStep::Drop(ranges) => {
                 let results = self.host.drop_ranges(ranges);
                 let dropped = ranges.iter().zip(results).filter(|(_, result)| result.is_ok());
                 let dropped = dropped.map(|(range, _)| *range).collect();
@@ -108,9 +112,16 @@ impl Bond {
     }
 
     fn replied(&mut self, reply: Result<Reply, CallError>) -> Turn {
-        let error = reply.as_ref().err().cloned();
+        let turn = turn_of(&reply);
         self.membership.on_reply(self.clock.now(), reply);
-        error.map_or(Turn::Done, Turn::NotAnswered)
+        turn
+    }
+
+    /// Hands over the reply to a page, after which the next one begins at `next`.
+    fn reported(&mut self, next: Option<u64>, reply: Result<Reply, CallError>) -> Turn {
+        let turn = turn_of(&reply);
+        self.membership.on_reported(self.clock.now(), next, reply);
+        turn
     }
 
     /// Tells the master what lies in a segment, one page. The next is made while the master takes this one.
@@ -134,9 +145,7 @@ impl Bond {
             }
             Err(code) => (Ok(Reply::Done(Err(*code))), None),
         };
-        let error = reply.as_ref().err().cloned();
-        self.membership.on_reported(self.clock.now(), next, reply);
-        error.map_or(Turn::Done, Turn::NotAnswered)
+        self.reported(next, reply)
     }
 
     /// Tells the master what changed in a segment, one page; as a rule there is no other.
@@ -155,9 +164,7 @@ impl Bond {
             }
             Err(code) => (Ok(Reply::Done(Err(code))), None),
         };
-        let error = reply.as_ref().err().cloned();
-        self.membership.on_reported(self.clock.now(), next, reply);
-        error.map_or(Turn::Done, Turn::NotAnswered)
+        self.reported(next, reply)
     }
 
     fn start_empty(&mut self, segment: SegmentId) -> Turn {
@@ -177,7 +184,7 @@ impl Bond {
                 if self.dialer.masters.are_several() {
                     let dialer = self.dialer.clone();
                     // If the socket is of no use the first ping says so.
-                    let _ = connection.look_around(LATE, move || !dialer.finds_another(epoch));
+                    let _ = connection.set_wait_check(LATE, move || !dialer.finds_another(epoch));
                 }
                 self.connection = Some(connection);
                 self.membership.on_connected(now, Some(epoch));
@@ -190,6 +197,10 @@ impl Bond {
             }
         }
     }
+}
+
+fn turn_of(reply: &Result<Reply, CallError>) -> Turn {
+    reply.as_ref().err().cloned().map_or(Turn::Done, Turn::NotAnswered)
 }
 
 fn list(host: &Host, segment: SegmentId, from: u64) -> Result<Inventory, ErrorCode> {

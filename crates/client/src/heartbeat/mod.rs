@@ -2,7 +2,6 @@ mod bond;
 mod log;
 
 use std::net::{Shutdown, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
@@ -15,6 +14,7 @@ pub(crate) use bond::{Bond, Turn};
 
 use crate::membership::Lent;
 use crate::reports::Reports;
+use crate::store_condition::StoreCondition;
 
 /// Longest wait for a turn to end: it makes one attempt to connect or one call.
 const CHANGE_PATIENCE: Duration = Duration::from_secs(30);
@@ -45,8 +45,7 @@ struct Shared {
     wake: Condvar,
     /// Told when changes have been made, and when there will be no more.
     changed: Condvar,
-    well: Arc<AtomicBool>,
-    unreached: Arc<AtomicBool>,
+    condition: Arc<StoreCondition>,
 }
 
 #[derive(Default)]
@@ -62,13 +61,17 @@ struct HeartbeatState {
 
 impl Heartbeat {
     /// Goes on with a bond on a thread of its own, which calls `on_tasks` when tasks wait at the master.
-    pub(crate) fn start(bond: Bond, on_tasks: impl Fn() + Send + 'static) -> std::io::Result<Self> {
+    pub(crate) fn start(
+        bond: Bond,
+        condition: Arc<StoreCondition>,
+        on_tasks: impl Fn() + Send + 'static,
+    ) -> std::io::Result<Self> {
+        condition.set_well(bond.membership.is_well());
         let shared = Arc::new(Shared {
             state: Mutex::new(HeartbeatState::default()),
             wake: Condvar::new(),
             changed: Condvar::new(),
-            well: Arc::new(AtomicBool::new(bond.membership.is_well())),
-            unreached: Arc::default(),
+            condition,
         });
         let of_thread = Arc::clone(&shared);
         let thread = Builder::new().name("mooncake-heartbeat".to_owned());
@@ -79,31 +82,19 @@ impl Heartbeat {
         Ok(Self { shared, thread: Mutex::new(Some(thread)) })
     }
 
-    /// The flag that [`Heartbeat::is_well`] reads, for a reader that outlives this borrow.
-    pub(crate) fn well(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.shared.well)
-    }
-
-    /// Whether others cannot reach this client; a caller may keep this and read it again.
-    pub(crate) fn unreached(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.shared.unreached)
-    }
-
     /// Whether the master answered the last ping.
     pub(crate) fn is_well(&self) -> bool {
-        self.shared.well.load(Ordering::Relaxed)
+        self.shared.condition.is_well()
     }
 
     /// Hands these changes to the heartbeat thread and waits until it has made them, in their order. No earlier mount is under
-    /// way then. False if the thread stopped first, or was stuck.
-    pub(crate) fn change(&self, changes: Vec<Change>) -> bool {
+    /// way then. A thread that has stopped, or is stuck, makes none.
+    pub(crate) fn change(&self, changes: Vec<Change>) {
         let mut state = self.shared.lock();
         state.changes.extend(changes);
         self.shared.wake.notify_all();
         let waiting = |state: &mut HeartbeatState| !state.stopping && !state.changes.is_empty();
-        let waited = self.shared.changed.wait_timeout_while(state, CHANGE_PATIENCE, waiting);
-        let (state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
-        !state.stopping && !waited.timed_out()
+        drop(self.shared.changed.wait_timeout_while(state, CHANGE_PATIENCE, waiting));
     }
 
     /// Tells the master, with a ping of its own, that the nodes of these segments could not be reached. Waits for nothing.
@@ -166,10 +157,10 @@ impl Shared {
                 on_tasks();
             }
             let well = bond.membership.is_well();
-            self.well.store(well, Ordering::Relaxed);
+            self.condition.set_well(well);
             log::change(&turn, was_well, well);
             let unreached = bond.membership.is_unreached();
-            if self.unreached.swap(unreached, Ordering::Relaxed) != unreached {
+            if self.condition.set_unreached(unreached) {
                 log::reach(&bond.membership, unreached);
             }
             if !was_well && well {
@@ -232,12 +223,12 @@ impl Drop for EndNotice<'_> {
         let mut state = self.0.lock();
         (state.stopping, state.has_ended) = (true, true);
         drop(state);
-        self.0.well.store(false, Ordering::Relaxed);
+        self.0.condition.set_well(false);
         self.0.changed.notify_all();
     }
 }
 
-/// Serves segments no longer whose time is over.
+/// Stops serving segments whose time is over.
 fn retire(bond: &Bond, retiring: &mut Vec<(SegmentId, Tick)>) {
     let now = bond.clock.now();
     for (id, _) in retiring.extract_if(.., |&mut (_, due)| due <= now) {
@@ -245,16 +236,12 @@ fn retire(bond: &Bond, retiring: &mut Vec<(SegmentId, Tick)>) {
     }
 }
 
-/// Lends disks no longer that have failed: nothing can be dropped there any more.
+/// Takes disks back that have failed: nothing can be dropped there any more.
 fn take_back_broken(bond: &mut Bond) {
-    for disk in bond.host.disks() {
-        if disk.is_broken() {
-            let id = disk.id();
-            tracing::error!(segment = %id, "the disk has failed and is lent no longer");
-            bond.host.take_back(id);
-            bond.membership.take_back(id);
-            bond.membership.disown(id);
-        }
+    for id in bond.host.take_back_broken() {
+        tracing::error!(segment = %id, "the disk has failed and is lent no longer");
+        bond.membership.take_back(id);
+        bond.membership.disown(id);
     }
 }
 
@@ -268,9 +255,9 @@ mod tests {
             state: Mutex::default(),
             wake: Condvar::new(),
             changed: Condvar::new(),
-            well: Arc::new(AtomicBool::new(true)),
-            unreached: Arc::default(),
+            condition: Arc::default(),
         });
+        shared.condition.set_well(true);
         let of_thread = Arc::clone(&shared);
         let (begin, begun) = std::sync::mpsc::channel::<()>();
         let thread = std::thread::spawn(move || {
@@ -283,7 +270,7 @@ mod tests {
         assert!(heartbeat.is_well());
         begin.send(()).expect("it waits");
         let started = Instant::now();
-        assert!(!heartbeat.change(vec![Change::TakeBack(SegmentId(1))]), "it was not made");
+        heartbeat.change(vec![Change::TakeBack(SegmentId(1))]);
         assert!(started.elapsed() < CHANGE_PATIENCE / 2, "{:?}", started.elapsed());
         assert!(!heartbeat.is_well());
         heartbeat.report(&[SegmentId(1)]);

@@ -1,16 +1,16 @@
 //! A client's life with the master, as a pure machine: connect, ping, mount, tell a new leader what lies in the segments,
 //! drop what it says, and all of it again when the master forgot, moved or changed.
 
-mod deed;
 mod drops;
 mod mounting;
+mod step;
 
 use mooncake_ops::{CallError, Retry, RetryPolicy};
 use mooncake_types::{Chance, Epoch, ErrorCode, Pong, RangeDrop, Reply, Request, SegmentId, Tick};
 
-pub use deed::{Deed, Lent};
 use drops::Drops;
 use mounting::{MountStage, Mounting};
+pub use step::{Lent, MembershipStep};
 
 /// Time between two pings, in milliseconds; shorter if the master's patience with clients is, or its word of routes.
 const PING_INTERVAL_MS: u64 = 1000;
@@ -22,13 +22,13 @@ const NODE_PING_INTERVAL_MS: u64 = 250;
 /// Pings that fit into the time after which the master gives a client up.
 const PINGS_PER_TTL: u64 = 3;
 
-/// The machine. Ask it [`Membership::next`], do the deed, and hand the outcome to [`Membership::on_connected`] or
+/// The machine. Ask it [`Membership::next`], do that step, and hand the outcome to [`Membership::on_connected`] or
 /// [`Membership::on_reply`].
 #[derive(Clone, Debug)]
 pub struct Membership {
     addresses: usize,
     segments: Vec<Lent>,
-    bond: MasterLink,
+    link: MasterLink,
     retry: Retry,
     chance: Chance,
     seen_epoch: Epoch,
@@ -78,7 +78,7 @@ impl Membership {
         Self {
             addresses,
             segments: Vec::new(),
-            bond: MasterLink::Apart { address: 0, try_at: Tick::ZERO },
+            link: MasterLink::Apart { address: 0, try_at: Tick::ZERO },
             retry: Retry::new(RetryPolicy::CONNECT),
             chance,
             seen_epoch: Epoch(0),
@@ -107,7 +107,7 @@ impl Membership {
         self.mounting.on_mounted_elsewhere(self.segments.len() - 1);
     }
 
-    /// Lends this segment no longer: it is neither named in pings nor mounted again. Between two deeds only.
+    /// Lends this segment no longer: it is neither named in pings nor mounted again. Between two steps only.
     pub fn take_back(&mut self, id: SegmentId) {
         let Some(at) = self.segments.iter().position(|segment| segment.id == id) else { return };
         self.segments.remove(at);
@@ -178,10 +178,12 @@ impl Membership {
     }
 
     /// What to do now.
-    pub fn next(&mut self, now: Tick) -> Deed<'_> {
-        match self.bond {
-            MasterLink::Apart { try_at, .. } if now < try_at => Deed::Wait { until: try_at },
-            MasterLink::Apart { address, .. } => Deed::Connect { address },
+    pub fn next(&mut self, now: Tick) -> MembershipStep<'_> {
+        match self.link {
+            MasterLink::Apart { try_at, .. } if now < try_at => {
+                MembershipStep::Wait { until: try_at }
+            }
+            MasterLink::Apart { address, .. } => MembershipStep::Connect { address },
             MasterLink::Joined { ping_at, .. } => {
                 // The ping comes first: its answer tells whether there is anything to mount. It goes on coming while
                 // something is told that takes long.
@@ -194,37 +196,37 @@ impl Membership {
         }
     }
 
-    fn ping(&mut self, now: Tick) -> Deed<'_> {
+    fn ping(&mut self, now: Tick) -> MembershipStep<'_> {
         self.set_asked(MasterRequest::Ping { at: now });
         let segments = self.segments.iter().map(|segment| segment.id).collect();
         let unreachable = std::mem::take(&mut self.unreachable);
-        Deed::Call(Request::Ping { segments, unreachable, reads: None })
+        MembershipStep::Call(Request::Ping { segments, unreachable, reads: None })
     }
 
     /// What there is to do between two pings.
-    fn work(&mut self, ping_at: Tick) -> Deed<'_> {
+    fn work(&mut self, ping_at: Tick) -> MembershipStep<'_> {
         let obeys = self.mounted_under >= Some(self.seen_epoch);
         if let Some(stage) = self.mounting.stage(self.segments.len(), obeys) {
             return self.mount(stage);
         }
         if let Some(&id) = self.retired.last() {
             self.set_asked(MasterRequest::Unmount);
-            return Deed::Call(Request::UnmountSegment { id, grace_ms: 0 });
+            return MembershipStep::Call(Request::UnmountSegment { id, grace_ms: 0 });
         }
         if !obeys {
             self.drops.clear();
         }
         if let Some(request) = self.drops.fetch() {
             self.set_asked(MasterRequest::Drops);
-            return Deed::Call(request);
+            return MembershipStep::Call(request);
         }
         match self.drops.listed() {
-            [] => Deed::Wait { until: ping_at },
-            listed => Deed::Drop(listed),
+            [] => MembershipStep::Wait { until: ping_at },
+            listed => MembershipStep::Drop(listed),
         }
     }
 
-    fn mount(&mut self, stage: MountStage) -> Deed<'_> {
+    fn mount(&mut self, stage: MountStage) -> MembershipStep<'_> {
         match stage {
             MountStage::Mount => self.set_asked(MasterRequest::Mount),
             MountStage::Report { .. } | MountStage::ReportChanges { .. } => {
@@ -234,30 +236,30 @@ impl Membership {
         }
         let segment = &self.segments[self.mounting.segment()];
         match stage {
-            MountStage::Mount => Deed::Mount { segment, seen_epoch: self.seen_epoch },
+            MountStage::Mount => MembershipStep::Mount { segment, seen_epoch: self.seen_epoch },
             MountStage::Report { page, from } => {
-                Deed::Report { segment: segment.id, run: segment.run, page, from }
+                MembershipStep::Report { segment: segment.id, run: segment.run, page, from }
             }
             MountStage::ReportChanges { page, since } => {
-                Deed::ReportChanges { segment: segment.id, page, since }
+                MembershipStep::ReportChanges { segment: segment.id, page, since }
             }
-            MountStage::StartEmpty => Deed::StartEmpty { segment: segment.id },
+            MountStage::StartEmpty => MembershipStep::StartEmpty { segment: segment.id },
         }
     }
 
-    /// The outcome of [`Deed::Connect`]: the epoch that the master named, or nothing.
+    /// The outcome of [`MembershipStep::Connect`]: the epoch that the master named, or nothing.
     pub fn on_connected(&mut self, now: Tick, epoch: Option<Epoch>) {
-        let MasterLink::Apart { address, .. } = self.bond else {
+        let MasterLink::Apart { address, .. } = self.link else {
             unreachable!("only a client that is apart connects")
         };
-        let Some(epoch) = epoch else { return self.part(now, address) };
+        let Some(epoch) = epoch else { return self.on_connection_lost(now, address) };
         self.see_epoch(epoch);
-        self.bond = MasterLink::Joined { address, ping_at: now, asked: None };
+        self.link = MasterLink::Joined { address, ping_at: now, asked: None };
     }
 
-    /// The outcome of [`Deed::Call`] and [`Deed::Mount`].
+    /// The outcome of [`MembershipStep::Call`] and [`MembershipStep::Mount`].
     pub fn on_reply(&mut self, now: Tick, reply: Result<Reply, CallError>) {
-        let MasterLink::Joined { address, asked: Some(asked), .. } = self.bond else {
+        let MasterLink::Joined { address, asked: Some(asked), .. } = self.link else {
             unreachable!("a reply belongs to a call")
         };
         match (asked, reply) {
@@ -282,11 +284,11 @@ impl Membership {
                 self.set_idle();
             }
             // No answer, a refusal or nonsense: this master is not one to stay with.
-            _ => self.part(now, address),
+            _ => self.on_connection_lost(now, address),
         }
     }
 
-    /// The outcome of [`Deed::Report`] and [`Deed::ReportChanges`]: the reply, and where the next page begins if there is one.
+    /// The outcome of [`MembershipStep::Report`] and [`MembershipStep::ReportChanges`]: the reply, and where the next page begins if there is one.
     pub fn on_reported(&mut self, now: Tick, next: Option<u64>, reply: Result<Reply, CallError>) {
         match reply {
             Ok(Reply::Done(Ok(()))) => {
@@ -303,17 +305,17 @@ impl Membership {
         self.set_idle();
     }
 
-    /// The outcome of [`Deed::StartEmpty`]: what the segment is called now, or nothing if there is no name for it.
+    /// The outcome of [`MembershipStep::StartEmpty`]: what the segment is called now, or nothing if there is no name for it.
     pub fn on_started_empty(&mut self, now: Tick, id: Option<SegmentId>) {
-        let MasterLink::Joined { address, .. } = self.bond else {
+        let MasterLink::Joined { address, .. } = self.link else {
             unreachable!("only a master says so")
         };
-        let Some(id) = id else { return self.part(now, address) };
+        let Some(id) = id else { return self.on_connection_lost(now, address) };
         self.segments[self.mounting.segment()].id = id;
         self.mounting.on_started_empty();
     }
 
-    /// The outcome of [`Deed::Drop`]: what nobody finds any more.
+    /// The outcome of [`MembershipStep::Drop`]: what nobody finds any more.
     pub fn on_dropped(&mut self, dropped: Vec<RangeDrop>) {
         self.drops.on_dropped(dropped);
     }
@@ -331,7 +333,7 @@ impl Membership {
         let longest_ms = if self.segments.is_empty() { prolongs_ms } else { NODE_PING_INTERVAL_MS };
         let interval_ms = (pong.client_ttl_ms / PINGS_PER_TTL).clamp(10, longest_ms);
         let ping_at = asked_at.after_ms(interval_ms);
-        self.bond = MasterLink::Joined { address, ping_at, asked: None };
+        self.link = MasterLink::Joined { address, ping_at, asked: None };
         // A leader that is behind what the nodes have seen learns it from the mount, and must catch up.
         let is_behind = pong.epoch < self.seen_epoch;
         self.see_epoch(pong.epoch);
@@ -347,13 +349,13 @@ impl Membership {
     }
 
     /// The connection is gone or was never made: the next address at once, after a whole round a wait.
-    fn part(&mut self, now: Tick, address: usize) {
+    fn on_connection_lost(&mut self, now: Tick, address: usize) {
         self.last_ping_answered = false;
-        self.mounting.on_parted();
+        self.mounting.on_connection_lost();
         self.drops.clear();
         let next = (address + 1) % self.addresses;
         let try_at = if next == 0 { self.next_round(now) } else { now };
-        self.bond = MasterLink::Apart { address: next, try_at };
+        self.link = MasterLink::Apart { address: next, try_at };
     }
 
     /// When the addresses are tried again. Chance shortens the pause by up to a half, so that many clients of one master do
@@ -364,13 +366,13 @@ impl Membership {
     }
 
     fn set_asked(&mut self, what: MasterRequest) {
-        if let MasterLink::Joined { asked, .. } = &mut self.bond {
+        if let MasterLink::Joined { asked, .. } = &mut self.link {
             *asked = Some(what);
         }
     }
 
     fn set_idle(&mut self) {
-        if let MasterLink::Joined { asked, .. } = &mut self.bond {
+        if let MasterLink::Joined { asked, .. } = &mut self.link {
             *asked = None;
         }
     }

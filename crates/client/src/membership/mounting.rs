@@ -119,7 +119,7 @@ impl Mounting {
     }
 
     /// The connection is gone: pages that were taken are told again.
-    pub(super) fn on_parted(&mut self) {
+    pub(super) fn on_connection_lost(&mut self) {
         (self.stage, self.awaits_pong) = (MountStage::Mount, false);
     }
 

@@ -1,8 +1,24 @@
 use mooncake_types::{PutMode, Request, ScanAction, TaskKind};
 
-/// A kind of request, as the C++ package names it: one key and several are told apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Rpc {
+macro_rules! rpcs {
+    ($($kind:ident,)*) => {
+        /// A kind of request, as the C++ package names it: one key and several are told apart.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(super) enum Rpc {
+            $($kind,)*
+        }
+
+        impl Rpc {
+            pub(super) const COUNT: usize = Self::ALL.len();
+
+            /// Every kind under its name, in their order.
+            pub(super) const ALL: &'static [(Self, &'static str)] =
+                &[$((Self::$kind, stringify!($kind)),)*];
+        }
+    };
+}
+
+rpcs! {
     Ping,
     Leave,
     MountSegment,
@@ -43,49 +59,6 @@ pub(super) enum Rpc {
 }
 
 impl Rpc {
-    pub(super) const COUNT: usize = Self::MarkTaskToComplete as usize + 1;
-
-    /// Every kind under its name, in their order.
-    pub(super) const ALL: [(Self, &'static str); Self::COUNT] = [
-        (Self::Ping, "Ping"),
-        (Self::Leave, "Leave"),
-        (Self::MountSegment, "MountSegment"),
-        (Self::ReportInventory, "ReportInventory"),
-        (Self::ReportChanges, "ReportChanges"),
-        (Self::FetchDrops, "FetchDrops"),
-        (Self::UnmountSegment, "UnmountSegment"),
-        (Self::GracefulUnmountSegment, "GracefulUnmountSegment"),
-        (Self::PutStart, "PutStart"),
-        (Self::BatchPutStart, "BatchPutStart"),
-        (Self::UpsertStart, "UpsertStart"),
-        (Self::BatchUpsertStart, "BatchUpsertStart"),
-        (Self::PutEnd, "PutEnd"),
-        (Self::BatchPutEnd, "BatchPutEnd"),
-        (Self::PutRevoke, "PutRevoke"),
-        (Self::BatchPutRevoke, "BatchPutRevoke"),
-        (Self::GetReplicaList, "GetReplicaList"),
-        (Self::BatchGetReplicaList, "BatchGetReplicaList"),
-        (Self::GetReplicaListByRegex, "GetReplicaListByRegex"),
-        (Self::GetAllKeys, "GetAllKeys"),
-        (Self::ExistKey, "ExistKey"),
-        (Self::BatchExistKey, "BatchExistKey"),
-        (Self::PrefixLen, "PrefixLen"),
-        (Self::Prefetch, "Prefetch"),
-        (Self::Dropped, "Dropped"),
-        (Self::Remove, "Remove"),
-        (Self::BatchRemove, "BatchRemove"),
-        (Self::RemoveByRegex, "RemoveByRegex"),
-        (Self::RemoveAll, "RemoveAll"),
-        (Self::BatchReplicaClear, "BatchReplicaClear"),
-        (Self::CreateCopyTask, "CreateCopyTask"),
-        (Self::CreateMoveTask, "CreateMoveTask"),
-        (Self::QueryTask, "QueryTask"),
-        (Self::FetchTasks, "FetchTasks"),
-        (Self::DrainSegments, "DrainSegments"),
-        (Self::ListSegments, "ListSegments"),
-        (Self::MarkTaskToComplete, "MarkTaskToComplete"),
-    ];
-
     /// The kind of a request. Each page of a scan is a request of its own.
     pub(super) fn of(request: &Request<'_>) -> Self {
         let either =
@@ -142,13 +115,6 @@ mod tests {
     use mooncake_types::{PutItem, PutStart, Scan, SegmentId};
 
     use super::*;
-
-    #[test]
-    fn every_kind_has_its_place_in_the_table() {
-        for (index, (rpc, name)) in Rpc::ALL.iter().enumerate() {
-            assert_eq!((*rpc as usize, format!("{rpc:?}").as_str()), (index, *name));
-        }
-    }
 
     #[test]
     fn one_key_and_several_are_told_apart() {

@@ -6,7 +6,8 @@ use mooncake_connection::{CallFault, Connection, Fault, Progress};
 use mooncake_types::{Epoch, ErrorCode};
 use mooncake_wire::{Hello, Refusal};
 
-use super::masters::{Election, Incredible, Masters};
+use super::dial_error::DialError;
+use super::masters::{Election, Masters};
 use crate::address::MasterEndpoint;
 
 /// How long a master may take to say whether it leads when another is late.
@@ -24,25 +25,8 @@ pub(crate) struct Dialer {
     pub(crate) call_timeout: Duration,
 }
 
-/// Why there is no connection.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum DialError {
-    /// Nobody answered there.
-    #[error("{address}: {reason}")]
-    Unreachable { address: String, reason: String },
-    /// A master answered that does not lead.
-    #[error("{address}: {message}")]
-    Standby { address: String, message: String },
-    /// Somebody answered and wants nothing to do with this client.
-    #[error("{address} refused: {message}")]
-    Refused { address: String, code: ErrorCode, message: String },
-    /// A master answered that is not obeyed.
-    #[error("{address}: {why}")]
-    Incredible { address: String, why: Incredible },
-}
-
 impl Dialer {
-    /// One that says this. A reply is looked for up to `busy_poll` before it is slept for.
+    /// One that sends this hello. A call polls for its reply up to `busy_poll` before it blocks.
     pub(crate) fn new(masters: Arc<Masters>, hello: Hello, busy_poll: Duration) -> Self {
         let resolver = masters.resolver().clone();
         let frames = mooncake_connection::Dialer::new(hello);

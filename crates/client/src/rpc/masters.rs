@@ -8,10 +8,10 @@ use mooncake_ha::{Coordinator, epoch_of_now};
 use mooncake_memory::{Private, Resolver};
 use mooncake_types::{Epoch, LogLimiter, SharedDirectory};
 
-use super::dial::DialError;
+use super::dial_error::{DialError, Incredible};
 use crate::address::MasterEndpoint;
 
-/// Between two questions to the coordinator; who comes in between is told what the last one was answered.
+/// Time between two questions to the coordinator. Calls in between get its last answer.
 const BETWEEN_QUESTIONS: Duration = Duration::from_millis(100);
 
 /// The masters of one store, shared by all that connect to them.
@@ -28,17 +28,7 @@ enum MasterSource {
     Elected(Election),
 }
 
-/// A master named an epoch that no leader can have. A node that obeyed it would obey no other master any more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "it leads under epoch {epoch}, far above {known}: it is not obeyed. If it is the right master, restart this process"
-)]
-pub(crate) struct Incredible {
-    epoch: Epoch,
-    known: Epoch,
-}
-
-/// The connections that there are.
+/// The connections that stand, and what masters said on them.
 #[derive(Debug, Default)]
 struct Open {
     /// The highest epoch that a master named, or that the node's memory remembers; zero before the first.
@@ -59,11 +49,11 @@ pub(super) struct Election {
     name: String,
     /// Whether leaders are reached by local sockets only, or by the network only.
     only_this_host: bool,
-    found: Mutex<FoundLeader>,
+    found: Mutex<KnownLeader>,
 }
 
 #[derive(Debug, Default)]
-struct FoundLeader {
+struct KnownLeader {
     leader: Option<MasterEndpoint>,
     /// It could not be reached since.
     is_doubted: bool,
@@ -76,8 +66,8 @@ impl Masters {
         Self::of_source(MasterSource::Listed(addresses))
     }
 
-    /// Whoever this coordinator says leads; `name` is its address. With `only_this_host` it must be reached by a local
-    /// socket.
+    /// The master that this coordinator names as the leader; `name` is the coordinator's address. With `only_this_host` the
+    /// leader must be reached by a local socket.
     pub(crate) fn elected(coordinator: Coordinator, name: String, only_this_host: bool) -> Masters {
         let election = Election { coordinator, name, only_this_host, found: Mutex::default() };
         Self::of_source(MasterSource::Elected(election))
@@ -108,7 +98,7 @@ impl Masters {
         }
     }
 
-    /// The address of this number, or who looks it up.
+    /// The address of this number, or the election that finds it.
     pub(super) fn at(&self, address: usize) -> Result<&MasterEndpoint, &Election> {
         match &self.source {
             MasterSource::Listed(addresses) => Ok(&addresses[address]),
@@ -123,8 +113,8 @@ impl Masters {
         }
     }
 
-    /// The master says nothing any more: whoever waits for its answer need not wait longer.
-    pub(crate) fn let_go(&self) {
+    /// The master does not answer any more: ends the calls that wait for it.
+    pub(crate) fn abort_calls(&self) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         for (_, stream) in open.connections.drain(..) {
             // It may be closed already.
@@ -163,8 +153,8 @@ impl Masters {
         open.shared_directory = directory;
     }
 
-    /// A connection to a master of this epoch was made. If the epoch is new, those to other masters are of no more use:
-    /// whoever waits for an answer there need not wait longer.
+    /// A connection to a master of this epoch was made. If the epoch is new, ends the connections to other masters, and with
+    /// them the calls that wait there.
     pub(super) fn on_connected(
         &self,
         epoch: Epoch,
@@ -193,7 +183,7 @@ impl Election {
         if let Some(leader) = found.leader.as_ref().filter(|_| !found.is_doubted) {
             return Ok((leader.clone(), false));
         }
-        // Whoever comes meanwhile waits for the lock, and need not ask then.
+        // Other threads wait for the lock meanwhile, and need not ask then.
         if found.asked.is_none_or(|asked| asked.elapsed() >= BETWEEN_QUESTIONS) {
             let asked = self.coordinator.leader();
             found.asked = Some(Instant::now());
@@ -244,7 +234,7 @@ impl Election {
         DialError::Unreachable { address: self.name.clone(), reason }
     }
 
-    fn lock(&self) -> MutexGuard<'_, FoundLeader> {
+    fn lock(&self) -> MutexGuard<'_, KnownLeader> {
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

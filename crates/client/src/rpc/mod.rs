@@ -2,12 +2,14 @@
 
 mod call;
 mod dial;
+mod dial_error;
 mod masters;
 mod pool;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use call::{call, call_meanwhile};
-pub(crate) use dial::{DialError, Dialer};
+pub(crate) use dial::Dialer;
+pub(crate) use dial_error::DialError;
 pub(crate) use masters::Masters;
 pub(crate) use pool::Pool;

@@ -3,7 +3,8 @@ use std::time::{Duration, Instant};
 use mooncake_ops::{Retry, RetryPolicy};
 use mooncake_types::{DrainReport, DrainStatus, ErrorCode, Reply, Request, SegmentId};
 
-use super::{CLOSED, Store};
+use super::Store;
+use super::closed::CLOSED;
 
 /// Time between two questions to the master.
 const PACE: Duration = Duration::from_millis(50);

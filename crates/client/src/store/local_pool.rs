@@ -1,6 +1,5 @@
 use std::sync::OnceLock;
 
-use super::Store;
 use crate::mem_pool::MemPool;
 
 /// The local buffer of a store: mapped when the first range of it is asked for.
@@ -14,34 +13,21 @@ impl LocalPool {
         Self { len_bytes, pool: OnceLock::new() }
     }
 
-    fn mapped(&self) -> Option<&MemPool> {
+    pub(super) fn len_bytes(&self) -> u64 {
+        self.len_bytes
+    }
+
+    /// Takes back what was handed out at this address; false if nothing was.
+    pub(super) fn free(&self, address: usize) -> bool {
+        self.pool.get().and_then(Option::as_ref).is_some_and(|pool| pool.free(address))
+    }
+
+    pub(super) fn mapped(&self) -> Option<&MemPool> {
         let map = || {
             let mapped = (self.len_bytes > 0).then(|| MemPool::map(self.len_bytes))?;
             mapped.inspect_err(|error| tracing::warn!(%error, "no local buffer")).ok()
         };
         self.pool.get_or_init(map).as_ref()
-    }
-}
-
-impl Store {
-    /// The length of the local buffer, in bytes.
-    #[must_use]
-    pub fn local_buffer_bytes(&self) -> u64 {
-        self.local_pool.len_bytes
-    }
-
-    /// Hands out memory of the local buffer until [`Store::free_to_mem_pool`] or the drop of this store; gives its address.
-    /// `None` if there are not `len_bytes` together, or the store is closed.
-    #[must_use]
-    pub fn alloc_from_mem_pool(&self, len_bytes: u64) -> Option<usize> {
-        // Also for a forked process: it shares the memory with its parent, which would hand out the same range.
-        self.session()?;
-        self.local_pool.mapped()?.alloc(len_bytes)
-    }
-
-    /// Takes back what was handed out at this address, also after [`Store::close`]; false if nothing was.
-    pub fn free_to_mem_pool(&self, address: usize) -> bool {
-        self.local_pool.pool.get().and_then(Option::as_ref).is_some_and(|pool| pool.free(address))
     }
 }
 

@@ -2,11 +2,8 @@ use mooncake_memory::{Buffer, RawSlice, SliceList};
 use mooncake_ops::Fetch;
 use mooncake_transfer::View;
 
-use super::{GetTarget, PutSource};
+use super::item::{GetTarget, PutSource};
 use crate::drive::Memory;
-
-/// Buffers above this length are first asked of the system in a way that can fail.
-const LARGE_BUFFER_BYTES: usize = 64 << 20;
 
 /// Verbs that move no bytes.
 pub(super) struct NoMemory;
@@ -37,7 +34,7 @@ impl Memory for Buffers {
         let buffer = &mut self.0[position];
         // After a fresh lookup the object may have another length.
         if buffer.as_ref().is_none_or(|buffer| buffer.len() as u64 != object_len) {
-            *buffer = allocate(object_len);
+            *buffer = usize::try_from(object_len).ok().and_then(Buffer::try_zeroed);
         }
         let whole = SliceList::from(buffer.as_ref()?.raw());
         Some(whole.part(at, len))
@@ -104,15 +101,6 @@ impl Memory for ViewsOrBuffers {
     fn take_view(&mut self, position: usize, view: View) {
         self.views[position] = Some(view);
     }
-}
-
-/// A buffer, unless the system has no room for it: the length comes from outside.
-fn allocate(len: u64) -> Option<Buffer> {
-    let len = usize::try_from(len).ok()?;
-    if len > LARGE_BUFFER_BYTES {
-        Vec::<u8>::new().try_reserve_exact(len).ok()?;
-    }
-    Some(Buffer::zeroed(len))
 }
 
 #[cfg(test)]

@@ -1,10 +1,15 @@
+mod callers_memory;
+mod closed;
 mod drain;
+mod get_ranges;
 mod get_session;
+mod get_sessions;
 mod hand_over;
 mod item;
 mod local_pool;
 mod memory;
 mod mount;
+mod mounts;
 mod open;
 mod pattern;
 mod put_session;
@@ -12,6 +17,7 @@ mod put_sessions;
 mod ranged;
 mod refused_puts;
 mod renewal;
+mod segment_id;
 mod segment_warnings;
 mod serving;
 mod session;
@@ -22,7 +28,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-use mooncake_memory::{Buffer, Place, SliceList};
+use mooncake_memory::{Buffer, SliceList};
 use mooncake_ops::{
     ExistOp, GetItem, ListOp, LocateOp, ObjectLocation, PrefetchOp, PrefixLenOp, PutOp, RemoveOp,
     RemoveScanOp,
@@ -31,20 +37,19 @@ use mooncake_transfer::{HotCacheCounts, View};
 use mooncake_types::{ErrorCode, Prefetch, PutItem, ReplicateConfig};
 
 pub use item::{GetTarget, Health, PutSource};
-pub use mount::{AllocatedSegments, parse_segment_id};
+pub use mounts::AllocatedSegment;
 pub use ranged::{Fragment, Ranged};
+pub use segment_id::parse_segment_id;
 
 use crate::config::StoreConfig;
 use crate::open_error::OpenError;
 use crate::registered_buffers::RegisteredBuffers;
 use crate::zero_copy_get::ObjectBytes;
+use closed::CLOSED;
 use local_pool::LocalPool;
 pub use memory::MakeRoom;
 use memory::{Buffers, NoMemory, Rooms, ViewsOrBuffers};
 use session::Session;
-
-/// What a call on a closed store is answered with.
-const CLOSED: ErrorCode = ErrorCode::UnavailableInCurrentStatus;
 
 /// An open door to the pool: puts and gets objects, and lends memory if it was told to.
 ///
@@ -313,7 +318,7 @@ impl Store {
         session.ways().drive(LocateOp::new(keys), NoMemory)
     }
 
-    /// As [`locate`](Self::locate), for who gets next what is there: what is not there counts as a miss.
+    /// As [`locate`](Self::locate), for a caller that gets next what it finds: a key without an object counts as a miss.
     pub fn locate_to_get(&self, keys: &[&str]) -> Vec<Result<ObjectLocation, ErrorCode>> {
         let results = self.locate(keys);
         if let Some(session) = self.session() {
@@ -372,44 +377,6 @@ impl Store {
         let listed = session.ways().drive(ListOp::new(Some(pattern)), NoMemory);
         pattern::warn_if_refused(Some(pattern), &listed);
         listed
-    }
-
-    /// Registers `len` bytes of the caller's memory from address `ptr` on; they stay valid until
-    /// [`Store::unregister`].
-    ///
-    /// # Errors
-    /// [`ErrorCode::InvalidParams`] for a null pointer, no bytes, an overlap with a registered buffer, or what is neither all
-    /// memory of the host nor all memory of one device, as a warning in the log says;
-    /// [`ErrorCode::UnavailableInCurrentStatus`] in a child of the process that opened the store.
-    pub fn register(&self, ptr: usize, len: usize) -> Result<(), ErrorCode> {
-        self.buffers()?.register(ptr, len)
-    }
-
-    /// Forgets the buffer that was registered with this start.
-    ///
-    /// # Errors
-    /// [`ErrorCode::InvalidParams`] if there is none; [`ErrorCode::UnavailableInCurrentStatus`] as for
-    /// [`Store::register`].
-    pub fn unregister(&self, ptr: usize) -> Result<(), ErrorCode> {
-        self.buffers()?.unregister(ptr)
-    }
-
-    /// Where this memory lies, if a transfer may use it: all of it inside of one registered buffer, or begun outside of all.
-    ///
-    /// # Errors
-    /// [`ErrorCode::InvalidParams`] for a null pointer, no bytes, bytes that run past the end of the registered
-    /// buffer that they begin in, or that begin outside of all and not in host memory;
-    /// [`ErrorCode::UnavailableInCurrentStatus`] as for [`Store::register`].
-    pub fn check_registered(&self, ptr: usize, len: usize) -> Result<Place, ErrorCode> {
-        self.buffers()?.check(ptr, len)
-    }
-
-    fn buffers(&self) -> Result<&RegisteredBuffers, ErrorCode> {
-        // A thread of the parent may have held the lock when this process was made; no thread of this process gives it back.
-        if self.is_forked() {
-            return Err(CLOSED);
-        }
-        Ok(&self.buffers)
     }
 
     fn is_forked(&self) -> bool {

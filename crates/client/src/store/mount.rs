@@ -1,24 +1,22 @@
 //! Segments that are lent and taken back while the store is open.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mooncake_memory::{MapError, Region};
 use mooncake_node::Segment;
-use mooncake_types::{
-    ErrorCode, FailureDomains, Medium, MountOutcome, Reply, Request, SegmentId, limits,
-};
+use mooncake_types::{ErrorCode, Medium, MountOutcome, Reply, Request, SegmentId, limits};
 use rustix::fs::OFlags;
 
+use super::Store;
+use super::closed::CLOSED;
+use super::mounts::{AllocatedSegment, Origin};
 use super::segment_warnings;
 use super::session::Session;
-use super::{CLOSED, Store};
 use crate::heartbeat::Change;
 use crate::membership::Lent;
 use crate::random::random;
@@ -29,45 +27,8 @@ const MAX_MOUNTS: usize = 256;
 /// What the size of an allocated segment is rounded up to, in bytes.
 const ALLOCATED_STEP: u64 = 4 << 20;
 
-/// Segments that were allocated and lent.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AllocatedSegments {
-    /// Their names for [`Store::unmount_and_free_segment`].
-    pub ids: Vec<SegmentId>,
-    /// Their length together, in bytes.
-    pub len_bytes: u64,
-}
-
-/// Where a segment's memory came from, which decides by which call it is given back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Origin {
-    File,
-    Allocation,
-    /// The disk that was lent when the store was opened.
-    Disk,
-}
-
 /// Longest wait of an unmount for transfers to let go of the memory, so that the same file can be lent again at once.
 const RELEASE_PATIENCE: Duration = Duration::from_secs(1);
-
-/// What was lent since the store was opened, and is not taken back.
-pub(super) struct Mounts {
-    hostname: String,
-    endpoint: String,
-    domains: FailureDomains,
-    lent: Mutex<BTreeMap<SegmentId, (Origin, Lent)>>,
-}
-
-impl Mounts {
-    pub(super) fn new(hostname: String, endpoint: String, domains: FailureDomains) -> Self {
-        Self { hostname, endpoint, domains, lent: Mutex::default() }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<SegmentId, (Origin, Lent)>> {
-        // Every change of it is a single step.
-        self.lent.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 impl Store {
     /// Lends `len_bytes` of a file, or of an object in `/dev/shm`, from `offset` on. What the pool keeps there is written
@@ -87,7 +48,7 @@ impl Store {
         len_bytes: u64,
         offset: u64,
         location: &str,
-    ) -> Result<Vec<SegmentId>, ErrorCode> {
+    ) -> Result<SegmentId, ErrorCode> {
         let session = self.session().ok_or(CLOSED)?;
         check_len(len_bytes)?;
         let file = open_file(path).map_err(|error| {
@@ -106,7 +67,7 @@ impl Store {
             why_not_mapped(&error)
         })?;
         tracing::debug!(path = %path.display(), location, "a file is lent");
-        session.lend(region, Origin::File).map(|id| vec![id])
+        session.lend(region, Origin::File)
     }
 
     /// Lends more memory of this process: `len_bytes`, rounded up to 4 MiB. `location` names where it should lie; nothing
@@ -120,7 +81,7 @@ impl Store {
         &self,
         len_bytes: u64,
         location: &str,
-    ) -> Result<AllocatedSegments, ErrorCode> {
+    ) -> Result<AllocatedSegment, ErrorCode> {
         let session = self.session().ok_or(CLOSED)?;
         check_len(len_bytes)?;
         let len_bytes = len_bytes.next_multiple_of(ALLOCATED_STEP);
@@ -130,8 +91,8 @@ impl Store {
             ErrorCode::InternalError
         })?;
         tracing::debug!(len_bytes, location, "more memory is lent");
-        let ids = vec![session.lend(region.emptied_at_end(), Origin::Allocation)?];
-        Ok(AllocatedSegments { ids, len_bytes })
+        let id = session.lend(region.emptied_at_end(), Origin::Allocation)?;
+        Ok(AllocatedSegment { id, len_bytes })
     }
 
     /// Takes back segments of [`Store::mount_segment`]: nothing new is put there, and gets are served for `grace` more.
@@ -171,24 +132,6 @@ impl Store {
         }
         session.unmount_all(&ids, grace, Origin::Disk)
     }
-}
-
-/// The segment that a text names: 32 hexadecimal digits, as ids are printed, or two decimal numbers with a hyphen
-/// between them, as the C++ package prints them.
-///
-/// # Errors
-/// [`ErrorCode::InvalidParams`] if it is neither.
-pub fn parse_segment_id(text: &str) -> Result<SegmentId, ErrorCode> {
-    let digits = |part: &str, radix| part.bytes().all(|byte| char::from(byte).is_digit(radix));
-    let id = match text.split_once('-') {
-        Some((first, second)) if digits(first, 10) && digits(second, 10) => {
-            let number = |part: &str| part.parse::<u64>().ok().map(u128::from);
-            number(first).zip(number(second)).map(|(first, second)| first << 64 | second)
-        }
-        None if text.len() == 32 && digits(text, 16) => u128::from_str_radix(text, 16).ok(),
-        _ => None,
-    };
-    id.map(SegmentId).ok_or(ErrorCode::InvalidParams)
 }
 
 fn check_len(len_bytes: u64) -> Result<(), ErrorCode> {
@@ -238,7 +181,7 @@ impl Session {
         self.mounts.lock().insert(id, (origin, lent.clone()));
         self.heartbeat.change(vec![Change::Lend(lent)]);
         if let Err(error) = self.prefaulting.attend() {
-            // It is lent: who asked for it needs its id to take it back.
+            // It is lent: the caller needs its id to take it back.
             tracing::warn!(%error, "pages are provided when they are first written");
         }
         Ok(id)
@@ -307,59 +250,13 @@ impl Session {
         match self.pool.call(&Request::UnmountSegment { id, grace_ms }) {
             // A master that forgot the segment has nothing to take back.
             Ok(Reply::Done(Ok(()) | Err(ErrorCode::SegmentNotFound))) => Ok(()),
-            Ok(Reply::Done(Err(code)) | Reply::Refused(code)) => Err(code),
+            Ok(Reply::Done(Err(code)) | Reply::Refused(code)) => {
+                // The master has it still. After any other failure it may not: then no reader may be promised anything.
+                self.host.resume_promises(&[id]);
+                Err(code)
+            }
             Ok(_) => Err(ErrorCode::InternalError),
             Err(error) => Err(error.code()),
-        }
-    }
-}
-
-impl Mounts {
-    /// Disks were lent when the store was opened.
-    pub(super) fn add_disks(&self, disks: Vec<Lent>) {
-        self.lock().extend(disks.into_iter().map(|lent| (lent.id, (Origin::Disk, lent))));
-    }
-
-    fn ids(&self, origin: Origin) -> Vec<SegmentId> {
-        let lent = self.lock();
-        lent.iter().filter(|(_, (of, _))| *of == origin).map(|(&id, _)| id).collect()
-    }
-
-    /// Takes all of these out, or none if one is not of that origin. One that is named twice counts once.
-    fn withdraw(&self, ids: &[SegmentId], origin: Origin) -> Result<Vec<Lent>, ErrorCode> {
-        let mut lent = self.lock();
-        let known = |id| lent.get(id).is_some_and(|&(of, _)| of == origin);
-        if !ids.iter().all(known) {
-            return Err(ErrorCode::SegmentNotFound);
-        }
-        Ok(ids.iter().filter_map(|id| lent.remove(id)).map(|(_, lent)| lent).collect())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ids_are_read_as_they_are_printed_by_either_package() {
-        let id = SegmentId(0x0123_4567_89ab_cdef_0011_2233_4455_6677);
-        assert_eq!(parse_segment_id(&id.to_string()), Ok(id));
-        assert_eq!(parse_segment_id("1-2"), Ok(SegmentId(1 << 64 | 2)));
-        let most = format!("{}-{}", u64::MAX, u64::MAX);
-        assert_eq!(parse_segment_id(&most), Ok(SegmentId(u128::MAX)));
-        for text in [
-            "",
-            "-",
-            "1-",
-            "-1",
-            "1-2-3",
-            "+1-2",
-            "1-18446744073709551616",
-            "0123456789abcdef",
-            "0123456789abcdef0123456789abcdeg",
-            "+123456789abcdef0123456789abcdef",
-        ] {
-            assert_eq!(parse_segment_id(text), Err(ErrorCode::InvalidParams), "{text}");
         }
     }
 }

@@ -1,11 +1,12 @@
 use mooncake_ops::{CloseOp, Closed, Closing, PutPartsOp, PutSession, StartOp};
 use mooncake_types::{ErrorCode, PutItem, PutRevoke, ReplicateConfig};
 
+use super::Store;
+use super::closed::CLOSED;
 use super::memory::NoMemory;
 use super::put_sessions::NO_SESSION;
 use super::ranged::{Fragments, Ranged};
 use super::session::Session;
-use super::{CLOSED, Store};
 
 impl Session {
     /// Gives puts up; what the master says to that changes nothing.
@@ -114,7 +115,7 @@ impl Store {
             results[*position] = ending.map(|_| ());
             closings.push(ending.map_or_else(|_| put.giving_up(keys[*position]), Closing::End));
         }
-        session.puts.note_ends(&closings);
+        session.puts.note(&closings);
         for ((position, _), answer) in puts.iter().zip(session.close_puts(keys, &puts, &closings)) {
             let (Closed::Settled(Err(code)) | Closed::Unknown(code)) = answer else { continue };
             // That a put could not be given up is no news to a caller who learns that it failed.
@@ -131,6 +132,7 @@ impl Store {
         let Some(session) = self.session() else { return vec![Err(CLOSED); keys.len()] };
         let puts = session.puts.seal(keys);
         let closings: Vec<_> = puts.iter().map(|(at, put)| put.giving_up(keys[*at])).collect();
+        session.puts.note(&closings);
         let mut results = vec![Err(NO_SESSION); keys.len()];
         for ((position, _), answer) in puts.iter().zip(session.close_puts(keys, &puts, &closings)) {
             results[*position] = match answer {

@@ -5,7 +5,7 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 use mooncake_ops::{Closing, PutSession};
 use mooncake_types::{ErrorCode, PutItem, PutRevoke, Tick};
 
-use super::CLOSED;
+use super::closed::CLOSED;
 
 /// Most put sessions that one store has open. Those that have expired make room for others.
 const MAX_PUT_SESSIONS: usize = 1 << 16;
@@ -151,13 +151,16 @@ impl PutSessions {
         first.filter_map(|(position, key)| Some((position, puts.open(key)?.clone()))).collect()
     }
 
-    /// The master is about to be asked for these ends.
-    pub(super) fn note_ends(&self, closings: &[Closing<'_>]) {
+    /// Master and nodes are about to be asked for these.
+    pub(super) fn note(&self, closings: &[Closing<'_>]) {
         let mut puts = self.lock();
         for closing in closings {
-            let Closing::End(end) = closing else { continue };
-            if let Some(put) = puts.open(end.key).filter(|put| put.version() == end.version) {
-                put.note_end();
+            let (key, version) = match closing {
+                Closing::End(end) => (end.key, end.version),
+                Closing::GiveUp(revocation, _) => (revocation.key, revocation.version),
+            };
+            if let Some(put) = puts.open(key).filter(|put| put.version() == version) {
+                put.note(closing);
             }
         }
     }

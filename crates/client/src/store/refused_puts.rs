@@ -1,35 +1,10 @@
 //! Why puts are refused. Callers see a number; the log says what it means here, once in a while.
 
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use mooncake_types::{ByteSize, ErrorCode, PutItem, Reply, Request, limits};
 
 use super::session::Session;
-
-/// Time between two explanations of the same code: a caller may meet it thousands of times a second.
-const INTERVAL: Duration = Duration::from_secs(30);
-
-/// When each was told last.
-#[derive(Debug, Default)]
-pub(super) struct RefusedPuts {
-    full: LastWarning,
-    too_early: LastWarning,
-}
-
-#[derive(Debug, Default)]
-struct LastWarning(Mutex<Option<Instant>>);
-
-impl LastWarning {
-    fn is_due(&self, now: Instant) -> bool {
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_due = last.is_none_or(|last| now.saturating_duration_since(last) >= INTERVAL);
-        if is_due {
-            *last = Some(now);
-        }
-        is_due
-    }
-}
 
 impl Session {
     /// Says why some of these puts were refused, if that was not said just before.
@@ -38,16 +13,20 @@ impl Session {
             let all = items.iter().zip(results).filter(move |(_, result)| **result == Err(code));
             all.map(|(item, _)| item.len).max()
         };
-        let told = &self.refused_puts;
-        if let Some(longest) = refused(ErrorCode::NoAvailableHandle)
-            && told.full.is_due(Instant::now())
+        let admit = |code| self.refused_puts.admit(code, Instant::now());
+        let (full, too_early) =
+            (ErrorCode::NoAvailableHandle, ErrorCode::UnavailableInCurrentStatus);
+        if let Some(longest) = refused(full)
+            && let Some(further) = admit(full)
             && let Some(lent) = self.lent_by_all()
         {
-            tracing::warn!("a put was refused with -200: {}", why_full(&lent, longest));
+            tracing::warn!(further, "a put was refused with -200: {}", why_full(&lent, longest));
         }
-        let is_too_early = refused(ErrorCode::UnavailableInCurrentStatus).is_some();
-        if is_too_early && told.too_early.is_due(Instant::now()) {
+        if refused(too_early).is_some()
+            && let Some(further) = admit(too_early)
+        {
             tracing::warn!(
+                further,
                 "a put was refused with -1010: the master has just started, and takes none until the nodes that it \
                  remembers have reported, or their time is over; try again in a few seconds"
             );
@@ -103,12 +82,5 @@ mod tests {
             let why = why_full(lent, longest);
             assert!(why.starts_with(expected), "{why}");
         }
-    }
-
-    #[test]
-    fn one_explanation_in_half_a_minute_is_enough() {
-        let (told, start) = (LastWarning::default(), Instant::now());
-        let due = [0, 1, 29, 30, 59, 61].map(|s| told.is_due(start + Duration::from_secs(s)));
-        assert_eq!(due, [true, false, false, true, false, true]);
     }
 }

@@ -61,7 +61,7 @@ impl Renewal {
         for (key, renewed) in keys.into_iter().zip(renewed) {
             match renewed {
                 Renewed::Route(route) => routes.push((key, route)),
-                Renewed::Passing => {}
+                Renewed::Unsettled => {}
                 Renewed::Gone(code) => self.forget(key, code),
             }
         }

@@ -5,12 +5,11 @@ use std::time::Duration;
 use mooncake_node::{Host, PrefaultThread};
 use mooncake_ops::{CallError, GetItem, GetOp, Op, RouteCache};
 use mooncake_transfer::Paths;
-use mooncake_types::{Chance, ErrorCode, Request, SegmentId, limits};
+use mooncake_types::{Chance, ErrorCode, LogLimiter, Request, SegmentId, limits};
 
-use super::get_session::GetSessions;
-use super::mount::Mounts;
+use super::get_sessions::GetSessions;
+use super::mounts::Mounts;
 use super::put_sessions::PutSessions;
-use super::refused_puts::RefusedPuts;
 use super::renewal::Renewal;
 use super::serving::Serving;
 use crate::clock::Clock;
@@ -19,6 +18,7 @@ use crate::heartbeat::Heartbeat;
 use crate::http::Http;
 use crate::metrics::Metrics;
 use crate::rpc::{self, Dialer, Pool};
+use crate::store_condition::StoreCondition;
 use crate::tasks::Tasks;
 
 /// Everything of an open store. Each call holds it until it returns, so that closing takes nothing away from under
@@ -44,7 +44,9 @@ pub(super) struct Session {
     pub(super) choices: AtomicU64,
     pub(super) routes: Arc<RouteCache>,
     pub(super) renewal: Arc<Renewal>,
-    pub(super) refused_puts: RefusedPuts,
+    /// Limits the log of refused puts.
+    pub(super) refused_puts: LogLimiter<ErrorCode>,
+    pub(super) condition: Arc<StoreCondition>,
 }
 
 impl Session {
@@ -110,9 +112,7 @@ impl Session {
 
     /// Leaves the pool: nothing is pinged any more, the segments are taken back, and nobody is served.
     pub(super) fn leave(&self) {
-        if let Some(http) = &self.http {
-            http.leaving();
-        }
+        self.condition.set_open(false);
         let was_well = self.heartbeat.is_well();
         // First of all the heartbeat: it would mount the segments again. Its connection stands until the master was told: at its
         // end the master would take the node for lost.
@@ -125,8 +125,8 @@ impl Session {
         // What outlives this process stays the master's: it loses sight of it until the next process has it.
         let ending = lent.iter().filter(|segment| !segment.is_named()).map(|segment| segment.id());
         let ending: Vec<SegmentId> = ending.collect();
-        // Before the master knows: it has nobody drop what lies in segments that are gone, so what is replaced then could
-        // be read here by routes of before, or elsewhere as a copy.
+        // Before the master knows: once the segments are gone, it has no entries dropped there. An object that is replaced
+        // then could be read here by an old route, or on another host as a copy.
         self.host.end_promises(&own);
         own.iter().for_each(|&id| self.host.take_back(id));
         if let Err(error) = self.say_goodbye(ending, was_well) {

@@ -1,8 +1,9 @@
-use mooncake_ops::{ClearOp, TaskOp};
+use mooncake_ops::{RemoveOp, TaskOp};
 use mooncake_types::{ErrorCode, TaskId, TaskReport};
 
+use super::Store;
+use super::closed::CLOSED;
 use super::memory::NoMemory;
-use super::{CLOSED, Store};
 
 impl Store {
     /// Drops replicas of objects that this store put: those in segments named `segment`, or all of them if it is empty.
@@ -14,7 +15,7 @@ impl Store {
     /// [`ErrorCode::ObjectHasReplicationTask`], [`ErrorCode::ReplicaNotFound`] if none lies in such a segment.
     pub fn clear_replicas(&self, keys: &[&str], segment: &str) -> Vec<Result<(), ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); keys.len()] };
-        session.ways().drive(ClearOp::new(keys, segment), NoMemory)
+        session.ways().drive(RemoveOp::replicas(keys, segment), NoMemory)
     }
 
     /// Has an object copied to the segments of these names, in the background.

@@ -3,7 +3,7 @@
 use mooncake_ops::CallError;
 use mooncake_types::{Epoch, Pong, RangeDrop, Reply, SegmentId, Tick, Version};
 
-use crate::{deed, gone, membership, mount_both, pong, settle};
+use crate::{gone, membership, mount_both, pong, settle, step};
 
 /// A pong that says that entries wait to be dropped.
 fn pong_with_drops(epoch: u64) -> Result<Reply, CallError> {
@@ -21,53 +21,53 @@ fn ranges(count: u64) -> Vec<RangeDrop> {
 fn what_the_master_wants_dropped_is_fetched_dropped_and_confirmed() {
     let mut membership = membership();
     settle(&mut membership, 0, 5);
-    assert_eq!(deed(&mut membership, 250), "ping for 2");
+    assert_eq!(step(&mut membership, 250), "ping for 2");
     membership.on_reply(Tick(250), pong_with_drops(5));
-    assert_eq!(deed(&mut membership, 250), "fetch drops having dropped 0");
+    assert_eq!(step(&mut membership, 250), "fetch drops having dropped 0");
     membership.on_reply(Tick(250), Ok(Reply::Drops(ranges(4096))));
-    assert_eq!(deed(&mut membership, 250), "drop 4096");
+    assert_eq!(step(&mut membership, 250), "drop 4096");
     membership.on_dropped(ranges(4095));
     // A full list is not the last one.
-    assert_eq!(deed(&mut membership, 250), "fetch drops having dropped 4095");
+    assert_eq!(step(&mut membership, 250), "fetch drops having dropped 4095");
     membership.on_reply(Tick(250), Ok(Reply::Drops(ranges(3))));
-    assert_eq!(deed(&mut membership, 250), "drop 3");
+    assert_eq!(step(&mut membership, 250), "drop 3");
     membership.on_dropped(ranges(3));
-    assert_eq!(deed(&mut membership, 250), "wait until 500");
-    assert_eq!(deed(&mut membership, 500), "ping for 2");
+    assert_eq!(step(&mut membership, 250), "wait until 500");
+    assert_eq!(step(&mut membership, 500), "ping for 2");
     membership.on_reply(Tick(500), pong_with_drops(5));
-    assert_eq!(deed(&mut membership, 500), "fetch drops having dropped 3");
+    assert_eq!(step(&mut membership, 500), "fetch drops having dropped 3");
     membership.on_reply(Tick(500), Ok(Reply::Drops(Vec::new())));
-    assert_eq!(deed(&mut membership, 500), "wait until 750");
+    assert_eq!(step(&mut membership, 500), "wait until 750");
 }
 
 #[test]
 fn a_leader_that_is_not_obeyed_any_more_has_nothing_dropped() {
     let mut membership = membership();
     settle(&mut membership, 0, 5);
-    assert_eq!(deed(&mut membership, 250), "ping for 2");
+    assert_eq!(step(&mut membership, 250), "ping for 2");
     membership.on_reply(Tick(250), pong_with_drops(5));
-    assert_eq!(deed(&mut membership, 250), "fetch drops having dropped 0");
+    assert_eq!(step(&mut membership, 250), "fetch drops having dropped 0");
     membership.on_reply(Tick(250), Ok(Reply::Drops(ranges(3))));
     membership.see_epoch(Epoch(6));
-    assert_eq!(deed(&mut membership, 250), "wait until 500");
+    assert_eq!(step(&mut membership, 250), "wait until 500");
 }
 
 #[test]
 fn what_was_not_confirmed_to_one_leader_is_not_confirmed_to_the_next() {
     let mut membership = membership();
     settle(&mut membership, 0, 5);
-    assert_eq!(deed(&mut membership, 250), "ping for 2");
+    assert_eq!(step(&mut membership, 250), "ping for 2");
     membership.on_reply(Tick(250), pong_with_drops(5));
-    assert_eq!(deed(&mut membership, 250), "fetch drops having dropped 0");
+    assert_eq!(step(&mut membership, 250), "fetch drops having dropped 0");
     membership.on_reply(Tick(250), Ok(Reply::Drops(ranges(3))));
-    assert_eq!(deed(&mut membership, 250), "drop 3");
+    assert_eq!(step(&mut membership, 250), "drop 3");
     membership.on_dropped(ranges(3));
-    assert_eq!(deed(&mut membership, 500), "ping for 2");
+    assert_eq!(step(&mut membership, 500), "ping for 2");
     membership.on_reply(Tick(500), gone());
-    assert_eq!(deed(&mut membership, 500), "connect 1");
+    assert_eq!(step(&mut membership, 500), "connect 1");
     membership.on_connected(Tick(500), Some(Epoch(6)));
-    assert_eq!(deed(&mut membership, 500), "ping for 2");
+    assert_eq!(step(&mut membership, 500), "ping for 2");
     membership.on_reply(Tick(500), pong_with_drops(6));
     mount_both(&mut membership, 500, 6);
-    assert_eq!(deed(&mut membership, 500), "fetch drops having dropped 0");
+    assert_eq!(step(&mut membership, 500), "fetch drops having dropped 0");
 }

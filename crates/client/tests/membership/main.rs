@@ -3,7 +3,7 @@
 mod drops;
 mod told;
 
-use mooncake_client::membership::{Deed, Lent, Membership};
+use mooncake_client::membership::{Lent, Membership, MembershipStep};
 use mooncake_ops::CallError;
 use mooncake_types::{
     Chance, Epoch, ErrorCode, Medium, MountOutcome, Pong, Reply, Request, SegmentId, Tick,
@@ -49,41 +49,45 @@ fn membership() -> Membership {
 }
 
 /// What it does, in short.
-fn deed(membership: &mut Membership, now: u64) -> String {
+fn step(membership: &mut Membership, now: u64) -> String {
     match membership.next(Tick(now)) {
-        Deed::Connect { address } => format!("connect {address}"),
-        Deed::Wait { until } => format!("wait until {}", until.0),
-        Deed::Call(Request::Ping { segments, unreachable, .. }) if unreachable.is_empty() => {
+        MembershipStep::Connect { address } => format!("connect {address}"),
+        MembershipStep::Wait { until } => format!("wait until {}", until.0),
+        MembershipStep::Call(Request::Ping { segments, unreachable, .. })
+            if unreachable.is_empty() =>
+        {
             format!("ping for {}", segments.len())
         }
-        Deed::Call(Request::Ping { segments, unreachable, .. }) => {
+        MembershipStep::Call(Request::Ping { segments, unreachable, .. }) => {
             format!("ping for {} that cannot reach {}", segments.len(), unreachable.len())
         }
-        Deed::Mount { segment, seen_epoch } => {
+        MembershipStep::Mount { segment, seen_epoch } => {
             format!("mount {} having seen {seen_epoch}", segment.id.0)
         }
-        Deed::Report { segment, run, page, from } => {
+        MembershipStep::Report { segment, run, page, from } => {
             assert_eq!(run, 1, "that of the segment");
             format!("report {} page {page} from {from}", segment.0)
         }
-        Deed::ReportChanges { segment, page, since } => {
+        MembershipStep::ReportChanges { segment, page, since } => {
             format!("tell page {page} of what changed in {} since {since}", segment.0)
         }
-        Deed::StartEmpty { segment } => format!("start {} empty", segment.0),
-        Deed::Drop(ranges) => format!("drop {}", ranges.len()),
-        Deed::Call(Request::FetchDrops { dropped, limit: 4096 }) => {
+        MembershipStep::StartEmpty { segment } => format!("start {} empty", segment.0),
+        MembershipStep::Drop(ranges) => format!("drop {}", ranges.len()),
+        MembershipStep::Call(Request::FetchDrops { dropped, limit: 4096 }) => {
             format!("fetch drops having dropped {}", dropped.len())
         }
-        Deed::Call(Request::UnmountSegment { id, grace_ms: 0 }) => format!("unmount {}", id.0),
-        Deed::Call(other) => panic!("{other:?}"),
+        MembershipStep::Call(Request::UnmountSegment { id, grace_ms: 0 }) => {
+            format!("unmount {}", id.0)
+        }
+        MembershipStep::Call(other) => panic!("{other:?}"),
     }
 }
 
 /// Connects at `now` and mounts both segments under `epoch`.
 fn settle(membership: &mut Membership, now: u64, epoch: u64) {
-    assert_eq!(deed(membership, now), "connect 0");
+    assert_eq!(step(membership, now), "connect 0");
     membership.on_connected(Tick(now), Some(Epoch(epoch)));
-    assert_eq!(deed(membership, now), "ping for 2");
+    assert_eq!(step(membership, now), "ping for 2");
     membership.on_reply(Tick(now), pong(true, epoch));
     mount_both(membership, now, epoch);
     assert!(membership.is_settled());
@@ -93,7 +97,7 @@ fn mount_both(membership: &mut Membership, now: u64, seen: u64) {
     for segment in [1, 2] {
         assert!(!membership.is_settled());
         let mount = format!("mount {segment} having seen {seen}");
-        assert_eq!(deed(membership, now), mount);
+        assert_eq!(step(membership, now), mount);
         membership.on_reply(Tick(now), mounted(MountOutcome::Ready));
     }
 }
@@ -105,8 +109,8 @@ fn a_client_connects_pings_mounts_and_then_pings_four_times_a_second() {
     settle(&mut membership, 0, 5);
     for quarter in 1..9 {
         let now = quarter * 250;
-        assert_eq!(deed(&mut membership, now - 1), format!("wait until {now}"));
-        assert_eq!(deed(&mut membership, now), "ping for 2");
+        assert_eq!(step(&mut membership, now - 1), format!("wait until {now}"));
+        assert_eq!(step(&mut membership, now), "ping for 2");
         // The next ping is due a quarter of a second after this one was sent, not after it was answered.
         membership.on_reply(Tick(now + 100), pong(false, 5));
         assert!(membership.is_well() && membership.is_settled());
@@ -117,11 +121,11 @@ fn a_client_connects_pings_mounts_and_then_pings_four_times_a_second() {
 fn a_master_without_patience_is_pinged_more_often() {
     let mut membership = membership();
     settle(&mut membership, 0, 5);
-    assert_eq!(deed(&mut membership, 1000), "ping for 2");
+    assert_eq!(step(&mut membership, 1000), "ping for 2");
     let Ok(Reply::Pong(patient)) = pong(false, 5) else { unreachable!() };
     let hasty = Pong { client_ttl_ms: 300, ..patient };
     membership.on_reply(Tick(1000), Ok(Reply::Pong(hasty)));
-    assert_eq!(deed(&mut membership, 1000), "wait until 1100");
+    assert_eq!(step(&mut membership, 1000), "wait until 1100");
 }
 
 #[test]
@@ -129,7 +133,7 @@ fn segments_are_mounted_again_when_the_master_lacks_them_or_changed() {
     for (need_remount, epoch, seen) in [(true, 5, 5), (false, 6, 6), (false, 4, 5)] {
         let mut membership = membership();
         settle(&mut membership, 0, 5);
-        assert_eq!(deed(&mut membership, 1000), "ping for 2");
+        assert_eq!(step(&mut membership, 1000), "ping for 2");
         membership.on_reply(Tick(1000), pong(need_remount, epoch));
         mount_both(&mut membership, 1000, seen);
     }
@@ -139,13 +143,13 @@ fn segments_are_mounted_again_when_the_master_lacks_them_or_changed() {
 fn an_epoch_that_the_node_met_elsewhere_is_reported() {
     let mut membership = membership();
     membership.see_epoch(Epoch(9));
-    assert_eq!(deed(&mut membership, 0), "connect 0");
+    assert_eq!(step(&mut membership, 0), "connect 0");
     membership.on_connected(Tick(0), Some(Epoch(2)));
-    assert_eq!(deed(&mut membership, 0), "ping for 2");
+    assert_eq!(step(&mut membership, 0), "ping for 2");
     membership.on_reply(Tick(0), pong(true, 2));
     mount_both(&mut membership, 0, 9);
     // The master has caught up; that is a new leader to this node.
-    assert_eq!(deed(&mut membership, 1000), "ping for 2");
+    assert_eq!(step(&mut membership, 1000), "ping for 2");
     membership.on_reply(Tick(1000), pong(false, 10));
     mount_both(&mut membership, 1000, 10);
     assert_eq!(membership.seen_epoch(), Epoch(10));
@@ -156,11 +160,13 @@ fn addresses_are_tried_in_turn_and_waits_grow_to_a_fifth_of_a_second() {
     let mut membership = membership();
     let mut now = 0;
     for longest in [50, 100, 200, 200, 200] {
-        assert_eq!(deed(&mut membership, now), "connect 0");
+        assert_eq!(step(&mut membership, now), "connect 0");
         membership.on_connected(Tick(now), None);
-        assert_eq!(deed(&mut membership, now), "connect 1");
+        assert_eq!(step(&mut membership, now), "connect 1");
         membership.on_connected(Tick(now), None);
-        let Deed::Wait { until } = membership.next(Tick(now)) else { panic!("it does not wait") };
+        let MembershipStep::Wait { until } = membership.next(Tick(now)) else {
+            panic!("it does not wait")
+        };
         let waited = until.since_ms(Tick(now));
         assert!((longest / 2..=longest).contains(&waited), "{waited} of {longest}");
         now = until.0;
@@ -178,13 +184,13 @@ fn a_lost_master_is_looked_for_at_the_next_address_at_once() {
     ] {
         let mut membership = membership();
         settle(&mut membership, 0, 5);
-        assert_eq!(deed(&mut membership, 1000), "ping for 2");
+        assert_eq!(step(&mut membership, 1000), "ping for 2");
         membership.on_reply(Tick(1500), lost);
         assert!(!membership.is_well() && !membership.is_settled());
-        assert_eq!(deed(&mut membership, 1500), "connect 1");
+        assert_eq!(step(&mut membership, 1500), "connect 1");
         membership.on_connected(Tick(1500), Some(Epoch(6)));
         assert!(!membership.is_well(), "a connection alone is no answer");
-        assert_eq!(deed(&mut membership, 1500), "ping for 2");
+        assert_eq!(step(&mut membership, 1500), "ping for 2");
         membership.on_reply(Tick(1500), pong(false, 6));
         mount_both(&mut membership, 1500, 6);
     }
@@ -193,15 +199,15 @@ fn a_lost_master_is_looked_for_at_the_next_address_at_once() {
 #[test]
 fn a_connection_lost_while_mounting_goes_on_where_it_was() {
     let mut membership = membership();
-    assert_eq!(deed(&mut membership, 0), "connect 0");
+    assert_eq!(step(&mut membership, 0), "connect 0");
     membership.on_connected(Tick(0), Some(Epoch(5)));
-    assert_eq!(deed(&mut membership, 0), "ping for 2");
+    assert_eq!(step(&mut membership, 0), "ping for 2");
     membership.on_reply(Tick(0), pong(true, 5));
-    assert_eq!(deed(&mut membership, 0), "mount 1 having seen 5");
+    assert_eq!(step(&mut membership, 0), "mount 1 having seen 5");
     membership.on_reply(Tick(0), gone());
-    assert_eq!(deed(&mut membership, 0), "connect 1");
+    assert_eq!(step(&mut membership, 0), "connect 1");
     membership.on_connected(Tick(0), Some(Epoch(5)));
-    assert_eq!(deed(&mut membership, 0), "ping for 2");
+    assert_eq!(step(&mut membership, 0), "ping for 2");
     membership.on_reply(Tick(0), pong(true, 5));
     mount_both(&mut membership, 0, 5);
 }
@@ -210,23 +216,23 @@ fn a_connection_lost_while_mounting_goes_on_where_it_was() {
 #[test]
 fn a_segment_that_is_refused_is_named_and_tried_again_though_the_master_does_not_ask() {
     let mut membership = membership();
-    assert_eq!(deed(&mut membership, 0), "connect 0");
+    assert_eq!(step(&mut membership, 0), "connect 0");
     membership.on_connected(Tick(0), Some(Epoch(5)));
-    assert_eq!(deed(&mut membership, 0), "ping for 2");
+    assert_eq!(step(&mut membership, 0), "ping for 2");
     membership.on_reply(Tick(0), pong(true, 5));
-    assert_eq!(deed(&mut membership, 0), "mount 1 having seen 5");
+    assert_eq!(step(&mut membership, 0), "mount 1 having seen 5");
     membership.on_reply(Tick(0), Ok(Reply::Done(Err(ErrorCode::SegmentAlreadyExists))));
-    assert_eq!(deed(&mut membership, 0), "mount 2 having seen 5");
+    assert_eq!(step(&mut membership, 0), "mount 2 having seen 5");
     membership.on_reply(Tick(0), mounted(MountOutcome::Ready));
     assert!(membership.is_settled());
     assert_eq!(membership.mount_refusal(), Some((&lent(1), ErrorCode::SegmentAlreadyExists)));
-    assert_eq!(deed(&mut membership, 1000), "ping for 2");
+    assert_eq!(step(&mut membership, 1000), "ping for 2");
     membership.on_reply(Tick(1000), pong(false, 5));
     assert_eq!(membership.mount_refusal(), None);
     mount_both(&mut membership, 1000, 5);
-    assert_eq!(deed(&mut membership, 2000), "ping for 2");
+    assert_eq!(step(&mut membership, 2000), "ping for 2");
     membership.on_reply(Tick(2000), pong(false, 5));
-    assert!(deed(&mut membership, 2000).starts_with("wait"), "all are mounted");
+    assert!(step(&mut membership, 2000).starts_with("wait"), "all are mounted");
 }
 
 /// A leader without its lease takes no segment, and may have it again in a second. The same holds for its record of members.
@@ -234,16 +240,16 @@ fn a_segment_that_is_refused_is_named_and_tried_again_though_the_master_does_not
 fn a_segment_that_is_put_off_is_named_and_mounted_after_the_next_pong() {
     for code in [ErrorCode::UnavailableInCurrentStatus, ErrorCode::PersistentFail] {
         let mut membership = membership();
-        assert_eq!(deed(&mut membership, 0), "connect 0");
+        assert_eq!(step(&mut membership, 0), "connect 0");
         membership.on_connected(Tick(0), Some(Epoch(5)));
-        assert_eq!(deed(&mut membership, 0), "ping for 2");
+        assert_eq!(step(&mut membership, 0), "ping for 2");
         membership.on_reply(Tick(0), pong(true, 5));
         for now in [0, 1000, 2000] {
-            assert_eq!(deed(&mut membership, now), "mount 1 having seen 5");
+            assert_eq!(step(&mut membership, now), "mount 1 having seen 5");
             membership.on_reply(Tick(now), Ok(Reply::Done(Err(code))));
             assert!(!membership.is_settled(), "the leader may take it yet");
-            assert!(deed(&mut membership, now).starts_with("wait"), "it is not pressed");
-            assert_eq!(deed(&mut membership, now + 1000), "ping for 2");
+            assert!(step(&mut membership, now).starts_with("wait"), "it is not pressed");
+            assert_eq!(step(&mut membership, now + 1000), "ping for 2");
             membership.on_reply(Tick(now + 1000), pong(true, 5));
             assert_eq!(membership.mount_refusal(), Some((&lent(1), code)));
         }
@@ -256,13 +262,13 @@ fn a_segment_that_is_put_off_is_named_and_mounted_after_the_next_pong() {
 #[test]
 fn a_client_that_lends_nothing_only_pings() {
     let mut membership = Membership::new(1, Chance::new(1));
-    assert_eq!(deed(&mut membership, 0), "connect 0");
+    assert_eq!(step(&mut membership, 0), "connect 0");
     membership.on_connected(Tick(0), Some(Epoch(5)));
     assert!(!membership.is_settled());
-    assert_eq!(deed(&mut membership, 0), "ping for 0");
+    assert_eq!(step(&mut membership, 0), "ping for 0");
     membership.on_reply(Tick(0), pong(false, 5));
     assert!(membership.is_settled());
-    assert_eq!(deed(&mut membership, 0), "wait until 1000");
+    assert_eq!(step(&mut membership, 0), "wait until 1000");
 }
 
 #[test]
@@ -271,10 +277,10 @@ fn a_segment_that_was_lent_later_is_named_and_mounted_again_like_the_first() {
     settle(&mut membership, 0, 5);
     membership.lend_also(lent(3));
     assert!(membership.is_settled(), "the master has it already");
-    assert_eq!(deed(&mut membership, 1000), "ping for 3");
+    assert_eq!(step(&mut membership, 1000), "ping for 3");
     membership.on_reply(Tick(1000), pong(true, 5));
     mount_both(&mut membership, 1000, 5);
-    assert_eq!(deed(&mut membership, 1000), "mount 3 having seen 5");
+    assert_eq!(step(&mut membership, 1000), "mount 3 having seen 5");
     membership.on_reply(Tick(1000), mounted(MountOutcome::Ready));
     assert!(membership.is_settled());
 }
@@ -287,9 +293,9 @@ fn a_segment_that_was_taken_back_is_neither_named_nor_mounted() {
         membership.take_back(SegmentId(taken));
         membership.take_back(SegmentId(9));
         assert!(membership.is_settled());
-        assert_eq!(deed(&mut membership, 1000), "ping for 1");
+        assert_eq!(step(&mut membership, 1000), "ping for 1");
         membership.on_reply(Tick(1000), pong(true, 5));
-        assert_eq!(deed(&mut membership, 1000), format!("mount {left} having seen 5"));
+        assert_eq!(step(&mut membership, 1000), format!("mount {left} having seen 5"));
         let refused = Ok(Reply::Done(Err(ErrorCode::InvalidParams)));
         membership.on_reply(Tick(1000), refused);
         let refusal = membership.mount_refusal().map(|(segment, code)| (segment.id, code));
@@ -304,16 +310,16 @@ fn a_segment_taken_back_between_two_mounts_leaves_the_rest_to_be_mounted() {
     let mut membership = membership();
     membership.lend_also(lent(3));
     membership.lend(vec![lent(1), lent(2), lent(3)]);
-    assert_eq!(deed(&mut membership, 0), "connect 0");
+    assert_eq!(step(&mut membership, 0), "connect 0");
     membership.on_connected(Tick(0), Some(Epoch(5)));
-    assert_eq!(deed(&mut membership, 0), "ping for 3");
+    assert_eq!(step(&mut membership, 0), "ping for 3");
     membership.on_reply(Tick(0), pong(true, 5));
-    assert_eq!(deed(&mut membership, 0), "mount 1 having seen 5");
+    assert_eq!(step(&mut membership, 0), "mount 1 having seen 5");
     membership.on_reply(Tick(0), mounted(MountOutcome::Ready));
     membership.take_back(SegmentId(1));
     membership.lend_also(lent(4));
     for segment in [2, 3, 4] {
-        assert_eq!(deed(&mut membership, 0), format!("mount {segment} having seen 5"));
+        assert_eq!(step(&mut membership, 0), format!("mount {segment} having seen 5"));
         membership.on_reply(Tick(0), mounted(MountOutcome::Ready));
     }
     assert!(membership.is_settled());
@@ -324,31 +330,31 @@ fn a_retired_segment_is_unmounted_as_soon_as_the_master_can_be_reached() {
     let mut membership = membership();
     settle(&mut membership, 0, 5);
     membership.disown(SegmentId(7));
-    assert_eq!(deed(&mut membership, 10), "unmount 7");
+    assert_eq!(step(&mut membership, 10), "unmount 7");
     membership.on_reply(Tick(10), gone());
-    assert_eq!(deed(&mut membership, 10), "connect 1");
+    assert_eq!(step(&mut membership, 10), "connect 1");
     membership.on_connected(Tick(10), Some(Epoch(5)));
-    assert_eq!(deed(&mut membership, 10), "ping for 2");
+    assert_eq!(step(&mut membership, 10), "ping for 2");
     membership.on_reply(Tick(10), pong(false, 5));
-    assert_eq!(deed(&mut membership, 10), "unmount 7");
+    assert_eq!(step(&mut membership, 10), "unmount 7");
     membership.on_reply(Tick(10), Ok(Reply::Done(Err(ErrorCode::SegmentNotFound))));
-    assert_eq!(deed(&mut membership, 10), "wait until 260");
+    assert_eq!(step(&mut membership, 10), "wait until 260");
 }
 
 #[test]
 fn a_node_that_cannot_be_reached_is_reported_at_once_and_once() {
     let mut membership = membership();
     membership.report(vec![SegmentId(8)]);
-    assert_eq!(deed(&mut membership, 0), "connect 0");
+    assert_eq!(step(&mut membership, 0), "connect 0");
     membership.on_connected(Tick(0), Some(Epoch(5)));
-    assert_eq!(deed(&mut membership, 0), "ping for 2 that cannot reach 1");
+    assert_eq!(step(&mut membership, 0), "ping for 2 that cannot reach 1");
     membership.on_reply(Tick(0), pong(true, 5));
     mount_both(&mut membership, 0, 5);
-    assert_eq!(deed(&mut membership, 0), "wait until 250");
+    assert_eq!(step(&mut membership, 0), "wait until 250");
     membership.report(vec![SegmentId(8), SegmentId(9)]);
     membership.report(Vec::new());
-    assert_eq!(deed(&mut membership, 10), "ping for 2 that cannot reach 2");
+    assert_eq!(step(&mut membership, 10), "ping for 2 that cannot reach 2");
     membership.on_reply(Tick(10), pong(false, 5));
-    assert_eq!(deed(&mut membership, 10), "wait until 260");
-    assert_eq!(deed(&mut membership, 260), "ping for 2");
+    assert_eq!(step(&mut membership, 10), "wait until 260");
+    assert_eq!(step(&mut membership, 260), "ping for 2");
 }

@@ -98,11 +98,11 @@ fn a_frame_with_an_epoch_from_nowhere_does_not_stop_the_pool() {
     // A small range is taken only if its checksum is right.
     let payload = [&[0; 100][..], &crc32c(&[0; 100]).to_le_bytes()].concat();
     let (_, body) = peer.ask(write, &payload);
-    assert_eq!(mooncake_wire::decode_write_reply(&body), Ok(unknown()));
+    assert_eq!(mooncake_wire::decode_results(&body), Ok(unknown()));
     let range = RangeDrop { segment, offset: 0, version, grant: wild };
     let drop = |out: &mut Vec<u8>| mooncake_wire::encode_drop(out, 3, &[range]);
     let (_, body) = peer.ask(drop, &[]);
-    assert_eq!(mooncake_wire::decode_drop_reply(&body), Ok(unknown()));
+    assert_eq!(mooncake_wire::decode_results(&body), Ok(unknown()));
     let mut at_master = Peer::meet(&master.address());
     assert_eq!(at_master.mount(SegmentId(99), WILD), Reply::Done(Err(ErrorCode::InvalidVersion)));
     assert_eq!(master.with_meta(|meta| meta.epoch()), Epoch(7));

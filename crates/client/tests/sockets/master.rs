@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -28,6 +28,8 @@ struct Shared {
     stopping: AtomicBool,
     /// Takes requests and answers none.
     mute: AtomicBool,
+    /// Requests for routes that came, answered or not.
+    lookups: AtomicU64,
     /// The members, and which of them are behind.
     record: Mutex<BTreeMap<SegmentId, bool>>,
 }
@@ -55,6 +57,7 @@ impl Master {
             connections: Mutex::default(),
             stopping: AtomicBool::new(false),
             mute: AtomicBool::new(false),
+            lookups: AtomicU64::new(0),
             record: Mutex::new(record),
         });
         let of_thread = Arc::clone(&shared);
@@ -68,6 +71,12 @@ impl Master {
 
     pub(crate) fn set_mute(&self, mute: bool) {
         self.shared.mute.store(mute, Ordering::SeqCst);
+    }
+
+    /// How many requests for routes have come.
+    #[allow(dead_code, reason = "the tests of dummies use it")]
+    pub(crate) fn lookups(&self) -> u64 {
+        self.shared.lookups.load(Ordering::SeqCst)
     }
 
     /// Asks the state machine itself.
@@ -183,6 +192,9 @@ impl Shared {
         let message =
             mooncake_wire::decode_request(body.into()).expect("a client's request decodes");
         let request = message.request().expect("a client's keys decode");
+        if matches!(request, Request::GetReplicaList { .. }) {
+            self.lookups.fetch_add(1, Ordering::SeqCst);
+        }
         let mut meta = self.meta.lock().expect("no holder panicked");
         let now = Tick(self.started.elapsed().as_millis() as u64);
         while meta.poll_timeout().is_some_and(|due| due <= now) {

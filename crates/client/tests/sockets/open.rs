@@ -1,7 +1,7 @@
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use mooncake_client::{ErrorCode, OpenError, Store, StoreConfig};
+use mooncake_client::{ErrorCode, HotCacheConfig, OffloadConfig, OpenError, Store, StoreConfig};
 
 use crate::master::{Master, TOKEN};
 use crate::rig::{config, open};
@@ -170,4 +170,27 @@ fn a_host_that_does_not_resolve_is_an_error_for_those_who_serve() {
     assert_eq!(host, "no-such-host.invalid");
     let client = Store::open(nowhere(0)).expect("a name that nobody connects to may be any");
     assert!(client.hostname().starts_with("no-such-host.invalid:"), "{}", client.hostname());
+}
+
+#[test]
+fn a_store_that_fails_to_open_lends_nothing_and_leaves_its_disk_to_the_next_one() {
+    let master = Master::start();
+    let path = std::env::temp_dir().join(format!("mooncake-half-open-{}", std::process::id()));
+    let offload = OffloadConfig {
+        is_enabled: true,
+        path: path.clone(),
+        most_bytes: 64 << 20,
+        ..OffloadConfig::default()
+    };
+    let good = StoreConfig { offload, ..config(&master, 1 << 20) };
+    let folder = Some("/nowhere".into());
+    let hot_cache = HotCacheConfig { bytes: 1 << 20, folder, ..HotCacheConfig::default() };
+    let error = error_of(StoreConfig { hot_cache, ..good.clone() });
+    assert!(matches!(error, OpenError::HotCache { .. }), "{error}");
+    master.with_meta(|meta| assert_eq!(meta.segments().len(), 0));
+    let store = Store::open(good).expect("the disk is free again");
+    let disks: Vec<_> = std::fs::read_dir(&path).expect("it is there").flatten().collect();
+    assert_eq!(disks.len(), 1, "{disks:?}");
+    drop(store);
+    std::fs::remove_dir_all(&path).expect("it is there");
 }

@@ -109,7 +109,7 @@ fn a_node_that_is_no_member_any_more_starts_empty_and_goes_on() {
             assert_eq!(get(&client, &key), Ok(content(&key, 50_000)), "{key}");
         }
         // It is unmounted by the id that its owner knows.
-        let unmounted = node.unmount_and_free_segment(&more.ids, Duration::ZERO);
+        let unmounted = node.unmount_and_free_segment(&[more.id], Duration::ZERO);
         assert_eq!(unmounted, Ok(()));
         assert_eq!(master.with_meta(|meta| meta.segments().len()), 1);
         for number in 0..40 {

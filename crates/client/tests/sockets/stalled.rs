@@ -85,7 +85,7 @@ fn halt_in_the_middle_of_a_read(mut stream: TcpStream, told: Receiver<()>) {
     let len: u64 = ranges.iter().map(|range| range.len).sum();
     let mut out = Vec::new();
     let results = vec![Ok(()); ranges.len()];
-    mooncake_wire::encode_read_reply(&mut out, header.request_id, &results);
+    mooncake_wire::encode_results(&mut out, Kind::ReadReply, header.request_id, &results);
     out.resize(out.len() + len as usize / 2, 0xAA);
     stream.write_all(&out).expect("the client listens");
     told.recv().expect("the test tells");

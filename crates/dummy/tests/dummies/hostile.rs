@@ -43,10 +43,17 @@ impl Raw {
 
     /// The control connection of a dummy.
     fn attached(port: u16) -> Self {
+        Self::attached_to(port, None).0
+    }
+
+    /// A connection of this attachment, or the control connection of a new one; its number too.
+    fn attached_to(port: u16, attachment: Option<u128>) -> (Self, u128) {
         let mut raw = Self::welcomed(port);
-        raw.say(&attach(None));
-        assert!(matches!(raw.reply(), DummyReply::Attached { .. }));
-        raw
+        raw.say(&attach(attachment));
+        match raw.reply() {
+            DummyReply::Attached { attachment, .. } => (raw, attachment),
+            other => panic!("{other:?}"),
+        }
     }
 
     fn say(&mut self, frame: &[u8]) {
@@ -314,6 +321,26 @@ fn memory_is_given_back_when_its_dummy_is_cut_off() {
     raw.say(&frame(99, &[]));
     assert!(raw.is_cut_off());
     eventually("the memory is gone", || mappings(std::process::id()) == before + 1);
+}
+
+/// A dummy that saw the end of the connection would use the memory for its next call, while the host still writes there.
+#[test]
+fn a_call_is_answered_although_its_dummy_is_detached_meanwhile() {
+    let scene = Scene::new(1 << 20);
+    let dummy = scene.dummy();
+    assert_eq!(put(&dummy, "key", 1000), Ok(()));
+    let (mut control, attachment) = Raw::attached_to(scene.port, None);
+    assert_eq!(control.share(memory(4096, Some(SealFlags::SHRINK)).as_fd(), 4096), 0);
+    let (mut calls, _) = Raw::attached_to(scene.port, Some(attachment));
+    let before = scene.master.lookups();
+    scene.master.with_meta(|_| {
+        calls.say(&get_of(0, 0, 4096));
+        eventually("the host is at work", || scene.master.lookups() > before);
+        drop(control);
+        eventually("it is detached", || scene.server.attached() == 1);
+    });
+    assert_eq!(calls.reply(), DummyReply::Lengths(vec![Ok(1000)]));
+    assert!(calls.hear().is_none(), "the connection ends after that");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use mooncake_client::{AllocatedSegments, ErrorCode, SegmentId, Store, StoreConfig};
+use mooncake_client::{AllocatedSegment, ErrorCode, SegmentId, Store, StoreConfig};
 use mooncake_meta::Meta;
 use mooncake_types::{Epoch, SegmentState};
 
@@ -51,15 +51,15 @@ fn a_file_is_lent_and_holds_what_is_put() {
         let client = open(&master, 0);
         assert_eq!(put(&client, "early", 1000, 1), Err(ErrorCode::NoAvailableHandle));
         let file = Scratch::new(folder, 3 * MIB);
-        let ids = node.mount_segment(&file.0, 2 * MIB, MIB, "cpu:0").expect("it is lent");
-        assert_eq!((ids.len(), granted(&master)), (1, vec![2 * MIB]));
+        let id = node.mount_segment(&file.0, 2 * MIB, MIB, "cpu:0").expect("it is lent");
+        assert_eq!(granted(&master), [2 * MIB]);
         assert_eq!(put(&client, "key", 100_000, 1), Ok(()));
         assert_eq!(get(&client, "key"), Ok(content("key", 100_000)));
         assert_eq!(get(&node, "key"), Ok(content("key", 100_000)));
         let written = std::fs::read(&file.0).expect("it is there");
         assert_eq!(written[MIB as usize..][..100_000], content("key", 100_000));
         assert!(written[..MIB as usize].iter().all(|&byte| byte == 0), "before the range");
-        assert_eq!(node.unmount_segment(&ids, NOW), Ok(()));
+        assert_eq!(node.unmount_segment(&[id], NOW), Ok(()));
         assert_eq!(granted(&master), NONE);
         assert_eq!(get(&client, "key"), Err(ErrorCode::ObjectNotFound));
         eventually("the file is let go", || {
@@ -75,7 +75,7 @@ fn what_cannot_be_lent_is_refused_and_changes_nothing() {
     let master = Master::start();
     let node = open(&master, MIB);
     let file = Scratch::new("/dev/shm", MIB);
-    let ids = node.mount_segment(&file.0, MIB / 2, 0, "").expect("it is lent");
+    let id = node.mount_segment(&file.0, MIB / 2, 0, "").expect("it is lent");
     let other = open(&master, 0);
     let invalid = ErrorCode::InvalidParams;
     for (store, path, len, offset, code) in [
@@ -102,16 +102,16 @@ fn what_cannot_be_lent_is_refused_and_changes_nothing() {
     let not_found = Err(ErrorCode::SegmentNotFound);
     let allocated = node.allocate_and_mount_segment(MIB, "").expect("there is memory");
     assert_eq!(allocated.len_bytes, 4 * MIB);
-    let AllocatedSegments { ids: allocated, .. } = allocated;
-    assert_eq!(node.unmount_segment(&[ids[0], SegmentId(5)], NOW), not_found);
-    assert_eq!(node.unmount_segment(&[ids[0], allocated[0]], NOW), not_found);
-    assert_eq!(node.unmount_and_free_segment(&[ids[0]], NOW), not_found);
-    assert_eq!(other.unmount_segment(&ids, NOW), not_found);
+    let AllocatedSegment { id: allocated, .. } = allocated;
+    assert_eq!(node.unmount_segment(&[id, SegmentId(5)], NOW), not_found);
+    assert_eq!(node.unmount_segment(&[id, allocated], NOW), not_found);
+    assert_eq!(node.unmount_and_free_segment(&[id], NOW), not_found);
+    assert_eq!(other.unmount_segment(&[id], NOW), not_found);
     assert_eq!(granted(&master), [MIB / 2, MIB, 4 * MIB], "nothing was taken back");
     assert_eq!(node.unmount_segment(&[], NOW), Ok(()));
-    assert_eq!(node.unmount_segment(&[ids[0], ids[0]], NOW), Ok(()));
-    assert_eq!(node.unmount_segment(&ids, NOW), not_found);
-    assert_eq!(node.unmount_and_free_segment(&allocated, NOW), Ok(()));
+    assert_eq!(node.unmount_segment(&[id, id], NOW), Ok(()));
+    assert_eq!(node.unmount_segment(&[id], NOW), not_found);
+    assert_eq!(node.unmount_and_free_segment(&[allocated], NOW), Ok(()));
     assert_eq!(granted(&master), [MIB]);
     eventually("the whole file is free again", || {
         let mounted = node.mount_segment(&file.0, MIB, 0, "");
@@ -121,7 +121,7 @@ fn what_cannot_be_lent_is_refused_and_changes_nothing() {
     node.close();
     let closed = ErrorCode::UnavailableInCurrentStatus;
     assert_eq!(node.mount_segment(&file.0, MIB, 0, ""), Err(closed));
-    assert_eq!(node.unmount_segment(&ids, NOW), Err(closed));
+    assert_eq!(node.unmount_segment(&[id], NOW), Err(closed));
 }
 
 #[test]
@@ -131,9 +131,9 @@ fn a_segment_that_is_leaving_is_read_and_not_written_until_its_time_is_over() {
     let node = open(&master, 0);
     let client = open(&master, 0);
     let before = mappings(std::process::id());
-    let ids = node.allocate_and_mount_segment(4 * MIB, "").expect("there is memory").ids;
+    let id = node.allocate_and_mount_segment(4 * MIB, "").expect("there is memory").id;
     assert_eq!(put(&client, "key", 100_000, 1), Ok(()));
-    assert_eq!(node.unmount_and_free_segment(&ids, Duration::from_secs(2)), Ok(()));
+    assert_eq!(node.unmount_and_free_segment(&[id], Duration::from_secs(2)), Ok(()));
     assert_eq!(granted(&master), NONE);
     assert_eq!(put(&client, "later", 1000, 1), Err(ErrorCode::NoAvailableHandle));
     assert_eq!(get(&client, "key"), Ok(content("key", 100_000)));
@@ -152,14 +152,14 @@ fn what_was_lent_at_run_time_is_mounted_again_after_a_restart_of_the_master() {
     let _turn = turn();
     let master = Master::start();
     let node = open(&master, MIB);
-    let ids = node.allocate_and_mount_segment(4 * MIB, "").expect("there is memory").ids;
-    let gone = node.allocate_and_mount_segment(8 * MIB, "").expect("there is memory").ids;
-    assert_eq!(node.unmount_and_free_segment(&gone, NOW), Ok(()));
+    let id = node.allocate_and_mount_segment(4 * MIB, "").expect("there is memory").id;
+    let gone = node.allocate_and_mount_segment(8 * MIB, "").expect("there is memory").id;
+    assert_eq!(node.unmount_and_free_segment(&[gone], NOW), Ok(()));
     let master = master.restart(|_| Meta::new(master::config(), Epoch(9)));
     eventually("both are back", || granted(&master) == [MIB, 4 * MIB]);
     assert_eq!(put(&node, "key", 2_000_000, 1), Ok(()));
     assert_eq!(get(&node, "key"), Ok(content("key", 2_000_000)));
-    assert_eq!(node.unmount_and_free_segment(&ids, NOW), Ok(()));
+    assert_eq!(node.unmount_and_free_segment(&[id], NOW), Ok(()));
     assert_eq!(granted(&master), [MIB]);
     node.close();
     eventually("all are gone", || granted(&master).is_empty());
@@ -176,16 +176,16 @@ fn without_a_master_nothing_is_lent_and_what_is_taken_back_is_served_no_longer()
     };
     let node = Store::open(config).expect("the master is there");
     let before = mappings(std::process::id());
-    let ids = node.allocate_and_mount_segment(4 * MIB, "").expect("there is memory").ids;
+    let id = node.allocate_and_mount_segment(4 * MIB, "").expect("there is memory").id;
     master.set_mute(true);
-    let timed_out = node.allocate_and_mount_segment(8 * MIB, "").map(|it| it.ids);
+    let timed_out = node.allocate_and_mount_segment(8 * MIB, "").map(|it| it.id);
     assert_eq!(timed_out, Err(ErrorCode::RpcTimeout));
     master.stop();
-    assert_eq!(node.unmount_and_free_segment(&ids, NOW), Err(ErrorCode::RpcFail));
+    assert_eq!(node.unmount_and_free_segment(&[id], NOW), Err(ErrorCode::RpcFail));
     assert_eq!(mappings(std::process::id()), before, "what is served no longer is given back");
     let master = master.restart(|_| Meta::new(master::config(), Epoch(9)));
     eventually("the rest is lent to the new master", || granted(&master) == [MIB]);
-    assert_eq!(node.unmount_and_free_segment(&ids, NOW), Ok(()), "once more is no fault");
+    assert_eq!(node.unmount_and_free_segment(&[id], NOW), Ok(()), "once more is no fault");
     assert_eq!(granted(&master), [MIB]);
 }
 
@@ -213,8 +213,8 @@ fn transfers_in_a_segment_that_is_taken_back_end_in_an_answer() {
             }
         });
         while !working.is_finished() {
-            let ids = node.allocate_and_mount_segment(32 * MIB, "").expect("there is memory").ids;
-            assert_eq!(node.unmount_and_free_segment(&ids, NOW), Ok(()));
+            let id = node.allocate_and_mount_segment(32 * MIB, "").expect("there is memory").id;
+            assert_eq!(node.unmount_and_free_segment(&[id], NOW), Ok(()));
         }
     });
     // The client may have mapped what the node lends for good.

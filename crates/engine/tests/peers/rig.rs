@@ -8,7 +8,6 @@ pub(crate) fn config() -> EngineConfig {
     EngineConfig {
         local_hostname: "127.0.0.1".to_owned(),
         transfer_timeout: Duration::from_secs(20),
-        connect_timeout: Duration::from_secs(2),
         ..EngineConfig::default()
     }
 }

@@ -120,9 +120,9 @@ impl Snapshot {
             stats.promotions_under_way as u64,
         )?;
         let counters = [
-            ("master_offloaded_objects_total", "Copies made on disks", c.offloaded_objects),
-            ("master_offloaded_bytes_total", "Bytes of these", c.offloaded_bytes),
-            ("master_offload_failures_total", "Copies to disks that failed", c.offloads_failed),
+            ("master_offloaded_objects_total", "Copies made on disks", c.offloads.made),
+            ("master_offloaded_bytes_total", "Bytes of these", c.offloads.bytes),
+            ("master_offload_failures_total", "Copies to disks that failed", c.offloads.failed),
             (
                 "master_offloads_refused_total",
                 "Objects that were put and not copied to disks: too many copies were under way",
@@ -143,12 +143,12 @@ impl Snapshot {
                 "Times that a put was told to wait for room that was being made",
                 c.puts_delayed,
             ),
-            ("master_promoted_objects_total", "Copies made in memory", c.promoted_objects),
-            ("master_promoted_bytes_total", "Bytes of these", c.promoted_bytes),
+            ("master_promoted_objects_total", "Copies made in memory", c.promotions.made),
+            ("master_promoted_bytes_total", "Bytes of these", c.promotions.bytes),
             (
                 "master_promotion_failures_total",
                 "Copies to memory that failed",
-                c.promotions_failed,
+                c.promotions.failed,
             ),
             (
                 "master_promotions_refused_total",
@@ -216,21 +216,17 @@ impl Snapshot {
             (
                 "master_repaired_replicas_total",
                 "Replicas made in the place of lost ones",
-                c.repaired_replicas,
+                c.repairs.made,
             ),
-            ("master_repaired_bytes_total", "Bytes of these", c.repaired_bytes),
-            ("master_repair_failures_total", "Copies to that end that failed", c.repairs_failed),
+            ("master_repaired_bytes_total", "Bytes of these", c.repairs.bytes),
+            ("master_repair_failures_total", "Copies to that end that failed", c.repairs.failed),
             (
                 "master_hot_objects_total",
                 "Times that an object was found to be read often",
                 c.hot_objects,
             ),
-            (
-                "master_dynamic_replicas_total",
-                "Replicas made because of that",
-                c.extra_replicas_made,
-            ),
-            ("master_dynamic_replica_bytes_total", "Bytes of these", c.extra_replica_bytes),
+            ("master_dynamic_replicas_total", "Replicas made because of that", c.replications.made),
+            ("master_dynamic_replica_bytes_total", "Bytes of these", c.replications.bytes),
             (
                 "master_dynamic_replicas_evicted_total",
                 "Of these, replicas that were evicted",
@@ -239,7 +235,7 @@ impl Snapshot {
             (
                 "master_dynamic_replication_failures_total",
                 "Copies to that end that failed",
-                c.replications_failed,
+                c.replications.failed,
             ),
         ];
         counters.into_iter().try_for_each(|(name, help, value)| out.counter(name, help, value))

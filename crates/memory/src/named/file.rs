@@ -15,7 +15,8 @@ use super::header::{BEING_MADE, Fixed, HEADER_BYTES, HEADER_WORDS, count_run, se
 use super::record::Record;
 use super::rows::SLOT_BYTES;
 use super::words::MappedWords;
-use crate::foreign::{large_page_bytes, lies_in_memory, size_of, take_range, take_room};
+use crate::foreign::{large_page_bytes, lies_in_memory, take_range, take_room};
+use crate::map_error::size_of;
 use crate::peer::own_uid;
 use crate::{MapError, Private, Region};
 

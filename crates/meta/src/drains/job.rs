@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use mooncake_types::{DrainId, DrainStatus, SegmentId, Tick};
 
-use super::release::Withheld;
+use super::withheld::Withheld;
 
 /// Passes that leave something that cannot be moved before a job gives up.
 pub(super) const MOST_FAILED_PASSES: u32 = 3;
@@ -118,17 +118,8 @@ impl Drains {
         self.jobs.len() - self.ended.len()
     }
 
-    pub(super) fn has_news(&self) -> bool {
-        !self.news.is_empty()
-    }
-
-    /// The jobs that have ended since this was last asked.
-    pub(super) fn take_news(&mut self) -> Vec<u32> {
-        std::mem::take(&mut self.news)
-    }
-
     /// All jobs, oldest first.
-    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = (u32, &Drain)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Drain)> {
         self.jobs.iter().map(|(&number, job)| (number, job))
     }
 
@@ -183,11 +174,15 @@ impl Drains {
         };
     }
 
+    /// The last job that drained a segment, running or ended.
+    pub(super) fn last_of(&self, id: SegmentId) -> Option<u32> {
+        let drains = |job: &Drain| job.sources.iter().any(|source| source.id == id);
+        self.jobs.iter().rev().find(|(_, job)| drains(job)).map(|(&number, _)| number)
+    }
+
     /// The job that drains a segment, if one does.
     pub(super) fn of_segment(&self, id: SegmentId) -> Option<u32> {
-        let drains = |job: &Drain| job.sources.iter().any(|source| source.id == id);
-        let mut running = self.jobs.iter().filter(|(_, job)| !job.status.has_ended());
-        running.find(|(_, job)| drains(job)).map(|(&number, _)| number)
+        self.last_of(id).filter(|number| !self.jobs[number].status.has_ended())
     }
 
     /// The number under which a job's last state can be asked for is kept, and the oldest is forgotten.

@@ -12,5 +12,6 @@ mod place;
 mod release;
 mod report;
 mod walk;
+mod withheld;
 
 pub(crate) use self::job::Drains;

@@ -77,10 +77,8 @@ impl Meta {
         }
         self.drains.created = self.drains.created.wrapping_add(1);
         let number = self.drains.created;
-        let low = self.rng.next_u64() << u32::BITS | u64::from(number);
-        let id = DrainId(u128::from(self.term.epoch().0) << 64 | u128::from(low));
         let job = Drain {
-            id,
+            id: DrainId(self.draw_id(number.into(), u32::BITS)),
             status: DrainStatus::Created,
             sources,
             targets,
@@ -130,7 +128,7 @@ impl Meta {
         if new.iter().any(unready) {
             return Err(ErrorCode::UnavailableInCurrentStatus);
         }
-        if let Some(number) = self.last_drain_of(first) {
+        if let Some(number) = self.drains.last_of(first) {
             let job = self.drains.job(number);
             if job.status.has_ended() && std::mem::take(&mut job.is_awaited) {
                 return Ok(self.report_drain(number));
@@ -138,7 +136,7 @@ impl Meta {
         }
         let is_drained = |&slot: &u32| self.segments[slot].state() == SegmentState::Drained;
         if slots.iter().all(is_drained)
-            && let Some(number) = self.last_drain_of(first)
+            && let Some(number) = self.drains.last_of(first)
         {
             return Ok(self.report_drain(number));
         }
@@ -198,14 +196,13 @@ impl Meta {
         }
     }
 
-    /// A task that moves a unit has ended. The object may be about to go.
+    /// A task that moves a unit of this length has ended.
     pub(crate) fn drain_task_ended(
         &mut self,
         number: u32,
-        (task, object): (u64, u32),
+        (task, len): (u64, u64),
         ending: Ending,
     ) {
-        let len = self.objects.get(object).map_or(0, |object| object.len);
         let was_moved = self.tasks.is_move(task);
         let Some(job) = self.drains.jobs.get_mut(&number) else { return };
         let target = job.active.remove(&task).flatten();

@@ -1,5 +1,6 @@
 //! Where what is drained goes to.
 
+use super::job::Drain;
 use crate::Meta;
 use crate::segments::Pieces;
 
@@ -26,12 +27,8 @@ impl Meta {
         let others = self.ranges_of(object).filter(|(_, range)| range.replica != replica);
         let taken: Vec<u32> = others.map(|(_, range)| range.segment).collect();
         let job = self.drains.get(number)?;
-        let named = || job.targets.iter().flat_map(|name| self.segments.named(name)).copied();
-        let mut order: Vec<u32> = match job.targets.is_empty() {
-            true => self.segments.grantable().to_vec(),
-            false => named().collect(),
-        };
-        order.retain(|&slot| self.segments[slot].takes_puts() && !taken.contains(&slot));
+        let mut order = self.drain_targets(job);
+        order.retain(|slot| !taken.contains(slot));
         // No host should hold two replicas if there is another, and no rack.
         order.sort_by_cached_key(|&slot| {
             let segment = &self.segments[slot];
@@ -44,11 +41,15 @@ impl Meta {
 
     /// Whether any segment takes what a drain job moves, be it full or not.
     pub(super) fn has_target(&self, number: u32) -> bool {
-        let Some(job) = self.drains.get(number) else { return false };
-        let mut named = job.targets.iter().flat_map(|name| self.segments.named(name));
+        self.drains.get(number).is_some_and(|job| !self.drain_targets(job).is_empty())
+    }
+
+    /// The segments that take what a drain job moves, be they full or not.
+    fn drain_targets(&self, job: &Drain) -> Vec<u32> {
+        let named = job.targets.iter().flat_map(|name| self.segments.named(name)).copied();
         match job.targets.is_empty() {
-            true => !self.segments.grantable().is_empty(),
-            false => named.any(|&slot| self.segments[slot].takes_puts()),
+            true => self.segments.grantable().to_vec(),
+            false => named.filter(|&slot| self.segments[slot].takes_puts()).collect(),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! How far drain jobs are.
 
-use mooncake_types::{DrainId, DrainReport, DrainStatus, SegmentId};
+use mooncake_types::{DrainId, DrainReport, DrainStatus};
 
 use super::job::{Drain, Stage};
 use crate::Meta;
@@ -42,22 +42,19 @@ impl Meta {
         self.drains.find(id).map(|number| self.report_drain(number))
     }
 
-    /// Whether jobs run, or have ended since [`Meta::take_ended_drains`] was last asked.
-    #[must_use]
-    pub fn has_drains(&self) -> bool {
-        self.drains.running() > 0 || self.drains.has_news()
-    }
-
     /// The jobs that run.
     #[must_use]
     pub fn running_drains(&self) -> Vec<DrainReport> {
+        if self.drains.running() == 0 {
+            return Vec::new();
+        }
         let running = self.drains.iter().filter(|(_, job)| !job.status.has_ended());
         running.map(|(number, _)| self.report_drain(number)).collect()
     }
 
     /// The jobs that have ended since this was last asked; a hundred are kept at most.
     pub fn take_ended_drains(&mut self) -> Vec<DrainReport> {
-        let news = self.drains.take_news();
+        let news = std::mem::take(&mut self.drains.news);
         news.into_iter().map(|number| self.report_drain(number)).collect()
     }
 
@@ -80,11 +77,5 @@ impl Meta {
             remaining_bytes: slots().map(|slot| self.segments[slot].allocator.used()).sum(),
             message: job.message(),
         }
-    }
-
-    /// The last job that drained a segment, running or ended.
-    pub(super) fn last_drain_of(&self, id: SegmentId) -> Option<u32> {
-        let drains = |job: &Drain| job.sources.iter().any(|source| source.id == id);
-        self.drains.iter().rev().find(|(_, job)| drains(job)).map(|(number, _)| number)
     }
 }

@@ -7,7 +7,7 @@ use crate::Meta;
 use crate::objects::ObjectState;
 use crate::segments::Closed;
 use crate::tasks::{NewTask, Origin, Tasks};
-use crate::timeout::Timer;
+use crate::timer::Timer;
 
 /// Ranges that one turn of a job looks at.
 const RANGES_PER_TURN: u32 = 1_024;

@@ -8,7 +8,6 @@ use std::cmp::Reverse;
 
 use smallvec::SmallVec;
 
-use super::window::SEEDS;
 use crate::Meta;
 use crate::objects::{ObjectState, PINNED_PLACES, PLAIN_PLACES, QueueKind, Range};
 use crate::slab::NONE;
@@ -17,14 +16,17 @@ use crate::slab::NONE;
 const VICTIMS_PER_TURN: usize = 256;
 
 /// Victims that are passed over, because of their groups, before eviction takes none.
-const MOST_PASSED_OVER: usize = 256;
+const MOST_VICTIMS_PASSED: usize = 256;
+
+/// Victims around which a window is looked for on one segment.
+pub(super) const SEEDS: usize = 16;
 
 /// Segments among which a put that finds no room chooses.
 pub(crate) const CHOICES: usize = 2;
 
 /// The order in which ranges are evicted, the least first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Standing {
+pub(crate) struct EvictionRank {
     worth: u32,
     younger: Reverse<u64>,
 }
@@ -34,11 +36,7 @@ impl Meta {
     /// Returns the bytes that came free there.
     pub(crate) fn evict_one(&mut self, slot: u32, need: bool) -> Option<u64> {
         self.counters.evictions_attempted += 1;
-        if let Some(freed) = self.evict_extra(slot) {
-            self.counters.evictions_successful += 1;
-            return Some(freed);
-        }
-        let victim = self.pick_victim(slot, need && self.config.allow_evict_soft_pinned)?;
+        let victim = self.next_victim(slot, need && self.config.allow_evict_soft_pinned)?;
         let before = self.segments[slot].allocator.used();
         self.evict_range(victim);
         self.counters.evictions_successful += 1;
@@ -79,28 +77,39 @@ impl Meta {
         }
     }
 
-    /// The range on the segment that goes first. Those whose groups stay are passed over: they go to the end of the
-    /// queue of what has no lease, so that they are not met again soon.
-    pub(super) fn pick_victim(&mut self, slot: u32, pinned_too: bool) -> Option<u32> {
-        let mut victims: SmallVec<[u32; SEEDS]> = SmallVec::new();
-        self.pick_victims(slot, PLAIN_PLACES, (pinned_too, 1), &mut victims);
-        if victims.is_empty() && pinned_too {
-            self.pick_victims(slot, PINNED_PLACES, (pinned_too, 1), &mut victims);
-        }
-        victims.first().copied()
+    /// The range on a segment that goes first: of a replica that nobody asked for if there is one.
+    pub(crate) fn next_victim(&mut self, slot: u32, pinned_too: bool) -> Option<u32> {
+        self.unread_extra(slot).or_else(|| {
+            let mut victims: SmallVec<[u32; SEEDS]> = SmallVec::new();
+            self.pick_victims(slot, pinned_too, 1, &mut victims);
+            victims.first().copied()
+        })
     }
 
-    /// The ranges of some of a segment's queues that go first, until there are so many.
+    /// The ranges of a segment's queues that go first, until there are so many: soft-pinned ones only if others are too few.
     pub(super) fn pick_victims(
+        &mut self,
+        slot: u32,
+        pinned_too: bool,
+        enough: usize,
+        victims: &mut SmallVec<[u32; SEEDS]>,
+    ) {
+        self.advance_hand(slot);
+        self.pick_victims_from(slot, PLAIN_PLACES, (pinned_too, enough), victims);
+        if pinned_too && victims.len() < enough {
+            self.pick_victims_from(slot, PINNED_PLACES, (pinned_too, enough), victims);
+        }
+    }
+
+    /// Those whose groups stay are passed over: they go to the end of the queue of what has no lease, so that they are not met
+    /// again soon.
+    fn pick_victims_from(
         &mut self,
         slot: u32,
         places: std::ops::Range<usize>,
         (pinned_too, enough): (bool, usize),
         victims: &mut SmallVec<[u32; SEEDS]>,
     ) {
-        if places == PLAIN_PLACES {
-            self.advance_hand(slot);
-        }
         let mut passed = Vec::new();
         self.victims(slot, places, (pinned_too, enough), (victims, &mut passed));
         for id in passed {
@@ -111,16 +120,16 @@ impl Meta {
     /// Puts first, of the first few segments, the one whose next victim is worth least. With two choices instead of one,
     /// segments that were filled by chance give up much the same as one large segment would.
     pub(crate) fn put_least_first(&self, order: &mut [u32]) {
-        let standings = order.iter().take(CHOICES).map(|&slot| self.least_standing(slot));
-        let standings = standings.enumerate().filter_map(|(place, least)| Some((least?, place)));
-        if let Some((_, place)) = standings.min() {
+        let ranks = order.iter().take(CHOICES).map(|&slot| self.least_rank(slot));
+        let ranks = ranks.enumerate().filter_map(|(place, least)| Some((least?, place)));
+        if let Some((_, place)) = ranks.min() {
             order.swap(0, place);
         }
     }
 
-    fn least_standing(&self, slot: u32) -> Option<Standing> {
-        let queues = &self.segments[slot].queues()[PLAIN_PLACES];
-        queues.iter().filter_map(|queue| self.standing(queue.head())).min()
+    fn least_rank(&self, slot: u32) -> Option<EvictionRank> {
+        let queues = &self.segments[slot].queues[PLAIN_PLACES];
+        queues.iter().filter_map(|queue| self.rank(queue.head())).min()
     }
 
     /// Of the heads of some of a segment's queues, the ranges that are worth least, and used longest ago among those. The
@@ -136,18 +145,18 @@ impl Meta {
         if self.is_sink_full(slot) {
             return;
         }
-        let queues = &self.segments[slot].queues()[places];
-        let mut heads: SmallVec<[(Standing, u32); PLAIN_PLACES.end]> =
+        let queues = &self.segments[slot].queues[places];
+        let mut heads: SmallVec<[(EvictionRank, u32); PLAIN_PLACES.end]> =
             queues.iter().filter_map(|queue| self.first_unleased(queue.head())).collect();
         loop {
-            let least = heads.iter().enumerate().min_by_key(|(_, (standing, _))| *standing);
+            let least = heads.iter().enumerate().min_by_key(|(_, (rank, _))| *rank);
             let Some((first, &(_, id))) = least else { return };
             if !self.victim_stays(self.ranges[id].object, pinned_too) {
                 victims.push(id);
                 if victims.len() >= enough {
                     return;
                 }
-            } else if passed.len() == MOST_PASSED_OVER {
+            } else if passed.len() == MOST_VICTIMS_PASSED {
                 return;
             } else {
                 passed.push(id);
@@ -159,15 +168,16 @@ impl Meta {
         }
     }
 
-    /// The first of a queue from a range on that is not leased. Only where objects keep their places can those before it be.
-    fn first_unleased(&self, mut id: u32) -> Option<(Standing, u32)> {
-        let looks = if self.usage.keeps_places() { MOST_PASSED_OVER } else { 1 };
+    /// The first range of a queue that is not leased, from this one on. Only where objects keep their places do leased ones stand
+    /// before others.
+    fn first_unleased(&self, mut id: u32) -> Option<(EvictionRank, u32)> {
+        let looks = if self.usage.keeps_places() { MOST_VICTIMS_PASSED } else { 1 };
         for _ in 0..looks {
             if id == NONE {
                 return None;
             }
-            if let Some(standing) = self.standing(id) {
-                return Some((standing, id));
+            if let Some(rank) = self.rank(id) {
+                return Some((rank, id));
             }
             id = self.ranges[id].next;
         }
@@ -177,20 +187,25 @@ impl Meta {
     /// Whether an object without a lease stays: for its group, or because a task reads it that may take it to another tier.
     pub(crate) fn victim_stays(&self, object: u32, pinned_too: bool) -> bool {
         let group = self.objects[object].group;
-        group != NONE && self.group_stays(group, pinned_too)
-            || self.config.has_disks() && self.has_task(object)
+        if group != NONE {
+            // What a task reads would be left behind alone.
+            return self.group_stays(group, pinned_too)
+                || self.config.has_disks() && self.groups.has_task(group);
+        }
+        self.config.has_disks() && self.has_task(object)
     }
 
     /// How a range compares with others, unless it is leased: the least goes first.
-    pub(crate) fn standing(&self, id: u32) -> Option<Standing> {
+    pub(crate) fn rank(&self, id: u32) -> Option<EvictionRank> {
         let range = (id != NONE).then(|| &self.ranges[id])?;
         let may_be_leased = range.queue != QueueKind::Fresh || self.usage.keeps_places();
         if may_be_leased && self.objects[range.object].touched > self.now {
             return None;
         }
-        let (worth, age) = self.usage.worth(range.class, range.stamp);
+        let hand = || self.segments[range.segment].hand;
+        let (worth, age) = self.usage.worth(range.class, range.stamp, hand);
         // Worth is never negative, so its bits are in its order.
-        Some(Standing { worth: worth.to_bits(), younger: Reverse(age) })
+        Some(EvictionRank { worth: worth.to_bits(), younger: Reverse(age) })
     }
 
     /// Brings crowded segments down to the low watermark, a bounded step at a time. Soft-pinned objects are left:

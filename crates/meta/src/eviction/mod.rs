@@ -7,13 +7,16 @@
 //! Invariants: leased, unfinished and hard-pinned objects stay. A group goes as a whole. The work of one request is bounded
 //! ([`Effort`]).
 
+mod effort;
 mod evict;
 mod ghosts;
+mod hand;
 mod reuse;
 mod second_chance;
 mod usage;
 mod window;
 
+pub(crate) use self::effort::Effort;
 pub(crate) use self::evict::CHOICES;
 pub(crate) use self::usage::Usage;
-pub(crate) use self::window::{Effort, MOST_BARREN_MS, Wanted, Window};
+pub(crate) use self::window::{MOST_BARREN_MS, Wanted, Window};

@@ -6,17 +6,7 @@
 
 use std::fmt::Debug;
 
-use super::Usage;
-use crate::Meta;
-use crate::objects::{Class, QueueKind};
-use crate::slab::NONE;
-
-/// Ranges that get another chance before one goes. Each use gives an object three at most, so few do; but all that are
-/// leased do.
-const MOST_CHANCES: usize = 4_096;
-
-/// One of the two queues of a segment.
-pub(crate) type Side = bool;
+use crate::objects::Side;
 
 /// See the [module](self). Every decision takes the same time, however many objects there are.
 pub(crate) trait SecondChance: Debug + Sync {
@@ -38,8 +28,8 @@ pub(crate) trait SecondChance: Debug + Sync {
 #[derive(Debug)]
 pub(super) struct S3Fifo;
 
-const SMALL: Side = false;
-const MAIN: Side = true;
+const SMALL: Side = Side::First;
+const MAIN: Side = Side::Second;
 /// The small queue has one range in so many.
 const SMALL_PART: u64 = 10;
 /// Uses that lead to the main queue.
@@ -47,7 +37,7 @@ const ENOUGH_USES: u8 = 2;
 
 impl SecondChance for S3Fifo {
     fn side_of_new(&self, is_back: bool, _: Side) -> Side {
-        is_back
+        if is_back { MAIN } else { SMALL }
     }
 
     fn hand(&self, [small, main]: [u32; 2], _: Side) -> Side {
@@ -80,53 +70,16 @@ impl SecondChance for Sieve {
     }
 
     fn hand(&self, ranges: [u32; 2], before: Side) -> Side {
-        if ranges[usize::from(before)] == 0 { !before } else { before }
+        let left = ranges[if before == Side::First { 0 } else { 1 }];
+        if left == 0 { before.other() } else { before }
     }
 
     fn chance(&self, side: Side, uses: u8, is_leased: bool) -> Option<(Side, u8)> {
-        (uses > 0 || is_leased).then_some((!side, 0))
+        (uses > 0 || is_leased).then_some((side.other(), 0))
     }
 
     fn remembers(&self, _: Side) -> bool {
         false
-    }
-}
-
-impl Meta {
-    /// The class of an object that is put, or found, on a segment: `uses` says how often it had been used when it was
-    /// evicted, and one more, if that was not long ago; `last`, whether it is the last of its batch.
-    pub(crate) fn new_class(&self, slot: u32, hash: u64, uses: u8, last: bool) -> Class {
-        match self.usage.second_chance() {
-            None => Class::new(hash, uses, last),
-            Some(policy) => {
-                Class::on_side(policy.side_of_new(uses > 0, self.segments[slot].hand), 0)
-            }
-        }
-    }
-
-    /// Gives those another chance that are to have one, until the oldest of the hand's side is to go.
-    pub(super) fn advance_hand(&mut self, slot: u32) {
-        let Some(policy) = self.usage.second_chance() else { return };
-        for _ in 0..MOST_CHANCES {
-            let queues = self.segments[slot].queues();
-            let [first, second] = [false, true].map(|side| queues[Usage::place_of_side(side)]);
-            let hand = policy.hand([first.len(), second.len()], self.segments[slot].hand);
-            self.segments.set_hand(slot, hand);
-            self.usage.set_hand(hand);
-            let id = if hand { second } else { first }.head();
-            if id == NONE {
-                return;
-            }
-            let range = &self.ranges[id];
-            let (object, class) = (range.object, range.class);
-            let is_leased = self.objects[object].touched > self.now;
-            match policy.chance(hand, class.visits(), is_leased) {
-                None => return,
-                Some((side, uses)) => {
-                    self.requeue_as(object, Class::on_side(side, uses), QueueKind::Fresh);
-                }
-            }
-        }
     }
 }
 
@@ -160,7 +113,7 @@ mod tests {
             (MAIN, 0, true, Some((MAIN, 0)), Some((SMALL, 0))),
         ] {
             let found = (S3Fifo.chance(side, uses, is_leased), Sieve.chance(side, uses, is_leased));
-            assert_eq!(found, (s3_fifo, sieve), "{side} {uses} {is_leased}");
+            assert_eq!(found, (s3_fifo, sieve), "{side:?} {uses} {is_leased}");
         }
     }
 }

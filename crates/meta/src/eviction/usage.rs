@@ -3,9 +3,9 @@
 
 use super::ghosts::Ghosts;
 use super::reuse::Reuse;
-use super::second_chance::{S3Fifo, SecondChance, Side, Sieve};
+use super::second_chance::{S3Fifo, SecondChance, Sieve};
 use crate::EvictionPolicy;
-use crate::objects::{Class, Stamp};
+use crate::objects::{Class, Side, Stamp};
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -18,8 +18,6 @@ pub(crate) struct Usage {
     learns: bool,
     /// Objects keep their places when they are used, and this decides later.
     second_chance: Option<&'static dyn SecondChance>,
-    /// The side whose oldest goes first, on the segment that was looked at last.
-    hand: Side,
 }
 
 impl Usage {
@@ -32,7 +30,7 @@ impl Usage {
         };
         // While nothing is learned, everything is worth the same, and what was used last goes last.
         let reuse = if learns { Reuse::new() } else { Reuse::idle() };
-        Self { uses: 0, reuse, ghosts: Ghosts::new(), learns, second_chance, hand: false }
+        Self { uses: 0, reuse, ghosts: Ghosts::new(), learns, second_chance }
     }
 
     /// Now.
@@ -62,12 +60,18 @@ impl Usage {
         self.ghosts.take(hash)
     }
 
-    /// What an object of this class is worth that was used then last, and its age in uses.
-    pub(super) fn worth(&self, class: Class, stamp: Stamp) -> (f32, u64) {
+    /// What an object of this class is worth that was used then last, and its age in uses. `hand` says from which side its
+    /// segment evicts, where objects keep their places.
+    pub(super) fn worth(
+        &self,
+        class: Class,
+        stamp: Stamp,
+        hand: impl FnOnce() -> Side,
+    ) -> (f32, u64) {
         let age = stamp.age(self.uses);
         let worth = match self.second_chance {
             None => self.reuse.worth(class, age),
-            Some(_) => f32::from(u8::from(class.side() != self.hand)),
+            Some(_) => f32::from(u8::from(class.side() != hand())),
         };
         (worth, age)
     }
@@ -80,10 +84,6 @@ impl Usage {
     /// Whether objects keep their places when they are used.
     pub(crate) fn keeps_places(&self) -> bool {
         self.second_chance.is_some()
-    }
-
-    pub(super) fn set_hand(&mut self, hand: Side) {
-        self.hand = hand;
     }
 
     /// The place of a side among the queues of a segment.

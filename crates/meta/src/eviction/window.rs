@@ -2,81 +2,26 @@
 //!
 //! What is to be evicted for a put is found first, and evicted only if it makes room for the whole put. So a put that is
 //! refused evicts nothing, and one that is granted evicts about what it needs. The work of a request is bounded: see
-//! [`Effort`].
+//! [`Effort`](super::Effort).
 
 use std::collections::BTreeSet;
 
 use smallvec::{SmallVec, smallvec};
 
-use super::evict::Standing;
+use super::evict::{EvictionRank, SEEDS};
 use crate::Meta;
 use crate::objects::{EXTRA_PLACE, PINNED_PLACES, PLAIN_PLACES, QueueKind, Range};
 use crate::slab::NONE;
 
-/// Victims around which a window is looked for on one segment.
-pub(super) const SEEDS: usize = 16;
 /// Victims around which one is looked for if there is none around those.
 const MOST_SEEDS: usize = 256;
 /// A window is taken at once if it costs no more than what is wanted and one part in so many.
 const CHEAP: u64 = 8;
-/// Steps that one request takes in search of windows: ranges that are looked at.
-const STEPS_PER_REQUEST: u32 = 1 << 18;
-/// Steps for one replica.
-const STEPS_PER_REPLICA: u32 = 1 << 15;
+
 /// Steps that it counts for to find that a segment has nothing to evict.
 const BARREN_STEPS: u32 = 16;
 /// For how long a segment is passed over that has nothing to evict.
 pub(crate) const MOST_BARREN_MS: u64 = 100;
-/// Ranges that the puts of one request evict. A group counts as its objects, and is never split.
-const VICTIMS_PER_REQUEST: u32 = 1 << 17;
-
-/// What one request may yet do to make room.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Effort {
-    steps: u32,
-    /// Of these, those for the replica that is placed now.
-    replica_steps: u32,
-    victims: u32,
-    /// See [`Effort::next_start`].
-    start: usize,
-}
-
-impl Effort {
-    pub(crate) fn new(start: usize) -> Self {
-        Self { steps: STEPS_PER_REQUEST, replica_steps: 0, victims: VICTIMS_PER_REQUEST, start }
-    }
-
-    /// Where the route of the next replica begins, among so many segments. Replicas go to one segment after the other, from a
-    /// random one on: each gets its share of a batch, and what was looked at for one put is near for the next.
-    pub(crate) fn next_start(&mut self, segments: usize) -> usize {
-        let start = self.start % segments;
-        self.start = start + 1;
-        start
-    }
-
-    /// Where the route of the next replica begins, as long as segments stay as they are.
-    pub(crate) fn start(&self) -> usize {
-        self.start
-    }
-
-    /// Another replica is placed.
-    pub(crate) fn begin_replica(&mut self) {
-        self.replica_steps = STEPS_PER_REPLICA.min(self.steps);
-    }
-
-    /// Whether anything more may be looked at for this replica.
-    pub(crate) fn is_left(&self) -> bool {
-        self.replica_steps > 0
-    }
-
-    /// Takes some steps. False if too few are left.
-    pub(crate) fn take(&mut self, steps: u32) -> bool {
-        let is_enough = self.replica_steps >= steps;
-        self.replica_steps = self.replica_steps.saturating_sub(steps);
-        self.steps = self.steps.saturating_sub(steps);
-        is_enough
-    }
-}
 
 /// Ranges beside each other on one segment, with what is free between and around them.
 #[derive(Clone, Debug)]
@@ -91,7 +36,19 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    pub(crate) fn touches(&self, other: &Window) -> bool {
+    /// Becomes one of some windows, together with those that it touches: what they hold comes free in one piece.
+    pub(crate) fn join(mut self, windows: &mut Vec<Window>) {
+        while let Some(place) = windows.iter().position(|it| it.touches(&self)) {
+            let other = windows.swap_remove(place);
+            self.start = self.start.min(other.start);
+            self.len += other.len;
+            self.victims.extend(other.victims);
+            self.bytes += other.bytes;
+        }
+        windows.push(self);
+    }
+
+    fn touches(&self, other: &Window) -> bool {
         let (end, other_end) = (self.start + self.len, other.start + other.len);
         self.slot == other.slot && (end == other.start || other_end == self.start)
     }
@@ -114,13 +71,6 @@ pub(crate) struct Wanted<'a> {
     pub(crate) taken: &'a [Window],
 }
 
-/// Whether soft-pinned objects may be evicted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Pinned {
-    Stays,
-    Goes,
-}
-
 impl Meta {
     /// What to evict on a segment for a range of `len` bytes, at the cost of at most `most_bytes` of objects, or of the
     /// one object that goes next. Nothing is evicted yet.
@@ -128,7 +78,7 @@ impl Meta {
         if self.segments[slot].allocator.capacity() < len || !self.effort.take(1) {
             return None;
         }
-        let Some(next) = self.next_victim(slot) else {
+        let Some(next) = self.next_victim(slot, self.config.allow_evict_soft_pinned) else {
             self.note_barren(slot);
             return None;
         };
@@ -142,13 +92,11 @@ impl Meta {
     /// The window on a segment that costs least, of those around the ranges that go first. Soft-pinned objects are left
     /// if there is one without.
     pub(crate) fn find_window(&mut self, slot: u32, wanted: Wanted<'_>) -> Option<Window> {
-        let pinned = match self.config.allow_evict_soft_pinned {
-            true => Pinned::Goes,
-            false => Pinned::Stays,
-        };
-        for (enough, pinned) in [(SEEDS, Pinned::Stays), (SEEDS, pinned), (MOST_SEEDS, pinned)] {
-            let seeds = self.seeds(slot, enough, pinned);
-            let window = self.cheapest_window((slot, &seeds), wanted, pinned);
+        let allowed = self.config.allow_evict_soft_pinned;
+        for (enough, pinned_too) in [(SEEDS, false), (SEEDS, allowed), (MOST_SEEDS, allowed)] {
+            let mut seeds: SmallVec<[u32; SEEDS]> = self.unread_extra(slot).into_iter().collect();
+            self.pick_victims(slot, pinned_too, enough, &mut seeds);
+            let window = self.cheapest_window((slot, &seeds), wanted, pinned_too);
             if window.is_some() {
                 return window;
             }
@@ -160,7 +108,7 @@ impl Meta {
         &mut self,
         (slot, seeds): (u32, &[u32]),
         wanted: Wanted<'_>,
-        pinned: Pinned,
+        pinned_too: bool,
     ) -> Option<Window> {
         let mut best: Option<Window> = None;
         for &seed in seeds {
@@ -169,7 +117,7 @@ impl Meta {
             }
             let most_bytes = best.as_ref().map_or(wanted.most_bytes, |best| best.bytes - 1);
             let Some(window) =
-                self.grow_window(slot, seed, Wanted { most_bytes, ..wanted }, pinned)
+                self.grow_window(slot, seed, Wanted { most_bytes, ..wanted }, pinned_too)
             else {
                 continue;
             };
@@ -179,23 +127,6 @@ impl Meta {
             best = Some(window);
         }
         best
-    }
-
-    /// The ranges of a segment that go first.
-    fn seeds(&mut self, slot: u32, enough: usize, pinned: Pinned) -> SmallVec<[u32; SEEDS]> {
-        let mut seeds: SmallVec<[u32; SEEDS]> = self.unread_extra(slot).into_iter().collect();
-        let with_pinned = pinned == Pinned::Goes;
-        self.pick_victims(slot, PLAIN_PLACES, (with_pinned, enough), &mut seeds);
-        if with_pinned && seeds.len() < enough {
-            self.pick_victims(slot, PINNED_PLACES, (true, enough), &mut seeds);
-        }
-        seeds
-    }
-
-    /// The range that would be evicted next.
-    pub(crate) fn next_victim(&mut self, slot: u32) -> Option<u32> {
-        self.unread_extra(slot)
-            .or_else(|| self.pick_victim(slot, self.config.allow_evict_soft_pinned))
     }
 
     /// A window of one range.
@@ -223,7 +154,7 @@ impl Meta {
         slot: u32,
         seed: u32,
         wanted: Wanted<'_>,
-        pinned: Pinned,
+        pinned_too: bool,
     ) -> Option<Window> {
         let mut window = self.alone(slot, seed);
         if wanted.taken.iter().any(|it| it.covers(slot, window.start))
@@ -254,14 +185,14 @@ impl Meta {
             if !self.effort.take(1) {
                 return None;
             }
-            let standings = [0, 1].map(|side: usize| {
+            let ranks = [0, 1].map(|side: usize| {
                 let handle = sides[side].next?;
                 let id = self.segments[slot].owner(handle)?;
                 let is_its_own = |it: &&Range| (it.segment, it.handle) == (slot, handle);
                 self.ranges.get(id).filter(is_its_own)?;
-                Some((self.standing_beside(id, pinned)?, side, id))
+                Some((self.rank_beside(id, pinned_too)?, side, id))
             });
-            let Some((_, side, id)) = standings.into_iter().flatten().min() else { break };
+            let Some((_, side, id)) = ranks.into_iter().flatten().min() else { break };
             let bytes = if counted.insert(self.unit_of(id)) { self.cost_of(id) } else { 0 };
             let handle = self.ranges[id].handle;
             let range = self.segments[slot].allocator.range(handle);
@@ -288,19 +219,17 @@ impl Meta {
     }
 
     /// How a range compares with others, if it can be evicted now.
-    fn standing_beside(&self, id: u32, pinned: Pinned) -> Option<Standing> {
+    fn rank_beside(&self, id: u32, pinned_too: bool) -> Option<EvictionRank> {
         let range = &self.ranges[id];
         let is_evictable = match range.queue {
             QueueKind::Fresh | QueueKind::Leased => true,
-            QueueKind::PinnedFresh | QueueKind::PinnedLeased => pinned == Pinned::Goes,
+            QueueKind::PinnedFresh | QueueKind::PinnedLeased => pinned_too,
             QueueKind::Extra => self.objects[range.object].touched <= self.now,
             _ => false,
         };
-        let stays = || {
-            range.queue != QueueKind::Extra
-                && self.victim_stays(range.object, pinned == Pinned::Goes)
-        };
-        if !is_evictable || stays() { None } else { self.standing(id) }
+        let stays =
+            || range.queue != QueueKind::Extra && self.victim_stays(range.object, pinned_too);
+        if !is_evictable || stays() { None } else { self.rank(id) }
     }
 
     /// Evicts what windows hold. False if that would be too much for one request: then nothing is evicted.
@@ -330,7 +259,7 @@ impl Meta {
         self.effort.take(BARREN_STEPS);
         let soon = self.now.after_ms(1);
         let mut from = self.now.after_ms(MOST_BARREN_MS);
-        let queues = self.segments[slot].queues();
+        let queues = &self.segments[slot].queues;
         let pinned = if self.config.allow_evict_soft_pinned { PINNED_PLACES } else { 0..0 };
         for place in PLAIN_PLACES.chain(pinned).chain([EXTRA_PLACE]) {
             let Some(range) =

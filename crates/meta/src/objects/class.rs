@@ -11,6 +11,22 @@ const LAST: u8 = 0b100;
 const RARITY_SHIFT: u32 = 3;
 const MOST_RARITY: u32 = 31;
 
+/// One of the two queues that each segment has under a policy of [second chances](crate::eviction).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    First,
+    Second,
+}
+
+impl Side {
+    pub(crate) fn other(self) -> Self {
+        match self {
+            Self::First => Self::Second,
+            Self::Second => Self::First,
+        }
+    }
+}
+
 /// How often an object has been used, whether it was the last of its batch, and how rarely keys such as its own are
 /// sampled; in one byte.
 ///
@@ -32,12 +48,13 @@ impl Class {
 
     /// A class under a policy of [second chances](crate::eviction): the queue is that of its side, and uses are counted where
     /// others keep the rarity.
-    pub(crate) fn on_side(side: bool, visits: u8) -> Self {
-        Self((visits.min(MOST_USES) << RARITY_SHIFT) | (u8::from(side) * LAST))
+    pub(crate) fn on_side(side: Side, visits: u8) -> Self {
+        let second = if side == Side::Second { LAST } else { 0 };
+        Self((visits.min(MOST_USES) << RARITY_SHIFT) | second)
     }
 
-    pub(crate) fn side(self) -> bool {
-        self.0 & LAST != 0
+    pub(crate) fn side(self) -> Side {
+        if self.0 & LAST == 0 { Side::First } else { Side::Second }
     }
 
     /// Uses since the object got its last chance, at most [`MOST_USES`].

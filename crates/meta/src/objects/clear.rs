@@ -2,9 +2,9 @@
 
 use mooncake_types::{ClientId, ErrorCode};
 
+use super::index::check_key;
 use super::record::{ObjectState, QueueKind};
 use crate::Meta;
-use crate::meta::check_key;
 use crate::slab::NONE;
 use crate::tombstones::Gathered;
 
@@ -21,6 +21,9 @@ impl Meta {
         let hash = self.index.hash(key);
         self.touch(hash);
         let result = self.clear_replicas(from, key, segment);
+        if result.is_ok() {
+            gathered.name_again(hash);
+        }
         self.gather_tombstones(hash, None, gathered);
         result
     }
@@ -60,19 +63,22 @@ impl Meta {
 
     /// Whether the object is leased, or nobody has read it and it was put so recently that somebody may be about to.
     fn is_young(&self, object: u32) -> bool {
-        let record = &self.objects[object];
-        let was_read = matches!(
-            self.ranges[record.first_range].queue,
-            QueueKind::Leased | QueueKind::PinnedLeased
-        );
-        let grace_ms = if was_read { 0 } else { self.config.lease_ttl_ms };
-        record.touched.after_ms(grace_ms) > self.now
+        let grace_ms = if self.was_read(object) { 0 } else { self.config.lease_ttl_ms };
+        self.objects[object].touched.after_ms(grace_ms) > self.now
+    }
+
+    /// Whether the object had a lease since it was put, as far as its queue and its uses say.
+    fn was_read(&self, object: u32) -> bool {
+        match self.ranges[self.objects[object].first_range].queue {
+            QueueKind::Leased | QueueKind::PinnedLeased => true,
+            // What is hard-pinned, or keeps its place, stands in the same queue before and after it was read.
+            QueueKind::Hard => self.was_used_again(object),
+            _ => self.usage.keeps_places() && self.was_used_again(object),
+        }
     }
 
     /// The replicas of an object that lie, at least in part, on segments of that name, as bits.
     pub(crate) fn replicas_on(&self, object: u32, name: &str) -> u32 {
-        self.ranges_of(object)
-            .filter(|(_, range)| &*self.segments[range.segment].name == name)
-            .fold(0, |set, (_, range)| set | 1 << range.replica)
+        self.replicas_where(object, |range| &*self.segments[range.segment].name == name)
     }
 }

@@ -1,111 +1,13 @@
 //! Groups: objects that are leased together and evicted together.
 //!
-//! A group has at most [`limits::MAX_GROUP_OBJECTS`] objects. Further ones of the same name begin another group of
-//! that name, which lives apart from the first.
+//! A group has at most [`MAX_GROUP_OBJECTS`](mooncake_types::limits::MAX_GROUP_OBJECTS) objects. Further ones of the same name
+//! begin another group of that name, which lives apart from the first.
 
-use std::sync::Arc;
-
-use foldhash::fast::FixedState;
-use hashbrown::HashMap;
-use mooncake_types::{Tick, limits};
+use mooncake_types::Tick;
 
 use super::record::{ObjectState, Pin};
 use crate::Meta;
-use crate::slab::{NONE, Slab};
-
-/// Objects whose leases the accesses of one request prolong only because they share a group with what was read.
-const REFRESHES_PER_REQUEST: usize = 16_384;
-
-/// All groups that have objects.
-#[derive(Debug)]
-pub(crate) struct Groups {
-    pub(super) slots: Slab<Group>,
-    /// The group of a name that new objects join.
-    open: HashMap<Arc<str>, u32, FixedState>,
-    /// How many more leases this request may prolong only because of a group.
-    refreshes_left: usize,
-}
-
-/// Objects that share leases.
-#[derive(Debug)]
-pub(super) struct Group {
-    pub(super) name: Arc<str>,
-    /// In growing order; running puts too.
-    pub(super) members: Vec<u32>,
-    /// Finished members that are hard-pinned.
-    pub(super) hard: u32,
-    /// Members whose soft pins are in force.
-    pub(super) soft: u32,
-    /// The furthest lease of any member, past ones included.
-    pub(super) leased_until: Tick,
-    /// When the leases of all members were last prolonged: to this moment.
-    pub(super) refreshed_until: Tick,
-    /// Members that became readable since then, and have no lease yet. Some may have gone again.
-    newcomers: Vec<u32>,
-}
-
-impl Default for Groups {
-    fn default() -> Self {
-        Self { slots: Slab::new(), open: HashMap::default(), refreshes_left: 0 }
-    }
-}
-
-impl Groups {
-    pub(crate) fn len(&self) -> usize {
-        self.slots.len()
-    }
-
-    /// The objects of a group, in growing order; running puts too.
-    pub(crate) fn members(&self, slot: u32) -> &[u32] {
-        &self.slots[slot].members
-    }
-
-    /// Another request begins.
-    pub(crate) fn begin_request(&mut self) {
-        self.refreshes_left = REFRESHES_PER_REQUEST;
-    }
-
-    /// A member is leased until then.
-    pub(super) fn note_lease(&mut self, slot: u32, until: Tick) {
-        let group = &mut self.slots[slot];
-        group.leased_until = group.leased_until.max(until);
-    }
-
-    /// The soft pin of a member came into force, or is no more.
-    pub(super) fn count_soft(&mut self, slot: u32, change: i32) {
-        let group = &mut self.slots[slot];
-        group.soft = group.soft.strict_add_signed(change);
-    }
-
-    /// The group that an object of this name joins.
-    fn open(&mut self, name: &str) -> u32 {
-        if let Some(&slot) = self.open.get(name)
-            && self.slots[slot].members.len() < limits::MAX_GROUP_OBJECTS
-        {
-            return slot;
-        }
-        let name: Arc<str> = name.into();
-        let group = Group {
-            name: Arc::clone(&name),
-            members: Vec::new(),
-            hard: 0,
-            soft: 0,
-            leased_until: Tick::ZERO,
-            refreshed_until: Tick::ZERO,
-            newcomers: Vec::new(),
-        };
-        let slot = self.slots.insert(group);
-        self.open.insert(name, slot);
-        slot
-    }
-
-    fn close(&mut self, slot: u32) {
-        let name = self.slots.remove(slot).name;
-        if self.open.get(&name) == Some(&slot) {
-            self.open.remove(&name);
-        }
-    }
-}
+use crate::slab::NONE;
 
 impl Meta {
     /// The name of an object's group.
@@ -135,6 +37,14 @@ impl Meta {
         let group = &mut self.groups.slots[slot];
         let place = group.members.partition_point(|&member| member < object);
         group.members.insert(place, object);
+    }
+
+    /// A task is about an object from now on, or is so no longer.
+    pub(crate) fn count_task_in_group(&mut self, object: u32, is_begun: bool) {
+        let group = self.objects[object].group;
+        if group != NONE {
+            self.groups.count_task(group, if is_begun { 1 } else { -1 });
+        }
     }
 
     /// The object is going, and its membership with it.

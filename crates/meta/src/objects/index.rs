@@ -2,6 +2,7 @@
 
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
+use mooncake_types::{ErrorCode, limits};
 use std::hash::BuildHasher;
 use std::hint::black_box;
 
@@ -131,4 +132,12 @@ impl Index {
 /// The tables use the low bits for the bucket and the top seven for the tag; the shard takes bits between.
 pub(crate) fn shard(hash: u64) -> usize {
     (hash >> 48) as usize % SHARDS
+}
+
+/// Whether a key is one that the store takes.
+pub(crate) fn check_key(key: &str) -> Result<(), ErrorCode> {
+    match (1..=limits::MAX_KEY_BYTES).contains(&key.len()) {
+        true => Ok(()),
+        false => Err(ErrorCode::InvalidKey),
+    }
 }

@@ -72,13 +72,10 @@ impl Meta {
 
     /// Gives the ranges of a copy to its object, behind those that it has.
     pub(crate) fn adopt(&mut self, object: u32, copy: u32) {
-        let adopted: Vec<u32> = self.ranges_of(copy).map(|(id, _)| id).collect();
-        let last = self.ranges_of(object).last().map(|(id, _)| id);
+        let adopted = self.range_ids(copy, u32::MAX);
+        let last = self.ranges_of(object).last().expect("an object has a range").0;
         let class = self.class_of(object);
-        match last {
-            None => self.objects.at_mut(object).first_range = adopted[0],
-            Some(last) => self.ranges.at_mut(last).sibling = adopted[0],
-        }
+        self.ranges.at_mut(last).sibling = adopted[0];
         self.objects.at_mut(copy).first_range = NONE;
         self.drop_object(copy);
         for &id in &adopted {

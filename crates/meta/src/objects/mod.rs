@@ -10,10 +10,13 @@
 //! Invariants (`check`): an object is found by its key if it holds it. Every replica holds the whole object. A range stands in
 //! the queue of its state. Queues of the leased are in the order of their leases, or less than a lease apart.
 
+mod by_key;
 mod check;
 mod class;
 mod clear;
+mod extras;
 mod group;
+mod groups;
 mod index;
 mod insert;
 mod object;
@@ -26,18 +29,19 @@ mod record;
 mod records;
 mod remove;
 mod replicas;
+mod soft_pins;
 mod upsert;
 
-pub(crate) use self::class::{CLASSES, Class, Stamp, scatter};
-pub(crate) use self::group::Groups;
-pub(crate) use self::index::{Hashed, Index, SHARDS, shard};
+pub(crate) use self::by_key::ByKey;
+pub(crate) use self::class::{CLASSES, Class, Side, Stamp, scatter};
+pub(crate) use self::extras::Extras;
+pub(crate) use self::groups::Groups;
+pub(crate) use self::index::{Hashed, Index, SHARDS, check_key, shard};
 pub(crate) use self::pattern::Patterns;
-pub(crate) use self::pin::SoftPins;
 pub(crate) use self::queue::Queue;
 pub(crate) use self::record::{
     Asked, EXTRA_PLACE, Object, ObjectState, PINNED_PLACES, PLAIN_PLACES, Pin, QueueKind, Range,
     SEGMENT_QUEUES, SINKING_PLACE, TOMBSTONE_PLACE,
 };
 pub(crate) use self::records::Records;
-pub(crate) use self::replicas::Extras;
-pub(crate) use self::upsert::Beside;
+pub(crate) use self::soft_pins::SoftPins;

@@ -1,12 +1,12 @@
 //! The life of an object's records: queues, replicas, the end.
 
 use mooncake_types::{Located, Placement, Tick, Version};
+use smallvec::SmallVec;
 
 use super::class::Class;
 use super::record::{ObjectState, Pin, QueueKind, Range};
 use crate::Meta;
-use crate::segments::Piece;
-use crate::segments::{AddressTable, Segment};
+use crate::segments::{AddressTable, Piece};
 use crate::slab::NONE;
 
 impl Meta {
@@ -25,21 +25,32 @@ impl Meta {
         })
     }
 
+    /// The replicas of an object of which any range is so, as bits.
+    pub(crate) fn replicas_where(&self, object: u32, is_so: impl Fn(&Range) -> bool) -> u32 {
+        self.ranges_of(object)
+            .filter(|(_, range)| is_so(range))
+            .fold(0, |set, (_, range)| set | 1 << range.replica)
+    }
+
+    /// The ranges of these replicas (bits) of an object.
+    pub(crate) fn range_ids(&self, object: u32, set: u32) -> SmallVec<[u32; 1]> {
+        let of_set = self.ranges_of(object).filter(|(_, range)| set & 1 << range.replica != 0);
+        of_set.map(|(id, _)| id).collect()
+    }
+
+    /// Where a range begins on its segment.
+    pub(crate) fn offset_of(&self, range: &Range) -> u64 {
+        self.segments[range.segment].allocator.range(range.handle).offset
+    }
+
     /// The set of replicas that no longer exist whole, as bits.
     pub(crate) fn dead_replicas(&self, object: u32) -> u32 {
-        self.replicas_unless(object, Segment::is_mounted)
+        self.replicas_where(object, |range| !self.segments[range.segment].is_mounted())
     }
 
     /// The set of replicas that cannot be read whole now, as bits: the dead, and those out of sight.
     pub(crate) fn unreadable_replicas(&self, object: u32) -> u32 {
-        self.replicas_unless(object, Segment::serves)
-    }
-
-    /// The replicas that lie, at least in part, on segments that are not as they should be, as bits.
-    fn replicas_unless(&self, object: u32, is_right: impl Fn(&Segment) -> bool) -> u32 {
-        self.ranges_of(object)
-            .filter(|(_, range)| !is_right(&self.segments[range.segment]))
-            .fold(0, |set, (_, range)| set | 1 << range.replica)
+        self.replicas_where(object, |range| !self.segments[range.segment].serves())
     }
 
     /// Whether the object is finished and at least one replica can be read.
@@ -88,7 +99,7 @@ impl Meta {
         Placement {
             replica: u32::from(range.replica),
             segment: table.position(&self.segments, range.segment),
-            offset: self.segments[range.segment].allocator.range(range.handle).offset,
+            offset: self.offset_of(range),
             len: range.len,
         }
     }

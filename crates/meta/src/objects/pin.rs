@@ -1,45 +1,13 @@
 //! Soft pins: objects that are evicted only when nothing else is left, for a while.
 
-use foldhash::fast::FixedState;
-use hashbrown::HashMap;
 use mooncake_types::{ErrorCode, SoftPin, Tick};
 
 use super::record::{Pin, QueueKind};
+use super::soft_pins::Deadline;
 use crate::Meta;
 use crate::config::Config;
 use crate::slab::NONE;
-use crate::timeout::Timer;
-
-/// The soft pins of the few objects that have one, by object.
-#[derive(Debug, Default)]
-pub(crate) struct SoftPins {
-    known: HashMap<u32, Deadline, FixedState>,
-    in_force: usize,
-}
-
-impl SoftPins {
-    /// How many are in force.
-    pub(crate) fn in_force(&self) -> usize {
-        self.in_force
-    }
-
-    /// How long an object was to be pinned, in milliseconds, and whether its pin slides.
-    pub(crate) fn asked(&self, object: u32) -> Option<(u64, bool)> {
-        self.known.get(&object).map(|pin| (pin.ttl_ms, pin.sliding))
-    }
-}
-
-/// A soft pin that was asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Deadline {
-    /// Every access begins it anew.
-    sliding: bool,
-    ttl_ms: u64,
-    until: Tick,
-    /// When its timer is set for. There is one while the pin is in force: not before the object is readable, and not
-    /// once the deadline has passed.
-    timer: Option<Tick>,
-}
+use crate::timer::Timer;
 
 /// What a put's pin settings come to: the pin and, for a soft one, how long and whether it slides.
 pub(super) fn resolve(
@@ -62,12 +30,6 @@ pub(super) fn resolve(
         _ if hard => Ok((Pin::Hard, None)),
         Some(pin) => Ok((Pin::Soft, Some(pin))),
         None => Ok((Pin::None, None)),
-    }
-}
-
-impl Deadline {
-    fn in_force(&self) -> bool {
-        self.timer.is_some()
     }
 }
 

@@ -6,11 +6,11 @@ use mooncake_types::{
 };
 
 use super::index::Hashed;
+use super::index::check_key;
 use super::pin;
 use super::record::{Asked, Object, ObjectState, Pin, QueueKind};
 use super::upsert::MOST_BESIDE;
 use crate::Meta;
-use crate::meta::check_key;
 use crate::placement::Wish;
 use crate::segments::AddressTable;
 use crate::segments::Pieces;
@@ -135,7 +135,9 @@ impl Meta {
         let Some(holder) = self.find_holder(key) else { return false };
         let is_hidden =
             self.objects[holder].state == ObjectState::Complete && !self.is_readable(holder);
-        !is_hidden || self.heir(key.key).is_some() || self.beside(key.key).len() >= MOST_BESIDE
+        !is_hidden
+            || self.next_holder(key.key).is_some()
+            || self.beside(key.key).len() >= MOST_BESIDE
     }
 
     fn insert(
@@ -184,8 +186,8 @@ impl Meta {
         object
     }
 
-    /// Ends a put, or says again how it has ended. Names what nodes may hold of older versions in any case: whoever asks
-    /// again may not have had all of it dropped.
+    /// Ends a put, or repeats how it has ended. In any case it names what nodes may hold of older versions: a client that repeats
+    /// its request may not have had all of it dropped.
     pub(crate) fn put_end(
         &mut self,
         writer: u32,
@@ -196,7 +198,7 @@ impl Meta {
         let key = self.index.hashed(put.key);
         let result = self.try_to_end(writer, put, key, gathered);
         let Version { epoch, counter } = put.version;
-        // What has not become the current version is as old as any other.
+        // A version that did not become the current one is to be dropped like the older ones.
         let below = match result {
             Ok(Ended::Current) => put.version,
             _ => Version { epoch, counter: counter.saturating_add(1) },
@@ -226,8 +228,14 @@ impl Meta {
             found => self.ensure_own(writer, found)?,
         };
         match self.objects[object].state {
-            ObjectState::Overtaken => return self.end_overtaken(object).map(|()| Ended::Overtaken),
-            ObjectState::Waiting => self.ensure_predecessors_are_dropped(put.key, gathered)?,
+            ObjectState::Overtaken => {
+                gathered.name_again(key.hash);
+                return self.end_overtaken(object).map(|()| Ended::Overtaken);
+            }
+            ObjectState::Waiting => {
+                self.ensure_predecessors_are_dropped(put.key, gathered)?;
+                gathered.name_again(key.hash);
+            }
             _ => {}
         }
         let lost = put.failed_replicas | self.dead_replicas(object) | self.missed_replicas(object);
@@ -242,6 +250,7 @@ impl Meta {
         }
         if self.objects[object].first_range == NONE {
             self.drop_object(object);
+            gathered.name_again(key.hash);
             return Err(ErrorCode::ObjectNotFound);
         }
         self.complete(object);
@@ -277,7 +286,12 @@ impl Meta {
         gathered: &mut Gathered,
     ) -> Result<(), ErrorCode> {
         let leased = self.find(key).is_some_and(|holder| self.is_leased(holder));
-        if leased && !self.tombstones.leased().of_key(key).is_empty() {
+        // What lay on unmounted segments is gone, though its record may not be yet.
+        let is_held = |object: &u32| {
+            let mut ranges = self.ranges_of(*object);
+            ranges.any(|(_, range)| self.segments[range.segment].is_mounted())
+        };
+        if leased && self.tombstones.leased().of_key(key).iter().any(is_held) {
             self.gather_leased(key, gathered);
             return Err(ErrorCode::ObjectReplicaBusy);
         }

@@ -4,9 +4,9 @@ use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{ErrorCode, Reply};
 
 use super::index::Hashed;
+use super::index::check_key;
 use super::record::{ObjectState, QueueKind};
 use crate::Meta;
-use crate::meta::check_key;
 use crate::segments::AddressTable;
 use crate::slab::NONE;
 
@@ -14,8 +14,7 @@ impl Meta {
     /// Where these objects lie. `uses` says how often each key was read; one that it does not name was read once.
     pub(crate) fn get_replica_list(&mut self, keys: &[&str], uses: &[u32]) -> Reply {
         let mut table = AddressTable::default();
-        let found: Vec<Result<u32, ErrorCode>> =
-            keys.iter().map(|key| self.find_complete(key)).collect();
+        let found: Vec<Result<u32, ErrorCode>> = keys.iter().map(|key| self.look_up(key)).collect();
         let locate =
             |found: &Result<u32, ErrorCode>| found.map(|object| self.locate(object, &mut table));
         let mut results: Vec<_> = found.iter().map(locate).collect();
@@ -42,9 +41,14 @@ impl Meta {
         Reply::Located { results, successors, predecessors, segments, lease_ms }
     }
 
-    fn find_complete(&mut self, key: &str) -> Result<u32, ErrorCode> {
+    fn look_up(&mut self, key: &str) -> Result<u32, ErrorCode> {
         check_key(key)?;
         self.counters.lookups += 1;
+        self.find_finished(key)
+    }
+
+    /// The object of a key, which can be read.
+    pub(crate) fn find_finished(&mut self, key: &str) -> Result<u32, ErrorCode> {
         let object = self.find_readable(key).ok_or(ErrorCode::ObjectNotFound)?;
         if self.objects[object].state != ObjectState::Complete {
             return Err(ErrorCode::ReplicaIsNotReady);
@@ -105,7 +109,7 @@ impl Meta {
         }
         let object = self.find_living(hashed)?;
         match self.objects[object].state == ObjectState::Complete && !self.is_readable(object) {
-            true => self.heir(key),
+            true => self.next_holder(key),
             false => Some(object),
         }
     }

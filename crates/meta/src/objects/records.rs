@@ -8,7 +8,7 @@ pub(crate) struct Records<T>(Slab<T>);
 
 impl<T> Default for Records<T> {
     fn default() -> Self {
-        Self(Slab::new())
+        Self(Slab::default())
     }
 }
 

@@ -2,9 +2,9 @@
 
 use mooncake_types::{ErrorCode, Reply, Scan, ScanAction, ScanPage, Version, limits};
 
+use super::index::check_key;
 use super::record::ObjectState;
 use crate::Meta;
-use crate::meta::check_key;
 use crate::segments::AddressTable;
 use crate::tombstones::{Gathered, MOST_LEASED};
 
@@ -25,14 +25,17 @@ impl Meta {
     ) -> Result<(), ErrorCode> {
         check_key(key)?;
         let hashed = self.index.hashed(key);
-        // Even if there is nothing: who asks again may mean what somebody will yet report.
+        // Also a key that is not known: a node may yet report it, and it must not come back.
         self.touch(hashed.hash);
-        // Whoever removed these may have died before the nodes had dropped them.
+        // The client that removed these may have died before the nodes dropped them.
         self.gather_leased(key, gathered);
         let result = match self.find_living(hashed) {
             Some(object) => self.remove_object(object, force, gathered),
             None => Err(ErrorCode::ObjectNotFound),
         };
+        if result.is_ok() {
+            gathered.name_again(hashed.hash);
+        }
         self.gather_tombstones(hashed.hash, None, gathered);
         result
     }
@@ -75,7 +78,7 @@ impl Meta {
             return Reply::Refused(ErrorCode::InvalidParams);
         };
         if scan.action != ScanAction::List {
-            // Nobody may report later what it would have taken.
+            // What a segment reports later would have been removed too.
             self.adopt_no_more();
         }
         let limit = scan.limit.clamp(1, limits::MAX_SCAN_OBJECTS);
@@ -113,12 +116,8 @@ impl Meta {
                 }
                 ScanAction::Remove { force } => {
                     let key = self.objects[object].key.clone();
-                    let hash = self.index.hash(&key);
-                    self.touch(hash);
-                    self.gather_leased(&key, &mut gathered);
-                    let removed = self.remove_object(object, force, &mut gathered);
+                    let removed = self.remove(&key, force, &mut gathered);
                     page.removed += u64::from(removed.is_ok());
-                    self.gather_tombstones(hash, None, &mut gathered);
                 }
             }
         }

@@ -1,38 +1,18 @@
 //! How many replicas an object has: fewer than were asked for, or some that nobody asked for.
 //!
-//! Who lost replicas with their segments is counted, and repaired in the background ([`repair`](super::repair)). Replicas
-//! beyond what was asked for were made because the object is read often ([`replicate`](super::replicate)); they are the
-//! first to be evicted, unless others have gone in the meantime: then they are as good as those.
+//! Objects that lost replicas with their segments are counted, and repaired in the background. An object that is read often has
+//! extra replicas ([`replication`](crate::replication) makes both). They are evicted first, unless replicas that were asked for
+//! have gone meanwhile: then extra ones take their place.
 
-use foldhash::fast::FixedState;
-use hashbrown::HashMap;
 use mooncake_types::Medium;
 
 use super::{ObjectState, QueueKind};
 use crate::Meta;
 
-/// Most objects with replicas that nobody asked for.
-const MOST_EXTRAS: usize = 1 << 16;
-
-/// The replicas that nobody asked for, as bits, by object.
-#[derive(Debug, Default)]
-pub(crate) struct Extras(HashMap<u32, u32, FixedState>);
-
-impl Extras {
-    /// Whether there may be more of them.
-    pub(crate) fn has_room(&self) -> bool {
-        self.0.len() < MOST_EXTRAS
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
-    }
-}
-
 impl Meta {
     /// The numbers of an object's replicas, as bits.
     pub(crate) fn replica_set(&self, object: u32) -> u32 {
-        self.ranges_of(object).fold(0, |set, (_, range)| set | 1 << range.replica)
+        self.replicas_where(object, |_| true)
     }
 
     /// The numbers of those that lie in memory, which are the ones that puts ask for, as bits.
@@ -42,9 +22,7 @@ impl Meta {
 
     /// The numbers of those that lie in a medium, as bits.
     pub(crate) fn replicas_in(&self, object: u32, medium: Medium) -> u32 {
-        let ranges = self.ranges_of(object).map(|(_, range)| range);
-        let there = ranges.filter(|range| self.segments[range.segment].medium == medium);
-        there.fold(0, |set, range| set | 1 << range.replica)
+        self.replicas_where(object, |range| self.segments[range.segment].medium == medium)
     }
 
     /// Those that nobody asked for.
@@ -89,10 +67,7 @@ impl Meta {
             return;
         }
         let kind = self.queue_after(object, self.is_leased(object));
-        let ranges = self.ranges_of(object);
-        let ranges = ranges.filter(|(_, range)| promoted & 1 << range.replica != 0);
-        let ids: Vec<u32> = ranges.map(|(id, _)| id).collect();
-        for id in ids {
+        for id in self.range_ids(object, promoted) {
             self.enqueue(id, kind);
         }
     }

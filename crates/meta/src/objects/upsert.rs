@@ -7,8 +7,6 @@
 //!
 //! An insert of a key whose object is out of sight goes the same way: it takes the place of what nobody can read.
 
-use foldhash::fast::FixedState;
-use hashbrown::HashMap;
 use mooncake_types::{ErrorCode, PutItem, PutMode, Version};
 
 use super::index::Hashed;
@@ -17,17 +15,6 @@ use crate::Meta;
 
 /// Most puts of one key beside the object that holds it.
 pub(super) const MOST_BESIDE: usize = 64;
-
-/// The puts that run beside the objects that hold their keys, oldest first.
-#[derive(Debug, Default)]
-pub(crate) struct Beside(HashMap<Box<str>, Vec<u32>, FixedState>);
-
-impl Beside {
-    /// Keys that have some.
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
-    }
-}
 
 impl Meta {
     /// Whether an upsert of this key may start, beside the object that holds it or in a free key.
@@ -51,7 +38,7 @@ impl Meta {
 
     /// The puts of a key that do not hold it, oldest first.
     pub(crate) fn beside(&self, key: &str) -> &[u32] {
-        self.beside.0.get(key).map_or(&[], Vec::as_slice)
+        self.beside.get(key)
     }
 
     /// The put of a key with this version, if it does not hold the key.
@@ -61,27 +48,8 @@ impl Meta {
 
     /// Has a put wait beside the object that holds its key.
     pub(super) fn put_beside(&mut self, object: u32, state: ObjectState) {
-        let record = self.objects.at_mut(object);
-        record.state = state;
-        let version = record.version;
-        let key = &*self.objects[object].key;
-        if !self.beside.0.contains_key(key) {
-            self.beside.0.insert(key.into(), Vec::new());
-        }
-        let objects = &self.objects;
-        let puts = self.beside.0.get_mut(key).expect("the key was just put in");
-        let place = puts.partition_point(|&other| objects[other].version < version);
-        puts.insert(place, object);
-    }
-
-    fn leave_beside(&mut self, object: u32) {
-        let key = &*self.objects[object].key;
-        let puts =
-            self.beside.0.get_mut(key).expect("a put that does not hold its key is kept by key");
-        puts.retain(|&other| other != object);
-        if puts.is_empty() {
-            self.beside.0.remove(key);
-        }
+        self.objects.at_mut(object).state = state;
+        self.beside.insert(&self.objects, object);
     }
 
     /// Takes an object from its key. An upsert that waits for the key holds it from here on.
@@ -92,31 +60,33 @@ impl Meta {
                 self.lose_task(object);
                 self.pass_key_on(object);
             }
-            ObjectState::Waiting | ObjectState::Overtaken => self.leave_beside(object),
+            ObjectState::Waiting | ObjectState::Overtaken => {
+                self.beside.remove(&self.objects, object);
+            }
             ObjectState::Tombstone | ObjectState::Copying | ObjectState::Gathering => {}
         }
     }
 
     /// The upsert that holds a key next, should what holds it go.
-    pub(crate) fn heir(&self, key: &str) -> Option<u32> {
+    pub(crate) fn next_holder(&self, key: &str) -> Option<u32> {
         let waits = |&put: &u32| self.objects[put].state == ObjectState::Waiting;
         self.beside(key).iter().copied().find(waits)
     }
 
     fn pass_key_on(&mut self, from: u32) {
-        if self.beside.0.is_empty() {
+        if self.beside.len() == 0 {
             return;
         }
-        let Some(heir) = self.heir(&self.objects[from].key) else { return };
-        self.leave_beside(heir);
-        self.objects.at_mut(heir).state = ObjectState::Processing;
-        self.index.insert(&self.objects, heir);
+        let Some(next) = self.next_holder(&self.objects[from].key) else { return };
+        self.beside.remove(&self.objects, next);
+        self.objects.at_mut(next).state = ObjectState::Processing;
+        self.index.insert(&self.objects, next);
     }
 
     /// Gives the key to an upsert that has ended; older versions give way. What their writers have written, or are about to,
     /// must not be found by a later leader, should the newer one be lost before that.
     pub(super) fn take_key(&mut self, object: u32) {
-        self.leave_beside(object);
+        self.beside.remove(&self.objects, object);
         let version = self.objects[object].version;
         let older = self.beside(&self.objects[object].key).to_vec();
         for put in older {

@@ -8,7 +8,7 @@
 //! Where [objects sink to disks](crate::tiers) first, a put is told to wait instead.
 //!
 //! A put is refused although something could be evicted where
-//! - [`CANDIDATES`] segments were looked at, or as many ranges as one request [may](crate::eviction::window::Effort);
+//! - [`CANDIDATES`] segments were looked at, or as many ranges as one request [may](crate::eviction::Effort);
 //! - no 64 ranges between what must stay are long enough together, at that price;
 //! - the slabs that came free are of other lengths;
 //! - a segment had nothing to evict a moment before, and the millisecond is not over.
@@ -25,6 +25,7 @@ use crate::eviction::CHOICES;
 use crate::objects::Range;
 use crate::segments::{Cursor, Room};
 use crate::segments::{Piece, Pieces};
+use crate::tasks::Origin;
 
 /// Most ranges that an object is cut into only to spare others from eviction.
 const EASY_PIECES: u64 = 4;
@@ -77,6 +78,11 @@ impl Meta {
             self.segments.note_use(piece.segment);
         }
         replicas
+    }
+
+    /// Reserves ranges for one replica, evicting where need be: on one of these segments if they have room, else anywhere.
+    pub(crate) fn place_near(&mut self, len: u64, slots: Vec<u32>) -> Option<Pieces> {
+        self.place(len, &Wish::one(slots)).pop()
     }
 
     /// Reserves one range on one of the segments, in their order, evicting where need be.
@@ -162,7 +168,10 @@ impl Meta {
         }
         // Only for its first replica is an object worth clearing whole segments.
         // Where objects sink it waits for them.
-        match first && len >= 2 * limits::MIN_STRIPE_BYTES && self.offloads.sinking() == 0 {
+        match first
+            && len >= 2 * limits::MIN_STRIPE_BYTES
+            && self.tasks.under_way(Origin::Sink) == 0
+        {
             true => self.clear_for(len, route),
             false => None,
         }
@@ -197,9 +206,9 @@ impl Meta {
         }
         // What is free in the class of the length itself may be a little too short.
         let class = class_of(len);
-        for (least, tries) in [(class, MISSES), (class + 1, MISSES)] {
+        for least in [class, class + 1] {
             let mut cursor = Cursor::new(route.start);
-            for _ in 0..tries {
+            for _ in 0..MISSES {
                 let Some(slot) = self.next_of(route, &mut cursor, |room| room.class >= least)
                 else {
                     break;
@@ -252,7 +261,7 @@ impl Meta {
                 return Some(piece);
             }
             // One that has nothing to evict is not met again before it may have.
-            looked_at += usize::from(self.segments[slot].evictable_from() <= now);
+            looked_at += usize::from(self.segments[slot].evictable_from <= now);
         }
         None
     }
@@ -275,7 +284,7 @@ impl Meta {
             }
             let piece = self.reserve(slot, len);
             // Where its victims sink, what follows them is chosen ahead.
-            let has_more = self.segments[slot].sinking() > 0 && self.segments[slot].kept() < kept;
+            let has_more = self.segments[slot].sinking > 0 && self.segments[slot].kept() < kept;
             if piece.is_some() || !has_more {
                 return piece;
             }
@@ -301,6 +310,6 @@ impl Meta {
 
     /// Bytes evicted so far, with those of a segment that will be.
     fn gone_or_sinking(&self, slot: u32) -> u64 {
-        self.counters.evicted_bytes + self.segments[slot].sinking()
+        self.counters.evicted_bytes + self.segments[slot].sinking
     }
 }

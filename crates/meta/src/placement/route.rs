@@ -31,7 +31,7 @@ pub(crate) struct Wish {
 
 impl Wish {
     /// One replica, on one of these slots if they have room.
-    pub(crate) fn one(preferred: Vec<u32>) -> Self {
+    pub(super) fn one(preferred: Vec<u32>) -> Self {
         Self { replicas: 1, preferred, near: Vec::new(), avoided: Vec::new() }
     }
 

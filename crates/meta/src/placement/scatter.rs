@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use mooncake_alloc::{MAX_GRANULE, class_of};
+use mooncake_alloc::class_of;
 use mooncake_types::limits;
 
 use super::place::MOST_EVICTED;
@@ -14,9 +14,6 @@ use crate::segments::{Cursor, Room};
 
 /// Segments on which some ranges of an object may come free together.
 const MOST_CLEARED: usize = limits::MAX_STRIPES;
-
-/// Slots, and the bytes of an object that go there.
-type Takes = Vec<(u32, u64)>;
 
 impl Meta {
     /// Equal stripes, one on each of the segments.
@@ -163,34 +160,36 @@ impl Meta {
         pieces: &mut Pieces,
     ) -> bool {
         let most = limits::MAX_STRIPES - pieces.len();
-        let Some((windows, mut takes)) = self.plan_windows((len, left), least, route, most) else {
+        let Some(windows) = self.plan_windows((len, left), least, route, most) else {
             return false;
         };
         if !self.evict_windows(&windows) {
             return false;
         }
-        // The longest first: a shorter one might be cut from where that should lie.
-        takes.sort_unstable_by_key(|&(_, take)| Reverse(take));
-        for (slot, take) in takes {
-            let Some(piece) = self.reserve(slot, take) else { return false };
+        let mut left = left;
+        for window in windows {
+            let take = left.min(window.len);
+            let Some(piece) = self.reserve(window.slot, take) else { return false };
             pieces.push(piece);
+            left -= take;
         }
         true
     }
 
-    /// What to evict for the rest of an object, in at most so many windows, and how many bytes go into each.
+    /// What to evict for the rest of an object, in at most so many windows. No two of them touch, and the longest is first: a
+    /// shorter range might be cut from where that should lie.
     fn plan_windows(
         &mut self,
-        (len, left): (u64, u64),
+        (len, rest): (u64, u64),
         least: u64,
         route: &Route,
         most: usize,
-    ) -> Option<(Vec<Window>, Takes)> {
+    ) -> Option<Vec<Window>> {
         let now = self.now;
         let can_evict = |room: &Room| room.evictable_from <= now;
         let mut cursor = Cursor::new(route.start);
         let mut preferred = route.preferred.iter().copied();
-        let (mut windows, mut takes, mut left) = (Vec::<Window>::new(), Vec::new(), left);
+        let (mut windows, mut left) = (Vec::new(), rest);
         let mut most_bytes = len.saturating_mul(MOST_EVICTED);
         let mut looked_at = 0;
         while looked_at < MOST_CLEARED && self.effort.is_left() {
@@ -203,7 +202,7 @@ impl Meta {
                 self.effort.take(1);
                 continue;
             }
-            if self.next_victim(slot).is_none() {
+            if self.next_victim(slot, self.config.allow_evict_soft_pinned).is_none() {
                 self.note_barren(slot);
                 continue;
             }
@@ -212,19 +211,26 @@ impl Meta {
                 let least = least.min(left);
                 let wanted = Wanted { len: left, least, most_bytes, taken: &windows };
                 let Some(window) = self.find_window(slot, wanted) else { break };
-                // Of two that touch each other one may lose some bytes, which are rounded up in the other.
-                let touches = windows.iter().any(|it| it.touches(&window));
-                let lost = if touches { MAX_GRANULE.min(window.len) } else { 0 };
                 most_bytes -= window.bytes;
-                let take = left.min(window.len - lost);
-                left -= take;
-                takes.push((slot, take));
-                windows.push(window);
+                left -= left.min(window.len);
+                window.join(&mut windows);
                 if left == 0 {
-                    return Some((windows, takes));
+                    return Some(longest_of(windows, rest));
                 }
             }
         }
         None
     }
+}
+
+/// The longest windows, the longest first, that hold so many bytes together.
+fn longest_of(mut windows: Vec<Window>, bytes: u64) -> Vec<Window> {
+    windows.sort_unstable_by_key(|window| Reverse(window.len));
+    let mut held = 0;
+    windows.retain(|window| {
+        let is_needed = held < bytes;
+        held += window.len;
+        is_needed
+    });
+    windows
 }

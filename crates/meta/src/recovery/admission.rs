@@ -12,7 +12,7 @@ use mooncake_types::{
 use crate::Meta;
 use crate::segments::Effect;
 
-/// What is told to who is to ask again later.
+/// The answer to a client that is to ask again later.
 const LATER: ErrorCode = ErrorCode::UnavailableInCurrentStatus;
 
 impl Meta {
@@ -79,7 +79,7 @@ impl Meta {
             Some(_) if mount.is_empty && mount.seen_epoch >= self.term.epoch() => {
                 return MountOutcome::Ready;
             }
-            // Under a leader that adopts, who is behind and not mounted is about to be adopted.
+            // A leader that adopts marks a segment behind before it mounts it.
             Some(is_behind) => {
                 let is_missing = self.recovery.phase.missing().is_some_and(|it| it.contains(&id));
                 !is_behind || is_missing || adopts

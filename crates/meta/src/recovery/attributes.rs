@@ -4,10 +4,7 @@
 //! asked for if it is more than one, and the name of the group. Most objects have nothing of it: theirs are no bytes at
 //! all.
 
-use mooncake_types::{PutMode, limits};
-
-use crate::Meta;
-use crate::objects::{ObjectState, Pin};
+use mooncake_types::limits;
 
 const HARD: u8 = 1;
 const SOFT: u8 = 2;
@@ -16,7 +13,7 @@ const REPLACES: u8 = 8;
 const REPLICAS: u8 = 16;
 const KNOWN: u8 = HARD | SOFT | SLIDING | REPLACES | REPLICAS;
 
-/// See [`Meta::attributes_of`].
+/// See the [module](self).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Attributes<'a> {
     pub(super) hard_pin: bool,
@@ -50,7 +47,7 @@ impl<'a> Attributes<'a> {
         self.soft_pin.filter(|&(ttl_ms, _)| ttl_ms > 0 && !self.hard_pin)
     }
 
-    fn encode(&self) -> Vec<u8> {
+    pub(super) fn encode(&self) -> Vec<u8> {
         if *self == Attributes::default() {
             return Vec::new();
         }
@@ -100,39 +97,6 @@ impl<'a> Attributes<'a> {
             replaces: flags & REPLACES != 0,
             replicas,
         })
-    }
-}
-
-impl Meta {
-    /// What goes with the writes of an object.
-    pub(crate) fn attributes_of(&self, object: u32) -> Vec<u8> {
-        let record = &self.objects[object];
-        // An upsert that has not ended takes over the pin of what it will replace.
-        let holder = (record.asked.mode() == PutMode::Upsert
-            && record.state == ObjectState::Waiting)
-            .then(|| self.find(&record.key))
-            .flatten()
-            .filter(|&holder| self.objects[holder].state == ObjectState::Complete);
-        let pinned = match holder {
-            Some(holder) if self.objects[holder].pin == Pin::Hard => holder,
-            Some(holder) if record.pin == Pin::Inherited => holder,
-            _ => object,
-        };
-        let soft_pin = self.soft_pins.asked(pinned);
-        let hard_pin = self.objects[pinned].pin == Pin::Hard;
-        Attributes {
-            hard_pin,
-            soft_pin: soft_pin.filter(|_| !hard_pin),
-            data_type: record.data_type,
-            group: self.group_name(object).unwrap_or_default(),
-            replaces: record.state == ObjectState::Waiting
-                || self.is_replacing(object)
-                || !self.tombstones.leased().of_key(&record.key).is_empty()
-                || self.tombstones.len() > 0
-                    && self.tombstones.of_key(self.index.hash(&record.key)).next().is_some(),
-            replicas: record.asked.replicas(),
-        }
-        .encode()
     }
 }
 

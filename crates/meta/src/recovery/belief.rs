@@ -9,10 +9,10 @@
 //! its word. This leader may take it until its window is over. If it loses or evicts the replacing object meanwhile, what is
 //! older is not believed any more.
 
+use mooncake_types::Version;
 use mooncake_types::mutation::{Rule, is_broken};
-use mooncake_types::{EntryState, Version};
 
-use super::found::FoundVersion;
+use super::attributes::Attributes;
 use super::phase::Phase;
 use crate::Meta;
 use crate::objects::Hashed;
@@ -20,11 +20,20 @@ use crate::objects::Hashed;
 /// Most keys that are remembered while members are missing. Once there are more, the missing are struck.
 const MOST_TOUCHED: usize = 1_000_000;
 
+/// A version of an object of which something was found.
+#[derive(Clone, Copy)]
+pub(super) struct FoundVersion<'a> {
+    pub(super) key: &'a str,
+    pub(super) hash: u64,
+    pub(super) version: Version,
+    /// Length of the object, in bytes.
+    pub(super) len: u64,
+    pub(super) attributes: Attributes<'a>,
+}
+
 /// What an entry that was reported comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Belief {
-    /// Its writer may be at work. It will never be read.
-    Unfinished,
     /// Its key has changed since, and nobody has a route to it.
     Refuted,
     /// Of a version that is known, by this record.
@@ -36,11 +45,8 @@ pub(super) enum Belief {
 }
 
 impl Meta {
-    /// What an entry comes to that was reported.
-    pub(super) fn believe(&self, found: &FoundVersion<'_>, state: EntryState) -> Belief {
-        if state == EntryState::Writing {
-            return Belief::Unfinished;
-        }
+    /// What a finished entry comes to that was reported.
+    pub(super) fn judge_entry(&self, found: &FoundVersion<'_>) -> Belief {
         let holder = self.index.get(&self.objects, Hashed { key: found.key, hash: found.hash });
         let held = holder.map(|holder| self.objects[holder].version);
         let is_current = held == Some(found.version);

@@ -7,7 +7,7 @@ use crate::Meta;
 use crate::check::{Check, ensure};
 use crate::objects::{Object, ObjectState};
 use crate::segments::{Closed, Effect};
-use crate::timeout::Timer;
+use crate::timer::Timer;
 
 impl Meta {
     fn has_routes(&self, id: SegmentId) -> bool {
@@ -23,7 +23,7 @@ impl Meta {
                 || {
                     format!(
                         "segment slot {slot}: {:?}, behind in the record: {behind:?}",
-                        segment.reasons()
+                        segment.closed
                     )
                 },
             )?;
@@ -34,7 +34,7 @@ impl Meta {
                 is_recovering == is_told_of
                     || (is_told_of && segment.is(Closed::Reviewed))
                     || segment.takes_puts(),
-                || format!("segment slot {slot}: {:?}", segment.reasons()),
+                || format!("segment slot {slot}: {:?}", segment.closed),
             )?;
             ensure(
                 "nothing is put where not all is reserved",
@@ -93,7 +93,7 @@ impl Meta {
 
     pub(crate) fn every_stripe_that_waits_is_kept(&self) -> Check {
         let mut waiting = 0;
-        for (version, pieces) in &self.recovery.pieces {
+        for (version, pieces) in &self.recovery.waiting {
             waiting += 1;
             let object = self.objects.get(pieces.object);
             let is_right = object

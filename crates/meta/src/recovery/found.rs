@@ -1,27 +1,16 @@
 //! What becomes of an entry that a node reports.
 
 use mooncake_types::mutation::{Rule, is_broken};
-use mooncake_types::{InventoryEntry, PutMode, Tick, Version};
+use mooncake_types::{EntryState, InventoryEntry, PutMode, Tick};
 use smallvec::smallvec;
 
 use super::attributes::Attributes;
-use super::belief::Belief;
-use super::inventory::Nonsense;
+use super::belief::{Belief, FoundVersion};
+use super::entry::Senseless;
 use crate::Meta;
 use crate::objects::{Asked, Object, ObjectState, Pin, QueueKind};
 use crate::segments::Piece;
 use crate::slab::NONE;
-
-/// A version of an object of which something was found.
-#[derive(Clone, Copy)]
-pub(super) struct FoundVersion<'a> {
-    pub(super) key: &'a str,
-    pub(super) hash: u64,
-    pub(super) version: Version,
-    /// Length of the object, in bytes.
-    pub(super) len: u64,
-    pub(super) attributes: Attributes<'a>,
-}
 
 impl Meta {
     /// Takes an entry, whose range is reserved.
@@ -30,18 +19,22 @@ impl Meta {
         entry: &InventoryEntry<'_>,
         piece: Piece,
         attributes: Attributes<'_>,
-    ) -> Result<(), Nonsense> {
+    ) -> Result<(), Senseless> {
         let (key, version, len) = (entry.key, entry.version, entry.object_len);
         let found = FoundVersion { key, hash: self.index.hash(key), version, len, attributes };
-        match self.believe(&found, entry.state) {
-            Belief::Unfinished => self.hold_back(&found, piece),
-            Belief::Refuted => self.drop_found(&found, &[piece]),
-            belief if entry.len == entry.object_len => {
-                return self.take_replica(&found, &[piece], belief);
-            }
-            _ => return self.gather_stripe(&found, piece, entry),
+        if entry.state == EntryState::Writing {
+            // It will never be read.
+            self.hold_back(&found, piece);
+            return Ok(());
         }
-        Ok(())
+        match self.judge_entry(&found) {
+            belief if entry.len == entry.object_len => self.take_replica(&found, &[piece], belief),
+            Belief::Refuted => {
+                self.drop_found(&found, &[piece]);
+                Ok(())
+            }
+            _ => self.gather_stripe(&found, piece, entry),
+        }
     }
 
     /// Reserves a range that was being written for as long as its writer may be at work, like one of a put that was given
@@ -66,10 +59,10 @@ impl Meta {
         found: &FoundVersion<'_>,
         pieces: &[Piece],
         belief: Belief,
-    ) -> Result<(), Nonsense> {
+    ) -> Result<(), Senseless> {
         let older = match belief {
             Belief::Known(object) => return self.add_replica(object, found, pieces),
-            Belief::Unfinished | Belief::Refuted => {
+            Belief::Refuted => {
                 self.drop_found(found, pieces);
                 return Ok(());
             }
@@ -139,20 +132,20 @@ impl Meta {
         self.lease_anew(object);
     }
 
-    /// A further replica of a version that is known. What makes no sense is not reserved any more. One that shares a segment with another, or is one too many, is
-    /// dropped.
+    /// Adds a replica of a version that is known. If it makes no sense, its ranges are free again. If it shares a segment with
+    /// another replica, or is one too many, its node is to drop it.
     fn add_replica(
         &mut self,
         object: u32,
         found: &FoundVersion<'_>,
         pieces: &[Piece],
-    ) -> Result<(), Nonsense> {
+    ) -> Result<(), Senseless> {
         let record = &self.objects[object];
         let state = record.state;
         let is_same = record.len == found.len && *record.key == *found.key;
         if !is_same || !matches!(state, ObjectState::Complete | ObjectState::Tombstone) {
             self.unreserve(pieces);
-            return Err(Nonsense);
+            return Err(Senseless);
         }
         let known = || [Some(object), self.copy_of(object)].into_iter().flatten();
         let shares = |piece: &Piece| {

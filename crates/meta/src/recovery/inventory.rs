@@ -5,32 +5,16 @@
 //! follows. A page that makes no sense has its segment struck: then nothing of it may be trusted.
 
 use mooncake_types::mutation::{Rule, is_broken};
-use mooncake_types::{ClientId, ErrorCode, InventoryEntry, InventoryPage, limits};
+use mooncake_types::{ClientId, ErrorCode, InventoryEntry, InventoryPage};
 
 use super::attributes::Attributes;
+use super::entry::{Senseless, read_entry};
 use crate::Meta;
-use crate::meta::check_key;
 use crate::segments::Piece;
 use crate::segments::{Closed, Progress};
 
-/// What makes no sense.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Nonsense;
-
 /// Entries whose keys are looked up ahead of them.
 const AHEAD: usize = 256;
-
-/// Whether an entry is one that some leader can have granted.
-pub(super) fn read_entry<'a>(entry: &InventoryEntry<'a>) -> Result<Attributes<'a>, Nonsense> {
-    let end = entry.object_offset.checked_add(entry.len);
-    let is_sound = check_key(entry.key).is_ok()
-        && entry.len > 0
-        && entry.offset.checked_add(entry.len).is_some()
-        && entry.object_len <= limits::MAX_OBJECT_BYTES
-        && end.is_some_and(|end| end <= entry.object_len)
-        && entry.version <= entry.grant;
-    is_sound.then(|| Attributes::decode(entry.attributes)).flatten().ok_or(Nonsense)
-}
 
 impl Meta {
     /// Takes up an inventory that begins.
@@ -61,7 +45,7 @@ impl Meta {
         }
         match self.take_page(slot, page) {
             Ok(()) => Ok(()),
-            Err(Nonsense) => {
+            Err(Senseless) => {
                 self.strike(slot);
                 Err(ErrorCode::InvalidParams)
             }
@@ -72,10 +56,10 @@ impl Meta {
         &mut self,
         slot: u32,
         page: &InventoryPage<'_>,
-    ) -> Result<(), Nonsense> {
-        let mut progress = self.segments[slot].recovering.ok_or(Nonsense)?;
+    ) -> Result<(), Senseless> {
+        let mut progress = self.segments[slot].recovering.ok_or(Senseless)?;
         if page.page != progress.next_page {
-            return Err(Nonsense);
+            return Err(Senseless);
         }
         for (place, entry) in page.entries.iter().enumerate() {
             if place % AHEAD == 0 {
@@ -94,11 +78,11 @@ impl Meta {
                 None => progress.end,
             };
             let place = (entry.offset, entry.len);
-            let handle = self.segments.occupy(slot, place, free_until).ok_or(Nonsense)?;
+            let handle = self.segments.occupy(slot, place, free_until).ok_or(Senseless)?;
             let piece = Piece { segment: slot, handle, len: entry.len };
             self.take_entry(entry, piece, attributes)?;
         }
-        progress.next_page = progress.next_page.checked_add(1).ok_or(Nonsense)?;
+        progress.next_page = progress.next_page.checked_add(1).ok_or(Senseless)?;
         self.segments.set_progress(slot, Some(progress));
         if page.last {
             self.end_inventory(slot);
@@ -112,7 +96,7 @@ impl Meta {
         entry: &InventoryEntry<'a>,
         slot: u32,
         progress: &Progress,
-    ) -> Result<Attributes<'a>, Nonsense> {
+    ) -> Result<Attributes<'a>, Senseless> {
         let end = entry.offset.checked_add(entry.len);
         let capacity = self.segments[slot].allocator.capacity();
         let is_placed = entry.offset >= progress.end && end.is_some_and(|end| end <= capacity);
@@ -122,7 +106,7 @@ impl Meta {
         };
         match is_placed && is_granted {
             true => read_entry(entry),
-            false => Err(Nonsense),
+            false => Err(Senseless),
         }
     }
 

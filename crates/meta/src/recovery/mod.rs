@@ -8,6 +8,7 @@
 //! - [`phase`] says how far the leader is: one enum, with the data of each phase.
 //! - [`admission`] says which request and which mount the leader admits.
 //! - [`belief`] says which entry the leader believes.
+//! - [`describe`] says what nodes keep of an object for a later leader.
 //! - [`inventory`] takes the entries that nodes tell, [`found`] makes objects of them, [`stripes`] joins pieces of replicas.
 //! - [`shadow`] is what a standby knows of a segment; [`replay`] takes that up once it leads.
 //! - [`review`] compares what a node tells that was started again with what the leader knows.
@@ -20,17 +21,21 @@ mod admission;
 mod attributes;
 mod belief;
 mod check;
+mod describe;
+mod entry;
 mod found;
 mod inventory;
 mod outrank;
 mod phase;
-mod pieces;
 mod recover;
 mod replay;
 mod review;
+mod reviews;
 mod shadow;
+mod shadows;
 mod stripes;
 mod term;
+mod waiting_stripes;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,12 +43,13 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use mooncake_types::{SegmentId, Version};
 
+pub use self::entry::Senseless;
 use self::phase::Phase;
-use self::pieces::Pieces;
-use self::replay::Shadows;
-pub(crate) use self::review::Reviews;
-pub use self::shadow::{Senseless, Shadow};
+pub(crate) use self::reviews::Reviews;
+pub use self::shadow::Shadow;
+use self::shadows::Shadows;
 pub(crate) use self::term::Term;
+use self::waiting_stripes::WaitingStripes;
 use crate::segments::Record;
 
 /// The recovery of one leader.
@@ -56,7 +62,7 @@ pub(crate) struct Recovery {
     /// Objects that were found and may have taken the place of others: see [`belief`].
     replacing: BTreeSet<u32>,
     /// Stripes that have not found all their neighbours, by the version of their object.
-    pieces: BTreeMap<Version, Pieces>,
+    waiting: BTreeMap<Version, WaitingStripes>,
     shadows: Shadows,
     /// Members have had their time to report. Only disks are waited for from then on.
     is_window_over: bool,
@@ -68,7 +74,7 @@ impl Recovery {
             phase: Phase::first(record),
             touched: HashMap::default(),
             replacing: BTreeSet::new(),
-            pieces: BTreeMap::new(),
+            waiting: BTreeMap::new(),
             shadows: Shadows::default(),
             is_window_over: false,
         }

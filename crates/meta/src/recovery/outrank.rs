@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use mooncake_types::{Epoch, MountSegment};
 
 use crate::Meta;
-use crate::timeout::Timer;
+use crate::timer::Timer;
 use crate::tombstones::EntryId;
 
 /// How long puts have that were under way, before it is looked again whether they are over.
@@ -16,7 +16,7 @@ impl Meta {
     /// Whether another leader can have had this epoch by now. Those that this one takes to outrank others do not count:
     /// a peer could climb from each to the next.
     #[must_use]
-    pub fn believes(&self, seen: Epoch) -> bool {
+    pub fn is_credible_epoch(&self, seen: Epoch) -> bool {
         let known = self.term.began_under().max(self.config.wall_epoch);
         let known = Epoch(known.0.saturating_add(self.now.since_ms(self.term.began_at())));
         Epoch(seen.0.saturating_add(1)).is_credible(known)
@@ -59,7 +59,7 @@ impl Meta {
         let mut beneath = BTreeSet::new();
         for object in self.running_puts().chain(self.tasks.copies()) {
             for (_, range) in self.ranges_of(object) {
-                let offset = self.segments[range.segment].allocator.range(range.handle).offset;
+                let offset = self.offset_of(range);
                 let places = self.tombstones.overlapping(range.segment, offset, range.len);
                 beneath.extend(places.into_iter().map(|place| (range.segment, place)));
             }

@@ -16,7 +16,7 @@ use super::phase::Phase;
 use crate::Meta;
 use crate::config::Config;
 use crate::segments::{Effect, Members, Record, Segment};
-use crate::timeout::Timer;
+use crate::timer::Timer;
 
 /// The part of the time for which routes last that a leader lets them be used, in tenths.
 const USED_TENTHS: u64 = 9;
@@ -48,10 +48,7 @@ impl Meta {
             return;
         }
         let routes_end_ms = self.config.former_lease_ms.saturating_add(self.config.routes_last_ms);
-        let settle_ms = match is_broken(Rule::RoutesAreWaitedFor) {
-            true => 0,
-            false => routes_end_ms.max(self.config.recovery_grace_ms),
-        };
+        let settle_ms = if is_broken(Rule::RoutesAreWaitedFor) { 0 } else { routes_end_ms };
         let window_ms = self.config.lease_ttl_ms.saturating_add(self.config.client_ttl_ms);
         self.timers.insert((self.now.after_ms(settle_ms), Timer::Settle));
         self.timers.insert((self.now.after_ms(window_ms.max(settle_ms)), Timer::Window));

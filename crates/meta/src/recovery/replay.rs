@@ -4,46 +4,18 @@
 //! older can begin there any more, and its last page makes the shadow what its whole inventory would be. That is taken
 //! up like one, a page at a time, between requests. Until then nobody reads or is granted anything there.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{
     ChangesPage, ClientId, ErrorCode, InventoryPage, MountOutcome, RangeDrop, SegmentId,
 };
 
-use super::inventory::Nonsense;
+use super::entry::Senseless;
 use super::shadow::Shadow;
+use super::shadows::Shadows;
 use crate::Meta;
 use crate::segments::Closed;
-
-/// What is known from before this master led.
-#[derive(Debug, Default)]
-pub(crate) struct Shadows {
-    known: BTreeMap<SegmentId, Shadow>,
-    /// Those that are what their segments hold, and are being taken up.
-    replayed: BTreeSet<SegmentId>,
-}
-
-impl Shadows {
-    /// Whether there is something to take up.
-    pub(crate) fn has_work(&self) -> bool {
-        !self.replayed.is_empty()
-    }
-
-    pub(super) const fn replayed(&self) -> &BTreeSet<SegmentId> {
-        &self.replayed
-    }
-
-    /// The segment is to tell all, if anything.
-    pub(crate) fn forget(&mut self, id: SegmentId) {
-        self.known.remove(&id);
-        self.replayed.remove(&id);
-    }
-
-    pub(super) fn forget_all(&mut self) {
-        *self = Self::default();
-    }
-}
 
 impl Meta {
     /// Takes what this master knew of segments when it stood by. To be called before anything else.
@@ -100,8 +72,8 @@ impl Meta {
             shadow.next_page = 0;
         }
         let is_next = page.page == shadow.next_page;
-        let taken = if is_next { shadow.change(&page.entries, &page.gone) } else { Err(Nonsense) };
-        if let Err(Nonsense) = taken {
+        let taken = if is_next { shadow.change(&page.entries, &page.gone) } else { Err(Senseless) };
+        if let Err(Senseless) = taken {
             self.recovery.shadows.forget(page.segment);
             self.strike(slot);
             return Err(ErrorCode::InvalidParams);
@@ -135,7 +107,7 @@ impl Meta {
         if last {
             self.recovery.shadows.forget(id);
         }
-        if let Err(Nonsense) = self.take_page(slot, &page) {
+        if let Err(Senseless) = self.take_page(slot, &page) {
             self.recovery.shadows.forget(id);
             self.strike(slot);
         }

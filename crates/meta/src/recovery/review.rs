@@ -9,10 +9,6 @@
 //! is lost; what is named and not known is to be dropped. Of a put or a copy that has not ended only what is named counts
 //! at its end: nobody knows under which process it was written. Nothing is granted on the segment meanwhile.
 
-use std::collections::BTreeMap;
-
-use foldhash::fast::FixedState;
-use hashbrown::HashSet;
 use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{EntryState, InventoryEntry};
 
@@ -22,66 +18,6 @@ use crate::segments::{Closed, Progress};
 
 /// Ranges that are looked at between two requests.
 const RANGES_PER_TURN: usize = 4_096;
-
-/// The segments that are under review, and what came of it.
-#[derive(Debug, Default)]
-pub(crate) struct Reviews {
-    by_slot: BTreeMap<u32, Review>,
-    /// Ranges of puts and copies that had not ended and were not named.
-    missed: HashSet<u32, FixedState>,
-}
-
-#[derive(Debug)]
-struct Review {
-    /// What starts before this is compared.
-    known_to: u64,
-    /// The ranges that were named.
-    named: HashSet<u32, FixedState>,
-    /// Once all that there is was named: the range of the segment that is looked at next, by its number.
-    next: Option<usize>,
-}
-
-impl Reviews {
-    fn begin(&mut self, slot: u32, known_to: u64) {
-        let review = Review { known_to, named: HashSet::default(), next: None };
-        self.by_slot.insert(slot, review);
-    }
-
-    /// Whether ranges wait to be looked at.
-    pub(crate) fn has_work(&self) -> bool {
-        self.by_slot.values().any(|review| review.next.is_some())
-    }
-
-    /// The segment is gone.
-    pub(crate) fn forget(&mut self, slot: u32) {
-        self.by_slot.remove(&slot);
-    }
-
-    /// The range is free.
-    pub(crate) fn forget_range(&mut self, id: u32) {
-        if !self.missed.is_empty() {
-            self.missed.remove(&id);
-        }
-    }
-
-    /// Whether a put or copy that ends now must do without a range of it.
-    fn misses(&self, id: u32, range: &Range) -> bool {
-        match self.by_slot.get(&range.segment) {
-            Some(review) => !review.named.contains(&id),
-            None => self.missed.contains(&id),
-        }
-    }
-
-    /// The slots under review.
-    pub(crate) fn slots(&self) -> impl Iterator<Item = u32> {
-        self.by_slot.keys().copied()
-    }
-
-    /// The ranges that were missed.
-    pub(super) fn missed(&self) -> impl Iterator<Item = u32> {
-        self.missed.iter().copied()
-    }
-}
 
 impl Meta {
     /// The memory of a segment has passed to another process, which is to tell what it has. One that did not come to the end of
@@ -130,13 +66,12 @@ impl Meta {
         };
         let holder = self.find(entry.key);
         let copy = holder.and_then(|object| self.copy_of(object));
-        let pieces = self.recovery.pieces.get(&entry.version).map(|pieces| pieces.object);
+        let pieces = self.recovery.waiting.get(&entry.version).map(|pieces| pieces.object);
         let beside = self.find_beside(entry.key, entry.version);
         let leased = self.tombstones.leased().of_version(entry.version);
         let known = [holder, copy, beside, leased, pieces].into_iter().flatten().filter(is_same);
         let is_there = |range: &Range| {
-            let offset = || self.segments[slot].allocator.range(range.handle).offset;
-            range.segment == slot && range.len == entry.len && offset() == entry.offset
+            range.segment == slot && range.len == entry.len && self.offset_of(range) == entry.offset
         };
         let mut ranges = known.flat_map(|object| self.ranges_of(object));
         ranges.find(|(_, range)| is_there(range)).map(|(id, _)| id)
@@ -154,7 +89,7 @@ impl Meta {
         let mut named =
             self.reviews.by_slot.iter().filter_map(|(&slot, it)| Some((slot, it.next?)));
         let Some((slot, from)) = named.next() else { return };
-        let end = self.segments[slot].numbers();
+        let end = self.segments[slot].owners.len();
         let last = end.min(from + RANGES_PER_TURN);
         for number in from..last {
             self.review_range(slot, number);
@@ -168,16 +103,13 @@ impl Meta {
 
     /// Looks at the range that has this number on its segment, if there is one.
     fn review_range(&mut self, slot: u32, number: usize) {
-        let id = self.segments[slot].owner_of_number(number);
+        let id = self.segments[slot].owners[number];
         let is_there =
             |range: &&Range| range.segment == slot && range.handle.number() as usize == number;
-        let Some(&Range { object, replica, handle, .. }) = self.ranges.get(id).filter(is_there)
-        else {
-            return;
-        };
+        let Some(range) = self.ranges.get(id).filter(is_there) else { return };
+        let &Range { object, replica, .. } = range;
         let review = &self.reviews.by_slot[&slot];
-        let offset = self.segments[slot].allocator.range(handle).offset;
-        if offset >= review.known_to || review.named.contains(&id) {
+        if self.offset_of(range) >= review.known_to || review.named.contains(&id) {
             return;
         }
         match self.objects[object].state {
@@ -203,7 +135,7 @@ impl Meta {
         if self.reviews.by_slot.is_empty() && self.reviews.missed.is_empty() {
             return 0;
         }
-        let ranges = self.ranges_of(object).filter(|(id, range)| self.reviews.misses(*id, range));
-        ranges.fold(0, |set, (_, range)| set | 1 << range.replica)
+        let missed = self.ranges_of(object).filter(|(id, range)| self.reviews.misses(*id, range));
+        missed.fold(0, |set, (_, range)| set | 1 << range.replica)
     }
 }

@@ -9,7 +9,7 @@ use mooncake_types::{
     EntryState, Follow, FollowPage, InventoryEntry, RangeDrop, SegmentId, Version, limits,
 };
 
-use super::inventory::{Nonsense, read_entry};
+use super::entry::{Senseless, read_entry};
 
 /// The entries of one segment's ledger.
 #[derive(Debug)]
@@ -52,10 +52,6 @@ pub(crate) struct Kept {
     state: EntryState,
     attributes: Box<[u8]>,
 }
-
-/// What the node answered makes no sense: nothing that it told is to be trusted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Senseless;
 
 impl Shadow {
     /// Nothing is known yet of a segment of this length, in bytes.
@@ -129,7 +125,7 @@ impl Shadow {
             }
             _ => return Err(Senseless),
         };
-        self.change(&page.entries, &page.gone).map_err(|Nonsense| Senseless)?;
+        self.change(&page.entries, &page.gone)?;
         let has_listed = matches!(self.place, FollowProgress::Changes { .. });
         self.place = next;
         Ok(page.more || !has_listed)
@@ -140,17 +136,17 @@ impl Shadow {
         &mut self,
         entries: &[InventoryEntry<'_>],
         gone: &[u64],
-    ) -> Result<(), Nonsense> {
+    ) -> Result<(), Senseless> {
         for offset in gone {
             self.entries.remove(offset);
         }
         entries.iter().try_for_each(|entry| self.put(entry))
     }
 
-    fn put(&mut self, entry: &InventoryEntry<'_>) -> Result<(), Nonsense> {
+    fn put(&mut self, entry: &InventoryEntry<'_>) -> Result<(), Senseless> {
         read_entry(entry)?;
         let end = entry.offset.checked_add(entry.len).filter(|&end| end <= self.len);
-        let end = end.ok_or(Nonsense)?;
+        let end = end.ok_or(Senseless)?;
         // The node told of this when it had nothing else there: what overlaps it was told before, and is gone.
         while let Some((&at, other)) = self.entries.range(..end).next_back()
             && at + other.len > entry.offset

@@ -1,11 +1,11 @@
 //! Replicas in several pieces: a stripe that was reported waits until its neighbours are there.
 
-use mooncake_types::{EntryState, InventoryEntry, Version};
+use mooncake_types::{InventoryEntry, Version};
 
 use super::attributes::Attributes;
-use super::found::FoundVersion;
-use super::inventory::Nonsense;
-use super::pieces::{FoundPiece, Pieces};
+use super::belief::FoundVersion;
+use super::entry::Senseless;
+use super::waiting_stripes::{FoundPiece, WaitingStripes};
 use crate::Meta;
 use crate::objects::ObjectState;
 use crate::segments::Piece;
@@ -17,27 +17,27 @@ impl Meta {
         found: &FoundVersion<'_>,
         piece: Piece,
         entry: &InventoryEntry<'_>,
-    ) -> Result<(), Nonsense> {
-        let range = match self.recovery.pieces.get(&found.version).map(|pieces| pieces.object) {
+    ) -> Result<(), Senseless> {
+        let range = match self.recovery.waiting.get(&found.version).map(|pieces| pieces.object) {
             Some(object) => {
                 let record = &self.objects[object];
                 if record.len != found.len || *record.key != *found.key {
                     self.unreserve(&[piece]);
-                    return Err(Nonsense);
+                    return Err(Senseless);
                 }
                 self.append_replica(object, 0, &[piece])[0]
             }
             None => {
                 let object = self.insert_found(found, ObjectState::Gathering, self.now, &[piece]);
                 let attributes = entry.attributes.to_vec();
-                let pieces = Pieces { object, found: Vec::new(), attributes };
-                self.recovery.pieces.insert(found.version, pieces);
+                let pieces = WaitingStripes { object, found: Vec::new(), attributes };
+                self.recovery.waiting.insert(found.version, pieces);
                 self.objects[object].first_range
             }
         };
         let object_offset = entry.object_offset;
         let piece = FoundPiece { object_offset, len: piece.len, segment: piece.segment, range };
-        let pieces = self.recovery.pieces.get_mut(&found.version).expect("it was just put in");
+        let pieces = self.recovery.waiting.get_mut(&found.version).expect("it was just put in");
         pieces.found.push(piece);
         let Some(chain) = pieces.replica(found.len) else { return Ok(()) };
         let attributes = pieces.attributes.clone();
@@ -46,18 +46,18 @@ impl Meta {
             whole.iter().map(|it| self.take_piece(found.version, it.range)).collect();
         let attributes = Attributes::decode(&attributes).unwrap_or_default();
         let found = FoundVersion { attributes, ..*found };
-        let belief = self.believe(&found, EntryState::Complete);
+        let belief = self.judge_entry(&found);
         self.take_replica(&found, &pieces, belief)
     }
 
     /// Takes a stripe from those that wait. Its range stays reserved.
     fn take_piece(&mut self, version: Version, range: u32) -> Piece {
-        let pieces = self.recovery.pieces.get_mut(&version).expect("the piece is one of some");
+        let pieces = self.recovery.waiting.get_mut(&version).expect("the piece is one of some");
         pieces.found.retain(|piece| piece.range != range);
         let (object, is_last) = (pieces.object, pieces.found.is_empty());
         let piece = self.take_range(object, range);
         if is_last {
-            self.recovery.pieces.remove(&version);
+            self.recovery.waiting.remove(&version);
             self.forget_empty(object);
         }
         piece
@@ -65,7 +65,7 @@ impl Meta {
 
     /// Forgets the stripes that wait on a segment.
     pub(crate) fn forget_pieces_on(&mut self, slot: u32) {
-        let waiting = self.recovery.pieces.iter().flat_map(|(&version, pieces)| {
+        let waiting = self.recovery.waiting.iter().flat_map(|(&version, pieces)| {
             let here = pieces.found.iter().filter(|piece| piece.segment == slot);
             here.map(move |piece| (version, piece.range)).collect::<Vec<_>>()
         });
@@ -83,7 +83,7 @@ impl Meta {
 
     /// Nobody may report any more what would make them whole.
     pub(super) fn drop_stripes(&mut self) {
-        for pieces in std::mem::take(&mut self.recovery.pieces).into_values() {
+        for pieces in std::mem::take(&mut self.recovery.waiting).into_values() {
             self.drop_object(pieces.object);
         }
     }

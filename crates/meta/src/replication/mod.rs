@@ -6,8 +6,10 @@
 mod allowance;
 mod heat;
 mod repair;
+mod repairs;
 mod replicate;
+mod replicator;
 
 pub(crate) use self::heat::Heat;
-pub(crate) use self::repair::Repair;
-pub(crate) use self::replicate::Replicator;
+pub(crate) use self::repairs::Repair;
+pub(crate) use self::replicator::Replicator;

@@ -1,6 +1,6 @@
 //! Repair: objects that lost replicas with their segments get new ones, in the background.
 //!
-//! A replica is lost once that is recorded: its segment was struck, buried or unmounted, and comes back empty if at all.
+//! A replica is lost once that is recorded: its segment was struck or unmounted, and comes back empty if at all.
 //! So what was repaired never has its old replicas again. What is only out of sight is not lost. What was evicted or
 //! cleared was given up on purpose: it is asked for no longer.
 //!
@@ -10,8 +10,9 @@
 
 use mooncake_types::Tick;
 
-use super::allowance::Allowance;
+use super::repairs::{FIRST_REST_MS, LONGEST_REST_MS, MOST_UNDER_WAY, Wave};
 use crate::Meta;
+use crate::counters::Copies;
 use crate::notice::Notice;
 use crate::objects::ObjectState;
 use crate::tasks::Origin;
@@ -20,82 +21,16 @@ use crate::tasks::Origin;
 const OBJECTS_PER_TURN: u32 = 4_096;
 /// Copies that are begun between two requests.
 const COPIES_PER_TURN: usize = 32;
-/// Copies under way at a time.
-const MOST_UNDER_WAY: usize = 64;
-/// The rest after a walk that repaired nothing, and its bounds.
-const FIRST_REST_MS: u64 = 500;
-const LONGEST_REST_MS: u64 = 60_000;
-
-/// What repair knows.
-#[derive(Debug)]
-pub(crate) struct Repair {
-    /// Objects that lack replicas.
-    short: usize,
-    under_way: usize,
-    allowance: Allowance,
-    /// The record that is looked at next.
-    next: u32,
-    /// Copies that had succeeded when the walk began.
-    made_before: u64,
-    rest_until: Tick,
-    rest_ms: u64,
-    wave: Option<Wave>,
-}
-
-/// Repairs from the first one to a moment at which there is nothing to do.
-#[derive(Clone, Copy, Debug)]
-struct Wave {
-    begun: Tick,
-    replicas: u64,
-    bytes: u64,
-    failures: u64,
-}
-
-impl Repair {
-    pub(crate) fn new(bytes_per_second: u64, now: Tick) -> Self {
-        Self {
-            short: 0,
-            under_way: 0,
-            allowance: Allowance::new(bytes_per_second, now),
-            next: 0,
-            made_before: 0,
-            rest_until: Tick::ZERO,
-            rest_ms: FIRST_REST_MS,
-            wave: None,
-        }
-    }
-
-    /// One more object lacks replicas, or one less.
-    pub(crate) fn count(&mut self, is_short: bool) {
-        self.short = self.short.strict_add_signed(if is_short { 1 } else { -1 });
-    }
-
-    pub(crate) fn short(&self) -> usize {
-        self.short
-    }
-
-    pub(crate) fn under_way(&self) -> usize {
-        self.under_way
-    }
-
-    /// There is more to repair, or more room: the next walk begins at once.
-    pub(crate) fn wake(&mut self) {
-        (self.rest_until, self.rest_ms) = (Tick::ZERO, FIRST_REST_MS);
-    }
-
-    /// When there is something to do, at the earliest.
-    pub(crate) fn due(&self) -> Option<Tick> {
-        if self.short == 0 || self.under_way >= MOST_UNDER_WAY {
-            return None;
-        }
-        self.allowance.ready_at().map(|ready| ready.max(self.rest_until))
-    }
-}
 
 impl Meta {
+    /// When there is something to repair, at the earliest.
+    pub(crate) fn repair_due(&self) -> Option<Tick> {
+        self.repair.due(self.tasks.under_way(Origin::Repair))
+    }
+
     /// Begins to repair some objects, if it is time to.
     pub(crate) fn repair(&mut self) {
-        if self.repair.due().is_none_or(|due| due > self.now) {
+        if self.repair_due().is_none_or(|due| due > self.now) {
             return;
         }
         if !self.recovery.is_over() || self.segments.iter().any(|(_, it)| it.recovering.is_some()) {
@@ -111,7 +46,8 @@ impl Meta {
             if !is_short {
                 continue;
             }
-            let is_full = begun == COPIES_PER_TURN || self.repair.under_way >= MOST_UNDER_WAY;
+            let is_full =
+                begun == COPIES_PER_TURN || self.tasks.under_way(Origin::Repair) >= MOST_UNDER_WAY;
             if is_full || !self.repair.allowance.is_ready(self.now) {
                 self.repair.next = object;
                 return;
@@ -125,9 +61,10 @@ impl Meta {
     }
 
     fn end_walk(&mut self) {
-        let made = self.counters.repaired_replicas;
+        let made = self.counters.repairs.made;
+        let is_idle = self.tasks.under_way(Origin::Repair) == 0;
         let repair = &mut self.repair;
-        repair.rest_ms = match repair.made_before == made && repair.under_way == 0 {
+        repair.rest_ms = match repair.made_before == made && is_idle {
             true => (repair.rest_ms * 2).min(LONGEST_REST_MS),
             false => FIRST_REST_MS,
         };
@@ -148,28 +85,15 @@ impl Meta {
         }
         let (len, objects) = (self.objects[object].len, self.repair.short);
         self.repair.allowance.spend(len);
-        self.repair.under_way += 1;
         if self.repair.wave.is_none() {
-            self.repair.wave = Some(Wave { begun: self.now, replicas: 0, bytes: 0, failures: 0 });
+            self.repair.wave = Some(Wave { begun: self.now, before: self.counters.repairs });
             self.notify(Notice::RepairBegins { objects });
         }
         true
     }
 
-    /// A copy has ended: `made` bytes, or none if it failed.
-    pub(crate) fn end_repair(&mut self, made: Option<u64>) {
-        self.repair.under_way -= 1;
-        match made {
-            Some(bytes) => {
-                self.counters.repaired_replicas += 1;
-                self.counters.repaired_bytes += bytes;
-            }
-            None => self.counters.repairs_failed += 1,
-        }
-        let Some(wave) = &mut self.repair.wave else { return };
-        wave.replicas += u64::from(made.is_some());
-        wave.bytes += made.unwrap_or(0);
-        wave.failures += u64::from(made.is_none());
+    /// A copy has ended.
+    pub(crate) fn repair_ended(&mut self) {
         if self.repair.short == 0 {
             self.end_wave();
         }
@@ -177,16 +101,17 @@ impl Meta {
 
     /// Nothing more can be done now, unless copies are under way.
     fn end_wave(&mut self) {
-        if self.repair.under_way > 0 {
+        if self.tasks.under_way(Origin::Repair) > 0 {
             return;
         }
-        let Some(wave) = self.repair.wave.take() else { return };
+        let Some(Wave { begun, before }) = self.repair.wave.take() else { return };
+        let Copies { made, bytes, failed } = self.counters.repairs;
         self.notify(Notice::RepairEnds {
-            replicas: wave.replicas,
-            bytes: wave.bytes,
-            failures: wave.failures,
+            replicas: made - before.made,
+            bytes: bytes - before.bytes,
+            failures: failed - before.failed,
             left: self.repair.short,
-            took_ms: self.now.since_ms(wave.begun),
+            took_ms: self.now.since_ms(begun),
         });
     }
 }

@@ -7,9 +7,7 @@
 
 use mooncake_types::Tick;
 
-use super::heat::Heat;
 use crate::Meta;
-use crate::config::Replication;
 use crate::notice::Notice;
 use crate::objects::EXTRA_PLACE;
 use crate::tasks::Origin;
@@ -27,27 +25,7 @@ const REFUSED_REST_MS: u64 = 1_000;
 /// Time between two notices of hot objects: there may be many.
 const NOTICE_REST_MS: u64 = 100;
 /// Replicas that are looked at for one that nobody reads: they stand in the order of their last reads.
-const MOST_LOOKED_AT: usize = 8;
-
-/// What is known of reads, unless nobody wants to know.
-#[derive(Debug)]
-pub(crate) struct Replicator {
-    heat: Option<Heat>,
-    under_way: usize,
-    /// No notice of a hot object before this moment.
-    silent_until: Tick,
-}
-
-impl Replicator {
-    pub(crate) fn new(config: &Replication) -> Self {
-        let heat = config.mode.is_on().then(|| Heat::new(config.window_ms));
-        Self { heat, under_way: 0, silent_until: Tick::ZERO }
-    }
-
-    pub(crate) fn under_way(&self) -> usize {
-        self.under_way
-    }
-}
+const MOST_EXTRAS_LOOKED_AT: usize = 8;
 
 impl Meta {
     /// An object was read this often.
@@ -73,7 +51,8 @@ impl Meta {
             self.note_hot(Notice::Hot { key, replicas, target: None });
             return ACTION_REST_MS;
         }
-        let has_room = self.replicator.under_way < MOST_UNDER_WAY && self.extras.has_room();
+        let has_room =
+            self.tasks.under_way(Origin::Replication) < MOST_UNDER_WAY && self.extras.has_room();
         if !has_room || self.has_task(object) {
             return REFUSED_REST_MS;
         }
@@ -82,7 +61,6 @@ impl Meta {
         else {
             return REFUSED_REST_MS;
         };
-        self.replicator.under_way += 1;
         self.note_hot(Notice::Hot { key, replicas, target: Some(target) });
         ACTION_REST_MS
     }
@@ -95,32 +73,11 @@ impl Meta {
         }
     }
 
-    /// A copy has ended: `made` bytes, or none if it failed.
-    pub(crate) fn end_replication(&mut self, made: Option<u64>) {
-        self.replicator.under_way -= 1;
-        match made {
-            Some(bytes) => {
-                self.counters.extra_replicas_made += 1;
-                self.counters.extra_replica_bytes += bytes;
-            }
-            None => self.counters.replications_failed += 1,
-        }
-    }
-
-    /// Evicts a replica that nobody asked for from a segment, if there is one that nobody reads now. Returns the bytes that
-    /// came free.
-    pub(crate) fn evict_extra(&mut self, slot: u32) -> Option<u64> {
-        let id = self.unread_extra(slot)?;
-        let before = self.segments[slot].allocator.used();
-        self.drop_extra(id);
-        Some(before - self.segments[slot].allocator.used())
-    }
-
     /// A range of a replica that nobody asked for and nobody reads now.
     pub(crate) fn unread_extra(&self, slot: u32) -> Option<u32> {
-        let queue = &self.segments[slot].queues()[EXTRA_PLACE];
+        let queue = &self.segments[slot].queues[EXTRA_PLACE];
         let is_unread = |id: &u32| self.objects[self.ranges[*id].object].touched <= self.now;
-        queue.iter(&self.ranges).take(MOST_LOOKED_AT).find(is_unread)
+        queue.iter(&self.ranges).take(MOST_EXTRAS_LOOKED_AT).find(is_unread)
     }
 
     /// Evicts the replica of a range, which nobody asked for.

@@ -99,7 +99,7 @@ impl Clients {
     }
 
     /// Doubts a client no longer. Gives the end of the doubt, if there was one.
-    pub(crate) fn believe(&mut self, id: ClientId) -> Option<Tick> {
+    pub(crate) fn clear_doubt(&mut self, id: ClientId) -> Option<Tick> {
         self.known.get_mut(&id)?.doubted_until.take()
     }
 

@@ -17,8 +17,8 @@ pub(crate) enum Closed {
     GracePeriod,
     /// It is unmounted: its bytes are lost, and its records go as they are met.
     Unmounted,
-    /// Its bytes are to count as lost once that is recorded, or are not served any more after a grace period: no reader is
-    /// told of them.
+    /// Its bytes count as lost once the record says so, or its node serves them no longer after a grace period. Look-ups do not
+    /// name them.
     Struck,
     /// The membership record says that it is behind: under another leader it would start empty.
     Behind,

@@ -34,13 +34,15 @@ impl Room {
 pub(crate) struct Rooms {
     /// The root is at 1; the nodes below `i` are at `2 * i` and `2 * i + 1`.
     nodes: Vec<Room>,
+    /// Bytes of the segments below each node, so that one can be drawn by its share of them.
+    bytes: Vec<u64>,
     /// Leaves that there are; the first is at this place too.
     leaves: usize,
 }
 
 impl Rooms {
     pub(crate) fn new() -> Self {
-        Self { nodes: vec![Room::NONE; 2], leaves: 1 }
+        Self { nodes: vec![Room::NONE; 2], bytes: vec![0; 2], leaves: 1 }
     }
 
     pub(crate) fn get(&self, place: usize) -> Room {
@@ -67,6 +69,34 @@ impl Rooms {
     /// There is no segment at this place any more.
     pub(crate) fn clear(&mut self, place: usize) {
         self.set(place, Room::NONE);
+        self.set_len(place, 0);
+    }
+
+    /// Notes how long the segment at a place is, in bytes.
+    pub(crate) fn set_len(&mut self, place: usize, len: u64) {
+        if place >= self.leaves {
+            self.grow(place + 1);
+        }
+        let mut at = self.leaves + place;
+        self.bytes[at] = len;
+        while at > 1 {
+            at /= 2;
+            self.bytes[at] = self.bytes[2 * at] + self.bytes[2 * at + 1];
+        }
+    }
+
+    /// The place of the segment that has this part of all bytes, of 2^64 parts; none if there is no byte.
+    pub(crate) fn at_share(&self, part: u64) -> Option<usize> {
+        let mut byte = ((u128::from(self.bytes[1]) * u128::from(part)) >> 64) as u64;
+        let mut at = 1;
+        while at < self.leaves {
+            at *= 2;
+            if self.bytes[at] <= byte {
+                byte -= self.bytes[at];
+                at += 1;
+            }
+        }
+        (byte < self.bytes[at]).then(|| at - self.leaves)
     }
 
     /// The first place from `from` on whose room is `wanted`. What one room offers, the best of several must offer too.
@@ -119,7 +149,12 @@ impl Rooms {
         for at in (1..leaves).rev() {
             nodes[at] = nodes[2 * at].best(nodes[2 * at + 1]);
         }
-        (self.nodes, self.leaves) = (nodes, leaves);
+        let mut bytes = vec![0; 2 * leaves];
+        bytes[leaves..leaves + self.leaves].copy_from_slice(&self.bytes[self.leaves..]);
+        for at in (1..leaves).rev() {
+            bytes[at] = bytes[2 * at] + bytes[2 * at + 1];
+        }
+        (self.nodes, self.bytes, self.leaves) = (nodes, bytes, leaves);
     }
 }
 
@@ -133,7 +168,7 @@ pub(crate) struct Cursor {
 }
 
 /// Segments that one walk passes over at most though they have the room that is wanted.
-const MOST_PASSED_OVER: u32 = 64;
+const MOST_SEGMENTS_PASSED: u32 = 64;
 
 impl Cursor {
     pub(crate) fn new(start: usize) -> Self {
@@ -143,7 +178,7 @@ impl Cursor {
     /// One that was found is not to be used. False if these are so many that the walk is to end.
     pub(crate) fn pass_over(&mut self) -> bool {
         self.passed_over += 1;
-        self.passed_over < MOST_PASSED_OVER
+        self.passed_over < MOST_SEGMENTS_PASSED
     }
 }
 
@@ -189,6 +224,46 @@ mod tests {
                 _ => assert_eq!(found, first, "{room:?} from {from}: {expected:?}"),
             }
             assert_eq!(rooms.get(place), expected[place]);
+        }
+    }
+
+    #[test]
+    fn each_place_is_drawn_for_its_share_of_the_bytes() {
+        let mut rooms = Rooms::new();
+        assert_eq!(rooms.at_share(7), None);
+        for (place, len) in [1, 0, 2, 5].into_iter().enumerate() {
+            rooms.set_len(place, len);
+        }
+        let drawn = (0..8).map(|eighth: u64| rooms.at_share(eighth << 61).unwrap());
+        assert_eq!(drawn.collect::<Vec<_>>(), [0, 2, 2, 3, 3, 3, 3, 3]);
+        assert_eq!(rooms.at_share(u64::MAX), Some(3));
+    }
+
+    #[test]
+    fn segments_that_come_and_go_leave_the_shares_of_those_that_are_there() {
+        let (mut rooms, mut dice) = (Rooms::new(), Rng::new(5));
+        let mut lens: Vec<u64> = Vec::new();
+        for _ in 0..5_000 {
+            if lens.is_empty() || dice.below(lens.len() + 20) < 20 {
+                lens.push(dice.below(6) as u64);
+                rooms.set_len(lens.len() - 1, lens[lens.len() - 1]);
+            } else {
+                let place = dice.below(lens.len());
+                rooms.clear(lens.len() - 1);
+                lens.swap_remove(place);
+                if let Some(&len) = lens.get(place) {
+                    rooms.set_len(place, len);
+                }
+            }
+            let bytes: u64 = lens.iter().sum();
+            let part = dice.next_u64();
+            let byte = ((u128::from(bytes) * u128::from(part)) >> 64) as u64;
+            let mut end = 0;
+            let expected = lens.iter().position(|len| {
+                end += len;
+                end > byte
+            });
+            assert_eq!(rooms.at_share(part), expected, "byte {byte} of {lens:?}");
         }
     }
 }

@@ -3,8 +3,9 @@
 use mooncake_types::{ClientId, ErrorCode, Medium, Pong, Reply, SegmentId};
 
 use super::closed::Closed;
+use super::segment::Segment;
 use crate::Meta;
-use crate::timeout::Timer;
+use crate::timer::Timer;
 
 impl Meta {
     /// A sign of life of a client.
@@ -32,7 +33,7 @@ impl Meta {
         hosted: &[SegmentId],
         unreachable: &[SegmentId],
     ) -> Reply {
-        self.see(from);
+        self.set_sight(from, true);
         self.doubt(unreachable);
         let lent = |id: &SegmentId| {
             let slot = self.segments.find(*id);
@@ -57,7 +58,7 @@ impl Meta {
     /// A client pings no more. One that still lends segments, which another process of it may lend again, is waited for.
     pub(crate) fn leave(&mut self, from: ClientId) -> Result<(), ErrorCode> {
         if self.segments.of_client(from).is_empty() {
-            self.bury(from);
+            self.strike_client(from);
         }
         Ok(())
     }
@@ -78,24 +79,21 @@ impl Meta {
         } else if let Some(end) = self.lose_sight_of_silent(client) {
             self.timers.insert((end, Timer::Client(client)));
         } else if disk_due > self.now && self.lends_disk(client) {
-            self.bury_memory(client);
+            self.strike_memory_of(client);
             // Its next process may come and die before that.
             let due = disk_due.min(self.now.after_ms(ttl_ms));
             self.timers.insert((due, Timer::Client(client)));
         } else {
-            self.bury(client);
+            self.strike_client(client);
         }
     }
 
     /// A disk that the client's process has not brought along is waited for as that of a client that stays away.
     fn give_up_left_disks(&mut self, client: ClientId, run: u64) {
-        for slot in self.segments.of_client(client) {
-            let segment = &self.segments[slot];
+        self.strike_where(client, |segment| {
             let is_left = segment.medium != Medium::Memory && segment.run < run;
-            if is_left && !segment.is(Closed::Struck) {
-                self.strike(slot);
-            }
-        }
+            is_left && !segment.is(Closed::Struck)
+        });
     }
 
     fn lends_disk(&self, client: ClientId) -> bool {
@@ -103,24 +101,28 @@ impl Meta {
         segments.into_iter().any(|slot| self.segments[slot].medium != Medium::Memory)
     }
 
-    /// As [`Meta::bury`], but for its disks: what lies there outlives the process, and is out of sight until the next one comes.
-    fn bury_memory(&mut self, client: ClientId) {
-        self.tasks.bereave(client);
-        for slot in self.segments.of_client(client) {
-            if self.segments[slot].medium == Medium::Memory {
-                self.strike(slot);
-            }
-        }
+    /// As [`Meta::strike_client`], but for its disks: what lies there outlives the process, and is out of sight until the next one
+    /// comes.
+    fn strike_memory_of(&mut self, client: ClientId) {
+        self.tasks.note_dead(client);
+        self.strike_where(client, |segment| segment.medium == Medium::Memory);
     }
 
     /// A client has not been heard of for too long, and nobody has a route to its segments: once that is recorded, they
     /// are lost.
-    fn bury(&mut self, client: ClientId) {
+    fn strike_client(&mut self, client: ClientId) {
         self.clear_doubt(client);
         self.clients.forget(client);
-        self.tasks.bereave(client);
+        self.tasks.note_dead(client);
+        self.strike_where(client, |_| true);
+    }
+
+    /// Strikes the segments of a client that are so.
+    pub(super) fn strike_where(&mut self, client: ClientId, is_so: impl Fn(&Segment) -> bool) {
         for slot in self.segments.of_client(client) {
-            self.strike(slot);
+            if is_so(&self.segments[slot]) {
+                self.strike(slot);
+            }
         }
     }
 }

@@ -10,7 +10,7 @@ use super::domains::{DomainIds, host_of};
 use super::segment::Segment;
 use crate::Meta;
 use crate::config::AllocatorKind;
-use crate::objects::{Queue, SEGMENT_QUEUES};
+use crate::objects::{Queue, SEGMENT_QUEUES, Side};
 use crate::slab::NONE;
 
 impl Meta {
@@ -29,7 +29,7 @@ impl Meta {
             return Err(ErrorCode::InvalidParams);
         }
         FailureDomains::check(mount.domains).map_err(|_| ErrorCode::InvalidParams)?;
-        if mount.seen_epoch > self.term.epoch() && !self.believes(mount.seen_epoch) {
+        if mount.seen_epoch > self.term.epoch() && !self.is_credible_epoch(mount.seen_epoch) {
             return Err(ErrorCode::InvalidVersion);
         }
         let is_known = self.segments.find(mount.id).is_some();
@@ -84,6 +84,7 @@ impl Meta {
                 .with(Closed::Disk, mount.medium != Medium::Memory)
                 .with(Closed::OutOfSight, !self.is_in_sight(from))
                 .with(Closed::Behind, self.members.is_behind(mount.id) == Some(true)),
+            grace_end: Tick::ZERO,
             recovering: None,
             place: NONE,
             granted_since: Tick::ZERO,
@@ -91,7 +92,7 @@ impl Meta {
             allocator: self.new_allocator(mount.len),
             owners: Vec::new(),
             queues: [Queue::default(); SEGMENT_QUEUES],
-            hand: false,
+            hand: Side::First,
             sinking: 0,
         }
     }
@@ -115,13 +116,10 @@ impl Meta {
             return Err(ErrorCode::SegmentAlreadyExists);
         }
         self.clients.set_run(from, mount.run, self.now);
-        for slot in self.segments.of_client(from) {
-            let segment = &self.segments[slot];
+        self.strike_where(from, |segment| {
             let is_older = segment.run < mount.run && segment.medium == mount.medium;
-            if is_older && segment.id != mount.id && !segment.is(Closed::Struck) {
-                self.strike(slot);
-            }
-        }
+            is_older && segment.id != mount.id && !segment.is(Closed::Struck)
+        });
         Ok(())
     }
 
@@ -142,27 +140,22 @@ impl Meta {
         }
         let has_passed = known.client != from || known.run != mount.run;
         let is_elsewhere = (&*known.name, &*known.endpoint) != (mount.name, mount.endpoint);
-        if known.client != from {
-            if !known.is(Closed::OutOfSight) {
-                return Err(ErrorCode::SegmentAlreadyExists);
-            }
-            if mount.is_empty {
-                return Ok(self.give_up_content(slot));
-            }
-            self.stop_replay(slot);
-            self.segments.take_over(slot, mount, from);
-            if self.is_in_sight(from) {
-                self.segments.set(slot, Closed::OutOfSight, false);
-            }
-        } else if has_passed || is_elsewhere {
-            // Its process was started again; with the memory of before, if anything lies there.
-            if mount.is_empty {
-                return Ok(self.give_up_content(slot));
-            }
-            self.stop_replay(slot);
-            self.segments.take_over(slot, mount, from);
-        } else {
+        let is_anothers = known.client != from;
+        if is_anothers && !known.is(Closed::OutOfSight) {
+            return Err(ErrorCode::SegmentAlreadyExists);
+        }
+        if !has_passed && !is_elsewhere {
             self.segments.set_domains(slot, mount.domains);
+        } else if mount.is_empty {
+            // What lay there is gone, whatever the master is_credible_epoch.
+            self.strike(slot);
+            return Ok(MountOutcome::StartEmpty);
+        } else {
+            self.stop_replay(slot);
+            self.segments.take_over(slot, mount, from);
+        }
+        if is_anothers && self.is_in_sight(from) {
+            self.segments.set(slot, Closed::OutOfSight, false);
         }
         if has_passed {
             self.recovery.forget_shadow(mount.id);
@@ -172,12 +165,6 @@ impl Meta {
             None => Ok(MountOutcome::Ready),
             Some(_) => Ok(self.wanted(slot)),
         }
-    }
-
-    /// What lay there is gone, whatever the master believes.
-    fn give_up_content(&mut self, slot: u32) -> MountOutcome {
-        self.strike(slot);
-        MountOutcome::StartEmpty
     }
 
     fn new_allocator(&self, len: u64) -> Allocator {

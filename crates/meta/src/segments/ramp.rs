@@ -1,15 +1,13 @@
 //! Ramp-up: a segment that begins to take puts in a full pool does not get all of them, though it alone has room.
 //!
-//! A replica is looked room for from one segment on, and each replica begins at another. A new segment takes those that
-//! begin at most so many places before it; the others evict elsewhere meanwhile. So it has four times its share of the puts at
-//! first, twice as many every ten seconds, and all of them in the end. Where many segments are new, the puts are spread over
-//! them anyway, and nothing is held back.
+//! Placement looks for room from one segment on, and begins at another segment for each replica. A new segment takes the
+//! replicas for which it began at most so many places before; the others evict elsewhere. So the new segment gets four times its
+//! share of the puts at first, twice as many every ten seconds, and all of them in the end. Where many segments are new, the puts
+//! are spread over them anyway, and nothing is held back.
 
 use std::collections::BTreeMap;
 
 use mooncake_types::Tick;
-
-use super::Segments;
 
 /// How many times its share of the puts a segment takes at first.
 const FIRST_REACH: usize = 4;
@@ -62,31 +60,21 @@ impl Ramp {
         self.ends = self.now.after_ms(lasts_ms);
     }
 
+    /// Whether any segment may be held back.
+    pub(super) fn is_on(&self) -> bool {
+        self.now < self.ends
+    }
+
+    /// How many times its share of the puts a segment takes that has taken some since then.
+    pub(super) fn reach_of(&self, granted_since: Tick) -> usize {
+        reach(self.now.since_ms(granted_since))
+    }
+
     /// A segment that has taken puts since then takes none any more.
     pub(super) fn end(&mut self, granted_since: Tick) {
         if let Some(begun) = self.begun.get_mut(&stretch(granted_since)) {
             *begun -= 1;
         }
-    }
-}
-
-impl Segments {
-    /// Time goes on.
-    pub(crate) fn set_clock(&mut self, now: Tick) {
-        self.ramp.now = now;
-    }
-
-    /// Whether any segment may be held back.
-    pub(crate) fn is_ramping(&self) -> bool {
-        self.ramp.now < self.ramp.ends
-    }
-
-    /// Whether a replica for which room is looked for from a place on is for others to take.
-    pub(crate) fn is_held_back(&self, slot: u32, start: usize) -> bool {
-        let segment = &self[slot];
-        let count = self.grantable().len();
-        let distance = (segment.place as usize + count - start % count) % count;
-        distance >= reach(self.ramp.now.since_ms(segment.granted_since))
     }
 }
 

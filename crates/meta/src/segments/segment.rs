@@ -8,7 +8,7 @@ use mooncake_types::{ClientId, Medium, SegmentAddress, SegmentId, SegmentState, 
 use super::closed::{Closed, Reasons};
 use super::domains::DomainIds;
 use super::free_room::Room;
-use crate::objects::{PLAIN_PLACES, Queue, SEGMENT_QUEUES, TOMBSTONE_PLACE};
+use crate::objects::{PLAIN_PLACES, Queue, SEGMENT_QUEUES, Side, TOMBSTONE_PLACE};
 use crate::slab::NONE;
 
 /// One mounted segment: its allocator, and its replicas in the order in which they would be evicted.
@@ -26,7 +26,9 @@ pub(crate) struct Segment {
     pub(crate) run: u64,
     pub(crate) medium: Medium,
     /// Why it takes no puts: see [`Segments::set`].
-    pub(super) closed: Reasons,
+    pub(crate) closed: Reasons,
+    /// When its last grace period ends, if it had one.
+    pub(super) grace_end: Tick,
     /// While its node tells what it holds: how far that is.
     pub(crate) recovering: Option<Progress>,
     /// Its place among those that take puts, or [`NONE`].
@@ -34,15 +36,15 @@ pub(crate) struct Segment {
     /// Since when it takes puts, if it does.
     pub(super) granted_since: Tick,
     /// Nothing can be evicted here before this moment.
-    pub(super) evictable_from: Tick,
+    pub(crate) evictable_from: Tick,
     pub(crate) allocator: Allocator,
-    /// The range record that each live range of the allocator had last, by its number.
-    pub(super) owners: Vec<u32>,
-    pub(super) queues: [Queue; SEGMENT_QUEUES],
+    /// The range record that each range of the allocator had last, by its number, or [`NONE`]. It may have another range by now.
+    pub(crate) owners: Vec<u32>,
+    pub(crate) queues: [Queue; SEGMENT_QUEUES],
     /// Where eviction looks next, under a policy of [second chances](crate::eviction).
-    pub(crate) hand: bool,
-    /// Bytes reserved for what goes to a disk first.
-    pub(super) sinking: u64,
+    pub(crate) hand: Side,
+    /// Bytes reserved for what goes to a disk first: they come free soon.
+    pub(crate) sinking: u64,
 }
 
 /// How far an inventory is.
@@ -86,53 +88,15 @@ impl Segment {
         self.closed == Reasons::default().with(Closed::Disk, true)
     }
 
-    /// Notes which record a range of the allocator has.
-    pub(super) fn own(&mut self, handle: Handle, id: u32) {
-        let number = handle.number() as usize;
-        if number >= self.owners.len() {
-            // As the allocator's own tables do: space that is only reserved counts as much as space in use.
-            if number >= self.owners.capacity() {
-                self.owners.reserve_exact(number + number / 8 + 8 - self.owners.len());
-            }
-            self.owners.resize(number + 1, NONE);
-        }
-        self.owners[number] = id;
-    }
-
     /// The record that a range of the allocator had last, if it had one. It may have another range by now.
     pub(crate) fn owner(&self, handle: Handle) -> Option<u32> {
         self.owners.get(handle.number() as usize).copied().filter(|&id| id != NONE)
-    }
-
-    /// All reasons why it takes no puts.
-    pub(crate) fn reasons(&self) -> Reasons {
-        self.closed
-    }
-
-    /// How many numbers the ranges of its allocator have had.
-    pub(crate) fn numbers(&self) -> usize {
-        self.owners.len()
-    }
-
-    /// The record that the range of this number had last, or [`NONE`]. It may have another range by now.
-    pub(crate) fn owner_of_number(&self, number: usize) -> u32 {
-        self.owners[number]
-    }
-
-    /// The queues in which its ranges stand.
-    pub(crate) fn queues(&self) -> &[Queue; SEGMENT_QUEUES] {
-        &self.queues
     }
 
     /// Ranges of finished objects.
     pub(crate) fn finished_ranges(&self) -> u64 {
         let counted = (0..SEGMENT_QUEUES).filter(|&place| place != TOMBSTONE_PLACE);
         counted.map(|place| u64::from(self.queues[place].len())).sum()
-    }
-
-    /// Bytes reserved for what goes to a disk first: they come free soon.
-    pub(crate) fn sinking(&self) -> u64 {
-        self.sinking
     }
 
     /// Bytes that stay reserved once what sinks has sunk.
@@ -162,11 +126,6 @@ impl Segment {
     /// Bytes that are reserved for a range of this length.
     pub(crate) fn reserved_len(&self, len: u64) -> u64 {
         self.medium.reserved_len(len)
-    }
-
-    /// Nothing can be evicted here before this moment.
-    pub(crate) fn evictable_from(&self) -> Tick {
-        self.evictable_from
     }
 
     /// The range that was used longest ago in the first queue that has any.

@@ -12,7 +12,7 @@ use mooncake_types::{ClientId, SegmentId, Tick};
 
 use super::closed::Closed;
 use crate::Meta;
-use crate::timeout::Timer;
+use crate::timer::Timer;
 
 /// A node that others could not reach has this long to ping. Nodes ping twice in this time.
 const DOUBT_MS: u64 = 500;
@@ -25,7 +25,7 @@ impl Meta {
     /// again.
     pub fn handle_disconnect(&mut self, now: Tick, client: ClientId) {
         self.advance(now);
-        self.lose_sight(client);
+        self.set_sight(client, false);
     }
 
     /// Whether the node of a segment can be connected to where it says that it serves. Each can until it is said otherwise.
@@ -50,37 +50,28 @@ impl Meta {
         Some((Arc::clone(&segment.endpoint), !segment.is(Closed::OutOfSight)))
     }
 
-    /// A ping of a client.
-    pub(super) fn see(&mut self, client: ClientId) {
+    /// A client pings, or is out of sight from now on. Neither is in doubt any more.
+    pub(super) fn set_sight(&mut self, client: ClientId, in_sight: bool) {
         self.clear_doubt(client);
-        if !self.clients.set_in_sight(client, true, self.now) {
+        if !self.clients.set_in_sight(client, in_sight, self.now) {
             return;
         }
         for slot in self.segments.of_client(client) {
-            self.segments.set(slot, Closed::OutOfSight, false);
+            self.segments.set(slot, Closed::OutOfSight, !in_sight);
         }
-        self.notify_sight(client, true);
-        self.repair.wake();
+        self.notify_sight(client, in_sight);
+        if in_sight {
+            self.repair.wake();
+        }
     }
 
-    fn lose_sight(&mut self, client: ClientId) {
-        self.clear_doubt(client);
-        if !self.clients.set_in_sight(client, false, self.now) {
-            return;
-        }
-        for slot in self.segments.of_client(client) {
-            self.segments.set(slot, Closed::OutOfSight, true);
-        }
-        self.notify_sight(client, false);
-    }
-
-    /// Loses sight of a client that was silent for its time to live. Gives the moment at which the last route to its
-    /// segments ends, if that is still to come: what only the master cannot hear may go on serving readers until then.
+    /// A client that was silent for its time to live is out of sight from now on. Gives the moment at which the last route to its
+    /// segments ends, if that is still to come: a node that only the master cannot hear may serve readers until then.
     pub(super) fn lose_sight_of_silent(&mut self, client: ClientId) -> Option<Tick> {
         if self.segments.of_client(client).is_empty() {
             return None;
         }
-        self.lose_sight(client);
+        self.set_sight(client, false);
         let lost = self.clients.get(client)?.sight_changed;
         Some(lost.after_ms(self.config.lease_ttl_ms)).filter(|&end| end > self.now)
     }
@@ -99,9 +90,9 @@ impl Meta {
 
     /// A node that is doubted has not pinged in time.
     pub(crate) fn doubt_due(&mut self, client: ClientId, due: Tick) {
-        self.clients.believe(client);
+        self.clients.clear_doubt(client);
         if self.now.since_ms(due) < HELD_UP_MS {
-            return self.lose_sight(client);
+            return self.set_sight(client, false);
         }
         let due = self.now.after_ms(DOUBT_MS / 2);
         if self.clients.doubt(client, due) {
@@ -110,7 +101,7 @@ impl Meta {
     }
 
     pub(super) fn clear_doubt(&mut self, client: ClientId) {
-        if let Some(due) = self.clients.believe(client) {
+        if let Some(due) = self.clients.clear_doubt(client) {
             self.timers.remove(&(due, Timer::Doubt(client)));
         }
     }

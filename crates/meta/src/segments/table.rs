@@ -12,9 +12,8 @@ use super::domains::{DomainIds, Domains, host_of};
 use super::free_room::{Cursor, Room, Rooms};
 use super::ramp::Ramp;
 use super::segment::{Progress, Segment};
-use super::shares::Shares;
 use super::slots_by_name::SlotsByName;
-use crate::objects::{Queue, Range, Records, SINKING_PLACE};
+use crate::objects::{Queue, Range, Records, SINKING_PLACE, Side};
 use crate::slab::{NONE, Slab};
 
 type FixedMap<K, V> = HashMap<K, V, foldhash::fast::FixedState>;
@@ -33,14 +32,12 @@ pub(crate) struct Segments {
     by_client: FixedMap<ClientId, Vec<u32>>,
     /// Slots that take puts, in no order; each segment knows its place here.
     grantable: Vec<u32>,
-    /// How long these are.
-    shares: Shares,
     /// Whose turn it is among them: see [`Segments::next_turn`].
     turn: usize,
-    pub(super) ramp: Ramp,
-    /// What room these have, by their places there.
+    ramp: Ramp,
+    /// What room these have, and how long they are, by their places there.
     rooms: Rooms,
-    /// The one of them of which that may not be true: it is noted when another changes, or when it is asked for.
+    /// The slot whose room is yet to be noted: once the room of another slot changes, or before a search.
     unnoted: u32,
     /// A segment is crowded if more than this share of it is reserved.
     high_watermark: f64,
@@ -56,14 +53,13 @@ impl Segments {
     /// `high_watermark` says from which share of its bytes on a segment evicts without waiting for a put.
     pub(crate) fn new(high_watermark: f64) -> Self {
         Self {
-            slots: Slab::new(),
+            slots: Slab::default(),
             by_id: FixedMap::default(),
             by_name: SlotsByName::default(),
             by_host: SlotsByName::default(),
             domains: Domains::default(),
             by_client: FixedMap::default(),
             grantable: Vec::new(),
-            shares: Shares::default(),
             turn: 0,
             ramp: Ramp::default(),
             rooms: Rooms::new(),
@@ -187,7 +183,7 @@ impl Segments {
         let segment = &mut self.slots[slot];
         (segment.place, segment.granted_since) = (self.grantable.len() as u32, self.ramp.now);
         self.domains.set_grantable(&segment.domains, true);
-        self.shares.push(segment.allocator.capacity());
+        self.rooms.set_len(self.grantable.len(), segment.allocator.capacity());
         self.grantable.push(slot);
         self.ramp.begin(self.grantable.len());
         self.note_room(slot);
@@ -200,16 +196,32 @@ impl Segments {
         let place = std::mem::replace(&mut segment.place, NONE);
         self.domains.set_grantable(&segment.domains, false);
         self.ramp.end(segment.granted_since);
-        let (len, last) = (segment.allocator.capacity(), self.grantable[self.grantable.len() - 1]);
-        let last_len = self.slots[last].allocator.capacity();
-        self.shares.swap_remove(place as usize, len, last_len);
         self.rooms.clear(self.grantable.len() - 1);
         self.grantable.swap_remove(place as usize);
         if let Some(&moved) = self.grantable.get(place as usize) {
             let segment = &mut self.slots[moved];
             segment.place = place;
             self.rooms.set(place as usize, segment.room());
+            self.rooms.set_len(place as usize, segment.allocator.capacity());
         }
+    }
+
+    /// Time goes on.
+    pub(crate) fn set_clock(&mut self, now: Tick) {
+        self.ramp.now = now;
+    }
+
+    /// Whether any segment may be held back.
+    pub(crate) fn is_ramping(&self) -> bool {
+        self.ramp.is_on()
+    }
+
+    /// Whether a replica for which room is looked for from a place on is for others to take.
+    pub(crate) fn is_held_back(&self, slot: u32, start: usize) -> bool {
+        let segment = &self[slot];
+        let count = self.grantable.len();
+        let distance = (segment.place as usize + count - start % count) % count;
+        distance >= self.ramp.reach_of(segment.granted_since)
     }
 
     /// A place among those that take puts, of which there are some: each has its turn as often as the others.
@@ -220,7 +232,7 @@ impl Segments {
 
     /// A slot that takes puts; with `part` drawn at random, each as often as its share of the bytes says.
     pub(crate) fn by_share(&self, part: u64) -> Option<u32> {
-        self.shares.at(part).map(|place| self.grantable[place])
+        self.rooms.at_share(part).map(|place| self.grantable[place])
     }
 
     /// A range of the slot was reserved: it may be crowded now.
@@ -278,7 +290,15 @@ impl Segments {
 
     /// Notes which record a range of a slot has.
     pub(crate) fn own(&mut self, slot: u32, handle: Handle, id: u32) {
-        self.slots[slot].own(handle, id);
+        let (owners, number) = (&mut self.slots[slot].owners, handle.number() as usize);
+        if number >= owners.len() {
+            // As the allocator's own tables do: space that is only reserved counts as much as space in use.
+            if number >= owners.capacity() {
+                owners.reserve_exact(number + number / 8 + 8 - owners.len());
+            }
+            owners.resize(number + 1, NONE);
+        }
+        owners[number] = id;
     }
 
     /// A range joins the end of one of a slot's queues. It can be evicted from this moment on.
@@ -311,6 +331,11 @@ impl Segments {
             segment.sinking -= segment.allocator.range(ranges[id].handle).len;
             self.note_use(slot);
         }
+    }
+
+    /// The grace period of a slot ends at this moment, and at no other.
+    pub(super) fn set_grace_end(&mut self, slot: u32, end: Tick) {
+        self.slots[slot].grace_end = end;
     }
 
     /// How far the inventory of a slot is, or that there is none.
@@ -354,7 +379,7 @@ impl Segments {
     }
 
     /// Where eviction looks next on a slot.
-    pub(crate) fn set_hand(&mut self, slot: u32, hand: bool) {
+    pub(crate) fn set_hand(&mut self, slot: u32, hand: Side) {
         self.slots[slot].hand = hand;
     }
 

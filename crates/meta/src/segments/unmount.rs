@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use mooncake_types::{ClientId, ErrorCode, SegmentId};
+use mooncake_types::{ClientId, ErrorCode, SegmentId, Tick};
 
 use super::closed::Closed;
 use super::members::Effect;
 use crate::Meta;
-use crate::timeout::Timer;
+use crate::timer::Timer;
 
 /// Names of expired segments that wait for somebody to ask for them.
 const MAX_EXPIRED_SEGMENTS: usize = 4096;
@@ -38,18 +38,21 @@ impl Meta {
             return Err(ErrorCode::UnavailableInCurrentStatus);
         }
         self.segments.set(slot, Closed::GracePeriod, true);
-        self.timers.insert((self.now.after_ms(grace_ms), Timer::Grace(id)));
+        let end = self.now.after_ms(grace_ms);
+        self.segments.set_grace_end(slot, end);
+        self.timers.insert((end, Timer::Grace(id)));
         self.drain_in_grace(slot);
         Ok(())
     }
 
-    /// The grace period of an unmount is over. The node should serve the segment no longer, but may be late: what lies there
-    /// counts as lost once nobody has a route to it.
-    pub(crate) fn grace_due(&mut self, id: SegmentId) {
-        let unmounting = self.unmounting(id);
-        let Some(slot) = unmounting.filter(|&slot| !self.segments[slot].is(Closed::Struck)) else {
-            return;
+    /// The grace period of an unmount is over, unless it was unmounted again with another. The node should serve the segment no
+    /// longer, but may be late: what lies there counts as lost once nobody has a route to it.
+    pub(crate) fn grace_due(&mut self, id: SegmentId, end: Tick) {
+        let is_over = |&slot: &u32| {
+            let segment = &self.segments[slot];
+            segment.grace_end == end && !segment.is(Closed::Struck)
         };
+        let Some(slot) = self.unmounting(id).filter(is_over) else { return };
         self.segments.set(slot, Closed::Struck, true);
         let end = self.now.after_ms(self.config.lease_ttl_ms);
         self.timers.insert((end, Timer::RoutesOver(id)));

@@ -5,7 +5,7 @@ use crate::Meta;
 use crate::check::{Check, ensure};
 use crate::objects::{ObjectState, Range};
 use crate::slab::NONE;
-use crate::timeout::Timer;
+use crate::timer::Timer;
 
 impl Meta {
     pub(crate) fn every_task_is_where_its_status_says(&self) -> Check {
@@ -45,13 +45,15 @@ impl Meta {
             ended == kept + own && kept <= self.config.max_finished_tasks,
             || format!("{ended} ended, {kept} of callers and {own} others kept"),
         )?;
-        let is_callers = |number: &u64| tasks.known[number].origin == Origin::Caller;
-        let of_callers = Load {
-            pending: tasks.pending.iter().filter(|(_, (_, number))| is_callers(number)).count(),
-            processing: tasks.processing.iter().filter(|(_, number)| is_callers(number)).count(),
-        };
-        ensure("callers' tasks are counted", of_callers == tasks.of_callers, || {
-            format!("{of_callers:?}, counted {:?}", tasks.of_callers)
+        let mut loads = [Load::default(); Origin::KINDS];
+        for (_, (_, number)) in &tasks.pending {
+            loads[tasks.known[number].origin.kind()].pending += 1;
+        }
+        for (_, number) in &tasks.processing {
+            loads[tasks.known[number].origin.kind()].processing += 1;
+        }
+        ensure("tasks are counted by their origins", loads == tasks.loads, || {
+            format!("{loads:?}, counted {:?}", tasks.loads)
         })?;
         let under_way = tasks.pending.len() + tasks.processing.len();
         ensure("every task under way has an object", under_way == tasks.by_object.len(), || {

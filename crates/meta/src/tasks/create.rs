@@ -4,24 +4,10 @@ use mooncake_types::{
     ClientId, CreateTask, ErrorCode, Medium, TaskId, TaskKind, TaskStatus, limits,
 };
 
-use super::task::{Ending, Origin, Task, Tasks};
+use super::task::{Ending, NewTask, Origin, Task, Tasks};
 use crate::Meta;
-use crate::meta::check_key;
-use crate::objects::ObjectState;
+use crate::objects::check_key;
 use crate::slab::NONE;
-
-/// See [`Meta::submit_task`]. The object has no task yet.
-pub(crate) struct NewTask<'a> {
-    pub(crate) origin: Origin,
-    pub(crate) object: u32,
-    pub(crate) kind: TaskKind,
-    /// The name of the segment to move from; empty for a copy.
-    pub(crate) source: &'a str,
-    /// Names of the segments to hold a replica, none of which does; empty if that is chosen when the task is begun.
-    pub(crate) targets: &'a [&'a str],
-    /// The client that hosts the source.
-    pub(crate) assigned: ClientId,
-}
 
 impl Meta {
     pub(crate) fn create_task(&mut self, wanted: &CreateTask<'_>) -> Result<TaskId, ErrorCode> {
@@ -35,10 +21,7 @@ impl Meta {
         if targets.is_empty() || targets.len() > limits::MAX_REPLICAS as usize {
             return Err(ErrorCode::InvalidParams);
         }
-        let object = self.find_readable(wanted.key).ok_or(ErrorCode::ObjectNotFound)?;
-        if self.objects[object].state != ObjectState::Complete {
-            return Err(ErrorCode::ReplicaIsNotReady);
-        }
+        let object = self.find_finished(wanted.key)?;
         if wanted.kind == TaskKind::Move && (targets.len() != 1 || targets[0] == wanted.source) {
             return Err(ErrorCode::InvalidParams);
         }
@@ -58,7 +41,7 @@ impl Meta {
         if targets.len() > self.free_replica_numbers(object).count() {
             return Err(ErrorCode::InvalidParams);
         }
-        if self.tasks.of_callers.pending >= self.config.max_pending_tasks {
+        if self.tasks.load(Origin::Caller).pending >= self.config.max_pending_tasks {
             return Err(ErrorCode::TaskPendingLimitExceeded);
         }
         self.give_way(object)?;
@@ -94,6 +77,7 @@ impl Meta {
             moved: None,
             message: String::new(),
         });
+        self.count_task_in_group(new.object, true);
         self.set_task_timer(number);
         if new.targets.is_empty() && new.origin == Origin::Caller {
             // Every target holds a replica already.

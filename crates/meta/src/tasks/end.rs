@@ -1,10 +1,11 @@
 //! The end of tasks: by their clients, by time, and with what they were about.
 
-use mooncake_types::{ClientId, ErrorCode, Reply, TaskId, TaskStatus};
+use mooncake_types::{ClientId, ErrorCode, Reply, TaskId, TaskStatus, Tick};
 
-use super::task::{Ending, Origin, Tasks};
+use super::task::{Ending, Origin, Task, Tasks};
 use crate::Meta;
 use crate::slab::NONE;
+use crate::timer::Timer;
 use crate::tombstones::Gathered;
 
 /// Tasks of dead clients that fail between two requests.
@@ -150,23 +151,93 @@ impl Meta {
             TaskStatus::Pending => Ending::NeverFetched,
             _ => Ending::NeverReported,
         };
-        self.fail_task(number, ending);
+        self.give_up_task(number, ending);
+    }
+
+    /// Fails a task whose client says nothing. Nodes may have dropped the source of a move once they were told to: then the move
+    /// is over.
+    fn give_up_task(&mut self, number: u64, ending: Ending) {
+        match self.may_lack_source(number) {
+            true => self.finish_move(number),
+            false => self.fail_task(number, ending),
+        }
+    }
+
+    /// Whether nodes were told to drop what a task reads: the source of a move, whose new replica is its object's already.
+    pub(super) fn may_lack_source(&self, number: u64) -> bool {
+        let task = &self.tasks.known[&number];
+        task.status == TaskStatus::Processing && task.copy == NONE
     }
 
     /// Fails tasks of dead clients.
-    pub(crate) fn fail_bereaved(&mut self) {
+    pub(crate) fn fail_tasks_of_the_dead(&mut self) {
         for _ in 0..TASKS_PER_TURN {
-            let Some(&client) = self.tasks.bereaved.first() else { return };
+            let Some(&client) = self.tasks.dead_clients.first() else { return };
             let pending = self.tasks.next_pending(client, None).map(|(_, number)| number);
             let processing = || {
                 let mut all = self.tasks.processing.range((client, 0)..=(client, u64::MAX));
                 all.next().map(|&(_, number)| number)
             };
             let Some(number) = pending.or_else(processing) else {
-                self.tasks.bereaved.remove(&client);
+                self.tasks.dead_clients.remove(&client);
                 continue;
             };
-            self.fail_task(number, Ending::ClientGone);
+            self.give_up_task(number, Ending::ClientGone);
+        }
+    }
+
+    /// The timer of a task that is pending or processing; none if it may take forever.
+    pub(super) fn task_timer(&self, task: &Task) -> Option<(Tick, u64)> {
+        let (since, ms) = match task.status {
+            TaskStatus::Pending => (task.created, self.config.pending_task_ms),
+            TaskStatus::Processing => (task.updated, self.config.processing_task_ms),
+            TaskStatus::Failed | TaskStatus::Success => return None,
+        };
+        (ms > 0).then(|| (since.after_ms(ms), Tasks::number(task.id)))
+    }
+
+    pub(super) fn set_task_timer(&mut self, number: u64) {
+        if let Some((due, number)) = self.task_timer(&self.tasks.known[&number]) {
+            self.timers.insert((due, Timer::Task(number)));
+        }
+    }
+
+    pub(super) fn clear_task_timer(&mut self, number: u64) {
+        if let Some((due, number)) = self.task_timer(&self.tasks.known[&number]) {
+            self.timers.remove(&(due, Timer::Task(number)));
+        }
+    }
+
+    /// Ends a task, and tells who wanted it. Its copy must be gone already. Its object may be about to go.
+    pub(crate) fn finish_task(&mut self, number: u64, ending: Ending) {
+        self.clear_task_timer(number);
+        let task = self.tasks.end(number);
+        assert_eq!(task.copy, NONE, "the new replicas of a finished task have gone their way");
+        let (origin, object) = (task.origin, std::mem::replace(&mut task.object, NONE));
+        (task.status, task.updated, task.message) = (ending.status(), self.now, ending.message());
+        task.targets = Vec::new();
+        self.count_task_in_group(object, false);
+        match ending {
+            Ending::Success => self.counters.tasks_succeeded += 1,
+            _ => self.counters.tasks_failed += 1,
+        }
+        self.tasks.remember(number, origin, self.config.max_finished_tasks);
+        self.tell_origin(origin, number, object, ending);
+    }
+
+    /// What the end of a task means to who wanted it. The object may be about to go: it is looked at again later, never
+    /// changed here.
+    fn tell_origin(&mut self, origin: Origin, number: u64, object: u32, ending: Ending) {
+        let record = &self.objects[object];
+        let (len, version) = (record.len, record.version);
+        let made = (ending == Ending::Success).then_some(len);
+        self.counters.count_copy(origin, made);
+        match origin {
+            Origin::Caller | Origin::Replication | Origin::Promotion => {}
+            Origin::Drain(job) => self.drain_task_ended(job, (number, len), ending),
+            Origin::Repair => self.repair_ended(),
+            Origin::Offload => self.offload_ended(object, version, ending),
+            Origin::Sink => self.sink_ended(object, version, ending),
         }
     }
 }

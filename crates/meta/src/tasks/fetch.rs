@@ -11,13 +11,13 @@ use crate::objects::{Asked, Object, ObjectState, Pin};
 use crate::segments::{AddressTable, Closed};
 use crate::segments::{Piece, Pieces};
 use crate::slab::NONE;
-use crate::timeout::Timer;
+use crate::timer::Timer;
 
 /// The ranges of each new replica.
 type Replicas = SmallVec<[Pieces; 1]>;
 
 /// Why a pending task cannot be handed out now.
-enum Held {
+enum NotBegun {
     /// There is no room for its replicas, or one is out of sight; it may be otherwise later.
     Later(ErrorCode),
     /// It can never be carried out.
@@ -32,7 +32,7 @@ const RETRY_MS: u64 = 500;
 const MAKING_ROOM_MS: u64 = 10;
 
 /// Tasks that one request looks at.
-const MOST_LOOKED_AT: usize = limits::MAX_FETCHED_TASKS as usize;
+const MOST_TASKS: usize = limits::MAX_FETCHED_TASKS as usize;
 
 impl Meta {
     pub(crate) fn fetch_tasks(&mut self, from: ClientId, limit: u32) -> Reply {
@@ -41,7 +41,7 @@ impl Meta {
         let mut orders = Vec::new();
         let mut table = AddressTable::default();
         let mut last = None;
-        for _ in 0..MOST_LOOKED_AT {
+        for _ in 0..MOST_TASKS {
             if orders.len() >= limit as usize {
                 break;
             }
@@ -50,7 +50,7 @@ impl Meta {
             let Some((_, number)) = next else { break };
             last = next;
             let task = &self.tasks.known[&number];
-            let callers = self.tasks.of_callers.processing;
+            let callers = self.tasks.load(Origin::Caller).processing;
             let is_full =
                 task.origin == Origin::Caller && callers >= self.config.max_processing_tasks;
             if is_full {
@@ -58,23 +58,23 @@ impl Meta {
             }
             match self.begin_task(number, &mut table) {
                 Ok(order) => orders.push(order),
-                Err(held) => self.hold_task(number, held),
+                Err(not_begun) => self.put_off_task(number, not_begun),
             }
         }
         Reply::TasksFetched(TaskOrders { orders, segments: table.into_addresses() })
     }
 
-    fn hold_task(&mut self, number: u64, held: Held) {
-        let room_comes = self.offloads.under_way() > 0;
+    fn put_off_task(&mut self, number: u64, not_begun: NotBegun) {
+        let room_comes = self.tasks.to_disks() > 0;
         // It may have ended while room was made for it.
         let Some(task) = self.tasks.known.get_mut(&number) else { return };
         if task.status != TaskStatus::Pending {
             return;
         }
-        let code = match held {
-            Held::Done => return self.finish_task(number, Ending::Success),
-            Held::Hopeless(code) => code,
-            Held::Later(code) => {
+        let code = match not_begun {
+            NotBegun::Done => return self.finish_task(number, Ending::Success),
+            NotBegun::Hopeless(code) => code,
+            NotBegun::Later(code) => {
                 let is_promised = room_comes && task.origin == Origin::Promotion;
                 task.attempts += u32::from(!is_promised);
                 let ms = if is_promised { MAKING_ROOM_MS } else { RETRY_MS };
@@ -89,11 +89,11 @@ impl Meta {
         self.finish_task(number, Ending::Refused(code));
     }
 
-    fn begin_task(&mut self, number: u64, table: &mut AddressTable) -> Result<TaskOrder, Held> {
+    fn begin_task(&mut self, number: u64, table: &mut AddressTable) -> Result<TaskOrder, NotBegun> {
         let task = &self.tasks.known[&number];
         let (object, kind, assigned) = (task.object, task.kind, task.assigned);
         if task.origin == Origin::Repair && !self.objects[object].asked.is_short() {
-            return Err(Held::Hopeless(ErrorCode::ReplicaAlreadyExists));
+            return Err(NotBegun::Hopeless(ErrorCode::ReplicaAlreadyExists));
         }
         let source = self.task_source(number)?;
         let replicas = match self.tasks.known[&number].origin {
@@ -120,12 +120,12 @@ impl Meta {
     }
 
     /// The replica that a task reads.
-    fn task_source(&mut self, number: u64) -> Result<u8, Held> {
+    fn task_source(&mut self, number: u64) -> Result<u8, NotBegun> {
         let task = &self.tasks.known[&number];
         let object = task.object;
         let source = match (task.origin, task.kind) {
             (Origin::Drain(job), _) => {
-                let replica = self.drained_replica(job, object).ok_or(Held::Done)?;
+                let replica = self.drained_replica(job, object).ok_or(NotBegun::Done)?;
                 let is_readable = self.unreadable_replicas(object) & 1 << replica == 0;
                 is_readable.then_some(replica)
             }
@@ -134,25 +134,25 @@ impl Meta {
             }
             (_, TaskKind::Move) => {
                 let source = self.move_source(object, &task.source, &task.targets[0]);
-                source.map_err(Held::Hopeless)?.map(|(replica, _)| replica)
+                source.map_err(NotBegun::Hopeless)?.map(|(replica, _)| replica)
             }
         };
         source.ok_or_else(|| match self.lives(object) {
-            true => Held::Later(ErrorCode::ReplicaNotFound),
-            false => Held::Hopeless(ErrorCode::ReplicaNotFound),
+            true => NotBegun::Later(ErrorCode::ReplicaNotFound),
+            false => NotBegun::Hopeless(ErrorCode::ReplicaNotFound),
         })
     }
 
     /// Reserves ranges for a replica that a drain moves, or lets go of it if there is no room and another stays.
-    fn place_moved(&mut self, job: u32, number: u64, replica: u8) -> Result<Pieces, Held> {
+    fn place_moved(&mut self, job: u32, number: u64, replica: u8) -> Result<Pieces, NotBegun> {
         let object = self.tasks.known[&number].object;
         // The drain of a disk drops the replica there if another one stays in memory: memory need not hold two.
         let in_memory = self.memory_replicas(object);
         if in_memory != 0 && in_memory & 1 << replica == 0 {
             match self.release_drained(job, object, replica) {
-                Ok(()) => return Err(Held::Done),
+                Ok(()) => return Err(NotBegun::Done),
                 Err(ErrorCode::NoAvailableHandle) => {}
-                Err(code) => return Err(Held::Hopeless(code)),
+                Err(code) => return Err(NotBegun::Hopeless(code)),
             }
         }
         if let Some(pieces) = self.place_drained(job, object, replica) {
@@ -161,44 +161,56 @@ impl Meta {
             return Ok(pieces);
         }
         Err(match self.release_drained(job, object, replica) {
-            Ok(()) => Held::Done,
-            Err(code) => Held::Hopeless(code),
+            Ok(()) => NotBegun::Done,
+            Err(code) => NotBegun::Hopeless(code),
         })
     }
 
     /// Reserves ranges for a replica in memory, unless another way led there meanwhile.
-    fn place_in_memory(&mut self, number: u64, source: u8) -> Result<Pieces, Held> {
+    fn place_in_memory(&mut self, number: u64, source: u8) -> Result<Pieces, NotBegun> {
         let object = self.tasks.known[&number].object;
         if self.is_in_memory(object) {
-            return Err(Held::Done);
+            return Err(NotBegun::Done);
+        }
+        if self.free_replica_numbers(object).next().is_none() {
+            return Err(NotBegun::Hopeless(ErrorCode::InvalidParams));
         }
         let read = self.ranges_of(object).find(|(_, range)| range.replica == source);
-        let (_, read) = read.ok_or(Held::Hopeless(ErrorCode::ReplicaIsGone))?;
+        let (_, read) = read.ok_or(NotBegun::Hopeless(ErrorCode::ReplicaIsGone))?;
         let near = read.segment;
         let pieces = self.place_promoted(object, near);
         match (self.is_about(number, object), pieces) {
             (true, Some(pieces)) => Ok(pieces),
-            (true, None) => Err(Held::Later(ErrorCode::NoAvailableHandle)),
+            (true, None) => Err(NotBegun::Later(ErrorCode::NoAvailableHandle)),
             // The eviction took the object along.
             (false, pieces) => {
                 self.unreserve(&pieces.unwrap_or_default());
-                Err(Held::Hopeless(ErrorCode::ReplicaIsGone))
+                Err(NotBegun::Hopeless(ErrorCode::ReplicaIsGone))
             }
         }
     }
 
     /// Reserves one range on each of the target segments that hold no replica.
-    fn place_targets(&mut self, number: u64) -> Result<Replicas, Held> {
+    fn place_targets(&mut self, number: u64) -> Result<Replicas, NotBegun> {
+        let mut pieces = Vec::new();
+        match self.try_to_place_targets(number, &mut pieces) {
+            Ok(()) => Ok(pieces.into_iter().map(|piece| smallvec![piece]).collect()),
+            Err(not_begun) => {
+                self.unreserve(&pieces);
+                Err(not_begun)
+            }
+        }
+    }
+
+    fn try_to_place_targets(
+        &mut self,
+        number: u64,
+        pieces: &mut Vec<Piece>,
+    ) -> Result<(), NotBegun> {
         let task = &self.tasks.known[&number];
         let (object, names, origin) = (task.object, task.targets.clone(), task.origin);
-        let len = self.objects[object].len;
-        let mut pieces: Vec<Piece> = Vec::with_capacity(names.len());
+        let most = self.free_replica_numbers(object).count();
         for name in names {
-            // An eviction for an earlier target may have taken the object along.
-            if !self.is_about(number, object) {
-                self.unreserve(&pieces);
-                return Err(Held::Hopeless(ErrorCode::ReplicaIsGone));
-            }
             let slots: Vec<u32> = self.segments.named(&name).to_vec();
             let is_there = match origin.is_to_disk() {
                 true => slots.iter().any(|&slot| self.lies_on(object, self.segments[slot].medium)),
@@ -207,56 +219,55 @@ impl Meta {
             if is_there {
                 continue;
             }
-            let takes = |slot: &u32| match origin.is_to_disk() {
-                true => self.segments[*slot].takes_offloads(),
-                false => self.segments[*slot].takes_puts(),
-            };
-            let usable: Vec<u32> = slots.iter().copied().filter(takes).collect();
-            if usable.is_empty() {
-                self.unreserve(&pieces);
-                return Err(self.why_unusable(&slots));
+            if pieces.len() == most {
+                return Err(NotBegun::Hopeless(ErrorCode::InvalidParams));
             }
-            let placed = match origin {
-                Origin::Caller | Origin::Offload | Origin::Sink => {
-                    let evicts = |&slot: &u32| self.config.evicts_from(self.segments[slot].medium);
-                    // Otherwise room comes with removals alone, and the object would stay in memory until then.
-                    let held = match usable.iter().any(evicts) {
-                        true => Held::Later(ErrorCode::NoAvailableHandle),
-                        false => Held::Hopeless(ErrorCode::NoAvailableHandle),
-                    };
-                    self.place_on(len, &usable).ok_or(held)
-                }
-                // Nothing is evicted for the master's own sake; it looks for another place.
-                _ => self
-                    .place_without_eviction(len, &usable)
-                    .ok_or(Held::Hopeless(ErrorCode::NoAvailableHandle)),
-            };
-            match placed {
-                Ok(piece) => pieces.push(piece),
-                Err(held) => {
-                    self.unreserve(&pieces);
-                    return Err(held);
-                }
+            pieces.push(self.place_target(object, origin, &slots)?);
+            // An eviction for this target may have taken the object along.
+            if !self.is_about(number, object) {
+                return Err(NotBegun::Hopeless(ErrorCode::ReplicaIsGone));
             }
         }
-        let lives = self.is_about(number, object);
-        match (lives, pieces.is_empty()) {
-            (true, false) => Ok(pieces.into_iter().map(|piece| smallvec![piece]).collect()),
-            (true, true) => Err(Held::Done),
-            (false, _) => {
-                self.unreserve(&pieces);
-                Err(Held::Hopeless(ErrorCode::ReplicaIsGone))
-            }
+        if pieces.is_empty() { Err(NotBegun::Done) } else { Ok(()) }
+    }
+
+    /// Reserves a range on one of the segments of a name.
+    fn place_target(
+        &mut self,
+        object: u32,
+        origin: Origin,
+        slots: &[u32],
+    ) -> Result<Piece, NotBegun> {
+        let takes = |slot: &u32| match origin.is_to_disk() {
+            true => self.segments[*slot].takes_offloads(),
+            false => self.segments[*slot].takes_puts(),
+        };
+        let usable: Vec<u32> = slots.iter().copied().filter(takes).collect();
+        if usable.is_empty() {
+            return Err(self.why_unusable(slots));
         }
+        let len = self.objects[object].len;
+        if !matches!(origin, Origin::Caller | Origin::Offload | Origin::Sink) {
+            // Nothing is evicted for the master's own sake; it looks for another place.
+            let placed = self.place_without_eviction(len, &usable);
+            return placed.ok_or(NotBegun::Hopeless(ErrorCode::NoAvailableHandle));
+        }
+        let evicts = |&slot: &u32| self.config.evicts_from(self.segments[slot].medium);
+        // Otherwise room comes with removals alone, and the object would stay in memory until then.
+        let not_begun = match usable.iter().any(evicts) {
+            true => NotBegun::Later(ErrorCode::NoAvailableHandle),
+            false => NotBegun::Hopeless(ErrorCode::NoAvailableHandle),
+        };
+        self.place_on(len, &usable).ok_or(not_begun)
     }
 
     /// Why none of the segments of a name takes a replica.
-    fn why_unusable(&self, slots: &[u32]) -> Held {
+    fn why_unusable(&self, slots: &[u32]) -> NotBegun {
         let hidden = |&slot: &u32| self.segments[slot].is(Closed::OutOfSight);
         match slots.iter().any(hidden) {
-            _ if slots.is_empty() => Held::Hopeless(ErrorCode::SegmentNotFound),
-            true => Held::Later(ErrorCode::UnavailableInCurrentStatus),
-            false => Held::Hopeless(ErrorCode::UnavailableInCurrentStatus),
+            _ if slots.is_empty() => NotBegun::Hopeless(ErrorCode::SegmentNotFound),
+            true => NotBegun::Later(ErrorCode::UnavailableInCurrentStatus),
+            false => NotBegun::Hopeless(ErrorCode::UnavailableInCurrentStatus),
         }
     }
 
@@ -284,6 +295,7 @@ impl Meta {
             .free_replica_numbers(object)
             .zip(replicas.iter().map(|pieces| &pieces[..]))
             .collect();
+        assert_eq!(numbered.len(), replicas.len(), "each new replica has a number");
         let record = &self.objects[object];
         let copy = Object {
             key: record.key.clone(),

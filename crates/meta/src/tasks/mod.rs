@@ -11,8 +11,9 @@ mod check;
 mod create;
 mod end;
 mod fetch;
+mod lookup;
 mod target;
 mod task;
 
-pub(crate) use self::create::NewTask;
-pub(crate) use self::task::{Ending, Load, Origin, Task, Tasks};
+pub(crate) use self::task::{Ending, NewTask, Origin, Tasks};
+use self::task::{Load, Task};

@@ -2,22 +2,11 @@
 
 use std::sync::Arc;
 
-use mooncake_types::TaskKind;
-
-use super::create::NewTask;
-use super::task::Origin;
+use super::task::{NewTask, Origin};
 use crate::Meta;
 
 /// Segments that are looked at for one copy.
-const MOST_LOOKED_AT: usize = 64;
-
-/// How little a segment is wanted: the least first.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Standing {
-    /// How near it is to one that holds a replica.
-    nearness: u8,
-    used_permille: u64,
-}
+const MOST_SEGMENTS: usize = 64;
 
 impl Meta {
     /// Has one more replica made of an object, as [`Meta::roomy_segment`] says where. Gives the name of its segment; none
@@ -31,9 +20,7 @@ impl Meta {
         let (_, assigned) = self.copy_source(object, None)?;
         self.free_replica_numbers(object).next()?;
         let target = self.roomy_segment(object, most_used)?;
-        let (kind, source, targets) = (TaskKind::Copy, "", [&*target]);
-        let new = NewTask { origin, object, kind, source, targets: &targets, assigned };
-        self.submit_task(new);
+        self.submit_task(NewTask::copy(origin, object, &[&target], assigned));
         Some(target)
     }
 
@@ -46,21 +33,19 @@ impl Meta {
             return None;
         }
         let start = self.rng.below(count);
-        let looked_at = count.min(MOST_LOOKED_AT);
+        let looked_at = count.min(MOST_SEGMENTS);
         // Segments of one rack often stand side by side.
         let places = (0..looked_at).map(|number| (start + number * count / looked_at) % count);
         let slots = places.map(|place| self.segments.grantable()[place]);
         let has_room =
             |&slot: &u32| self.segments[slot].has_free_room(self.objects[object].len, most_used);
         let holds_none = |&slot: &u32| self.replicas_on(object, &self.segments[slot].name) == 0;
-        let standing = |slot: u32| (self.standing_for(object, slot), slot);
-        let best = slots.filter(has_room).filter(holds_none).map(standing).min()?;
-        Some(Arc::clone(&self.segments[best.1].name))
-    }
-
-    fn standing_for(&self, object: u32, slot: u32) -> Standing {
-        let held = self.ranges_of(object).map(|(_, range)| range.segment);
-        let nearness = self.segments.nearness_to_any(slot, held);
-        Standing { nearness, used_permille: self.segments[slot].used_permille() }
+        let rank = |slot: u32| {
+            let held = self.ranges_of(object).map(|(_, range)| range.segment);
+            let nearness = self.segments.nearness_to_any(slot, held);
+            (nearness, self.segments[slot].used_permille(), slot)
+        };
+        let best = slots.filter(has_room).filter(holds_none).map(rank).min()?;
+        Some(Arc::clone(&self.segments[best.2].name))
     }
 }

@@ -1,23 +1,20 @@
-//! Tasks: copies and moves of replicas that clients carry out in the background. This file keeps them; they are
-//! created in `task_create`, handed out in `task_fetch` and ended in `task_end`.
+//! Tasks: copies and moves of replicas that clients carry out in the background. This file keeps them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use mooncake_types::{ClientId, ErrorCode, TaskId, TaskKind, TaskReport, TaskStatus, Tick};
+use mooncake_types::{ClientId, ErrorCode, TaskId, TaskKind, TaskStatus, Tick};
 
-use crate::Meta;
 use crate::slab::NONE;
-use crate::timeout::Timer;
 
 /// The low bits of a task's id are its number; those above it are drawn at random, and the upper half is the epoch.
-const NUMBER_BITS: u32 = 40;
+pub(super) const NUMBER_BITS: u32 = 40;
 
 /// Ended tasks of the master's own that are remembered, so that a client whose answer was lost may report twice.
 const MAX_OWN_FINISHED: usize = 1_024;
 
-/// Who wants a task: told when it has ended, by [`Meta::finish_task`].
+/// Who wants a task: told when it has ended, by [`finish_task`](crate::Meta::finish_task).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// A client or an operator, who may ask how far it is. Only these count against the limits of the configuration.
@@ -37,6 +34,22 @@ pub(crate) enum Origin {
 }
 
 impl Origin {
+    /// Kinds that there are; all drains are of one.
+    pub(super) const KINDS: usize = 7;
+
+    /// A number below [`Origin::KINDS`].
+    pub(super) fn kind(self) -> usize {
+        match self {
+            Origin::Caller => 0,
+            Origin::Drain(_) => 1,
+            Origin::Repair => 2,
+            Origin::Replication => 3,
+            Origin::Offload => 4,
+            Origin::Sink => 5,
+            Origin::Promotion => 6,
+        }
+    }
+
     /// Whether its replicas lie on disks.
     pub(super) fn is_to_disk(self) -> bool {
         matches!(self, Origin::Offload | Origin::Sink)
@@ -118,8 +131,8 @@ pub(crate) struct Tasks {
     pub(super) pending: BTreeSet<(ClientId, Due)>,
     /// Fetched, not ended.
     pub(super) processing: BTreeSet<(ClientId, u64)>,
-    /// Of these, callers'.
-    pub(super) of_callers: Load,
+    /// How many there are of both, by the kind of their origins.
+    pub(super) loads: [Load; Origin::KINDS],
     /// Callers' that have ended, oldest first.
     pub(super) finished: VecDeque<u64>,
     /// The master's own that have ended, oldest first.
@@ -127,10 +140,10 @@ pub(crate) struct Tasks {
     /// The tasks of objects that have one.
     pub(super) by_object: HashMap<u32, u64, FixedState>,
     /// Clients that died and may have left tasks.
-    pub(super) bereaved: BTreeSet<ClientId>,
-    /// Clients for which tasks became pending: see [`Meta::take_clients_with_new_tasks`].
-    new_for: BTreeSet<ClientId>,
-    created: u64,
+    pub(super) dead_clients: BTreeSet<ClientId>,
+    /// Clients for which tasks became pending: see [`take_clients_with_new_tasks`](crate::Meta::take_clients_with_new_tasks).
+    pub(super) new_for: BTreeSet<ClientId>,
+    pub(super) created: u64,
 }
 
 /// How many tasks wait, and how many are worked on.
@@ -143,7 +156,7 @@ pub(crate) struct Load {
 impl Tasks {
     /// Whether there is something to do at once.
     pub(crate) fn has_work(&self) -> bool {
-        !self.bereaved.is_empty()
+        !self.dead_clients.is_empty()
     }
 
     /// Tasks that no client has fetched.
@@ -156,11 +169,20 @@ impl Tasks {
         self.processing.len()
     }
 
+    /// Tasks of an origin that wait or are worked on.
+    pub(super) fn load(&self, origin: Origin) -> Load {
+        self.loads[origin.kind()]
+    }
+
     /// Tasks of an origin that have not ended.
-    pub(crate) fn of(&self, origin: Origin) -> usize {
-        let pending = self.pending.iter().map(|(_, (_, number))| number);
-        let under_way = pending.chain(self.processing.iter().map(|(_, number)| number));
-        under_way.filter(|number| self.known[number].origin == origin).count()
+    pub(crate) fn under_way(&self, origin: Origin) -> usize {
+        let Load { pending, processing } = self.load(origin);
+        pending + processing
+    }
+
+    /// Copies to disks that have not ended.
+    pub(crate) fn to_disks(&self) -> usize {
+        self.under_way(Origin::Offload) + self.under_way(Origin::Sink)
     }
 
     /// The records of the replicas that are being made.
@@ -180,8 +202,8 @@ impl Tasks {
     }
 
     /// A client died and may have left tasks.
-    pub(crate) fn bereave(&mut self, client: ClientId) {
-        self.bereaved.insert(client);
+    pub(crate) fn note_dead(&mut self, client: ClientId) {
+        self.dead_clients.insert(client);
     }
 
     /// A task is pending from now on.
@@ -190,9 +212,7 @@ impl Tasks {
         self.by_object.insert(task.object, number);
         self.pending.insert((task.assigned, (task.retry_at, number)));
         self.new_for.insert(task.assigned);
-        if task.origin == Origin::Caller {
-            self.of_callers.pending += 1;
-        }
+        self.loads[task.origin.kind()].pending += 1;
         self.known.insert(number, task);
     }
 
@@ -208,28 +228,26 @@ impl Tasks {
         (task.status, task.updated) = (TaskStatus::Processing, now);
         self.pending.remove(&(task.assigned, (task.retry_at, number)));
         self.processing.insert((task.assigned, number));
-        if task.origin == Origin::Caller {
-            self.of_callers.pending -= 1;
-            self.of_callers.processing += 1;
-        }
+        let load = &mut self.loads[task.origin.kind()];
+        load.pending -= 1;
+        load.processing += 1;
         task
     }
 
     /// A task is under way no longer.
-    fn end(&mut self, number: u64) -> &mut Task {
+    pub(super) fn end(&mut self, number: u64) -> &mut Task {
         let task = self.known.get_mut(&number).expect("the task is known");
         let was_pending = self.pending.remove(&(task.assigned, (task.retry_at, number)));
         let was_processing = self.processing.remove(&(task.assigned, number));
-        if task.origin == Origin::Caller {
-            self.of_callers.pending -= usize::from(was_pending);
-            self.of_callers.processing -= usize::from(was_processing);
-        }
+        let load = &mut self.loads[task.origin.kind()];
+        load.pending -= usize::from(was_pending);
+        load.processing -= usize::from(was_processing);
         self.by_object.remove(&task.object);
         task
     }
 
     /// Remembers a task that has ended, and forgets the oldest.
-    fn remember(&mut self, number: u64, origin: Origin, max_finished: usize) {
+    pub(super) fn remember(&mut self, number: u64, origin: Origin, max_finished: usize) {
         let (finished, most) = match origin {
             Origin::Caller => (&mut self.finished, max_finished),
             _ => (&mut self.own_finished, MAX_OWN_FINISHED),
@@ -271,125 +289,27 @@ impl Tasks {
     }
 }
 
-impl Meta {
-    /// Whether [`Meta::take_clients_with_new_tasks`] has any.
-    #[must_use]
-    pub fn has_clients_with_new_tasks(&self) -> bool {
-        !self.tasks.new_for.is_empty()
-    }
+/// A task of an object that has none yet.
+pub(crate) struct NewTask<'a> {
+    pub(crate) origin: Origin,
+    pub(crate) object: u32,
+    pub(crate) kind: TaskKind,
+    /// The name of the segment to move from; empty for a copy.
+    pub(crate) source: &'a str,
+    /// Names of the segments to hold a replica, none of which does; empty if that is chosen when the task is begun.
+    pub(crate) targets: &'a [&'a str],
+    /// The client that hosts the source.
+    pub(crate) assigned: ClientId,
+}
 
-    /// The clients for which tasks became pending since this was last asked.
-    pub fn take_clients_with_new_tasks(&mut self) -> BTreeSet<ClientId> {
-        std::mem::take(&mut self.tasks.new_for)
-    }
-
-    /// A new task's id: drawn at random, but never twice under an epoch.
-    pub(super) fn next_task_id(&mut self) -> TaskId {
-        self.tasks.created += 1;
-        let low =
-            self.rng.next_u64() << NUMBER_BITS | Tasks::number(TaskId(self.tasks.created.into()));
-        TaskId(u128::from(self.term.epoch().0) << 64 | u128::from(low))
-    }
-
-    pub(crate) fn query_task(&self, id: TaskId) -> Option<TaskReport> {
-        let task = self.tasks.get(id)?;
-        Some(TaskReport {
-            id,
-            kind: task.kind,
-            status: task.status,
-            created_ms_ago: self.now.since_ms(task.created),
-            updated_ms_ago: self.now.since_ms(task.updated),
-            assigned: task.assigned,
-            message: task.message.clone(),
-        })
-    }
-
-    /// The number and origin of an object's task.
-    fn task_of(&self, object: u32) -> Option<(u64, Origin)> {
-        let number = *self.tasks.by_object.get(&object)?;
-        Some((number, self.tasks.known[&number].origin))
-    }
-
-    /// Refuses what must not be done to an object while a caller's task reads it. What makes a task of the master's own
-    /// pointless is not refused for its sake.
-    pub(crate) fn ensure_no_callers_task(&self, object: u32) -> Result<(), ErrorCode> {
-        match self.task_of(object) {
-            Some((_, Origin::Caller)) => Err(ErrorCode::ObjectHasReplicationTask),
-            _ => Ok(()),
-        }
-    }
-
-    /// The origin of an object's task, if it has one.
-    pub(crate) fn task_origin(&self, object: u32) -> Option<Origin> {
-        self.task_of(object).map(|(_, origin)| origin)
-    }
-
-    /// Whether an object has a task of any origin.
-    pub(crate) fn has_task(&self, object: u32) -> bool {
-        self.tasks.by_object.contains_key(&object)
-    }
-
-    /// As [`Meta::ensure_no_callers_task`], and a task of the master's own ends.
-    pub(crate) fn give_way(&mut self, object: u32) -> Result<(), ErrorCode> {
-        match self.task_of(object) {
-            None => Ok(()),
-            Some((_, Origin::Caller)) => Err(ErrorCode::ObjectHasReplicationTask),
-            Some((number, _)) => {
-                self.fail_task(number, Ending::Refused(ErrorCode::ObjectHasReplicationTask));
-                Ok(())
-            }
-        }
-    }
-
-    /// The timer of a task that is pending or processing; none if it may take forever.
-    pub(super) fn task_timer(&self, task: &Task) -> Option<(Tick, u64)> {
-        let (since, ms) = match task.status {
-            TaskStatus::Pending => (task.created, self.config.pending_task_ms),
-            TaskStatus::Processing => (task.updated, self.config.processing_task_ms),
-            TaskStatus::Failed | TaskStatus::Success => return None,
-        };
-        (ms > 0).then(|| (since.after_ms(ms), Tasks::number(task.id)))
-    }
-
-    pub(super) fn set_task_timer(&mut self, number: u64) {
-        if let Some((due, number)) = self.task_timer(&self.tasks.known[&number]) {
-            self.timers.insert((due, Timer::Task(number)));
-        }
-    }
-
-    pub(super) fn clear_task_timer(&mut self, number: u64) {
-        if let Some((due, number)) = self.task_timer(&self.tasks.known[&number]) {
-            self.timers.remove(&(due, Timer::Task(number)));
-        }
-    }
-
-    /// Ends a task, and tells who wanted it. Its copy must be gone already. Its object may be about to go.
-    pub(crate) fn finish_task(&mut self, number: u64, ending: Ending) {
-        self.clear_task_timer(number);
-        let task = self.tasks.end(number);
-        assert_eq!(task.copy, NONE, "the new replicas of a finished task have gone their way");
-        let (origin, object) = (task.origin, std::mem::replace(&mut task.object, NONE));
-        (task.status, task.updated, task.message) = (ending.status(), self.now, ending.message());
-        task.targets = Vec::new();
-        match ending {
-            Ending::Success => self.counters.tasks_succeeded += 1,
-            _ => self.counters.tasks_failed += 1,
-        }
-        self.tasks.remember(number, origin, self.config.max_finished_tasks);
-        self.tell_origin(origin, number, object, ending);
-    }
-
-    /// What the end of a task means to who wanted it. The object may be about to go: it is looked at again later, never
-    /// changed here.
-    fn tell_origin(&mut self, origin: Origin, number: u64, object: u32, ending: Ending) {
-        let made = || (ending == Ending::Success).then(|| self.objects[object].len);
-        match origin {
-            Origin::Caller => {}
-            Origin::Drain(job) => self.drain_task_ended(job, (number, object), ending),
-            Origin::Repair => self.end_repair(made()),
-            Origin::Replication => self.end_replication(made()),
-            Origin::Offload | Origin::Sink => self.end_offload(origin, object, ending),
-            Origin::Promotion => self.end_promotion(made()),
-        }
+impl<'a> NewTask<'a> {
+    /// A copy to these segments, which the client that hosts its source makes.
+    pub(crate) fn copy(
+        origin: Origin,
+        object: u32,
+        targets: &'a [&'a str],
+        assigned: ClientId,
+    ) -> Self {
+        Self { origin, object, kind: TaskKind::Copy, source: "", targets, assigned }
     }
 }

@@ -16,13 +16,13 @@ impl Meta {
             let ranges = self.ranges.iter().map(|(_, range)| range);
             let mine = ranges.filter(|it| it.segment == slot && it.queue == QueueKind::Sinking);
             let bytes: u64 = mine.map(|it| segment.allocator.range(it.handle).len).sum();
-            ensure("the bytes that sink are counted", bytes == segment.sinking(), || {
-                format!("slot {slot}: {bytes}, counted {}", segment.sinking())
+            ensure("the bytes that sink are counted", bytes == segment.sinking, || {
+                format!("slot {slot}: {bytes}, counted {}", segment.sinking)
             })?;
         }
-        let (sinking, most) = (self.offloads.sinking(), self.config.most_sinking());
+        let (sinking, most) = (self.tasks.under_way(Origin::Sink), self.config.most_sinking());
         ensure("no more sinks than may", sinking <= most, || format!("{sinking} of {most}"))?;
-        let (all, limit) = (self.offloads.under_way(), self.config.offloading_queue_limit);
+        let (all, limit) = (self.tasks.to_disks(), self.config.offloading_queue_limit);
         ensure("no more goes to disks than may", all <= limit, || format!("{all} of {limit}"))?;
         ensure("what has sunk is settled", self.offloads.is_settled(), || {
             format!("{:?}", self.offloads)

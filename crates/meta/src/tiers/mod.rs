@@ -11,8 +11,9 @@
 
 mod check;
 mod offload;
+mod offloads;
 mod promotion;
 mod sink;
 
-pub(crate) use self::offload::Offloads;
-pub(crate) use self::promotion::Promotions;
+pub(crate) use self::offloads::Offloads;
+pub(crate) use self::promotion::disk_heat;

@@ -1,44 +1,20 @@
 //! Offload: a copy of an object goes to a disk of a node that has it in memory, at once or when eviction chooses it.
 
-use mooncake_types::{ClientId, Medium, TaskKind, Tick, Version};
+use mooncake_types::{ClientId, Medium, Version};
 
+use super::offloads::Tally;
 use crate::Meta;
 use crate::notice::Notice;
 use crate::objects::ObjectState;
 use crate::segments::Closed;
 use crate::tasks::{Ending, NewTask, Origin};
-use crate::timeout::Timer;
+use crate::timer::Timer;
 
 /// Time over which deferred evictions are summed for one notice.
 const NOTICE_MS: u64 = 1_000;
 
 /// What objects are copied to, in this order.
 const MEDIA: [Medium; 3] = [Medium::Disk, Medium::SharedDisk, Medium::ObjectStore];
-
-/// What is on its way to disks.
-#[derive(Debug, Default)]
-pub(crate) struct Offloads {
-    /// Of objects that were put.
-    after_puts: usize,
-    /// Of objects that sink.
-    pub(super) sinking: usize,
-    /// Objects whose sinking has ended, and how: what that means to their memory is [settled](Meta::settle_sunk) soon.
-    pub(super) sunk: Vec<(u32, Version, Ending)>,
-    /// Objects that have got a copy after they were put: they may be to get another one elsewhere.
-    offloaded: Vec<(u32, Version)>,
-    /// Since the last notice.
-    pub(super) tally: Tally,
-    /// No notice before this moment; absent if there is nothing to say.
-    notice_at: Option<Tick>,
-}
-
-/// What became of victims.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Tally {
-    pub(super) deferred: u64,
-    pub(super) forced: u64,
-    pub(super) failed: u64,
-}
 
 /// Where a copy of an object can go.
 #[derive(Clone, Copy, Debug)]
@@ -48,26 +24,6 @@ pub(super) struct Way {
     /// The client that has it, and lends the disk.
     client: ClientId,
     disk: u32,
-}
-
-impl Offloads {
-    /// Copies that are under way or wait for their nodes.
-    pub(crate) fn under_way(&self) -> usize {
-        self.after_puts + self.sinking
-    }
-
-    pub(crate) fn after_puts(&self) -> usize {
-        self.after_puts
-    }
-
-    pub(crate) fn sinking(&self) -> usize {
-        self.sinking
-    }
-
-    /// Whether no copy has ended of which more is to be done.
-    pub(super) fn is_settled(&self) -> bool {
-        self.sunk.is_empty() && self.offloaded.is_empty()
-    }
 }
 
 impl Meta {
@@ -96,11 +52,10 @@ impl Meta {
             if is_due { self.way_to(object, medium) } else { None }
         };
         let Some(way) = media.iter().find_map(next) else { return };
-        if self.offloads.under_way() >= self.config.offloading_queue_limit {
+        if self.tasks.to_disks() >= self.config.offloading_queue_limit {
             self.counters.offloads_refused += 1;
             return;
         }
-        self.offloads.after_puts += 1;
         self.submit_offload(Origin::Offload, object, way);
     }
 
@@ -112,14 +67,7 @@ impl Meta {
 
     pub(super) fn submit_offload(&mut self, origin: Origin, object: u32, way: Way) {
         let target = self.segments[way.disk].name.clone();
-        self.submit_task(NewTask {
-            origin,
-            object,
-            kind: TaskKind::Copy,
-            source: "",
-            targets: &[&target],
-            assigned: way.client,
-        });
+        self.submit_task(NewTask::copy(origin, object, &[&target], way.client));
     }
 
     /// The way of an object to a segment of this medium of a node that has it in memory, where it can be read.
@@ -157,27 +105,10 @@ impl Meta {
         self.ranges_of(object).any(|(_, range)| is_there(range.segment))
     }
 
-    /// A copy to a disk has ended. The object may be about to go.
-    pub(crate) fn end_offload(&mut self, origin: Origin, object: u32, ending: Ending) {
-        let record = &self.objects[object];
-        let (len, version) = (record.len, record.version);
-        match ending {
-            Ending::Success => {
-                self.counters.offloaded_objects += 1;
-                self.counters.offloaded_bytes += len;
-            }
-            _ => self.counters.offloads_failed += 1,
-        }
-        if origin == Origin::Offload {
-            self.offloads.after_puts -= 1;
-            if ending == Ending::Success {
-                self.offloads.offloaded.push((object, version));
-            }
-            return;
-        }
-        self.offloads.sinking -= 1;
-        if ending != Ending::ObjectGone {
-            self.offloads.sunk.push((object, version, ending));
+    /// A copy of what was put has ended. The object may be about to go.
+    pub(crate) fn offload_ended(&mut self, object: u32, version: Version, ending: Ending) {
+        if ending == Ending::Success {
+            self.offloads.offloaded.push((object, version));
         }
     }
 

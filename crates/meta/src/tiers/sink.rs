@@ -5,7 +5,7 @@
 //! stands in a queue of its own, where eviction does not meet it again, until its copy has ended. Eviction counts those bytes as
 //! free. A put that finds no room meanwhile is told to wait.
 
-use mooncake_types::{ErrorCode, Medium};
+use mooncake_types::{ErrorCode, Medium, Version};
 
 use super::offload::Way;
 use crate::Meta;
@@ -27,7 +27,7 @@ impl Meta {
         let Some(way) = self.way_down(object) else {
             return self.evict_replicas(object, set);
         };
-        if self.offloads.sinking() < self.config.most_sinking() {
+        if self.tasks.under_way(Origin::Sink) < self.config.most_sinking() {
             return self.sink(object, way);
         }
         if self.config.offload_force_evict {
@@ -55,15 +55,19 @@ impl Meta {
             self.counters.evicted_bytes += self.free_replicas(object, others);
             self.ask_for_no_more(object);
         }
-        let ranges = self.ranges_of(object).filter(|(_, range)| range.replica == way.replica);
-        let ids: Vec<u32> = ranges.map(|(id, _)| id).collect();
-        for id in ids {
+        for id in self.range_ids(object, 1 << way.replica) {
             self.enqueue(id, QueueKind::Sinking);
         }
         self.counters.evictions_deferred += 1;
         self.tally(|tally| tally.deferred += 1);
-        self.offloads.sinking += 1;
         self.submit_offload(Origin::Sink, object, way);
+    }
+
+    /// The copy of an object that sinks has ended. The object may be about to go.
+    pub(crate) fn sink_ended(&mut self, object: u32, version: Version, ending: Ending) {
+        if ending != Ending::ObjectGone {
+            self.offloads.sunk.push((object, version, ending));
+        }
     }
 
     /// Frees the memory of objects that have sunk. One that was leased meanwhile is in use: it stays, and goes at once when it
@@ -81,13 +85,10 @@ impl Meta {
             let in_group = record.group != NONE && self.group_stays(record.group, true);
             let is_last = ending != Ending::Success && in_group;
             let stays = gave_way || record.pin == Pin::Hard || self.is_leased(object) || is_last;
-            let sinking = self.ranges_of(object).filter(|(_, it)| it.queue == QueueKind::Sinking);
-            let (ids, set) = sinking.fold((Vec::new(), 0), |(mut ids, set), (id, range)| {
-                ids.push(id);
-                (ids, set | 1 << range.replica)
-            });
+            // All ranges of a replica sink together.
+            let set = self.replicas_where(object, |range| range.queue == QueueKind::Sinking);
             let kind = self.queue_after(object, self.is_leased(object));
-            for id in ids {
+            for id in self.range_ids(object, set) {
                 self.enqueue(id, kind);
             }
             if ending != Ending::Success && !gave_way {
@@ -108,7 +109,7 @@ impl Meta {
         self.config.sinks()
             && !self.config.offload_force_evict
             && segment.medium == Medium::Memory
-            && self.offloads.sinking() >= self.config.most_sinking()
+            && self.tasks.under_way(Origin::Sink) >= self.config.most_sinking()
             && [Medium::Disk, Medium::ObjectStore]
                 .into_iter()
                 .any(|medium| self.disk_of(segment.client, 1, medium).is_some())
@@ -119,14 +120,13 @@ impl Meta {
     pub(crate) fn sinks_enough(&self, slot: u32, len: u64) -> bool {
         let segment = &self.segments[slot];
         let ahead = (segment.allocator.capacity() as f64 * self.config.eviction_ratio) as u64;
-        let sinking = segment.sinking();
-        sinking > 0 && sinking >= ahead.max(len.saturating_mul(MOST_EVICTED))
+        segment.sinking > 0 && segment.sinking >= ahead.max(len.saturating_mul(MOST_EVICTED))
     }
 
     /// Whether room may come soon: objects are on their way to disks, or stay until a task has read them. What is promoted lies in
     /// memory only then.
     pub(crate) fn is_making_room(&self) -> bool {
         let tasks = self.tasks.pending() + self.tasks.processing();
-        self.config.has_disks() && tasks > self.promotions.under_way()
+        self.config.has_disks() && tasks > self.tasks.under_way(Origin::Promotion)
     }
 }

@@ -5,7 +5,7 @@ use mooncake_types::Tick;
 use crate::Meta;
 use crate::check::{Check, ensure};
 use crate::objects::{Object, ObjectState};
-use crate::timeout::Timer;
+use crate::timer::Timer;
 
 impl Meta {
     /// An entry that a node may hold is one of a replica, of a running put or copy, or has a tombstone.
@@ -14,8 +14,7 @@ impl Meta {
         let is_wanted = |state| state != ObjectState::Overtaken;
         for (id, object) in self.objects.iter().filter(|(_, object)| is_wanted(object.state)) {
             for (_, range) in self.ranges_of(id) {
-                let segment = &self.segments[range.segment];
-                let place = (segment.allocator.range(range.handle).offset, object.version);
+                let place = (self.offset_of(range), object.version);
                 ensure(
                     "no entry of an object, put or copy has a tombstone",
                     !self.tombstones.contains(range.segment, place),

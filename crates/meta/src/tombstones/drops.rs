@@ -1,8 +1,11 @@
 //! The nodes fetch the tombstones on their segments with their heartbeats, and say what they have dropped.
 
-use mooncake_types::{ClientId, RangeDrop, Reply, SegmentId, limits};
+use std::collections::{BTreeMap, BTreeSet};
+
+use mooncake_types::{ClientId, RangeDrop, Reply, SegmentId, Version, limits};
 
 use crate::Meta;
+use crate::objects::Range;
 use crate::segments::Closed;
 
 impl Meta {
@@ -58,5 +61,40 @@ impl Meta {
         } else if self.now.since_ms(since) >= self.config.client_ttl_ms {
             self.strike(slot);
         }
+    }
+
+    /// The nodes have dropped these. A leased tombstone goes once all of its ranges are among them.
+    pub(crate) fn dropped(&mut self, dropped: &[RangeDrop]) -> Reply {
+        self.forget_dropped(dropped);
+        let mut gone: BTreeMap<(SegmentId, u64, Version), Version> = BTreeMap::new();
+        for range in dropped {
+            let grant = gone.entry((range.segment, range.offset, range.version)).or_default();
+            *grant = range.grant.max(*grant);
+        }
+        let versions: BTreeSet<Version> = dropped.iter().map(|range| range.version).collect();
+        let mut left = BTreeSet::new();
+        for version in versions {
+            let Some(object) = self.tombstones.leased.of_version(version) else { continue };
+            let Some(since) = self.tombstones.leased.since(version) else { continue };
+            let is_gone = |(_, range): (u32, &Range)| {
+                let segment = &self.segments[range.segment];
+                let grant = gone.get(&(segment.id, self.offset_of(range), version));
+                !segment.is_mounted() || grant.is_some_and(|&grant| grant >= since)
+            };
+            if self.ranges_of(object).all(is_gone) {
+                self.drop_object(object);
+                left.insert(version);
+            }
+        }
+        for range in dropped {
+            let Some(slot) = self.segments.find(range.segment) else { continue };
+            let place = (range.offset, range.version);
+            match left.contains(&range.version) {
+                // What has just left needs no tombstone either.
+                true => self.tombstones.remove(slot, place),
+                false => self.tombstones.confirm(slot, place, range.grant, self.now),
+            }
+        }
+        Reply::Done(Ok(()))
     }
 }

@@ -1,20 +1,30 @@
-//! What the nodes are to drop because of one request.
+//! The entries that nodes are to drop because of one request.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::ops::Range;
 
 use mooncake_types::{ErrorCode, RemainingRange, Remains, Reply, Tick, Version};
 
-use crate::Meta;
-use crate::segments::{AddressTable, Closed, Segments};
+use crate::segments::{AddressTable, Segments};
 
 /// Gathers what the nodes are to drop because of one request.
 #[derive(Debug, Default)]
 pub(crate) struct Gathered {
     ranges: Vec<RemainingRange>,
-    /// Leased tombstones that are gathered: a request may name its key many times.
-    leased: BTreeSet<Version>,
+    /// What is gathered already, since a request may name a key many times.
+    named: BTreeMap<Named, Version>,
     table: AddressTable,
-    until: Tick,
+    /// The end of the last lease on any of it.
+    pub(super) until: Tick,
+}
+
+/// See [`Gathered::named`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Named {
+    /// The leased tombstone of this version.
+    Leased(Version),
+    /// Of a key with this hash, the tombstones of all versions below the one that is noted.
+    Key(u64),
 }
 
 impl Gathered {
@@ -35,6 +45,24 @@ impl Gathered {
         self.ranges.push(RemainingRange { segment, offset, version, grant });
     }
 
+    /// Whether a leased tombstone is to be named: it was not yet.
+    pub(super) fn is_unnamed(&mut self, leased: Version) -> bool {
+        self.named.insert(Named::Leased(leased), leased).is_none()
+    }
+
+    /// The versions of a key with this hash that are to be named so that all below one are. None if they all were.
+    pub(super) fn unnamed_below(&mut self, hash: u64, below: Version) -> Option<Range<Version>> {
+        let named_below = self.named.entry(Named::Key(hash)).or_default();
+        let unnamed = *named_below..below;
+        *named_below = below.max(*named_below);
+        (!unnamed.is_empty()).then_some(unnamed)
+    }
+
+    /// A key with this hash may have got tombstones since it was named.
+    pub(crate) fn name_again(&mut self, hash: u64) {
+        self.named.remove(&Named::Key(hash));
+    }
+
     pub(crate) fn into_remains(mut self, now: Tick) -> Remains {
         self.ranges.sort_unstable_by_key(|range| (range.version, range.segment, range.offset));
         self.ranges.dedup();
@@ -51,41 +79,21 @@ impl Gathered {
     }
 }
 
-impl Meta {
-    /// Names what a node may hold of an object, and the end of the lease on it.
-    pub(crate) fn gather(&mut self, object: u32, replicas: u32, gathered: &mut Gathered) {
-        let record = &self.objects[object];
-        let grant =
-            self.tombstones.leased.since(record.version).unwrap_or(self.term.newest_grant());
-        gathered.until = gathered.until.max(record.touched);
-        let mut hidden = Vec::new();
-        for (_, range) in self.ranges_of(object) {
-            let segment = &self.segments[range.segment];
-            if replicas & 1 << range.replica == 0 || !segment.is_mounted() {
-                continue;
-            }
-            let offset = segment.allocator.range(range.handle).offset;
-            gathered.add(&self.segments, range.segment, (offset, record.version), grant);
-            if segment.is(Closed::OutOfSight) {
-                hidden.push(range.segment);
-            }
-        }
-        for slot in hidden {
-            self.leave_behind(slot);
-        }
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mooncake_types::Epoch;
 
-    /// Names the leased tombstones of a key.
-    pub(crate) fn gather_leased(&mut self, key: &str, gathered: &mut Gathered) {
-        for object in self.tombstones.leased.of_key(key).to_vec() {
-            self.gather_leased_once(object, gathered);
-        }
-    }
-
-    /// Names a leased tombstone, unless it was named already.
-    pub(super) fn gather_leased_once(&mut self, object: u32, gathered: &mut Gathered) {
-        if gathered.leased.insert(self.objects[object].version) {
-            self.gather(object, u32::MAX, gathered);
-        }
+    #[test]
+    fn a_key_that_a_request_names_many_times_is_looked_through_once() {
+        let version = |counter| Version { epoch: Epoch(1), counter };
+        let mut gathered = Gathered::default();
+        let mut unnamed = |hash, below| gathered.unnamed_below(hash, version(below));
+        assert_eq!(unnamed(7, 5), Some(Version::default()..version(5)));
+        assert_eq!((unnamed(7, 5), unnamed(7, 4)), (None, None));
+        assert_eq!(unnamed(7, 9), Some(version(5)..version(9)));
+        assert_eq!(unnamed(8, 9), Some(Version::default()..version(9)));
+        gathered.name_again(7);
+        assert_eq!(gathered.unnamed_below(7, version(9)), Some(Version::default()..version(9)));
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
-use super::EntryId;
+use super::entry::EntryId;
 use crate::objects::{SHARDS, shard};
 
 /// The slot of a segment, and a place there.
@@ -21,12 +21,12 @@ pub(crate) struct Keys {
 #[derive(Debug)]
 struct OfKey {
     hash: u64,
-    entries: Entries,
+    entries: KeyEntries,
 }
 
 /// Nearly always one. A key that is put and removed all the time may have very many.
 #[derive(Debug)]
-enum Entries {
+enum KeyEntries {
     One(At),
     Many(BTreeSet<At>),
 }
@@ -46,7 +46,7 @@ impl Keys {
         let of_key = self.shards[shard(hash)].entry(hash, |it| it.hash == hash, |it| it.hash);
         let is_new = match of_key {
             Entry::Vacant(vacant) => {
-                vacant.insert(OfKey { hash, entries: Entries::One(at) });
+                vacant.insert(OfKey { hash, entries: KeyEntries::One(at) });
                 true
             }
             Entry::Occupied(mut known) => known.get_mut().entries.insert(at),
@@ -59,12 +59,12 @@ impl Keys {
             return;
         };
         let was_there = match &mut known.get_mut().entries {
-            Entries::One(one) => *one == at,
-            Entries::Many(many) => many.remove(&at),
+            KeyEntries::One(one) => *one == at,
+            KeyEntries::Many(many) => many.remove(&at),
         };
         let is_empty = match &known.get().entries {
-            Entries::One(_) => was_there,
-            Entries::Many(many) => many.is_empty(),
+            KeyEntries::One(_) => was_there,
+            KeyEntries::Many(many) => many.is_empty(),
         };
         if is_empty {
             known.remove();
@@ -81,14 +81,14 @@ impl Keys {
         let of_key = self.shards[shard(hash)].find(hash, |it| it.hash == hash);
         let (one, many) = match of_key.map(|it| &it.entries) {
             None => (None, None),
-            Some(Entries::One(one)) => (Some(one), None),
-            Some(Entries::Many(many)) => (None, Some(many)),
+            Some(KeyEntries::One(one)) => (Some(one), None),
+            Some(KeyEntries::Many(many)) => (None, Some(many)),
         };
         one.into_iter().chain(many.into_iter().flatten()).copied()
     }
 }
 
-impl Entries {
+impl KeyEntries {
     /// Whether it was not there.
     fn insert(&mut self, at: At) -> bool {
         match self {

@@ -9,17 +9,11 @@
 //! version and the hash of a key: not enough for these three. When the lease is over, or all is dropped, the record goes, and
 //! what nodes may still hold of it becomes [entries](super) like any other.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use foldhash::fast::FixedState;
-use hashbrown::HashMap;
-use mooncake_types::mutation::{Rule, is_broken};
-use mooncake_types::{ErrorCode, Located, RangeDrop, Reply, SegmentId, Tick, Version, limits};
+use mooncake_types::Version;
 
-use crate::Meta;
-use crate::objects::Range;
-use crate::segments::AddressTable;
-use crate::timeout::Timer;
+use crate::objects::ByKey;
 
 /// Most leased tombstones of one key.
 pub(crate) const MOST_LEASED: usize = 8;
@@ -28,10 +22,9 @@ pub(crate) const MOST_LEASED: usize = 8;
 #[derive(Debug, Default)]
 pub(crate) struct Leased {
     /// With the newest grant when each became one.
-    by_version: BTreeMap<Version, (u32, Version)>,
-    /// In the order of their versions.
-    by_key: HashMap<Box<str>, Vec<u32>, FixedState>,
-    /// Nothing is named as written under an older grant.
+    pub(super) by_version: BTreeMap<Version, (u32, Version)>,
+    pub(super) by_key: ByKey,
+    /// Versions that became one under an older grant are named as if they had under this one.
     named_from: Version,
 }
 
@@ -65,112 +58,6 @@ impl Leased {
         if self.by_version.is_empty() {
             return &[];
         }
-        self.by_key.get(key).map_or(&[], Vec::as_slice)
-    }
-}
-
-impl Meta {
-    /// Puts away a finished object that has just lost its key: for good, or until no reader can have a route to it.
-    pub(crate) fn leave_leased_tombstone(&mut self, object: u32) {
-        let stays = self.is_leased(object) && self.lives(object);
-        let stays = stays && !is_broken(Rule::LeavingRangesAreReserved);
-        self.set_tombstone(object);
-        if !stays {
-            self.free_replicas(object, u32::MAX);
-            return self.forget_empty(object);
-        }
-        let record = &self.objects[object];
-        let (version, key) = (record.version, record.key.clone());
-        self.timers.insert(self.leased_timer(object));
-        self.tombstones.leased.by_version.insert(version, (object, self.term.newest_grant()));
-        let versions = self.tombstones.leased.by_key.entry(key).or_default();
-        let objects = &self.objects;
-        let place = versions.partition_point(|&other| objects[other].version < version);
-        versions.insert(place, object);
-    }
-
-    /// The timer of a leased tombstone: nobody can have a route to it once its lease is over.
-    fn leased_timer(&self, object: u32) -> (Tick, Timer) {
-        (self.objects[object].touched, Timer::LeasedTombstone(object))
-    }
-
-    /// A leased tombstone is none any more.
-    pub(crate) fn forget_leased(&mut self, object: u32) {
-        self.timers.remove(&self.leased_timer(object));
-        let record = &self.objects[object];
-        self.tombstones.leased.by_version.remove(&record.version);
-        let versions = self.tombstones.leased.by_key.get_mut(&record.key);
-        let versions = versions.expect("a leased tombstone is kept by key");
-        versions.retain(|&other| other != object);
-        if versions.is_empty() {
-            self.tombstones.leased.by_key.remove(&record.key);
-        }
-    }
-
-    /// Where the replicas of an object lie that its nodes may yet drop, whether or not they are in sight.
-    fn locate_leased(&self, object: u32, table: &mut AddressTable) -> Located {
-        let record = &self.objects[object];
-        let dead = self.dead_replicas(object);
-        let there = self.ranges_of(object).filter(|(_, range)| dead & 1 << range.replica == 0);
-        let placements = there.map(|(_, range)| self.placement(range, table)).collect();
-        Located { version: record.version, len: record.len, placements }
-    }
-
-    /// The nodes have dropped these. A leased tombstone goes once all of its ranges are among them.
-    pub(crate) fn dropped(&mut self, dropped: &[RangeDrop]) -> Reply {
-        self.forget_dropped(dropped);
-        let mut gone: BTreeMap<(SegmentId, u64, Version), Version> = BTreeMap::new();
-        for range in dropped {
-            let grant = gone.entry((range.segment, range.offset, range.version)).or_default();
-            *grant = range.grant.max(*grant);
-        }
-        let versions: BTreeSet<Version> = dropped.iter().map(|range| range.version).collect();
-        let mut left = BTreeSet::new();
-        for version in versions {
-            let Some(object) = self.tombstones.leased.of_version(version) else { continue };
-            let Some(since) = self.tombstones.leased.since(version) else { continue };
-            let is_gone = |(_, range): (u32, &Range)| {
-                let segment = &self.segments[range.segment];
-                let offset = segment.allocator.range(range.handle).offset;
-                let grant = gone.get(&(segment.id, offset, version));
-                !segment.is_mounted() || grant.is_some_and(|&grant| grant >= since)
-            };
-            if self.ranges_of(object).all(is_gone) {
-                self.drop_object(object);
-                left.insert(version);
-            }
-        }
-        for range in dropped {
-            let Some(slot) = self.segments.find(range.segment) else { continue };
-            let place = (range.offset, range.version);
-            match left.contains(&range.version) {
-                // What has just left needs no tombstone either.
-                true => self.tombstones.remove(slot, place),
-                false => self.tombstones.confirm(slot, place, range.grant, self.now),
-            }
-        }
-        Reply::Done(Ok(()))
-    }
-
-    /// Puts the leased tombstones of a key before the one that was found. Gives the moment from which on none of
-    /// their routes may be used, if there are any.
-    pub(crate) fn precede(
-        &self,
-        (position, key): (usize, &str),
-        found: &mut Result<Located, ErrorCode>,
-        (successors, table): (&mut Vec<(u32, Located)>, &mut AddressTable),
-    ) -> Option<Tick> {
-        let leased = self.tombstones.leased.of_key(key);
-        let newest = found.as_ref().ok().filter(|_| !leased.is_empty())?.clone();
-        if successors.len() + leased.len() > limits::MAX_SUCCESSORS {
-            *found = Err(ErrorCode::ObjectReplicaBusy);
-            return None;
-        }
-        let older = leased.iter().map(|&object| self.locate_leased(object, table));
-        let chain: Vec<Located> = older.filter(|it| !it.placements.is_empty()).collect();
-        let mut chain = chain.into_iter().chain([newest]);
-        *found = Ok(chain.next().expect("the newest is there"));
-        successors.extend(chain.map(|located| (position as u32, located)));
-        leased.iter().map(|&object| self.objects[object].touched).min()
+        self.by_key.get(key)
     }
 }

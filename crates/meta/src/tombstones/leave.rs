@@ -1,13 +1,14 @@
 //! What becomes a tombstone, and what is none any more because something else is written there.
 
-use mooncake_types::Version;
+use mooncake_types::mutation::{Rule, is_broken};
+use mooncake_types::{Tick, Version};
 
 use super::{Entry, EntryId};
 use crate::Meta;
 use crate::objects::{Object, ObjectState, Range};
-use crate::segments::Closed;
-use crate::segments::Piece;
+use crate::segments::{Closed, Piece};
 use crate::slab::NONE;
+use crate::timer::Timer;
 
 impl Meta {
     /// A node may hold this entry, which is nobody's: it gets a tombstone.
@@ -52,8 +53,7 @@ impl Meta {
         let mut at = self.objects[object].first_range;
         while at != NONE {
             let range = self.ranges[at];
-            let place = self.segments[range.segment].allocator.range(range.handle);
-            self.tombstones.void(range.segment, place.offset, range.len);
+            self.tombstones.void(range.segment, self.offset_of(&range), range.len);
             at = range.sibling;
         }
     }
@@ -61,13 +61,37 @@ impl Meta {
     /// Entries of the very version that is written again in the same places are no longer to be dropped.
     pub(crate) fn expect_anew(&mut self, object: u32) {
         let version = self.objects[object].version;
-        let place = |(_, range): (u32, &Range)| {
-            let offset = self.segments[range.segment].allocator.range(range.handle).offset;
-            (range.segment, (offset, version))
-        };
+        let place = |(_, range): (u32, &Range)| (range.segment, (self.offset_of(range), version));
         let places: Vec<(u32, EntryId)> = self.ranges_of(object).map(place).collect();
         for (slot, place) in places {
             self.tombstones.remove(slot, place);
         }
+    }
+
+    /// Puts away a finished object that has just lost its key: for good, or until no reader can have a route to it.
+    pub(crate) fn leave_leased_tombstone(&mut self, object: u32) {
+        let stays = self.is_leased(object) && self.lives(object);
+        let stays = stays && !is_broken(Rule::LeavingRangesAreReserved);
+        self.set_tombstone(object);
+        if !stays {
+            self.free_replicas(object, u32::MAX);
+            return self.forget_empty(object);
+        }
+        self.timers.insert(self.leased_timer(object));
+        let (version, grant) = (self.objects[object].version, self.term.newest_grant());
+        self.tombstones.leased.by_version.insert(version, (object, grant));
+        self.tombstones.leased.by_key.insert(&self.objects, object);
+    }
+
+    /// The timer of a leased tombstone: nobody can have a route to it once its lease is over.
+    fn leased_timer(&self, object: u32) -> (Tick, Timer) {
+        (self.objects[object].touched, Timer::LeasedTombstone(object))
+    }
+
+    /// A leased tombstone is none any more.
+    pub(crate) fn forget_leased(&mut self, object: u32) {
+        self.timers.remove(&self.leased_timer(object));
+        self.tombstones.leased.by_version.remove(&self.objects[object].version);
+        self.tombstones.leased.by_key.remove(&self.objects, object);
     }
 }

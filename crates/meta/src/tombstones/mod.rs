@@ -15,12 +15,15 @@
 
 mod check;
 mod drops;
+mod entry;
+mod gather;
 mod gathered;
 mod keys;
 mod leased;
 mod leave;
 mod name;
 mod remnant;
+mod reserve;
 mod reserved;
 mod retract;
 
@@ -30,6 +33,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashSet;
 use mooncake_types::{Tick, Version};
 
+pub(crate) use self::entry::{Entry, EntryId};
 pub(crate) use self::gathered::Gathered;
 use self::keys::Keys;
 use self::leased::Leased;
@@ -37,43 +41,30 @@ pub(crate) use self::leased::MOST_LEASED;
 pub use self::remnant::{Remnant, RemnantCursor};
 use self::reserved::Reservations;
 
-/// An entry of a segment: where it starts, and the version that lies there.
-pub(crate) type EntryId = (u64, Version);
-
 /// All tombstones, by segment and by key.
 #[derive(Debug, Default)]
 pub(crate) struct Tombstones {
     /// By slot of the segment.
-    by_slot: BTreeMap<u32, Entries>,
+    by_slot: BTreeMap<u32, SlotEntries>,
     /// By the hash of the key: a key that shares it with another may have entries of that dropped, which harms nobody.
     by_key: Keys,
     /// The hashes of keys of which a newer version than some entry can be read.
     preceding: HashSet<u64, FixedState>,
-    /// Nothing is named as left under an older grant,
+    /// Entries that were left under an older grant are named as left under this one.
     named_from: Version,
-    /// but for what lay beneath puts when that was said, which is older than they are.
+    /// Except these: they lay beneath puts when `named_from` was set, and are older than those puts.
     beneath: BTreeSet<(u32, EntryId)>,
     reserved: Reservations,
     leased: Leased,
 }
 
 #[derive(Debug, Default)]
-struct Entries {
+struct SlotEntries {
     known: BTreeMap<EntryId, Entry>,
     /// Where the next list begins, so that every entry gets its turn.
     next: EntryId,
     /// When its node last said that it dropped some, or there were none.
     confirmed_at: Tick,
-}
-
-/// What is known of an entry beside its place.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry {
-    pub(super) len: u64,
-    /// Of the key.
-    pub(super) hash: u64,
-    /// The newest grant when it was left, or when it was to be named again: that version may be granted there anew.
-    pub(super) grant: Version,
 }
 
 impl Tombstones {
@@ -91,7 +82,7 @@ impl Tombstones {
         &self.reserved
     }
 
-    /// Entries of a segment.
+    /// SlotEntries of a segment.
     pub(crate) fn count(&self, slot: u32) -> usize {
         self.by_slot.get(&slot).map_or(0, |entries| entries.known.len())
     }
@@ -113,7 +104,7 @@ impl Tombstones {
     }
 
     pub(crate) fn insert(&mut self, slot: u32, place: EntryId, entry: Entry, now: Tick) {
-        let none = || Entries { confirmed_at: now, ..Entries::default() };
+        let none = || SlotEntries { confirmed_at: now, ..SlotEntries::default() };
         self.by_slot.entry(slot).or_insert_with(none).known.insert(place, entry);
         self.by_key.insert(entry.hash, (slot, place));
     }

@@ -7,8 +7,8 @@ use mooncake_types::{ErrorCode, RangeDrop, Reply, Version};
 
 use super::{Gathered, MOST_LEASED};
 use crate::Meta;
-use crate::meta::check_key;
 use crate::objects::ObjectState;
+use crate::objects::check_key;
 
 impl Meta {
     /// See [`mooncake_types::Request::Retract`].
@@ -35,8 +35,9 @@ impl Meta {
                 self.gather_leased_once(object, &mut gathered);
             }
         }
-        for key in keys {
-            self.gather_versions(key, &versions, &mut gathered);
+        let hashes: BTreeSet<u64> = keys.iter().map(|key| self.index.hash(key)).collect();
+        for hash in hashes {
+            self.name_tombstones(hash, |version| versions.contains(&version), &mut gathered);
         }
         for range in ranges {
             if let Some(slot) = self.segments.find(range.segment) {

@@ -26,6 +26,9 @@ use mooncake_meta::{
 use mooncake_types::{ClientId, Reply, Request};
 use world::World;
 
+/// Worlds that met what the first ones do not meet: windows that touch each other, a promoted replica in pieces.
+const ONCE_AT_FAULT: [u64; 3] = [55, 263, 334];
+
 /// Worlds from this seed on have failure domains.
 const FIRST_IN_RACKS: u64 = 1_000;
 
@@ -143,16 +146,16 @@ fn run(seed: u64, events: usize) -> BTreeMap<&'static str, u64> {
     run.met.insert("a drain moved an object", moved);
     let counters = run.world.meta.stats().counters;
     let copies = [
-        ("a lost replica was replaced", counters.repaired_replicas),
-        ("an object that is read often got another replica", counters.extra_replicas_made),
+        ("a lost replica was replaced", counters.repairs.made),
+        ("an object that is read often got another replica", counters.replications.made),
         ("such a replica was evicted", counters.extra_replicas_evicted),
-        ("an object was copied to a disk", counters.offloaded_objects),
+        ("an object was copied to a disk", counters.offloads.made),
         ("an object sank", counters.evictions_deferred),
         ("an object was evicted without a copy", counters.evictions_forced),
-        ("an object was promoted", counters.promoted_objects),
+        ("an object was promoted", counters.promotions.made),
         (
             "a task of the master's own failed",
-            counters.repairs_failed + counters.replications_failed,
+            counters.repairs.failed + counters.replications.failed,
         ),
     ];
     run.met.extend(copies);
@@ -171,7 +174,7 @@ fn random_worlds_keep_all_invariants_and_promises() {
         return;
     }
     let mut met: BTreeMap<&str, u64> = RARE.map(|what| (what, 0)).into();
-    for seed in 0..30 {
+    for seed in (0..30).chain(ONCE_AT_FAULT) {
         for (what, count) in run(seed, events) {
             *met.get_mut(what).expect("it is in the list") += count;
         }

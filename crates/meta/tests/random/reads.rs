@@ -3,6 +3,7 @@
 use mooncake_types::{ClientId, ErrorCode, ScanAction};
 
 use crate::model::{Run, extents};
+use crate::sight::replicas;
 
 impl Run {
     pub(crate) fn get(&mut self, key: &str) {
@@ -96,7 +97,9 @@ impl Run {
             Ok(()) => {
                 assert!(object.writer == client && object.leased_until <= now, "{object:?}");
                 let there = |id| named.is_none_or(|segment| segment.id == id);
-                object.extents.retain(|extent| !there(extent.0));
+                let kept = replicas(object).into_iter();
+                let kept = kept.filter(|replica| !replica.iter().any(|extent| there(extent.0)));
+                object.extents = kept.flatten().collect();
                 let gone = !self.world.holds(key);
                 assert!(!gone || named.is_some() || object.extents.is_empty());
                 if gone {

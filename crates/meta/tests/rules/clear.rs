@@ -1,9 +1,10 @@
 //! Clearing replicas.
 
+use mooncake_meta::{Config, EvictionPolicy};
 use mooncake_types::{ClientId, CreateTask, ErrorCode, ReplicateConfig, TaskKind};
 
 use crate::world::{ALICE, BOB, World};
-use crate::{KIB, pool};
+use crate::{KIB, pool, pool_with};
 
 /// Objects of Alice on two segments; their leases are over.
 fn world() -> World {
@@ -73,4 +74,23 @@ fn what_was_just_put_is_left_until_a_lease_would_be_over() {
     assert_eq!(world.clear(ALICE, "young", ""), Err(ErrorCode::ObjectHasLease));
     world.advance(1);
     assert_eq!(world.clear(ALICE, "young", ""), Ok(()));
+}
+
+#[test]
+fn what_was_read_can_be_cleared_once_its_lease_is_over_whatever_the_pin_and_the_policy() {
+    for policy in EvictionPolicy::ALL {
+        for hard_pin in [false, true] {
+            let config = Config { eviction_policy: policy, ..Config::default() };
+            let mut world = pool_with(1, 64 * KIB, config);
+            let config = ReplicateConfig { hard_pin, ..ReplicateConfig::default() };
+            world.put_with(ALICE, "k", KIB, config).unwrap();
+            world.advance(1_000);
+            world.get("k").unwrap();
+            world.advance(4_999);
+            let what = format!("{policy:?}, hard-pinned: {hard_pin}");
+            assert_eq!(world.clear(ALICE, "k", ""), Err(ErrorCode::ObjectHasLease), "{what}");
+            world.advance(1);
+            assert_eq!(world.clear(ALICE, "k", ""), Ok(()), "{what}");
+        }
+    }
 }

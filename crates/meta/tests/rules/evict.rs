@@ -5,7 +5,7 @@ use mooncake_types::{
     ErrorCode, PutEnd, PutItem, PutMode, PutStart, ReplicateConfig, Reply, Request, SoftPin,
 };
 
-use crate::world::ALICE;
+use crate::world::{ALICE, World};
 use crate::{KIB, pool, pool_with, soft};
 
 #[test]
@@ -229,4 +229,28 @@ fn under_every_policy_leased_objects_stay_and_what_is_not_leased_goes() {
         world.put("more", 16 * KIB).unwrap();
         world.check();
     }
+}
+
+#[test]
+fn under_sieve_the_oldest_of_two_segments_goes_wherever_their_hands_are() {
+    let config =
+        Config { eviction_policy: EvictionPolicy::Sieve, lease_ttl_ms: 10, ..Config::default() };
+    let mut world = pool_with(2, 32 * KIB, config);
+    let put_on = |world: &mut World, segment: &'static str, key: &str| {
+        let config =
+            ReplicateConfig { preferred_segments: vec![segment], ..ReplicateConfig::default() };
+        world.put_with(ALICE, key, 16 * KIB, config).unwrap();
+    };
+    for (key, segment) in [("a", 1), ("b", 2), ("c", 1), ("d", 2)] {
+        put_on(&mut world, ["node-1:12345", "node-2:12345"][segment - 1], key);
+    }
+    world.get("a").unwrap();
+    world.get("c").unwrap();
+    world.advance(20);
+    // The hand of the first segment passes both, and goes on from there; that of the second has not moved.
+    put_on(&mut world, "node-1:12345", "e");
+    assert!(!world.holds("a"));
+    world.put("f", 16 * KIB).unwrap();
+    assert_eq!(world.keys(), ["c", "d", "e", "f"]);
+    world.check();
 }

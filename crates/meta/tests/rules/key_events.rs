@@ -18,7 +18,7 @@ fn event(key: &str, before: Tiers, now: Tiers) -> KeyEvent {
 fn told(world: &mut World) -> Vec<KeyEvent> {
     let mut events = world.meta.take_key_events();
     events.sort_by(|one, other| one.key.cmp(&other.key));
-    assert!(!world.meta.has_key_events());
+    assert_eq!(world.meta.take_key_events(), []);
     events
 }
 
@@ -26,7 +26,7 @@ fn told(world: &mut World) -> Vec<KeyEvent> {
 fn nobody_is_told_who_does_not_follow() {
     let mut world = pool(1, 64 * LEN);
     world.put("a", LEN).expect("there is room");
-    assert!(!world.meta.has_key_events());
+    assert_eq!(world.meta.take_key_events(), []);
     assert_eq!(world.meta.take_key_events(), []);
 }
 

@@ -1,8 +1,8 @@
 //! What was removed or replaced while readers had routes to it.
 
 use mooncake_types::{
-    CreateTask, ErrorCode, Grant, Located, PutEnd, Remains, Reply, Request, Scan, ScanAction,
-    TaskKind, TaskStatus, Version,
+    CreateTask, ErrorCode, Grant, Located, PutEnd, PutItem, PutMode, Remains, ReplicateConfig,
+    Reply, Request, Scan, ScanAction, TaskKind, TaskStatus, Version,
 };
 
 use crate::world::{ALICE, BOB, World};
@@ -283,4 +283,29 @@ fn what_lies_at_a_node_that_serves_longer_than_its_grace_period_is_named_when_it
     world.advance(5_000);
     assert_eq!(world.meta.segments().len(), 1);
     assert_eq!(end(&mut world, "k", &new.what), (vec![Ok(())], Remains::default()), "it is over");
+}
+
+/// Its nodes have nothing to drop, and nobody would tell the writer to come again.
+#[test]
+fn a_put_does_not_wait_for_a_leased_tombstone_on_a_segment_that_has_just_gone() {
+    let mut world = pool(2, 64 * KIB);
+    let on = |segment: &'static str| ReplicateConfig {
+        preferred_segments: vec![segment],
+        ..ReplicateConfig::default()
+    };
+    let upsert = |world: &mut World, segment| {
+        let placed = world.begin(ALICE, PutItem::new("k", KIB), on(segment), PutMode::Upsert);
+        let grant = placed.expect("there is room").what;
+        world.end(ALICE, "k", &grant, 0)
+    };
+    world.put_with(ALICE, "k", KIB, on("node-1:12345")).expect("there is room");
+    world.get("k").expect("it is there");
+    assert_eq!(upsert(&mut world, "node-2:12345"), Ok(()));
+    world.get("k").expect("it is there");
+    assert_eq!(world.meta.stats().replaced_objects, 1);
+    assert_eq!(world.unmount(ALICE, 1, 0), Ok(()));
+    assert_eq!(upsert(&mut world, "node-2:12345"), Ok(()));
+    world.check();
+    world.timeouts();
+    world.check();
 }

@@ -141,7 +141,7 @@ fn a_victim_sinks_to_a_disk_first_and_to_the_object_store_when_it_has_come_back(
     };
     fill(&mut world, 1);
     assert_eq!(media(&mut world, "a"), [Disk]);
-    let prefetched = world.meta.stats().counters.promoted_objects;
+    let prefetched = world.meta.stats().counters.promotions.made;
     assert_eq!(prefetched, 0);
     world.advance(20);
     world.ask(ALICE, &Request::Prefetch { keys: vec!["a"] });

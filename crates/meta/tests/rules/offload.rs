@@ -1,7 +1,7 @@
 //! Objects are copied to disks of the nodes that have them in memory, and are read there once memory has evicted them.
 
 use mooncake_meta::Config;
-use mooncake_types::{ErrorCode, Medium};
+use mooncake_types::{ErrorCode, Medium, ReplicateConfig, limits};
 
 use crate::tiers::{LEN, alone, carry_out, media, put_at};
 use crate::world::{ALICE, BOB, World};
@@ -22,7 +22,7 @@ fn an_object_is_copied_to_a_disk_of_its_node_once_it_is_put() {
     let [order] = &orders[..] else { panic!("{orders:?}") };
     assert_eq!((&*order.key, order.len), ("a", LEN));
     assert_eq!(media(&mut world, "a"), [Medium::Memory, Medium::Disk]);
-    assert_eq!(world.meta.stats().counters.offloaded_bytes, LEN);
+    assert_eq!(world.meta.stats().counters.offloads.bytes, LEN);
 }
 
 #[test]
@@ -129,4 +129,43 @@ fn a_disk_that_leaves_takes_only_its_copies_with_it() {
     world.timeouts();
     world.check();
     assert_eq!(media(&mut world, "a"), [Medium::Memory]);
+}
+
+#[test]
+fn an_object_with_as_many_replicas_as_may_be_is_not_copied_to_a_disk() {
+    let mut world = World::new(Config { offload: true, ..Config::default() });
+    for id in 1..=limits::MAX_REPLICAS {
+        world.mount(ALICE, id.into(), 4 * LEN).expect("it is new");
+    }
+    world.mount_on(Medium::Disk, ALICE, 100, 64 * LEN).expect("it is new");
+    let everywhere =
+        ReplicateConfig { replica_num: limits::MAX_REPLICAS, ..ReplicateConfig::default() };
+    world.put_with(ALICE, "a", LEN, everywhere).expect("there is room");
+    assert!(world.fetch_tasks(ALICE).orders.is_empty(), "no number is left for a replica");
+    world.check();
+    assert_eq!(world.meta.stats().disk_used_bytes, 0, "nothing is reserved for it");
+}
+
+#[test]
+fn a_group_goes_as_a_whole_once_the_last_of_it_lies_on_the_disk() {
+    let mut world = alone(Config { lease_ttl_ms: 10, ..Config::default() });
+    for n in 0..4 {
+        world.put_member(&n.to_string(), LEN, "prompt").expect("there is room");
+    }
+    let mut orders = world.fetch_tasks(ALICE).orders;
+    let last = orders.pop().expect("each is offloaded");
+    for order in orders {
+        assert_eq!(world.end_task(ALICE, order.id, Ok(())), Ok(()));
+    }
+    let refused = world.start(ALICE, "4", LEN).map(|_| ());
+    assert_eq!(refused, Err(ErrorCode::UnavailableInCurrentStatus), "the last is being read");
+    assert_eq!(world.meta.stats().counters.evicted_bytes, 0, "the others stay with it");
+    world.check();
+    assert_eq!(world.end_task(ALICE, last.id, Ok(())), Ok(()));
+    world.advance(1);
+    world.put("4", LEN).expect("there is room");
+    for n in 0..4 {
+        assert_eq!(media(&mut world, &n.to_string()), [Medium::Disk], "{n}");
+    }
+    world.check();
 }

@@ -109,7 +109,7 @@ fn a_lost_replica_is_made_anew_where_there_is_none() {
     let stats = world.meta.stats();
     assert_eq!((stats.short_objects, stats.repairs_under_way), (0, 0));
     let counters = stats.counters;
-    assert_eq!((counters.repaired_replicas, counters.repaired_bytes), (1, 16 * KIB));
+    assert_eq!((counters.repairs.made, counters.repairs.bytes), (1, 16 * KIB));
     let [begin, end] = &world.work_notices()[..] else { panic!("two notices") };
     assert_eq!(*begin, Notice::RepairBegins { objects: 1 });
     let expected =
@@ -233,7 +233,7 @@ fn room_that_went_between_order_and_copy_is_not_made() {
     put_on(&mut world, "late", 60 * KIB, &[4]);
     assert_eq!((carry_out(&mut world), world.meta.stats().repairs_under_way), (0, 0));
     assert!(world.version("late").is_some());
-    assert_eq!(world.meta.stats().counters.repairs_failed, 1);
+    assert_eq!(world.meta.stats().counters.repairs.failed, 1);
     assert_eq!(world.remove("late", true), Ok(()));
     live(&mut world, 90_000, &HOSTS[1..]);
     assert_eq!(carry_out(&mut world), 1, "it is tried again");
@@ -283,7 +283,7 @@ fn what_is_removed_or_replaced_is_not_repaired_and_nobody_is_refused_for_it() {
             world.check();
             let stats = world.meta.stats();
             assert_eq!(stats.repairs_under_way, 0, "{change}");
-            assert_eq!(stats.counters.repairs_failed, 1, "{change}");
+            assert_eq!(stats.counters.repairs.failed, 1, "{change}");
             for (host, id, _) in tasks {
                 assert_eq!(world.end_task(host, id, Ok(())), Ok(()), "the report comes too late");
                 world.check();
@@ -347,7 +347,7 @@ fn a_copy_that_failed_is_tried_again_later() {
     for failures in 1..=3 {
         let (host, id, _) = fetch(&mut world).remove(0);
         assert_eq!(world.end_task(host, id, Err(ErrorCode::TransferFail)), Ok(()));
-        assert_eq!(world.meta.stats().counters.repairs_failed, failures);
+        assert_eq!(world.meta.stats().counters.repairs.failed, failures);
         live(&mut world, 5_000, &HOSTS[1..]);
     }
     assert_eq!(carry_out(&mut world), 1);

@@ -93,7 +93,7 @@ fn an_object_that_is_read_often_gets_one_more_replica() {
     let stats = world.meta.stats();
     assert_eq!((stats.extra_replica_objects, stats.replications_under_way), (1, 0));
     let counters = stats.counters;
-    assert_eq!((counters.extra_replicas_made, counters.extra_replica_bytes), (1, 16 * KIB));
+    assert_eq!((counters.replications.made, counters.replications.bytes), (1, 16 * KIB));
 }
 
 #[test]
@@ -221,7 +221,7 @@ fn nobody_is_refused_for_the_sake_of_a_copy() {
         assert_eq!(world.end_task(ALICE, orders[0].id, Ok(())), Ok(()));
         world.check();
         let stats = world.meta.stats();
-        assert_eq!((stats.replications_under_way, stats.counters.replications_failed), (0, 1));
+        assert_eq!((stats.replications_under_way, stats.counters.replications.failed), (0, 1));
         assert_eq!(world.version("k"), None);
     }
 }

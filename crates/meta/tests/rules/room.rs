@@ -167,3 +167,42 @@ fn slabs_of_another_length_come_free_by_and_by() {
     assert!(refused < 10, "{refused} of 20 were refused");
     world.check();
 }
+
+/// Objects of all lengths in stripes: each stripe costs its whole object, so the cheapest windows are short and touch each other.
+fn put_long_objects_among_stripes(seed: u64) -> [u32; 2] {
+    let mut dice = Dice(seed);
+    let config = Config { stripe_threshold_bytes: 128 * KIB, seed, ..Config::default() };
+    let mut world = pool_with(1 + dice.roll(3) as u128, 1_024 * KIB, config);
+    let mut met = [0; 2];
+    for number in 0..300 {
+        let longest = [8, 60, 200, 1_000][dice.roll(4) as usize] * KIB;
+        let (key, len) = (format!("{number}"), 1 + dice.roll(longest));
+        let config = if dice.roll(40) == 0 { hard() } else { ReplicateConfig::default() };
+        let before = evicted(&world);
+        match world.put_with(ALICE, &key, len, config) {
+            Ok(placed) => met[0] += u32::from(placed.what.placements.len() > 4),
+            Err(ErrorCode::NoAvailableHandle) => {
+                assert_eq!(evicted(&world), before, "seed {seed}: {len} bytes were refused");
+                met[1] += 1;
+            }
+            Err(other) => panic!("{other}"),
+        }
+        if dice.roll(6) == 0 {
+            let _ = world.get(&format!("{}", dice.roll(number + 1)));
+        }
+        world.advance([0, 1, 2_000][dice.roll(3) as usize]);
+        world.check();
+    }
+    met
+}
+
+#[test]
+fn an_object_gets_its_room_from_windows_that_touch_and_evicts_nothing_if_it_is_refused() {
+    let mut met = [0; 2];
+    for seed in 0..40 {
+        for (sum, count) in met.iter_mut().zip(put_long_objects_among_stripes(seed)) {
+            *sum += count;
+        }
+    }
+    assert!(met.iter().all(|&count| count > 20), "in many pieces, refused: {met:?}");
+}

@@ -7,7 +7,7 @@ use mooncake_types::{
 };
 
 use crate::world::{ALICE, BOB, World};
-use crate::{KIB, pool};
+use crate::{KIB, pool, pool_with};
 
 const READY: Reply = Reply::Mounted(MountOutcome::Ready);
 
@@ -267,4 +267,18 @@ fn segments_of_dead_clients_are_named_once_unless_somebody_took_their_name_over(
     assert_eq!(world.meta.clients(), 1, "the silent one is dead");
     assert_eq!(world.meta.take_expired_segments(), vec!["node-1:12345".into()]);
     assert!(world.meta.take_expired_segments().is_empty());
+}
+
+#[test]
+fn a_segment_that_is_unmounted_again_with_a_longer_grace_period_serves_until_that_is_over() {
+    let config = Config { client_ttl_ms: u64::MAX / 2, ..Config::default() };
+    let mut world = pool_with(1, 64 * KIB, config);
+    world.put("a", KIB).expect("there is room");
+    assert_eq!(world.unmount(ALICE, 1, 60_000), Ok(()));
+    assert_eq!(world.unmount(ALICE, 1, 600_000), Ok(()));
+    world.advance(599_999);
+    assert!(world.get("a").is_ok());
+    world.advance(1);
+    assert!(world.get("a").is_err());
+    world.check();
 }

@@ -89,7 +89,7 @@ fn a_copy_to_a_full_directory_where_nothing_is_evicted_is_given_up_at_once() {
         }
         let stats = world.meta.stats();
         assert_eq!(stats.offloads_under_way, 1 - failed, "{evicts}");
-        assert_eq!(stats.counters.offloads_failed, failed as u64, "{evicts}");
+        assert_eq!(stats.counters.offloads.failed, failed as u64, "{evicts}");
         world.check();
     }
 }

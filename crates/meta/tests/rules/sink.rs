@@ -37,7 +37,7 @@ fn put_patiently(world: &mut World, key: &str) {
 fn nothing_goes_to_a_disk_while_there_is_room() {
     let mut world = full(Config::default());
     assert!(carry_out(&mut world, ALICE).is_empty());
-    assert_eq!(world.meta.stats().counters.offloaded_objects, 0);
+    assert_eq!(world.meta.stats().counters.offloads.made, 0);
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn a_hundred_objects_pass_through_memory_for_four_and_none_is_lost() {
     }
     let counters = world.meta.stats().counters;
     assert_eq!((counters.evicted_keys, counters.allocation_failures), (0, 0));
-    assert!(counters.offloaded_objects >= 56, "{counters:?}");
+    assert!(counters.offloads.made >= 56, "{counters:?}");
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn an_object_whose_copy_failed_is_evicted() {
     }
     world.put("4", LEN).expect("there is room");
     let counters = world.meta.stats().counters;
-    assert_eq!(counters.offloads_failed, orders.len() as u64);
+    assert_eq!(counters.offloads.failed, orders.len() as u64);
     world.advance(1_000);
     let failed = orders.len() as u64;
     let told = Notice::Sinking { deferred: failed, forced: 0, failed };

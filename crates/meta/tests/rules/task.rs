@@ -256,6 +256,34 @@ fn tasks_run_out_of_time() {
     world.check();
 }
 
+/// The nodes may have dropped the source. If the new replica is lost as well, nobody holds the object: it must not be named.
+#[test]
+fn a_move_whose_source_may_be_dropped_is_over_when_its_client_says_nothing_more() {
+    for is_target_lost in [false, true] {
+        let mut world = world();
+        let id = world.create_task(moving("k", "node-1:12345", "node-2:12345")).unwrap();
+        world.get("k").unwrap();
+        world.fetch_tasks(ALICE);
+        let told = world.ask(ALICE, &Request::EndTask { id, outcome: Ok(()) });
+        assert!(matches!(told, Reply::Remaining { .. }), "{told:?}");
+        let clear = Request::CreateTask(copy("k", &["node-3:12345"]));
+        let refused = Reply::Refused(ErrorCode::ObjectHasReplicationTask);
+        assert_eq!(world.ask(CAROL, &clear), refused);
+        if is_target_lost {
+            world.unmount(BOB, 2, 0).expect("it is mounted");
+        }
+        live(&mut world, 300_000);
+        match is_target_lost {
+            true => assert_eq!(world.get("k").map(|_| ()), Err(ErrorCode::ObjectNotFound)),
+            false => {
+                assert_eq!(status(&mut world, id), succeeded());
+                assert_eq!(world.holders("k"), ["node-2:12345"]);
+            }
+        }
+        world.check();
+    }
+}
+
 #[test]
 fn without_a_time_limit_tasks_wait() {
     let config = Config { pending_task_ms: 0, processing_task_ms: 0, ..calm() };

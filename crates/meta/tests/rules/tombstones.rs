@@ -3,7 +3,7 @@
 use mooncake_meta::{Config, Remnant, RemnantCursor};
 use mooncake_types::{
     CreateTask, Epoch, ErrorCode, MountOutcome, MountSegment, Pong, RangeDrop, Reply, Request,
-    Scan, ScanAction, ScanPage, SegmentId, TaskKind, Version,
+    Scan, ScanAction, ScanPage, SegmentId, TaskKind, Version, limits,
 };
 
 use crate::world::{ALICE, BOB, World};
@@ -249,4 +249,30 @@ fn a_removal_of_many_is_over_when_the_nodes_have_dropped_what_went() {
         }
         assert_eq!(look(&mut world, newest, limit), Remnant::None, "pages of {limit}");
     }
+}
+
+/// Of a key that has many tombstones, each is named once, whatever was removed in between.
+#[test]
+fn a_removal_that_names_a_key_many_times_names_each_tombstone_once() {
+    let mut world = pool(1, 64 * KIB);
+    for number in 0..9 {
+        world.put("k", KIB).unwrap();
+        world.put(&format!("beside {number}"), KIB).unwrap();
+        world.remove("k", false).unwrap();
+    }
+    world.put("k", KIB).unwrap();
+    let keys = vec!["k"; limits::MAX_BATCH_KEYS];
+    let Reply::Remaining { results, remains } =
+        world.ask(BOB, &Request::Remove { keys, force: false })
+    else {
+        panic!("nothing remains")
+    };
+    assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 1);
+    let mut named: Vec<Version> = remains.ranges.iter().map(|range| range.version).collect();
+    let mut left: Vec<Version> =
+        world.fetch_drops(ALICE).iter().map(|range| range.version).collect();
+    named.sort();
+    left.sort();
+    assert_eq!(named, left);
+    world.check();
 }

@@ -13,7 +13,7 @@ use super::identity::Identity;
 pub(super) const BROKEN: ErrorCode = ErrorCode::FileWriteFail;
 
 /// Longest wait for a store that is reached over a network: the thread that pings the master is among those that wait.
-const PATIENCE: Duration = Duration::from_secs(1);
+pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 
 /// After a write to such a store was put off none is tried for so long: callers hear of it at once.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -31,15 +31,15 @@ struct Queue {
     erased: Vec<Name>,
     identity: Identity,
     is_identity_new: bool,
-    /// How many changes were queued, and up to which all last.
-    queued: u64,
-    lasting: u64,
+    /// The number of the last change that was queued, and up to which all are durable.
+    last_queued: u64,
+    durable_up_to: u64,
     /// When the write under way began.
     writing_since: Option<Instant>,
     /// The thread that wrote last, if it was one of its own.
     thread: Option<JoinHandle<()>>,
     /// Writes that came to nothing, and are to be repeated.
-    put_off: u64,
+    failed_attempts: u64,
     pauses_until: Option<Instant>,
     has_failed: bool,
 }
@@ -53,6 +53,27 @@ struct Batch {
     up_to: u64,
 }
 
+/// A batch on its way to the thread that writes it. It is put off if there is no such thread.
+struct PendingBatch {
+    durability: Arc<Durability>,
+    batch: Option<Batch>,
+}
+
+impl PendingBatch {
+    fn write(mut self, disk: &dyn RecordStore) {
+        let batch = self.batch.take().expect("it is written once");
+        self.durability.write(batch, disk);
+    }
+}
+
+impl Drop for PendingBatch {
+    fn drop(&mut self) {
+        if let Some(batch) = self.batch.take() {
+            self.durability.put_off(batch);
+        }
+    }
+}
+
 impl Queue {
     /// Takes all that is queued. The caller writes it.
     fn begin_write(&mut self) -> Batch {
@@ -61,7 +82,7 @@ impl Queue {
         Batch {
             erased: std::mem::take(&mut self.erased),
             identity: is_new.then(|| self.identity.clone()),
-            up_to: self.queued,
+            up_to: self.last_queued,
         }
     }
 }
@@ -73,40 +94,43 @@ impl Durability {
             erased: Vec::new(),
             identity,
             is_identity_new: false,
-            queued: 0,
-            lasting: 0,
+            last_queued: 0,
+            durable_up_to: 0,
             writing_since: None,
             thread: None,
-            put_off: 0,
+            failed_attempts: 0,
             pauses_until: None,
             has_failed: false,
         };
         Self { notes, queue: Mutex::new(queue), ended: Condvar::new() }
     }
 
-    /// A record is to go.
+    /// Queues the erasure of a record.
     pub(super) fn erase(&self, name: Name) {
         let mut queue = self.lock();
         queue.erased.push(name);
-        queue.queued += 1;
+        queue.last_queued += 1;
     }
 
-    /// The note is to change.
+    /// Queues a change of the note.
     pub(super) fn note(&self, change: impl FnOnce(&mut Identity)) {
         let mut queue = self.lock();
         change(&mut queue.identity);
         queue.is_identity_new = true;
-        queue.queued += 1;
+        queue.last_queued += 1;
     }
 
-    /// Returns once all that was queued before this call lasts.
+    /// Returns once all that was queued before this call is durable.
     ///
     /// # Errors
     /// [`BROKEN`]: the disk failed, now or before, or did not answer in time. In that case it stays queued.
     pub(super) fn settle(self: &Arc<Self>, disk: &Arc<dyn RecordStore>) -> Result<(), ErrorCode> {
         let mut queue = self.lock();
-        let (wanted, put_off) = (queue.queued, queue.put_off);
-        while !queue.has_failed && queue.lasting < wanted && queue.put_off == put_off {
+        let (wanted, failed_before) = (queue.last_queued, queue.failed_attempts);
+        while !queue.has_failed
+            && queue.durable_up_to < wanted
+            && queue.failed_attempts == failed_before
+        {
             queue = match queue.writing_since {
                 None if queue.pauses_until.is_some_and(|until| Instant::now() < until) => break,
                 None => self.begin_write(queue, disk),
@@ -121,7 +145,7 @@ impl Durability {
                 Some(_) => self.ended.wait(queue).unwrap_or_else(PoisonError::into_inner),
             };
         }
-        if queue.has_failed || queue.lasting < wanted { Err(BROKEN) } else { Ok(()) }
+        if queue.has_failed || queue.durable_up_to < wanted { Err(BROKEN) } else { Ok(()) }
     }
 
     /// Writes all that is queued: on a thread of its own if that may take for as long as a network does not answer.
@@ -138,23 +162,12 @@ impl Durability {
         }
         // It has written. A thread that panicked has said so already.
         drop(before.map(JoinHandle::join));
-        let shared = Arc::new(Mutex::new(Some(batch)));
-        let (durability, disk, of_thread) =
-            (Arc::clone(self), Arc::clone(disk), Arc::clone(&shared));
-        let take = |batch: &Mutex<Option<Batch>>| {
-            batch.lock().unwrap_or_else(PoisonError::into_inner).take()
-        };
-        let on_thread = move || {
-            if let Some(batch) = take(&of_thread) {
-                durability.write(batch, &*disk);
-            }
-        };
-        let begun = Builder::new().name("mooncake-settle".to_owned()).spawn(on_thread);
+        let pending = PendingBatch { durability: Arc::clone(self), batch: Some(batch) };
+        let disk = Arc::clone(disk);
+        let thread = Builder::new().name("mooncake-settle".to_owned());
+        let begun = thread.spawn(move || pending.write(&*disk));
         if let Err(error) = &begun {
             tracing::warn!(%error, "there is no thread to write to an object store");
-            if let Some(batch) = take(&shared) {
-                self.put_off(batch);
-            }
         }
         let mut queue = self.lock();
         queue.thread = begun.ok();
@@ -179,7 +192,7 @@ impl Durability {
         }
         let mut queue = self.lock();
         match is_written {
-            true => queue.lasting = batch.up_to,
+            true => queue.durable_up_to = batch.up_to,
             false => queue.has_failed = true,
         }
         if queue.has_failed {
@@ -194,7 +207,7 @@ impl Durability {
         let mut queue = self.lock();
         queue.erased.extend(batch.erased);
         queue.is_identity_new |= batch.identity.is_some();
-        queue.put_off += 1;
+        queue.failed_attempts += 1;
         queue.pauses_until = Some(Instant::now() + PAUSE);
         queue.writing_since = None;
         self.ended.notify_all();

@@ -13,6 +13,7 @@ mod durability;
 mod error;
 mod identity;
 mod open;
+mod open_entry;
 mod reading;
 mod segment;
 mod staging;

@@ -17,7 +17,7 @@ impl DiskSegment {
     /// Reads a range of an entry into memory.
     pub(super) fn read(&self, range: &RangeRead) -> Result<ReadTicket, ErrorCode> {
         let (grant, entry_len) = {
-            let locked = self.lock();
+            let locked = self.machine.lock();
             let found = locked.machine.read(range)?;
             let entry = locked.machine.ledger().complete_at(range.offset);
             (found.grant, entry.expect("it was found a moment ago").len)

@@ -1,23 +1,23 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use mooncake_tier::{Name, Notes, RecordStore, Usage};
 use mooncake_transfer::{Interrupt, ReadTicket, WriteTicket};
 use mooncake_types::{
-    ClientId, Epoch, ErrorCode, Medium, RangeDrop, RangeRead, RangeWrite, SegmentId, Version,
+    ClientId, Epoch, ErrorCode, Medium, RangeRead, RangeWrite, SegmentId, Version,
 };
 
-use super::durability::Durability;
+use super::durability::{BROKEN, Durability, PATIENCE};
 use super::identity::Identity;
+use super::open_entry::OpenEntry;
 use super::staging::Staging;
-use super::writing::OpenEntry;
 use crate::ledger::Ledger;
-use crate::machine::{Effect, SegmentMachine};
+use crate::locked_machine::{AnyLockedMachine, EffectCarrier, HostEffect, LockedMachine, Machine};
+use crate::machine::Effect;
 use crate::shell::SegmentShell;
-use crate::signal::Signal;
 
 /// Longest time between two looks at whether older writers have stopped.
 const LOOK: Duration = Duration::from_millis(100);
@@ -31,56 +31,81 @@ pub struct DiskSegment {
     medium: Medium,
     pub(super) disk: Arc<dyn RecordStore>,
     pub(super) staging: Arc<Staging>,
-    pub(super) locked: Mutex<Locked>,
-    /// Given whenever a writer has stopped.
-    pub(super) stopped: Signal,
+    pub(super) machine: LockedMachine<DiskEntries>,
     pub(super) durability: Arc<Durability>,
     /// Entries that the disk has lost.
     losses: AtomicU64,
 }
 
-pub(super) struct Locked {
-    pub(super) machine: SegmentMachine<Arc<dyn Interrupt>>,
+/// What a disk has of the entries of its ledger.
+pub(super) struct DiskEntries {
+    durability: Arc<Durability>,
     /// The grants of the records of complete entries, by where these start.
     pub(super) records: BTreeMap<u64, Version>,
     /// Entries that are being written, by where they start.
     pub(super) open: BTreeMap<u64, OpenEntry>,
-    /// Tickets of writers whose record is being appended.
-    pub(super) appending: BTreeSet<u64>,
+    /// Tickets of writers whose record is being appended, and since when.
+    pub(super) appending: BTreeMap<u64, Instant>,
 }
 
-impl Locked {
-    /// Forgets the staging memory of entries that are not written any more.
-    pub(super) fn close_entries(&mut self) {
-        let Self { machine, open, .. } = self;
-        let is_written = |offset: u64, grant| machine.ledger().is_written(offset, grant);
-        open.retain(|&offset, entry| is_written(offset, entry.grant));
+impl DiskEntries {
+    /// Since when a record is being appended whose writer was told to stop. Of several the oldest counts.
+    fn superseded_append_since(&self, ledger: &Ledger) -> Option<Instant> {
+        let superseded = self.appending.iter().filter(|(ticket, _)| ledger.is_superseded(**ticket));
+        superseded.map(|(_, &since)| since).min()
+    }
+}
+
+impl EffectCarrier for DiskEntries {
+    /// Queues what an effect says.
+    fn carry_out(&mut self, effect: &HostEffect<'_>) {
+        match *effect {
+            Effect::RemoveRow { offset } => {
+                if let Some(grant) = self.records.remove(&offset) {
+                    self.durability.erase(Name { grant, offset });
+                }
+            }
+            // The record was appended before.
+            Effect::AddRow { offset, entry } => {
+                self.records.insert(offset, entry.grant);
+            }
+            Effect::Rename { id } => self.durability.note(|identity| identity.segment = id),
+            Effect::NoteEpoch { epoch } => self.durability.note(|identity| identity.epoch = epoch),
+            Effect::Interrupt(writer) => writer.interrupt(),
+            Effect::RefuseGrants { .. }
+            | Effect::AddSlot { .. }
+            | Effect::RemoveSlot { .. }
+            | Effect::CloseSlots => {}
+        }
     }
 
-    /// Whether the record of a writer is being appended that was told to stop.
-    fn is_appending_in_vain(&self) -> bool {
-        self.appending.iter().any(|&ticket| self.machine.ledger().is_superseded(ticket))
+    /// Forgets the staging memory of entries that are not written any more.
+    fn on_changed(&mut self, ledger: &Ledger) {
+        self.open.retain(|&offset, entry| ledger.is_written(offset, entry.grant));
     }
 }
 
 impl DiskSegment {
     pub(super) fn of_parts(
-        (machine, records): (SegmentMachine<Arc<dyn Interrupt>>, BTreeMap<u64, Version>),
+        (machine, records): (Machine, BTreeMap<u64, Version>),
         (medium, disk): (Medium, Arc<dyn RecordStore>),
         staging: Arc<Staging>,
         (notes, identity): (Arc<dyn Notes>, Identity),
     ) -> Self {
-        let (open, appending) = (BTreeMap::new(), BTreeSet::new());
+        let (open, appending) = (BTreeMap::new(), BTreeMap::new());
+        let client = identity.client;
+        let run = identity.run;
+        let durability = Arc::new(Durability::new(notes, identity));
+        let entries = DiskEntries { durability: Arc::clone(&durability), records, open, appending };
         Self {
-            client: identity.client,
-            run: identity.run,
+            client,
+            run,
             folder: None,
             medium,
             disk,
             staging,
-            locked: Mutex::new(Locked { machine, records, open, appending }),
-            stopped: Signal::default(),
-            durability: Arc::new(Durability::new(notes, identity)),
+            machine: LockedMachine::new(machine, entries),
+            durability,
             losses: AtomicU64::new(0),
         }
     }
@@ -94,7 +119,7 @@ impl DiskSegment {
     /// The segment's incarnation.
     #[must_use]
     pub fn id(&self) -> SegmentId {
-        self.lock().machine.id()
+        self.machine.id()
     }
 
     /// How many processes of its client have opened it, this one included; see [`Host::run`](crate::Host::run).
@@ -140,73 +165,32 @@ impl DiskSegment {
         self.losses.load(Ordering::Relaxed)
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Locked> {
-        self.locked.lock().expect("no holder of the ledger panicked")
-    }
-
-    /// Has the machine change something, and wakes all that may go on since.
-    pub(super) fn change<T>(
-        &self,
-        change: impl FnOnce(
-            &mut SegmentMachine<Arc<dyn Interrupt>>,
-            &mut dyn FnMut(Effect<'_, Arc<dyn Interrupt>>),
-        ) -> T,
-    ) -> T {
-        let changed = self.change_locked(&mut self.lock(), change);
-        self.stopped.wake_all();
-        changed
-    }
-
-    pub(super) fn change_locked<T>(
-        &self,
-        locked: &mut Locked,
-        change: impl FnOnce(
-            &mut SegmentMachine<Arc<dyn Interrupt>>,
-            &mut dyn FnMut(Effect<'_, Arc<dyn Interrupt>>),
-        ) -> T,
-    ) -> T {
-        let Locked { machine, records, .. } = locked;
-        let changed = change(machine, &mut |effect| self.carry_out(records, &effect));
-        locked.close_entries();
-        changed
-    }
-
-    /// Queues what an effect says.
-    fn carry_out(
-        &self,
-        records: &mut BTreeMap<u64, Version>,
-        effect: &Effect<'_, Arc<dyn Interrupt>>,
-    ) {
-        match *effect {
-            Effect::RemoveRow { offset } => {
-                if let Some(grant) = records.remove(&offset) {
-                    self.durability.erase(Name { grant, offset });
-                }
-            }
-            // The record was appended before.
-            Effect::AddRow { offset, entry } => {
-                records.insert(offset, entry.grant);
-            }
-            Effect::Rename { id } => self.durability.note(|identity| identity.segment = id),
-            Effect::NoteEpoch { epoch } => self.durability.note(|identity| identity.epoch = epoch),
-            Effect::Interrupt(writer) => writer.interrupt(),
-            Effect::RefuseGrants { .. }
-            | Effect::AddSlot { .. }
-            | Effect::RemoveSlot { .. }
-            | Effect::CloseSlots => {}
-        }
-    }
-
     /// The disk has these records no more: what the ledger says of them is wrong.
     pub(super) fn lose(&self, names: &[Name]) {
         for &Name { grant, offset } in names {
-            let is_lost = self.change(|machine, effects| machine.lose(offset, grant, effects));
+            let is_lost =
+                self.machine.change(|machine, effects| machine.lose(offset, grant, effects));
             self.losses.fetch_add(u64::from(is_lost), Ordering::Relaxed);
         }
     }
 
     pub(crate) fn look<T>(&self, look: impl FnOnce(&Ledger) -> T) -> T {
-        look(self.lock().machine.ledger())
+        self.machine.look(look)
+    }
+
+    /// Returns once no record is being appended whose writer was told to stop.
+    ///
+    /// # Errors
+    /// [`BROKEN`]: an object store has not taken one for [`PATIENCE`]. It is erased once it is there.
+    fn outlast_superseded_appends(&self) -> Result<(), ErrorCode> {
+        let mut locked = self.machine.lock();
+        while let Some(since) = locked.carrier.superseded_append_since(locked.machine.ledger()) {
+            if self.disk.is_far() && since.elapsed() >= PATIENCE {
+                return Err(BROKEN);
+            }
+            locked = self.machine.stopped.wait(locked, LOOK);
+        }
+        Ok(())
     }
 }
 
@@ -218,30 +202,20 @@ impl Drop for DiskSegment {
 }
 
 impl SegmentShell for DiskSegment {
-    fn epoch(&self) -> Epoch {
-        self.lock().machine.epoch()
-    }
-
-    fn obey(&self, epoch: Epoch) {
-        self.change(|machine, effects| machine.obey(epoch, effects));
+    fn machine(&self) -> &dyn AnyLockedMachine {
+        &self.machine
     }
 
     fn start_empty(&self, id: SegmentId) {
-        self.change(|machine, effects| machine.start_empty(id, effects));
+        self.machine.change(|machine, effects| machine.start_empty(id, effects));
     }
 
     /// A record that was being appended when its writer was told to stop is erased, too.
     fn settle(&self) -> Result<(), ErrorCode> {
-        let mut locked = self.lock();
-        while locked.is_appending_in_vain() {
-            locked = self.stopped.wait(locked, LOOK);
-        }
-        drop(locked);
-        self.durability.settle(&self.disk)
-    }
-
-    fn take_back(&self) {
-        self.change(|machine, effects| machine.take_back(Instant::now(), effects));
+        let stopped = self.outlast_superseded_appends();
+        // Whatever came of that: what is queued must not wait for a store that takes no record now.
+        let settled = self.durability.settle(&self.disk);
+        stopped.and(settled)
     }
 
     fn begin_write(
@@ -257,25 +231,12 @@ impl SegmentShell for DiskSegment {
         self.complete(&ticket, checksums)
     }
 
-    fn abandon_write(&self, ticket: WriteTicket) {
-        self.change(|machine, _| machine.abandon(ticket.id));
-    }
-
     fn begin_read(&self, range: &RangeRead) -> Result<ReadTicket, ErrorCode> {
         self.read(range)
     }
 
-    fn drop_entry(&self, range: &RangeDrop) -> Result<(), ErrorCode> {
-        self.change(|machine, effects| machine.drop_entry(range, Instant::now(), effects))
-    }
-
-    fn still_holds(&self, ticket: &ReadTicket) -> bool {
-        let ReadTicket { offset, version, grant, .. } = *ticket;
-        self.look(|ledger| ledger.still_holds(offset, version, grant))
-    }
-
     /// The log has the checksums of all whole chunks already.
     fn learn_checksums(&self, ticket: &ReadTicket, _checksums: &[u32]) -> bool {
-        self.still_holds(ticket)
+        self.machine.still_holds(ticket)
     }
 }

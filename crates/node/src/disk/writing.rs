@@ -1,29 +1,23 @@
-//! Writing: bytes arrive in staging memory, and become a record when the last part of their entry is there.
+//! Writing: bytes arrive in staging memory, and become a record when the last part of their entry is there. What lies in memory of
+//! this process becomes a record where it is.
 
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
-use mooncake_memory::{Region, SliceList};
+use mooncake_memory::{RawSlice, Region, SliceList};
 use mooncake_tier::{Name, PutError, Record};
 use mooncake_transfer::{Interrupt, WriteTicket};
 use mooncake_types::limits::CHUNK_BYTES;
-use mooncake_types::{Epoch, ErrorCode, RangeWrite, Version};
+use mooncake_types::{Epoch, ErrorCode, RangeWrite};
 
 use super::durability::BROKEN;
-use super::segment::{DiskSegment, Locked};
-use crate::machine::{Admission, WriteRequest};
+use super::open_entry::OpenEntry;
+use super::segment::{DiskEntries, DiskSegment};
+use crate::locked_machine::{AnyLockedMachine, Locked};
+use crate::machine::WriteRequest;
 
 /// Most times that a record is appended again after room was made for it: other writers may take that first.
 const MOST_TRIES: usize = 32;
-
-/// An entry that is being written.
-pub(super) struct OpenEntry {
-    pub(super) grant: Version,
-    /// The bytes of the whole entry.
-    region: Arc<Region>,
-    /// A record was appended that did not become the entry's: a part of it was to be written again.
-    was_appended: bool,
-}
 
 /// An entry of which the last part is there.
 struct Finished {
@@ -40,29 +34,23 @@ impl DiskSegment {
         writer: Arc<dyn Interrupt>,
         patience: Duration,
     ) -> Result<WriteTicket, ErrorCode> {
-        if self.is_broken() {
-            return Err(BROKEN);
-        }
-        if range.entry_len > self.disk.longest_record() {
-            return Err(ErrorCode::InvalidWrite);
-        }
-        let shared = self.lock().region_of(range);
+        self.check_writable(range)?;
+        let shared = region_of(&self.machine.lock(), range);
         let region = match shared {
             Some(region) => region,
             None => self.staging.take(range.entry_len, patience)?,
         };
         let now = Instant::now();
         let request = WriteRequest { epoch, range, writer, now, until: now + patience };
-        let mut locked = self.lock();
-        let ticket =
-            self.change_locked(&mut locked, |machine, effects| machine.begin(request, effects))?;
-        self.stopped.wake_all();
+        let mut locked = self.machine.lock();
+        let ticket = locked.change(|machine, effects| machine.begin(request, effects))?;
+        self.machine.stopped.wake_all();
         // Another part may have come first.
         let open = OpenEntry { grant: range.grant, region, was_appended: false };
-        let region = Arc::clone(&locked.open.entry(range.offset).or_insert(open).region);
-        self.wait_for_admission(locked, ticket)?;
+        let region = Arc::clone(&locked.carrier.open.entry(range.offset).or_insert(open).region);
+        self.machine.wait_for_admission(locked, ticket, now)?;
         if let Err(code) = self.durability.settle(&self.disk) {
-            self.change(|machine, _| machine.abandon(ticket));
+            self.machine.abandon(ticket);
             return Err(code);
         }
         let memory = region.slice(range.from, range.len);
@@ -70,21 +58,42 @@ impl DiskSegment {
         Ok(WriteTicket { memory, region, id: ticket, segment: range.segment })
     }
 
-    fn wait_for_admission(
+    /// Writes a whole entry from memory that does not change meanwhile. It is on the disk when this returns.
+    pub(crate) fn write_in_place(
         &self,
-        mut locked: MutexGuard<'_, Locked>,
-        ticket: u64,
+        (epoch, range): (Epoch, &RangeWrite<'_>),
+        bytes: RawSlice,
+        writer: Arc<dyn Interrupt>,
+        patience: Duration,
     ) -> Result<(), ErrorCode> {
-        loop {
-            match locked.machine.admit(ticket, Instant::now()) {
-                Admission::Granted => return Ok(()),
-                Admission::Wait(left) => locked = self.stopped.wait(locked, left),
-                Admission::Refused(code) => {
-                    locked.close_entries();
-                    self.stopped.wake_all();
-                    return Err(code);
-                }
-            }
+        self.check_writable(range)?;
+        let now = Instant::now();
+        let request = WriteRequest { epoch, range, writer, now, until: now + patience };
+        let mut locked = self.machine.lock();
+        let ticket = locked.change(|machine, effects| machine.begin(request, effects))?;
+        self.machine.stopped.wake_all();
+        self.machine.wait_for_admission(locked, ticket, now)?;
+        // The erasure of a record with the same name would take this one for it.
+        if let Err(code) = self.durability.settle(&self.disk) {
+            self.machine.abandon(ticket);
+            return Err(code);
+        }
+        let mut locked = self.machine.lock();
+        let Some(mut record) = record_of(&locked, ticket) else {
+            return self.complete_part(locked, ticket);
+        };
+        locked.carrier.appending.insert(ticket, Instant::now());
+        drop(locked);
+        record.checksums = bytes.chunk_crcs().into();
+        let appended = self.append(&record, &SliceList::from(bytes));
+        self.complete_entry(ticket, &record, appended)
+    }
+
+    fn check_writable(&self, range: &RangeWrite<'_>) -> Result<(), ErrorCode> {
+        match range.entry_len <= self.disk.longest_record() {
+            _ if self.is_broken() => Err(BROKEN),
+            true => Ok(()),
+            false => Err(ErrorCode::InvalidWrite),
         }
     }
 
@@ -94,15 +103,12 @@ impl DiskSegment {
         ticket: &WriteTicket,
         checksums: Vec<u32>,
     ) -> Result<(), ErrorCode> {
-        let mut locked = self.lock();
-        let Some(Finished { mut record, region, was_appended }) = locked.finish(ticket.id) else {
-            let completed = self.change_locked(&mut locked, |machine, effects| {
-                machine.complete(ticket.id, Vec::new(), effects)
-            });
-            self.stopped.wake_all();
-            return completed;
+        let mut locked = self.machine.lock();
+        let Some(Finished { mut record, region, was_appended }) = finish(&mut locked, ticket.id)
+        else {
+            return self.complete_part(locked, ticket.id);
         };
-        locked.appending.insert(ticket.id);
+        locked.carrier.appending.insert(ticket.id, Instant::now());
         drop(locked);
         let is_whole = ticket.memory.len() as u64 == record.len;
         let are_all = is_whole && checksums.len() as u64 == record.len.div_ceil(CHUNK_BYTES);
@@ -110,29 +116,51 @@ impl DiskSegment {
         record.checksums = checksums.into();
         // The erasure of one with the same name would take this one for it.
         let settled = if was_appended { self.durability.settle(&self.disk) } else { Ok(()) };
-        let appended = settled.and_then(|()| self.append(&record, &region));
-        let mut locked = self.lock();
-        locked.appending.remove(&ticket.id);
-        let completed = self.change_locked(&mut locked, |machine, effects| match appended {
+        let data = SliceList::from(region.whole());
+        let appended = settled.and_then(|()| self.append(&record, &data));
+        self.complete_entry(ticket.id, &record, appended)
+    }
+
+    /// A part is in place and others are missing, or its writer was told to stop.
+    fn complete_part(
+        &self,
+        mut locked: MutexGuard<'_, Locked<DiskEntries>>,
+        ticket: u64,
+    ) -> Result<(), ErrorCode> {
+        let completed =
+            locked.change(|machine, effects| machine.complete(ticket, Vec::new(), effects));
+        self.machine.stopped.wake_all();
+        completed
+    }
+
+    /// The record of a writer's entry was appended, or could not be.
+    fn complete_entry(
+        &self,
+        ticket: u64,
+        record: &Record,
+        appended: Result<(), ErrorCode>,
+    ) -> Result<(), ErrorCode> {
+        let mut locked = self.machine.lock();
+        locked.carrier.appending.remove(&ticket);
+        let completed = locked.change(|machine, effects| match appended {
             // The log has the checksums.
-            Ok(()) => machine.complete(ticket.id, Vec::new(), effects),
+            Ok(()) => machine.complete(ticket, Vec::new(), effects),
             Err(code) => {
-                machine.abandon(ticket.id);
+                machine.abandon(ticket);
                 Err(code)
             }
         });
         let Name { grant, offset } = record.name;
-        if appended.is_ok() && locked.records.get(&offset) != Some(&grant) {
+        if appended.is_ok() && locked.carrier.records.get(&offset) != Some(&grant) {
             self.durability.erase(record.name);
         }
-        self.stopped.wake_all();
+        self.machine.stopped.wake_all();
         completed
     }
 
-    fn append(&self, record: &Record, region: &Region) -> Result<(), ErrorCode> {
-        let data = SliceList::from(region.whole());
+    fn append(&self, record: &Record, data: &SliceList) -> Result<(), ErrorCode> {
         for _ in 0..MOST_TRIES {
-            match self.disk.put(record, &data) {
+            match self.disk.put(record, data) {
                 Ok(()) => return Ok(()),
                 Err(PutError::Full) => self.make_room(record.len)?,
                 Err(PutError::Broken(_)) => {
@@ -165,31 +193,35 @@ impl DiskSegment {
     }
 }
 
-impl Locked {
-    /// The staging memory of the entry that a part belongs to, if another part of it has begun.
-    fn region_of(&self, range: &RangeWrite<'_>) -> Option<Arc<Region>> {
-        let open = self.open.get(&range.offset);
-        let is_same =
-            |open: &&OpenEntry| open.grant == range.grant && open.region.len() == range.entry_len;
-        open.filter(is_same).map(|open| Arc::clone(&open.region))
-    }
+/// The staging memory of the entry that a part belongs to, if another part of it has begun.
+fn region_of(locked: &Locked<DiskEntries>, range: &RangeWrite<'_>) -> Option<Arc<Region>> {
+    let open = locked.carrier.open.get(&range.offset);
+    let is_same =
+        |open: &&OpenEntry| open.grant == range.grant && open.region.len() == range.entry_len;
+    open.filter(is_same).map(|open| Arc::clone(&open.region))
+}
 
-    /// The record of a writer's entry, but for its checksums, if no other part is missing and the writer was not told to stop.
-    fn finish(&mut self, ticket: u64) -> Option<Finished> {
-        let entry = self.machine.ledger().finished_by(ticket)?;
-        let offset = self.machine.ledger().offset_of(ticket);
-        let open = self.open.get_mut(&offset).expect("an entry that is written has memory");
-        let record = Record {
-            name: Name { grant: entry.grant, offset },
-            version: entry.version,
-            key: entry.key.clone(),
-            attributes: entry.attributes.clone(),
-            object_len: entry.object_len,
-            object_offset: entry.object_offset,
-            len: entry.len,
-            checksums: Box::default(),
-        };
-        let was_appended = std::mem::replace(&mut open.was_appended, true);
-        Some(Finished { record, region: Arc::clone(&open.region), was_appended })
-    }
+/// The entry of a writer whose bytes are in staging memory; see [`record_of`].
+fn finish(locked: &mut Locked<DiskEntries>, ticket: u64) -> Option<Finished> {
+    let record = record_of(locked, ticket)?;
+    let open = locked.carrier.open.get_mut(&record.name.offset);
+    let open = open.expect("an entry that is written has memory");
+    let was_appended = std::mem::replace(&mut open.was_appended, true);
+    Some(Finished { record, region: Arc::clone(&open.region), was_appended })
+}
+
+/// The record of a writer's entry, but for its checksums, if no other part is missing and the writer was not told to stop.
+fn record_of(locked: &Locked<DiskEntries>, ticket: u64) -> Option<Record> {
+    let entry = locked.machine.ledger().finished_by(ticket)?;
+    let offset = locked.machine.ledger().offset_of(ticket);
+    Some(Record {
+        name: Name { grant: entry.grant, offset },
+        version: entry.version,
+        key: entry.key.clone(),
+        attributes: entry.attributes.clone(),
+        object_len: entry.object_len,
+        object_offset: entry.object_offset,
+        len: entry.len,
+        checksums: Box::default(),
+    })
 }

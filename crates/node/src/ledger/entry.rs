@@ -85,11 +85,11 @@ impl Entry {
 
     /// What is left of an entry's range when a newer one took the rest: a fence against older writers.
     pub(super) fn fence(&self, len: u64) -> Self {
-        Self { len, grant: self.grant, ..Self::barrier(self.version) }
+        Self { len, grant: self.grant, ..Self::one_byte_fence(self.version) }
     }
 
     /// A fence of one byte against the writer of a version that is not wanted any more, and all older ones.
-    pub(super) fn barrier(version: Version) -> Self {
+    pub(super) fn one_byte_fence(version: Version) -> Self {
         Self {
             len: 1,
             key: "".into(),
@@ -115,8 +115,8 @@ impl Entry {
         self.state != EntryState::Abandoned
     }
 
-    /// Whether it is a fence of one byte, as [`Entry::barrier`] makes them.
-    pub(super) fn is_short_fence(&self) -> bool {
+    /// Whether it is a fence of one byte, as [`Entry::one_byte_fence`] makes them.
+    pub(super) fn is_one_byte_fence(&self) -> bool {
         self.len == 1 && self.key.is_empty()
     }
 

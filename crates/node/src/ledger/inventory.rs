@@ -86,7 +86,7 @@ impl Ledger {
     /// What to ask for changes since, of those that are still to come.
     #[must_use]
     pub fn cursor(&self) -> u64 {
-        self.changes().head()
+        self.changes.head()
     }
 
     /// What lies where something changed since then, no more than `limit` of either kind and no more than fit into one page.
@@ -95,7 +95,7 @@ impl Ledger {
     pub fn changed(&self, since: u64, limit: usize) -> Option<ChangedEntries> {
         let mut page = ChangedEntries { cursor: since, ..ChangedEntries::default() };
         let (mut bytes, mut told) = (0, BTreeSet::new());
-        for (count, offset) in self.changes().since(since)?.enumerate() {
+        for (count, offset) in self.changes.since(since)?.enumerate() {
             let is_full = page.entries.len() >= limit
                 || page.gone.len() >= limit
                 || bytes >= limits::MAX_INVENTORY_PAGE_BYTES;
@@ -107,7 +107,7 @@ impl Ledger {
             if !told.insert(offset) {
                 continue;
             }
-            match self.entry_at(offset).and_then(|entry| ListedEntry::new(offset, entry)) {
+            match self.entries.get(&offset).and_then(|entry| ListedEntry::new(offset, entry)) {
                 Some(listed) => {
                     bytes += listed.key.len() + listed.attributes.len();
                     page.entries.push(listed);

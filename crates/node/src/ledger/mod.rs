@@ -111,14 +111,6 @@ impl Ledger {
         self.changes.begin(first, most);
     }
 
-    const fn changes(&self) -> &ChangeLog {
-        &self.changes
-    }
-
-    const fn changes_mut(&mut self) -> &mut ChangeLog {
-        &mut self.changes
-    }
-
     /// Puts in an entry that was complete when the process ended that had the segment before.
     ///
     /// # Errors
@@ -387,18 +379,10 @@ impl Ledger {
         Ok(())
     }
 
-    fn entries_mut(&mut self) -> impl Iterator<Item = (u64, &mut Entry)> {
-        self.entries.iter_mut().map(|(&offset, entry)| (offset, entry))
-    }
-
     /// Length of the segment in bytes.
     #[must_use]
     pub const fn len(&self) -> u64 {
         self.len
-    }
-
-    fn entry_at(&self, offset: u64) -> Option<&Entry> {
-        self.entries.get(&offset)
     }
 
     /// Puts an entry where nothing else overlaps it, or in the place of one as long.
@@ -408,19 +392,9 @@ impl Ledger {
     }
 
     fn insert(&mut self, offset: u64, entry: Entry) {
-        self.fences += usize::from(entry.is_short_fence());
+        self.fences += usize::from(entry.is_one_byte_fence());
         let before = self.entries.insert(offset, entry);
-        self.fences -= usize::from(before.is_some_and(|entry| entry.is_short_fence()));
-    }
-
-    /// How many fences of one byte there are.
-    const fn fences(&self) -> usize {
-        self.fences
-    }
-
-    /// So many entries have become fences of one byte where they are.
-    const fn add_fences(&mut self, count: usize) {
-        self.fences += count;
+        self.fences -= usize::from(before.is_some_and(|entry| entry.is_one_byte_fence()));
     }
 
     /// Drops what lies in a range, and names what of it was complete.
@@ -448,7 +422,7 @@ impl Ledger {
     fn drop_entry(&mut self, offset: u64, wanted: &Range<u64>) {
         self.changes.note(offset);
         let entry = self.entries.remove(&offset).expect("it was found a moment ago");
-        self.fences -= usize::from(entry.is_short_fence());
+        self.fences -= usize::from(entry.is_one_byte_fence());
         let end = offset + entry.len;
         if offset < wanted.start {
             self.insert(offset, entry.fence(wanted.start - offset));

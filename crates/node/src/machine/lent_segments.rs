@@ -7,12 +7,13 @@ const MAX_FORMER: usize = 64;
 /// segment.
 #[derive(Debug)]
 pub struct LentSegments<S> {
-    segments: Vec<LentSegment<S>>,
+    segments: Vec<KnownSegment<S>>,
     epoch: Epoch,
 }
 
+/// A segment and the ids by which callers know it.
 #[derive(Debug)]
-struct LentSegment<S> {
+struct KnownSegment<S> {
     id: SegmentId,
     /// What it was called before it started empty, the last first: writers of then may still be at work.
     former: Vec<SegmentId>,
@@ -45,14 +46,6 @@ impl<S> LentSegments<S> {
         found.map(|lent| &lent.segment).ok_or(ErrorCode::SegmentNotFound)
     }
 
-    /// The segment that has this id, to read it. One that is not here is as stale a route as a version that is not in it.
-    ///
-    /// # Errors
-    /// [`ErrorCode::ObjectNotFound`].
-    pub fn find_to_read(&self, id: SegmentId) -> Result<&S, ErrorCode> {
-        self.find(id).map_err(|_| ErrorCode::ObjectNotFound)
-    }
-
     /// The segment that has this id, or had it: for writers to end, and for drops.
     ///
     /// # Errors
@@ -66,13 +59,13 @@ impl<S> LentSegments<S> {
         self.find_lent(id).map(|lent| lent.id)
     }
 
-    fn find_lent(&self, id: SegmentId) -> Option<&LentSegment<S>> {
+    fn find_lent(&self, id: SegmentId) -> Option<&KnownSegment<S>> {
         self.segments.iter().find(|lent| lent.id == id || lent.former.contains(&id))
     }
 
     /// Lends one more. It is to [obey](Self::obey) before anybody asks for it.
     pub fn lend(&mut self, id: SegmentId, segment: S) {
-        self.segments.push(LentSegment { id, former: Vec::new(), segment });
+        self.segments.push(KnownSegment { id, former: Vec::new(), segment });
     }
 
     /// Lends a segment no longer, and gives it.

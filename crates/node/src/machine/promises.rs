@@ -8,15 +8,14 @@ use mooncake_types::{ErrorCode, Version, limits};
 /// How long a promise holds.
 pub const PROMISE: Duration = Duration::from_millis(limits::PROMISE_MS);
 
-/// Whoever waits for an entry to go asks again before this has passed. Until then nothing is promised of it: readers that ask
-/// all the time would keep it for ever.
+/// After a drop was refused, the entry gets no new promise for this long. Otherwise readers could keep it for ever.
 const WANTED: Duration = Duration::from_secs(1);
 
 /// Most promises of one segment at a time.
 const MOST: usize = 1 << 16;
 
-/// Entries of one segment of which readers have copies that they use without asking. Until the promise is over an entry is
-/// not said to be dropped, and nothing else becomes complete in its place.
+/// Promises about entries of one segment. Readers with copies use them without asking while the promise holds. Until it ends
+/// the node confirms no drop of the entry and admits no writer to its range.
 ///
 /// An entry may leave the ledger before that: who overwrites it has begun. So the promises are kept by themselves.
 #[derive(Debug, Default)]
@@ -89,6 +88,11 @@ impl Promises {
     pub(super) fn close(&mut self, now: Instant) -> Option<Duration> {
         self.is_closed = true;
         self.made.values().filter_map(|promise| promise.left(now)).max()
+    }
+
+    /// Makes them again.
+    pub(super) fn open(&mut self) {
+        self.is_closed = false;
     }
 }
 

@@ -290,10 +290,15 @@ impl<H> SegmentMachine<H> {
         self.pins.close(now, &mut effects);
     }
 
-    /// Nothing is [promised](Self::promise) any more. Gives how long earlier promises still hold: until they are over the
-    /// master must not hear that the segment goes.
+    /// Refuses new [promises](Self::promise). Returns how long the present ones hold; the master must not learn before that the
+    /// segment leaves.
     pub fn end_promises(&mut self, now: Instant) -> Option<Duration> {
         self.promises.close(now)
+    }
+
+    /// Gives [promises](Self::promise) again: the master keeps the segment.
+    pub fn resume_promises(&mut self) {
+        self.promises.open();
     }
 
     /// Has the shell offer all complete entries in slots that are empty.

@@ -1,9 +1,9 @@
 use std::sync::Arc;
 
 use mooncake_memory::{Region, SlotRow, SlotTable};
-use mooncake_transfer::Interrupt;
 
 use super::rows::EntryRows;
+use crate::locked_machine::{EffectCarrier, HostEffect};
 use crate::machine::Effect;
 
 /// Where a segment's entries are found without asking its node: in a table that other processes of this host map, and in the
@@ -32,7 +32,16 @@ impl Published {
         self.slots = new_slots(region);
     }
 
-    pub(super) fn carry_out(&mut self, effect: &Effect<'_, Arc<dyn Interrupt>>) {
+    /// Tells other processes that what they have mapped is no longer lent.
+    pub(super) fn close_slots(&self) {
+        if let Some(slots) = &self.slots {
+            slots.close();
+        }
+    }
+}
+
+impl EffectCarrier for Published {
+    fn carry_out(&mut self, effect: &HostEffect<'_>) {
         if let Some(rows) = &mut self.rows {
             rows.carry_out(effect);
         }
@@ -52,13 +61,6 @@ impl Published {
             }
             Effect::CloseSlots => self.close_slots(),
             _ => {}
-        }
-    }
-
-    /// Tells other processes that what they have mapped is no longer lent.
-    pub(super) fn close_slots(&self) {
-        if let Some(slots) = &self.slots {
-            slots.close();
         }
     }
 }

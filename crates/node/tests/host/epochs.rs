@@ -97,7 +97,7 @@ fn a_segment_is_not_read_any_more_when_the_master_is_told_that_it_goes(shell: Sh
     assert!(host.begin_read(&read(written)).is_ok());
     let tell = || host.begin_read(&read(written)).map(|_| ());
     let told = host.take_back_waiting(SEGMENT, Duration::from_secs(1), tell);
-    assert_eq!(told, Err(ErrorCode::ObjectNotFound));
+    assert_eq!(told, Err(ErrorCode::SegmentNotFound));
     assert_eq!(host.take_back_waiting(SEGMENT, Duration::ZERO, || 5), 5, "it is told all the same");
 }
 
@@ -157,7 +157,7 @@ fn segments_that_are_not_here_are_refused(shell: Shell) {
     let begun = host.begin_write(Epoch(1), &write, flag());
     assert_eq!(begun.map(|_| ()), Err(ErrorCode::SegmentNotFound));
     let read = RangeRead { segment: elsewhere, ..read(version(1, 1)) };
-    assert_eq!(host.begin_read(&read).map(|_| ()), Err(ErrorCode::ObjectNotFound));
+    assert_eq!(host.begin_read(&read).map(|_| ()), Err(ErrorCode::SegmentNotFound));
 }
 
 fn a_newer_writer_interrupts_an_older_one_and_waits_until_it_has_stopped(shell: Shell) {
@@ -243,9 +243,11 @@ fn a_segment_that_starts_empty_has_another_id_and_nothing_in_it(shell: Shell) {
     assert!(!host.still_holds(&ticket));
     assert!(host.is_empty(RENAMED) && host.owns(RENAMED) && !host.owns(SEGMENT));
     assert_eq!(host.current_id(SEGMENT), Some(RENAMED));
-    for segment in [SEGMENT, RENAMED] {
+    for (segment, missing) in
+        [(SEGMENT, ErrorCode::SegmentNotFound), (RENAMED, ErrorCode::ObjectNotFound)]
+    {
         let read = RangeRead { segment, ..read(version(1, 1)) };
-        assert_eq!(host.begin_read(&read).map(|_| ()), Err(ErrorCode::ObjectNotFound));
+        assert_eq!(host.begin_read(&read).map(|_| ()), Err(missing));
         let drop =
             RangeDrop { segment, offset: 8192, version: version(1, 1), grant: version(1, 1) };
         assert_eq!(host.drop_range(&drop), Ok(()), "it is gone");

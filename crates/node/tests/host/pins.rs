@@ -134,7 +134,7 @@ fn only_what_is_there_is_pinned() {
         (RangeRead { len: 0, ..good }, Err(ErrorCode::InvalidParams)),
         (read(0, 2), Err(ErrorCode::ObjectNotFound)),
         (read(LEN, 1), Err(ErrorCode::ObjectNotFound)),
-        (RangeRead { segment: SegmentId(2), ..good }, Err(ErrorCode::ObjectNotFound)),
+        (RangeRead { segment: SegmentId(2), ..good }, Err(ErrorCode::SegmentNotFound)),
     ] {
         assert_eq!(pin(range), expected, "{range:?}");
     }

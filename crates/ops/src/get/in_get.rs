@@ -19,8 +19,8 @@ pub(super) struct InGet {
     pub(super) is_cached: bool,
     /// Routes to newer versions, to be used in turn once all replicas of the version before were found dropped.
     successors: VecDeque<Arc<Route>>,
-    /// The route, or one before it, had successors when it was looked up.
-    is_passing: bool,
+    /// When looked up, this route or an earlier one had newer versions behind it.
+    is_being_replaced: bool,
     /// Which placements of the route are being read.
     pub(super) reading: Range<usize>,
     /// How many ranges that are.
@@ -31,8 +31,8 @@ pub(super) struct InGet {
     /// The route that was looked up and failed at all its replicas last.
     exhausted: Option<Arc<Route>>,
     pub(super) idle_lookups: u32,
-    /// How often what is older was not dropped.
-    undropped: u32,
+    /// How often nodes did not drop what is older.
+    failed_drops: u32,
     pub(super) attempts: u32,
     /// What to answer if nothing is left to try.
     pub(super) verdict: ErrorCode,
@@ -51,13 +51,13 @@ impl InGet {
             route: None,
             is_cached: false,
             successors: VecDeque::new(),
-            is_passing: false,
+            is_being_replaced: false,
             reading: 0..0,
             fetches: 0,
             failed: Vec::new(),
             exhausted: None,
             idle_lookups: 0,
-            undropped: 0,
+            failed_drops: 0,
             attempts: 0,
             verdict: ErrorCode::ObjectNotFound,
         }
@@ -79,15 +79,18 @@ impl InGet {
 
     /// The route, if it was looked up and may be used again.
     pub(super) fn lasting_route(&self) -> Option<Arc<Route>> {
-        let is_new = !self.is_cached && !self.is_passing;
+        let is_new = !self.is_cached && !self.is_being_replaced;
         // What lies on disks alone is looked up each time: the master counts the uses, and may have brought it to memory.
         self.route.as_ref().filter(|route| is_new && route.is_in_memory()).map(Arc::clone)
     }
 
-    pub(super) fn drop_expired(&mut self, now: Tick) {
-        if self.route.take_if(|route| now >= route.lease_end()).is_some() {
+    /// Drops the route if its lease has ended. True if it did.
+    pub(super) fn drop_expired(&mut self, now: Tick) -> bool {
+        let expired = self.route.take_if(|route| now >= route.lease_end());
+        if expired.is_some() {
             self.successors.clear();
         }
+        expired.is_some()
     }
 
     pub(super) fn take_route(
@@ -100,7 +103,7 @@ impl InGet {
         let make = |located| Route::new(located, &terms.segments, terms.lease_end).map(Arc::new);
         let route = make(located)?;
         let newer = newer.into_iter().map(make).collect::<Result<VecDeque<_>, _>>()?;
-        (self.is_cached, self.is_passing) = (false, !newer.is_empty());
+        (self.is_cached, self.is_being_replaced) = (false, !newer.is_empty());
         (self.route, self.successors) = (Some(route), newer);
         Ok(())
     }
@@ -110,8 +113,8 @@ impl InGet {
         self.route = None;
         self.successors.clear();
         self.idle_lookups = 0;
-        self.undropped += 1;
-        RetryPolicy::OLDER_VERSION.allows(self.undropped)
+        self.failed_drops += 1;
+        RetryPolicy::OLDER_VERSION.allows(self.failed_drops)
     }
 
     /// Settles which replica is read next. When all have failed, the route is dropped, so that a fresh one is looked
@@ -180,8 +183,8 @@ impl InGet {
         let place = self.route().replica_start(&self.reading);
         self.failed.push((place, is_dropped));
         match error {
-            // A stale route says nothing against a worse reason met at another replica.
-            MoveError::Stale => {}
+            // A stale route says nothing against a worse reason met at another replica. Nor does a node without the segment.
+            MoveError::Stale | MoveError::Refused(ErrorCode::SegmentNotFound) => {}
             MoveError::Refused(ErrorCode::Ok) => self.verdict = ErrorCode::InternalError,
             MoveError::Refused(code) => self.verdict = code,
             MoveError::Broken => self.verdict = ErrorCode::TransferFail,

@@ -1,4 +1,3 @@
-mod hold;
 mod in_get;
 mod renew;
 mod route;
@@ -9,15 +8,14 @@ use std::sync::Arc;
 
 use mooncake_types::{Chance, ErrorCode, Located, Reply, Request, SegmentId, Tick};
 
-pub use hold::HoldOp;
 pub use renew::{Renewed, renewed};
 pub use route::Route;
 pub use route_cache::{CacheLimits, RouteCache};
 pub use want::{GetItem, Want};
 
 use crate::batches::{Batches, check_key, checked};
+use crate::dropping::predecessors::Predecessors;
 use crate::op::{CallError, MoveError, Op, Step, unexpected};
-use crate::removal::predecessors::Predecessors;
 use crate::retry::RetryPolicy;
 use in_get::{InGet, RouteTerms, worst};
 
@@ -43,6 +41,8 @@ pub struct GetOp<'a> {
     pending: Vec<InGet>,
     predecessors: Predecessors,
     asked_at: Tick,
+    /// No lookup begins before this.
+    lookup_from: Tick,
     results: Vec<Result<u64, ErrorCode>>,
     /// Routes that were looked up and have led to the bytes, by position.
     learned: Vec<(usize, Arc<Route>)>,
@@ -65,6 +65,7 @@ impl<'a> GetOp<'a> {
             pending: Vec::new(),
             predecessors: Predecessors::default(),
             asked_at: Tick::ZERO,
+            lookup_from: Tick::ZERO,
             results,
             learned: Vec::new(),
             outdated: Vec::new(),
@@ -137,9 +138,12 @@ impl<'a> GetOp<'a> {
 
     /// Drops routes that may not be used and answers items for which nothing is left to try.
     fn settle(&mut self, now: Tick) {
-        let Self { pending, results, is_held, .. } = self;
+        let Self { pending, results, is_held, lookup_from, .. } = self;
         pending.retain_mut(|item| {
-            item.drop_expired(now);
+            if item.drop_expired(now) && item.idle_lookups > 0 {
+                let pause_end = RetryPolicy::IDLE_LOOKUP.pause_after(item.idle_lookups - 1, now);
+                *lookup_from = pause_end.max(*lookup_from);
+            }
             let code = if item.route.is_some() {
                 return true;
             } else if *is_held {
@@ -161,6 +165,9 @@ impl<'a> GetOp<'a> {
         let keys: Vec<&str> = without.map(|item| self.items[item.position].key).collect();
         if keys.is_empty() {
             return None;
+        }
+        if now < self.lookup_from {
+            return Some(Step::Wait(self.lookup_from));
         }
         self.asked_at = now;
         Some(Step::Call(Request::GetReplicaList { keys }))
@@ -223,7 +230,7 @@ impl<'a> GetOp<'a> {
             is_again
         });
         if !failed.is_empty() {
-            // Whose route ends during the pause has not had its chance.
+            // A route that ends during the pause was not tried.
             pending.iter_mut().for_each(|item| item.idle_lookups = 0);
         }
     }
@@ -265,7 +272,7 @@ impl<'a> Op<'a> for GetOp<'a> {
         }
     }
 
-    fn on_reply(&mut self, _now: Tick, reply: Result<Reply, CallError>) {
+    fn on_reply(&mut self, reply: Result<Reply, CallError>) {
         let waiting = self.pending.iter().filter(|item| item.route.is_none());
         let waiting: Vec<usize> = waiting.map(|item| item.position).collect();
         match reply {

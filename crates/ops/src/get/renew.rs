@@ -11,7 +11,7 @@ pub enum Renewed {
     /// It may be used for longer, or another one may.
     Route(Arc<Route>),
     /// A newer version is about to take the place of this one, or an older one may still be found: the next get looks it up.
-    Passing,
+    Unsettled,
     /// The object is gone, or what was said of it makes no sense.
     Gone(ErrorCode),
 }
@@ -26,11 +26,11 @@ pub fn renewed(asked_at: Tick, reply: Reply) -> Option<Vec<Renewed>> {
     let lease_end = asked_at.after_ms(lease_ms);
     let segments: Arc<[SegmentAddress]> = segments.into();
     let newer = successors.iter().map(|(key, _)| *key);
-    let passing: BTreeSet<u32> = newer.chain(predecessors.iter().map(|(key, _)| *key)).collect();
+    let unsettled: BTreeSet<u32> = newer.chain(predecessors.iter().map(|(key, _)| *key)).collect();
     let renew = |(result, index): (Result<_, ErrorCode>, u32)| {
-        let is_passing = passing.contains(&index);
+        let is_unsettled = unsettled.contains(&index);
         match result.and_then(|located| Route::new(located, &segments, lease_end)) {
-            Ok(_) if is_passing => Renewed::Passing,
+            Ok(_) if is_unsettled => Renewed::Unsettled,
             Ok(route) => Renewed::Route(Arc::new(route)),
             Err(code) => Renewed::Gone(code),
         }

@@ -92,14 +92,14 @@ impl<'a, C: Composition<'a>> Op<'a> for Composed<'a, C> {
         }
     }
 
-    fn on_reply(&mut self, now: Tick, reply: Result<Reply, CallError>) {
+    fn on_reply(&mut self, reply: Result<Reply, CallError>) {
         let waits = self.stage.as_ref().is_some_and(Stage::waits_for_room);
         let code = |error: &CallError| match error {
             CallError::TimedOut { .. } if waits => ErrorCode::NoAvailableHandle,
             error => error.code(),
         };
         self.gone = self.gone.or(reply.as_ref().err().map(code));
-        self.stage.as_mut().expect("a reply is to a stage").on_reply(now, reply);
+        self.stage.as_mut().expect("a reply is to a stage").on_reply(reply);
     }
 
     fn on_transfer(&mut self, results: Vec<Result<(), MoveError>>) {
@@ -125,12 +125,12 @@ impl<'a> Stage<'a> {
         }
     }
 
-    fn on_reply(&mut self, now: Tick, reply: Result<Reply, CallError>) {
+    fn on_reply(&mut self, reply: Result<Reply, CallError>) {
         match self {
-            Self::Start(start) => start.on_reply(now, reply),
-            Self::Write(write) => write.on_reply(now, reply),
-            Self::End(end) => end.on_reply(now, reply),
-            Self::GiveUp(give_up) => give_up.on_reply(now, reply),
+            Self::Start(start) => start.on_reply(reply),
+            Self::Write(write) => write.on_reply(reply),
+            Self::End(end) => end.on_reply(reply),
+            Self::GiveUp(give_up) => give_up.on_reply(reply),
         }
     }
 

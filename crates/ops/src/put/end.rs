@@ -1,7 +1,7 @@
 use mooncake_types::{ErrorCode, PutEnd, Reply, Request, Tick};
 
+use crate::dropping::{Dropped, Dropping};
 use crate::op::{CallError, MoveError, Op, Step, unexpected};
-use crate::removal::dropping::{Dropped, Dropping};
 use crate::retry::RetryPolicy;
 use crate::retry::UNKNOWN_END;
 
@@ -120,7 +120,7 @@ impl<'a> Op<'a> for End<'a> {
         self.ask()
     }
 
-    fn on_reply(&mut self, _now: Tick, reply: Result<Reply, CallError>) {
+    fn on_reply(&mut self, reply: Result<Reply, CallError>) {
         if self.dropping.is_under_way() {
             return self.dropping.on_told(reply.is_ok());
         }

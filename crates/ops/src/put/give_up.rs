@@ -56,7 +56,7 @@ impl<'a> Op<'a> for GiveUp<'a> {
     }
 
     /// Whatever became of the request: what was granted is released after a while.
-    fn on_reply(&mut self, _now: Tick, reply: Result<Reply, CallError>) {
+    fn on_reply(&mut self, reply: Result<Reply, CallError>) {
         match reply {
             Ok(Reply::Statuses(results)) if results.len() == self.closed.len() => {
                 self.closed = results.into_iter().map(Closed::Settled).collect();

@@ -31,9 +31,9 @@ pub(crate) struct Granted {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FailedReplicas {
     pub(crate) all: u32,
-    /// Those whose ranges somebody does not let go of.
+    /// Replicas whose node refused because another user still holds the range (`ObjectReplicaBusy`).
     pub(super) held: u32,
-    /// Those whose nodes have been told of a newer version.
+    /// Replicas whose node refused because it knows a newer version (`InvalidVersion`).
     pub(super) outdated: u32,
 }
 
@@ -152,7 +152,7 @@ impl Granted {
             match error {
                 MoveError::Refused(ErrorCode::ObjectReplicaBusy) => failed.held |= replica,
                 MoveError::Refused(ErrorCode::InvalidVersion) => failed.outdated |= replica,
-                // One that does not hear of the leader for so long is not in touch with it.
+                // A node that has not met the leader after all these attempts is out of its reach.
                 MoveError::Broken | MoveError::Refused(ErrorCode::UNKNOWN_LEADER) => {
                     unreachable.push(self.segments[cut.range.segment as usize].id);
                 }

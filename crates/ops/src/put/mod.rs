@@ -30,14 +30,14 @@ use check::{check, keep_last};
 use composed::{Composed, Composition, Stage};
 use end::{End, Ended};
 use give_up::GiveUp;
-use start::{Pause, Start, Started};
+use start::{RoomPause, Start, Started};
 
 /// Puts objects: ask for ranges, write them, make them visible; have the nodes drop what readers may hold of older
 /// versions.
 ///
 /// A replica whose write failed is reported when the put ends. If all replicas of an object failed, or are gone by the
-/// time the put ends, it is given up and tried once more without the segments that failed; several times more if somebody
-/// at a node does not let go of a range, or if newer upserts of the key overtake this one. A key that is taken, or stands
+/// time the put ends, it is given up and tried once more without the segments that failed; several times more if another
+/// user at a node still holds a range, or if newer upserts of the key overtake this one. A key that is taken, or stands
 /// earlier in the same batch, is answered with [`ErrorCode::ObjectAlreadyExists`].
 ///
 /// An upsert takes the place of the object that has the key. Of items of one key in one call the last is stored, and
@@ -63,7 +63,7 @@ pub struct Put<'a> {
     again: Vec<usize>,
     /// What is asked for again after the pause, because the master makes room for it.
     waiting: Vec<usize>,
-    pause: Option<Pause>,
+    pause: Option<RoomPause>,
     results: Vec<Result<(), ErrorCode>>,
 }
 

@@ -16,8 +16,17 @@ pub struct PutSession {
     /// The spans of each write that has begun. No two have a byte in common.
     under_way: Vec<Spans>,
     is_sealed: bool,
-    /// The master may have been asked to publish it.
-    may_be_published: bool,
+    /// What master and nodes were asked for first.
+    first_closing: Option<FirstClosing>,
+}
+
+/// See [`PutSession::note`]. Answers get lost: what was asked for first may still happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FirstClosing {
+    /// The master may publish the object, so nodes keep its bytes.
+    End,
+    /// Nodes may have dropped its bytes, so the master may not publish it.
+    GiveUp,
 }
 
 /// What is to become of a put session.
@@ -32,7 +41,7 @@ pub enum Closing<'a> {
 impl PutSession {
     pub(super) fn new(granted: Granted, expires_at: Tick) -> Self {
         let (covered, under_way) = (Coverage::default(), Vec::new());
-        Self { granted, expires_at, covered, under_way, is_sealed: false, may_be_published: false }
+        Self { granted, expires_at, covered, under_way, is_sealed: false, first_closing: None }
     }
 
     /// From when on nothing is written any more: the master may have given the put up.
@@ -112,18 +121,22 @@ impl PutSession {
         !self.under_way.is_empty()
     }
 
-    /// The master is about to be asked for what [`PutSession::ending`] gave: it may publish the object from now on, whatever
-    /// becomes of its answer.
-    pub const fn note_end(&mut self) {
-        self.may_be_published = true;
+    /// Master and nodes are about to be asked for this, which [`PutSession::ending`] or [`PutSession::giving_up`] gave.
+    pub fn note(&mut self, closing: &Closing<'_>) {
+        self.first_closing.get_or_insert(match closing {
+            Closing::End(_) => FirstClosing::End,
+            Closing::GiveUp(..) => FirstClosing::GiveUp,
+        });
     }
 
     /// What publishes the object.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidWrite`] if bytes are missing, [`ErrorCode::TransferFail`] if no replica has all of them.
+    /// [`ErrorCode::InvalidWrite`] if bytes are missing, or were given up; [`ErrorCode::TransferFail`] if no replica has all
+    /// of them.
     pub fn ending<'a>(&self, key: &'a str) -> Result<PutEnd<'a>, ErrorCode> {
-        if self.is_busy() || !self.covered.contains(0, self.granted.object_len) {
+        let is_given_up = self.first_closing == Some(FirstClosing::GiveUp);
+        if is_given_up || self.is_busy() || !self.covered.contains(0, self.granted.object_len) {
             return Err(ErrorCode::InvalidWrite);
         }
         if self.granted.has_failed_everywhere() {
@@ -138,12 +151,12 @@ impl PutSession {
         self.granted.revocation(key)
     }
 
-    /// What gives the put up, with what nodes hold of it. After [`PutSession::note_end`] its bytes stay until the master has
-    /// them dropped: an end that comes late would publish an object that no node holds.
+    /// What gives the put up, with what nodes hold of it. If the master was asked for its end, its bytes stay until the master
+    /// has them dropped: an end that comes late would publish an object that no node holds.
     #[must_use]
     pub fn giving_up<'a>(&self, key: &'a str) -> Closing<'a> {
         let mut discards = Vec::new();
-        if self.covered.pieces() > 0 && !self.may_be_published {
+        if self.covered.pieces() > 0 && self.first_closing != Some(FirstClosing::End) {
             self.granted.discards_into(&mut discards);
         }
         Closing::GiveUp(self.revocation(key), discards)

@@ -5,7 +5,7 @@ use super::composed::{Composed, Composition, Stage};
 use super::end::{End, Ended};
 use super::give_up::{Closed, GiveUp};
 use super::session::{Closing, PutSession};
-use super::start::{Pause, Start};
+use super::start::{RoomPause, Start};
 use super::write::Write;
 
 use crate::op::Op;
@@ -21,7 +21,7 @@ pub struct StartSessions<'a> {
     ttl_ms: u64,
     /// What is asked for again after the pause, because the master makes room for it.
     waiting: Vec<usize>,
-    pause: Option<Pause>,
+    pause: Option<RoomPause>,
     results: Vec<Result<PutSession, ErrorCode>>,
 }
 

@@ -20,20 +20,20 @@ pub struct Start<'a> {
     /// The items that are asked for.
     positions: Vec<usize>,
     /// Some wait for room: not asked for before this moment, which is not known before the first step.
-    pause: Option<Pause>,
+    pause: Option<RoomPause>,
     request: Option<PutStart<'a>>,
     started: Started<'a>,
 }
 
 /// How long items that wait for room are not asked for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pause {
+pub(super) struct RoomPause {
     /// Pauses before this one in which nothing was granted.
     before: u32,
     until: Option<Tick>,
 }
 
-impl Pause {
+impl RoomPause {
     /// The moment at which it ends.
     fn end(&mut self, now: Tick) -> Tick {
         *self.until.get_or_insert_with(|| RetryPolicy::ROOM.pause_after(self.before, now))
@@ -49,7 +49,7 @@ pub struct Started<'a> {
     pub(super) refused: Vec<(usize, ErrorCode)>,
     /// What is to be asked for again after this pause, because room is being made for it, by position.
     pub(super) waiting: Vec<usize>,
-    pub(super) pause: Option<Pause>,
+    pub(super) pause: Option<RoomPause>,
     /// Of those, what got a grant that makes no sense, to be given back.
     pub(super) senseless: Vec<PutRevoke<'a>>,
 }
@@ -83,7 +83,7 @@ impl<'a> Start<'a> {
     }
 
     /// The same, after a pause.
-    pub(super) fn after(self, pause: Option<Pause>) -> Self {
+    pub(super) fn after(self, pause: Option<RoomPause>) -> Self {
         Self { pause, ..self }
     }
 
@@ -113,7 +113,7 @@ impl<'a> Start<'a> {
         if !self.started.waiting.is_empty() {
             let last = self.pause.filter(|_| self.started.granted.is_empty());
             let before = last.map_or(0, |pause| pause.before.saturating_add(1));
-            self.started.pause = Some(Pause { before, until: None });
+            self.started.pause = Some(RoomPause { before, until: None });
         }
     }
 
@@ -135,7 +135,7 @@ impl<'a> Op<'a> for Start<'a> {
         Step::Call(Request::PutStart(request))
     }
 
-    fn on_reply(&mut self, _now: Tick, reply: Result<Reply, CallError>) {
+    fn on_reply(&mut self, reply: Result<Reply, CallError>) {
         match reply {
             Ok(Reply::Granted { results, segments }) if results.len() == self.positions.len() => {
                 self.accept(results, segments);

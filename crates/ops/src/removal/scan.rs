@@ -1,7 +1,7 @@
 use mooncake_types::{ErrorCode, Reply, Request, Scan, ScanAction, ScanPage, Tick, limits};
 
-use super::dropping::{Dropped, Dropping};
-use crate::locate::ObjectLocation;
+use crate::dropping::{Dropped, Dropping};
+use crate::location::ObjectLocation;
 use crate::op::{CallError, MoveError, Op, Step, unexpected};
 
 /// A walk over all objects, page by page.
@@ -45,7 +45,7 @@ impl<'a> Walk<'a> {
                 return None;
             }
         };
-        // A cursor that stands still would keep this walk going for ever.
+        // With a cursor that does not move, this walk would never end.
         if page.next_cursor.is_some() && page.next_cursor == self.cursor {
             self.failed = Some(ErrorCode::InternalError);
             return None;
@@ -84,19 +84,17 @@ impl<'a> Op<'a> for RemoveScanOp<'a> {
     }
 
     fn next(&mut self, now: Tick) -> Step<'a> {
-        if self.dropping.is_under_way() {
-            if let Some(step) = self.dropping.next(now) {
-                return step;
-            }
-            if self.dropping.end() == Dropped::Not {
-                self.asks_again = true;
-                return Step::Call(self.dropping.ask_again(Vec::new()));
-            }
+        if let Some(step) = self.dropping.next(now) {
+            return step;
+        }
+        if self.dropping.end() == Dropped::Not {
+            self.asks_again = true;
+            return Step::Call(self.dropping.ask_again(Vec::new()));
         }
         self.walk.next()
     }
 
-    fn on_reply(&mut self, _now: Tick, reply: Result<Reply, CallError>) {
+    fn on_reply(&mut self, reply: Result<Reply, CallError>) {
         if self.dropping.is_under_way() {
             return self.dropping.on_told(reply.is_ok());
         }
@@ -151,7 +149,7 @@ impl<'a> Op<'a> for ListOp<'a> {
         self.walk.next()
     }
 
-    fn on_reply(&mut self, _now: Tick, reply: Result<Reply, CallError>) {
+    fn on_reply(&mut self, reply: Result<Reply, CallError>) {
         let Some(page) = self.walk.on_reply(reply) else { return };
         for (key, located) in page.objects {
             match ObjectLocation::from_located(&located, &page.segments) {

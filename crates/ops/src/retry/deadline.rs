@@ -43,7 +43,7 @@ impl Deadline {
             }
             match step {
                 Step::Call(_) => {
-                    op.on_reply(now, Err(CallError::TimedOut { after_ms: self.limit_ms }));
+                    op.on_reply(Err(CallError::TimedOut { after_ms: self.limit_ms }));
                 }
                 Step::Read(fetches) => op.on_transfer(broken(fetches.len())),
                 Step::Write(_, deposits) => op.on_transfer(broken(deposits.len())),

@@ -1,8 +1,8 @@
 use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{ErrorCode, Reply, Request, ScanAction, Tick};
 
+use super::policy::{Retry, RetryPolicy};
 use crate::op::CallError;
-use crate::retry::{Retry, RetryPolicy};
 
 /// The result of the end of a put that may have been taken or not.
 pub(crate) const UNKNOWN_END: ErrorCode = ErrorCode::RpcFail;

@@ -60,7 +60,7 @@ fn long_lists_are_cut_and_a_master_that_is_gone_is_asked_once() {
     let mut parts = Vec::new();
     while let Step::Call(Request::ExistKey { keys }) = op.next(Tick(0)) {
         parts.push(keys.len());
-        op.on_reply(Tick(0), Ok(Reply::Exist(vec![Ok(true); keys.len()])));
+        op.on_reply(Ok(Reply::Exist(vec![Ok(true); keys.len()])));
     }
     assert_eq!(parts, vec![limits::MAX_BATCH_KEYS, limits::MAX_BATCH_KEYS, 1808]);
     assert_eq!(op.finish(), vec![Ok(true); keys.len()]);
@@ -68,7 +68,7 @@ fn long_lists_are_cut_and_a_master_that_is_gone_is_asked_once() {
     for (error, code) in failures() {
         let mut op = ExistOp::new(&keys);
         assert!(matches!(op.next(Tick(0)), Step::Call(_)));
-        op.on_reply(Tick(0), Err(error));
+        op.on_reply(Err(error));
         assert_eq!(op.next(Tick(0)), Step::Done);
         assert_eq!(op.finish(), vec![Err(code); keys.len()]);
     }

@@ -17,7 +17,7 @@ fn ask(there: usize) -> (Vec<usize>, Result<u64, ErrorCode>) {
         parts.push(keys.len());
         let count = left.min(keys.len());
         left -= count;
-        op.on_reply(Tick(0), Ok(Reply::PrefixLen(count as u32)));
+        op.on_reply(Ok(Reply::PrefixLen(count as u32)));
     }
     (parts, op.finish())
 }

@@ -52,7 +52,7 @@ fn a_put_is_a_grant_a_write_and_an_end() {
     let mut op = PutOp::new(&items, &ReplicateConfig::default());
     assert_eq!(op.next(Tick(0)), Step::Call(start(&["a"], &[])));
     let ranges = [(0, 1, 64, 10), (1, 2, 0, 4), (1, 2, 32, 6)];
-    op.on_reply(Tick(0), granted(vec![grant(5, &ranges)]));
+    op.on_reply(granted(vec![grant(5, &ranges)]));
     let Step::Write(epoch, deposits) = op.next(Tick(0)) else { panic!("it does not write") };
     assert_eq!(epoch, Epoch(1));
     let whole = RangeWrite {
@@ -75,7 +75,7 @@ fn a_put_is_a_grant_a_write_and_an_end() {
     assert_eq!(deposits.iter().map(|it| it.endpoint.clone()).collect::<Vec<_>>(), endpoints);
     op.on_transfer(vec![OK; 3]);
     assert_eq!(op.next(Tick(0)), Step::Call(end(&[("a", 5, 0)])));
-    op.on_reply(Tick(0), statuses(vec![Ok(())]));
+    op.on_reply(statuses(vec![Ok(())]));
     assert_eq!(op.next(Tick(0)), Step::Done);
     assert_eq!(op.finish(), vec![Ok(())]);
 }
@@ -343,7 +343,7 @@ fn grants_of_different_leaders_are_written_under_their_own_epochs() {
     let grants = vec![of_epoch(1, 9, 0), of_epoch(2, 1, 1), of_epoch(1, 10, 2)];
     let mut op = PutOp::new(&items, &ReplicateConfig::default());
     op.next(Tick(0));
-    op.on_reply(Tick(0), granted(grants));
+    op.on_reply(granted(grants));
     for (epoch, positions) in [(1, vec![0, 2]), (2, vec![1])] {
         let Step::Write(under, deposits) = op.next(Tick(0)) else { panic!("it does not write") };
         assert_eq!(under, Epoch(epoch));
@@ -415,13 +415,13 @@ fn long_batches_are_cut_and_segments_are_excluded_for_one_part_only() {
             Step::Call(Request::PutStart(start)) => {
                 starts.push((start.puts.len(), start.config.excluded_segments.len()));
                 let one = |_| grant(5, &[(0, 0, 0, 10)]);
-                op.on_reply(Tick(0), granted(start.puts.iter().map(one).collect()));
+                op.on_reply(granted(start.puts.iter().map(one).collect()));
             }
             Step::Call(Request::PutEnd { puts }) => {
-                op.on_reply(Tick(0), statuses(vec![Ok(()); puts.len()]));
+                op.on_reply(statuses(vec![Ok(()); puts.len()]));
             }
             Step::Call(Request::PutRevoke { puts }) => {
-                op.on_reply(Tick(0), statuses(vec![Ok(()); puts.len()]));
+                op.on_reply(statuses(vec![Ok(()); puts.len()]));
             }
             Step::Write(_, deposits) => {
                 let mut results = vec![OK; deposits.len()];

@@ -347,6 +347,19 @@ fn what_the_master_may_publish_late_is_not_dropped_when_it_is_given_up() {
         Closing::End(_) => unreachable!("it is given up"),
     };
     assert_eq!(discards(&put), 1);
-    put.note_end();
+    let end = Closing::End(put.ending("a").expect("all bytes are there"));
+    put.note(&end);
     assert_eq!(discards(&put), 0);
+}
+
+/// Nodes may have dropped what was given up, even if no answer said so: the object would be there and unreadable.
+#[test]
+fn what_was_given_up_is_never_published() {
+    let mut put = open(&[(0, 0, 64, 10)]);
+    assert_eq!(write(&mut put, &[part(0, 10)], OK), Ok(10));
+    assert!(put.ending("a").is_ok());
+    let give_up = put.giving_up("a");
+    put.note(&give_up);
+    assert_eq!(put.ending("a"), Err(ErrorCode::InvalidWrite));
+    assert_eq!(put.giving_up("a"), give_up, "it is asked for again");
 }

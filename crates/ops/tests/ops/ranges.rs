@@ -26,7 +26,7 @@ fn fetches(parts: &[Part], ranges: &[Range]) -> Vec<(u64, u64, u64, u64)> {
     let items = [GetItem::parts("a", parts)];
     let mut op = GetOp::new(&items, &[], Chance::new(1));
     assert_eq!(op.next(Tick(0)), Step::Call(look(&["a"])));
-    op.on_reply(Tick(0), found(vec![located(7, 10, ranges)]));
+    op.on_reply(found(vec![located(7, 10, ranges)]));
     let Step::Read(fetches) = op.next(Tick(0)) else { panic!("it does not read") };
     op.on_transfer(vec![OK; fetches.len()]);
     assert_eq!(op.next(Tick(0)), Step::Done);
@@ -77,7 +77,7 @@ fn one_lookup_serves_all_parts_of_all_items() {
     let mut op = GetOp::new(&items, &[], Chance::new(1));
     assert_eq!(op.next(Tick(0)), Step::Call(look(&["a", "a"])));
     let here = || located(7, 2000, &[(0, 0, 0, 2000)]);
-    op.on_reply(Tick(0), found(vec![here(), here()]));
+    op.on_reply(found(vec![here(), here()]));
     let Step::Read(fetches) = op.next(Tick(0)) else { panic!("it does not read") };
     assert_eq!(fetches.len(), 2000);
     op.on_transfer(vec![OK; 2000]);
@@ -166,7 +166,7 @@ fn a_route_is_leased_from_the_moment_of_asking() {
     assert_eq!(op.next(Tick(100)), Step::Call(look(&["a", "b", "c"])));
     let miss = Err(ErrorCode::ObjectNotFound);
     let senseless = located(9, 10, &[(0, 0, 0, 9)]);
-    op.on_reply(Tick(900), found(vec![located(7, 10, &[(0, 0, 64, 10)]), miss, senseless]));
+    op.on_reply(found(vec![located(7, 10, &[(0, 0, 64, 10)]), miss, senseless]));
     assert_eq!(op.next(Tick(900)), Step::Done);
     let routes = op.finish().into_iter();
     let told: Vec<_> = routes.map(|it| it.map(|it| (it.object_len(), it.lease_end()))).collect();

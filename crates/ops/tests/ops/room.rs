@@ -69,7 +69,7 @@ fn wait_in_vain<'a, O: Op<'a>>(mut op: O) -> (O::Output, u64) {
     loop {
         match deadline.next(&mut op, now) {
             Step::Call(Request::PutStart(start)) => {
-                op.on_reply(now, granted(vec![MAKING_ROOM; start.puts.len()]));
+                op.on_reply(granted(vec![MAKING_ROOM; start.puts.len()]));
             }
             Step::Wait(until) => {
                 assert!(until.since_ms(now) <= 16, "pauses are short");

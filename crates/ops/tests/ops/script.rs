@@ -30,7 +30,7 @@ pub(crate) fn play<'a, O: Op<'a>>(mut op: O, turns: Vec<Turn<'a>>) -> O::Output 
             Turn::Call(at, request, reply) => {
                 now = at;
                 assert_eq!(deadline.next(&mut op, Tick(now)), Step::Call(request));
-                op.on_reply(Tick(now), reply);
+                op.on_reply(reply);
             }
             Turn::Read(at, expected, results) => {
                 now = at;

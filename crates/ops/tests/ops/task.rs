@@ -1,10 +1,10 @@
-use mooncake_ops::{CarryOp, ClearOp, MoveError, Op, Step, TaskOp};
+use mooncake_ops::{CarryOp, MoveError, Op, RemoveOp, Step, TaskOp};
 use mooncake_types::{
     CreateTask, ErrorCode, Placement, Reply, Request, TaskId, TaskKind, TaskOrder, TaskOrders,
     TaskReport, Tick, limits,
 };
 
-use crate::script::{Turn, failures, play, segments, statuses, version};
+use crate::script::{Turn, done, failures, play, remaining, segments, statuses, version};
 
 const OK: Result<(), MoveError> = Ok(());
 
@@ -59,7 +59,7 @@ fn steps(order: &TaskOrder, window_bytes: u64) -> Vec<Vec<(u64, u64, u64, u64)>>
             Step::Drop(_) | Step::Wait(_) => panic!("there is nothing to drop"),
             Step::Call(request) => {
                 assert_eq!(request, Request::EndTask { id: TaskId(77), outcome: Ok(()) });
-                op.on_reply(Tick(0), Ok(Reply::Done(Ok(()))));
+                op.on_reply(Ok(Reply::Done(Ok(()))));
             }
             Step::Done => break,
         }
@@ -136,7 +136,7 @@ fn a_task_that_is_cancelled_is_reported_and_what_the_master_says_counts() {
     let left = ErrorCode::UnavailableInCurrentStatus;
     let report = Request::EndTask { id: TaskId(77), outcome: Err(left) };
     assert_eq!(op.next(Tick(0)), Step::Call(report));
-    op.on_reply(Tick(0), Ok(Reply::Done(Ok(()))));
+    op.on_reply(Ok(Reply::Done(Ok(()))));
     op.cancel();
     assert_eq!(op.next(Tick(0)), Step::Done);
     assert_eq!(op.finish(), Err(left));
@@ -156,6 +156,26 @@ fn a_task_that_is_cancelled_is_reported_and_what_the_master_says_counts() {
     for (error, code) in failures() {
         assert_eq!(told(Err(error)), Err(code));
     }
+}
+
+#[test]
+fn a_move_whose_source_was_dropped_has_succeeded_although_it_is_cancelled() {
+    let order = order();
+    let report = || Step::Call(Request::EndTask { id: TaskId(77), outcome: Ok(()) });
+    let mut op = CarryOp::new(&order, segments(), 64);
+    assert!(matches!(op.next(Tick(0)), Step::Read(_)));
+    op.on_transfer(vec![OK]);
+    assert!(matches!(op.next(Tick(0)), Step::Write(..)));
+    op.on_transfer(vec![OK; 3]);
+    assert_eq!(op.next(Tick(0)), report());
+    op.on_reply(remaining(vec![], &[(0, 64, 5)], 0));
+    op.cancel();
+    assert!(matches!(op.next(Tick(0)), Step::Drop(_)));
+    op.on_transfer(vec![OK]);
+    op.cancel();
+    assert_eq!(op.next(Tick(0)), report());
+    op.on_reply(done());
+    assert_eq!(op.finish(), Ok(()));
 }
 
 fn create<'a>(kind: TaskKind, source: &'a str, targets: &[&'a str]) -> Request<'a> {
@@ -221,5 +241,5 @@ fn replicas_are_cleared_by_key_and_segment() {
     let leased = Err(ErrorCode::ObjectHasLease);
     let turns = vec![Turn::Call(0, request, statuses(vec![Ok(()), leased]))];
     let expected = vec![Ok(()), Err(ErrorCode::InvalidKey), leased];
-    assert_eq!(play(ClearOp::new(&keys, "x"), turns), expected);
+    assert_eq!(play(RemoveOp::replicas(&keys, "x"), turns), expected);
 }

@@ -2,9 +2,8 @@
 //! `docs/operations.md`.
 
 use mooncake_ops::{
-    CallError, ClearOp, CloseOp, Closing, Deadline, ExistOp, GetItem, GetOp, HoldOp, ListOp,
-    LocateOp, MasterRetry, MoveError, Op, PrefixLenOp, PutOp, RemoveOp, RemoveScanOp, StartOp,
-    Step, TaskOp,
+    CallError, CloseOp, Closing, Deadline, ExistOp, GetItem, GetOp, HoldOp, ListOp, LocateOp,
+    MasterRetry, MoveError, Op, PrefixLenOp, PutOp, RemoveOp, RemoveScanOp, StartOp, Step, TaskOp,
 };
 use mooncake_types::{
     Chance, Epoch, ErrorCode, PutEnd, PutItem, PutRevoke, Remains, ReplicateConfig, Reply, Request,
@@ -48,7 +47,7 @@ impl World {
             match deadline.next(&mut op, self.now) {
                 Step::Call(request) => {
                     let reply = self.ask(&request, &deadline);
-                    op.on_reply(self.now, reply);
+                    op.on_reply(reply);
                 }
                 Step::Read(fetches) => {
                     let bytes = fetches.iter().map(|fetch| fetch.range.len).sum();
@@ -197,7 +196,7 @@ fn what_waits_for_drops_takes_one_attempt_longer() {
     let most_ms = CALL_MS + DROP_MS + PAUSE_MS;
     let keys = ["a", "b"];
     check("remove", most_ms, |world| world.run(RemoveOp::new(&keys, true)));
-    check("clear replicas", most_ms, |world| world.run(ClearOp::new(&keys, "s")));
+    check("clear replicas", most_ms, |world| world.run(RemoveOp::replicas(&keys, "s")));
     check("remove all", most_ms, |world| world.run(RemoveScanOp::new(None, true)));
     check("hold", most_ms, |world| world.run(HoldOp::new(&keys)));
     let put = PutEnd { key: "a", version: version(5), failed_replicas: 0, held_replicas: 0 };

@@ -20,7 +20,7 @@ impl Op<'static> for Ask {
         self.request.take().map_or(Step::Done, Step::Call)
     }
 
-    fn on_reply(&mut self, _now: Tick, reply: Result<Reply, CallError>) {
+    fn on_reply(&mut self, reply: Result<Reply, CallError>) {
         self.reply = Some(reply);
     }
 
@@ -45,7 +45,7 @@ impl Op<'static> for Rest {
         if now < self.until { Step::Wait(self.until) } else { Step::Done }
     }
 
-    fn on_reply(&mut self, _now: Tick, _reply: Result<Reply, CallError>) {
+    fn on_reply(&mut self, _reply: Result<Reply, CallError>) {
         unreachable!("who rests asks nothing");
     }
 

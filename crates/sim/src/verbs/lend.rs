@@ -44,32 +44,59 @@ pub(crate) fn drain(process: Process, id: SegmentId, until: Tick, desk: &Desk) -
     })
 }
 
-/// Has the master unmount a segment once the heartbeat names it no more, and serves it for `grace_ms` after that.
-struct Leave {
-    /// What the segment was called when the heartbeat took notice, and when all that it promised is over.
-    taken: Rc<Cell<Option<(SegmentId, Tick)>>>,
+/// What a segment is called that the heartbeat names no more, and when all that it promised is over.
+pub(crate) type Taken = Rc<Cell<Option<(SegmentId, Tick)>>>;
+
+/// Waits until the heartbeat has taken notice, and until all promises are over.
+struct OutlastPromises(Taken);
+
+impl Op<'static> for OutlastPromises {
+    type Output = SegmentId;
+
+    fn next(&mut self, now: Tick) -> Step<'static> {
+        match self.0.get() {
+            None => Step::Wait(now.after_ms(LOOK_MS)),
+            Some((_, over)) if now < over => Step::Wait(over),
+            Some(_) => Step::Done,
+        }
+    }
+
+    fn on_reply(&mut self, _reply: Result<Reply, CallError>) {
+        unreachable!("nobody is asked");
+    }
+
+    fn on_transfer(&mut self, _results: Vec<Result<(), MoveError>>) {
+        unreachable!("no bytes are moved");
+    }
+
+    fn finish(self) -> SegmentId {
+        self.0.get().expect("it was told of a segment").0
+    }
+}
+
+/// Has the master unmount a segment, and waits for `grace_ms` after that.
+struct Unmount {
+    id: SegmentId,
     grace_ms: u64,
     until: Tick,
     result: Option<Result<(), ErrorCode>>,
 }
 
-impl Op<'static> for Leave {
+impl Op<'static> for Unmount {
     type Output = Result<(), ErrorCode>;
 
     fn next(&mut self, now: Tick) -> Step<'static> {
-        match (self.result, self.taken.get()) {
-            (None, None) => Step::Wait(now.after_ms(LOOK_MS)),
-            (None, Some((_, over))) if now < over => Step::Wait(over),
-            (None, Some((id, _))) => {
+        match self.result {
+            None => {
                 self.until = now.after_ms(self.grace_ms);
-                Step::Call(Request::UnmountSegment { id, grace_ms: self.grace_ms })
+                Step::Call(Request::UnmountSegment { id: self.id, grace_ms: self.grace_ms })
             }
-            (Some(Ok(())), _) if now < self.until => Step::Wait(self.until),
-            (Some(_), _) => Step::Done,
+            Some(Ok(())) if now < self.until => Step::Wait(self.until),
+            Some(_) => Step::Done,
         }
     }
 
-    fn on_reply(&mut self, _now: Tick, reply: Result<Reply, CallError>) {
+    fn on_reply(&mut self, reply: Result<Reply, CallError>) {
         self.result = Some(match reply {
             // A master that forgot the segment has nothing to take back.
             Ok(Reply::Done(Ok(()) | Err(ErrorCode::SegmentNotFound))) => Ok(()),
@@ -88,16 +115,18 @@ impl Op<'static> for Leave {
     }
 }
 
-/// See [`Leave`].
-pub(crate) fn leave(
-    process: Process,
-    taken: Rc<Cell<Option<(SegmentId, Tick)>>>,
-    grace_ms: u64,
-    desk: &Desk,
-) -> Task {
-    let op = Leave { taken: Rc::clone(&taken), grace_ms, until: Tick::ZERO, result: None };
+/// See [`OutlastPromises`]. The segment is served meanwhile.
+pub(crate) fn outlast_promises(process: Process, taken: Taken, grace_ms: u64, desk: &Desk) -> Task {
+    Task::new(OutlastPromises(taken), vec![0], desk, move |id, after| {
+        after.desk.errands.push((process, Errand::Unmount { id, grace_ms }));
+        None
+    })
+}
+
+/// See [`Unmount`].
+pub(crate) fn unmount(process: Process, id: SegmentId, grace_ms: u64, desk: &Desk) -> Task {
+    let op = Unmount { id, grace_ms, until: Tick::ZERO, result: None };
     Task::new(op, vec![0], desk, move |result, after| {
-        let (id, _) = taken.get().expect("it was told of a segment");
         let left = Errand::Left { id, grace_ms, result };
         after.desk.errands.push((process, left));
         None

@@ -136,12 +136,10 @@ impl Session {
     fn close(mut self, desk: &mut Desk) -> Task {
         let key = KEYS[self.key];
         let closing = match self.put.ending(key) {
-            Ok(end) if desk.chance.below(10) > 0 => {
-                self.put.note_end();
-                Closing::End(end)
-            }
+            Ok(end) if desk.chance.below(10) > 0 => Closing::End(end),
             _ => self.put.giving_up(key),
         };
+        self.put.note(&closing);
         let closings = leak(vec![closing]);
         let op = CloseOp::new(closings);
         Task::new(op, vec![self.key], desk, move |closed, after| match closed[0] {

@@ -1,4 +1,4 @@
-use mooncake_ops::{ClearOp, RemoveOp, RemoveScanOp};
+use mooncake_ops::{RemoveOp, RemoveScanOp};
 
 use crate::desk::Desk;
 use crate::key::{KEYS, some_keys};
@@ -32,7 +32,7 @@ pub(super) fn clear(segments: &[&'static str], desk: &mut Desk) -> Task {
         0 => "",
         _ => segments[desk.chance.below(segments.len() as u64) as usize],
     };
-    Task::new(ClearOp::new(names, segment), keys, desk, |cleared, after| {
+    Task::new(RemoveOp::replicas(names, segment), keys, desk, |cleared, after| {
         let of_key = |key| after.keys.iter().zip(&cleared).filter(move |(of, _)| **of == key);
         let is_done = |key| of_key(key).any(|(_, result)| result.is_ok());
         after.desk.acknowledge_removals(after.client, is_done);

@@ -62,8 +62,8 @@ impl Op<'static> for RoutedGet {
         self.op.next(now)
     }
 
-    fn on_reply(&mut self, now: Tick, reply: Result<Reply, CallError>) {
-        self.op.on_reply(now, reply);
+    fn on_reply(&mut self, reply: Result<Reply, CallError>) {
+        self.op.on_reply(reply);
     }
 
     fn on_transfer(&mut self, results: Vec<Result<(), MoveError>>) {
@@ -97,7 +97,7 @@ pub(crate) fn renew(routes: &Routes, now: Tick, desk: &Desk) -> Option<Task> {
         for (key, renewed) in names.into_iter().zip(renewed) {
             match renewed {
                 Renewed::Route(route) => held.push((key, route)),
-                Renewed::Passing => {}
+                Renewed::Unsettled => {}
                 Renewed::Gone(_) => cache.forget(std::iter::once(key)),
             }
         }

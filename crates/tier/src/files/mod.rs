@@ -202,13 +202,7 @@ impl Files {
 
 impl RecordStore for Files {
     fn put(&self, record: &Record, data: &SliceList) -> Result<(), PutError> {
-        if !record.is_sound() || record.len != data.total_len() {
-            return Err(PutError::Malformed);
-        }
-        let (len, most) = (record.blocks() * BLOCK, self.longest_record());
-        if len > most {
-            return Err(PutError::TooLong { len, most });
-        }
+        record.check(data.total_len(), self.longest_record())?;
         if !self.claim(record)? {
             return Ok(());
         }

@@ -2,16 +2,14 @@
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex};
-use std::thread;
+
+use mooncake_memory::with_waiting_helpers;
 
 use super::{Entry, Files, FilesConfig, State};
 use crate::directory::{BlockFile, Directory};
 use crate::errors::OpenError;
 use crate::layout::BLOCK;
 use crate::record::{Record, data_offset};
-
-/// Headers that are read at the same time: a shared filesystem is far away.
-const READERS: usize = 16;
 
 /// The longest header of a record, in bytes: that of an object of 4 TiB.
 const MAX_HEADER_BYTES: usize = 64 << 20;
@@ -29,21 +27,12 @@ impl Files {
         // Otherwise the power could bring back what this process has never seen.
         directory.settle()?;
         let numbers = directory.list()?;
-        let share = numbers.len().div_ceil(READERS).max(1);
-        let read = |part: &[u64]| -> io::Result<Vec<(u64, Option<Record>)>> {
-            let header =
-                |&number: &u64| Ok((number, header_of(&*directory, number, config.nonce)?));
-            part.iter().map(header).collect()
-        };
-        let found: io::Result<Vec<_>> = thread::scope(|scope| {
-            let readers: Vec<_> =
-                numbers.chunks(share).map(|part| scope.spawn(move || read(part))).collect();
-            let joined = readers.into_iter().map(|it| it.join().expect("no reader panics"));
-            joined.collect()
-        });
+        // A shared filesystem is far away.
+        let found =
+            with_waiting_helpers(&numbers, |&number| header_of(&*directory, number, config.nonce));
         let (mut records, mut others) = (Vec::new(), Vec::new());
-        for (number, record) in found?.into_iter().flatten() {
-            match record {
+        for (number, record) in numbers.into_iter().zip(found) {
+            match record? {
                 Some(record) => records.push(record),
                 None => others.push(number),
             }

@@ -58,7 +58,7 @@ pub(super) struct Pack {
 
 /// What all entries up to some number come to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Folded {
+pub(super) struct JournalState {
     /// The number of the next entry.
     pub(super) next: u64,
     /// Who wrote the last claim, unless that process has released the prefix.
@@ -68,7 +68,7 @@ pub(super) struct Folded {
     pub(super) packs: BTreeMap<u64, Arc<Pack>>,
 }
 
-impl Folded {
+impl JournalState {
     pub(super) fn take(&mut self, entry: Entry) {
         self.next = entry.number + 1;
         for change in entry.changes {
@@ -265,19 +265,18 @@ mod tests {
 
     #[test]
     fn entries_come_to_the_packs_that_have_live_records() {
-        let mut folded = Folded::default();
-        folded
-            .take(entry(1, vec![Change::Packed(pack(1, &[0, 5])), Change::Packed(pack(2, &[3]))]));
-        folded.take(entry(2, vec![Change::Dropped { pack: 1, blocks: vec![0, 77] }]));
-        folded.take(entry(3, vec![Change::Dropped { pack: 2, blocks: vec![3] }]));
-        let written = folded.checkpoint(5);
-        folded.take(entry(4, vec![Change::Packed(pack(3, &[])), Change::Packed(pack(4, &[1, 2]))]));
-        folded.take(entry(5, vec![Change::Dropped { pack: 4, blocks: vec![1, 2] }]));
+        let mut state = JournalState::default();
+        state.take(entry(1, vec![Change::Packed(pack(1, &[0, 5])), Change::Packed(pack(2, &[3]))]));
+        state.take(entry(2, vec![Change::Dropped { pack: 1, blocks: vec![0, 77] }]));
+        state.take(entry(3, vec![Change::Dropped { pack: 2, blocks: vec![3] }]));
+        let written = state.checkpoint(5);
+        state.take(entry(4, vec![Change::Packed(pack(3, &[])), Change::Packed(pack(4, &[1, 2]))]));
+        state.take(entry(5, vec![Change::Dropped { pack: 4, blocks: vec![1, 2] }]));
         assert_eq!(written.changes, [Change::Packed(pack(1, &[5]))]);
-        assert_eq!(folded.packs.values().cloned().collect::<Vec<_>>(), [pack(1, &[5])]);
-        assert_eq!(folded.next, 6);
-        let mut again = Folded::default();
-        again.take(folded.checkpoint(5));
-        assert_eq!(again, folded);
+        assert_eq!(state.packs.values().cloned().collect::<Vec<_>>(), [pack(1, &[5])]);
+        assert_eq!(state.next, 6);
+        let mut again = JournalState::default();
+        again.take(state.checkpoint(5));
+        assert_eq!(again, state);
     }
 }

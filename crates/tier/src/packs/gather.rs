@@ -1,98 +1,18 @@
 //! Putting: records gather in a pack, which one of their callers stores for all.
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use mooncake_memory::SliceList;
 
-use super::entry::{Change, Pack};
-use super::{PACKS, PackState, Shared, is_in_the_making, name_of};
-use crate::contents::Contents;
+use super::entry::Change;
+use super::names::{PACKS, name_of};
+use super::open_pack::{Draft, OpenPack, copy_of};
+use super::state::{PackState, Shared, State, is_being_placed};
 use crate::disk::nonce;
 use crate::errors::{Broken, PutError};
 use crate::index::{Entry, RecordState};
-use crate::layout::BLOCK;
-use crate::record::{Name, Record, data_offset};
-
-/// A pack that takes records, or is being stored.
-pub(super) struct OpenPack {
-    pub(super) id: u64,
-    nonce: u64,
-    filling: Mutex<Filling>,
-    /// It takes no more records, or it is stored.
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct Filling {
-    pub(super) draft: Draft,
-    is_closed: bool,
-    outcome: Option<Result<(), PutError>>,
-}
-
-/// What a pack is going to hold, and what is in it.
-#[derive(Default)]
-pub(super) struct Draft {
-    /// The bytes of each record.
-    parts: Vec<Vec<u8>>,
-    len: u64,
-    contents: Contents,
-    pub(super) records: Vec<(Name, Entry)>,
-}
-
-impl Draft {
-    /// Adds a record behind the last one: `bytes` is [`copy_of`] it.
-    pub(super) fn push(&mut self, (id, nonce): (u64, u64), record: &Record, mut bytes: Vec<u8>) {
-        let block = self.len / BLOCK;
-        let header = record.encode(nonce);
-        bytes[..header.len()].copy_from_slice(&header);
-        let entry = Entry {
-            file: id,
-            block: block as u32,
-            header_len: header.len() as u32,
-            len: record.len,
-            state: RecordState::Ready,
-            was_read: false,
-        };
-        self.len += bytes.len() as u64;
-        self.parts.push(bytes);
-        self.contents.push(block, record, nonce);
-        self.records.push((record.name, entry));
-    }
-
-    /// The whole object, and what is known of the pack, all of whose records are live.
-    pub(super) fn finish(&mut self, (id, nonce): (u64, u64)) -> (Vec<u8>, Pack) {
-        let (len, table) = (self.len, self.contents.bytes());
-        let mut bytes = Vec::with_capacity(len as usize + table.len());
-        self.parts.drain(..).for_each(|part| bytes.extend(part));
-        bytes.extend(table);
-        let live = self.records.iter().map(|(_, entry)| entry.block).collect();
-        (bytes, Pack { id, nonce, len, table_len: table.len() as u64, live })
-    }
-}
-
-/// A record as it lies in a pack, in whole blocks, but for its header. That takes long, and is done without a lock.
-pub(super) fn copy_of(record: &Record, data: &SliceList) -> Vec<u8> {
-    let begin = data_offset(record.header_len()) as usize;
-    let end = (begin + record.len as usize).next_multiple_of(BLOCK as usize);
-    let mut bytes = Vec::with_capacity(end);
-    bytes.resize(begin, 0);
-    data.slices().iter().for_each(|slice| slice.append_to(&mut bytes));
-    bytes.resize(end, 0);
-    bytes
-}
-
-impl OpenPack {
-    fn lock(&self) -> MutexGuard<'_, Filling> {
-        self.filling.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn close(&self) {
-        self.lock().is_closed = true;
-        self.changed.notify_all();
-    }
-}
+use crate::record::Record;
 
 impl Shared {
     /// Puts a sound record.
@@ -104,7 +24,7 @@ impl Shared {
             match state.index.get(&record.name) {
                 None => break,
                 Some(entry) if entry.state == RecordState::Ready => return Ok(()),
-                Some(entry) if is_in_the_making(entry) => {
+                Some(entry) if is_being_placed(entry) => {
                     state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
                 }
                 // It was dropped, or its put failed; nobody knows what of that lasts.
@@ -127,9 +47,8 @@ impl Shared {
         }
         let is_first = state.open.is_none();
         if is_first {
-            let (id, nonce) = self.new_pack(&mut state);
-            let (filling, changed) = (Mutex::default(), Condvar::new());
-            state.open = Some(Arc::new(OpenPack { id, nonce, filling, changed }));
+            let of = self.new_pack(&mut state);
+            state.open = Some(Arc::new(OpenPack::new(of)));
         }
         let pack = Arc::clone(state.open.as_ref().expect("one was made just now"));
         let mut filling = pack.lock();
@@ -148,7 +67,7 @@ impl Shared {
     }
 
     /// The number of a new pack, and what goes into the checksums of its headers.
-    pub(super) fn new_pack(&self, state: &mut super::State) -> (u64, u64) {
+    pub(super) fn new_pack(&self, state: &mut State) -> (u64, u64) {
         let id = state.next_pack;
         state.next_pack += 1;
         (id, nonce(self.config.seed, id))
@@ -197,16 +116,6 @@ impl Shared {
         state.packs.insert(pack.id, PackState::new(&described, &draft.records));
         self.changed.notify_all();
         Ok(named?)
-    }
-}
-
-impl PackState {
-    /// Of a pack all of whose records are known.
-    pub(super) fn new(pack: &Pack, records: &[(Name, Entry)]) -> PackState {
-        let live = records.iter().map(|(name, entry)| (entry.block, *name)).collect();
-        let live_bytes = records.iter().map(|(_, entry)| entry.bytes()).sum();
-        let Pack { nonce, len, table_len, .. } = *pack;
-        PackState { nonce, len, table_len, live, live_bytes, damaged: BTreeSet::new() }
     }
 }
 

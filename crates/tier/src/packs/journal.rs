@@ -11,10 +11,11 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::entry::{Change, Entry, Folded};
-use super::{CHECKPOINTS, JOURNAL, PacksConfig, name_of, number_of};
+use super::config::PacksConfig;
+use super::entry::{Change, Entry, JournalState};
+use super::names::{CHECKPOINTS, JOURNAL, name_of, number_of};
 use crate::bucket::Bucket;
-use crate::errors::Broken;
+use crate::errors::{Broken, PutError};
 
 /// Most entries after a checkpoint: a start reads each of them.
 const MOST_ENTRIES: u64 = if cfg!(test) { 16 } else { 256 };
@@ -33,7 +34,7 @@ pub(super) struct Journal {
 
 struct Queue {
     /// What all entries come to that are stored.
-    folded: Folded,
+    state: JournalState,
     /// The entry up to which the last checkpoint goes.
     checkpoint: u64,
     changes: Vec<Change>,
@@ -71,6 +72,15 @@ impl From<JournalError> for Broken {
     }
 }
 
+impl From<JournalError> for PutError {
+    fn from(error: JournalError) -> PutError {
+        match error {
+            JournalError::Unreachable(reason) => PutError::Unreachable(reason),
+            JournalError::Broken(broken) => PutError::Broken(broken),
+        }
+    }
+}
+
 /// How an attempt to store an entry ended.
 enum Attempt {
     Stored,
@@ -84,11 +94,11 @@ impl Journal {
     /// Of a prefix that this process claimed by the last entry, which it began to store at `since`.
     pub(super) fn new(
         bucket: Arc<dyn Bucket>,
-        (folded, checkpoint): (Folded, u64),
+        (state, checkpoint): (JournalState, u64),
         (since, config): (Instant, &PacksConfig),
     ) -> Journal {
         let queue = Queue {
-            folded,
+            state,
             checkpoint,
             changes: Vec::new(),
             queued: 0,
@@ -165,7 +175,7 @@ impl Journal {
         mut queue: MutexGuard<'a, Queue>,
         changes: Vec<Change>,
     ) -> (MutexGuard<'a, Queue>, bool) {
-        let mut entry = Entry { number: queue.folded.next, owner: self.owner, changes };
+        let mut entry = Entry { number: queue.state.next, owner: self.owner, changes };
         loop {
             let lease_end = queue.lease_end;
             drop(queue);
@@ -184,13 +194,13 @@ impl Journal {
             queue = self.lock();
             match attempt {
                 Attempt::Stored => {
-                    queue.folded.take(entry);
+                    queue.state.take(entry);
                     queue.lease_end = begun + self.lease;
                     return (queue, true);
                 }
                 Attempt::IsEarlier(earlier) => {
-                    queue.folded.take(earlier);
-                    entry.number = queue.folded.next;
+                    queue.state.take(earlier);
+                    entry.number = queue.state.next;
                 }
                 Attempt::IsOthers => {
                     tracing::error!("another process has taken a prefix of the object store over");
@@ -225,17 +235,17 @@ impl Journal {
 
     /// The note that lasts.
     pub(super) fn note(&self) -> Option<Vec<u8>> {
-        self.lock().folded.note.clone()
+        self.lock().state.note.clone()
     }
 
     /// Stores a checkpoint if many entries came after the last one, and removes what it makes needless.
     pub(super) fn keep_short(&self) -> io::Result<()> {
         let checkpoint = {
             let queue = self.lock();
-            if queue.folded.next - queue.checkpoint <= MOST_ENTRIES {
+            if queue.state.next - queue.checkpoint <= MOST_ENTRIES {
                 return Ok(());
             }
-            queue.folded.checkpoint(self.owner)
+            queue.state.checkpoint(self.owner)
         };
         let number = checkpoint.number;
         match self.bucket.create(&name_of(CHECKPOINTS, number), checkpoint.encode()) {

@@ -8,9 +8,11 @@ use std::time::Duration;
 use mooncake_memory::{Buffer, SliceList};
 
 use super::entry::Change;
-use super::gather::{Draft, copy_of};
 use super::journal::JournalError;
-use super::{PACKS, PackFile, PackState, Shared, is_cut_or_gone, name_of};
+use super::names::{PACKS, name_of};
+use super::open_pack::{Draft, copy_of};
+use super::pack_file::{PackFile, is_cut_or_gone};
+use super::state::{PackState, Shared};
 use crate::index::{Entry, RecordState};
 use crate::layout::BLOCK;
 use crate::record::{Name, Record};
@@ -91,6 +93,9 @@ impl Shared {
         let (id, nonce) = self.new_pack(&mut self.lock());
         let mut moving = Moving { draft: Draft::default(), from: Vec::new() };
         for (name, entry) in chosen {
+            if self.lock().is_closing {
+                return Ok(());
+            }
             self.renew_if_due();
             if let Some((record, data)) = self.read_whole(name, entry)? {
                 let bytes = copy_of(&record, &SliceList::from(data.raw()));
@@ -147,7 +152,7 @@ impl Shared {
         let at = u64::from(entry.block) * BLOCK;
         let (header_len, len) = (entry.header_len as usize, entry.len);
         let stored = StoredRecord { file: &file, nonce, at, header_len, len };
-        let record = match stored.header(&[data.raw()]) {
+        let record = match stored.header(data.raw()) {
             Err(error) if is_cut_or_gone(&error) => return Ok(None),
             record => record?,
         };
@@ -184,7 +189,7 @@ impl Shared {
         let dropped = left.into_iter().map(|(pack, blocks)| Change::Dropped { pack, blocks });
         let packed = [Change::Packed(Arc::new(pack.clone()))];
         let changes: Vec<Change> = packed.into_iter().chain(dropped).collect();
-        let is_lasting = self.append_for_sure(&changes);
+        let is_lasting = self.append_until_durable(&changes);
         let mut state = self.lock();
         let records: Vec<(Name, Entry)> = moved.iter().map(|&(name, _, to)| (name, to)).collect();
         if is_lasting {
@@ -206,7 +211,7 @@ impl Shared {
     }
 
     /// Repeats changes until they last, since nobody knows what a failure leaves. False if the store closes or is lost.
-    fn append_for_sure(&self, changes: &[Change]) -> bool {
+    fn append_until_durable(&self, changes: &[Change]) -> bool {
         loop {
             match self.journal.append(changes.to_vec()) {
                 Ok(()) => return true,

@@ -7,21 +7,22 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, Builder};
 use std::time::{Duration, Instant, SystemTime};
 
-use super::entry::{Change, Entry, Folded, Owner, Pack};
+use mooncake_memory::with_waiting_helpers;
+
+use super::config::PacksConfig;
+use super::entry::{Change, Entry, JournalState, Owner, Pack};
 use super::journal::{Journal, claim, is_longer};
+use super::names::{CHECKPOINTS, JOURNAL, PACKS, name_of, number_of};
+use super::pack_file::is_cut_or_gone;
 use super::process::Life;
-use super::{
-    CHECKPOINTS, JOURNAL, PACKS, PackState, Packs, PacksConfig, Shared, State, name_of, number_of,
-    process,
-};
+use super::state::{PackState, Shared, State};
+use super::{Packs, process};
 use crate::bucket::Bucket;
 use crate::contents::{Contents, FoundRecord};
 use crate::errors::{Broken, OpenError};
-use crate::index::{Entry as IndexEntry, RecordState};
+use crate::index::Entry as IndexEntry;
 use crate::record::{Name, Record};
 
-/// Objects that are read at the same time: an object store is far away.
-const READERS: usize = 32;
 /// How often a journal is read again that changed meanwhile.
 const MOST_READS: usize = 4;
 /// A prefix whose journal nobody has added to for so long may be taken over by any host.
@@ -41,16 +42,16 @@ impl Packs {
         let is_free = is_free(&*bucket, &found, &config)?;
         let owner = Owner { host: config.host.clone(), process: process::own() };
         let claimed = vec![Change::Claimed(owner)];
-        let number = found.folded.next;
+        let number = found.state.next;
         let entry = Entry { number, owner: config.seed, changes: claimed };
         let since = Instant::now();
         if !is_free || !claim(&*bucket, &entry)? {
             return Err(OpenError::InUse(PathBuf::from("a prefix of the object store")));
         }
-        found.folded.take(entry);
-        let packs: Vec<Arc<Pack>> = found.folded.packs.values().cloned().collect();
+        found.state.take(entry);
+        let packs: Vec<Arc<Pack>> = found.state.packs.values().cloned().collect();
         let journal =
-            Journal::new(Arc::clone(&bucket), (found.folded, found.checkpoint), (since, &config));
+            Journal::new(Arc::clone(&bucket), (found.state, found.checkpoint), (since, &config));
         // No other process has had this number.
         let state = State { next_pack: number << 32, ..State::default() };
         let (state, changed) = (Mutex::new(state), Condvar::new());
@@ -74,14 +75,15 @@ impl Packs {
         let listed = shared.bucket.list(PACKS)?.into_iter().filter_map(|it| number_of(&it.name));
         let is_orphan = |id: &u64| *id < own && !packs.iter().any(|pack| pack.id == *id);
         let orphans: Vec<u64> = listed.filter(is_orphan).collect();
-        let tables = in_parallel(&packs, |pack| read_table(&*shared.bucket, pack))?;
+        let tables = with_waiting_helpers(&packs, |pack| read_table(&*shared.bucket, pack));
         let mut taken: BTreeMap<Name, (Record, IndexEntry)> = BTreeMap::new();
         let mut needless = Vec::new();
         for (pack, table) in packs.iter().zip(tables) {
+            let table = table?;
             let mut missing = pack.live.clone();
             for FoundRecord { block, record } in table {
                 if missing.remove(&(block as u32)) {
-                    let entry = entry_of(pack.id, block as u32, &record);
+                    let entry = IndexEntry::ready(pack.id, block, &record);
                     // The same record twice: its first put failed, as far as its caller knows.
                     if let Some((_, older)) = taken.insert(record.name, (record, entry)) {
                         needless.push((older.file, older.block));
@@ -118,7 +120,7 @@ impl Packs {
 
 /// A journal as it was read.
 struct Found {
-    folded: Folded,
+    state: JournalState,
     /// The entry up to which the last checkpoint goes.
     checkpoint: u64,
     /// When the last entry was stored, or the last checkpoint.
@@ -144,22 +146,22 @@ fn try_read_journal(bucket: &dyn Bucket) -> Result<Option<Found>, OpenError> {
     // After the entries: those that go are covered by a checkpoint that is there then.
     let checkpoints = bucket.list(CHECKPOINTS)?;
     let checkpoint = checkpoints.iter().filter_map(|it| number_of(&it.name)).max();
-    let mut folded = Folded { next: 1, ..Folded::default() };
+    let mut state = JournalState { next: 1, ..JournalState::default() };
     if let Some(number) = checkpoint {
         let Some(entry) = read_entry(bucket, CHECKPOINTS, number)? else { return Ok(None) };
-        folded.take(entry);
+        state.take(entry);
     }
-    let later: Vec<u64> = numbers.range(folded.next..).map(|(&number, _)| number).collect();
-    for entry in in_parallel(&later, |&number| read_entry(bucket, JOURNAL, number))? {
-        match entry.filter(|entry| entry.number == folded.next) {
-            Some(entry) => folded.take(entry),
+    let later: Vec<u64> = numbers.range(state.next..).map(|(&number, _)| number).collect();
+    for entry in with_waiting_helpers(&later, |&number| read_entry(bucket, JOURNAL, number)) {
+        match entry?.filter(|entry| entry.number == state.next) {
+            Some(entry) => state.take(entry),
             None => return Ok(None),
         }
     }
     // A checkpoint may have taken the place of all entries.
     let entries = numbers.last_key_value().map(|(_, &modified)| modified);
     let modified = checkpoints.iter().map(|it| it.modified).chain(entries).max();
-    Ok(Some(Found { folded, checkpoint: checkpoint.unwrap_or(0), modified }))
+    Ok(Some(Found { state, checkpoint: checkpoint.unwrap_or(0), modified }))
 }
 
 /// An entry of the journal, or a checkpoint. One that cannot be understood is an error.
@@ -179,7 +181,7 @@ fn read_entry(bucket: &dyn Bucket, folder: &str, number: u64) -> io::Result<Opti
 
 /// Whether no process owns the prefix. Where one did and it may be gone, this waits to see whether it stores another entry.
 fn is_free(bucket: &dyn Bucket, found: &Found, config: &PacksConfig) -> io::Result<bool> {
-    let Some(owner) = &found.folded.owner else { return Ok(true) };
+    let Some(owner) = &found.state.owner else { return Ok(true) };
     match process::life_of(&owner.process) {
         Life::Dead => return Ok(true),
         Life::Alive => return Ok(false),
@@ -190,7 +192,7 @@ fn is_free(bucket: &dyn Bucket, found: &Found, config: &PacksConfig) -> io::Resu
     if owner.host != config.host && !is_silent {
         return Ok(false);
     }
-    let next = found.folded.next;
+    let next = found.state.next;
     let until = Instant::now() + config.silence;
     loop {
         let is_over = Instant::now() >= until;
@@ -212,38 +214,8 @@ fn read_table(bucket: &dyn Bucket, pack: &Pack) -> io::Result<Vec<FoundRecord>> 
     let range = pack.len..pack.len + pack.table_len;
     match bucket.get_range(&name_of(PACKS, pack.id), range) {
         Ok(table) => Ok(Contents::decode(&table, pack.nonce)),
-        Err(error)
-            if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof) =>
-        {
-            Ok(Vec::new())
-        }
+        Err(error) if is_cut_or_gone(&error) => Ok(Vec::new()),
         Err(error) => Err(error),
-    }
-}
-
-/// Does the same to many things, several at a time, and gives what comes of each.
-fn in_parallel<T: Sync, R: Send>(
-    items: &[T],
-    work: impl Fn(&T) -> io::Result<R> + Sync,
-) -> io::Result<Vec<R>> {
-    let share = items.len().div_ceil(READERS).max(1);
-    let done: io::Result<Vec<Vec<R>>> = thread::scope(|scope| {
-        let work = &work;
-        let begin = |part| scope.spawn(move || <[T]>::iter(part).map(work).collect());
-        let threads: Vec<_> = items.chunks(share).map(begin).collect();
-        threads.into_iter().map(|it| it.join().expect("no reader panics")).collect()
-    });
-    Ok(done?.into_iter().flatten().collect())
-}
-
-fn entry_of(pack: u64, block: u32, record: &Record) -> IndexEntry {
-    IndexEntry {
-        file: pack,
-        block,
-        header_len: record.header_len() as u32,
-        len: record.len,
-        state: RecordState::Ready,
-        was_read: false,
     }
 }
 
@@ -255,8 +227,8 @@ mod tests {
     /// Whether a prefix is free whose last owner is this process of this host, for one of the host `here` that waits for so long.
     fn check(host: &str, process: &str, silence: Duration) -> bool {
         let owner = Owner { host: host.to_owned(), process: process.to_owned() };
-        let folded = Folded { next: 2, owner: Some(owner), ..Folded::default() };
-        let found = Found { folded, checkpoint: 0, modified: Some(SystemTime::now()) };
+        let state = JournalState { next: 2, owner: Some(owner), ..JournalState::default() };
+        let found = Found { state, checkpoint: 0, modified: Some(SystemTime::now()) };
         let config =
             PacksConfig { host: "here".to_owned(), silence, ..PacksConfig::usual(1 << 20, 1) };
         is_free(&BucketDouble::new(1).bucket(), &found, &config).expect("the store answers")

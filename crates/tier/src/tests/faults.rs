@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{CONFIG, bytes, get, name, put, record};
+use crate::RecordStore;
 use crate::layout::{BLOCK, SEAL_AT, first_block};
 use crate::testing::DiskDouble;
 use crate::{Disk, PutError, ReadError};

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::{fs, thread};
 
 use super::{Dice, bytes, get, name, put};
-use crate::{Directory, Disk, DiskConfig, Folder, Notes, OpenError, PutError};
+use crate::{Directory, Disk, DiskConfig, Folder, Notes, OpenError, PutError, RecordStore};
 
 const CONFIG: DiskConfig = DiskConfig { capacity: 16 << 20, file_bytes: 1 << 20, seed: 1 };
 

@@ -8,7 +8,7 @@ use std::{env, fs, thread};
 
 use super::folders::Scratch;
 use super::{Dice, bytes, get, name, put};
-use crate::PutError;
+use crate::{PutError, RecordStore};
 
 const KILLS: u64 = 12;
 /// Names the folder to the process that is to be killed, and where its names begin.

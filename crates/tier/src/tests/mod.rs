@@ -120,7 +120,7 @@ impl Dice {
     }
 }
 
-fn name(number: u64) -> Name {
+pub(crate) fn name(number: u64) -> Name {
     // No two ranges overlap.
     let offset = (number % (1 << 30)) << 20;
     Name { grant: Version { epoch: Epoch(1), counter: number }, offset }
@@ -132,7 +132,7 @@ fn bytes(name: Name, len: u64) -> Vec<u8> {
     (0..len).map(|at| (seed.rotate_left((at % 61) as u32) ^ at) as u8).collect()
 }
 
-fn record(name: Name, len: u64) -> (Record, Buffer) {
+pub(crate) fn record(name: Name, len: u64) -> (Record, Buffer) {
     let data = Buffer::from_vec(bytes(name, len));
     let record = Record {
         name,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use mooncake_memory::spawn_unpinned;
 
-use super::peers::Peer;
+use super::peer::Peer;
 
 /// How often idle lanes are looked at.
 const TIDY: Duration = Duration::from_secs(1);

@@ -2,10 +2,7 @@ use std::os::fd::BorrowedFd;
 
 use mooncake_memory::{RawSlice, RecvBatch, SliceList, Wait};
 use mooncake_types::{ErrorCode, limits::MAX_FRAME_RANGES};
-use mooncake_wire::{
-    DecodeError, decode_drop_reply, decode_promise_reply, decode_read_reply, decode_write_reply,
-    encode_drop_reply, encode_promise_reply, encode_read_reply, encode_write_reply,
-};
+use mooncake_wire::{Kind, encode_results};
 
 use crate::sums::{ChunkSums, decode_sums, sums_len};
 use mooncake_connection::Fault;
@@ -16,38 +13,9 @@ const WINDOW_BYTES: usize = 1 << 20;
 /// What a node says of each range.
 pub(super) type Statuses = Vec<Result<(), ErrorCode>>;
 
-/// Which reply is waited for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Awaited {
-    /// Statuses, payload and a trailer.
-    #[default]
-    Read,
-    /// Statuses alone.
-    Write,
-    /// Statuses alone.
-    Drop,
-    /// Statuses alone.
-    Promise,
-}
-
-impl Awaited {
-    fn encode(self, out: &mut Vec<u8>, request_id: u64, statuses: &[Result<(), ErrorCode>]) {
-        match self {
-            Awaited::Read => encode_read_reply(out, request_id, statuses),
-            Awaited::Write => encode_write_reply(out, request_id, statuses),
-            Awaited::Drop => encode_drop_reply(out, request_id, statuses),
-            Awaited::Promise => encode_promise_reply(out, request_id, statuses),
-        }
-    }
-
-    pub(super) fn decode(self, body: &[u8]) -> Result<Statuses, DecodeError> {
-        match self {
-            Awaited::Read => decode_read_reply(body),
-            Awaited::Write => decode_write_reply(body),
-            Awaited::Drop => decode_drop_reply(body),
-            Awaited::Promise => decode_promise_reply(body),
-        }
-    }
+/// Whether payload and a trailer follow the results in a reply of this kind.
+pub(super) fn has_payload(reply: Kind) -> bool {
+    reply == Kind::ReadReply
 }
 
 /// What became of one range of a reply that has come as a whole.
@@ -64,9 +32,9 @@ pub(super) enum Outcome {
 /// The reply that a lane waits for. Nearly always every range is fine, and then its length is known beforehand: head,
 /// payload and trailer are received by one call, each to its place. If the head turns out to be another one, what came
 /// with it is gathered up again and read step by step (see `stepwise`).
-#[derive(Default)]
 pub(super) struct Inbound {
-    pub(super) awaited: Awaited,
+    /// The kind of the reply.
+    pub(super) awaited: Kind,
     pub(super) request_id: u64,
     pub(super) ranges: Vec<Range>,
     /// The head of a reply in which every range is fine.
@@ -100,11 +68,34 @@ pub(super) struct Range {
     pub(super) pieces: usize,
 }
 
+impl Default for Inbound {
+    fn default() -> Self {
+        Self {
+            awaited: Kind::ReadReply,
+            request_id: 0,
+            ranges: Vec::new(),
+            predicted: Vec::new(),
+            head_known: false,
+            statuses: Vec::new(),
+            bytes: Vec::new(),
+            head_len: 0,
+            trailer_len: 0,
+            received: 0,
+            pieces: Vec::new(),
+            piece: 0,
+            piece_filled: 0,
+            sums: ChunkSums::default(),
+            unread: Vec::new(),
+            stepwise: false,
+        }
+    }
+}
+
 impl Inbound {
     /// Begins to wait for a reply about ranges whose payload goes to `places`, if it has any.
     pub(super) fn expect<'a>(
         &mut self,
-        awaited: Awaited,
+        awaited: Kind,
         request_id: u64,
         places: impl Iterator<Item = &'a SliceList>,
     ) {
@@ -119,7 +110,8 @@ impl Inbound {
         }
         static FINE: [Result<(), ErrorCode>; MAX_FRAME_RANGES] = [Ok(()); MAX_FRAME_RANGES];
         self.predicted.clear();
-        awaited.encode(&mut self.predicted, request_id, &FINE[..self.ranges.len()]);
+        let fine = &FINE[..self.ranges.len()];
+        encode_results(&mut self.predicted, awaited, request_id, fine);
         self.statuses.clear();
         self.head_known = false;
         self.stepwise = !self.unread.is_empty();
@@ -131,9 +123,9 @@ impl Inbound {
     pub(super) fn lay_out(&mut self, head_len: usize) {
         let lens = fine_ranges(&self.ranges, &self.statuses).map(|(_, range)| range.len);
         self.head_len = head_len;
-        self.trailer_len = match self.awaited {
-            Awaited::Read => lens.clone().map(|len| 4 + sums_len(len) as usize).sum(),
-            Awaited::Write | Awaited::Drop | Awaited::Promise => 0,
+        self.trailer_len = match has_payload(self.awaited) {
+            true => lens.clone().map(|len| 4 + sums_len(len) as usize).sum(),
+            false => 0,
         };
         self.bytes.resize(head_len + self.trailer_len, 0);
         self.sums.restart(lens);
@@ -226,7 +218,7 @@ impl Inbound {
             if let Some(Err(code)) = self.statuses.get(index) {
                 return Outcome::Failed(*code);
             }
-            if self.awaited != Awaited::Read {
+            if !has_payload(self.awaited) {
                 return Outcome::Done;
             }
             let (status, rest) = trailer.split_at(4);

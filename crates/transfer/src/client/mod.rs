@@ -1,4 +1,4 @@
-//! The side that asks: lanes to peers, and the exchanges that run over them on the caller's own thread.
+//! The side that asks: lanes to peers, and the calls that run over them on the caller's own thread.
 
 mod ask;
 mod dial;
@@ -7,6 +7,8 @@ mod drive;
 mod inbound;
 mod lane;
 mod outbound;
+mod peer;
+mod peer_call;
 mod peers;
 mod pulse;
 mod read;
@@ -14,11 +16,14 @@ mod shares;
 mod stepwise;
 mod write;
 
-pub(crate) use ask::{AskExchange, Question};
+pub(crate) use ask::Ask;
 pub(crate) use dial::open;
-pub(crate) use drive::{Exchange, Patience, drive};
-pub(crate) use peers::{Lease, Peers};
+pub(crate) use drive::{Patience, drive};
+#[cfg(test)]
+pub(crate) use peer::Lease;
+pub(crate) use peer_call::{PeerCall, Question};
+pub(crate) use peers::Peers;
 pub(crate) use pulse::Pulse;
-pub(crate) use read::ReadExchange;
+pub(crate) use read::Read;
 pub(crate) use shares::Purpose;
-pub(crate) use write::WriteExchange;
+pub(crate) use write::Write;

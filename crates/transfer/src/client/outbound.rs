@@ -8,9 +8,12 @@ use mooncake_connection::Fault;
 /// Most payload bytes handed over by one call: what was sent is checksummed while it is in the cache.
 const WINDOW_BYTES: usize = 1 << 20;
 
+/// About how many bytes are gathered for one call.
+pub(super) const GATHER_BYTES: usize = 256 << 10;
+
 /// What a lane is about to send: bytes, and then payload straight from the caller's memory.
 #[derive(Default)]
-pub(super) struct Outbound {
+pub(crate) struct Outbound {
     bytes: Vec<u8>,
     bytes_sent: usize,
     pieces: Vec<RawSlice>,
@@ -23,6 +26,12 @@ impl Outbound {
     /// Has all been handed to the kernel?
     pub(super) fn is_empty(&self) -> bool {
         self.bytes_sent == self.bytes.len() && self.piece == self.pieces.len()
+    }
+
+    /// Whether bytes may be added, and are few enough to be sent with further ones by one call.
+    pub(super) fn takes_more(&self) -> bool {
+        let are_few = self.is_empty() || self.bytes.len() < GATHER_BYTES;
+        are_few && self.piece == self.pieces.len()
     }
 
     /// Where bytes are added. All payload must have been sent.

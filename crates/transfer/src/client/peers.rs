@@ -1,16 +1,13 @@
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, PoisonError};
+use std::time::Instant;
 
-use mooncake_connection::{Dialer, Fault};
+use mooncake_connection::Dialer;
 
 use super::dial::dial;
 use super::directory::Directory;
-use super::lane::Lane;
-use super::shares::{Purpose, Shares};
+use super::peer::{Lease, Peer};
+use super::shares::Purpose;
 use crate::{TcpConfig, TransferError};
-
-/// A peer that could not be reached, refused, or fell silent is not connected to again for this long.
-const SUSPICION: Duration = Duration::from_secs(1);
 
 /// Peers that are remembered; beyond this, those without a connection are forgotten.
 const MAX_PEERS: usize = 4096;
@@ -21,99 +18,6 @@ pub(crate) struct Peers {
     config: TcpConfig,
     dialer: Dialer,
     directory: Arc<Directory>,
-}
-
-pub(super) struct Peer {
-    endpoint: Arc<str>,
-    state: Mutex<PeerState>,
-    /// For calls that want to read, and to write.
-    freed: [Condvar; 2],
-}
-
-#[derive(Default)]
-struct PeerState {
-    idle: Vec<Lane>,
-    /// Lanes that exist or are being opened, idle ones included.
-    lanes: usize,
-    shares: Shares,
-    suspect: Option<(Instant, TransferError)>,
-}
-
-impl PeerState {
-    /// Takes out the idle lanes for which this does not hold.
-    fn close_idle(&mut self, keep: impl Fn(&Lane) -> bool) -> Vec<Lane> {
-        let closed: Vec<Lane> = self.idle.extract_if(.., |lane| !keep(lane)).collect();
-        self.lanes -= closed.len();
-        closed
-    }
-
-    /// The lane used last: its buffers and its window are warm.
-    fn take_idle(&mut self, purpose: Purpose) -> Option<Lane> {
-        while let Some(lane) = self.idle.pop() {
-            if lane.is_alive() {
-                self.shares.take(purpose);
-                return Some(lane);
-            }
-            self.lanes -= 1;
-        }
-        None
-    }
-
-    /// Why the peer is not to be connected to now.
-    fn suspicion(&mut self) -> Option<TransferError> {
-        self.suspect.take_if(|(until, _)| Instant::now() >= *until);
-        self.suspect.as_ref().map(|(_, error)| error.clone())
-    }
-}
-
-/// The use of one lane. Unless it is given back with [`Lease::give_back`], the lane is closed.
-pub(crate) struct Lease {
-    peer: Arc<Peer>,
-    purpose: Purpose,
-    lane: Option<Lane>,
-}
-
-impl Lease {
-    pub(crate) fn lane(&mut self) -> &mut Lane {
-        self.lane.as_mut().expect("a lease holds its lane until it is given back")
-    }
-
-    pub(crate) fn as_lane(&self) -> &Lane {
-        self.lane.as_ref().expect("a lease holds its lane until it is given back")
-    }
-
-    /// The lane has failed. If it was silent, so will be all lanes to this peer: none is used again for a while.
-    pub(crate) fn doubt(&self, fault: &Fault, error: &TransferError) {
-        if matches!(fault, Fault::Silent) {
-            let mut state = self.peer.lock();
-            state.suspect = Some((Instant::now() + SUSPICION, error.clone()));
-            let closed = state.close_idle(|_| false);
-            drop(state);
-            drop(closed);
-        }
-    }
-
-    /// The lane is between frames and may be used again.
-    pub(crate) fn give_back(mut self) {
-        if let Some(mut lane) = self.lane.take() {
-            lane.rest();
-            let mut state = self.peer.lock();
-            state.idle.push(lane);
-            state.shares.give_back(self.purpose);
-            let waiting = state.shares.waiting();
-            drop(state);
-            // Waking costs a system call, also where nobody waits.
-            waiting.for_each(|purpose| self.peer.freed[purpose as usize].notify_one());
-        }
-    }
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        if self.lane.take().is_some() {
-            self.peer.forget_lane(self.purpose);
-        }
-    }
 }
 
 impl Peers {
@@ -153,7 +57,7 @@ impl Peers {
         }
         if let Some(lane) = state.take_idle(purpose) {
             drop(state);
-            return Ok(Lease { peer, purpose, lane: Some(lane) });
+            return Ok(Lease::of(peer, purpose, lane));
         }
         if let Some(error) = state.suspicion() {
             return Err(error);
@@ -171,10 +75,10 @@ impl Peers {
 
     fn open(&self, peer: Arc<Peer>, purpose: Purpose) -> Result<Lease, TransferError> {
         match dial(&peer.endpoint, &self.config, &self.dialer) {
-            Ok(lane) => Ok(Lease { peer, purpose, lane: Some(lane) }),
+            Ok(lane) => Ok(Lease::of(peer, purpose, lane)),
             Err(fault) => {
                 let error = TransferError::of_fault(&fault, &peer.endpoint);
-                peer.lock().suspect = Some((Instant::now() + SUSPICION, error.clone()));
+                peer.suspect(&error);
                 peer.forget_lane(purpose);
                 Err(error)
             }
@@ -209,7 +113,7 @@ impl Peers {
 
     /// As if so much time had passed.
     #[cfg(test)]
-    pub(crate) fn tidy_after(&self, time: Duration) {
+    pub(crate) fn tidy_after(&self, time: std::time::Duration) {
         self.directory.tidy(Instant::now() + time);
     }
 }
@@ -217,36 +121,5 @@ impl Peers {
 impl Drop for Peers {
     fn drop(&mut self) {
         self.directory.close();
-    }
-}
-
-impl Peer {
-    fn new(endpoint: Arc<str>) -> Self {
-        Self { endpoint, state: Mutex::default(), freed: Default::default() }
-    }
-
-    /// Closes idle lanes that are of no more use.
-    pub(super) fn tidy(&self, now: Instant) {
-        let closed = self.lock().close_idle(|lane| lane.is_wanted(now) && lane.is_alive());
-        drop(closed);
-    }
-
-    /// Whether there is anything to remember of it.
-    pub(super) fn is_blank(&self) -> bool {
-        let mut state = self.lock();
-        state.lanes == 0 && state.suspicion().is_none()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, PeerState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn forget_lane(&self, purpose: Purpose) {
-        let mut state = self.lock();
-        state.lanes -= 1;
-        state.shares.give_back(purpose);
-        drop(state);
-        // All of them: the first to wake may find the peer suspect and leave without waking the next.
-        self.freed.iter().for_each(Condvar::notify_all);
     }
 }

@@ -3,10 +3,10 @@
 
 use std::os::fd::BorrowedFd;
 
-use mooncake_memory::{Buffer, RecvBatch, Wait, copy_checked};
-use mooncake_wire::{HEADER_LEN, Header, Kind, decode_refusal};
+use mooncake_memory::{Buffer, Wait, copy_checked, recv_bytes};
+use mooncake_wire::{HEADER_LEN, Header, Kind, decode_refusal, decode_results};
 
-use super::inbound::{Awaited, Inbound, fine_ranges};
+use super::inbound::{Inbound, fine_ranges};
 use mooncake_connection::Fault;
 
 /// Longest encoding of one status, and of what surrounds them all, generously.
@@ -37,10 +37,7 @@ impl Inbound {
         let wanted = self.head_wanted()?;
         if wanted > held {
             self.unread.resize(wanted, 0);
-            let mut batch = RecvBatch::new();
-            let pushed = batch.push_bytes(&mut self.unread[held..]);
-            debug_assert!(pushed);
-            let received = batch.recv(socket, wait);
+            let received = recv_bytes(socket, &mut self.unread[held..], wait);
             self.unread.truncate(held + received.as_ref().map_or(0, |count| *count));
             received?;
         }
@@ -51,12 +48,7 @@ impl Inbound {
     fn head_wanted(&self) -> Result<usize, Fault> {
         let Some(bytes) = self.unread.first_chunk::<HEADER_LEN>() else { return Ok(HEADER_LEN) };
         let header = Header::decode(bytes)?;
-        let expected = match self.awaited {
-            Awaited::Read => Kind::ReadReply,
-            Awaited::Write => Kind::WriteReply,
-            Awaited::Drop => Kind::DropReply,
-            Awaited::Promise => Kind::PromiseReply,
-        };
+        let expected = self.awaited;
         let limit = STATUS_BYTES * (self.ranges.len() as u32 + 2);
         match header.kind {
             Kind::Refusal => {}
@@ -92,7 +84,7 @@ impl Inbound {
             tracing::warn!(%refusal, "a node ended a connection");
             return Err(Fault::Refused(refusal));
         }
-        let statuses = self.awaited.decode(body)?;
+        let statuses = decode_results(body)?;
         if statuses.len() != self.ranges.len() {
             let (found, wanted) = (statuses.len(), self.ranges.len());
             return Err(Fault::Protocol(format!("{found} statuses came for {wanted} ranges")));

@@ -1,13 +1,13 @@
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
 
 use mooncake_memory::{Buffer, SliceList, monotonic_ns, spawn_unpinned};
 use mooncake_types::RangeRead;
 
-use super::{PROMISE_NS, Shelf};
+use super::index::Identity;
+use super::shelf::{PROMISE_NS, Shelf};
 use crate::{ReadOp, TcpConfig, TcpTransport, Transport};
 
 /// Ranges that wait to be kept. What comes when there are more is not kept, this time.
@@ -21,133 +21,140 @@ const MOST_RENEWALS: usize = 1024;
 pub(super) struct Filler {
     shelf: Arc<Shelf>,
     config: TcpConfig,
-    queue: Mutex<Option<SyncSender<Work>>>,
-    waiting: Arc<Mutex<Waiting>>,
+    queue: Arc<WorkQueue>,
 }
 
 /// A range, its node, and what is to be done.
 struct Work {
-    kind: Kind,
+    kind: WorkKind,
     endpoint: Arc<str>,
     range: RangeRead,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum WorkKind {
     Fill,
     Renew,
 }
 
-/// What waits or is at work, so that it is not queued twice.
 #[derive(Default)]
-struct Waiting {
-    fills: BTreeSet<Place>,
-    renewals: BTreeSet<Place>,
+struct WorkQueue {
+    state: Mutex<QueueState>,
+    /// Told when there is work, and when there will be no more.
+    changed: Condvar,
 }
 
-/// What names a range; see [`RangeRead`].
-type Place = (u128, u64, u64, u64, u64, u64);
-
-fn place(range: &RangeRead) -> Place {
-    let RangeRead { segment, offset, version, from, len, .. } = *range;
-    (segment.0, offset, version.epoch.0, version.counter, from, len)
+#[derive(Default)]
+struct QueueState {
+    waiting: VecDeque<Work>,
+    /// What waits or is at work, so that it is not queued twice.
+    fills: BTreeSet<Identity>,
+    renewals: BTreeSet<Identity>,
+    has_thread: bool,
+    is_closed: bool,
 }
 
-impl Waiting {
-    fn of(&mut self, kind: Kind) -> (&mut BTreeSet<Place>, usize) {
+impl QueueState {
+    fn known(&mut self, kind: WorkKind) -> (&mut BTreeSet<Identity>, usize) {
         match kind {
-            Kind::Fill => (&mut self.fills, MOST_FILLS),
-            Kind::Renew => (&mut self.renewals, MOST_RENEWALS),
+            WorkKind::Fill => (&mut self.fills, MOST_FILLS),
+            WorkKind::Renew => (&mut self.renewals, MOST_RENEWALS),
         }
     }
+}
 
-    fn remove(&mut self, work: &Work) {
-        self.of(work.kind).0.remove(&place(&work.range));
+impl WorkQueue {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All that waits, once there is something; nothing once the cache is closed.
+    fn take(&self) -> Option<VecDeque<Work>> {
+        let is_idle = |state: &mut QueueState| state.waiting.is_empty() && !state.is_closed;
+        let waited = self.changed.wait_while(self.lock(), is_idle);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner);
+        (!state.is_closed).then(|| std::mem::take(&mut state.waiting))
+    }
+
+    fn finish(&self, work: &Work) {
+        self.lock().known(work.kind).0.remove(&Identity::of(&work.range));
+    }
+}
+
+/// Forgets what the thread was to do when it ends, also by a panic: the next range starts another.
+struct ThreadEnd(Arc<WorkQueue>);
+
+impl Drop for ThreadEnd {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        *state = QueueState { is_closed: state.is_closed, ..QueueState::default() };
     }
 }
 
 impl Filler {
     pub(super) fn new(shelf: Arc<Shelf>, config: TcpConfig) -> Self {
-        Self { shelf, config, queue: Mutex::default(), waiting: Arc::default() }
+        Self { shelf, config, queue: Arc::default() }
     }
 
     /// Queues a range that is to be kept, if there is room. Never waits for the network.
     pub(super) fn fill(&self, op: &ReadOp) {
-        if !self.queue(Kind::Fill, op) {
+        if !self.queue(WorkKind::Fill, op) {
             self.shelf.skipped.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// Queues a copy of which the promise is over, or nearly so. Never waits for the network.
     pub(super) fn renew(&self, op: &ReadOp) {
-        self.queue(Kind::Renew, op);
+        self.queue(WorkKind::Renew, op);
     }
 
     /// Whether it waits, now or already.
-    fn queue(&self, kind: Kind, op: &ReadOp) -> bool {
-        {
-            let mut waiting = lock(&self.waiting);
-            let (places, most) = waiting.of(kind);
-            if places.len() >= most {
-                return places.contains(&place(&op.range));
-            }
-            if !places.insert(place(&op.range)) {
-                return true;
-            }
+    fn queue(&self, kind: WorkKind, op: &ReadOp) -> bool {
+        let mut state = self.queue.lock();
+        let (known, most) = state.known(kind);
+        let identity = Identity::of(&op.range);
+        if known.contains(&identity) || known.len() >= most {
+            return known.contains(&identity);
         }
-        let work = Work { kind, endpoint: Arc::clone(&op.endpoint), range: op.range };
-        let mut queue = lock(&self.queue);
-        if queue.is_none() {
-            *queue = self.start();
-        }
-        let refused = match queue.as_ref().map(|queue| queue.try_send(work)) {
-            Some(Ok(())) => return true,
-            // The thread panicked: the next range starts another.
-            Some(Err(TrySendError::Disconnected(_))) => {
-                *queue = None;
-                *lock(&self.waiting) = Waiting::default();
-                return true;
-            }
-            Some(Err(TrySendError::Full(work))) => Some(work),
-            None => None,
-        };
-        drop(queue);
-        match refused {
-            Some(work) => lock(&self.waiting).remove(&work),
-            None => *lock(&self.waiting) = Waiting::default(),
-        }
-        false
+        known.insert(identity);
+        state.waiting.push_back(Work { kind, endpoint: Arc::clone(&op.endpoint), range: op.range });
+        let is_first = !std::mem::replace(&mut state.has_thread, true);
+        drop(state);
+        self.queue.changed.notify_one();
+        !is_first || self.start()
     }
 
-    fn start(&self) -> Option<SyncSender<Work>> {
-        let (sender, receiver) = sync_channel(MOST_FILLS + MOST_RENEWALS);
-        let (shelf, waiting) = (Arc::clone(&self.shelf), Arc::clone(&self.waiting));
+    fn start(&self) -> bool {
+        let (shelf, end) = (Arc::clone(&self.shelf), ThreadEnd(Arc::clone(&self.queue)));
         let tcp = TcpTransport::new(self.config.clone());
-        let started = spawn_unpinned(Builder::new().name("hot-cache".to_owned()), move || {
-            work(&receiver, &shelf, &tcp, &waiting);
-        });
-        started
-            .inspect_err(|error| tracing::warn!(%error, "the hot cache is not filled"))
-            .is_ok()
-            .then_some(sender)
+        let run = move || {
+            while let Some(work) = end.0.take() {
+                do_all(work, &shelf, &tcp, &end.0);
+            }
+        };
+        let started = spawn_unpinned(Builder::new().name("hot-cache".to_owned()), run);
+        started.inspect_err(|error| tracing::warn!(%error, "the hot cache is not filled")).is_ok()
     }
 }
 
-/// Until the store is closed.
-fn work(receiver: &Receiver<Work>, shelf: &Shelf, tcp: &TcpTransport, waiting: &Mutex<Waiting>) {
-    while let Ok(first) = receiver.recv() {
-        // What waits for promises is asked for together, and before anything is read.
-        let all: Vec<Work> = std::iter::once(first).chain(receiver.try_iter()).collect();
-        let (renewals, fills): (Vec<_>, Vec<_>) =
-            all.into_iter().partition(|work| work.kind == Kind::Renew);
-        promise(shelf, tcp, renewals.iter());
-        renewals.iter().for_each(|work| lock(waiting).remove(work));
-        for work in fills {
-            if fill(shelf, tcp, &work) {
-                promise(shelf, tcp, std::iter::once(&work));
-            }
-            lock(waiting).remove(&work);
+impl Drop for Filler {
+    fn drop(&mut self) {
+        self.queue.lock().is_closed = true;
+        self.queue.changed.notify_one();
+    }
+}
+
+/// What waits for promises is asked for together, and before anything is read.
+fn do_all(work: VecDeque<Work>, shelf: &Shelf, tcp: &TcpTransport, queue: &WorkQueue) {
+    let (renewals, fills): (Vec<_>, Vec<_>) =
+        work.into_iter().partition(|work| work.kind == WorkKind::Renew);
+    promise(shelf, tcp, renewals.iter());
+    renewals.iter().for_each(|work| queue.finish(work));
+    for work in fills {
+        if fill(shelf, tcp, &work) {
+            promise(shelf, tcp, std::iter::once(&work));
         }
+        queue.finish(&work);
     }
 }
 
@@ -173,8 +180,4 @@ fn promise<'a>(shelf: &Shelf, tcp: &TcpTransport, copies: impl Iterator<Item = &
     let results = tcp.promise(&ops);
     let promised = ops.iter().zip(&results).filter(|(_, result)| result.is_ok());
     shelf.promise(promised.map(|((_, range), _)| *range), until_ns);
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

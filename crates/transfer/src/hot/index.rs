@@ -12,7 +12,7 @@ use super::layout::{Layout, WAYS, slot};
 
 /// What bytes are of. Segments have random ids, and a version of a range never changes: bytes that were right once are
 /// those of this range for ever. Whether its node still holds the version is another question.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Identity([u64; 8]);
 
 impl Identity {

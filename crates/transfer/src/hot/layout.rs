@@ -26,7 +26,8 @@ pub(super) const MOST_BYTES: u64 = 1 << 42;
 
 /// Words at the beginning. Links between slots or blocks are one more than what they lead to; zero leads nowhere.
 pub(super) mod header {
-    /// Says what the memory is; zero in new memory, which is an empty cache.
+    /// Says what the memory is: [`MAGIC`](super::MAGIC) before another process finds it. All other words are zero in an empty
+    /// cache.
     pub(in crate::hot) const MAGIC: usize = 0;
     /// Not zero while a process changes what must stay consistent.
     pub(in crate::hot) const CHANGING: usize = 1;

@@ -102,6 +102,24 @@ fn ranges_of_any_length_come_out_as_they_went_in_whichever_process_asks() {
 }
 
 #[test]
+fn processes_that_start_at_the_same_time_share_one_cache() {
+    for _ in 0..20 {
+        let scene = Scene::new(2 << 20);
+        let all = std::sync::Barrier::new(4);
+        let open = || {
+            all.wait();
+            scene.shelf()
+        };
+        let shelves: Vec<Shelf> = std::thread::scope(|scope| {
+            let opened: Vec<_> = (0..4).map(|_| scope.spawn(open)).collect();
+            opened.into_iter().map(|it| it.join().unwrap()).collect()
+        });
+        insert(&shelves[0], &range(1, 10_000), 2);
+        assert!(shelves.iter().all(|shelf| is_there(shelf, &range(1, 10_000))));
+    }
+}
+
+#[test]
 fn what_is_read_once_never_pushes_out_what_is_read_often() {
     let scene = Scene::new(8 << 20);
     let shelf = scene.shelf();
@@ -141,7 +159,7 @@ fn it_is_filled_to_the_last_block_and_never_beyond() {
         if number % 100 == 99 {
             let there: u64 = entries
                 .filter(|range| is_there(&shelf, range))
-                .map(|range| range.len.div_ceil(super::BLOCK_BYTES))
+                .map(|range| range.len.div_ceil(super::layout::BLOCK_BYTES))
                 .sum();
             assert_eq!(there, used, "after {number}");
         }

@@ -25,6 +25,11 @@ impl Doubts {
         until.is_some_and(|until| now < until)
     }
 
+    /// Whether it is no use to ask the node for anything now.
+    pub(super) fn cover_node(&self, now: Instant) -> bool {
+        self.node.is_some_and(|until| now < until)
+    }
+
     /// The node does not share the segment.
     pub(super) fn doubt_segment(&mut self, id: SegmentId, now: Instant) {
         if self.segments.len() >= MAX_SEGMENTS {
@@ -55,7 +60,9 @@ mod tests {
         doubts.doubt_segment(SegmentId(1), start);
         assert_eq!(covered(&doubts, soon), [true, false]);
         assert_eq!(covered(&doubts, late), [false, false]);
+        assert!(!doubts.cover_node(soon));
         doubts.doubt_node(soon);
+        assert_eq!([late, soon + DOUBT].map(|now| doubts.cover_node(now)), [true, false]);
         assert_eq!(covered(&doubts, late), [true, true]);
         assert_eq!(covered(&doubts, soon + DOUBT), [false, false]);
     }

@@ -6,23 +6,19 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use mooncake_connection::{Connection, Fault, is_quiet};
-use mooncake_device::{CopyError, Direction, Job, copy_each};
+use mooncake_device::{CopyError, Direction, Job, copy_some};
 use mooncake_memory::{Region, SliceList, gather_from_caller, with_helpers};
 use mooncake_types::{Epoch, ErrorCode, RangeWrite};
-use mooncake_wire::{
-    Kind, decode_begin_reply, decode_complete_reply, encode_begin, encode_complete,
-};
+use mooncake_wire::{Kind, decode_results, encode_begin, encode_results};
 
-use super::Settled;
 use super::neighbour::Neighbour;
 use super::prefault::PrefaultedParts;
 use super::segment::NearSegment;
+use crate::copy_out::bad_memory;
 use crate::error::of_copy;
+use crate::op::Settled;
 use crate::plan::MAX_BEGIN_RANGES;
 use crate::{TransferError, WriteOp};
-
-/// A range shorter than this goes to the node as it is: that takes one question, and this way takes two.
-pub(super) const MIN_BYTES: u64 = 64 << 10;
 
 /// Most bytes copied between two looks at whether the node asked this side to stop.
 const STEP_BYTES: u64 = 1 << 20;
@@ -63,15 +59,15 @@ fn attempt(
 ) -> Result<Vec<Result<(), TransferError>>, Fault> {
     let ranges: Vec<RangeWrite<'_>> = placed.iter().map(|placed| placed.op.range).collect();
     let begin = |out: &mut Vec<u8>, id| encode_begin(out, id, epoch, &ranges);
-    let begun = decode_begin_reply(&connection.call(begin, Kind::BeginReply)?)?;
+    let begun = decode_results(&connection.call(begin, Kind::BeginReply)?)?;
     check_count(begun.len(), placed.len())?;
     let copied = copy_all(connection.stream().as_fd(), placed, begun)?;
     let done: Vec<Result<(), ErrorCode>> = copied
         .iter()
         .map(|copied| copied.as_ref().map_err(|_| ErrorCode::TransferFail).copied())
         .collect();
-    let complete = |out: &mut Vec<u8>, id| encode_complete(out, id, &done);
-    let completed = decode_complete_reply(&connection.call(complete, Kind::CompleteReply)?)?;
+    let complete = |out: &mut Vec<u8>, id| encode_results(out, Kind::Complete, id, &done);
+    let completed = decode_results(&connection.call(complete, Kind::CompleteReply)?)?;
     check_count(completed.len(), placed.len())?;
     neighbour.give_back(connection);
     let both = copied.into_iter().zip(completed);
@@ -133,20 +129,17 @@ fn copy_from_devices(
         let host = region.slice(start, op.range.len).ok()?;
         Some(Job { memory: &op.src, host, region: Some(region) })
     };
-    let jobs: Vec<Option<Job<'_>>> = wanted.iter().map(job).collect();
-    let are_inside: Vec<bool> = jobs.iter().map(Option::is_some).collect();
-    let jobs: Vec<Job<'_>> = jobs.into_iter().flatten().collect();
-    let results = copy_each(Direction::ToHost, &jobs, &|_| is_quiet(socket));
-    if results.iter().any(|result| matches!(result, Err(CopyError::Stopped))) {
+    let jobs = wanted.iter().map(job).collect();
+    let results = copy_some(Direction::ToHost, jobs, &|_| is_quiet(socket));
+    if results.iter().any(|result| matches!(result, Some(Err(CopyError::Stopped)))) {
         return Err(Fault::Io(io::ErrorKind::UnexpectedEof.into()));
     }
-    let mut results = results.into_iter().map(|result| result.map_err(|error| of_copy(&error)));
-    let outside = || Err(TransferError::Refused(ErrorCode::InternalError));
-    let of_job = |is_inside: bool| match is_inside {
-        true => results.next().expect("one result for each copy"),
-        false => outside(),
+    let of_job = |result: Option<Result<(), CopyError>>| match result {
+        Some(result) => result.map_err(|error| of_copy(&error)),
+        // It does not lie within the segment.
+        None => Err(TransferError::Refused(ErrorCode::InternalError)),
     };
-    Ok(are_inside.into_iter().map(of_job).collect())
+    Ok(results.into_iter().map(of_job).collect())
 }
 
 /// Copies a part of one range. What the caller's memory does not give is an error of its own; a node that wants this side to
@@ -173,7 +166,7 @@ fn copy_in(
         match copy_step(region, placed.segment.prefaulted(), start + from, &src) {
             Ok(copied) => from += copied as u64,
             Err(error) => {
-                return Ok(Err(TransferError::BadMemory { reason: error.to_string() }));
+                return Ok(Err(bad_memory(&error)));
             }
         }
     }

@@ -8,13 +8,13 @@ use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use mooncake_connection::{Connection, Fault, IdleConnections};
-use mooncake_memory::{Interest, Private, RecvBatch, Wait, peer_of, poll_sockets, spawn_unpinned};
+use mooncake_memory::{Interest, Private, Wait, peer_of, poll_sockets, recv_bytes, spawn_unpinned};
 use mooncake_types::{ErrorCode, SegmentId};
 use mooncake_wire::{Kind, LocalSocket, Welcome, decode_share_reply, encode_share};
 
 use super::doubts::Doubts;
+use super::pins::Pinning;
 use super::segment::{Look, NearSegment};
-use super::show::Pinning;
 use crate::{ReadOp, TcpConfig, client, local_socket};
 
 /// Stack of the thread that watches one node.
@@ -24,7 +24,7 @@ const STACK_BYTES: usize = 64 << 10;
 const MAX_SEGMENTS: usize = 1024;
 
 /// How long the memory of a segment is kept for those that are reading there when it is to be let go.
-const READERS: Duration = Duration::from_secs(1);
+const READER_PATIENCE: Duration = Duration::from_secs(1);
 
 /// How often segments that are no longer lent are looked for, to be let go.
 const PRUNE: Duration = Duration::from_secs(1);
@@ -38,7 +38,7 @@ pub(super) struct Neighbour {
     pub(super) endpoint: Arc<str>,
     pub(super) pid: Option<i32>,
     config: Arc<TcpConfig>,
-    known: Arc<Known>,
+    state: Arc<NeighbourState>,
     /// Nothing is said on it; it breaks with the node.
     tether: Arc<Private<TcpStream>>,
     /// Whether the kernel may be asked for bytes of its process, as far as is known.
@@ -50,7 +50,7 @@ pub(super) struct Neighbour {
 }
 
 /// What is known of the node while it lives.
-struct Known {
+struct NeighbourState {
     alive: AtomicBool,
     /// Connections on which nothing is being asked; closed with the node.
     idle: IdleConnections,
@@ -73,12 +73,12 @@ impl Neighbour {
         let tether = connection.into_stream();
         tether.set_read_timeout(Some(PRUNE))?;
         let pid = peer_of(tether.as_fd()).ok().and_then(|peer| peer.pid);
-        let known = Arc::new(Known {
+        let state = Arc::new(NeighbourState {
             alive: AtomicBool::new(true),
             idle: IdleConnections::new(MAX_IDLE),
             segments: RwLock::default(),
         });
-        let (watched, name) = (Arc::clone(&known), Arc::clone(&endpoint));
+        let (watched, name) = (Arc::clone(&state), Arc::clone(&endpoint));
         let socket = Arc::clone(&tether);
         let thread = Builder::new().name("mooncake-near".to_owned()).stack_size(STACK_BYTES);
         spawn_unpinned(thread, move || {
@@ -93,7 +93,7 @@ impl Neighbour {
             endpoint,
             pid,
             config: Arc::clone(config),
-            known,
+            state,
             tether,
             kernel_copies: AtomicBool::new(true),
             asking: Mutex::default(),
@@ -104,12 +104,12 @@ impl Neighbour {
 
     /// Whether the node's process lives, as far as its socket tells.
     pub(super) fn is_alive(&self) -> bool {
-        self.known.alive.load(Ordering::Acquire)
+        self.state.alive.load(Ordering::Acquire)
     }
 
     /// A segment, mapped if it is asked for the first time. `None`: what is wanted of it goes by message.
     pub(super) fn segment(&self, id: SegmentId) -> Option<Arc<NearSegment>> {
-        if let Some(found) = self.known.segment(id) {
+        if let Some(found) = self.state.segment(id) {
             return found.filter(|segment| !segment.is_closed());
         }
         // Nobody waits behind a question that is no use.
@@ -117,7 +117,7 @@ impl Neighbour {
             return None;
         }
         let _asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = self.known.segment(id) {
+        if let Some(found) = self.state.segment(id) {
             return found;
         }
         if !self.may_ask_for(id) {
@@ -126,7 +126,7 @@ impl Neighbour {
         let asked = self.ask_for(id);
         let mut doubts = self.doubts.write().unwrap_or_else(PoisonError::into_inner);
         match asked {
-            Ok(Ok(segment)) => self.known.keep(id, segment),
+            Ok(Ok(segment)) => self.state.keep(id, segment),
             // It is no longer lent, or not yet: to be asked for again, as after a broken socket, but not at once.
             Ok(Err(code)) => {
                 tracing::debug!(segment = %id, %code, "a segment of this host is not shared");
@@ -143,7 +143,7 @@ impl Neighbour {
 
     fn may_ask_for(&self, id: SegmentId) -> bool {
         let doubts = self.doubts.read().unwrap_or_else(PoisonError::into_inner);
-        !doubts.cover(id, Instant::now()) && !self.known.is_full()
+        !doubts.cover(id, Instant::now()) && !self.state.is_full()
     }
 
     /// Reads a range of one of its segments by a copy that the kernel makes, if it does. Whose memory it was is only
@@ -193,7 +193,7 @@ impl Neighbour {
 
     /// A connection to ask on.
     pub(super) fn connection(&self) -> Result<Connection, Fault> {
-        self.known.idle.take(false).map_or_else(|| self.new_connection(), Ok)
+        self.state.idle.take(false).map_or_else(|| self.new_connection(), Ok)
     }
 
     /// A connection that nothing was asked on yet.
@@ -203,7 +203,7 @@ impl Neighbour {
 
     /// The connection is between two questions and may be used again.
     pub(super) fn give_back(&self, connection: Connection) {
-        self.known.idle.give_back(connection);
+        self.state.idle.give_back(connection);
     }
 }
 
@@ -214,7 +214,7 @@ impl Drop for Neighbour {
     }
 }
 
-impl Known {
+impl NeighbourState {
     fn is_full(&self) -> bool {
         self.segments.read().unwrap_or_else(PoisonError::into_inner).len() >= MAX_SEGMENTS
     }
@@ -269,7 +269,7 @@ fn open(endpoint: &str, config: &TcpConfig) -> Result<(Connection, Welcome), Fau
 /// Lets the memory of a segment go on this thread: that takes seconds if it is much and nobody else has it, and a reader that
 /// has it now is to go on to another node.
 fn let_go(segment: Arc<NearSegment>) {
-    let deadline = Instant::now() + READERS;
+    let deadline = Instant::now() + READER_PATIENCE;
     while Arc::strong_count(&segment) > 1 && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -277,15 +277,9 @@ fn let_go(segment: Arc<NearSegment>) {
 
 /// Waits until the node says something, which it never does, or its process ends. Its memory is to be let go then, which
 /// would stay with the system for as long as it is mapped anywhere.
-fn watch(socket: &TcpStream, known: &Known) {
-    let mut byte = [0];
-    loop {
-        let mut batch = RecvBatch::new();
-        let pushed = batch.push_bytes(&mut byte);
-        debug_assert!(pushed);
-        match batch.recv(socket.as_fd(), Wait::Block) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => known.prune(),
-            _ => break,
-        }
+fn watch(socket: &TcpStream, state: &NeighbourState) {
+    let hear = || recv_bytes(socket.as_fd(), &mut [0], Wait::Block);
+    while hear().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
+        state.prune();
     }
 }

@@ -64,7 +64,7 @@ impl fmt::Display for Distance {
 
 /// What is known of one peer.
 #[derive(Default)]
-pub(super) struct Peer {
+pub(super) struct DiscoveredPeer {
     known: RwLock<Option<KnownDistance>>,
     /// Held by the one thread that finds out.
     asking: Mutex<()>,
@@ -75,7 +75,7 @@ struct KnownDistance {
     until: Option<Instant>,
 }
 
-impl Peer {
+impl DiscoveredPeer {
     /// How far it is, found out by `measure` if that is not known, or not any more.
     pub(super) fn distance(&self, measure: impl FnOnce() -> Distance) -> Distance {
         if let Some(known) = self.known() {

@@ -6,18 +6,72 @@ use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::thread::Builder;
+use std::time::Instant;
 
 use mooncake_connection::{Connection, Fault};
-use mooncake_memory::{Private, SendBatch, Wait, await_hang_up, spawn_unpinned};
+use mooncake_memory::{Private, Wait, await_hang_up, send_bytes, spawn_unpinned};
 use mooncake_types::limits::MAX_FRAME_RANGES;
 use mooncake_types::{ErrorCode, RangeRead};
-use mooncake_wire::{Kind, decode_pin_reply, encode_pin, encode_unpin};
+use mooncake_wire::{Kind, decode_results, encode_pin, encode_unpin};
 
+use super::doubts::Doubts;
 use super::segment::NearSegment;
 use crate::view::{Hold, Pinned, View};
 
 /// Stack of the thread that waits for a node to want its ranges back.
 const STACK_BYTES: usize = 64 << 10;
+
+/// The connection that ranges of one node are pinned by.
+#[derive(Default)]
+pub(super) struct Pinning(Mutex<PinningState>);
+
+#[derive(Default)]
+struct PinningState {
+    pins: Option<Arc<PinConnection>>,
+    doubts: Doubts,
+}
+
+impl Pinning {
+    fn lock(&self) -> MutexGuard<'_, PinningState> {
+        lock(&self.0)
+    }
+
+    /// The connection; a new one if there is none.
+    pub(super) fn pins(
+        &self,
+        open: impl FnOnce() -> Result<Connection, Fault>,
+    ) -> Option<Arc<PinConnection>> {
+        let mut state = self.lock();
+        if state.doubts.cover_node(Instant::now()) {
+            return None;
+        }
+        if state.pins.is_none() {
+            match open().and_then(|connection| Ok(PinConnection::start(connection)?)) {
+                Ok(pins) => state.pins = Some(pins),
+                Err(fault) => state.doubt(&fault),
+            }
+        }
+        state.pins.clone()
+    }
+
+    /// The connection is of no more use.
+    pub(super) fn forget(&self, pins: &Arc<PinConnection>, fault: Option<&Fault>) {
+        let mut state = self.lock();
+        let forgotten = state.pins.take_if(|current| Arc::ptr_eq(current, pins));
+        if let Some(fault) = fault {
+            state.doubt(fault);
+        }
+        drop(state);
+        drop(forgotten);
+    }
+}
+
+impl PinningState {
+    fn doubt(&mut self, fault: &Fault) {
+        tracing::debug!(?fault, "a node of this host pins nothing");
+        self.doubts.doubt_node(Instant::now());
+    }
+}
 
 /// A connection that ranges are pinned by: all of them for as long as it lasts. When the node ends its side, it wants them
 /// back; then the views of all of them are detached, and only then this side ends too.
@@ -43,19 +97,19 @@ struct Asker {
 pub(super) type Wanted<'a> = (&'a RangeRead, &'a NearSegment);
 
 /// Why nothing was pinned.
-pub(super) enum NoPins {
+pub(super) enum PinError {
     /// The connection is of no more use; another may be.
-    Over,
+    Closed,
     /// The node cannot be asked.
     Fault(Fault),
 }
 
-impl NoPins {
+impl PinError {
     fn of(fault: Fault) -> Self {
         match fault {
             // It wants everything back, or is gone, which the next connection will tell.
-            Fault::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => NoPins::Over,
-            fault => NoPins::Fault(fault),
+            Fault::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => PinError::Closed,
+            fault => PinError::Fault(fault),
         }
     }
 }
@@ -103,11 +157,11 @@ impl PinConnection {
     pub(super) fn show(
         self: &Arc<Self>,
         wanted: &[Wanted<'_>],
-    ) -> Result<Vec<Option<View>>, NoPins> {
+    ) -> Result<Vec<Option<View>>, PinError> {
         let shown = {
             let mut asker = lock(&self.asker);
             if asker.is_broken || lock(&self.views).is_none() {
-                return Err(NoPins::Over);
+                return Err(PinError::Closed);
             }
             self.send_returned(&mut asker);
             let ranges: Vec<RangeRead> = wanted.iter().map(|(range, _)| **range).collect();
@@ -119,7 +173,7 @@ impl PinConnection {
                 }
                 Err(fault) => {
                     asker.is_broken = true;
-                    return Err(NoPins::of(fault));
+                    return Err(PinError::of(fault));
                 }
             }
         };
@@ -214,7 +268,7 @@ impl Asker {
     /// Asks for ranges; gives the number of the first, and what the node says of each.
     fn pin(&mut self, ranges: &[RangeRead]) -> Result<(u64, Vec<Result<(), ErrorCode>>), Fault> {
         let encode = |out: &mut Vec<u8>, id| encode_pin(out, id, ranges);
-        let results = decode_pin_reply(&self.connection.call(encode, Kind::PinReply)?)?;
+        let results = decode_results(&self.connection.call(encode, Kind::PinReply)?)?;
         if results.len() != ranges.len() {
             let message = format!("{} results came for {} pins", results.len(), ranges.len());
             return Err(Fault::Protocol(message));
@@ -231,10 +285,7 @@ impl Asker {
         }
         let mut frame = Vec::new();
         encode_unpin(&mut frame, 0, numbers);
-        let mut batch = SendBatch::new();
-        let pushed = batch.push_bytes(&frame);
-        debug_assert!(pushed);
-        match batch.send(self.connection.stream().as_fd(), Wait::Now, false) {
+        match send_bytes(self.connection.stream().as_fd(), &frame, Wait::Now) {
             Ok(sent) if sent == frame.len() => true,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
             // Cut short, or the node is gone: what is pinned is given back with the connection.

@@ -1,7 +1,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What is noted together: no range that is written this way is shorter.
-const PART_BYTES: u64 = super::in_place::MIN_BYTES;
+/// A range shorter than this goes to the node as it is: that takes one question, and a write in place takes two.
+pub(super) const MIN_IN_PLACE_BYTES: u64 = 64 << 10;
+
+/// What is noted together: no range that is written in place is shorter.
+const PART_BYTES: u64 = MIN_IN_PLACE_BYTES;
 
 /// Which parts of a segment this process has mapped to write them.
 pub(super) struct PrefaultedParts(Box<[AtomicBool]>);

@@ -3,7 +3,7 @@ use std::fmt;
 use mooncake_memory::{Buffer, copy_from_process};
 use mooncake_types::SegmentId;
 
-use super::Near;
+use super::known_peers::Near;
 use super::peer_discovery::Met;
 use crate::Way;
 

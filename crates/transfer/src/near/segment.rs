@@ -1,14 +1,13 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-use mooncake_device::{Direction, Job, copy_each};
-use mooncake_memory::{
-    MapError, RawSlice, Region, SeenSlot, SliceList, SlotReader, copy_from_process, copy_to_caller,
-};
+use mooncake_device::{Direction, Job, copy_some};
+use mooncake_memory::{MapError, RawSlice, Region, SeenSlot, SlotReader, copy_from_process};
 use mooncake_types::{ErrorCode, RangeRead};
 use mooncake_wire::Shared;
 
 use super::prefault::PrefaultedParts;
+use crate::copy_out::copy_out;
 use crate::error::of_copy;
 use crate::{ReadOp, TransferError};
 
@@ -144,28 +143,17 @@ impl NearSegment {
 /// Has devices read ranges out of the memory that is mapped here, all with the same copies.
 pub(super) fn read_to_devices(reads: &[(&NearSegment, &ReadOp)]) -> Vec<Look> {
     let located: Vec<_> = reads.iter().map(|(segment, op)| segment.locate(&op.range)).collect();
-    let jobs = reads.iter().zip(&located).filter_map(|((segment, op), located)| {
+    let jobs = reads.iter().zip(&located).map(|((segment, op), located)| {
         let (memory, _) = located.as_ref().ok()?;
         Some(Job { memory: &op.dst, host: *memory, region: segment.region.as_ref() })
     });
-    let jobs: Vec<Job<'_>> = jobs.collect();
-    let mut copied = copy_each(Direction::ToDevice, &jobs, &|_| true).into_iter();
-    let settle = |((segment, _), located): (&(&NearSegment, &ReadOp), _)| match located {
-        Err(look) => look,
-        Ok((_, seen)) => match copied.next().expect("one result for each copy") {
-            Ok(()) => segment.settled(&seen),
-            Err(error) => Look::Over(Err(of_copy(&error))),
-        },
-    };
-    reads.iter().zip(located).map(settle).collect()
-}
-
-fn copy_out(memory: RawSlice, dst: &SliceList) -> Result<(), TransferError> {
-    let mut from = 0;
-    for piece in dst.sub(0, memory.len() as u64) {
-        copy_to_caller(memory.sub(from, piece.len()), piece)
-            .map_err(|error| TransferError::BadMemory { reason: error.to_string() })?;
-        from += piece.len();
-    }
-    Ok(())
+    let copied = copy_some(Direction::ToDevice, jobs.collect(), &|_| true);
+    let all = reads.iter().zip(located).zip(copied);
+    let settle = all.map(|(((segment, _), located), copied)| match (located, copied) {
+        (Err(look), _) => look,
+        (Ok((_, seen)), Some(Ok(()))) => segment.settled(&seen),
+        (Ok(_), Some(Err(error))) => Look::Over(Err(of_copy(&error))),
+        (Ok(_), None) => unreachable!("what was found is copied"),
+    });
+    settle.collect()
 }

@@ -1,24 +1,22 @@
 use std::io;
-use std::net::{Shutdown, TcpListener, TcpStream};
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixListener;
+use std::net::TcpStream;
+use std::os::fd::AsFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
 use std::time::Duration;
 
-use mooncake_connection::{TrustedUsers, tune};
+use mooncake_connection::TrustedUsers;
 use mooncake_memory::{Private, spawn_unpinned};
 use mooncake_types::ErrorCode;
 use mooncake_wire::Refusal;
-use socket2::SockRef;
 
-use super::connection::{Connection, Origin, Service};
+use super::connection::{Origin, PeerConnection, STACK_BYTES};
 use super::inbox::Inbox;
+use super::listeners::Listener;
+use super::refuse;
 use super::registry::Registry;
-use super::{Site, refuse};
-
-/// Stack of a thread that serves one connection; its buffers are on the heap.
-pub(super) const STACK_BYTES: usize = 256 << 10;
+use super::server_context::ServerContext;
+use super::service::Service;
 
 /// Threads that wait for a connection at a listener: a client that comes for the first time opens two.
 const WAITING: usize = 2;
@@ -29,44 +27,13 @@ const MAX_REFUSING: usize = 32;
 /// How long to wait when the system has no descriptor or thread left for another connection.
 const BACK_OFF: Duration = Duration::from_millis(20);
 
-/// Where connections come in.
-pub(super) enum Listener {
-    Tcp(Private<TcpListener>),
-    Local(Private<UnixListener>),
-}
-
-impl Listener {
-    /// The next connection. The standard library's TCP stream does for any socket what is done here with it.
-    fn accept(&self) -> io::Result<(Private<TcpStream>, Origin)> {
-        match self {
-            Listener::Tcp(listener) => {
-                let stream = Private::new(listener.accept()?.0);
-                tune(&stream)?;
-                Ok((stream, Origin::Tcp))
-            }
-            Listener::Local(listener) => {
-                let stream = Private::new(listener.accept()?.0);
-                Ok((stream.convert::<OwnedFd>().convert(), Origin::Local))
-            }
-        }
-    }
-
-    /// Wakes the thread that accepts; a listener that was shut down already is as good.
-    pub(super) fn shut_down(&self) {
-        let _ = match self {
-            Listener::Tcp(listener) => SockRef::from(listener).shutdown(Shutdown::Both),
-            Listener::Local(listener) => SockRef::from(listener).shutdown(Shutdown::Both),
-        };
-    }
-}
-
 /// Lets connections in. Some threads wait for the next at any time, each of which serves one connection to its end, and
 /// another thread starts those that take their places. So no connection waits for a thread to be started, which may take
 /// long in a process that is busy with its memory.
 pub(super) struct Acceptor {
     listener: Listener,
     registry: Arc<Registry>,
-    site: Arc<Site>,
+    context: Arc<ServerContext>,
     /// How many threads wait for a connection.
     waiting: Mutex<usize>,
     /// Told when there is one less, and when the server is closed.
@@ -74,9 +41,13 @@ pub(super) struct Acceptor {
 }
 
 impl Acceptor {
-    pub(super) fn new(listener: Listener, registry: &Arc<Registry>, site: &Arc<Site>) -> Self {
-        let (registry, site) = (Arc::clone(registry), Arc::clone(site));
-        Self { listener, registry, site, waiting: Mutex::new(0), changed: Condvar::new() }
+    pub(super) fn new(
+        listener: Listener,
+        registry: &Arc<Registry>,
+        context: &Arc<ServerContext>,
+    ) -> Self {
+        let (registry, context) = (Arc::clone(registry), Arc::clone(context));
+        Self { listener, registry, context, waiting: Mutex::new(0), changed: Condvar::new() }
     }
 
     /// Starts the first threads.
@@ -117,18 +88,18 @@ impl Acceptor {
 
     fn add(self: &Arc<Self>) -> io::Result<()> {
         *self.waiting() += 1;
-        let acceptor = Arc::clone(self);
+        let (acceptor, running) = (Arc::clone(self), self.registry.begin_thread());
         let thread = Builder::new().name("data".into()).stack_size(STACK_BYTES);
-        match spawn_unpinned(thread, move || acceptor.serve_one()) {
-            Ok(thread) => {
-                self.registry.keep(thread);
-                Ok(())
-            }
-            Err(error) => {
-                *self.waiting() -= 1;
-                Err(error)
-            }
+        let serve = move || {
+            // First, so that it is dropped last.
+            let _running = running;
+            acceptor.serve_one();
+        };
+        let started = spawn_unpinned(thread, serve);
+        if started.is_err() {
+            *self.waiting() -= 1;
         }
+        started.map(drop)
     }
 
     fn waiting(&self) -> MutexGuard<'_, usize> {
@@ -137,9 +108,8 @@ impl Acceptor {
 
     /// Waits for a connection and serves it.
     fn serve_one(&self) {
-        let _ending = self.registry.ending();
         // Before it is needed: memory may take its time too.
-        let inbox = Inbox::new(self.site.config.busy_poll);
+        let inbox = Inbox::new(self.context.config.busy_poll);
         let accepted = self.accept();
         *self.waiting() -= 1;
         self.changed.notify_all();
@@ -166,7 +136,7 @@ impl Acceptor {
     }
 
     fn serve(&self, stream: Private<TcpStream>, origin: Origin, inbox: Inbox) -> io::Result<()> {
-        let (open, most) = (self.registry.open(), self.site.config.max_connections);
+        let (open, most) = (self.registry.open(), self.context.config.max_connections);
         if open >= most.saturating_add(MAX_REFUSING) {
             return Err(io::Error::other("too many connections"));
         }
@@ -181,14 +151,14 @@ impl Acceptor {
         } else {
             None
         };
-        let connection = Arc::new(Connection::new(stream, origin));
+        let connection = Arc::new(PeerConnection::new(stream, origin));
         let Some(_membership) = self.registry.enter(&connection) else { return Ok(()) };
         match refusal {
             Some(refusal) => {
                 tracing::info!(%refusal, "a connection is refused");
                 refuse::refuse(connection.stream(), 0, &refusal);
             }
-            None => Service::new(connection, Arc::clone(&self.site), inbox).run(),
+            None => Service::new(connection, Arc::clone(&self.context), inbox).run(),
         }
         Ok(())
     }

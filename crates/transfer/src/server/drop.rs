@@ -1,16 +1,16 @@
-use mooncake_wire::{Header, decode_drop, encode_drop_reply};
+use mooncake_wire::{Header, Kind, decode_drop};
 
-use super::connection::{End, Service};
-use crate::stream;
+use super::service::{End, Service};
 
 impl Service {
     /// Drops entries, and says so once they cannot be found.
     pub(super) fn serve_drop(&mut self, header: &Header) -> Result<(), End> {
         let id = header.request_id;
         let ranges = decode_drop(self.body(header)?).map_err(|error| End::body(id, &error))?;
+        let is_slow = ranges.iter().any(|range| self.host.reads_from_disk(range.segment));
+        let keepalive = is_slow.then(|| self.keepalive(id));
         let results = self.host.drop_ranges(&ranges);
-        self.out.clear();
-        encode_drop_reply(&mut self.out, id, &results);
-        Ok(stream::send_all(self.connection.stream(), &self.out, &[], false)?)
+        drop(keepalive);
+        self.reply(Kind::DropReply, id, &results)
     }
 }

@@ -1,8 +1,7 @@
 use mooncake_types::FollowPage;
 use mooncake_wire::{Header, decode_follow, encode_follow_reply};
 
-use super::connection::{End, Service};
-use crate::stream;
+use super::service::{End, Service};
 
 /// A buffer that a page has made longer than this is given back, in bytes.
 const KEPT_BYTES: usize = 64 << 10;
@@ -20,7 +19,7 @@ impl Service {
             self.out.clear();
             encode_follow_reply(&mut self.out, id, (follow.segment, Err(code)));
         }
-        stream::send_all(self.connection.stream(), &self.out, &[], false)?;
+        self.send_out()?;
         self.out.clear();
         self.out.shrink_to(KEPT_BYTES);
         Ok(())

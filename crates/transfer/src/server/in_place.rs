@@ -11,14 +11,13 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use mooncake_memory::{Interest, poll_sockets};
 use mooncake_types::{Epoch, ErrorCode, RangeWrite};
-use mooncake_wire::{
-    Header, Kind, decode_complete, decode_write, encode_begin_reply, encode_complete_reply,
-};
+use mooncake_wire::{Header, Kind, decode_results, decode_write};
 
-use super::connection::{Connection, End, Service};
-use super::open_write::OpenWrite;
+use super::connection::PeerConnection;
+use super::service::{End, Service};
+use crate::open_write::OpenWrite;
 use crate::plan::MAX_BEGIN_RANGES;
-use crate::{Interrupt, SegmentHost, stream};
+use crate::{Interrupt, SegmentHost};
 
 /// A range that took longer to begin than this had to be waited for: the peer may have gone meanwhile.
 const WAITED: Duration = Duration::from_millis(1);
@@ -26,7 +25,7 @@ const WAITED: Duration = Duration::from_millis(1);
 /// Tells a peer that writes in place to stop. This side goes on listening: until the peer has closed its side, or said
 /// what it completed, it may still be writing, and its tickets stay open.
 struct AskToStop {
-    connection: Arc<Connection>,
+    connection: Arc<PeerConnection>,
     asked: AtomicBool,
 }
 
@@ -47,7 +46,7 @@ fn begin_all<'a>(
     host: &'a dyn SegmentHost,
     epoch: Epoch,
     ranges: &[RangeWrite<'_>],
-    connection: &Arc<Connection>,
+    connection: &Arc<PeerConnection>,
 ) -> io::Result<Begun<'a>> {
     let asked = AtomicBool::new(false);
     let stop = Arc::new(AskToStop { connection: Arc::clone(connection), asked });
@@ -57,10 +56,7 @@ fn begin_all<'a>(
             return Err(ErrorCode::InvalidParams);
         }
         let interrupt = Arc::clone(&stop) as Arc<dyn Interrupt>;
-        let ticket = host.begin_write(epoch, range, interrupt)?;
-        let is_whole = ticket.memory.len() as u64 == range.len;
-        let open = OpenWrite::new(host, ticket);
-        if is_whole { Ok(open) } else { Err(ErrorCode::InternalError) }
+        OpenWrite::begin(host, epoch, range, interrupt)
     };
     let mut order: Vec<usize> = (0..ranges.len()).collect();
     order.sort_by_key(|&index| Reverse(ranges[index].grant));
@@ -100,9 +96,7 @@ impl Service {
         let begun = begin_all(&*host, message.epoch(), &ranges, &self.connection)?;
         let results: Vec<_> =
             begun.iter().map(|begun| begun.as_ref().map(|_| ()).map_err(|&code| code)).collect();
-        self.out.clear();
-        encode_begin_reply(&mut self.out, id, &results);
-        stream::send_all(self.connection.stream(), &self.out, &[], false)?;
+        self.reply(Kind::BeginReply, id, &results)?;
         self.finish_begun(begun)
     }
 
@@ -113,7 +107,7 @@ impl Service {
             let message = format!("a Begin is followed by Complete, not by {:?}", header.kind);
             return Err(End::broken(id, message));
         }
-        let done = decode_complete(self.body(&header)?).map_err(|error| End::body(id, &error))?;
+        let done = decode_results(self.body(&header)?).map_err(|error| End::body(id, &error))?;
         if done.len() != begun.len() {
             let message = format!("{} ranges began, not {}", begun.len(), done.len());
             return Err(End::broken(id, message));
@@ -124,8 +118,6 @@ impl Service {
             open.complete(Vec::new())
         };
         let results: Vec<_> = begun.into_iter().zip(done).map(finish).collect();
-        self.out.clear();
-        encode_complete_reply(&mut self.out, id, &results);
-        Ok(stream::send_all(self.connection.stream(), &self.out, &[], false)?)
+        self.reply(Kind::CompleteReply, id, &results)
     }
 }

@@ -3,7 +3,7 @@ use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use mooncake_memory::{RawSlice, RecvBatch, Watch};
+use mooncake_memory::{RawSlice, RecvBatch, Watch, recv_bytes};
 
 /// Bytes held between the socket and whoever wants them.
 const CAPACITY: usize = 64 << 10;
@@ -46,11 +46,8 @@ impl Inbox {
     /// Receives the first bytes of a request. Nothing may be held.
     pub(super) fn await_request(&mut self, stream: &TcpStream) -> io::Result<()> {
         debug_assert!(self.is_empty());
-        let mut batch = RecvBatch::new();
-        let pushed = batch.push_bytes(&mut self.bytes[..AHEAD]);
-        debug_assert!(pushed);
         (self.start, self.end) = (0, 0);
-        self.end = recv(&mut self.between, &mut batch, stream)?;
+        self.end = recv(&mut self.between, &mut self.bytes[..AHEAD], stream)?;
         Ok(())
     }
 
@@ -65,10 +62,7 @@ impl Inbox {
         }
         let limit = self.start + len.max(AHEAD);
         while self.end - self.start < len {
-            let mut batch = RecvBatch::new();
-            let pushed = batch.push_bytes(&mut self.bytes[self.end..limit]);
-            debug_assert!(pushed);
-            self.end += recv(&mut self.within, &mut batch, stream)?;
+            self.end += recv(&mut self.within, &mut self.bytes[self.end..limit], stream)?;
         }
         Ok(())
     }
@@ -97,10 +91,7 @@ impl Inbox {
             self.large.resize(len.min(from + BODY_STEP), 0);
             let mut got = from;
             while got < self.large.len() {
-                let mut batch = RecvBatch::new();
-                let pushed = batch.push_bytes(&mut self.large[got..]);
-                debug_assert!(pushed);
-                got += recv(&mut self.within, &mut batch, stream)?;
+                got += recv(&mut self.within, &mut self.large[got..], stream)?;
             }
         }
         Ok(&self.large)
@@ -124,7 +115,8 @@ impl Inbox {
         let mut batch = RecvBatch::new();
         let pushed = batch.push(dst) && batch.push_bytes(&mut self.bytes[..ahead.min(AHEAD)]);
         debug_assert!(pushed);
-        let count = recv(&mut self.within, &mut batch, stream)?;
+        let receive = |wait| batch.recv(stream.as_fd(), wait);
+        let count = self.within.wait(receive, is_not_ready)?;
         self.end = count.saturating_sub(dst.len());
         Ok(count.min(dst.len()))
     }
@@ -143,7 +135,10 @@ impl Inbox {
     }
 }
 
-fn recv(watch: &mut Watch, batch: &mut RecvBatch<'_>, stream: &TcpStream) -> io::Result<usize> {
-    let socket = stream.as_fd();
-    watch.wait(|wait| batch.recv(socket, wait), |error| error.kind() == io::ErrorKind::WouldBlock)
+fn recv(watch: &mut Watch, bytes: &mut [u8], stream: &TcpStream) -> io::Result<usize> {
+    watch.wait(|wait| recv_bytes(stream.as_fd(), bytes, wait), is_not_ready)
+}
+
+fn is_not_ready(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::WouldBlock
 }

@@ -6,11 +6,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use mooncake_memory::{SendBatch, Wait, spawn_unpinned};
+use mooncake_memory::{Wait, send_bytes, spawn_unpinned};
 use mooncake_wire::{HEADER_LEN, keepalive};
 
-use super::accept;
-use super::connection::Connection;
+use super::connection::{PeerConnection, STACK_BYTES};
 use crate::Interrupt;
 
 /// How long a peer hears nothing of a request, at least.
@@ -38,7 +37,7 @@ struct SlowRequests {
 }
 
 struct SlowRequest {
-    connection: Arc<Connection>,
+    connection: Arc<PeerConnection>,
     id: u64,
     due: Instant,
 }
@@ -57,7 +56,11 @@ impl Drop for Keepalive<'_> {
 
 impl Keepalives {
     /// Begins to send keepalives for a request, which may take long.
-    pub(super) fn begin(self: &Arc<Self>, connection: &Arc<Connection>, id: u64) -> Keepalive<'_> {
+    pub(super) fn begin(
+        self: &Arc<Self>,
+        connection: &Arc<PeerConnection>,
+        id: u64,
+    ) -> Keepalive<'_> {
         let mut requests = self.lock();
         let number = requests.next_number;
         requests.next_number += 1;
@@ -69,7 +72,7 @@ impl Keepalives {
         }
         if requests.thread.is_none() && !requests.is_stopped {
             let keepalives = Arc::clone(self);
-            let thread = Builder::new().name("keepalive".into()).stack_size(accept::STACK_BYTES);
+            let thread = Builder::new().name("keepalive".into()).stack_size(STACK_BYTES);
             match spawn_unpinned(thread, move || keepalives.run()) {
                 Ok(thread) => requests.thread = Some(thread),
                 Err(error) => tracing::debug!(%error, "no keepalives are sent"),
@@ -120,11 +123,7 @@ impl Keepalives {
 
 impl SlowRequest {
     fn send(&self) {
-        let frame = keepalive(self.id);
-        let mut batch = SendBatch::new();
-        let pushed = batch.push_bytes(&frame);
-        debug_assert!(pushed);
-        match batch.send(self.connection.stream().as_fd(), Wait::Now, false) {
+        match send_bytes(self.connection.stream().as_fd(), &keepalive(self.id), Wait::Now) {
             Ok(HEADER_LEN) => {}
             // What would follow could not be understood.
             Ok(_) => self.connection.interrupt(),

@@ -1,48 +1,15 @@
 //! Ranges that stay as they are, because a process of this host looks at them.
 
-use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::net::Shutdown;
 use std::sync::Arc;
 
 use mooncake_types::{ErrorCode, RangeRead};
-use mooncake_wire::{Header, Kind, decode_pin, decode_unpin, encode_pin_reply};
+use mooncake_wire::{Header, Kind, decode_read, decode_unpin};
 
-use super::connection::{End, STALL, Service};
-use crate::{Interrupt, Pin, stream};
-
-/// Most ranges that one connection pins at a time, and most bytes of them: what a peer has to copy before a writer that
-/// wants one of them goes on.
-const MAX_PINS: usize = 4096;
-const MAX_BYTES: u64 = 1 << 30;
-
-/// What a connection has pinned.
-#[derive(Default)]
-pub(super) struct Pins {
-    /// The number of the next range that is asked for.
-    next: u64,
-    held: BTreeMap<u64, (Pin, u64)>,
-    bytes: u64,
-}
-
-impl Pins {
-    fn has_room_for(&self, len: u64) -> bool {
-        self.held.len() < MAX_PINS
-            && self.bytes.checked_add(len).is_some_and(|bytes| bytes <= MAX_BYTES)
-    }
-
-    fn keep(&mut self, pin: Pin, len: u64) {
-        self.held.insert(self.next, (pin, len));
-        self.bytes += len;
-    }
-
-    /// Drops a pin. One that was refused, or is dropped already, is none.
-    fn drop_pin(&mut self, number: u64) {
-        if let Some((_, len)) = self.held.remove(&number) {
-            self.bytes -= len;
-        }
-    }
-}
+use super::connection::STALL;
+use super::service::{End, Service};
+use crate::Interrupt;
 
 impl Service {
     /// Whether the connection takes frames of this kind. One that has asked for pins is for them alone.
@@ -53,13 +20,11 @@ impl Service {
     /// Keeps ranges as they are until the peer says otherwise, or has closed its side.
     pub(super) fn serve_pin(&mut self, header: &Header) -> Result<(), End> {
         let id = header.request_id;
-        let ranges = decode_pin(self.body(header)?).map_err(|error| End::body(id, &error))?;
+        let ranges = decode_read(self.body(header)?).map_err(|error| End::body(id, &error))?;
         // Before the peer can look at anything.
         self.connection.keep_open();
         let results: Vec<_> = ranges.iter().map(|range| self.pin(range)).collect();
-        self.out.clear();
-        encode_pin_reply(&mut self.out, id, &results);
-        Ok(stream::send_all(self.connection.stream(), &self.out, &[], false)?)
+        self.reply(Kind::PinReply, id, &results)
     }
 
     fn pin(&mut self, range: &RangeRead) -> Result<(), ErrorCode> {
@@ -67,7 +32,7 @@ impl Service {
             let interrupt = Arc::clone(&self.connection) as Arc<dyn Interrupt>;
             self.host.pin(range, interrupt).map(|pin| {
                 self.pins.keep(pin, range.len);
-                self.site.config.served.on_pinned(range.len);
+                self.context.config.served.on_pinned(range.len);
             })
         } else {
             Err(ErrorCode::NoAvailableHandle)

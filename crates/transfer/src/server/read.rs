@@ -1,8 +1,8 @@
 use mooncake_memory::RawSlice;
 use mooncake_types::{ErrorCode, limits::CHUNK_BYTES};
-use mooncake_wire::{Header, decode_read, encode_read_reply};
+use mooncake_wire::{Header, Kind, decode_read, encode_results};
 
-use super::connection::{End, Service};
+use super::service::{End, Service};
 use crate::ReadTicket;
 use crate::begin_reads::begin_reads;
 use crate::stream;
@@ -39,7 +39,7 @@ impl Service {
             }));
         }
         self.out.clear();
-        encode_read_reply(&mut self.out, id, &statuses);
+        encode_results(&mut self.out, Kind::ReadReply, id, &statuses);
         let payload: u64 = found.iter().map(|found| found.ticket.memory.len() as u64).sum();
         if payload <= SMALL_BYTES {
             self.append_payload(&mut found);
@@ -47,8 +47,8 @@ impl Service {
             self.send_payload(&mut found)?;
         }
         self.append_trailer(&found);
-        stream::send_all(self.connection.stream(), &self.out, &[], false)?;
-        let served = &self.site.config.served;
+        self.send_out()?;
+        let served = &self.context.config.served;
         served.on_sent(self.connection.origin(), found.len() as u64, payload);
         Ok(())
     }

@@ -1,23 +1,24 @@
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle, ThreadId};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::connection::Connection;
+use super::connection::PeerConnection;
 use crate::Interrupt;
 
-/// The connections that are open and the threads that serve them.
+/// The connections that are open, and how many threads serve them or wait for one.
 #[derive(Default)]
-pub(super) struct Registry(Mutex<ServedConnections>);
+pub(super) struct Registry {
+    state: Mutex<ServedConnections>,
+    /// Told when a thread has ended.
+    ended: Condvar,
+}
 
 #[derive(Default)]
 struct ServedConnections {
     closed: bool,
     next_id: u64,
-    open: HashMap<u64, Arc<Connection>>,
-    threads: HashMap<ThreadId, JoinHandle<()>>,
-    /// The thread that ended last. Until it is joined the system keeps its stack.
-    ended: Option<JoinHandle<()>>,
+    open: HashMap<u64, Arc<PeerConnection>>,
+    threads: usize,
 }
 
 /// Takes its connection off the list when the thread that serves it ends, however it ends.
@@ -32,26 +33,21 @@ impl Drop for Membership {
     }
 }
 
-/// Has its thread joined by the next that ends, however it ends.
-pub(super) struct Ending {
+/// Counts a thread until it ends, however it ends.
+pub(super) struct RunningThread {
     registry: Arc<Registry>,
 }
 
-impl Drop for Ending {
+impl Drop for RunningThread {
     fn drop(&mut self) {
-        let mut state = self.registry.lock();
-        // One that ends before it was kept is joined when the next is.
-        let Some(own) = state.threads.remove(&thread::current().id()) else { return };
-        let before = state.ended.replace(own);
-        drop(state);
-        // A thread that panicked has said so already.
-        drop(before.map(JoinHandle::join));
+        self.registry.lock().threads -= 1;
+        self.registry.ended.notify_all();
     }
 }
 
 impl Registry {
     fn lock(&self) -> MutexGuard<'_, ServedConnections> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How many connections are open.
@@ -60,7 +56,7 @@ impl Registry {
     }
 
     /// Puts a connection on the list; `None` once the server is closed.
-    pub(super) fn enter(self: &Arc<Self>, connection: &Arc<Connection>) -> Option<Membership> {
+    pub(super) fn enter(self: &Arc<Self>, connection: &Arc<PeerConnection>) -> Option<Membership> {
         let mut state = self.lock();
         if state.closed {
             return None;
@@ -69,18 +65,6 @@ impl Registry {
         state.next_id += 1;
         state.open.insert(id, Arc::clone(connection));
         Some(Membership { registry: Arc::clone(self), id })
-    }
-
-    /// Keeps the thread to be joined, and forgets those that have ended.
-    pub(super) fn keep(&self, thread: JoinHandle<()>) {
-        let mut state = self.lock();
-        state.threads.retain(|_, thread| !thread.is_finished());
-        state.threads.insert(thread.thread().id(), thread);
-    }
-
-    /// To be held by a thread that is kept, until it ends.
-    pub(super) fn ending(self: &Arc<Self>) -> Ending {
-        Ending { registry: Arc::clone(self) }
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -99,21 +83,22 @@ impl Registry {
     /// Waits for the connections that their peers have to end, `patience` at most, and then cuts them off.
     pub(super) fn sever_after(&self, patience: Duration) {
         let started = Instant::now();
-        let is_open = |connection: &Arc<Connection>| connection.is_kept_open();
+        let is_open = |connection: &Arc<PeerConnection>| connection.is_kept_open();
         while started.elapsed() < patience && self.lock().open.values().any(is_open) {
             std::thread::sleep(Duration::from_millis(1));
         }
         self.lock().open.values().filter(|it| is_open(it)).for_each(|it| it.sever());
     }
 
+    /// To be dropped by a thread as the last that it does, or if there is no thread.
+    pub(super) fn begin_thread(self: &Arc<Self>) -> RunningThread {
+        self.lock().threads += 1;
+        RunningThread { registry: Arc::clone(self) }
+    }
+
     /// Waits for all threads.
-    pub(super) fn join(&self) {
-        let mut state = self.lock();
-        let (threads, ended) = (std::mem::take(&mut state.threads), state.ended.take());
-        drop(state);
-        for thread in threads.into_values().chain(ended) {
-            // A thread that panicked has said so already.
-            let _ = thread.join();
-        }
+    pub(super) fn wait(&self) {
+        let waited = self.ended.wait_while(self.lock(), |state| state.threads > 0);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 }

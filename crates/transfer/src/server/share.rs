@@ -4,7 +4,7 @@ use mooncake_memory::send_with_descriptors;
 use mooncake_types::ErrorCode;
 use mooncake_wire::{Header, Shared, decode_share, encode_share_reply};
 
-use super::connection::{End, Service};
+use super::service::{End, Service};
 
 impl Service {
     /// Hands a segment's memory over, as far as it can be, and the table of what can be read there.
@@ -14,7 +14,7 @@ impl Service {
         self.out.clear();
         let Some(shared) = self.host.share(segment) else {
             encode_share_reply(&mut self.out, id, Err(ErrorCode::SegmentNotFound));
-            return Ok(crate::stream::send_all(self.connection.stream(), &self.out, &[], false)?);
+            return self.send_out();
         };
         let memory = shared.region.sealed_descriptor();
         let answer = Shared {

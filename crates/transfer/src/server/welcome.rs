@@ -2,8 +2,7 @@ use std::time::{Duration, Instant};
 
 use mooncake_wire::{Expected, HEADER_LEN, Kind, Welcome, decode_hello, encode_welcome};
 
-use super::connection::{End, Service};
-use crate::stream;
+use super::service::{End, Service};
 
 /// A peer that has not introduced itself within this time is shut out; tests have less patience.
 const HANDSHAKE: Duration = Duration::from_millis(if cfg!(test) { 300 } else { 5000 });
@@ -23,15 +22,16 @@ impl Service {
         self.fill_by(deadline, header.body_len as usize)?;
         let hello = decode_hello(self.inbox.take(header.body_len as usize))
             .map_err(|error| End::body(id, &error))?;
-        let (cluster_id, auth_token) = (&self.site.config.cluster_id, &self.site.config.auth_token);
+        let (cluster_id, auth_token) =
+            (&self.context.config.cluster_id, &self.context.config.auth_token);
         hello
             .check(&Expected { cluster_id, auth_token })
             .map_err(|refusal| End::Refused(id, refusal))?;
-        let local_socket = self.site.local_socket.clone();
+        let local_socket = self.context.local_socket.clone();
         let welcome = Welcome { local_socket, ..Welcome::new(self.host.epoch()) };
         self.out.clear();
         encode_welcome(&mut self.out, id, &welcome);
-        Ok(stream::send_all(self.connection.stream(), &self.out, &[], false)?)
+        self.send_out()
     }
 
     /// Receives until `len` bytes are there, however slowly they drip in, but not beyond the deadline.

@@ -4,13 +4,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use mooncake_memory::crc32c;
 use mooncake_types::{Epoch, ErrorCode, RangeWrite};
-use mooncake_wire::{Header, decode_write, encode_write_reply};
+use mooncake_wire::{Header, Kind, decode_write};
 
-use super::connection::{End, Service};
-use super::open_write::OpenWrite;
-use crate::stream;
+use super::service::{End, Service};
+use crate::Interrupt;
+use crate::open_write::OpenWrite;
 use crate::sums::{decode_sums, sums_len};
-use crate::{Interrupt, WriteTicket};
 
 /// A range up to this long is received whole and checked in private memory before the node's memory is touched, so that
 /// a writer that dies early changes nothing.
@@ -39,19 +38,7 @@ impl Service {
             };
             results.push(result);
         }
-        self.out.clear();
-        encode_write_reply(&mut self.out, id, &results);
-        Ok(stream::send_all(self.connection.stream(), &self.out, &[], false)?)
-    }
-
-    fn begin(&self, epoch: Epoch, range: &RangeWrite<'_>) -> Result<WriteTicket, ErrorCode> {
-        let interrupt: Arc<dyn Interrupt> = self.connection.clone();
-        let ticket = self.host.begin_write(epoch, range, interrupt)?;
-        if ticket.memory.len() as u64 != range.len {
-            self.host.abandon_write(ticket);
-            return Err(ErrorCode::InternalError);
-        }
-        Ok(ticket)
+        self.reply(Kind::WriteReply, id, &results)
     }
 
     fn write_small(
@@ -70,19 +57,11 @@ impl Service {
         if sums.iter().any(|&sum| sum != crc32c(payload)) {
             return Ok(Err(ErrorCode::ChecksumMismatch));
         }
-        // Borrowed apart from the inbox that the payload lies in.
         let interrupt: Arc<dyn Interrupt> = self.connection.clone();
-        let ticket = match self.host.begin_write(epoch, range, interrupt) {
-            Ok(ticket) => ticket,
-            Err(code) => return Ok(Err(code)),
-        };
-        let memory = ticket.memory;
-        let open = OpenWrite::new(&*self.host, ticket);
-        if memory.len() != len {
-            return Ok(Err(ErrorCode::InternalError));
-        }
-        memory.write_from(payload);
-        Ok(open.complete(sums))
+        Ok(OpenWrite::begin(&*self.host, epoch, range, interrupt).and_then(|open| {
+            open.memory().write_from(payload);
+            open.complete(sums)
+        }))
     }
 
     fn write_large(
@@ -92,13 +71,13 @@ impl Service {
         range: &RangeWrite<'_>,
     ) -> Result<Result<(), ErrorCode>, End> {
         let trailer = sums_len(range.len);
-        let ticket = match self.begin(epoch, range) {
-            Ok(ticket) => ticket,
+        let host = Arc::clone(&self.host);
+        let interrupt: Arc<dyn Interrupt> = self.connection.clone();
+        let open = match OpenWrite::begin(&*host, epoch, range, interrupt) {
+            Ok(open) => open,
             Err(code) => return self.skip_refused(id, range.len.saturating_add(trailer), code),
         };
-        let memory = ticket.memory;
-        let host = Arc::clone(&self.host);
-        let open = OpenWrite::new(&*host, ticket);
+        let memory = open.memory();
         self.sums.restart([range.len]);
         let mut filled = 0;
         while filled < memory.len() {

@@ -2,6 +2,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use mooncake_memory::{Region, SlotRow, SlotTable};
 use mooncake_types::limits::CHUNK_BYTES;
@@ -21,6 +22,7 @@ pub struct MemoryHost {
     reads: AtomicUsize,
     is_disk: AtomicBool,
     hook: Mutex<Option<Arc<ReadHook>>>,
+    drop_delay: Mutex<Duration>,
 }
 
 #[derive(Default)]
@@ -126,6 +128,11 @@ impl MemoryHost {
     /// Says from now on that its readers wait for a disk.
     pub fn become_disk(&self) {
         self.is_disk.store(true, Ordering::SeqCst);
+    }
+
+    /// Takes so long for each entry that is dropped from now on.
+    pub fn delay_drops(&self, delay: Duration) {
+        *self.drop_delay.lock().unwrap_or_else(PoisonError::into_inner) = delay;
     }
 
     /// Gives no memory to other processes from now on.
@@ -433,6 +440,8 @@ impl SegmentHost for MemoryHost {
     }
 
     fn drop_range(&self, range: &RangeDrop) -> Result<(), ErrorCode> {
+        let delay = *self.drop_delay.lock().unwrap_or_else(PoisonError::into_inner);
+        std::thread::sleep(delay);
         let mut state = self.lock();
         let segment = state.segments.get_mut(&range.segment).ok_or(ErrorCode::SegmentNotFound)?;
         let wanted = (range.offset, range.version);

@@ -95,7 +95,7 @@ fn more_drops_than_fit_a_frame_are_answered_one_by_one() {
     let range = RangeDrop { segment: node.segment, offset: 0, version, grant: version };
     let op = Discard { endpoint: Arc::clone(&node.endpoint), range };
     let count = 2 * MAX_FRAME_RANGES + 1;
-    assert_eq!(tcp().drop_ranges(&vec![op; count]), all_ok(count));
+    assert_eq!(tcp().drop_where(&vec![op; count], |_| true), all_ok(count));
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn where_nobody_listens_nothing_is_dropped_and_nothing_read() {
     drop(node);
     let endpoint = Arc::clone(&object.endpoint);
     let deserted = || Err(TransferError::Deserted { endpoint: Arc::clone(&endpoint) });
-    assert_eq!(tcp().drop_ranges(&[op]), [deserted()]);
+    assert_eq!(tcp().drop_where(&[op], |_| true), [deserted()]);
     assert_eq!(read_all(&tcp(), &[object]), [deserted()]);
 }
 
@@ -124,7 +124,7 @@ fn a_node_does_not_confirm_drops_in_segments_that_are_not_its_own() {
     let range = RangeDrop { segment, offset: 0, version: object.version, grant: object.version };
     let op = Discard { endpoint: Arc::clone(&node.endpoint), range };
     let refused = Err(TransferError::Refused(ErrorCode::SegmentNotFound));
-    assert_eq!(tcp().drop_ranges(&[op]), [refused]);
+    assert_eq!(tcp().drop_where(&[op], |_| true), [refused]);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mooncake_types::ErrorCode;
+use mooncake_types::{Discard, ErrorCode, RangeDrop};
 use mooncake_wire::keepalive;
 
 use super::peers_that_fail::good_reply;
@@ -70,6 +70,22 @@ fn a_range_that_is_gone_is_not_found_after_keepalives_too() {
     let found = read_all(&transport(), &[objects[0].clone(), gone]);
     let missing = Err(TransferError::of_read(ErrorCode::ObjectNotFound));
     assert_eq!(found, [Ok(()), missing]);
+}
+
+#[test]
+fn a_disk_that_takes_two_seconds_to_drop_an_entry_is_waited_for() {
+    let (node, objects) = slow_node(&[100]);
+    let Object { segment, offset, version, .. } = objects[0];
+    let range = RangeDrop { segment, offset, version, grant: version };
+    let op = Discard { endpoint: Arc::clone(&node.endpoint), range };
+    node.host.delay_drops(SLOW);
+    let transport = transport();
+    let late = TransferError::TimedOut { endpoint: Arc::clone(&node.endpoint) };
+    let begun = Instant::now();
+    assert_eq!(transport.drop_where(std::slice::from_ref(&op), |_| true), [Err(late)]);
+    assert!(begun.elapsed() < SLOW, "a node that says nothing is given up");
+    node.host.become_disk();
+    assert_eq!(transport.drop_where(&[op], |_| true), all_ok(1));
 }
 
 #[test]

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use mooncake_memory::{SliceList, Wait, recv_with_descriptors};
 use mooncake_types::{ErrorCode, SegmentId};
 use mooncake_wire::{
-    Header, Kind, Refusal, decode_begin_reply, decode_complete_reply, decode_share_reply,
-    encode_begin, encode_complete, encode_share,
+    Header, Kind, Refusal, decode_results, decode_share_reply, encode_begin, encode_results,
+    encode_share,
 };
 
 use super::raw_peer::{connect_and_greet, connect_nearby, read_frame, read_refusal};
@@ -41,7 +41,7 @@ fn begin(stream: &mut TcpStream, objects: &[Object]) -> Vec<Result<(), ErrorCode
     send(stream, |out| encode_begin(out, 5, EPOCH, &ranges));
     let (header, body) = read_frame(stream).unwrap();
     assert_eq!((header.kind, header.request_id), (Kind::BeginReply, 5));
-    decode_begin_reply(&body).unwrap()
+    decode_results(&body).unwrap()
 }
 
 fn refused(stream: &mut TcpStream, message: &str) {
@@ -93,7 +93,7 @@ fn what_follows_a_begin_must_be_its_end() {
     attack(|node| {
         let object = [Object::at(node, 1 << 20, 100_000, 2)];
         let mut stream = connect_nearby(&node.endpoint);
-        send(&mut stream, |out| encode_complete(out, 1, &[Ok(())]));
+        send(&mut stream, |out| encode_results(out, Kind::Complete, 1, &[Ok(())]));
         refused(&mut stream, "a data port takes no Complete frames");
 
         let mut stream = connect_nearby(&node.endpoint);
@@ -103,7 +103,7 @@ fn what_follows_a_begin_must_be_its_end() {
 
         let mut stream = connect_nearby(&node.endpoint);
         assert_eq!(begin(&mut stream, &object), [Ok(())]);
-        send(&mut stream, |out| encode_complete(out, 1, &[Ok(()), Ok(())]));
+        send(&mut stream, |out| encode_results(out, Kind::Complete, 1, &[Ok(()), Ok(())]));
         refused(&mut stream, "1 ranges began, not 2");
 
         let mut stream = connect_nearby(&node.endpoint);
@@ -124,11 +124,11 @@ fn what_was_not_begun_or_is_given_up_is_not_completed() {
         let refusals = [Err(ErrorCode::InvalidParams), Err(ErrorCode::SegmentNotFound)];
         assert_eq!(begun, [refusals[0], refusals[1], Ok(())]);
         let done = [Ok(()), Ok(()), Err(ErrorCode::TransferFail)];
-        send(&mut stream, |out| encode_complete(out, 6, &done));
+        send(&mut stream, |out| encode_results(out, Kind::Complete, 6, &done));
         let (header, body) = read_frame(&mut stream).unwrap();
         assert_eq!((header.kind, header.request_id), (Kind::CompleteReply, 6));
         let expected = vec![refusals[0], refusals[1], Err(ErrorCode::TransferFail)];
-        assert_eq!(decode_complete_reply(&body), Ok(expected));
+        assert_eq!(decode_results(&body), Ok(expected));
     });
 }
 

@@ -202,7 +202,7 @@ fn a_part_with_a_wrong_checksum_is_not_in_place() {
         let mut peer = connect_and_greet(&node.endpoint);
         peer.write_all(&bytes).unwrap();
         let (_, body) = super::raw_peer::read_frame(&mut peer).unwrap();
-        let results = mooncake_wire::decode_write_reply(&body).unwrap();
+        let results = mooncake_wire::decode_results(&body).unwrap();
         assert_eq!(results, [Err(ErrorCode::ChecksumMismatch)]);
         assert_eq!(node.host.writers(), 0);
         assert_eq!(read(&tcp(), &object), Err(TransferError::Stale));

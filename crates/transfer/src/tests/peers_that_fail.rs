@@ -8,9 +8,7 @@ use std::time::{Duration, Instant};
 
 use mooncake_memory::{Buffer, RawSlice, crc32c};
 use mooncake_types::{ErrorCode, SegmentId};
-use mooncake_wire::{
-    HEADER_LEN, Header, Kind, Refusal, encode_read_reply, encode_refusal, encode_write_reply,
-};
+use mooncake_wire::{HEADER_LEN, Header, Kind, Refusal, encode_refusal, encode_results};
 
 use super::raw_peer::{FakeNode, read_frame};
 use super::rig::{
@@ -42,7 +40,7 @@ fn impatient() -> TcpTransport {
 pub(super) fn good_reply(id: u64) -> Vec<u8> {
     let bytes = crate::testing::pattern("key", version(1), 0, LEN as usize);
     let mut reply = Vec::new();
-    encode_read_reply(&mut reply, id, &[Ok(())]);
+    encode_results(&mut reply, Kind::ReadReply, id, &[Ok(())]);
     reply.extend_from_slice(&bytes);
     reply.extend_from_slice(&0_i32.to_le_bytes());
     reply.extend_from_slice(&crc32c(&bytes).to_le_bytes());
@@ -97,13 +95,13 @@ fn a_reply_that_breaks_the_protocol_is_an_error() {
     check("random bytes", |_| vec![0xAB; 5000], bad_magic);
     let kind = |id| {
         let mut frame = Vec::new();
-        encode_write_reply(&mut frame, id, &[Ok(())]);
+        encode_results(&mut frame, Kind::WriteReply, id, &[Ok(())]);
         frame
     };
     check("wrong kind", kind, protocol("a WriteReply frame came for a ReadReply"));
     let statuses = |id| {
         let mut frame = Vec::new();
-        encode_read_reply(&mut frame, id, &[Ok(()), Err(ErrorCode::ObjectNotFound)]);
+        encode_results(&mut frame, Kind::ReadReply, id, &[Ok(()), Err(ErrorCode::ObjectNotFound)]);
         frame
     };
     check("two statuses", statuses, protocol("2 statuses came for 1 ranges"));
@@ -234,7 +232,7 @@ fn a_failed_handshake_is_remembered_for_a_while() {
         (
             |mut stream| {
                 let mut frame = Vec::new();
-                encode_write_reply(&mut frame, 0, &[Ok(())]);
+                encode_results(&mut frame, Kind::WriteReply, 0, &[Ok(())]);
                 read_frame(&mut stream)?;
                 stream.write_all(&frame)
             },
@@ -398,7 +396,7 @@ fn answers_both_at_once() -> FakeNode {
             if count > 1 {
                 statuses[0] = Err(ErrorCode::ObjectNotFound);
             }
-            encode_read_reply(&mut answer, request.request_id, &statuses);
+            encode_results(&mut answer, Kind::ReadReply, request.request_id, &statuses);
             let bytes = crate::testing::pattern("key", version(1), 0, 8);
             for _ in 0..fine {
                 answer.extend_from_slice(&bytes);

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use mooncake_memory::crc32c;
 use mooncake_types::{ErrorCode, Follow};
 use mooncake_wire::{
-    Header, Hello, Kind, decode_follow_reply, decode_read_reply, decode_write_reply, encode_follow,
-    encode_hello, encode_read, encode_write,
+    Header, Hello, Kind, decode_follow_reply, decode_results, encode_follow, encode_hello,
+    encode_read, encode_write,
 };
 
 use super::raw_peer::{connect, connect_and_greet, hello, read_frame, read_refusal};
@@ -171,7 +171,7 @@ fn a_write_whose_checksums_do_not_match_is_refused() {
                 let mut stream = connect_and_greet(&node.endpoint);
                 stream.write_all(&frame).unwrap();
                 let (_, body) = read_frame(&mut stream).unwrap();
-                let results = decode_write_reply(&body).unwrap();
+                let results = decode_results(&body).unwrap();
                 assert_eq!(results, [Err(ErrorCode::ChecksumMismatch)]);
             }
         });
@@ -217,7 +217,7 @@ fn a_read_of_ranges_that_are_not_there_has_statuses_alone() {
             Err(ErrorCode::ObjectNotFound),
             Err(ErrorCode::InvalidParams),
         ];
-        assert_eq!(decode_read_reply(&body).unwrap(), expected);
+        assert_eq!(decode_results(&body).unwrap(), expected);
     });
 }
 

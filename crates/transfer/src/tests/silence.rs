@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use mooncake_memory::Buffer;
 use mooncake_types::SegmentId;
-use mooncake_wire::encode_write_reply;
+use mooncake_wire::{Kind, encode_results};
 
 use super::peers_that_fail::good_reply;
 use super::raw_peer::{FakeNode, object_at, read_frame};
@@ -167,7 +167,7 @@ fn a_peer_that_is_slow_to_answer_is_not_silent_yet() {
         std::io::Read::read_exact(&mut stream, &mut payload)?;
         std::thread::sleep(SILENCE / 2);
         let mut reply = Vec::new();
-        encode_write_reply(&mut reply, request.request_id, &[Ok(())]);
+        encode_results(&mut reply, Kind::WriteReply, request.request_id, &[Ok(())]);
         stream.write_all(&reply)?;
         let _ = read_frame(&mut stream);
         Ok(())

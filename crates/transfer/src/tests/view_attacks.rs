@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use mooncake_memory::Buffer;
 use mooncake_types::{ErrorCode, RangeRead};
 use mooncake_wire::{
-    Kind, Refusal, decode_pin_reply, encode_pin, encode_read, encode_share, encode_unpin,
+    Kind, Refusal, decode_results, encode_pin, encode_read, encode_share, encode_unpin,
 };
 
 use super::raw_peer::{connect_and_greet, connect_nearby, read_frame, read_refusal};
@@ -35,7 +35,7 @@ fn pin(stream: &mut TcpStream, ranges: &[RangeRead]) -> Vec<Result<(), ErrorCode
     send(stream, |out| encode_pin(out, 5, ranges));
     let (header, body) = read_frame(stream).unwrap();
     assert_eq!((header.kind, header.request_id), (Kind::PinReply, 5));
-    decode_pin_reply(&body).unwrap()
+    decode_results(&body).unwrap()
 }
 
 /// A node's neighbour that has pinned its object.

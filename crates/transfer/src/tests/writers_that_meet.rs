@@ -1,6 +1,7 @@
 //! Two writers, one range: the newer one wins, at once, and no byte of the older lands after it began.
 
 use std::io::{Read, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,8 +11,9 @@ use mooncake_wire::encode_write;
 
 use super::raw_peer::connect_and_greet;
 use super::rig::{EPOCH, Node, Object, all_ok, by, read_all, tcp, version, wait_until, write_all};
+use crate::open_write::OpenWrite;
 use crate::testing::first_mismatch;
-use crate::{LocalTransport, SegmentHost, TransferError, Transport};
+use crate::{Interrupt, LocalTransport, SegmentHost, TransferError, Transport};
 
 fn frame(objects: &[Object]) -> Vec<u8> {
     let mut frame = Vec::new();
@@ -138,4 +140,24 @@ fn readers_among_racing_writers_never_see_a_mixture() {
         assert_eq!(tcp().read(&[object.read_op(0, target.raw().into())]), all_ok(1));
         assert_eq!(first_mismatch(target.as_slice(), &object.key, version, 0), None);
     }
+}
+
+struct Nobody;
+
+impl Interrupt for Nobody {
+    fn interrupt(&self) {}
+}
+
+#[test]
+fn a_write_whose_copy_panics_is_abandoned() {
+    let node = Node::start(1, 1 << 20);
+    let object = Object::at(&node, 0, 1000, 1);
+    let range = object.write_op(SliceList::default()).range;
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        let open = OpenWrite::begin(&*node.host, EPOCH, &range, Arc::new(Nobody));
+        assert_eq!(node.host.writers(), 1);
+        assert!(open.is_err(), "the copy panics");
+    }));
+    assert!(panicked.is_err());
+    assert_eq!(node.host.writers(), 0);
 }

@@ -16,18 +16,18 @@ const STACK_BYTES: usize = 64 << 10;
 /// goes with the last.
 #[derive(Default)]
 pub(crate) struct OwnViews {
-    wanted: OnceLock<Option<Sender<Arc<Recall>>>>,
+    wanted: OnceLock<Option<Sender<Arc<PinRecall>>>>,
 }
 
 /// A range is wanted back.
-struct Recall {
+struct PinRecall {
     /// Empty until the view is made.
     pinned: OnceLock<Weak<Pinned>>,
     is_wanted: AtomicBool,
-    wanted: Sender<Arc<Recall>>,
+    wanted: Sender<Arc<PinRecall>>,
 }
 
-impl Recall {
+impl PinRecall {
     fn answer(&self) {
         let pinned = self.pinned.get().and_then(Weak::upgrade);
         if pinned.is_some_and(|pinned| !pinned.let_go()) {
@@ -38,9 +38,9 @@ impl Recall {
 }
 
 /// The way to the thread.
-struct Bell(Arc<Recall>);
+struct RecallInterrupt(Arc<PinRecall>);
 
-impl Interrupt for Bell {
+impl Interrupt for RecallInterrupt {
     fn interrupt(&self) {
         if !self.0.is_wanted.swap(true, Ordering::SeqCst) {
             // Fails only if the thread has panicked.
@@ -55,9 +55,12 @@ impl OwnViews {
     /// Shows a range of one of the host's segments; `None` if it cannot be.
     pub(crate) fn show(&self, host: &dyn SegmentHost, range: &RangeRead) -> Option<View> {
         let wanted = self.wanted.get_or_init(start).clone()?;
-        let recall =
-            Arc::new(Recall { pinned: OnceLock::new(), is_wanted: AtomicBool::new(false), wanted });
-        let pin = host.pin(range, Arc::new(Bell(Arc::clone(&recall)))).ok()?;
+        let recall = Arc::new(PinRecall {
+            pinned: OnceLock::new(),
+            is_wanted: AtomicBool::new(false),
+            wanted,
+        });
+        let pin = host.pin(range, Arc::new(RecallInterrupt(Arc::clone(&recall)))).ok()?;
         let start = range.offset.checked_add(range.from)?;
         let view = mooncake_memory::View::of(&pin.region, start, range.len).ok()?;
         let pinned = Pinned::new(view, Box::new(pin));
@@ -70,7 +73,7 @@ impl OwnViews {
     }
 }
 
-fn start() -> Option<Sender<Arc<Recall>>> {
+fn start() -> Option<Sender<Arc<PinRecall>>> {
     let (sender, receiver) = channel();
     let thread = Builder::new().name("mooncake-views".to_owned()).stack_size(STACK_BYTES);
     let started = spawn_unpinned(thread, move || let_go(&receiver));
@@ -78,7 +81,7 @@ fn start() -> Option<Sender<Arc<Recall>>> {
     Some(sender)
 }
 
-fn let_go(wanted: &Receiver<Arc<Recall>>) {
+fn let_go(wanted: &Receiver<Arc<PinRecall>>) {
     while let Ok(recall) = wanted.recv() {
         recall.answer();
     }

@@ -15,24 +15,18 @@ pub(crate) enum Frame<'a> {
     Request(Request<'a>),
     Reply(Reply),
     Read(Vec<RangeRead>),
-    ReadReply(Vec<Result<(), ErrorCode>>),
     Write(Epoch, Vec<RangeWrite<'a>>),
-    WriteReply(Vec<Result<(), ErrorCode>>),
     Drop(Vec<RangeDrop>),
-    DropReply(Vec<Result<(), ErrorCode>>),
     Follow(Follow),
     FollowReply(Result<(SegmentId, FollowPage<'a>), ErrorCode>),
     Share(SegmentId),
     ShareReply(Result<Shared, ErrorCode>),
     Begin(Epoch, Vec<RangeWrite<'a>>),
-    BeginReply(Vec<Result<(), ErrorCode>>),
-    Complete(Vec<Result<(), ErrorCode>>),
-    CompleteReply(Vec<Result<(), ErrorCode>>),
     Pin(Vec<RangeRead>),
-    PinReply(Vec<Result<(), ErrorCode>>),
     Unpin(Vec<u64>),
     Promise(Vec<RangeRead>),
-    PromiseReply(Vec<Result<(), ErrorCode>>),
+    /// One result per range, in a frame of this kind.
+    Results(Kind, Vec<Result<(), ErrorCode>>),
     Keepalive,
     DummyRequest(DummyRequest<'a>),
     DummyReply(DummyReply),
@@ -50,11 +44,8 @@ impl Frame<'_> {
             Frame::Request(request) => wire::encode_request(out, id, request),
             Frame::Reply(reply) => wire::encode_reply(out, id, reply),
             Frame::Read(ranges) => wire::encode_read(out, id, ranges),
-            Frame::ReadReply(results) => wire::encode_read_reply(out, id, results),
             Frame::Write(epoch, ranges) => wire::encode_write(out, id, *epoch, ranges),
-            Frame::WriteReply(results) => wire::encode_write_reply(out, id, results),
             Frame::Drop(ranges) => wire::encode_drop(out, id, ranges),
-            Frame::DropReply(results) => wire::encode_drop_reply(out, id, results),
             Frame::Follow(follow) => wire::encode_follow(out, id, follow),
             Frame::FollowReply(Ok((segment, page))) => {
                 wire::encode_follow_reply(out, id, (*segment, Ok(page)));
@@ -65,14 +56,10 @@ impl Frame<'_> {
             Frame::Share(segment) => wire::encode_share(out, id, *segment),
             Frame::ShareReply(answer) => wire::encode_share_reply(out, id, *answer),
             Frame::Begin(epoch, ranges) => wire::encode_begin(out, id, *epoch, ranges),
-            Frame::BeginReply(results) => wire::encode_begin_reply(out, id, results),
-            Frame::Complete(results) => wire::encode_complete(out, id, results),
-            Frame::CompleteReply(results) => wire::encode_complete_reply(out, id, results),
             Frame::Pin(ranges) => wire::encode_pin(out, id, ranges),
-            Frame::PinReply(results) => wire::encode_pin_reply(out, id, results),
             Frame::Unpin(pins) => wire::encode_unpin(out, id, pins),
             Frame::Promise(ranges) => wire::encode_promise(out, id, ranges),
-            Frame::PromiseReply(results) => wire::encode_promise_reply(out, id, results),
+            Frame::Results(kind, results) => wire::encode_results(out, *kind, id, results),
             Frame::Keepalive => out.extend(wire::keepalive(id)),
             Frame::DummyRequest(request) => wire::encode_dummy_request(out, id, request),
             Frame::DummyReply(reply) => wire::encode_dummy_reply(out, id, reply),
@@ -98,14 +85,11 @@ pub(crate) fn decode<T>(
         }
         Kind::Reply => see(Frame::Reply(wire::decode_reply(owned())?)),
         Kind::Read => see(Frame::Read(wire::decode_read(body)?)),
-        Kind::ReadReply => see(Frame::ReadReply(wire::decode_read_reply(body)?)),
         Kind::Write => {
             let message = wire::decode_write(owned())?;
             see(Frame::Write(message.epoch(), message.ranges()?))
         }
-        Kind::WriteReply => see(Frame::WriteReply(wire::decode_write_reply(body)?)),
         Kind::Drop => see(Frame::Drop(wire::decode_drop(body)?)),
-        Kind::DropReply => see(Frame::DropReply(wire::decode_drop_reply(body)?)),
         Kind::Follow => see(Frame::Follow(wire::decode_follow(body)?)),
         Kind::FollowReply => {
             let message = wire::decode_follow_reply(owned())?;
@@ -117,14 +101,17 @@ pub(crate) fn decode<T>(
             let message = wire::decode_write(owned())?;
             see(Frame::Begin(message.epoch(), message.ranges()?))
         }
-        Kind::BeginReply => see(Frame::BeginReply(wire::decode_begin_reply(body)?)),
-        Kind::Complete => see(Frame::Complete(wire::decode_complete(body)?)),
-        Kind::CompleteReply => see(Frame::CompleteReply(wire::decode_complete_reply(body)?)),
-        Kind::Pin => see(Frame::Pin(wire::decode_pin(body)?)),
-        Kind::PinReply => see(Frame::PinReply(wire::decode_pin_reply(body)?)),
+        Kind::Pin => see(Frame::Pin(wire::decode_read(body)?)),
         Kind::Unpin => see(Frame::Unpin(wire::decode_unpin(body)?)),
-        Kind::Promise => see(Frame::Promise(wire::decode_promise(body)?)),
-        Kind::PromiseReply => see(Frame::PromiseReply(wire::decode_promise_reply(body)?)),
+        Kind::Promise => see(Frame::Promise(wire::decode_read(body)?)),
+        Kind::ReadReply
+        | Kind::WriteReply
+        | Kind::DropReply
+        | Kind::BeginReply
+        | Kind::Complete
+        | Kind::CompleteReply
+        | Kind::PinReply
+        | Kind::PromiseReply => see(Frame::Results(kind, wire::decode_results(body)?)),
         Kind::Keepalive => see(Frame::Keepalive),
         Kind::DummyRequest => {
             let message = wire::decode_dummy_request(owned())?;

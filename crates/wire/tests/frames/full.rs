@@ -9,6 +9,7 @@ use mooncake_types::{
     Piece, PutItem, PutMode, PutStart, RangeDrop, RangeRead, RangeWrite, ReplicateConfig, Reply,
     Request, SegmentAddress, SegmentId, SegmentPage, TaskOrder, TaskOrders, TaskReport, Version,
 };
+use mooncake_wire::Kind;
 
 use crate::frame::{Frame, decode, split};
 
@@ -59,16 +60,16 @@ fn a_batch_within_the_limits_fits_a_frame() {
         Frame::Reply(Reply::Draining(Box::new(full_drain()))),
         Frame::Reply(Reply::TasksFetched(TaskOrders { orders, segments: vec![] })),
         Frame::Read(vec![read; MAX_FRAME_RANGES]),
-        Frame::ReadReply(results.clone()),
+        Frame::Results(Kind::ReadReply, results.clone()),
         Frame::Write(Epoch(most), vec![write; MAX_FRAME_RANGES]),
-        Frame::WriteReply(results.clone()),
+        Frame::Results(Kind::WriteReply, results.clone()),
         Frame::Drop(vec![drop; MAX_FRAME_RANGES]),
-        Frame::DropReply(results.clone()),
+        Frame::Results(Kind::DropReply, results.clone()),
         Frame::Pin(vec![read; MAX_FRAME_RANGES]),
-        Frame::PinReply(results.clone()),
+        Frame::Results(Kind::PinReply, results.clone()),
         Frame::Unpin(vec![most; MAX_FRAME_RANGES]),
         Frame::Promise(vec![read; MAX_FRAME_RANGES]),
-        Frame::PromiseReply(results),
+        Frame::Results(Kind::PromiseReply, results),
     ];
     frames.iter().for_each(comes_back);
 }

@@ -7,7 +7,7 @@ use mooncake_types::{
     SegmentId, SegmentPage, SharedDirectory, SoftPin, TaskId, TaskKind, TaskOrder, TaskOrders,
     TaskReport, TaskStatus, Version,
 };
-use mooncake_wire::{Hello, LocalSocket, PROTOCOL_VERSION, Refusal, Role, Shared, Welcome};
+use mooncake_wire::{Hello, Kind, LocalSocket, PROTOCOL_VERSION, Refusal, Role, Shared, Welcome};
 
 use crate::frame::Frame;
 use crate::sample_dummy;
@@ -415,26 +415,26 @@ fn data() -> Vec<(&'static str, Frame<'static>)> {
     vec![
         ("read", Frame::Read(reads)),
         ("read, striped", Frame::Read(striped)),
-        ("read reply", Frame::ReadReply(results())),
+        ("read reply", Frame::Results(Kind::ReadReply, results())),
         ("write", Frame::Write(Epoch(42), writes)),
         ("write, in parts", Frame::Write(Epoch(42), vec![part, copy, write])),
         ("write, with attributes", Frame::Write(Epoch(42), vec![write, noted])),
         ("write, nothing", Frame::Write(Epoch(0), vec![])),
-        ("write reply", Frame::WriteReply(results())),
+        ("write reply", Frame::Results(Kind::WriteReply, results())),
         ("drop", Frame::Drop(vec![drop_of(SEGMENT), drop_of(OTHER)])),
-        ("drop reply", Frame::DropReply(results())),
+        ("drop reply", Frame::Results(Kind::DropReply, results())),
         ("share", Frame::Share(SEGMENT)),
         ("share reply", Frame::ShareReply(Ok(shared))),
         ("share reply, refused", Frame::ShareReply(Err(ErrorCode::SegmentNotFound))),
         ("begin", Frame::Begin(Epoch(42), vec![part, write])),
         ("begin, with attributes", Frame::Begin(Epoch(42), vec![noted])),
-        ("begin reply", Frame::BeginReply(results())),
-        ("complete", Frame::Complete(results())),
-        ("complete reply", Frame::CompleteReply(results())),
+        ("begin reply", Frame::Results(Kind::BeginReply, results())),
+        ("complete", Frame::Results(Kind::Complete, results())),
+        ("complete reply", Frame::Results(Kind::CompleteReply, results())),
         ("pin", Frame::Pin(vec![read, RangeRead { segment: OTHER, ..read }])),
-        ("pin reply", Frame::PinReply(results())),
+        ("pin reply", Frame::Results(Kind::PinReply, results())),
         ("promise", Frame::Promise(vec![read, RangeRead { segment: OTHER, ..read }])),
-        ("promise reply", Frame::PromiseReply(results())),
+        ("promise reply", Frame::Results(Kind::PromiseReply, results())),
         ("unpin", Frame::Unpin(vec![0, 7, u64::MAX])),
         ("keepalive", Frame::Keepalive),
     ]

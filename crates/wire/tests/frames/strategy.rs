@@ -9,7 +9,7 @@ use mooncake_types::{
     ReplicateConfig, Request, Scan, ScanAction, SegmentId, SharedDirectory, SoftPin, TaskId,
     TaskKind, Version,
 };
-use mooncake_wire::{Hello, LocalSocket, PROTOCOL_VERSION, Refusal, Role, Shared, Welcome};
+use mooncake_wire::{Hello, Kind, LocalSocket, PROTOCOL_VERSION, Refusal, Role, Shared, Welcome};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -27,24 +27,32 @@ pub(crate) fn frame() -> impl Strategy<Value = Frame<'static>> {
         10 => request().prop_map(Frame::Request),
         8 => reply().prop_map(Frame::Reply),
         2 => vec(range_read(), 0..6).prop_map(Frame::Read),
-        1 => vec(status(), 0..9).prop_map(Frame::ReadReply),
+        7 => (results_kind(), vec(status(), 0..9)).prop_map(|(kind, it)| Frame::Results(kind, it)),
         2 => (epoch(), vec(range_write(), 0..6)).prop_map(|(epoch, ranges)| Frame::Write(epoch, ranges)),
-        1 => vec(status(), 0..9).prop_map(Frame::WriteReply),
         1 => vec(range_drop(), 0..6).prop_map(Frame::Drop),
-        1 => vec(status(), 0..9).prop_map(Frame::DropReply),
         1 => follow().prop_map(Frame::Follow),
         2 => result((segment_id(), follow_page())).prop_map(Frame::FollowReply),
         1 => segment_id().prop_map(Frame::Share),
         1 => shared().prop_map(Frame::ShareReply),
-        1 => vec(status(), 0..9).prop_map(Frame::BeginReply),
-        1 => vec(status(), 0..9).prop_map(Frame::Complete),
-        1 => vec(status(), 0..9).prop_map(Frame::CompleteReply),
         1 => vec(range_read(), 0..6).prop_map(Frame::Pin),
-        1 => vec(status(), 0..9).prop_map(Frame::PinReply),
         1 => vec(number(), 0..9).prop_map(Frame::Unpin),
         4 => strategy_dummy::request().prop_map(Frame::DummyRequest),
         4 => strategy_dummy::reply().prop_map(Frame::DummyReply),
     ]
+}
+
+/// A kind of frames that hold one result per range.
+fn results_kind() -> impl Strategy<Value = Kind> {
+    select(vec![
+        Kind::ReadReply,
+        Kind::WriteReply,
+        Kind::DropReply,
+        Kind::BeginReply,
+        Kind::Complete,
+        Kind::CompleteReply,
+        Kind::PinReply,
+        Kind::PromiseReply,
+    ])
 }
 
 /// Text that lives as long as the test process, so that requests can borrow it.

@@ -45,7 +45,7 @@ pub(crate) const OPERATIONS: &[Row] = &[
 fn drive<'a, O: Op<'a>>(mut op: O, reply: &Reply) -> O::Output {
     loop {
         match op.next(NOW) {
-            Step::Call(_) => op.on_reply(NOW, Ok(reply.clone())),
+            Step::Call(_) => op.on_reply(Ok(reply.clone())),
             Step::Read(fetches) => op.on_transfer(fetches.iter().map(|_| Ok(())).collect()),
             Step::Write(_, deposits) => op.on_transfer(deposits.iter().map(|_| Ok(())).collect()),
             Step::Drop(_) | Step::Wait(_) => unreachable!("nothing is removed"),

@@ -172,7 +172,7 @@ fn who_waits_for_a_silent_leader_leaves_it_when_another_leads() {
         let dialer = dialer(listed(&[&[master(Some(5))], others].concat()));
         let (mut connection, epoch) = dialer.dial(0, LONG).expect("it welcomes");
         connection.set_timeout(timeout).expect("a socket");
-        connection.look_around(EVERY, move || !dialer.finds_another(epoch)).expect("a socket");
+        connection.set_wait_check(EVERY, move || !dialer.finds_another(epoch)).expect("a socket");
         let begun = Instant::now();
         let reply = call(&mut connection, &Request::ExistKey { keys: vec!["key"] });
         (reply.map_err(|failure| failure.error), begun.elapsed())

@@ -1,7 +1,7 @@
 use mooncake_types::host_port::split;
 use mooncake_types::limits;
 
-use super::join::{DISK_SUFFIX, OBJECT_STORE_SUFFIX};
+use super::disk::{DISK_SUFFIX, OBJECT_STORE_SUFFIX};
 use crate::bind::split_advertised;
 use crate::config::StoreConfig;
 use crate::hot_cache;

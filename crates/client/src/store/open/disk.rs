@@ -5,15 +5,18 @@ use std::time::Instant;
 use mooncake_node::{DiskKind, DiskOptions, DiskSegment};
 use mooncake_types::SegmentId;
 
-use super::Opening;
+use super::opening::Opening;
+use crate::offload_config::LEAST_BYTES;
 use crate::open_error::OpenError;
 use crate::random::random;
 
 /// Most processes of a host that lend disks in one folder.
 const MAX_DISKS: usize = 256;
 
-/// The smallest disk, in bytes.
-pub(super) const LEAST_BYTES: u64 = 16 << 20;
+/// What follows the name of a node's memory in that of its disk. No memory is called so: addresses have no slashes.
+pub(super) const DISK_SUFFIX: &str = "/disk";
+/// The same of what it keeps in an object store.
+pub(super) const OBJECT_STORE_SUFFIX: &str = "/object-store";
 
 impl Opening {
     /// Opens the disk that is lent, if one is. The process is to the master what it was when the disk was lent before.
@@ -45,7 +48,7 @@ impl Opening {
         })?;
         for number in 0..MAX_DISKS {
             let path = folder.join(format!("disk-{number}"));
-            let options = self.options(capacity_bytes, is_client_settled)?;
+            let options = self.disk_options(DiskKind::Log, capacity_bytes, is_client_settled)?;
             let begun = Instant::now();
             match DiskSegment::open(&path, options) {
                 Err(error) if error.is_in_use() => {}
@@ -63,13 +66,15 @@ impl Opening {
         Err(OpenError::Disk { path: folder.display().to_string(), reason })
     }
 
-    fn options(
+    /// What a disk is opened with. With `is_client_settled`, a disk of another client starts empty.
+    pub(super) fn disk_options(
         &self,
+        kind: DiskKind,
         capacity_bytes: u64,
         is_client_settled: bool,
     ) -> Result<DiskOptions, OpenError> {
         Ok(DiskOptions {
-            kind: DiskKind::Log,
+            kind,
             cluster: self.config.cluster_id.clone(),
             capacity_bytes,
             client: self.client,

@@ -5,7 +5,8 @@ use mooncake_node::Host;
 use mooncake_ops::RouteCache;
 use mooncake_types::{Chance, ErrorCode, Medium, without_password};
 
-use super::{HEARTBEAT_TIMEOUT, Opening};
+use super::disk::{DISK_SUFFIX, OBJECT_STORE_SUFFIX};
+use super::opening::{HEARTBEAT_TIMEOUT, Opening};
 use crate::bind::{Bound, Wish, bind, bind_locally};
 use crate::heartbeat::{Bond, Turn};
 use crate::membership::{Lent, Membership};
@@ -15,11 +16,6 @@ use crate::rpc::DialError;
 
 /// A client that waits for its master for longer than this says so.
 const COMPLAINT: Duration = Duration::from_secs(1);
-
-/// What follows the name of a node's memory in that of its disk. No memory is called so: addresses have no slashes.
-pub(super) const DISK_SUFFIX: &str = "/disk";
-/// The same of what it keeps in an object store.
-pub(super) const OBJECT_STORE_SUFFIX: &str = "/object-store";
 
 /// Longest time between two questions whether the store is still wanted.
 const LONGEST_REST: Duration = Duration::from_millis(50);
@@ -41,7 +37,7 @@ impl Opening {
             clock: self.clock,
             connection: None,
             ahead: None,
-            lets_go: self.config.rpc_timeout > HEARTBEAT_TIMEOUT,
+            aborts_calls: self.config.rpc_timeout > HEARTBEAT_TIMEOUT,
         };
         self.turn_until(&mut bond, |bond| bond.connection.is_some())?;
         Ok(bond)

@@ -4,14 +4,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use mooncake_node::{DiskKind, DiskOptions, DiskSegment, Host};
+use mooncake_node::{DiskKind, DiskSegment, Host};
 use mooncake_tier::Cloud;
-use mooncake_types::SegmentId;
 
-use super::Opening;
-use super::disk::{LEAST_BYTES, log};
+use super::disk::log;
+use super::opening::Opening;
+use crate::offload_config::LEAST_BYTES;
 use crate::open_error::OpenError;
-use crate::random::random;
 
 /// Most processes that keep objects below one prefix.
 const MAX_PREFIXES: usize = 4096;
@@ -37,7 +36,8 @@ impl Opening {
             let begun = Instant::now();
             let part = format!("node-{number}");
             let bucket = Arc::new(of_cluster.below(&part));
-            match DiskSegment::open_bucket(bucket, self.object_store_options()?) {
+            let options = self.disk_options(DiskKind::Packs, capacity, true)?;
+            match DiskSegment::open_bucket(bucket, options) {
                 Err(error) if error.is_in_use() => {}
                 Err(error) => return Err(failed(format!("{part}: {error}"))),
                 Ok(disk) => {
@@ -48,18 +48,5 @@ impl Opening {
             }
         }
         Err(failed(format!("{MAX_PREFIXES} processes keep objects there")))
-    }
-
-    fn object_store_options(&self) -> Result<DiskOptions, OpenError> {
-        Ok(DiskOptions {
-            kind: DiskKind::Packs,
-            cluster: self.config.cluster_id.clone(),
-            capacity_bytes: self.config.offload.object_store_bytes,
-            client: self.client,
-            is_client_settled: true,
-            segment: SegmentId(random()?),
-            staging_bytes: self.config.offload.buffer_bytes,
-            seed: random()? as u64,
-        })
     }
 }

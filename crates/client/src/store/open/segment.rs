@@ -3,9 +3,11 @@ use std::time::{Duration, Instant};
 
 use mooncake_memory::{NamedSegment, NamedSegmentError, NamedSegmentWish, Past, Region};
 use mooncake_node::Segment;
+use mooncake_types::SegmentId;
 
-use super::Opening;
+use super::opening::Opening;
 use crate::open_error::OpenError;
+use crate::random::random;
 use crate::store::segment_warnings;
 
 /// Longest wait for another process to let go of the segment's file: one that was killed takes a while to go.
@@ -16,8 +18,9 @@ impl Opening {
         if !self.serves() {
             return Ok(Vec::new());
         }
+        let id = SegmentId(random()?);
         if let Some(path) = self.config.segment_path.clone() {
-            let named = self.named_segment(&path);
+            let named = self.named_segment(&path, id);
             return named.map(|segment| vec![segment]).map_err(|error| OpenError::NamedSegment {
                 path: path.display().to_string(),
                 error,
@@ -27,17 +30,21 @@ impl Opening {
         segment_warnings::check_size(bytes);
         let region = Region::anonymous(bytes)
             .map_err(|error| OpenError::Map { bytes, reason: error.to_string() })?;
-        Ok(vec![Segment::new(self.segment, region.emptied_at_end())])
+        Ok(vec![Segment::new(id, region.emptied_at_end())])
     }
 
     /// Opens the segment's file. It holds a client id, by which the master knows this process as the one that had the file.
-    fn named_segment(&mut self, path: &Path) -> Result<Segment, NamedSegmentError> {
+    fn named_segment(
+        &mut self,
+        path: &Path,
+        new_id: SegmentId,
+    ) -> Result<Segment, NamedSegmentError> {
         let begun = Instant::now();
         let named = NamedSegment::open(&NamedSegmentWish {
             path: path.to_owned(),
             len: self.config.segment_bytes,
             cluster_id: self.config.cluster_id.clone(),
-            segment: self.segment,
+            segment: new_id,
             client: self.client,
             reset: self.config.segment_reset,
             patience: FILE_PATIENCE,
@@ -48,8 +55,7 @@ impl Opening {
         }
         let (path, past) = (path.display(), named.past);
         self.client = named.client;
-        let segment = Segment::named(self.segment, named)?;
-        self.segment = segment.id();
+        let segment = Segment::named(new_id, named)?;
         match past {
             Past::None => tracing::info!(%path, segment = %segment.id(), "a named segment is made"),
             Past::EarlierRun => tracing::warn!(

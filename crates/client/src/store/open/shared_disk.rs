@@ -3,15 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use mooncake_node::{DiskKind, DiskOptions, DiskSegment, Host};
-use mooncake_types::{ErrorCode, Medium, SegmentId, SharedDirectory};
+use mooncake_node::{DiskKind, DiskSegment, Host};
+use mooncake_types::{ErrorCode, Medium, SharedDirectory};
 
-use super::Opening;
-use super::disk::{LEAST_BYTES, log, share_of};
+use super::disk::{log, share_of};
+use super::opening::Opening;
 use crate::heartbeat::Bond;
 use crate::membership::Lent;
+use crate::offload_config::LEAST_BYTES;
 use crate::open_error::OpenError;
-use crate::random::random;
 
 /// Most processes that keep files in one directory.
 const MAX_FOLDERS: usize = 4096;
@@ -68,7 +68,8 @@ impl Opening {
                 continue;
             }
             let begun = Instant::now();
-            match DiskSegment::open(&path, self.shared_options(directory, most)?) {
+            let kind = DiskKind::Files { evicts: directory.evicts };
+            match DiskSegment::open(&path, self.disk_options(kind, most, true)?) {
                 Err(error) if error.is_in_use() => {}
                 Err(error) => {
                     tracing::error!(path = %path.display(), %error, "a folder of the shared directory cannot be used");
@@ -85,23 +86,6 @@ impl Opening {
             }
         }
         Err(failed(format!("{MAX_FOLDERS} processes keep files there")))
-    }
-
-    fn shared_options(
-        &self,
-        directory: &SharedDirectory,
-        capacity_bytes: u64,
-    ) -> Result<DiskOptions, OpenError> {
-        Ok(DiskOptions {
-            kind: DiskKind::Files { evicts: directory.evicts },
-            cluster: self.config.cluster_id.clone(),
-            capacity_bytes,
-            client: self.client,
-            is_client_settled: true,
-            segment: SegmentId(random()?),
-            staging_bytes: self.config.offload.buffer_bytes,
-            seed: random()? as u64,
-        })
     }
 
     /// The master may not have noticed yet that the process is dead whose files these were, or whose prefix of an object store: it is

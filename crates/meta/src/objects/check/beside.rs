@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use crate::Meta;
 use crate::check::{Check, ensure};
 use crate::objects::{ObjectState, Pin};
-use crate::timeout::Timer;
+use crate::timer::Timer;
 
 impl Meta {
     pub(crate) fn every_put_beside_a_key_is_kept_by_key(&self) -> Check {

@@ -43,6 +43,10 @@ impl Meta {
             ensure("soft-pinned members are counted", soft == group.soft as usize, || {
                 format!("group {slot}: {soft}, {} counted", group.soft)
             })?;
+            let tasks = group.members.iter().filter(|&&id| self.has_task(id)).count();
+            ensure("members that have tasks are counted", tasks == group.tasks as usize, || {
+                format!("group {slot}: {tasks}, {} counted", group.tasks)
+            })?;
             ensure(
                 "a group is leased as long as any member",
                 done().all(|object| object.touched <= group.leased_until.max(self.now)),

@@ -148,7 +148,7 @@ impl Meta {
     pub(crate) fn every_queue_is_in_order(&self) -> Check {
         let touched = |id: u32| self.objects[self.ranges[id].object].touched;
         for (slot, segment) in self.segments.iter() {
-            for (place, queue) in segment.queues().iter().enumerate() {
+            for (place, queue) in segment.queues.iter().enumerate() {
                 let members: Vec<u32> = queue.iter(&self.ranges).collect();
                 ensure(
                     "a queue holds ranges of its segment, kind and class, and as many as it says",

@@ -55,7 +55,7 @@ impl Meta {
             ensure("what is free is granted", allocator.largest_free() < len, || {
                 format!("slot {slot}: {}", allocator.largest_free())
             })?;
-            if self.segments[slot].evictable_from() > self.now {
+            if self.segments[slot].evictable_from > self.now {
                 continue;
             }
             let here = self.ranges.iter().filter(|(_, range)| range.segment == slot);

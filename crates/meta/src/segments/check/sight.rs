@@ -5,7 +5,7 @@ use mooncake_types::ClientId;
 use crate::Meta;
 use crate::check::{Check, ensure};
 use crate::segments::{Closed, Segment};
-use crate::timeout::Timer;
+use crate::timer::Timer;
 
 impl Meta {
     pub(crate) fn every_segment_is_seen_as_its_client_is(&self) -> Check {

@@ -121,7 +121,7 @@ struct Load {
     /// Threads of the machine that run or want to; and its processors, all of which these may use.
     machine: Option<(usize, usize)>,
     /// Threads of this process that look for a message: they give way.
-    looking: usize,
+    polling: usize,
     /// How long the last step ran, and how long it waited for a processor among those that this process may use.
     own: Option<(Duration, Duration)>,
 }
@@ -132,12 +132,12 @@ impl Load {
         let own = before.zip(own_processor_time()).map(|((ran, waited), (runs, waits))| {
             (runs.saturating_sub(ran), waits.saturating_sub(waited))
         });
-        Self { machine: running_threads().zip(online_processors()), looking: Watch::looking(), own }
+        Self { machine: running_threads().zip(online_processors()), polling: Watch::polling(), own }
     }
 
     /// The machine's threads say nothing about a container that may use a part of it, but how long this thread waits does.
     fn is_crowded(self) -> bool {
-        let is_full = |(running, processors): (usize, usize)| running > processors + self.looking;
+        let is_full = |(running, processors): (usize, usize)| running > processors + self.polling;
         let has_waited = |(ran, waited): (Duration, Duration)| waited > ran / 4;
         self.machine.is_some_and(is_full) || self.own.is_some_and(has_waited)
     }
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn a_small_container_on_a_busy_machine_counts_only_what_keeps_it_waiting() {
         let ms = Duration::from_millis;
-        for (machine, looking, own, expected) in [
+        for (machine, polling, own, expected) in [
             // Ten threads run on 64 processors, of which the container may use two.
             (Some((10, 64)), 0, Some((ms(1), ms(0))), false),
             (Some((10, 64)), 0, Some((ms(4), ms(2))), true),
@@ -166,7 +166,7 @@ mod tests {
             (Some((65, 64)), 1, Some((ms(1), ms(0))), false),
             (None, 0, None, false),
         ] {
-            let load = Load { machine, looking, own };
+            let load = Load { machine, polling, own };
             assert_eq!(load.is_crowded(), expected, "{load:?}");
         }
     }

@@ -107,6 +107,42 @@ fn a_store_that_answers_late_holds_up_those_who_drop_for_a_second_once() {
     assert!(pieces.iter().all(|piece| check(&host, id, piece).is_err()));
 }
 
+/// A record of a pack that is on its way to the store cannot be erased before it is there.
+#[test]
+fn a_store_that_is_slow_to_take_an_object_holds_up_those_who_drop_it_for_a_second_once() {
+    let store = BucketDouble::new(1);
+    let (host, id) = open(&store, 1);
+    put(&host, id, &piece(1)).expect("it is stored");
+    let stored = store.puts();
+    store.delay(Duration::from_secs(4));
+    std::thread::scope(|scope| {
+        let upload = scope.spawn(|| put(&host, id, &piece(2)));
+        let begun = Instant::now();
+        while store.puts() == stored {
+            assert!(begun.elapsed() < Duration::from_secs(20), "the upload begins");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let begun = Instant::now();
+        assert_eq!(drop_piece(&host, id, 2), Err(ErrorCode::FileWriteFail));
+        assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+        let begun = Instant::now();
+        assert_eq!(drop_piece(&host, id, 2), Err(ErrorCode::FileWriteFail));
+        assert!(begun.elapsed() < Duration::from_millis(500), "{:?}", begun.elapsed());
+        store.delay(Duration::ZERO);
+        assert!(upload.join().expect("no panic").is_err(), "its writer was told to stop");
+    });
+    let begun = Instant::now();
+    while drop_piece(&host, id, 2) != Ok(()) {
+        assert!(begun.elapsed() < Duration::from_secs(20), "the object is erased");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    drop(host);
+    let (host, id) = open(&store, 2);
+    for (number, is_there) in [(1, true), (2, false)] {
+        assert_eq!(check(&host, id, &piece(number)).is_ok(), is_there, "{number}");
+    }
+}
+
 /// One batch names many ranges.
 #[test]
 fn a_batch_of_drops_waits_once_for_a_store_that_fails() {

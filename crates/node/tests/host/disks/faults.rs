@@ -6,7 +6,7 @@ use std::time::Duration;
 use mooncake_memory::{Buffer, Region, SliceList};
 use mooncake_node::{DiskKind, DiskSegment, Host, Segment};
 use mooncake_tier::testing::DiskDouble;
-use mooncake_tier::{Disk, DiskConfig, Name, Record};
+use mooncake_tier::{Disk, DiskConfig, Name, Record, RecordStore};
 use mooncake_transfer::SegmentHost;
 use mooncake_types::{Epoch, ErrorCode, Medium, SegmentId};
 
@@ -48,6 +48,19 @@ fn of_a_flipped_bit_nobody_gets_a_byte() {
     assert_eq!(check_part(&host, SEGMENT, &first, 0, 10), Err(ErrorCode::ObjectNotFound));
     assert_eq!(check(&host, SEGMENT, &second), Ok(()));
     assert_eq!(pieces(&host, SEGMENT), [second]);
+}
+
+#[test]
+fn a_disk_that_failed_is_taken_back_and_the_others_stay() {
+    let double = DiskDouble::new(1);
+    let host = host(&double, SEGMENT);
+    let other = SegmentId(2);
+    host.lend_disk(disk(&DiskDouble::new(2), other, CAPACITY));
+    assert_eq!(host.take_back_broken(), []);
+    double.fail_once_in(0);
+    assert_eq!(put(&host, SEGMENT, &piece(1)), Err(ErrorCode::FileWriteFail));
+    assert_eq!(host.take_back_broken(), [SEGMENT]);
+    assert_eq!((host.ids(), host.take_back_broken()), (vec![other], vec![]));
 }
 
 #[test]

@@ -1,0 +1,28 @@
+use mooncake_types::{Epoch, ErrorCode};
+
+/// Why there is no connection.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum DialError {
+    /// Nobody answered there.
+    #[error("{address}: {reason}")]
+    Unreachable { address: String, reason: String },
+    /// A master answered that does not lead.
+    #[error("{address}: {message}")]
+    Standby { address: String, message: String },
+    /// Somebody answered and wants nothing to do with this client.
+    #[error("{address} refused: {message}")]
+    Refused { address: String, code: ErrorCode, message: String },
+    /// A master answered that is not obeyed.
+    #[error("{address}: {why}")]
+    Incredible { address: String, why: Incredible },
+}
+
+/// A master named an epoch that no leader can have. A node that obeyed it would obey no other master any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "it leads under epoch {epoch}, far above {known}: it is not obeyed. If it is the right master, restart this process"
+)]
+pub(crate) struct Incredible {
+    pub(super) epoch: Epoch,
+    pub(super) known: Epoch,
+}

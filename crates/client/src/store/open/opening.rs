@@ -1,0 +1,175 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use mooncake_node::Host;
+use mooncake_ops::{CacheLimits, RouteCache};
+use mooncake_transfer::{HotCache, LocalTransport, Paths, SegmentHost, ServerConfig, TcpConfig};
+use mooncake_types::{Chance, ClientId, Medium};
+use mooncake_wire::{Hello, PROTOCOL_VERSION, Role};
+
+use crate::clock::Clock;
+use crate::config::StoreConfig;
+use crate::leader::masters;
+use crate::metrics::Metrics;
+use crate::open_error::OpenError;
+use crate::random::random;
+use crate::rpc::{Dialer, Masters, Pool};
+use crate::store::renewal::Renewal;
+use crate::store::segment_warnings;
+use crate::tasks::Tasks;
+
+/// Longest attempt to connect to one address of the master. A call waits no longer for a master that says nothing.
+const LONGEST_ATTEMPT: Duration = Duration::from_secs(1);
+
+/// Longest wait for the answer to a heartbeat; the master gives a client up after ten seconds by default.
+pub(super) const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Longest wait for the master when leaving.
+const GOODBYE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How long connecting to a node may take. A get then meets a node that vanished in less than a second.
+const NODE_CONNECT_TIMEOUT: Duration = Duration::from_millis(600);
+
+/// Most connections that a node serves: two thousand busy clients with four lanes each. A connection costs a thread
+/// with a small stack and a descriptor.
+const MAX_SERVED_CONNECTIONS: usize = 8192;
+
+/// A store that is being opened: what is known before anything is asked of the system or the master.
+pub(super) struct Opening {
+    pub(super) config: StoreConfig,
+    pub(super) masters: Arc<Masters>,
+    pub(super) client: ClientId,
+    pub(super) chance: Chance,
+    pub(super) clock: Clock,
+    pub(super) is_wanted: Wanted,
+}
+
+/// Whether a store is still wanted while it is being opened.
+pub(in crate::store) type Wanted = Box<dyn Fn() -> bool>;
+
+impl Opening {
+    pub(super) fn new(config: StoreConfig, is_wanted: Wanted) -> Result<Self, OpenError> {
+        let masters = Arc::new(masters(&config)?);
+        Ok(Self {
+            masters,
+            client: ClientId(random()?),
+            chance: Chance::new(random()? as u64),
+            clock: Clock::start(),
+            is_wanted,
+            config,
+        })
+    }
+
+    pub(super) fn serves(&self) -> bool {
+        self.config.segment_bytes > 0
+    }
+
+    pub(super) fn dialer(&self, call_timeout: Duration) -> Dialer {
+        let hello = Hello {
+            protocol_version: PROTOCOL_VERSION,
+            cluster_id: self.config.cluster_id.clone(),
+            role: if self.serves() { Role::Node } else { Role::Client },
+            client: self.client,
+            auth_token: self.config.auth_token.clone(),
+        };
+        Dialer {
+            attempt_timeout: self.config.rpc_connect_timeout.min(LONGEST_ATTEMPT),
+            call_timeout,
+            ..Dialer::new(Arc::clone(&self.masters), hello, self.config.busy_poll)
+        }
+    }
+
+    pub(super) fn goodbye(&self) -> Dialer {
+        let mut dialer = self.dialer(self.config.rpc_timeout.min(GOODBYE_TIMEOUT));
+        dialer.attempt_timeout = dialer.attempt_timeout.min(GOODBYE_TIMEOUT);
+        dialer
+    }
+
+    pub(super) fn server_config(&self, metrics: &Metrics) -> ServerConfig {
+        ServerConfig {
+            cluster_id: self.config.cluster_id.clone(),
+            auth_token: self.config.auth_token.clone(),
+            max_connections: MAX_SERVED_CONNECTIONS,
+            busy_poll: self.config.busy_poll,
+            local_socket: !self.config.transports.near().is_empty(),
+            served: Arc::clone(&metrics.served),
+        }
+    }
+
+    pub(super) fn pool(
+        &self,
+        call_timeout: Duration,
+        host: &Arc<Host>,
+        metrics: &Arc<Metrics>,
+    ) -> Pool {
+        Pool::new(self.dialer(call_timeout), Arc::clone(metrics), Arc::clone(host))
+    }
+
+    /// What tasks need: ways of their own, one connection to each node.
+    pub(super) fn tasks(&self, host: &Arc<Host>, metrics: &Arc<Metrics>) -> Tasks {
+        let timeout = self.config.rpc_timeout.min(HEARTBEAT_TIMEOUT);
+        let pool = self.pool(timeout, host, metrics);
+        let tasks = Tasks::new(self.clock, pool, self.paths(host, 1), self.call_ms());
+        let disks = host.disks();
+        let tasks = if disks.is_empty() { tasks } else { tasks.waiting(timeout) };
+        let is_far = disks.iter().any(|disk| disk.medium() == Medium::ObjectStore);
+        if is_far { tasks.many_at_once() } else { tasks }
+    }
+
+    /// How long after its start a call begins something: neither one request nor one transfer alone uses that up.
+    pub(super) fn call_ms(&self) -> u64 {
+        let longest = self.config.rpc_timeout.max(self.config.transfer_timeout);
+        u64::try_from(longest.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    pub(super) fn route_limits(&self) -> CacheLimits {
+        if self.config.route_cache { CacheLimits::default() } else { CacheLimits::NONE }
+    }
+
+    pub(super) fn renewal(
+        &self,
+        host: &Arc<Host>,
+        metrics: &Arc<Metrics>,
+        routes: &Arc<RouteCache>,
+    ) -> Renewal {
+        let timeout = self.config.rpc_timeout.min(HEARTBEAT_TIMEOUT);
+        let pool = self.pool(timeout, host, metrics);
+        Renewal::new(self.clock, pool, Arc::clone(host), Arc::clone(routes))
+    }
+
+    pub(super) fn paths(&self, host: &Arc<Host>, lanes_per_peer: usize) -> Paths {
+        let host: Arc<dyn SegmentHost> = Arc::clone(host) as _;
+        let (config, transports) = (self.tcp(lanes_per_peer), self.config.transports.clone());
+        Paths::new(Some(LocalTransport::new(host)), config, transports)
+    }
+
+    /// How nodes are reached by TCP.
+    pub(super) fn tcp(&self, lanes_per_peer: usize) -> TcpConfig {
+        TcpConfig {
+            cluster_id: self.config.cluster_id.clone(),
+            auth_token: self.config.auth_token.clone(),
+            client: self.client,
+            lanes_per_peer,
+            connect_timeout: NODE_CONNECT_TIMEOUT,
+            transfer_timeout: self.config.transfer_timeout,
+            busy_poll: self.config.busy_poll,
+            silence_timeout: self.config.transfer_silence,
+            ..TcpConfig::default()
+        }
+    }
+
+    /// The copies of this user on this host, if there are to be any.
+    pub(super) fn hot_cache(&self, metrics: &Metrics) -> Result<Option<Arc<HotCache>>, OpenError> {
+        let config = &self.config.hot_cache;
+        if config.bytes == 0 {
+            return Ok(None);
+        }
+        let opened = HotCache::open(config, self.tcp(1));
+        let hot = opened.map_err(|error| OpenError::HotCache { reason: error.to_string() })?;
+        segment_warnings::check_size(hot.len_bytes());
+        tracing::info!(bytes = hot.len_bytes(), "reads go through a hot cache");
+        let hot = Arc::new(hot);
+        metrics.show_hot_cache(Arc::clone(&hot));
+        Ok(Some(hot))
+    }
+}

@@ -1,0 +1,42 @@
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use mooncake_client::Store;
+use mooncake_connection::Permits;
+
+use super::attached_dummy::AttachedDummy;
+use super::open_connections::OpenConnections;
+
+/// The dummies that are attached, and what their connections share.
+pub(super) struct AttachedDummies {
+    pub(super) store: Arc<Store>,
+    pub(super) auth_token: String,
+    dummies: Mutex<BTreeMap<u128, Arc<AttachedDummy>>>,
+    pub(super) connections: OpenConnections,
+    /// Calls that may be worked on.
+    pub(super) calls: Permits,
+}
+
+impl AttachedDummies {
+    /// None yet.
+    pub(super) fn new(store: Arc<Store>, auth_token: String, calls_at_once: usize) -> Self {
+        Self {
+            store,
+            auth_token,
+            dummies: Mutex::default(),
+            connections: OpenConnections::default(),
+            calls: Permits::new(calls_at_once),
+        }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, BTreeMap<u128, Arc<AttachedDummy>>> {
+        self.dummies.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A dummy is gone, or is sent away: nothing of it stays once the calls under way have ended.
+    pub(super) fn detach(&self, dummy: &AttachedDummy) {
+        self.lock().remove(&dummy.id);
+        self.connections.cut_off(dummy.id);
+        dummy.let_go();
+    }
+}

@@ -1,0 +1,14 @@
+use std::io;
+
+use rustix::io::{Errno, retry_on_intr};
+
+/// Makes a call of the C library that gives a count, or a negative number if it fails; again for as long as a signal interrupts.
+pub(crate) fn retry(mut call: impl FnMut() -> isize) -> io::Result<usize> {
+    let mut once = || {
+        usize::try_from(call()).map_err(|_| {
+            let error = io::Error::last_os_error();
+            Errno::from_io_error(&error).unwrap_or(Errno::IO)
+        })
+    };
+    Ok(retry_on_intr(&mut once)?)
+}

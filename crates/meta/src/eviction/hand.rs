@@ -1,0 +1,48 @@
+//! The hand of a segment: where eviction looks next, under a policy of second chances.
+
+use super::Usage;
+use crate::Meta;
+use crate::objects::{Class, QueueKind, Side};
+use crate::slab::NONE;
+
+/// Ranges that get another chance before one goes. Each use gives an object three at most, so few do; but all that are
+/// leased do.
+const MOST_CHANCES: usize = 4_096;
+
+impl Meta {
+    /// The class of an object that is put, or found, on a segment: `uses` says how often it had been used when it was
+    /// evicted, and one more, if that was not long ago; `last`, whether it is the last of its batch.
+    pub(crate) fn new_class(&self, slot: u32, hash: u64, uses: u8, last: bool) -> Class {
+        match self.usage.second_chance() {
+            None => Class::new(hash, uses, last),
+            Some(policy) => {
+                Class::on_side(policy.side_of_new(uses > 0, self.segments[slot].hand), 0)
+            }
+        }
+    }
+
+    /// Gives those another chance that are to have one, until the oldest of the hand's side is to go.
+    pub(super) fn advance_hand(&mut self, slot: u32) {
+        let Some(policy) = self.usage.second_chance() else { return };
+        for _ in 0..MOST_CHANCES {
+            let queues = &self.segments[slot].queues;
+            let [first, second] =
+                [Side::First, Side::Second].map(|side| queues[Usage::place_of_side(side)]);
+            let hand = policy.hand([first.len(), second.len()], self.segments[slot].hand);
+            self.segments.set_hand(slot, hand);
+            let id = if hand == Side::First { first } else { second }.head();
+            if id == NONE {
+                return;
+            }
+            let range = &self.ranges[id];
+            let (object, class) = (range.object, range.class);
+            let is_leased = self.objects[object].touched > self.now;
+            match policy.chance(hand, class.visits(), is_leased) {
+                None => return,
+                Some((side, uses)) => {
+                    self.requeue_as(object, Class::on_side(side, uses), QueueKind::Fresh);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! Whether an entry that a node tells makes sense.
+
+use mooncake_types::{InventoryEntry, limits};
+
+use super::attributes::Attributes;
+use crate::objects::check_key;
+
+/// What a node tells makes no sense: nothing that it told is to be trusted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Senseless;
+
+/// What goes with an entry, if some leader can have granted it.
+pub(super) fn read_entry<'a>(entry: &InventoryEntry<'a>) -> Result<Attributes<'a>, Senseless> {
+    let end = entry.object_offset.checked_add(entry.len);
+    let is_sound = check_key(entry.key).is_ok()
+        && entry.len > 0
+        && entry.offset.checked_add(entry.len).is_some()
+        && entry.object_len <= limits::MAX_OBJECT_BYTES
+        && end.is_some_and(|end| end <= entry.object_len)
+        && entry.version <= entry.grant;
+    is_sound.then(|| Attributes::decode(entry.attributes)).flatten().ok_or(Senseless)
+}

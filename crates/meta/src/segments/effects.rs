@@ -1,0 +1,102 @@
+//! Changes of the membership record: how they are asked for, and what each brings about once it is durable.
+
+use mooncake_types::{Medium, SegmentId, Tick};
+
+use super::closed::Closed;
+use super::members::Effect;
+use crate::Meta;
+
+impl Meta {
+    /// Whether something is to be written to the membership record: see [`Meta::take_effects`].
+    #[must_use]
+    pub fn has_effects(&self) -> bool {
+        !self.members.effects.is_empty()
+    }
+
+    /// What is to be written to the membership record, in this order. Each takes hold with [`Meta::handle_recorded`].
+    pub fn take_effects(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.members.effects)
+    }
+
+    /// A change of the membership record is durable.
+    pub fn handle_recorded(&mut self, now: Tick, effect: Effect) {
+        self.advance(now);
+        self.take_hold(effect);
+    }
+
+    /// Has a change recorded, unless it is on its way.
+    pub(crate) fn emit(&mut self, effect: Effect) {
+        if !self.members.pending.insert(effect) {
+            return;
+        }
+        match self.members.is_recorded {
+            true => self.members.effects.push(effect),
+            false => self.take_hold(effect),
+        }
+    }
+
+    fn take_hold(&mut self, effect: Effect) {
+        self.members.pending.remove(&effect);
+        match effect {
+            Effect::Join(id) => _ = self.members.join(id),
+            Effect::JoinDisk(id) => self.members.join(id).is_disk = true,
+            Effect::Strike(id) => {
+                self.members.known.remove(&id);
+                self.lose_struck(id);
+                self.on_reported(id);
+            }
+            Effect::MarkBehind(id) => self.set_behind(id, true),
+            Effect::CaughtUp(id) => self.set_behind(id, false),
+        }
+        self.advance_recovery();
+    }
+
+    fn set_behind(&mut self, id: SegmentId, behind: bool) {
+        let Some(known) = self.members.known.get_mut(&id) else { return };
+        known.behind = behind;
+        let Some(slot) = self.segments.find(id) else { return };
+        self.segments.set(slot, Closed::Behind, behind);
+        self.catch_up(slot);
+    }
+
+    /// A segment may be mounted. Whoever keeps no record has it joined by that; otherwise it must have been.
+    pub(super) fn is_joined(&mut self, id: SegmentId, medium: Medium) -> bool {
+        if !self.members.is_recorded {
+            self.emit(Effect::join(id, medium));
+        }
+        self.members.known.contains_key(&id)
+    }
+
+    /// The content of a mounted segment is to count as lost: from now on nobody reads there, and once that is recorded it
+    /// is.
+    pub(crate) fn strike(&mut self, slot: u32) {
+        self.segments.set(slot, Closed::Struck, true);
+        self.emit(Effect::Strike(self.segments[slot].id));
+    }
+
+    /// Has a segment marked behind whose node cannot be asked: so an acknowledgement need not wait for that node.
+    pub(crate) fn leave_behind(&mut self, slot: u32) {
+        let id = self.segments[slot].id;
+        if !self.is_forgiven(slot) && !self.segments[slot].is(Closed::Struck) {
+            self.emit(Effect::MarkBehind(id));
+        }
+    }
+
+    /// Whether the entries that have tombstones on a segment harm nobody under any later leader, since it would start empty.
+    pub(crate) fn is_forgiven(&self, slot: u32) -> bool {
+        let segment = &self.segments[slot];
+        segment.is(Closed::Behind) && !self.members.is_pending(Effect::CaughtUp(segment.id))
+    }
+
+    /// A segment that was marked behind may have dropped all that it should, and said so.
+    pub(crate) fn catch_up(&mut self, slot: u32) {
+        let segment = &self.segments[slot];
+        let is_done = segment.is(Closed::Behind)
+            && segment.recovering.is_none()
+            && segment.serves()
+            && self.tombstones.count(slot) == 0;
+        if is_done {
+            self.emit(Effect::CaughtUp(segment.id));
+        }
+    }
+}

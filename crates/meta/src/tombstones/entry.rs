@@ -1,0 +1,16 @@
+//! Entries that nodes may hold.
+
+use mooncake_types::Version;
+
+/// An entry of a segment: where it starts, and the version that lies there.
+pub(crate) type EntryId = (u64, Version);
+
+/// What is known of an entry beside its place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    pub(super) len: u64,
+    /// Of the key.
+    pub(super) hash: u64,
+    /// The newest grant when it was left, or when it was to be named again: that version may be granted there anew.
+    pub(super) grant: Version,
+}

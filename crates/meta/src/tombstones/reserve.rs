@@ -1,0 +1,66 @@
+//! How memory comes to be reserved for no object, and how that ends.
+
+use mooncake_types::{Tick, Version};
+
+use super::reserved::Reservation;
+use crate::Meta;
+use crate::segments::Pieces;
+use crate::timer::Timer;
+
+/// How long ranges stay reserved that their node could not let a writer have, unless puts that are given up free theirs
+/// sooner.
+const HELD_MS: u64 = 60_000;
+
+impl Meta {
+    /// Keeps ranges reserved, which are no object's, until then.
+    pub(crate) fn reserve_until(
+        &mut self,
+        until: Tick,
+        (hash, version): (u64, Version),
+        pieces: Pieces,
+    ) {
+        for piece in &pieces {
+            self.tombstones.reserved.len_bytes += piece.len;
+            self.leave_tombstone_in(piece, (hash, version));
+        }
+        let id = self.tombstones.reserved.known.insert(Reservation { hash, version, pieces });
+        self.timers.insert((until, Timer::Release(id)));
+    }
+
+    /// Takes the replicas in `set` (bits) from a put or a copy, and keeps their ranges reserved until then. The put must have
+    /// left its queue. It keeps what lies on unmounted segments.
+    pub(crate) fn reserve_replicas(&mut self, object: u32, set: u32, until: Tick) {
+        if set == 0 {
+            return;
+        }
+        let mut ids = self.range_ids(object, set);
+        ids.retain(|id| self.segments[self.ranges[*id].segment].is_mounted());
+        if ids.is_empty() {
+            return;
+        }
+        let record = &self.objects[object];
+        let of = (self.index.hash(&record.key), record.version);
+        let pieces = ids.into_iter().map(|id| self.take_range(object, id)).collect();
+        self.reserve_until(until, of, pieces);
+    }
+
+    /// Until when the ranges stay reserved of what is given up now: its writer may be at work until then.
+    pub(crate) fn end_of_writers(&self) -> Tick {
+        self.now.after_ms(self.config.put_release_ms - self.config.put_discard_ms)
+    }
+
+    /// Until when ranges stay reserved that their node could not let a writer have.
+    pub(crate) fn end_of_readers(&self) -> Tick {
+        self.now.after_ms(HELD_MS).min(self.end_of_writers())
+    }
+
+    /// The time of a reservation is over.
+    pub(crate) fn release(&mut self, id: u32) {
+        let Reservation { hash, version, pieces } = self.tombstones.reserved.known.remove(id);
+        for piece in &pieces {
+            self.tombstones.reserved.len_bytes -= piece.len;
+            self.free_piece(piece, (hash, version));
+        }
+        self.counters.puts_released += 1;
+    }
+}

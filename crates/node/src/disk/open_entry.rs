@@ -1,0 +1,13 @@
+use std::sync::Arc;
+
+use mooncake_memory::Region;
+use mooncake_types::Version;
+
+/// An entry that is being written.
+pub(super) struct OpenEntry {
+    pub(super) grant: Version,
+    /// The bytes of the whole entry.
+    pub(super) region: Arc<Region>,
+    /// A record was appended that did not become the entry's: a part of it was to be written again.
+    pub(super) was_appended: bool,
+}

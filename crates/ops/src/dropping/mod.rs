@@ -1,0 +1,177 @@
+pub(crate) mod predecessors;
+
+use std::sync::Arc;
+
+use mooncake_types::mutation::{Rule, is_broken};
+use mooncake_types::{
+    Discard, RangeDrop, RemainingRange, Remains, Reply, Request, SegmentAddress, Tick, limits,
+};
+
+use crate::op::{CallError, MoveError, Step};
+use crate::retry::RetryPolicy;
+
+/// So many drops are reported to the master at once. Its nodes would take long to report them, and the master keeps a
+/// record of each until then.
+const REPORT_DROPS_FROM: usize = 256;
+
+/// Has nodes drop what the master said they may hold of objects that went, and tells the master.
+///
+/// What a node does not confirm is never taken to be dropped: time proves nothing, a later leader could find it there.
+/// Only the master may say that nothing of it is left, which it does when the node is known to come back empty: so it is
+/// asked again, and again, until it names nothing or the call's time is over.
+#[derive(Debug, Default)]
+pub(crate) struct Dropping {
+    round: Option<Round>,
+    /// What was not confirmed in the last round.
+    unconfirmed: Vec<Discard>,
+    /// What of that the master was not asked about: it belongs to the next round.
+    unasked: Vec<Discard>,
+}
+
+/// What one reply named.
+#[derive(Debug)]
+struct Round {
+    left: Vec<Discard>,
+    /// What was dropped, and the master is to be told of.
+    done: Vec<RangeDrop>,
+    /// Whether this client reports the drops to the master. It does so if the ranges are reserved until a lease ends, or if
+    /// there are very many. Otherwise the nodes' own reports come soon enough.
+    reports_drops: bool,
+    stage: RoundStage,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RoundStage {
+    Drop,
+    Tell,
+    /// The next attempt is due a while after this was met.
+    Wait(Option<Tick>),
+}
+
+/// How a round ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dropped {
+    /// Nobody finds any of it any more.
+    All,
+    /// Not all was confirmed: the master is to be asked the same again.
+    Not,
+}
+
+/// What to have dropped, where; what makes no sense is left out.
+pub(crate) fn discards(remains: &Remains) -> Vec<Discard> {
+    remains.ranges.iter().filter_map(|range| discard(range, &remains.segments)).collect()
+}
+
+/// What to have dropped, where; nothing if the range is in no known segment.
+pub(crate) fn discard(range: &RemainingRange, segments: &[SegmentAddress]) -> Option<Discard> {
+    let segment = segments.get(range.segment as usize)?;
+    let RemainingRange { offset, version, grant, .. } = *range;
+    let range = RangeDrop { segment: segment.id, offset, version, grant };
+    Some(Discard { endpoint: Arc::clone(&segment.endpoint), range })
+}
+
+impl Dropping {
+    /// A reply came: begins a round if it names anything.
+    pub(crate) fn on_reply(&mut self, reply: &Result<Reply, CallError>) {
+        match reply {
+            Ok(Reply::Remaining { remains, .. }) => self.begin(remains),
+            Ok(_) if self.unasked.is_empty() => {}
+            Ok(_) => self.begin(&Remains::default()),
+            Err(_) => self.give_up(),
+        }
+    }
+
+    /// Begins a round with what a reply named.
+    pub(crate) fn begin(&mut self, remains: &Remains) {
+        let mut left = std::mem::take(&mut self.unasked);
+        left.extend(discards(remains));
+        if is_broken(Rule::RemainsAreDropped) {
+            left.clear();
+        }
+        let reports_drops = remains.lease_ms > 0 || left.len() >= REPORT_DROPS_FROM;
+        self.round = Some(Round { left, done: Vec::new(), reports_drops, stage: RoundStage::Drop });
+    }
+
+    /// Asks the master what is left of what was not confirmed, and was under these keys.
+    pub(crate) fn ask_again<'a>(&mut self, keys: Vec<&'a str>) -> Request<'a> {
+        let mut asked = std::mem::take(&mut self.unconfirmed);
+        self.unasked = asked.split_off(asked.len().min(limits::MAX_FETCHED_DROPS as usize));
+        let ranges = asked.into_iter().map(|discard| discard.range).collect();
+        Request::Retract { keys, ranges }
+    }
+
+    /// Nothing more is asked.
+    pub(crate) fn give_up(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Whether a round is under way.
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.round.is_some()
+    }
+
+    /// What to do now; nothing once the round is over, see [`Dropping::end`].
+    pub(crate) fn next<'a>(&mut self, now: Tick) -> Option<Step<'a>> {
+        let round = self.round.as_mut()?;
+        loop {
+            match round.stage {
+                RoundStage::Drop if !round.left.is_empty() => {
+                    round.stage = RoundStage::Tell;
+                    return Some(Step::Drop(round.left.clone()));
+                }
+                RoundStage::Drop => round.stage = RoundStage::Tell,
+                RoundStage::Tell => match round.tell() {
+                    Some(step) => return Some(step),
+                    None => round.stage = RoundStage::Wait(None),
+                },
+                RoundStage::Wait(_) if round.left.is_empty() => return None,
+                RoundStage::Wait(None) => {
+                    round.stage = RoundStage::Wait(Some(RetryPolicy::DROP.pause_after(0, now)));
+                }
+                RoundStage::Wait(Some(until)) if now < until => return Some(Step::Wait(until)),
+                RoundStage::Wait(Some(_)) => return None,
+            }
+        }
+    }
+
+    /// The outcome of [`Step::Drop`].
+    pub(crate) fn on_dropped(&mut self, results: &[Result<(), MoveError>]) {
+        let round = self.round.as_mut().expect("what is dropped is of a round");
+        assert_eq!(results.len(), round.left.len(), "one result per range");
+        let tried = std::mem::take(&mut round.left);
+        for (discard, result) in tried.into_iter().zip(results) {
+            match result {
+                Ok(()) if round.reports_drops => round.done.push(discard.range),
+                Ok(()) => {}
+                Err(_) if is_broken(Rule::DropsAreConfirmed) => {}
+                Err(_) => round.left.push(discard),
+            }
+        }
+    }
+
+    /// The master was told, or not: then it learns from the nodes.
+    pub(crate) fn on_told(&mut self, is_answered: bool) {
+        if let (false, Some(round)) = (is_answered, &mut self.round) {
+            round.done.clear();
+        }
+    }
+
+    /// How the round ended.
+    pub(crate) fn end(&mut self) -> Dropped {
+        let left = self.round.take().map_or(Vec::new(), |round| round.left);
+        if left.is_empty() {
+            self.give_up();
+            return Dropped::All;
+        }
+        self.unconfirmed = left;
+        Dropped::Not
+    }
+}
+
+impl Round {
+    fn tell<'a>(&mut self) -> Option<Step<'a>> {
+        let rest = self.done.len().saturating_sub(limits::MAX_FETCHED_DROPS as usize);
+        let dropped = self.done.split_off(rest);
+        (!dropped.is_empty()).then_some(Step::Call(Request::Dropped { dropped }))
+    }
+}

@@ -1,0 +1,79 @@
+use std::sync::Arc;
+
+use mooncake_types::{ErrorCode, Located, Medium, SegmentAddress, Version};
+
+use crate::placements::{placements_are_whole, replicas};
+
+/// Where one object lies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectLocation {
+    /// The version that lies there.
+    pub version: Version,
+    /// The object's length in bytes.
+    pub len: u64,
+    /// Its complete replicas, at least one.
+    pub replicas: Vec<ReplicaLocation>,
+}
+
+/// Where one replica of an object lies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplicaLocation {
+    /// The replica's number, from 0; numbers of replicas that were lost are missing.
+    pub number: u32,
+    /// Its ranges in the order of the object's bytes; their lengths add up to the object's.
+    pub stripes: Vec<Stripe>,
+}
+
+/// One range of a replica.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stripe {
+    /// The segment, its name and its node.
+    pub segment: SegmentAddress,
+    /// Where the range starts in its segment, in bytes.
+    pub offset: u64,
+    /// Its length in bytes.
+    pub len: u64,
+}
+
+impl ReplicaLocation {
+    /// Its length in bytes, which is the object's.
+    #[must_use]
+    pub fn len_bytes(&self) -> u64 {
+        self.stripes.iter().map(|stripe| stripe.len).sum()
+    }
+
+    /// What it lies in: on a disk, if a part of it does.
+    #[must_use]
+    pub fn medium(&self) -> Medium {
+        self.stripes.iter().map(|stripe| stripe.segment.medium).max().unwrap_or_default()
+    }
+}
+
+impl ObjectLocation {
+    /// The location told by a reply of the master.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InternalError`] if it makes no sense.
+    pub fn from_located(located: &Located, segments: &[SegmentAddress]) -> Result<Self, ErrorCode> {
+        if !placements_are_whole(&located.placements, segments, located.len) {
+            return Err(ErrorCode::InternalError);
+        }
+        let stripe = |range: &mooncake_types::Placement| Stripe {
+            segment: segments[range.segment as usize].clone(),
+            offset: range.offset,
+            len: range.len,
+        };
+        let replicas = replicas(&located.placements)
+            .map(|ranges| ReplicaLocation {
+                number: ranges[0].replica,
+                stripes: ranges.iter().map(stripe).collect(),
+            })
+            .collect();
+        Ok(Self { version: located.version, len: located.len, replicas })
+    }
+
+    /// The names of the segments that hold a part of the object, in order of replicas.
+    pub fn segment_names(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.replicas.iter().flat_map(|replica| &replica.stripes).map(|stripe| &stripe.segment.name)
+    }
+}

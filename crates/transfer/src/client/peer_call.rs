@@ -1,0 +1,245 @@
+use std::collections::VecDeque;
+use std::io::ErrorKind;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use mooncake_connection::Fault;
+use mooncake_memory::{Interest, SliceList, Wait};
+use mooncake_types::ErrorCode;
+use mooncake_wire::Kind;
+
+use super::Pulse;
+use super::inbound::{Outcome, has_payload};
+use super::outbound::Outbound;
+use super::peer::Lease;
+use crate::TransferError;
+use crate::plan::PeerPlan;
+
+/// What one call asks of a peer: how its frames are put down, and what their replies mean. Operations are named by their
+/// positions in the call.
+pub(crate) trait Question {
+    /// The kind of the replies.
+    fn reply(&self) -> Kind;
+
+    /// Most frames that are sent ahead of their replies, as far as their payload allows.
+    fn most_waiting(&self) -> usize {
+        usize::MAX
+    }
+
+    /// Puts down the head of a frame.
+    fn begin(&mut self, out: &mut Vec<u8>, id: u64, positions: &[usize]);
+
+    /// Puts down more of the frame that was begun last. False if all of it is put down.
+    ///
+    /// # Errors
+    /// The caller's memory is not there.
+    fn go_on(&mut self, _out: &mut Outbound, _positions: &[usize]) -> Result<bool, Fault> {
+        Ok(false)
+    }
+
+    /// Where the payload of a reply goes, if it has any.
+    fn place(&self, _position: usize) -> Option<&SliceList> {
+        None
+    }
+
+    /// What a range's failure means to the caller.
+    fn failed(&self, code: ErrorCode, endpoint: &Arc<str>) -> TransferError;
+
+    /// Whether a peer that says nothing to this is taken to be gone.
+    fn doubts(&self) -> bool {
+        true
+    }
+}
+
+/// What one call has to say to, and to hear from, one peer. All methods do one bit of work and remember how far they came.
+pub(crate) struct PeerCall<Q> {
+    lease: Lease,
+    question: Q,
+    plan: PeerPlan,
+    /// Most payload of frames that were begun and not answered.
+    bytes_in_flight: u64,
+    /// Frames that were begun.
+    begun: usize,
+    /// The last of them is not put down as a whole.
+    is_open: bool,
+    /// Ids of those that were not answered yet.
+    waiting: VecDeque<u64>,
+    /// Payload of those.
+    in_flight: u64,
+    /// Does the lane wait for the first of them already?
+    expecting: bool,
+    results: Vec<Result<(), TransferError>>,
+    /// May the lane be used again?
+    clean: bool,
+}
+
+impl<Q: Question> PeerCall<Q> {
+    pub(crate) fn new(lease: Lease, question: Q, plan: PeerPlan, bytes_in_flight: u64) -> Self {
+        Self {
+            results: Vec::with_capacity(plan.positions.len()),
+            lease,
+            question,
+            plan,
+            bytes_in_flight,
+            begun: 0,
+            is_open: false,
+            waiting: VecDeque::new(),
+            in_flight: 0,
+            expecting: false,
+            clean: true,
+        }
+    }
+
+    /// The lane's socket.
+    pub(super) fn socket(&self) -> BorrowedFd<'_> {
+        self.lease.as_lane().socket()
+    }
+
+    /// Whether bytes still move on the lane.
+    pub(super) fn pulse(&mut self) -> &mut Pulse {
+        &mut self.lease.lane().pulse
+    }
+
+    /// What can be done next; nothing once it is finished or has failed.
+    pub(super) fn interest(&self) -> Interest {
+        if self.results.len() == self.plan.positions.len() {
+            return Interest::default();
+        }
+        let write = self.is_open || !self.lease.as_lane().outbound.is_empty() || self.may_begin();
+        // The kernel holds all replies without payload: they never stop the peer from taking more.
+        let read = !self.waiting.is_empty() && (!write || has_payload(self.question.reply()));
+        Interest { read, write }
+    }
+
+    fn may_begin(&self) -> bool {
+        let Some(next) = self.plan.frames.get(self.begun) else { return false };
+        let has_room = self.in_flight + next.payload <= self.bytes_in_flight;
+        self.waiting.is_empty() || (has_room && self.waiting.len() < self.question.most_waiting())
+    }
+
+    /// Sends some of what is to be sent.
+    pub(super) fn send(&mut self, wait: Wait) -> Result<(), Fault> {
+        if self.lease.as_lane().outbound.is_empty() {
+            self.stage()?;
+        }
+        self.lease.lane().send(wait).map_err(|fault| self.last_words(fault))
+    }
+
+    /// Puts down what comes next: frames up to a limit, or up to payload that is sent from where it lies.
+    fn stage(&mut self) -> Result<(), Fault> {
+        while self.lease.as_lane().outbound.takes_more() {
+            if !self.is_open {
+                if !self.may_begin() {
+                    break;
+                }
+                self.begin_frame();
+            }
+            let frame = &self.plan.frames[self.begun - 1];
+            let positions = &self.plan.positions[frame.ops.clone()];
+            self.is_open = self.question.go_on(&mut self.lease.lane().outbound, positions)?;
+        }
+        Ok(())
+    }
+
+    fn begin_frame(&mut self) {
+        let frame = &self.plan.frames[self.begun];
+        let positions = &self.plan.positions[frame.ops.clone()];
+        let lane = self.lease.lane();
+        let id = lane.next_id();
+        self.question.begin(lane.outbound.bytes(), id, positions);
+        self.waiting.push_back(id);
+        self.in_flight += frame.payload;
+        (self.begun, self.is_open) = (self.begun + 1, true);
+    }
+
+    /// Why sending failed: what the peer said before it closed the connection, if it said anything.
+    fn last_words(&mut self, fault: Fault) -> Fault {
+        let is_closed = |fault: &Fault| match fault {
+            Fault::Io(error) => {
+                matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)
+            }
+            _ => false,
+        };
+        while is_closed(&fault) && !self.waiting.is_empty() {
+            match self.recv_reply(Wait::Now) {
+                Ok(()) => {}
+                Err(Fault::Io(_)) => break,
+                Err(said) => return said,
+            }
+        }
+        fault
+    }
+
+    /// Receives some of what is to be received.
+    pub(super) fn recv(&mut self, wait: Wait) -> Result<(), Fault> {
+        self.recv_reply(wait)?;
+        // What came along with an unpredicted reply lies in memory already: no poll will announce it.
+        while !self.expecting
+            && !self.waiting.is_empty()
+            && self.lease.as_lane().inbound.has_unread()
+        {
+            self.recv_reply(Wait::Now)?;
+        }
+        Ok(())
+    }
+
+    fn recv_reply(&mut self, wait: Wait) -> Result<(), Fault> {
+        if !self.expecting {
+            let Some(&id) = self.waiting.front() else { return Ok(()) };
+            let frame = &self.plan.frames[self.answered()];
+            let positions = &self.plan.positions[frame.ops.clone()];
+            let nowhere = SliceList::default();
+            let place = |&position: &usize| self.question.place(position).unwrap_or(&nowhere);
+            let inbound = &mut self.lease.lane().inbound;
+            inbound.expect(self.question.reply(), id, positions.iter().map(place));
+            self.expecting = true;
+        }
+        self.lease.lane().recv(wait)?;
+        if self.lease.as_lane().inbound.is_complete() {
+            self.conclude();
+        }
+        Ok(())
+    }
+
+    /// Frames whose reply has come.
+    fn answered(&self) -> usize {
+        self.begun - self.waiting.len()
+    }
+
+    fn conclude(&mut self) {
+        let answered = self.answered();
+        let lane = self.lease.as_lane();
+        for outcome in lane.inbound.outcomes() {
+            let result = match outcome {
+                Outcome::Done => Ok(()),
+                Outcome::Failed(code) => Err(self.question.failed(code, &lane.endpoint)),
+                Outcome::Corrupt => {
+                    Err(TransferError::Corrupt { endpoint: Arc::clone(&lane.endpoint) })
+                }
+            };
+            self.clean &= !matches!(result, Err(TransferError::Corrupt { .. }));
+            self.results.push(result);
+        }
+        self.in_flight -= self.plan.frames[answered].payload;
+        self.waiting.pop_front();
+        self.expecting = false;
+    }
+
+    /// Ends it: every operation that is not finished gets the fault's error.
+    pub(super) fn fail(&mut self, fault: &Fault) {
+        self.clean = false;
+        let error = TransferError::of_fault(fault, &self.plan.endpoint);
+        if self.question.doubts() {
+            self.lease.doubt(fault, &error);
+        }
+        self.results.resize(self.plan.positions.len(), Err(error));
+    }
+
+    /// The positions of its operations and their results, when it is over. Gives the lane back if it can be used again.
+    pub(crate) fn finish(self) -> impl Iterator<Item = (usize, Result<(), TransferError>)> {
+        if self.clean && !self.lease.as_lane().inbound.has_unread() {
+            self.lease.give_back();
+        }
+        self.plan.positions.into_iter().zip(self.results)
+    }
+}

@@ -1,0 +1,23 @@
+use std::io;
+
+use mooncake_memory::{RawSlice, SliceList, copy_to_caller};
+
+use crate::TransferError;
+
+/// Copies a segment's memory to a caller's.
+///
+/// # Errors
+/// [`TransferError::BadMemory`]: the caller's is not there.
+pub(crate) fn copy_out(memory: RawSlice, dst: &SliceList) -> Result<(), TransferError> {
+    let mut from = 0;
+    for piece in dst.sub(0, memory.len() as u64) {
+        copy_to_caller(memory.sub(from, piece.len()), piece).map_err(|error| bad_memory(&error))?;
+        from += piece.len();
+    }
+    Ok(())
+}
+
+/// The segment's own memory is there for as long as its ticket, so it is the caller's that is not.
+pub(crate) fn bad_memory(error: &io::Error) -> TransferError {
+    TransferError::BadMemory { reason: error.to_string() }
+}

@@ -1,0 +1,50 @@
+use std::sync::Arc;
+
+use super::known_peers::Near;
+use super::neighbour::Neighbour;
+use crate::TcpTransport;
+
+/// What one call does at one node of this host.
+pub(super) struct Visit<T> {
+    pub(super) neighbour: Arc<Neighbour>,
+    /// Positions of its operations, each with what is needed for it.
+    pub(super) ops: Vec<(usize, T)>,
+}
+
+impl Near {
+    /// Groups operations, given by their positions and peers, by the nodes of this host. Those for which `prepare` finds
+    /// nothing are left out, as are those of other hosts.
+    pub(super) fn visits<'a, T>(
+        &self,
+        ops: impl Iterator<Item = (usize, &'a Arc<str>)> + Clone,
+        tcp: &TcpTransport,
+        prepare: impl Fn(usize, &Neighbour) -> Option<T>,
+    ) -> Vec<Visit<T>> {
+        if ops.clone().nth(1).is_some() {
+            self.measure_all(ops.clone().map(|(_, endpoint)| endpoint), tcp);
+        }
+        let mut visits: Vec<Visit<T>> = Vec::new();
+        let mut last: Option<(&Arc<str>, Option<usize>)> = None;
+        for (position, endpoint) in ops {
+            let known = last.filter(|(last, _)| Arc::ptr_eq(last, endpoint));
+            let (_, at) = known.unwrap_or_else(|| {
+                let neighbour = self.neighbour(endpoint, tcp);
+                (endpoint, neighbour.map(|neighbour| visit_to(&mut visits, neighbour)))
+            });
+            last = Some((endpoint, at));
+            let Some(visit) = at.map(|at| &mut visits[at]) else { continue };
+            let prepared = prepare(position, &visit.neighbour);
+            visit.ops.extend(prepared.map(|prepared| (position, prepared)));
+        }
+        visits
+    }
+}
+
+/// Which of the visits is the one to this node; a new one if there is none.
+fn visit_to<T>(visits: &mut Vec<Visit<T>>, neighbour: Arc<Neighbour>) -> usize {
+    let known = visits.iter().rposition(|visit| Arc::ptr_eq(&visit.neighbour, &neighbour));
+    known.unwrap_or_else(|| {
+        visits.push(Visit { neighbour, ops: Vec::new() });
+        visits.len() - 1
+    })
+}

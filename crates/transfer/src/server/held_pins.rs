@@ -1,0 +1,36 @@
+use std::collections::BTreeMap;
+
+use crate::Pin;
+
+/// Most ranges that one connection pins at a time, and most bytes of them: what a peer has to copy before a writer that
+/// wants one of them goes on.
+const MAX_PINS: usize = 4096;
+const MAX_BYTES: u64 = 1 << 30;
+
+/// What a connection has pinned.
+#[derive(Default)]
+pub(super) struct HeldPins {
+    /// The number of the next range that is asked for.
+    pub(super) next: u64,
+    pub(super) held: BTreeMap<u64, (Pin, u64)>,
+    pub(super) bytes: u64,
+}
+
+impl HeldPins {
+    pub(super) fn has_room_for(&self, len: u64) -> bool {
+        self.held.len() < MAX_PINS
+            && self.bytes.checked_add(len).is_some_and(|bytes| bytes <= MAX_BYTES)
+    }
+
+    pub(super) fn keep(&mut self, pin: Pin, len: u64) {
+        self.held.insert(self.next, (pin, len));
+        self.bytes += len;
+    }
+
+    /// Drops a pin. One that was refused, or is dropped already, is none.
+    pub(super) fn drop_pin(&mut self, number: u64) {
+        if let Some((_, len)) = self.held.remove(&number) {
+            self.bytes -= len;
+        }
+    }
+}

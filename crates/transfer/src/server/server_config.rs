@@ -1,0 +1,37 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use mooncake_types::BusyWait;
+
+use super::served::Served;
+
+/// How a [`DataServer`](crate::DataServer) behaves.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    /// The pool that the node belongs to; clients of another are refused.
+    pub cluster_id: String,
+    /// The secret that members of the pool share; empty if there is none.
+    pub auth_token: String,
+    /// Most connections at a time; further ones are refused.
+    pub max_connections: usize,
+    /// How long to look for the next request before sleeping for it (see [`mooncake_memory::Watch`]); zero: not at
+    /// all.
+    pub busy_poll: Duration,
+    /// Whether processes of the same user on this host are told of a Unix socket, and have the memory shared with them.
+    pub local_socket: bool,
+    /// Where the server counts what it sends.
+    pub served: Arc<Served>,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            cluster_id: String::new(),
+            auth_token: String::new(),
+            max_connections: 1024,
+            busy_poll: BusyWait::DEFAULT_LIMIT,
+            local_socket: true,
+            served: Arc::default(),
+        }
+    }
+}

@@ -1,0 +1,16 @@
+use std::sync::Arc;
+
+use mooncake_wire::LocalSocket;
+
+use super::keepalive::Keepalives;
+use super::server_config::ServerConfig;
+use crate::SegmentHost;
+
+/// What all connections of a server share.
+pub(super) struct ServerContext {
+    pub(super) host: Arc<dyn SegmentHost>,
+    pub(super) config: ServerConfig,
+    /// What peers are told to find the local socket by, if there is one.
+    pub(super) local_socket: Option<LocalSocket>,
+    pub(super) keepalives: Arc<Keepalives>,
+}
