@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-use mooncake_memory::RawSlice;
+use mooncake_memory::{RawSlice, page_bytes};
 use mooncake_transfer::{Interrupt, Pin, ReadTicket, SegmentHost, SharedSegment, WriteTicket};
 use mooncake_types::{
     Epoch, ErrorCode, Follow, FollowPage, RangeDrop, RangeRead, RangeWrite, SegmentId, limits,
@@ -290,7 +290,9 @@ impl SegmentHost for Host {
         interrupt: Arc<dyn Interrupt>,
     ) -> Option<Result<(), ErrorCode>> {
         let is_whole = range.from == 0 && range.len == range.entry_len;
-        if !is_whole || bytes.len() as u64 != range.len {
+        // Disks want aligned memory, or the bytes go through the system's cache.
+        let is_aligned = bytes.as_ptr().addr().is_multiple_of(page_bytes() as usize);
+        if !is_whole || !is_aligned || bytes.len() as u64 != range.len {
             return None;
         }
         match self.find(range.segment).ok()? {

@@ -10,7 +10,7 @@ mod threads;
 
 use std::sync::Arc;
 
-use mooncake_memory::Buffer;
+use mooncake_memory::Region;
 use mooncake_node::Host;
 use mooncake_tier::testing::DiskDouble;
 use mooncake_transfer::{Interrupt, SegmentHost};
@@ -116,9 +116,10 @@ fn put(host: &Host, segment: SegmentId, piece: &Piece) -> Result<(), ErrorCode> 
     if is_copied {
         return write(host, segment, piece, 0, piece.len);
     }
-    let bytes = Buffer::from_vec(piece.bytes(0, piece.len));
+    let memory = Region::anonymous(piece.len).expect("a little memory");
+    memory.whole().write_from(&piece.bytes(0, piece.len));
     let range = piece.write(segment, 0, piece.len);
-    let written = host.write_in_place(host.epoch(), &range, bytes.raw(), Arc::new(Nobody));
+    let written = host.write_in_place(host.epoch(), &range, memory.whole(), Arc::new(Nobody));
     written.expect("a disk takes bytes from where they lie")
 }
 
