@@ -46,7 +46,7 @@ struct Control {
 /// Why a call has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum CallFailure {
-    /// The host is gone, or refused. Nobody touches the call's memory any more: a host ends no connection before the call
+    /// The host is gone, or refused. The host does not touch the call's memory any more: a host ends no connection before the call
     /// on it has ended.
     Refused { code: ErrorCode, message: String },
     /// It did not answer in time. It may still touch the call's memory.

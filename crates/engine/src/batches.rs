@@ -73,7 +73,7 @@ impl BatchesState {
         self.history.push_back(number);
     }
 
-    /// Makes room for another batch: of those that have ended, and that nobody asked about since, the oldest is forgotten.
+    /// Makes room for another batch: forgets the oldest of those that have ended and were not asked about since.
     fn has_room(&mut self) -> bool {
         while self.batches.len() >= MAX_BATCHES || self.history.len() >= 2 * MAX_BATCHES {
             let Some(oldest) = self.history.pop_front() else { return false };
@@ -102,7 +102,7 @@ impl Shared {
             let result = catch_unwind(AssertUnwindSafe(|| match Instant::now() < deadline {
                 true => work(),
                 false => {
-                    // Its memory is let go before anyone hears of its end.
+                    // The memory is released before callers can see that the batch has ended.
                     drop(work);
                     Err(MoveError::TimedOut)
                 }

@@ -315,7 +315,7 @@ impl Membership {
         self.mounting.on_started_empty();
     }
 
-    /// The outcome of [`MembershipStep::Drop`]: what nobody finds any more.
+    /// The outcome of [`MembershipStep::Drop`]: what the node has dropped.
     pub fn on_dropped(&mut self, dropped: Vec<RangeDrop>) {
         self.drops.on_dropped(dropped);
     }

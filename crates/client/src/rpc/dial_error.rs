@@ -3,13 +3,13 @@ use mooncake_types::{Epoch, ErrorCode};
 /// Why there is no connection.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum DialError {
-    /// Nobody answered there.
+    /// No process answered there.
     #[error("{address}: {reason}")]
     Unreachable { address: String, reason: String },
     /// A master answered that does not lead.
     #[error("{address}: {message}")]
     Standby { address: String, message: String },
-    /// Somebody answered and wants nothing to do with this client.
+    /// A process answered and refused this client.
     #[error("{address} refused: {message}")]
     Refused { address: String, code: ErrorCode, message: String },
     /// A master answered that is not obeyed.

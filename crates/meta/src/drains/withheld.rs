@@ -12,7 +12,7 @@ pub(crate) struct Withheld(BTreeMap<(u32, u8), Withholding>);
 struct Withholding {
     /// Of the job that wants to let go of it.
     job: u32,
-    /// From then on nobody has a route to it.
+    /// From then on no reader has a route to it.
     until: Tick,
 }
 
