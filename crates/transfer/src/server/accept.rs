@@ -91,8 +91,9 @@ impl Acceptor {
         let (acceptor, running) = (Arc::clone(self), self.registry.begin_thread());
         let thread = Builder::new().name("data".into()).stack_size(STACK_BYTES);
         let serve = move || {
-            // First, so that it is dropped last.
+            // Taken out of the closure, and this one first: it is dropped after what else the thread holds.
             let _running = running;
+            let acceptor = acceptor;
             acceptor.serve_one();
         };
         let started = spawn_unpinned(thread, serve);
