@@ -16,13 +16,15 @@ import argparse
 import os
 import pathlib
 import socket
+import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from environment import CPP_CUDA_PACKAGE, ensure_environment, python_of
 from gpu_driver import Driver, DriverMemory, median
@@ -30,14 +32,38 @@ from mooncake.store import MooncakeDistributedStore, ReplicateConfig
 from table import markdown
 
 KIB, MIB = 1 << 10, 1 << 20
-# Pieces, and the length of each. Those of one object lie side by side, those of several are objects of one batch.
-WORKS = {
-    "64 x 1 MiB": (64, MIB),
-    "1,024 x 4 KiB": (1024, 4 * KIB),
-    "1,024 x 16 KiB": (1024, 16 * KIB),
-    "1,024 x 64 KiB": (1024, 64 * KIB),
-}
-QUICK_WORKS = {"4 x 64 KiB": (4, 64 * KIB), "32 x 4 KiB": (32, 4 * KIB)}
+
+
+class Work(NamedTuple):
+    """A batch of objects, each of so many pieces of the GPU's memory, each of so many bytes."""
+
+    objects: int
+    pieces: int
+    length: int
+
+    @property
+    def total(self) -> int:
+        return self.objects * self.pieces * self.length
+
+    @property
+    def name(self) -> str:
+        length = f"{self.length // MIB} MiB" if self.length >= MIB else f"{self.length // KIB} KiB"
+        if self.pieces == 1:
+            return f"{self.objects:,} objects of {length}"
+        return f"{self.objects:,} objects of {self.pieces:,} pieces of {length}"
+
+    def addresses(self, start: int) -> list[list[int]]:
+        """Those of each object: the pieces of all objects take turns, as the layers of a KV cache have them."""
+        places = range(self.objects)
+        return [[start + (j * self.objects + i) * self.length for j in range(self.pieces)] for i in places]
+
+
+WORKS = [
+    Work(64, 1, MIB),
+    *(Work(8, 128, length * KIB) for length in (4, 16, 64)),
+    *(Work(1024, 1, length * KIB) for length in (4, 16, 64)),
+]
+QUICK_WORKS = [Work(4, 1, 64 * KIB), Work(4, 8, 4 * KIB), Work(32, 1, 4 * KIB)]
 ROUNDS, QUICK_ROUNDS = 9, 2
 MOST = 64 * MIB
 COLUMNS = ["work", "bytes", "put", "get", "processor, put and get"]
@@ -69,6 +95,35 @@ class TorchMemory:
 
     def read(self, length: int) -> bytes:
         return bytes(self.tensor[:length].cpu().numpy())
+
+
+class Computing:
+    """Has a GPU multiply matrices by torch for as long as the `with` lasts."""
+
+    WIDTH, AHEAD = 8192, 4
+
+    def __enter__(self) -> None:
+        self.is_over = threading.Event()
+        self.thread = threading.Thread(target=self.run)
+        self.thread.start()
+        time.sleep(0.2)
+
+    def __exit__(self, *_: object) -> None:
+        self.is_over.set()
+        self.thread.join()
+
+    def run(self) -> None:
+        import torch
+
+        with torch.cuda.stream(torch.cuda.Stream()):
+            matrix = torch.ones(self.WIDTH, self.WIDTH, dtype=torch.bfloat16, device="cuda")
+            ends: list[Any] = []
+            while not self.is_over.is_set():
+                matrix @ matrix
+                ends.append(torch.cuda.Event())
+                ends[-1].record()
+                if len(ends) > self.AHEAD:
+                    ends.pop(0).synchronize()
 
 
 def double_library() -> str:
@@ -157,36 +212,47 @@ class Bench:
 
     def table(self, store: Any, segment: str) -> str:
         """All works with a store, in a segment if one is named. Ends the program if a byte is wrong."""
-        return markdown([COLUMNS, *(self.measure(store, segment, name) for name in self.works)])
+        return markdown([COLUMNS, *(self.measure(store, segment, work) for work in self.works)])
 
-    def measure(self, store: Any, segment: str, name: str) -> list[str]:
-        count, length = self.works[name]
-        total, keys = count * length, [f"k{i}" for i in range(count)]
-        value = os.urandom(total)
-        addresses, sizes = [self.memory.address + i * length for i in range(count)], [length] * count
-        self.memory.write(value)
+    def measure(self, store: Any, segment: str, work: Work) -> list[str]:
+        objects, total = work.objects, work.total
+        keys, value = [f"k{i}" for i in range(objects)], os.urandom(total)
+        addresses, sizes = work.addresses(self.memory.address), [[work.length] * work.pieces] * objects
         config = ReplicateConfig()
         config.preferred_segment = segment
+        self.memory.write(value)
         put, put_time = self.timed(
-            lambda: check(store.batch_upsert_from(keys, addresses, sizes, config), [0] * count), total
+            lambda: store.remove_all(True),
+            lambda: check(store.batch_put_from_multi_buffers(keys, addresses, sizes, config), [0] * objects),
+            total,
         )
         self.memory.write(bytes(total))
-        get, get_time = self.timed(lambda: check(store.batch_get_into(keys, addresses, sizes), sizes), total)
+        lengths = [work.pieces * work.length] * objects
+        get, get_time = self.timed(
+            lambda: None,
+            lambda: check(store.batch_get_into_multi_buffers(keys, addresses, sizes), lengths),
+            total,
+        )
         if self.memory.read(total) != value:
-            sys.exit(f"{name}: the bytes that came back are others")
+            sys.exit(f"{work.name}: the bytes that came back are others")
         store.remove_all(True)
-        limits = self.driver.limits(self.memory.address, count, length, self.rounds)
+        limits = self.driver.limits(self.memory.address, work.objects * work.pieces, work.length, self.rounds)
         rates = (
             of_limits(total, put, limits.out, limits.batch_out),
             of_limits(total, get, limits.into, limits.batch_into),
         )
-        return [name, "right", *rates, f"{put_time:.3f} s/GB, {get_time:.3f} s/GB"]
+        return [work.name, "right", *rates, f"{put_time:.3f} s/GB, {get_time:.3f} s/GB"]
 
-    def timed(self, run: Callable[[], object], total: int) -> tuple[float, float]:
-        """Seconds of the middle run, and processor seconds for 1e9 bytes."""
-        before = self.pool.processor_seconds()
-        seconds = median(run, self.rounds)
-        return seconds, (self.pool.processor_seconds() - before) / (total * (self.rounds + 1) / 1e9)
+    def timed(self, prepare: Callable[[], object], run: Callable[[], object], total: int) -> tuple[float, float]:
+        """Seconds of the middle run after one that does not count, and processor seconds for 1e9 bytes."""
+        spent, processor = [], 0.0
+        for _ in range(self.rounds + 1):
+            prepare()
+            before, start = self.pool.processor_seconds(), time.perf_counter()
+            run()
+            spent.append(time.perf_counter() - start)
+            processor += self.pool.processor_seconds() - before
+        return statistics.median(spent[1:]), processor / (total * len(spent) / 1e9)
 
 
 def of_limits(total: int, spent: float, one: float, batch: float | None) -> str:
@@ -220,6 +286,11 @@ def own_package(bench: Bench, pool: Pool) -> None:
         segment = store.get_hostname() if way == "own process" else ""
         print(f"### {way}\n\n" + bench.table(store, segment))
         print(f"\nOne get of 4 KiB: {one_get(store, bench.memory):.1f} us\n", flush=True)
+        if isinstance(bench.memory, TorchMemory):
+            with Computing():
+                print(
+                    "The same while the GPU multiplies matrices:\n\n" + bench.table(store, segment) + "\n", flush=True
+                )
         store.close()
 
 

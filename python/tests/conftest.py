@@ -6,13 +6,16 @@ from collections.abc import Iterator
 
 import pytest
 from cluster import MIB, Cluster, Memory
-from gpu import DeviceMemory, driver
+from gpu import IS_REAL, DeviceMemory, reset
 from mooncake.store import MooncakeDistributedStore
 
 # What the tests start is told to end by these, also where the suite itself runs in the background or under `nohup`,
 # which has its children ignore them.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+# Needs torch and a GPU; `make gpu` runs it.
+collect_ignore = [] if IS_REAL else ["test_torch_on_gpu.py"]
 
 
 @pytest.fixture(scope="module")
@@ -99,5 +102,5 @@ def gpu(any_store: MooncakeDistributedStore) -> Iterator[DeviceMemory]:
     memory = DeviceMemory(24 * MIB)
     assert any_store.register_buffer(memory.address, memory.size) == 0
     yield memory
-    driver().double_reset()
+    reset()
     assert any_store.unregister_buffer(memory.address) == 0

@@ -1,4 +1,8 @@
-"""Memory of a GPU for the tests, by the test double of the CUDA driver: addresses that the processor cannot touch."""
+"""Memory of a GPU for the tests, by the test double of the CUDA driver: addresses that the processor cannot touch.
+
+With `MOONCAKE_TEST_DRIVER=libcuda.so.1` it is memory of a real GPU, and the tests that tell the double what to do are
+left out.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,8 @@ import subprocess
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -23,47 +29,101 @@ def library_path() -> str:
     return path
 
 
+# Of a real driver, whose folder is none of ours.
+IS_REAL = os.environ.get("MOONCAKE_TEST_DRIVER", "").startswith("libcuda.so")
+# For tests that tell the driver what to do, or need a second GPU.
+needs_double = pytest.mark.skipif(IS_REAL, reason="it tells the double what to do")
+
+
 @cache
 def driver() -> ctypes.CDLL:
-    """The double, loaded as the driver of this process."""
-    double = ctypes.CDLL(library_path())
-    double.double_alloc_pieces.restype = ctypes.c_uint64
-    double.double_alloc_pieces.argtypes = [ctypes.c_uint32, ctypes.c_size_t, ctypes.c_size_t]
-    double.double_calls.restype = ctypes.c_uint64
-    double.double_fail.argtypes = [ctypes.c_char_p, ctypes.c_uint64, ctypes.c_int]
-    double.double_limit_locks.argtypes = [ctypes.c_size_t]
-    double.cuMemcpyHtoD_v2.argtypes = [ctypes.c_uint64, ctypes.c_char_p, ctypes.c_size_t]
-    double.cuMemcpyDtoH_v2.argtypes = [ctypes.c_char_p, ctypes.c_uint64, ctypes.c_size_t]
-    double.cuMemFree_v2.argtypes = [ctypes.c_uint64]
-    double.cuStreamCreate.argtypes = [ctypes.POINTER(ctypes.c_void_p), ctypes.c_uint]
-    double.cuStreamSynchronize.argtypes = [ctypes.c_void_p]
-    double.cuStreamDestroy_v2.argtypes = [ctypes.c_void_p]
-    double.cuMemcpyDtoHAsync_v2.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p]
-    assert double.cuInit(0) == 0
-    return double
+    """The double, loaded as the driver of this process, or the real one."""
+    cuda = ctypes.CDLL(library_path())
+    cuda.cuMemcpyHtoD_v2.argtypes = [ctypes.c_uint64, ctypes.c_char_p, ctypes.c_size_t]
+    cuda.cuMemcpyDtoH_v2.argtypes = [ctypes.c_char_p, ctypes.c_uint64, ctypes.c_size_t]
+    cuda.cuMemFree_v2.argtypes = [ctypes.c_uint64]
+    cuda.cuStreamCreate.argtypes = [ctypes.POINTER(ctypes.c_void_p), ctypes.c_uint]
+    cuda.cuStreamSynchronize.argtypes = [ctypes.c_void_p]
+    cuda.cuStreamDestroy_v2.argtypes = [ctypes.c_void_p]
+    cuda.cuMemcpyDtoHAsync_v2.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p]
+    if IS_REAL:
+        cuda.cuMemAlloc_v2.argtypes = [ctypes.POINTER(ctypes.c_uint64), ctypes.c_size_t]
+    else:
+        cuda.double_alloc_pieces.restype = ctypes.c_uint64
+        cuda.double_alloc_pieces.argtypes = [ctypes.c_uint32, ctypes.c_size_t, ctypes.c_size_t]
+        cuda.double_calls.restype = ctypes.c_uint64
+        cuda.double_fail.argtypes = [ctypes.c_char_p, ctypes.c_uint64, ctypes.c_int]
+        cuda.double_limit_locks.argtypes = [ctypes.c_size_t]
+    assert cuda.cuInit(0) == 0
+    return cuda
+
+
+@cache
+def primary_context(device: int) -> ctypes.c_void_p:
+    context = ctypes.c_void_p()
+    assert driver().cuDevicePrimaryCtxRetain(ctypes.byref(context), device) == 0
+    return context
+
+
+def use_device(device: int) -> None:
+    """Makes the GPU that of this thread, as `cudaSetDevice` does."""
+    if IS_REAL:
+        assert driver().cuCtxSetCurrent(primary_context(device)) == 0
+    else:
+        driver().double_use_device(device)
+
+
+def reset() -> None:
+    """The double does again what it was not told otherwise."""
+    if not IS_REAL:
+        driver().double_reset()
+
+
+def allocate(device: int, size: int) -> int:
+    if not IS_REAL:
+        address: int = driver().double_alloc_pieces(device, size, 1)
+        assert address != 0
+        return address
+    use_device(device)
+    allocated = ctypes.c_uint64()
+    assert driver().cuMemAlloc_v2(ctypes.byref(allocated), size) == 0
+    return allocated.value
 
 
 class DeviceMemory:
     """As `cluster.Memory`, in a GPU."""
 
     def __init__(self, size: int, device: int = 0) -> None:
-        self.size = 0
-        self.address: int = driver().double_alloc_pieces(device, size, 1)
-        assert self.address != 0
+        self.size, self.device = 0, device
+        self.address = allocate(device, size)
         self.size = size
+        if IS_REAL:
+            # What an earlier test left there is none of this one's.
+            self.write(0, bytes(size))
+
+    def use_device(self) -> None:
+        # The double copies without it, and shows that the store needs no context of its caller's.
+        if IS_REAL:
+            use_device(self.device)
 
     def write(self, offset: int, value: bytes) -> int:
         """Puts the bytes there and gives their address."""
         assert offset + len(value) <= self.size
+        self.use_device()
         assert driver().cuMemcpyHtoD_v2(self.address + offset, value, len(value)) == 0
+        if IS_REAL:
+            # A short copy from memory that is not page-locked may be under way yet, on the default stream.
+            assert driver().cuStreamSynchronize(None) == 0
         return self.address + offset
 
     def read(self, offset: int, length: int) -> bytes:
         value = ctypes.create_string_buffer(max(length, 1))
+        self.use_device()
         assert driver().cuMemcpyDtoH_v2(value, self.address + offset, length) == 0
         return value.raw[:length]
 
     def free(self) -> None:
+        self.use_device()
         assert driver().cuMemFree_v2(self.address) == 0
         self.size = 0
 
@@ -72,11 +132,22 @@ class DeviceMemory:
             self.free()
 
 
+def stream_target(length: int) -> ctypes.Array[ctypes.c_char]:
+    """Zeros that a stream may write later. A real driver has who asks for a copy to other memory wait for it."""
+    if not IS_REAL:
+        return ctypes.create_string_buffer(length)
+    address = ctypes.c_void_p()
+    assert driver().cuMemAllocHost_v2(ctypes.byref(address), ctypes.c_size_t(length)) == 0
+    assert address.value is not None
+    ctypes.memset(address.value, 0, length)
+    return (ctypes.c_char * length).from_address(address.value)
+
+
 class Stream:
     """A stream of the application. Used in a `with`, by the thread that made it."""
 
     def __enter__(self) -> Stream:
-        driver().double_use_device(0)
+        use_device(0)
         handle = ctypes.c_void_p()
         assert driver().cuStreamCreate(ctypes.byref(handle), 1) == 0
         assert handle.value is not None
@@ -89,13 +160,13 @@ class Stream:
 
     def read(self, address: int, length: int) -> Callable[[], bytes]:
         """Has the stream read memory of the GPU; what it found is known once it is finished."""
-        target = ctypes.create_string_buffer(length)
-        driver().double_use_device(0)
+        use_device(0)
+        target = stream_target(length)
         assert driver().cuMemcpyDtoHAsync_v2(target, address, length, self.handle) == 0
         # The stream writes it whatever becomes of the test.
         self.targets.append(target)
         return lambda: target.raw
 
     def finish(self) -> None:
-        driver().double_use_device(0)
+        use_device(0)
         assert driver().cuStreamSynchronize(self.handle) == 0

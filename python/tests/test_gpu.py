@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from cluster import MIB, Cluster, Memory, content
 from engine_peer import Peer
-from gpu import DeviceMemory, driver, library_path
+from gpu import DeviceMemory, driver, library_path, needs_double
 from mooncake.engine import SUPPORT_CUDA, TransferEngine
 from mooncake.store import MooncakeDistributedStore
 from test_dummy import Host
@@ -48,6 +48,7 @@ def test_hundreds_of_small_pieces(any_store: Store, gpu: DeviceMemory) -> None:
         assert b"".join(read) == value
 
 
+@needs_double
 def test_a_header_of_the_host_and_elements_of_two_gpus_are_one_object(any_store: Store, gpu: DeviceMemory) -> None:
     header, other = Memory(4096), DeviceMemory(MIB, device=1)
     assert any_store.register_buffer(other.address, other.size) == 0
@@ -63,6 +64,7 @@ def test_a_header_of_the_host_and_elements_of_two_gpus_are_one_object(any_store:
     assert any_store.unregister_buffer(other.address) == 0
 
 
+@needs_double
 def test_memory_that_is_not_registered_is_refused(any_store: Store, gpu: DeviceMemory) -> None:
     memory = DeviceMemory(4096)
     assert any_store.put("here", b"value") == 0
@@ -91,6 +93,7 @@ def test_what_was_freed_fails_alone(any_store: Store, gpu: DeviceMemory) -> None
     assert any_store.unregister_buffer(address) == 0
 
 
+@needs_double
 def test_whatever_the_driver_refuses_no_wrong_byte_is_a_success(any_store: Store, gpu: DeviceMemory) -> None:
     sizes = [4096, 5 * MIB, 70_000]
     keys = [f"k{i}" for i in range(3)]
@@ -112,6 +115,7 @@ def test_whatever_the_driver_refuses_no_wrong_byte_is_a_success(any_store: Store
             assert length == -600 or gpu.read(18 * MIB + i * 1000, 1000) == values[i][:1000], f"call {nth}"
 
 
+@needs_double
 def test_pages_that_cannot_be_locked_are_passed_by(cluster: Cluster, gpu: DeviceMemory) -> None:
     driver().double_limit_locks(0)
     store = cluster.store(32 * MIB)
@@ -202,6 +206,7 @@ def doctor(cluster: Cluster, libraries: Path, **environment: str) -> str:
     return ended.stdout
 
 
+@needs_double
 def test_the_doctor_shows_gpus_and_their_ways(cluster: Cluster, tmp_path: Path) -> None:
     said = doctor(cluster, tmp_path)
     assert said.splitlines()[-1].startswith("no GPU can be used here: this host has no CUDA driver (")
@@ -277,6 +282,7 @@ def test_an_engine_of_which_the_memory_is_a_gpus_serves_peers() -> None:
     assert asking.transfer_sync_write(session, here.address, memory.address, 100) == -1
 
 
+@needs_double
 def test_the_program_that_measures_runs_to_its_end() -> None:
     program = Path(__file__).parents[2] / "bench" / "gpu_figures.py"
     command = [sys.executable, str(program), "--double", "--quick"]
@@ -284,5 +290,5 @@ def test_the_program_that_measures_runs_to_its_end() -> None:
     assert ended.returncode == 0, ended.stdout + ended.stderr
     titles = [line for line in ended.stdout.splitlines() if line.startswith("### ")]
     assert titles == ["### own process", "### same host", "### tcp", "### C++ package, own process"]
-    assert ended.stdout.count("| right |") == 6
-    assert ended.stdout.count(" % of the batch") == 12
+    assert ended.stdout.count("| right |") == 9
+    assert ended.stdout.count(" % of the batch") == 18

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 import torch
 from cluster import MIB, content
-from gpu import DeviceMemory
+from gpu import DeviceMemory, needs_double
 from mooncake.store import MooncakeDistributedStore
 
 Store = MooncakeDistributedStore
+# `test_torch_on_gpu.py` has real tensors.
+pytestmark = needs_double
 
 
 class CudaStorage:

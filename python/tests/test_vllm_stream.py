@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from cluster import Cluster, content, wait_until
-from gpu import DeviceMemory, Stream, driver
+from gpu import DeviceMemory, Stream, driver, needs_double, reset
 from mooncake._native import _StreamCounter
 from mooncake.store import MooncakeDistributedStore
 from mooncake.vllm.plan import Load, StepPlan
@@ -78,7 +78,7 @@ class Attention:
 def stream(store: MooncakeDistributedStore) -> Iterator[Stream]:
     with Stream() as stream:
         yield stream
-    driver().double_reset()
+    reset()
 
 
 def bytes_of(seen: list[Any]) -> bytes:
@@ -139,7 +139,7 @@ def test_a_load_that_fails_lets_the_device_go_on(cluster: Cluster, model: str, s
     attention.close()
 
 
-@pytest.mark.parametrize("why", ["slow", "queue"])
+@pytest.mark.parametrize("why", ["slow", pytest.param("queue", marks=needs_double)])
 def test_a_load_that_does_not_end_in_time_counts_as_failed(
     cluster: Cluster, model: str, stream: Stream, why: str
 ) -> None:
@@ -161,6 +161,7 @@ def test_a_load_that_does_not_end_in_time_counts_as_failed(
     attention.close()
 
 
+@needs_double
 def test_the_processor_waits_where_the_stream_cannot(cluster: Cluster, model: str, stream: Stream) -> None:
     values = stored(cluster, model, "a")
     attention = Attention(cluster, model, stream)
@@ -178,6 +179,7 @@ def test_the_processor_waits_where_the_stream_cannot(cluster: Cluster, model: st
     attention.close()
 
 
+@needs_double
 def test_a_gate_is_that_of_the_stream_that_computes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert gate_on(SimpleNamespace(type="cpu", index=None), 100) is None
     driver()

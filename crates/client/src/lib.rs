@@ -78,6 +78,7 @@ pub use mooncake_types::{
 pub use nearest::nearest;
 pub use offload_config::OffloadConfig;
 pub use open_error::OpenError;
+pub use pointer::describe_pointer;
 pub use registered_buffers::RegisteredBuffers;
 pub use store::{
     AllocatedSegment, Fragment, GetTarget, Health, MakeRoom, PutSource, Ranged, Store,

@@ -1,10 +1,8 @@
 //! Addresses that callers name: memory of the host can be put and got, and memory of devices that was registered.
 
-use std::time::Instant;
-
 use mooncake_device::place_of;
 use mooncake_memory::{Mappings, Place, describe_address, is_readable};
-use mooncake_types::{ErrorCode, LogLimiter};
+use mooncake_types::ErrorCode;
 
 /// Where a buffer lies, all of it. What is no range at all is for others to refuse.
 ///
@@ -39,28 +37,9 @@ pub(crate) fn place_of_buffer(start: usize, len: usize) -> Result<Place, ErrorCo
     Err(ErrorCode::InvalidParams)
 }
 
-/// Whether an address that was not registered is one of host memory.
-///
-/// # Errors
-/// As [`place_of_buffer`].
-pub(crate) fn check_start(start: usize) -> Result<(), ErrorCode> {
-    static REFUSED: LogLimiter<()> = LogLimiter::new();
-    if is_readable(start) {
-        return Ok(());
-    }
-    if let Some(kept_back) = REFUSED.admit((), Instant::now()) {
-        let (address, what) = (format!("{start:#x}"), describe_unreadable(start));
-        tracing::warn!(
-            address,
-            what,
-            kept_back,
-            "memory that is not registered can be put and got only if the processor can read it"
-        );
-    }
-    Err(ErrorCode::InvalidParams)
-}
-
-fn describe_unreadable(start: usize) -> String {
+/// What lies at an address that calls do not take, for people.
+#[must_use]
+pub fn describe_pointer(start: usize) -> String {
     match place_of(start, 1) {
         Ok(Place::Device(ordinal)) => {
             format!("memory of GPU {ordinal}: register it with register_buffer first")
@@ -82,7 +61,5 @@ mod tests {
         assert_eq!(place_of_buffer(start, 1 << 46), refused);
         assert_eq!(place_of_buffer(4096, 10), refused);
         assert_eq!(place_of_buffer(0, 10), Ok(Place::Host), "others say so");
-        let refused = Err(ErrorCode::InvalidParams);
-        assert_eq!([check_start(start), check_start(4096)], [Ok(()), refused]);
     }
 }

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use mooncake_memory::Place;
+use mooncake_memory::{Place, is_readable};
 use mooncake_types::ErrorCode;
 
 use crate::pointer;
@@ -40,7 +40,8 @@ impl RegisteredBuffers {
     pub fn check(&self, ptr: usize, len: usize) -> Result<Place, ErrorCode> {
         match self.find(ptr, len)? {
             Some(place) => Ok(place),
-            None => pointer::check_start(ptr).map(|()| Place::Host),
+            None if is_readable(ptr) => Ok(Place::Host),
+            None => Err(ErrorCode::InvalidParams),
         }
     }
 

@@ -5,13 +5,21 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use crate::control::fail_by_environment;
 use crate::state::{
     ALREADY_REGISTERED, CONTEXT_IS_DESTROYED, CURRENT, Context, INVALID_CONTEXT, INVALID_DEVICE,
-    INVALID_VALUE, NOT_INITIALIZED, NOT_REGISTERED, NOT_SUPPORTED, OUT_OF_MEMORY, SUCCESS, State,
-    Status, state,
+    INVALID_VALUE, NOT_FOUND, NOT_INITIALIZED, NOT_REGISTERED, NOT_SUPPORTED, OUT_OF_MEMORY,
+    SUCCESS, State, Status, state,
 };
 use crate::stream::{Job, Stream, Work};
 
 /// Devices read locked memory of the host at other addresses than the processor.
 const HOST_ALIAS: u64 = 1 << 60;
+
+/// The numerically lowest one that streams can have.
+const GREATEST_PRIORITY: c_int = -5;
+
+/// The one kernel that it knows, and what stands for it.
+const KERNEL: &str = "mooncake_copy_pieces";
+const MODULE: usize = 0x100;
+const FUNCTION: usize = 0x200;
 
 type Handle = *mut c_void;
 
@@ -72,6 +80,13 @@ fn begin(state: &State, stream: Handle, works: Vec<Work>) -> Result<(), Status> 
     if !works.iter().all(|work| state.is_allocated(work.device, work.len)) {
         return Err(INVALID_VALUE);
     }
+    // The driver takes memory that is locked, and such that is not, but none that is locked by several calls or in part.
+    let is_one = |work: &Work| {
+        !touches_locked(state, work.host, work.len) || is_locked(state, work.host, work.len)
+    };
+    if !works.iter().all(is_one) {
+        return Err(INVALID_VALUE);
+    }
     stream.push(Job::Copies { works, waits: state.waits_begun });
     Ok(())
 }
@@ -85,9 +100,14 @@ fn direction(state: &State, to: u64, from: u64, len: usize) -> Result<Work, Stat
     }
 }
 
-fn is_locked(state: &State, host: usize, len: usize) -> bool {
+pub(crate) fn is_locked(state: &State, host: usize, len: usize) -> bool {
     let before = state.locked.range(..=host).next_back();
     before.is_some_and(|(start, locked)| host + len <= start + locked)
+}
+
+fn touches_locked(state: &State, host: usize, len: usize) -> bool {
+    let before = state.locked.range(..host + len).next_back();
+    before.is_some_and(|(start, locked)| start + locked > host)
 }
 
 /// # Safety
@@ -190,11 +210,13 @@ api! {
     fn cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, handle: c_int) {
         call("cuDeviceGetAttribute", |state| {
             device(state, handle)?;
-            if attribute != 134 {
-                return Err(INVALID_VALUE);
-            }
+            let known = match attribute {
+                91 => 1,
+                134 => state.numa_node,
+                _ => return Err(INVALID_VALUE),
+            };
             // SAFETY: as the caller promises.
-            unsafe { give(value, state.numa_node) }
+            unsafe { give(value, known) }
         })
     }
 
@@ -248,6 +270,76 @@ api! {
             let context = state.current()?;
             // SAFETY: as the caller promises.
             unsafe { give(stream, Stream::create(context)) }
+        })
+    }
+
+    fn cuCtxGetStreamPriorityRange(least: *mut c_int, greatest: *mut c_int) {
+        call("cuCtxGetStreamPriorityRange", |state| {
+            state.current()?;
+            // SAFETY: as the caller promises.
+            unsafe { give(least, 0).and_then(|()| give(greatest, GREATEST_PRIORITY)) }
+        })
+    }
+
+    fn cuStreamCreateWithPriority(stream: *mut Handle, flags: c_uint, priority: c_int) {
+        call("cuStreamCreateWithPriority", |state| {
+            // This project never waits for the legacy default stream, nor for what others have begun later.
+            if flags != 1 || priority != GREATEST_PRIORITY {
+                return Err(INVALID_VALUE);
+            }
+            let context = state.current()?;
+            // SAFETY: as the caller promises.
+            unsafe { give(stream, Stream::create(context)) }
+        })
+    }
+
+    fn cuModuleLoadData(module: *mut Handle, image: *const c_void) {
+        call("cuModuleLoadData", |state| {
+            state.current()?;
+            // SAFETY: as the caller promises: it is text that ends with a zero.
+            let text = unsafe { CStr::from_ptr(image.cast()) }.to_string_lossy();
+            if !text.contains(&format!(".entry {KERNEL}(")) {
+                return Err(INVALID_VALUE);
+            }
+            // SAFETY: as the caller promises.
+            unsafe { give(module, std::ptr::without_provenance_mut(MODULE)) }
+        })
+    }
+
+    fn cuModuleGetFunction(function: *mut Handle, module: Handle, name: *const c_char) {
+        call("cuModuleGetFunction", |state| {
+            state.current()?;
+            // SAFETY: as the caller promises: it is text that ends with a zero.
+            let is_known = unsafe { CStr::from_ptr(name) }.to_bytes() == KERNEL.as_bytes();
+            if module.addr() != MODULE || !is_known {
+                return Err(NOT_FOUND);
+            }
+            // SAFETY: as the caller promises.
+            unsafe { give(function, std::ptr::without_provenance_mut(FUNCTION)) }
+        })
+    }
+
+    fn cuLaunchKernel(
+        function: Handle, blocks: c_uint, _blocks_y: c_uint, _blocks_z: c_uint, threads: c_uint,
+        _threads_y: c_uint, _threads_z: c_uint, _shared: c_uint, stream: Handle,
+        parameters: *mut *mut c_void, _extra: *mut *mut c_void
+    ) {
+        call("cuLaunchKernel", |state| {
+            if function.addr() != FUNCTION || blocks == 0 || !matches!(threads, 32..=256) {
+                return Err(INVALID_VALUE);
+            }
+            // SAFETY: callers give streams that they made, and did not destroy.
+            let stream = unsafe { Stream::of(stream) }.ok_or(INVALID_VALUE)?;
+            if stream.context != state.current()? {
+                return Err(INVALID_CONTEXT);
+            }
+            // SAFETY: as the caller promises: the kernel takes an address and a number of 32 bits.
+            let (list, count) = unsafe {
+                let (list, count) = (*parameters, *parameters.add(1));
+                (*list.cast::<u64>() as usize, *count.cast::<u32>() as usize)
+            };
+            stream.push(Job::Kernel { list, count, waits: state.waits_begun });
+            Ok(())
         })
     }
 

@@ -13,6 +13,7 @@ pub(crate) const OUT_OF_MEMORY: Status = 2;
 pub(crate) const NOT_INITIALIZED: Status = 3;
 pub(crate) const INVALID_DEVICE: Status = 101;
 pub(crate) const INVALID_CONTEXT: Status = 201;
+pub(crate) const NOT_FOUND: Status = 500;
 pub(crate) const ILLEGAL_ADDRESS: Status = 700;
 pub(crate) const CONTEXT_IS_DESTROYED: Status = 709;
 pub(crate) const ALREADY_REGISTERED: Status = 712;

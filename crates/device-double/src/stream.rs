@@ -5,6 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use crate::api::is_locked;
 use crate::state::{CONTEXT_IS_DESTROYED, Context, ILLEGAL_ADDRESS, Status, state};
 
 /// How often a stream that waits looks.
@@ -30,6 +31,8 @@ struct Queue {
 pub(crate) enum Job {
     /// Copies, which come behind that many waits if all streams are one queue.
     Copies { works: Vec<Work>, waits: u64 },
+    /// The kernel that copies pieces: a list in memory of the host, which it reads late, and its length.
+    Kernel { list: usize, count: usize, waits: u64 },
     /// Until the word at this address of the host is at least this.
     Wait { word: usize, value: u32, number: u64 },
 }
@@ -101,11 +104,12 @@ impl Stream {
         while let Some(job) = self.next() {
             let result = match job {
                 Job::Copies { works, waits } => {
-                    thread::sleep(state().delay);
-                    while is_held_up(waits) {
-                        thread::sleep(POLL);
-                    }
+                    delay(waits);
                     works.iter().try_for_each(|work| self.execute(work))
+                }
+                Job::Kernel { list, count, waits } => {
+                    delay(waits);
+                    (0..count).try_for_each(|index| self.execute(&piece(list, index)?))
                 }
                 Job::Wait { word, value, number } => {
                     self.wait(word, value);
@@ -158,6 +162,33 @@ impl Stream {
         let is_there = unsafe { state.copy(work.device, host, work.len, work.to_host) };
         if is_there { Ok(()) } else { Err(ILLEGAL_ADDRESS) }
     }
+}
+
+/// Nothing happens at once, and nothing before what it stands behind.
+fn delay(waits: u64) {
+    thread::sleep(state().delay);
+    while is_held_up(waits) {
+        thread::sleep(POLL);
+    }
+}
+
+/// One line of the list of a kernel: where to, where from, and how many bytes. The kernel cannot touch other memory of the host
+/// than locked one, and nothing that is not aligned.
+fn piece(list: usize, index: usize) -> Result<Work, Status> {
+    let state = state();
+    let at = list + index * 24;
+    if !is_locked(&state, at, 24) {
+        return Err(ILLEGAL_ADDRESS);
+    }
+    let line: *const u64 = std::ptr::with_exposed_provenance(at);
+    // SAFETY: locked memory is there, and who launched the kernel keeps the list until the stream is done.
+    let (to, from, len) = unsafe { (*line, *line.add(1), *line.add(2) as usize) };
+    let to_host = state.find(from).is_some();
+    let (device, host) = if to_host { (from, to as usize) } else { (to, from as usize) };
+    if !(to | from | len as u64).is_multiple_of(16) || !is_locked(&state, host, len) {
+        return Err(ILLEGAL_ADDRESS);
+    }
+    Ok(Work { device, host, len, to_host })
 }
 
 /// Whether all streams are one queue of the device, and one of the first so many waits is not over.

@@ -138,7 +138,11 @@ fn run(
         locks[job] = region.and_then(|region| lock(&device, region, host).ok());
     }
     let is_staged = |job: usize| locks[job].is_none();
-    let windows = windows(wanted.iter().map(|&job| (job, jobs[job].host.len())), &is_staged);
+    let locked_from = |job: usize, from: usize| {
+        let lock = locks[job].as_ref()?;
+        Some(lock.room_from(jobs[job].host.as_ptr().addr() + from))
+    };
+    let windows = windows(wanted.iter().map(|&job| (job, jobs[job].host.len())), &locked_from);
     let needs_staging = wanted.iter().any(|&job| is_staged(job));
     let staging = needs_staging.then(|| Staging::of_device(ordinal)).transpose()?;
     let lane = |buffer| Lane::idle(direction, jobs, (staging.as_ref(), buffer));
@@ -163,26 +167,28 @@ fn run(
 }
 
 /// Cuts jobs, each given with its length, into parts, and the parts into windows: of at most so many bytes, and at most one buffer of
-/// those that are staged.
+/// those that are staged. `locked_from` says how many bytes of a job are locked together from some byte on, or nothing if it is staged:
+/// the driver takes no copy that runs past them.
 fn windows(
     jobs: impl Iterator<Item = (usize, usize)>,
-    is_staged: &dyn Fn(usize) -> bool,
+    locked_from: &dyn Fn(usize, usize) -> Option<usize>,
 ) -> Vec<Vec<Part>> {
     let mut windows: Vec<Vec<Part>> = Vec::new();
     let (mut room, mut staging_room) = (0, 0);
     for (job, total) in jobs {
-        let (mut from, is_staged) = (0, is_staged(job));
+        let mut from = 0;
         while from < total {
-            if room == 0 || (is_staged && staging_room == 0) {
+            let locked = locked_from(job, from);
+            if room == 0 || (locked.is_none() && staging_room == 0) {
                 windows.push(Vec::new());
                 (room, staging_room) = (WINDOW_BYTES, STAGING_BYTES);
             }
-            let most = if is_staged { room.min(staging_room) } else { room };
+            let most = room.min(locked.unwrap_or(staging_room));
             let len = most.min(total - from);
             windows.last_mut().expect("one was pushed").push(Part { job, from, len });
             from += len;
             room -= len;
-            if is_staged {
+            if locked.is_none() {
                 staging_room -= len;
             }
         }
@@ -251,17 +257,21 @@ mod tests {
     fn windows_hold_so_many_bytes_and_no_more_than_a_buffer_of_staged_ones() {
         let (window, buffer) = (WINDOW_BYTES, STAGING_BYTES);
         let part = |job, from, len| Part { job, from, len };
-        let locked = windows([(0, 10), (1, window), (2, 0), (3, 1)].into_iter(), &|_| false);
+        let jobs = [(0, 10), (1, window), (2, 0), (3, 1)];
+        let locked = windows(jobs.into_iter(), &|_, _| Some(usize::MAX));
         let expected = vec![
             vec![part(0, 0, 10), part(1, 0, window - 10)],
             vec![part(1, window - 10, 10), part(3, 0, 1)],
         ];
         assert_eq!(locked, expected);
-        let mixed = windows([(0, 10), (1, buffer + 5), (2, 100)].into_iter(), &|job| job == 1);
+        let jobs = [(0, 10), (1, buffer + 5), (2, 100)];
+        let mixed = windows(jobs.into_iter(), &|job, _| (job != 1).then_some(usize::MAX));
         let expected = vec![
             vec![part(0, 0, 10), part(1, 0, buffer)],
             vec![part(1, buffer, 5), part(2, 0, 100)],
         ];
         assert_eq!(mixed, expected);
+        let apart = windows([(0, 25)].into_iter(), &|_, from| Some(10 - from % 10));
+        assert_eq!(apart, [[part(0, 0, 10), part(0, 10, 10), part(0, 20, 5)]]);
     }
 }

@@ -7,9 +7,10 @@ use crate::device::{Device, LeasedStream};
 use crate::direction::Direction;
 use crate::driver::{Driver, OneCopy, Stream};
 use crate::error::{CopyError, DriverError};
+use crate::piece_kernel::PieceKernel;
 use crate::place::check_range;
 
-/// From so many pieces on, one call for all is better than one for each.
+/// From so many pieces on, one kernel or one call for all is better than one call for each.
 const MIN_BATCH: usize = 4;
 
 /// Most pieces in one call of the driver.
@@ -49,7 +50,7 @@ impl Copying {
             }
         }
         for of_device in of_devices {
-            if let Err(error) = copying.begin_one(direction, &of_device, is_locked) {
+            if let Err(error) = copying.begin_one(direction, of_device, is_locked) {
                 copying.error = Some(error);
                 break;
             }
@@ -60,19 +61,28 @@ impl Copying {
     fn begin_one(
         &mut self,
         direction: Direction,
-        OfDevice { ordinal, copies }: &OfDevice,
+        OfDevice { ordinal, copies }: OfDevice,
         is_locked: bool,
     ) -> Result<(), CopyError> {
-        let device = Device::of(*ordinal)?;
+        let device = Device::of(ordinal)?;
         // Kept whatever happens: what was begun on it has to end.
         self.streams.push(device.stream()?);
-        let stream = self.streams.last().expect("it was just pushed").stream();
+        let leased = self.streams.last_mut().expect("it was just pushed");
         let driver = device.driver();
-        if is_locked && copies.len() >= MIN_BATCH && driver.has_batch_copy() {
-            check_all(driver, *ordinal, copies)?;
-            device.within(|| enqueue_batch(driver, direction, copies, stream))?;
-        } else {
-            device.within(|| enqueue(driver, direction, copies, stream))?;
+        if !is_locked || copies.len() < MIN_BATCH {
+            device.within(|| enqueue(driver, direction, &copies, leased.stream()))?;
+            return Ok(());
+        }
+        check_all(driver, ordinal, &copies)?;
+        let (mut short, mut others): (Vec<OneCopy>, Vec<OneCopy>) =
+            copies.into_iter().partition(PieceKernel::takes);
+        if short.len() >= MIN_BATCH {
+            let begun = leased.begin_pieces(direction, &short)?;
+            short.drain(..begun);
+        }
+        others.append(&mut short);
+        if !others.is_empty() {
+            device.within(|| enqueue_batch(driver, direction, &others, leased.stream()))?;
         }
         Ok(())
     }

@@ -1,15 +1,17 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use mooncake_types::LogLimiter;
 
-use crate::driver::{Context, Driver, Stream};
+use crate::direction::Direction;
+use crate::driver::{Context, Driver, OneCopy, Stream};
 use crate::error::{CopyError, DriverError};
 use crate::load::driver;
 use crate::numa::{has_several_nodes, node_next_to};
+use crate::piece_kernel::{PieceKernel, PieceList};
 
 /// Streams of one device that are kept for the next copy.
 const MAX_IDLE_STREAMS: usize = 32;
@@ -19,16 +21,24 @@ pub(crate) struct Device {
     driver: &'static Driver,
     ordinal: u32,
     context: Context,
-    idle: Mutex<Vec<Stream>>,
+    idle: Mutex<Vec<OwnStream>>,
     is_lost: AtomicBool,
+    /// None where it cannot be loaded.
+    kernel: OnceLock<Option<PieceKernel>>,
     /// Where memory of the host that bytes pass through is to lie, if that matters.
     numa_node: Option<u32>,
+}
+
+/// A stream of this crate, and the list of what its kernel copies, once it has copied something.
+struct OwnStream {
+    stream: Stream,
+    list: Option<PieceList>,
 }
 
 /// A stream, this copy's own until it is given back.
 pub(crate) struct LeasedStream {
     device: Arc<Device>,
-    stream: Option<Stream>,
+    own: Option<OwnStream>,
 }
 
 /// How many contexts were lost in this process.
@@ -55,7 +65,9 @@ impl Device {
         let context = driver.retain_context(ordinal)?;
         let (idle, is_lost) = (Mutex::default(), AtomicBool::new(false));
         let numa_node = has_several_nodes().then(|| node_next_to(driver, ordinal)).flatten();
-        let device = Arc::new(Device { driver, ordinal, context, idle, is_lost, numa_node });
+        let kernel = OnceLock::new();
+        let device =
+            Arc::new(Device { driver, ordinal, context, idle, is_lost, kernel, numa_node });
         let mut devices = used_devices();
         let known = devices.get_or_insert_default().entry(ordinal);
         Ok(Arc::clone(known.or_insert(device)))
@@ -92,6 +104,9 @@ impl Device {
             tracing::warn!(%error, ordinal, kept_back, "the context of a GPU is lost");
         }
         self.is_lost.store(true, Ordering::Release);
+        // Not under the lock: what goes with them calls the driver.
+        let idle = std::mem::take(&mut *self.idle());
+        drop(idle);
         let mut devices = used_devices();
         let Some(devices) = devices.as_mut() else { return };
         let is_this = |known: &Arc<Device>| std::ptr::eq(&raw const **known, self);
@@ -101,6 +116,10 @@ impl Device {
         }
     }
 
+    fn idle(&self) -> MutexGuard<'_, Vec<OwnStream>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Whether its context is lost, and with it all that the driver kept for it.
     pub(crate) fn is_lost(&self) -> bool {
         self.is_lost.load(Ordering::Acquire)
@@ -108,12 +127,28 @@ impl Device {
 
     /// A stream for one call.
     pub(crate) fn stream(self: &Arc<Self>) -> Result<LeasedStream, DriverError> {
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let stream = match idle {
-            Some(stream) => stream,
-            None => self.within(|| self.driver.create_stream())?,
+        let idle = self.idle().pop();
+        let own = match idle {
+            Some(own) => own,
+            None => {
+                let stream = self.within(|| self.driver.create_stream())?;
+                OwnStream { stream, list: None }
+            }
         };
-        Ok(LeasedStream { device: Arc::clone(self), stream: Some(stream) })
+        Ok(LeasedStream { device: Arc::clone(self), own: Some(own) })
+    }
+
+    /// The program that copies short pieces, loaded if it is not yet.
+    pub(crate) fn kernel(&self) -> Option<PieceKernel> {
+        let load = || {
+            let loaded = self.within(|| PieceKernel::load(self.driver, self.ordinal));
+            let why = |error: &DriverError| {
+                let ordinal = self.ordinal;
+                tracing::info!(%error, ordinal, "short pieces are copied by the copy engines of a GPU");
+            };
+            loaded.inspect_err(why).ok()
+        };
+        *self.kernel.get_or_init(load)
     }
 }
 
@@ -130,8 +165,32 @@ impl Drop for Device {
 }
 
 impl LeasedStream {
+    fn own(&self) -> &OwnStream {
+        self.own.as_ref().expect("it is there until it is dropped")
+    }
+
     pub(crate) fn stream(&self) -> &Stream {
-        self.stream.as_ref().expect("it is there until it is dropped")
+        &self.own().stream
+    }
+
+    /// Has a kernel begin the first of these copies, and says how many: none where there is no kernel, or no memory for its list. Once
+    /// for each lease: the list is the kernel's until the stream is done.
+    pub(crate) fn begin_pieces(
+        &mut self,
+        direction: Direction,
+        copies: &[OneCopy],
+    ) -> Result<usize, DriverError> {
+        let Some(kernel) = self.device.kernel() else { return Ok(0) };
+        let own = self.own.as_mut().expect("it is there until it is dropped");
+        if own.list.is_none() {
+            let made = PieceList::new(&self.device);
+            let why = |error: &CopyError| tracing::debug!(%error, "no list for a kernel");
+            own.list = made.inspect_err(why).ok();
+        }
+        let Some(list) = &own.list else { return Ok(0) };
+        let stream = &own.stream;
+        let driver = self.device.driver;
+        self.device.within(|| kernel.begin(driver, direction, copies, (list, stream)))
     }
 
     /// Waits until all work of the stream is done.
@@ -148,14 +207,14 @@ impl LeasedStream {
 
 impl Drop for LeasedStream {
     fn drop(&mut self) {
-        let Some(stream) = self.stream.take().filter(|_| driver().is_some()) else { return };
-        let mut idle = self.device.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        if idle.len() < MAX_IDLE_STREAMS {
-            idle.push(stream);
+        let Some(own) = self.own.take().filter(|_| driver().is_some()) else { return };
+        let mut idle = self.device.idle();
+        if idle.len() < MAX_IDLE_STREAMS && !self.device.is_lost() {
+            idle.push(own);
             return;
         }
         drop(idle);
-        let destroyed = self.device.within(|| self.device.driver.destroy_stream(stream));
+        let destroyed = self.device.within(|| self.device.driver.destroy_stream(own.stream));
         if let Err(error) = destroyed {
             tracing::debug!(%error, "a stream was not destroyed");
         }

@@ -28,6 +28,8 @@ const ATTRIBUTES: [c_int; 5] = [2, 8, 9, 11, 12];
 
 /// `CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID`
 const HOST_NUMA_NODE: c_int = 134;
+/// `CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM`
+const HAS_HOST_ADDRESSES: c_int = 91;
 
 /// The CUDA driver, as this process has loaded it.
 pub(crate) struct Driver {
@@ -46,7 +48,15 @@ pub(crate) struct Context(Handle);
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) struct Stream(Handle);
 
+/// A program for a device, loaded in one of its contexts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Kernel(Handle);
+
 // SAFETY: the driver's handles may be used by any thread.
+unsafe impl Send for Kernel {}
+// SAFETY: as for Send.
+unsafe impl Sync for Kernel {}
+// SAFETY: as for Send.
 unsafe impl Send for Context {}
 // SAFETY: as for Send.
 unsafe impl Sync for Context {}
@@ -173,11 +183,19 @@ impl Driver {
 
     /// The NUMA node of the host that a device is next to; negative if it has none.
     pub(crate) fn host_numa_node(&self, ordinal: u32) -> Result<i32, DriverError> {
-        let (handle, mut node) = (self.handle_of(ordinal)?, -1);
+        self.attribute(ordinal, HOST_NUMA_NODE)
+    }
+
+    /// Whether a device finds locked memory of the host at the addresses of the processor.
+    pub(crate) fn has_host_addresses(&self, ordinal: u32) -> Result<bool, DriverError> {
+        self.attribute(ordinal, HAS_HOST_ADDRESSES).map(|has| has != 0)
+    }
+
+    fn attribute(&self, ordinal: u32, attribute: c_int) -> Result<i32, DriverError> {
+        let (handle, mut value) = (self.handle_of(ordinal)?, -1);
         // SAFETY: writes one number.
-        let code =
-            unsafe { (self.functions.device_attribute)(&raw mut node, HOST_NUMA_NODE, handle) };
-        self.check("cuDeviceGetAttribute", code).map(|()| node)
+        let code = unsafe { (self.functions.device_attribute)(&raw mut value, attribute, handle) };
+        self.check("cuDeviceGetAttribute", code).map(|()| value)
     }
 
     /// The PCI address of a device.
@@ -221,12 +239,58 @@ impl Driver {
         result.and_then(|value| popped.map(|()| value))
     }
 
-    /// A stream of the current context.
+    /// A stream of the current context. What it has kernels do goes before the work of other streams that has not begun.
     pub(crate) fn create_stream(&self) -> Result<Stream, DriverError> {
+        let (mut least, mut greatest) = (0, 0);
+        // SAFETY: writes two numbers.
+        let code = unsafe { (self.functions.priorities)(&raw mut least, &raw mut greatest) };
+        self.check("cuCtxGetStreamPriorityRange", code)?;
         let mut stream = std::ptr::null_mut();
         // SAFETY: writes one pointer.
-        let code = unsafe { (self.functions.stream_create)(&raw mut stream, NON_BLOCKING) };
-        self.check("cuStreamCreate", code).map(|()| Stream(stream))
+        let code =
+            unsafe { (self.functions.stream_create)(&raw mut stream, NON_BLOCKING, greatest) };
+        self.check("cuStreamCreateWithPriority", code).map(|()| Stream(stream))
+    }
+
+    /// Compiles a program, text that ends with a zero, for the device of the current context, where it stays.
+    pub(crate) fn load_kernel(&self, text: &CStr, name: &CStr) -> Result<Kernel, DriverError> {
+        let (mut module, mut kernel) = (std::ptr::null_mut(), std::ptr::null_mut());
+        // SAFETY: writes one pointer, and reads text that ends with a zero.
+        let code = unsafe { (self.functions.load_module)(&raw mut module, text.as_ptr().cast()) };
+        self.check("cuModuleLoadData", code)?;
+        // SAFETY: as above, of a module that was just loaded.
+        let code = unsafe { (self.functions.function_of)(&raw mut kernel, module, name.as_ptr()) };
+        self.check("cuModuleGetFunction", code).map(|()| Kernel(kernel))
+    }
+
+    /// Begins `blocks` times `threads` threads of a kernel that takes a list in memory of the host and its length.
+    pub(crate) fn launch(
+        &self,
+        kernel: Kernel,
+        (blocks, threads): (u32, u32),
+        (list, count): (RawSlice, u32),
+        stream: &Stream,
+    ) -> Result<(), DriverError> {
+        let (mut list, mut count) = (list.as_ptr().expose_provenance() as Address, count);
+        let mut parameters = [(&raw mut list).cast::<c_void>(), (&raw mut count).cast()];
+        // SAFETY: the kernel takes an address and a number of 32 bits, which the driver reads before it returns. All memory that
+        // the list names is there until the stream is done, as with `copy`.
+        let code = unsafe {
+            (self.functions.launch)(
+                kernel.0,
+                blocks,
+                1,
+                1,
+                threads,
+                1,
+                1,
+                0,
+                stream.0,
+                parameters.as_mut_ptr(),
+                std::ptr::null_mut(),
+            )
+        };
+        self.check("cuLaunchKernel", code)
     }
 
     pub(crate) fn destroy_stream(&self, stream: Stream) -> Result<(), DriverError> {

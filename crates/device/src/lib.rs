@@ -26,6 +26,7 @@ mod error;
 mod load;
 mod numa;
 mod page_locks;
+mod piece_kernel;
 mod place;
 mod probe;
 mod staging;

@@ -79,7 +79,7 @@ struct Unlocking {
 
 /// Keeps pages locked.
 pub(crate) struct PageLock {
-    /// Where the pieces start.
+    /// Where the pieces start, in order.
     pieces: Vec<usize>,
 }
 
@@ -120,6 +120,14 @@ pub(crate) fn lock(
         lock.pieces.push(use_piece(device, piece)?);
     }
     Ok(lock)
+}
+
+impl PageLock {
+    /// How many bytes from an address on are locked by the same call of the driver.
+    pub(crate) fn room_from(&self, address: usize) -> usize {
+        let next = self.pieces.iter().find(|&&start| start > address);
+        next.map_or(usize::MAX, |start| start - address)
+    }
 }
 
 impl Drop for PageLock {

@@ -52,6 +52,8 @@ impl StreamCounter {
     pub fn new(ordinal: u32, limit: Duration) -> Result<StreamCounter, CopyError> {
         let device = Device::of(ordinal)?;
         device.driver().check_wait()?;
+        // Before a stream waits: to load it, a driver may wait for all that the device does.
+        device.kernel();
         let memory = Region::anonymous(page_bytes()).map_err(io::Error::other)?;
         let address = device.within(|| device.driver().host_map(memory.whole()))?;
         let since = Instant::now();

@@ -103,9 +103,16 @@ functions! {
     release_context: c"cuDevicePrimaryCtxRelease_v2" fn(c_int);
     push_context: c"cuCtxPushCurrent_v2" fn(Handle);
     pop_context: c"cuCtxPopCurrent_v2" fn(*mut Handle);
-    stream_create: c"cuStreamCreate" fn(*mut Handle, c_uint);
+    priorities: c"cuCtxGetStreamPriorityRange" fn(*mut c_int, *mut c_int);
+    stream_create: c"cuStreamCreateWithPriority" fn(*mut Handle, c_uint, c_int);
     stream_destroy: c"cuStreamDestroy_v2" fn(Handle);
     stream_synchronize: c"cuStreamSynchronize" fn(Handle);
+    load_module: c"cuModuleLoadData" fn(*mut Handle, *const c_void);
+    function_of: c"cuModuleGetFunction" fn(*mut Handle, Handle, *const c_char);
+    launch: c"cuLaunchKernel" fn(
+        Handle, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Handle, *mut *mut c_void,
+        *mut *mut c_void
+    );
     copy_to_device: c"cuMemcpyHtoDAsync_v2" fn(Address, *const c_void, usize, Handle);
     copy_to_host: c"cuMemcpyDtoHAsync_v2" fn(*mut c_void, Address, usize, Handle);
     allocate: c"cuMemAlloc_v2" fn(*mut Address, usize);

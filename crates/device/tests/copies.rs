@@ -128,33 +128,79 @@ fn a_segment_is_locked_once_and_unlocked_before_it_goes() {
     assert_eq!((control::double_locked(), locked_bytes()), before);
 }
 
-#[test]
-fn many_pieces_are_one_call() {
-    let _turn = turn();
-    let memory = DeviceMemory::new(0, 64 * MIB / 16);
+/// Copies every second block of 4 KiB, from the last to the first, from one device to the host and on to another. All of them start
+/// `shift` bytes late.
+fn copy_blocks(shift: usize) {
+    let (memory, target) = (DeviceMemory::new(0, 4 * MIB), DeviceMemory::new(1, 4 * MIB));
     let expected = memory.fill(3);
     let region = Region::anonymous(8 * MIB as u64).expect("memory");
-    // Every second block of 4 KiB, from the last to the first.
-    let pieces = (0..512).rev().map(|block| memory.slice(block * 8192, 4096));
-    let list: SliceList = pieces.collect();
     let host = region.slice(0, 2 * MIB as u64).expect("inside");
+    let blocks = |memory: &DeviceMemory| -> SliceList {
+        (0..512).rev().map(|block| memory.slice(block * 8192 + shift, 4096)).collect()
+    };
+    let list = blocks(&memory);
     let result = copy_each(Direction::ToHost, &[job(&list, host, Some(&region))], &|_| true);
     assert!(result[0].is_ok(), "{result:?}");
-    let blocks = expected.chunks(8192).rev().map(|block| &block[..4096]);
-    assert!(host.to_vec() == blocks.collect::<Vec<_>>().concat());
-    assert_eq!((control::calls("cuMemcpyBatchAsync"), control::calls("cuMemcpyDtoHAsync")), (1, 0));
-    for has_batch in [true, false] {
-        control::double_batch(has_batch);
-        let target = DeviceMemory::new(1, 64 * MIB / 16);
-        let pieces = (0..512).rev().map(|block| target.slice(block * 8192, 4096));
-        let list: SliceList = pieces.collect();
-        let result = copy_each(Direction::ToDevice, &[job(&list, host, Some(&region))], &|_| true);
+    let parts = expected.chunks(8192).rev().map(|block| &block[shift..shift + 4096]);
+    assert!(host.to_vec() == parts.collect::<Vec<_>>().concat());
+    let list = blocks(&target);
+    let result = copy_each(Direction::ToDevice, &[job(&list, host, Some(&region))], &|_| true);
+    assert!(result[0].is_ok(), "{result:?}");
+    let read = target.read();
+    let part = |block: &[u8]| block[shift..shift + 4096].to_vec();
+    assert!(read.chunks(8192).map(part).eq(expected.chunks(8192).map(part)));
+}
+
+/// How often each way was taken: kernels, batches, single copies to the host.
+fn ways() -> [u64; 3] {
+    ["cuLaunchKernel", "cuMemcpyBatchAsync", "cuMemcpyDtoHAsync"].map(control::calls)
+}
+
+#[test]
+fn many_pieces_are_one_kernel_or_one_call() {
+    let _turn = turn();
+    copy_blocks(0);
+    // The first time, both devices try what they have loaded; `read` is a copy of one piece.
+    let [kernels, ..] = ways();
+    copy_blocks(0);
+    assert_eq!(ways(), [kernels + 2, 0, 2], "a kernel each way");
+    copy_blocks(8);
+    assert_eq!(ways(), [kernels + 2, 2, 3], "a kernel moves 16 bytes at a time");
+    control::double_batch(false);
+    copy_blocks(8);
+    assert_eq!(ways(), [kernels + 2, 4, 3 + 512 + 1]);
+}
+
+#[test]
+fn pieces_of_all_lengths_and_more_than_a_list_holds() {
+    let _turn = turn();
+    let lens = [16, 4096, 4096 + 16, 2048 - 16, 100_000, 16_384, 65_536, 300_000, 32];
+    let count = 12_000 * 16 + lens.iter().sum::<usize>();
+    let (memory, target) = (DeviceMemory::new(0, count), DeviceMemory::new(0, count));
+    let expected = memory.fill(4);
+    let region = Region::anonymous(count as u64).expect("memory");
+    let (job_list, target_list) = {
+        let lens = lens.iter().copied().chain(std::iter::repeat_n(16, 12_000));
+        let mut at = 0;
+        let places: Vec<(usize, usize)> = lens
+            .map(|len| {
+                at += len;
+                (at - len, len)
+            })
+            .collect();
+        let list = |memory: &DeviceMemory| -> SliceList {
+            // Neighbours are apart in the list, so that they stay pieces.
+            let (even, odd): (Vec<_>, Vec<_>) =
+                places.iter().enumerate().partition(|(i, _)| i % 2 == 0);
+            even.into_iter().chain(odd).map(|(_, &(at, len))| memory.slice(at, len)).collect()
+        };
+        (list(&memory), list(&target))
+    };
+    for (direction, list) in [(Direction::ToHost, &job_list), (Direction::ToDevice, &target_list)] {
+        let result = copy_each(direction, &[job(list, region.whole(), Some(&region))], &|_| true);
         assert!(result[0].is_ok(), "{result:?}");
-        let read = target.read();
-        let same =
-            read.chunks(8192).zip(expected.chunks(8192)).all(|(a, b)| a[..4096] == b[..4096]);
-        assert!(same, "batch: {has_batch}");
     }
+    assert!(target.read() == expected);
 }
 
 #[test]

@@ -3,8 +3,11 @@
 #![allow(unsafe_code, reason = "Python's buffer protocol is pointers")]
 
 use std::ffi::c_int;
+use std::fmt;
 
-use mooncake_client::{ErrorCode, ObjectBytes, Place, PlacedSlice, RawSlice, SliceList};
+use mooncake_client::{
+    ErrorCode, ObjectBytes, Place, PlacedSlice, RawSlice, SliceList, describe_pointer,
+};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -76,8 +79,11 @@ pub(crate) fn memory_at(
     let address = usize::try_from(address).map_err(invalid)?;
     let len = usize::try_from(len).map_err(invalid)?;
     let place = store.check_registered(address, len).inspect_err(|_| {
+        // Looked up only if there is to be a line.
+        let what = fmt::from_fn(|f| f.write_str(&describe_pointer(address)));
         let text = format_args!(
-            "{len} bytes at {address:#x} are none, run past the end of their registered buffer, or are neither registered nor host memory"
+            "{len} bytes at {address:#x} are none, run past the end of their registered buffer, or are neither registered nor host memory \
+             ({what})"
         );
         log::warn("memory", "registered", text);
     })?;
