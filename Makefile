@@ -105,7 +105,8 @@ bench-recovery: ## how long a pool is out of service when a part of it dies, bes
 engines: ## run vLLM, SGLang and LMCache on the store; installs 8 GB from PyPI into .engines; ARGS="--help" lists the options
 	$(PYTHON) engines/run.py $(ARGS)
 
-gpu: $(WHEEL) | $(TORCH) ## objects between a GPU and a pool of this machine: every byte checked, and figures; ARGS=--double without a GPU
+gpu: $(WHEEL) | $(TORCH) ## the tests of memory of GPUs on the GPU of this machine, and figures; ARGS="--double --quick" without a GPU
+	$(if $(findstring --double,$(ARGS)),,MOONCAKE_TEST_DRIVER=libcuda.so.1 $(BIN)/python -m pytest -k 'gpu or vllm_stream')
 	$(BIN)/python bench/gpu_figures.py $(ARGS)
 
 soak: ## simulate many clusters whose parts fail; SEEDS=100000 says how many, ARGS="--help" lists more

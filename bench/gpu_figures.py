@@ -300,24 +300,32 @@ def cpp_package(flags: argparse.Namespace) -> None:
     if flags.double:
         print("Left out: it would look for a GPU by itself.")
         return
-    try:
-        ensure_environment("cpp-cuda", [CPP_CUDA_PACKAGE])
-    except (subprocess.CalledProcessError, OSError) as error:
-        print(f"Left out: {CPP_CUDA_PACKAGE} cannot be installed: {error}")
-        return
-    command = [str(python_of("cpp-cuda")), __file__, "--cpp", *(["--quick"] if flags.quick else [])]
+    python = flags.cpp_python
+    if python is None:
+        try:
+            ensure_environment("cpp-cuda", [CPP_CUDA_PACKAGE])
+        except (subprocess.CalledProcessError, OSError) as error:
+            print(f"Left out: {CPP_CUDA_PACKAGE} cannot be installed: {error}")
+            return
+        python = python_of("cpp-cuda")
+    command = [str(python), __file__, "--cpp", *(["--quick"] if flags.quick else [])]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode == 0:
         print(done.stdout)
     else:
         reasons = done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"]
-        print(f"Left out: {CPP_CUDA_PACKAGE} does not run here: {reasons[-1]}")
+        print(f"Left out: the C++ package does not run here: {reasons[-1]}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--double", action="store_true", help="the test double of the driver in place of a GPU")
     parser.add_argument("--quick", action="store_true", help="few bytes, to try this program")
+    parser.add_argument(
+        "--cpp-python",
+        metavar="PATH",
+        help=f"a Python that has the C++ package; without it {CPP_CUDA_PACKAGE} is installed",
+    )
     parser.add_argument("--cpp", action="store_true", help=argparse.SUPPRESS)
     flags = parser.parse_args()
     if not flags.double and not flags.cpp:

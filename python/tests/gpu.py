@@ -132,15 +132,8 @@ class DeviceMemory:
             self.free()
 
 
-def stream_target(length: int) -> ctypes.Array[ctypes.c_char]:
-    """Zeros that a stream may write later. A real driver has who asks for a copy to other memory wait for it."""
-    if not IS_REAL:
-        return ctypes.create_string_buffer(length)
-    address = ctypes.c_void_p()
-    assert driver().cuMemAllocHost_v2(ctypes.byref(address), ctypes.c_size_t(length)) == 0
-    assert address.value is not None
-    ctypes.memset(address.value, 0, length)
-    return (ctypes.c_char * length).from_address(address.value)
+# What a stream of a test reads at most.
+TARGET_BYTES = 8 << 20
 
 
 class Stream:
@@ -153,7 +146,30 @@ class Stream:
         assert handle.value is not None
         self.handle: int = handle.value
         self.targets: list[ctypes.Array[ctypes.c_char]] = []
+        self.room, self.used = self.locked_room(), 0
         return self
+
+    @staticmethod
+    def locked_room() -> int:
+        """The address of zeros for what the stream reads.
+
+        A real driver has who asks for a copy to other memory wait for it, and who asks for such memory later for all
+        streams.
+        """
+        address = ctypes.c_void_p()
+        if not IS_REAL:
+            return 0
+        assert driver().cuMemAllocHost_v2(ctypes.byref(address), ctypes.c_size_t(TARGET_BYTES)) == 0
+        assert address.value is not None
+        ctypes.memset(address.value, 0, TARGET_BYTES)
+        return address.value
+
+    def target(self, length: int) -> ctypes.Array[ctypes.c_char]:
+        if not IS_REAL:
+            return ctypes.create_string_buffer(length)
+        self.used += length
+        assert self.used <= TARGET_BYTES
+        return (ctypes.c_char * length).from_address(self.room + self.used - length)
 
     def __exit__(self, *_: object) -> None:
         assert driver().cuStreamDestroy_v2(self.handle) == 0
@@ -161,7 +177,7 @@ class Stream:
     def read(self, address: int, length: int) -> Callable[[], bytes]:
         """Has the stream read memory of the GPU; what it found is known once it is finished."""
         use_device(0)
-        target = stream_target(length)
+        target = self.target(length)
         assert driver().cuMemcpyDtoHAsync_v2(target, address, length, self.handle) == 0
         # The stream writes it whatever becomes of the test.
         self.targets.append(target)

@@ -240,8 +240,6 @@ pub struct DeviceDescription {
     pub bytes: u64,
     /// The version of CUDA that the driver serves: 1000 times the major number and 10 times the minor.
     pub driver_version: i32,
-    /// Whether many small pieces are copied by one call of the driver.
-    pub has_batch_copy: bool,
     /// The NUMA node of the host that it is next to, if that is known.
     pub numa_node: Option<u32>,
 }
@@ -252,11 +250,11 @@ pub struct DeviceDescription {
 /// The driver's.
 pub fn devices() -> Result<Vec<DeviceDescription>, DriverError> {
     let Some(driver) = driver() else { return Ok(Vec::new()) };
-    let (driver_version, has_batch_copy) = (driver.version()?, driver.has_batch_copy());
+    let driver_version = driver.version()?;
     let describe = |ordinal| {
         let (name, bytes) = driver.describe(ordinal)?;
         let numa_node = node_next_to(driver, ordinal);
-        Ok(DeviceDescription { ordinal, name, bytes, driver_version, has_batch_copy, numa_node })
+        Ok(DeviceDescription { ordinal, name, bytes, driver_version, numa_node })
     };
     (0..driver.device_count()?).map(describe).collect()
 }

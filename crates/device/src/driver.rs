@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
-use mooncake_memory::RawSlice;
+use mooncake_memory::{RawSlice, process_id};
 
 use crate::direction::Direction;
 use crate::error::DriverError;
@@ -105,7 +105,7 @@ impl Driver {
             // SAFETY: as above.
             unsafe { std::mem::transmute::<*mut c_void, WaitValue>(wait_value) }
         });
-        Ok(Driver { functions, batch, wait_value, process: std::process::id() })
+        Ok(Driver { functions, batch, wait_value, process: process_id() })
     }
 
     fn check(&self, call: &'static str, code: Status) -> Result<(), DriverError> {

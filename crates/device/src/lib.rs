@@ -44,6 +44,6 @@ pub use error::{CopyError, DriverError};
 pub use load::{LoadError, load_driver};
 pub use page_locks::locked_bytes;
 pub use place::place_of;
-pub use probe::{DeviceProbe, DeviceSpeed, DeviceWay, probe};
+pub use probe::{DeviceProbe, DeviceSpeed, DeviceWay, PieceWay, probe};
 pub use staging::{STAGING_BYTES, Staging, StagingBuffer};
 pub use stream_counter::StreamCounter;

@@ -3,6 +3,7 @@
 use std::ffi::{CStr, c_void};
 use std::sync::OnceLock;
 
+use mooncake_memory::process_id;
 use thiserror::Error;
 
 use crate::driver::Driver;
@@ -34,7 +35,7 @@ pub(crate) fn driver() -> Option<&'static Driver> {
         Some(driver) => driver,
         None => look()?,
     };
-    (found.process() == std::process::id()).then_some(found)
+    (found.process() == process_id()).then_some(found)
 }
 
 fn look() -> Option<&'static Driver> {

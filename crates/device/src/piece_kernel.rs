@@ -25,7 +25,7 @@ const MOST_PIECE_BYTES: usize = 256 << 10;
 const ENTRY_BYTES: usize = 16 << 10;
 
 /// Enough to fill the bus, and few of those that a model computes with.
-const MAX_BLOCKS: usize = 32;
+const MAX_BLOCKS: usize = 16;
 const THREADS: usize = 256;
 const WARP_THREADS: usize = 32;
 

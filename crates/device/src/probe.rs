@@ -19,6 +19,8 @@ const ROUNDS: usize = 5;
 pub struct DeviceProbe {
     /// The way that they take.
     pub way: DeviceWay,
+    /// How many short pieces take it.
+    pub pieces: PieceWay,
     /// How fast, or why that could not be measured.
     pub speed: Result<DeviceSpeed, CopyError>,
 }
@@ -33,6 +35,17 @@ pub enum DeviceWay {
         /// Why the memory of segments is not locked.
         reason: String,
     },
+}
+
+/// How many short pieces are copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PieceWay {
+    /// A program that the device runs.
+    Kernel,
+    /// The copy engines, by one call of the driver.
+    Batch,
+    /// The copy engines, by a call for each.
+    Each,
 }
 
 /// Bytes in a second.
@@ -57,7 +70,12 @@ pub fn probe(ordinal: u32) -> Result<DeviceProbe, CopyError> {
         let to_host = speed(Direction::ToHost, &memory, &region)?;
         Ok(DeviceSpeed { to_host, to_device: speed(Direction::ToDevice, &memory, &region)? })
     });
-    Ok(DeviceProbe { way, speed })
+    let pieces = match device.kernel() {
+        Some(_) => PieceWay::Kernel,
+        None if device.driver().has_batch_copy() => PieceWay::Batch,
+        None => PieceWay::Each,
+    };
+    Ok(DeviceProbe { way, pieces, speed })
 }
 
 fn way_of(device: &Arc<Device>, region: &Region) -> DeviceWay {

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use mooncake_memory::Place;
+use mooncake_memory::{Place, process_id};
 use mooncake_types::{ErrorCode, limits};
 
 use super::host_link::{Attachment, CallFailure, HostLink};
@@ -139,7 +139,7 @@ impl DummyStore {
             pool,
             hostname: attachment.hostname.clone(),
             buffers: RegisteredBuffers::default(),
-            process: std::process::id(),
+            process: process_id(),
             closed: AtomicBool::new(false),
         })
     }
@@ -248,7 +248,7 @@ impl DummyStore {
     }
 
     fn is_forked(&self) -> bool {
-        std::process::id() != self.process
+        process_id() != self.process
     }
 }
 

@@ -4,7 +4,7 @@ use std::io;
 
 use rustix::mm::{Advice, madvise};
 
-use crate::checked_copy::gather_checked;
+use crate::checked_copy::{PieceWay, copy_pieces_checked};
 use crate::{RawSlice, copy_checked, page_bytes};
 
 /// From this length on it is cheaper to have the system look at the caller's pages and then copy plainly than to have it
@@ -69,21 +69,47 @@ pub fn gather_from_caller(
     pieces: impl IntoIterator<Item = RawSlice>,
     dst: RawSlice,
 ) -> io::Result<()> {
+    copy_pieces(PieceWay::Gather, pieces, dst)
+}
+
+/// Copies `src` to pieces of the caller's memory, one behind the other; as [`gather_from_caller`] the other way round.
+///
+/// # Errors
+/// As [`copy_to_caller`].
+///
+/// # Panics
+/// If the pieces together have another length.
+pub fn scatter_to_caller(
+    src: RawSlice,
+    pieces: impl IntoIterator<Item = RawSlice>,
+) -> io::Result<()> {
+    copy_pieces(PieceWay::Scatter, pieces, src)
+}
+
+fn copy_pieces(
+    way: PieceWay,
+    pieces: impl IntoIterator<Item = RawSlice>,
+    whole: RawSlice,
+) -> io::Result<()> {
     let (mut short, mut start, mut end) = (Vec::new(), 0, 0);
     for piece in pieces {
         let next = end + piece.len();
         if piece.len() < PROBE_BYTES {
             short.push(piece);
         } else {
-            gather_checked(&short, dst.sub(start, end - start))?;
+            copy_pieces_checked(way, &short, whole.sub(start, end - start))?;
             short.clear();
-            copy_from_caller(piece, dst.sub(end, piece.len()))?;
+            let there = whole.sub(end, piece.len());
+            match way {
+                PieceWay::Gather => copy_from_caller(piece, there)?,
+                PieceWay::Scatter => copy_to_caller(there, piece)?,
+            }
             start = next;
         }
         end = next;
     }
-    gather_checked(&short, dst.sub(start, end - start))?;
-    assert_eq!(end, dst.len(), "copy between slices of different lengths");
+    copy_pieces_checked(way, &short, whole.sub(start, end - start))?;
+    assert_eq!(end, whole.len(), "copy between slices of different lengths");
     Ok(())
 }
 
@@ -145,8 +171,13 @@ mod tests {
             gather_from_caller(pieces.clone(), dst.raw()).unwrap();
             assert_eq!(dst.as_slice(), &src.as_slice()[..from], "{lens:?}");
             let back = Buffer::zeroed(from);
-            copy_all_to_caller(pieces, back.raw()).unwrap();
+            copy_all_to_caller(pieces.clone(), back.raw()).unwrap();
             assert_eq!(back.as_slice(), &src.as_slice()[..from], "{lens:?}");
+            let apart = Buffer::zeroed(src.len());
+            let at = |piece: &RawSlice| piece.as_ptr().addr() - src.raw().as_ptr().addr();
+            let targets = pieces.iter().map(|piece| apart.raw().sub(at(piece), piece.len()));
+            scatter_to_caller(dst.raw(), targets).unwrap();
+            assert_eq!(apart.as_slice()[..from], src.as_slice()[..from], "{lens:?}");
         }
     }
 
@@ -158,6 +189,7 @@ mod tests {
             for pieces in [[nowhere, ours.raw(), ours.raw()], [ours.raw(), ours.raw(), nowhere]] {
                 let len = pieces.iter().map(RawSlice::len).sum();
                 gather_from_caller(pieces, dst.raw().sub(0, len)).unwrap_err();
+                scatter_to_caller(dst.raw().sub(0, len), pieces).unwrap_err();
             }
         }
     }

@@ -1,7 +1,7 @@
 use std::io;
 
-use crate::RawSlice;
-use crate::other_process::{copy_from_process, read_process};
+use crate::other_process::{copy_from_process, read_process, vectors};
+use crate::{RawSlice, process_id};
 
 /// Copies `src` to `dst` through the kernel: memory that is not there is an error instead of a crash.
 /// About a microsecond dearer than a plain copy; meant for the few KiB of a small transfer.
@@ -33,52 +33,69 @@ pub fn append_checked(slices: &[RawSlice], out: &mut Vec<u8>) -> io::Result<()> 
         out.try_reserve(total).map_err(|_| io::ErrorKind::OutOfMemory)?;
         // SAFETY: the room behind the vector's end, exclusively ours during the copy.
         let room = unsafe { RawSlice::new(out.spare_capacity_mut().as_mut_ptr().cast(), total) };
-        gather_checked(slices, room)?;
+        copy_pieces_checked(PieceWay::Gather, slices, room)?;
         // SAFETY: all of these bytes have just been copied behind the vector's end.
         unsafe { out.set_len(out.len() + total) }
     }
     Ok(())
 }
 
-/// Copies `slices`, one behind the other, to `dst`, as [`copy_checked`] does, many slices with one call.
+/// Which way bytes go between pieces and one range that holds the same bytes side by side.
+#[derive(Clone, Copy)]
+pub(crate) enum PieceWay {
+    Gather,
+    Scatter,
+}
+
+/// Copies between `pieces` and `whole`, as [`copy_checked`] does, many pieces with one call.
 ///
 /// # Errors
 /// As [`copy_checked`].
 ///
 /// # Panics
 /// If the lengths differ.
-pub(crate) fn gather_checked(slices: &[RawSlice], dst: RawSlice) -> io::Result<()> {
+pub(crate) fn copy_pieces_checked(
+    way: PieceWay,
+    pieces: &[RawSlice],
+    whole: RawSlice,
+) -> io::Result<()> {
     let mut from = 0;
-    for slices in slices.chunks(MAX_VECTORS) {
-        let room = dst.sub(from, slices.iter().map(RawSlice::len).sum());
-        if !gather(slices, room)? {
+    for pieces in pieces.chunks(MAX_VECTORS) {
+        let part = whole.sub(from, pieces.iter().map(RawSlice::len).sum());
+        if !copy_at_once(way, pieces, part)? {
             let mut at = 0;
-            for slice in slices {
-                copy_checked(*slice, room.sub(at, slice.len()))?;
-                at += slice.len();
+            for &piece in pieces {
+                let there = part.sub(at, piece.len());
+                match way {
+                    PieceWay::Gather => copy_checked(piece, there)?,
+                    PieceWay::Scatter => copy_checked(there, piece)?,
+                }
+                at += piece.len();
             }
         }
-        from += room.len();
+        from += part.len();
     }
-    assert_eq!(from, dst.len(), "copy between slices of different lengths");
+    assert_eq!(from, whole.len(), "copy between slices of different lengths");
     Ok(())
 }
 
 /// Most pieces that the system takes in one call.
 const MAX_VECTORS: usize = 1024;
 
-/// Copies all slices with one call; false, and what was copied is unspecified, if it did not take all.
-fn gather(slices: &[RawSlice], dst: RawSlice) -> io::Result<bool> {
-    // SAFETY: a RawSlice has the layout of an iovec, and the slices are borrowed for as long.
-    let from = unsafe { std::slice::from_raw_parts(slices.as_ptr().cast(), slices.len()) };
-    match read_process(own_process(), from, dst) {
+/// Copies all pieces with one call; false, and what was copied is unspecified, if it did not take all.
+fn copy_at_once(way: PieceWay, pieces: &[RawSlice], whole: RawSlice) -> io::Result<bool> {
+    let copied = match way {
+        PieceWay::Gather => read_process(own_process(), vectors(pieces), &[whole]),
+        PieceWay::Scatter => read_process(own_process(), vectors(&[whole]), pieces),
+    };
+    match copied {
         Err(error) if is_forbidden(&error) => Ok(false),
-        copied => Ok(copied? == dst.len()),
+        copied => Ok(copied? == whole.len()),
     }
 }
 
 fn own_process() -> i32 {
-    rustix::process::getpid().as_raw_nonzero().get()
+    process_id().cast_signed()
 }
 
 /// Some sandboxes forbid the call; what is left then is the plain copy, with nothing checked.

@@ -5,6 +5,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
 use std::time::Duration;
 
+use crate::process_id;
 use crate::processors::{idle_processors, spawn_unpinned};
 
 /// Bytes that are worth a helper: it takes some 50 us until one has begun, and several times as long to copy these.
@@ -151,7 +152,7 @@ struct Posted<'a> {
 
 impl HelperPool {
     fn of_process(kind: &'static PoolKind) -> &'static HelperPool {
-        let process = std::process::id();
+        let process = process_id();
         let known = kind.pool.load(Ordering::Acquire);
         // SAFETY: null, or of a box that was leaked below.
         if let Some(pool) = unsafe { known.as_ref() }.filter(|pool| pool.process == process) {

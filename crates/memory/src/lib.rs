@@ -37,6 +37,7 @@ mod peer;
 mod placed_slice;
 mod poll;
 mod private;
+mod process_id;
 mod processors;
 mod region;
 mod rendezvous;
@@ -56,7 +57,9 @@ mod watch;
 pub use batch::{Batch, MAX_BATCH_SLICES, RecvBatch, SendBatch, Wait, recv_bytes, send_bytes};
 pub use broken_thread::{BrokenThread, broken_thread};
 pub use buffer::Buffer;
-pub use caller_copy::{copy_all_to_caller, copy_from_caller, copy_to_caller, gather_from_caller};
+pub use caller_copy::{
+    copy_all_to_caller, copy_from_caller, copy_to_caller, gather_from_caller, scatter_to_caller,
+};
 pub use checked_copy::{append_checked, copy_checked};
 pub use checksum::{Crc32c, crc32c};
 pub use clock::monotonic_ns;
@@ -79,6 +82,7 @@ pub use peer::{Peer, own_uid, peer_of};
 pub use placed_slice::{Place, PlacedSlice};
 pub use poll::{Interest, await_hang_up, poll_sockets};
 pub use private::{Private, PrivateWhile};
+pub use process_id::process_id;
 pub use processors::{online_processors, own_processor_time, running_threads, spawn_unpinned};
 pub use region::{OutOfBounds, Region};
 pub use rendezvous::{RegionLock, SharedMemoryError, SharedMemoryName};

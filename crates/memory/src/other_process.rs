@@ -17,7 +17,7 @@ pub fn copy_from_process(pid: i32, address: u64, dst: RawSlice) -> io::Result<()
         let address = usize::try_from(address).ok().and_then(|address| address.checked_add(done));
         let address = address.ok_or_else(|| io::Error::from_raw_os_error(libc::EFAULT))?;
         let (iov_base, iov_len) = (std::ptr::without_provenance_mut(address), rest.len());
-        match read_process(pid, &[libc::iovec { iov_base, iov_len }], rest)? {
+        match read_process(pid, &[libc::iovec { iov_base, iov_len }], &[rest])? {
             0 => return Err(io::ErrorKind::UnexpectedEof.into()),
             count => done += count,
         }
@@ -25,18 +25,24 @@ pub fn copy_from_process(pid: i32, address: u64, dst: RawSlice) -> io::Result<()
     Ok(())
 }
 
-/// Has the kernel copy bytes of a process, piece by piece, to the beginning of `dst`, and tells how many it copied: not always
-/// all. Pieces that are not mapped there are an error, as is memory that is not mapped here.
-pub(crate) fn read_process(pid: i32, from: &[libc::iovec], dst: RawSlice) -> io::Result<usize> {
-    let to = libc::iovec { iov_base: dst.as_ptr().cast(), iov_len: dst.len() };
+/// Has the kernel copy bytes of a process, piece by piece, to pieces of this one, and tells how many it copied: not always all. Pieces
+/// that are not mapped there are an error, as are those that are not mapped here.
+pub(crate) fn read_process(pid: i32, from: &[libc::iovec], to: &[RawSlice]) -> io::Result<usize> {
+    let to = vectors(to);
     retry(|| {
-        // SAFETY: the sources are no memory of this process, or only read; `dst` may be written, as whoever made it promised
+        // SAFETY: the sources are no memory of this process, or only read; `to` may be written, as whoever made the slices promised
         // (`RawSlice::new`); the kernel checks the mappings of both.
         unsafe {
-            let count = from.len() as libc::c_ulong;
-            libc::process_vm_readv(pid, &raw const to, 1, from.as_ptr(), count, 0)
+            let (to_count, from_count) = (to.len() as libc::c_ulong, from.len() as libc::c_ulong);
+            libc::process_vm_readv(pid, to.as_ptr(), to_count, from.as_ptr(), from_count, 0)
         }
     })
+}
+
+/// Slices as the system takes them.
+pub(crate) fn vectors(slices: &[RawSlice]) -> &[libc::iovec] {
+    // SAFETY: a RawSlice has the layout of an iovec, and the slices are borrowed for as long.
+    unsafe { std::slice::from_raw_parts(slices.as_ptr().cast(), slices.len()) }
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use thiserror::Error;
 
 use crate::map_error::{refused, size_of};
 use crate::room::change_room;
-use crate::{MapError, Private, RawSlice};
+use crate::{MapError, Private, RawSlice, process_id};
 
 /// Memory of a segment: mapped when made, unmapped when dropped ([`Region::anonymous`], [`Region::of_file`] and
 /// [`Region::received`]; pages are populated when first touched), or somebody else's ([`Region::lent`]).
@@ -262,7 +262,7 @@ impl Drop for Region {
     fn drop(&mut self) {
         drop(self.attachment.take());
         // In a child a mapping that it did not get is not there, and something else may be.
-        let is_elsewhere = self.process.is_some_and(|process| process != std::process::id());
+        let is_elsewhere = self.process.is_some_and(|process| process != process_id());
         if is_elsewhere || matches!(self.memory, Memory::Lent(_)) {
             return;
         }

@@ -9,7 +9,7 @@ use crate::detach::Detach;
 use crate::foreign::page_bytes;
 use crate::map_error::size_of;
 use crate::region::map;
-use crate::{MapError, RawSlice, Region, view_fork};
+use crate::{MapError, RawSlice, Region, process_id, view_fork};
 
 /// Bytes of a region that are seen where they lie, at an address of their own. What is written here changes them for this
 /// view alone: the page is copied then.
@@ -51,7 +51,7 @@ impl View {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let ptr = map(memory, offset - lead, mapped, protection, MapFlags::PRIVATE)?;
         let is_detached = Arc::new(AtomicBool::new(false));
-        let process = std::process::id();
+        let process = process_id();
         view_fork::enter(ptr.as_ptr().addr(), Detach { ptr, mapped, done: is_detached.clone() });
         Ok(View { ptr, mapped, lead: lead as usize, len: bytes, is_detached, process })
     }
@@ -96,7 +96,7 @@ impl View {
 impl Drop for View {
     fn drop(&mut self) {
         // In a forked child a mapping that is not its own is not there, and something else may be.
-        if std::process::id() != self.process && !self.is_detached() {
+        if process_id() != self.process && !self.is_detached() {
             return;
         }
         view_fork::leave(self.ptr.as_ptr().addr(), self.process);

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 use crate::detach::Detach;
+use crate::process_id;
 
 /// All views of this process by their addresses; those in it are mapped.
 static VIEWS: Mutex<BTreeMap<usize, Detach>> = Mutex::new(BTreeMap::new());
@@ -23,7 +24,7 @@ pub(crate) fn enter(address: usize, view: Detach) {
 
 /// Takes a view off the list, before it is unmapped. A child has no use for the list.
 pub(crate) fn leave(address: usize, process: u32) {
-    if std::process::id() == process {
+    if process_id() == process {
         views().remove(&address);
     }
 }

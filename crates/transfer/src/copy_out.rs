@@ -1,6 +1,6 @@
 use std::io;
 
-use mooncake_memory::{RawSlice, SliceList, copy_to_caller};
+use mooncake_memory::{RawSlice, SliceList, copy_to_caller, scatter_to_caller};
 
 use crate::TransferError;
 
@@ -9,12 +9,11 @@ use crate::TransferError;
 /// # Errors
 /// [`TransferError::BadMemory`]: the caller's is not there.
 pub(crate) fn copy_out(memory: RawSlice, dst: &SliceList) -> Result<(), TransferError> {
-    let mut from = 0;
-    for piece in dst.sub(0, memory.len() as u64) {
-        copy_to_caller(memory.sub(from, piece.len()), piece).map_err(|error| bad_memory(&error))?;
-        from += piece.len();
-    }
-    Ok(())
+    let copied = match dst.slices() {
+        &[piece] => copy_to_caller(memory, piece.sub(0, memory.len())),
+        _ => scatter_to_caller(memory, dst.sub(0, memory.len() as u64)),
+    };
+    copied.map_err(|error| bad_memory(&error))
 }
 
 /// The segment's own memory is there for as long as its ticket, so it is the caller's that is not.

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use mooncake_device::{
-    CopyError, DeviceDescription, DeviceProbe, DeviceWay, devices, load_driver, probe,
+    CopyError, DeviceDescription, DeviceProbe, DeviceWay, PieceWay, devices, load_driver, probe,
 };
 use mooncake_types::ByteSize;
 use rustix::process::{Resource, getrlimit};
@@ -29,8 +29,7 @@ pub(super) fn describe() -> String {
 }
 
 fn describe_one(device: &DeviceDescription, found: &Result<DeviceProbe, CopyError>) -> String {
-    let DeviceDescription { ordinal, name, bytes, driver_version, has_batch_copy, numa_node } =
-        device;
+    let DeviceDescription { ordinal, name, bytes, driver_version, numa_node } = device;
     let (size, major, minor) =
         (ByteSize(*bytes), driver_version / 1000, driver_version % 1000 / 10);
     let node = numa_node.map_or(String::new(), |node| format!(", NUMA node {node}"));
@@ -50,16 +49,19 @@ fn describe_one(device: &DeviceDescription, found: &Result<DeviceProbe, CopyErro
         }
     };
     let _ = writeln!(text, "  way         {way}\n  because     {reason}");
-    let pieces =
-        if *has_batch_copy { "one call for all (cuMemcpyBatchAsync)" } else { "a call for each" };
+    let Ok(DeviceProbe { pieces, speed, .. }) = found else { return text };
+    let pieces = match pieces {
+        PieceWay::Kernel => "a kernel for all",
+        PieceWay::Batch => "one call for all (cuMemcpyBatchAsync)",
+        PieceWay::Each => "a call for each",
+    };
     let _ = writeln!(text, "  pieces      {pieces}");
-    let _ = match found.as_ref().map(|found| &found.speed) {
-        Ok(Ok(speed)) => {
+    let _ = match speed {
+        Ok(speed) => {
             let (from, to) = (speed.to_host / 1e9, speed.to_device / 1e9);
             writeln!(text, "  speed       {from:.1} GB/s from it, {to:.1} GB/s to it")
         }
-        Ok(Err(error)) => writeln!(text, "  speed       not measured: {error}"),
-        Err(_) => Ok(()),
+        Err(error) => writeln!(text, "  speed       not measured: {error}"),
     };
     text
 }
@@ -84,22 +86,23 @@ mod tests {
             name: "Name".to_owned(),
             bytes: 8 << 30,
             driver_version: 12_080,
-            has_batch_copy: true,
             numa_node: Some(1),
         };
         let speed = DeviceSpeed { to_host: 25.04e9, to_device: 9e8 };
-        let found = DeviceProbe { way: DeviceWay::OneCopy, speed: Ok(speed) };
+        let pieces = PieceWay::Kernel;
+        let found = DeviceProbe { way: DeviceWay::OneCopy, pieces, speed: Ok(speed) };
         let expected = "\nGPU 1: Name (8 GB), driver of CUDA 12.8, NUMA node 1
   way         one copy to and from segments that are mapped here, staged elsewhere
   because     the driver locks their memory
-  pieces      one call for all (cuMemcpyBatchAsync)
+  pieces      a kernel for all
   speed       25.0 GB/s from it, 0.9 GB/s to it\n";
         assert_eq!(describe_one(&device, &Ok(found)), expected);
         let way = DeviceWay::Staged { reason: "no pages".to_owned() };
-        let found = DeviceProbe { way, speed: Err(CopyError::NoDriver) };
+        let pieces = PieceWay::Batch;
+        let found = DeviceProbe { way, pieces, speed: Err(CopyError::NoDriver) };
         let text = describe_one(&device, &Ok(found));
         assert!(text.contains("\n  way         staged\n  because     the memory of segments cannot be locked: no pages"));
-        assert!(text.contains("\n  speed       not measured: "), "{text}");
+        assert!(text.contains("\n  pieces      one call for all (cuMemcpyBatchAsync)\n  speed       not measured: "), "{text}");
         let text = describe_one(&device, &Err(CopyError::NoDriver));
         assert!(text.contains("\n  way         none\n") && !text.contains("speed"), "{text}");
     }

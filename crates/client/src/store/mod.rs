@@ -28,7 +28,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-use mooncake_memory::{Buffer, SliceList};
+use mooncake_memory::{Buffer, SliceList, process_id};
 use mooncake_ops::{
     ExistOp, GetItem, ListOp, LocateOp, ObjectLocation, PrefetchOp, PrefixLenOp, PutOp, RemoveOp,
     RemoveScanOp,
@@ -105,7 +105,7 @@ impl Store {
             drain_timeout,
             buffers: RegisteredBuffers::default(),
             local_pool,
-            process: std::process::id(),
+            process: process_id(),
             session: RwLock::new(Some(Arc::new(session))),
         })
     }
@@ -380,7 +380,7 @@ impl Store {
     }
 
     fn is_forked(&self) -> bool {
-        std::process::id() != self.process
+        process_id() != self.process
     }
 
     /// Lets go of a session that belongs to the parent process, without saying goodbye on its sockets. What it

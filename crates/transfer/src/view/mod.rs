@@ -6,7 +6,7 @@ mod own;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use mooncake_memory::RawSlice;
+use mooncake_memory::{RawSlice, process_id};
 
 pub(crate) use own::OwnViews;
 
@@ -64,7 +64,7 @@ impl fmt::Debug for View {
 impl Pinned {
     pub(crate) fn new(view: mooncake_memory::View, hold: Box<dyn Hold>) -> Arc<Self> {
         let hold = Mutex::new(Some(hold));
-        Arc::new(Self { view, hold, process: std::process::id() })
+        Arc::new(Self { view, hold, process: process_id() })
     }
 
     /// Copies the bytes and lets the range go. False if the system has no memory for them; the range is kept then.
@@ -89,7 +89,7 @@ impl Pinned {
 impl Drop for Pinned {
     /// The mapping goes first and then, when nobody can look at it any more, what keeps the range.
     fn drop(&mut self) {
-        if std::process::id() != self.process {
+        if process_id() != self.process {
             // The parent goes on looking at the range.
             std::mem::forget(self.hold.get_mut().unwrap_or_else(PoisonError::into_inner).take());
         }
