@@ -94,6 +94,9 @@ def stored(cluster: Cluster, model: str, *names: str) -> dict[str, bytes]:
     writer.finish("w")
     writer.worker.close()
     assert writer.calls.store.unregister_buffer(writer.memory.address) == 0
+    # Here: where it is collected later, a real driver has that thread wait for all streams.
+    assert isinstance(writer.memory, DeviceMemory)
+    writer.memory.free()
     return {name: content(name, writer.layout.block_bytes) for name in names}
 
 
