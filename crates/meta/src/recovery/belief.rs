@@ -53,9 +53,16 @@ impl Meta {
         if !is_current && self.is_overruled(found) {
             return Belief::Refuted;
         }
-        let leased = || self.tombstones.leased().of_version(found.version);
-        if let Some(object) = holder.filter(|_| is_current).or_else(leased) {
+        if let Some(object) = holder.filter(|_| is_current) {
             return Belief::Known(object);
+        }
+        if let Some(object) = self.tombstones.leased().of_version(found.version) {
+            // Who was told of it drops the replicas that were named, and goes on to the version that took its place. A further one
+            // must not be named after that.
+            return match self.recovery.phase.has_settled() {
+                true => Belief::Refuted,
+                false => Belief::Known(object),
+            };
         }
         let is_older = held.is_some_and(|held| found.version < held);
         match is_older && !is_broken(Rule::HighestVersionWins) {

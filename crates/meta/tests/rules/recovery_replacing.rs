@@ -68,3 +68,18 @@ fn what_is_older_is_not_believed_after_it_is_lost() {
         assert_eq!(chain(&mut world, "k"), expected, "version {reported} is left");
     }
 }
+
+/// Otherwise who was told of A's replica alone goes on to version 2 once that is dropped, and later reads version 1 of B.
+#[test]
+fn a_replica_of_what_was_replaced_is_not_named_to_readers_that_may_know_what_replaced_it() {
+    let mut world = leader(&[A, B]);
+    world.advance(5_000);
+    assert_eq!(record(&mut world), [Effect::MarkBehind(A), Effect::MarkBehind(B)]);
+    recover(&mut world, A, &[entry("k", 0, KIB, 1), entry("k", KIB, KIB, 2)]);
+    assert_eq!(chain(&mut world, "k"), [1, 2]);
+    recover(&mut world, B, &[entry("k", 0, KIB, 1)]);
+    let request = Request::GetReplicaList { keys: vec!["k"] };
+    let Reply::Located { results, .. } = world.ask(BOB, &request) else { panic!("it is there") };
+    let first = results[0].as_ref().expect("it is there");
+    assert_eq!((first.version.counter, first.placements.len()), (1, 1), "{first:?}");
+}

@@ -229,10 +229,8 @@ impl<'a> GetOp<'a> {
             }
             is_again
         });
-        if !failed.is_empty() {
-            // A route that ends during the pause was not tried.
-            pending.iter_mut().for_each(|item| item.idle_lookups = 0);
-        }
+        // A route that ends while others are dropped, or in the pause after that, was not tried.
+        pending.iter_mut().for_each(|item| item.idle_lookups = 0);
     }
 
     /// Every item that waits for this lookup ends with `code`.

@@ -152,7 +152,7 @@ fn what_was_dropped_already_is_not_dropped_again_when_the_lease_has_run_out_mean
     };
     let dropped = Turn::Drop(1, vec![(2, 64, 3)], vec![OK]);
     let read = Turn::Read(6000, vec![(0, 1, 16)], vec![OK]);
-    let turns = vec![look_up(0), dropped, Turn::Wait(5000, 5001), look_up(5001), read];
+    let turns = vec![look_up(0), dropped, look_up(5000), read];
     assert_eq!(play_get(&items, turns), vec![Ok(10)]);
 }
 
@@ -289,6 +289,25 @@ fn a_lease_that_is_about_to_end_is_waited_for() {
         Turn::Call(5, look(&["a"]), found(place())),
         Turn::Read(6, vec![(0, 1, 16)], vec![OK]),
     ];
+    assert_eq!(play_get(&items, turns), vec![Ok(10)]);
+}
+
+/// Of several keys one may be replaced again and again, and what is older takes long to drop.
+#[test]
+fn a_route_that_ends_while_others_are_dropped_counts_as_not_tried() {
+    let items = [item("a")];
+    let place = |counter| vec![located(counter, 10, &[(0, 1, 16, 10)])];
+    let mut turns = Vec::new();
+    for round in 0..8 {
+        let mut reply = found_after(place(8 + round), &[(0, 2, 0, 7 + round)]);
+        if let Ok(Reply::Located { lease_ms, .. }) = &mut reply {
+            *lease_ms = 2;
+        }
+        turns.push(Turn::Call(10 * round, look(&["a"]), reply));
+        turns.push(Turn::Drop(10 * round + 1, vec![(2, 0, 7 + round)], vec![OK]));
+    }
+    turns.push(Turn::Call(80, look(&["a"]), found(place(16))));
+    turns.push(Turn::Read(81, vec![(0, 1, 16)], vec![OK]));
     assert_eq!(play_get(&items, turns), vec![Ok(10)]);
 }
 
