@@ -13,6 +13,8 @@ At the end the CUDA package of the C++ store is measured in the same way, where 
 from __future__ import annotations
 
 import argparse
+import ctypes
+import mmap
 import os
 import pathlib
 import socket
@@ -69,8 +71,8 @@ MOST = 64 * MIB
 COLUMNS = ["work", "bytes", "put", "get", "processor, put and get"]
 
 
-class GpuMemory(Protocol):
-    """Memory of the first GPU, from which objects are put and into which they are got."""
+class TestMemory(Protocol):
+    """Memory from which objects are put and into which they are got."""
 
     address: int
 
@@ -95,6 +97,20 @@ class TorchMemory:
 
     def read(self, length: int) -> bytes:
         return bytes(self.tensor[:length].cpu().numpy())
+
+
+class HostMemory:
+    """That of this process."""
+
+    def __init__(self, size: int) -> None:
+        self.bytes = mmap.mmap(-1, size)
+        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.bytes))
+
+    def write(self, value: bytes) -> None:
+        self.bytes[: len(value)] = value
+
+    def read(self, length: int) -> bytes:
+        return self.bytes[:length]
 
 
 class Computing:
@@ -206,7 +222,8 @@ class Pool:
 class Bench:
     """What one run measures: the pool, the memory, and how often."""
 
-    def __init__(self, pool: Pool, memory: GpuMemory, driver: Driver, is_quick: bool) -> None:
+    def __init__(self, pool: Pool, memory: TestMemory, driver: Driver | None, is_quick: bool) -> None:
+        """With the driver of the GPU that the memory lies in, if it lies in one."""
         self.pool, self.memory, self.driver = pool, memory, driver
         self.works, self.rounds = (QUICK_WORKS, QUICK_ROUNDS) if is_quick else (WORKS, ROUNDS)
 
@@ -236,30 +253,32 @@ class Bench:
         if self.memory.read(total) != value:
             sys.exit(f"{work.name}: the bytes that came back are others")
         store.remove_all(True)
-        limits = self.driver.limits(self.memory.address, work.objects * work.pieces, work.length, self.rounds)
-        rates = (
-            of_limits(total, put, limits.out, limits.batch_out),
-            of_limits(total, get, limits.into, limits.batch_into),
-        )
+        rates = [f"{total / put / 1e9:.2f} GB/s", f"{total / get / 1e9:.2f} GB/s"]
+        if self.driver is not None:
+            limits = self.driver.limits(self.memory.address, work.objects * work.pieces, work.length, self.rounds)
+            rates[0] += of_limits(put, limits.out, limits.batch_out)
+            rates[1] += of_limits(get, limits.into, limits.batch_into)
         return [work.name, "right", *rates, f"{put_time:.3f} s/GB, {get_time:.3f} s/GB"]
 
     def timed(self, prepare: Callable[[], object], run: Callable[[], object], total: int) -> tuple[float, float]:
-        """Seconds of the middle run after one that does not count, and processor seconds for 1e9 bytes."""
+        """Seconds of the middle run, and processor seconds for 1e9 bytes, after one run that does not count."""
         spent, processor = [], 0.0
-        for _ in range(self.rounds + 1):
+        prepare()
+        run()
+        for _ in range(self.rounds):
             prepare()
             before, start = self.pool.processor_seconds(), time.perf_counter()
             run()
             spent.append(time.perf_counter() - start)
             processor += self.pool.processor_seconds() - before
-        return statistics.median(spent[1:]), processor / (total * len(spent) / 1e9)
+        return statistics.median(spent), processor / (total * len(spent) / 1e9)
 
 
-def of_limits(total: int, spent: float, one: float, batch: float | None) -> str:
-    shares = f"{100 * one / spent:.0f} % of one copy"
+def of_limits(spent: float, one: float, batch: float | None) -> str:
+    shares = f", {100 * one / spent:.0f} % of one copy"
     if batch is not None:
         shares += f", {100 * batch / spent:.0f} % of the batch"
-    return f"{total / spent / 1e9:.2f} GB/s, {shares}"
+    return shares
 
 
 def check(found: list[int], expected: list[int]) -> None:
@@ -267,7 +286,7 @@ def check(found: list[int], expected: list[int]) -> None:
         sys.exit(f"an operation failed: {sorted(set(found) - set(expected))}")
 
 
-def one_get(store: Any, memory: GpuMemory) -> float:
+def one_get(store: Any, memory: TestMemory) -> float:
     """Microseconds of a get of 4 KiB whose route is known."""
     check([store.upsert_from("one", memory.address, 4096)], [0])
     return 1e6 * median(lambda: [store.get_into("one", memory.address, 4096) for _ in range(100)], ROUNDS) / 100
@@ -286,11 +305,13 @@ def own_package(bench: Bench, pool: Pool) -> None:
         segment = store.get_hostname() if way == "own process" else ""
         print(f"### {way}\n\n" + bench.table(store, segment))
         print(f"\nOne get of 4 KiB: {one_get(store, bench.memory):.1f} us\n", flush=True)
-        if isinstance(bench.memory, TorchMemory):
+        if isinstance(bench.memory, TorchMemory) and way == "own process":
             with Computing():
-                print(
-                    "The same while the GPU multiplies matrices:\n\n" + bench.table(store, segment) + "\n", flush=True
-                )
+                print("While the GPU multiplies matrices:\n\n" + bench.table(store, segment) + "\n", flush=True)
+        if way == "tcp":
+            host = Bench(pool, HostMemory(MOST), None, bench.works is QUICK_WORKS)
+            check([store.register_buffer(host.memory.address, MOST)], [0])
+            print("The same with memory of the host:\n\n" + host.table(store, segment) + "\n", flush=True)
         store.close()
 
 

@@ -290,5 +290,5 @@ def test_the_program_that_measures_runs_to_its_end() -> None:
     assert ended.returncode == 0, ended.stdout + ended.stderr
     titles = [line for line in ended.stdout.splitlines() if line.startswith("### ")]
     assert titles == ["### own process", "### same host", "### tcp", "### C++ package, own process"]
-    assert ended.stdout.count("| right |") == 9
+    assert ended.stdout.count("| right |") == 12
     assert ended.stdout.count(" % of the batch") == 18

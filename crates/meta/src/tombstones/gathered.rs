@@ -1,8 +1,10 @@
 //! The entries that nodes are to drop because of one request.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::ops::Range;
 
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
 use mooncake_types::{ErrorCode, RemainingRange, Remains, Reply, Tick, Version};
 
 use crate::segments::{AddressTable, Segments};
@@ -11,20 +13,13 @@ use crate::segments::{AddressTable, Segments};
 #[derive(Debug, Default)]
 pub(crate) struct Gathered {
     ranges: Vec<RemainingRange>,
-    /// What is gathered already, since a request may name a key many times.
-    named: BTreeMap<Named, Version>,
+    /// The leased tombstones that are gathered already, since a request may name a key many times.
+    leased: BTreeSet<Version>,
+    /// By the hash of a key: the version below which all its tombstones are gathered already.
+    below: HashMap<u64, Version, FixedState>,
     table: AddressTable,
     /// The end of the last lease on any of it.
     pub(super) until: Tick,
-}
-
-/// See [`Gathered::named`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Named {
-    /// The leased tombstone of this version.
-    Leased(Version),
-    /// Of a key with this hash, the tombstones of all versions below the one that is noted.
-    Key(u64),
 }
 
 impl Gathered {
@@ -47,12 +42,12 @@ impl Gathered {
 
     /// Whether a leased tombstone is to be named: it was not yet.
     pub(super) fn is_unnamed(&mut self, leased: Version) -> bool {
-        self.named.insert(Named::Leased(leased), leased).is_none()
+        self.leased.insert(leased)
     }
 
     /// The versions of a key with this hash that are to be named so that all below one are. None if they all were.
     pub(super) fn unnamed_below(&mut self, hash: u64, below: Version) -> Option<Range<Version>> {
-        let named_below = self.named.entry(Named::Key(hash)).or_default();
+        let named_below = self.below.entry(hash).or_default();
         let unnamed = *named_below..below;
         *named_below = below.max(*named_below);
         (!unnamed.is_empty()).then_some(unnamed)
@@ -60,7 +55,7 @@ impl Gathered {
 
     /// A key with this hash may have got tombstones since it was named.
     pub(crate) fn name_again(&mut self, hash: u64) {
-        self.named.remove(&Named::Key(hash));
+        self.below.remove(&hash);
     }
 
     pub(crate) fn into_remains(mut self, now: Tick) -> Remains {

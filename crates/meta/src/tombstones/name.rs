@@ -22,6 +22,10 @@ impl Meta {
         if self.tombstones.len() == 0 || is_broken(Rule::RemovalsReachTheNodes) {
             return;
         }
+        // Most keys have none, and nothing need be remembered of them.
+        if self.tombstones.of_key(hash).next().is_none() {
+            return;
+        }
         let below = below.unwrap_or(NEWER_THAN_ALL);
         let Some(unnamed) = gathered.unnamed_below(hash, below) else { return };
         self.name_tombstones(hash, |version| unnamed.contains(&version), gathered);
