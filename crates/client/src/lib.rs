@@ -79,7 +79,7 @@ pub use nearest::nearest;
 pub use offload_config::OffloadConfig;
 pub use open_error::OpenError;
 pub use pointer::describe_pointer;
-pub use registered_buffers::RegisteredBuffers;
+pub use registered_buffers::{KnownMemory, RegisteredBuffers};
 pub use store::{
     AllocatedSegment, Fragment, GetTarget, Health, MakeRoom, PutSource, Ranged, Store,
     parse_segment_id,

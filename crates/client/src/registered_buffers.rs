@@ -9,6 +9,25 @@ use crate::pointer;
 /// Where buffers end, and where their memory lies, by their start.
 type Buffers = BTreeMap<usize, (usize, Place)>;
 
+/// Memory that calls take, and all that is known to be so around it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KnownMemory {
+    /// The first byte.
+    pub start: usize,
+    /// Behind the last byte.
+    pub end: usize,
+    /// Where it lies.
+    pub place: Place,
+}
+
+impl KnownMemory {
+    /// Whether these bytes are some of it.
+    #[must_use]
+    pub fn holds(&self, ptr: usize, len: usize) -> bool {
+        self.start <= ptr && ptr <= self.end && len > 0 && len <= self.end - ptr
+    }
+}
+
 /// Memory of the caller that transfers may use: address ranges of the host and of devices that do not overlap.
 #[derive(Debug, Default)]
 pub struct RegisteredBuffers(Mutex<Buffers>);
@@ -32,15 +51,17 @@ impl RegisteredBuffers {
         self.lock().remove(&ptr).map(|_| ()).ok_or(ErrorCode::InvalidParams)
     }
 
-    /// Where this memory lies, if a transfer may use it: all of it inside of one registered buffer, or begun outside of all.
+    /// What is known of this memory, if a transfer may use it: all of it inside of one registered buffer, or begun outside of all.
     ///
     /// # Errors
     /// [`ErrorCode::InvalidParams`] for a null pointer, no bytes, bytes that run past the end of the registered
     /// buffer that they begin in, or that begin outside of all and not in host memory.
-    pub fn check(&self, ptr: usize, len: usize) -> Result<Place, ErrorCode> {
+    pub fn check(&self, ptr: usize, len: usize) -> Result<KnownMemory, ErrorCode> {
         match self.find(ptr, len)? {
-            Some(place) => Ok(place),
-            None if is_readable(ptr) => Ok(Place::Host),
+            Some(known) => Ok(known),
+            None if is_readable(ptr) => {
+                Ok(KnownMemory { start: ptr, end: ptr + len, place: Place::Host })
+            }
             None => Err(ErrorCode::InvalidParams),
         }
     }
@@ -56,14 +77,14 @@ impl RegisteredBuffers {
         Ok(())
     }
 
-    /// Where the registered buffer lies that `len` bytes from `start` on are inside of; nothing if they start outside of all.
-    fn find(&self, start: usize, len: usize) -> Result<Option<Place>, ErrorCode> {
+    /// The registered buffer that `len` bytes from `start` on are inside of; nothing if they start outside of all.
+    fn find(&self, start: usize, len: usize) -> Result<Option<KnownMemory>, ErrorCode> {
         let end = end_of(start, len)?;
         let buffers = self.lock();
         let around = buffers.range(..=start).next_back();
         match around.filter(|&(_, &(taken_to, _))| start < taken_to) {
             Some((_, &(taken_to, _))) if end > taken_to => Err(ErrorCode::InvalidParams),
-            around => Ok(around.map(|(_, &(_, place))| place)),
+            around => Ok(around.map(|(&start, &(end, place))| KnownMemory { start, end, place })),
         }
     }
 
@@ -125,14 +146,15 @@ mod tests {
     fn a_transfer_stays_inside_of_the_buffer_it_starts_in() {
         let buffers = buffers();
         assert_eq!(buffers.insert(300, 50, Place::Host), Ok(()));
-        let inside = Ok(Some(Place::Host));
+        let known = |start, end, place| Ok(Some(KnownMemory { start, end, place }));
+        let inside = known(100, 150, Place::Host);
         let outside = Ok(None);
         let refused = Err(ErrorCode::InvalidParams);
         for (start, len, expected) in [
             (100, 50, inside),
             (120, 30, inside),
             (149, 1, inside),
-            (249, 1, Ok(Some(Place::Device(1)))),
+            (249, 1, known(200, 250, Place::Device(1))),
             (150, 10, outside),
             (10, 5, outside),
             (1000, 1 << 30, outside),
@@ -143,6 +165,22 @@ mod tests {
             (120, 0, refused),
         ] {
             assert_eq!(buffers.find(start, len), expected, "{len} from {start}");
+        }
+    }
+
+    #[test]
+    fn known_memory_holds_what_lies_in_it() {
+        let known = KnownMemory { start: 100, end: 150, place: Place::Host };
+        for (start, len, holds) in [
+            (100, 50, true),
+            (149, 1, true),
+            (149, 2, false),
+            (150, 1, false),
+            (99, 2, false),
+            (120, 0, false),
+            (120, usize::MAX, false),
+        ] {
+            assert_eq!(known.holds(start, len), holds, "{len} from {start}");
         }
     }
 }

@@ -1,3 +1,5 @@
+use std::borrow::Cow;
+
 use mooncake_memory::{Place, RawSlice, Region, SliceList};
 
 use crate::copying::Copying;
@@ -218,11 +220,15 @@ impl<'a> Lane<'a> {
 
     fn begin(&mut self, window: &[Part], is_staged: &dyn Fn(usize) -> bool) {
         let mut used = 0;
-        let (mut pairs, mut is_locked) = (Vec::with_capacity(window.len()), true);
+        let (mut pairs, mut is_locked) =
+            (Vec::<(Cow<'_, SliceList>, RawSlice)>::with_capacity(window.len()), true);
         for &Part { job, from, len } in window {
             let Job { memory, host, .. } = self.jobs[job];
+            let memory = match len == host.len() {
+                true => Cow::Borrowed(memory),
+                false => Cow::Owned(memory.part(from as u64, len as u64)),
+            };
             let host = host.sub(from, len);
-            let memory = memory.part(from as u64, len as u64);
             let Some(staging) = self.staging.filter(|_| is_staged(job)) else {
                 pairs.push((memory, host));
                 continue;
@@ -236,7 +242,7 @@ impl<'a> Lane<'a> {
             }
             pairs.push((memory, passing));
         }
-        let pairs = pairs.iter().map(|(memory, host)| (memory, *host));
+        let pairs = pairs.iter().map(|(memory, host)| (&**memory, *host));
         self.copying = Some(Copying::begin(self.direction, pairs, is_locked));
     }
 

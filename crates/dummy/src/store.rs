@@ -3,12 +3,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use mooncake_memory::{Place, process_id};
+use mooncake_memory::process_id;
 use mooncake_types::{ErrorCode, limits};
 
 use super::host_link::{Attachment, CallFailure, HostLink};
 use super::stage::Stage;
-use mooncake_client::{MemPool, RegisteredBuffers};
+use mooncake_client::{KnownMemory, MemPool, RegisteredBuffers};
 use mooncake_types::host_port::split;
 
 /// What a call on a closed dummy is answered with.
@@ -218,7 +218,7 @@ impl DummyStore {
     ///
     /// # Errors
     /// As there.
-    pub fn check_registered(&self, ptr: usize, len: usize) -> Result<Place, ErrorCode> {
+    pub fn check_registered(&self, ptr: usize, len: usize) -> Result<KnownMemory, ErrorCode> {
         self.buffers()?.check(ptr, len)
     }
 

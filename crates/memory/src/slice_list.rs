@@ -61,8 +61,8 @@ impl From<PlacedSlice> for SliceList {
 
 impl FromIterator<PlacedSlice> for SliceList {
     fn from_iter<I: IntoIterator<Item = PlacedSlice>>(slices: I) -> Self {
-        let mut host = Vec::new();
         let mut slices = slices.into_iter();
+        let mut host = Vec::with_capacity(slices.size_hint().0);
         while let Some(slice) = slices.next() {
             match slice.host() {
                 Some(slice) => host.push(slice),

@@ -6,7 +6,7 @@ use std::ffi::c_int;
 use std::fmt;
 
 use mooncake_client::{
-    ErrorCode, ObjectBytes, Place, PlacedSlice, RawSlice, SliceList, describe_pointer,
+    ErrorCode, KnownMemory, ObjectBytes, Place, PlacedSlice, RawSlice, SliceList, describe_pointer,
 };
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::ffi;
@@ -75,10 +75,18 @@ pub(crate) fn memory_at(
     address: u64,
     len: u64,
 ) -> Result<PlacedSlice, ErrorCode> {
+    let (address, len) = range_of(address, len)?;
+    Ok(slice_at(address, len, known_memory(store, address, len)?.place))
+}
+
+/// As the processor counts.
+fn range_of(address: u64, len: u64) -> Result<(usize, usize), ErrorCode> {
     let invalid = |_| ErrorCode::InvalidParams;
-    let address = usize::try_from(address).map_err(invalid)?;
-    let len = usize::try_from(len).map_err(invalid)?;
-    let place = store.check_registered(address, len).inspect_err(|_| {
+    Ok((usize::try_from(address).map_err(invalid)?, usize::try_from(len).map_err(invalid)?))
+}
+
+fn known_memory(store: &PoolClient, address: usize, len: usize) -> Result<KnownMemory, ErrorCode> {
+    store.check_registered(address, len).inspect_err(|_| {
         // Looked up only if there is to be a line.
         let what = fmt::from_fn(|f| f.write_str(&describe_pointer(address)));
         let text = format_args!(
@@ -86,17 +94,21 @@ pub(crate) fn memory_at(
              ({what})"
         );
         log::warn("memory", "registered", text);
-    })?;
+    })
+}
+
+/// Memory that was found to be what the caller said.
+fn slice_at(address: usize, len: usize, place: Place) -> PlacedSlice {
     // SAFETY: the Python caller promised that the range stays mapped, and writable for a read into it, until the call
     // returns; a range that contradicts what was registered was just refused. Nothing in Rust refers to the memory.
-    Ok(unsafe {
+    unsafe {
         match place {
             Place::Host => {
                 RawSlice::new(std::ptr::with_exposed_provenance_mut(address), len).into()
             }
             Place::Device(ordinal) => PlacedSlice::of_device(ordinal, address, len),
         }
-    })
+    }
 }
 
 /// The ranges that together hold one object, in order. Empty ones count for nothing.
@@ -118,8 +130,19 @@ pub(crate) fn memory_list_at(
         log::warn("memory", "sum", format_args!("the sizes are more than 2**64 - 1 together"));
         return Err(ErrorCode::InvalidParams);
     }
-    let pairs = addresses.iter().zip(lens).filter(|&(_, &len)| len > 0);
-    pairs.map(|(&address, &len)| memory_at(store, address, len)).collect()
+    let mut slices = Vec::with_capacity(addresses.len());
+    // Most pieces lie in the buffer of the piece before.
+    let mut known: Option<KnownMemory> = None;
+    for (&address, &len) in addresses.iter().zip(lens).filter(|&(_, &len)| len > 0) {
+        let (address, len) = range_of(address, len)?;
+        let around = match known.filter(|known| known.holds(address, len)) {
+            Some(known) => known,
+            None => known_memory(store, address, len)?,
+        };
+        known = Some(around);
+        slices.push(slice_at(address, len, around.place));
+    }
+    Ok(slices.into_iter().collect())
 }
 
 /// The bytes of one object, this handle's own: they stay when the object is removed, and what is written to them changes

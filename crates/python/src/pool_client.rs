@@ -1,6 +1,6 @@
 use mooncake_client::{
-    ErrorCode, GetTarget, Health, MakeRoom, ObjectBytes, ObjectLocation, Place, PutSource, Ranged,
-    ReplicateConfig, Store,
+    ErrorCode, GetTarget, Health, KnownMemory, MakeRoom, ObjectBytes, ObjectLocation, PutSource,
+    Ranged, ReplicateConfig, Store,
 };
 use mooncake_dummy::DummyStore;
 use mooncake_host_pool::HostPool;
@@ -93,7 +93,7 @@ all_kinds! {
     /// See [`Store::unregister`].
     fn unregister(&self, ptr: usize) -> Result<(), ErrorCode>;
     /// See [`Store::check_registered`].
-    fn check_registered(&self, ptr: usize, len: usize) -> Result<Place, ErrorCode>;
+    fn check_registered(&self, ptr: usize, len: usize) -> Result<KnownMemory, ErrorCode>;
     /// See [`Store::alloc_from_mem_pool`].
     fn alloc_from_mem_pool(&self, len_bytes: u64) -> Option<usize>;
     /// See [`Store::free_to_mem_pool`].

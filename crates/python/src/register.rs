@@ -1,6 +1,6 @@
 //! The methods that tell the store which memory it may read and write.
 
-use mooncake_client::{ErrorCode, Place};
+use mooncake_client::{ErrorCode, KnownMemory, Place};
 use pyo3::prelude::*;
 
 use crate::argument::argument;
@@ -64,7 +64,7 @@ impl MooncakeDistributedStore {
     fn _check_registered(&self, buffer_ptr: usize, size: usize) -> i32 {
         let Some(store) = self.store_for("_check_registered") else { return INVALID_PARAMS };
         let checked = match store.check_registered(buffer_ptr, size) {
-            Ok(Place::Device(_)) => return IN_DEVICE,
+            Ok(KnownMemory { place: Place::Device(_), .. }) => return IN_DEVICE,
             checked => checked.map(|_| ()),
         };
         batch::done(checked)

@@ -1,11 +1,10 @@
 //! Memory of callers: what they register, and what the local buffer hands out to them.
 
-use mooncake_memory::Place;
 use mooncake_types::ErrorCode;
 
 use super::Store;
 use super::closed::CLOSED;
-use crate::registered_buffers::RegisteredBuffers;
+use crate::registered_buffers::{KnownMemory, RegisteredBuffers};
 
 impl Store {
     /// The length of the local buffer, in bytes.
@@ -48,13 +47,13 @@ impl Store {
         self.buffers()?.unregister(ptr)
     }
 
-    /// Where this memory lies, if a transfer may use it: all of it inside of one registered buffer, or begun outside of all.
+    /// What is known of this memory, if a transfer may use it: all of it inside of one registered buffer, or begun outside of all.
     ///
     /// # Errors
     /// [`ErrorCode::InvalidParams`] for a null pointer, no bytes, bytes that run past the end of the registered
     /// buffer that they begin in, or that begin outside of all and not in host memory;
     /// [`ErrorCode::UnavailableInCurrentStatus`] as for [`Store::register`].
-    pub fn check_registered(&self, ptr: usize, len: usize) -> Result<Place, ErrorCode> {
+    pub fn check_registered(&self, ptr: usize, len: usize) -> Result<KnownMemory, ErrorCode> {
         self.buffers()?.check(ptr, len)
     }
 
