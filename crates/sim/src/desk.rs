@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use mooncake_meta::KeyReport;
 use mooncake_types::{Chance, ClientId, Epoch, ErrorCode, Version};
@@ -109,16 +109,32 @@ pub(crate) struct Desk {
     noted: BTreeMap<ConnId, Vec<Note>>,
     /// What clients heard of since they began what they are doing.
     told: BTreeMap<ClientId, Vec<Note>>,
-    /// How often each client has begun something.
-    begun: BTreeMap<ClientId, u64>,
+    /// What each client began last.
+    begun: BTreeMap<ClientId, Begun>,
     /// For what each version was granted.
     puts: BTreeMap<Version, Deed>,
-    /// As which version each has become readable.
-    ended: BTreeMap<Deed, Version>,
+    /// As which versions each has become readable.
+    ended: BTreeMap<Deed, BTreeSet<Version>>,
 }
 
-/// One item of what a client did: who it is, the how manieth it was, and its key.
-type Deed = (ClientId, u64, usize);
+#[derive(Default)]
+struct Begun {
+    /// The how manieth it is.
+    number: u64,
+    /// The keys of its items. One may be there twice: each of its items is a put of its own.
+    keys: Vec<usize>,
+}
+
+/// What a client did with one key.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Deed {
+    client: ClientId,
+    /// The how manieth it was of what the client did.
+    number: u64,
+    key: usize,
+    /// How many of its items name the key.
+    items: usize,
+}
 
 #[derive(Clone, Copy, Debug)]
 enum Note {
@@ -218,18 +234,21 @@ impl Desk {
     /// A master has granted a put to a client.
     pub(crate) fn note_grant(&mut self, client: ClientId, key: usize, version: Version) {
         self.history.grant(key, version);
-        let begun = self.begun.get(&client).copied().unwrap_or_default();
-        self.puts.insert(version, (client, begun, key));
+        if let Some(begun) = self.begun.get(&client) {
+            let items = begun.keys.iter().filter(|&&named| named == key).count();
+            self.puts.insert(version, Deed { client, number: begun.number, key, items });
+        }
     }
 
     /// A master has taken the end of a put; `over` is the connection that says so.
     pub(crate) fn note_end(&mut self, over: ConnId, key: usize, version: Version) {
         self.history.end(key, version);
         if let Some(&deed) = self.puts.get(&version) {
-            let ended = *self.ended.entry(deed).or_insert(version);
-            if ended != version {
-                let text =
-                    format!("{ended} of key {key} ended, and then {version} of the same put");
+            let ended = self.ended.entry(deed).or_default();
+            ended.insert(version);
+            if ended.len() > deed.items {
+                let items = deed.items;
+                let text = format!("{ended:?} of key {key} have ended, of {items} items of a put");
                 self.blame("a put takes effect once", text);
             }
         }
@@ -248,10 +267,11 @@ impl Desk {
         }
     }
 
-    /// A client begins something new: what it was told before has been dealt with.
-    pub(crate) fn begin(&mut self, client: ClientId) {
+    /// A client begins something new, whose items have these keys: what it was told before has been dealt with.
+    pub(crate) fn begin(&mut self, client: ClientId, keys: &[usize]) {
         self.told.remove(&client);
-        *self.begun.entry(client).or_default() += 1;
+        let begun = self.begun.entry(client).or_default();
+        *begun = Begun { number: begun.number + 1, keys: keys.to_vec() };
     }
 
     fn told(&self, client: ClientId) -> &[Note] {

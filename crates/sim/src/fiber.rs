@@ -86,7 +86,7 @@ impl Member {
     /// Has a thread begin something.
     pub(crate) fn begin(&mut self, fiber: usize, task: Task, around: &mut Around<'_>) {
         if fiber == CALLER {
-            around.desk.begin(self.client);
+            around.desk.begin(self.client, &task.keys);
         }
         self.fibers[fiber].task = Some(task);
         self.drive(fiber, around);

@@ -80,9 +80,12 @@ impl Meta {
         replicas
     }
 
-    /// Reserves ranges for one replica, evicting where need be: on one of these segments if they have room, else anywhere.
-    pub(crate) fn place_near(&mut self, len: u64, slots: Vec<u32>) -> Option<Pieces> {
-        self.place(len, &Wish::one(slots)).pop()
+    /// Reserves ranges for one more replica of an object, evicting where need be: on one of these segments if they have room, else
+    /// anywhere. No segment that holds a part of another replica is used, whether or not that can be read.
+    pub(crate) fn place_near(&mut self, object: u32, slots: Vec<u32>) -> Option<Pieces> {
+        let mut avoided: Vec<u32> = self.ranges_of(object).map(|(_, it)| it.segment).collect();
+        avoided.sort_unstable();
+        self.place(self.objects[object].len, &Wish::one(slots, avoided)).pop()
     }
 
     /// Reserves one range on one of the segments, in their order, evicting where need be.

@@ -30,9 +30,9 @@ pub(crate) struct Wish {
 }
 
 impl Wish {
-    /// One replica, on one of these slots if they have room.
-    pub(super) fn one(preferred: Vec<u32>) -> Self {
-        Self { replicas: 1, preferred, near: Vec::new(), avoided: Vec::new() }
+    /// One replica, on one of these slots if they have room, and on none of those that are to be avoided, which are sorted.
+    pub(super) fn one(preferred: Vec<u32>, avoided: Vec<u32>) -> Self {
+        Self { replicas: 1, preferred, near: Vec::new(), avoided }
     }
 
     /// The first replica of the next object is to lie where that of another went, unless the caller names segments.

@@ -74,6 +74,6 @@ impl Meta {
         let client = self.segments[near].client;
         let mut near = self.segments.of_client(client);
         near.retain(|&slot| self.segments[slot].medium == Medium::Memory);
-        self.place_near(self.objects[object].len, near)
+        self.place_near(object, near)
     }
 }

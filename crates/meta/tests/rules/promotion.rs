@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use mooncake_meta::Config;
 use mooncake_types::{ErrorCode, Medium, Prefetch, Reply, Request};
 
-use crate::tiers::{LEN, alone, carry_out, media, put_at};
-use crate::world::{ALICE, World};
+use crate::tiers::{LEN, ON_DISK, alone, carry_out, media, put_at};
+use crate::world::{ALICE, BOB, World};
 
 fn prefetch(world: &mut World, keys: &[&str]) -> Vec<Result<Prefetch, ErrorCode>> {
     match world.ask(crate::world::BOB, &Request::Prefetch { keys: keys.to_vec() }) {
@@ -97,6 +97,38 @@ fn an_object_is_promoted_when_it_is_read_from_the_disk_often_enough() {
         assert_eq!(carry_out(&mut world, ALICE).len(), 1, "{threshold}");
         assert_eq!(media(&mut world, "0"), [Medium::Memory, Medium::Disk]);
     }
+}
+
+/// A replica of which a part is out of sight is not whole, and still holds the ranges of the rest.
+#[test]
+fn a_promoted_replica_lies_on_no_segment_that_holds_a_part_of_another() {
+    let config = Config {
+        offload: true,
+        stripe_threshold_bytes: 4 * LEN,
+        lease_ttl_ms: 10,
+        ..Config::default()
+    };
+    let mut world = World::new(config);
+    for (client, segment) in [(ALICE, 1), (BOB, 2)] {
+        world.mount(client, segment, 16 * LEN).expect("it is new");
+    }
+    world.mount_on(Medium::Disk, ALICE, 3, 64 * ON_DISK).expect("it is new");
+    world.put("a", 8 * LEN).expect("there is room");
+    assert_eq!(world.holders("a"), ["node-1:12345", "node-2:12345"]);
+    carry_out(&mut world, ALICE);
+    world.disconnect(BOB);
+    assert_eq!(media(&mut world, "a"), [Medium::Disk]);
+
+    // Alice, whose disk it is read from, lends the only memory in sight, and it holds a part.
+    prefetch(&mut world, &["a"]);
+    carry_out(&mut world, ALICE);
+    assert_eq!(media(&mut world, "a"), [Medium::Disk], "there is no room for it");
+
+    world.mount(ALICE, 4, 16 * LEN).expect("it is new");
+    world.advance(1_000);
+    carry_out(&mut world, ALICE);
+    assert_eq!(media(&mut world, "a"), [Medium::Memory, Medium::Disk]);
+    assert!(world.holders("a").contains(&"node-4:12345".to_owned()));
 }
 
 #[test]
