@@ -24,18 +24,19 @@ impl Run {
         }
     }
 
-    /// Whether readers are sent to some of the places that they might read at, and the others are drained.
-    pub(crate) fn leaves_out_drained(&self, named: &[Extent], expected: &[Extent]) -> bool {
+    /// Whether readers are sent to some of the replicas that they might read, and a part of each of the others is drained.
+    pub(crate) fn leaves_out_drained(&self, named: &[Extent], expected: &[Vec<Extent>]) -> bool {
         let segments = self.world.meta.segments();
         let is_drained = |&(id, ..): &Extent| {
             let segment = segments.iter().find(|segment| segment.id == id);
             let states = [SegmentState::Draining, SegmentState::GracefullyUnmounting];
             segment.is_some_and(|segment| states.contains(&segment.state))
         };
-        let mut left_out = expected.iter().filter(|extent| !named.contains(extent));
-        !named.is_empty()
-            && named.iter().all(|extent| expected.contains(extent))
-            && left_out.all(is_drained)
+        let is_named = |replica: &&Vec<Extent>| replica.iter().all(|extent| named.contains(extent));
+        let (kept, left_out): (Vec<_>, Vec<_>) = expected.iter().partition(is_named);
+        !kept.is_empty()
+            && kept.into_iter().flatten().eq(named)
+            && left_out.iter().all(|replica| replica.iter().any(is_drained))
     }
 
     pub(crate) fn cancel_drain(&mut self) {

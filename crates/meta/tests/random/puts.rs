@@ -212,7 +212,7 @@ impl Run {
         if let Some(report) = report {
             assert_eq!(report.located.version, put.grant.version);
             let left = extents(&report.located.placements, &report.segments);
-            assert_eq!(left, self.model.extents_in_sight(&object), "{}", put.key);
+            assert_eq!(left, self.model.replicas_in_sight(&object).concat(), "{}", put.key);
         } else {
             assert!(self.world.meta.is_out_of_sight(&put.key), "an ended put is there");
             assert!(self.model.is_out_of_sight(&object), "{object:?} is in sight");

@@ -83,10 +83,10 @@ impl Model {
         self.objects.get(key).filter(|object| !self.is_out_of_sight(object))
     }
 
-    /// What readers are told of where an object lies.
-    pub(crate) fn extents_in_sight(&self, object: &Object) -> Vec<Extent> {
+    /// What readers are told of where an object lies, replica by replica.
+    pub(crate) fn replicas_in_sight(&self, object: &Object) -> Vec<Vec<Extent>> {
         let in_sight = |replica: &Vec<Extent>| !self.is_hidden(replica);
-        replicas(object).into_iter().filter(in_sight).flatten().collect()
+        replicas(object).into_iter().filter(in_sight).collect()
     }
 
     /// The extents that an object has for certain: a stripe in sight may have been evicted with its replica out of sight.
