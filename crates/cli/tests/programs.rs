@@ -351,7 +351,7 @@ fn a_doctor_says_which_way_bytes_take_and_when_a_node_cannot_be_reached() {
     assert_eq!(nobody.status.code(), Some(1));
     let text = String::from_utf8_lossy(&nobody.stderr).into_owned();
     assert!(
-        text.starts_with("mooncake doctor: no master answered at 127.0.0.1:1 within ")
+        text.starts_with("mooncake doctor: no master that leads answered at 127.0.0.1:1: ")
             && text.contains("Connection refused")
             && text.contains("of several masters name all"),
         "{text}"

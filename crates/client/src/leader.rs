@@ -1,7 +1,7 @@
 //! Which master leads, for programs that only want to know that.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mooncake_ha::Options;
 use mooncake_types::{ClientId, SharedDirectory, without_password};
@@ -28,7 +28,7 @@ pub struct FoundLeader {
 /// The master that leads: the first of a list that says so, or the one that the coordinator names. Each address is tried once.
 ///
 /// # Errors
-/// [`OpenError::MasterUnreachable`] with what each of them said, [`OpenError::Refused`], or an address that makes no sense.
+/// [`OpenError::NoLeader`] with what each of them said, [`OpenError::Refused`], or an address that makes no sense.
 pub fn find_leader(config: &StoreConfig) -> Result<FoundLeader, OpenError> {
     let masters = Arc::new(masters(config)?);
     let hello = Hello {
@@ -41,7 +41,6 @@ pub fn find_leader(config: &StoreConfig) -> Result<FoundLeader, OpenError> {
         call_timeout: config.rpc_timeout,
         ..Dialer::new(Arc::clone(&masters), hello, Duration::ZERO)
     };
-    let started = Instant::now();
     let mut reasons = Vec::new();
     for address in 0..masters.count() {
         let dialed = dialer.dial(address, Duration::MAX);
@@ -57,9 +56,8 @@ pub fn find_leader(config: &StoreConfig) -> Result<FoundLeader, OpenError> {
             Err(error) => reasons.push(error.to_string()),
         }
     }
-    let waited_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-    let (master, reason) = (config.master.clone(), reasons.join("; "));
-    Err(OpenError::MasterUnreachable { master, waited_ms, reason })
+    let (master, reason) = (without_password(&config.master), reasons.join("; "));
+    Err(OpenError::NoLeader { master, reason })
 }
 
 /// The masters that the configuration names.

@@ -119,6 +119,14 @@ pub enum OpenError {
         /// Why the last attempt failed.
         reason: String,
     },
+    /// Each address was tried once, and no master that leads answered.
+    #[error("no master that leads answered at {master}: {reason}")]
+    NoLeader {
+        /// The addresses that were tried.
+        master: String,
+        /// What came of each attempt.
+        reason: String,
+    },
     /// The caller did not want the store any more while it was being opened.
     #[error("the store was not wanted any more before it was open")]
     GivenUp,
@@ -231,7 +239,9 @@ impl OpenError {
                 | NamedSegmentError::Map(_) => ErrorCode::InternalError,
                 _ => ErrorCode::InvalidParams,
             },
-            Self::MasterUnreachable { .. } | Self::GivenUp => ErrorCode::RpcFail,
+            Self::MasterUnreachable { .. } | Self::NoLeader { .. } | Self::GivenUp => {
+                ErrorCode::RpcFail
+            }
             Self::Refused { code, .. } | Self::MountRefused { code, .. } => *code,
             Self::Map { .. }
             | Self::Disk { .. }

@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::path::Path;
+#[cfg(feature = "testing")]
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::driver::Driver;
 
@@ -25,10 +27,19 @@ fn node_of_address(system: &Path, address: &str) -> Option<u32> {
     fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
+#[cfg(feature = "testing")]
+static PRETENDS_SEVERAL_NODES: AtomicBool = AtomicBool::new(false);
+
+/// Treats this host as one with several NUMA nodes, for devices that are used for the first time from now on.
+#[cfg(feature = "testing")]
+pub fn pretend_several_nodes() {
+    PRETENDS_SEVERAL_NODES.store(true, Ordering::Relaxed);
+}
+
 /// Whether this host has several nodes, so that it matters.
 pub(crate) fn has_several_nodes() -> bool {
     #[cfg(feature = "testing")]
-    if crate::testing::pretends_several_nodes() {
+    if PRETENDS_SEVERAL_NODES.load(Ordering::Relaxed) {
         return true;
     }
     mooncake_memory::numa_nodes() > 1

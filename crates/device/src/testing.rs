@@ -1,12 +1,12 @@
 //! For tests: a driver in place of the system's, and memory of its devices.
 
 use std::ffi::{CStr, c_void};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use mooncake_memory::{Buffer, PlacedSlice, SliceList};
 
 use crate::allocation::Allocation;
 use crate::load::take_driver;
+pub use crate::numa::pretend_several_nodes;
 use crate::{copy_from_caller, copy_to_caller};
 
 /// Takes this driver, given by its symbols, in place of one that the process may load.
@@ -15,17 +15,6 @@ use crate::{copy_from_caller, copy_to_caller};
 /// If a symbol is missing, or the process has a driver.
 pub fn use_driver(find: fn(&CStr) -> *mut c_void) {
     take_driver(&find);
-}
-
-static PRETENDS_SEVERAL_NODES: AtomicBool = AtomicBool::new(false);
-
-/// Treats this host as one with several NUMA nodes, for devices that are used for the first time from now on.
-pub fn pretend_several_nodes() {
-    PRETENDS_SEVERAL_NODES.store(true, Ordering::Relaxed);
-}
-
-pub(crate) fn pretends_several_nodes() -> bool {
-    PRETENDS_SEVERAL_NODES.load(Ordering::Relaxed)
 }
 
 /// Memory of a device, freed when this is dropped.

@@ -1,10 +1,11 @@
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
-use mooncake_types::{Epoch, limits};
+use mooncake_types::limits;
 
 use crate::backend::{Backend, Claim, Claimed, Won};
+use crate::epoch::epoch_of_now;
 use crate::leadership::LeaseTimes;
 use crate::location::Location;
 use crate::{
@@ -148,12 +149,4 @@ fn draw_claim(candidate: &Candidate) -> Result<Claim, CoordinatorError> {
         .map_err(|error| CoordinatorError::unavailable("the system's random numbers", error))?;
     let token = format!("{:032x}", u128::from_le_bytes(token));
     Ok(Claim { address, token, now: epoch_of_now() })
-}
-
-/// The wall clock in milliseconds, which is what masters without a coordinator count by. So nodes that change from
-/// such a master to an elected one obey it.
-#[must_use]
-pub fn epoch_of_now() -> Epoch {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Epoch(u64::try_from(since.as_millis()).unwrap_or(1).max(1))
 }

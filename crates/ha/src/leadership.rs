@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use mooncake_types::Epoch;
 
 use crate::backend::{Backend, Term, Won};
-use crate::coordinator::epoch_of_now;
+use crate::epoch::epoch_of_now;
 use crate::{Change, CoordinatorError, Options, Record, boot_time};
 
 /// The part of a lease that its holder uses, in tenths: clocks do not run alike, and who takes over counts by

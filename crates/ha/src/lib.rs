@@ -21,6 +21,7 @@ mod backend;
 pub mod boot_time;
 mod coordinator;
 mod durable;
+mod epoch;
 mod error;
 mod etcd;
 mod file;
@@ -35,7 +36,8 @@ mod record;
 mod redis;
 mod state_file;
 
-pub use coordinator::{Campaign, Candidate, Coordinator, connect, epoch_of_now};
+pub use coordinator::{Campaign, Candidate, Coordinator, connect};
+pub use epoch::epoch_of_now;
 pub use error::{AddressError, CoordinatorError, StateFileError};
 pub use holder::LeaderView;
 pub use kubernetes::KubernetesAccess;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use mooncake_types::Epoch;
 
 use crate::backend::{Term, Won};
-use crate::coordinator::epoch_of_now;
+use crate::epoch::epoch_of_now;
 use crate::{CoordinatorError, Leadership, Record, StateFileError, boot_time, durable, options};
 
 /// Largest file that is read or written, in bytes: all segments that a master serves.

@@ -1,14 +1,9 @@
 //! The channel by which other threads ask the owner.
 
-use std::rc::Rc;
-
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::task::yield_now;
 
-use crate::leadership::Authority;
 use crate::owner::Owner;
-use crate::shell::Shell;
 
 /// Questions that wait for the owner; who asks more waits to ask.
 const WAITING: usize = 64;
@@ -68,17 +63,5 @@ impl Asker {
         let questions = self.owner.borrow().clone().ok_or(NotServing)?;
         questions.send(question).await.map_err(|_| NotServing)?;
         answered.await.map_err(|_| NotServing)
-    }
-}
-
-/// Answers on the owner thread, one question between two turns of everything else.
-pub(crate) async fn answer(shell: Rc<Shell>, mut questions: Questions) {
-    while let Some(question) = questions.recv().await {
-        if shell.owner.borrow().authority() == Authority::Over {
-            return;
-        }
-        question(&mut shell.owner.borrow_mut());
-        shell.rearm();
-        yield_now().await;
     }
 }

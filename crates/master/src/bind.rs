@@ -11,9 +11,15 @@ use mooncake_memory::PrivateWhile;
 use mooncake_types::host_port::{is_unspecified, join};
 use thiserror::Error;
 
-use crate::config::Config;
-use crate::kv_events::{KvEvents, Ports};
+use crate::config::{Config, KvEvents};
 use crate::leadership::LeadershipConfig;
+
+/// The ports of [`KvEvents`].
+#[derive(Debug)]
+pub(crate) struct Ports {
+    pub(crate) subscribers: TcpListener,
+    pub(crate) replays: Option<TcpListener>,
+}
 
 /// Why a master cannot start.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

@@ -2,7 +2,6 @@ use std::time::Duration;
 
 use mooncake_types::BusyWait;
 
-use crate::kv_events::KvEvents;
 use crate::leadership::LeadershipConfig;
 
 /// Connections that a master serves at a time unless it is told otherwise.
@@ -18,6 +17,23 @@ pub struct MetadataServer {
     /// What the keys of clients begin with, like `mooncake/`, if what a client published is to be forgotten when the
     /// client dies. The keys are this, then `ram/` or `rpc_meta/`, then the name of a segment that it had lent.
     pub cleanup_prefix: Option<String>,
+}
+
+/// Where KV events are published, and what they say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KvEvents {
+    /// Host and port for subscribers; port 0: any free one.
+    pub subscribers: (String, u16),
+    /// Host and port for those who ask for what they missed, if they may.
+    pub replays: Option<(String, u16)>,
+    /// The pool's name in each event.
+    pub backend_id: String,
+    /// Whether the names of vLLM's own events stand beside the newer ones.
+    pub emit_legacy_compat: bool,
+    /// Whether events name keys, and not only the numbers that some keys are.
+    pub emit_object_key: bool,
+    /// Events that may wait to be published.
+    pub queue_capacity: usize,
 }
 
 /// What a master is told at its start.

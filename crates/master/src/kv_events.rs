@@ -11,34 +11,12 @@ use mooncake_meta::{KeyEvent, Meta, Tiers};
 use tracing::info;
 
 use crate::ask::Asker;
+use crate::bind::Ports;
+use crate::config::KvEvents;
 use crate::owner::SCAN_PAGE_OBJECTS;
 
 /// Bytes of the latest batches that are kept.
 const HISTORY_BYTES: usize = 64 << 20;
-
-/// Where KV events are published, and what they say.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KvEvents {
-    /// Host and port for subscribers; port 0: any free one.
-    pub subscribers: (String, u16),
-    /// Host and port for those who ask for what they missed, if they may.
-    pub replays: Option<(String, u16)>,
-    /// The pool's name in each event.
-    pub backend_id: String,
-    /// Whether the names of vLLM's own events stand beside the newer ones.
-    pub emit_legacy_compat: bool,
-    /// Whether events name keys, and not only the numbers that some keys are.
-    pub emit_object_key: bool,
-    /// Events that may wait to be published.
-    pub queue_capacity: usize,
-}
-
-/// The ports of [`KvEvents`].
-#[derive(Debug)]
-pub(crate) struct Ports {
-    pub(crate) subscribers: TcpListener,
-    pub(crate) replays: Option<TcpListener>,
-}
 
 /// Begins to publish.
 pub(crate) fn start(config: &KvEvents, ports: Ports, asker: Asker) -> io::Result<Arc<Publisher>> {

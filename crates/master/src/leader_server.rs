@@ -14,15 +14,15 @@ use mooncake_types::{ErrorCode, SegmentId, Tick};
 use mooncake_wire::Refusal;
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
-use tokio::task::{JoinError, JoinSet};
+use tokio::task::{JoinError, JoinSet, yield_now};
 use tokio::time::timeout;
 use tracing::{debug, info};
 
 use crate::accept::{Listener, Peer, accept};
-use crate::ask::{self, Questions};
+use crate::ask::Questions;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::leadership::{Recorder, Term, Unwritten, record};
+use crate::leadership::{Authority, Recorder, Term, Unwritten, record};
 use crate::metadata_server::Cleanup;
 use crate::owner::Owner;
 use crate::refuse::refuse;
@@ -71,7 +71,7 @@ impl LeaderServer {
         let mut core = JoinSet::new();
         core.spawn_local(timer::run(Rc::clone(&shell)));
         core.spawn_local(lookout::run(Rc::clone(&shell)));
-        core.spawn_local(ask::answer(Rc::clone(&shell), questions));
+        core.spawn_local(answer_questions(Rc::clone(&shell), questions));
         core.spawn_local(take_note(Rc::clone(&shell), durable));
         core.spawn_local(lateness.complain());
         core.spawn_local(recovery_log::run(Rc::clone(&shell)));
@@ -170,5 +170,17 @@ fn pass_on_panic(ended: Result<(), JoinError>) {
         && error.is_panic()
     {
         resume_unwind(error.into_panic());
+    }
+}
+
+/// Answers on the owner thread, one question between two turns of everything else.
+async fn answer_questions(shell: Rc<Shell>, mut questions: Questions) {
+    while let Some(question) = questions.recv().await {
+        if shell.owner.borrow().authority() == Authority::Over {
+            return;
+        }
+        question(&mut shell.owner.borrow_mut());
+        shell.rearm();
+        yield_now().await;
     }
 }

@@ -43,7 +43,6 @@ mod task_waiters;
 mod timer;
 
 pub use bind::{BindError, Master};
-pub use config::{Config, DEFAULT_MAX_CONNECTIONS, MetadataServer};
-pub use kv_events::KvEvents;
+pub use config::{Config, DEFAULT_MAX_CONNECTIONS, KvEvents, MetadataServer};
 pub use leadership::{LeadershipConfig, Unwritten};
 pub use serve::ServeError;

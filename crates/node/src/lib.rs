@@ -13,6 +13,7 @@ mod lent_segment;
 mod locked_machine;
 mod machine;
 mod mapped;
+mod prefault;
 mod shell;
 mod signal;
 
@@ -23,5 +24,6 @@ pub use ledger::{
     Inventory, Ledger, ListedEntry,
 };
 pub use machine::{Admission, Effect, LentSegments, PROMISE, PinKey, SegmentMachine, WriteRequest};
-pub use mapped::{PrefaultThread, Segment};
+pub use mapped::Segment;
 pub use mooncake_tier::file_of_range;
+pub use prefault::PrefaultThread;

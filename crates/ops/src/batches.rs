@@ -65,7 +65,7 @@ impl Batches {
             object_bytes = object_bytes.saturating_add(object_len);
             first || (key_bytes <= MAX_BATCH_KEY_BYTES && object_bytes <= MAX_BATCH_OBJECT_BYTES)
         });
-        let taken: Vec<usize> = fits.copied().collect();
+        let taken = rest[..fits.count()].to_vec();
         self.at += taken.len();
         taken
     }

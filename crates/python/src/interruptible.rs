@@ -10,7 +10,7 @@ use mooncake_client::OpenError;
 use pyo3::prelude::*;
 
 use crate::pool_client::PoolClient;
-use crate::setup::SetupError;
+use crate::setup_error::SetupError;
 
 /// Time between two looks at whether there is a signal.
 const LOOK: Duration = Duration::from_millis(20);

@@ -35,6 +35,7 @@ mod scalar;
 mod segment;
 mod session;
 mod setup;
+mod setup_error;
 mod setup_form;
 mod store;
 mod stream_counter;

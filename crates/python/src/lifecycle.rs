@@ -12,7 +12,8 @@ use crate::argument::argument;
 use crate::engine::TransferEngineHandle;
 use crate::interruptible;
 use crate::pool_client::PoolClient;
-use crate::setup::{Setup, SetupError};
+use crate::setup::Setup;
+use crate::setup_error::SetupError;
 use crate::store::{INVALID_PARAMS, MooncakeDistributedStore};
 
 /// As long as `mooncake_client` takes by default.

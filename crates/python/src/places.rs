@@ -4,7 +4,11 @@ use mooncake_host_pool::HostPoolAddress;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::setup::{DEFAULT_MASTER, PEER_TO_PEER, SetupError};
+use crate::setup_error::SetupError;
+
+/// The metadata server of callers who have none.
+pub(crate) const PEER_TO_PEER: &str = "P2PHANDSHAKE";
+pub(crate) const DEFAULT_MASTER: &str = "127.0.0.1:50051";
 
 /// See the module.
 pub(crate) struct Places {

@@ -6,10 +6,7 @@ use std::sync::Once;
 use std::time::Duration;
 
 use mooncake_client::no_effect::{asks_for_nothing, variables, warning};
-use mooncake_client::{
-    EnvError, ErrorCode, HttpAddress, OffloadConfig, OpenError, StoreConfig, is_served_by_tcp,
-};
-use mooncake_dummy::DummyError;
+use mooncake_client::{HttpAddress, OffloadConfig, StoreConfig, is_served_by_tcp};
 use mooncake_engine::EngineConfig;
 use mooncake_host_pool::HostPoolAddress;
 use mooncake_types::{ByteSize, FailureDomainError, FailureDomains};
@@ -18,14 +15,12 @@ use pyo3::types::{PyDict, PyTuple};
 
 use crate::argument::argument;
 use crate::engine::TransferEngineHandle;
-use crate::places::{Places, text_of};
+use crate::places::{DEFAULT_MASTER, PEER_TO_PEER, Places, text_of};
 use crate::protocol::warn_of_protocol;
+use crate::setup_error::SetupError;
 use crate::setup_form::{NAMES, bind, mismatch, only_dict, warn_of_unknown_keys};
 
 const DEFAULT_SIZE: u64 = 16 << 20;
-/// The metadata server of callers who have none.
-pub(crate) const PEER_TO_PEER: &str = "P2PHANDSHAKE";
-pub(crate) const DEFAULT_MASTER: &str = "127.0.0.1:50051";
 /// The local buffer of a store set up for trials, as with the C++ package.
 const TRIAL_BUFFER_SIZE: u64 = 1 << 30;
 const DEFAULT_HTTP_PORT: u64 = 9300;
@@ -63,54 +58,6 @@ pub(crate) struct Setup {
     disk_path: Option<String>,
     /// Arguments that were given and have no effect in this build.
     ignored: Vec<String>,
-}
-
-/// Why a store could not be set up.
-#[derive(Debug)]
-pub(crate) enum SetupError {
-    /// A required key of the dict is missing.
-    Missing(&'static str),
-    /// An argument has a wrong value.
-    Wrong { name: &'static str, reason: String },
-    /// Another thread was first.
-    SetUpAlready,
-    /// A variable of the environment has a wrong value.
-    Environment(EnvError),
-    /// The store could not be opened.
-    Open(OpenError),
-    /// The dummy could not be opened.
-    Dummy(DummyError),
-    /// A signal came meanwhile, and its handler raised this.
-    Interrupted(PyErr),
-}
-
-impl SetupError {
-    /// The number that Python gets.
-    pub(crate) fn code(&self) -> ErrorCode {
-        match self {
-            SetupError::Open(error) if error.code() != ErrorCode::InvalidParams => {
-                ErrorCode::InternalError
-            }
-            SetupError::Dummy(error) if error.code() != ErrorCode::InvalidParams => {
-                ErrorCode::InternalError
-            }
-            _ => ErrorCode::InvalidParams,
-        }
-    }
-}
-
-impl fmt::Display for SetupError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SetupError::Missing(name) => write!(f, "{name} is missing"),
-            SetupError::Wrong { name, reason } => write!(f, "{name} {reason}"),
-            SetupError::SetUpAlready => f.write_str("the store is set up already; close it first"),
-            SetupError::Environment(error) => error.fmt(f),
-            SetupError::Open(error) => error.fmt(f),
-            SetupError::Dummy(error) => error.fmt(f),
-            SetupError::Interrupted(raised) => raised.fmt(f),
-        }
-    }
 }
 
 fn wrong(name: &'static str, reason: impl Into<String>) -> SetupError {

@@ -1,6 +1,6 @@
 //! The replay itself: clients that take the next request each, and one loop that watches over them.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use mooncake_workload::Trace;
 
 use crate::cluster::ClusterError;
 use crate::pool::Pool;
-use crate::progress::Progress;
+use crate::progress::{Counters, Progress};
 use crate::request::{Blocks, Client};
 use crate::stop::Stop;
 use crate::tally::Tally;
@@ -26,17 +26,6 @@ pub(crate) struct Outcome {
     pub(crate) cut_short: bool,
     /// What the cluster died of.
     pub(crate) failure: Option<ClusterError>,
-}
-
-/// The counters that the progress bar shows while the clients work.
-#[derive(Default)]
-pub(crate) struct Counters {
-    next: AtomicUsize,
-    pub(crate) requests: AtomicU64,
-    pub(crate) bytes: AtomicU64,
-    pub(crate) blocks: AtomicU64,
-    pub(crate) hits: AtomicU64,
-    pub(crate) wrong_bytes: AtomicU64,
 }
 
 /// Replays the trace with one client per pool. `alive` says from time to time whether the cluster still is.

@@ -1,16 +1,26 @@
 //! What a replay shows while it runs: a bar on a terminal, elsewhere a line every few seconds.
 
 use std::io::{IsTerminal, stderr};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::drive::Counters;
 use crate::output::complain;
 
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
 const TEMPLATE: &str = "{bar:32} {pos}/{len} requests  {msg}  {elapsed} (eta {eta})";
+
+/// The counters that the progress bar shows while the clients work.
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub(crate) next: AtomicUsize,
+    pub(crate) requests: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+    pub(crate) blocks: AtomicU64,
+    pub(crate) hits: AtomicU64,
+    pub(crate) wrong_bytes: AtomicU64,
+}
 
 pub(crate) enum Progress {
     Bar(ProgressBar),

@@ -1,14 +1,11 @@
 //! What is looked at after each event.
 
 use mooncake_meta::Meta;
-use mooncake_types::{Placement, SegmentId, Version};
+use mooncake_types::Placement;
 
 use crate::key::KEYS;
 use crate::master::{Granted, version_of};
-use crate::world::World;
-
-/// A version, and where a range of it lies.
-pub(crate) type EntryPlace = (Version, SegmentId, u64);
+use crate::world::{EntryPlace, World};
 
 impl World {
     /// What must never be, after each event.

@@ -1,9 +1,13 @@
 //! What the heartbeat of a node is told, and what follows from what its node did.
 
-use mooncake_client::membership::Lent;
-use mooncake_types::{ErrorCode, SegmentId};
+use std::cell::Cell;
+use std::rc::Rc;
 
-use crate::verbs::Taken;
+use mooncake_client::membership::Lent;
+use mooncake_types::{ErrorCode, SegmentId, Tick};
+
+/// What a segment is called that the heartbeat names no more, and when all that it promised is over.
+pub(crate) type Taken = Rc<Cell<Option<(SegmentId, Tick)>>>;
 
 /// What the heartbeat is told, between two of its deeds.
 pub(crate) enum Change {

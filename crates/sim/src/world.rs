@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 
 use mooncake_client::membership::{Lent, Membership};
 use mooncake_meta::{Config, Meta, Replication, ReplicationMode};
-use mooncake_types::{Chance, ClientId, DrainId, FailureDomains, Medium, SegmentId, Tick};
+use mooncake_types::{Chance, ClientId, DrainId, FailureDomains, Medium, SegmentId, Tick, Version};
 
 use crate::beat::Beat;
-use crate::check::EntryPlace;
 use crate::clock::Clock;
 use crate::desk::Desk;
 use crate::follow::Follower;
@@ -28,6 +27,9 @@ use crate::verbs::{Doer, random};
 
 /// How long a task may wait, and may take.
 pub(crate) const TASK_MS: u64 = 3_000;
+
+/// A version, and where a range of it lies.
+pub(crate) type EntryPlace = (Version, SegmentId, u64);
 
 pub(crate) struct World {
     pub(crate) scenario: Scenario,

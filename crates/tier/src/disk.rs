@@ -13,7 +13,7 @@ use crate::index::{Entry, Index, RecordState};
 use crate::layout::{BLOCK, Head, MAX_FILE_BYTES, first_block};
 use crate::log_file::LogFile;
 use crate::record::{Name, Record};
-use crate::store::RecordStore;
+use crate::store::{RecordStore, Usage};
 
 /// How large a log is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,17 +24,6 @@ pub struct DiskConfig {
     pub file_bytes: u64,
     /// A number that nobody can guess, from which the random numbers of files come.
     pub seed: u64,
-}
-
-/// What a log holds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
-    /// Records that can be read.
-    pub records: usize,
-    /// Bytes that they take, with their headers.
-    pub live_bytes: u64,
-    /// Bytes of the files.
-    pub used_bytes: u64,
 }
 
 /// A log of records. Every call may be made from any thread; those that write return when the disk has it.

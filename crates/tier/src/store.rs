@@ -2,9 +2,19 @@
 
 use mooncake_memory::{RawSlice, SliceList};
 
-use crate::disk::Usage;
 use crate::errors::{Broken, PutError, ReadError};
 use crate::record::{Name, Record};
+
+/// What there is in a folder.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Records that can be read.
+    pub records: usize,
+    /// Bytes that they take, with their headers.
+    pub live_bytes: u64,
+    /// Bytes of the files.
+    pub used_bytes: u64,
+}
 
 /// Records in a folder that one process owns. Every call may be made from any thread; those that write return when the disk has it.
 pub trait RecordStore: Send + Sync {

@@ -14,6 +14,7 @@ mod pool;
 mod request_log;
 pub mod sim;
 mod trace;
+mod trace_error;
 
 pub use generate::{Workload, generate};
 pub use kv_events::{BadBatch, EventBatch, EventTrace, EventTraceConfig, Seen, StoredBlocks};
@@ -21,4 +22,5 @@ pub use lru::{infinite_hits, lru_hits};
 pub use optimum::best_hits;
 pub use pool::{Pool, PoolError, PoolShape, Tally};
 pub use request_log::{LogCounts, RequestLog};
-pub use trace::{LineProblem, Trace, TraceError, TraceLimits};
+pub use trace::{Trace, TraceLimits};
+pub use trace_error::{LineProblem, TraceError};

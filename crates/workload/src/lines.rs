@@ -7,7 +7,7 @@ use std::path::Path;
 
 use flate2::read::MultiGzDecoder;
 
-use crate::trace::{LineProblem, MAX_LINE_BYTES, TraceError};
+use crate::trace_error::{LineProblem, MAX_LINE_BYTES, TraceError};
 
 const GZIP_MAGIC: [u8; 2] = [0x1F, 0x8B];
 

@@ -10,7 +10,8 @@ use std::path::Path;
 use serde::Deserialize;
 
 use crate::lines;
-use crate::trace::{LineProblem, Trace, TraceBuilder, TraceError, check_ids, not_a_request};
+use crate::trace::{Trace, TraceBuilder, check_ids, not_a_request};
+use crate::trace_error::{LineProblem, TraceError};
 
 const SCHEMA: &str = "dynamo.request.trace.v1";
 const REQUEST_END: &str = "request_end";

@@ -91,7 +91,7 @@ fn examine(args: &DoctorArgs) -> Result<bool, String> {
 fn explain(error: &OpenError, master: &str) -> String {
     let is_one = !master.contains([',', ';']) && !master.contains("://");
     let hint = match error {
-        OpenError::MasterUnreachable { .. } if is_one => {
+        OpenError::NoLeader { .. } if is_one => {
             "; of several masters name all with commas between them, or what knows the leader, like etcd://HOST:PORT"
         }
         _ => "",

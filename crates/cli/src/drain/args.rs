@@ -14,10 +14,10 @@ use mooncake_types::limits::{DEFAULT_DRAIN_CONCURRENCY, MAX_DRAIN_CONCURRENCY};
 ///
 /// The exit status is 0 once the segments are empty: they are DRAINED, and their nodes can be stopped. It is 1 if
 /// something could not be moved, and the segments then take puts again, or if no master that leads answered for half a
-/// minute. With --timeout_sec, it is 3 if the time was over first; the job goes on. SIGINT ends this program, and the job
+/// minute. With --timeout-sec, it is 3 if the time was over first; the job goes on. SIGINT ends this program, and the job
 /// goes on too: --cancel ends it.
 #[derive(Debug, Parser)]
-#[command(name = "mooncake drain", rename_all = "snake_case", max_term_width = 110)]
+#[command(name = "mooncake drain", max_term_width = 110)]
 pub(super) struct DrainArgs {
     /// Names of the segments, as /get_all_segments lists them: by default HOST:PORT of their nodes.
     #[arg(value_name = "SEGMENT", required_unless_present_any = ["cancel", "job"])]
@@ -28,25 +28,25 @@ pub(super) struct DrainArgs {
         value_name = "HOST:PORT",
         default_value = "127.0.0.1:9003",
         value_delimiter = ',',
-        alias = "master-http"
+        alias = "master_http"
     )]
     pub(super) master_http: Vec<String>,
     /// The --auth_token of the masters, if they have one [default: MOONCAKE_AUTH_TOKEN].
-    #[arg(long, value_name = "TOKEN", alias = "auth-token")]
+    #[arg(long, value_name = "TOKEN", alias = "auth_token")]
     pub(super) auth_token: Option<String>,
     /// A file that holds this word [default: MOONCAKE_AUTH_TOKEN_FILE].
-    #[arg(long, value_name = "PATH", alias = "auth-token-file")]
+    #[arg(long, value_name = "PATH", alias = "auth_token_file")]
     pub(super) auth_token_file: Option<String>,
     /// Segments to move to, with commas between them [default: any that has room].
-    #[arg(long, value_name = "SEGMENT", value_delimiter = ',', alias = "target-segments")]
+    #[arg(long, value_name = "SEGMENT", value_delimiter = ',', alias = "target_segments")]
     pub(super) target_segments: Vec<String>,
     /// Objects that are moved at a time.
     #[arg(long, value_name = "COUNT", default_value_t = DEFAULT_DRAIN_CONCURRENCY,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_DRAIN_CONCURRENCY)),
-          alias = "max-concurrency")]
+          alias = "max_concurrency")]
     pub(super) max_concurrency: u32,
     /// Wait no longer than this; 0: until the job has ended.
-    #[arg(long, value_name = "SECONDS", default_value_t = 0, alias = "timeout-sec")]
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, alias = "timeout_sec")]
     pub(super) timeout_sec: u64,
     /// Watch a job that runs already. It is not begun anew at another master.
     #[arg(long, value_name = "JOB", conflicts_with_all = ["segments", "cancel"])]

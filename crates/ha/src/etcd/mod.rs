@@ -6,6 +6,7 @@
 
 mod cluster;
 mod gateway;
+mod keys;
 mod message;
 mod term;
 

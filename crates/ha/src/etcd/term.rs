@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use mooncake_types::Epoch;
 use serde_json::json;
 
-use super::cluster::{BothKeys, Keys};
+use super::keys::{BothKeys, Keys, MAX_RECORD_BYTES};
 use super::message::{KeepAliveAnswer, created_at, write, written_at};
 use crate::backend::Term;
 use crate::holder::Holder;
@@ -151,7 +151,7 @@ impl Term for EtcdTerm {
     }
 
     fn limit_bytes(&self) -> usize {
-        super::cluster::MAX_RECORD_BYTES
+        MAX_RECORD_BYTES
     }
 
     fn resign(&self) -> Result<(), CoordinatorError> {

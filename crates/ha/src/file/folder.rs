@@ -2,30 +2,26 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mooncake_types::Epoch;
 
 use super::claim_file::{self, ClaimFile, Sight};
-use super::term::FileTerm;
 use super::watch::FolderWatch;
-use crate::backend::{Backend, Claim, Claimed, Term, Won};
-use crate::{CoordinatorError, LeaderView, Options, Record, boot_time, durable};
+use crate::backend::Claim;
+use crate::{CoordinatorError, LeaderView, Options, Record, durable};
 
 /// Largest record that is read or written, in bytes: all segments that a master serves.
 pub(super) const MAX_RECORD_BYTES: usize = 8 << 20;
 
 /// The number of the record, an empty one, that is made before the first claim: without any, records were lost.
-const NOBODY: u64 = 0;
+pub(super) const NOBODY: u64 = 0;
 
 /// Numbers above this are not those of epochs.
 const HIGHEST_NUMBER: u64 = 1 << 62;
 
 /// Most names in the folder. There are a few of them, unless it is not only this program's.
 const MAX_NAMES: usize = 10_000;
-
-/// Longest wait for something to happen in the folder.
-pub(super) const LONGEST_REST: Duration = Duration::from_millis(500);
 
 /// Pauses between looks after something has happened there.
 const AFTER_NEWS: [Duration; 3] =
@@ -34,7 +30,7 @@ const AFTER_NEWS: [Duration; 3] =
 /// A folder on this host, one within it for each cluster.
 #[derive(Clone, Debug)]
 pub(crate) struct Folder {
-    path: PathBuf,
+    pub(super) path: PathBuf,
     cluster_id: String,
     ttl: Duration,
 }
@@ -44,7 +40,7 @@ pub(crate) struct Folder {
 pub(super) struct Listing {
     pub(super) claims: Vec<u64>,
     pub(super) records: Vec<u64>,
-    leftovers: Vec<PathBuf>,
+    pub(super) leftovers: Vec<PathBuf>,
 }
 
 impl Listing {
@@ -83,7 +79,7 @@ impl Folder {
         self.path.join(format!("leader.{epoch:020}"))
     }
 
-    fn record_path(&self, epoch: u64) -> PathBuf {
+    pub(super) fn record_path(&self, epoch: u64) -> PathBuf {
         self.path.join(format!("record.{epoch:020}"))
     }
 
@@ -115,7 +111,10 @@ impl Folder {
     }
 
     /// The leader, if one of these claims has been won and its lease is not over.
-    fn find_leader(&self, claims: &[u64]) -> Result<Option<LeaderView>, CoordinatorError> {
+    pub(super) fn find_leader(
+        &self,
+        claims: &[u64],
+    ) -> Result<Option<LeaderView>, CoordinatorError> {
         Ok(self.find_lease(claims)?.map(|(leader, _)| leader))
     }
 
@@ -133,7 +132,7 @@ impl Folder {
     }
 
     /// Waits until something happens in the folder, or the lease of the leader ends. Returns at once if another leads by now.
-    fn rest_until_news(&self, seen: &LeaderView, most: Duration) -> io::Result<()> {
+    pub(super) fn rest_until_news(&self, seen: &LeaderView, most: Duration) -> io::Result<()> {
         let watch = FolderWatch::begin(&self.path)?;
         let leader = || {
             let listing = self.list().map_err(io::Error::other)?;
@@ -176,7 +175,7 @@ impl Folder {
     }
 
     /// The newest record below an epoch. None: it was removed meanwhile, so somebody else leads.
-    fn newest_record(&self, below: u64) -> Result<Option<Record>, CoordinatorError> {
+    pub(super) fn newest_record(&self, below: u64) -> Result<Option<Record>, CoordinatorError> {
         let listing = self.list()?;
         match listing.records.iter().rev().find(|&&epoch| epoch < below) {
             Some(&epoch) => self.read_record(epoch),
@@ -206,101 +205,5 @@ impl Folder {
         let by_way_of = self.path.join(format!("new.{}", claim.token));
         let mut made = ClaimFile::prepare(&by_way_of, &claim.holder(Epoch(epoch)), self.ttl)?;
         Ok(made.link(&self.claim_path(epoch))?.then_some(made))
-    }
-
-    /// Waits until all lower claims are done. They are after a lease, for none of them can be renewed any more.
-    fn outwait(&self, epoch: u64) -> Result<(), CoordinatorError> {
-        let deadline = Instant::now() + self.longest_wait();
-        loop {
-            let claims = self.list()?.claims;
-            let lower: Vec<u64> = claims.into_iter().filter(|&other| other < epoch).collect();
-            let Some(leader) = self.find_leader(&lower)? else { return Ok(()) };
-            if Instant::now() >= deadline {
-                return Err(self.failed(format!("{} does not end to lead", leader.address)));
-            }
-            thread::sleep(Duration::from_millis(5));
-        }
-    }
-
-    /// The others may have been told another length of the lease.
-    fn longest_wait(&self) -> Duration {
-        self.ttl * 2
-    }
-
-    /// Leads under an epoch whose claim was just made, or finds that somebody else does.
-    pub(super) fn take(&self, term: FileTerm) -> Result<Claimed, CoordinatorError> {
-        let epoch = term.epoch();
-        if self.list()?.highest() > epoch {
-            return Ok(Claimed::Held(None));
-        }
-        self.outwait(epoch)?;
-        let Some(previous) = self.newest_record(epoch)? else { return Ok(Claimed::Held(None)) };
-        if previous.epoch().0 >= epoch {
-            return Ok(Claimed::Held(None));
-        }
-        let record = previous.under(Epoch(epoch));
-        self.write_record(epoch, &record)?;
-        let asked_at = boot_time::now();
-        match term.renew() {
-            Ok(()) => {}
-            Err(CoordinatorError::Deposed { .. }) => return Ok(Claimed::Held(None)),
-            Err(error) => return Err(error),
-        }
-        self.tidy(epoch);
-        Ok(Claimed::Won(Won { term: Box::new(term.keep()), record, asked_at }))
-    }
-
-    /// Removes what is of no use below the leader's own files. Best effort: it is only room.
-    fn tidy(&self, epoch: u64) {
-        let Ok(listing) = self.list() else { return };
-        let claims = listing.claims.iter().filter(|&&other| other < epoch);
-        let records = listing.records.iter().filter(|&&other| other < epoch);
-        let lower = claims.map(|&other| self.claim_path(other));
-        for path in lower.chain(records.map(|&other| self.record_path(other))) {
-            let _ = fs::remove_file(path);
-        }
-        for path in listing.leftovers {
-            let _ = fs::remove_file(path);
-        }
-    }
-}
-
-impl Backend for Folder {
-    fn claim(&self, claim: &Claim) -> Result<Claimed, CoordinatorError> {
-        fs::create_dir_all(&self.path).map_err(|error| self.failed(error))?;
-        let listing = self.list()?;
-        if let Some(leader) = self.find_leader(&listing.claims)? {
-            return Ok(Claimed::Held(Some(leader)));
-        }
-        if listing.claims.is_empty() && listing.records.is_empty() {
-            fs::write(self.record_path(NOBODY), []).map_err(|error| self.failed(error))?;
-        }
-        let Some(previous) = self.newest_record(u64::MAX)? else { return Ok(Claimed::Held(None)) };
-        let known = Epoch(listing.highest()).max(previous.epoch());
-        let epoch = known.next(claim.now).0;
-        let made = self.make_claim(claim, epoch).map_err(|error| self.failed(error))?;
-        let Some(file) = made else { return Ok(Claimed::Held(None)) };
-        self.take(FileTerm::new(self.clone(), file, epoch))
-    }
-
-    fn leader(&self) -> Result<Option<LeaderView>, CoordinatorError> {
-        self.find_leader(&self.list()?.claims)
-    }
-
-    fn waits_for_leases(&self) -> bool {
-        false
-    }
-
-    fn poll_every(&self) -> Duration {
-        Duration::from_millis(20)
-    }
-
-    fn rest(&self, seen: Option<&LeaderView>, most: Duration) {
-        let most = most.min(LONGEST_REST);
-        // Without a leader the next one is expected at once. Where the system has no watch, the folder is read again and again.
-        let rested = seen.is_some_and(|seen| self.rest_until_news(seen, most).is_ok());
-        if !rested {
-            thread::sleep(most.min(self.poll_every()));
-        }
     }
 }

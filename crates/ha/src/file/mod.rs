@@ -17,14 +17,15 @@
 //! Locks and the monotonic clock are those of one host: a folder that is shared between hosts is refused where it
 //! is noticed.
 
+mod claim;
 mod claim_file;
 mod folder;
 mod term;
 mod watch;
 
-pub(crate) use folder::Folder;
 #[cfg(test)]
-use folder::LONGEST_REST;
+use claim::LONGEST_REST;
+pub(crate) use folder::Folder;
 
 #[cfg(test)]
 mod tests {

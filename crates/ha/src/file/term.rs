@@ -1,7 +1,7 @@
 use mooncake_types::Epoch;
 
 use super::claim_file::ClaimFile;
-use super::folder::Folder;
+use super::folder::{Folder, MAX_RECORD_BYTES};
 use crate::backend::Term;
 use crate::{CoordinatorError, Record};
 
@@ -60,7 +60,7 @@ impl Term for FileTerm {
     }
 
     fn limit_bytes(&self) -> usize {
-        super::folder::MAX_RECORD_BYTES
+        MAX_RECORD_BYTES
     }
 
     fn resign(&self) -> Result<(), CoordinatorError> {

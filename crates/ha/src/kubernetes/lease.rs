@@ -3,13 +3,11 @@ use std::time::{Duration, Instant};
 
 use super::KubernetesAccess;
 use super::api::{Api, Stored};
+use super::lease_object::LeaseObject;
 use super::object::Object;
 use super::term::KubernetesTerm;
 use crate::backend::{Backend, Claim, Claimed, Won};
-use crate::{AddressError, CoordinatorError, LeaderView, Options, Record, boot_time};
-
-/// Largest record that is written, in bytes: the API server takes 256 KiB of annotations.
-pub(super) const MAX_RECORD_BYTES: usize = 240 << 10;
+use crate::{AddressError, CoordinatorError, LeaderView, Options, boot_time};
 
 /// A Lease object that masters contend for.
 #[derive(Debug)]
@@ -18,33 +16,6 @@ pub(crate) struct Lease {
     options: Options,
     /// The version of the object that was seen last, and since when it has been seen.
     seen: Mutex<Option<(String, Instant)>>,
-}
-
-/// The object, and whose record it holds.
-#[derive(Debug)]
-pub(super) struct LeaseObject {
-    pub(super) api: Api,
-    cluster_id: String,
-}
-
-impl LeaseObject {
-    fn decode_record(&self, object: &Object) -> Result<Record, CoordinatorError> {
-        let Some(text) = object.record() else { return Ok(Record::empty()) };
-        Record::decode(text.as_bytes(), &self.cluster_id).map_err(|error| self.api.corrupt(error))
-    }
-
-    /// The text of a record, unless it is too long.
-    pub(super) fn encode_record(&self, record: &Record) -> Result<String, CoordinatorError> {
-        let text = record.encode(&self.cluster_id);
-        let (len_bytes, limit_bytes) = (text.len(), MAX_RECORD_BYTES);
-        match len_bytes <= limit_bytes {
-            true => Ok(text),
-            false => {
-                let place = format!("an annotation of {:?}", self.api);
-                Err(CoordinatorError::Full { place, len_bytes, limit_bytes })
-            }
-        }
-    }
 }
 
 impl Lease {

@@ -8,6 +8,7 @@
 mod access;
 mod api;
 mod lease;
+mod lease_object;
 mod object;
 mod term;
 mod timestamp;

@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use mooncake_types::Epoch;
 
 use super::api::Stored;
-use super::lease::LeaseObject;
+use super::lease_object::{LeaseObject, MAX_RECORD_BYTES};
 use super::object::Object;
 use crate::backend::Term;
 use crate::holder::Holder;
@@ -90,7 +90,7 @@ impl Term for KubernetesTerm {
     }
 
     fn limit_bytes(&self) -> usize {
-        super::lease::MAX_RECORD_BYTES
+        MAX_RECORD_BYTES
     }
 
     fn resign(&self) -> Result<(), CoordinatorError> {

@@ -8,6 +8,7 @@
 //! forgotten the record too.
 
 mod connection;
+mod keys;
 mod reply;
 mod script;
 mod server;

@@ -1,22 +1,12 @@
-use std::fmt;
-use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
-use super::connection::Connection;
-use super::reply::Reply;
+use super::keys::Keys;
 use super::script;
 use super::term::RedisTerm;
 use crate::backend::{Backend, Claim, Claimed, Won};
-use crate::holder::Holder;
 use crate::location::RedisServer;
-use crate::{CoordinatorError, LeaderView, Options, Record, boot_time};
-
-/// Largest record that is written, in bytes.
-pub(super) const MAX_RECORD_BYTES: usize = 2 << 20;
-
-/// Connections that are kept for further calls.
-const MAX_IDLE: usize = 4;
+use crate::{CoordinatorError, LeaderView, Options, boot_time};
 
 /// The keys of a cluster of masters in a Redis server.
 #[derive(Debug)]
@@ -25,189 +15,9 @@ pub(crate) struct Server {
     options: Options,
 }
 
-/// Where the two things lie, and how they are reached.
-pub(super) struct Keys {
-    server: RedisServer,
-    cluster_id: String,
-    leader: String,
-    record: String,
-    idle: Mutex<Vec<Connection>>,
-    within: Duration,
-    pub(super) ttl: Duration,
-}
-
-impl fmt::Debug for Keys {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", self.server)
-    }
-}
-
-/// What a script answers.
-#[derive(Debug)]
-pub(super) struct ScriptAnswer {
-    pub(super) outcome: Outcome,
-    /// Who has the place.
-    pub(super) holder: Option<Holder>,
-    /// The stamp of the record, where the script has to do with it.
-    pub(super) stamp: String,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
-    /// Done.
-    Own,
-    /// Somebody else has the place, or nobody.
-    Held,
-    /// The place is held, but the record is not as it was written last.
-    Changed,
-}
-
-impl Keys {
-    fn failed(&self, error: impl ToString) -> CoordinatorError {
-        CoordinatorError::unavailable(format!("{:?}", self.server), error)
-    }
-
-    fn corrupt(&self, key: &str, reason: impl ToString) -> CoordinatorError {
-        CoordinatorError::corrupt(format!("the key {key} of {:?}", self.server), reason)
-    }
-
-    /// Sends a command over a connection of before, or a new one.
-    fn call(&self, words: &[&str]) -> Result<Reply, CoordinatorError> {
-        let kept = self.lock_idle().pop();
-        let reply = match kept.map(|connection| self.call_over(connection, words, self.within)) {
-            Some(Ok(reply)) => reply,
-            // The server may have closed it meanwhile, or have been replaced.
-            Some(Err(_)) | None => self.call_anew(words).map_err(|error| self.failed(error))?,
-        };
-        match reply {
-            Reply::Refused(reason) if reason.contains("WRONGTYPE") => {
-                Err(self.corrupt(&self.leader, reason))
-            }
-            Reply::Refused(reason) => Err(self.failed(reason)),
-            reply => Ok(reply),
-        }
-    }
-
-    fn call_anew(&self, words: &[&str]) -> io::Result<Reply> {
-        let deadline = Instant::now() + self.within;
-        let connection = Connection::open(&self.server, self.within)?;
-        self.call_over(connection, words, deadline.saturating_duration_since(Instant::now()))
-    }
-
-    fn call_over(
-        &self,
-        mut connection: Connection,
-        words: &[&str],
-        within: Duration,
-    ) -> io::Result<Reply> {
-        let reply = connection.call(words, within)?;
-        let mut idle = self.lock_idle();
-        if idle.len() < MAX_IDLE {
-            idle.push(connection);
-        }
-        Ok(reply)
-    }
-
-    fn lock_idle(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Runs a script on both keys.
-    pub(super) fn run(
-        &self,
-        script: &str,
-        arguments: &[&str],
-    ) -> Result<ScriptAnswer, CoordinatorError> {
-        let mut words = vec!["EVAL", script, "2", &self.leader, &self.record];
-        words.extend(arguments);
-        let reply = self.call(&words)?;
-        let Reply::Array(parts) = reply else { return Err(self.failed("an odd answer")) };
-        let [Reply::Text(outcome), Reply::Text(holder), Reply::Text(stamp)] = &parts[..] else {
-            return Err(self.failed("an odd answer"));
-        };
-        let outcome = match &outcome[..] {
-            b"own" => Outcome::Own,
-            b"held" => Outcome::Held,
-            b"changed" => Outcome::Changed,
-            _ => return Err(self.failed("an odd answer")),
-        };
-        let stamp = String::from_utf8_lossy(stamp).into_owned();
-        let holder = if holder.is_empty() { None } else { Some(self.decode_holder(holder)?) };
-        Ok(ScriptAnswer { outcome, holder, stamp })
-    }
-
-    fn decode_holder(&self, text: &[u8]) -> Result<Holder, CoordinatorError> {
-        Holder::decode(text).map_err(|reason| self.corrupt(&self.leader, reason))
-    }
-
-    /// Who has the place.
-    fn holder(&self) -> Result<Option<Holder>, CoordinatorError> {
-        match self.call(&["GET", &self.leader])? {
-            Reply::Nil => Ok(None),
-            Reply::Text(text) => self.decode_holder(&text).map(Some),
-            _ => Err(self.failed("an odd answer")),
-        }
-    }
-
-    /// The stamp of the record, which is empty if there is none, and the text.
-    pub(super) fn stored(&self) -> Result<(String, Option<Vec<u8>>), CoordinatorError> {
-        let reply = self.call(&["HMGET", &self.record, "stamp", "text"])?;
-        let Reply::Array(parts) = reply else { return Err(self.failed("an odd answer")) };
-        match &parts[..] {
-            [Reply::Nil, Reply::Nil] => Ok((String::new(), None)),
-            [Reply::Text(stamp), Reply::Text(text)] => {
-                Ok((String::from_utf8_lossy(stamp).into_owned(), Some(text.clone())))
-            }
-            _ => Err(self.corrupt(&self.record, "it has no stamp or no text")),
-        }
-    }
-
-    pub(super) fn decode_record(&self, text: Option<&[u8]>) -> Result<Record, CoordinatorError> {
-        let Some(text) = text else { return Ok(Record::empty()) };
-        Record::decode(text, &self.cluster_id).map_err(|reason| self.corrupt(&self.record, reason))
-    }
-
-    /// The text of a record, unless it is too long.
-    pub(super) fn encode_record(&self, record: &Record) -> Result<String, CoordinatorError> {
-        let text = record.encode(&self.cluster_id);
-        let (len_bytes, limit_bytes) = (text.len(), MAX_RECORD_BYTES);
-        match len_bytes <= limit_bytes {
-            true => Ok(text),
-            false => {
-                let place = format!("the key {} of {:?}", self.record, self.server);
-                Err(CoordinatorError::Full { place, len_bytes, limit_bytes })
-            }
-        }
-    }
-
-    pub(super) fn record_is_gone(&self) -> CoordinatorError {
-        self.corrupt(&self.record, "it was removed under its leader")
-    }
-
-    pub(super) fn just_changing(&self) -> CoordinatorError {
-        self.failed("the place is just changing")
-    }
-
-    pub(super) fn always_changing(&self) -> CoordinatorError {
-        self.failed("the record changes all the time")
-    }
-}
-
 impl Server {
     pub(crate) fn new(server: RedisServer, options: &Options) -> Self {
-        let cluster_id = options.cluster_id.clone();
-        // In braces: both keys of a cluster lie on one server of a Redis cluster.
-        let prefix = format!("mooncake-store/{{{cluster_id}}}");
-        let keys = Keys {
-            server,
-            cluster_id,
-            leader: format!("{prefix}/master_view"),
-            record: format!("{prefix}/membership"),
-            idle: Mutex::default(),
-            within: options.request_timeout(),
-            ttl: options.ttl,
-        };
-        Self { keys: Arc::new(keys), options: options.clone() }
+        Self { keys: Arc::new(Keys::new(server, options)), options: options.clone() }
     }
 }
 

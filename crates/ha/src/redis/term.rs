@@ -2,8 +2,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use mooncake_types::Epoch;
 
+use super::keys::{Keys, MAX_RECORD_BYTES, Outcome, ScriptAnswer};
 use super::script;
-use super::server::{Keys, Outcome, ScriptAnswer};
 use crate::backend::Term;
 use crate::holder::Holder;
 use crate::{CoordinatorError, Record};
@@ -87,7 +87,7 @@ impl Term for RedisTerm {
     }
 
     fn limit_bytes(&self) -> usize {
-        super::server::MAX_RECORD_BYTES
+        MAX_RECORD_BYTES
     }
 
     fn resign(&self) -> Result<(), CoordinatorError> {

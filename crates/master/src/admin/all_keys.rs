@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 
 use super::error::Failure;
 use super::parameters::Parameters;
-use super::server::AdminState;
+use super::state::AdminState;
 use crate::owner::SCAN_PAGE_OBJECTS;
 
 /// Pages that are read ahead of a slow reader.

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::Failure;
 use super::parameters::Parameters;
-use super::server::AdminState;
+use super::state::AdminState;
 
 /// The body of `POST /api/v1/drain_jobs`. What else it holds is passed over.
 #[derive(Debug, Deserialize)]

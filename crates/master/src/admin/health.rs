@@ -5,7 +5,7 @@ use axum::extract::State as Extract;
 use mooncake_types::Epoch;
 use serde::Serialize;
 
-use super::server::AdminState;
+use super::state::AdminState;
 use crate::ask::NotServing;
 use crate::following::Followed;
 use crate::leadership::{Leader, Role, RoleStatus, Service};

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::error::Failure;
 use super::parameters::Parameters;
-use super::server::AdminState;
+use super::state::AdminState;
 
 /// One range of one replica, under the names that the C++ store gives its fields.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

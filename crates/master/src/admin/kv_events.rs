@@ -6,7 +6,7 @@ use axum::response::IntoResponse;
 use mooncake_kv_events::Publisher;
 use serde::Serialize;
 
-use super::server::AdminState;
+use super::state::AdminState;
 
 #[derive(Serialize)]
 struct Status {

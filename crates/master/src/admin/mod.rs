@@ -12,5 +12,7 @@ mod prometheus;
 mod remove_all;
 mod segments;
 mod server;
+mod state;
 
-pub(crate) use server::{AdminState, router};
+pub(crate) use server::router;
+pub(crate) use state::AdminState;

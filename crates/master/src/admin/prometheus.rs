@@ -7,7 +7,7 @@ use mooncake_http::prometheus;
 use mooncake_types::ErrorCode;
 
 use super::error::Failure;
-use super::server::AdminState;
+use super::state::AdminState;
 use crate::metrics;
 use crate::summary;
 

@@ -9,7 +9,7 @@ use tokio::time::{Duration, Instant, sleep, sleep_until};
 
 use super::error::Failure;
 use super::parameters::Parameters;
-use super::server::AdminState;
+use super::state::AdminState;
 use crate::ask::NotServing;
 use crate::owner::{Owner, SCAN_PAGE_OBJECTS};
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::error::Failure;
 use super::parameters::Parameters;
-use super::server::AdminState;
+use super::state::AdminState;
 
 /// `GET /get_all_segments`: one name a line; segments that share a name are one line. Those out of sight, and disks, are left out.
 pub(super) async fn get_all_segments(

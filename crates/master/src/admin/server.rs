@@ -4,26 +4,12 @@ use axum::Router;
 use axum::http::{Method, Uri};
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
-use mooncake_kv_events::Publisher;
 use mooncake_types::ErrorCode;
-use tokio::sync::watch;
 
 use super::authorize::authorize;
 use super::error::Failure;
+use super::state::AdminState;
 use super::{all_keys, drains, health, keys, kv_events, prometheus, remove_all, segments};
-use crate::ask::Asker;
-use crate::following::Followed;
-use crate::leadership::RoleStatus;
-
-/// What every handler sees.
-#[derive(Clone, Debug)]
-pub(crate) struct AdminState {
-    pub(crate) asker: Asker,
-    pub(crate) status: watch::Receiver<RoleStatus>,
-    /// What this master knows while it stands by.
-    pub(crate) following: watch::Receiver<Followed>,
-    pub(crate) kv_events: Option<Arc<Publisher>>,
-}
 
 /// What the admin server answers. What changes something needs the token, unless that is empty.
 pub(crate) fn router(state: AdminState, auth_token: &str) -> Router {

@@ -3,7 +3,8 @@ use std::time::{Duration, Instant};
 
 use tracing::{error, info};
 
-use super::recorder::PATIENCE;
+/// Who waits for a change longer than this is told that it cannot be made now. Nodes wait three seconds for an answer.
+pub(super) const PATIENCE: Duration = Duration::from_millis(if cfg!(test) { 200 } else { 2_000 });
 
 /// Between two complaints.
 const COMPLAINTS: Duration = Duration::from_secs(10);

@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tracing::{error, info, warn};
 
-use super::lateness::Lateness;
+use super::lateness::{Lateness, PATIENCE};
 use super::term::Authority;
 use super::term::Term;
 
@@ -22,9 +22,6 @@ const MAX_BATCH: usize = 1024;
 /// The first wait after a write that failed; it doubles up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-
-/// Who waits for a change longer than this is told that it cannot be made now. Nodes wait three seconds for an answer.
-pub(super) const PATIENCE: Duration = Duration::from_millis(if cfg!(test) { 200 } else { 2_000 });
 
 /// How long the end of a write that is under way is waited for when the master stops.
 const LAST_PATIENCE: Duration = Duration::from_millis(if cfg!(test) { 200 } else { 5_000 });

@@ -1,11 +1,10 @@
-//! A segment whose bytes lie in mapped memory: its lock, what other processes and the next one see of it, and the thread that
-//! provides its pages.
+//! A segment whose bytes lie in mapped memory: its lock, how far its pages are there, and what other processes and the next one
+//! see of it.
 
 pub(crate) mod pin;
-mod prefault;
+mod prefault_window;
 mod published;
 mod rows;
 mod segment;
 
-pub use prefault::PrefaultThread;
 pub use segment::Segment;

@@ -5,7 +5,7 @@ use mooncake_memory::{NamedSegment, NamedSegmentError, Region};
 use mooncake_transfer::{Interrupt, ReadTicket, SharedSegment, WriteTicket};
 use mooncake_types::{Epoch, ErrorCode, RangeRead, RangeWrite, SegmentId, limits};
 
-use super::prefault::PrefaultWindow;
+use super::prefault_window::PrefaultWindow;
 use super::published::Published;
 use super::rows::EntryRows;
 use crate::ledger::{EntryState, FoundEntry, Ledger, first_change};

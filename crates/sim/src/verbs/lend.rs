@@ -1,8 +1,5 @@
 //! What a node does to take its segment back, and to lend another.
 
-use std::cell::Cell;
-use std::rc::Rc;
-
 use mooncake_client::membership::Lent;
 use mooncake_ops::{CallError, MoveError, Op, Step};
 use mooncake_types::{
@@ -11,7 +8,7 @@ use mooncake_types::{
 
 use super::ask::{Ask, Rest};
 use crate::desk::Desk;
-use crate::errand::Errand;
+use crate::errand::{Errand, Taken};
 use crate::ids::Process;
 use crate::task::{Task, leak};
 
@@ -43,9 +40,6 @@ pub(crate) fn drain(process: Process, id: SegmentId, until: Tick, desk: &Desk) -
         }))
     })
 }
-
-/// What a segment is called that the heartbeat names no more, and when all that it promised is over.
-pub(crate) type Taken = Rc<Cell<Option<(SegmentId, Tick)>>>;
 
 /// Waits until the heartbeat has taken notice, and until all promises are over.
 struct OutlastPromises(Taken);

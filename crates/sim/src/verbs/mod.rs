@@ -14,7 +14,7 @@ use mooncake_types::{SegmentId, Tick};
 
 pub(crate) use carry::fetch;
 pub(crate) use get::get;
-pub(crate) use lend::{Taken, come, drain, outlast_promises, stay_away, unmount};
+pub(crate) use lend::{come, drain, outlast_promises, stay_away, unmount};
 pub(crate) use put::put;
 pub(crate) use remove::remove;
 pub(crate) use routes::{Routes, renew};

@@ -17,11 +17,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use mooncake_memory::{RawSlice, SliceList};
 
 use crate::directory::Directory;
-use crate::disk::Usage;
 use crate::errors::{Broken, PutError, ReadError};
 use crate::layout::BLOCK;
 use crate::record::{Name, Record, data_offset};
-use crate::store::RecordStore;
+use crate::store::{RecordStore, Usage};
 use crate::stored::{StoredRecord, write_record};
 
 /// How many files there may be, and whose they are.

@@ -35,10 +35,9 @@ use self::entry::Change;
 use self::pack_file::is_cut_or_gone;
 use self::state::Shared;
 use crate::directory::Notes;
-use crate::disk::Usage;
 use crate::errors::{Broken, PutError, ReadError};
 use crate::record::{Name, Record};
-use crate::store::RecordStore;
+use crate::store::{RecordStore, Usage};
 
 /// A store of records below one prefix of an object store, which this process owns.
 pub struct Packs {

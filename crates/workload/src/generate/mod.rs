@@ -20,7 +20,8 @@ use std::collections::{BTreeMap, BinaryHeap};
 use self::dice::{Dice, Zipf};
 use self::prompt::Blocks;
 use self::session::{Session, Source};
-use crate::trace::{MAX_REQUEST_BLOCKS, Trace, TraceBuilder};
+use crate::trace::{Trace, TraceBuilder};
+use crate::trace_error::MAX_REQUEST_BLOCKS;
 
 /// A shape of traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use super::batch::{EventBatch, StoredBlocks};
 use crate::Trace;
-use crate::trace::MAX_REQUEST_BLOCKS;
+use crate::trace_error::MAX_REQUEST_BLOCKS;
 
 /// What makes requests.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,7 +1,5 @@
 //! Pages of segments that are there before somebody writes them.
 
-mod window;
-
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
@@ -13,7 +11,6 @@ use mooncake_memory::{
 };
 
 use crate::host::Host;
-pub(crate) use window::PrefaultWindow;
 
 /// How long the thread rests at first when others want the processors.
 const PAUSE: Duration = Duration::from_millis(2);

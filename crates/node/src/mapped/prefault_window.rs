@@ -1,3 +1,5 @@
+//! How far the pages of a segment are there.
+
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::Thread;
