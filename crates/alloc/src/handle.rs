@@ -36,7 +36,7 @@ pub struct Allocation {
 pub struct Neighbour {
     /// Free bytes right beside it.
     pub free: u64,
-    /// The live range beyond these. None at the edge of the arena, and none that the allocator cannot tell.
+    /// The live range beyond the free bytes. None at the edge of the arena, or if the allocator does not know it.
     pub next: Option<Handle>,
 }
 

@@ -54,6 +54,7 @@ mod reports;
 mod rpc;
 mod store;
 mod store_condition;
+mod task_queue;
 mod tasks;
 mod worker;
 mod zero_copy_get;

@@ -1,18 +1,19 @@
 //! Copies and moves of replicas that the master asks this node for.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, Builder};
 use std::time::Duration;
 
 use mooncake_memory::{Buffer, SliceList};
 use mooncake_ops::{CarryOp, Op, TaskOp};
 use mooncake_transfer::{Paths, View};
-use mooncake_types::{TaskOrder, TaskOrders, limits};
+use mooncake_types::{TaskOrders, limits};
 
 use crate::clock::Clock;
 use crate::drive::{Memory, Ways};
 use crate::rpc::Pool;
+use crate::task_queue::{FetchedTask, TaskQueue};
 use crate::worker::Worker;
 
 /// Most bytes of objects that are held at a time.
@@ -44,8 +45,9 @@ pub(crate) struct Tasks {
     /// How long the master is to wait for a task, in milliseconds.
     wait_ms: u32,
     at_once: usize,
-    /// The thread has nothing to do but to wait for that.
+    /// The thread waits for that.
     is_waiting: AtomicBool,
+    queue: TaskQueue,
     worker: Arc<Worker>,
 }
 
@@ -53,7 +55,17 @@ impl Tasks {
     pub(crate) fn new(clock: Clock, pool: Pool, paths: Paths, call_ms: u64) -> Self {
         let worker = Worker::new("mooncake-tasks", Duration::ZERO);
         let is_waiting = AtomicBool::new(false);
-        Self { clock, pool, paths, call_ms, wait_ms: 0, at_once: TASKS_AT_ONCE, is_waiting, worker }
+        Self {
+            clock,
+            pool,
+            paths,
+            call_ms,
+            wait_ms: 0,
+            at_once: TASKS_AT_ONCE,
+            is_waiting,
+            queue: TaskQueue::default(),
+            worker,
+        }
     }
 
     /// Has the thread wait for tasks at the master once it is woken, rather than for a heartbeat that says so. It waits for half of
@@ -76,53 +88,55 @@ impl Tasks {
 
     /// Begins nothing any more, and waits a little for what is under way.
     pub(crate) fn stop(&self) {
-        let is_waiting = self.is_waiting.load(Ordering::Relaxed);
-        self.worker.stop(if is_waiting { Duration::ZERO } else { STOP_PATIENCE });
+        let only_waits = self.is_waiting.load(Ordering::Relaxed) && self.queue.is_idle();
+        self.worker.stop(if only_waits { Duration::ZERO } else { STOP_PATIENCE });
         self.pool.clear();
     }
 
-    /// Fetches tasks until there are none left, or for ever if it waits for them.
+    /// Fetches tasks until there are none left, or for ever if it waits for them. The next ones are fetched before the last ones are
+    /// done, so that a disk always has something to write.
     fn carry_out_all(&self) {
+        thread::scope(|scope| {
+            while let Some(fetched) = self.fetch() {
+                for _ in 0..self.queue.push(fetched, self.at_once) {
+                    let work = || self.queue.work(|task| self.carry_out(task));
+                    let thread = Builder::new().name("mooncake-tasks".to_owned());
+                    if let Err(error) = thread.spawn_scoped(scope, work) {
+                        tracing::warn!(%error, "fewer tasks are carried out at a time");
+                        work();
+                    }
+                }
+                self.queue.wait_for_fewer(self.at_once);
+            }
+        });
+    }
+
+    /// Some tasks; none if the thread is to end.
+    fn fetch(&self) -> Option<TaskOrders> {
         while !self.worker.is_stopping() {
             self.is_waiting.store(self.wait_ms > 0, Ordering::Relaxed);
             let fetch = TaskOp::fetch(FETCHED_TASKS, self.wait_ms);
             let fetched = self.ways().drive(fetch, Window::default());
             self.is_waiting.store(false, Ordering::Relaxed);
             match fetched {
-                Ok(fetched) if fetched.orders.is_empty() && self.wait_ms == 0 => return,
-                Ok(fetched) => self.carry_out_together(&fetched),
-                Err(_) if self.worker.is_stopping() => return,
+                Ok(fetched) if !fetched.orders.is_empty() => return Some(fetched),
+                // What ends may make room for others.
+                Ok(_) if self.wait_ms == 0 && self.queue.wait_until_idle() => return None,
+                Ok(_) => {}
+                Err(_) if self.worker.is_stopping() => {}
                 Err(code) => {
                     // When the master can be reached again, its next pong says whether there are any.
                     tracing::warn!(%code, "no tasks could be fetched");
-                    return;
+                    return None;
                 }
             }
         }
+        None
     }
 
-    /// Carries out what was fetched, several at a time.
-    fn carry_out_together(&self, fetched: &TaskOrders) {
-        let at_once = fetched.orders.len().clamp(1, self.at_once);
-        let next = AtomicUsize::new(0);
-        let work = || {
-            while let Some(order) = fetched.orders.get(next.fetch_add(1, Ordering::Relaxed)) {
-                self.carry_out(order, fetched, WINDOW_BYTES / at_once as u64);
-            }
-        };
-        thread::scope(|scope| {
-            for _ in 1..at_once {
-                let helper = Builder::new().name("mooncake-tasks".to_owned());
-                if let Err(error) = helper.spawn_scoped(scope, work) {
-                    tracing::warn!(%error, "fewer tasks are carried out at a time");
-                }
-            }
-            work();
-        });
-    }
-
-    fn carry_out(&self, order: &TaskOrder, fetched: &TaskOrders, window_bytes: u64) {
-        let mut carry = CarryOp::new(order, fetched.segments.clone(), window_bytes);
+    fn carry_out(&self, task: &FetchedTask) {
+        let (order, window_bytes) = (task.order(), WINDOW_BYTES / self.at_once as u64);
+        let mut carry = CarryOp::new(order, task.fetched.segments.clone(), window_bytes);
         let mut window =
             Window { seen: None, buffer: None, len: order.len.min(window_bytes) as usize };
         // A task is given up when its node leaves.

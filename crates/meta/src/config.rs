@@ -126,8 +126,8 @@ pub struct Config {
     pub allocator: AllocatorKind,
     /// Which segment a replica goes to.
     pub strategy: Strategy,
-    /// A client that has not been heard of for this long is dead, if it has been out of sight for the length of a lease;
-    /// otherwise it is out of sight from then on, and dead that much later.
+    /// A client that has been silent for this long goes out of sight. It is dead once it has been out of sight for the length
+    /// of a lease.
     pub client_ttl_ms: u64,
     /// What lies on the disk of a dead client is kept this long, counted from its last ping or from the beginning of a new
     /// leader, for its next process, or as long as its memory if that is longer.
@@ -138,11 +138,11 @@ pub struct Config {
     pub put_release_ms: u64,
     /// Objects longer than this are striped over several segments; zero: only those that fit no segment.
     pub stripe_threshold_bytes: u64,
-    /// The wall clock when the leader began, as an epoch, if it is known: its record may be old, and the epochs that nodes
-    /// have seen are not.
+    /// The wall clock when the leader began, as an epoch, if it is known. It bounds which epochs the leader believes, since
+    /// its own record may be much older than what nodes have seen.
     pub wall_epoch: Epoch,
-    /// Reads may begin with a route for so long after the last word of the leader that named it; where others wait for the
-    /// end of its leadership's lease, after that.
+    /// Reads may begin with a leader's routes for so long after the end of the leader's lease, or after its last answer if no
+    /// lease keeps others from leading. A new leader waits that long before it changes anything, unless all members report.
     pub routes_last_ms: u64,
     /// How long the lease of the leader before may last from now on: zero unless that gave the leadership back before its end.
     pub former_lease_ms: u64,
@@ -169,7 +169,7 @@ pub struct Config {
     pub offload: bool,
     /// Whether that waits until eviction chooses them: nothing is written to disks before.
     pub offload_on_evict: bool,
-    /// Whether eviction takes objects without a copy while as many are on their way as may be; otherwise it waits.
+    /// Whether eviction takes objects without a copy while `offload_cap_ratio` allows no further copy; otherwise it waits.
     pub offload_force_evict: bool,
     /// Share of `offloading_queue_limit` that copies for eviction may be.
     pub offload_cap_ratio: f64,
@@ -177,7 +177,7 @@ pub struct Config {
     pub offloading_queue_limit: usize,
     /// Whether objects that lie on disks alone are copied to memory when they are read often enough.
     pub promotion_on_hit: bool,
-    /// How many reads are.
+    /// How many reads are enough for `promotion_on_hit`.
     pub promotion_admission_threshold: u32,
     /// Most copies to memory that are under way or wait for their nodes.
     pub promotion_queue_limit: usize,

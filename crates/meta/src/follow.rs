@@ -1,4 +1,4 @@
-//! Following keys: which of them are kept elsewhere than before, and all that there are.
+//! Key events: which keys moved to other tiers or went, and pages of all keys.
 
 use hashbrown::HashMap;
 use mooncake_types::Medium;

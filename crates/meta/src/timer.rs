@@ -10,7 +10,7 @@ pub(crate) enum Timer {
     Client(ClientId),
     /// The grace period of an unmount ends.
     Grace(SegmentId),
-    /// Nobody can have a route from within it any more.
+    /// Nobody can have a route from within the grace period any more.
     RoutesOver(SegmentId),
     /// A soft pin may end.
     SoftPin(u32),

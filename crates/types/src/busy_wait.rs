@@ -1,12 +1,12 @@
 use std::time::Duration;
 
-/// How long to look for what is awaited before sleeping for it, given how the waits before it went.
+/// How long a thread polls for an event before it blocks, decided by how long its last waits took.
 ///
 /// A processor that went to sleep takes tens of microseconds to wake, which is longer than a small request takes on the
-/// wire. Looking pays where waits are short, and only there: this looks after a few short waits in a row, and stops
-/// after one or two that were long. So a wait that is never answered costs nothing, one that is answered at a slow pace
-/// costs nothing, and a pause in a fast sequence costs at most the limit. Where others want the processor it sleeps: who
-/// sleeps is woken ahead of those who run, who looks stands behind them.
+/// wire. So polling pays only where waits are short: it begins after a few short waits in a row, and stops after one or
+/// two long ones. A thread whose answers come slowly or never does not poll, and a pause in a fast sequence costs at most
+/// the limit. Where other threads want the processor, the thread blocks: the kernel runs a woken thread ahead of running
+/// ones, but lets a polling thread wait for its turn.
 ///
 /// ```
 /// use std::time::Duration;
@@ -20,28 +20,27 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BusyWait {
     limit: Duration,
-    /// Short waits that lately outnumbered the long ones.
+    /// Grows by one with each short wait, and is halved by each long one.
     trust: u8,
 }
 
-/// Short waits in a row after which it looks.
+/// The trust from which on a thread polls: so many short waits in a row.
 const ENOUGH_TRUST: u8 = 4;
 
-/// More short waits than this count no further, so that two long ones end it.
+/// Trust grows no further than this, so that two long waits end the polling.
 const MOST_TRUST: u8 = 8;
 
-/// A processor that was given away and comes back later than this was wanted by somebody else.
+/// If a thread yields the processor and gets it back later than this, another thread wanted it.
 const LATE: Duration = Duration::from_micros(50);
 
-/// Nobody looks for this many times as long as a crowd cost, so that crowds cost 3 % of the time at most.
+/// A thread that lost the processor for some time does not poll for this many times as long: so it loses 3 % at most.
 const PRICE: u32 = 32;
 
-/// But never for longer than this: the crowd may be gone long before.
+/// Longest pause of polling: the other threads may be gone long before.
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
 impl BusyWait {
-    /// What is looked for at most unless somebody says otherwise: above a round trip between two hosts of one rack, and
-    /// about what waking takes.
+    /// The default limit: more than a round trip between two hosts of one rack, and about as long as waking takes.
     pub const DEFAULT_LIMIT: Duration = Duration::from_micros(100);
 
     /// The longest limit that users can ask for: beyond it, waking is no longer what a wait is made of.
@@ -57,13 +56,13 @@ impl BusyWait {
         Some(Duration::from_micros(us))
     }
 
-    /// Looks for `limit` at most; never if that is zero. It trusts nothing yet.
+    /// Polls for `limit` at most; never if that is zero. There is no trust yet.
     #[must_use]
     pub const fn new(limit: Duration) -> Self {
         Self { limit, trust: 0 }
     }
 
-    /// How long to look now; zero: sleep at once.
+    /// How long to poll now; zero: block at once.
     #[must_use]
     pub fn budget(&self) -> Duration {
         if self.trust >= ENOUGH_TRUST { self.limit } else { Duration::ZERO }
@@ -78,8 +77,8 @@ impl BusyWait {
         }
     }
 
-    /// How long not to look after the processor was given away between two looks and came back only after `away`; nothing if
-    /// nobody else seems to have wanted it.
+    /// How long not to poll after a thread yielded the processor and got it back only after `away`; `None` if no other thread
+    /// seems to have wanted it.
     #[must_use]
     pub fn pause_after(away: Duration) -> Option<Duration> {
         (away >= LATE).then(|| away.saturating_mul(PRICE).min(LONGEST_PAUSE))

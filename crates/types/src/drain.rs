@@ -43,7 +43,7 @@ pub enum DrainStatus {
     /// Nothing was done yet.
     #[default]
     Created = 0,
-    /// It looks for what is to be moved. This master plans while it runs and never says so.
+    /// The job looks for replicas to move. This master looks for them while the job runs, and never reports this status.
     Planning = 1,
     /// Replicas are being moved.
     Running = 2,

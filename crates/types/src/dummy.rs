@@ -46,11 +46,11 @@ pub struct DummyFragments<'a> {
 pub enum DummyRequest<'a> {
     /// The first request on each connection.
     Attach {
-        /// The attachment that this is a further connection of. Absent on the first one, which controls the attachment:
-        /// when it ends, so does the attachment.
+        /// The attachment that this connection joins. Absent on the first connection of an attachment: the attachment ends
+        /// with that connection.
         attachment: Option<u128>,
     },
-    /// Has memory mapped, whose descriptor comes along.
+    /// Has the host process map memory. The descriptor of the memory comes with the request.
     ShareMemory {
         /// Its length in bytes.
         len: u64,

@@ -182,8 +182,8 @@ error_codes! {
 }
 
 impl ErrorCode {
-    /// What a node answers a writer whose leader its own master has not named to it. It hears of that one with its next
-    /// heartbeat, if it is one: the writer may come again.
+    /// A node answers this to a request under a leader that the node's own master has not named yet. If that leader does lead,
+    /// the next heartbeat tells the node, so the request may be repeated.
     pub const UNKNOWN_LEADER: ErrorCode = ErrorCode::ReplicaIsNotReady;
 
     /// The number that crosses the wire and the Python boundary: zero or negative.

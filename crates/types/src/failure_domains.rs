@@ -3,9 +3,9 @@ use std::str::FromStr;
 
 use crate::limits::{MAX_DOMAIN_BYTES, MAX_DOMAINS};
 
-/// What a node shares with others that may fail at once, beside its host: a rack, a power feed, a zone. Each is written as
-/// `NAME=VALUE`, the nearest first, with commas between them: `rack=r7,zone=east`. Two nodes share one if the whole text
-/// of it is the same.
+/// What a node shares, beside its host, with other nodes that may fail at the same time: a rack, a power feed, a zone. Each
+/// domain is written as `NAME=VALUE`, the nearest first, with commas between them: `rack=r7,zone=east`. Two nodes are in
+/// the same domain if name and value are the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FailureDomains(Vec<String>);
 
@@ -61,7 +61,7 @@ impl FailureDomains {
     }
 }
 
-/// The name of a domain, if it is one: neither the name nor the value is empty, and both can be printed and listed.
+/// The name of a domain. `None` if the name or the value is empty, or has a character that cannot be printed or listed.
 fn name_of(domain: &str) -> Option<&str> {
     let (name, value) = domain.split_once('=')?;
     let is_plain = |part: &str| {

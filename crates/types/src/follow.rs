@@ -1,29 +1,28 @@
 use crate::{InventoryEntry, SegmentAddress, SegmentId};
 
-/// What a master that stands by asks a node: how its ledger is, page by page, and then what changed there.
+/// What a standby asks a node: the entries of a ledger, page by page, and then what changed in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Follow {
     /// The segment.
     pub segment: SegmentId,
-    /// Where the node's changes had come to, as a page said; absent to begin with all entries.
+    /// The [`FollowPage::cursor`] of the page before; absent to begin with all entries.
     pub since: Option<u64>,
-    /// Where the entries go on, in bytes of the segment; absent for what changed since then.
+    /// The [`FollowPage::next`] of the page before; absent to ask for the changes after `since`.
     pub from: Option<u64>,
 }
 
-/// What a node answers to [`Follow`]. Who takes all pages, and then those of the changes until there are no more, knows
-/// the ledger as it was when the last of them was made.
+/// What a node answers to [`Follow`]. A standby that takes all pages of entries, and then pages of changes until there are
+/// no more, knows the ledger as it was when the node made the last page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FollowPage<'a> {
-    /// What lies there, at most [`crate::limits::MAX_INVENTORY_PAGE_ENTRIES`]. An entry takes the place of all that
-    /// overlapped it.
+    /// Entries, at most [`crate::limits::MAX_INVENTORY_PAGE_ENTRIES`]. An entry replaces all earlier ones that overlap it.
     pub entries: Vec<InventoryEntry<'a>>,
-    /// Where entries may have started of which nothing is left, at most
+    /// Offsets at which an entry may have started and none starts now, at most
     /// [`crate::limits::MAX_INVENTORY_PAGE_ENTRIES`].
     pub gone: Vec<u64>,
-    /// What to ask for changes since.
+    /// What [`Follow::since`] must be in the next question.
     pub cursor: u64,
-    /// Where the entries go on; absent if they don't, and in pages of changes.
+    /// Offset of the first entry of the next page; absent on the last page of entries, and in pages of changes.
     pub next: Option<u64>,
     /// More has changed than this page holds.
     pub more: bool,

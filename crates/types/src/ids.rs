@@ -7,8 +7,8 @@ use crate::limits;
 pub struct ClientId(pub u128);
 
 impl ClientId {
-    /// Who asks when an operator does, through the admin HTTP server. No client calls itself so, and it neither
-    /// lives nor dies.
+    /// Stands for the client in requests of operators, which come through the admin HTTP server. No client has this id, so
+    /// it is never counted as alive or dead.
     pub const OPERATOR: ClientId = ClientId(0);
 }
 
@@ -29,8 +29,8 @@ impl Epoch {
         self <= limits::HIGHEST_EPOCH && self.0.saturating_sub(known.0) <= limits::MAX_EPOCH_JUMP
     }
 
-    /// The epoch of the leader that follows this one, by a wall clock that shows `now`. A clock that is far ahead counts as
-    /// far as others believe it, unless there was no leader before.
+    /// The epoch of the leader that follows this one, by a wall clock that shows `now`. If the clock is far ahead, the epoch
+    /// is the highest [credible](Self::is_credible) one, unless there was no leader before.
     #[must_use]
     pub fn next(self, now: Epoch) -> Epoch {
         let furthest = match self {

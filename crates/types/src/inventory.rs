@@ -7,16 +7,15 @@ pub enum MountOutcome {
     /// The segment is mounted. There is nothing more to do.
     #[default]
     Ready = 0,
-    /// The leader does not know what lies there: it wants the whole inventory, see
-    /// [`crate::Request::ReportInventory`]. Until it has it, nothing is granted there.
+    /// The leader does not know what the segment holds and wants the whole inventory: see
+    /// [`crate::Request::ReportInventory`]. It grants no range of the segment before the last page.
     WantsInventory = 1,
-    /// What lies there must not be read any more: every ledger entry is to be dropped, and the memory is to be mounted
-    /// under a new id.
+    /// What the segment holds must not be read any more: the node drops every entry, and mounts the memory under a new id.
     StartEmpty = 2,
-    /// The leader followed the segment while it stood by, and wants what changed since: see
-    /// [`crate::Request::ReportChanges`]. A node that does not know that any more reports the whole inventory.
+    /// The leader followed the ledger while it was a standby, and wants the changes since then: see
+    /// [`crate::Request::ReportChanges`]. A node that has forgotten some of them reports the whole inventory.
     WantsChanges {
-        /// Where the changes had come to.
+        /// The [`crate::FollowPage::cursor`] of the last page that the leader got.
         since: u64,
     } = 3,
 }

@@ -1,9 +1,9 @@
 //! The words that every other crate speaks: ids, versions, ticks, error codes, limits, and the requests and
 //! replies of the master as plain data.
 //!
-//! There is no I/O, no clock and no dependency here; [`BusyWait`] and [`LogLimiter`] are told the time. Enter at [`Request`] and [`Reply`] for what the master
-//! is asked and answers, at [`RangeRead`] and [`RangeWrite`] for what a storage node is asked, and at
-//! [`ErrorCode`] for what can go wrong.
+//! There is no I/O, no clock and no dependency here: callers of [`BusyWait`] and [`LogLimiter`] pass the time. Enter at
+//! [`Request`] and [`Reply`] for what clients ask of the master and what it answers, at [`RangeRead`] and [`RangeWrite`]
+//! for what clients ask of a node, and at [`ErrorCode`] for what can go wrong.
 
 #![forbid(unsafe_code)]
 

@@ -106,8 +106,8 @@ pub const MAX_INVENTORY_PAGE_BYTES: usize = 1 << 20;
 /// entries anew.
 pub const MAX_LEDGER_CHANGES: usize = 1 << 18;
 
-/// Most fences that a ledger keeps against writers that were to be kept out before they came. Such a fence goes when the
-/// next write takes its place; whoever wants another one meanwhile has to ask again.
+/// Most fences that a ledger keeps against writers that have not begun yet. A fence goes when the next write takes its place;
+/// while there are this many, the node refuses drops that would need a further one.
 pub const MAX_LEDGER_FENCES: usize = 1 << 16;
 
 /// Most segments that a leader lists at once.
@@ -148,6 +148,6 @@ pub const MAX_EPOCH_JUMP: u64 = 1 << 32;
 /// No leader ever has a higher epoch. A record that holds one is damaged.
 pub const HIGHEST_EPOCH: crate::Epoch = crate::Epoch(1 << 62);
 
-/// How long a node that promised so does not say that an entry is dropped, in milliseconds. Whoever wants it gone waits that
-/// long, and hears so before it takes a node that says nothing for one that is gone.
+/// How long a promise of a node holds, in milliseconds: so long a reader may use its copy of an entry without asking, and
+/// so long the node confirms no drop of that entry. It is shorter than the silence after which a client gives a node up.
 pub const PROMISE_MS: u64 = 400;

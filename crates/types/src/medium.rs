@@ -1,6 +1,6 @@
 use crate::limits;
 
-/// What the bytes of a segment lie in. The lesser one is read first.
+/// What the bytes of a segment lie in. Of two replicas the one on the lesser medium is read first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Medium {
@@ -11,13 +11,14 @@ pub enum Medium {
     Disk = 1,
     /// Files in a directory that hosts share, one for each object. Nothing is put there: nodes offload to it.
     SharedDisk = 2,
-    /// An object store, where one node has a prefix of its own. Nothing is put there: that node offloads to it what is used again.
+    /// A prefix of an object store, which one node has for itself. Nothing is put there: that node offloads to it the objects
+    /// that were used again.
     ObjectStore = 3,
 }
 
-/// What a record on a disk begins and ends at multiples of, in bytes.
+/// A record on a disk begins and ends at multiples of this, in bytes.
 const BLOCK: u64 = 4096;
-/// What the header of a record holds beside the checksums of its chunks, in bytes: more than keys of usual length take.
+/// Reserved for the header of a record beside the checksums of its chunks, in bytes: more than keys of usual length take.
 const HEADER_BYTES: u64 = 1024;
 
 impl Medium {
@@ -56,7 +57,7 @@ pub struct SharedDirectory {
     pub path: String,
     /// Most bytes that each process keeps there; zero: a share of the filesystem.
     pub most_bytes: u64,
-    /// Whether the oldest files go where there is no room for others.
+    /// Whether the oldest files are deleted when there is no room for a new one.
     pub evicts: bool,
 }
 

@@ -15,7 +15,7 @@ pub enum Rule {
     OlderWritersStopFirst,
     /// L8: a removal or a replacement is over only when no node holds the old version any more.
     RemainsAreDropped,
-    /// L8: whoever reads a version has dropped first what nodes may hold of older ones.
+    /// L8: before a client reads a version, it has the nodes drop what they may hold of older ones.
     PredecessorsAreDropped,
     /// A node drops nothing for a leader before the one that it obeys.
     OldLeadersDropsAreRefused,
@@ -23,15 +23,15 @@ pub enum Rule {
     LeavingRangesAreReserved,
     /// A lookup grants a lease, and what is leased is not evicted.
     ReadsGrantLeases,
-    /// L4, L6: whoever removes or replaces a key is told of all that nodes may still hold of it.
+    /// L4, L6: a client that removes or replaces a key is told of all versions of it that nodes may still hold.
     RemovalsReachTheNodes,
     /// L5: what is reported to a new leader is reserved before anything is granted there.
     RangesAreReserved,
     /// L5: of the versions of a key that are reported the highest is served.
     HighestVersionWins,
-    /// L5: a range that was being written is held back until its writer can do no harm.
+    /// L5: a new leader reserves a range that was being written until the writer must have stopped.
     WritersAreWaitedFor,
-    /// L5: what a leader knew when it stood by counts only once the node has told what changed since.
+    /// L5: a leader uses what it learned as a standby only after the node has told what changed since.
     ShadowsAreConfirmed,
     /// L5: a node that tells what changed tells of what was dropped too.
     DropsAreTold,
@@ -39,19 +39,20 @@ pub enum Rule {
     LatecomersGiveWay,
     /// L4: what nodes drop is confirmed before a removal is acknowledged.
     DropsAreConfirmed,
-    /// A removal that is asked for again takes only what it took before.
+    /// A removal that is repeated under a later leader takes only the versions that it took before.
     RepeatsAreBounded,
-    /// What a node does not hold any more that was started again counts as lost.
+    /// Entries that a restarted node no longer holds count as lost.
     RestartedNodesAreReviewed,
-    /// The end of a put that was asked for twice and finds nothing may have been taken, and is not written again.
+    /// A `PutEnd` that was sent twice and finds no put may have succeeded the first time: its outcome is unknown.
     LostEndsAreUnknown,
-    /// L6: reads begin with known routes only for as long as the leader that named them said with its last answers.
+    /// L6: a client begins reads with cached routes only for as long as their leader's last pong allows.
     RoutesEndWithTheirLeader,
-    /// L4, L6: of a copy in a hot cache the node is asked whether it still holds that version, unless it promised to.
+    /// L4, L6: before a client uses a copy in its hot cache, it asks the node whether that still holds the version, unless the
+    /// node has promised so.
     CopiesAreAskedFor,
-    /// L4, L6: a node does not say that it dropped what it promised to hold.
+    /// L4, L6: a node confirms no drop of an entry while it promises that it holds it.
     PromisesAreKept,
-    /// L6: a new leader changes nothing before routes from under the last one are over, or every member has come.
+    /// L6: a new leader changes nothing before the routes of earlier leaders are over, or every member has reported.
     RoutesAreWaitedFor,
 }
 

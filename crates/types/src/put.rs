@@ -30,8 +30,8 @@ pub struct ReplicateConfig<'a> {
     pub preferred_segments: Vec<&'a str>,
     /// Segments that just failed this writer and are not to be granted again.
     pub excluded_segments: Vec<SegmentId>,
-    /// The objects of one request are to lie on one segment, as far as it has room: where the first of them goes, unless
-    /// [`ReplicateConfig::preferred_segments`] says where.
+    /// The objects of one request go to one segment, as far as it has room: to the first object's, unless
+    /// [`ReplicateConfig::preferred_segments`] names others.
     pub same_node: bool,
     /// What the bytes are (the Python API's `ObjectDataType`); stored, not acted on.
     pub data_type: u8,

@@ -98,7 +98,7 @@ impl ReadCounts {
         all.minus(self.disk)
     }
 
-    /// What was read by the tier that it lay in, from the nearest on. Each object counts in one: the farthest that a part of it lay in.
+    /// What was read from each tier, the nearest first. Each object counts in one tier: the farthest that a part of it lay in.
     #[must_use]
     pub fn tiers(&self) -> [(Medium, ReadVolume); Medium::ALL.len()] {
         let Self { disk, shared_disk, object_store, .. } = *self;
@@ -132,8 +132,8 @@ impl ReadCounts {
     }
 }
 
-/// What a client tells of its reads. Of two reports the later one says all that the earlier one said, so one that is lost
-/// loses nothing, and one that arrives twice counts once.
+/// What a client tells of its reads. Counts are totals, so a later report makes up for one that was lost, and a report that
+/// arrives twice counts once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadReport {
     /// A number for the process that counts, drawn when it opened its store.

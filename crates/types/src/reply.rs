@@ -28,12 +28,12 @@ pub enum Reply {
     /// [`crate::Request::Remove`] and [`crate::Request::ClearReplicas`].
     Statuses(Vec<Result<(), ErrorCode>>),
     /// To [`crate::Request::PutEnd`], [`crate::Request::Remove`], [`crate::Request::ClearReplicas`] and
-    /// [`crate::Request::EndTask`], instead of their plain results, and to [`crate::Request::Retract`]: nodes still hold
-    /// what went.
+    /// [`crate::Request::EndTask`], instead of their plain results, and to [`crate::Request::Retract`]: nodes may still hold
+    /// versions that were removed or replaced.
     Remaining {
         /// One result per key, or one of the task.
         results: Vec<Result<(), ErrorCode>>,
-        /// What the nodes are to drop before anybody is told of the results that are good.
+        /// What the client has the nodes drop before it tells its caller of a success.
         remains: Remains,
     },
     /// To [`crate::Request::GetReplicaList`].
@@ -41,10 +41,10 @@ pub enum Reply {
         /// One result per key.
         results: Vec<Result<Located, ErrorCode>>,
         /// Newer versions of some of these keys, each with the position of its key; those of one key in growing order.
-        /// One may be read only once all replicas of all older versions of its key were found dropped.
+        /// A client reads one of them only after it found all replicas of all older versions of the key dropped.
         successors: Vec<(u32, Located)>,
-        /// What nodes may still hold of older versions of some of these keys, each with the position of its key. Whoever
-        /// reads has it dropped first: another leader might find it, and name it after what was read.
+        /// What nodes may still hold of older versions of some of these keys, each with the position of its key. A client
+        /// has the nodes drop these before it reads: otherwise a later leader might find them, and serve an older version.
         predecessors: Vec<(u32, RemainingRange)>,
         /// The segments that the placements and ranges point into.
         segments: Vec<SegmentAddress>,
@@ -86,8 +86,8 @@ pub struct Pong {
     pub has_tasks: bool,
     /// Ledger entries of this client's segments wait to be dropped: see [`crate::Request::FetchDrops`].
     pub has_drops: bool,
-    /// Reads may begin with routes of this leader for so long after the ping was sent, in milliseconds: no later leader
-    /// changes anything before that without the nodes that hold it.
+    /// Reads may begin with routes of this leader for so long after the ping was sent, in milliseconds: until then a later
+    /// leader changes objects only if all members have reported to it.
     pub routes_ms: u64,
     /// The master cannot connect to this client where it says that it serves: nothing is put there.
     pub is_unreached: bool,
@@ -135,8 +135,8 @@ pub struct Grant {
     pub version: Version,
     /// Where to write; every replica holds the whole object.
     pub placements: Vec<Placement>,
-    /// What a later leader is to know of the object: opaque bytes that go with every write of it, and that its nodes
-    /// keep. At most [`crate::limits::MAX_ATTRIBUTES_BYTES`], nearly always none.
+    /// What a later leader must know of the object: opaque bytes that the client sends with every write of it, and that the
+    /// nodes keep. At most [`crate::limits::MAX_ATTRIBUTES_BYTES`], nearly always none.
     pub attributes: Vec<u8>,
 }
 
@@ -151,14 +151,14 @@ pub struct Located {
     pub placements: Vec<Placement>,
 }
 
-/// Ranges of versions that are gone for the master, as long as their nodes may still hold them.
+/// Ranges of versions that the master has removed or replaced, and whose nodes may still hold them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Remains {
     /// The ranges.
     pub ranges: Vec<RemainingRange>,
     /// The segments that the ranges point into.
     pub segments: Vec<SegmentAddress>,
-    /// How long from now somebody may still have a route to them, in milliseconds; zero if nobody has.
+    /// How long readers may still have a route to these ranges, in milliseconds from now; zero if none has.
     pub lease_ms: u64,
 }
 

@@ -10,8 +10,8 @@ pub enum Request<'a> {
     Ping {
         /// The segments that the client hosts.
         segments: Vec<SegmentId>,
-        /// Segments of others whose nodes the client could not reach since its last ping. A node that does not ping soon
-        /// after that is out of sight until it does.
+        /// Segments of other clients whose nodes this client could not reach since its last ping. A node that does not ping
+        /// soon after is out of sight until it does.
         unreachable: Vec<SegmentId>,
         /// What the client has read.
         reads: Option<Box<ReadReport>>,
@@ -23,11 +23,11 @@ pub enum Request<'a> {
     },
     /// Lend a segment to the pool. Mounting one that is mounted already changes nothing.
     MountSegment(MountSegment<'a>),
-    /// One page of what a mounted segment's ledger holds, as the master wanted. What was reported can be read from then
-    /// on; the last page ends it.
+    /// One page of the inventory of a mounted segment, which the master asked for. What was reported can be read from then
+    /// on; the last page ends the inventory.
     ReportInventory(InventoryPage<'a>),
-    /// One page of what changed in a mounted segment's ledger, as the master wanted that followed it before it led. The last
-    /// page ends it; what lies there can be read soon after that.
+    /// One page of what changed in a mounted segment's ledger since the leader followed it as a standby. The last page ends
+    /// the changes; what the segment holds can be read soon after that.
     ReportChanges(ChangesPage<'a>),
     /// Which segments are mounted, and where? For masters that stand by.
     ListSegments {
@@ -36,8 +36,8 @@ pub enum Request<'a> {
         /// No more than this many; [`crate::limits::MAX_LISTED_SEGMENTS`] bounds it.
         limit: u32,
     },
-    /// What are the nodes of this client to drop from their ledgers? Nobody waits for these, but a later leader must not
-    /// find them.
+    /// Which entries is this client to drop from the ledgers of its segments? No caller waits for these drops, but a later
+    /// leader must not find the entries.
     FetchDrops {
         /// What they have dropped since the last time.
         dropped: Vec<RangeDrop>,
@@ -52,7 +52,7 @@ pub enum Request<'a> {
         grace_ms: u64,
     },
     /// Ask for ranges to write new objects to. [`ErrorCode::UnavailableInCurrentStatus`] as the result of a put says that
-    /// there is no room yet and that some is being made: objects are on their way to disks. It is to be asked for again.
+    /// the master is making room, since objects are on their way to disks: the client asks again later.
     PutStart(PutStart<'a>),
     /// Make written objects visible.
     PutEnd {
@@ -103,10 +103,9 @@ pub enum Request<'a> {
         /// What was dropped, at most [`crate::limits::MAX_FETCHED_DROPS`]; what the master does not know is passed over.
         dropped: Vec<RangeDrop>,
     },
-    /// What is left of these ranges, whoever leads by now? A removal took the objects that they are of, and
-    /// [`crate::Remains`] named them. A later leader may have found these versions again, and gives them up, with all
-    /// replicas that it knows of; what was put under the keys since stays. Without keys only the leader that named the
-    /// ranges can say something.
+    /// What must nodes still drop of these ranges? A removal named them in [`crate::Remains`], perhaps under an earlier
+    /// leader. A leader that found these versions again in inventories removes them, with all replicas that it knows of. What
+    /// was put under the keys since stays. Without keys only the leader that named the ranges can answer.
     Retract {
         /// The keys of the objects, in any order.
         keys: Vec<&'a str>,
@@ -138,8 +137,8 @@ pub enum Request<'a> {
         /// [`crate::limits::MAX_TASK_WAIT_MS`] bounds it.
         wait_ms: u32,
     },
-    /// Have what lies on segments of this client moved to others, as far as there is room without evicting anything. If
-    /// that goes on already, this only asks how far it is.
+    /// Drain segments of this client: move their replicas to other segments, as far as there is room without evicting
+    /// anything. If the segments are being drained already, this only asks how far the job is.
     DrainSegments {
         /// The segments.
         segments: Vec<SegmentId>,
@@ -188,8 +187,8 @@ pub struct MountSegment<'a> {
     pub seen_epoch: Epoch,
     /// Its ledger holds no entry, neither complete nor being written.
     pub is_empty: bool,
-    /// How many processes of this client have lent what outlives them, this one included; zero if that is not known. What a
-    /// process has that comes after another may be less than that one had.
+    /// How many processes of this client have lent a segment that outlives the process, this one included; zero if that is
+    /// not known. A later process may have fewer entries than the one before it had.
     pub run: u64,
     /// What its bytes lie in.
     pub medium: Medium,
@@ -246,7 +245,8 @@ pub struct PutEnd<'a> {
     pub version: Version,
     /// Bit `i` is set if the write of granted replica `i` failed; that replica is dropped.
     pub failed_replicas: u32,
-    /// Of those, the ones whose ranges somebody does not let go of: they are not granted again for a while.
+    /// Of those, the ones whose ranges the node could not clear, since readers or older writers kept them: the master does
+    /// not grant these ranges again for a while.
     pub held_replicas: u32,
 }
 
@@ -257,7 +257,7 @@ pub struct PutRevoke<'a> {
     pub key: &'a str,
     /// The version that was granted.
     pub version: Version,
-    /// Bit `i` is set if somebody does not let go of the range of granted replica `i`: it is not granted again for a while.
+    /// Bit `i` is set if readers or older writers kept the range of granted replica `i`: see [`PutEnd::held_replicas`].
     pub held_replicas: u32,
 }
 

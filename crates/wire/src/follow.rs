@@ -1,4 +1,4 @@
-//! What a master that stands by asks nodes, and what they answer; and the segments that a leader lists for it.
+//! What a standby asks nodes, and what they answer; and the segments that a leader lists for it.
 
 use bytes::Bytes;
 use mooncake_types::limits::MAX_LISTED_SEGMENTS;

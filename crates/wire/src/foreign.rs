@@ -1,7 +1,7 @@
 //! Peers that speak another protocol.
 
-/// What a peer speaks, by the first bytes that it sent: what may have reached a port of this protocol by mistake, or what may
-/// serve a port that was taken for one.
+/// The protocol that a peer speaks, by the first bytes that it sent: a client that connected to a port of this protocol by
+/// mistake, or a server whose port was taken for one of this protocol.
 #[must_use]
 pub fn foreign_protocol(first: &[u8]) -> Option<&'static str> {
     const STARTS: [(&[u8], &str); 18] = [

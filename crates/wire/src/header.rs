@@ -85,7 +85,7 @@ kinds! {
     Unpin = 48,
     /// From a node, before its answer to a request: it waits for a disk or an object store. There is no body.
     Keepalive = 49,
-    /// To a node: entries of which the sender has copies, to be used without asking for a while.
+    /// To a node: entries of which the sender has copies, and wants to use these for a while without asking.
     Promise = 50,
     /// From a node: one result per range.
     PromiseReply = 51,
@@ -153,7 +153,7 @@ pub enum FrameError {
     BadMagic {
         /// The first two bytes, little endian.
         found: u16,
-        /// What that is, if it is known.
+        /// The protocol that begins with these bytes, if it is known.
         protocol: Option<&'static str>,
     },
     /// The peer speaks another version of this protocol.

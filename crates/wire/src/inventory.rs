@@ -1,5 +1,5 @@
-//! The messages `ReportInventoryRequest` and `ReportChangesRequest`: a page of a ledger, as columns. Keys and attributes stand end to end, so that a
-//! page costs a handful of allocations on either side, however many entries it has.
+//! The messages `ReportInventoryRequest` and `ReportChangesRequest`: a page of a ledger, as columns. Keys and attributes stand
+//! end to end, so that a page costs a handful of allocations on either side, however many entries it has.
 
 use mooncake_types::limits::{MAX_ATTRIBUTES_BYTES, MAX_INVENTORY_PAGE_ENTRIES};
 use mooncake_types::{ChangesPage, EntryState, InventoryEntry, InventoryPage, SegmentId};
@@ -113,7 +113,7 @@ pub(crate) fn to_gone(column: &[u64]) -> Result<Vec<u64>, DecodeError> {
     }
 }
 
-/// A column that is absent where it says what another does.
+/// The column, or `other` if the column is absent: a sender leaves it out if both are equal.
 fn present_or<'a, T>(column: &'a [T], other: &'a [T]) -> &'a [T] {
     if column.is_empty() { other } else { column }
 }

@@ -13,7 +13,7 @@ pub fn encode_read(out: &mut Vec<u8>, request_id: u64, ranges: &[RangeRead]) {
     append_ranges(out, (Kind::Read, request_id), ranges);
 }
 
-/// Appends a frame of this kind and id about ranges that are there.
+/// Appends a frame of this kind and id that names entries to be read, pinned or promised.
 pub(crate) fn append_ranges(
     out: &mut Vec<u8>,
     (kind, request_id): (Kind, u64),
@@ -36,7 +36,8 @@ pub(crate) fn append_ranges(
     frame::append(out, kind, request_id, &message);
 }
 
-/// The body of a [`Kind::Read`], [`Kind::Pin`] or [`Kind::Promise`] frame. Whether the ranges lie in their segments is for the node to check.
+/// The body of a [`Kind::Read`], [`Kind::Pin`] or [`Kind::Promise`] frame. Whether the ranges lie in their segments is for the
+/// node to check.
 ///
 /// # Errors
 /// If the body is no such message, or holds more than [`MAX_FRAME_RANGES`].

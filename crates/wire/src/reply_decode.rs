@@ -129,7 +129,7 @@ fn to_prefetched(
     Ok(answers.into_iter().map(|answer| answer.map(prefetch)).collect())
 }
 
-/// What each byte answers; those that are no answers have codes instead.
+/// What each byte answers. Each byte [`answer::REFUSED`] takes the next of the status codes.
 fn to_answers(
     what: &'static str,
     bytes: &[u8],

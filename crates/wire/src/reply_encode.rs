@@ -39,8 +39,8 @@ pub(crate) mod answer {
 
 /// Appends a [`Kind::Reply`] frame.
 ///
-/// A reply that does not fit a frame is sent as [`Reply::Refused`] with `BufferOverflow`: what to ask for less of is the
-/// business of the side that asked. An error that claims to be `Ok` is sent as `InternalError`. The message of a task is cut
+/// A reply that does not fit a frame is sent as [`Reply::Refused`] with `BufferOverflow`: the side that asked decides how to
+/// ask for less. An error that claims to be `Ok` is sent as `InternalError`. The message of a task is cut
 /// to [`mooncake_types::limits::MAX_TASK_MESSAGE_BYTES`].
 pub fn encode_reply(out: &mut Vec<u8>, request_id: u64, reply: &Reply) {
     let fit = frame::Fit { out, frame: (Kind::Reply, request_id), refused: tag::REFUSED };
@@ -146,7 +146,7 @@ fn from_prefetched(results: &[Result<Prefetch, ErrorCode>]) -> proto::PrefetchRe
     proto::PrefetchResponse { in_memory, status_codes }
 }
 
-/// A byte for each answer, and the codes of those that are none.
+/// A byte for each answer, and the status code of each byte [`answer::REFUSED`].
 fn from_answers(answers: impl Iterator<Item = Result<bool, ErrorCode>>) -> (Bytes, Vec<i32>) {
     let mut status_codes = Vec::new();
     let byte = |result| match result {

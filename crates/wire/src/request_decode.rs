@@ -20,8 +20,8 @@ pub struct RequestMessage {
 /// The body of a [`crate::Kind::Request`] frame. Keys are not copied; they keep the frame alive.
 ///
 /// # Errors
-/// If the body is no such message, or a list in it is longer than its limit. Keys that are empty or too long, and names
-/// of groups that are, are not refused here: the master answers for each.
+/// If the body is no such message, or a list in it is longer than its limit. Empty or too long keys and names of groups
+/// are not refused here: the master answers for each key.
 pub fn decode_request(body: Bytes) -> Result<RequestMessage, DecodeError> {
     shape::check(&body, shape::REQUEST)?;
     let operation = proto::Request::decode(body)?.operation;
@@ -111,7 +111,7 @@ fn create_task(task: &proto::CreateTaskRequest) -> Result<CreateTask<'_>, Decode
     })
 }
 
-/// What names uses renews routes.
+/// A request that names uses is a [`Request::RenewRoutes`].
 fn look_up(get: &proto::GetReplicaListRequest) -> Result<Request<'_>, DecodeError> {
     let keys = column::to_keys(&get.keys)?;
     if get.uses.is_empty() {

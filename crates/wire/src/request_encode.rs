@@ -205,7 +205,7 @@ fn put_end(puts: &[PutEnd<'_>]) -> proto::PutEndRequest {
     }
 }
 
-/// Hardly ever is any held: then nothing is said.
+/// The column of held replicas, which is absent if no replica of any put is held, as nearly always.
 fn held_replicas(sets: impl Iterator<Item = u32> + Clone) -> Vec<u32> {
     match sets.clone().any(|set| set != 0) {
         true => sets.collect(),

@@ -4,7 +4,7 @@ use mooncake_types::ErrorCode;
 
 use crate::{DecodeError, generated as proto};
 
-/// The number of a failure. `Ok` is not a failure, and a failure that claims it is one of ours.
+/// The number of a failure. A failure with the code `Ok` is a fault of this program, so it is sent as an internal error.
 pub(crate) fn from_error(code: ErrorCode) -> i32 {
     match code {
         ErrorCode::Ok => ErrorCode::InternalError.number(),

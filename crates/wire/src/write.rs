@@ -45,7 +45,7 @@ fn append_ranges(out: &mut Vec<u8>, head: (Kind, u64), epoch: Epoch, ranges: &[R
     frame::append_keyed(out, head, None, keys, &rest);
 }
 
-/// Whether a range needs more said of it than most: they are written whole, under their own version, without attributes.
+/// Whether a range needs [`proto::WriteParts`]: most are written whole, with their version as the grant, without attributes.
 fn is_part(range: &RangeWrite<'_>) -> bool {
     (range.entry_len, range.from, range.grant) != (range.len, 0, range.version)
         || !range.attributes.is_empty()
@@ -124,7 +124,7 @@ fn whole_ranges<'a>(
     let keys = message.keys.iter().enumerate().map(column::to_key);
     let places = segments.zip(&message.offsets).zip(sizes);
     let objects = message.value_lengths.iter().zip(&message.value_offsets);
-    // Its length is known from the start, which `collect` cannot see behind the errors.
+    // `collect` into a `Result` would not reserve `count` elements at once.
     let mut ranges = Vec::with_capacity(count);
     for (((key, version), ((segment, &offset), &len)), (&object_len, &object_offset)) in
         keys.zip(versions).zip(places).zip(objects)

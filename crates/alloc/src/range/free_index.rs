@@ -1,8 +1,7 @@
 use std::collections::BTreeMap;
 
-/// The holes by offset. Only [`alloc_at`](super::RangeAllocator::alloc_at) needs it, so it exists during
-/// recovery alone: built when first asked for, dropped once it was kept up to date without being asked for as many
-/// steps as building it takes.
+/// The holes by offset. Only [`alloc_at`](super::RangeAllocator::alloc_at) needs it, so it exists during recovery alone:
+/// the first `alloc_at` builds it, and it is dropped after as many updates without an `alloc_at` as building it took steps.
 #[derive(Clone, Debug)]
 pub(crate) struct FreeIndex {
     by_offset: BTreeMap<u64, u32>,
@@ -24,7 +23,7 @@ impl FreeIndex {
         FreeIndex { by_offset: holes.collect(), cost, unasked: 0 }
     }
 
-    /// Records that a hole went from one offset, or came to another.
+    /// Records that a hole no longer starts at `from`, and starts at `to`.
     pub(crate) fn update(&mut self, from: Option<u64>, to: Option<(u64, u32)>) -> Worth {
         if let Some(offset) = from {
             self.by_offset.remove(&offset);

@@ -19,21 +19,21 @@ pub fn class_of(len: u64) -> u32 {
     class::floor(len)
 }
 
-/// How many holes of the very class of a length are tried before a higher class is cut up.
+/// How many holes of a length's own class are tried before a hole of a higher class is cut up.
 const NEAR_STEPS: u32 = 4;
 
-/// How many holes of the very class of a length are tried before giving up.
+/// How many holes of a length's own class are tried before `alloc` gives up.
 const LAST_STEPS: u32 = 32;
 
 /// Allocates ranges of any length over `[0, len)`, in time that does not depend on how many there are.
 ///
 /// A length is rounded up by at most 1/64 (see [`range`](Self::range) for what was reserved). Holes, which are the
 /// free ranges, are kept by size class, 32 to each power of two, and are joined with their neighbours at once. The
-/// search looks at a few holes of the length's own class, then takes the first of the next class that has any, then
-/// looks at more of its own class: `None` means that no hole is longer than `len` by 1/32 or more, and that any that
-/// fits hides behind 32 others of nearly the same length.
+/// search has three steps: a few holes of the length's own class; the first hole of the next class that has any; more
+/// holes of its own class. After `None` no hole is longer than `len` by 1/32 or more, and any hole that fits stands behind
+/// 32 others of nearly the same length.
 ///
-/// The range that was freed last stays as it is for one call more: if that call asks for its very length, it gets it.
+/// The range that was freed last stays whole until the next change: if that reserves exactly its length, it gets this range.
 ///
 /// A live range costs 16 bytes and a hole 32, in tables that grow by an eighth; besides, an allocator has tables of
 /// at most 8 KiB.
@@ -230,7 +230,7 @@ impl RangeAllocator {
         self.reindex(Some(old.offset), Some((range.offset, at)));
     }
 
-    /// Tells the index, if there is one, that a hole went from one offset, or came to another.
+    /// Tells the index, if there is one, that a hole no longer starts at `from`, and starts at `to`.
     fn reindex(&mut self, from: Option<u64>, to: Option<(u64, u32)>) {
         if self.index.as_mut().is_some_and(|index| index.update(from, to) == Worth::Idle) {
             self.index = None;

@@ -12,7 +12,7 @@ pub(crate) const MAX_LIVE: u32 = HOLE - 4;
 /// In a link: it names a hole.
 const HOLE: u32 = 1 << 31;
 
-/// The name of a range that is a neighbour, which says of which kind it is before it is looked at.
+/// Names a neighbouring range. The name alone says whether that is live or a hole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Link(u32);
 
@@ -135,7 +135,7 @@ impl Nodes {
         }
     }
 
-    /// Puts a live range behind another and before what is there, to both of which it is made known. Returns its place.
+    /// Inserts a live range between two neighbours, and links these to it. Returns its place.
     pub(crate) fn insert(&mut self, offset: u64, prev: u32, next: Link) -> u32 {
         let live = Live { offset, prev: Link::live(prev), next };
         let mut at = self.vacant_live;
@@ -155,7 +155,7 @@ impl Nodes {
         at
     }
 
-    /// Puts a hole between its neighbours, to which it is made known. Returns its place; it is in no list yet.
+    /// Inserts a hole between its neighbours, and links these to it. Returns its place; it is in no list yet.
     pub(crate) fn insert_hole(&mut self, range: Range, prev: u32, next: u32) -> u32 {
         let hole = Hole { range, prev, next, list_prev: NIL, list_next: NIL };
         let mut at = self.vacant_hole;

@@ -2,9 +2,9 @@ use super::nodes::{Live, NodeKind};
 use super::{Range, RangeAllocator};
 use crate::{Allocation, Handle};
 
-/// The range that was freed last, between two live ones, while nothing else has happened. It is still in the chain of
-/// neighbours as it was and in no list, so that to reserve a range of its very length is to name it again: in a full
-/// segment of equal objects every eviction is followed by that.
+/// The range that was freed last, if it lies between two live ones, until the next change. It keeps its place in the chain of
+/// neighbours and is in no list of holes, so a call that reserves exactly its length only marks it live again. In a full
+/// segment of equal objects every eviction is followed by such a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spare {
     at: u32,

@@ -30,7 +30,7 @@ pub(crate) struct Drain {
     pub(super) active: BTreeMap<u64, Option<SegmentId>>,
     /// The range that is looked at next.
     pub(super) cursor: u32,
-    /// The node of its segments asks how far it is, and has not heard how it ended.
+    /// The node that lends the segments asked for the drain, and has not been told yet how it ended.
     pub(super) is_awaited: bool,
     /// It waits for its timer.
     pub(super) is_resting: bool,
@@ -185,7 +185,7 @@ impl Drains {
         self.last_of(id).filter(|number| !self.jobs[number].status.has_ended())
     }
 
-    /// The number under which a job's last state can be asked for is kept, and the oldest is forgotten.
+    /// Remembers a job that has ended, so that its last state can be asked for, and forgets the oldest one.
     pub(super) fn remember(&mut self, number: u32) {
         self.awake.remove(&number);
         self.news.push(number);

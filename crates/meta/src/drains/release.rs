@@ -1,8 +1,8 @@
 //! Replicas that a drain job lets go of without a move, since there is no room for them and another of their object stays.
 //!
-//! A reader with a route to the replica could read a version there that is replaced meanwhile. So look-ups leave the replica out
-//! while the object is leased. Once the leases that were granted before are over, the replica is dropped, however often the object
-//! is read.
+//! A reader with a route to the replica could read a version there that is replaced meanwhile. So look-ups leave the replica
+//! out while the object is leased. The replica is dropped once the leases that were granted before are over, even if the
+//! object is still read.
 
 use mooncake_types::{ErrorCode, SegmentState};
 

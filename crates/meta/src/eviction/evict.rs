@@ -101,8 +101,8 @@ impl Meta {
         }
     }
 
-    /// Those whose groups stay are passed over: they go to the end of the queue of what has no lease, so that they are not met
-    /// again soon.
+    /// Victims that must stay for their group or task are passed over: they go to the end of a queue of unleased ranges, so that
+    /// eviction does not meet them again soon.
     fn pick_victims_from(
         &mut self,
         slot: u32,
@@ -132,9 +132,9 @@ impl Meta {
         queues.iter().filter_map(|queue| self.rank(queue.head())).min()
     }
 
-    /// Of the heads of some of a segment's queues, the ranges that are worth least, and used longest ago among those. The
-    /// head of a queue is its oldest; that of a queue of the leased has the earliest lease to end, but for new replicas of what
-    /// was leased before, which come a lease later at most.
+    /// From the heads of some of a segment's queues, the ranges that are worth least, and of equal ones those used longest ago.
+    /// The head of a queue is its oldest range. In a queue of leased ranges its lease ends first, except that a new replica of
+    /// an object that was leased before may stand behind a lease that ends up to one lease time later.
     fn victims(
         &self,
         slot: u32,

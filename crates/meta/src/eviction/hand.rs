@@ -5,13 +5,13 @@ use crate::Meta;
 use crate::objects::{Class, QueueKind, Side};
 use crate::slab::NONE;
 
-/// Ranges that get another chance before one goes. Each use gives an object three at most, so few do; but all that are
-/// leased do.
+/// Most ranges that get another chance in one search for a victim. Uses give an object three chances at most, but a leased
+/// object always gets another one.
 const MOST_CHANCES: usize = 4_096;
 
 impl Meta {
-    /// The class of an object that is put, or found, on a segment: `uses` says how often it had been used when it was
-    /// evicted, and one more, if that was not long ago; `last`, whether it is the last of its batch.
+    /// The class of an object that is put, or found, on a segment. `uses` is zero for a new key, one more than before for a key
+    /// that was evicted not long ago, and as before for a key that is replaced. `last`: it is the last object of its batch.
     pub(crate) fn new_class(&self, slot: u32, hash: u64, uses: u8, last: bool) -> Class {
         match self.usage.second_chance() {
             None => Class::new(hash, uses, last),
@@ -21,7 +21,7 @@ impl Meta {
         }
     }
 
-    /// Gives those another chance that are to have one, until the oldest of the hand's side is to go.
+    /// Gives ranges their further chances, until the oldest on the hand's side has none left.
     pub(super) fn advance_hand(&mut self, slot: u32) {
         let Some(policy) = self.usage.second_chance() else { return };
         for _ in 0..MOST_CHANCES {

@@ -16,7 +16,7 @@ pub(crate) struct Usage {
     ghosts: Ghosts,
     /// Whether the uses of evicted keys are remembered in any case.
     learns: bool,
-    /// Objects keep their places when they are used, and this decides later.
+    /// The policy by which objects keep their places when they are used, if there is one: it decides when their turn to go comes.
     second_chance: Option<&'static dyn SecondChance>,
 }
 
@@ -60,8 +60,8 @@ impl Usage {
         self.ghosts.take(hash)
     }
 
-    /// What an object of this class is worth that was used then last, and its age in uses. `hand` says from which side its
-    /// segment evicts, where objects keep their places.
+    /// What an object is worth that has this class and was last used at `stamp`, and its age in uses. `hand` gives the side from
+    /// which its segment evicts, where objects keep their places.
     pub(super) fn worth(
         &self,
         class: Class,

@@ -77,8 +77,7 @@ impl Class {
         usize::from(self.0 & (LAST | USES))
     }
 
-    /// How many times the set of keys of at least this rarity is half of a larger one: one key in two to this power
-    /// is as rare.
+    /// One key in two to the power of `rarity` has at least this rarity.
     pub(crate) fn rarity(self) -> u32 {
         u32::from(self.0 >> RARITY_SHIFT)
     }

@@ -36,7 +36,7 @@ struct Order {
 enum Ended {
     /// It is the version of its key.
     Current,
-    /// It was, for an instant: a newer one took its place before it was told.
+    /// A newer version had become readable before this put ended. It counts as written and replaced at once.
     Overtaken,
 }
 
@@ -117,7 +117,7 @@ impl Meta {
         Ok(Grant { version, placements, attributes: self.attributes_of(object) })
     }
 
-    /// What holds a key: a readable object or a put that is young. What holds it otherwise goes.
+    /// The object that holds a key, if it is finished and not lost, or a put that is young. An older put is discarded.
     pub(super) fn find_holder(&mut self, key: Hashed<'_>) -> Option<u32> {
         loop {
             let object = self.find_living(key)?;
@@ -278,8 +278,8 @@ impl Meta {
         self.offload(object);
     }
 
-    /// Refuses to replace an object whose own predecessors may not be dropped yet: who wants to replace it drops them
-    /// and comes again.
+    /// Refuses to replace a leased object while nodes may still hold leased versions before it. The client has those dropped, and
+    /// repeats `PutEnd`.
     fn ensure_predecessors_are_dropped(
         &mut self,
         key: &str,

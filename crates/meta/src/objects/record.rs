@@ -91,7 +91,7 @@ impl Asked {
         Self(self.0 & !REPLICAS | (replicas - 1) as u8)
     }
 
-    /// Whether it is one replica, and nothing else is to be known.
+    /// Whether one replica was asked for, none is lacking and none is extra.
     pub(super) fn is_plain(self) -> bool {
         self.0 & !UPSERT == 0
     }
@@ -148,7 +148,7 @@ pub(crate) struct Range {
 /// The queue that a range stands in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QueueKind {
-    /// None: not the first range of an unfinished put.
+    /// In no queue: the further ranges of a running put, and ranges of copies and of stripes that wait.
     Out,
     /// The first range of a running put, in the order of the starts.
     Processing,
@@ -187,7 +187,7 @@ impl QueueKind {
     }
 }
 
-/// The places of what is evicted first, and of that which goes when nothing else is left.
+/// The places of ranges without a pin, and of soft-pinned ones, which are evicted only if nothing else is left.
 pub(crate) const PLAIN_PLACES: std::ops::Range<usize> = 0..2 * CLASSES;
 pub(crate) const PINNED_PLACES: std::ops::Range<usize> = 2 * CLASSES..2 * CLASSES + 2;
 /// The place of what was replaced.

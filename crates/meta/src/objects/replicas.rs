@@ -54,7 +54,7 @@ impl Meta {
         }
     }
 
-    /// Of the extra replicas those are none any more that are gone, and those that stand in for others that are.
+    /// Keeps the extra replicas that still exist and are not needed in place of lost ones.
     fn keep_extras(&mut self, object: u32, extras: u32, set: u32) {
         let mut kept = extras & set;
         let wanted = self.objects[object].asked.replicas().min(set.count_ones());
@@ -87,7 +87,7 @@ impl Meta {
             QueueKind::Out | QueueKind::Processing | QueueKind::Tombstone | QueueKind::Extra => {
                 kind
             }
-            // However often it is used: that is looked at when it has sunk.
+            // A use does not take it out of the queue: `settle_sunk` looks at the lease once the copy has ended.
             _ if self.ranges[id].queue == QueueKind::Sinking => QueueKind::Sinking,
             _ if extras & 1 << self.ranges[id].replica == 0 => kind,
             _ => QueueKind::Extra,

@@ -164,8 +164,8 @@ impl Meta {
         domains
     }
 
-    /// Has a route that passes over failure domains begin outside of them, at a place that is drawn: each is as likely as the others
-    /// there. The segments of a rack often stand side by side: the one that follows them would get what passes over all of them.
+    /// Has a route that passes over failure domains begin at a random place outside of them. The segments of a rack often stand
+    /// side by side: otherwise the one that follows them would get every replica that passes over all of them.
     fn start_outside(&mut self, route: &mut Route) {
         if route.domains.is_empty() {
             return;
@@ -184,12 +184,13 @@ impl Meta {
         domains.iter().any(|domain| own.contains(&domain.id))
     }
 
-    /// Whether a segment is none that its route passes over by its number.
+    /// Whether a segment is neither avoided nor preferred on its route.
     fn is_on(&self, route: &Route, slot: u32) -> bool {
         route.skipped.is_empty() || route.skipped.binary_search(&slot).is_err()
     }
 
-    /// Whether a segment is none that its route leaves to others, as long as it is not [widened](Route::widen).
+    /// Whether its route may use a segment before it is [widened](Route::widen): it is not held back, and shares no failure domain
+    /// with another replica.
     fn is_open(&self, route: &Route, slot: u32) -> bool {
         !(route.holds_back && self.segments.is_held_back(slot, route.start))
             && (route.domains.is_empty() || !self.is_in(&route.domains, slot))

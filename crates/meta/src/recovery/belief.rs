@@ -4,10 +4,10 @@
 //! what is reported of it later: such keys are *touched*, as long as anybody may report.
 //!
 //! Some objects were granted while nodes may have held an older version of their key, as their entries say: they are
-//! *replacing*. A member that has not reported may hold the older one still. So a replacing object is not read before routes
-//! from under the last leader are over, and whoever has not reported is marked behind in the record: no later leader takes
-//! its word. This leader may take it until its window is over. If it loses or evicts the replacing object meanwhile, what is
-//! older is not believed any more.
+//! *replacing*. A member that has not reported may still hold the older version. So a replacing object is not read before the
+//! routes of earlier leaders are over and the missing members are marked behind in the record: no later leader believes
+//! these. This leader may believe them until its window is over. If it loses or evicts the replacing object meanwhile, it
+//! believes no older version of the key any more.
 
 use mooncake_types::Version;
 use mooncake_types::mutation::{Rule, is_broken};
@@ -57,8 +57,8 @@ impl Meta {
             return Belief::Known(object);
         }
         if let Some(object) = self.tombstones.leased().of_version(found.version) {
-            // Who was told of it drops the replicas that were named, and goes on to the version that took its place. A further one
-            // must not be named after that.
+            // Readers that were told of it have the named replicas dropped, and go on to the version that replaced it. A
+            // further replica must not be named after that.
             return match self.recovery.phase.has_settled() {
                 true => Belief::Refuted,
                 false => Belief::Known(object),

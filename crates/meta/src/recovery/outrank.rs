@@ -1,5 +1,5 @@
-//! A leader that meets a node which has obeyed a later one goes on under an epoch that is higher still: the node would refuse
-//! its grants, and would drop nothing for it.
+//! A node that has obeyed a later leader refuses the grants and drops of this one. So when such a node mounts, this leader takes
+//! an epoch that is higher still.
 
 use std::collections::BTreeSet;
 
@@ -13,8 +13,8 @@ use crate::tombstones::EntryId;
 const PUTS_MS: u64 = 1_000;
 
 impl Meta {
-    /// Whether another leader can have had this epoch by now. Those that this one takes to outrank others do not count:
-    /// a peer could climb from each to the next.
+    /// Whether another leader can have had this epoch by now. Epochs that this leader took to outrank others do not count as
+    /// known: otherwise a peer could drive the epoch up step by step.
     #[must_use]
     pub fn is_credible_epoch(&self, seen: Epoch) -> bool {
         let known = self.term.began_under().max(self.config.wall_epoch);
@@ -22,8 +22,8 @@ impl Meta {
         Epoch(seen.0.saturating_add(1)).is_credible(known)
     }
 
-    /// The epoch that this leader takes when it handles a mount, if that is another than it has. It is to be recorded
-    /// before: the next leader must have a higher one.
+    /// The epoch that this leader takes when it handles a mount, if it takes a new one. The shell records it before that: the
+    /// next leader must have a higher one.
     #[must_use]
     pub fn epoch_after(&self, mount: &MountSegment<'_>) -> Option<Epoch> {
         let is_outranked = mount.seen_epoch > self.term.epoch() && self.check_mount(mount).is_ok();
@@ -41,7 +41,7 @@ impl Meta {
         self.await_puts();
     }
 
-    /// Looks again at what lies beneath puts that were under way when this leader outranked another.
+    /// Checks again which tombstones lie in ranges of puts that were under way when this leader outranked another.
     pub(crate) fn name_what_is_free(&mut self) {
         let beneath = self.places_beneath_puts();
         self.tombstones.retain_beneath(&beneath);

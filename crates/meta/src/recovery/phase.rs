@@ -17,7 +17,7 @@ use crate::segments::Record;
 /// | `Over` | yes | nobody |
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// The record knows of no leader before, so it promised nothing to anybody. Segments may hold what such a leader left.
+    /// The record knows of no earlier leader, so there are no promises to keep. Segments may hold what an unrecorded leader left.
     Adopting {
         /// They may yet tell it.
         is_open: bool,

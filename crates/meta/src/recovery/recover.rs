@@ -117,7 +117,8 @@ impl Meta {
         }
     }
 
-    /// Objects are to be removed whose keys may lie on disks that are away, and are not known. These disks come back empty.
+    /// A scan is going to remove objects, and absent disks may hold some that the leader does not know. So these disks come back
+    /// empty.
     pub(crate) fn give_up_absent_disks(&mut self) {
         let missing = self.recovery.missing();
         if !self.recovery.is_window_over || missing.len() == 0 {
@@ -162,7 +163,7 @@ impl Meta {
         for id in missing {
             self.emit(Effect::Strike(id));
         }
-        // Who is behind and has not come would have every later leader wait for the routes to it.
+        // A member that is marked behind and absent would make every later leader wait for the routes to it.
         let is_absent = |id: &SegmentId| self.segments.find(*id).is_none();
         let behind = self.members.iter().filter(|member| member.behind).map(|it| it.segment);
         let absent: Vec<SegmentId> =
@@ -175,8 +176,8 @@ impl Meta {
         self.advance_recovery();
     }
 
-    /// A segment that is not mounted is no member any more. One that an earlier leader marked behind stays one until routes
-    /// from under that are over: the next leader would not wait for them.
+    /// Strikes a member that is not mounted. One that is marked behind stays until the routes of earlier leaders are over: without
+    /// it in the record the next leader would not wait for them.
     pub(crate) fn strike_absent(&mut self, id: SegmentId) {
         let is_struck = match self.members.is_behind(id) {
             None => false,

@@ -1,13 +1,13 @@
-//! Reviews: whether what is known to lie on a segment still does.
+//! Reviews: whether a segment still holds what the master knows of it.
 //!
-//! A node that was started again has the memory of the process before, and may have less in it: what was being written is
-//! gone, and so is what found no room in the record that outlives a process; and what that process had dropped for an
-//! earlier leader it may not have told. So a leader that stays asks for the inventory as one that is new does, and compares.
-//! The same is done when a node begins its inventory anew: of what it has told before some may have been dropped.
+//! A restarted node has the memory of the process before it, and may hold fewer entries than that: half-written ones are
+//! gone, and those that found no room in the rows that outlive a process. The earlier process may also have dropped entries
+//! without telling this leader. So the leader asks for the inventory, as a new leader does, and compares it with what it
+//! knows. It does the same when a node begins its inventory anew, since the node may have dropped some of what it told.
 //!
-//! What is named is as readable as it was all the while: nodes refuse to read what they do not hold. What is not named
-//! is lost; what is named and not known is to be dropped. Of a put or a copy that has not ended only what is named counts
-//! at its end: nobody knows under which process it was written. Nothing is granted on the segment meanwhile.
+//! Entries stay readable during a review, since nodes refuse to read what they do not hold. An entry that the inventory does
+//! not name is lost; one that it names and the leader does not know gets a tombstone. When a put or a copy ends, only its
+//! named ranges count, since the earlier process may have written the others. Nothing is granted on the segment meanwhile.
 
 use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{EntryState, InventoryEntry};
@@ -28,7 +28,7 @@ impl Meta {
         }
         let segment = &self.segments[slot];
         let all = Progress { known_to: segment.allocator.capacity(), ..Progress::default() };
-        // Of one that was telling already no more is known than it has told.
+        // If the segment was still reporting, only what it has reported so far is compared.
         self.compare(slot, segment.recovering.unwrap_or(all));
     }
 
@@ -58,7 +58,7 @@ impl Meta {
         }
     }
 
-    /// The range of an entry, if anything is known of it that may be read, or once its put has ended.
+    /// The range that the master knows at the same place, with the same key and version, if there is one.
     fn find_named(&self, slot: u32, entry: &InventoryEntry<'_>) -> Option<u32> {
         let is_same = |object: &u32| {
             let record = &self.objects[*object];

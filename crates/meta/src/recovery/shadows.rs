@@ -10,7 +10,7 @@ use super::shadow::Shadow;
 #[derive(Debug, Default)]
 pub(crate) struct Shadows {
     pub(super) known: BTreeMap<SegmentId, Shadow>,
-    /// Those that are what their segments hold, and are being taken up.
+    /// Segments whose last changes were reported: the leader takes up their shadows, page by page.
     pub(super) replayed: BTreeSet<SegmentId>,
 }
 
@@ -24,7 +24,7 @@ impl Shadows {
         &self.replayed
     }
 
-    /// The segment is to tell all, if anything.
+    /// Forgets a shadow: the segment must report its whole inventory.
     pub(crate) fn forget(&mut self, id: SegmentId) {
         self.known.remove(&id);
         self.replayed.remove(&id);

@@ -37,8 +37,8 @@ impl WaitingStripes {
         self.extend(0, object_len, &mut chain, &mut dead_ends).then_some(chain)
     }
 
-    /// Extends a chain that ends at `at` to the end of the object. WaitingStripes of segments that it uses already come first, so
-    /// that those of others are left for other replicas.
+    /// Extends a chain that ends at `at` to the end of the object. Pieces on segments that the chain uses already come first, so
+    /// that pieces on other segments are left for other replicas.
     fn extend(
         &self,
         at: u64,

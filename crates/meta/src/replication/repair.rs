@@ -1,8 +1,8 @@
 //! Repair: objects that lost replicas with their segments get new ones, in the background.
 //!
-//! A replica is lost once that is recorded: its segment was struck or unmounted, and comes back empty if at all.
-//! So what was repaired never has its old replicas again. What is only out of sight is not lost. What was evicted or
-//! cleared was given up on purpose: it is asked for no longer.
+//! A replica is lost once its segment was struck or unmounted, and this is recorded: the segment comes back empty if at all.
+//! So the old replicas of a repaired object never come back. A replica that is only out of sight is not lost. Replicas that
+//! were evicted or cleared are not made again.
 //!
 //! Objects that lack replicas are counted; they are found by walking over all records, some thousand at a time, for as
 //! long as there are any. A copy takes only room that is free, and is a task like those of callers, but for its origin.

@@ -7,13 +7,13 @@ use mooncake_types::SegmentState;
 pub(crate) enum Closed {
     /// Its node has not told all that lies there.
     Recovering,
-    /// Of what it was known to hold some may be gone.
+    /// Its node was restarted, or begins its inventory again: some of what it was known to hold may be gone.
     Reviewed,
     /// A drain job moves what lies there.
     Draining,
     /// A drain job has moved all of it.
     Drained,
-    /// Its client has taken it back; its grace period runs, or routes from within that do.
+    /// Its client has taken it back: the grace period is not over, or routes from within it are not.
     GracePeriod,
     /// It is unmounted: its bytes are lost, and its records go as they are met.
     Unmounted,

@@ -59,7 +59,8 @@ impl Meta {
         self.catch_up(slot);
     }
 
-    /// A segment may be mounted. Whoever keeps no record has it joined by that; otherwise it must have been.
+    /// Whether a segment is a member and may be mounted. Without a record the mount itself makes it one; otherwise the shell must
+    /// have recorded it before.
     pub(super) fn is_joined(&mut self, id: SegmentId, medium: Medium) -> bool {
         if !self.members.is_recorded {
             self.emit(Effect::join(id, medium));
@@ -82,7 +83,7 @@ impl Meta {
         }
     }
 
-    /// Whether the entries that have tombstones on a segment harm nobody under any later leader, since it would start empty.
+    /// Whether a later leader would have the segment start empty, so that its tombstones need not be waited for.
     pub(crate) fn is_forgiven(&self, slot: u32) -> bool {
         let segment = &self.segments[slot];
         segment.is(Closed::Behind) && !self.members.is_pending(Effect::CaughtUp(segment.id))

@@ -18,7 +18,7 @@ impl Meta {
 
     /// The number that stands for a client in the object records.
     pub(crate) fn number_of(&self, client: ClientId) -> u32 {
-        // Numbers start at 1: nobody's is 0, and an operator ends no puts.
+        // Numbers start at 1, so 0 stands for a client that is not known, and for operators, who end no puts.
         self.clients.get(client).map_or(0, |client| client.number)
     }
 
@@ -74,7 +74,7 @@ impl Meta {
             }
             self.timers.insert((due, Timer::Client(client)));
         } else if self.clients.all_silent_for(self.now, ttl_ms / 2) && self.clients.spare(client) {
-            // All of them at once: it is rather the master that was cut off or held up. They have one more time to live.
+            // All clients fell silent at once: rather the master was cut off or paused. Each gets one more time to live.
             self.timers.insert((self.now.after_ms(ttl_ms), Timer::Client(client)));
         } else if let Some(end) = self.lose_sight_of_silent(client) {
             self.timers.insert((end, Timer::Client(client)));
@@ -88,7 +88,7 @@ impl Meta {
         }
     }
 
-    /// A disk that the client's process has not brought along is waited for as that of a client that stays away.
+    /// Strikes disks that an earlier process lent and that the present one has not mounted within the disks' time to live.
     fn give_up_left_disks(&mut self, client: ClientId, run: u64) {
         self.strike_where(client, |segment| {
             let is_left = segment.medium != Medium::Memory && segment.run < run;

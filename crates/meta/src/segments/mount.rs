@@ -97,9 +97,9 @@ impl Meta {
         }
     }
 
-    /// Takes note of which of its processes a client is. What an earlier one lent of this medium ends with that, unless the next
-    /// lends it too: of each medium a process lends at most one segment that outlives it, and mounts that first. An earlier one
-    /// may still be heard after the next.
+    /// Notes which of its processes a client is. What earlier processes lent of this medium is struck, but for the segment that is
+    /// mounted now: of each medium a process lends at most one segment that outlives it, and mounts that first. Mounts that
+    /// earlier processes sent may still arrive, and are refused.
     fn follow_process(
         &mut self,
         from: ClientId,
@@ -147,7 +147,7 @@ impl Meta {
         if !has_passed && !is_elsewhere {
             self.segments.set_domains(slot, mount.domains);
         } else if mount.is_empty {
-            // What lay there is gone, whatever the master is_credible_epoch.
+            // The memory is empty now, whatever the master knows of it.
             self.strike(slot);
             return Ok(MountOutcome::StartEmpty);
         } else {

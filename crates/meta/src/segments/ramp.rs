@@ -1,9 +1,9 @@
 //! Ramp-up: a segment that begins to take puts in a full pool does not get all of them, though it alone has room.
 //!
-//! Placement looks for room from one segment on, and begins at another segment for each replica. A new segment takes the
-//! replicas for which it began at most so many places before; the others evict elsewhere. So the new segment gets four times its
-//! share of the puts at first, twice as many every ten seconds, and all of them in the end. Where many segments are new, the puts
-//! are spread over them anyway, and nothing is held back.
+//! For each replica placement begins its search for room at another segment. A new segment takes a replica only if the search
+//! began at most so many places before the segment; other replicas evict elsewhere. So the new segment gets four times its
+//! share of the puts at first, twice as many every ten seconds, and all of them in the end. Where many segments are new, the
+//! puts are spread over them anyway, and nothing is held back.
 
 use std::collections::BTreeMap;
 

@@ -9,9 +9,10 @@ use mooncake_types::SegmentId;
 /// Most segments that are remembered; the oldest are forgotten.
 const MOST: usize = 4_096;
 
-/// Segments that no mount may bring back under this leader: those that their clients took back before this leader had them,
-/// of which a mount that was sent before may come late; and those that were given up while something might yet be written
-/// there. Their nodes call them otherwise, and come back with nothing in them.
+/// Segments that no mount may bring back under this leader. A node that lends the memory again does so empty, and under a new id.
+///
+/// - A client unmounted a segment before this leader knew it: a mount that was sent earlier may arrive late.
+/// - A segment left the pool while a write may have been in flight, or while it had tombstones.
 #[derive(Debug, Default)]
 pub(crate) struct RetiredSegments {
     ids: HashSet<SegmentId, FixedState>,

@@ -45,7 +45,8 @@ pub(crate) struct Segments {
     pub(super) crowded: BTreeSet<u32>,
     /// Unmounting slots that still hold finished replicas.
     dying: BTreeSet<u32>,
-    /// Names of segments that went away because their clients were silent: see [`Meta::take_expired_segments`](crate::Meta::take_expired_segments).
+    /// Names of segments that went away because their clients were silent: see
+    /// [`Meta::take_expired_segments`](crate::Meta::take_expired_segments).
     pub(super) expired: Vec<Arc<str>>,
 }
 
@@ -216,7 +217,7 @@ impl Segments {
         self.ramp.is_on()
     }
 
-    /// Whether a replica for which room is looked for from a place on is for others to take.
+    /// Whether a new segment must leave a replica to others, if the search for its room began at the place `start`.
     pub(crate) fn is_held_back(&self, slot: u32, start: usize) -> bool {
         let segment = &self[slot];
         let count = self.grantable.len();
@@ -266,7 +267,8 @@ impl Segments {
         let room = free_until.saturating_sub(offset);
         let slot_of = &mut self.slots[slot];
         let reserved = slot_of.reserved_len(len);
-        // Slabs have pieces of one length, whatever is known of what lies behind. What older masters granted is as long as it is.
+        // Three tries: the reserved length, cut off where the next entry begins; the whole reserved length, which slabs need;
+        // the exact length, since older masters reserved no more.
         let (capped, past) = (reserved.min(room).max(len), offset.saturating_add(reserved));
         let tries = [(capped, free_until), (reserved, past), (len, free_until)];
         let mut tries = tries.into_iter();

@@ -253,7 +253,7 @@ impl Meta {
             return placed.ok_or(NotBegun::Hopeless(ErrorCode::NoAvailableHandle));
         }
         let evicts = |&slot: &u32| self.config.evicts_from(self.segments[slot].medium);
-        // Otherwise room comes with removals alone, and the object would stay in memory until then.
+        // Where nothing is evicted, only removals make room. The task is given up, since its object stays in memory while it waits.
         let not_begun = match usable.iter().any(evicts) {
             true => NotBegun::Later(ErrorCode::NoAvailableHandle),
             false => NotBegun::Hopeless(ErrorCode::NoAvailableHandle),

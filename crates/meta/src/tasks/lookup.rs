@@ -39,8 +39,7 @@ impl Meta {
         Some((number, self.tasks.known[&number].origin))
     }
 
-    /// Refuses what must not be done to an object while a caller's task reads it. What makes a task of the master's own
-    /// pointless is not refused for its sake.
+    /// Refuses a change of an object while a caller's task reads it. A task of the master's own is no reason to refuse.
     pub(crate) fn ensure_no_callers_task(&self, object: u32) -> Result<(), ErrorCode> {
         match self.task_of(object) {
             Some((_, Origin::Caller)) => Err(ErrorCode::ObjectHasReplicationTask),

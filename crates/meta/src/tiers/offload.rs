@@ -27,15 +27,15 @@ pub(super) struct Way {
 }
 
 impl Meta {
-    /// Has a copy of an object, which can be read, made on a disk, then one in a shared directory, and one in an object store if it was
-    /// used again. Nothing happens if none of its nodes has such a segment with room for it, or if too many copies are under way. With
-    /// `offload_on_evict` the copy on a disk waits until eviction chooses the object.
+    /// Has a copy of a readable object made on a disk, then one in a shared directory, and one in an object store if the object was
+    /// used again. Nothing happens if none of its nodes has such a segment with room for it, or if too many copies are under way.
+    /// With `offload_on_evict` the copy on a disk waits until eviction chooses the object.
     pub(crate) fn offload(&mut self, object: u32) {
         self.offload_to(object, &MEDIA);
     }
 
-    /// Has a copy of an object made in an object store that was used just now, if it is one that is to go there. A use brings no copy
-    /// back that a disk has evicted.
+    /// Has a copy of an object that was used just now made in an object store, if the object belongs there. Copies that a disk has
+    /// evicted are not made again.
     pub(crate) fn offload_used(&mut self, object: u32) {
         self.offload_to(object, &[Medium::ObjectStore]);
     }

@@ -1,9 +1,9 @@
 //! Sinking: what eviction chooses in memory goes to a disk first, and its memory is free once it lies there.
 //!
-//! A victim that lies on a disk already is evicted at once, and so is one whose nodes have no disk. What was used again sinks to an
-//! object store of its node where it finds no disk, or has come from there. Of any other one replica
-//! stands in a queue of its own, where eviction does not meet it again, until its copy has ended. Eviction counts those bytes as
-//! free. A put that finds no room meanwhile is told to wait.
+//! A victim that lies on a disk already is evicted at once, and so is one whose nodes have no disk. But an object that was used
+//! again sinks to an object store of its node in both cases, unless it lies there already. One replica of an object that sinks
+//! stands in a queue of its own, where eviction does not meet it again, until its copy has ended. Eviction counts those bytes
+//! as free. A put that finds no room meanwhile is told to wait.
 
 use mooncake_types::{ErrorCode, Medium, Version};
 
@@ -37,8 +37,8 @@ impl Meta {
         }
     }
 
-    /// Where an object goes that memory has no room for: to a disk, unless it lies below memory already, or to an object store if it
-    /// was used again.
+    /// Where an object goes for which memory has no room: to a disk, unless it lies below memory already, or to an object store if
+    /// it was used again.
     fn way_down(&self, object: u32) -> Option<Way> {
         let to_disk = || self.way_to(object, Medium::Disk).filter(|_| !self.is_on_disk(object));
         let to_store = || {
@@ -100,7 +100,8 @@ impl Meta {
         }
     }
 
-    /// Whether eviction takes nothing from a segment now, because as much sinks as may, or because it never does.
+    /// Whether eviction takes nothing from a segment now, because the most objects sink already, or because nothing is ever evicted
+    /// from its medium.
     pub(crate) fn is_sink_full(&self, slot: u32) -> bool {
         let segment = &self.segments[slot];
         if !self.config.evicts_from(segment.medium) {
@@ -123,8 +124,8 @@ impl Meta {
         segment.sinking > 0 && segment.sinking >= ahead.max(len.saturating_mul(MOST_EVICTED))
     }
 
-    /// Whether room may come soon: objects are on their way to disks, or stay until a task has read them. What is promoted lies in
-    /// memory only then.
+    /// Whether room may come soon: objects are on their way to disks, or stay only until a task has read them. Promotions do not
+    /// count, since their objects lie in memory only afterwards.
     pub(crate) fn is_making_room(&self) -> bool {
         let tasks = self.tasks.pending() + self.tasks.processing();
         self.config.has_disks() && tasks > self.tasks.under_way(Origin::Promotion)

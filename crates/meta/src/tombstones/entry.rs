@@ -11,6 +11,7 @@ pub(crate) struct Entry {
     pub(super) len: u64,
     /// Of the key.
     pub(super) hash: u64,
-    /// The newest grant when it was left, or when it was to be named again: that version may be granted there anew.
+    /// The newest grant when it got its tombstone: it was written under that one or an older one. Later grants may write the
+    /// same version there again.
     pub(super) grant: Version,
 }

@@ -21,10 +21,10 @@ pub(crate) const MOST_LEASED: usize = 8;
 /// All leased tombstones.
 #[derive(Debug, Default)]
 pub(crate) struct Leased {
-    /// With the newest grant when each became one.
+    /// The object of each version, and the newest grant when the version became a leased tombstone.
     pub(super) by_version: BTreeMap<Version, (u32, Version)>,
     pub(super) by_key: ByKey,
-    /// Versions that became one under an older grant are named as if they had under this one.
+    /// Versions that became leased tombstones under an older grant count as if they had under this one.
     named_from: Version,
 }
 
@@ -43,12 +43,12 @@ impl Leased {
         self.by_version.first_key_value().map(|(&version, _)| version)
     }
 
-    /// All that there are now are named by a leader with this newest grant.
+    /// From here on all leased tombstones count as left under this grant.
     pub(super) fn name_again(&mut self, grant: Version) {
         self.named_from = grant;
     }
 
-    /// The newest grant when a version became one, or when it was to be named again.
+    /// The newest grant under which a version's entries can have been written.
     pub(super) fn since(&self, version: Version) -> Option<Version> {
         Some(self.by_version.get(&version)?.1.max(self.named_from))
     }

@@ -11,7 +11,7 @@ use crate::slab::NONE;
 use crate::timer::Timer;
 
 impl Meta {
-    /// A node may hold this entry, which is nobody's: it gets a tombstone.
+    /// A node may hold this entry, which belongs to no object, put or copy: it gets a tombstone.
     pub(crate) fn leave_tombstone(&mut self, slot: u32, place: EntryId, len: u64, hash: u64) {
         if self.segments[slot].is_mounted() {
             let grant = self.term.newest_grant();
@@ -58,7 +58,7 @@ impl Meta {
         }
     }
 
-    /// Entries of the very version that is written again in the same places are no longer to be dropped.
+    /// A copy writes the same version again. Nodes must not drop its entries, so tombstones of this version in the same places go.
     pub(crate) fn expect_anew(&mut self, object: u32) {
         let version = self.objects[object].version;
         let place = |(_, range): (u32, &Range)| (range.segment, (self.offset_of(range), version));
@@ -68,7 +68,7 @@ impl Meta {
         }
     }
 
-    /// Puts away a finished object that has just lost its key: for good, or until no reader can have a route to it.
+    /// Removes a finished object that has just lost its key. It stays as a leased tombstone while readers may have routes to it.
     pub(crate) fn leave_leased_tombstone(&mut self, object: u32) {
         let stays = self.is_leased(object) && self.lives(object);
         let stays = stays && !is_broken(Rule::LeavingRangesAreReserved);

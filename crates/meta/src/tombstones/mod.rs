@@ -50,9 +50,9 @@ pub(crate) struct Tombstones {
     by_key: Keys,
     /// The hashes of keys of which a newer version than some entry can be read.
     preceding: HashSet<u64, FixedState>,
-    /// Entries that were left under an older grant are named as left under this one.
+    /// Entries that were left under an older grant count as left under this one: see [`Meta::outrank`](crate::Meta::outrank).
     named_from: Version,
-    /// Except these: they lay beneath puts when `named_from` was set, and are older than those puts.
+    /// Entries that keep their own grant: puts to their ranges were under way when `named_from` was set.
     beneath: BTreeSet<(u32, EntryId)>,
     reserved: Reservations,
     leased: Leased,
@@ -82,7 +82,7 @@ impl Tombstones {
         &self.reserved
     }
 
-    /// SlotEntries of a segment.
+    /// How many entries a segment has.
     pub(crate) fn count(&self, slot: u32) -> usize {
         self.by_slot.get(&slot).map_or(0, |entries| entries.known.len())
     }
@@ -109,7 +109,7 @@ impl Tombstones {
         self.by_key.insert(entry.hash, (slot, place));
     }
 
-    /// A node has dropped what lay there under this grant or an older one.
+    /// A node has dropped the entry, if it was written under this grant or an older one.
     fn confirm(&mut self, slot: u32, place: EntryId, grant: Version, now: Tick) {
         let Some(entries) = self.by_slot.get_mut(&slot) else { return };
         entries.confirmed_at = now;
@@ -119,14 +119,14 @@ impl Tombstones {
         }
     }
 
-    /// What there is now is named by a leader with this newest grant from here on, but for what is `beneath` something.
+    /// From here on all entries count as left under this grant, except those `beneath` puts that are under way.
     pub(crate) fn name_again(&mut self, grant: Version, beneath: BTreeSet<(u32, EntryId)>) {
         self.named_from = grant;
         self.leased.name_again(grant);
         self.beneath.extend(beneath);
     }
 
-    /// Nothing else is beneath anything any more.
+    /// Puts to the ranges of all other entries have ended: these count as left under `named_from`, too.
     pub(crate) fn retain_beneath(&mut self, beneath: &BTreeSet<(u32, EntryId)>) {
         self.beneath.retain(|place| beneath.contains(place));
     }
@@ -156,8 +156,8 @@ impl Tombstones {
         }
     }
 
-    /// An entry is complete in this range: its node has dropped what overlapped it. One that begins before another that
-    /// does may be passed over; it is dropped like any other.
+    /// An entry is complete in this range, so its node has dropped what overlapped it: the tombstones there are void. One
+    /// that this misses stays until the node confirms it.
     fn void(&mut self, slot: u32, offset: u64, len: u64) {
         for place in self.overlapping(slot, offset, len) {
             self.remove(slot, place);

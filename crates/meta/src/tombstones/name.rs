@@ -11,8 +11,9 @@ use crate::segments::{AddressTable, Closed};
 const NEWER_THAN_ALL: Version = Version { epoch: Epoch(u64::MAX), counter: u64::MAX };
 
 impl Meta {
-    /// Names the tombstones of the key with this hash, of versions below the one given if there is one, unless this request named
-    /// them already. Segments that would start empty are left out; those whose nodes cannot be asked are marked so that they would.
+    /// Names the tombstones of the key with this hash, below a version if one is given, unless this request named them already.
+    /// Segments that are marked behind are left out, and segments out of sight are marked behind: a later leader has both start
+    /// empty.
     pub(crate) fn gather_tombstones(
         &mut self,
         hash: u64,
@@ -76,8 +77,8 @@ impl Meta {
         }
     }
 
-    /// Names what readers of these keys have dropped before they read. Of a key that has too much of it nothing can be read
-    /// yet.
+    /// Names the older versions of these keys that a client has the nodes drop before it reads. A key with too many of them cannot
+    /// be read yet.
     pub(crate) fn gather_predecessors(
         &mut self,
         keys: &[&str],
@@ -117,8 +118,8 @@ impl Meta {
         ranges
     }
 
-    /// Puts the leased tombstones of a key before the one that was found. Gives the moment from which on none of
-    /// their routes may be used, if there are any.
+    /// Puts the leased tombstones of a key before the version that was found. Gives the moment at which the first of their leases
+    /// ends, if there are any.
     pub(crate) fn precede(
         &self,
         (position, key): (usize, &str),

@@ -1,16 +1,16 @@
-//! Whether a removal that the master does by itself is over: the nodes hear of it with their heartbeats, and drop what went.
+//! Whether the nodes have dropped what the master removed by itself. They fetch these tombstones with their heartbeats.
 
 use mooncake_types::{Tick, Version};
 
 use super::EntryId;
 use crate::Meta;
 
-/// What is left at nodes of what went up to some version.
+/// Whether nodes still hold something of the removed versions up to a given one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remnant {
     /// Nothing: no later leader finds any of it.
     None,
-    /// A node still holds some. It is to be looked for again from here on, later if that is where this look began.
+    /// A node may still hold some. The next look begins here; if this one began here too, after a pause.
     From(RemnantCursor),
 }
 

@@ -1,4 +1,5 @@
-//! Removals that began under one leader and end under another, which may have found again what they took, and had it copied.
+//! Removals that began under one leader and end under another. The later leader may have found the removed versions again in
+//! inventories, and may have had them copied.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +19,7 @@ impl Meta {
         }
         let is_of_another = |range: &RangeDrop| range.grant.epoch < self.term.began_under();
         if keys.is_empty() && ranges.iter().any(is_of_another) {
-            // What it may have found of them it could only find by their keys.
+            // This leader may have found these versions again, and could look for them only by their keys.
             return Reply::Refused(ErrorCode::InvalidVersion);
         }
         let versions: BTreeSet<Version> = ranges.iter().map(|range| range.version).collect();

@@ -39,9 +39,9 @@ impl Meta {
         Ok(())
     }
 
-    /// Whether a put of `len` bytes that was just refused had to be, as far as that takes no search: no segment that it may
-    /// use has a range that is long enough together with what is free beside it, and that can be evicted at the price. A segment that
-    /// had nothing to evict a moment before counts as such until the next millisecond.
+    /// Whether a put of `len` bytes that was just refused had to be refused: no segment that it may use has a range that can be
+    /// evicted at the price and makes enough room with what is free beside it. Windows of several ranges are not looked for. A
+    /// segment that had nothing to evict a moment before counts as such until the next millisecond.
     /// Takes time in proportion to the whole state; of use where each segment has few ranges.
     ///
     /// # Errors
