@@ -40,7 +40,6 @@ mod placement;
 mod recovery;
 mod replication;
 mod report;
-mod rng;
 mod segments;
 mod slab;
 mod stats;

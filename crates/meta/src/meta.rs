@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use mooncake_types::{ClientId, Epoch, ErrorCode, Reply, Request, SharedDirectory, Tick, limits};
+use mooncake_types::{
+    Chance, ClientId, Epoch, ErrorCode, Reply, Request, SharedDirectory, Tick, limits,
+};
 
 use crate::config::Config;
 use crate::counters::Counters;
@@ -15,7 +17,6 @@ use crate::objects::{
 };
 use crate::recovery::{Recovery, Reviews, Term};
 use crate::replication::{Heat, Repair, Replicator};
-use crate::rng::Rng;
 use crate::segments::{Clients, Members, RetiredSegments, Segments};
 use crate::tasks::Tasks;
 use crate::tiers::{self, Offloads};
@@ -57,7 +58,7 @@ pub struct Meta {
     pub(crate) soft_pins: SoftPins,
     pub(crate) timers: BTreeSet<(Tick, Timer)>,
     pub(crate) patterns: Patterns,
-    pub(crate) rng: Rng,
+    pub(crate) chance: Chance,
     pub(crate) counters: Counters,
     pub(crate) members: Members,
     pub(crate) retired_segments: RetiredSegments,
@@ -110,7 +111,7 @@ impl Meta {
             soft_pins: SoftPins::default(),
             timers: BTreeSet::new(),
             patterns: Patterns::default(),
-            rng: Rng::new(config.seed),
+            chance: Chance::new(config.seed),
             counters: Counters::default(),
             members,
             retired_segments: RetiredSegments::default(),
@@ -168,7 +169,7 @@ impl Meta {
             return Reply::Refused(ErrorCode::UnavailableInCurrentStatus);
         }
         self.groups.begin_request();
-        self.effort = Effort::new(self.rng.below(self.segments.grantable().len().max(1)));
+        self.effort = Effort::new(self.chance.place(self.segments.grantable().len().max(1)));
         self.fetch_ahead(request);
         let reply = self.answer(from, request);
         self.settle_sunk();
@@ -266,7 +267,7 @@ impl Meta {
 
     /// An id that is drawn at random, but never twice under an epoch: its low bits are this number.
     pub(crate) fn draw_id(&mut self, number: u64, number_bits: u32) -> u128 {
-        let low = self.rng.next_u64() << number_bits | number;
+        let low = self.chance.bits() << number_bits | number;
         u128::from(self.term.epoch().0) << 64 | u128::from(low)
     }
 

@@ -20,6 +20,11 @@ impl Chance {
         mixed ^ (mixed >> 31)
     }
 
+    /// A place in a list of this length, which is not zero.
+    pub fn place(&mut self, len: usize) -> usize {
+        self.below(len as u64) as usize
+    }
+
     /// A number below `bound`, which is not zero.
     pub fn below(&mut self, bound: u64) -> u64 {
         // The high half of the product is uniform but for a bias under bound / 2^64.

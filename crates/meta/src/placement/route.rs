@@ -101,7 +101,7 @@ impl Meta {
 
     /// Segments that take puts: those on the host of a client first, if it lends any, then those of the hosts that follow by name.
     fn near(&self, client: ClientId) -> Vec<u32> {
-        let Some(&own) = self.segments.slots_of(client).first() else { return Vec::new() };
+        let Some(&own) = self.segments.of_client(client).first() else { return Vec::new() };
         let slots = self.segments.nearest_to(&self.segments[own].host);
         slots.filter(|&slot| self.segments[slot].takes_puts()).take(MAX_NEAR).collect()
     }
@@ -172,7 +172,7 @@ impl Meta {
         }
         let count = self.segments.grantable().len();
         for _ in 0..MAX_DRAWS {
-            route.start = self.rng.below(count);
+            route.start = self.chance.place(count);
             if !self.is_in(&route.domains, self.segments.grantable()[route.start]) {
                 return;
             }
@@ -238,7 +238,7 @@ impl Meta {
             return None;
         }
         let first = self.next_of(route, &mut Cursor::new(route.start), |room| room.capacity > 0)?;
-        let drawn = self.segments.by_share(self.rng.next_u64());
+        let drawn = self.segments.by_share(self.chance.bits());
         let is_usable =
             |&slot: &u32| slot != first && self.is_on(route, slot) && self.is_open(route, slot);
         let second = drawn.filter(is_usable);

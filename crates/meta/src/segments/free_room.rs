@@ -185,21 +185,21 @@ impl Cursor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rng::Rng;
+    use mooncake_types::Chance;
 
     #[test]
     fn the_first_place_that_is_wanted_is_found_whatever_was_noted_before() {
-        let (mut rooms, mut dice) = (Rooms::new(), Rng::new(3));
+        let (mut rooms, mut dice) = (Rooms::new(), Chance::new(3));
         let mut expected: Vec<Room> = Vec::new();
         for _ in 0..20_000 {
-            let place = dice.below(70);
+            let place = dice.place(70);
             let room = Room {
-                class: dice.below(5) as u32,
-                capacity: dice.below(5) as u64,
-                evictable_from: Tick(dice.below(5) as u64),
+                class: dice.place(5) as u32,
+                capacity: dice.place(5) as u64,
+                evictable_from: Tick(dice.place(5) as u64),
             };
             expected.resize(expected.len().max(place + 1), Room::NONE);
-            match dice.below(4) {
+            match dice.place(4) {
                 0 => {
                     rooms.clear(place);
                     expected[place] = Room::NONE;
@@ -209,7 +209,7 @@ mod tests {
                     expected[place] = room;
                 }
             }
-            let from = dice.below(80);
+            let from = dice.place(80);
             let wanted = |it: &Room| {
                 it.class >= room.class
                     && it.capacity >= room.capacity
@@ -241,14 +241,14 @@ mod tests {
 
     #[test]
     fn segments_that_come_and_go_leave_the_shares_of_those_that_are_there() {
-        let (mut rooms, mut dice) = (Rooms::new(), Rng::new(5));
+        let (mut rooms, mut dice) = (Rooms::new(), Chance::new(5));
         let mut lens: Vec<u64> = Vec::new();
         for _ in 0..5_000 {
-            if lens.is_empty() || dice.below(lens.len() + 20) < 20 {
-                lens.push(dice.below(6) as u64);
+            if lens.is_empty() || dice.place(lens.len() + 20) < 20 {
+                lens.push(dice.place(6) as u64);
                 rooms.set_len(lens.len() - 1, lens[lens.len() - 1]);
             } else {
-                let place = dice.below(lens.len());
+                let place = dice.place(lens.len());
                 rooms.clear(lens.len() - 1);
                 lens.swap_remove(place);
                 if let Some(&len) = lens.get(place) {
@@ -256,7 +256,7 @@ mod tests {
                 }
             }
             let bytes: u64 = lens.iter().sum();
-            let part = dice.next_u64();
+            let part = dice.bits();
             let byte = ((u128::from(bytes) * u128::from(part)) >> 64) as u64;
             let mut end = 0;
             let expected = lens.iter().position(|len| {

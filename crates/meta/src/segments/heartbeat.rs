@@ -98,7 +98,7 @@ impl Meta {
 
     fn lends_disk(&self, client: ClientId) -> bool {
         let segments = self.segments.of_client(client);
-        segments.into_iter().any(|slot| self.segments[slot].medium != Medium::Memory)
+        segments.iter().any(|&slot| self.segments[slot].medium != Medium::Memory)
     }
 
     /// As [`Meta::strike_client`], but for its disks: what lies there outlives the process, and is out of sight until the next one
@@ -119,7 +119,7 @@ impl Meta {
 
     /// Strikes the segments of a client that are so.
     pub(super) fn strike_where(&mut self, client: ClientId, is_so: impl Fn(&Segment) -> bool) {
-        for slot in self.segments.of_client(client) {
+        for slot in self.segments.of_client(client).to_vec() {
             if is_so(&self.segments[slot]) {
                 self.strike(slot);
             }

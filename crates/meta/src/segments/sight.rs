@@ -56,7 +56,7 @@ impl Meta {
         if !self.clients.set_in_sight(client, in_sight, self.now) {
             return;
         }
-        for slot in self.segments.of_client(client) {
+        for slot in self.segments.of_client(client).to_vec() {
             self.segments.set(slot, Closed::OutOfSight, !in_sight);
         }
         self.notify_sight(client, in_sight);

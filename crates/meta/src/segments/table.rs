@@ -98,12 +98,7 @@ impl Segments {
     }
 
     /// Slots lent by `client` that are not unmounting.
-    pub(crate) fn of_client(&self, client: ClientId) -> Vec<u32> {
-        self.by_client.get(&client).cloned().unwrap_or_default()
-    }
-
-    /// As [`Segments::of_client`], as they are now.
-    pub(crate) fn slots_of(&self, client: ClientId) -> &[u32] {
+    pub(crate) fn of_client(&self, client: ClientId) -> &[u32] {
         self.by_client.get(&client).map_or(&[], Vec::as_slice)
     }
 

@@ -32,7 +32,7 @@ impl Meta {
         if count == 0 {
             return None;
         }
-        let start = self.rng.below(count);
+        let start = self.chance.place(count);
         let looked_at = count.min(MOST_SEGMENTS);
         // Segments of one rack often stand side by side.
         let places = (0..looked_at).map(|number| (start + number * count / looked_at) % count);

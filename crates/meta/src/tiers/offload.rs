@@ -88,7 +88,7 @@ impl Meta {
             let is_right = disk.medium == medium && disk.takes_offloads();
             is_right && disk.allocator.capacity() >= disk.reserved_len(len)
         };
-        self.segments.slots_of(client).iter().copied().find(takes)
+        self.segments.of_client(client).iter().copied().find(takes)
     }
 
     /// Whether a replica of an object lies elsewhere than in memory, in sight or not, that is not lost.

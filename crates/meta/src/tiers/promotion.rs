@@ -72,7 +72,7 @@ impl Meta {
     /// some, else anywhere.
     pub(crate) fn place_promoted(&mut self, object: u32, near: u32) -> Option<Pieces> {
         let client = self.segments[near].client;
-        let mut near = self.segments.of_client(client);
+        let mut near = self.segments.of_client(client).to_vec();
         near.retain(|&slot| self.segments[slot].medium == Medium::Memory);
         self.place_near(object, near)
     }

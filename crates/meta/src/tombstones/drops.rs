@@ -25,7 +25,7 @@ impl Meta {
                 self.catch_up(slot);
             }
         }
-        let mut slots = self.segments.of_client(from);
+        let mut slots = self.segments.of_client(from).to_vec();
         slots.retain(|&slot| !self.segments[slot].is(Closed::Struck));
         let limit = limit.min(limits::MAX_FETCHED_DROPS) as usize;
         let mut drops: Vec<RangeDrop> = Vec::new();

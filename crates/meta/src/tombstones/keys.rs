@@ -112,9 +112,9 @@ mod tests {
     fn entries_of_a_key_are_those_that_were_put_in_and_not_removed() {
         let at = |number: u32| (number % 3, (u64::from(number), Version::default()));
         let (mut keys, mut expected) = (Keys::default(), BTreeSet::new());
-        let mut dice = crate::rng::Rng::new(5);
+        let mut dice = mooncake_types::Chance::new(5);
         for _ in 0..20_000 {
-            let roll = dice.next_u64();
+            let roll = dice.bits();
             let (hash, number) = (((roll >> 8) % 7) << 46, (roll >> 16) as u32 % 9);
             match roll & 1 {
                 0 => {

@@ -28,7 +28,7 @@ impl Meta {
             let slots = self.segments.of_client(segment.client);
             ensure(
                 "a client's segments are those that it lends",
-                slots == lent.get(&segment.client).cloned().unwrap_or_default(),
+                slots == lent.get(&segment.client).map_or(&[][..], Vec::as_slice),
                 || format!("segment slot {slot}: {slots:?}, {lent:?}"),
             )?;
         }
