@@ -66,7 +66,7 @@ class Pool:
                 "--protocol=tcp",
                 f"--master_server_address={self.master_address}",
                 f"--global_segment_size={segment_bytes}",
-                *(("--enable_offload=true", f"--ssd_offload_path={self._disk_folder()}") if self.disk else ()),
+                *(("--enable_offload=true",) if self.disk else ()),
             ],
             self.logs / f"node-{self.rpc_port}-{len(self.nodes)}.log",
             self._env(),
@@ -81,7 +81,8 @@ class Pool:
         return folder
 
     def _env(self) -> dict[str, str]:
-        return {**LOOPBACK, "XDG_STATE_HOME": str(self.logs / "state"), **self.package.variables}
+        disk = {"MOONCAKE_OFFLOAD_FILE_STORAGE_PATH": str(self._disk_folder())} if self.disk else {}
+        return {**LOOPBACK, "XDG_STATE_HOME": str(self.logs / "state"), **disk, **self.package.variables}
 
     def http(self, path: str) -> str | None:
         """What the master's admin server answers; None if it does not."""

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from install import HERE, InstallError, cpp_python, folder, install, install_cpp, models, python
 from outcome import Outcome
-from process import EngineProcess
+from process import EngineProcess, end_on_sigterm
 from report import all_hold, report
 
 # A script ends its own processes first.
@@ -146,6 +146,7 @@ def run_all(names: list[str], logs: Path, given: argparse.Namespace) -> list[Out
 
 def main() -> int:
     given = parse()
+    end_on_sigterm()
     if not given.skip_install:
         try:
             install(given.wheel)

@@ -1,5 +1,5 @@
 """Conversations that grow, over two vLLM instances behind round-robin: without a pool, with each package's, and with
-a pool of this project that is too small, alone and with a disk behind it.
+each package's when it is too small, alone and with a disk behind it.
 
 Usage: vllm_multi_turn.py --models FOLDER --logs FOLDER --out FILE [--cpp PYTHON] [--conversations N] [--turns N], with
 the Python of the engines' environment. Writes `multi-turn-figures.json`, `multi-turn.md` and `multi-turn.svg` into the
@@ -43,11 +43,38 @@ TURN_TOKENS = 1024 - OUTPUT_TOKENS
 OWN_CACHE_BLOCKS = 128
 BATCH_TOKENS = 2048
 NODE_BYTES = 1024 * MIB
-NO_POOL = Package("no pool", ENGINES_PYTHON, ours=False)
 # A third of what eight conversations come to in the end, 576 MiB.
 SMALL_NODE_BYTES = 192 * MIB
-SMALL_POOL = Package("this project, small pool", ENGINES_PYTHON, ours=False)
-SMALL_POOL_AND_DISK = Package("this project, small pool and disk", ENGINES_PYTHON)
+
+
+@dataclass(frozen=True)
+class Setup:
+    """One column of the table, named as its package is."""
+
+    package: Package
+    node_bytes: int = 0
+    disk: bool = False
+    # A failure costs the column, not the run.
+    may_fail: bool = False
+
+
+NO_POOL = Setup(Package("no pool", ENGINES_PYTHON, ours=False))
+
+
+def setups(cpp: Package | None) -> list[Setup]:
+    """All columns. A pool that is too small has no goals."""
+    small = replace(OURS, name=f"{OURS.name}, small pool", ours=False)
+    small_and_disk = replace(OURS, name=f"{OURS.name}, small pool and disk")
+    ours = [Setup(OURS, NODE_BYTES), Setup(small, SMALL_NODE_BYTES), Setup(small_and_disk, SMALL_NODE_BYTES, disk=True)]
+    if cpp is None:
+        return [NO_POOL, *ours]
+    return [
+        NO_POOL,
+        Setup(cpp, NODE_BYTES, may_fail=True),
+        *ours,
+        Setup(replace(cpp, name=f"{cpp.name}, small pool"), SMALL_NODE_BYTES, may_fail=True),
+        Setup(replace(cpp, name=f"{cpp.name}, small pool and disk"), SMALL_NODE_BYTES, disk=True, may_fail=True),
+    ]
 
 
 @dataclass(frozen=True)
@@ -86,23 +113,19 @@ class Bench:
     conversations: int
     turns: int
 
-    def run(self, package: Package) -> dict[str, float]:
-        """The figures of one package, or without a pool."""
+    def run(self, setup: Setup) -> dict[str, float]:
+        """The figures of one column."""
+        package = setup.package
         with ExitStack() as stack:
             config = None
-            if package != NO_POOL:
-                pool = stack.enter_context(self.pool(package))
-                config = pool.write_config(embedded_bytes=0)
+            if setup.node_bytes:
+                pool = Pool(self.logs, [setup.node_bytes], package, disk=setup.disk)
+                config = stack.enter_context(pool).write_config(embedded_bytes=0)
             print(f"  {package.name}: {INSTANCES} vLLM instances start", flush=True)
             servers = self.start(stack, package, config)
             for server in servers:
                 server.complete(tokens("warm-up", FIRST_TOKENS))
             return self.converse(package, servers)
-
-    def pool(self, package: Package) -> Pool:
-        is_small = package in (SMALL_POOL, SMALL_POOL_AND_DISK)
-        node_bytes = SMALL_NODE_BYTES if is_small else NODE_BYTES
-        return Pool(self.logs, [node_bytes], package, disk=package == SMALL_POOL_AND_DISK)
 
     def start(self, stack: ExitStack, package: Package, config: Path | None) -> list[VllmServer]:
         """Instances with as many cores each, and a cache of their own that is too small."""
@@ -216,19 +239,19 @@ def changes(figures: Figures, without: Figures) -> dict[str, float]:
     return {f"{name}_change": (figures[name] / without[name] - 1) * 100 for name in names}
 
 
-def run(outcome: Outcome, bench: Bench, packages: Sequence[Package]) -> None:
-    """All packages in turn. What the C++ package breaks costs its column, not the run."""
+def run(outcome: Outcome, bench: Bench, columns: Sequence[Setup]) -> None:
+    """All columns in turn, the first without a pool."""
     found: list[tuple[Package, Figures]] = []
-    for package in packages:
+    for setup in columns:
         try:
-            figures = bench.run(package)
+            figures = bench.run(setup)
         except Exception as error:
-            if package.ours or package == NO_POOL:
+            if not setup.may_fail:
                 raise
-            print(f"  {package.name}: left out: {type(error).__name__}: {error}", flush=True)
+            print(f"  {setup.package.name}: left out: {type(error).__name__}: {error}", flush=True)
             continue
         without = found[0][1] if found else figures
-        found.append((package, {**figures, **(changes(figures, without) if found else {})}))
+        found.append((setup.package, {**figures, **(changes(figures, without) if found else {})}))
     whole = bench.conversations >= CONVERSATIONS and bench.turns >= TURNS
     rows = [*ROWS, *(CHANGES if whole else [replace(row, limit=None) for row in CHANGES])]
     compare(outcome, "Multi-turn", rows, found)
@@ -255,10 +278,9 @@ def main() -> None:
     arguments = parser.parse_args()
     end_on_sigterm()
     outcome = Outcome("vLLM, multi-turn")
-    cpp = [cpp_package(arguments.cpp)] if arguments.cpp else []
-    packages = [NO_POOL, *cpp, OURS, SMALL_POOL, SMALL_POOL_AND_DISK]
+    cpp = cpp_package(arguments.cpp) if arguments.cpp else None
     bench = Bench(arguments.models / SHAPE, arguments.logs, arguments.conversations, arguments.turns)
-    outcome.section("multi-turn", lambda: run(outcome, bench, packages))
+    outcome.section("multi-turn", lambda: run(outcome, bench, setups(cpp)))
     outcome.write(arguments.out)
 
 

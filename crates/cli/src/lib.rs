@@ -25,6 +25,8 @@ pub mod mooncake;
 mod no_effect;
 mod open_files;
 pub mod quantity;
+mod segment_list;
+pub mod status;
 pub mod stop_signal;
 pub mod trace;
 

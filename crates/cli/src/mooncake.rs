@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use mooncake_client::nearest;
 
 use crate::exit::{complain, say};
-use crate::{alias, client, doctor, drain, explain, master, trace};
+use crate::{alias, client, doctor, drain, explain, master, status, trace};
 
 struct Program {
     name: &'static str,
@@ -35,6 +35,11 @@ const PROGRAMS: &[Program] = &[
         name: "trace",
         about: "Make a trace for sim out of the KV events of an engine, or out of a log of requests",
         main: trace::main,
+    },
+    Program {
+        name: "status",
+        about: "Say which master leads, how full the pool is, and what is wrong with it",
+        main: status::main,
     },
     Program {
         name: "drain",

@@ -33,8 +33,21 @@ fn a_master_without_a_home_says_that_it_keeps_no_state_file() {
     Program::start_told(MASTER, &ports, &homeless).line(warning);
     let told = [&ports[..], &["--state_dir=none"]].concat();
     let master = Program::start_told(MASTER, &told, &homeless);
-    let line = master.first_line("the master serves");
-    assert!(!line.contains(warning));
+    master.first_line("the master serves");
+    assert_eq!(master.seen(warning), 0);
+}
+
+#[test]
+fn a_master_that_other_hosts_reach_warns_without_a_token() {
+    let ports = ["--rpc_port=0", "--port=0", "--metrics_port=0", "--state_dir=none"];
+    let start = |more: &[&str]| Program::start_told(MASTER, &[&ports, more].concat(), &[]);
+    let warning = "every host that reaches this port may use the store";
+    start(&["--rpc_address=0.0.0.0"]).line(warning);
+    for more in [&["--rpc_address=127.0.0.1"][..], &["--auth_token=secret"]] {
+        let master = start(more);
+        master.first_line("the master serves");
+        assert_eq!(master.seen(warning), 0, "{more:?}");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use mooncake_types::host_port::{join, split};
 
 use crate::open_error::OpenError;
 
-/// A host and a port, as written in a configuration; IPv6 literals stand in brackets there and without them here.
+/// A host and a port from a configuration. IPv6 literals have brackets there, and none here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HostPort {
     pub(crate) host: String,
@@ -18,7 +18,7 @@ impl fmt::Display for HostPort {
     }
 }
 
-/// Where one master is.
+/// The address of one master.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum MasterEndpoint {
     /// On the network.
@@ -28,10 +28,11 @@ pub(crate) enum MasterEndpoint {
 }
 
 impl MasterEndpoint {
-    /// Reads what a leader says of itself, where it is reached by local sockets only, or by the network only.
+    /// Reads the address that a leader reports. It must be a local socket if `only_this_host`, and `host:port`
+    /// otherwise.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Why the address cannot be used.
     pub(crate) fn of_leader(address: &str, only_this_host: bool) -> Result<Self, String> {
         match (address.strip_prefix(LOCAL_MARK), only_this_host) {
             (Some(name), true) => Ok(Self::Local(name.to_owned())),
@@ -58,17 +59,17 @@ impl fmt::Display for MasterEndpoint {
     }
 }
 
-/// What stands for an address where each process runs its part of the master.
+/// Written instead of an address where each process runs its part of the master.
 const HOST_POOL: &str = "local://";
 
-/// Where the master is, as written in a configuration.
+/// The address of the master, as written in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum MasterAddress {
-    /// One of these: `host:port`, with commas or semicolons between several.
+    /// `host:port`, or several of these with commas or semicolons between them.
     Listed(Vec<HostPort>),
     /// At a local socket of this host: its name, after [`LOCAL_MARK`].
     Local(String),
-    /// Wherever this coordinator says: `etcd://`, `redis://`, `k8s://` or `file://`.
+    /// The leader that this coordinator names: `etcd://`, `redis://`, `k8s://` or `file://`.
     Elected(String),
 }
 
@@ -76,7 +77,7 @@ impl MasterAddress {
     /// Reads an address.
     ///
     /// # Errors
-    /// What is wrong with one of a list. What follows a scheme is not looked at.
+    /// Why an address in a list is invalid. The text after a scheme is not checked.
     pub(crate) fn parse(text: &str) -> Result<MasterAddress, OpenError> {
         let text = text.trim();
         if let Some(name) = text.strip_prefix(LOCAL_MARK) {

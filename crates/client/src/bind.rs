@@ -14,17 +14,17 @@ const BACKLOG: i32 = 1024;
 
 /// What to listen on.
 #[derive(Clone, Debug)]
-pub(crate) struct Wish<'a> {
+pub(crate) struct ListenOptions<'a> {
     pub(crate) local_hostname: &'a str,
     pub(crate) bind_address: Option<&'a str>,
     pub(crate) ports: RangeInclusive<u16>,
     /// The local address of the connection to the master.
     pub(crate) towards_master: IpAddr,
-    /// What others are told, `host` or `host:port`, instead of the local hostname and the port that was bound.
+    /// `host` or `host:port` to tell others, instead of the local hostname and the port that was bound.
     pub(crate) advertise: Option<&'a str>,
-    /// Whether a port in the local hostname that is taken is no more than a part of the name.
+    /// Whether a port in the local hostname may be only a part of the name: if it is taken, another port is bound.
     pub(crate) port_is_a_name: bool,
-    /// Whether anybody will connect: if not, the port is only held so that the hostname is this process's own.
+    /// Whether other processes connect. If not, the port is only held so that the hostname is unique.
     pub(crate) serves: bool,
 }
 
@@ -32,17 +32,17 @@ pub(crate) struct Wish<'a> {
 #[derive(Debug)]
 pub(crate) struct Bound {
     pub(crate) socket: HeldSocket,
-    /// What others know this process by, `host:port`.
+    /// The name by which others know this process, `host:port`.
     pub(crate) hostname: String,
-    /// Where others reach it, `host:port`: the same, unless the port of the hostname is only a name. Or the endpoint of a
-    /// local socket.
+    /// Where others connect: `host:port`, or the endpoint of a local socket. Differs from `hostname` if the port
+    /// there is only a name, or if the host there is `localhost` and the master is elsewhere.
     pub(crate) endpoint: String,
 }
 
 /// See [`Bound`].
 #[derive(Debug)]
 pub(crate) enum HeldSocket {
-    /// It listens if it is to be served from the start.
+    /// It listens if other processes connect.
     Port(Socket),
     Local(LocalListener),
 }
@@ -57,7 +57,7 @@ impl HeldSocket {
     }
 }
 
-/// Listens on a local socket only. A hostname without a port gets a number that no other process has, which is no port.
+/// Listens on a local socket only. A hostname without a port gets a number that no other process has, in its place.
 pub(crate) fn bind_locally(local_hostname: &str) -> Result<Bound, OpenError> {
     let socket = LocalListener::open();
     let socket = socket.map_err(|error| OpenError::LocalSocket { reason: error.to_string() })?;
@@ -73,26 +73,26 @@ pub(crate) fn bind_locally(local_hostname: &str) -> Result<Bound, OpenError> {
     Ok(Bound { socket: HeldSocket::Local(socket), hostname, endpoint })
 }
 
-/// Binds the port that the hostname names or, if it names none, a free one of the range, from a random start.
-pub(crate) fn bind(wish: &Wish<'_>, chance: &mut Chance) -> Result<Bound, OpenError> {
-    let (host, port) = split(wish.local_hostname).map_err(|reason| OpenError::Address {
+/// Binds the port that the hostname names. If it names none, binds a free one of the range, from a random start.
+pub(crate) fn bind(options: &ListenOptions<'_>, chance: &mut Chance) -> Result<Bound, OpenError> {
+    let (host, port) = split(options.local_hostname).map_err(|reason| OpenError::Address {
         what: "the local hostname",
-        text: wish.local_hostname.to_owned(),
+        text: options.local_hostname.to_owned(),
         reason,
     })?;
-    let addresses = addresses_of(wish, host)?;
-    let ((name, reached_at), told) = match wish.advertise {
+    let addresses = addresses_of(options, host)?;
+    let ((name, reached_at), told) = match options.advertise {
         Some(text) => {
             let (host, port) = split_advertised(text)?;
             ((host.clone(), host), port)
         }
-        None => (name_and_reach(host, wish, &addresses), None),
+        None => (name_and_reach(host, options, &addresses), None),
     };
     let is_moved = is_this_machine_only(host) && !addresses.iter().all(is_loopback);
     let bound = |(socket, listening): (Socket, u16)| {
         let endpoint = join(&reached_at, told.unwrap_or(listening));
         let hostname = join(&name, told.or(port).unwrap_or(listening));
-        if is_moved && wish.serves {
+        if is_moved && options.serves {
             tracing::warn!(
                 host,
                 endpoint,
@@ -102,10 +102,10 @@ pub(crate) fn bind(wish: &Wish<'_>, chance: &mut Chance) -> Result<Bound, OpenEr
         }
         Bound { socket: HeldSocket::Port(socket), hostname, endpoint }
     };
-    let Some(port) = port else { return bind_any(&addresses, wish, chance).map(bound) };
-    match bind_port(&addresses, port, wish) {
-        Err(OpenError::PortTaken { .. }) if wish.port_is_a_name => {
-            bind_any(&addresses, wish, chance).map(bound)
+    let Some(port) = port else { return bind_any(&addresses, options, chance).map(bound) };
+    match bind_port(&addresses, port, options) {
+        Err(OpenError::PortTaken { .. }) if options.port_is_a_name => {
+            bind_any(&addresses, options, chance).map(bound)
         }
         listening => listening.map(|socket| bound((socket, port))),
     }
@@ -113,15 +113,15 @@ pub(crate) fn bind(wish: &Wish<'_>, chance: &mut Chance) -> Result<Bound, OpenEr
 
 fn bind_any(
     addresses: &[IpAddr],
-    wish: &Wish<'_>,
+    options: &ListenOptions<'_>,
     chance: &mut Chance,
 ) -> Result<(Socket, u16), OpenError> {
-    let (first, last) = (*wish.ports.start(), *wish.ports.end());
+    let (first, last) = (*options.ports.start(), *options.ports.end());
     let count = u64::from(last - first) + 1;
     let start = chance.below(count);
     for step in 0..count {
         let port = first + ((start + step) % count) as u16;
-        match bind_port(addresses, port, wish) {
+        match bind_port(addresses, port, options) {
             Ok(socket) => return Ok((socket, port)),
             Err(OpenError::PortTaken { .. }) => {}
             Err(error) => return Err(error),
@@ -130,7 +130,7 @@ fn bind_any(
     Err(OpenError::AllPortsTaken { first, last })
 }
 
-/// The host and, if there is one, the port that others are to be told.
+/// Splits an advertised address into the host and, if there is one, the port.
 pub(crate) fn split_advertised(text: &str) -> Result<(String, Option<u16>), OpenError> {
     let error = |reason| OpenError::Address {
         what: "the advertised address",
@@ -144,8 +144,8 @@ pub(crate) fn split_advertised(text: &str) -> Result<(String, Option<u16>), Open
 }
 
 /// The addresses to try to listen on, best first.
-fn addresses_of(wish: &Wish<'_>, host: &str) -> Result<Vec<IpAddr>, OpenError> {
-    if let Some(address) = wish.bind_address {
+fn addresses_of(options: &ListenOptions<'_>, host: &str) -> Result<Vec<IpAddr>, OpenError> {
+    if let Some(address) = options.bind_address {
         let (host, _) = split(address).map_err(|reason| OpenError::Address {
             what: "the address to listen on",
             text: address.to_owned(),
@@ -154,26 +154,31 @@ fn addresses_of(wish: &Wish<'_>, host: &str) -> Result<Vec<IpAddr>, OpenError> {
         return resolve(host);
     }
     if is_unspecified(host) {
-        return Ok(vec![any_like(wish.towards_master)]);
+        return Ok(vec![any_like(options.towards_master)]);
     }
     match resolve(host) {
-        Ok(addresses) => Ok(known_to_others(host, addresses, wish.towards_master)),
-        // Nobody connects to a process that lends nothing: its name need not mean anything to a resolver.
-        Err(_) if !wish.serves => Ok(vec![any_like(wish.towards_master)]),
+        Ok(addresses) => Ok(known_to_others(host, addresses, options.towards_master)),
+        // No process connects to one that lends nothing, so its name need not resolve.
+        Err(_) if !options.serves => Ok(vec![any_like(options.towards_master)]),
         Err(error) => Err(error),
     }
 }
 
-/// The host that stands in the name of this process, and the one that others connect to. They differ for a process that
-/// calls itself `localhost` while its master is elsewhere: the name stays, since programs look for it, and others connect to
-/// the address that is listened on. One that was told to listen on loopback is reached there, from this machine only.
-fn name_and_reach(host: &str, wish: &Wish<'_>, addresses: &[IpAddr]) -> (String, String) {
-    let towards_master = wish.towards_master.to_string();
+/// The host in the name of this process, and the host that others connect to. They differ if the process calls itself
+/// `localhost` while its master is elsewhere. It keeps the name, which programs rely on; others connect to the
+/// address that it listens on. A process that was told to listen on loopback is reached there, from this machine
+/// only.
+fn name_and_reach(
+    host: &str,
+    options: &ListenOptions<'_>,
+    addresses: &[IpAddr],
+) -> (String, String) {
+    let towards_master = options.towards_master.to_string();
     if is_unspecified(host) {
         return (towards_master.clone(), towards_master);
     }
     let reached_at = match addresses[0] {
-        _ if is_loopback(&wish.towards_master) || !is_this_machine_only(host) => host.to_owned(),
+        _ if is_loopback(&options.towards_master) || !is_this_machine_only(host) => host.to_owned(),
         listens if listens.is_unspecified() => towards_master,
         listens if is_loopback(&listens) => host.to_owned(),
         listens => listens.to_string(),
@@ -181,12 +186,12 @@ fn name_and_reach(host: &str, wish: &Wish<'_>, addresses: &[IpAddr]) -> (String,
     (host.to_owned(), reached_at)
 }
 
-/// The addresses that others may mean by the host. If the master is elsewhere others are too, and none of them reaches a
+/// The addresses that others may mean by the host. If the master is elsewhere, others are too, and cannot reach a
 /// loopback address here:
 ///
-/// - a host that is one on every machine gives way to the address towards the master;
-/// - of a name that its own machine maps to one, as Debian does with 127.0.1.1, loopback addresses do not count, and
-///   without any others all of this machine's do.
+/// - a host that is loopback on every machine is replaced by the address towards the master;
+/// - of a name that only its own machine maps to loopback, as Debian does with 127.0.1.1, loopback addresses are
+///   ignored. If it has no others, all addresses of this machine count.
 fn known_to_others(host: &str, resolved: Vec<IpAddr>, towards_master: IpAddr) -> Vec<IpAddr> {
     if is_loopback(&towards_master) {
         return resolved;
@@ -222,7 +227,7 @@ fn any_like(address: IpAddr) -> IpAddr {
     }
 }
 
-/// IPv4 first: it is what a name that has both is expected to be served on.
+/// IPv4 addresses come first: others expect a name with both to be served there.
 fn resolve(host: &str) -> Result<Vec<IpAddr>, OpenError> {
     let unknown = |reason| OpenError::HostUnknown { host: host.to_owned(), reason };
     let resolved = (host, 0).to_socket_addrs().map_err(|error| unknown(error.to_string()))?;
@@ -235,14 +240,19 @@ fn resolve(host: &str) -> Result<Vec<IpAddr>, OpenError> {
     Ok(addresses)
 }
 
-/// Binds a port at the first address that is one of this machine's. If none is, the name may be that of a proxy in front
-/// of it, and all addresses are bound; not so if the address to listen on was told.
-fn bind_port(addresses: &[IpAddr], port: u16, wish: &Wish<'_>) -> Result<Socket, OpenError> {
+/// Binds a port at the first address that belongs to this machine. If none does, the name may be that of a proxy in
+/// front of it, and the port is bound at all addresses. This is not done if the configuration names an address to
+/// listen on.
+fn bind_port(
+    addresses: &[IpAddr],
+    port: u16,
+    options: &ListenOptions<'_>,
+) -> Result<Socket, OpenError> {
     let fallback = any_like(addresses[0]);
-    let fallbacks = wish.bind_address.is_none().then_some(fallback);
+    let fallbacks = options.bind_address.is_none().then_some(fallback);
     for ip in addresses.iter().copied().chain(fallbacks) {
         let address = SocketAddr::new(ip, port);
-        let error = match open_socket(address, wish.serves) {
+        let error = match open_socket(address, options.serves) {
             Ok(socket) => return Ok(socket),
             Err(error) => error,
         };
@@ -259,7 +269,7 @@ fn bind_port(addresses: &[IpAddr], port: u16, wish: &Wish<'_>) -> Result<Socket,
 fn open_socket(address: SocketAddr, serves: bool) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
     if serves {
-        // Connections of a predecessor that linger must not keep its port.
+        // Lingering connections of an earlier process must not keep its port taken.
         socket.set_reuse_address(true)?;
     }
     socket.bind(&address.into())?;
@@ -275,8 +285,8 @@ mod tests {
 
     const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-    fn wish(local_hostname: &str) -> Wish<'_> {
-        Wish {
+    fn options(local_hostname: &str) -> ListenOptions<'_> {
+        ListenOptions {
             local_hostname,
             bind_address: None,
             ports: 12_300..=14_300,
@@ -294,16 +304,16 @@ mod tests {
     #[test]
     fn a_name_without_a_port_gets_a_free_one_of_the_range() {
         let mut chance = Chance::new(1);
-        let one = bind(&wish("localhost"), &mut chance).expect("a port is free");
+        let one = bind(&options("localhost"), &mut chance).expect("a port is free");
         let port = port_of(&one.hostname);
         assert_eq!(one.hostname, format!("localhost:{port}"));
         assert!((12_300..=14_300).contains(&port));
 
-        let narrow = Wish { ports: port..=port, ..wish("localhost") };
+        let narrow = ListenOptions { ports: port..=port, ..options("localhost") };
         let taken = bind(&narrow, &mut chance).expect_err("the only port is taken");
         assert_eq!(taken, OpenError::AllPortsTaken { first: port, last: port });
         let named = format!("localhost:{port}");
-        let taken = bind(&wish(&named), &mut chance).expect_err("the port is taken");
+        let taken = bind(&options(&named), &mut chance).expect_err("the port is taken");
         let address = SocketAddr::new(LOOPBACK, port);
         assert_eq!(taken, OpenError::PortTaken { port, address });
         assert_eq!(taken.to_string(), format!("port {port} is taken: {address} cannot be bound"));
@@ -312,9 +322,9 @@ mod tests {
     #[test]
     fn a_port_that_is_only_a_name_need_not_be_free() {
         let mut chance = Chance::new(4);
-        let one = bind(&wish("localhost"), &mut chance).expect("a port is free");
+        let one = bind(&options("localhost"), &mut chance).expect("a port is free");
         assert_eq!(one.hostname, one.endpoint);
-        let same = Wish { port_is_a_name: true, ..wish(&one.hostname) };
+        let same = ListenOptions { port_is_a_name: true, ..options(&one.hostname) };
         let other = bind(&same, &mut chance).expect("another port is free");
         assert_eq!(other.hostname, one.hostname);
         assert_ne!(port_of(&other.endpoint), port_of(&one.endpoint));
@@ -323,10 +333,11 @@ mod tests {
     #[test]
     fn a_port_that_only_is_held_belongs_to_one_process_too() {
         let mut chance = Chance::new(2);
-        let held = bind(&Wish { serves: false, ..wish("localhost") }, &mut chance).expect("free");
+        let held = bind(&ListenOptions { serves: false, ..options("localhost") }, &mut chance)
+            .expect("free");
         let narrow = port_of(&held.hostname)..=port_of(&held.hostname);
         for serves in [false, true] {
-            let again = Wish { serves, ports: narrow.clone(), ..wish("localhost") };
+            let again = ListenOptions { serves, ports: narrow.clone(), ..options("localhost") };
             assert!(bind(&again, &mut chance).is_err(), "serves: {serves}");
         }
     }
@@ -335,7 +346,7 @@ mod tests {
     fn an_unspecified_host_is_known_by_the_address_towards_the_master() {
         let mut chance = Chance::new(3);
         for host in ["", "0.0.0.0", "[::]"] {
-            let bound = bind(&wish(host), &mut chance).expect("a port is free");
+            let bound = bind(&options(host), &mut chance).expect("a port is free");
             assert_eq!(bound.hostname, format!("127.0.0.1:{}", port_of(&bound.hostname)));
         }
     }
@@ -368,14 +379,14 @@ mod tests {
         }
     }
 
-    /// What a process that calls itself `host` is named and is reached at, given what it was told to listen on. The master
-    /// is elsewhere.
+    /// The name and the endpoint's host of a process that calls itself `host`, given the address to listen on. The
+    /// master is elsewhere.
     fn away(host: &str, bind_address: Option<&str>) -> (String, String) {
         // Any address that is not this machine's would do, were it not listened on.
         const AWAY: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 5));
-        let wish = Wish { towards_master: AWAY, bind_address, ..wish(host) };
-        let addresses = addresses_of(&wish, host).expect("a literal address, or localhost");
-        name_and_reach(host, &wish, &addresses)
+        let options = ListenOptions { towards_master: AWAY, bind_address, ..options(host) };
+        let addresses = addresses_of(&options, host).expect("a literal address, or localhost");
+        name_and_reach(host, &options, &addresses)
     }
 
     #[test]
@@ -399,7 +410,7 @@ mod tests {
     #[test]
     fn localhost_stays_on_loopback_while_its_master_is_there() {
         for host in ["localhost", "127.0.0.1"] {
-            let bound = bind(&wish(host), &mut Chance::new(6)).expect("a port is free");
+            let bound = bind(&options(host), &mut Chance::new(6)).expect("a port is free");
             let local =
                 bound.socket.local_addr().expect("bound").as_socket().expect("an IP address");
             assert!(local.ip().is_loopback(), "{host}: {local}");
@@ -409,7 +420,7 @@ mod tests {
 
     #[test]
     fn a_host_elsewhere_is_listened_for_on_all_addresses() {
-        let bound = bind(&wish("192.0.2.1"), &mut Chance::new(4)).expect("a port is free");
+        let bound = bind(&options("192.0.2.1"), &mut Chance::new(4)).expect("a port is free");
         let local = bound.socket.local_addr().expect("bound").as_socket().expect("an IP address");
         assert!(local.ip().is_unspecified(), "{local}");
         assert!(bound.hostname.starts_with("192.0.2.1:"), "{}", bound.hostname);
@@ -424,7 +435,7 @@ mod tests {
             ("[2001:db8::7]:9", "[2001:db8::7]:9"),
             ("2001:db8::7", "[2001:db8::7]:{port}"),
         ] {
-            let told = Wish { advertise: Some(advertise), ..wish("localhost") };
+            let told = ListenOptions { advertise: Some(advertise), ..options("localhost") };
             let bound = bind(&told, &mut Chance::new(7)).expect("a port is free");
             let local = bound.socket.local_addr().expect("bound").as_socket().expect("an address");
             assert!(local.ip().is_loopback(), "{local}");
@@ -437,7 +448,7 @@ mod tests {
             (":5", "it names no host that others can reach"),
             ("a:b", "the port must be a number from 1 to 65535"),
         ] {
-            let told = Wish { advertise: Some(advertise), ..wish("localhost") };
+            let told = ListenOptions { advertise: Some(advertise), ..options("localhost") };
             let error = bind(&told, &mut Chance::new(7)).expect_err("nobody can reach that");
             let text = advertise.to_owned();
             let what = "the advertised address";
@@ -447,7 +458,7 @@ mod tests {
 
     #[test]
     fn nothing_else_is_listened_on_than_the_address_that_was_told() {
-        let told = Wish { bind_address: Some("192.0.2.1"), ..wish("localhost") };
+        let told = ListenOptions { bind_address: Some("192.0.2.1"), ..options("localhost") };
         let error = bind(&told, &mut Chance::new(8)).expect_err("it is no address of this machine");
         let OpenError::Bind { address, reason } = error else { panic!("{error}") };
         assert_eq!(address.ip().to_string(), "192.0.2.1");
@@ -456,7 +467,7 @@ mod tests {
 
     #[test]
     fn the_address_to_listen_on_can_be_told() {
-        let told = Wish { bind_address: Some("127.0.0.2"), ..wish("localhost") };
+        let told = ListenOptions { bind_address: Some("127.0.0.2"), ..options("localhost") };
         let bound = bind(&told, &mut Chance::new(5)).expect("a port is free");
         let local = bound.socket.local_addr().expect("bound").as_socket().expect("an IP address");
         assert_eq!(local.ip().to_string(), "127.0.0.2");

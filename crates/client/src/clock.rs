@@ -3,8 +3,8 @@ use std::time::Instant;
 use mooncake_ha::boot_time;
 use mooncake_types::Tick;
 
-/// The process's clock, as ticks from the moment the clock was made; it counts time for which the machine was suspended, so
-/// that leases end meanwhile. Only shells read it.
+/// The process's clock, as ticks from the moment at which it was made. It also counts time for which the machine was
+/// suspended, so that leases end meanwhile. Only shells read it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     zero: Instant,

@@ -9,83 +9,83 @@ use mooncake_types::{BusyWait, FailureDomains};
 use crate::hot_cache;
 use crate::offload_config::OffloadConfig;
 
-/// How a [`crate::Store`] is set up. Read once, by [`crate::Store::open`]; nothing below looks at the environment.
+/// How to set up a [`crate::Store`]. [`crate::Store::open`] reads it once; no code below reads the environment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoreConfig {
-    /// What others know this process by: `host` or `host:port`, IPv6 literals in brackets. Without a port one of
-    /// [`StoreConfig::ports`] is taken. An empty host, `0.0.0.0` and `[::]` stand for the address that the master is
-    /// reached from. So does `localhost` for connections, if the master is on another machine: the name stays
-    /// `localhost:port` then.
+    /// The name by which others know this process: `host` or `host:port`, IPv6 literals in brackets. Without a port
+    /// it gets one of [`StoreConfig::ports`]. An empty host, `0.0.0.0` and `[::]` stand for the local address of the
+    /// connection to the master. If the name is `localhost` and the master is on another machine, others connect to
+    /// that address too, while the name stays `localhost:port`.
     pub local_hostname: String,
-    /// Where the master is, `host:port`; several addresses, with commas or semicolons between them, are tried in turn.
+    /// Where the master is: `host:port`, or several with commas or semicolons between them, which are tried in turn.
     /// Or the coordinator that knows which master leads: `etcd://host:port;host:port`, `redis://host:port`,
     /// `k8s://namespace/lease`, `file:///folder`.
     pub master: String,
-    /// Whether this process reaches, and is reached by, processes of its host and user only, by local sockets and shared
-    /// memory. It opens no port then, and the master is the endpoint of a local socket, or elected by a folder.
+    /// Whether this process connects only with processes of its host and user, by local sockets and shared memory.
+    /// Then it opens no port, and the master is the endpoint of a local socket, or elected by a folder.
     pub only_this_host: bool,
-    /// How the API server of Kubernetes is reached, if that is the coordinator.
+    /// Access to the API server of Kubernetes, if that is the coordinator.
     pub kubernetes: Option<KubernetesAccess>,
     /// Memory lent to the pool, in bytes; zero lends none.
     pub segment_bytes: u64,
-    /// The file that the segment lies in, on a filesystem of memory: `/dev/shm/...`, or one of large pages. What was put
-    /// there is there again for the next process with that file. Without one the memory ends with the process. No file if
-    /// no memory is lent.
+    /// The file of the segment, on a filesystem of memory: `/dev/shm/...`, or one of large pages. The next process
+    /// with that file finds the objects there again. Without a file they end with the process. Ignored if no memory
+    /// is lent.
     pub segment_path: Option<PathBuf>,
-    /// Whether to begin with an empty segment whatever that file holds.
+    /// Whether to begin with an empty segment even if that file holds objects.
     pub segment_reset: bool,
-    /// The disk that is lent beside the memory. None if no memory is lent: what lies there comes from it.
+    /// The disk to lend beside the memory. Without memory no disk is lent, since its objects come from memory.
     pub offload: OffloadConfig,
-    /// In bytes: what [`crate::Store::alloc_from_mem_pool`] hands memory out of. Zero: no copying calls either
-    /// ([`crate::Store::allows_copies`]); otherwise copies are not bounded by it.
+    /// Size of the memory that [`crate::Store::alloc_from_mem_pool`] hands out, in bytes. Zero also disables copying
+    /// calls ([`crate::Store::allows_copies`]); any other value does not bound their copies.
     pub local_buffer_bytes: u64,
-    /// The cluster to join; every process of a cluster names the same.
+    /// The cluster to join. All processes of a cluster name the same.
     pub cluster_id: String,
     /// The secret of the cluster; empty if it has none.
     pub auth_token: String,
-    /// The address to listen on; by default that of the local hostname, or all if it belongs to no interface here or
-    /// the name is a loopback address only here, while the master is elsewhere. A loopback address keeps a process whose
-    /// master is elsewhere to this machine.
+    /// The address to listen on. The default is the address of the local hostname. It is all addresses if that
+    /// belongs to no interface here, or if it is loopback on this machine only and the master is elsewhere. With a
+    /// loopback address, a process whose master is elsewhere is reached from this machine only.
     pub bind_address: Option<String>,
-    /// What this process shares with others that may fail at once, beside its host: a rack, a zone. The master puts the replicas
-    /// of an object where they share as little as possible.
+    /// The failure domains of this process beside its host: a rack, a zone. The master puts the replicas of an object
+    /// where they share as few domains as possible.
     pub domains: FailureDomains,
-    /// What others are told to reach this process by, `host` or `host:port`, where that is not the address that it
-    /// listens on: behind a proxy, or in a container whose ports are published. It is the name of the segments too.
+    /// The `host` or `host:port` to tell others, if that is not the address that this process listens on: behind a
+    /// proxy, or in a container whose ports are published. It also names the segments.
     pub advertise_address: Option<String>,
-    /// Whether a port in the local hostname that is taken is no more than a part of the name: one of
-    /// [`StoreConfig::ports`] is listened on then. So it is for callers who keep addresses in a metadata server.
+    /// Whether a port in the local hostname may be only a part of the name: if it is taken, the process listens on
+    /// one of [`StoreConfig::ports`]. For callers that keep addresses in a metadata server.
     pub port_is_a_name: bool,
-    /// Where to serve `/health`, `/metrics` and `/metrics/summary` over HTTP; nowhere by default.
+    /// Where to serve `/health`, `/metrics` and `/metrics/summary` over HTTP; not served by default.
     pub http: Option<HttpAddress>,
     /// The ports to choose from when the local hostname names none.
     pub ports: RangeInclusive<u16>,
-    /// How long one request to the master may take. A call begins nothing later after its start than this, or than
+    /// How long one request to the master may take. A call begins no step later after its start than this, or than
     /// `transfer_timeout` if that is longer; see [`mooncake_ops::Deadline`].
     pub rpc_timeout: Duration,
-    /// How long reaching the master may take, all attempts together.
+    /// How long all attempts to reach the master may take together.
     pub rpc_connect_timeout: Duration,
-    /// How long the transfer of one call may take as a whole, plus one second for each 16 MiB that it moves.
+    /// How long the whole transfer of one call may take, plus one second for each 16 MiB that it moves.
     pub transfer_timeout: Duration,
-    /// How long a transfer waits for a node while no byte moves, before the node counts as out of reach.
+    /// How long a transfer waits while no byte moves, before the node counts as unreachable.
     pub transfer_silence: Duration,
-    /// How long a put that is written part by part may take. The master gives puts up by its own flag
-    /// `--put_start_discard_timeout_sec`; longer than that is of no use.
+    /// How long a put that is written part by part may take. The master discards puts after its own
+    /// `--put_start_discard_timeout_sec`, so a longer time is of no use.
     pub put_session_timeout: Duration,
-    /// How long closing the store waits for other nodes to take over what lies here; zero: they do not. The store catches no
-    /// signals: a program that a signal ends closes its store, or calls [`crate::Store::hand_over`].
+    /// How long closing the store waits for other nodes to take its objects over; zero: they do not. The store
+    /// catches no signals: a program that a signal ends must close its store, or call [`crate::Store::hand_over`].
     pub drain_timeout: Duration,
     /// Most connections to one node.
     pub lanes_per_peer: usize,
-    /// How long a thread polls for a small message before it blocks, where messages come fast; zero: not at all. See
-    /// [`BusyWait`].
+    /// How long a thread polls for a small message before it blocks, if messages arrive fast; zero: it does not poll.
+    /// See [`BusyWait`].
     pub busy_poll: Duration,
-    /// Whether gets use again what the master has said of where objects lie, for as long as the lease lasts.
+    /// Whether gets reuse the master's replies on where objects lie, while their leases last.
     pub route_cache: bool,
-    /// Copies of what other hosts hold, in memory that all processes of this user on this host share; none by default.
+    /// Cache of ranges of other hosts, in memory that all processes of this user on this host share; none by default.
     pub hot_cache: HotCacheConfig,
-    /// The ways to memory of other processes that are used; memory is shared with those of this host only if one of them
-    /// needs it.
+    /// The transports to use for memory of other processes. This process shares memory with others of its host only
+    /// if one of these needs it.
     pub transports: Transports,
 }
 
@@ -134,10 +134,11 @@ impl Default for StoreConfig {
 }
 
 impl StoreConfig {
-    /// The defaults, changed by what the environment says:
+    /// The defaults, changed by these environment variables:
     ///
-    /// - `MC_RPC_TIMEOUT_MS`, `MC_RPC_CONNECT_TIMEOUT_MS`, `MC_TRANSFER_SILENCE_MS` (milliseconds), `MC_TRANSFER_TIMEOUT`,
-    ///   `MC_STORE_PUT_SESSION_TIMEOUT`, `MOONCAKE_DRAIN_TIMEOUT_SEC` (seconds), `MOONCAKE_BUSY_POLL_US` (microseconds),
+    /// - `MC_RPC_TIMEOUT_MS`, `MC_RPC_CONNECT_TIMEOUT_MS`, `MC_TRANSFER_SILENCE_MS` (milliseconds),
+    ///   `MC_TRANSFER_TIMEOUT`, `MC_STORE_PUT_SESSION_TIMEOUT`, `MOONCAKE_DRAIN_TIMEOUT_SEC` (seconds),
+    ///   `MOONCAKE_BUSY_POLL_US` (microseconds),
     /// - `MC_TCP_LANES_PER_PEER`, `MC_TCP_BIND_ADDRESS`, `MOONCAKE_ADVERTISE_ADDRESS`, `MC_STORE_CLIENT_MIN_PORT`,
     ///   `MC_STORE_CLIENT_MAX_PORT`, `MOONCAKE_DOMAIN`, `MOONCAKE_TRANSPORTS`,
     /// - `MC_STORE_CLUSTER_ID`, `MOONCAKE_AUTH_TOKEN` or `MOONCAKE_AUTH_TOKEN_FILE`,
@@ -149,10 +150,10 @@ impl StoreConfig {
     ///   `MOONCAKE_OFFLOAD_DISK_EVICTION_HIGH_WATERMARK_RATIO`, `MOONCAKE_OFFLOAD_STORAGE_BACKEND_DESCRIPTOR`,
     /// - of the object store, `MOONCAKE_OBJECT_STORE_URL`, `MOONCAKE_OBJECT_STORE_SIZE_BYTES`.
     ///
-    /// In a pod of Kubernetes, also how its API server is reached.
+    /// In a Kubernetes pod, also the access to its API server.
     ///
     /// # Errors
-    /// The first variable whose value makes no sense.
+    /// The first variable whose value is invalid.
     pub fn from_env() -> Result<Self, EnvError> {
         let kubernetes = KubernetesAccess::from_environment();
         Ok(Self { kubernetes, ..Self::from_variables(|name| std::env::var(name).ok())? })

@@ -1,4 +1,4 @@
-//! What the environment says of the hot cache.
+//! Reads the configuration of the hot cache from environment variables.
 
 use mooncake_transfer::{EnvError, HotCacheConfig, Variables};
 
@@ -6,8 +6,8 @@ const SIZE: &str = "MC_STORE_LOCAL_HOT_CACHE_SIZE";
 const LONGEST: &str = "MC_STORE_LOCAL_HOT_BLOCK_SIZE";
 const READS: &str = "MC_STORE_LOCAL_HOT_ADMISSION_THRESHOLD";
 
-/// The defaults, changed by what the environment says. The C++ package has blocks that an object must fit; here the length
-/// of a block is no more than a limit on the length of ranges.
+/// The defaults, changed by environment variables. In the C++ package an object must fit into a block; here the
+/// length of a block only limits the length of ranges.
 pub(crate) fn from_variables(
     variables: &Variables<impl Fn(&str) -> Option<String>>,
 ) -> Result<HotCacheConfig, EnvError> {
@@ -25,7 +25,7 @@ pub(crate) fn from_variables(
     Ok(config)
 }
 
-/// From the smallest cache to the largest, in bytes.
+/// The sizes that a cache may have, in bytes.
 pub(crate) const SIZES: std::ops::RangeInclusive<u64> = 1 << 20..=1 << 42;
 
 #[cfg(test)]

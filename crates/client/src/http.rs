@@ -1,4 +1,4 @@
-//! The HTTP server of a client: how the client is, and what it counted.
+//! The HTTP server of a client: its health and its metrics.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ use crate::metrics::Metrics;
 use crate::open_error::OpenError;
 use crate::store_condition::StoreCondition;
 
-/// Operators and their probes are few.
+/// Only operators and probes connect, and these are few.
 const MAX_CONNECTIONS: usize = 64;
 
 /// The running server of a store.
 #[derive(Debug)]
 pub(crate) struct Http(Server);
 
-/// What every handler sees.
+/// The state that every handler reads.
 #[derive(Clone, Debug)]
 struct HttpState {
     condition: Arc<StoreCondition>,
@@ -31,7 +31,7 @@ struct HttpState {
 }
 
 impl Http {
-    /// Takes the port and serves: a store that is not open yet says so.
+    /// Binds the port and starts to serve. Until the store is open, `/health` says `not_initialized`.
     pub(crate) fn start(
         address: &HttpAddress,
         metrics: Arc<Metrics>,
@@ -52,7 +52,7 @@ impl Http {
 }
 
 impl Drop for Http {
-    /// The port is free again at once, also if the store could not be opened.
+    /// Frees the port at once, even if the store could not be opened.
     fn drop(&mut self) {
         self.0.stop();
     }
@@ -66,15 +66,15 @@ fn router(state: HttpState) -> Router {
         .with_state(state)
 }
 
-/// `GET /health`, under the names and numbers that probes of the C++ package know.
+/// `GET /health`, with the names and codes that probes of the C++ package expect.
 async fn health(Extract(state): Extract<HttpState>) -> impl IntoResponse {
     let condition = &state.condition;
     let (status, body) = answer(condition.health(), condition.is_unreached(), broken_thread());
     (status, [(CONTENT_TYPE, "application/json")], body)
 }
 
-/// What `/health` says of a store whose master answers, or not, or that is not open, that others reach or not, in a process
-/// with a thread that panicked, or none.
+/// The response of `/health`. `well` is whether the master answers, or `None` if the store is not open. `unreached`
+/// is whether others fail to reach this node. `broken` is a thread that panicked.
 fn answer(
     well: Option<bool>,
     unreached: bool,
@@ -94,7 +94,7 @@ fn answer(
     (status, format!(r#"{{"status":"{word}","code":{code}}}"#))
 }
 
-/// A text that can stand in JSON as it is, and is not long.
+/// A text cut to a limit, with all characters replaced that JSON would have to escape.
 fn plain(text: &str) -> String {
     const LONGEST: usize = 500;
     let plain = |char: char| match char {

@@ -1,4 +1,4 @@
-//! Which master leads, for programs that only want to know that.
+//! Finds the leading master, for programs that need no more than that.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,19 +16,20 @@ use crate::rpc::{DialError, Dialer, Masters};
 /// Longest attempt to connect to one address.
 const LONGEST_ATTEMPT: Duration = Duration::from_secs(2);
 
-/// The master that leads, as it answers.
+/// The leading master.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundLeader {
-    /// Where it is, `host:port`.
+    /// Its address, `host:port`.
     pub address: String,
-    /// Where its nodes keep objects as files, if they do.
+    /// The directory in which its nodes keep objects as files, if they do.
     pub shared_directory: Option<SharedDirectory>,
 }
 
-/// The master that leads: the first of a list that says so, or the one that the coordinator names. Each address is tried once.
+/// Finds the leading master: the first of a list that says it leads, or the one that the coordinator names. Tries
+/// each address once.
 ///
 /// # Errors
-/// [`OpenError::NoLeader`] with what each of them said, [`OpenError::Refused`], or an address that makes no sense.
+/// [`OpenError::NoLeader`] with the answer of each master, [`OpenError::Refused`], or an address that is invalid.
 pub fn find_leader(config: &StoreConfig) -> Result<FoundLeader, OpenError> {
     let masters = Arc::new(masters(config)?);
     let hello = Hello {

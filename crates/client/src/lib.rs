@@ -21,13 +21,13 @@
 //! # }
 //! ```
 //!
-//! Every call blocks its own thread and no other; there is no runtime here but that of the HTTP server, on a thread of
-//! its own, if one is asked for. Pure machines, without sockets, clocks or threads, decide what to send next, when to try
-//! again, and what a reply means: [`mooncake_ops`] for the operations, [`membership`] for a client's life with the
-//! master, [`mooncake_node::Ledger`] for what lent memory holds. [`Store`] is the thin shell that runs them.
+//! Every call blocks only its own thread. The only async runtime is that of the HTTP server, on its own thread, if
+//! the configuration asks for one. Pure machines, without sockets, clocks or threads, decide what to send next, when
+//! to retry, and what a reply means: [`mooncake_ops`] for the operations, [`membership`] for a client's membership,
+//! [`mooncake_node::Ledger`] for lent memory. [`Store`] is the thin shell that runs them.
 //!
-//! A get gives all bytes of one committed version, checked, or an error: whatever the master said, the node that holds
-//! the bytes confirms the version after they were read.
+//! A get returns all bytes of one committed version, checked, or an error. Whatever the master said, the node that
+//! holds the bytes confirms the version after they were read.
 
 #![forbid(unsafe_code)]
 
@@ -50,18 +50,18 @@ mod open_error;
 mod pointer;
 mod random;
 mod registered_buffers;
-mod reports;
 mod rpc;
 mod store;
 mod store_condition;
 mod task_queue;
 mod tasks;
+mod unreachable_segments;
 mod worker;
 mod zero_copy_get;
 
 pub use config::{HttpAddress, StoreConfig};
 pub use leader::{FoundLeader, find_leader};
-pub use mem_pool::{MemPool, Passing};
+pub use mem_pool::{CallRange, MemPool};
 pub use mooncake_device::StreamCounter;
 pub use mooncake_http::ListenError;
 pub use mooncake_memory::{

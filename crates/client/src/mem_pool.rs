@@ -5,94 +5,94 @@ use std::time::{Duration, Instant};
 use mooncake_alloc::{Allocation, Handle, RangeAllocator};
 use mooncake_memory::{MapError, RawSlice, Region};
 
-/// What lengths are rounded up to, in bytes: a line of the processor's cache, so that no two ranges share one.
+/// Lengths are rounded up to this many bytes: a line of the processor's cache, so that no two ranges share one.
 const GRANULE: u64 = 64;
 
 /// Ranges that are handed out of one region and given back.
 pub struct MemPool {
     region: Arc<Region>,
-    books: Mutex<Books>,
-    /// Told when a range was given back.
+    state: Mutex<PoolState>,
+    /// Signalled when a range was given back.
     freed: Condvar,
 }
 
-struct Books {
+struct PoolState {
     allocator: RangeAllocator,
-    /// Those of [`MemPool::alloc`], by where their ranges start.
+    /// Handles of the ranges of [`MemPool::alloc`], by offset.
     handles: BTreeMap<u64, Handle>,
-    /// Ranges that calls pass through, and give back soon.
+    /// Number of ranges that calls use for a short time.
     passing: usize,
 }
 
-/// A range that a call passes through; given back when dropped.
-pub struct Passing<'a> {
+/// A range for the duration of one call; given back when dropped.
+pub struct CallRange<'a> {
     pool: &'a MemPool,
     offset: u64,
     len: u64,
-    /// `None` if another process may still write the range: it is never given back then.
+    /// `None` if another process may still write the range. It is then never given back.
     handle: Option<Handle>,
 }
 
 impl MemPool {
-    /// A pool of `len` bytes; pages are provided when they are first touched.
+    /// A pool of `len` bytes. The system provides pages when they are first touched.
     ///
     /// # Errors
-    /// The system's.
+    /// The error of the system call.
     pub fn map(len: u64) -> Result<Self, MapError> {
         let len = len.checked_next_multiple_of(GRANULE).ok_or(MapError::TooLarge { len })?;
         let region = Arc::new(Region::anonymous(len)?);
         let allocator = RangeAllocator::new(len);
-        let books = Mutex::new(Books { allocator, handles: BTreeMap::new(), passing: 0 });
-        Ok(Self { region, books, freed: Condvar::new() })
+        let state = Mutex::new(PoolState { allocator, handles: BTreeMap::new(), passing: 0 });
+        Ok(Self { region, state, freed: Condvar::new() })
     }
 
-    /// The region that it hands ranges out of.
+    /// The region of the pool.
     #[must_use]
     pub fn region(&self) -> &Arc<Region> {
         &self.region
     }
 
-    /// Hands out `len` bytes until [`MemPool::free`]; gives their address. `None` if there are not as many together.
+    /// Hands out `len` bytes until [`MemPool::free`], and returns their address. `None` if no free range is as long.
     #[must_use]
     pub fn alloc(&self, len: u64) -> Option<usize> {
-        let mut books = self.lock();
-        let Allocation { offset, handle } = books.alloc(len)?;
-        books.handles.insert(offset, handle);
+        let mut state = self.lock();
+        let Allocation { offset, handle } = state.alloc(len)?;
+        state.handles.insert(offset, handle);
         Some(self.start() + offset as usize)
     }
 
-    /// Takes back what was handed out at this address; false if nothing was.
+    /// Takes back the range that [`MemPool::alloc`] handed out at this address. False if there is none.
     pub fn free(&self, address: usize) -> bool {
         let Some(offset) = address.checked_sub(self.start()) else { return false };
-        let mut books = self.lock();
-        let Some(handle) = books.handles.remove(&(offset as u64)) else { return false };
-        books.allocator.free(handle);
-        drop(books);
+        let mut state = self.lock();
+        let Some(handle) = state.handles.remove(&(offset as u64)) else { return false };
+        state.allocator.free(handle);
+        drop(state);
         self.freed.notify_all();
         true
     }
 
-    /// Hands out `len` bytes for as long as a call takes. Waits up to `patience` for other calls to give ranges back. `None`
-    /// if there is no room, and waiting would not help or took too long.
+    /// Hands out `len` bytes for the duration of a call. Waits at most `patience` for other calls to give ranges
+    /// back. `None` if there is no room, and waiting would not help or took too long.
     #[must_use]
-    pub fn pass(&self, len: u64, patience: Duration) -> Option<Passing<'_>> {
+    pub fn pass(&self, len: u64, patience: Duration) -> Option<CallRange<'_>> {
         let begun = Instant::now();
-        let mut books = self.lock();
+        let mut state = self.lock();
         loop {
-            if let Some(Allocation { offset, handle }) = books.alloc(len) {
-                books.passing += 1;
-                return Some(Passing { pool: self, offset, len, handle: Some(handle) });
+            if let Some(Allocation { offset, handle }) = state.alloc(len) {
+                state.passing += 1;
+                return Some(CallRange { pool: self, offset, len, handle: Some(handle) });
             }
             let left = patience.saturating_sub(begun.elapsed());
-            if books.passing == 0 || left.is_zero() || len > self.region.len() {
+            if state.passing == 0 || left.is_zero() || len > self.region.len() {
                 return None;
             }
-            let woken = self.freed.wait_timeout(books, left);
-            books = woken.unwrap_or_else(PoisonError::into_inner).0;
+            let woken = self.freed.wait_timeout(state, left);
+            state = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
-    /// How far into the pool `len` bytes at `address` start; `None` if not all of them lie in it.
+    /// The offset in the pool of `len` bytes at `address`; `None` unless all of them lie in it.
     #[must_use]
     pub fn offset_of(&self, address: usize, len: usize) -> Option<u64> {
         let offset = address.checked_sub(self.start())? as u64;
@@ -104,46 +104,46 @@ impl MemPool {
         self.region.whole().as_ptr().expose_provenance()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Books> {
-        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, PoolState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Books {
+impl PoolState {
     fn alloc(&mut self, len: u64) -> Option<Allocation> {
         self.allocator.alloc(len.checked_next_multiple_of(GRANULE)?)
     }
 }
 
-impl Passing<'_> {
-    /// The range.
+impl CallRange<'_> {
+    /// The memory of the range.
     #[must_use]
     pub fn slice(&self) -> RawSlice {
         let slice = self.pool.region.slice(self.offset, self.len);
         slice.expect("the pool hands out no range outside of its region")
     }
 
-    /// Where it starts in the pool.
+    /// Offset of the range in the pool.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Never gives the range back: another process may go on writing to it.
-    pub fn forsake(mut self) {
+    /// Never gives the range back, since another process may go on writing to it.
+    pub fn leak(mut self) {
         self.handle = None;
     }
 }
 
-impl Drop for Passing<'_> {
+impl Drop for CallRange<'_> {
     fn drop(&mut self) {
-        let mut books = self.pool.lock();
-        books.passing -= 1;
+        let mut state = self.pool.lock();
+        state.passing -= 1;
         if let Some(handle) = self.handle.take() {
-            books.allocator.free(handle);
+            state.allocator.free(handle);
         }
-        drop(books);
-        // Also after a range was lost: a call that waits for it alone waits in vain.
+        drop(state);
+        // Wake waiters even if the range is lost: no other range may come back, and they must not wait in vain.
         self.pool.freed.notify_all();
     }
 }
@@ -206,7 +206,7 @@ mod tests {
             drop(passing);
             assert_eq!(waiting.join().expect("it does not panic"), Some(64));
         });
-        pool.pass(1 << 12, Duration::ZERO).expect("all is back").forsake();
+        pool.pass(1 << 12, Duration::ZERO).expect("all is back").leak();
         assert!(pool.pass(64, NOT_LONG).is_none(), "it is lost for good");
     }
 }

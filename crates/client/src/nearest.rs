@@ -1,4 +1,4 @@
-/// The one of `names` that looks most like `wanted`, if any looks like it at all.
+/// The name that is most similar to `wanted`, if any is similar enough.
 #[must_use]
 pub fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let likeness = |name: &str| strsim::jaro_winkler(wanted, name);

@@ -1,7 +1,7 @@
-//! Settings of the C++ store that change nothing here, and what happens instead: flags of its programs, keys of its
-//! `setup`, and environment variables. Every program that takes some of them says so once, when it starts.
+//! Settings of the C++ store without effect here, and what happens instead: flags of its programs, keys of its
+//! `setup`, and environment variables. Each program that finds some of them warns once, when it starts.
 
-/// Names that share a fate. One that ends in `*` stands for all that begin so.
+/// Names with the same replacement. A name that ends in `*` means all names with that prefix.
 struct NoEffect {
     names: &'static [&'static str],
     instead: &'static str,
@@ -11,7 +11,7 @@ const fn row(names: &'static [&'static str], instead: &'static str) -> NoEffect 
     NoEffect { names, instead }
 }
 
-/// Flags of glog without a value that change nothing.
+/// Flags of glog without a value, which have no effect.
 pub const GLOG_SWITCHES: &[&str] = &[
     "logtostdout",
     "colorlogtostderr",
@@ -22,7 +22,7 @@ pub const GLOG_SWITCHES: &[&str] = &[
     "timestamp_in_logfile_name",
 ];
 
-/// Flags of glog with a value that change nothing.
+/// Flags of glog with a value, which have no effect.
 pub const GLOG_VALUES: &[&str] = &[
     "v",
     "vmodule",
@@ -192,7 +192,7 @@ const NO_EFFECT: &[NoEffect] = &[
     row(&["ipc_socket_path"], "dummy clients find their mooncake_client by its port"),
 ];
 
-/// What happens instead of what a setting of the C++ store asks for, if it has no effect here.
+/// What happens instead of a setting of the C++ store, if it has no effect here.
 #[must_use]
 pub fn instead_of(name: &str) -> Option<&'static str> {
     let fits = |known: &&str| match known.strip_suffix('*') {
@@ -202,13 +202,13 @@ pub fn instead_of(name: &str) -> Option<&'static str> {
     NO_EFFECT.iter().find(|row| row.names.iter().any(fits)).map(|row| row.instead)
 }
 
-/// Whether a value asks for nothing: a feature that is switched off is what there is.
+/// Whether a value asks for nothing: without effect, a feature is switched off anyway.
 #[must_use]
 pub fn asks_for_nothing(value: &str) -> bool {
     matches!(value.trim().to_ascii_lowercase().as_str(), "" | "0" | "false" | "no" | "off" | "none")
 }
 
-/// The variables without effect that this process was started with.
+/// The variables in this process's environment that have no effect.
 #[must_use]
 pub fn variables() -> Vec<String> {
     let all = std::env::vars_os();
@@ -228,7 +228,7 @@ fn of_variables(all: impl Iterator<Item = (String, String)>) -> Vec<String> {
     names
 }
 
-/// One sentence about all of these settings, each with what happens instead; none if there are none.
+/// One sentence about all of these settings, each with what happens instead. `None` without any.
 #[must_use]
 pub fn warning(names: &[String]) -> Option<String> {
     let mut told: Vec<(&'static str, Vec<&str>)> = Vec::new();
@@ -244,7 +244,7 @@ pub fn warning(names: &[String]) -> Option<String> {
     (!parts.is_empty()).then(|| format!("without effect in this build: {}", parts.join("; ")))
 }
 
-/// What becomes of a protocol that is taken for another one.
+/// A warning about a protocol that is treated as TCP.
 #[must_use]
 pub fn protocol_warning(protocol: &str) -> Option<String> {
     (protocol != "tcp" && crate::is_served_by_tcp(protocol))

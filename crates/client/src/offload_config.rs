@@ -10,26 +10,27 @@ const OBJECT_STORE: &str = "MOONCAKE_OBJECT_STORE_URL";
 const OBJECT_STORE_BYTES: &str = "MOONCAKE_OBJECT_STORE_SIZE_BYTES";
 const BACKEND: &str = "MOONCAKE_OFFLOAD_STORAGE_BACKEND_DESCRIPTOR";
 
-/// What the C++ package calls the ways in which it keeps objects in a folder. All of them mean the one way of this store.
+/// The C++ package's names for its ways to keep objects in a folder. Here all of them mean the same way.
 const BACKENDS: [&str; 3] =
     ["bucket_storage_backend", "file_per_key_storage_backend", "offset_allocator_storage_backend"];
 
-/// The disk that a node lends beside its memory: what memory has no room for sinks to it, if the master is told to offload.
+/// The disk that a node lends beside its memory. Objects sink to it if memory has no room, and the master is set to
+/// offload.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OffloadConfig {
-    /// Whether one is lent.
+    /// Whether a disk is lent.
     pub is_enabled: bool,
-    /// The folder. Each process that lends a disk there has a folder of its own in it.
+    /// The folder. Each process that lends a disk has its own folder in it.
     pub path: PathBuf,
     /// Most bytes that the process keeps there.
     pub most_bytes: u64,
-    /// The part of the filesystem that may be in use, others' files included, above zero and at most 1. It is looked at when the
-    /// disk is lent for the first time.
+    /// The part of the filesystem that may be in use, with files of others, above zero and at most 1. It is checked
+    /// when the disk is first lent.
     pub most_used: f64,
-    /// Most bytes of memory for what is on its way to the disk and from it.
+    /// Most bytes of staging memory for reads and writes of the disk.
     pub buffer_bytes: u64,
-    /// An object store, and a prefix in it: `s3://BUCKET/PREFIX`, `gs://...`, `az://...` or `file:///FOLDER`. Each process that
-    /// lends memory has a part of it of its own, whether or not it lends a disk.
+    /// An object store and a prefix in it: `s3://BUCKET/PREFIX`, `gs://...`, `az://...` or `file:///FOLDER`. Each
+    /// process that lends memory has its own part of it, whether or not it lends a disk.
     pub object_store_url: Option<String>,
     /// Most bytes of objects that the process keeps there.
     pub object_store_bytes: u64,
@@ -50,14 +51,14 @@ impl Default for OffloadConfig {
 }
 
 impl OffloadConfig {
-    /// The defaults, changed by what the environment says.
+    /// The defaults, changed by environment variables.
     pub(crate) fn from_variables(
         variables: &Variables<impl Fn(&str) -> Option<String>>,
     ) -> Result<Self, EnvError> {
         let mut config = Self::default();
         config.is_enabled = variables.switch("MOONCAKE_OFFLOAD_ENABLED")?.unwrap_or_default();
         config.path = variables.text(PATH).map_or(config.path, PathBuf::from);
-        // Some scripts say by a zero that there is no limit.
+        // Some scripts write zero for no limit.
         let bytes = |value: &str| value.parse().ok().filter(|&it| it == 0 || it >= LEAST_BYTES);
         for (name, limit) in [
             (MOST_BYTES, &mut config.most_bytes),
@@ -80,7 +81,7 @@ impl OffloadConfig {
     }
 }
 
-/// The smallest disk, and the least memory for what is on its way, in bytes.
+/// The smallest disk, and the least staging memory, in bytes.
 pub(crate) const LEAST_BYTES: u64 = 16 << 20;
 
 #[cfg(test)]

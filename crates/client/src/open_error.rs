@@ -7,17 +7,18 @@ use mooncake_types::{ErrorCode, limits};
 /// Why a [`crate::Store`] could not be opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
-    /// The local hostname, the advertised address or the master's cannot be read.
+    /// An address in the configuration is invalid: the local hostname, or an address of the master, to listen on, or
+    /// to advertise.
     #[error("{what} {text:?} is not an address: {reason}")]
     Address {
-        /// Which of them.
+        /// Which address.
         what: &'static str,
-        /// What was given.
+        /// The text that was given.
         text: String,
-        /// What is wrong with it.
+        /// Why it is invalid.
         reason: &'static str,
     },
-    /// The coordinator that knows the master cannot be asked: its address or its cluster makes no sense.
+    /// The coordinator that knows the master cannot be asked: its address or its cluster is invalid.
     #[error("{reason}")]
     Coordinator {
         /// What is wrong.
@@ -26,7 +27,7 @@ pub enum OpenError {
     /// A name is longer than the protocol carries.
     #[error("{what} has {len} bytes; at most {limit} are allowed", limit = limits::MAX_NAME_BYTES)]
     NameTooLong {
-        /// Which one.
+        /// Which name.
         what: &'static str,
         /// Its length in bytes.
         len: usize,
@@ -38,7 +39,7 @@ pub enum OpenError {
         max = limits::MAX_SEGMENT_BYTES
     )]
     SegmentSize {
-        /// What was asked for.
+        /// The size asked for, in bytes.
         bytes: u64,
     },
     /// The local buffer's size is out of bounds.
@@ -46,7 +47,7 @@ pub enum OpenError {
         "a local buffer of {bytes} bytes is not possible: it must have none, or from 1 KB to 1 TB"
     )]
     LocalBufferSize {
-        /// What was asked for.
+        /// The size asked for, in bytes.
         bytes: u64,
     },
     /// The range of ports is empty or holds port 0.
@@ -60,12 +61,12 @@ pub enum OpenError {
     /// The system gave no memory for the segment.
     #[error("a segment of {bytes} bytes cannot be mapped: {reason}")]
     Map {
-        /// What was asked for.
+        /// The size asked for, in bytes.
         bytes: u64,
-        /// What the system said.
+        /// The system's error.
         reason: String,
     },
-    /// The file of a named segment cannot be one.
+    /// The file cannot be used for a named segment.
     #[error("the segment file {path} cannot be used: {error}{advice}", advice = advice(error))]
     NamedSegment {
         /// The file.
@@ -73,7 +74,7 @@ pub enum OpenError {
         /// What is wrong.
         error: NamedSegmentError,
     },
-    /// The folder of a disk cannot be one.
+    /// The folder cannot be lent as a disk.
     #[error("the folder {path} cannot be lent as a disk: {reason}")]
     Disk {
         /// The folder.
@@ -92,7 +93,7 @@ pub enum OpenError {
     /// The hot cache's size is out of bounds.
     #[error("a hot cache of {bytes} bytes is not possible: it must have none, or at least 1 MiB")]
     HotCacheSize {
-        /// What was asked for.
+        /// The size asked for, in bytes.
         bytes: u64,
     },
     /// There is no memory for the hot cache.
@@ -104,7 +105,7 @@ pub enum OpenError {
     /// The system gave no random numbers.
     #[error("the system gives no random numbers: {reason}")]
     Random {
-        /// What the system said.
+        /// The system's error.
         reason: String,
     },
     /// No master answered in time.
@@ -124,20 +125,20 @@ pub enum OpenError {
     NoLeader {
         /// The addresses that were tried.
         master: String,
-        /// What came of each attempt.
+        /// The outcome of each attempt.
         reason: String,
     },
-    /// The caller did not want the store any more while it was being opened.
+    /// The caller gave the store up while it was being opened.
     #[error("the store was not wanted any more before it was open")]
     GivenUp,
-    /// The master does not take this client: another cluster, another token, another protocol.
+    /// The master refuses this client: another cluster, another token, another protocol.
     #[error("the master at {master} refused this client: {message} [{code}]")]
     Refused {
         /// The address of the master.
         master: String,
-        /// Its code.
+        /// The master's code.
         code: ErrorCode,
-        /// What it said.
+        /// The master's message.
         message: String,
     },
     /// The master did not take the segment.
@@ -155,7 +156,7 @@ pub enum OpenError {
     HostUnknown {
         /// The host.
         host: String,
-        /// What the resolver said.
+        /// The resolver's error.
         reason: String,
     },
     /// The port that was asked for is in use.
@@ -174,27 +175,27 @@ pub enum OpenError {
         /// The last of the range.
         last: u16,
     },
-    /// The address cannot be listened on for another reason.
+    /// The address cannot be bound for another reason.
     #[error("{address} cannot be bound: {reason}")]
     Bind {
         /// The address that was tried.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         reason: String,
     },
-    /// The address for the HTTP server cannot be listened on.
+    /// The address of the HTTP server cannot be bound.
     #[error("the HTTP server of this client cannot be started: {0}")]
     Http(ListenError),
-    /// An HTTP server was asked for where no port is to be opened.
+    /// The configuration asks for an HTTP server, but the store opens no port.
     #[error("a store that only its own host reaches opens no port, and so has no HTTP server")]
     HttpWithoutPort,
-    /// The local socket cannot be listened on.
+    /// The store cannot listen on a local socket.
     #[error("this host gives no local socket: {reason}")]
     LocalSocket {
-        /// What the system said.
+        /// The system's error.
         reason: String,
     },
-    /// The folder where processes of a pool without a master meet cannot be one.
+    /// The folder where processes of a pool without a master meet cannot be used.
     #[error("processes cannot meet in the folder {path}: {reason}")]
     PoolFolder {
         /// The folder.
@@ -213,13 +214,13 @@ pub enum OpenError {
     Thread {
         /// What the thread is for.
         thread: &'static str,
-        /// What the system said.
+        /// The system's error.
         reason: String,
     },
 }
 
 impl OpenError {
-    /// The number that callers of the Python API see.
+    /// The code that callers of the Python API get.
     #[must_use]
     pub const fn code(&self) -> ErrorCode {
         match self {
@@ -233,7 +234,7 @@ impl OpenError {
             | Self::PoolFolder { .. }
             | Self::Ports { .. } => ErrorCode::InvalidParams,
             Self::NamedSegment { error, .. } => match error {
-                // Others may let go of it, or of the room for it.
+                // Other processes may release the file, or the memory for it.
                 NamedSegmentError::InUse { .. }
                 | NamedSegmentError::System { .. }
                 | NamedSegmentError::Map(_) => ErrorCode::InternalError,

@@ -1,13 +1,15 @@
-//! Addresses that callers name: memory of the host can be put and got, and memory of devices that was registered.
+//! Memory that callers name by address: memory of the host can be put and got, memory of devices once it is
+//! registered.
 
 use mooncake_device::place_of;
 use mooncake_memory::{Mappings, Place, describe_address, is_readable};
 use mooncake_types::ErrorCode;
 
-/// Where a buffer lies, all of it. What is no range at all is for others to refuse.
+/// Where all of a buffer lies. An invalid range counts as memory of the host; callers of this function refuse it.
 ///
 /// # Errors
-/// [`ErrorCode::InvalidParams`], and a warning that says what it is.
+/// [`ErrorCode::InvalidParams`] if it is neither memory of the host nor of one device. A warning in the log says what
+/// it is.
 pub(crate) fn place_of_buffer(start: usize, len: usize) -> Result<Place, ErrorCode> {
     let Some(end) = start.checked_add(len).filter(|_| start > 0 && len > 0) else {
         return Ok(Place::Host);
@@ -37,7 +39,7 @@ pub(crate) fn place_of_buffer(start: usize, len: usize) -> Result<Place, ErrorCo
     Err(ErrorCode::InvalidParams)
 }
 
-/// What lies at an address that calls do not take, for people.
+/// Describes, for people, the memory at an address that calls refuse.
 #[must_use]
 pub fn describe_pointer(start: usize) -> String {
     match place_of(start, 1) {

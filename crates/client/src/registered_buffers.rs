@@ -6,22 +6,22 @@ use mooncake_types::ErrorCode;
 
 use crate::pointer;
 
-/// Where buffers end, and where their memory lies, by their start.
+/// The end and the place of each buffer, by its start.
 type Buffers = BTreeMap<usize, (usize, Place)>;
 
-/// Memory that calls take, and all that is known to be so around it.
+/// A range of memory that transfers may use, as large as it is known to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownMemory {
     /// The first byte.
     pub start: usize,
-    /// Behind the last byte.
+    /// The address behind the last byte.
     pub end: usize,
-    /// Where it lies.
+    /// The memory of the host, or of which device.
     pub place: Place,
 }
 
 impl KnownMemory {
-    /// Whether these bytes are some of it.
+    /// Whether all of these bytes lie in it.
     #[must_use]
     pub fn holds(&self, ptr: usize, len: usize) -> bool {
         self.start <= ptr && ptr <= self.end && len > 0 && len <= self.end - ptr
@@ -36,8 +36,9 @@ impl RegisteredBuffers {
     /// Registers `len` bytes from address `ptr` on.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidParams`] for a null pointer, no bytes, an overlap with a registered buffer, or what is neither all
-    /// memory of the host nor all memory of one device, as a warning in the log says.
+    /// - [`ErrorCode::InvalidParams`] for a null pointer, no bytes, or an overlap with a registered buffer.
+    /// - [`ErrorCode::InvalidParams`] for memory that is neither all of the host nor all of one device. A warning in
+    ///   the log says what that memory is.
     pub fn register(&self, ptr: usize, len: usize) -> Result<(), ErrorCode> {
         let place = pointer::place_of_buffer(ptr, len)?;
         self.insert(ptr, len, place)
@@ -51,11 +52,13 @@ impl RegisteredBuffers {
         self.lock().remove(&ptr).map(|_| ()).ok_or(ErrorCode::InvalidParams)
     }
 
-    /// What is known of this memory, if a transfer may use it: all of it inside of one registered buffer, or begun outside of all.
+    /// The known memory around these bytes, if a transfer may use them: they lie in one registered buffer, or begin
+    /// outside of all.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidParams`] for a null pointer, no bytes, bytes that run past the end of the registered
-    /// buffer that they begin in, or that begin outside of all and not in host memory.
+    /// - [`ErrorCode::InvalidParams`] for a null pointer, or no bytes.
+    /// - [`ErrorCode::InvalidParams`] for bytes that begin in a registered buffer and run past its end.
+    /// - [`ErrorCode::InvalidParams`] for bytes that begin outside of all buffers and not in memory of the host.
     pub fn check(&self, ptr: usize, len: usize) -> Result<KnownMemory, ErrorCode> {
         match self.find(ptr, len)? {
             Some(known) => Ok(known),
@@ -77,7 +80,7 @@ impl RegisteredBuffers {
         Ok(())
     }
 
-    /// The registered buffer that `len` bytes from `start` on are inside of; nothing if they start outside of all.
+    /// The registered buffer that holds `len` bytes from `start` on; `None` if they begin outside of all buffers.
     fn find(&self, start: usize, len: usize) -> Result<Option<KnownMemory>, ErrorCode> {
         let end = end_of(start, len)?;
         let buffers = self.lock();

@@ -1,6 +1,6 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How a store is: its heartbeat keeps this up to date, and its HTTP server tells it.
+/// The condition of a store. Its heartbeat keeps this up to date, and its HTTP server reports it.
 #[derive(Debug, Default)]
 pub(crate) struct StoreCondition {
     is_open: AtomicBool,
@@ -9,12 +9,12 @@ pub(crate) struct StoreCondition {
 }
 
 impl StoreCondition {
-    /// Whether the master answered the last ping; nothing unless the store is open.
+    /// Whether the master answered the last ping; `None` unless the store is open.
     pub(crate) fn health(&self) -> Option<bool> {
         self.is_open.load(Ordering::Relaxed).then(|| self.is_well())
     }
 
-    /// The store is open from now on, or leaves the pool.
+    /// Sets whether the store is open.
     pub(crate) fn set_open(&self, is_open: bool) {
         self.is_open.store(is_open, Ordering::Relaxed);
     }
@@ -28,12 +28,12 @@ impl StoreCondition {
         self.is_well.store(is_well, Ordering::Relaxed);
     }
 
-    /// Whether others cannot reach the store where it says that it serves.
+    /// Whether others cannot reach the store at its endpoint.
     pub(crate) fn is_unreached(&self) -> bool {
         self.is_unreached.load(Ordering::Relaxed)
     }
 
-    /// Says whether that is news.
+    /// Sets whether others cannot reach the store. Returns whether that has changed.
     pub(crate) fn set_unreached(&self, is_unreached: bool) -> bool {
         self.is_unreached.swap(is_unreached, Ordering::Relaxed) != is_unreached
     }

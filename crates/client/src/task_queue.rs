@@ -1,11 +1,11 @@
-//! Tasks that were fetched, and the threads that carry them out.
+//! Fetched tasks, and the threads that carry them out.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use mooncake_types::{TaskOrder, TaskOrders};
 
-/// Tasks that no thread has begun yet. Threads are there while there are such tasks.
+/// Tasks that no thread has begun yet. Threads exist only while there are tasks.
 #[derive(Default)]
 pub(crate) struct TaskQueue {
     state: Mutex<QueueState>,
@@ -18,7 +18,7 @@ struct QueueState {
     threads: usize,
 }
 
-/// One of the tasks of an answer of the master.
+/// One of the tasks in a reply of the master.
 pub(crate) struct FetchedTask {
     pub(crate) fetched: Arc<TaskOrders>,
     number: usize,
@@ -31,7 +31,8 @@ impl FetchedTask {
 }
 
 impl TaskQueue {
-    /// Adds tasks. Gives how many threads are missing, of `most` at most: as many are to run [`Self::work`].
+    /// Adds tasks. Returns how many more threads the caller must start on [`Self::work`], so that there are up to
+    /// `most`.
     pub(crate) fn push(&self, fetched: TaskOrders, most: usize) -> usize {
         let fetched = Arc::new(fetched);
         let mut state = self.lock();
@@ -51,13 +52,13 @@ impl TaskQueue {
         }
     }
 
-    /// Waits until fewer than `count` tasks wait.
+    /// Waits until fewer than `count` tasks wait, or no thread is left.
     pub(crate) fn wait_for_fewer(&self, count: usize) {
         let are_many = |state: &mut QueueState| state.waiting.len() >= count && state.threads > 0;
         drop(self.changed.wait_while(self.lock(), are_many));
     }
 
-    /// Waits until all tasks are done. Says whether they were already.
+    /// Waits until no thread is left. Returns whether none was left already.
     pub(crate) fn wait_until_idle(&self) -> bool {
         let state = self.lock();
         let is_idle = state.threads == 0;
@@ -81,7 +82,8 @@ struct CountedThread<'q> {
 }
 
 impl CountedThread<'_> {
-    /// Under one lock: who adds a task after this found none starts another thread.
+    /// Takes a task, or stops counting this thread, under one lock. So a caller that adds a task afterwards starts
+    /// another thread.
     fn next_task(&mut self) -> Option<FetchedTask> {
         let mut state = self.queue.lock();
         let task = state.waiting.pop_front();

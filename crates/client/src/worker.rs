@@ -1,4 +1,4 @@
-//! A thread that is there while it has something to do.
+//! A thread that exists only while it has something to do.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use mooncake_memory::spawn_unpinned;
 
-/// Starts the thread when something is due, and ends it when nothing has been for a while.
+/// Starts the thread when work is due, and ends it when none was due for a while.
 pub(crate) struct Worker {
     name: &'static str,
-    /// How long the thread stays when nothing is due.
+    /// How long the thread stays idle before it ends.
     idle: Duration,
     state: Mutex<WorkerState>,
     changed: Condvar,
@@ -18,7 +18,7 @@ pub(crate) struct Worker {
 #[derive(Default)]
 struct WorkerState {
     is_running: bool,
-    /// There is something to do that the thread has not begun.
+    /// Work is due that the thread has not begun.
     is_due: bool,
     is_stopping: bool,
 }
@@ -29,7 +29,7 @@ impl Worker {
         Arc::new(Self { name, idle, state, changed })
     }
 
-    /// Something is to be done: the thread calls `work`. If it is doing so now it will once more after that.
+    /// Has the thread call `work`. If it is at work now, it works once more afterwards.
     pub(crate) fn wake(self: &Arc<Self>, work: impl Fn() + Send + 'static) {
         let mut state = self.lock();
         state.is_due = true;
@@ -46,7 +46,7 @@ impl Worker {
         };
         match spawn_unpinned(Builder::new().name(self.name.to_owned()), run) {
             Ok(_) => state.is_running = true,
-            // The next time that something is due brings another attempt.
+            // The next call tries again.
             Err(error) => tracing::warn!(%error, thread = self.name, "a thread was not started"),
         }
     }
@@ -55,7 +55,7 @@ impl Worker {
         self.lock().is_stopping
     }
 
-    /// Begins nothing any more, and waits this long at most for what is under way.
+    /// Begins no more work, and waits at most `patience` for work under way.
     pub(crate) fn stop(&self, patience: Duration) {
         let mut state = self.lock();
         state.is_stopping = true;
@@ -64,13 +64,13 @@ impl Worker {
         drop(self.changed.wait_timeout_while(state, patience, running));
     }
 
-    /// Waits until something is due; false if the thread has to end.
+    /// Waits until work is due; false if the thread must end.
     fn take_due(&self) -> bool {
         let idle = |state: &mut WorkerState| !state.is_due && !state.is_stopping;
         let waited = self.changed.wait_timeout_while(self.lock(), self.idle, idle);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         let goes_on = state.is_due && !state.is_stopping;
-        // Under the lock: a call that wakes it after this starts another thread.
+        // Set under the lock: a call that wakes it after this starts another thread.
         (state.is_running, state.is_due) = (goes_on, false);
         if !goes_on {
             self.changed.notify_all();
@@ -83,7 +83,7 @@ impl Worker {
     }
 }
 
-/// Says that the thread is gone if it panicked, so that another may be started and nobody waits for it.
+/// Marks the thread as ended if it panicked, so that another may be started and no thread waits for it.
 struct PanicNotice<'w>(&'w Worker);
 
 impl Drop for PanicNotice<'_> {

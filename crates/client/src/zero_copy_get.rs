@@ -1,9 +1,9 @@
 use mooncake_memory::{Buffer, RawSlice};
 use mooncake_transfer::View;
 
-/// The bytes of one object, the caller's to read and to write: a copy, or seen where they lie in a segment of this host.
-/// They are those of one version for as long as this lives, also when the object is removed or replaced, its node dies, or
-/// the store is closed. What is written to them changes nothing else.
+/// The bytes of one object, for the caller to read and write: a copy, or a view of a segment of this host. They are
+/// those of one version for as long as this lives, even if the object is removed or replaced, its node dies, or the
+/// store is closed. Writes to them change nothing else.
 #[derive(Debug)]
 pub struct ObjectBytes(Bytes);
 
@@ -23,7 +23,7 @@ impl ObjectBytes {
         }
     }
 
-    /// Is there nothing in it?
+    /// Whether there are no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -38,7 +38,7 @@ impl ObjectBytes {
         }
     }
 
-    /// Whether they are seen in a segment, and not copied yet.
+    /// Whether they are still shown in a segment, and not copied.
     #[must_use]
     pub fn is_seen(&self) -> bool {
         matches!(&self.0, Bytes::Seen(view) if !view.is_detached())

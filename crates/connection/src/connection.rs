@@ -12,26 +12,26 @@ use rustix::net::RecvFlags;
 
 use crate::{Body, CallFault, Fault, Frame, Progress};
 
-/// First size of the buffer that frames arrive in; a longer frame gets a buffer of its own.
+/// Size of the receive buffer. The body of a longer frame gets its own buffer.
 const INBOX_BYTES: usize = 64 << 10;
 
-/// Longest buffer for what is sent that is kept for the next frame.
+/// Most bytes of the send buffer that stay allocated for the next frame.
 const KEPT_OUTBOX_BYTES: usize = 1 << 20;
 
 /// See [`Connection::was_used_lately`].
 const LATELY: Duration = Duration::from_millis(1);
 
-/// One connection, used by one thread at a time. After any error it is of no more use.
+/// One connection, used by one thread at a time. After any error, drop it.
 pub struct Connection {
     stream: Arc<Private<TcpStream>>,
     timeout: Duration,
     watch: Watch,
-    /// When the last frame came.
+    /// When the last frame arrived.
     used: Instant,
     last_id: u64,
     outbox: Vec<u8>,
     inbox: Box<[u8]>,
-    /// The descriptors that came with the last frame.
+    /// The file descriptors that came with the last frame.
     descriptors: Vec<OwnedFd>,
     /// See [`Connection::set_wait_check`].
     keep_waiting: Option<Box<dyn FnMut() -> bool + Send>>,
@@ -44,11 +44,11 @@ enum BodyPlace {
 }
 
 impl Connection {
-    /// Takes a connected stream over. Each call on it may take up to `timeout`. A call polls for its answer up to `busy_poll`,
-    /// and blocks after that.
+    /// Wraps a connected stream. Each call may take up to `timeout`: it polls for its reply during `busy_poll`, then
+    /// blocks.
     ///
     /// # Errors
-    /// The system's.
+    /// The error of the system call.
     pub fn new(
         stream: Private<TcpStream>,
         timeout: Duration,
@@ -78,17 +78,18 @@ impl Connection {
     /// Changes how long each call may take.
     ///
     /// # Errors
-    /// The system's.
+    /// The error of the system call.
     pub fn set_timeout(&mut self, timeout: Duration) -> io::Result<()> {
         self.timeout = timeout;
         self.stream.set_read_timeout(Some(timeout))?;
         self.stream.set_write_timeout(Some(timeout))
     }
 
-    /// While an answer is late, calls `keep_waiting` again and again, with this time between two calls. False ends the wait.
+    /// Calls `keep_waiting` after each interval `every` in which no reply arrives. The wait ends once it returns
+    /// false.
     ///
     /// # Errors
-    /// The system's.
+    /// The error of the system call.
     pub fn set_wait_check(
         &mut self,
         every: Duration,
@@ -104,33 +105,34 @@ impl Connection {
         &self.stream
     }
 
-    /// The socket, between two frames, for a reader and writer of its own.
+    /// Gives up the connection, between two frames, and returns its socket to a caller that reads and writes it
+    /// itself.
     #[must_use]
     pub fn into_stream(self) -> Arc<Private<TcpStream>> {
         self.stream
     }
 
-    /// Whether the last frame came so lately that the connection is most likely open.
+    /// Whether the last frame arrived within the last millisecond, so that the connection is most likely open.
     #[must_use]
     pub fn was_used_lately(&self) -> bool {
         self.used.elapsed() < LATELY
     }
 
-    /// Whether the other side is there and has said nothing since the last frame, as far as is known.
+    /// Whether the connection is open, as far as the kernel knows, and no byte arrived since the last frame.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         is_quiet(self.stream.as_fd())
     }
 
-    /// Takes the descriptors that came with the last frame.
+    /// Takes the file descriptors that came with the last frame.
     pub fn take_descriptors(&mut self) -> Vec<OwnedFd> {
         std::mem::take(&mut self.descriptors)
     }
 
-    /// Sends the frame that `encode` appends under the id that it is given, and waits for its answer, of kind `awaited`.
+    /// Sends the frame that `encode` appends for the request id it is given. Waits for the reply of kind `awaited`.
     ///
     /// # Errors
-    /// [`Fault::Refused`] if that is the answer, or what broke the connection.
+    /// [`Fault::Refused`] if the peer replies with a refusal; otherwise the fault that broke the connection.
     pub fn call(
         &mut self,
         encode: impl FnOnce(&mut Vec<u8>, u64),
@@ -139,11 +141,11 @@ impl Connection {
         self.call_meanwhile(None, encode, awaited, || ())
     }
 
-    /// As [`Connection::call`]. A descriptor goes with the frame, and `meanwhile` is called between sending and waiting, unless
-    /// the frame could not be sent.
+    /// Like [`Connection::call`]. The frame carries `descriptor`, and `meanwhile` runs between sending and waiting,
+    /// unless sending failed.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Connection::call`].
     pub fn call_meanwhile(
         &mut self,
         descriptor: Option<BorrowedFd<'_>>,
@@ -164,10 +166,10 @@ impl Connection {
         Ok(body)
     }
 
-    /// Sends the frame that `encode` appends, which asks for no answer.
+    /// Sends the frame that `encode` appends and awaits no reply.
     ///
     /// # Errors
-    /// What broke the connection.
+    /// The fault that broke the connection.
     pub fn send(&mut self, encode: impl FnOnce(&mut Vec<u8>)) -> Result<(), CallFault> {
         self.send_from(Instant::now(), None, encode)
     }
@@ -175,7 +177,8 @@ impl Connection {
     /// Waits for a frame of one of these kinds.
     ///
     /// # Errors
-    /// What broke the connection; [`Progress::Closed`] if it ended before the frame.
+    /// The fault that broke the connection, with [`Progress::Closed`] if the peer closed it before the frame's first
+    /// byte.
     pub fn receive(&mut self, admitted: &[Kind]) -> Result<Frame<'_>, CallFault> {
         let (header, place) = self.receive_from(Instant::now(), admitted, None)?;
         Ok(Frame { header, body: self.body(place) })
@@ -215,7 +218,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Waits for a frame. One that answers something bears its id, unless it is a refusal.
+    /// Waits for a frame. If `id` is given, the frame must bear this request id, unless it is a refusal.
     fn receive_from(
         &mut self,
         started: Instant,
@@ -289,7 +292,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether a read ended without a byte and the wait goes on all the same.
+    /// Whether to repeat a read that timed out without a byte.
     fn goes_on_waiting(&mut self, read: &io::Result<usize>, started: Instant) -> bool {
         use io::ErrorKind::{TimedOut, WouldBlock};
         let is_late = matches!(read, Err(error) if matches!(error.kind(), TimedOut | WouldBlock));
@@ -299,12 +302,12 @@ impl Connection {
         }
         match &mut self.keep_waiting {
             Some(keep_waiting) => keep_waiting(),
-            // A system that is busy may end a wait too early: it counts ticks, and these may come late.
+            // Under load the kernel may end a wait too early, since it counts ticks: wait again for the time left.
             None => self.stream.set_read_timeout(Some(left)).is_ok(),
         }
     }
 
-    /// How many bytes came, behind `already` ones of the same frame.
+    /// The byte count of a read that followed `already` bytes of the same frame, or why it failed.
     fn count(&self, read: io::Result<usize>, already: usize) -> Result<usize, CallFault> {
         let error = match read {
             Ok(0) => {
@@ -325,7 +328,8 @@ impl Connection {
         Err(CallFault { fault: Fault::of_blocking(error), progress })
     }
 
-    /// A call may dribble in; each read has the whole timeout, but between them the deadline counts.
+    /// Bounds a frame that arrives in small pieces: the socket's timeout bounds each read, and this check all of them
+    /// together.
     fn check_deadline(&self, started: Instant) -> Result<(), Fault> {
         if started.elapsed() < self.timeout { Ok(()) } else { Err(Fault::TimedOut) }
     }
@@ -337,7 +341,8 @@ impl fmt::Debug for Connection {
     }
 }
 
-/// Whether the other side is there, as far as is known, and silent as it must be between frames.
+/// Whether the connection is open, as far as the kernel knows, and has no unread byte. Between frames it must have
+/// none.
 #[must_use]
 pub fn is_quiet(socket: BorrowedFd<'_>) -> bool {
     let peeked = rustix::net::recv(socket, &mut [0_u8], RecvFlags::PEEK | RecvFlags::DONTWAIT);
@@ -375,7 +380,7 @@ fn protocol(reason: String) -> CallFault {
     Fault::Protocol(reason).into()
 }
 
-/// What an error says before a byte of the answer has come.
+/// How far a call had come that failed with `error` before the first byte of its reply.
 fn progress_of(error: &io::Error) -> Progress {
     use io::ErrorKind::{
         BrokenPipe, ConnectionAborted, ConnectionReset, NotConnected, UnexpectedEof,

@@ -8,27 +8,27 @@ use socket2::{SockRef, TcpKeepalive};
 
 use crate::{CallFault, Connection, Fault, LOCAL_MARK, TrustedUsers};
 
-/// The kernel probes the peer of an idle connection this often.
+/// The kernel begins to probe the peer once a connection has been idle for this long.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
 
-/// A peer that acknowledges nothing for this long is gone.
+/// The kernel ends a connection whose peer acknowledges nothing for this long.
 const PEER_SILENCE: Duration = Duration::from_secs(5);
 
 /// Connects to peers and shakes hands.
 #[derive(Clone, Debug)]
 pub struct Dialer {
-    /// What this process says of itself.
+    /// The hello that this process sends.
     pub hello: Hello,
     /// Finds the addresses of peers.
     pub resolver: Resolver,
-    /// How long a call polls for its answer before it blocks; zero: not at all.
+    /// How long a call polls for its answer before it blocks. Zero: it does not poll.
     pub busy_poll: Duration,
-    /// Who may be at the other end of a local socket.
+    /// The users whose processes may be at the other end of a local socket.
     pub trusted: TrustedUsers,
 }
 
 impl Dialer {
-    /// One that sends this hello, has a resolver of its own, never polls, and trusts its own user.
+    /// A dialer that sends `hello`, has its own resolver, never polls, and trusts only its own user.
     #[must_use]
     pub fn new(hello: Hello) -> Self {
         let (resolver, trusted) = (Resolver::default(), TrustedUsers::Own);
@@ -45,13 +45,14 @@ impl Dialer {
         Ok((connection, welcome))
     }
 
-    /// Connects to `host:port`, or to a local socket if the endpoint begins with [`LOCAL_MARK`]. Calls on the connection
-    /// may take as long as is left then.
+    /// Connects to `host:port`, or to a local socket if the endpoint begins with [`LOCAL_MARK`]. Each call on the
+    /// connection may take the time that is left of `within`.
     ///
     /// # Errors
-    /// What kept the last address from answering; [`io::ErrorKind::ConnectionRefused`] only if every address refused.
+    /// [`Fault::TimedOut`] once `within` is over; otherwise the first error that is not
+    /// [`io::ErrorKind::ConnectionRefused`]. That error is returned only if every address refused.
     pub fn connect(&self, endpoint: &str, within: Duration) -> Result<Connection, Fault> {
-        // A moment that the clock cannot tell is no deadline.
+        // The deadline may be later than `Instant` can represent.
         let deadline = Instant::now().checked_add(within).ok_or(Fault::TimedOut)?;
         let stream = match endpoint.strip_prefix(LOCAL_MARK) {
             Some(name) => self.trusted.connect(name, left(deadline)?)?,
@@ -68,7 +69,7 @@ impl Dialer {
     /// Shakes hands on a new connection.
     ///
     /// # Errors
-    /// [`Fault::Refused`] if the peer does not want this process, or what broke the connection.
+    /// [`Fault::Refused`] if the peer refuses this process; otherwise the fault that broke the connection.
     pub fn greet(&self, connection: &mut Connection) -> Result<Welcome, CallFault> {
         let hello = |out: &mut Vec<u8>, id| encode_hello(out, id, &self.hello);
         let body = connection.call(hello, Kind::Welcome)?;
@@ -76,11 +77,11 @@ impl Dialer {
     }
 }
 
-/// Options of every TCP connection: packets leave at once, and a host that vanished is noticed. The kernel sizes the
-/// buffers: a fixed size turns its own sizing off.
+/// Sets the options of every TCP connection: packets leave without delay, and the kernel notices a vanished host.
+/// Sets no buffer sizes: a fixed size turns the kernel's own sizing off.
 ///
 /// # Errors
-/// The system's.
+/// The error of the system call.
 pub fn tune(stream: &TcpStream) -> io::Result<()> {
     let socket = SockRef::from(stream);
     socket.set_tcp_nodelay(true)?;
@@ -90,7 +91,7 @@ pub fn tune(stream: &TcpStream) -> io::Result<()> {
     socket.set_tcp_user_timeout(Some(PEER_SILENCE))
 }
 
-/// Tries each address in turn.
+/// Tries each address in turn, until one accepts or the deadline passes.
 fn connect(addresses: &[SocketAddr], deadline: Instant) -> Result<Private<TcpStream>, Fault> {
     let mut failure: Option<io::Error> = None;
     for address in addresses {
@@ -108,7 +109,7 @@ fn connect(addresses: &[SocketAddr], deadline: Instant) -> Result<Private<TcpStr
 
 fn connect_to(address: SocketAddr, within: Duration) -> io::Result<Private<TcpStream>> {
     let stream = Private::connect(address, within)?;
-    // A port of the ephemeral range that nobody listens on can connect to itself.
+    // TCP can connect an ephemeral port without a listener to itself.
     match stream.local_addr()? == stream.peer_addr()? {
         true => Err(io::ErrorKind::ConnectionRefused.into()),
         false => Ok(stream),

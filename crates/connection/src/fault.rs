@@ -3,14 +3,14 @@ use std::io;
 
 use mooncake_wire::{DecodeError, FrameError, Refusal};
 
-/// What ended a connection, or kept one from being opened.
+/// Why a connection ended, or could not be opened.
 #[derive(Debug)]
 pub enum Fault {
-    /// The system's error.
+    /// The error of a system call.
     Io(io::Error),
     /// The deadline has passed.
     TimedOut,
-    /// The peer sent nothing for too long while something was awaited.
+    /// The peer sent nothing for too long while this side waited for it.
     Silent,
     /// The peer said why it closes the connection.
     Refused(Refusal),
@@ -41,7 +41,7 @@ pub enum Progress {
     Unknown,
 }
 
-/// Why a call has no answer. Its connection is of no more use.
+/// Why a call has no reply. The caller drops the connection.
 #[derive(Debug)]
 pub struct CallFault {
     /// What happened.
@@ -51,13 +51,13 @@ pub struct CallFault {
 }
 
 impl Fault {
-    /// Whether a step of a transfer could not be taken yet.
+    /// Whether a non-blocking socket was not ready for a step of a transfer.
     #[must_use]
     pub fn is_not_ready(&self) -> bool {
         matches!(self, Fault::Io(error) if error.kind() == io::ErrorKind::WouldBlock)
     }
 
-    /// What an error of a socket means that waits for as long as it may.
+    /// The fault for an error of a blocking socket, where `WouldBlock` means that its timeout passed.
     #[must_use]
     pub fn of_blocking(error: io::Error) -> Self {
         match error.kind() {
@@ -117,7 +117,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// An end of which nothing more is known.
+/// Whether the connection ended without a further reason.
 fn is_plain_end(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::UnexpectedEof && error.get_ref().is_none()
 }

@@ -6,16 +6,16 @@ use mooncake_wire::Header;
 /// A frame that arrived.
 #[derive(Debug)]
 pub struct Frame<'a> {
-    /// What it is, and what it answers.
+    /// Its kind, its body's length, and the request it answers.
     pub header: Header,
-    /// The rest of it.
+    /// Its body.
     pub body: Body<'a>,
 }
 
 /// The body of a frame.
 #[derive(Debug)]
 pub enum Body<'a> {
-    /// In the buffer of its connection.
+    /// In the receive buffer of the connection.
     Short(&'a [u8]),
     /// In a buffer of its own.
     Long(Vec<u8>),

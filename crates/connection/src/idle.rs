@@ -2,23 +2,23 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::Connection;
 
-/// Connections to one peer that nobody uses now, the one that was used last at the end.
+/// Open connections to one peer that no call uses now.
 #[derive(Debug)]
 pub struct IdleConnections {
     most: usize,
-    /// `None` once it is closed.
+    /// The most recently used connection is last. `None` once closed.
     idle: Mutex<Option<Vec<Connection>>>,
 }
 
 impl IdleConnections {
-    /// Keeps so many at most.
+    /// Keeps at most `most` connections.
     #[must_use]
     pub fn new(most: usize) -> Self {
         Self { most, idle: Mutex::new(Some(Vec::new())) }
     }
 
-    /// The connection that was used last, of those that are still open. With `may_fail`, one that was used lately is taken to
-    /// be open.
+    /// Takes the most recently used connection that is still open. With `may_fail`, it does not check a connection
+    /// that [was used lately](Connection::was_used_lately).
     pub fn take(&self, may_fail: bool) -> Option<Connection> {
         loop {
             // The lock is not held during the system call that checks the socket.
@@ -37,13 +37,13 @@ impl IdleConnections {
         }
     }
 
-    /// Closes those that are idle now.
+    /// Closes all idle connections.
     pub fn clear(&self) {
         let closed = self.lock().as_mut().map(std::mem::take);
         drop(closed);
     }
 
-    /// Closes those that are idle now, and each that is given back.
+    /// Closes all idle connections, and each connection that is given back later.
     pub fn close(&self) {
         let closed = self.lock().take();
         drop(closed);

@@ -1,12 +1,12 @@
 //! Connections that carry frames: to a master, to a node's data port or local socket, from a dummy client to its host
 //! process.
 //!
-//! A [`Dialer`] resolves an endpoint, connects, and shakes hands, all within one deadline. On the [`Connection`] that it
-//! gives, one side asks and the other answers, one frame at a time; each call has a deadline too. Connections that nobody
-//! uses rest in [`IdleConnections`]. TCP and Unix sockets are treated alike.
+//! A [`Dialer`] resolves an endpoint, connects, and shakes hands, all within one deadline. On the [`Connection`] that
+//! it returns, one side asks and the other answers, one frame at a time. Each call has its own deadline.
+//! [`IdleConnections`] keeps the connections that no call uses. TCP and Unix sockets are treated alike.
 //!
-//! There is no policy here: nothing is tried again, and frames are opaque but for the handshake. A caller that moves payload
-//! beside the frames takes the stream of a connection once it is open ([`Connection::into_stream`]).
+//! This crate holds no policy: it retries nothing, and it reads no frames but those of the handshake and refusals. A
+//! caller that moves payload beside the frames takes the stream of an open connection ([`Connection::into_stream`]).
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Unix sockets whose names no file has, between processes of one user.
+//! Unix sockets with abstract names, which no file bears, between processes of one user.
 
 use std::io;
 use std::net::TcpStream;
@@ -12,11 +12,11 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::fault::{Fault, Stranger};
 
-/// What an endpoint begins with that is the name of a local socket: no host's name does.
+/// First character of an endpoint that names a local socket. No host name begins with it.
 pub const LOCAL_MARK: char = '@';
 
-/// Listens on the local socket of this name; its endpoint is [`LOCAL_MARK`] and the name. The caller [checks](TrustedUsers::check)
-/// each process that connects.
+/// Listens on the local socket of this name; its endpoint is [`LOCAL_MARK`] and the name. The caller
+/// [checks](TrustedUsers::check) each process that connects.
 ///
 /// # Errors
 /// The system's: the name is taken, or too long.
@@ -24,12 +24,12 @@ pub fn listen_locally(name: &str) -> io::Result<UnixListener> {
     UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)
 }
 
-/// Which users' processes may be at the other end of a local socket. Anyone can take the name of one.
+/// The users whose processes may be at the other end of a local socket. Any user can take any name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrustedUsers {
-    /// The one of this process.
+    /// The user of this process.
     Own,
-    /// The one of this process, and root, who may do everything anyway.
+    /// The user of this process, and root, who may do everything anyway.
     OwnOrRoot,
 }
 
@@ -37,7 +37,7 @@ impl TrustedUsers {
     /// Whether the process at the other end of a local socket is trusted.
     ///
     /// # Errors
-    /// Who it is. A process that cannot be named counts as nobody's.
+    /// The user at the other end, or `u32::MAX` if the kernel does not name it.
     pub fn check(self, socket: BorrowedFd<'_>) -> Result<(), Stranger> {
         let own = own_uid();
         let other = peer_of(socket).map_or(u32::MAX, |peer| peer.uid);
@@ -47,15 +47,15 @@ impl TrustedUsers {
         }
     }
 
-    /// Connects to a process of such a user. What is given back is a stream as any other: the standard library's TCP
-    /// stream does for any socket what is done here with it.
+    /// Connects to a local socket of a trusted user. The result is a `TcpStream`, because this crate's calls on it
+    /// work on any socket.
     pub(crate) fn connect(
         self,
         name: &str,
         timeout: Duration,
     ) -> Result<Private<TcpStream>, Fault> {
         let socket = Private::open(|| Socket::new(Domain::UNIX, Type::STREAM, None))?;
-        // Bounds the wait for a place in the listener's queue too.
+        // This timeout also bounds the wait for a place in the listener's queue.
         socket.set_write_timeout(Some(timeout))?;
         let address = SockAddr::unix(format!("\0{name}"))?;
         socket.connect(&address).map_err(Fault::of_blocking)?;

@@ -1,24 +1,24 @@
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// A number of things that may go on at once; further ones wait.
+/// A counting semaphore.
 #[derive(Debug)]
 pub struct Permits {
     left: Mutex<usize>,
     returned: Condvar,
 }
 
-/// One of them; given back when dropped.
+/// One permit, given back on drop.
 #[derive(Debug)]
 pub struct Permit<'a>(&'a Permits);
 
 impl Permits {
-    /// So many, at least one.
+    /// `count` permits, at least one.
     #[must_use]
     pub fn new(count: usize) -> Self {
         Self { left: Mutex::new(count.max(1)), returned: Condvar::new() }
     }
 
-    /// Waits for one.
+    /// Takes a permit; waits while all are taken.
     pub fn take(&self) -> Permit<'_> {
         let left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.returned.wait_while(left, |left| *left == 0);

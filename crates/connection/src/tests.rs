@@ -12,7 +12,7 @@ use crate::{CallFault, Connection, Fault, IdleConnections, Permits, Progress};
 const LONG: Duration = Duration::from_secs(20);
 const SHORT: Duration = Duration::from_millis(200);
 
-/// A connection with calls of this length, and its other end.
+/// A connection whose calls may take `timeout`, and its other end.
 fn pair(timeout: Duration) -> (Connection, UnixStream) {
     let (near, far) = UnixStream::pair().expect("a pair of sockets");
     let near: Private<TcpStream> = Private::new(OwnedFd::from(near)).convert();
@@ -30,7 +30,7 @@ fn ask(connection: &mut Connection) -> Result<Vec<u8>, CallFault> {
     connection.call(encode, Kind::Reply).map(|body| body.to_vec())
 }
 
-/// What a call comes to whose answer is this, before the other side hangs up.
+/// The result of a call that gets these bytes as its answer, before the other side hangs up.
 fn answered(bytes: &[u8]) -> Result<Vec<u8>, CallFault> {
     let (mut connection, mut far) = pair(LONG);
     far.write_all(bytes).expect("there is room");
@@ -99,7 +99,7 @@ fn a_call_takes_no_longer_than_it_may_however_slowly_the_answer_comes() {
         scope.spawn(|| {
             for byte in frame(Kind::Reply, 1, b"answer") {
                 std::thread::sleep(SHORT / 10);
-                // It is given up in the middle.
+                // The reader gives up in the middle.
                 let _ = far.write_all(&[byte]);
             }
         });
@@ -157,7 +157,7 @@ fn idle_connections_are_those_that_are_open_still_and_no_more_than_may_be() {
     let idle = IdleConnections::new(2);
     let (connections, mut others): (Vec<_>, Vec<_>) = (0..3).map(|_| pair(LONG)).unzip();
     connections.into_iter().for_each(|connection| idle.give_back(connection));
-    // The third had no room; of the others one hangs up.
+    // The third had no room, and was closed. One of the others hangs up.
     assert_eq!(others.remove(2).read(&mut [0]).expect("it is an end"), 0);
     drop(others.remove(1));
     let one = idle.take(false).expect("one is open");

@@ -7,18 +7,18 @@ use mooncake_connection::Permits;
 use super::attached_dummy::AttachedDummy;
 use super::open_connections::OpenConnections;
 
-/// The dummies that are attached, and what their connections share.
+/// The attached dummies, and what their connections share.
 pub(super) struct AttachedDummies {
     pub(super) store: Arc<Store>,
     pub(super) auth_token: String,
     dummies: Mutex<BTreeMap<u128, Arc<AttachedDummy>>>,
     pub(super) connections: OpenConnections,
-    /// Calls that may be worked on.
+    /// Permits for calls that run at the same time.
     pub(super) calls: Permits,
 }
 
 impl AttachedDummies {
-    /// None yet.
+    /// No dummy is attached yet.
     pub(super) fn new(store: Arc<Store>, auth_token: String, calls_at_once: usize) -> Self {
         Self {
             store,
@@ -33,7 +33,7 @@ impl AttachedDummies {
         self.dummies.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A dummy is gone, or is sent away: nothing of it stays once the calls under way have ended.
+    /// Detaches a dummy that has ended, or is sent away. Nothing of it stays once the calls under way have ended.
     pub(super) fn detach(&self, dummy: &AttachedDummy) {
         self.lock().remove(&dummy.id);
         self.connections.cut_off(dummy.id);

@@ -7,24 +7,24 @@ use mooncake_types::{ErrorCode, Piece};
 
 use super::malformed::Malformed;
 
-/// Most regions that one dummy shares: those of all dummies together are far fewer than a process can map.
+/// Most regions that one dummy shares. So all dummies together share far fewer regions than a process can map.
 const MAX_MAPS: usize = 256;
 
-/// Most bytes of all of them together.
+/// Most bytes of all regions of one dummy.
 const MAX_MAPPED_BYTES: u64 = 1 << 46;
 
-/// A dummy as its host process knows it, for as long as its control connection stands: who it is, and the memory that it
+/// A dummy as its host process knows it while the control connection is open: its identity, and the memory that it
 /// shares.
 #[derive(Debug)]
 pub(super) struct AttachedDummy {
     /// The number of the attachment.
     pub(super) id: u128,
-    /// The process on the other side, where that can be told.
+    /// The process of the dummy, if the system names it.
     pub(super) pid: Option<i32>,
     regions: Mutex<Arc<SharedRegions>>,
 }
 
-/// The shared regions of a dummy at one moment, by number. They stay mapped while this is held.
+/// The shared regions of a dummy at one moment, by number. They stay mapped while this lives.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SharedRegions {
     regions: BTreeMap<u32, Arc<Region>>,
@@ -41,7 +41,7 @@ impl AttachedDummy {
         Arc::clone(&self.lock())
     }
 
-    /// Maps the memory that the dummy handed over; returns the number by which its pieces name it.
+    /// Maps memory that the dummy handed over. Returns the number by which pieces name it.
     pub(super) fn share(&self, memory: OwnedFd, len: u64) -> Result<u32, ErrorCode> {
         let mut held = self.lock();
         let fits = held.bytes.checked_add(len).is_some_and(|bytes| bytes <= MAX_MAPPED_BYTES);
@@ -55,7 +55,7 @@ impl AttachedDummy {
         })?;
         let shared = Arc::make_mut(&mut held);
         let map = shared.next;
-        // Numbers are never used again, so that a late piece cannot name another region than it meant.
+        // Numbers are never used again, so that a late piece cannot name a wrong region.
         shared.next = map.checked_add(1).ok_or(ErrorCode::NoAvailableHandle)?;
         shared.bytes += len;
         shared.regions.insert(map, Arc::new(region));

@@ -1,43 +1,44 @@
-//! Many items, in calls of bounded size.
+//! Splits many items into calls of bounded size.
 
-use mooncake_client::Passing;
+use mooncake_client::CallRange;
 use mooncake_types::limits::{MAX_BATCH_KEYS, MAX_DUMMY_PIECES};
 use mooncake_types::{DummyReply, DummyRequest, ErrorCode};
 
 use super::host_link::CallFailure;
 use super::stage::{NoPlace, Stage};
 
-/// What a host process that answers nonsense is taken for.
-pub(super) const NONSENSE: ErrorCode = ErrorCode::RpcFail;
+/// The error for a host process that answers nonsense.
+pub(super) const INVALID_REPLY: ErrorCode = ErrorCode::RpcFail;
 
-/// Bytes of keys and pieces that one call may name; far below what a frame may have.
+/// Most bytes of keys and pieces that one call names; far below the limit of a frame.
 const MAX_CALL_BYTES: usize = 8 << 20;
 
-/// What one item takes in a frame besides its key, and each of its pieces, in bytes: no less.
+/// Upper bounds, in bytes: for one item in a frame besides its key, and for each of its pieces.
 const ITEM_BYTES: usize = 16;
 const PIECE_BYTES: usize = 32;
 
-/// Items that go into one call.
+/// The items of one call.
 pub(super) struct Batch<'p, R> {
-    /// Their places in the caller's list.
+    /// Their positions in the caller's list.
     pub(super) positions: Vec<usize>,
-    /// What the call says of each.
+    /// The part of the request for each item.
     pub(super) requests: Vec<R>,
-    pub(super) passing: Vec<Option<Passing<'p>>>,
+    /// The range of the pool through which each item passes, unless it is in place.
+    pub(super) passing: Vec<Option<CallRange<'p>>>,
 }
 
-/// One item whose bytes have a place.
+/// One item whose bytes have a place in shared memory.
 pub(super) struct Staged<'p, R> {
     pub(super) request: R,
-    /// Bytes of its names.
+    /// Bytes of its key and group.
     pub(super) name_bytes: usize,
     pub(super) pieces: usize,
-    /// The range that its bytes pass through, unless they are in place.
-    pub(super) passing: Option<Passing<'p>>,
+    /// The range of the pool through which its bytes pass, unless they are in place.
+    pub(super) passing: Option<CallRange<'p>>,
 }
 
-/// Takes items from `next` up to `count` for as long as one call has room for them. `stage` places an item; it is told
-/// whether no item before it holds a range of the pool. `refuse` is shown items that never have a place.
+/// Takes items from `next` up to `count`, while one call has room for them. `stage` places an item; its flag says
+/// whether no item before it holds a range of the pool. `refuse` gets the items that never have a place.
 pub(super) fn gather<'p, R>(
     next: &mut usize,
     count: usize,
@@ -57,8 +58,8 @@ pub(super) fn gather<'p, R>(
                 batch.requests.push(request);
                 batch.passing.push(passing);
             }
-            Err(NoPlace::Yet) => break,
-            Err(NoPlace::Ever(code)) => refuse(*next, code),
+            Err(NoPlace::NotNow) => break,
+            Err(NoPlace::Never(code)) => refuse(*next, code),
         }
         *next += 1;
     }
@@ -66,7 +67,7 @@ pub(super) fn gather<'p, R>(
 }
 
 impl<R> Batch<'_, R> {
-    /// Makes the call; gives its `count` answers. Ranges that the host may go on using are never given back.
+    /// Makes the call, and returns its `count` answers. Ranges that the host may go on using are never given back.
     pub(super) fn send<'k, T: Clone>(
         &mut self,
         stage: &Stage<'_>,
@@ -80,13 +81,13 @@ impl<R> Batch<'_, R> {
         let request = call(std::mem::take(&mut self.requests));
         let answer = stage.link.call(stage.attachment, &request);
         if answer == Err(CallFailure::Unknown) {
-            self.passing.iter_mut().filter_map(Option::take).for_each(Passing::forsake);
+            self.passing.iter_mut().filter_map(Option::take).for_each(CallRange::leak);
         }
         by_position(answer.map_err(|failure| failure.code()), count, read)
     }
 }
 
-/// The `count` answers that `read` finds in the answer to a call.
+/// The `count` answers that `read` finds in the reply to a call, or one error for all of them.
 pub(super) fn by_position<T: Clone>(
     answer: Result<DummyReply, ErrorCode>,
     count: usize,
@@ -94,12 +95,12 @@ pub(super) fn by_position<T: Clone>(
 ) -> Vec<Result<T, ErrorCode>> {
     match answer.map(read) {
         Ok(Some(answers)) if answers.len() == count => answers,
-        Ok(_) => vec![Err(NONSENSE); count],
+        Ok(_) => vec![Err(INVALID_REPLY); count],
         Err(code) => vec![Err(code); count],
     }
 }
 
-/// What one call has room for.
+/// The room that is left in one call.
 pub(super) struct CallRoom {
     items: usize,
     pieces: usize,
@@ -111,7 +112,8 @@ impl CallRoom {
         Self { items: MAX_BATCH_KEYS, pieces: MAX_DUMMY_PIECES, bytes: MAX_CALL_BYTES }
     }
 
-    /// Takes room for an item; false, and nothing taken, if there is none. An empty call takes any one item.
+    /// Takes room for an item. False if there is none, and then nothing is taken. An empty call takes any single
+    /// item.
     pub(super) fn take(&mut self, name_bytes: usize, pieces: usize) -> bool {
         let bytes = ITEM_BYTES + name_bytes + pieces * PIECE_BYTES;
         let is_empty = self.items == MAX_BATCH_KEYS;

@@ -1,4 +1,4 @@
-//! One connection of a dummy, on a thread of its own.
+//! Serves one connection of a dummy, on a thread of its own.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use super::attached_dummy::AttachedDummy;
 use super::open_connections::Registration;
 use super::serve;
 
-/// How long a dummy may take to say who it is.
+/// How long a dummy may take to identify itself.
 pub(super) const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long it may take to send the rest of a frame, and to take an answer.
+/// How long a dummy may take to send the rest of a frame, or to take an answer.
 const FRAME_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Most connections of one dummy.
@@ -40,7 +40,7 @@ pub(super) fn serve(dummies: &AttachedDummies, connection: &mut Connection) {
         Ok((dummy, is_control)) => {
             let watched = dummy.pid.filter(|_| is_control).and_then(watch);
             let _guard = is_control.then(|| DetachOnDrop(dummies, &dummy));
-            let end = converse(dummies, connection, &dummy, watched.as_ref());
+            let end = answer_calls(dummies, connection, &dummy, watched.as_ref());
             match end {
                 CallFault { progress: Progress::Closed, .. } => {
                     tracing::debug!(pid = ?dummy.pid, "a dummy client hung up");
@@ -62,12 +62,12 @@ impl Drop for DetachOnDrop<'_> {
     }
 }
 
-/// Whether it reads this does not matter.
+/// Sends a refusal. Whether the dummy reads it does not matter.
 fn refuse(connection: &mut Connection, refusal: &Refusal) {
     let _ = connection.send(|out| encode_refusal(out, 0, refusal));
 }
 
-/// The handshake: which dummy it is, and whether this is its control connection.
+/// The handshake. Returns the dummy, and whether this is its control connection.
 fn welcome(
     dummies: &AttachedDummies,
     connection: &mut Connection,
@@ -85,7 +85,7 @@ fn welcome(
     })?;
     let (request_id, attachment) = attach_request(connection).map_err(broken)?;
     let (dummy, is_control) = match attachment {
-        None => (invite(dummies, pid)?, true),
+        None => (attach_new(dummies, pid)?, true),
         Some(id) => {
             let known = dummies.lock().get(&id).filter(|dummy| dummy.pid == pid).cloned();
             let unknown = || refuse(ErrorCode::ClientNotFound, "there is no such dummy client");
@@ -97,7 +97,7 @@ fn welcome(
     let attached = registration.belongs_to(dummy.id, MAX_CONNECTIONS_OF_A_DUMMY)
         && connection.set_timeout(FRAME_TIMEOUT).is_ok()
         && connection.send(|out| encode_dummy_reply(out, request_id, &reply)).is_ok();
-    // A dummy that was detached meanwhile has cut off the connections that it had then, and this may not have been one.
+    // If the dummy was detached meanwhile, its connections were cut off, perhaps without this one.
     if !attached || !dummies.lock().contains_key(&dummy.id) {
         if is_control {
             dummies.detach(&dummy);
@@ -107,18 +107,18 @@ fn welcome(
     Ok((dummy, is_control))
 }
 
-/// The handshake of all connections of the pool.
+/// The handshake that all connections of the pool begin with.
 fn hello(dummies: &AttachedDummies, connection: &mut Connection) -> Result<(), CallFault> {
     let frame = connection.receive(&[Kind::Hello])?;
     let hello = decode_hello(&frame.body).map_err(Fault::from)?;
     let id = frame.header.request_id;
-    // A dummy knows no name of a cluster.
+    // A dummy does not know the name of the cluster.
     let expected = Expected { cluster_id: "", auth_token: &dummies.auth_token };
     hello.check(&expected).map_err(Fault::Refused)?;
     connection.send(|out| encode_welcome(out, id, &Welcome::new(Epoch::default())))
 }
 
-/// The first request: its id, and the attachment that it names.
+/// Receives the first request. Returns its id, and the attachment that it names.
 fn attach_request(connection: &mut Connection) -> Result<(u64, Option<u128>), CallFault> {
     let frame = connection.receive(&[Kind::DummyRequest])?;
     let id = frame.header.request_id;
@@ -129,7 +129,7 @@ fn attach_request(connection: &mut Connection) -> Result<(u64, Option<u128>), Ca
     }
 }
 
-fn invite(dummies: &AttachedDummies, pid: Option<i32>) -> Result<Arc<AttachedDummy>, Refusal> {
+fn attach_new(dummies: &AttachedDummies, pid: Option<i32>) -> Result<Arc<AttachedDummy>, Refusal> {
     let failed = |code, message: &str| Refusal { code, message: message.to_owned() };
     let mut id = [0; 16];
     getrandom::fill(&mut id)
@@ -143,8 +143,8 @@ fn invite(dummies: &AttachedDummies, pid: Option<i32>) -> Result<Arc<AttachedDum
     Ok(dummy)
 }
 
-/// Answers calls until the connection ends; says why it did.
-fn converse(
+/// Answers calls until the connection ends. Returns why it ended.
+fn answer_calls(
     dummies: &AttachedDummies,
     connection: &mut Connection,
     dummy: &AttachedDummy,
@@ -173,7 +173,7 @@ fn answer_one(
     let request = message.request().map_err(Fault::from)?;
     let memory = connection.take_descriptors();
     let permit = match request {
-        // They take no time, and nobody is to wait for others with them.
+        // These are fast, and must not wait for other calls.
         DummyRequest::ShareMemory { .. }
         | DummyRequest::UnshareMemory { .. }
         | DummyRequest::Health => None,
@@ -185,8 +185,8 @@ fn answer_one(
     connection.send(|out| encode_dummy_reply(out, id, &reply))
 }
 
-/// Waits for a call, or for the end of the process that the connection stands for: processes that were forked from it
-/// may keep its sockets open.
+/// Waits for a call, or for the end of the dummy's process: processes that were forked from it may keep its sockets
+/// open.
 fn wait(connection: &Connection, watched: Option<&OwnedFd>) -> Result<(), CallFault> {
     let read = Interest { read: true, write: false };
     loop {
@@ -203,7 +203,7 @@ fn wait(connection: &Connection, watched: Option<&OwnedFd>) -> Result<(), CallFa
     }
 }
 
-/// Something that becomes readable when a process has ended; `None` where the system has no such thing.
+/// A descriptor that becomes readable when a process has ended; `None` if the system has none.
 fn watch(pid: i32) -> Option<OwnedFd> {
     let pid = rustix::process::Pid::from_raw(pid)?;
     rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok()

@@ -1,33 +1,33 @@
 use mooncake_memory::{Buffer, RawSlice};
 use mooncake_types::{DummyObject, DummyReply, DummyRequest, ErrorCode, Piece};
 
-use super::batch::{Batch, NONSENSE, Staged, gather};
+use super::batch::{Batch, INVALID_REPLY, Staged, gather};
 use super::put::check_key;
 use super::stage::{NoPlace, Stage, copy, copy_out};
 use super::store::DummyStore;
 use mooncake_client::{GetTarget, MakeRoom};
 
-/// A target up to this length, in bytes, gets room for all of it. For a longer one the length of its object is looked up
-/// first.
+/// A target up to this length, in bytes, gets room for all of it. For a longer target, the length of the object is
+/// looked up first.
 const SMALL_BYTES: u64 = 64 << 10;
 
-/// How often an object may change its length between the question and the read.
+/// How often a get is tried if an object changes its length between the look-up and the read.
 const ROUNDS: usize = 3;
 
-/// An object to be got.
+/// An object to get.
 struct Want<'k> {
     key: &'k str,
-    /// Most bytes that it may have.
+    /// Most bytes that the object may have.
     capacity: u64,
-    /// The caller's memory, if it is shared.
+    /// The pieces of the caller's memory, if it is shared.
     in_place: Option<Vec<Piece>>,
 }
 
 pub(super) type Lengths = Vec<Result<u64, ErrorCode>>;
 
 impl DummyStore {
-    /// Gets objects into the callers' memory, as [`mooncake_client::Store::get_into`]. An object that is longer than the pool is
-    /// [`ErrorCode::InvalidParams`], unless the memory is shared.
+    /// Gets objects into the callers' memory, as [`mooncake_client::Store::get_into`]. An object that is longer than
+    /// the pool fails with [`ErrorCode::InvalidParams`], unless the memory is shared.
     pub fn get_into(&self, items: &[GetTarget<'_>]) -> Vec<Result<u64, ErrorCode>> {
         let attachment = match self.attachment() {
             Ok(attachment) => attachment,
@@ -56,7 +56,7 @@ impl DummyStore {
             wanted.iter().map(make).collect()
         });
         let filled = results.into_iter().zip(buffers);
-        filled.map(|(result, buffer)| result.and_then(|_| buffer.ok_or(NONSENSE))).collect()
+        filled.map(|(result, buffer)| result.and_then(|_| buffer.ok_or(INVALID_REPLY))).collect()
     }
 
     /// Gets objects into memory that is made for them, as [`mooncake_client::Store::get_placed`].
@@ -80,7 +80,7 @@ impl DummyStore {
         })
     }
 
-    /// Gets what is wanted, and shows `deliver` the bytes that passed through the pool.
+    /// Gets the wanted objects, and calls `deliver` with the bytes that passed through the pool.
     fn fetch(
         &self,
         stage: &Stage<'_>,
@@ -89,7 +89,7 @@ impl DummyStore {
     ) -> Lengths {
         let mut results: Lengths = wants
             .iter()
-            .map(|want| Err(want.as_ref().err().copied().unwrap_or(NONSENSE)))
+            .map(|want| Err(want.as_ref().err().copied().unwrap_or(INVALID_REPLY)))
             .collect();
         let mut open: Vec<usize> =
             (0..wants.len()).filter(|&position| wants[position].is_ok()).collect();
@@ -108,7 +108,7 @@ impl DummyStore {
                 batch.positions.iter().for_each(|&at| asked[at] = true);
                 send(stage, batch, &mut results, &mut deliver);
             }
-            // Room was made for a shorter object than the one that was found.
+            // Repeat these: room was made for a shorter object than was found.
             let grown = |&&(at, len): &&(usize, u64)| {
                 results[at] == Err(ErrorCode::InvalidParams)
                     && asked[at]
@@ -122,7 +122,8 @@ impl DummyStore {
         results
     }
 
-    /// By position, how many bytes to make room for; wants whose objects are missing or too long are answered.
+    /// How many bytes to make room for, by position. Wants whose objects are missing or too long get their errors at
+    /// once.
     fn size_up(
         &self,
         wants: &[Result<Want<'_>, ErrorCode>],
@@ -146,7 +147,7 @@ impl DummyStore {
     }
 }
 
-/// Where the bytes of an object are to go, `len` of them if they pass through the pool.
+/// Where the bytes of an object go: to the caller's memory if it is shared, otherwise `len` bytes through the pool.
 fn place<'k, 'p>(
     stage: &Stage<'p>,
     want: &Want<'k>,
@@ -179,7 +180,7 @@ fn send<'k>(
                 let bytes = passing.slice();
                 match usize::try_from(len).ok().filter(|&len| len <= bytes.len()) {
                     Some(wanted) => deliver(at, bytes.sub(0, wanted)).map(|()| len),
-                    None => Err(NONSENSE),
+                    None => Err(INVALID_REPLY),
                 }
             }
             (answer, _) => answer,
@@ -187,7 +188,7 @@ fn send<'k>(
     }
 }
 
-/// The answers to a call that reads.
+/// The lengths in the reply to a read.
 pub(super) fn lengths(answer: DummyReply) -> Option<Lengths> {
     if let DummyReply::Lengths(lengths) = answer { Some(lengths) } else { None }
 }

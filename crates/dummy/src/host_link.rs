@@ -12,13 +12,14 @@ use mooncake_wire::{Hello, Kind, Role, decode_dummy_reply, encode_dummy_request}
 
 use super::socket_name::socket_name;
 
-/// How long connecting and the handshake may take, each, and each call on a control connection.
+/// Timeout of connecting, of the handshake, and of each call on a control connection.
 const CONTROL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Most calls of one dummy at a time; further ones wait for one of them to end.
+/// Most calls of one dummy at the same time; further ones wait until one has ended.
 const MAX_CALLS: usize = 32;
 
-/// The way to the host process: an attachment for as long as that process lives, then the next one.
+/// Connects to the host process. An attachment lasts as long as that process; then there is a new one, to the next
+/// process.
 pub(super) struct HostLink {
     endpoint: String,
     dialer: Dialer,
@@ -26,7 +27,7 @@ pub(super) struct HostLink {
     attachment: Mutex<Option<Arc<Attachment>>>,
 }
 
-/// What this process has with one host process.
+/// The attachment of this process to one host process.
 pub(super) struct Attachment {
     id: u128,
     pub(super) hostname: String,
@@ -35,21 +36,21 @@ pub(super) struct Attachment {
     control: Mutex<Control>,
 }
 
-/// The connection whose end is the end of the attachment, and what the host has mapped.
+/// The connection whose end ends the attachment, and the regions that the host has mapped.
 struct Control {
-    /// `None` once a call on it has no answer.
+    /// `None` once a call on it got no answer.
     connection: Option<Connection>,
     /// By the address of the first byte, with the number that the host gave.
     regions: BTreeMap<usize, (Weak<Region>, u32)>,
 }
 
-/// Why a call has no answer.
+/// Why a call got no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum CallFailure {
-    /// The host is gone, or refused. The host does not touch the call's memory any more: a host ends no connection before the call
-    /// on it has ended.
+    /// The host has ended, or refused the call. It does not touch the call's memory any more: a host ends no
+    /// connection before the call on it has ended.
     Refused { code: ErrorCode, message: String },
-    /// It did not answer in time. It may still touch the call's memory.
+    /// The host did not answer in time. It may still touch the call's memory.
     Unknown,
 }
 
@@ -83,7 +84,7 @@ impl HostLink {
         Self { endpoint, dialer, call_timeout, attachment: Mutex::default() }
     }
 
-    /// The attachment to the process that is there now.
+    /// The attachment to the present host process.
     pub(super) fn attachment(&self) -> Result<Arc<Attachment>, CallFailure> {
         let mut held = self.lock();
         if let Some(attachment) = held.as_ref().filter(|attachment| attachment.holds()) {
@@ -119,7 +120,7 @@ impl HostLink {
         accepted(reply)
     }
 
-    /// Shares a region with the host, once; gives the number that pieces name it by.
+    /// Shares a region with the host, unless that was done before. Returns the number by which pieces name it.
     pub(super) fn share(
         &self,
         attachment: &Arc<Attachment>,
@@ -147,7 +148,7 @@ impl HostLink {
         }
     }
 
-    /// Lets the host unmap what this process has freed.
+    /// Has the host unmap the regions that this process has freed.
     fn unshare_freed(
         &self,
         attachment: &Arc<Attachment>,
@@ -180,17 +181,17 @@ impl HostLink {
         accepted(reply)
     }
 
-    /// Has the next call look for the host process anew.
+    /// Gives up an attachment: the next call attaches to the present host process.
     fn leave(&self, attachment: &Arc<Attachment>) {
         self.lock().take_if(|held| Arc::ptr_eq(held, attachment));
     }
 
-    /// Leaves the host process, when the calls under way have ended.
+    /// Leaves the host process once the calls under way have ended.
     pub(super) fn close(&self) {
         *self.lock() = None;
     }
 
-    /// A further connection of an attachment.
+    /// Makes a further connection of an attachment.
     fn connect(&self, attachment: &Arc<Attachment>) -> Result<Connection, CallFailure> {
         let attached = self.attach(Some(attachment.id)).and_then(|(mut connection, ..)| {
             let failed = |error: std::io::Error| CallFailure::of(error);
@@ -199,12 +200,12 @@ impl HostLink {
         });
         attached.map_err(|failure| {
             self.leave(attachment);
-            // Whatever it says: it is another process by now, or has ended this attachment.
+            // Whatever the failure says: the host process is another one by now, or has ended this attachment.
             CallFailure::refused(ErrorCode::RpcFail, failure.code())
         })
     }
 
-    /// A connection that is attached, with the number of the attachment and what the host is known by.
+    /// Makes an attached connection. Also returns the number of the attachment, and the hostname of the host process.
     fn attach(&self, attachment: Option<u128>) -> Result<(Connection, u128, String), CallFailure> {
         let connection = self.dialer.connect(&self.endpoint, CONTROL_TIMEOUT);
         let mut connection = connection.map_err(|fault| match fault {
@@ -228,10 +229,10 @@ impl HostLink {
 }
 
 impl Attachment {
-    /// Whether the host is still there, as far as can be told without waiting.
+    /// Whether the host still has the attachment, as far as can be told without waiting.
     fn holds(&self) -> bool {
         let control = match self.control.try_lock() {
-            // Another thread makes a call there: the answer to that is no end.
+            // Another thread makes a call there, and its answer must not be taken for an end.
             Err(TryLockError::WouldBlock) => return true,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Ok(control) => control,
@@ -240,7 +241,7 @@ impl Attachment {
     }
 }
 
-/// One call and its answer. After a failure the connection is of no more use.
+/// Makes one call, and returns its answer. After a failure the caller must drop the connection.
 fn ask(
     connection: &mut Connection,
     request: &DummyRequest<'_>,
@@ -252,7 +253,7 @@ fn ask(
     decode_dummy_reply(body).map_err(CallFailure::of)
 }
 
-/// An answer to a call that did not fail as a whole.
+/// The reply, unless the host refused the call as a whole.
 fn accepted(reply: DummyReply) -> Result<DummyReply, CallFailure> {
     match reply {
         DummyReply::Refused(code) => Err(CallFailure::refused(code, "the host refuses the call")),

@@ -2,17 +2,17 @@ use std::cmp::Ordering;
 
 use mooncake_types::{DummyReply, DummyRequest, ErrorCode, limits};
 
-use super::batch::{CallRoom, NONSENSE, by_position};
-use super::places::locations;
+use super::batch::{CallRoom, INVALID_REPLY, by_position};
 use super::put::{check_key, statuses};
+use super::segment_table::locations;
 use super::store::DummyStore;
 use mooncake_client::{Health, ObjectLocation};
 
-/// By position.
+/// Results by position.
 type Results<T> = Vec<Result<T, ErrorCode>>;
 
 impl DummyStore {
-    /// Whether the host process is there and the master answers it.
+    /// Whether the host process answers, and its master answers it.
     #[must_use]
     pub fn health(&self) -> Health {
         match self.ask(&DummyRequest::Health) {
@@ -40,12 +40,12 @@ impl DummyStore {
             let taken = left.iter().take_while(|key| room.take(key.len(), 0)).count();
             let (asked, rest) = left.split_at(taken);
             let answer = self.ask(&DummyRequest::PrefixLen { keys: asked.to_vec() })?;
-            let DummyReply::PrefixLen(count) = answer else { return Err(NONSENSE) };
+            let DummyReply::PrefixLen(count) = answer else { return Err(INVALID_REPLY) };
             found += u64::from(count);
             left = match taken.cmp(&(count as usize)) {
                 Ordering::Equal => rest,
                 Ordering::Greater => break,
-                Ordering::Less => return Err(NONSENSE),
+                Ordering::Less => return Err(INVALID_REPLY),
             };
         }
         Ok(found)
@@ -56,7 +56,7 @@ impl DummyStore {
         self.locate_for(keys, false)
     }
 
-    /// As [`locate`](Self::locate); what is not there counts as a miss.
+    /// As [`locate`](Self::locate); a key without an object counts as a missed get.
     pub(super) fn locate_to_get(&self, keys: &[&str]) -> Vec<Result<ObjectLocation, ErrorCode>> {
         self.locate_for(keys, true)
     }
@@ -75,7 +75,7 @@ impl DummyStore {
     /// As there.
     pub fn size(&self, key: &str) -> Result<u64, ErrorCode> {
         let found = self.locate(&[key]).into_iter().next();
-        found.unwrap_or(Err(NONSENSE)).map(|location| location.len)
+        found.unwrap_or(Err(INVALID_REPLY)).map(|location| location.len)
     }
 
     /// As [`mooncake_client::Store::remove`].
@@ -111,7 +111,7 @@ impl DummyStore {
     fn remove_scanned(&self, pattern: Option<&str>, force: bool) -> Result<u64, ErrorCode> {
         match self.ask(&DummyRequest::RemoveMatching { pattern, force })? {
             DummyReply::Removed(count) => Ok(count),
-            _ => Err(NONSENSE),
+            _ => Err(INVALID_REPLY),
         }
     }
 
@@ -127,7 +127,7 @@ impl DummyStore {
                 let places = locations(places.into_iter().map(Ok).collect(), &segments);
                 keys.into_iter().zip(places).map(|(key, place)| Ok((key, place?))).collect()
             }
-            _ => Err(NONSENSE),
+            _ => Err(INVALID_REPLY),
         }
     }
 
@@ -136,7 +136,7 @@ impl DummyStore {
         self.link.call(&attachment, call).map_err(|failure| failure.code())
     }
 
-    /// Calls with as many keys at a time as a frame has room for.
+    /// Makes calls, each with as many keys as a frame has room for.
     fn by_key<'k, T: Clone>(
         &self,
         keys: &[&'k str],
@@ -144,7 +144,7 @@ impl DummyStore {
         found: impl Fn(DummyReply) -> Option<Results<T>>,
     ) -> Results<T> {
         let mut results: Results<T> =
-            keys.iter().map(|key| Err(check_key(key).err().unwrap_or(NONSENSE))).collect();
+            keys.iter().map(|key| Err(check_key(key).err().unwrap_or(INVALID_REPLY))).collect();
         let good: Vec<usize> = (0..keys.len()).filter(|&at| check_key(keys[at]).is_ok()).collect();
         let mut left = &good[..];
         while !left.is_empty() {
@@ -161,7 +161,7 @@ impl DummyStore {
     }
 }
 
-/// A pattern that a frame has room for; the master says what else is wrong with it.
+/// Refuses a pattern for which a frame has no room. The master checks the rest.
 fn check_pattern(pattern: &str) -> Result<(), ErrorCode> {
     if pattern.len() <= limits::MAX_REGEX_BYTES { Ok(()) } else { Err(ErrorCode::InvalidParams) }
 }

@@ -1,11 +1,11 @@
-//! Dummy clients of Mooncake Store: processes that use the pool through another process of their host, a `mooncake_client`, and share
-//! memory with it. A dummy holds no segment, knows no master and opens no connection to a node.
+//! Dummy clients of Mooncake Store. A dummy uses the pool through another process of its host, a `mooncake_client`,
+//! and shares memory with it. It holds no segment, knows no master and opens no connection to a node.
 //!
-//! [`DummyServer`] is the host's side, [`DummyStore`] the dummy's. They speak over the abstract Unix socket
-//! `@mooncake_client_<port>.sock`: one [`DummyRequest`] for each call and one [`DummyReply`], and never an object's byte.
-//! Memory is handed over as descriptors of sealed memory files; requests name pieces of it.
+//! [`DummyServer`] is the host's side, [`DummyStore`] the dummy's side. They talk over the abstract Unix socket
+//! `@mooncake_client_<port>.sock`. Each call is one [`DummyRequest`] and one [`DummyReply`], without any bytes of
+//! objects. Memory is handed over as descriptors of sealed memory files; requests name pieces of it.
 //!
-//! A dummy is *attached* from its first connection, the control connection, to the end of that. Further connections name
+//! A dummy is *attached* from its first connection, the control connection, until that ends. Further connections name
 //! the attachment, and carry one call at a time each.
 //!
 //! [`DummyRequest`]: mooncake_types::DummyRequest
@@ -22,9 +22,9 @@ mod host_link;
 mod keyed;
 mod malformed;
 mod open_connections;
-mod places;
 mod put;
 mod ranged;
+mod segment_table;
 mod serve;
 mod server;
 mod socket_name;

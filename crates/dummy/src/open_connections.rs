@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mooncake_memory::Private;
 
-/// All open connections of dummies, so that they can be closed from outside.
+/// All open connections of dummies, so that other threads can close them.
 #[derive(Debug, Default)]
 pub(super) struct OpenConnections(Mutex<OpenSockets>);
 
@@ -12,13 +12,13 @@ pub(super) struct OpenConnections(Mutex<OpenSockets>);
 struct OpenSockets {
     next: u64,
     closing: bool,
-    /// The socket, and the attachment that it is of once that is known.
+    /// Each socket, and its attachment once that is known.
     sockets: BTreeMap<u64, OpenSocket>,
 }
 
 type OpenSocket = (Arc<Private<TcpStream>>, Option<u128>);
 
-/// One of them; forgotten when dropped.
+/// One open connection; forgotten when dropped.
 pub(super) struct Registration<'a> {
     number: u64,
     connections: &'a OpenConnections,
@@ -33,14 +33,14 @@ impl OpenConnections {
         Registration { number, connections: self }
     }
 
-    /// Lets every connection of an attachment answer the call under way and then end. The dummy takes the end of a connection
-    /// as proof that its memory is not written any more.
+    /// Lets every connection of an attachment answer the call under way, and ends it then. The dummy takes the end of
+    /// a connection as proof that its memory is not written any more.
     pub(super) fn cut_off(&self, attachment: u128) {
         let state = self.lock();
         state.sockets.values().filter(|(_, of)| *of == Some(attachment)).for_each(end_after_answer);
     }
 
-    /// The same for all connections; none begins any more.
+    /// Does the same to all connections, and lets no new ones begin.
     pub(super) fn close_all(&self) {
         let mut state = self.lock();
         state.closing = true;
@@ -58,7 +58,7 @@ fn end_after_answer((socket, _): &OpenSocket) {
 }
 
 impl Registration<'_> {
-    /// Says which attachment the connection is of; false if there is no room for it, or all are being closed.
+    /// Notes the attachment of the connection. False if that has `most` connections already, or all are being closed.
     pub(super) fn belongs_to(&self, attachment: u128, most: usize) -> bool {
         let mut state = self.connections.lock();
         let taken = state.sockets.values().filter(|(_, of)| *of == Some(attachment)).count();

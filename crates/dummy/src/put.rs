@@ -2,17 +2,18 @@ use mooncake_types::{
     DummyObject, DummyPut, DummyReply, DummyRequest, ErrorCode, PutMode, ReplicateConfig, limits,
 };
 
-use super::batch::{NONSENSE, Staged, gather};
+use super::batch::{INVALID_REPLY, Staged, gather};
 use super::stage::{NoPlace, Stage};
 use super::store::DummyStore;
 use mooncake_client::PutSource;
 
-/// Longest list of names of preferred segments.
-const MAX_PREFERRED: usize = 1024;
+/// Most preferred segments, and most excluded ones.
+const MAX_NAMED_SEGMENTS: usize = 1024;
 
 impl DummyStore {
-    /// Puts objects, as [`mooncake_client::Store::put`]. Items that do not fit into the pool together go one after the other; one
-    /// that alone is longer than the pool is [`ErrorCode::InvalidParams`].
+    /// Puts objects, as [`mooncake_client::Store::put`]. Items that do not fit into the pool together are put one
+    /// after the other. An item that alone is longer than the pool fails with [`ErrorCode::InvalidParams`], unless
+    /// its memory is shared.
     pub fn put(
         &self,
         items: &[PutSource<'_>],
@@ -21,7 +22,7 @@ impl DummyStore {
         self.put_all(items, config, PutMode::Insert)
     }
 
-    /// As [`mooncake_client::Store::upsert`], in the way of [`DummyStore::put`].
+    /// Puts objects as [`DummyStore::put`] does, with the rules of [`mooncake_client::Store::upsert`].
     pub fn upsert(
         &self,
         items: &[PutSource<'_>],
@@ -39,10 +40,10 @@ impl DummyStore {
         if !fits_a_frame(config) {
             return vec![Err(ErrorCode::InvalidParams); items.len()];
         }
-        let mut results = vec![Err(NONSENSE); items.len()];
+        let mut results = vec![Err(INVALID_REPLY); items.len()];
         let mut next = 0;
         while next < items.len() {
-            // Anew for each call: the host may be another by then.
+            // Ask for the attachment before each call: the host process may be another one by then.
             let attachment = match self.attachment() {
                 Ok(attachment) => attachment,
                 Err(code) => {
@@ -69,7 +70,7 @@ fn place<'k, 'p>(
     item: &PutSource<'k>,
     is_alone: bool,
 ) -> Result<Staged<'p, DummyPut<'k>>, NoPlace> {
-    check_names(item).map_err(NoPlace::Ever)?;
+    check_names(item).map_err(NoPlace::Never)?;
     let placed = stage.put(&item.src, is_alone)?;
     let PutSource { key, group, .. } = *item;
     let (name_bytes, pieces) = (key.len() + group.len(), placed.pieces.len());
@@ -78,7 +79,7 @@ fn place<'k, 'p>(
     Ok(Staged { request, name_bytes, pieces, passing: placed.passing })
 }
 
-/// The answers to a call that has none but good or bad.
+/// The statuses in the reply to a call that has no other results.
 pub(super) fn statuses(answer: DummyReply) -> Option<Vec<Result<(), ErrorCode>>> {
     if let DummyReply::Statuses(results) = answer { Some(results) } else { None }
 }
@@ -91,13 +92,13 @@ fn check_names(item: &PutSource<'_>) -> Result<(), ErrorCode> {
     }
 }
 
-/// A key that a frame has room for; the master says what else is wrong with it.
+/// Refuses a key for which a frame has no room. The master checks the rest.
 pub(super) fn check_key(key: &str) -> Result<(), ErrorCode> {
     if key.len() <= limits::MAX_KEY_BYTES { Ok(()) } else { Err(ErrorCode::InvalidKey) }
 }
 
 fn fits_a_frame(config: &ReplicateConfig<'_>) -> bool {
-    config.preferred_segments.len() <= MAX_PREFERRED
-        && config.excluded_segments.len() <= MAX_PREFERRED
+    config.preferred_segments.len() <= MAX_NAMED_SEGMENTS
+        && config.excluded_segments.len() <= MAX_NAMED_SEGMENTS
         && config.preferred_segments.iter().all(|name| name.len() <= limits::MAX_NAME_BYTES)
 }

@@ -2,20 +2,20 @@ use mooncake_memory::SliceList;
 use mooncake_types::limits::MAX_DUMMY_PIECES;
 use mooncake_types::{DummyFragments, DummyRequest, ErrorCode, Piece};
 
-use super::batch::{Batch, NONSENSE, Staged, gather};
+use super::batch::{Batch, INVALID_REPLY, Staged, gather};
 use super::get::lengths;
 use super::put::check_key;
 use super::stage::{NoPlace, Stage, copy_out};
 use super::store::DummyStore;
-use mooncake_client::{Fragment, Passing, Ranged};
+use mooncake_client::{CallRange, Fragment, Ranged};
 
-/// By item, the results of its fragments.
+/// The results of the fragments of each item.
 type Results = Vec<Vec<Result<u64, ErrorCode>>>;
 
 impl DummyStore {
-    /// Gets parts of objects into the callers' memory, as [`mooncake_client::Store::get_ranges`]. The fragments of one item pass
-    /// through the pool together, unless all of them are in shared memory; items whose fragments are longer than the
-    /// pool are [`ErrorCode::InvalidParams`].
+    /// Gets parts of objects into the callers' memory, as [`mooncake_client::Store::get_ranges`]. The fragments of
+    /// one item pass through the pool together, unless all of them are in shared memory. An item whose fragments are
+    /// longer than the pool fails with [`ErrorCode::InvalidParams`].
     pub fn get_ranges(&self, items: &[Ranged<'_>]) -> Vec<Vec<Result<u64, ErrorCode>>> {
         let all = |item: &Ranged<'_>, code| vec![Err(code); item.fragments.len()];
         let attachment = match self.attachment() {
@@ -23,7 +23,7 @@ impl DummyStore {
             Err(code) => return items.iter().map(|item| all(item, code)).collect(),
         };
         let stage = self.stage(&attachment);
-        let mut results: Results = items.iter().map(|item| all(item, NONSENSE)).collect();
+        let mut results: Results = items.iter().map(|item| all(item, INVALID_REPLY)).collect();
         let mut next = 0;
         while next < items.len() {
             let place = |at: usize, is_alone| place(&stage, &items[at], is_alone);
@@ -52,11 +52,11 @@ fn send<'k>(
     }
 }
 
-/// Brings the fragments that were found from the pool to where they belong.
+/// Copies fragments from the pool to the caller's memory.
 fn delivered(
     item: &Ranged<'_>,
     answered: &[Result<u64, ErrorCode>],
-    passing: Option<&Passing<'_>>,
+    passing: Option<&CallRange<'_>>,
 ) -> Vec<Result<u64, ErrorCode>> {
     let Some(passing) = passing else { return answered.to_vec() };
     let mut from = 0;
@@ -69,25 +69,25 @@ fn delivered(
     item.fragments.iter().zip(answered).map(deliver).collect()
 }
 
-/// Where the fragments of an item are in shared memory.
+/// Places the fragments of an item in shared memory.
 fn place<'k, 'p>(
     stage: &Stage<'p>,
     item: &Ranged<'k>,
     is_alone: bool,
 ) -> Result<Staged<'p, DummyFragments<'k>>, NoPlace> {
-    check_key(item.key).map_err(NoPlace::Ever)?;
+    check_key(item.key).map_err(NoPlace::Never)?;
     let staged = |fragments: Vec<(u64, Piece)>, passing| {
         let (key, pieces) = (item.key, fragments.len());
         let request = DummyFragments { key, fragments };
         Staged { request, name_bytes: key.len(), pieces, passing }
     };
-    let invalid = NoPlace::Ever(ErrorCode::InvalidParams);
+    let invalid = NoPlace::Never(ErrorCode::InvalidParams);
     if item.fragments.len() > MAX_DUMMY_PIECES {
         return Err(invalid);
     }
     let mut in_place = Vec::with_capacity(item.fragments.len());
     for fragment in &item.fragments {
-        let Some(piece) = stage.piece(fragment.slice).map_err(NoPlace::Ever)? else { break };
+        let Some(piece) = stage.piece(fragment.slice).map_err(NoPlace::Never)? else { break };
         in_place.push((fragment.object_offset, piece));
     }
     if in_place.len() == item.fragments.len() {

@@ -1,4 +1,4 @@
-//! What a host process does for a dummy.
+//! Carries out the calls of a dummy, in the host process.
 
 use std::os::fd::OwnedFd;
 
@@ -9,10 +9,10 @@ use mooncake_types::{
 
 use super::attached_dummy::{AttachedDummy, SharedRegions};
 use super::malformed::Malformed;
-use super::places::SegmentTable;
+use super::segment_table::SegmentTable;
 use mooncake_client::{Fragment, GetTarget, Health, ObjectLocation, PutSource, Ranged, Store};
 
-/// Does what a dummy asks for, on this thread.
+/// Carries out a request, on this thread.
 pub(super) fn answer(
     store: &Store,
     dummy: &AttachedDummy,
@@ -22,7 +22,7 @@ pub(super) fn answer(
     if memory.len() != usize::from(matches!(request, DummyRequest::ShareMemory { .. })) {
         return Err(Malformed("a descriptor is missing, or came unasked"));
     }
-    // Held until the call is done, so that its memory stays mapped.
+    // Held until the call has ended, so that its memory stays mapped.
     let regions = dummy.regions();
     Ok(match request {
         DummyRequest::Attach { .. } => return Err(Malformed("it is attached already")),
@@ -39,7 +39,7 @@ pub(super) fn answer(
         DummyRequest::Exist { keys } => DummyReply::Exist(store.exist(keys)),
         DummyRequest::PrefixLen { keys } => {
             let counted = store.prefix_len(keys);
-            // It counts at most as many keys as a frame holds.
+            // The count fits, since a frame bounds the number of keys.
             counted.map_or_else(DummyReply::Refused, |count| DummyReply::PrefixLen(count as u32))
         }
         DummyRequest::Locate { to_get: false, keys } => located(&store.locate(keys)),

@@ -16,33 +16,33 @@ use mooncake_client::Store;
 /// Most connections of all dummies together.
 const MAX_CONNECTIONS: usize = 4096;
 
-/// How long the thread that accepts connections rests after the system refused it one.
+/// Pause of the thread that accepts connections, after the system refused it one.
 const REST: Duration = Duration::from_millis(100);
 
-/// How dummies are served.
+/// Settings of a [`DummyServer`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DummyServerConfig {
-    /// What the socket `@mooncake_client_<port>.sock` is named after.
+    /// The port in the name of the socket, `@mooncake_client_<port>.sock`.
     pub port: u16,
-    /// Calls that are worked on at once, at least one; further ones wait.
+    /// Calls that run at the same time, at least one; further ones wait.
     pub calls_at_once: usize,
-    /// What dummies must show; empty if the cluster has no token.
+    /// The token that dummies must send; empty if the cluster has none.
     pub auth_token: String,
 }
 
 /// Serves the dummies of this host from a store: see [`crate::DummyStore`]. Dropping it stops it.
 pub struct DummyServer {
     dummies: Arc<AttachedDummies>,
-    /// Closed to wake the thread that accepts connections.
+    /// Dropped to wake the thread that accepts connections.
     wake: Mutex<Option<UnixStream>>,
     accepting: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl DummyServer {
-    /// Serves from now on, on threads of its own.
+    /// Starts to serve, on threads of its own.
     ///
     /// # Errors
-    /// [`io::ErrorKind::AddrInUse`] if another process of this host serves this port, or what the system says.
+    /// [`io::ErrorKind::AddrInUse`] if another process of this host serves this port, or the system's error.
     pub fn start(store: Arc<Store>, config: DummyServerConfig) -> io::Result<DummyServer> {
         let listener = listen_locally(&socket_name(config.port))?;
         listener.set_nonblocking(true)?;
@@ -62,12 +62,12 @@ impl DummyServer {
         self.dummies.lock().len()
     }
 
-    /// Serves nobody any more. Calls that are under way are answered first.
+    /// Stops serving, after the calls under way were answered.
     pub fn stop(&self) {
         drop(self.wake.lock().unwrap_or_else(PoisonError::into_inner).take());
         let accepting = self.accepting.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(accepting) = accepting {
-            // A panic there has been reported.
+            // A panic there was reported already.
             let _ = accepting.join();
         }
     }
@@ -79,7 +79,7 @@ impl Drop for DummyServer {
     }
 }
 
-/// Accepts connections until `woken` ends, and then waits for all of them to end.
+/// Accepts connections until `woken` ends. Then ends all connections, and waits for that.
 fn accept(dummies: &Arc<AttachedDummies>, listener: &UnixListener, woken: &UnixStream) {
     let mut threads: Vec<JoinHandle<()>> = Vec::new();
     loop {
@@ -88,7 +88,7 @@ fn accept(dummies: &Arc<AttachedDummies>, listener: &UnixListener, woken: &UnixS
         if let Err(error) = poll_sockets(&mut sockets, Duration::MAX) {
             tracing::warn!(%error, "dummy clients cannot be waited for");
             std::thread::sleep(REST);
-            // Nothing is known to be ready.
+            // It is unknown which socket is ready.
             continue;
         }
         if sockets[1].1.read {
@@ -109,7 +109,7 @@ fn accept(dummies: &Arc<AttachedDummies>, listener: &UnixListener, woken: &UnixS
     }
     dummies.connections.close_all();
     for thread in threads {
-        // A panic there has been reported and ended that connection only.
+        // A panic there was reported already, and ended only that connection.
         let _ = thread.join();
     }
 }

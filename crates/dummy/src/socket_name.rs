@@ -1,4 +1,4 @@
-/// The name of the abstract socket, without the zero in front that a listing shows as `@`.
+/// The name of the abstract socket, without the leading zero byte, which listings show as `@`.
 pub(super) fn socket_name(port: u16) -> String {
     format!("mooncake_client_{port}.sock")
 }

@@ -1,5 +1,5 @@
-//! Where the bytes of a call lie in shared memory: in place if the caller's memory is shared, else in a range of the
-//! dummy's own pool that they pass through.
+//! Places the bytes of a call in shared memory: in place if the caller's memory is shared, otherwise in a range of
+//! the dummy's own pool.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,36 +10,36 @@ use mooncake_types::limits::MAX_DUMMY_PIECES;
 use mooncake_types::{ErrorCode, Piece};
 
 use super::host_link::{Attachment, HostLink};
-use mooncake_client::{MemPool, Passing};
+use mooncake_client::{CallRange, MemPool};
 
 /// Longest wait for room in the pool.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The shared memory of a dummy: its own pool, and what its process allocated to be shared.
+/// The shared memory of a dummy: its own pool, and memory that its process allocated for sharing.
 pub(super) struct Stage<'a> {
     pub(super) pool: Option<&'a MemPool>,
     pub(super) link: &'a HostLink,
     pub(super) attachment: &'a Arc<Attachment>,
 }
 
-/// Where the bytes of one item are for the length of a call.
+/// The place of one item's bytes during a call.
 pub(super) struct Placed<'a> {
     pub(super) pieces: Vec<Piece>,
-    /// The range that they pass through, unless they are in place.
-    pub(super) passing: Option<Passing<'a>>,
+    /// The range of the pool through which they pass, unless they are in place.
+    pub(super) passing: Option<CallRange<'a>>,
 }
 
 /// Why an item has no place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoPlace {
     /// There will be room when the calls before it have ended.
-    Yet,
-    /// It cannot be had.
-    Ever(ErrorCode),
+    NotNow,
+    /// It can have none, for this reason.
+    Never(ErrorCode),
 }
 
 impl<'a> Stage<'a> {
-    /// The pieces of memory that is shared, all of it; `None` if a part is not.
+    /// The pieces of `memory`, if all of it is shared. `None` if it is not, or in too many pieces for a call.
     pub(super) fn in_place(&self, memory: &SliceList) -> Result<Option<Vec<Piece>>, ErrorCode> {
         let mut pieces: Vec<Piece> = Vec::new();
         for slice in memory.pieces().filter(|slice| !slice.is_empty()) {
@@ -54,7 +54,7 @@ impl<'a> Stage<'a> {
         Ok((pieces.len() <= MAX_DUMMY_PIECES).then_some(pieces))
     }
 
-    /// The place of one slice, if it is shared.
+    /// The piece of one slice, if it is shared.
     pub(super) fn piece(&self, slice: PlacedSlice) -> Result<Option<Piece>, ErrorCode> {
         let Some(slice) = slice.host() else { return Ok(None) };
         let (address, len) = (slice.as_ptr().expose_provenance(), slice.len());
@@ -77,12 +77,13 @@ impl<'a> Stage<'a> {
         Ok(Some(Piece { map, offset, len: len as u64 }))
     }
 
-    /// A range of the pool. With `alone`, nothing else of the same call holds one, and it may wait for other calls.
+    /// Reserves a range of the pool. With `alone`, no other item of the call holds a range, so that this may wait for
+    /// other calls.
     pub(super) fn pass(&self, len: u64, alone: bool) -> Result<Placed<'a>, NoPlace> {
         if len == 0 {
             return Ok(Placed { pieces: Vec::new(), passing: None });
         }
-        let no_room = NoPlace::Ever(ErrorCode::InvalidParams);
+        let no_room = NoPlace::Never(ErrorCode::InvalidParams);
         let pool = self.pool.ok_or(no_room)?;
         let patience = if alone { PATIENCE } else { Duration::ZERO };
         let passing = match pool.pass(len, patience) {
@@ -91,28 +92,28 @@ impl<'a> Stage<'a> {
                 tracing::warn!(len, "the shared memory of the dummy client has no room");
                 return Err(no_room);
             }
-            None => return Err(NoPlace::Yet),
+            None => return Err(NoPlace::NotNow),
         };
         let map = self.link.share(self.attachment, pool.region());
-        let map = map.map_err(|failure| NoPlace::Ever(failure.code()))?;
+        let map = map.map_err(|failure| NoPlace::Never(failure.code()))?;
         let piece = Piece { map, offset: passing.offset(), len };
         Ok(Placed { pieces: vec![piece], passing: Some(passing) })
     }
 
-    /// Where the bytes of `src` can be read; they are copied if need be.
+    /// Places the bytes of `src` where the host can read them, and copies them for that if need be.
     pub(super) fn put(&self, src: &SliceList, alone: bool) -> Result<Placed<'a>, NoPlace> {
-        if let Some(pieces) = self.in_place(src).map_err(NoPlace::Ever)? {
+        if let Some(pieces) = self.in_place(src).map_err(NoPlace::Never)? {
             return Ok(Placed { pieces, passing: None });
         }
         let placed = self.pass(src.total_len(), alone)?;
         if let Some(passing) = &placed.passing {
-            copy_in(src, passing.slice()).map_err(NoPlace::Ever)?;
+            copy_in(src, passing.slice()).map_err(NoPlace::Never)?;
         }
         Ok(placed)
     }
 }
 
-/// Copies to or from memory of the caller, which may not be there.
+/// Copies to or from memory of the caller. Memory that is not mapped is an error.
 pub(super) fn copy(src: RawSlice, dst: RawSlice) -> Result<(), ErrorCode> {
     copy_checked(src, dst).map_err(|error| {
         tracing::warn!(%error, "memory of the caller cannot be used");
@@ -120,7 +121,7 @@ pub(super) fn copy(src: RawSlice, dst: RawSlice) -> Result<(), ErrorCode> {
     })
 }
 
-/// Copies memory of the caller, wherever it lies.
+/// Copies memory of the caller, on the host or on a device, to `dst`.
 fn copy_in(src: &SliceList, dst: RawSlice) -> Result<(), ErrorCode> {
     if !src.is_host() {
         return mooncake_device::copy_from_caller(src, dst).map_err(|error| refused(&error));
@@ -138,7 +139,8 @@ fn refused(error: &CopyError) -> ErrorCode {
     ErrorCode::InvalidParams
 }
 
-/// Copies the first bytes of `src` over the first of `dst`, wherever it lies, as many as the shorter has.
+/// Copies the first bytes of `src` over the first bytes of `dst`, on the host or on a device, as many as the shorter
+/// one has.
 pub(super) fn copy_out(src: RawSlice, dst: &SliceList) -> Result<(), ErrorCode> {
     if !dst.is_host() {
         let len = dst.total_len().min(src.len() as u64);

@@ -11,24 +11,25 @@ use super::stage::Stage;
 use mooncake_client::{KnownMemory, MemPool, RegisteredBuffers};
 use mooncake_types::host_port::split;
 
-/// What a call on a closed dummy is answered with.
+/// The error of calls on a closed dummy.
 pub(super) const CLOSED: ErrorCode = ErrorCode::UnavailableInCurrentStatus;
 
 /// Largest pool of a dummy, in bytes.
 const MAX_POOL_BYTES: u64 = 1 << 46;
 
-/// How a [`DummyStore`] is set up.
+/// How to open a [`DummyStore`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DummyConfig {
     /// Shared memory for [`DummyStore::alloc_from_mem_pool`], in bytes.
     pub mem_pool_bytes: u64,
-    /// Shared memory that bytes of other memory pass through, in bytes. Both lie in one pool.
+    /// Shared memory through which bytes of other memory pass, in bytes. Both lie in one pool.
     pub local_buffer_bytes: u64,
-    /// Where the `mooncake_client` of this host is, `host:port`; the port names its socket.
+    /// The address of the `mooncake_client` of this host, `host:port`. Only the port is used: it names the socket.
     pub server_address: String,
     /// The secret of the cluster; empty if it has none.
     pub auth_token: String,
-    /// How long one call may take. The host's own limits are shorter, so this ends calls on one that is stopped.
+    /// How long one call may take. The host's own limits are shorter, so this only ends calls to a host process that
+    /// is paused.
     pub call_timeout: Duration,
 }
 
@@ -47,12 +48,12 @@ impl Default for DummyConfig {
 /// Why a [`DummyStore`] could not be opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DummyError {
-    /// The address of the host process cannot be read.
+    /// The address of the host process is invalid.
     #[error("the server address {text:?} is not host:port: {reason}")]
     Address {
-        /// What was given.
+        /// The text that was given.
         text: String,
-        /// What is wrong with it.
+        /// Why it is invalid.
         reason: &'static str,
     },
     /// The token is longer than the protocol carries.
@@ -61,28 +62,28 @@ pub enum DummyError {
         /// Its length in bytes.
         len: usize,
     },
-    /// The sizes make no pool.
+    /// No pool can have this size.
     #[error("{bytes} bytes of shared memory are not possible: {reason}")]
     Pool {
         /// Both sizes together.
         bytes: u64,
-        /// What is wrong with them, or what the system said.
+        /// Why not, or the system's error.
         reason: String,
     },
-    /// Nobody serves dummies there, or refuses this one.
+    /// No process serves dummies there, or it refuses this one.
     #[error("the client at {server_address} does not serve this one: {message} [{code}]")]
     Refused {
         /// The address that was given.
         server_address: String,
-        /// Why, as a code.
+        /// The reason, as a code.
         code: ErrorCode,
-        /// What it or the system said.
+        /// The message of the host process or of the system.
         message: String,
     },
 }
 
 impl DummyError {
-    /// The number that callers of the Python API see.
+    /// The code that callers of the Python API get.
     #[must_use]
     pub const fn code(&self) -> ErrorCode {
         match self {
@@ -94,13 +95,13 @@ impl DummyError {
     }
 }
 
-/// A door to the pool through another process of this host, a `mooncake_client`.
+/// A client of the pool that uses another process of this host, a `mooncake_client`.
 ///
-/// Memory of [`DummyStore::alloc_from_mem_pool`] and of [`mooncake_memory::HostMemory`] is shared with that process, and
-/// moves without a copy; bytes of any other memory pass through the dummy's own pool. Threads and forks as for
-/// [`mooncake_client::Store`]. When the host process is gone, calls answer [`ErrorCode::RpcFail`], until there is another.
-/// [`ErrorCode::RpcTimeout`] says that it is there and did not answer: it may still touch shared memory that the call
-/// named.
+/// Memory of [`DummyStore::alloc_from_mem_pool`] and of [`mooncake_memory::HostMemory`] is shared with that process,
+/// and moves without a copy. Bytes of any other memory pass through the dummy's own pool. For threads and forks see
+/// [`mooncake_client::Store`]. When the host process has ended, calls return [`ErrorCode::RpcFail`] until another one
+/// serves. [`ErrorCode::RpcTimeout`] says that the host process did not answer: it may still touch shared memory that
+/// the call named.
 pub struct DummyStore {
     pub(super) link: HostLink,
     pub(super) pool: Option<MemPool>,
@@ -114,7 +115,7 @@ impl DummyStore {
     /// Connects to the host process and shares the pool with it.
     ///
     /// # Errors
-    /// What is wrong, by name and value; see [`DummyError`].
+    /// [`DummyError`] says what is wrong.
     pub fn open(config: DummyConfig) -> Result<DummyStore, DummyError> {
         let port = port_of(&config.server_address)?;
         if config.auth_token.len() > limits::MAX_NAME_BYTES {
@@ -144,7 +145,7 @@ impl DummyStore {
         })
     }
 
-    /// Leaves the host process, which keeps nothing of this dummy. Calls that are under way end first. Closing twice does
+    /// Leaves the host process, which then keeps nothing of this dummy. Calls under way end first. Closing twice does
     /// nothing.
     pub fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
@@ -154,13 +155,13 @@ impl DummyStore {
         }
     }
 
-    /// What the host process was known by when this was opened, `host:port`.
+    /// The hostname of the host process when this was opened, `host:port`.
     #[must_use]
     pub fn hostname(&self) -> &str {
         &self.hostname
     }
 
-    /// Whether bytes of memory that is not shared can be put and got: there is a pool.
+    /// Whether bytes of memory that is not shared can be put and got: only a dummy with a pool allows that.
     #[must_use]
     pub fn allows_copies(&self) -> bool {
         self.pool.is_some()
@@ -172,8 +173,8 @@ impl DummyStore {
         self.pool.as_ref().map_or(0, |pool| pool.region().len())
     }
 
-    /// Hands out shared memory until [`DummyStore::free_to_mem_pool`] or the drop of this dummy; gives its address. `None`
-    /// if there are not `len_bytes` together, or the dummy is closed.
+    /// Hands out shared memory until [`DummyStore::free_to_mem_pool`] or the drop of this dummy, and returns its
+    /// address. `None` if no free range has `len_bytes`, or the dummy is closed.
     #[must_use]
     pub fn alloc_from_mem_pool(&self, len_bytes: u64) -> Option<usize> {
         // A forked process shares the pool with its parent, which would hand out the same range.
@@ -183,15 +184,15 @@ impl DummyStore {
         self.pool.as_ref()?.alloc(len_bytes)
     }
 
-    /// Takes back what was handed out at this address; false if nothing was.
+    /// Takes back the range that was handed out at this address. False if there is none.
     pub fn free_to_mem_pool(&self, address: usize) -> bool {
         self.pool.as_ref().is_some_and(|pool| pool.free(address))
     }
 
-    /// Registers memory of the caller, as [`mooncake_client::Store::register`]. Memory that can be shared is shared at once.
+    /// Registers memory of the caller, as [`mooncake_client::Store::register`]. Shares it at once if possible.
     ///
     /// # Errors
-    /// As there, and the codes of all calls for memory that the host process does not take.
+    /// As there, and the codes of all calls if the host process does not take the memory.
     pub fn register(&self, ptr: usize, len: usize) -> Result<(), ErrorCode> {
         self.buffers()?.register(ptr, len)?;
         let shared = match mooncake_memory::HostMemory::of_process().find(ptr, len) {
@@ -201,7 +202,7 @@ impl DummyStore {
             None => Ok(()),
         };
         shared.inspect_err(|_| {
-            // It was registered a moment ago.
+            // Undo the registration that was made above.
             let _ = self.buffers.unregister(ptr);
         })
     }

@@ -11,7 +11,7 @@ use crate::{CoordinatorError, LeaderView, Record, holder::Holder};
 pub(crate) struct Claim {
     pub(crate) address: String,
     pub(crate) token: String,
-    /// What the candidate's wall clock shows: see [`Epoch::next`].
+    /// The candidate's wall clock: see [`Epoch::next`].
     pub(crate) now: Epoch,
 }
 
@@ -21,66 +21,65 @@ impl Claim {
     }
 }
 
-/// What came of an attempt.
+/// The outcome of an attempt.
 #[derive(Debug)]
 pub(crate) enum Claimed {
     Won(Won),
-    /// Somebody else leads, or was quicker.
+    /// Another master leads, or was quicker.
     Held(Option<LeaderView>),
 }
 
-/// A place that was taken.
+/// A leadership that was won.
 #[derive(Debug)]
 pub(crate) struct Won {
     pub(crate) term: Box<dyn Term>,
-    /// As it is written now, under the new epoch.
+    /// The record as it is stored now, under the new epoch.
     pub(crate) record: Record,
-    /// From when on the lease counts: a moment before it was asked for.
+    /// The start of the lease: a moment before it was asked for.
     pub(crate) asked_at: Instant,
 }
 
-/// Where masters find out which of them leads.
+/// The place where masters agree on their leader.
 ///
 /// All calls are bounded in time. Any number of threads may call at once.
 pub(crate) trait Backend: fmt::Debug + Send + Sync {
-    /// Tries once to lead. The record is read after the place is taken or together with it, and the epoch of
-    /// the new leader is in the record, durably, when this returns `Won`.
+    /// Tries once to lead. Reads the record after it takes the place, or together with that. When this returns `Won`,
+    /// the record durably has the epoch of the new leader.
     fn claim(&self, claim: &Claim) -> Result<Claimed, CoordinatorError>;
 
-    /// Who leads. Writes nothing.
+    /// The current leader. Writes nothing.
     fn leader(&self) -> Result<Option<LeaderView>, CoordinatorError>;
 
-    /// Whether nobody leads before the lease of a leader that died is over. Where its death shows, others need not wait.
+    /// Whether no master leads before the lease of a dead leader ends. Backends that notice the death need not wait.
     fn waits_for_leases(&self) -> bool {
         true
     }
 
-    /// How often it is good to ask.
+    /// A good pause between two questions.
     fn poll_every(&self) -> Duration;
 
-    /// Waits until it is good to ask again, no longer than `most`, given who led a moment before.
+    /// Waits until it is worth asking again, for at most `most`. `seen` is the leader of a moment ago.
     fn rest(&self, _seen: Option<&LeaderView>, most: Duration) {
         thread::sleep(most.min(self.poll_every()));
     }
 }
 
-/// The place of one leader. Dropping it is like dying, and not like [`Term::resign`].
+/// One leader's hold on the place. Dropping it has the effect of a crash, not of [`Term::resign`].
 pub(crate) trait Term: fmt::Debug + Send + Sync {
-    /// Makes the lease last from now.
+    /// Restarts the lease from now.
     fn renew(&self) -> Result<(), CoordinatorError>;
 
-    /// Makes the lease last from now although it is over, if nobody took the place since. That shows by the record,
-    /// which whoever takes the place writes with a higher epoch: it still has the one of the last that was acknowledged.
-    /// `Deposed`: somebody took the place, or that cannot be told.
+    /// Restarts a lease that is over, if no other master has led since. Every leader writes the record with a higher
+    /// epoch, so it must still have the epoch that was acknowledged last. `Deposed`: another master has led, or that
+    /// cannot be excluded.
     ///
-    /// Where what shows that a place is held stays when the lease is over, and is changed by whoever takes the place
-    /// only, a renewal does.
+    /// If the sign of a held place outlives the lease, and only the next leader changes it, a renewal is enough.
     fn resume(&self, _acknowledged: Epoch) -> Result<(), CoordinatorError> {
         self.renew()
     }
 
-    /// Replaces the record, durably, if this term still lasts and nothing else was written in between. The
-    /// calls come one after the other.
+    /// Replaces the record, durably, if this term still lasts and nothing else was written in between. Calls never
+    /// overlap.
     fn write(&self, record: &Record) -> Result<(), CoordinatorError>;
 
     /// Longest text of a record that the place takes, in bytes.

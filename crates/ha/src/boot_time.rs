@@ -1,5 +1,5 @@
-//! The clock that leases are judged by. The system's ordinary monotonic clock stops while a machine is suspended, and others
-//! lead, and write, meanwhile.
+//! The clock for leases. It counts the time for which the machine is suspended, unlike the system's ordinary
+//! monotonic clock: meanwhile other masters may lead, and write.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -14,14 +14,14 @@ struct Moment {
 }
 
 impl Moment {
-    /// A later moment, as an instant that is later by all the time between, suspended or not.
+    /// The instant of a later moment, which counts all the time between, suspended or not.
     fn instant_at(self, since_boot: Duration) -> Instant {
         self.instant + since_boot.saturating_sub(self.since_boot)
     }
 }
 
-/// Now, as an instant that counts the time for which the machine was suspended since this was first asked. To be compared
-/// with others of its kind only; timers of the system want a duration from it.
+/// Now, as an instant that also counts the time for which the machine was suspended since the first call. Compare it
+/// only with other results of this function, and give system timers a duration instead.
 #[must_use]
 pub fn now() -> Instant {
     static FIRST: OnceLock<Moment> = OnceLock::new();

@@ -16,22 +16,22 @@ use crate::{
 /// A master that wants to lead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// Where clients reach it, `host:port`, at most 512 bytes.
+    /// Its address for clients, `host:port`, at most 512 bytes.
     pub address: String,
 }
 
-/// What came of a campaign.
+/// The outcome of a campaign.
 #[derive(Clone, Debug)]
-pub enum Campaign {
+pub enum CampaignOutcome {
     /// The candidate leads.
     Leads(Leadership),
-    /// Somebody else does, or nobody yet.
+    /// Another master leads, or none yet.
     Follows(Option<LeaderView>),
 }
 
-/// The place where masters agree on who leads, and where clients learn it.
+/// The place where masters agree on their leader, and where clients find it.
 ///
-/// Every call blocks, for a bounded time. Any number of threads may use one, and its clones.
+/// Every call blocks for a bounded time. Any number of threads may share it, or its clones.
 #[derive(Clone)]
 pub struct Coordinator {
     backend: Arc<dyn Backend>,
@@ -44,16 +44,16 @@ impl fmt::Debug for Coordinator {
     }
 }
 
-/// The coordinator at an address: `etcd://`, `redis://`, `k8s://` or `file://`. Nothing is asked yet.
+/// The coordinator at an address: `etcd://`, `redis://`, `k8s://` or `file://`. Sends no request yet.
 ///
 /// # Errors
 /// The address or an option cannot be used.
 pub fn connect(address: &str, options: &Options) -> Result<Coordinator, AddressError> {
     options.check()?;
     let backend: Arc<dyn Backend> = match address.parse()? {
-        Location::File { folder } => Arc::new(file::Folder::new(&folder, options)),
-        Location::Etcd { endpoints } => Arc::new(etcd::Cluster::new(&endpoints, options)),
-        Location::Redis(server) => Arc::new(redis::Server::new(server, options)),
+        Location::File { folder } => Arc::new(file::FolderBackend::new(&folder, options)),
+        Location::Etcd { endpoints } => Arc::new(etcd::EtcdBackend::new(&endpoints, options)),
+        Location::Redis(server) => Arc::new(redis::RedisBackend::new(server, options)),
         Location::Kubernetes { namespace, lease } => {
             Arc::new(kubernetes::Lease::new(&namespace, &lease, options)?)
         }
@@ -69,13 +69,13 @@ impl Coordinator {
     /// An option cannot be used.
     pub fn in_memory(store: &MemoryStore, options: &Options) -> Result<Self, AddressError> {
         options.check()?;
-        let backend = Arc::new(memory::Shelf::new(store, options));
+        let backend = Arc::new(memory::MemoryBackend::new(store, options));
         let times = LeaseTimes::of(options, &*backend);
         Ok(Self { backend, times })
     }
 
-    /// Tries to lead for as long as `within`, at least once. It returns early when the candidate leads, and when
-    /// another leader is seen than at first.
+    /// Tries to lead for as long as `within`, at least once. Returns early when the candidate leads, or when the
+    /// leader changes.
     ///
     /// # Errors
     /// The coordinator did not answer, or what it holds cannot be used.
@@ -83,7 +83,7 @@ impl Coordinator {
         &self,
         candidate: &Candidate,
         within: Duration,
-    ) -> Result<Campaign, CoordinatorError> {
+    ) -> Result<CampaignOutcome, CoordinatorError> {
         let deadline = Instant::now() + within;
         let mut first_seen = None;
         loop {
@@ -93,23 +93,23 @@ impl Coordinator {
             };
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() || *first_seen.get_or_insert_with(|| seen.clone()) != seen {
-                return Ok(Campaign::Follows(seen));
+                return Ok(CampaignOutcome::Follows(seen));
             }
             self.backend.rest(seen.as_ref(), left);
         }
     }
 
-    fn begin(&self, won: Won) -> Result<Campaign, CoordinatorError> {
+    fn begin(&self, won: Won) -> Result<CampaignOutcome, CoordinatorError> {
         let leadership = Leadership::begin(won, Some(self.times));
         if leadership.is_valid() {
-            return Ok(Campaign::Leads(leadership));
+            return Ok(CampaignOutcome::Leads(leadership));
         }
         leadership.resign()?;
         let reason = "it took longer to lead than the lease lasts";
         Err(CoordinatorError::unavailable(format!("{self:?}"), reason))
     }
 
-    /// Who leads now, as far as the coordinator knows. A leader that died is named for as long as its lease lasts.
+    /// The current leader, as far as the coordinator knows. It names a dead leader until its lease ends.
     ///
     /// # Errors
     /// The coordinator did not answer, or what it holds cannot be used.
@@ -117,7 +117,7 @@ impl Coordinator {
         self.backend.leader()
     }
 
-    /// Waits until another than `known` leads, or nobody does, but no longer than `within`. Returns who leads.
+    /// Waits until the leader differs from `known`, for at most `within`. Returns the leader.
     ///
     /// # Errors
     /// The coordinator did not answer, or what it holds cannot be used.

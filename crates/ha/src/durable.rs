@@ -4,11 +4,11 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-/// Replaces a file, or makes it, by way of another name in the same folder. Both the bytes and the name are on the
+/// Replaces or creates a file, by way of a temporary file in the same folder. Both the bytes and the name are on the
 /// disk when this returns.
 ///
 /// # Errors
-/// The system's. The file is the old or the new one.
+/// The system's. Then the file is either the old or the new one.
 pub(crate) fn replace(path: &Path, by_way_of: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = File::create(by_way_of)?;
     file.write_all(bytes)?;
@@ -17,7 +17,7 @@ pub(crate) fn replace(path: &Path, by_way_of: &Path, bytes: &[u8]) -> io::Result
     sync_folder(path)
 }
 
-/// Puts the names of the folder that a file lies in on the disk.
+/// Makes the names in the file's folder durable.
 fn sync_folder(path: &Path) -> io::Result<()> {
     match path.parent() {
         Some(folder) => File::open(folder)?.sync_all(),
@@ -25,7 +25,7 @@ fn sync_folder(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The bytes of a file, or none if there is no such file.
+/// The bytes of a file; `None` if there is no such file.
 ///
 /// # Errors
 /// The system's, and one of kind `FileTooLarge` beyond `limit_bytes`.

@@ -2,8 +2,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use mooncake_types::Epoch;
 
-/// The wall clock in milliseconds, which is what masters without a coordinator count by. So nodes that change from
-/// such a master to an elected one obey it.
+/// The wall clock in milliseconds, which single masters take as their epoch. Elected masters count from it too, so
+/// nodes that change to one obey it.
 #[must_use]
 pub fn epoch_of_now() -> Epoch {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

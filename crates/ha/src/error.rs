@@ -6,7 +6,7 @@ use thiserror::Error;
 /// Why a coordinator did not do what it was asked.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum CoordinatorError {
-    /// The leadership is over, for good. What was to be written is not part of the cluster's record.
+    /// The leadership is over, for good. The change is not part of the cluster's record.
     #[error("the leadership of epoch {epoch} is over: {reason}")]
     Deposed {
         /// The epoch that led.
@@ -14,8 +14,8 @@ pub enum CoordinatorError {
         /// What was found instead.
         reason: String,
     },
-    /// No answer in time, or none that decides. Whether it was done is *unknown*; it may be asked again for as
-    /// long as the lease is valid.
+    /// No answer in time, or an inconclusive one. Whether the request took effect is *unknown*. It may be repeated
+    /// for as long as the lease is valid.
     #[error("{place} gave no useful answer: {reason}")]
     Unavailable {
         /// The server, file or object that was asked.
@@ -23,7 +23,7 @@ pub enum CoordinatorError {
         /// What went wrong there.
         reason: String,
     },
-    /// What is stored is not what this program stores there. An operator must look; it is never overwritten.
+    /// The stored bytes are not those of this program. An operator must look; they are never overwritten.
     #[error("what is stored at {place} cannot be used: {reason}")]
     Corrupt {
         /// The file or key.
@@ -78,7 +78,7 @@ pub enum AddressError {
         /// The length that was wanted, in milliseconds.
         ttl_ms: u128,
     },
-    /// How the API server of Kubernetes is reached is not known, or cannot be used.
+    /// The address of Kubernetes' API server is not known, or cannot be used.
     #[error("the API server of Kubernetes cannot be reached: {reason}")]
     Kubernetes {
         /// What is missing.
@@ -118,8 +118,8 @@ pub enum StateFileError {
 }
 
 impl StateFileError {
-    /// Whether the place is at fault (permissions, a read-only or full disk, no such folder) and not what the file
-    /// holds.
+    /// Whether the place is at fault (permissions, a read-only or full disk, no such folder), and not the content of
+    /// the file.
     #[must_use]
     pub fn is_unwritable(&self) -> bool {
         matches!(self, Self::Unusable { .. })

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 /// Longest text of a holder that is read, in bytes.
 pub(crate) const MAX_HOLDER_BYTES: usize = 4096;
 
-/// Who leads, as a client sees it.
+/// The leader, as a client sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaderView {
     /// Where the leader serves, `host:port`.
@@ -13,12 +13,12 @@ pub struct LeaderView {
     pub epoch: Epoch,
 }
 
-/// What a leader writes at the place that all candidates want.
+/// The text that a leader writes at the place that all candidates compete for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Holder {
     pub(crate) address: String,
     pub(crate) epoch: u64,
-    /// Drawn for each attempt: tells it from all others, those of the same process too.
+    /// Random for each attempt, so that no two attempts are alike, even of one process.
     pub(crate) token: String,
 }
 
@@ -31,7 +31,7 @@ impl Holder {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// The holder that the text holds.
+    /// Decodes a holder.
     ///
     /// # Errors
     /// What is wrong with the text.

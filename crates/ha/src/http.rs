@@ -6,10 +6,10 @@ use serde_json::Value;
 use ureq::http::Request;
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 
-/// Longest answer that is read, in bytes: a record in base64, and what stands around it.
+/// Longest answer that is read, in bytes: a record in base64, and the JSON around it.
 const MAX_ANSWER_BYTES: u64 = 4 << 20;
 
-/// What of an answer is quoted in messages, in bytes.
+/// Most bytes of an answer that messages quote.
 const QUOTED_BYTES: usize = 200;
 
 /// One request.
@@ -21,7 +21,7 @@ pub(crate) struct Ask<'a> {
     pub(crate) within: Duration,
 }
 
-/// What a server answered.
+/// The answer of a server.
 #[derive(Debug)]
 pub(crate) struct HttpReply {
     pub(crate) status: u16,
@@ -36,7 +36,7 @@ impl HttpReply {
     }
 }
 
-/// Keeps connections for further requests.
+/// An HTTP client, which keeps connections for further requests.
 #[derive(Debug)]
 pub(crate) struct HttpAgent {
     agent: ureq::Agent,
@@ -47,7 +47,7 @@ impl HttpAgent {
         Self::with_tls(TlsConfig::default())
     }
 
-    /// An agent that trusts servers with certificates that come from these, in PEM.
+    /// An agent that trusts the servers whose certificates were issued under these, in PEM.
     ///
     /// # Errors
     /// What is wrong with them.
@@ -80,7 +80,7 @@ impl HttpAgent {
     /// The answer, whatever its status.
     ///
     /// # Errors
-    /// There was none in time, or one that is too long.
+    /// No answer came in time, or it is too long.
     pub(crate) fn send(&self, ask: &Ask<'_>) -> Result<HttpReply, String> {
         self.send_with(ask, None)
     }

@@ -10,11 +10,11 @@ use crate::backend::{Backend, Term, Won};
 use crate::epoch::epoch_of_now;
 use crate::{Change, CoordinatorError, Options, Record, boot_time};
 
-/// The part of a lease that its holder uses, in tenths: clocks do not run alike, and who takes over counts by
-/// another one.
+/// The part of a lease that its holder uses, in tenths. The rest covers the drift between its clock and the
+/// successor's.
 const USED_TENTHS: u32 = 9;
 
-/// How long leaderships last that are not renewed, and what then.
+/// How long a leadership lasts without a renewal, and for how long after that it may be resumed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LeaseTimes {
     pub(crate) ttl: Duration,
@@ -31,13 +31,13 @@ impl LeaseTimes {
     }
 }
 
-/// How far the validity of a leadership without a lease reaches.
+/// How long a leadership without a lease is valid.
 const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// The right to lead a cluster, under one epoch, for as long as it is renewed.
 ///
-/// All clones are the same leadership. When the last one goes without [`Leadership::resign`], the others find out
-/// as they would if the process had died.
+/// All clones are the same leadership. If the last one is dropped without [`Leadership::resign`], other masters see
+/// the same as if the process had died.
 #[derive(Clone)]
 pub struct Leadership {
     shared: Arc<Shared>,
@@ -45,7 +45,7 @@ pub struct Leadership {
 
 struct Shared {
     epoch: Epoch,
-    /// None: nobody else can lead, so nothing has to be renewed.
+    /// `None`: no other master can lead, so nothing has to be renewed.
     times: Option<LeaseTimes>,
     term: Box<dyn Term>,
     record: Mutex<Record>,
@@ -62,14 +62,14 @@ impl fmt::Debug for Leadership {
     }
 }
 
-/// Why [`Leadership::keep`] came back.
+/// Why [`Leadership::keep`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// It was asked to stop. The lease may still be valid.
+    /// The caller stopped it. The lease may still be valid.
     Stopped,
-    /// Somebody else leads, or may, or it was given back.
+    /// Another master leads, or may lead, or this one resigned.
     Deposed,
-    /// The lease could not be renewed in time, nor as long after it as a leader may wait.
+    /// The lease could not be renewed in time, nor resumed within the suspension.
     Expired,
 }
 
@@ -88,14 +88,14 @@ impl Leadership {
         Self { shared: Arc::new(shared) }
     }
 
-    /// The number of this leadership: higher than that of all before, and not below the milliseconds of the wall
-    /// clock at its beginning, unless these are far above all before ([`Epoch::next`]).
+    /// The number of this leadership, higher than all before. It is at least the wall clock in milliseconds at its
+    /// beginning, unless that is far above all before ([`Epoch::next`]).
     #[must_use]
     pub fn epoch(&self) -> Epoch {
         self.shared.epoch
     }
 
-    /// Until when nobody else leads, whatever happens. It moves with each renewal.
+    /// Until then no other master leads, whatever happens. Each renewal moves it.
     #[must_use]
     pub fn valid_until(&self) -> Instant {
         if self.shared.is_over.load(Ordering::Acquire) {
@@ -104,8 +104,8 @@ impl Leadership {
         self.shared.began + Duration::from_nanos(self.shared.valid_ns.load(Ordering::Acquire))
     }
 
-    /// Until when the leadership may be resumed if it cannot be renewed: others may lead in between. It moves with each
-    /// renewal.
+    /// Until then the leadership may be resumed if it could not be renewed. Others may lead in between. Each renewal
+    /// moves it.
     #[must_use]
     pub fn lasts_until(&self) -> Instant {
         match self.shared.is_over.load(Ordering::Acquire) {
@@ -114,20 +114,21 @@ impl Leadership {
         }
     }
 
-    /// How long a leadership of this cluster may outlast its lease. Zero: it does not, or there is none.
+    /// How long a leadership of this cluster may be resumed after its lease. Zero: not at all, or there is no lease.
     #[must_use]
     pub fn suspension(&self) -> Duration {
         self.shared.times.map_or(Duration::ZERO, |times| times.suspension)
     }
 
-    /// Until when nobody else leads even if this process dies now, unless it resigns first. Nothing if others lead at once
-    /// when it dies.
+    /// Until then no other master leads even if this process dies now, unless it resigns first. `None` if another may
+    /// lead at once when it dies.
     #[must_use]
     pub fn lease_end(&self) -> Option<Instant> {
         self.shared.times.filter(|times| times.are_waited_for).map(|_| self.valid_until())
     }
 
-    /// How long the lease of the leader before may have lasted yet when this leadership began: zero unless that one resigned.
+    /// How long the previous leader's lease could still last when this leadership began: zero unless that leader
+    /// resigned.
     #[must_use]
     pub fn former_lease(&self) -> Duration {
         let times = self.shared.times.filter(|_| self.lock_record().follows_resigned());
@@ -140,11 +141,11 @@ impl Leadership {
         boot_time::now() < self.valid_until()
     }
 
-    /// Makes the lease last from now, and says until when the leadership is valid. A lease that is over is taken up again
-    /// if nobody has led since.
+    /// Restarts the lease from now, and returns until when the leadership is valid. A lease that is over is resumed,
+    /// if no other master has led since.
     ///
     /// # Errors
-    /// `Deposed`: it is over. Others: it lasts as long as before, and may be renewed again.
+    /// `Deposed`: the leadership is over. Others: it lasts as long as before, and may be renewed again.
     pub fn renew(&self) -> Result<Instant, CoordinatorError> {
         let Some(times) = self.shared.times else { return Ok(self.valid_until()) };
         self.refuse_if_over()?;
@@ -159,7 +160,7 @@ impl Leadership {
     }
 
     fn resume(&self) -> Result<(), CoordinatorError> {
-        // No write is under way then.
+        // The lock keeps writes out meanwhile.
         let record = self.lock_record();
         let resumed = self.shared.term.resume(record.epoch());
         if matches!(resumed, Err(CoordinatorError::Deposed { .. })) {
@@ -168,8 +169,8 @@ impl Leadership {
         resumed
     }
 
-    /// Renews the lease until the leadership ends or `stop` is set. Made to be all that a thread does; `stop` is seen at once
-    /// by a thread that is unparked.
+    /// Renews the lease until the leadership ends or `stop` is set. Meant for a thread of its own: unpark it after
+    /// setting `stop`.
     pub fn keep(&self, stop: &AtomicBool) -> Ended {
         let (mut failures, mut is_suspended) = (0_u32, false);
         let epoch = self.epoch().0;
@@ -204,7 +205,7 @@ impl Leadership {
         }
     }
 
-    /// Renewals come four to a lease; one that failed is repeated sooner.
+    /// Waits a quarter of the lease after a renewal, and less after a failed one.
     fn wait_for_the_next_renewal(&self, failures: u32, stop: &AtomicBool) {
         let pause = match (self.shared.times, failures) {
             (None, _) => FOR_EVER,
@@ -225,30 +226,31 @@ impl Leadership {
     /// Gives the leadership back, so that another master leads at once. It is over, whatever this returns.
     ///
     /// # Errors
-    /// It could not be said; the others wait for the lease.
+    /// The coordinator could not be told. Other masters wait for the end of the lease.
     pub fn resign(&self) -> Result<(), CoordinatorError> {
         if self.shared.is_over.load(Ordering::Acquire) {
             return Ok(());
         }
-        let is_before_its_end = self.lease_end().is_some_and(|end| Instant::now() < end);
-        // First nobody is answered any more, then somebody else may answer.
+        let is_before_its_end = self.lease_end().is_some_and(|end| boot_time::now() < end);
+        // This master stops answering before another one may begin.
         self.end();
-        // A write that is under way is waited for: the next leader is to see it or refuse it.
+        // Waits for a write under way, which the next leader must see or refuse.
         let record = self.lock_record();
         if is_before_its_end {
-            // What this leader said of its routes was meant for a lease that runs out.
+            // The routes of this leader are valid until its lease would have ended. The record tells the next leader
+            // so.
             self.shared.term.write(&record.resigned())?;
         }
         self.shared.term.resign()
     }
 
-    /// The record as it was when the leadership began, with all that was applied since.
+    /// The record as it was when the leadership began, with all changes applied since.
     #[must_use]
     pub fn record(&self) -> Record {
         self.lock_record().clone()
     }
 
-    /// Takes steps of the record: all of them, durably, or none.
+    /// Applies changes to the record: all of them, durably, or none.
     ///
     /// # Errors
     /// `Deposed`: none of them is part of the cluster's record. `Unavailable`: unknown, to be applied again while
@@ -264,7 +266,7 @@ impl Leadership {
         }
         let was_valid = self.is_valid();
         let written = self.shared.term.write(&next);
-        // Of a lease that was over, only an attempt to resume it says for sure what became of it.
+        // After the end of a lease, only an attempt to resume it tells for sure whether it is lost.
         if was_valid {
             self.noticing(written)?;
         } else {
@@ -274,8 +276,8 @@ impl Leadership {
         Ok(())
     }
 
-    /// Whether a change may be what it says. No other leader's epoch is far above this one's or the wall clock, and what is
-    /// once in the record stays there.
+    /// Whether a change is credible. No leader's epoch is far above this one's or the wall clock, and an epoch stays
+    /// in the record for good.
     fn believes(&self, change: Change) -> bool {
         let Change::RaiseEpoch(epoch) = change else { return true };
         let known = self.shared.epoch.max(epoch_of_now());
@@ -286,8 +288,8 @@ impl Leadership {
         is_credible
     }
 
-    /// Members are taken only while there is room left to mark some of them behind: no removal could be acknowledged
-    /// otherwise.
+    /// Refuses members unless there is room left to mark some of them behind: otherwise no removal could be
+    /// acknowledged.
     fn refuse_if_full(&self, next: &Record) -> Result<(), CoordinatorError> {
         let limit_bytes = self.shared.term.limit_bytes();
         let (len_bytes, limit_bytes) = (next.about_bytes(), limit_bytes - limit_bytes / 32);
@@ -314,8 +316,8 @@ impl Leadership {
         }
     }
 
-    /// Ends the leadership if this is how it was lost. What was asked under a lease and answered after it may say no more
-    /// than that the lease is over.
+    /// Ends the leadership if the result shows that it is lost. An answer that comes after the end of the lease may
+    /// only mean that the lease is over.
     fn noticing(&self, result: Result<(), CoordinatorError>) -> Result<(), CoordinatorError> {
         match result {
             Err(CoordinatorError::Deposed { epoch, reason }) if !self.is_valid() => {
@@ -348,7 +350,7 @@ mod tests {
 
     const TTL: Duration = Duration::from_secs(10);
 
-    /// A place whose answers take their time.
+    /// A place that answers slowly.
     #[derive(Debug)]
     struct Slow {
         takes: Duration,

@@ -1,15 +1,15 @@
-//! Who leads a cluster of masters, and what must outlive each of them.
+//! Elects the leader of a cluster of masters, and keeps what must outlive each of them.
 //!
 //! A [`Coordinator`] is a place outside of the masters: an etcd cluster, a Redis server, a Lease of Kubernetes, a
 //! folder of one host, or memory for tests. It never holds objects; it holds two small things.
 //!
-//! - **Who leads.** Masters [campaign](Coordinator::campaign). One wins a [`Leadership`] with an [epoch](Leadership::epoch)
-//!   above all before, and keeps it by [renewing](Leadership::keep) its lease. It counts its lease from *before* it
-//!   asked for it, and uses nine tenths of it, so it stops by its own clock before another may begin. Clients ask who
-//!   [leads](Coordinator::leader), and [watch](Coordinator::watch).
+//! - **The leader.** Masters [campaign](Coordinator::campaign). One wins a [`Leadership`] with an
+//!   [epoch](Leadership::epoch) above all before, and keeps it by [renewing](Leadership::keep) its lease. It counts
+//!   the lease from *before* it asked for it, and uses nine tenths of it. So by its own clock it stops before another
+//!   one may begin. Clients ask for the [leader](Coordinator::leader), and [watch](Coordinator::watch) it.
 //! - **The membership [`Record`]**: which segments count, which of them are behind, and the highest epoch. Only the
-//!   leader changes it ([`Leadership::apply`]), and the coordinator refuses whoever leads no more, however late its
-//!   write comes.
+//!   leader changes it ([`Leadership::apply`]). The coordinator refuses the write of a deposed leader, however late
+//!   it comes.
 //!
 //! A single master has the same without an election: [`StateFile::lead`].
 //!
@@ -36,7 +36,7 @@ mod record;
 mod redis;
 mod state_file;
 
-pub use coordinator::{Campaign, Candidate, Coordinator, connect};
+pub use coordinator::{CampaignOutcome, Candidate, Coordinator, connect};
 pub use epoch::epoch_of_now;
 pub use error::{AddressError, CoordinatorError, StateFileError};
 pub use holder::LeaderView;

@@ -12,10 +12,10 @@ const MAX_ENDPOINTS: usize = 64;
 const ETCD_PORT: u16 = 2379;
 const REDIS_PORT: u16 = 6379;
 
-/// Where a coordinator is, as it is written in flags and configurations.
+/// The address of a coordinator, as flags and configurations give it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Location {
-    /// `etcd://a:2379;b:2379`, members of one cluster; commas do as well, and so does `http://` before each.
+    /// `etcd://a:2379;b:2379`, members of one cluster. Commas work as well, and `http://` may precede each.
     Etcd { endpoints: Vec<String> },
     /// `redis://[[user]:password@]host[:port][/database]`.
     Redis(RedisServer),
@@ -25,7 +25,7 @@ pub(crate) enum Location {
     File { folder: PathBuf },
 }
 
-/// A Redis server, and what it wants to know of its clients.
+/// A Redis server, and the login for it.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct RedisServer {
     /// `host:port`.
@@ -35,7 +35,7 @@ pub(crate) struct RedisServer {
     pub(crate) database: u32,
 }
 
-/// Without the password: addresses are logged.
+/// Leaves the password out, since addresses are logged.
 impl fmt::Debug for RedisServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "redis://{}/{}", self.endpoint, self.database)

@@ -11,14 +11,14 @@ use crate::{CoordinatorError, LeaderView, Options, Record, boot_time};
 
 const PLACE: &str = "memory";
 
-/// What coordinators in memory share: a place for each cluster. Clones share it too.
+/// The store that coordinators in memory share, with a place for each cluster. Clones share it too.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStore {
     places: Arc<Mutex<Places>>,
     is_unreachable: Arc<AtomicBool>,
     /// Longest record that is taken, in bytes; zero: any.
     limit_bytes: Arc<AtomicUsize>,
-    /// Held while calls get no answer at all.
+    /// Held while calls are blocked.
     gate: Arc<Mutex<()>>,
 }
 
@@ -40,29 +40,29 @@ struct ClusterEntry {
 }
 
 impl MemoryStore {
-    /// Whether calls are answered; at first they are.
+    /// Sets whether calls are answered; at first they are.
     pub fn set_reachable(&self, is_reachable: bool) {
         self.is_unreachable.store(!is_reachable, Ordering::SeqCst);
     }
 
-    /// Takes no longer records than this, in bytes.
+    /// Limits the length of records, in bytes.
     pub fn set_limit(&self, limit_bytes: usize) {
         self.limit_bytes.store(limit_bytes, Ordering::SeqCst);
     }
 
-    /// The same store by another way, which is reachable whatever becomes of this one.
+    /// The same store over another connection, which stays reachable when this one is not.
     #[must_use]
     pub fn another_way(&self) -> Self {
         Self { places: Arc::clone(&self.places), ..Self::default() }
     }
 
-    /// From now on calls are neither answered nor refused, until what this gives is dropped.
+    /// From now on calls block, until the result is dropped.
     #[must_use]
     pub fn stall(&self) -> Stall<'_> {
         Stall { _gate: self.gate.lock().unwrap_or_else(PoisonError::into_inner) }
     }
 
-    /// Takes the leadership of a cluster from whoever has it.
+    /// Ends the leadership of a cluster.
     pub fn depose(&self, cluster_id: &str) {
         self.lock().place(cluster_id).holder = None;
     }
@@ -84,7 +84,7 @@ impl MemoryStore {
 
     fn reach(&self) -> Result<MutexGuard<'_, Places>, CoordinatorError> {
         drop(self.gate.lock().unwrap_or_else(PoisonError::into_inner));
-        // Looked at under the lock: what was cut off before a call began is not answered.
+        // Checked under the lock, so that a call that begins after the store was cut off gets no answer.
         let places = self.lock();
         match self.is_unreachable.load(Ordering::SeqCst) {
             false => Ok(places),
@@ -115,12 +115,12 @@ impl ClusterEntry {
 
 /// A coordinator in memory.
 #[derive(Debug)]
-pub(crate) struct Shelf {
+pub(crate) struct MemoryBackend {
     store: MemoryStore,
     options: Options,
 }
 
-impl Shelf {
+impl MemoryBackend {
     pub(crate) fn new(store: &MemoryStore, options: &Options) -> Self {
         Self { store: store.clone(), options: options.clone() }
     }
@@ -137,7 +137,7 @@ impl Shelf {
     }
 }
 
-impl Backend for Shelf {
+impl Backend for MemoryBackend {
     fn claim(&self, claim: &Claim) -> Result<Claimed, CoordinatorError> {
         let mut places = self.store.reach()?;
         let place = places.place(&self.options.cluster_id);
@@ -166,7 +166,7 @@ struct MemoryTerm {
 }
 
 impl MemoryTerm {
-    /// Does something to the place if it is still held.
+    /// Changes the place, if this leader still holds it.
     fn with(&self, act: impl FnOnce(&mut ClusterEntry)) -> Result<(), CoordinatorError> {
         let mut places = self.store.reach()?;
         let place = places.place(&self.options.cluster_id);

@@ -7,23 +7,23 @@ use crate::{AddressError, KubernetesAccess};
 /// Length of a lease if none is given.
 pub const DEFAULT_TTL: Duration = Duration::from_secs(5);
 
-/// How long a leader may outlast its lease if nothing else is said.
+/// How long a leader may be resumed after its lease, if nothing else is given.
 pub const DEFAULT_SUSPENSION: Duration = Duration::from_secs(35);
 
 const SHORTEST_TTL: Duration = Duration::from_secs(1);
 const LONGEST_TTL: Duration = Duration::from_secs(3600);
 
-/// What all candidates and clients of a cluster have in common.
+/// Options that all candidates and clients of a cluster share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Name of the cluster: letters, digits, `.`, `_` and `-`, at most 128 of them.
     pub cluster_id: String,
-    /// How long a lease lasts that is not renewed, 1 s to 1 h. Servers that count whole seconds round it up.
+    /// How long a lease lasts without a renewal, 1 s to 1 h. Servers that count whole seconds round it up.
     pub ttl: Duration,
-    /// How long a leader that cannot renew its lease may wait for the coordinator and go on after that, if nobody has led
+    /// How long after its lease a leader may wait for the coordinator. It goes on if no other master has led
     /// meanwhile. Zero: not at all.
     pub suspension: Duration,
-    /// How the API server is reached; needed for `k8s://` only.
+    /// How to reach the API server; needed for `k8s://` only.
     pub kubernetes: Option<KubernetesAccess>,
 }
 
@@ -43,8 +43,8 @@ impl Options {
         }
     }
 
-    /// How long one request may take: two of them find the second member of a cluster before a lease that was
-    /// renewed at its first quarter is over.
+    /// How long one request may take. A leader that renews at the first quarter of its lease has time for two
+    /// requests: enough to reach the second member of a cluster before the lease ends.
     pub(crate) fn request_timeout(&self) -> Duration {
         self.ttl / 4
     }
@@ -54,7 +54,7 @@ impl Options {
         self.ttl.as_secs() + u64::from(self.ttl.subsec_nanos() > 0)
     }
 
-    /// A pause between two questions about who leads.
+    /// The pause between two questions for the leader.
     pub(crate) fn poll_every(&self) -> Duration {
         (self.ttl / 20).clamp(Duration::from_millis(20), Duration::from_millis(200))
     }

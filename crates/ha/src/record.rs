@@ -3,43 +3,44 @@ use std::collections::{BTreeMap, BTreeSet};
 use mooncake_types::{Epoch, SegmentId, limits};
 use serde::{Deserialize, Serialize};
 
-/// What the text of a record begins with.
+/// The name of the format in the text of a record.
 const FORMAT: &str = "mooncake-membership";
 
-/// The layout of the text.
+/// The version of the text's layout.
 const LAYOUT: u32 = 1;
 
-/// Of the text, but for the ids: more than there ever are.
+/// Upper limit for the text without the ids, in bytes.
 const HEAD_BYTES: usize = 1024;
 
-/// An id in the text: 32 digits in quotes, and a comma.
+/// Bytes of an id in the text: 32 digits in quotes, and a comma.
 const ID_BYTES: usize = 35;
 
 /// A segment whose content counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// The incarnation.
+    /// The id of its incarnation.
     pub segment: SegmentId,
-    /// Whether something of its content was removed or replaced while it could not be told.
+    /// Whether objects in it were removed or replaced while its node could not be told.
     pub behind: bool,
     /// Whether it lies on a disk, in a shared directory or in an object store, and so outlives its process.
     pub is_disk: bool,
 }
 
-/// One step from a record to the next. Every step may be repeated.
+/// One change of a record. Repeating it changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// The segment is a member from now on. One that is a member already stays what it is.
+    /// Makes the segment a member. Changes nothing if it is one already.
     Join(SegmentId),
-    /// The same of a segment that outlives its process.
+    /// Makes a segment that outlives its process a member.
     JoinDisk(SegmentId),
-    /// The segment is no member any more: its content is lost.
+    /// Removes the segment from the members: its content is lost.
     Strike(SegmentId),
-    /// The segment, if it is a member, is behind.
+    /// Marks the segment as behind, if it is a member.
     MarkBehind(SegmentId),
-    /// The segment, if it is a member, is behind no more.
+    /// Removes that mark, if the segment is a member.
     CaughtUp(SegmentId),
-    /// An epoch that was seen elsewhere: all later leaders get higher ones. It never lowers the record's.
+    /// Raises the record's epoch to one that was seen elsewhere, so that later leaders get higher ones. Never lowers
+    /// it.
     RaiseEpoch(Epoch),
 }
 
@@ -51,7 +52,7 @@ pub struct Record {
     members: BTreeMap<SegmentId, Member>,
     /// The last leader gave the leadership back before its lease was over.
     is_resigned: bool,
-    /// That is so of the leader before this one.
+    /// The leader before this one did so.
     follows_resigned: bool,
 }
 
@@ -91,13 +92,13 @@ impl Content {
 }
 
 impl Record {
-    /// The record of a cluster in which nobody ever led.
+    /// The record of a cluster that never had a leader.
     #[must_use]
     pub fn empty() -> Self {
         Self { fresh: true, ..Self::default() }
     }
 
-    /// Whether nobody led in this cluster before the leadership that this record came with.
+    /// Whether the cluster had no leader before the leadership of this record.
     #[must_use]
     pub fn is_fresh(&self) -> bool {
         self.fresh
@@ -120,13 +121,13 @@ impl Record {
         self.members.get(&segment).copied()
     }
 
-    /// About how long its text is, in bytes.
+    /// Approximate length of its text, in bytes.
     pub(crate) fn about_bytes(&self) -> usize {
         let ids = |member: &Member| 1 + usize::from(member.behind) + usize::from(member.is_disk);
         HEAD_BYTES + self.members.values().map(ids).sum::<usize>() * ID_BYTES
     }
 
-    /// Takes one step.
+    /// Applies one change.
     pub fn apply(&mut self, change: Change) {
         match change {
             Change::Join(segment) => _ = self.join(segment),
@@ -151,12 +152,12 @@ impl Record {
         }
     }
 
-    /// The record of the leader that follows, whose wall clock shows `now`.
+    /// The record of the next leader, whose wall clock shows `now`.
     pub(crate) fn succeed(&self, now: Epoch) -> Self {
         self.under(self.epoch.next(now))
     }
 
-    /// The record of a leader that follows, under this epoch.
+    /// The record of the next leader, under this epoch.
     pub(crate) fn under(&self, epoch: Epoch) -> Self {
         let (members, follows_resigned) = (self.members.clone(), self.is_resigned);
         let (fresh, is_resigned) = (self.epoch == Epoch(0), false);
@@ -168,7 +169,7 @@ impl Record {
         Self { is_resigned: true, ..self.clone() }
     }
 
-    /// Whether the leader before the one that this record came with gave the leadership back before its lease was over.
+    /// Whether the previous leader gave the leadership back before its lease was over.
     pub(crate) fn follows_resigned(&self) -> bool {
         self.follows_resigned
     }
@@ -191,7 +192,7 @@ impl Record {
         serde_json::to_string(&written).unwrap_or_default()
     }
 
-    /// The record that the text holds.
+    /// Decodes a record.
     ///
     /// # Errors
     /// What is wrong with the text.
@@ -317,7 +318,7 @@ mod tests {
         assert_eq!(epochs, [9, 9, 9]);
     }
 
-    /// Earlier versions believed epochs up to 2^61. A cluster that has such a record counts on from there.
+    /// Epochs up to 2^61 may be in records of earlier versions. Such a cluster counts on from there.
     #[test]
     fn a_record_that_an_earlier_version_raised_is_read_and_followed() {
         let mut record = record();

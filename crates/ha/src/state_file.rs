@@ -13,7 +13,7 @@ const MAX_FILE_BYTES: usize = 8 << 20;
 
 /// The record of a single master, in a file of its host.
 ///
-/// It is locked for as long as the master leads, by a file beside it that ends in `.lock`.
+/// While the master leads, it holds a lock on a file beside it that ends in `.lock`.
 #[derive(Debug)]
 pub struct StateFile {
     path: PathBuf,
@@ -22,11 +22,11 @@ pub struct StateFile {
 }
 
 impl StateFile {
-    /// Leads with the record of a file, without an election and without a lease. A file that is missing is made,
+    /// Leads with the record of a file, without an election and without a lease. Creates the file if it is missing,
     /// with the folders above it. The new epoch is in the file when this returns.
     ///
     /// # Errors
-    /// The file cannot be used; each names it. It is left as it is.
+    /// The file cannot be used. Every error names the file, which stays as it is.
     pub fn lead(path: &Path, cluster_id: &str) -> Result<Leadership, StateFileError> {
         options::check_cluster_id(cluster_id).map_err(|error| StateFileError::Unusable {
             path: path.to_owned(),
@@ -121,7 +121,7 @@ impl Term for StateFile {
     }
 }
 
-/// A record that goes with the process.
+/// The term of a leadership whose record ends with the process.
 #[derive(Debug)]
 struct NoFile;
 
@@ -140,8 +140,7 @@ impl Term for NoFile {
 }
 
 impl Leadership {
-    /// The leadership of a single master that keeps no record: what it knew is lost with it, and its successor knows
-    /// nothing of this one's members.
+    /// The leadership of a single master that keeps no record: its successor knows nothing of its members.
     #[must_use]
     pub fn unrecorded() -> Self {
         let record = Record::empty().succeed(epoch_of_now());

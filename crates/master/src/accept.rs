@@ -1,4 +1,4 @@
-//! Taking connections, from a port or from a local socket.
+//! Accepts connections, from a port or from a local socket.
 
 use std::fmt;
 use std::io;
@@ -15,17 +15,17 @@ use tracing::{debug, warn};
 
 use crate::bind::RpcSocket;
 
-/// Where requests come in.
+/// A socket that the master accepts connections from.
 pub(crate) enum Listener {
     Tcp(TcpListener),
     Local {
-        /// Dropped first. A child that outlives this process does not keep the name.
+        /// Dropped first. It keeps the name from child processes, which may outlive this one.
         _private: PrivateWhile,
         socket: UnixListener,
     },
 }
 
-/// Who connects.
+/// Where a connection comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Peer {
     Tcp(SocketAddr),
@@ -79,13 +79,13 @@ impl Listener {
     }
 }
 
-/// A local connection as any other: the standard library's TCP stream does for any socket what is done here with it.
+/// A local connection as a `TcpStream`, whose calls used here work on any socket.
 pub(crate) fn local_stream(stream: UnixStream) -> io::Result<TcpStream> {
     let descriptor: OwnedFd = stream.into_std()?.into();
     TcpStream::from_std(descriptor.into())
 }
 
-/// Waits for the next connection that lives.
+/// Waits for the next connection that can be served.
 pub(crate) async fn accept(listener: &Listener, no_delay: bool) -> (TcpStream, Peer) {
     loop {
         match listener.next(no_delay).await {
@@ -93,14 +93,14 @@ pub(crate) async fn accept(listener: &Listener, no_delay: bool) -> (TcpStream, P
             Ok((peer, Err(error))) => debug!(%peer, %error, "lost before it was served"),
             Err(error) => {
                 warn!(%error, "cannot accept a connection");
-                // Most likely there are no file descriptors left; they come back as connections end.
+                // Most likely no file descriptors are left. They are freed as connections end.
                 sleep(Duration::from_millis(50)).await;
             }
         }
     }
 }
 
-/// A peer whose host vanished is found out within a quarter of a minute.
+/// Sets the options of a connection. The kernel notices a vanished host within 15 seconds.
 fn prepare(stream: &TcpStream, no_delay: bool) -> io::Result<()> {
     stream.set_nodelay(no_delay)?;
     let keepalive = TcpKeepalive::new()

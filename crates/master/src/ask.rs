@@ -5,29 +5,29 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::owner::Owner;
 
-/// Questions that wait for the owner; who asks more waits to ask.
+/// Most questions that wait for the owner. Further ones wait to be queued.
 const WAITING: usize = 64;
 
 type Question = Box<dyn FnOnce(&mut Owner) + Send>;
 
-/// There is no owner: the master stands by, or stops.
+/// There is no owner: the master is a standby, or stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("the master does not serve")]
 pub(crate) struct NotServing;
 
-/// Asks the owner of the term that goes on.
+/// Asks the owner of the current term.
 #[derive(Clone, Debug)]
 pub(crate) struct Asker {
     owner: watch::Receiver<Option<mpsc::Sender<Question>>>,
 }
 
-/// Where the owner of each term takes its place.
+/// Holds the question queue of the current term's owner.
 #[derive(Debug)]
 pub(crate) struct OwnerSlot {
     owner: watch::Sender<Option<mpsc::Sender<Question>>>,
 }
 
-/// What the owner is asked.
+/// The questions that wait for the owner.
 pub(crate) type Questions = mpsc::Receiver<Question>;
 
 pub(crate) fn channel() -> (OwnerSlot, Asker) {
@@ -36,28 +36,28 @@ pub(crate) fn channel() -> (OwnerSlot, Asker) {
 }
 
 impl OwnerSlot {
-    /// Lets a new owner be asked.
+    /// Directs questions to a new owner.
     pub(crate) fn take(&self) -> Questions {
         let (questions, asked) = mpsc::channel(WAITING);
         self.owner.send_replace(Some(questions));
         asked
     }
 
-    /// Nobody can be asked from now on.
+    /// From now on there is no owner to ask.
     pub(crate) fn leave(&self) {
         self.owner.send_replace(None);
     }
 }
 
 impl Asker {
-    /// Runs `look` on the owner thread. It must be short: nothing else is served meanwhile.
+    /// Runs `look` on the owner thread. It must be short: the thread serves nothing else meanwhile.
     pub(crate) async fn ask<T: Send + 'static>(
         &self,
         look: impl FnOnce(&mut Owner) -> T + Send + 'static,
     ) -> Result<T, NotServing> {
         let (answer, answered) = oneshot::channel();
         let question: Question = Box::new(move |owner| {
-            // An error means that nobody waits for the answer any more.
+            // An error means that the caller has gone.
             let _ = answer.send(look(owner));
         });
         let questions = self.owner.borrow().clone().ok_or(NotServing)?;

@@ -1,4 +1,4 @@
-//! Taking the ports, before anything else happens.
+//! Binds the ports, before anything else happens.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -27,10 +27,10 @@ pub enum BindError {
     /// The rules of the pool contradict each other.
     #[error("{0}")]
     Pool(String),
-    /// The coordinator cannot be one.
+    /// The coordinator is invalid.
     #[error("{0}")]
     Coordinator(String),
-    /// Clients could not be told where this master is once it leads.
+    /// The address cannot be told to clients once this master leads.
     #[error(
         "{address} is no address that clients can be sent to; with --enable_ha, give the one that they reach this \
          master by with --rpc_address, or --rpc_interface"
@@ -39,7 +39,7 @@ pub enum BindError {
         /// The address to listen on.
         address: String,
     },
-    /// The name of the address means nothing.
+    /// The host name cannot be resolved.
     #[error("cannot resolve --{flag}={host}: {reason}")]
     Unresolved {
         /// The flag that gave the name.
@@ -59,7 +59,7 @@ pub enum BindError {
         /// The port.
         port: u16,
     },
-    /// The local socket cannot be had.
+    /// The local socket cannot be bound.
     #[error("cannot listen on the local socket {name:?}: {reason}")]
     LocalSocket {
         /// Its name.
@@ -81,13 +81,13 @@ pub enum BindError {
     },
 }
 
-/// Where clients and nodes are served.
+/// The socket where clients and nodes are served.
 #[derive(Debug)]
 pub(crate) enum RpcSocket {
     Port(TcpListener),
     /// A local socket, with its name.
     Local {
-        /// Dropped first. A child that outlives this process does not keep the name.
+        /// Dropped first. It keeps the name from child processes, which may outlive this one.
         private: PrivateWhile,
         listener: UnixListener,
         name: String,
@@ -98,7 +98,7 @@ pub(crate) enum RpcSocket {
 #[derive(Debug)]
 pub struct Master {
     pub(crate) config: Config,
-    /// Who elects this master, if it is one of several.
+    /// The coordinator that elects this master, if there are several.
     pub(crate) coordinator: Option<Coordinator>,
     pub(crate) rpc: RpcSocket,
     pub(crate) admin: Option<TcpListener>,
@@ -107,11 +107,11 @@ pub struct Master {
 }
 
 impl Master {
-    /// Checks the configuration and takes all ports. Clients that connect from here on are served as soon as
+    /// Checks the configuration and binds all ports. Clients that connect from then on are served once
     /// [`Master::serve`] runs.
     ///
     /// # Errors
-    /// The configuration contradicts itself, or a port cannot be had; the text names the flag to change.
+    /// The configuration contradicts itself, or a port cannot be bound; the text names the flag to change.
     pub fn bind(config: Config) -> Result<Master, BindError> {
         config.pool.validate().map_err(BindError::Pool)?;
         if is_unspecified(&config.rpc_address) && is_elected(&config) {
@@ -142,8 +142,9 @@ impl Master {
         Ok(Master { config, coordinator, rpc, admin, metadata, kv_events })
     }
 
-    /// As [`Master::bind`], on the local socket of this name, for processes of this host and user. No port is taken: there is
-    /// no admin server, no metadata server and no stream of events, and the addresses of the configuration mean nothing.
+    /// Like [`Master::bind`], on the local socket of this name, for processes of this host and user. Binds no port:
+    /// there is no admin server, no metadata server and no stream of events. Ignores the addresses of the
+    /// configuration.
     ///
     /// # Errors
     /// The configuration contradicts itself, or the name is taken.
@@ -159,10 +160,10 @@ impl Master {
         Ok(Master { config, coordinator, rpc, admin: None, metadata: None, kv_events: None })
     }
 
-    /// Where clients and nodes are served: `host:port` as others are told it, or the endpoint of a local socket.
+    /// Where clients and nodes are served: `host:port` as it is told to others, or the endpoint of a local socket.
     ///
     /// # Errors
-    /// The system does not say.
+    /// The system cannot tell.
     pub(crate) fn address(&self) -> io::Result<String> {
         match &self.rpc {
             RpcSocket::Port(port) => Ok(join(&self.config.rpc_address, port.local_addr()?.port())),
@@ -173,7 +174,7 @@ impl Master {
     /// The port where clients and nodes are served, if there is one.
     ///
     /// # Errors
-    /// The system does not say.
+    /// The system cannot tell.
     pub fn rpc_addr(&self) -> io::Result<Option<SocketAddr>> {
         match &self.rpc {
             RpcSocket::Port(port) => port.local_addr().map(Some),
@@ -181,18 +182,18 @@ impl Master {
         }
     }
 
-    /// Where the admin HTTP server is, if there is one.
+    /// The address of the admin HTTP server, if there is one.
     ///
     /// # Errors
-    /// The system does not say.
+    /// The system cannot tell.
     pub fn admin_addr(&self) -> io::Result<Option<SocketAddr>> {
         self.admin.as_ref().map(TcpListener::local_addr).transpose()
     }
 
-    /// Where the metadata server is, if there is one.
+    /// The address of the metadata server, if there is one.
     ///
     /// # Errors
-    /// The system does not say.
+    /// The system cannot tell.
     pub fn metadata_addr(&self) -> io::Result<Option<SocketAddr>> {
         self.metadata.as_ref().map(TcpListener::local_addr).transpose()
     }
@@ -224,7 +225,7 @@ fn kv_event_ports(config: &KvEvents) -> Result<Ports, BindError> {
     })
 }
 
-/// Where to listen, and which flags said so.
+/// An address to listen on, and the flags that gave it.
 struct ListenAddress<'a> {
     host: &'a str,
     host_flag: &'static str,

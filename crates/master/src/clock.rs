@@ -3,7 +3,8 @@ use std::time::{Duration, Instant};
 use mooncake_ha::boot_time;
 use mooncake_types::Tick;
 
-/// The master's clock, from its start on: it counts time for which the machine was suspended ([`boot_time`]), as do the instants that it is given.
+/// The master's clock, which counts from its start, including the time for which the machine was suspended
+/// ([`boot_time`]). The instants that it is given do so too.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     start: Instant,
@@ -20,7 +21,7 @@ impl Clock {
         Tick(u64::try_from(since_ms).unwrap_or(u64::MAX))
     }
 
-    /// The first instant of a tick, or the farthest that a timer takes.
+    /// The first instant of a tick, at most ten years after the start.
     pub(crate) fn instant(self, tick: Tick) -> Instant {
         const FARTHEST_MS: u64 = 10 * 365 * 24 * 3600 * 1000;
         self.start + Duration::from_millis(tick.0.min(FARTHEST_MS))

@@ -4,39 +4,39 @@ use mooncake_types::BusyWait;
 
 use crate::leadership::LeadershipConfig;
 
-/// Connections that a master serves at a time unless it is told otherwise.
+/// Default for the most connections that a master serves at a time.
 pub const DEFAULT_MAX_CONNECTIONS: usize = 16_384;
 
-/// Where the metadata server of transfer engines is, and what it does by itself.
+/// The address of the metadata server of transfer engines, and what it cleans up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetadataServer {
     /// Host name or address.
     pub host: String,
     /// Its port; 0: any free one.
     pub port: u16,
-    /// What the keys of clients begin with, like `mooncake/`, if what a client published is to be forgotten when the
-    /// client dies. The keys are this, then `ram/` or `rpc_meta/`, then the name of a segment that it had lent.
+    /// The prefix of clients' keys, like `mooncake/`, if the entries of a dead client are to be removed. Its keys are
+    /// this prefix, then `ram/` or `rpc_meta/`, then the name of a segment that it lent.
     pub cleanup_prefix: Option<String>,
 }
 
-/// Where KV events are published, and what they say.
+/// Where KV events are published, and what they contain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KvEvents {
     /// Host and port for subscribers; port 0: any free one.
     pub subscribers: (String, u16),
-    /// Host and port for those who ask for what they missed, if they may.
+    /// Host and port for subscribers that ask for missed events, if they may.
     pub replays: Option<(String, u16)>,
     /// The pool's name in each event.
     pub backend_id: String,
-    /// Whether the names of vLLM's own events stand beside the newer ones.
+    /// Whether events also have the field names of vLLM's own events.
     pub emit_legacy_compat: bool,
-    /// Whether events name keys, and not only the numbers that some keys are.
+    /// Whether events contain keys, and not only the numbers that some keys are.
     pub emit_object_key: bool,
-    /// Events that may wait to be published.
+    /// Most events that wait to be published.
     pub queue_capacity: usize,
 }
 
-/// What a master is told at its start.
+/// The configuration of a master.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// Host name or address of the RPC port.
@@ -53,7 +53,7 @@ pub struct Config {
     pub kv_events: Option<KvEvents>,
     /// Clients that name another cluster are refused.
     pub cluster_id: String,
-    /// The word that clients must know; empty: none.
+    /// The secret that clients must send; empty: none.
     pub auth_token: String,
     /// Whether replies leave at once, however small they are.
     pub tcp_no_delay: bool,
@@ -65,11 +65,12 @@ pub struct Config {
     pub max_connections: usize,
     /// Whether a line of metrics is logged every 10 s.
     pub report_metrics: bool,
-    /// How long to look for the next request before sleeping, where requests come fast; zero: not at all.
+    /// How long to poll for the next request before blocking, while requests come fast; zero: not at all.
     pub busy_poll: Duration,
-    /// Whether there are other masters, and what is remembered from start to start.
+    /// Whether there are other masters, and where the membership record is kept.
     pub leadership: LeadershipConfig,
-    /// Whether this master follows what the nodes hold while it stands by. It then needs as much memory as a leader.
+    /// Whether this master follows the nodes' ledgers while it is a standby. It then needs as much memory as a
+    /// leader.
     pub warm_standby: bool,
     /// The rules of the pool.
     pub pool: mooncake_meta::Config,

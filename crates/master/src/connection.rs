@@ -1,4 +1,4 @@
-//! One RPC connection: read what is there, answer all of it, write once.
+//! One RPC connection: reads all bytes that have arrived, answers all requests in them, writes once.
 
 use std::io;
 use std::rc::Rc;
@@ -19,17 +19,17 @@ use crate::input::{Frame, Input};
 use crate::leadership::{Authority, NotRecorded};
 use crate::owner::Deposed;
 use crate::reach;
-use crate::refuse::{self, last_words, malformed, refuse};
+use crate::refuse::{self, malformed, refuse, send_and_close};
 use crate::shell::Shell;
 use crate::sight::ConnectionId;
 
-/// Replies are written out when they have grown to this, in bytes. One reply may be longer.
+/// Replies are written once they have grown to this, in bytes. One reply may be longer.
 const WRITE_BYTES: usize = 256 << 10;
 
-/// How long one connection is served before it lets others come in between.
+/// How long one connection is served before others get their turn.
 const TURN: Duration = Duration::from_micros(500);
 
-/// A peer that takes nothing for this long is cut off.
+/// A peer that takes no bytes for this long is cut off.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Why a connection ended.
@@ -37,13 +37,13 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 enum End {
     /// The peer closed it, or the master stops.
     Closed,
-    /// This master does not lead any more.
+    /// Another master leads, or may lead.
     Deposed,
     /// The peer was silent for too long.
     Idle,
     /// The socket failed.
     Io(io::Error),
-    /// The peer sent what is no request.
+    /// The peer sent something that is no request.
     Malformed { request_id: u64, message: String },
 }
 
@@ -51,7 +51,7 @@ enum End {
 pub(crate) async fn run(shell: Rc<Shell>, stream: TcpStream, peer: Peer) {
     let admin_port = shell.config.metrics_port;
     let mut connection = Connection { shell, stream, input: Input::default(), output: Vec::new() };
-    // Dropped before the stream. A child of a process that has died would keep the connection open.
+    // Dropped before the stream. Otherwise a child process could keep the connection open after this one died.
     let _private = PrivateWhile::open(&connection.stream);
     let client = match connection.admit().await {
         Ok(client) => client,
@@ -59,7 +59,7 @@ pub(crate) async fn run(shell: Rc<Shell>, stream: TcpStream, peer: Peer) {
         Err(Rejected::Http) => {
             refuse::log(peer, ErrorCode::RpcFail, "it speaks HTTP, and this is the RPC port");
             let answer = handshake::http_answer(admin_port);
-            return last_words(&mut connection.stream, answer.as_bytes()).await;
+            return send_and_close(&mut connection.stream, answer.as_bytes()).await;
         }
         Err(Rejected::Refused { request_id, refusal }) => {
             refuse::log(peer, refusal.code, &refusal.message);
@@ -83,7 +83,7 @@ pub(crate) async fn run(shell: Rc<Shell>, stream: TcpStream, peer: Peer) {
     }
 }
 
-/// How often the state machine is asked again for tasks of a client that waits: some become possible with time.
+/// How often a waiting client's tasks are asked for again: some become possible with time.
 const TASKS_INTERVAL: Duration = Duration::from_millis(250);
 
 /// A request that may have to wait before it is answered.
@@ -122,12 +122,12 @@ impl Connection {
                 Ok(()) => {}
                 Err(End::Deposed) => return End::Deposed,
                 Err(end) => {
-                    // What was answered before still counts.
+                    // Sends the replies to earlier requests.
                     let _ = self.flush().await;
                     return end;
                 }
             }
-            self.shell.lookout.on_answered();
+            self.shell.request_poller.on_answered();
             match self.receive().await {
                 Ok(0) if self.input.rest().is_empty() => return End::Closed,
                 Ok(0) => {
@@ -135,7 +135,7 @@ impl Connection {
                     let message = format!("the connection ended {len} bytes into a frame");
                     return End::Malformed { request_id: 0, message };
                 }
-                Ok(_) => self.shell.lookout.on_arrival(),
+                Ok(_) => self.shell.request_poller.on_arrival(),
                 Err(end) => return end,
             }
         }
@@ -160,7 +160,7 @@ impl Connection {
         }
     }
 
-    /// Answers every frame that is here and writes the answers.
+    /// Answers every frame that has arrived, and writes the replies.
     async fn answer_all(&mut self, client: ClientId, number: ConnectionId) -> Result<(), End> {
         let mut turn = Instant::now();
         loop {
@@ -229,13 +229,13 @@ impl Connection {
         Ok(())
     }
 
-    /// Answers a request when it is time to.
+    /// Answers a request that may have to wait.
     async fn answer_later(
         &mut self,
         from: (ClientId, ConnectionId),
         waiting: &Waiting,
     ) -> Result<(), End> {
-        // What was answered need not wait.
+        // Earlier replies need not wait.
         self.flush().await.map_err(End::Io)?;
         let request = waiting.message.request().expect("it was read before");
         match &request {
@@ -283,7 +283,7 @@ impl Connection {
         answered
     }
 
-    /// Answers a mount, once its address was tried and what must be durable before is.
+    /// Answers a mount, once its address was tried and the changes before it are durable.
     async fn mount(
         &mut self,
         (client, number): (ClientId, ConnectionId),
@@ -318,7 +318,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Writes the answers. The state machine may have set a timer while it gave them.
+    /// Writes the replies. The state machine may have set a timer for them.
     async fn flush(&mut self) -> io::Result<()> {
         self.shell.rearm();
         if self.output.is_empty() {

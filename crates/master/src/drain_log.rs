@@ -1,4 +1,4 @@
-//! What the log says of drain jobs: that they begin, how far they are, how they end.
+//! Lines of the log about drain jobs: their beginning, progress and end.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::summary::size;
 /// Time between two lines about a job that runs.
 const PERIOD_MS: u64 = 10_000;
 
-/// What was said already.
+/// Which lines were logged, and when the next are due.
 #[derive(Debug, Default)]
 pub(crate) struct DrainLog {
     begun: BTreeSet<DrainId>,
@@ -19,12 +19,12 @@ pub(crate) struct DrainLog {
 }
 
 impl DrainLog {
-    /// When there is something to say; none if no job runs.
+    /// When the next lines are due; `None` if no job runs.
     pub(crate) fn due(&self) -> Option<Tick> {
         self.due
     }
 
-    /// Says what is new.
+    /// Logs what is new.
     pub(crate) fn note(&mut self, now: Tick, meta: &mut Meta) {
         let is_due = self.due.is_some_and(|due| due <= now);
         let running = meta.running_drains();

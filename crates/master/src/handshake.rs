@@ -1,4 +1,4 @@
-//! Admitting a connection: the first frame must be a HELLO that fits this cluster.
+//! Admits a connection: the first frame must be a HELLO that fits this cluster.
 
 use std::time::Duration;
 
@@ -14,17 +14,17 @@ use crate::config::Config;
 use crate::input::{BadFrame, Frame, Input};
 use crate::refuse::malformed;
 
-/// How long a new connection may take to introduce itself.
+/// How long a new connection may take to send its HELLO.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Who may not come in, and what they are told.
+/// Why a connection is not admitted.
 #[derive(Debug)]
 pub(crate) enum Rejected {
-    /// The peer went away without a word.
+    /// The peer closed the connection without sending anything.
     Gone,
     /// The peer speaks HTTP.
     Http,
-    /// The peer speaks this protocol, or something unknown.
+    /// The peer gets this refusal. It speaks this protocol, or an unknown one.
     Refused { request_id: u64, refusal: Refusal },
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Greeting {
 }
 
 impl Greeting {
-    /// Appends the answer of a leader.
+    /// Appends the reply of a leader.
     pub(crate) fn welcome(self, meta: &Meta, out: &mut Vec<u8>) {
         let shared_directory = meta.shared_directory().cloned();
         let welcome = Welcome { shared_directory, ..Welcome::new(meta.epoch()) };
@@ -129,7 +129,7 @@ fn speaks_http(first: &[u8]) -> bool {
     STARTS.iter().any(|start| first.starts_with(start))
 }
 
-/// What a peer is told that speaks HTTP on this port.
+/// The reply to a peer that speaks HTTP on this port.
 pub(crate) fn http_answer(admin_port: u16) -> String {
     let text = format!(
         "This is the RPC port of a Mooncake Store master; it does not speak HTTP or gRPC. \

@@ -1,4 +1,4 @@
-//! From bytes to frames.
+//! Cuts received bytes into frames.
 
 use std::io;
 
@@ -20,20 +20,21 @@ pub(crate) struct Frame {
     pub(crate) body: Bytes,
 }
 
-/// What a connection has received and nobody has handled. It grows with what arrived, never with what a header
-/// promises.
+/// Bytes of a connection that arrived and are not handled yet. The buffer grows with what arrived, never with the
+/// length that a header announces.
 #[derive(Debug, Default)]
 pub(crate) struct Input {
     buffer: BytesMut,
 }
 
 impl Input {
-    /// Waits for bytes; gives how many came, 0 at the end of the stream.
+    /// Waits for bytes, and returns how many came; 0 at the end of the stream.
     pub(crate) async fn fill(&mut self, stream: &mut TcpStream) -> io::Result<usize> {
         if self.buffer.is_empty() && self.buffer.capacity() > KEEP_BYTES {
             self.buffer = BytesMut::new();
         }
-        // Doubling bounds both the copies of a growing buffer and what a peer can make us reserve.
+        // Doubling bounds both the copies of a growing buffer and the memory that a peer can make this process
+        // reserve.
         let room = READ_BYTES.max(self.buffer.len());
         if self.buffer.capacity() - self.buffer.len() < READ_BYTES / 4 {
             self.buffer.reserve(room);
@@ -41,7 +42,7 @@ impl Input {
         stream.read_buf(&mut self.buffer).await
     }
 
-    /// The next frame, if all of it is here and its body is no longer than `max_body`.
+    /// The next frame, if all of it has arrived and its body is no longer than `max_body`.
     pub(crate) fn next_frame(&mut self, max_body: u32) -> Result<Option<Frame>, BadFrame> {
         let Some(head) = self.buffer.first_chunk::<HEADER_LEN>() else { return Ok(None) };
         let header = Header::decode(head).map_err(BadFrame::Header)?;
@@ -57,7 +58,7 @@ impl Input {
         Ok(Some(Frame { header, body }))
     }
 
-    /// Everything that is here and was not handled.
+    /// The bytes that are not handled yet.
     pub(crate) fn rest(&self) -> &[u8] {
         &self.buffer
     }

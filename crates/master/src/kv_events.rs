@@ -26,7 +26,7 @@ pub(crate) fn start(config: &KvEvents, ports: Ports, asker: Asker) -> io::Result
         is_key_there: config.emit_object_key,
     };
     let queue_capacity = config.queue_capacity;
-    // A master that was started again goes on from far behind: those who followed the one before see a gap.
+    // A restarted master numbers its events from a much higher number, so that subscribers notice a gap.
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let numbers_after = u64::try_from(since_1970.as_micros()).unwrap_or_default();
     let replay_addr = ports.replays.as_ref().map(TcpListener::local_addr).transpose()?;
@@ -44,13 +44,13 @@ pub(crate) fn start(config: &KvEvents, ports: Ports, asker: Asker) -> io::Result
     Ok(Arc::new(publisher))
 }
 
-/// A new term: what was told under the one before is void.
+/// Begins a new term: events of the term before are void.
 pub(crate) fn begin(publisher: &Publisher, meta: &mut Meta) {
     publisher.publish([Event::Cleared]);
-    meta.follow_keys();
+    meta.record_key_events();
 }
 
-/// What changed, as one event for each tier.
+/// The changes, as one event for each tier.
 pub(crate) fn events(changed: Vec<KeyEvent>) -> impl Iterator<Item = Event> {
     changed.into_iter().flat_map(|KeyEvent { key, before, now }| {
         let tiers =
@@ -64,7 +64,7 @@ pub(crate) fn events(changed: Vec<KeyEvent>) -> impl Iterator<Item = Event> {
     })
 }
 
-/// All keys, by the owner of the term.
+/// All keys, which the owner of the current term lists.
 struct Keys(Asker);
 
 impl Snapshot for Keys {

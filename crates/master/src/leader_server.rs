@@ -1,4 +1,4 @@
-//! One term of this master as the leader: the state machine, and all who are served from it.
+//! One term of this master as the leader: the state machine, and the connections that it serves.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -27,29 +27,29 @@ use crate::metadata_server::Cleanup;
 use crate::owner::Owner;
 use crate::refuse::refuse;
 use crate::shell::Shell;
-use crate::{connection, kv_events, lookout, reach, recovery_log, timer};
+use crate::{connection, kv_events, reach, recovery_log, request_poller, timer};
 
-/// How long connections have to take their last replies when the master stops.
+/// How long connections may take to receive their last replies when the master stops.
 const FAREWELL: Duration = Duration::from_millis(500);
 
-/// Connections over the limit that are told so at the same time; more are closed without a word.
+/// Most connections over the limit that get a refusal at a time; further ones are closed without.
 const REFUSED_AT_A_TIME: usize = 256;
 
-/// See the module. Dropping it ends every connection without another word.
+/// See the module. Dropping it ends every connection without another reply.
 pub(crate) struct LeaderServer {
     shell: Rc<Shell>,
     stop: watch::Sender<bool>,
-    /// The tasks that go on until the end.
+    /// The tasks that run until the end.
     core: JoinSet<()>,
     open: JoinSet<()>,
     refused: JoinSet<()>,
 }
 
 impl LeaderServer {
-    /// Builds the state machine of a new leader, which knows what it followed.
+    /// Builds the state machine of a new leader, with the shadows that it followed as a standby.
     ///
     /// # Errors
-    /// The system gives no thread.
+    /// The system has no thread.
     pub(crate) fn begin(
         config: Config,
         (term, followed): (&Term, BTreeMap<SegmentId, Shadow>),
@@ -70,7 +70,7 @@ impl LeaderServer {
         let shell = Rc::new(Shell::new(config, owner, recorder, (stopping, kv_events)));
         let mut core = JoinSet::new();
         core.spawn_local(timer::run(Rc::clone(&shell)));
-        core.spawn_local(lookout::run(Rc::clone(&shell)));
+        core.spawn_local(request_poller::run(Rc::clone(&shell)));
         core.spawn_local(answer_questions(Rc::clone(&shell), questions));
         core.spawn_local(take_note(Rc::clone(&shell), durable));
         core.spawn_local(lateness.complain());
@@ -79,7 +79,7 @@ impl LeaderServer {
         Ok(LeaderServer { shell, stop, core, open: JoinSet::new(), refused: JoinSet::new() })
     }
 
-    /// Serves whoever connects, until the term is over.
+    /// Serves all connections, until the term is over.
     pub(crate) async fn serve(&mut self, listener: &Listener, term: &Term) {
         let LeaderServer { shell, core, open, refused, .. } = self;
         let mut over = std::pin::pin!(term.over());
@@ -96,11 +96,11 @@ impl LeaderServer {
         }
     }
 
-    /// Ends it: replies that are under way are written, as long as their readers take them within half a second, and what
-    /// is to be recorded is.
+    /// Ends the term. Replies under way are written if their readers take them within half a second. Pending changes
+    /// of the membership record are written too.
     ///
     /// # Errors
-    /// It cannot be.
+    /// The record could not be written.
     pub(crate) async fn stop(mut self) -> Result<(), Unwritten> {
         self.stop.send_replace(true);
         let ended = timeout(FAREWELL, async {
@@ -111,7 +111,7 @@ impl LeaderServer {
         if ended.await.is_err() {
             debug!("connections that took no reply were cut off");
         }
-        self.shell.note_changes();
+        self.shell.pass_on_effects();
         self.shell.recorder.finish()
     }
 }
@@ -134,7 +134,7 @@ fn meta(config: &Config, term: &Term, now: Tick) -> Meta {
     }
 }
 
-/// Tells the state machine what has become durable.
+/// Tells the state machine which changes have become durable.
 async fn take_note(shell: Rc<Shell>, mut durable: mpsc::UnboundedReceiver<Vec<Change>>) {
     while let Some(changes) = durable.recv().await {
         shell.owner.borrow_mut().handle_recorded(&changes);
@@ -163,8 +163,7 @@ fn welcome(
     }
 }
 
-/// A panic means that the state machine can no longer be trusted: the process must not go on as if nothing had
-/// happened.
+/// Passes a panic on: the state machine may be inconsistent after it, so the process must not continue.
 fn pass_on_panic(ended: Result<(), JoinError>) {
     if let Err(error) = ended
         && error.is_panic()
@@ -173,7 +172,7 @@ fn pass_on_panic(ended: Result<(), JoinError>) {
     }
 }
 
-/// Answers on the owner thread, one question between two turns of everything else.
+/// Answers questions on the owner thread, and lets all other tasks run between two of them.
 async fn answer_questions(shell: Rc<Shell>, mut questions: Questions) {
     while let Some(question) = questions.recv().await {
         if shell.owner.borrow().authority() == Authority::Over {

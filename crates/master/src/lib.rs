@@ -1,13 +1,16 @@
 //! The master's network shell: two ports, a clock and a timer around the state machine of `mooncake-meta`.
 //!
-//! One thread owns the state machine and serves all RPC connections; it never waits for anything but sockets and
-//! its timer. The admin HTTP server has a thread of its own and asks the owner through a bounded channel; so has the
-//! metadata server of transfer engines, if there is one, which asks nobody.
-//! No object byte passes through here, and no rule about objects is decided here.
+//! One thread owns the state machine and serves all RPC connections. It never waits for anything but sockets and its
+//! timer. The admin HTTP server has its own thread, and asks the owner through a bounded channel. So does the
+//! metadata server of transfer engines, if there is one, but it asks nothing. No object byte passes through here, and
+//! no rule about objects is decided here.
 //!
-//! Enter at [`Master::bind`], then [`Master::serve`], which goes from `standby` (and `following`) to `leader_server` and back as the
-//! `leadership` of this master begins and ends. In the order of a request's way: `connection` reads and writes, `input` cuts frames,
-//! `handshake` admits, `owner` calls the state machine and measures it.
+//! Enter at [`Master::bind`], then [`Master::serve`]. It alternates between `standby` (with `following`) and
+//! `leader_server`, as the `leadership` of this master begins and ends. A request passes through four modules:
+//! 1. `connection` reads and writes.
+//! 2. `input` cuts frames.
+//! 3. `handshake` admits peers.
+//! 4. `owner` calls the state machine, and measures it.
 
 #![forbid(unsafe_code)]
 
@@ -26,7 +29,6 @@ mod kv_events;
 mod leader_server;
 mod leadership;
 mod link;
-mod lookout;
 mod metadata_server;
 mod metrics;
 mod notices;
@@ -34,6 +36,7 @@ mod owner;
 mod reach;
 mod recovery_log;
 mod refuse;
+mod request_poller;
 mod serve;
 mod shell;
 mod sight;

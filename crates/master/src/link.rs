@@ -18,25 +18,25 @@ use crate::input::{Frame, Input};
 /// How long a connection may take, with its handshake.
 const DIAL: Duration = Duration::from_secs(2);
 
-/// How long one answer may take; tests have less patience.
+/// How long one answer may take; shorter in tests.
 const ANSWER: Duration = Duration::from_millis(if cfg!(test) { 300 } else { 5_000 });
 
-/// Longest buffer that is kept for the next question, in bytes.
+/// Most bytes of the send buffer that stay allocated for the next question.
 const KEPT_BYTES: usize = 4 << 10;
 
 /// Why there is no answer.
 #[derive(Debug, Error)]
-pub(crate) enum Lost {
+pub(crate) enum LinkError {
     /// The other side cannot be reached, or is gone.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// It says nothing.
+    /// It did not answer in time.
     #[error("nothing came in time")]
     Silent,
-    /// It does not want this.
+    /// It refused.
     #[error("it was refused: {0}")]
     Refused(String),
-    /// What it says makes no sense.
+    /// Its answer is invalid.
     #[error("{0}")]
     Senseless(String),
 }
@@ -50,12 +50,12 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Connects and introduces itself.
-    pub(crate) async fn open(address: &str, config: &Config) -> Result<Link, Lost> {
-        timeout(DIAL, Self::dial(address, config)).await.unwrap_or(Err(Lost::Silent))
+    /// Connects, and shakes hands.
+    pub(crate) async fn open(address: &str, config: &Config) -> Result<Link, LinkError> {
+        timeout(DIAL, Self::dial(address, config)).await.unwrap_or(Err(LinkError::Silent))
     }
 
-    async fn dial(address: &str, config: &Config) -> Result<Link, Lost> {
+    async fn dial(address: &str, config: &Config) -> Result<Link, LinkError> {
         let stream = match address.strip_prefix(LOCAL_MARK) {
             Some(name) => connect_locally(name).await?,
             None => {
@@ -72,7 +72,7 @@ impl Link {
             ..Hello::new(Role::Client, ClientId(u128::MAX))
         };
         let frame = link.exchange(Kind::Welcome, |out, id| encode_hello(out, id, &hello)).await?;
-        decode_welcome(&frame.body).map_err(|error| Lost::Senseless(error.to_string()))?;
+        decode_welcome(&frame.body).map_err(|error| LinkError::Senseless(error.to_string()))?;
         Ok(link)
     }
 
@@ -81,15 +81,15 @@ impl Link {
         &mut self,
         kind: Kind,
         encode: impl FnOnce(&mut Vec<u8>, u64),
-    ) -> Result<Frame, Lost> {
-        timeout(ANSWER, self.exchange(kind, encode)).await.unwrap_or(Err(Lost::Silent))
+    ) -> Result<Frame, LinkError> {
+        timeout(ANSWER, self.exchange(kind, encode)).await.unwrap_or(Err(LinkError::Silent))
     }
 
     async fn exchange(
         &mut self,
         kind: Kind,
         encode: impl FnOnce(&mut Vec<u8>, u64),
-    ) -> Result<Frame, Lost> {
+    ) -> Result<Frame, LinkError> {
         self.last_id += 1;
         self.out.clear();
         self.out.shrink_to(KEPT_BYTES);
@@ -100,26 +100,28 @@ impl Link {
         match header.kind {
             Kind::Refusal => {
                 let refusal = decode_refusal(&frame.body);
-                Err(Lost::Refused(refusal.map_or_else(|it| it.to_string(), |it| it.to_string())))
+                Err(LinkError::Refused(
+                    refusal.map_or_else(|it| it.to_string(), |it| it.to_string()),
+                ))
             }
-            found if found != kind => {
-                Err(Lost::Senseless(format!("a {found:?} frame came instead of a {kind:?} one")))
-            }
+            found if found != kind => Err(LinkError::Senseless(format!(
+                "a {found:?} frame came instead of a {kind:?} one"
+            ))),
             _ if header.request_id != self.last_id => {
-                Err(Lost::Senseless(format!("the answer to {} came", header.request_id)))
+                Err(LinkError::Senseless(format!("the answer to {} came", header.request_id)))
             }
             _ => Ok(frame),
         }
     }
 
-    async fn receive(&mut self) -> Result<Frame, Lost> {
+    async fn receive(&mut self) -> Result<Frame, LinkError> {
         loop {
             let frame = self.input.next_frame(MAX_FRAME_BODY_BYTES);
-            if let Some(frame) = frame.map_err(|error| Lost::Senseless(error.to_string()))? {
+            if let Some(frame) = frame.map_err(|error| LinkError::Senseless(error.to_string()))? {
                 return Ok(frame);
             }
             if self.input.fill(&mut self.stream).await? == 0 {
-                return Err(Lost::Io(io::ErrorKind::UnexpectedEof.into()));
+                return Err(LinkError::Io(io::ErrorKind::UnexpectedEof.into()));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What the state machine did by itself, as lines of the log.
+//! Logs what the state machine did on its own.
 
 use mooncake_meta::Notice;
 use mooncake_types::ShownKey;
@@ -8,10 +8,10 @@ use tracing::{info, warn};
 pub(crate) fn log(notice: &Notice) {
     match notice {
         Notice::RepairBegins { objects } => {
-            info!(objects, "objects lack replicas that were lost: they are made anew");
+            info!(objects, "objects have lost replicas: repair begins");
         }
         Notice::RepairEnds { replicas, bytes, failures, left: 0, took_ms } => {
-            info!(replicas, bytes, failures, took_ms, "all lost replicas were made anew");
+            info!(replicas, bytes, failures, took_ms, "all lost replicas were repaired");
         }
         Notice::RepairEnds { replicas, bytes, failures, left, took_ms } => {
             info!(
@@ -20,7 +20,7 @@ pub(crate) fn log(notice: &Notice) {
                 failures,
                 left,
                 took_ms,
-                "no more lost replicas can be made anew for now: there is no room, or nothing to copy from"
+                "no more lost replicas can be repaired for now: there is no room, or no replica to copy from"
             );
         }
         Notice::SegmentJoins { name, endpoint, len } => {

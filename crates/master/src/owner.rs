@@ -1,4 +1,4 @@
-//! The one place that holds the state machine.
+//! The owner of the state machine.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -17,28 +17,28 @@ use crate::metadata_server::Cleanup;
 use crate::metrics::{Reads, RpcMetrics, Snapshot};
 use crate::sight::{ConnectionId, Pings};
 
-/// Most objects that one page of a scan looks at, whatever was asked: one page takes no longer than a few hundred
-/// microseconds, and between two pages others are served.
+/// Most objects that one page of a scan covers, whatever the request asks for. So one page takes a few hundred
+/// microseconds at most, and other requests are served between two pages.
 pub(crate) const SCAN_PAGE_OBJECTS: u32 = 1024;
 
-/// The state machine, its clock and what is measured about it.
+/// The state machine, its clock and its metrics.
 #[derive(Debug)]
 pub(crate) struct Owner {
     pub(crate) meta: Meta,
-    /// How late the record is.
+    /// How late the membership record is.
     lateness: Lateness,
     term: Term,
     clock: Clock,
     metrics: RpcMetrics,
-    /// What clients read, by what they tell.
+    /// What clients read, as they report it.
     reads: Reads,
     pings: Pings,
     drain_log: DrainLog,
-    /// Told of the clients that died.
+    /// Removes the metadata of dead clients.
     cleanup: Option<Cleanup>,
 }
 
-/// The leadership ran out: nothing may be done or answered any more.
+/// The leadership is over: the master may neither change nor answer anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Deposed;
 
@@ -77,7 +77,7 @@ impl Owner {
         self.term.authority(boot_time::now())
     }
 
-    /// How much is done of what is asked: a new leader first hears from the nodes.
+    /// How much of its service this master provides. A new leader first hears from the nodes.
     pub(crate) fn service(&self) -> Service {
         match self.leads() {
             true if self.meta.serves() => Service::Serving,
@@ -121,15 +121,15 @@ impl Owner {
         reply
     }
 
-    /// A number for a new connection.
+    /// The id of a new connection.
     pub(crate) fn connect(&mut self) -> ConnectionId {
         self.pings.number()
     }
 
-    /// Answers one request that came over a connection.
+    /// Answers one request of a connection.
     ///
     /// # Errors
-    /// The request was read while this master led, or before, and it leads no more: nothing was done.
+    /// The leadership is over: nothing was done.
     pub(crate) fn handle_over(
         &mut self,
         connection: ConnectionId,
@@ -150,7 +150,7 @@ impl Owner {
         Ok(reply)
     }
 
-    /// Whether a node has obeyed a later leader: then there was one, and this term is over.
+    /// Whether the request shows that a node has obeyed a later leader. If so, ends this term.
     fn is_overtaken(&self, request: &Request<'_>) -> bool {
         let Request::MountSegment(mount) = request else { return false };
         let seen = mount.seen_epoch;
@@ -161,7 +161,7 @@ impl Owner {
         is_overtaken
     }
 
-    /// What must be durable before a mount is handled; nearly always nothing.
+    /// The changes that must be durable before a mount is handled; nearly always none.
     pub(crate) fn changes_before(&self, mount: &MountSegment<'_>) -> Vec<Change> {
         let mut changes = Vec::new();
         if !self.term.is_recorded {
@@ -172,7 +172,7 @@ impl Owner {
         changes
     }
 
-    /// These changes are durable.
+    /// Tells the state machine that these changes are durable.
     pub(crate) fn handle_recorded(&mut self, changes: &[Change]) {
         let now = self.clock.tick(boot_time::now());
         for effect in changes.iter().filter_map(|&change| effect(change)) {
@@ -180,7 +180,7 @@ impl Owner {
         }
     }
 
-    /// What the state machine wants to be durable, since this was last asked.
+    /// Takes the changes that the state machine wants to be durable.
     pub(crate) fn take_changes(&mut self) -> Vec<Change> {
         match self.meta.has_effects() {
             true => self.meta.take_effects().into_iter().map(change).collect(),
@@ -188,20 +188,21 @@ impl Owner {
         }
     }
 
-    /// A connection of a client has ended. If its last ping came over it, nobody can read there until it pings again.
+    /// A connection of a client has ended. If its last ping came over it, its node is out of sight until it pings
+    /// again.
     pub(crate) fn disconnect(&mut self, connection: ConnectionId, client: ClientId) {
         if self.pings.end(client, connection) {
             self.meta.handle_disconnect(self.clock.tick(boot_time::now()), client);
         }
     }
 
-    /// Whether the node of a segment can be connected to. True if that is news.
+    /// Notes whether the node of a segment can be connected to. True if that is news.
     pub(crate) fn handle_reach(&mut self, segment: SegmentId, is_reached: bool) -> bool {
         let now = self.clock.tick(boot_time::now());
         self.leads() && self.meta.handle_reach(now, segment, is_reached)
     }
 
-    /// Does what is due.
+    /// Does the work that is due.
     pub(crate) fn handle_timeout(&mut self) {
         let now = self.clock.tick(boot_time::now());
         self.meta.handle_timeout(now);
@@ -212,22 +213,22 @@ impl Owner {
         }
     }
 
-    /// What operators are to be told of the state machine's own work, since this was last asked.
+    /// Takes the notices for operators about the state machine's own work.
     pub(crate) fn take_notices(&mut self) -> Vec<Notice> {
         self.meta.take_notices()
     }
 
-    /// The clients that have new tasks, since this was last asked.
+    /// Takes the clients that have new tasks.
     pub(crate) fn take_clients_with_new_tasks(&mut self) -> BTreeSet<ClientId> {
         self.meta.take_clients_with_new_tasks()
     }
 
-    /// The keys that are elsewhere than before, since this was last asked.
+    /// Takes the keys whose tiers have changed.
     pub(crate) fn take_key_events(&mut self) -> Vec<KeyEvent> {
         self.meta.take_key_events()
     }
 
-    /// When something will be due.
+    /// When the next work is due.
     pub(crate) fn due(&self) -> Option<Tick> {
         [self.meta.poll_timeout(), self.drain_log.due()].into_iter().flatten().min()
     }
@@ -247,7 +248,7 @@ impl Owner {
         canceled
     }
 
-    /// See [`Meta::look_for_remnants`]; of what went in the term that began under this epoch.
+    /// See [`Meta::look_for_remnants`]. Fails unless the current term is the one that began under `term`.
     pub(crate) fn look_for_remnants(
         &mut self,
         term: Epoch,
@@ -258,7 +259,7 @@ impl Owner {
         if self.meta.began_under() != term {
             return Err(ErrorCode::UnavailableInCurrentStatus);
         }
-        let now = self.clock.tick(Instant::now());
+        let now = self.clock.tick(boot_time::now());
         Ok(self.meta.look_for_remnants(now, newest, (from, SCAN_PAGE_OBJECTS as usize)))
     }
 
@@ -270,7 +271,7 @@ impl Owner {
         self.clock
     }
 
-    /// All that the metrics show, at this moment.
+    /// All values of the metrics, at this moment.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let metrics = self.metrics.clone();
         let snapshot = Snapshot::new(self.meta.stats(), &self.meta.segments(), metrics);

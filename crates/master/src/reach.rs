@@ -1,8 +1,9 @@
-//! Whether nodes can be connected to where they tell others that they serve. An address is tried before anything is put
-//! there, when its segment is mounted; again once a second while it cannot be reached; and when a client could not reach it.
+//! Checks whether nodes can be connected to at the endpoints that they tell others. An endpoint is tried when its
+//! segment is mounted, before anything is put there. It is tried again once a second while it cannot be reached, and
+//! when a client could not reach it.
 //!
-//! A try is a handshake and a question about the segment, since another node may serve at that address. A master that has
-//! reached no node at all may be on another network than they and their clients: what it cannot reach says nothing then.
+//! A try is a handshake and a question about the segment, since another node may serve at that address. A master that
+//! has reached no node yet may be on another network than nodes and clients. Then its failures mean nothing.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -17,39 +18,39 @@ use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
 use crate::config::Config;
-use crate::link::{Link, Lost};
+use crate::link::{Link, LinkError};
 use crate::shell::Shell;
 
-/// How long a mount waits for its address to answer. Its node pings over the same connection, and counts as paused after
-/// half a second without a ping.
+/// How long a mount waits for its address to answer. The node pings over the same connection, and counts as paused
+/// after half a second without a ping.
 const MOUNT_PATIENCE: Duration = Duration::from_millis(250);
 
-/// Between two tries of an address.
+/// Time between two tries of an address.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Addresses that are tried at the same time.
+/// Most addresses that are tried at the same time.
 const MOST_AT_A_TIME: usize = 64;
 
-/// What is known in one term.
+/// The endpoints of one term that may be unreachable.
 #[derive(Debug, Default)]
 pub(crate) struct Reach {
-    known: RefCell<Known>,
+    known: RefCell<ReachState>,
     /// Wakes the task that tries again.
     waits: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Known {
-    /// Some node was reached.
+struct ReachState {
+    /// At least one node was reached.
     has_reached: bool,
-    /// Segments whose addresses are to be tried; all of them were known to the state machine.
+    /// Segments whose addresses have to be tried. The state machine knew all of them.
     waiting: BTreeMap<SegmentId, Waiting>,
 }
 
 #[derive(Debug)]
 struct Waiting {
     endpoint: String,
-    /// Why the last try failed; absent if there was none, but a client that could not reach it.
+    /// Why the last try failed; `None` if a client reported the address and the master has not tried it.
     failure: Option<String>,
 }
 
@@ -58,33 +59,38 @@ pub(crate) async fn before_mount(
     config: &Config,
     segment: SegmentId,
     endpoint: &str,
-) -> Result<(), Lost> {
+) -> Result<(), LinkError> {
     let tried = timeout(MOUNT_PATIENCE, attempt(config, segment, endpoint)).await;
-    tried.unwrap_or(Err(Lost::Silent))
+    tried.unwrap_or(Err(LinkError::Silent))
 }
 
-async fn attempt(config: &Config, segment: SegmentId, endpoint: &str) -> Result<(), Lost> {
+async fn attempt(config: &Config, segment: SegmentId, endpoint: &str) -> Result<(), LinkError> {
     let mut link = Link::open(endpoint, config).await?;
-    // There is no such change, so the answer is a short one.
+    // No change has this number, so the answer is short.
     let question = Follow { segment, since: Some(u64::MAX), from: None };
     let encode = |out: &mut Vec<u8>, request_id| encode_follow(out, request_id, &question);
     let frame = match link.ask(Kind::FollowReply, encode).await {
-        // A node that does not know the question.
-        Err(Lost::Refused(_)) => return Ok(()),
+        // The node does not know the question, but it answers.
+        Err(LinkError::Refused(_)) => return Ok(()),
         answer => answer?,
     };
-    let senseless = |error: DecodeError| Lost::Senseless(error.to_string());
+    let senseless = |error: DecodeError| LinkError::Senseless(error.to_string());
     let answer = decode_follow_reply(frame.body).map_err(senseless)?;
     match answer.page().map_err(senseless)? {
         Err(ErrorCode::SegmentNotFound) => {
-            Err(Lost::Senseless("another node serves there".to_owned()))
+            Err(LinkError::Senseless("another node serves there".to_owned()))
         }
         _ => Ok(()),
     }
 }
 
-/// Takes note of what a try came to.
-pub(crate) fn note(shell: &Shell, segment: SegmentId, endpoint: &str, tried: Result<(), Lost>) {
+/// Notes the result of a try.
+pub(crate) fn note(
+    shell: &Shell,
+    segment: SegmentId,
+    endpoint: &str,
+    tried: Result<(), LinkError>,
+) {
     let mut known = shell.reach.known.borrow_mut();
     let Err(error) = tried else {
         known.waiting.remove(&segment);
@@ -123,12 +129,12 @@ fn exclude(shell: &Shell, segment: SegmentId, endpoint: &str, error: &str) {
     }
 }
 
-/// True if that is news.
+/// Tells the owner. True if that is news.
 fn tell(shell: &Shell, segment: SegmentId, is_reached: bool) -> bool {
     shell.owner.borrow_mut().handle_reach(segment, is_reached)
 }
 
-/// A client could not reach the nodes of these segments.
+/// Has the nodes of these segments tried, which a client could not reach.
 pub(crate) fn doubt(shell: &Shell, segments: &[SegmentId]) {
     for &segment in segments {
         let Some((endpoint, _)) = shell.owner.borrow().meta.endpoint(segment) else { continue };
@@ -138,7 +144,7 @@ pub(crate) fn doubt(shell: &Shell, segments: &[SegmentId]) {
     }
 }
 
-/// Tries again, until it is dropped.
+/// Tries addresses again, until it is dropped.
 pub(crate) async fn run(shell: Rc<Shell>) {
     loop {
         shell.reach.waits.notified().await;
@@ -152,7 +158,7 @@ pub(crate) async fn run(shell: Rc<Shell>) {
     }
 }
 
-/// What is to be tried now. Nodes out of sight are waited for, since those that are gone cannot be reached either.
+/// The addresses to try now. Leaves out nodes that are out of sight, since dead ones cannot be reached either.
 fn due(shell: &Shell) -> Vec<(SegmentId, String)> {
     let owner = shell.owner.borrow();
     let (waiting, mut due) = (&mut shell.reach.known.borrow_mut().waiting, Vec::new());

@@ -1,4 +1,4 @@
-//! What a new leader waits for before it takes puts and removals, as lines of the log.
+//! Logs what a new leader waits for before it takes puts and removals.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -10,16 +10,16 @@ use tracing::info;
 
 use crate::shell::Shell;
 
-/// Between two looks at how far it is.
+/// Time between two checks of the progress.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Between two lines about progress.
+/// Time between two lines about progress.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Segments that a line names.
+/// Most segments that a line names.
 const NAMED: usize = 4;
 
-/// Runs until this leader serves and all nodes have told what they hold; ends at once if it is the first leader.
+/// Runs until this leader serves, and all nodes have told their ledgers. Ends at once for the first leader of a pool.
 pub(crate) async fn run(shell: Rc<Shell>) {
     let begun = Instant::now();
     let look = || shell.owner.borrow().meta.awaited(NAMED);
@@ -54,7 +54,7 @@ pub(crate) async fn run(shell: Rc<Shell>) {
     info!(objects, took_ms = millis(begun), "recovery is over: puts and removals are taken");
 }
 
-/// What is news if it has changed.
+/// The numbers whose change is worth a line.
 fn progress(awaited: &Awaited) -> (usize, usize, usize) {
     (awaited.missing, awaited.telling, awaited.objects)
 }

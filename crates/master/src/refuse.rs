@@ -1,4 +1,4 @@
-//! Saying no, in a way that the other side gets to read.
+//! Refuses a peer, in a way that the peer gets to read.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -15,14 +15,14 @@ use crate::accept::Peer;
 /// How long a refused peer has to read why.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// Most bytes of a refused peer that are read and dropped.
+/// Most bytes of a refused peer that are read and discarded.
 const LINGER_BYTES: usize = 1 << 20;
 
 /// Sends a refusal and closes.
 pub(crate) async fn refuse(stream: &mut TcpStream, request_id: u64, refusal: &Refusal) {
     let mut bytes = Vec::new();
     mooncake_wire::encode_refusal(&mut bytes, request_id, refusal);
-    last_words(stream, &bytes).await;
+    send_and_close(stream, &bytes).await;
 }
 
 /// A refusal of input that is no frame, or none that is expected here.
@@ -30,9 +30,9 @@ pub(crate) fn malformed(message: String) -> Refusal {
     Refusal { code: ErrorCode::InvalidParams, message }
 }
 
-/// Sends `bytes` and closes. What the peer still sends is read and dropped for a while: closing with unread input
-/// would reset the connection, and the peer would lose what was sent.
-pub(crate) async fn last_words(stream: &mut TcpStream, bytes: &[u8]) {
+/// Sends `bytes` and closes. For a while it reads what the peer still sends: a close with unread input would reset
+/// the connection, and the peer would lose `bytes`.
+pub(crate) async fn send_and_close(stream: &mut TcpStream, bytes: &[u8]) {
     let say = async {
         stream.write_all(bytes).await?;
         stream.shutdown().await?;
@@ -46,11 +46,11 @@ pub(crate) async fn last_words(stream: &mut TcpStream, bytes: &[u8]) {
         }
         std::io::Result::Ok(())
     };
-    // Whatever fails here, the connection is closed next.
+    // An error is ignored, because the connection is closed next.
     let _ = timeout(LINGER, say).await;
 }
 
-/// Says that a peer was turned away: one line for what is wrong with those of one host, however often they come.
+/// Logs that a peer was refused: one line for each host and error, however often its peers come.
 pub(crate) fn log(peer: Peer, code: ErrorCode, message: &str) {
     static TURNED_AWAY: LogLimiter<(Option<IpAddr>, ErrorCode)> = LogLimiter::new();
     match TURNED_AWAY.admit((peer.host(), code), Instant::now()) {

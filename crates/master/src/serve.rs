@@ -1,4 +1,4 @@
-//! The owner thread: from one term to the next, and the end of all of them.
+//! The owner thread: it goes from term to term, until the master stops.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -27,8 +27,10 @@ use crate::config::{Config, MetadataServer};
 use crate::following::{Followed, Following};
 use crate::kv_events;
 use crate::leader_server::LeaderServer;
-use crate::leadership::{Election, LeadershipConfig, Password, RoleStatus, Term, Unwritten, alone};
-use crate::metadata_server::{self, Cleanup, Registry};
+use crate::leadership::{
+    ClusterSecret, Election, LeadershipConfig, RoleStatus, Term, Unwritten, alone,
+};
+use crate::metadata_server::{self, Cleanup, MetadataEntries};
 use crate::standby::turn_away;
 use crate::summary;
 
@@ -38,21 +40,20 @@ pub enum ServeError {
     /// The runtime could not be built or a port could not be handed to it.
     #[error("the master cannot serve: {0}")]
     Start(#[from] io::Error),
-    /// There is a membership record, and it cannot be used.
+    /// The existing membership record cannot be used.
     #[error(transparent)]
-    AdminState(#[from] StateFileError),
-    /// It was stopped by request, but what was to be in the membership record is not known to be there.
+    StateFile(#[from] StateFileError),
+    /// It stopped by request, but pending changes are not known to be in the membership record.
     #[error(transparent)]
     Unwritten(#[from] Unwritten),
 }
 
 impl Master {
-    /// Serves on the calling thread until `shutdown` completes. Replies that are under way are written before it
-    /// returns, as long as their readers take them within half a second. One of several masters serves only while it
-    /// leads.
+    /// Serves on the calling thread until `shutdown` completes. Before it returns, it writes the replies under way,
+    /// as long as their readers take them within half a second. One of several masters serves only while it leads.
     ///
     /// # Errors
-    /// The system refuses what serving needs, or the membership record of a master alone cannot be used.
+    /// The system refuses a resource, or the membership record of a single master cannot be used.
     pub fn serve(self, shutdown: impl Future<Output = ()>) -> Result<(), ServeError> {
         let runtime =
             Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
@@ -67,9 +68,9 @@ impl Master {
         let Master { mut config, rpc, admin, metadata, kv_events, .. } = self;
         config.metrics_port = admin_addr.map_or(0, |addr| addr.port());
         let (slot, asker) = ask::channel();
-        // Who asks a master alone as soon as it listens is answered when its term begins.
+        // A question to a single master waits from the start, and is answered once its term begins.
         let first = (!election.is_contested()).then(|| slot.take());
-        let registry = Registry::new();
+        let registry = MetadataEntries::new();
         let cleanup = cleanup(config.metadata_server.as_ref(), &registry);
         let (followed, following) = watch::channel(Followed::default());
         let followed = Rc::new(followed);
@@ -106,7 +107,7 @@ impl Master {
         };
         let last = server.serve(&mut election, first, shutdown).await?;
         drop(server);
-        // Before its term is left: nobody is to lead once more on the way out.
+        // Before the term ends, so that this master is not elected once more while it stops.
         election.withdraw();
         if let Some(admin) = &admin {
             admin.begin_stop();
@@ -116,7 +117,7 @@ impl Master {
             stopped = leading.stop().await;
             election.leave(&term);
         }
-        // Whoever keeps the leadership waits for the write that does not end.
+        // After a write that does not end, the election thread would wait for it.
         if stopped.is_ok() {
             election.close();
         }
@@ -136,7 +137,7 @@ impl Master {
         match (&config.leadership, &self.coordinator) {
             (_, Some(coordinator)) => {
                 let cluster_id = config.cluster_id.clone();
-                let password = Password { cluster_id, auth_token: config.auth_token.clone() };
+                let password = ClusterSecret { cluster_id, auth_token: config.auth_token.clone() };
                 Ok(Election::elected(coordinator.clone(), address, password)?)
             }
             (LeadershipConfig::Alone { state_dir: Some(dir) }, None) => {
@@ -147,13 +148,13 @@ impl Master {
     }
 }
 
-/// What stays from term to term.
+/// The parts that stay from term to term.
 struct MasterServer {
     config: Rc<Config>,
     listener: Listener,
     slot: OwnerSlot,
     cleanup: Option<Cleanup>,
-    /// What a standby says of what it knows.
+    /// Publishes how much a standby knows.
     followed: Rc<watch::Sender<Followed>>,
     kv_events: Option<Arc<Publisher>>,
     /// For the log.
@@ -162,7 +163,7 @@ struct MasterServer {
 }
 
 impl MasterServer {
-    /// Serves, or stands by, until `shutdown` completes. Gives what was going on then.
+    /// Serves, or is a standby, until `shutdown` completes. Returns the term that was under way then.
     async fn serve(
         &self,
         election: &mut Election,
@@ -196,12 +197,12 @@ impl MasterServer {
         }
     }
 
-    /// Where it serves, for the log.
+    /// Its addresses, for the log.
     fn addresses(&self) -> (&str, Option<impl tracing::Value>) {
         (&self.rpc_addr, self.admin_addr.as_ref().map(tracing::field::display))
     }
 
-    /// Follows what the nodes hold, if there are other masters.
+    /// Follows the nodes' ledgers, if there are other masters and the configuration allows it.
     fn follow(&self, election: &Election) -> Option<Following> {
         let follows = election.is_contested() && self.config.warm_standby;
         let start = || Following::start(&self.config, election.status(), Rc::clone(&self.followed));
@@ -222,14 +223,17 @@ impl MasterServer {
     }
 }
 
-fn serve_metadata(listener: std::net::TcpListener, registry: Registry) -> io::Result<Server> {
+fn serve_metadata(
+    listener: std::net::TcpListener,
+    registry: MetadataEntries,
+) -> io::Result<Server> {
     let router = metadata_server::router(registry);
     let server = Server::start("metadata-http", listener, router, metadata_server::limits())?;
     info!(metadata_addr = %server.address(), "the metadata server serves");
     Ok(server)
 }
 
-fn cleanup(config: Option<&MetadataServer>, registry: &Registry) -> Option<Cleanup> {
+fn cleanup(config: Option<&MetadataServer>, registry: &MetadataEntries) -> Option<Cleanup> {
     let prefix = config?.cleanup_prefix.clone()?;
     Some(Cleanup { registry: registry.clone(), prefix })
 }

@@ -1,4 +1,4 @@
-//! What all tasks of the owner thread share, for one term.
+//! The state that all tasks of the owner thread share, for one term.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use tokio::sync::{Notify, watch};
 use crate::config::Config;
 use crate::kv_events;
 use crate::leadership::{NotRecorded, Recorder};
-use crate::lookout::Lookout;
 use crate::notices::log;
 use crate::owner::Owner;
 use crate::reach::Reach;
+use crate::request_poller::RequestPoller;
 use crate::task_waiters::TaskWaiters;
 
 /// See the module.
@@ -25,14 +25,14 @@ pub(crate) struct Shell {
     pub(crate) recorder: Recorder,
     /// Becomes true once, when the term ends or the master stops.
     pub(crate) stopping: watch::Receiver<bool>,
-    /// Wakes the timer when something became due earlier than it knows.
+    /// Wakes the timer when work becomes due earlier than `armed`.
     pub(crate) earlier: Notify,
-    /// What the timer waits for.
+    /// When the timer will fire.
     pub(crate) armed: Cell<Option<Tick>>,
-    pub(crate) lookout: Lookout,
+    pub(crate) request_poller: RequestPoller,
     pub(crate) reach: Reach,
     pub(crate) task_waiters: TaskWaiters,
-    /// Who is told which keys are where.
+    /// Publishes where keys lie, if that is configured.
     kv_events: Option<Arc<Publisher>>,
 }
 
@@ -43,7 +43,7 @@ impl Shell {
         recorder: Recorder,
         (stopping, kv_events): (watch::Receiver<bool>, Option<Arc<Publisher>>),
     ) -> Shell {
-        let lookout = Lookout::new(config.busy_poll);
+        let request_poller = RequestPoller::new(config.busy_poll);
         Shell {
             config,
             owner: RefCell::new(owner),
@@ -51,19 +51,16 @@ impl Shell {
             stopping,
             earlier: Notify::new(),
             armed: Cell::new(None),
-            lookout,
+            request_poller,
             reach: Reach::default(),
             task_waiters: TaskWaiters::default(),
             kv_events,
         }
     }
 
-    /// To be called after the state machine was used.
+    /// Passes on the effects of the state machine and rearms the timer. Called after each use of the state machine.
     pub(crate) fn rearm(&self) {
-        self.note_changes();
-        self.log_notices();
-        self.tell_task_waiters();
-        self.publish_events();
+        self.pass_on_effects();
         let due = self.owner.borrow().due();
         let is_earlier = match (due, self.armed.get()) {
             (Some(due), Some(armed)) => due < armed,
@@ -75,29 +72,37 @@ impl Shell {
         }
     }
 
-    /// Has what the state machine wants to be durable written down.
-    pub(crate) fn note_changes(&self) {
+    /// Passes on the effects of the state machine.
+    pub(crate) fn pass_on_effects(&self) {
+        self.note_changes();
+        self.log_notices();
+        self.tell_task_waiters();
+        self.publish_events();
+    }
+
+    /// Has the changes written that the state machine wants to be durable.
+    fn note_changes(&self) {
         let changes = self.owner.borrow_mut().take_changes();
         if !changes.is_empty() {
             self.recorder.note(changes);
         }
     }
 
-    /// Logs what the state machine did by itself.
-    pub(crate) fn log_notices(&self) {
+    /// Logs what the state machine did on its own.
+    fn log_notices(&self) {
         for notice in self.owner.borrow_mut().take_notices() {
             log(&notice);
         }
     }
 
-    /// Tells clients that wait for tasks that there are some.
+    /// Wakes the requests of clients that have new tasks.
     fn tell_task_waiters(&self) {
         for client in self.owner.borrow_mut().take_clients_with_new_tasks() {
             self.task_waiters.tell(client);
         }
     }
 
-    /// Tells subscribers which keys are elsewhere than before.
+    /// Tells subscribers which keys have changed their tiers.
     fn publish_events(&self) {
         if let Some(publisher) = &self.kv_events {
             let changed = self.owner.borrow_mut().take_key_events();
@@ -107,7 +112,7 @@ impl Shell {
         }
     }
 
-    /// Has a segment written down that is about to be mounted, if it must be.
+    /// Has the changes written that must be durable before a mount.
     pub(crate) async fn prepare(&self, mount: &MountSegment<'_>) -> Result<(), NotRecorded> {
         let changes = self.owner.borrow().changes_before(mount);
         if changes.is_empty() {

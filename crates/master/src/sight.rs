@@ -1,4 +1,4 @@
-//! Over which connection each client pinged last: when that one ends, the client is out of sight.
+//! Remembers over which connection each client pinged last. When that one ends, the client is out of sight.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use mooncake_types::ClientId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ConnectionId(u64);
 
-/// The connections of last pings. An entry goes with its connection, so there are no more than those.
+/// The connection of each client's last ping. An entry goes with its connection, which bounds their number.
 #[derive(Debug, Default)]
 pub(crate) struct Pings {
     numbered: u64,
@@ -16,18 +16,18 @@ pub(crate) struct Pings {
 }
 
 impl Pings {
-    /// A connection begins.
+    /// The id of a new connection.
     pub(crate) fn number(&mut self) -> ConnectionId {
         self.numbered += 1;
         ConnectionId(self.numbered)
     }
 
-    /// A client pinged over this connection. Whether the ping before came over it too.
+    /// Notes a ping of a client over this connection. Returns whether its previous ping came over it too.
     pub(crate) fn note(&mut self, client: ClientId, connection: ConnectionId) -> bool {
         self.last.insert(client, connection) == Some(connection)
     }
 
-    /// A connection of a client has ended. Whether its last ping came over it.
+    /// Notes the end of a client's connection. Returns whether its last ping came over it.
     pub(crate) fn end(&mut self, client: ClientId, connection: ConnectionId) -> bool {
         let was_last = self.last.get(&client) == Some(&connection);
         if was_last {

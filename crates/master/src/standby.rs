@@ -1,4 +1,4 @@
-//! What a master does that does not lead: whoever connects is told who does.
+//! What a standby answers to connections: it tells them which master leads.
 
 use std::rc::Rc;
 
@@ -14,10 +14,9 @@ use crate::config::Config;
 use crate::handshake::{self, Greeting, Rejected};
 use crate::input::Input;
 use crate::leadership::RoleStatus;
-use crate::refuse::{self, last_words, refuse};
+use crate::refuse::{self, refuse, send_and_close};
 
-/// Serves nobody, until it is dropped. A client is refused that is no member of this cluster; one that is learns who
-/// leads.
+/// Refuses all connections, until it is dropped. A member of this cluster learns which master leads.
 pub(crate) async fn turn_away(
     config: &Rc<Config>,
     listener: &Listener,
@@ -27,7 +26,7 @@ pub(crate) async fn turn_away(
     loop {
         tokio::select! {
             (stream, peer) = accept(listener, config.tcp_no_delay) => {
-                // More are closed without a word.
+                // Further ones are closed without a refusal.
                 if refused.len() < config.max_connections {
                     refused.spawn_local(answer(Rc::clone(config), stream, peer, status.clone()));
                 }
@@ -54,7 +53,7 @@ async fn answer(
         Err(Rejected::Http) => {
             refuse::log(peer, ErrorCode::RpcFail, "it speaks HTTP, and this is the RPC port");
             let answer = handshake::http_answer(config.metrics_port);
-            last_words(&mut stream, answer.as_bytes()).await;
+            send_and_close(&mut stream, answer.as_bytes()).await;
         }
         Err(Rejected::Refused { request_id, refusal }) => {
             refuse::log(peer, refusal.code, &refusal.message);

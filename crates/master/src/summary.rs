@@ -1,5 +1,5 @@
-//! The summary in one line: as it is logged every 10 s, and as `/metrics/summary` serves it. Each in the words in which
-//! the C++ store has it.
+//! The summary in one line: one that is logged every 10 s, and one that `/metrics/summary` serves. Both have the
+//! words of the C++ store.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use mooncake_meta::Stats;
 use crate::leadership::{RoleStatus, Service};
 use crate::metrics::{Operation, Snapshot};
 
-/// What is logged: the pool, and then whether this master leads. Only a leader has a snapshot.
+/// The logged line: the pool, and then whether this master leads. Only a leader has a snapshot.
 pub(crate) fn log_line(status: &RoleStatus, snapshot: Option<&Snapshot>) -> String {
     let role = role(status, snapshot);
     match snapshot {
@@ -25,7 +25,7 @@ pub(crate) fn log_line(status: &RoleStatus, snapshot: Option<&Snapshot>) -> Stri
     }
 }
 
-/// What is served. Only a leader has a snapshot.
+/// The served line. Only a leader has a snapshot.
 pub(crate) fn line(status: &RoleStatus, snapshot: Option<&Snapshot>) -> String {
     let role = role(status, snapshot);
     let Some(snapshot) = snapshot else { return role };
@@ -136,7 +136,7 @@ fn storage(used: u64, capacity: u64) -> String {
     }
 }
 
-/// Bytes in the largest unit that makes at least one, with two decimals; units are powers of 1024.
+/// Bytes in the largest unit of which there is at least one, with two decimals. Units are powers of 1024.
 pub(crate) fn size(bytes: u64) -> String {
     const UNITS: [(u32, &str); 4] = [(40, "TB"), (30, "GB"), (20, "MB"), (10, "KB")];
     match UNITS.iter().find(|(shift, _)| bytes >= 1 << shift) {

@@ -1,4 +1,4 @@
-//! Clients that wait for tasks: their requests are answered when there are some.
+//! Requests that wait for tasks; they are answered once their client has some.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -7,24 +7,24 @@ use std::rc::Rc;
 use mooncake_types::ClientId;
 use tokio::sync::Notify;
 
-/// Whom to tell that there are tasks for a client, for each client that waits.
+/// For each client that waits, how to wake its requests.
 #[derive(Debug, Default)]
 pub(crate) struct TaskWaiters(RefCell<HashMap<ClientId, Rc<Notify>>>);
 
 impl TaskWaiters {
-    /// A request of a client begins to wait. It is told through what this gives, until it [leaves](Self::leave).
+    /// A request of a client begins to wait. The result wakes it, until it [leaves](Self::leave).
     pub(crate) fn join(&self, client: ClientId) -> Rc<Notify> {
         Rc::clone(self.0.borrow_mut().entry(client).or_default())
     }
 
-    /// Tells all requests of a client.
+    /// Wakes all requests of a client.
     pub(crate) fn tell(&self, client: ClientId) {
         if let Some(waiting) = self.0.borrow().get(&client) {
             waiting.notify_waiters();
         }
     }
 
-    /// A request waits no longer.
+    /// A request has stopped waiting.
     pub(crate) fn leave(&self, client: ClientId, told: Rc<Notify>) {
         drop(told);
         let mut waiting = self.0.borrow_mut();

@@ -1,4 +1,4 @@
-//! The task that calls the state machine when something is due.
+//! The task that calls the state machine when work is due.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use crate::leadership::Authority;
 use crate::shell::Shell;
 
-/// Between two looks at whether a leader that is suspended goes on.
+/// Time between two checks whether a suspended leader may go on.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Runs until it is dropped.
@@ -25,7 +25,7 @@ pub(crate) async fn run(shell: Rc<Shell>) {
                 let authority = shell.owner.borrow().authority();
                 match authority {
                     Authority::Leads => {}
-                    // What is due waits until it is known who leads.
+                    // Due work waits until it is known which master leads.
                     Authority::Suspended => {
                         sleep(LOOK).await;
                         continue;
@@ -33,9 +33,8 @@ pub(crate) async fn run(shell: Rc<Shell>) {
                     Authority::Over => return,
                 }
                 shell.owner.borrow_mut().handle_timeout();
-                shell.note_changes();
-                shell.log_notices();
-                // What is left to do may be due again at once; others come in between.
+                shell.pass_on_effects();
+                // The rest may be due again at once; other tasks run in between.
                 yield_now().await;
             }
             Some(tick) => tokio::select! {

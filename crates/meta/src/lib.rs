@@ -17,7 +17,9 @@
 //! | `tasks` | copies and moves that clients carry out |
 //! | `drains` | jobs that empty segments |
 //! | `replication` | replicas that were lost, or that reads make worth having |
+//! | `tiers` | which objects are copied to disks, and back to memory |
 //! | `recovery` | what a new leader hears and believes |
+//! | `key_events` | which keys moved to other tiers, or went, for subscribers outside of the pool |
 //! | `check` | the invariants of all of them |
 //!
 //! Costs: a look-up, a grant and an eviction each touch only the objects that they are about. The queues in which
@@ -30,7 +32,6 @@ mod config;
 mod counters;
 mod drains;
 mod eviction;
-mod follow;
 mod key_events;
 mod meta;
 mod notice;

@@ -112,8 +112,8 @@ impl Meta {
         if self.serves() {
             return None;
         }
-        let settles = |&&(_, timer): &&(Tick, Timer)| timer == Timer::Settle;
-        let until = self.timers.iter().find(settles).map(|&(due, _)| due.since_ms(self.now));
+        let is_wanted = |&&(_, timer): &&(Tick, Timer)| timer == Timer::FormerRoutesOver;
+        let until = self.timers.iter().find(is_wanted).map(|&(due, _)| due.since_ms(self.now));
         let missing = self.recovery.missing();
         let telling = self.segments.iter().filter(|(_, segment)| segment.recovering.is_some());
         Some(Awaited {

@@ -1,4 +1,4 @@
-//! What there is at a moment, and what was counted until then. The shell turns it into metrics.
+//! Counters and gauges of the state machine. The shell turns them into metrics.
 
 use mooncake_types::Medium;
 
@@ -7,23 +7,23 @@ use crate::counters::Counters;
 use crate::segments::{Closed, Segment};
 use crate::tasks::Origin;
 
-/// [`Counters`] and what there is at this moment.
+/// [`Counters`], and gauges of this moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Counters since the start.
     pub counters: Counters,
-    /// Objects in the index, finished or not, in sight or not.
+    /// Objects in the index, also unfinished ones and ones whose segments are out of sight.
     pub keys: usize,
     /// Objects whose soft pin is in force.
     pub soft_pinned_keys: usize,
     /// Puts that are running.
     pub running_puts: usize,
-    /// Reservations that outlived their puts and copies.
-    pub discarded_puts: usize,
+    /// Tombstones of puts and copies that ended without success, which reserve their bytes until a time.
+    pub reserved_tombstones: usize,
     /// Bytes of these.
-    pub discarded_bytes: u64,
-    /// Versions that were replaced or removed while they were leased, and that nodes may still hold.
-    pub replaced_objects: usize,
+    pub reserved_bytes: u64,
+    /// Tombstones of versions that were replaced or removed while readers had leases on them.
+    pub leased_tombstones: usize,
     /// Groups of objects.
     pub groups: usize,
     /// Tasks that no client has fetched.
@@ -38,11 +38,11 @@ pub struct Stats {
     pub repairs_under_way: usize,
     /// Copies to disks that are under way or wait for their nodes.
     pub offloads_under_way: usize,
-    /// Copies of objects that lie on disks alone to memory, likewise.
+    /// Copies from disks to memory that are under way or wait for their nodes.
     pub promotions_under_way: usize,
     /// Objects with replicas made because they were read often.
     pub extra_replica_objects: usize,
-    /// Copies under way to that end.
+    /// Copies under way that make these.
     pub replications_under_way: usize,
     /// Bytes reserved in all memory in sight.
     pub used_bytes: u64,
@@ -52,7 +52,7 @@ pub struct Stats {
     pub disk_used_bytes: u64,
     /// Bytes of all disks in sight.
     pub disk_capacity_bytes: u64,
-    /// Objects that lie on these.
+    /// Objects with replicas on disks in sight.
     pub disk_objects: u64,
     /// Mounted segments.
     pub segments: usize,
@@ -62,8 +62,8 @@ pub struct Stats {
     pub segments_recovering: usize,
     /// Members of the record that have not reported what they hold.
     pub members_missing: usize,
-    /// Entries that the master forgot and that nodes may still hold.
-    pub undropped_entries: usize,
+    /// Tombstones of entries that their nodes have not confirmed to be dropped.
+    pub tombstones: usize,
     /// Clients whose last ping came over a connection that is still open.
     pub clients: usize,
 }
@@ -90,9 +90,9 @@ impl Meta {
             keys: self.index.len(),
             soft_pinned_keys: self.soft_pins.in_force(),
             running_puts: self.running.len() as usize,
-            discarded_puts: self.tombstones.reserved().len(),
-            discarded_bytes: self.tombstones.reserved().len_bytes(),
-            replaced_objects: self.tombstones.leased().len(),
+            reserved_tombstones: self.tombstones.reserved().len(),
+            reserved_bytes: self.tombstones.reserved().len_bytes(),
+            leased_tombstones: self.tombstones.leased().len(),
             groups: self.groups.len(),
             pending_tasks: self.tasks.pending(),
             processing_tasks: self.tasks.processing(),
@@ -114,7 +114,7 @@ impl Meta {
                 .count(),
             segments_recovering: mounted().filter(|s| s.recovering.is_some()).count(),
             members_missing: self.recovery.missing().len(),
-            undropped_entries: self.tombstones.len(),
+            tombstones: self.tombstones.len(),
             clients: self.clients.in_sight(),
         }
     }

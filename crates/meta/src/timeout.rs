@@ -57,7 +57,7 @@ impl Meta {
                 Timer::Task(number) => self.task_due(number),
                 Timer::Retry(number) => self.tasks.note_retry(number),
                 Timer::Doubt(client) => self.doubt_due(client, entry.0),
-                Timer::Settle => self.settle_due(),
+                Timer::FormerRoutesOver => self.former_routes_over_due(),
                 Timer::Window => self.window_due(),
                 Timer::DiskWindow => self.disk_window_due(),
                 Timer::Drain(number) => self.drains.wake(number),

@@ -16,17 +16,17 @@ use crate::lent_segment::LentSegment;
 use crate::machine::{LentSegments, PROMISE};
 use crate::mapped::Segment;
 
-/// Longest wait of a writer for an older one in the same range to stop. It hears so before it takes a node that says nothing
-/// for one that is gone.
+/// Longest wait of a writer for an older one in the same range to stop. The writer gets this answer before it
+/// takes a silent node for a dead one.
 const WRITER_PATIENCE: Duration = Duration::from_millis(500);
 
-/// All segments that this process lends, behind a lock, and what transports talk to.
+/// The segments that this process lends, behind a lock. Transports call this type.
 pub struct Host {
     lent: RwLock<LentSegments<LentSegment>>,
-    /// The highest epoch that all of them obey, to be read without the lock.
+    /// The highest epoch that all segments obey, readable without the lock.
     epoch: AtomicU64,
     patience: Duration,
-    /// A disk has been lent.
+    /// Whether a disk was ever lent.
     has_disks: AtomicBool,
 }
 
@@ -41,8 +41,7 @@ impl Host {
         host
     }
 
-    /// Changes how long a writer waits for an older one in the same range to stop; half a second if this is
-    /// not called.
+    /// Sets how long a writer waits for an older one in the same range to stop; half a second by default.
     #[must_use]
     pub fn with_patience(self, patience: Duration) -> Self {
         Self { patience, ..self }
@@ -82,8 +81,9 @@ impl Host {
         self.lent().ids().collect()
     }
 
-    /// How many processes have lent what outlives them, this one included; 1 if nothing does. Every segment is mounted with this
-    /// number, whatever its own is: a master takes what a client mounted with a smaller one for an earlier process's.
+    /// How many processes have lent the segments that outlive a process, this one included; 1 if there are
+    /// none. All segments are mounted with this number. A master ascribes mounts of the same client with a
+    /// smaller number to an earlier process.
     #[must_use]
     pub fn run(&self) -> u64 {
         self.lent().iter().map(LentSegment::run).max().unwrap_or(1)
@@ -109,14 +109,13 @@ impl Host {
         self.obey(&mut lent, epoch);
     }
 
-    /// Serves a segment no longer. Transfers that hold its memory end first; what they wrote is lost. Its memory is
-    /// given back with the last of them.
+    /// Stops serving a segment. Transfers under way keep its memory until they end; what they write is lost.
     pub fn take_back(&self, id: SegmentId) {
         drop(self.withdraw(id));
     }
 
-    /// As [`Host::take_back`]; does `next` once it is served no longer, and then waits, `patience` at most, for the last
-    /// to have given the memory back.
+    /// As [`Host::take_back`]. Calls `next` once the segment is not served any more, then waits at most
+    /// `patience` until the last transfer has given its memory back.
     pub fn take_back_waiting<T>(
         &self,
         id: SegmentId,
@@ -135,36 +134,38 @@ impl Host {
         done
     }
 
-    /// Returns once all that earlier processes promised is over. Until then nobody may hear what is left of theirs.
+    /// Returns once all promises of earlier processes have ended. Only then may a master or a peer learn what
+    /// they left.
     pub fn outlast_promises(&self) {
         if self.run() > 1 {
             std::thread::sleep(PROMISE);
         }
     }
 
-    /// Promises nothing of these segments any more, and returns once all promises are over: only then may the master hear that
-    /// they go.
+    /// Makes no more promises for these segments, and returns once all earlier ones have ended. Only then may
+    /// the master learn that the segments leave.
     pub fn end_promises(&self, ids: &[SegmentId]) {
         let lent = ids.iter().filter_map(|&id| self.find(id).ok());
         let left = lent.filter_map(|segment| segment.end_promises()).max();
         std::thread::sleep(left.unwrap_or_default());
     }
 
-    /// Promises again what these segments hold: the master keeps them. Those that are not lent any more promise nothing.
+    /// Makes promises for these segments again, since the master keeps them. Ignores segments that are not lent
+    /// any more.
     pub fn resume_promises(&self, ids: &[SegmentId]) {
         let lent = ids.iter().filter_map(|&id| self.find(id).ok());
         lent.for_each(|segment| segment.resume_promises());
     }
 
-    /// Lends disks no longer that have failed, since nothing can be dropped there any more, and gives their ids. A thread of its
-    /// own lets them go: that waits for calls that an object store may not answer for long.
+    /// Takes back disks that have failed, since nothing can be dropped there any more, and returns their ids. A
+    /// separate thread releases them: that waits for calls that an object store may not answer for long.
     pub fn take_back_broken(&self) -> Vec<SegmentId> {
         let broken = |disk: &Arc<DiskSegment>| disk.is_broken().then(|| disk.id());
         let ids: Vec<SegmentId> = self.disks().iter().filter_map(broken).collect();
         let withdrawn: Vec<LentSegment> = ids.iter().filter_map(|&id| self.withdraw(id)).collect();
         if !withdrawn.is_empty() {
             let thread = Builder::new().name("mooncake-disk-end".to_owned());
-            // Without a thread they go with the closure.
+            // Without a thread, the closure releases them here.
             if let Err(error) = thread.spawn(move || drop(withdrawn)) {
                 tracing::warn!(%error, "a failed disk is let go by the thread that found it");
             }
@@ -178,7 +179,7 @@ impl Host {
         Some(segment)
     }
 
-    /// Drops everything that lies in a segment, and calls it by a new id. False if there is no such segment.
+    /// Drops everything in a segment, and gives it a new id. False if there is no segment with this id.
     pub fn start_empty(&self, id: SegmentId, new_id: SegmentId) -> bool {
         let started = self.lent_mut().start_empty(id, new_id, |segment| {
             segment.start_empty(new_id);
@@ -191,19 +192,19 @@ impl Host {
         true
     }
 
-    /// What a segment is called now that has, or had, this id.
+    /// The present id of the segment that has, or had, this id.
     #[must_use]
     pub fn current_id(&self, id: SegmentId) -> Option<SegmentId> {
         self.lent().current_id(id)
     }
 
-    /// Whether there is such a segment, and nothing lies in it.
+    /// Whether there is a segment with this id, and it is empty; see [`crate::Ledger::is_empty`].
     #[must_use]
     pub fn is_empty(&self, id: SegmentId) -> bool {
         self.find(id).is_ok_and(|segment| segment.look(Ledger::is_empty))
     }
 
-    /// A page of what lies in a segment; see [`crate::Ledger::inventory`].
+    /// A page of the entries in a segment; see [`crate::Ledger::inventory`].
     ///
     /// # Errors
     /// [`ErrorCode::SegmentNotFound`].
@@ -216,8 +217,8 @@ impl Host {
         Ok(self.find(id)?.look(|ledger| ledger.inventory(from, limit)))
     }
 
-    /// A page of what changed in a segment since then, or nothing if that is not known any more; see
-    /// [`crate::Ledger::changed`].
+    /// A page of the changes in a segment from number `since` on, or `None` if some of these were forgotten;
+    /// see [`crate::Ledger::changed`].
     ///
     /// # Errors
     /// [`ErrorCode::SegmentNotFound`].
@@ -230,13 +231,14 @@ impl Host {
         Ok(self.find(id)?.look(|ledger| ledger.changed(since, limit)))
     }
 
-    /// The highest epoch seen so far.
+    /// The highest epoch that all segments obey.
     #[must_use]
     pub fn epoch(&self) -> Epoch {
         Epoch(self.epoch.load(Ordering::SeqCst))
     }
 
-    /// Takes note of a leader that this process's own master named; from then on the grants of older ones are refused.
+    /// Obeys a leader that this process's own master named. From then on the grants of older leaders are
+    /// refused.
     pub fn see_epoch(&self, epoch: Epoch) {
         if epoch > self.epoch() {
             self.obey(&mut self.lent_mut(), epoch);
@@ -248,7 +250,7 @@ impl Host {
         self.epoch.store(lent.epoch().0, Ordering::SeqCst);
     }
 
-    /// Drops an entry from its ledger, and gives its segment.
+    /// Drops an entry from its ledger, and returns its segment, which the caller must settle.
     fn begin_drop(&self, range: &RangeDrop) -> Result<LentSegment, ErrorCode> {
         let segment = self.find_ever(range.segment)?;
         segment.machine().drop_entry(range)?;
@@ -290,7 +292,7 @@ impl SegmentHost for Host {
         interrupt: Arc<dyn Interrupt>,
     ) -> Option<Result<(), ErrorCode>> {
         let is_whole = range.from == 0 && range.len == range.entry_len;
-        // Disks want aligned memory, or the bytes go through the system's cache.
+        // Unaligned bytes would pass through the system's cache on their way to the disk.
         let is_aligned = bytes.as_ptr().addr().is_multiple_of(page_bytes() as usize);
         if !is_whole || !is_aligned || bytes.len() as u64 != range.len {
             return None;
@@ -308,7 +310,7 @@ impl SegmentHost for Host {
     }
 
     fn abandon_write(&self, ticket: WriteTicket) {
-        // In a segment that was taken back meanwhile nobody waits for this writer.
+        // If the segment was taken back meanwhile, no other writer waits for this one.
         if let Ok(segment) = self.find_ever(ticket.segment) {
             segment.machine().abandon(ticket.id);
         }
@@ -332,7 +334,7 @@ impl SegmentHost for Host {
 
     fn drop_ranges(&self, ranges: &[RangeDrop]) -> Vec<Result<(), ErrorCode>> {
         let begun: Vec<_> = ranges.iter().map(|range| self.begin_drop(range)).collect();
-        // Once for each segment: an object store that does not answer lets each caller wait.
+        // Settle each segment once: an object store that does not answer delays every call.
         let mut settled = BTreeMap::new();
         let end = |(range, begun): (&RangeDrop, Result<LentSegment, ErrorCode>)| {
             let segment = begun?;

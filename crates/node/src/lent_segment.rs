@@ -1,4 +1,4 @@
-//! A lent segment, whatever its bytes lie in.
+//! Lent segments, in memory and on disks.
 
 use std::any::Any;
 use std::ops::Deref;
@@ -13,7 +13,7 @@ use crate::ledger::Ledger;
 use crate::mapped::Segment;
 use crate::shell::SegmentShell;
 
-/// A lent segment, by what its bytes lie in.
+/// A lent segment, by the medium of its bytes.
 #[derive(Clone)]
 pub(crate) enum LentSegment {
     Memory(Arc<Segment>),
@@ -48,7 +48,7 @@ impl LentSegment {
         }
     }
 
-    /// Upgrades as long as the memory, or the disk, is held.
+    /// A weak reference to the memory or the disk. It upgrades for as long as either is in use.
     pub(crate) fn watch(&self) -> Weak<dyn Any + Send + Sync> {
         match self {
             Self::Memory(segment) => segment.watch_memory(),
@@ -56,7 +56,7 @@ impl LentSegment {
         }
     }
 
-    /// Keeps a range as it is. What lies on a disk is in no memory that could stay as it is.
+    /// Keeps a range unchanged. Refused for a disk, whose bytes lie in no memory that could be kept.
     pub(crate) fn pin(
         self,
         range: &RangeRead,
@@ -68,8 +68,8 @@ impl LentSegment {
         }
     }
 
-    /// Promises not to say for a while that an entry is dropped. A disk promises nothing: to ask it each time costs little beside
-    /// a read of it.
+    /// Promises to confirm no drop of an entry for a while. Refused for a disk: asking it each time costs little
+    /// beside reading from it.
     pub(crate) fn promise(&self, range: &RangeRead) -> Result<(), ErrorCode> {
         match self {
             Self::Memory(segment) => segment.promise(range),
@@ -77,7 +77,7 @@ impl LentSegment {
         }
     }
 
-    /// Promises nothing any more, and gives how long earlier promises still hold.
+    /// Makes no more promises, and returns how long earlier ones still hold.
     pub(crate) fn end_promises(&self) -> Option<Duration> {
         match self {
             Self::Memory(segment) => segment.end_promises(),
@@ -85,14 +85,14 @@ impl LentSegment {
         }
     }
 
-    /// Promises again.
+    /// Makes promises again.
     pub(crate) fn resume_promises(&self) {
         if let Self::Memory(segment) = self {
             segment.resume_promises();
         }
     }
 
-    /// How other processes of this host reach its memory by themselves.
+    /// What other processes of this host need to read its memory directly.
     pub(crate) fn share(&self, id: SegmentId) -> Option<SharedSegment> {
         match self {
             Self::Memory(segment) => segment.share(id),

@@ -1,8 +1,8 @@
-//! A node: the half of a process that lends memory to the pool, and the ledger of what lies in each segment.
+//! A node: the part of a process that lends memory to the pool, with a ledger for each segment.
 //!
-//! [`SegmentMachine`] and [`LentSegments`] are pure and hold the rules. [`Host`] and [`Segment`] put locks, a wait and real
-//! memory around them, and are what transports talk to. No request to a master leaves from here, and no operation of a
-//! client is known.
+//! [`SegmentMachine`] and [`LentSegments`] are pure and hold the rules. [`Host`] and [`Segment`] add locks, waiting
+//! and real memory; transports call them. This crate sends no request to a master, and knows no operation of a
+//! client.
 
 #![forbid(unsafe_code)]
 
@@ -20,7 +20,7 @@ mod signal;
 pub use disk::{DiskKind, DiskOptions, DiskSegment, OpenDiskError};
 pub use host::Host;
 pub use ledger::{
-    Begun, ChangedEntries, Clearance, Dropped, Entry, EntryState, FollowAnswer, FoundEntry,
+    BegunWrite, ChangedEntries, Clearance, Dropped, Entry, EntryState, FollowAnswer, FoundEntry,
     Inventory, Ledger, ListedEntry,
 };
 pub use machine::{Admission, Effect, LentSegments, PROMISE, PinKey, SegmentMachine, WriteRequest};

@@ -1,4 +1,4 @@
-//! A segment's machine behind a lock: what the shells for memory and for disks have in common.
+//! A segment's machine behind a lock: the common part of the shells for memory and for disks.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -13,22 +13,22 @@ use crate::signal::Signal;
 /// The machine of a segment that this process lends.
 pub(crate) type Machine = SegmentMachine<Arc<dyn Interrupt>>;
 
-/// What it has its shell do.
+/// What the machine tells its shell to do.
 pub(crate) type HostEffect<'e> = Effect<'e, Arc<dyn Interrupt>>;
 
-/// Carries out what the machine says, under its lock.
+/// Carries out the effects of a machine, under its lock.
 pub(crate) trait EffectCarrier: Send {
-    /// Does what an effect says.
+    /// Carries out one effect.
     fn carry_out(&mut self, effect: &HostEffect<'_>);
 
-    /// The machine has changed.
+    /// Called after each change of the machine.
     fn on_changed(&mut self, _ledger: &Ledger) {}
 }
 
-/// A machine and what carries its effects out.
+/// A machine, and the carrier of its effects, behind a lock.
 pub(crate) struct LockedMachine<C> {
     locked: Mutex<Locked<C>>,
-    /// Given whenever a writer has stopped or a pin was dropped.
+    /// Signalled whenever a writer has stopped or a pin was dropped.
     pub(crate) stopped: Signal,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Locked<C> {
 }
 
 impl<C: EffectCarrier> Locked<C> {
-    /// Has the machine change something. Those that may go on since are to be woken.
+    /// Changes the machine, and carries out its effects. The caller must wake the waiters afterwards.
     pub(crate) fn change<T>(
         &mut self,
         change: impl FnOnce(&mut Machine, &mut dyn FnMut(HostEffect<'_>)) -> T,
@@ -59,12 +59,12 @@ impl<C: EffectCarrier> LockedMachine<C> {
         self.locked.lock().expect("no holder of the ledger panicked")
     }
 
-    /// What is carried out with, for the last holder.
+    /// The carrier, for the last holder of the machine.
     pub(crate) fn carrier_mut(&mut self) -> &mut C {
         &mut self.locked.get_mut().unwrap_or_else(PoisonError::into_inner).carrier
     }
 
-    /// Has the machine change something, and wakes all that may go on since.
+    /// Changes the machine, carries out its effects, and wakes all waiters.
     pub(crate) fn change<T>(
         &self,
         change: impl FnOnce(&mut Machine, &mut dyn FnMut(HostEffect<'_>)) -> T,
@@ -101,9 +101,9 @@ impl<C: EffectCarrier> LockedMachine<C> {
     }
 }
 
-/// A machine behind its lock, whatever carries its effects out.
+/// A [`LockedMachine`] with any carrier.
 pub(crate) trait AnyLockedMachine: Send + Sync {
-    /// The segment's incarnation.
+    /// The present id of the segment.
     fn id(&self) -> SegmentId;
 
     /// The highest epoch that it obeys, or is known to have obeyed before.
@@ -112,17 +112,17 @@ pub(crate) trait AnyLockedMachine: Send + Sync {
     /// Obeys an epoch from now on.
     fn obey(&self, epoch: Epoch);
 
-    /// Is lent no longer.
+    /// Lends the segment no longer; see [`SegmentMachine::take_back`].
     fn take_back(&self);
 
-    /// A writer changes nothing any more, and its part is not in place.
+    /// Abandons a write: the writer changes no more bytes, and its part is not in place.
     fn abandon(&self, ticket: u64);
 
-    /// Drops an entry; see [`SegmentMachine::drop_entry`]. It is gone for good once
+    /// Drops an entry; see [`SegmentMachine::drop_entry`]. The drop is durable once
     /// [`SegmentShell::settle`](crate::shell::SegmentShell::settle) returns.
     fn drop_entry(&self, range: &RangeDrop) -> Result<(), ErrorCode>;
 
-    /// Whether the entry of a ticket has been here all the time.
+    /// Whether the entry of a ticket is still here, unchanged.
     fn still_holds(&self, ticket: &ReadTicket) -> bool;
 }
 

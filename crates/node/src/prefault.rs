@@ -1,4 +1,4 @@
-//! Pages of segments that are there before somebody writes them.
+//! A thread that populates the pages of segments before writers reach them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,14 +12,14 @@ use mooncake_memory::{
 
 use crate::host::Host;
 
-/// How long the thread rests at first when others want the processors.
+/// First pause of the thread when other threads want the processors.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// How long it rests at most.
+/// Longest pause of the thread.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 /// A thread that has the system provide the pages of all segments shortly before they are written. It starts with the
-/// first segment. Dropping this stops it.
+/// first segment, and stops when this is dropped.
 pub struct PrefaultThread {
     host: Arc<Host>,
     stop: Arc<AtomicBool>,
@@ -27,7 +27,7 @@ pub struct PrefaultThread {
 }
 
 impl PrefaultThread {
-    /// Starts the thread if there is a segment to look after.
+    /// Starts the thread if a segment is lent.
     ///
     /// # Errors
     /// If the system has no thread to give.
@@ -35,16 +35,16 @@ impl PrefaultThread {
         let prefaulting =
             Self { host: Arc::clone(host), stop: Arc::default(), thread: Mutex::default() };
         if !host.segments().is_empty() {
-            prefaulting.attend()?;
+            prefaulting.start_or_wake()?;
         }
         Ok(prefaulting)
     }
 
-    /// Looks after segments that were lent since the last call too.
+    /// Serves segments that were lent since the last call, too. Starts the thread if it does not run yet.
     ///
     /// # Errors
     /// If the system has no thread to give.
-    pub fn attend(&self) -> io::Result<()> {
+    pub fn start_or_wake(&self) -> io::Result<()> {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(thread) = &*thread {
             thread.thread().unpark();
@@ -64,15 +64,15 @@ impl Drop for PrefaultThread {
         let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let Some(thread) = thread.take() {
             thread.thread().unpark();
-            // A panic there has been reported and harms nobody else.
+            // A panic there was reported already, and harms no other thread.
             let _ = thread.join();
         }
     }
 }
 
-/// The thread gives way by asking, not by a low priority: while the system provides pages it holds a lock of the whole
-/// address space, and a thread that has it and never gets to run would keep all others from starting threads. It always comes
-/// forward: what others leave it may be all that there ever is.
+/// The thread yields by pauses, not by a low priority. While the system provides pages it holds a lock of the whole
+/// address space: a thread that held it and never ran would keep all others from starting threads. Its pauses are
+/// bounded, since the processors may never be idle.
 fn work(host: &Host, stop: &AtomicBool) {
     let mut pace = Pace::default();
     while !stop.load(Ordering::Relaxed) {
@@ -86,7 +86,7 @@ fn work(host: &Host, stop: &AtomicBool) {
     }
 }
 
-/// Waits for so long, also if there is more to do meanwhile.
+/// Waits for `pause`, even if there is more to do meanwhile.
 fn rest(pause: Duration, stop: &AtomicBool) {
     let until = Instant::now() + pause;
     while !stop.load(Ordering::Relaxed) {
@@ -102,7 +102,7 @@ fn rest(pause: Duration, stop: &AtomicBool) {
 struct Pace(Duration);
 
 impl Pace {
-    /// Longer each time that others want the processors.
+    /// Doubles the pause each time that other threads want the processors.
     fn after_step(&mut self, is_crowded: bool) -> Duration {
         self.0 = match is_crowded {
             true => (self.0 * 2).clamp(PAUSE, LONGEST_PAUSE),
@@ -112,19 +112,19 @@ impl Pace {
     }
 }
 
-/// Who else wants processors.
+/// How much other threads want the processors.
 #[derive(Clone, Copy, Debug)]
 struct Load {
-    /// Threads of the machine that run or want to; and its processors, all of which these may use.
+    /// Threads of the machine that run or want to, and the number of processors that they may use.
     machine: Option<(usize, usize)>,
-    /// Threads of this process that look for a message: they give way.
+    /// Threads of this process that poll for a message: these yield.
     polling: usize,
-    /// How long the last step ran, and how long it waited for a processor among those that this process may use.
+    /// How long the last step ran, and how long it waited for one of the processors that this process may use.
     own: Option<(Duration, Duration)>,
 }
 
 impl Load {
-    /// As it is now, after a step that began with these times of the thread.
+    /// The present load, after a step. `before` holds the processor times of the thread at the start of the step.
     fn since(before: Option<(Duration, Duration)>) -> Self {
         let own = before.zip(own_processor_time()).map(|((ran, waited), (runs, waits))| {
             (runs.saturating_sub(ran), waits.saturating_sub(waited))
@@ -132,7 +132,8 @@ impl Load {
         Self { machine: running_threads().zip(online_processors()), polling: Watch::polling(), own }
     }
 
-    /// The machine's threads say nothing about a container that may use a part of it, but how long this thread waits does.
+    /// In a container that may use a part of the machine, the machine's threads say nothing, but the waiting time of
+    /// this thread does.
     fn is_crowded(self) -> bool {
         let is_full = |(running, processors): (usize, usize)| running > processors + self.polling;
         let has_waited = |(ran, waited): (Duration, Duration)| waited > ran / 4;
@@ -140,10 +141,10 @@ impl Load {
     }
 }
 
-/// One step of work in one segment; false if there is none for now. No segment is held between steps.
+/// One step of work in one segment; false if there is none for now. No segment is referenced between steps.
 fn step(host: &Host) -> bool {
     host.segments().iter().any(|segment| {
-        segment.prefaulted().worked_by(thread::current());
+        segment.prefaulted().set_worker(thread::current());
         segment.prefaulted().step(segment.region())
     })
 }

@@ -1,4 +1,4 @@
-//! What a host asks of a lent segment, whatever its bytes lie in.
+//! The operations that a host needs of a lent segment, in memory or on a disk.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,18 +10,18 @@ use crate::locked_machine::AnyLockedMachine;
 
 /// The shell of a [`SegmentMachine`](crate::SegmentMachine), as its host sees it.
 pub(crate) trait SegmentShell: Send + Sync {
-    /// Its machine, and what it does alike for all kinds of segments.
+    /// Its machine, and the operations that are the same for all kinds of segments.
     fn machine(&self) -> &dyn AnyLockedMachine;
 
-    /// Drops everything that lies here, and tells all writers to stop. It has another id from now on.
+    /// Drops everything in the segment, tells all writers to stop, and changes the id.
     fn start_empty(&self, id: SegmentId);
 
-    /// Returns once all that was dropped before is gone for good. No lock is held meanwhile.
+    /// Returns once all earlier drops are durable. No lock is held meanwhile.
     fn settle(&self) -> Result<(), ErrorCode> {
         Ok(())
     }
 
-    /// Takes a range, or a part of one, for a writer, and waits, `patience` at most, for all that is in the way.
+    /// Takes a range, or a part of one, for a writer. Waits at most `patience` for older writers, pins and promises.
     fn begin_write(
         &self,
         write: (Epoch, &RangeWrite<'_>),
@@ -29,12 +29,12 @@ pub(crate) trait SegmentShell: Send + Sync {
         patience: Duration,
     ) -> Result<WriteTicket, ErrorCode>;
 
-    /// All bytes of a part are in place.
+    /// Completes a part whose bytes are all in place.
     fn complete_write(&self, ticket: WriteTicket, checksums: Vec<u32>) -> Result<(), ErrorCode>;
 
-    /// Where the bytes of a range are.
+    /// Finds the bytes of a range.
     fn begin_read(&self, range: &RangeRead) -> Result<ReadTicket, ErrorCode>;
 
-    /// As [`AnyLockedMachine::still_holds`], and may keep what the reader computed.
+    /// As [`AnyLockedMachine::still_holds`], and may keep the checksums that the reader computed.
     fn learn_checksums(&self, ticket: &ReadTicket, checksums: &[u32]) -> bool;
 }

@@ -2,17 +2,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// A [`Condvar`] that is signalled after each small write, and hardly ever waited for: signalling costs no system call while
-/// nobody waits. What is waited for must change under the mutex that waiters hold, and the signal follow that.
+/// A [`Condvar`] that is signalled often and seldom waited for: a signal without waiters costs no system call.
+/// Callers must change the awaited state under the mutex of the waiters, and signal after that.
 #[derive(Debug, Default)]
 pub(crate) struct Signal {
     condvar: Condvar,
-    /// Changes under that mutex only.
+    /// Changes only under the mutex of the waiters.
     waiting: AtomicUsize,
 }
 
 impl Signal {
-    /// Lets go of the mutex until the signal comes or `patience` is over, and for no reason at times.
+    /// Releases the mutex until the signal comes or `patience` is over. May return without reason.
     pub(crate) fn wait<'a, T>(
         &self,
         guard: MutexGuard<'a, T>,
@@ -24,7 +24,7 @@ impl Signal {
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Wakes all who wait.
+    /// Wakes all waiters.
     pub(crate) fn wake_all(&self) {
         if self.waiting.load(Ordering::Relaxed) > 0 {
             self.condvar.notify_all();

@@ -1,13 +1,13 @@
 use mooncake_types::{ErrorCode, limits};
 
-/// Most key bytes in one request to the master; a frame's body stays far under its limit.
+/// Most key bytes in one request to the master, far below the limit of a frame's body.
 pub(super) const MAX_BATCH_KEY_BYTES: usize = 4 << 20;
 
-/// Most bytes of objects whose grants one request asks for: they are written well before the master gives up on their
-/// puts, also over a slow network. A longer object is asked for alone.
+/// Most object bytes that one request asks grants for: even a slow network carries them well before the master
+/// discards the puts. A longer object gets its own request.
 const MAX_BATCH_OBJECT_BYTES: u64 = 1 << 30;
 
-/// Whether the master may be asked about this key.
+/// Refuses an empty or overlong key.
 pub(super) fn check_key(key: &str) -> Result<(), ErrorCode> {
     if key.is_empty() || key.len() > limits::MAX_KEY_BYTES {
         return Err(ErrorCode::InvalidKey);
@@ -15,7 +15,8 @@ pub(super) fn check_key(key: &str) -> Result<(), ErrorCode> {
     Ok(())
 }
 
-/// The positions of items that pass a check, and results to begin with: for the others they are final.
+/// Returns the positions of the items that pass `check`, and initial results. The results of all other items are
+/// final.
 pub(super) fn checked<I, T>(
     items: &[I],
     check: impl Fn(&I) -> Result<(), ErrorCode>,
@@ -54,7 +55,7 @@ impl Batches {
         self.take_puts(|position| (key_len(position), 0))
     }
 
-    /// As [`Batches::take`], given the lengths of keys and of the objects that are to be put.
+    /// Like [`Batches::take`], also bounded by object bytes: `lens` gives the lengths of a key and its object.
     pub(super) fn take_puts(&mut self, lens: impl Fn(usize) -> (usize, u64)) -> Vec<usize> {
         let (mut key_bytes, mut object_bytes) = (0, 0_u64);
         let rest = &self.order[self.at..];
@@ -70,7 +71,7 @@ impl Batches {
         taken
     }
 
-    /// All positions that were not taken yet; none are left behind.
+    /// Takes all remaining positions.
     pub(super) fn take_rest(&mut self) -> Vec<usize> {
         let rest = self.order.split_off(self.at);
         self.at = self.order.len();

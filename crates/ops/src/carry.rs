@@ -9,18 +9,18 @@ use crate::dropping::discards;
 use crate::get::Route;
 use crate::op::{CallError, MoveError, Op, Step, unexpected};
 use crate::placements::replicas;
-use crate::put::{Granted, InPut, PutWrite, Write};
+use crate::put::{Granted, GrantedPut, PutWrite, Write};
 use crate::span::Span;
 
-/// Carries out one copy or move task: reads the source replica, writes all targets, tells the master how it ended.
+/// Carries out one copy or move task: reads the source replica, writes all targets, reports the outcome to the
+/// master.
 ///
-/// At most `window_bytes` are held at a time; a longer object goes in so many windows, each read and then written. The
-/// node confirms the version at every read, so all of them are of one version; a target is complete when the last has
-/// been written.
+/// The object moves in windows of at most `window_bytes`, each read and then written. The node checks the version at
+/// every read, so all windows are of one version. A target is complete once its last window is written.
 #[derive(Debug)]
 pub struct CarryOp<'a> {
     order: &'a TaskOrder,
-    /// Where it is read and written; absent if the order makes no sense.
+    /// The route to read and the grant to write; absent if the order is malformed.
     places: Option<(Route, Granted)>,
     window_bytes: u64,
     /// Bytes of the object that are in place at all targets.
@@ -31,21 +31,21 @@ pub struct CarryOp<'a> {
 
 #[derive(Debug)]
 enum Phase<'a> {
-    /// A window is read.
+    /// Reads a window.
     Read,
-    /// It is written.
+    /// Writes it.
     Write(Write<'a>),
-    /// The master is told how the task ended.
+    /// Reports the outcome to the master.
     End {
         is_source_dropped: bool,
     },
-    /// Readers may have routes to the source of a move: its nodes drop it before the master forgets it.
+    /// Has nodes drop the source of a move, since readers may have routes to it. The master forgets it after that.
     Drop(Vec<Discard>),
     Over,
 }
 
 impl<'a> CarryOp<'a> {
-    /// The task of this order, whose placements point into `segments`.
+    /// Begins the task of `order`, whose placements index `segments`.
     #[must_use]
     pub fn new(order: &'a TaskOrder, segments: Vec<SegmentAddress>, window_bytes: u64) -> Self {
         assert!(window_bytes > 0, "a window holds something");
@@ -58,8 +58,7 @@ impl<'a> CarryOp<'a> {
         Self { order, places, window_bytes, carried: 0, phase, outcome }
     }
 
-    /// Gives the task up: nothing but the report to the master is left to do. A move whose source is being dropped, or is
-    /// dropped, goes on to its end.
+    /// Abandons the task: only the report to the master follows. Has no effect once nodes drop the source of a move.
     pub fn cancel(&mut self) {
         let is_undecided = matches!(
             self.phase,
@@ -90,7 +89,7 @@ impl<'a> CarryOp<'a> {
     fn on_read(&mut self, error: Option<MoveError>) {
         match error {
             None => {
-                let put = InPut::new(0, &self.order.key, self.places().1.clone());
+                let put = GrantedPut::new(0, &self.order.key, self.places().1.clone());
                 let write = PutWrite::of(put, smallvec![self.window()]);
                 self.phase = Phase::Write(Write::new(vec![write]));
             }
@@ -117,7 +116,7 @@ impl<'a> CarryOp<'a> {
     }
 }
 
-/// Where a task reads and writes; nothing if that makes no sense.
+/// The route to the source and the grant of the targets; `None` if the order is malformed.
 fn places(order: &TaskOrder, segments: &Arc<[SegmentAddress]>) -> Option<(Route, Granted)> {
     let placements = order.source.clone();
     let located = Located { version: order.version, len: order.len, placements };
@@ -129,10 +128,10 @@ fn places(order: &TaskOrder, segments: &Arc<[SegmentAddress]>) -> Option<(Route,
 }
 
 impl<'a> Op<'a> for CarryOp<'a> {
-    /// Whether the replicas are there, as far as this client knows.
+    /// Whether the target replicas exist, as far as this client knows.
     type Output = Result<(), ErrorCode>;
 
-    /// Each window counts as one.
+    /// Each window is a batch of its own.
     fn batch(&self) -> u64 {
         self.carried
     }

@@ -9,9 +9,9 @@ use crate::location::ObjectLocation;
 use crate::op::{CallError, MoveError, Op, Step, unexpected};
 use crate::retry::RetryPolicy;
 
-/// What the master is asked about keys.
+/// A question to the master about keys.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Question<'a> {
+pub(crate) enum KeyQuestion<'a> {
     Exist,
     Locate,
     Hold,
@@ -20,40 +20,40 @@ pub(crate) enum Question<'a> {
     Clear { segment: &'a str },
 }
 
-/// The answers in a reply of the right kind to what was asked at that moment, or the reply itself.
+/// Takes the answers out of a reply to a request sent at that tick. Gives a reply of another kind back.
 type Read<A> = fn(Tick, Reply) -> Result<Vec<Result<A, ErrorCode>>, Reply>;
 
-/// A question about many keys that the master answers alone: one request per batch, in order.
+/// A question about many keys, asked with one request for each batch, in order.
 #[derive(Debug)]
-pub struct Keyed<'a, A> {
-    question: Question<'a>,
+pub struct KeyBatchOp<'a, A> {
+    question: KeyQuestion<'a>,
     read: Read<A>,
     keys: &'a [&'a str],
     batches: Batches,
     asked: Vec<usize>,
     asked_at: Tick,
-    /// The same was asked before, and answered well.
+    /// The request repeats one that succeeded for these keys.
     is_repeated: bool,
     predecessors: Predecessors,
-    /// How often nodes did not drop what is older: those keys are asked about once more.
+    /// How often nodes did not drop older versions. Those keys are asked about again.
     failed_drops: u32,
     asks_again: bool,
     results: Vec<Result<A, ErrorCode>>,
 }
 
-/// Do these objects exist, complete? Grants a lease on each that does.
-pub type ExistOp<'a> = Keyed<'a, bool>;
+/// Asks whether objects exist, complete. The master grants a lease on each that does.
+pub type ExistOp<'a> = KeyBatchOp<'a, bool>;
 
-/// Where do these objects lie? Grants a lease on each that is found.
-pub type LocateOp<'a> = Keyed<'a, ObjectLocation>;
+/// Asks where objects lie. The master grants a lease on each that it finds.
+pub type LocateOp<'a> = KeyBatchOp<'a, ObjectLocation>;
 
-/// Routes to objects, for reads that follow. Grants a lease on each that is found.
-pub type HoldOp<'a> = Keyed<'a, Route>;
+/// Fetches routes for later reads. The master grants a lease on each object that it finds.
+pub type RoutesOp<'a> = KeyBatchOp<'a, Route>;
 
-/// Has objects copied to memory where they lie on disks alone.
-pub type PrefetchOp<'a> = Keyed<'a, Prefetch>;
+/// Has objects promoted to memory that lie on disks alone.
+pub type PrefetchOp<'a> = KeyBatchOp<'a, Prefetch>;
 
-impl<'a> Question<'a> {
+impl<'a> KeyQuestion<'a> {
     fn request(self, keys: Vec<&'a str>) -> Request<'a> {
         match self {
             Self::Exist => Request::ExistKey { keys },
@@ -64,12 +64,12 @@ impl<'a> Question<'a> {
         }
     }
 
-    /// Whether objects are read where the answers say that they lie.
+    /// Whether the caller reads objects by the answers.
     const fn leads_to_bytes(self) -> bool {
         matches!(self, Self::Hold)
     }
 
-    /// Whether all of an object goes, if anything of it does.
+    /// Whether the request removes whole objects, not single replicas.
     pub(crate) const fn removes_whole_objects(self) -> bool {
         match self {
             Self::Clear { segment } => segment.is_empty(),
@@ -82,7 +82,7 @@ impl<'a> ExistOp<'a> {
     /// A question about `keys`.
     #[must_use]
     pub fn new(keys: &'a [&'a str]) -> Self {
-        Self::asking(Question::Exist, keys, |_, reply| match reply {
+        Self::asking(KeyQuestion::Exist, keys, |_, reply| match reply {
             Reply::Exist(answers) => Ok(answers),
             other => Err(other),
         })
@@ -93,7 +93,7 @@ impl<'a> LocateOp<'a> {
     /// A question about `keys`.
     #[must_use]
     pub fn new(keys: &'a [&'a str]) -> Self {
-        Self::asking(Question::Locate, keys, |_, reply| match reply {
+        Self::asking(KeyQuestion::Locate, keys, |_, reply| match reply {
             Reply::Located { results, segments, .. } => {
                 let locate = |found| ObjectLocation::from_located(&found, &segments);
                 Ok(results.into_iter().map(|result| result.and_then(locate)).collect())
@@ -103,11 +103,11 @@ impl<'a> LocateOp<'a> {
     }
 }
 
-impl<'a> HoldOp<'a> {
+impl<'a> RoutesOp<'a> {
     /// A question about `keys`.
     #[must_use]
     pub fn new(keys: &'a [&'a str]) -> Self {
-        Self::asking(Question::Hold, keys, |asked_at, reply| match reply {
+        Self::asking(KeyQuestion::Hold, keys, |asked_at, reply| match reply {
             Reply::Located { results, segments, lease_ms, .. } => {
                 let segments: Arc<[SegmentAddress]> = segments.into();
                 let lease_end = asked_at.after_ms(lease_ms);
@@ -123,15 +123,15 @@ impl<'a> PrefetchOp<'a> {
     /// Prefetches `keys`.
     #[must_use]
     pub fn new(keys: &'a [&'a str]) -> Self {
-        Self::asking(Question::Prefetch, keys, |_, reply| match reply {
+        Self::asking(KeyQuestion::Prefetch, keys, |_, reply| match reply {
             Reply::Prefetched(answers) => Ok(answers),
             other => Err(other),
         })
     }
 }
 
-impl<'a, A> Keyed<'a, A> {
-    pub(crate) fn asking(question: Question<'a>, keys: &'a [&'a str], read: Read<A>) -> Self {
+impl<'a, A> KeyBatchOp<'a, A> {
+    pub(crate) fn asking(question: KeyQuestion<'a>, keys: &'a [&'a str], read: Read<A>) -> Self {
         let (positions, results) = checked(keys, |key| check_key(key));
         Self {
             question,
@@ -148,14 +148,14 @@ impl<'a, A> Keyed<'a, A> {
         }
     }
 
-    /// The keys for which the last reply was good; the next one is about these only.
+    /// The keys for which the last reply was `Ok`. The next request, and its reply, are about these only.
     pub(super) fn good_keys(&mut self) -> Vec<&'a str> {
         self.asked.retain(|&position| self.results[position].is_ok());
         self.is_repeated = true;
         self.asked_keys()
     }
 
-    pub(super) const fn question(&self) -> Question<'a> {
+    pub(super) const fn question(&self) -> KeyQuestion<'a> {
         self.question
     }
 
@@ -163,7 +163,7 @@ impl<'a, A> Keyed<'a, A> {
         self.asked.iter().map(|&position| self.keys[position]).collect()
     }
 
-    /// The first answers stand, unless something failed since.
+    /// Keeps the first answers, except for keys that fail now.
     fn take_repeated(&mut self, answers: Vec<Result<A, ErrorCode>>) {
         for (&position, answer) in self.asked.iter().zip(answers) {
             if let Err(code) = answer {
@@ -179,7 +179,7 @@ impl<'a, A> Keyed<'a, A> {
     }
 }
 
-impl<'a, A> Op<'a> for Keyed<'a, A> {
+impl<'a, A> Op<'a> for KeyBatchOp<'a, A> {
     type Output = Vec<Result<A, ErrorCode>>;
 
     fn batch(&self) -> u64 {

@@ -22,9 +22,9 @@
 //! assert_eq!(found, vec![Ok(true), Ok(false)]);
 //! ```
 //!
-//! A shell asks for it through [`Deadline::next`], so that every call ends in time whatever it would still try.
+//! A shell asks for steps through [`Deadline::next`], so that every call ends in time.
 //!
-//! Lists of results are by position: a key that stands twice in a batch has two results.
+//! Lists of results are by position: a key that occurs twice in a batch has two results.
 
 #![forbid(unsafe_code)]
 
@@ -45,11 +45,11 @@ mod task;
 
 pub use carry::CarryOp;
 pub use get::{CacheLimits, GetItem, GetOp, Renewed, Route, RouteCache, Want, renewed};
-pub use keyed::{ExistOp, HoldOp, Keyed, LocateOp, PrefetchOp};
+pub use keyed::{ExistOp, KeyBatchOp, LocateOp, PrefetchOp, RoutesOp};
 pub use location::{ObjectLocation, ReplicaLocation, Stripe};
-pub use op::{Attributes, CallError, Deposit, Fetch, MoveError, Op, Step};
+pub use op::{Attributes, CallError, MoveError, Op, RangeToRead, RangeToWrite, Step};
 pub use prefix_len::PrefixLenOp;
-pub use put::{CloseOp, Closed, Closing, PutOp, PutPartsOp, PutSession, PutWrite, StartOp};
+pub use put::{CloseOp, CloseOutcome, Closing, PutOp, PutPartsOp, PutSession, PutWrite, StartOp};
 pub use removal::{ListOp, RemoveOp, RemoveScanOp};
 pub use retry::{Deadline, MasterRetry, Retry, RetryPolicy, is_idempotent};
 pub use span::Part;

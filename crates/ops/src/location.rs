@@ -42,7 +42,7 @@ impl ReplicaLocation {
         self.stripes.iter().map(|stripe| stripe.len).sum()
     }
 
-    /// What it lies in: on a disk, if a part of it does.
+    /// Its medium: a disk, if one of its stripes lies on a disk.
     #[must_use]
     pub fn medium(&self) -> Medium {
         self.stripes.iter().map(|stripe| stripe.segment.medium).max().unwrap_or_default()
@@ -50,10 +50,10 @@ impl ReplicaLocation {
 }
 
 impl ObjectLocation {
-    /// The location told by a reply of the master.
+    /// The location that a reply of the master names.
     ///
     /// # Errors
-    /// [`ErrorCode::InternalError`] if it makes no sense.
+    /// [`ErrorCode::InternalError`] if the placements are not whole replicas.
     pub fn from_located(located: &Located, segments: &[SegmentAddress]) -> Result<Self, ErrorCode> {
         if !placements_are_whole(&located.placements, segments, located.len) {
             return Err(ErrorCode::InternalError);

@@ -9,7 +9,7 @@ pub trait Op<'a> {
     /// What the operation answers.
     type Output;
 
-    /// What to do now. After a call or a transfer its outcome is handed back before this is asked again.
+    /// The next step. The shell hands back the outcome of a call or a transfer before it asks for another step.
     fn next(&mut self, now: Tick) -> Step<'a>;
 
     /// The outcome of the last [`Step::Call`].
@@ -17,12 +17,13 @@ pub trait Op<'a> {
         unreachable!("{reply:?}, and the master was asked nothing");
     }
 
-    /// The outcome of the last [`Step::Read`], [`Step::Write`] or [`Step::Drop`], by position. A [`Step::Wait`] has none.
+    /// The outcome of the last [`Step::Read`], [`Step::Write`] or [`Step::Drop`], by position. A [`Step::Wait`] has
+    /// none.
     fn on_transfer(&mut self, results: Vec<Result<(), MoveError>>) {
         unreachable!("{results:?}, and no bytes were to be moved");
     }
 
-    /// Which batch of a call with many items it is at: each has a [`Deadline`](crate::Deadline) of its own.
+    /// The number of the current batch. Each batch has its own [`Deadline`](crate::Deadline).
     fn batch(&self) -> u64 {
         0
     }
@@ -37,30 +38,30 @@ pub enum Step<'a> {
     /// Ask the master.
     Call(Request<'a>),
     /// Read ranges from nodes.
-    Read(Vec<Fetch>),
+    Read(Vec<RangeToRead>),
     /// Write ranges to nodes, under the epoch of their grants.
-    Write(Epoch, Vec<Deposit<'a>>),
+    Write(Epoch, Vec<RangeToWrite<'a>>),
     /// Have nodes drop entries.
     Drop(Vec<Discard>),
     /// Do nothing until this moment.
     Wait(Tick),
-    /// Nothing: the answer is there.
+    /// Do nothing: [`Op::finish`] gives the answer.
     Done,
 }
 
 /// One range to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fetch {
+pub struct RangeToRead {
     /// The item of the batch that the bytes are for.
     pub position: usize,
     /// The node that serves the range.
     pub endpoint: Arc<str>,
-    /// What the range lies in there.
+    /// The medium of the range.
     pub medium: Medium,
-    /// What to ask it for.
+    /// The range to ask the node for.
     pub range: RangeRead,
-    /// Their place in the item's memory: in the object if all of it is wanted, else among the parts wanted, which stand
-    /// one behind the other.
+    /// Offset of the bytes in the item's memory, which holds the whole object, or the wanted parts one behind the
+    /// other.
     pub at: u64,
     /// Length of the whole object in bytes.
     pub object_len: u64,
@@ -68,21 +69,21 @@ pub struct Fetch {
 
 /// One range to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Deposit<'a> {
-    /// The item of the batch that the bytes are of.
+pub struct RangeToWrite<'a> {
+    /// The item of the batch that the bytes belong to.
     pub position: usize,
     /// The node that takes the range.
     pub endpoint: Arc<str>,
-    /// What to tell it, but for the attributes.
+    /// The range to write, without the attributes.
     pub range: RangeWrite<'a>,
-    /// The place of the bytes in the item's memory: in the object if all of it is written, else among the parts to be
-    /// written, which stand one behind the other.
+    /// Offset of the bytes in the item's memory, which holds the whole object, or the parts to write one behind the
+    /// other.
     pub at: u64,
-    /// What the node is to keep with the entry.
+    /// Attributes that the node keeps with the entry.
     pub attributes: Attributes,
 }
 
-/// Opaque bytes of the master that go with every write of an object, nearly always none.
+/// Opaque bytes from the master that every write of an object carries; nearly always none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attributes(Option<Arc<[u8]>>);
 
@@ -124,7 +125,7 @@ pub enum CallError {
 }
 
 impl CallError {
-    /// The number that callers see.
+    /// The error code that callers see.
     #[must_use]
     pub const fn code(&self) -> ErrorCode {
         match self {
@@ -134,7 +135,7 @@ impl CallError {
     }
 }
 
-/// Why a range was not read or written. Nothing touches the caller's memory any more.
+/// Why a range was not read or written. By now nothing touches the caller's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MoveError {
     /// The node does not hold that version there.
@@ -145,7 +146,7 @@ pub enum MoveError {
     Broken,
 }
 
-/// The code of a reply that is not of the kind that was asked for.
+/// The error code for a reply of the wrong kind.
 pub(crate) fn unexpected(reply: &Reply) -> ErrorCode {
     match *reply {
         Reply::Refused(ErrorCode::Ok) => ErrorCode::InternalError,

@@ -1,7 +1,7 @@
 use mooncake_types::{Placement, SegmentAddress, SegmentId, limits};
 
-/// Whether placements describe whole replicas of an object of `len` bytes, so that what follows may index
-/// without looking: they come from outside.
+/// Whether placements describe whole replicas of an object of `len` bytes. They come from the network, and code after
+/// this check indexes with them without further checks.
 pub(super) fn placements_are_whole(
     placements: &[Placement],
     segments: &[SegmentAddress],

@@ -3,10 +3,9 @@ use mooncake_types::{ErrorCode, Reply, Request, Tick};
 use crate::batches::{Batches, check_key};
 use crate::op::{CallError, Op, Step, unexpected};
 
-/// How many objects exist, complete, from the first key on without a gap? Grants a lease on each that counts.
+/// Counts the objects that exist, complete, from the first key on without a gap. The master grants a lease on each.
 ///
-/// Of a list that is longer than a request, the master is asked about the next part only if all of the part before it is
-/// there.
+/// A list may take several requests. Each is sent only if all keys of the one before exist.
 #[derive(Debug)]
 pub struct PrefixLenOp<'a> {
     keys: &'a [&'a str],
@@ -17,7 +16,7 @@ pub struct PrefixLenOp<'a> {
 }
 
 impl<'a> PrefixLenOp<'a> {
-    /// A question about `keys`, all of which must be keys that the store takes.
+    /// Counts along `keys`. Fails if one of them is empty or too long.
     #[must_use]
     pub fn new(keys: &'a [&'a str]) -> Self {
         let checked = keys.iter().try_for_each(|key| check_key(key));

@@ -25,7 +25,7 @@ pub(super) struct Span {
     pub(super) from: u64,
     /// Their number, not zero.
     pub(super) len: u64,
-    /// Their place in the item's memory, whose parts stand one behind the other.
+    /// Their offset in the item's memory, where parts lie one behind the other.
     pub(super) at: u64,
 }
 
@@ -41,10 +41,10 @@ impl Span {
     }
 }
 
-/// What of one object is read or written together, nearly always one span.
+/// The spans of one object that are read or written together; nearly always one.
 pub(super) type Spans = SmallVec<[Span; 1]>;
 
-/// The parts that an object of `object_len` bytes has. Neighbours are joined, so that they travel as one.
+/// The spans of the parts that lie within an object of `object_len` bytes. Adjacent parts become one span.
 pub(super) fn spans(parts: &[Part], object_len: u64) -> Spans {
     let mut spans = Spans::with_capacity(parts.len());
     let mut at = 0_u64;
@@ -62,7 +62,7 @@ pub(super) fn spans(parts: &[Part], object_len: u64) -> Spans {
     spans
 }
 
-/// What of a span lies in one range of a replica.
+/// The bytes of a span that lie in one range of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cut<'r> {
     /// The range.
@@ -73,7 +73,7 @@ pub(super) struct Cut<'r> {
     pub(super) from: u64,
     /// Number of bytes, not zero.
     pub(super) len: u64,
-    /// Their place in the item's memory.
+    /// Their offset in the item's memory.
     pub(super) at: u64,
 }
 

@@ -28,7 +28,7 @@ impl<'a> TaskOp<'a, TaskId> {
         Self::create(key, TaskKind::Copy, "", targets)
     }
 
-    /// Has the replica in the segment named `source` moved to the one named `target`.
+    /// Has the replica in the segment `source` moved to the segment `target`, both by name.
     #[must_use]
     pub fn relocate(key: &'a str, source: &'a str, target: &'a str) -> Self {
         Self::create(key, TaskKind::Move, source, &[target])
@@ -51,7 +51,7 @@ impl<'a> TaskOp<'a, TaskId> {
 }
 
 impl TaskOp<'_, TaskReport> {
-    /// How far a task is.
+    /// Asks how far a task is.
     #[must_use]
     pub fn query(id: TaskId) -> Self {
         Self::new(Ok(Request::QueryTask { id }), |reply| match reply {
@@ -62,7 +62,7 @@ impl TaskOp<'_, TaskReport> {
 }
 
 impl TaskOp<'_, TaskOrders> {
-    /// The tasks that wait for this client, at most `limit`. If there are none the master may wait `wait_ms` for one.
+    /// Fetches at most `limit` tasks for this client. If there are none, the master may wait `wait_ms` for one.
     #[must_use]
     pub fn fetch(limit: u32, wait_ms: u32) -> Self {
         Self::new(Ok(Request::FetchTasks { limit, wait_ms }), |reply| match reply {

@@ -1,7 +1,7 @@
-//! Keeps `crates/wire/src/generated.rs` in step with `proto/mooncake.proto`.
+//! Keeps `generated.rs` and `generated_fields.rs` of `crates/wire/src` in step with `proto/mooncake.proto`.
 //!
-//! Nothing is here but a test, `tests/generated.rs`, which generates the code anew and compares. It is a crate of its own
-//! because it takes the better part of a minute to compile the protobuf compiler, which nothing else needs. After a change
+//! This crate has nothing but tests, `tests/generated`: they generate the code anew and compare. It is a crate of its own
+//! because the protobuf compiler, which nothing else needs, takes the better part of a minute to compile. After a change
 //! of the schema:
 //!
 //! ```text

@@ -16,7 +16,7 @@ pub(crate) enum Change {
     /// The master is not to have the segment any more, of which this is told what it is called now. It is served on.
     TakeBack { taken: Taken },
     /// Whether the master has this segment is unknown; it is not to have it.
-    Disown(SegmentId),
+    Unmount(SegmentId),
 }
 
 /// What follows from what a node did.

@@ -67,7 +67,7 @@ impl World {
             Errand::Stay { id, is_unsure } => {
                 self.hosts[number].withdraw(&mut self.net);
                 if is_unsure {
-                    self.members[number].change(Change::Disown(id), &mut self.net);
+                    self.members[number].change(Change::Unmount(id), &mut self.net);
                 }
                 self.stay_away(number);
             }
@@ -94,7 +94,7 @@ impl World {
                 self.hosts[number].withdraw(&mut self.net);
                 self.members[number].own = leak(self.hosts[number].own());
             }
-            (0, Err(_)) => self.members[number].change(Change::Disown(id), &mut self.net),
+            (0, Err(_)) => self.members[number].change(Change::Unmount(id), &mut self.net),
             // It stays.
             (_, Err(_)) => return self.lend(number, id),
         }
@@ -151,7 +151,7 @@ impl Member {
         for change in std::mem::take(&mut self.beat.changes) {
             match change {
                 Change::Lend(lent) => self.beat.membership.lend_also(lent),
-                Change::Disown(id) => self.beat.membership.disown(id),
+                Change::Unmount(id) => self.beat.membership.unmount(id),
                 Change::TakeBack { taken } => {
                     let id = host.memory().segment();
                     self.beat.membership.take_back(id);

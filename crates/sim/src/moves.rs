@@ -1,6 +1,6 @@
 //! What a transfer moves, and where to.
 
-use mooncake_ops::{Deposit, Fetch};
+use mooncake_ops::{RangeToRead, RangeToWrite};
 use mooncake_types::{Discard, Epoch, SegmentId};
 
 use crate::extents::{Content, Extents, Piece};
@@ -9,8 +9,8 @@ use crate::key::number_of;
 
 /// What moves.
 pub(crate) enum What {
-    Read { fetch: Fetch, pieces: Vec<Piece> },
-    Write { epoch: Epoch, deposit: Deposit<'static>, payload: Vec<Piece> },
+    Read { fetch: RangeToRead, pieces: Vec<Piece> },
+    Write { epoch: Epoch, deposit: RangeToWrite<'static>, payload: Vec<Piece> },
     Drop(Discard),
 }
 
@@ -36,7 +36,7 @@ impl What {
 }
 
 /// The bytes to be written: those that were read for the item before, or the object's own.
-pub(crate) fn payload(deposit: &Deposit<'_>, buffers: &[Extents]) -> Vec<Piece> {
+pub(crate) fn payload(deposit: &RangeToWrite<'_>, buffers: &[Extents]) -> Vec<Piece> {
     let (range, buffer) = (&deposit.range, &buffers[deposit.position]);
     if !buffer.is_empty() {
         return buffer.read(deposit.at, range.len);

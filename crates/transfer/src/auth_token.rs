@@ -1,4 +1,5 @@
-//! The word that members of a cluster know, from a file: flags and variables can be seen by others of the host.
+//! The secret that members of a cluster share. It can come from a file, since others on the host can see flags and
+//! variables.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -16,10 +17,10 @@ pub struct TokenFileError {
     pub reason: String,
 }
 
-/// The token in a file: its text without the blanks and line ends around it.
+/// Reads the token from a file: its text without blanks and line ends around it.
 ///
 /// # Errors
-/// The file cannot be read, holds nothing, or more than a token may have.
+/// The file cannot be read, is empty, or is longer than a token may be.
 pub fn read_token_file(path: &Path) -> Result<String, TokenFileError> {
     let error = |reason: String| TokenFileError { path: path.to_owned(), reason };
     let text = read(path).map_err(|reason| error(format!("cannot be read: {reason}")))?;
@@ -33,7 +34,7 @@ pub fn read_token_file(path: &Path) -> Result<String, TokenFileError> {
     }
 }
 
-/// A variable of the environment that cannot be used.
+/// An environment variable with a value that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the environment variable {name} is {value:?}, but must be {wanted}")]
 pub struct EnvError {
@@ -45,8 +46,8 @@ pub struct EnvError {
     pub wanted: &'static str,
 }
 
-/// The token of `MOONCAKE_AUTH_TOKEN`, or that in the file of `MOONCAKE_AUTH_TOKEN_FILE`; empty if neither is set. `text` gives the
-/// value of a variable.
+/// The token in `MOONCAKE_AUTH_TOKEN`, or in the file that `MOONCAKE_AUTH_TOKEN_FILE` names; empty if neither is set.
+/// `text` gives the value of a variable.
 ///
 /// # Errors
 /// Both are set, or the file gives no token.
@@ -64,7 +65,7 @@ pub fn token_of_variables(
     Err(EnvError { name, value: file, wanted })
 }
 
-/// Reads no more than shows that a file is too long.
+/// Reads a file only as far as needed to see that it is too long.
 fn read(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     File::open(path)?.take(2 * limits::MAX_NAME_BYTES as u64).read_to_string(&mut text)?;

@@ -3,7 +3,8 @@ use mooncake_types::{ErrorCode, RangeRead};
 
 use crate::{ReadTicket, SegmentHost};
 
-/// Tickets for ranges, in their order. Those that a disk reads are begun at the same time, while what `beside_disk` gives exists.
+/// Begins reads, and returns their tickets in order. Ranges on disks begin at the same time, and the value of
+/// `beside_disk` lives until all have begun.
 pub(crate) fn begin_reads<T>(
     host: &dyn SegmentHost,
     ranges: &[RangeRead],
@@ -21,7 +22,8 @@ pub(crate) fn begin_reads<T>(
     all.map(|(range, ticket)| ticket.unwrap_or_else(|| begin(host, range))).collect()
 }
 
-/// Which of these ranges a disk reads, the oldest versions first: that is nearly the order in which they lie there.
+/// Positions of the ranges that lie on disks. The oldest versions come first, which is nearly their order on the
+/// disk.
 pub(crate) fn disk_order<'a>(
     host: &dyn SegmentHost,
     ranges: impl Iterator<Item = (usize, &'a RangeRead)>,

@@ -7,7 +7,7 @@ use crate::TransferError;
 /// Copies a segment's memory to a caller's.
 ///
 /// # Errors
-/// [`TransferError::BadMemory`]: the caller's is not there.
+/// [`TransferError::BadMemory`] if the caller's memory is not accessible.
 pub(crate) fn copy_out(memory: RawSlice, dst: &SliceList) -> Result<(), TransferError> {
     let copied = match dst.slices() {
         &[piece] => copy_to_caller(memory, piece.sub(0, memory.len())),
@@ -16,7 +16,8 @@ pub(crate) fn copy_out(memory: RawSlice, dst: &SliceList) -> Result<(), Transfer
     copied.map_err(|error| bad_memory(&error))
 }
 
-/// The segment's own memory is there for as long as its ticket, so it is the caller's that is not.
+/// The error of a copy that failed. The segment's memory stays mapped while its ticket exists, so the caller's is at
+/// fault.
 pub(crate) fn bad_memory(error: &io::Error) -> TransferError {
     TransferError::BadMemory { reason: error.to_string() }
 }

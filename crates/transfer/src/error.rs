@@ -6,14 +6,13 @@ use mooncake_device::CopyError;
 use mooncake_types::ErrorCode;
 use thiserror::Error;
 
-/// Why one range was not moved. Nothing of it is under way any more when this is returned.
+/// Why one range was not moved. When a call returns it, this process moves no more bytes of the range.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TransferError {
-    /// The node does not hold that version there, or ceased to while the bytes were read. Asking again is no use; look
-    /// the object up again.
+    /// The node does not hold that version there, or dropped it while the bytes were read. Look the object up again.
     #[error("the node no longer holds that version in that range")]
     Stale,
-    /// The node, or its port, said no.
+    /// The node, or its data port, refused.
     #[error("the node refused: {0}")]
     Refused(ErrorCode),
     /// There is no connection to the node, or it broke.
@@ -24,7 +23,7 @@ pub enum TransferError {
         /// What happened.
         reason: String,
     },
-    /// Nobody listens there: its host is up, and has turned the connection down.
+    /// No process listens there: the host is up, and refused the connection.
     #[error("nobody serves at {endpoint}")]
     Deserted {
         /// The node, `host:port`.
@@ -53,13 +52,13 @@ pub enum TransferError {
     /// The caller's own memory could not be read or written.
     #[error("the caller's memory is not accessible: {reason}")]
     BadMemory {
-        /// The system's words.
+        /// The system's message.
         reason: String,
     },
 }
 
 impl TransferError {
-    /// What the end of a connection means for each operation that was not finished.
+    /// The error of every unfinished operation when its connection ends with this fault.
     pub(crate) fn of_fault(fault: &Fault, endpoint: &Arc<str>) -> Self {
         let endpoint = Arc::clone(endpoint);
         match fault {
@@ -78,7 +77,7 @@ impl TransferError {
         }
     }
 
-    /// What a node's answer to a read means: an entry that is not there is one that was replaced or evicted.
+    /// The error of a read that a node refused. A missing entry was replaced, removed or evicted.
     pub(crate) fn of_read(code: ErrorCode) -> Self {
         match code {
             ErrorCode::ObjectNotFound => TransferError::Stale,
@@ -87,7 +86,8 @@ impl TransferError {
     }
 }
 
-/// What a copy means that failed: the segment's own memory is there for as long as its ticket, so it is the caller's that is not.
+/// The error of a copy that failed. The segment's memory stays mapped while its ticket exists, so the caller's is at
+/// fault.
 pub(crate) fn of_copy(error: &CopyError) -> TransferError {
     match error {
         CopyError::Stopped => TransferError::Refused(ErrorCode::InvalidVersion),
@@ -95,7 +95,7 @@ pub(crate) fn of_copy(error: &CopyError) -> TransferError {
     }
 }
 
-/// Of all that is done to a connected socket, only bytes to or from memory that is not there answer so.
+/// On a connected socket, only inaccessible memory causes this error.
 fn is_bad_address(error: &io::Error) -> bool {
     const EFAULT: i32 = 14;
     error.raw_os_error() == Some(EFAULT)

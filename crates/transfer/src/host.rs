@@ -5,32 +5,35 @@ use mooncake_types::{
     Epoch, ErrorCode, Follow, FollowPage, RangeDrop, RangeRead, RangeWrite, SegmentId, Version,
 };
 
-/// What a node offers to transports: its segments and the ledgers of what they hold. A ledger belongs to the host;
-/// a transport only moves bytes while it holds a ticket.
+/// What a node offers to transports: its segments and their ledgers. A ledger belongs to the host; a transport only
+/// moves bytes while it holds a ticket.
 ///
-/// A transport that receives bytes never holds one ticket while it begins a write: it completes or abandons each first. So
-/// a host may make `begin_write` wait until an older writer has left. For a peer that puts bytes in
-/// place by itself tickets of several ranges are held, those of newer grants begun first, so that no two such wait for each
-/// other.
+/// A transport that receives bytes completes or abandons each ticket before it begins the next write. So
+/// `begin_write` may wait until an older writer has left. A peer that writes in place, and a write from devices, hold
+/// tickets of several ranges. They begin those of newer grants first, so that no two of them wait for each other.
 pub trait SegmentHost: Send + Sync {
-    /// Is this segment one of the host's?
+    /// Whether this segment is one of the host's.
     fn owns(&self, segment: SegmentId) -> bool;
 
-    /// The highest epoch that the host has seen; zero before the first. Clients are told it when they connect.
+    /// The highest epoch that the host has seen; zero before the first. The welcome tells it to clients.
     fn epoch(&self) -> Epoch;
 
-    /// The right to write the `range.len` bytes from `range.from` on of a granted range. The host refuses epochs older
-    /// than it has seen, and grants older than any that began in the range. The first write under a grant takes all of
-    /// the range: the host drops the ledger entries that overlap it, interrupts an older writer that is still in them
-    /// and waits until those in the way have completed or abandoned their tickets.
+    /// Gives the right to write the `range.len` bytes from `range.from` on of a granted range. The host refuses
+    /// epochs older than it has seen, and grants older than any that began in the range.
     ///
-    /// Several writers of one grant may be at work at once, each in a part that no other is in. A part may be sent again
-    /// until the entry is complete, once its first writer has abandoned or completed it.
+    /// The first write under a grant takes the whole range:
+    /// 1. The host drops the ledger entries that overlap it.
+    /// 2. It interrupts older writers that are still in the range.
+    /// 3. It waits until these have completed or abandoned their tickets.
+    ///
+    /// Several writers of one grant may be at work at once, each in a part that no other is in. A part may be sent
+    /// again until the entry is complete, once its first writer has abandoned or completed it.
     ///
     /// # Errors
-    /// Why the node refuses: among others `InvalidVersion` for an older grant or one of another range or object,
-    /// `ObjectReplicaBusy` if a writer of the same grant is at work in the part, and `InvalidWrite` for a part of an
-    /// entry that is complete, or one that runs past the end of its range.
+    /// Why the node refuses, for example:
+    /// - `InvalidVersion` for an older grant, or one of another range or object;
+    /// - `ObjectReplicaBusy` if a writer of the same grant is at work in the part;
+    /// - `InvalidWrite` for a part of an entry that is complete, or one that runs past the end of its range.
     fn begin_write(
         &self,
         epoch: Epoch,
@@ -38,8 +41,8 @@ pub trait SegmentHost: Send + Sync {
         interrupt: Arc<dyn Interrupt>,
     ) -> Result<WriteTicket, ErrorCode>;
 
-    /// Writes a whole entry from memory of this process that does not change meanwhile, if the host can take the bytes from where
-    /// they are, as disks do. None if they are to be copied to where [`SegmentHost::begin_write`] says.
+    /// Writes a whole entry straight from memory of this process, if the host can, as disks do. The memory must not
+    /// change meanwhile. `None` if the bytes have to be copied to the memory that [`SegmentHost::begin_write`] gives.
     ///
     /// # Errors
     /// As [`SegmentHost::begin_write`] and [`SegmentHost::complete_write`].
@@ -54,26 +57,26 @@ pub trait SegmentHost: Send + Sync {
         None
     }
 
-    /// The bytes that the ticket is for are in place; `checksums` are theirs, one for each chunk. The entry becomes
-    /// readable when all of it is in place.
+    /// Notes that the ticket's bytes are in place; `checksums` has one for each chunk. The entry becomes readable
+    /// when all of it is in place.
     ///
     /// # Errors
-    /// If the range has a newer owner meanwhile; the entry is dropped then.
+    /// If the range has a newer owner by now. Then the entry is dropped.
     fn complete_write(&self, ticket: WriteTicket, checksums: Vec<u32>) -> Result<(), ErrorCode>;
 
-    /// The bytes did not all arrive. None is written under this ticket any more; other parts of the entry stay as they
-    /// are.
+    /// Gives a ticket up whose bytes did not all arrive. No byte is written under it any more. Other parts of the
+    /// entry stay.
     fn abandon_write(&self, ticket: WriteTicket);
 
-    /// Where the bytes of `range` lie.
+    /// Finds the bytes of `range`.
     ///
     /// # Errors
-    /// `ObjectNotFound` if the ledger does not hold that version there, complete; `SegmentNotFound`; `InvalidParams` if
-    /// the range runs past the end of its entry.
+    /// `ObjectNotFound` if the ledger does not hold that version there, complete; `SegmentNotFound`; `InvalidParams`
+    /// if the range runs past the end of its entry.
     fn begin_read(&self, range: &RangeRead) -> Result<ReadTicket, ErrorCode>;
 
-    /// Promises that nobody hears for [`mooncake_types::limits::PROMISE_MS`] that the entry of `range` is dropped. A reader
-    /// that has a copy uses it meanwhile without asking.
+    /// Promises not to report the entry of `range` as dropped for [`mooncake_types::limits::PROMISE_MS`]. Meanwhile a
+    /// reader uses its copy without asking.
     ///
     /// # Errors
     /// As [`SegmentHost::begin_read`], and [`ErrorCode::NoAvailableHandle`] if it promises nothing.
@@ -82,37 +85,39 @@ pub trait SegmentHost: Send + Sync {
         Err(ErrorCode::NoAvailableHandle)
     }
 
-    /// Drops an entry: when this returns nobody finds that version there any more, and who has begun to read it learns
-    /// so from [`SegmentHost::still_holds`]. Whatever else lies there stays.
+    /// Drops an entry. When this returns, no reader finds that version there. A reader that had begun learns so from
+    /// [`SegmentHost::still_holds`]. Other entries there stay.
     ///
     /// # Errors
-    /// `SegmentNotFound` if the segment is not the host's: whoever has it may still hold the entry. `ObjectHasLease` while the
-    /// entry is promised.
+    /// `SegmentNotFound` if the segment is not the host's: the node that has it may still hold the entry.
+    /// `ObjectHasLease` while the entry is promised.
     fn drop_range(&self, range: &RangeDrop) -> Result<(), ErrorCode>;
 
-    /// As [`SegmentHost::drop_range`], of many ranges: a host that has to wait for a disk does so once.
+    /// Like [`SegmentHost::drop_range`] for many ranges. A host that has to wait for a disk does so once.
     fn drop_ranges(&self, ranges: &[RangeDrop]) -> Vec<Result<(), ErrorCode>> {
         ranges.iter().map(|range| self.drop_range(range)).collect()
     }
 
-    /// Whether who begins to read this segment waits for a disk: several ranges are better begun at the same time.
+    /// Whether reads of this segment wait for a disk. Several of them should begin at the same time.
     fn reads_from_disk(&self, segment: SegmentId) -> bool {
         let _ = segment;
         false
     }
 
-    /// Has the ledger held the ticket's entry all the time since it was given out? Asked after the bytes were copied.
+    /// Whether the ledger has held the ticket's entry ever since it gave the ticket out. Asked after the bytes were
+    /// copied.
     fn still_holds(&self, ticket: &ReadTicket) -> bool;
 
-    /// As [`SegmentHost::still_holds`], after the checksums of the bytes were computed, since the ticket had none: the host may
-    /// keep them for the next who reads these bytes.
+    /// Like [`SegmentHost::still_holds`], for a ticket without checksums. The host may keep these, computed from the
+    /// copied bytes, for the next reader.
     fn learn_checksums(&self, ticket: &ReadTicket, checksums: &[u32]) -> bool {
         let _ = checksums;
         self.still_holds(ticket)
     }
 
-    /// Keeps the bytes of `range` as they are until the pin is dropped, whatever becomes of the object: a writer of the
-    /// range waits for that, for a while. It is asked for by `interrupt` when a writer waits, or the segment is taken back.
+    /// Keeps the bytes of `range` unchanged until the pin is dropped, even if the object goes. A writer of the range
+    /// waits for that, for a while. The host calls `interrupt` when a writer waits, or when the segment is taken
+    /// back.
     ///
     /// # Errors
     /// As [`SegmentHost::begin_read`], and [`ErrorCode::NoAvailableHandle`] if too much is pinned already.
@@ -121,17 +126,18 @@ pub trait SegmentHost: Send + Sync {
         Err(ErrorCode::NoAvailableHandle)
     }
 
-    /// How other processes of this host reach the memory of a segment by themselves; `None` if they do not.
+    /// How other processes of this host access the memory of a segment directly; `None` if they cannot.
     fn share(&self, segment: SegmentId) -> Option<SharedSegment> {
         let _ = segment;
         None
     }
 
-    /// Tells a master that stands by a page of what lies in a segment, or of what changed there, unless it fails.
+    /// Calls `tell` with a page for a standby master: entries of a segment, or changes of them. Does not call it on
+    /// failure.
     ///
     /// # Errors
-    /// `SegmentNotFound`; `InvalidVersion` if it is not known any more what changed since then;
-    /// `UnavailableInCurrentMode` if the host tells nobody.
+    /// `SegmentNotFound`; `InvalidVersion` if the host has forgotten the changes since then;
+    /// `UnavailableInCurrentMode` if it serves no standby masters.
     fn follow(
         &self,
         follow: &Follow,
@@ -147,13 +153,13 @@ pub trait SegmentHost: Send + Sync {
 pub struct SharedSegment {
     /// Its memory.
     pub region: Arc<Region>,
-    /// What of it can be read. The host takes a range out of it before it drops the entry in its ledger, and so before
-    /// anybody may change a byte of it.
+    /// The table of its readable ranges. The host removes a range from the table before it drops the entry in its
+    /// ledger, and so before any byte of it may change.
     pub slots: Arc<SlotTable>,
 }
 
-/// Makes a writer leave its range soon: it will complete or abandon its ticket without waiting for anything. Of who pinned
-/// a range: the pin will be dropped soon.
+/// Makes a writer complete or abandon its ticket soon, without waiting for anything. Makes the owner of a pin drop it
+/// soon.
 pub trait Interrupt: Send + Sync {
     /// Never waits. May be called at any time, more than once, and under the host's lock.
     fn interrupt(&self);
@@ -162,7 +168,7 @@ pub trait Interrupt: Send + Sync {
 /// The right to write one range, or a part of it, until it is completed or abandoned.
 #[derive(Debug)]
 pub struct WriteTicket {
-    /// The memory of what is written.
+    /// The memory to write to.
     pub memory: RawSlice,
     /// Keeps the memory mapped.
     pub region: Arc<Region>,
@@ -172,7 +178,7 @@ pub struct WriteTicket {
     pub segment: SegmentId,
 }
 
-/// Keeps a range as it is until it is dropped.
+/// Keeps a range unchanged until it is dropped.
 pub struct Pin {
     /// The segment's memory, which stays mapped and is not emptied.
     pub region: Arc<Region>,
@@ -180,7 +186,7 @@ pub struct Pin {
     pub keeper: Box<dyn Send + Sync>,
 }
 
-/// Where a version lies; it may go at any time.
+/// Where a version lies. The host may drop it at any time.
 #[derive(Clone, Debug)]
 pub struct ReadTicket {
     /// The wanted bytes.

@@ -1,12 +1,12 @@
 //! Moves bytes between callers' memory and the segments of storage nodes, and serves a node's data port.
 //!
 //! A [`Transport`] reads and writes ranges at nodes: [`LocalTransport`] in this process, [`TcpTransport`] at any
-//! other, [`Paths`] by whichever is nearer. What a node has to offer is behind [`SegmentHost`]; [`DataServer`] offers
-//! it over TCP. A read is `Ok` only if the host still held that version after the bytes were copied out and their
-//! checksums match; a write is complete only if all bytes arrived and theirs match.
+//! other, [`Paths`] by the nearer of both. A node implements [`SegmentHost`], and [`DataServer`] serves it over TCP.
+//! A read is `Ok` only if the host still held that version after the copy, and the checksums match. A write is
+//! complete only if all bytes arrived and their checksums match.
 //!
-//! There is no policy here: no choice of replica, no lease, and keys only travel through. Sockets block, and all work is
-//! done on the caller's own thread.
+//! There is no policy here: no choice of replica, no lease, and keys only travel through. Sockets block, and all work
+//! is done on the caller's own thread.
 //!
 //! Enter at [`Transport`] for what callers do and at [`SegmentHost`] for what a node promises.
 

@@ -12,12 +12,12 @@ use crate::open_write::OpenWrite;
 use crate::plan::MAX_BEGIN_RANGES;
 use crate::{Interrupt, ReadOp, ReadTicket, SegmentHost, TransferError, Transport, WriteOp};
 
-/// Most bytes copied between two looks at whether the writer is to stop.
+/// Most bytes copied between two checks whether the writer has to stop.
 const STEP_BYTES: usize = 1 << 20;
 
-/// Copies between callers' memory and segments of this process, once. Endpoints are not looked at.
+/// Copies directly between callers' memory and segments of this process. Ignores endpoints.
 ///
-/// Memory of the caller that is not there is an error, as it is over TCP, and not the end of the process.
+/// If the caller's memory is not accessible, the call fails, as over TCP. The process does not crash.
 #[derive(Clone)]
 pub struct LocalTransport {
     host: Arc<dyn SegmentHost>,
@@ -40,7 +40,7 @@ impl LocalTransport {
         Self { host }
     }
 
-    /// Is this segment reached by a copy?
+    /// Whether this segment is one of this process.
     #[must_use]
     pub fn owns(&self, segment: SegmentId) -> bool {
         self.host.owns(segment)
@@ -70,12 +70,12 @@ impl LocalTransport {
         Ok(ticket)
     }
 
-    /// What a read is worth whose bytes were copied.
+    /// The result of a read after the copy: stale if the host dropped the version meanwhile.
     fn settled(&self, ticket: &ReadTicket) -> Result<(), TransferError> {
         if self.host.still_holds(ticket) { Ok(()) } else { Err(TransferError::Stale) }
     }
 
-    /// Reads to memory of devices, all ranges with the same copies.
+    /// Reads to memory of devices, with one batch of copies for all ranges.
     pub(crate) fn read_to_devices(&self, ops: &[&ReadOp]) -> Vec<Result<(), TransferError>> {
         let tickets: Vec<_> = ops.iter().map(|op| self.begin_read(op)).collect();
         let jobs = ops.iter().zip(&tickets).map(|(op, ticket)| {
@@ -126,7 +126,7 @@ impl LocalTransport {
         begun.map_err(TransferError::Refused)
     }
 
-    /// Writes from memory of devices, many ranges with the same copies.
+    /// Writes from memory of devices, with one batch of copies for many ranges.
     pub(crate) fn write_from_devices(
         &self,
         epoch: Epoch,
@@ -171,12 +171,12 @@ impl LocalTransport {
     }
 }
 
-/// All bytes are in place. The first who reads them over a socket computes their checksums.
+/// Completes a write without checksums. The first read over a socket computes them.
 fn complete(open: OpenWrite<'_>) -> Result<(), TransferError> {
     open.complete(Vec::new()).map_err(TransferError::Refused)
 }
 
-/// Copies step by step until it is asked to stop, the steps of long writes side by side.
+/// Copies step by step until it is asked to stop. Several threads share the steps of a long write.
 fn copy_in(op: &WriteOp<'_>, memory: RawSlice, stop: &StopFlag) -> Result<(), TransferError> {
     let copy = |step: &Range<usize>| {
         if stop.0.load(Ordering::Acquire) {

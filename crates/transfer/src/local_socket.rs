@@ -1,4 +1,4 @@
-//! The Unix sockets of nodes: each has a random name that no file has.
+//! The local sockets of nodes: Unix sockets, each with a random name that no file bears.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -12,7 +12,7 @@ use mooncake_wire::LocalSocket;
 #[derive(Debug)]
 pub struct LocalListener {
     pub(crate) listener: Private<UnixListener>,
-    /// What others find it by.
+    /// What other processes need to find it.
     pub(crate) socket: LocalSocket,
 }
 
@@ -20,7 +20,7 @@ impl LocalListener {
     /// Listens under a new name.
     ///
     /// # Errors
-    /// The system's.
+    /// The error of a system call.
     pub fn open() -> io::Result<Self> {
         let (boot_id, network_namespace) = host()?;
         let mut bytes = [0; 16];
@@ -31,19 +31,19 @@ impl LocalListener {
         Ok(Self { listener, socket })
     }
 
-    /// Where it is reached.
+    /// Its endpoint.
     #[must_use]
     pub fn endpoint(&self) -> String {
         endpoint_of(&self.socket)
     }
 
-    /// The number that no other socket has.
+    /// Its random number, which no other socket has.
     #[must_use]
     pub fn instance(&self) -> u128 {
         self.socket.instance
     }
 
-    /// The same socket once more.
+    /// Another handle of the same socket.
     ///
     /// # Errors
     /// The system has no descriptor left.
@@ -53,7 +53,7 @@ impl LocalListener {
     }
 }
 
-/// The boot of this host's kernel, and the namespace that names of sockets are in.
+/// The boot id of this host's kernel, and the network namespace, in which socket names are unique.
 pub(crate) fn host() -> io::Result<(String, u64)> {
     let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned();
     let network_namespace = std::fs::metadata("/proc/self/ns/net")?.ino();

@@ -12,17 +12,17 @@ pub struct ReadOp {
     pub endpoint: Arc<str>,
     /// What to read.
     pub range: RangeRead,
-    /// Where to: exactly `range.len` bytes. They stay valid, and nobody else uses them, until the read has returned;
-    /// what they hold after a failed read is unspecified.
+    /// The destination, of exactly `range.len` bytes. It stays valid, and in no other use, until the read has
+    /// returned. After a failed read its contents are unspecified.
     pub dst: SliceList,
 }
 
-/// A range whose bytes are to be seen where they lie.
+/// A range to view in place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ViewOp {
     /// The node's data port, `host:port`.
     pub endpoint: Arc<str>,
-    /// What to see.
+    /// The range.
     pub range: RangeRead,
 }
 
@@ -33,9 +33,9 @@ pub struct WriteOp<'a> {
     pub endpoint: Arc<str>,
     /// What to write.
     pub range: RangeWrite<'a>,
-    /// Where from: exactly `range.len` bytes. They stay valid and unchanged until the write has returned.
+    /// The source, of exactly `range.len` bytes. It stays valid and unchanged until the write has returned.
     pub src: SliceList,
 }
 
-/// The result of each operation of a call; `None` for those that are for another transport.
+/// The result of each operation of a call; `None` for those left to another transport.
 pub(crate) type Settled = Vec<Option<Result<(), TransferError>>>;

@@ -5,10 +5,10 @@ use mooncake_types::{Epoch, ErrorCode, RangeWrite};
 
 use crate::{Interrupt, SegmentHost, WriteTicket};
 
-/// A write that is abandoned unless it is completed, whichever way its writer ends.
+/// A write that is abandoned when dropped, unless it was completed.
 pub(crate) struct OpenWrite<'a> {
     host: &'a dyn SegmentHost,
-    /// There until the write is completed or abandoned.
+    /// `None` once the write is completed or abandoned.
     ticket: Option<WriteTicket>,
 }
 
@@ -16,7 +16,8 @@ impl<'a> OpenWrite<'a> {
     /// Begins to write a range.
     ///
     /// # Errors
-    /// As [`SegmentHost::begin_write`], and [`ErrorCode::InternalError`] if the host gives other memory than the range.
+    /// As [`SegmentHost::begin_write`], and [`ErrorCode::InternalError`] if the host gives other memory than the
+    /// range.
     pub(crate) fn begin(
         host: &'a dyn SegmentHost,
         epoch: Epoch,
@@ -43,10 +44,10 @@ impl<'a> OpenWrite<'a> {
         &self.ticket().region
     }
 
-    /// All bytes are in place; see [`SegmentHost::complete_write`].
+    /// Completes the write; see [`SegmentHost::complete_write`].
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`SegmentHost::complete_write`].
     pub(crate) fn complete(mut self, checksums: Vec<u32>) -> Result<(), ErrorCode> {
         let ticket = self.ticket.take().expect("a write is open until it is completed");
         self.host.complete_write(ticket, checksums)

@@ -14,14 +14,14 @@ const LONG_BYTES: u64 = 2 * PART_BYTES;
 /// Reads of which the long ones were cut.
 pub(crate) struct Parts {
     ops: Vec<ReadOp>,
-    /// By part: the position of the read that it is of.
+    /// For each part, the position of its read.
     positions: Vec<usize>,
     /// How many reads there were.
     count: usize,
 }
 
 impl Parts {
-    /// Cuts long reads; none if there are none. The parts are whole chunks, so that the node has their checksums.
+    /// Cuts long reads; `None` if there are none. The parts are whole chunks, so that the node has their checksums.
     pub(crate) fn cut(ops: &[ReadOp]) -> Option<Parts> {
         let is_long = |op: &ReadOp| {
             let RangeRead { from, len, .. } = op.range;
@@ -57,18 +57,17 @@ impl Parts {
         self.ops.push(op);
     }
 
-    /// The position of the read that a part is of.
+    /// The position of a part's read.
     pub(crate) fn position(&self, part: usize) -> usize {
         self.positions[part]
     }
 
-    /// What is to be read.
+    /// The reads to make.
     pub(crate) fn ops(&self) -> &[ReadOp] {
         &self.ops
     }
 
-    /// The results of the reads before they were cut, given those of the parts: the first that is not good of each, or the
-    /// farthest source.
+    /// Joins the results of the parts: each read gets the first error of its parts, or their farthest source.
     pub(crate) fn join(
         &self,
         results: Vec<Result<Source, TransferError>>,

@@ -36,19 +36,19 @@ impl Paths {
         Self { local, near, tcp: TcpTransport::new(config), ways, own_views, hot: None }
     }
 
-    /// Reads what other hosts hold out of this cache where it has it, and keeps there what is read often.
+    /// Uses this cache for ranges of other hosts: reads them from it, and keeps there what is read often.
     #[must_use]
     pub fn with_hot_cache(self, hot: Option<Arc<HotCache>>) -> Self {
         Self { hot: hot.filter(|_| self.ways.allows(Way::Tcp)), ..self }
     }
 
-    /// How far a peer is, asked if that is not known.
+    /// How far a peer is. Asks the peer if that is not known.
     #[must_use]
     pub fn distance(&self, endpoint: &Arc<str>) -> Distance {
         self.near.distance(endpoint, &self.tcp)
     }
 
-    /// Which way reads of a segment at a node take, why, and how long an empty question takes.
+    /// Which way this process reads a segment of a node, why, and how long an empty question takes.
     #[must_use]
     pub fn examine(&self, endpoint: &Arc<str>, segment: SegmentId) -> Examination {
         let distance = self.distance(endpoint);
@@ -75,8 +75,8 @@ impl Paths {
         Examination { way, why, round_trip }
     }
 
-    /// Shows ranges where they lie, without a copy: those of this process's segments and of nodes on this host that keep
-    /// them as they are. `None` for all others; they can be read.
+    /// Shows ranges in place, without a copy: those of this process's segments, and those that nodes on this host
+    /// pin. `None` for all others, which can be read instead.
     #[must_use]
     pub fn show(&self, ops: &[ViewOp]) -> Vec<Option<View>> {
         let show_own = |op: &ViewOp| {
@@ -96,7 +96,7 @@ impl Paths {
         self.near.remembered() + self.tcp.peers().count()
     }
 
-    /// Closes what lies idle as if so much time had passed.
+    /// Closes idle connections as if so much time had passed.
     #[cfg(test)]
     pub(crate) fn tidy_after(&self, time: std::time::Duration) {
         self.tcp.peers().tidy_after(time);
@@ -106,8 +106,8 @@ impl Paths {
         self.local.as_ref().filter(|local| local.owns(segment))
     }
 
-    /// Has nodes drop entries, those of this process at once and all others by TCP. `Ok` means: nobody finds that version
-    /// there any more.
+    /// Has nodes drop entries, those of this process at once and all others by TCP. `Ok` means that no reader finds
+    /// that version there.
     #[must_use]
     pub fn drop_ranges(&self, ops: &[Discard]) -> Vec<Result<(), TransferError>> {
         let is_here = |op: &&Discard| self.local_for(op.range.segment).is_some();
@@ -120,7 +120,7 @@ impl Paths {
         results
     }
 
-    /// Takes what is left to TCP, if that is allowed, and gives all results.
+    /// Runs the unsettled operations over TCP, if that is allowed, and returns all results.
     fn finish<'a>(
         &self,
         settled: Vec<Option<Result<(), TransferError>>>,
@@ -152,7 +152,7 @@ impl Paths {
 pub struct Examination {
     /// The way that reads take; frames over a node's local socket count as shared memory. `None`: there is none.
     pub way: Option<Way>,
-    /// Why that one, in words.
+    /// Why this way, in words.
     pub why: String,
     /// The shortest of a few empty questions to the node; `None` if it gave no answer.
     pub round_trip: Option<Duration>,
@@ -171,7 +171,7 @@ fn round_trip(ask: impl Fn() -> Result<(), TransferError>) -> Option<Duration> {
     (0..QUESTIONS).filter_map(time).min()
 }
 
-/// A read of what no version is: the node has to look, and has nothing to send.
+/// A read of a version that does not exist: the node looks it up, and sends no payload.
 fn empty_read(endpoint: &Arc<str>, segment: SegmentId) -> ReadOp {
     let version = Version::default();
     let range = RangeRead { segment, offset: 0, version, object_offset: 0, from: 0, len: 0 };
@@ -204,7 +204,7 @@ impl Transport for Paths {
 }
 
 impl Paths {
-    /// As [`Transport::read`], and where each range came from.
+    /// Like [`Transport::read`], but returns where each range came from.
     #[must_use]
     pub fn read_from(&self, ops: &[ReadOp]) -> Vec<Result<Source, TransferError>> {
         match Parts::cut(ops) {
@@ -216,7 +216,7 @@ impl Paths {
         }
     }
 
-    /// Reads to staging memory what is for devices.
+    /// Reads into staging memory, for operations with memory of devices.
     fn read_staged(&self, ops: &[ReadOp]) -> Vec<Result<Source, TransferError>> {
         self.read_each(ops, |position| self.is_kept(&ops[position]))
     }
@@ -226,13 +226,13 @@ impl Paths {
         self.hot.as_ref().is_some_and(|hot| hot.takes(&op.range))
     }
 
-    /// Where what [`Paths::show`] shows of this segment lies.
+    /// The source of the views that [`Paths::show`] gives of this segment.
     #[must_use]
     pub fn source_shown(&self, segment: SegmentId) -> Source {
         if self.local_for(segment).is_some() { Source::Own } else { Source::Host }
     }
 
-    /// Operations of which the bytes lie in devices, and that are not settled.
+    /// Positions of the unsettled operations with memory of devices.
     fn open_of_devices<'a>(
         &self,
         settled: &[Option<Result<(), TransferError>>],
@@ -242,7 +242,7 @@ impl Paths {
         open.filter(|&position| !memory(position).is_host()).collect()
     }
 
-    /// Copies between devices and segments of this process.
+    /// Writes from devices to segments of this process.
     fn write_own_from_devices(
         &self,
         epoch: Epoch,
@@ -259,7 +259,7 @@ impl Paths {
         }
     }
 
-    /// As [`Paths::write_own_from_devices`]. What a disk reads is read one by one, since it waits for memory.
+    /// Reads from segments of this process to devices. Ranges on disks are settled before.
     fn read_own_to_devices(
         &self,
         ops: &[ReadOp],
@@ -318,8 +318,8 @@ impl Paths {
         from.map(|(result, source)| result.map(|()| source)).collect()
     }
 
-    /// Reads by TCP what is away. Of what the hot cache has, and no node promised, the question goes there whether it still
-    /// holds.
+    /// Reads by TCP what lies on other hosts and not in the hot cache. For a cached range without a promise, it asks
+    /// the node whether it still holds the version.
     fn read_away(
         &self,
         ops: &[ReadOp],
@@ -352,14 +352,15 @@ impl Paths {
         results
     }
 
-    /// Reads what was not copied, and asks whether what was still holds.
+    /// Reads the ranges that were not copied from the cache. For copied ranges without a promise, asks whether the
+    /// node still holds them.
     fn ask_or_read(
         &self,
         ops: &[ReadOp],
         copied: &[CacheLookup],
         is_asked: impl Fn(usize) -> bool,
     ) -> Vec<Result<(), TransferError>> {
-        // The byte that comes with each answer is of no use.
+        // Each answer comes with a byte that has no use.
         let bytes = Buffer::zeroed(ops.len());
         let ask = |(position, op): (usize, &ReadOp)| match copied[position] {
             CacheLookup::Unpromised => ReadOp {

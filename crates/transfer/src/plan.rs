@@ -1,4 +1,4 @@
-//! What is asked of whom, and in which frames. Pure: no sockets, no memory.
+//! Plans which ranges go to which peer, and in which frames. Pure: no sockets, no memory.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -35,9 +35,9 @@ pub(crate) struct FramePlan {
     pub(crate) payload: u64,
 }
 
-/// Groups operations, each `(position, endpoint, payload bytes)` in ascending order of position, by peer and cuts each
-/// group into frames. Peers come in the order of their endpoints: who takes lanes of several in that order cannot
-/// deadlock with another who does.
+/// Groups operations, each `(position, endpoint, payload bytes)` in ascending order of position, by peer. Cuts each
+/// group into frames. Peers come in the order of their endpoints: calls that take lanes in that order cannot
+/// deadlock.
 pub(crate) fn plan(mut ops: Vec<(usize, &Arc<str>, u64)>, limits: FrameLimits) -> Vec<PeerPlan> {
     // Stable, and the positions came in order.
     ops.sort_by(

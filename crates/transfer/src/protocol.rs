@@ -1,5 +1,5 @@
-/// Whether TCP serves callers who ask for this protocol: for `tcp` itself, and for `rdma` and `efa`, which many callers
-/// name by default. The C++ package goes over TCP too where it finds no such device; this build never looks for one.
+/// Whether TCP serves callers that ask for this protocol: `tcp` itself, and `rdma` and `efa`, which many callers name
+/// by default. The C++ package also falls back to TCP without such a device; this build never looks for one.
 #[must_use]
 pub fn is_served_by_tcp(protocol: &str) -> bool {
     matches!(protocol, "tcp" | "rdma" | "efa")

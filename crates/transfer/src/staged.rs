@@ -1,5 +1,6 @@
-//! Transfers of callers' memory in devices by ways that only know memory of the host: the bytes pass through staging memory, in parts.
-//! While one part is on its way, the part before it is copied to the device, or the next one from it.
+//! Transfers between memory of devices and transports that only know memory of the host: the bytes pass through
+//! staging memory, in parts. While the transport moves one part, the part before it is copied to the device, or the
+//! next one from it.
 
 use mooncake_device::{Copying, Direction, STAGING_BYTES, Staging, StagingBuffer};
 use mooncake_memory::{Place, RawSlice, SliceList};
@@ -8,7 +9,7 @@ use mooncake_types::{Epoch, ErrorCode, RangeRead, RangeWrite};
 use crate::error::of_copy;
 use crate::{ReadOp, Source, TransferError, Transport, WriteOp};
 
-/// A transport that moves memory of devices by way of another, which does not.
+/// A transport for memory of devices, on top of one for memory of the host.
 pub struct StagedTransport<'a>(pub &'a dyn Transport);
 
 impl Transport for StagedTransport<'_> {
@@ -70,7 +71,7 @@ type FromHost<'a> = dyn Fn(&[WriteOp<'_>]) -> Vec<Result<(), TransferError>> + '
 
 /// A part of one operation's bytes, and where it lies in a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Part {
+struct StagedPart {
     /// Which of the wanted operations.
     index: usize,
     from: u64,
@@ -78,9 +79,10 @@ struct Part {
     at: usize,
 }
 
-/// Cuts operations of these lengths into parts, as many as fit into one buffer at a time. One that fits into a buffer is not cut.
-fn windows(lens: impl Iterator<Item = u64>) -> Vec<Vec<Part>> {
-    let mut windows: Vec<Vec<Part>> = Vec::new();
+/// Cuts operations of these lengths into parts, and groups the parts that share a buffer. An operation that fits into
+/// a buffer is not cut.
+fn windows(lens: impl Iterator<Item = u64>) -> Vec<Vec<StagedPart>> {
+    let mut windows: Vec<Vec<StagedPart>> = Vec::new();
     let mut room = 0;
     for (index, total) in lens.enumerate() {
         let mut from = 0;
@@ -92,7 +94,7 @@ fn windows(lens: impl Iterator<Item = u64>) -> Vec<Vec<Part>> {
             }
             let len = (total - from).min(room as u64);
             let at = STAGING_BYTES - room;
-            windows.last_mut().expect("one was pushed").push(Part { index, from, len, at });
+            windows.last_mut().expect("one was pushed").push(StagedPart { index, from, len, at });
             from += len;
             room -= len as usize;
         }
@@ -100,17 +102,17 @@ fn windows(lens: impl Iterator<Item = u64>) -> Vec<Vec<Part>> {
     windows
 }
 
-/// What the operations of one call have in common.
-struct Lanes<'a, T> {
+/// The state of one staged call.
+struct StagedCall<'a, T> {
     memory: Vec<&'a SliceList>,
     results: Vec<Result<T, TransferError>>,
-    /// Dropped, and so waited for, before others get the memory.
-    under_way: [Option<(Copying, Vec<Part>)>; 2],
+    /// Copies by buffer. A drop waits for them, before others get the staging memory.
+    under_way: [Option<(Copying, Vec<StagedPart>)>; 2],
     staging: Staging,
     direction: Direction,
 }
 
-impl<'a, T> Lanes<'a, T> {
+impl<'a, T> StagedCall<'a, T> {
     fn new(
         direction: Direction,
         memory: Vec<&'a SliceList>,
@@ -125,34 +127,34 @@ impl<'a, T> Lanes<'a, T> {
         Ok(Self { memory, results, under_way: [None, None], staging, direction })
     }
 
-    fn bytes(&self, buffer: StagingBuffer, part: &Part) -> RawSlice {
+    fn bytes(&self, buffer: StagingBuffer, part: &StagedPart) -> RawSlice {
         self.staging.memory(buffer).sub(part.at, part.len as usize)
     }
 
-    fn is_good(&self, part: &Part) -> bool {
+    fn is_good(&self, part: &StagedPart) -> bool {
         self.results[part.index].is_ok()
     }
 
     /// Begins to copy parts between a buffer and the devices.
-    fn begin(&mut self, buffer: StagingBuffer, parts: Vec<Part>) {
+    fn begin(&mut self, buffer: StagingBuffer, parts: Vec<StagedPart>) {
         let copying = self.copying(buffer, &parts);
         self.under_way[buffer as usize] = Some((copying, parts));
     }
 
-    fn copying(&self, buffer: StagingBuffer, parts: &[Part]) -> Copying {
+    fn copying(&self, buffer: StagingBuffer, parts: &[StagedPart]) -> Copying {
         let lists: Vec<SliceList> =
             parts.iter().map(|part| self.memory[part.index].part(part.from, part.len)).collect();
         let pairs = lists.iter().zip(parts).map(|(list, part)| (list, self.bytes(buffer, part)));
         Copying::begin(self.direction, pairs, self.staging.is_locked())
     }
 
-    /// Waits for what was begun with a buffer, and gives its parts.
-    fn settle(&mut self, buffer: StagingBuffer) -> Vec<Part> {
+    /// Waits for the copies of a buffer, and returns their parts.
+    fn settle(&mut self, buffer: StagingBuffer) -> Vec<StagedPart> {
         let Some((copying, parts)) = self.under_way[buffer as usize].take() else {
             return Vec::new();
         };
         if copying.wait().is_err() {
-            // One that is wrong does not spoil the others.
+            // Copies the parts one by one, so that a faulty one does not fail the others.
             for part in &parts {
                 let alone = self.copying(buffer, std::slice::from_ref(part)).wait();
                 if let (Err(error), true) = (alone, self.is_good(part)) {
@@ -176,37 +178,38 @@ pub(crate) fn staged_reads(
     let wanted: Vec<&ReadOp> = positions.iter().map(|&at| &ops[at]).collect();
     let check = |op: &&ReadOp| fits(op.dst.total_len(), op.range.len).map(|()| Source::Own);
     let memory = wanted.iter().map(|op| &op.dst).collect();
-    let mut lanes =
-        match Lanes::new(Direction::ToDevice, memory, wanted.iter().map(check).collect()) {
-            Ok(lanes) => lanes,
+    let mut call =
+        match StagedCall::new(Direction::ToDevice, memory, wanted.iter().map(check).collect()) {
+            Ok(call) => call,
             Err(error) => {
                 return positions.into_iter().map(|at| (at, Err(error.clone()))).collect();
             }
         };
     let mut buffer = StagingBuffer::Front;
     for window in windows(wanted.iter().map(|op| op.range.len)) {
-        lanes.settle(buffer);
-        let window: Vec<Part> = window.into_iter().filter(|part| lanes.is_good(part)).collect();
+        call.settle(buffer);
+        let window: Vec<StagedPart> =
+            window.into_iter().filter(|part| call.is_good(part)).collect();
         let host = window.iter().map(|part| {
             let ReadOp { endpoint, range, .. } = wanted[part.index];
             let range = RangeRead { from: range.from + part.from, len: part.len, ..*range };
-            let dst = lanes.bytes(buffer, part).into();
+            let dst = call.bytes(buffer, part).into();
             ReadOp { endpoint: endpoint.clone(), range, dst }
         });
         let host: Vec<ReadOp> = host.collect();
         for (part, result) in window.iter().zip(by_host(&host)) {
-            let whole = &mut lanes.results[part.index];
+            let whole = &mut call.results[part.index];
             if let Ok(farthest) = whole {
                 *whole = result.map(|source| source.max(*farthest));
             }
         }
-        let arrived = window.into_iter().filter(|part| lanes.is_good(part)).collect();
-        lanes.begin(buffer, arrived);
+        let arrived = window.into_iter().filter(|part| call.is_good(part)).collect();
+        call.begin(buffer, arrived);
         buffer = buffer.other();
     }
-    lanes.settle(buffer);
-    lanes.settle(buffer.other());
-    positions.into_iter().zip(lanes.results).collect()
+    call.settle(buffer);
+    call.settle(buffer.other());
+    positions.into_iter().zip(call.results).collect()
 }
 
 /// Writes from memory of devices, the operations at these positions.
@@ -221,41 +224,43 @@ pub(crate) fn staged_writes(
     let wanted: Vec<&WriteOp<'_>> = positions.iter().map(|&at| &ops[at]).collect();
     let check = |op: &&WriteOp<'_>| fits(op.src.total_len(), op.range.len);
     let memory = wanted.iter().map(|op| &op.src).collect();
-    let mut lanes = match Lanes::new(Direction::ToHost, memory, wanted.iter().map(check).collect())
-    {
-        Ok(lanes) => lanes,
-        Err(error) => return positions.into_iter().map(|at| (at, Err(error.clone()))).collect(),
-    };
-    let good = |lanes: &Lanes<'_, ()>, window: Vec<Part>| -> Vec<Part> {
-        window.into_iter().filter(|part| lanes.is_good(part)).collect()
+    let mut call =
+        match StagedCall::new(Direction::ToHost, memory, wanted.iter().map(check).collect()) {
+            Ok(call) => call,
+            Err(error) => {
+                return positions.into_iter().map(|at| (at, Err(error.clone()))).collect();
+            }
+        };
+    let good = |call: &StagedCall<'_, ()>, window: Vec<StagedPart>| -> Vec<StagedPart> {
+        window.into_iter().filter(|part| call.is_good(part)).collect()
     };
     let mut windows = windows(wanted.iter().map(|op| op.range.len)).into_iter();
     let mut buffer = StagingBuffer::Front;
     let mut next = windows.next();
     if let Some(first) = next.take() {
-        let first = good(&lanes, first);
-        lanes.begin(buffer, first);
+        let first = good(&call, first);
+        call.begin(buffer, first);
         next = windows.next();
     }
     loop {
-        let copied = lanes.settle(buffer);
+        let copied = call.settle(buffer);
         let is_last = next.is_none();
         if let Some(window) = next.take() {
-            let window = good(&lanes, window);
-            lanes.begin(buffer.other(), window);
+            let window = good(&call, window);
+            call.begin(buffer.other(), window);
             next = windows.next();
         }
-        let copied = good(&lanes, copied);
+        let copied = good(&call, copied);
         let host = copied.iter().map(|part| {
             let WriteOp { endpoint, range, .. } = wanted[part.index];
             let range = RangeWrite { from: range.from + part.from, len: part.len, ..*range };
-            WriteOp { endpoint: endpoint.clone(), range, src: lanes.bytes(buffer, part).into() }
+            WriteOp { endpoint: endpoint.clone(), range, src: call.bytes(buffer, part).into() }
         });
         let host: Vec<WriteOp<'_>> = host.collect();
         if !host.is_empty() {
             for (part, result) in copied.iter().zip(by_host(&host)) {
-                if lanes.is_good(part) {
-                    lanes.results[part.index] = result;
+                if call.is_good(part) {
+                    call.results[part.index] = result;
                 }
             }
         }
@@ -264,7 +269,7 @@ pub(crate) fn staged_writes(
         }
         buffer = buffer.other();
     }
-    positions.into_iter().zip(lanes.results).collect()
+    positions.into_iter().zip(call.results).collect()
 }
 
 fn fits(memory: u64, range: u64) -> Result<(), TransferError> {
@@ -278,7 +283,7 @@ mod tests {
     #[test]
     fn parts_fill_one_buffer_after_the_other() {
         let all = STAGING_BYTES as u64;
-        let part = |index, from, len, at| Part { index, from, len, at };
+        let part = |index, from, len, at| StagedPart { index, from, len, at };
         let cut = windows([10, 0, 2 * all, 5, all - 14, 20].into_iter());
         let expected = vec![
             vec![part(0, 0, 10, 0), part(2, 0, all - 10, 10)],
@@ -288,6 +293,6 @@ mod tests {
             vec![part(5, 0, 20, 0)],
         ];
         assert_eq!(cut, expected);
-        assert_eq!(windows([].into_iter()), Vec::<Vec<Part>>::new());
+        assert_eq!(windows([].into_iter()), Vec::<Vec<StagedPart>>::new());
     }
 }

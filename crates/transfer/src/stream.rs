@@ -1,4 +1,4 @@
-//! What both ends do with a socket that payload goes over.
+//! Sends frames with payload, for both ends.
 
 use std::io;
 use std::net::TcpStream;
@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 
 use mooncake_memory::{RawSlice, SendBatch, Wait};
 
-/// Sends `head` and then all of `slices`, waiting as the socket's own timeout allows for each bit of progress. With
+/// Sends `head` and then all of `slices`. Each step may wait for as long as the socket's own timeout allows. With
 /// `more`, the last incomplete packet may wait for what the caller sends next.
 pub(crate) fn send_all(
     stream: &TcpStream,

@@ -66,7 +66,7 @@ impl ChunkSums {
         &self.sums
     }
 
-    /// The same, to keep.
+    /// Takes these checksums out.
     pub(crate) fn take(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.sums)
     }

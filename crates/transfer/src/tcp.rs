@@ -6,18 +6,18 @@ use mooncake_types::limits::{MAX_FRAME_PAYLOAD_BYTES, MAX_FRAME_RANGES, time_to_
 use mooncake_types::{Epoch, ErrorCode, RangeRead};
 use mooncake_wire::LocalSocket;
 
-use crate::client::{Ask, Patience, PeerCall, Peers, Purpose, Question, Read, Write, drive};
+use crate::client::{Ask, CallLimits, PeerCall, Peers, Purpose, Question, Read, Write, drive};
 use crate::plan::{FrameLimits, PeerPlan, plan};
 use crate::{Discard, ReadOp, TcpConfig, TransferError, Transport, WriteOp};
 
-/// How long a question that moves no bytes waits for a connection, or for a node that says nothing. Callers try again.
+/// How long a question that moves no bytes waits for a connection, or for a silent node. Callers try again.
 const ASK_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Frames that one lane's share of bytes in flight is cut into, so that the next is under way while one is handled.
 const FRAMES_IN_FLIGHT: u64 = 4;
 
-/// Reads and writes ranges at nodes over TCP, from and to memory of the host alone. Many threads may use it at once; each call
-/// runs on its caller's thread and uses one connection to each peer.
+/// Reads and writes ranges at nodes over TCP, from and to memory of the host alone. Many threads may use it at once;
+/// each call runs on its caller's thread and uses one connection to each peer.
 pub struct TcpTransport {
     peers: Peers,
 }
@@ -25,20 +25,20 @@ pub struct TcpTransport {
 /// How long a call may wait, and for what.
 #[derive(Clone, Copy)]
 struct CallTimes {
-    /// For a connection; if nothing is said, until the deadline.
+    /// For a connection; `None`: until the deadline.
     connection: Option<Duration>,
-    /// For a node that says nothing.
+    /// For a silent node.
     silence: Duration,
 }
 
 impl TcpTransport {
-    /// Connects to nothing yet.
+    /// A transport that has no connection yet.
     #[must_use]
     pub fn new(config: TcpConfig) -> Self {
         Self { peers: Peers::new(config) }
     }
 
-    /// Where processes of the node's own host find it, as it says itself. Asks it if there is no connection yet.
+    /// The local socket that the node named in its welcome, if it has one. Connects if there is no connection yet.
     pub(crate) fn local_socket_of(
         &self,
         endpoint: &Arc<str>,
@@ -109,8 +109,8 @@ impl TcpTransport {
         self.peers.forget(endpoint);
     }
 
-    /// Has nodes drop entries, of the operations at the positions that are wanted; the other results mean nothing. `Ok` means:
-    /// nobody finds that version there any more. A node that says that it waits for its disk is waited for, as a read is.
+    /// Has nodes drop the entries at the wanted positions; the other results mean nothing. `Ok` means that no reader
+    /// finds that version there. A node that sends keepalives is waited for, as in a read.
     pub(crate) fn drop_where(
         &self,
         ops: &[Discard],
@@ -120,8 +120,8 @@ impl TcpTransport {
         self.run(Purpose::Write, self.ask_times(), sizes, wanted, || Ask::Drop(ops)).0
     }
 
-    /// Has nodes promise that nobody hears for [`mooncake_types::limits::PROMISE_MS`], from before this was called on, that they
-    /// dropped these entries.
+    /// Asks nodes to promise not to report these entries as dropped for [`mooncake_types::limits::PROMISE_MS`],
+    /// counted from before this call.
     pub(crate) fn promise(&self, ops: &[(Arc<str>, RangeRead)]) -> Vec<Result<(), TransferError>> {
         let sizes = ops.iter().map(|(endpoint, _)| (endpoint, 0, 0));
         self.run(Purpose::Read, self.ask_times(), sizes, |_| true, || Ask::Promise(ops)).0
@@ -136,9 +136,9 @@ impl TcpTransport {
         CallTimes { connection: Some(ASK_PATIENCE), silence }
     }
 
-    /// Plans operations, given as `(endpoint, bytes of the range, bytes of the caller's memory)`, puts one question to
-    /// each peer, and brings the results into the order of the operations. Also gives the positions of those whose peer
-    /// could not be connected to before the deadline: nothing of them has begun.
+    /// Plans operations, given as `(endpoint, bytes of the range, bytes of the caller's memory)`, and puts one
+    /// question to each peer. Returns the results in the order of the operations. Also returns the positions of those
+    /// that did not begin, because their peer could not be connected to, if there is time left.
     fn run<'a, Q: Question>(
         &self,
         purpose: Purpose,
@@ -147,7 +147,7 @@ impl TcpTransport {
         wanted: impl Fn(usize) -> bool,
         question: impl Fn() -> Q,
     ) -> (Vec<Result<(), TransferError>>, Vec<usize>) {
-        // What is left like this was never planned.
+        // The result of an operation that is not planned.
         let mut results = vec![Err(TransferError::Refused(ErrorCode::InvalidParams)); sizes.len()];
         let ops: Vec<_> = sizes
             .enumerate()
@@ -176,7 +176,7 @@ impl TcpTransport {
                 }
             }
         }
-        drive(&mut calls, Patience { deadline, silence: times.silence });
+        drive(&mut calls, CallLimits { deadline, silence: times.silence });
         for call in calls {
             for (position, result) in call.finish() {
                 results[position] = result;
@@ -185,8 +185,8 @@ impl TcpTransport {
         (results, unreached)
     }
 
-    /// Connects to peers to which there is no connection, all at the same time: several that are dead are waited for together,
-    /// and suspect afterwards. No lane is held meanwhile: who holds one and waits for another has to take them in order.
+    /// Connects to all new peers at the same time, so that the timeouts of dead ones overlap; those are suspect
+    /// afterwards. No lane is held meanwhile: a call that holds one and waits for another has to take them in order.
     fn connect_all(&self, plans: &[PeerPlan], purpose: Purpose, deadline: Instant) {
         let is_new = |plan: &&PeerPlan| !self.peers.is_known(&plan.endpoint);
         let new: Vec<&PeerPlan> = plans.iter().filter(is_new).collect();

@@ -11,19 +11,19 @@ pub struct TcpConfig {
     pub cluster_id: String,
     /// The secret that members of the pool share; empty if there is none.
     pub auth_token: String,
-    /// This process.
+    /// The id of this process.
     pub client: ClientId,
     /// Most connections to one node. A call uses one of them; further calls wait.
     pub lanes_per_peer: usize,
-    /// Most payload bytes that one connection is asked for, or sent, ahead of the reply that is waited for.
+    /// Most payload bytes that one connection requests or sends ahead of the reply that it waits for.
     pub bytes_in_flight: u64,
     /// How long connecting and shaking hands may take.
     pub connect_timeout: Duration,
     /// How long one call may take, plus a second for each 16 MiB that it moves.
     pub transfer_timeout: Duration,
-    /// How long to look for a reply before sleeping for it (see [`mooncake_memory::Watch`]); zero: not at all.
+    /// How long to poll for a reply before blocking (see [`mooncake_memory::Watch`]); zero: not at all.
     pub busy_poll: Duration,
-    /// How long a call waits for a node without that a byte moves. A slow transfer that moves goes on.
+    /// How long a call waits while no byte moves. A slow transfer that moves goes on.
     pub silence_timeout: Duration,
 }
 
@@ -44,7 +44,7 @@ impl Default for TcpConfig {
 }
 
 impl TcpConfig {
-    /// What connections are made with.
+    /// The dialer of its connections.
     pub(crate) fn dialer(&self) -> Dialer {
         let hello = Hello {
             cluster_id: self.cluster_id.clone(),

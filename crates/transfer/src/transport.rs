@@ -2,8 +2,8 @@ use mooncake_types::Epoch;
 
 use crate::{ReadOp, TransferError, WriteOp};
 
-/// A way to the memory of nodes. Calls block; results are by position. When a call has returned, nothing reads or
-/// writes the callers' memory any more.
+/// A way to the memory of nodes. Calls block; results are by position. Once a call has returned, nothing reads or
+/// writes the callers' memory.
 pub trait Transport: Send + Sync {
     /// Reads ranges. `Ok` means: all bytes of that version, checked.
     fn read(&self, ops: &[ReadOp]) -> Vec<Result<(), TransferError>>;

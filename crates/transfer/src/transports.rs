@@ -35,8 +35,8 @@ impl fmt::Display for Way {
     }
 }
 
-/// Which ways to other processes may be used; the first that there is to a peer is. Memory of this process is always
-/// reached by a copy.
+/// The allowed ways to other processes, by preference. The first that reaches a peer is used. Memory of this process
+/// is always reached by a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transports(Vec<Way>);
 

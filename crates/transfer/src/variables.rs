@@ -14,10 +14,10 @@ impl<F: Fn(&str) -> Option<String>> Variables<F> {
         (self.0)(name).filter(|value| !value.is_empty())
     }
 
-    /// What `read` finds in the value of a variable; nothing if it is unset.
+    /// Parses the value of a variable with `read`; `None` if it is unset.
     ///
     /// # Errors
-    /// If `read` finds nothing in it; the error says that `wanted` would do.
+    /// If `read` rejects the value; the error names `wanted` as what it accepts.
     pub fn parse<T>(
         &self,
         name: &'static str,

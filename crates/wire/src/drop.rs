@@ -1,8 +1,13 @@
-use mooncake_types::RangeDrop;
-use mooncake_types::limits::MAX_FRAME_RANGES;
+//! Entries that nodes drop, in the messages that name them.
+
+use bytes::Bytes;
+use mooncake_types::limits::{MAX_FETCHED_DROPS, MAX_FRAME_RANGES};
+use mooncake_types::{RangeDrop, Request};
 use prost::Message;
 
 use crate::{DecodeError, Kind, column, frame, generated as proto};
+
+const MOST_DROPS: usize = MAX_FETCHED_DROPS as usize;
 
 /// Appends a [`Kind::Drop`] frame.
 ///
@@ -59,4 +64,49 @@ pub(crate) fn to_drops(columns: &Columns<'_>, limit: usize) -> Result<Vec<RangeD
     let range =
         |((segment, &offset), (version, grant))| RangeDrop { segment, offset, version, grant };
     Ok(rows.map(range).collect())
+}
+
+pub(crate) fn from_fetch(dropped: &[RangeDrop], limit: u32) -> proto::FetchDropsRequest {
+    let proto::DropRequest { segment_ids, offsets, versions, grants } = from_drops(dropped);
+    proto::FetchDropsRequest { segment_ids, offsets, versions, grants, limit }
+}
+
+pub(crate) fn to_fetch(message: &proto::FetchDropsRequest) -> Result<Request<'_>, DecodeError> {
+    let proto::FetchDropsRequest { segment_ids, offsets, versions, grants, limit } = message;
+    let dropped = to_drops(&Columns { segment_ids, offsets, versions, grants }, MOST_DROPS)?;
+    Ok(Request::FetchDrops { dropped, limit: *limit })
+}
+
+pub(crate) fn from_dropped(dropped: &[RangeDrop]) -> proto::DroppedRequest {
+    let proto::DropRequest { segment_ids, offsets, versions, grants } = from_drops(dropped);
+    proto::DroppedRequest { versions, segment_ids, offsets, grants }
+}
+
+pub(crate) fn to_dropped(message: &proto::DroppedRequest) -> Result<Request<'_>, DecodeError> {
+    let proto::DroppedRequest { versions, segment_ids, offsets, grants } = message;
+    let columns = Columns { segment_ids, offsets, versions, grants };
+    Ok(Request::Dropped { dropped: to_drops(&columns, MOST_DROPS)? })
+}
+
+pub(crate) fn from_retract(keys: &[&str], ranges: &[RangeDrop]) -> proto::RetractRequest {
+    let keys = keys.iter().map(|key| Bytes::copy_from_slice(key.as_bytes())).collect();
+    proto::RetractRequest { keys, ranges: Some(from_drops(ranges)) }
+}
+
+/// The ranges that a message names beside its keys.
+pub(crate) fn to_retract(message: &proto::RetractRequest) -> Result<Vec<RangeDrop>, DecodeError> {
+    let ranges = message.ranges.as_ref().ok_or(DecodeError::Missing { what: "ranges" })?;
+    to_drops(&Columns::of(ranges), MOST_DROPS)
+}
+
+pub(crate) fn from_fetched(drops: &[RangeDrop]) -> proto::FetchDropsResponse {
+    let proto::DropRequest { segment_ids, offsets, versions, grants } = from_drops(drops);
+    proto::FetchDropsResponse { segment_ids, offsets, versions, grants }
+}
+
+pub(crate) fn to_fetched(
+    message: &proto::FetchDropsResponse,
+) -> Result<Vec<RangeDrop>, DecodeError> {
+    let proto::FetchDropsResponse { segment_ids, offsets, versions, grants } = message;
+    to_drops(&Columns { segment_ids, offsets, versions, grants }, MOST_DROPS)
 }

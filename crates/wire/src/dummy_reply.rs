@@ -4,59 +4,47 @@ use mooncake_types::{DummyReply, ErrorCode};
 use prost::Message;
 
 use crate::generated::dummy_response;
+use crate::generated_fields::dummy_response as field;
 use crate::{
     DecodeError, Kind, column, frame, generated as proto, replica_lists, reply_decode,
     reply_encode, shape, status,
 };
 
-/// The field numbers of the results in the message `DummyResponse`.
-mod tag {
-    pub(super) const ATTACHED: u32 = 1;
-    pub(super) const MEMORY_SHARED: u32 = 2;
-    pub(super) const STATUSES: u32 = 3;
-    pub(super) const HEALTH: u32 = 4;
-    pub(super) const LENGTHS: u32 = 5;
-    pub(super) const EXIST: u32 = 6;
-    pub(super) const LOCATED: u32 = 7;
-    pub(super) const REMOVED: u32 = 8;
-    pub(super) const LISTED: u32 = 9;
-    pub(super) const REFUSED: u32 = 10;
-    pub(super) const PREFIX_LEN: u32 = 11;
-}
-
 /// Appends a [`Kind::DummyReply`] frame. A reply that does not fit a frame is sent as [`DummyReply::Refused`] with
 /// `BufferOverflow`.
 pub fn encode_dummy_reply(out: &mut Vec<u8>, request_id: u64, reply: &DummyReply) {
-    let fit = frame::Fit { out, frame: (Kind::DummyReply, request_id), refused: tag::REFUSED };
+    let fit = frame::Fit { out, frame: (Kind::DummyReply, request_id), refused: &field::REFUSED };
     match reply {
         DummyReply::Attached { attachment, hostname } => {
             let (attachment_id, hostname) = (column::from_id(*attachment), hostname.clone());
-            fit.append(tag::ATTACHED, &proto::AttachResponse { attachment_id, hostname });
+            fit.append(&field::ATTACHED, &proto::AttachResponse { attachment_id, hostname });
         }
         DummyReply::MemoryShared { map } => {
-            fit.append(tag::MEMORY_SHARED, &proto::ShareMemoryResponse { map: *map });
+            fit.append(&field::MEMORY_SHARED, &proto::ShareMemoryResponse { map: *map });
         }
-        DummyReply::Statuses(results) => fit.append(tag::STATUSES, &status::from_results(results)),
+        DummyReply::Statuses(results) => {
+            fit.append(&field::STATUSES, &status::from_results(results));
+        }
         DummyReply::Health(is_healthy) => {
-            fit.append(tag::HEALTH, &proto::HealthResponse { is_healthy: *is_healthy });
+            fit.append(&field::HEALTH, &proto::HealthResponse { is_healthy: *is_healthy });
         }
-        DummyReply::Lengths(results) => fit.append(tag::LENGTHS, &from_lengths(results)),
-        DummyReply::Exist(results) => fit.append(tag::EXIST, &reply_encode::from_exist(results)),
+        DummyReply::Lengths(results) => fit.append(&field::LENGTHS, &from_lengths(results)),
+        DummyReply::Exist(results) => fit.append(&field::EXIST, &reply_encode::from_exist(results)),
         DummyReply::PrefixLen(key_count) => {
-            fit.append(tag::PREFIX_LEN, &reply_encode::from_prefix_len(*key_count));
+            fit.append(&field::PREFIX_LEN, &reply_encode::from_prefix_len(*key_count));
         }
         DummyReply::Located { results, segments } => {
-            fit.append(tag::LOCATED, &reply_encode::from_located(results, &[], segments));
+            fit.append(&field::LOCATED, &reply_encode::from_located(results, &[], segments));
         }
         DummyReply::Removed(removed_count) => {
             let removed_count = *removed_count;
-            fit.append(tag::REMOVED, &proto::RemoveMatchingResponse { removed_count });
+            fit.append(&field::REMOVED, &proto::RemoveMatchingResponse { removed_count });
         }
         DummyReply::Listed { objects, segments } => {
-            fit.append(tag::LISTED, &reply_encode::from_objects(objects, segments));
+            fit.append(&field::LISTED, &reply_encode::from_objects(objects, segments));
         }
         DummyReply::Refused(code) => {
-            fit.append(tag::REFUSED, &status::to_message(status::from_error(*code)));
+            fit.append(&field::REFUSED, &status::to_message(status::from_error(*code)));
         }
     }
 }
@@ -69,7 +57,7 @@ pub fn encode_dummy_reply(out: &mut Vec<u8>, request_id: u64, reply: &DummyReply
 /// has rows, or a placement points past the list of segments.
 pub fn decode_dummy_reply(body: Bytes) -> Result<DummyReply, DecodeError> {
     use dummy_response::Result as Proto;
-    shape::check(&body, shape::DUMMY_RESPONSE)?;
+    shape::check(&body, field::FIELDS)?;
     let result = proto::DummyResponse::decode(body)?.result;
     Ok(match result.ok_or(DecodeError::Missing { what: "result" })? {
         Proto::Attached(attached) => DummyReply::Attached {
@@ -90,7 +78,9 @@ pub fn decode_dummy_reply(body: Bytes) -> Result<DummyReply, DecodeError> {
         }
         Proto::Removed(removed) => DummyReply::Removed(removed.removed_count),
         Proto::Listed(listed) => {
-            let (objects, segments) = reply_decode::to_objects(&listed, MAX_DUMMY_LISTED_OBJECTS)?;
+            let lists = listed.replica_lists.as_ref();
+            let columns = (&listed.keys[..], lists, &listed.value_lengths[..]);
+            let (objects, segments) = reply_decode::to_objects(columns, MAX_DUMMY_LISTED_OBJECTS)?;
             DummyReply::Listed { objects, segments }
         }
         Proto::Refused(refused) => DummyReply::Refused(status::to_error(refused.status_code)),

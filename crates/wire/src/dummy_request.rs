@@ -3,26 +3,10 @@ use mooncake_types::limits::MAX_DUMMY_PIECES;
 use mooncake_types::{DummyFragments, DummyObject, DummyPut, DummyRequest, Piece};
 use prost::Message;
 
+use crate::frame::Envelope;
 use crate::generated::dummy_request::Operation;
-use crate::{DecodeError, Kind, column, frame, generated as proto, put_config, shape};
-
-/// The field numbers of the operations in the message `DummyRequest`.
-mod tag {
-    pub(super) const ATTACH: u32 = 1;
-    pub(super) const SHARE_MEMORY: u32 = 2;
-    pub(super) const UNSHARE_MEMORY: u32 = 3;
-    pub(super) const HEALTH: u32 = 4;
-    pub(super) const PUT: u32 = 5;
-    pub(super) const GET: u32 = 6;
-    pub(super) const GET_FRAGMENTS: u32 = 7;
-    pub(super) const EXIST_KEY: u32 = 8;
-    pub(super) const LOCATE: u32 = 9;
-    pub(super) const REMOVE: u32 = 10;
-    pub(super) const REMOVE_MATCHING: u32 = 11;
-    pub(super) const LIST: u32 = 12;
-    pub(super) const CLEAR_REPLICAS: u32 = 13;
-    pub(super) const PREFIX_LEN: u32 = 14;
-}
+use crate::generated_fields::dummy_request as field;
+use crate::{DecodeError, Kind, column, generated as proto, put_config, shape};
 
 /// Appends a [`Kind::DummyRequest`] frame.
 ///
@@ -30,19 +14,19 @@ mod tag {
 /// If the body would be longer than [`mooncake_types::limits::MAX_FRAME_BODY_BYTES`]. It is not if the caller keeps the
 /// limits on the lengths of keys and names, and on the numbers of keys and pieces.
 pub fn encode_dummy_request(out: &mut Vec<u8>, request_id: u64, request: &DummyRequest<'_>) {
-    let mut body = Body { out, request_id };
+    let mut body = Envelope { out, frame: (Kind::DummyRequest, request_id) };
     match request {
         DummyRequest::Attach { attachment } => {
             let attachment_id = attachment.map(column::from_id).unwrap_or_default();
-            body.message(tag::ATTACH, &proto::AttachRequest { attachment_id });
+            body.message(&field::ATTACH, &proto::AttachRequest { attachment_id });
         }
         DummyRequest::ShareMemory { len } => {
-            body.message(tag::SHARE_MEMORY, &proto::ShareMemoryRequest { size: *len });
+            body.message(&field::SHARE_MEMORY, &proto::ShareMemoryRequest { size: *len });
         }
         DummyRequest::UnshareMemory { map } => {
-            body.message(tag::UNSHARE_MEMORY, &proto::UnshareMemoryRequest { map: *map });
+            body.message(&field::UNSHARE_MEMORY, &proto::UnshareMemoryRequest { map: *map });
         }
-        DummyRequest::Health => body.message(tag::HEALTH, &proto::HealthRequest {}),
+        DummyRequest::Health => body.message(&field::HEALTH, &proto::HealthRequest {}),
         DummyRequest::Put { mode, config, puts } => {
             let is_grouped = puts.iter().any(|put| !put.group.is_empty());
             let rest = proto::PutPiecesRequest {
@@ -52,12 +36,12 @@ pub fn encode_dummy_request(out: &mut Vec<u8>, request_id: u64, request: &DummyR
                 mode: put_config::from_mode(*mode),
                 groups: put_config::from_groups(is_grouped, puts.iter().map(|put| put.group)),
             };
-            body.keyed(tag::PUT, puts.iter().map(|put| put.object.key), &rest);
+            body.keyed(&field::PUT, puts.iter().map(|put| put.object.key), &rest);
         }
         DummyRequest::Get { objects } => {
             let pieces = Some(from_pieces(objects.iter().map(|object| object.pieces.iter())));
             let rest = proto::GetPiecesRequest { pieces, ..proto::GetPiecesRequest::default() };
-            body.keyed(tag::GET, objects.iter().map(|object| object.key), &rest);
+            body.keyed(&field::GET, objects.iter().map(|object| object.key), &rest);
         }
         DummyRequest::GetFragments { objects } => {
             let fragments = || objects.iter().map(|object| object.fragments.iter());
@@ -66,58 +50,36 @@ pub fn encode_dummy_request(out: &mut Vec<u8>, request_id: u64, request: &DummyR
                 pieces: Some(from_pieces(fragments().map(|of| of.map(|(_, piece)| piece)))),
                 value_offsets: fragments().flatten().map(|(offset, _)| *offset).collect(),
             };
-            body.keyed(tag::GET_FRAGMENTS, objects.iter().map(|object| object.key), &rest);
+            body.keyed(&field::GET_FRAGMENTS, objects.iter().map(|object| object.key), &rest);
         }
         DummyRequest::Exist { keys } => {
-            body.keyed(tag::EXIST_KEY, keys.iter().copied(), &proto::ExistKeyRequest::default());
+            body.keys(&field::EXIST_KEY, keys);
         }
         DummyRequest::PrefixLen { keys } => {
-            body.keyed(tag::PREFIX_LEN, keys.iter().copied(), &proto::PrefixLenRequest::default());
+            body.keys(&field::PREFIX_LEN, keys);
         }
         DummyRequest::Locate { to_get, keys } => {
             let rest = proto::LocateRequest { keys: Vec::new(), to_get: *to_get };
-            body.keyed(tag::LOCATE, keys.iter().copied(), &rest);
+            body.keyed(&field::LOCATE, keys.iter().copied(), &rest);
         }
         DummyRequest::Remove { keys, force } => {
             let rest = proto::RemoveRequest { keys: Vec::new(), force: *force };
-            body.keyed(tag::REMOVE, keys.iter().copied(), &rest);
+            body.keyed(&field::REMOVE, keys.iter().copied(), &rest);
         }
         DummyRequest::RemoveMatching { pattern, force } => {
             let key_regex = pattern.map(str::to_owned);
             let remove = proto::RemoveMatchingRequest { key_regex, force: *force };
-            body.message(tag::REMOVE_MATCHING, &remove);
+            body.message(&field::REMOVE_MATCHING, &remove);
         }
         DummyRequest::List { pattern } => {
             let key_regex = (*pattern).to_owned();
-            body.message(tag::LIST, &proto::ListRequest { key_regex });
+            body.message(&field::LIST, &proto::ListRequest { key_regex });
         }
         DummyRequest::ClearReplicas { keys, segment } => {
             let segment_name = (*segment).to_owned();
             let rest = proto::ClearReplicasRequest { keys: Vec::new(), segment_name };
-            body.keyed(tag::CLEAR_REPLICAS, keys.iter().copied(), &rest);
+            body.keyed(&field::CLEAR_REPLICAS, keys.iter().copied(), &rest);
         }
-    }
-}
-
-/// Where a request goes: as an operation of the message `DummyRequest`, in a frame.
-struct Body<'o> {
-    out: &'o mut Vec<u8>,
-    request_id: u64,
-}
-
-impl Body<'_> {
-    fn message(&mut self, tag: u32, message: &impl Message) {
-        frame::append_in(self.out, (Kind::DummyRequest, self.request_id), tag, message);
-    }
-
-    /// `rest` is all but the keys.
-    fn keyed<'k>(
-        &mut self,
-        tag: u32,
-        keys: impl Iterator<Item = &'k str> + Clone,
-        rest: &impl Message,
-    ) {
-        frame::append_keyed(self.out, (Kind::DummyRequest, self.request_id), Some(tag), keys, rest);
     }
 }
 
@@ -148,7 +110,7 @@ pub struct DummyRequestMessage {
 /// If the body is no such message, or a list in it is longer than its limit. The lengths of keys and names are not
 /// checked here.
 pub fn decode_dummy_request(body: Bytes) -> Result<DummyRequestMessage, DecodeError> {
-    shape::check(&body, shape::DUMMY_REQUEST)?;
+    shape::check(&body, field::FIELDS)?;
     let operation = proto::DummyRequest::decode(body)?.operation;
     let operation = operation.ok_or(DecodeError::Missing { what: "operation" })?;
     Ok(DummyRequestMessage { operation })

@@ -6,7 +6,8 @@ use mooncake_types::{ErrorCode, Follow, FollowPage, ListedSegment, SegmentId, Se
 use prost::Message;
 
 use crate::{
-    DecodeError, Kind, column, frame, generated as proto, inventory, replica_lists, shape, status,
+    DecodeError, Kind, column, frame, generated as proto, generated_fields as fields, inventory,
+    replica_lists, shape, status,
 };
 
 /// Appends a [`Kind::Follow`] frame.
@@ -62,7 +63,7 @@ pub struct FollowMessage {
 /// # Errors
 /// If the body is no such message.
 pub fn decode_follow_reply(body: Bytes) -> Result<FollowMessage, DecodeError> {
-    shape::check(&body, shape::FOLLOW_REPLY)?;
+    shape::check(&body, fields::follow_response::FIELDS)?;
     Ok(FollowMessage { message: proto::FollowResponse::decode(body)? })
 }
 

@@ -2,10 +2,9 @@ use mooncake_types::ErrorCode;
 use mooncake_types::limits::MAX_FRAME_BODY_BYTES;
 use prost::Message;
 
-use crate::{Header, Kind, status};
-
-/// The field number of `keys` in every message that goes through [`append_keyed`].
-const KEYS_TAG: u32 = 1;
+use crate::field::Field;
+use crate::generated_fields::exist_key_request as key_list;
+use crate::{Header, Kind, generated as proto, status};
 
 /// Appends a frame whose body is `message`.
 pub(crate) fn append(out: &mut Vec<u8>, kind: Kind, request_id: u64, message: &impl Message) {
@@ -13,62 +12,91 @@ pub(crate) fn append(out: &mut Vec<u8>, kind: Kind, request_id: u64, message: &i
     put(out, message);
 }
 
-/// Appends a frame whose body is an envelope with `message` as its field `tag`.
-pub(crate) fn append_in(
+/// Appends a frame whose body is an envelope with `message` in its field `number`.
+fn append_in(
     out: &mut Vec<u8>,
     (kind, request_id): (Kind, u64),
-    tag: u32,
+    number: u32,
     message: &impl Message,
 ) {
     let len = message.encoded_len();
-    begin(out, kind, request_id, field_len(tag, len));
-    put_key(out, tag, len);
+    begin(out, kind, request_id, field_len(number, len));
+    put_key(out, number, len);
     put(out, message);
 }
 
-/// Appends a frame whose body holds `keys` and the message `rest`, in the envelope's field `tag` if there is one.
+/// Appends a frame whose body holds `keys` and the message `rest`, in this field of an envelope if there is one.
 ///
-/// The encoding of a message's field 1 followed by that of its other fields is the encoding of the message. So `rest`
-/// comes without its keys, and they are copied once: from the caller's strings into the frame.
+/// `keys` is field 1 of every such message, and the encoding of field 1 followed by that of the other fields is the
+/// encoding of the message. So `rest` comes without its keys, and they are copied once: from the caller's strings into
+/// the frame.
 pub(crate) fn append_keyed<'a>(
     out: &mut Vec<u8>,
     (kind, request_id): (Kind, u64),
-    tag: Option<u32>,
+    envelope: Option<&Field>,
     keys: impl Iterator<Item = &'a str> + Clone,
     rest: &impl Message,
 ) {
     let keys_len: usize = keys.clone().map(|key| delimited_len(key.len())).sum();
     let len = keys_len + rest.encoded_len();
-    match tag {
+    match envelope {
         None => begin(out, kind, request_id, len),
-        Some(tag) => {
-            begin(out, kind, request_id, field_len(tag, len));
-            put_key(out, tag, len);
+        Some(field) => {
+            begin(out, kind, request_id, field_len(field.number, len));
+            put_key(out, field.number, len);
         }
     }
     for key in keys {
-        put_key(out, KEYS_TAG, key.len());
+        put_key(out, key_list::KEYS.number, key.len());
         out.extend_from_slice(key.as_bytes());
     }
     put(out, rest);
 }
 
-/// Where a reply goes: as a field of an envelope, in a frame. One that does not fit is sent as a refusal.
+/// Where a request goes: into one field of an envelope, in a frame.
+pub(crate) struct Envelope<'a> {
+    pub(crate) out: &'a mut Vec<u8>,
+    /// Its kind, and the id of the request.
+    pub(crate) frame: (Kind, u64),
+}
+
+impl Envelope<'_> {
+    pub(crate) fn message(&mut self, field: &Field, message: &impl Message) {
+        append_in(self.out, self.frame, field.number, message);
+    }
+
+    /// `rest` is the message without its keys.
+    pub(crate) fn keyed<'k>(
+        &mut self,
+        field: &Field,
+        keys: impl Iterator<Item = &'k str> + Clone,
+        rest: &impl Message,
+    ) {
+        append_keyed(self.out, self.frame, Some(field), keys, rest);
+    }
+
+    /// A message that has keys and nothing else.
+    pub(crate) fn keys(&mut self, field: &Field, keys: &[&str]) {
+        self.keyed(field, keys.iter().copied(), &proto::ExistKeyRequest::default());
+    }
+}
+
+/// Where a reply goes: into one field of an envelope, in a frame. A reply that does not fit is sent as a refusal.
 pub(crate) struct Fit<'a> {
     pub(crate) out: &'a mut Vec<u8>,
     /// Its kind, and the id of the request.
     pub(crate) frame: (Kind, u64),
     /// The envelope's field that refuses the whole request.
-    pub(crate) refused: u32,
+    pub(crate) refused: &'static Field,
 }
 
 impl Fit<'_> {
-    pub(crate) fn append(self, tag: u32, message: &impl Message) {
-        if field_len(tag, message.encoded_len()) <= MAX_FRAME_BODY_BYTES as usize {
-            return append_in(self.out, self.frame, tag, message);
+    pub(crate) fn append(self, field: &Field, message: &impl Message) {
+        if field_len(field.number, message.encoded_len()) <= MAX_FRAME_BODY_BYTES as usize {
+            return append_in(self.out, self.frame, field.number, message);
         }
         let refused = status::to_message(ErrorCode::BufferOverflow.number());
-        append_in(self.out, self.frame, self.refused, &refused);
+        append_in(self.out, self.frame, self.refused.number, &refused);
     }
 }
 
@@ -77,9 +105,9 @@ pub(crate) fn delimited_len(len: usize) -> usize {
     1 + prost::length_delimiter_len(len) + len
 }
 
-/// The length of the field `tag` that holds `len` bytes: from 16 up its key has two bytes.
-fn field_len(tag: u32, len: usize) -> usize {
-    delimited_len(len) + usize::from(tag >= 16)
+/// The length of a field that holds `len` bytes: from number 16 up its key has two bytes.
+fn field_len(number: u32, len: usize) -> usize {
+    delimited_len(len) + usize::from(number >= 16)
 }
 
 fn begin(out: &mut Vec<u8>, kind: Kind, request_id: u64, body_len: usize) {
@@ -94,11 +122,11 @@ fn begin(out: &mut Vec<u8>, kind: Kind, request_id: u64, body_len: usize) {
     out.extend_from_slice(&header);
 }
 
-/// Appends the key of field `tag`, which holds `len` bytes, and that length.
-fn put_key(out: &mut Vec<u8>, tag: u32, len: usize) {
+/// Appends the key of a field that holds `len` bytes, and that length.
+fn put_key(out: &mut Vec<u8>, number: u32, len: usize) {
     const LENGTH_DELIMITED: u32 = 2;
-    assert!(tag < 2048, "the key of a field has two bytes at most");
-    put_varint(out, (tag << 3 | LENGTH_DELIMITED) as usize);
+    assert!(number < 2048, "the key of a field has two bytes at most");
+    put_varint(out, (number << 3 | LENGTH_DELIMITED) as usize);
     put_varint(out, len);
 }
 
@@ -117,7 +145,8 @@ fn put(out: &mut Vec<u8>, message: &impl Message) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{HEADER_LEN, generated as proto};
+    use crate::HEADER_LEN;
+    use crate::generated_fields::request;
 
     #[test]
     fn keys_that_are_appended_are_the_field_that_the_schema_has() {
@@ -133,7 +162,13 @@ mod tests {
         let operation = Some(proto::request::Operation::Remove(with_keys));
         let envelope = proto::Request { operation };
         let mut inside = Vec::new();
-        append_keyed(&mut inside, (Kind::Request, 7), Some(9), keys.into_iter(), &rest);
+        append_keyed(
+            &mut inside,
+            (Kind::Request, 7),
+            Some(&request::REMOVE),
+            keys.into_iter(),
+            &rest,
+        );
         assert_eq!(inside[HEADER_LEN..], envelope.encode_to_vec());
 
         let keys = keys.map(|key| String::from(key).into()).to_vec();
@@ -143,7 +178,7 @@ mod tests {
         let envelope = proto::Request { operation };
         let keys = keys.iter().map(|key| std::str::from_utf8(key).expect("it was text"));
         let (mut inside, rest) = (Vec::new(), proto::PrefetchRequest::default());
-        append_keyed(&mut inside, (Kind::Request, 7), Some(25), keys, &rest);
+        append_keyed(&mut inside, (Kind::Request, 7), Some(&request::PREFETCH), keys, &rest);
         assert_eq!(inside[HEADER_LEN..], envelope.encode_to_vec());
         let header = crate::Header::decode(inside.first_chunk().expect("there is a header"));
         let body_len = header.map(|header| header.body_len as usize);

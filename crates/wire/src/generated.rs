@@ -1301,9 +1301,9 @@ pub mod dummy_response {
         /// To RemoveMatching.
         #[prost(message, tag = "8")]
         Removed(super::RemoveMatchingResponse),
-        /// To List: `keys`, `replica_lists` and `value_lengths` alone.
+        /// To List.
         #[prost(message, tag = "9")]
-        Listed(super::ScanResponse),
+        Listed(super::ListResponse),
         /// To anything: the whole request failed. Never 0.
         #[prost(message, tag = "10")]
         Refused(super::StatusResponse),
@@ -1311,6 +1311,18 @@ pub mod dummy_response {
         #[prost(message, tag = "11")]
         PrefixLen(super::PrefixLenResponse),
     }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListResponse {
+    /// The keys found.
+    #[prost(bytes = "bytes", repeated, tag = "1")]
+    pub keys: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
+    /// Where they lie, one status per key and all of them 0. Required.
+    #[prost(message, optional, tag = "2")]
+    pub replica_lists: ::core::option::Option<ReplicaLists>,
+    /// The objects' lengths in bytes, one per key.
+    #[prost(fixed64, repeated, tag = "3")]
+    pub value_lengths: ::prost::alloc::vec::Vec<u64>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct AttachResponse {

@@ -36,6 +36,7 @@ mod drain;
 mod drop;
 mod dummy_reply;
 mod dummy_request;
+mod field;
 mod follow;
 mod foreign;
 mod frame;
@@ -48,6 +49,9 @@ mod frame;
     reason = "the code is generated from the schema, which is documented"
 )]
 mod generated;
+#[rustfmt::skip]
+#[allow(dead_code, clippy::all, reason = "the code is generated from the schema")]
+mod generated_fields;
 mod handshake;
 mod header;
 mod inventory;

@@ -8,8 +8,8 @@ use prost::Message;
 use crate::generated::response;
 use crate::reply_encode::answer;
 use crate::{
-    DecodeError, column, drain, follow, generated as proto, mount, remains, replica_lists, shape,
-    status, task,
+    DecodeError, column, drain, drop, follow, generated as proto, generated_fields as fields,
+    mount, remains, replica_lists, shape, status, task,
 };
 
 /// The body of a [`crate::Kind::Reply`] frame. Whether it answers what was asked, with one result for each key, is for
@@ -19,7 +19,7 @@ use crate::{
 /// If the body is no such message, a list in it is longer than its limit, a column has not as many elements as its table
 /// has rows, or a placement points past the list of segments.
 pub fn decode_reply(body: Bytes) -> Result<Reply, DecodeError> {
-    shape::check(&body, shape::RESPONSE)?;
+    shape::check(&body, fields::response::FIELDS)?;
     let result = proto::Response::decode(body)?.result;
     Ok(match result.ok_or(DecodeError::Missing { what: "result" })? {
         response::Result::Pong(pong) => Reply::Pong(Pong {
@@ -33,7 +33,7 @@ pub fn decode_reply(body: Bytes) -> Result<Reply, DecodeError> {
         }),
         response::Result::Done(done) => Reply::Done(status::to_result(done.status_code)),
         response::Result::Mounted(mounted) => Reply::Mounted(mount::to_outcome(&mounted)?),
-        response::Result::Drops(drops) => Reply::Drops(mount::to_fetched(&drops)?),
+        response::Result::Drops(drops) => Reply::Drops(drop::to_fetched(&drops)?),
         response::Result::Granted(granted) => to_granted(granted)?,
         response::Result::Statuses(list) => {
             Reply::Statuses(status::to_results(list, MAX_BATCH_KEYS)?)
@@ -155,7 +155,9 @@ fn to_answers(
 }
 
 fn to_page(message: &proto::ScanResponse) -> Result<ScanPage, DecodeError> {
-    let (objects, segments) = to_objects(message, MAX_SCAN_OBJECTS as usize)?;
+    let lists = message.replica_lists.as_ref();
+    let columns = (&message.keys[..], lists, &message.value_lengths[..]);
+    let (objects, segments) = to_objects(columns, MAX_SCAN_OBJECTS as usize)?;
     Ok(ScanPage {
         next_cursor: message.next_cursor,
         removed: message.removed_count,
@@ -168,14 +170,15 @@ fn to_page(message: &proto::ScanResponse) -> Result<ScanPage, DecodeError> {
 /// Objects with their keys.
 type Objects = (Vec<(String, Located)>, Vec<SegmentAddress>);
 
-/// The objects of a page, at most `limit`, and the segments that their placements point into.
+/// The objects of a page, at most `limit`, by their keys, replica lists and lengths; and the segments that their placements
+/// point into.
 pub(crate) fn to_objects(
-    message: &proto::ScanResponse,
+    (keys, lists, lens): (&[Bytes], Option<&proto::ReplicaLists>, &[u64]),
     limit: usize,
 ) -> Result<Objects, DecodeError> {
-    let lists = replica_lists::required(message.replica_lists.as_ref())?;
-    column::check_len("status_codes", &lists.status_codes, message.keys.len())?;
-    let (places, segments) = to_places(lists, &message.value_lengths, limit)?;
+    let lists = replica_lists::required(lists)?;
+    column::check_len("status_codes", &lists.status_codes, keys.len())?;
+    let (places, segments) = to_places(lists, lens, limit)?;
     let object = |(key, place): (_, Result<Located, ErrorCode>)| {
         let place = place.map_err(|code| DecodeError::OutOfRange {
             what: "status_codes",
@@ -183,7 +186,7 @@ pub(crate) fn to_objects(
         })?;
         Ok((column::to_key(key)?.to_owned(), place))
     };
-    let objects = message.keys.iter().enumerate().zip(places).map(object);
+    let objects = keys.iter().enumerate().zip(places).map(object);
     Ok((objects.collect::<Result<_, DecodeError>>()?, segments))
 }
 

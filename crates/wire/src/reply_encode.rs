@@ -3,32 +3,11 @@ use mooncake_types::{
     ErrorCode, Grant, Located, Pong, Prefetch, Remains, Reply, ScanPage, SegmentAddress,
 };
 
+use crate::generated_fields::response as field;
 use crate::{
-    Kind, column, drain, follow, frame, generated as proto, mount, remains, replica_lists, status,
-    task,
+    Kind, column, drain, drop, follow, frame, generated as proto, mount, remains, replica_lists,
+    status, task,
 };
-
-/// The field numbers of the results in the message `Response`.
-pub(crate) mod tag {
-    pub(crate) const PONG: u32 = 1;
-    pub(crate) const DONE: u32 = 2;
-    pub(crate) const GRANTED: u32 = 3;
-    pub(crate) const STATUSES: u32 = 4;
-    pub(crate) const LOCATED: u32 = 5;
-    pub(crate) const EXIST: u32 = 6;
-    pub(crate) const SCANNED: u32 = 7;
-    pub(crate) const REFUSED: u32 = 8;
-    pub(crate) const TASK_CREATED: u32 = 9;
-    pub(crate) const TASK_REPORTED: u32 = 10;
-    pub(crate) const TASKS_FETCHED: u32 = 11;
-    pub(crate) const REMAINING: u32 = 12;
-    pub(crate) const MOUNTED: u32 = 13;
-    pub(crate) const DROPS: u32 = 14;
-    pub(crate) const DRAINING: u32 = 15;
-    pub(crate) const SEGMENTS: u32 = 16;
-    pub(crate) const PREFETCHED: u32 = 17;
-    pub(crate) const PREFIX_LEN: u32 = 18;
-}
 
 /// The bytes of `ExistKeyResponse::exists` and `PrefetchResponse::in_memory`.
 pub(crate) mod answer {
@@ -43,24 +22,24 @@ pub(crate) mod answer {
 /// ask for less. An error that claims to be `Ok` is sent as `InternalError`. The message of a task is cut
 /// to [`mooncake_types::limits::MAX_TASK_MESSAGE_BYTES`].
 pub fn encode_reply(out: &mut Vec<u8>, request_id: u64, reply: &Reply) {
-    let fit = frame::Fit { out, frame: (Kind::Reply, request_id), refused: tag::REFUSED };
+    let fit = frame::Fit { out, frame: (Kind::Reply, request_id), refused: &field::REFUSED };
     match reply {
-        Reply::Pong(pong) => fit.append(tag::PONG, &from_pong(pong)),
+        Reply::Pong(pong) => fit.append(&field::PONG, &from_pong(pong)),
         Reply::Done(result) => {
-            fit.append(tag::DONE, &status::to_message(status::from_result(*result)));
+            fit.append(&field::DONE, &status::to_message(status::from_result(*result)));
         }
-        Reply::Mounted(outcome) => fit.append(tag::MOUNTED, &mount::from_outcome(*outcome)),
-        Reply::Drops(drops) => fit.append(tag::DROPS, &mount::from_fetched(drops)),
+        Reply::Mounted(outcome) => fit.append(&field::MOUNTED, &mount::from_outcome(*outcome)),
+        Reply::Drops(drops) => fit.append(&field::DROPS, &drop::from_fetched(drops)),
         Reply::Granted { results, segments } => {
-            fit.append(tag::GRANTED, &from_granted(results, segments));
+            fit.append(&field::GRANTED, &from_granted(results, segments));
         }
-        Reply::Statuses(results) => fit.append(tag::STATUSES, &status::from_results(results)),
+        Reply::Statuses(results) => fit.append(&field::STATUSES, &status::from_results(results)),
         Reply::Remaining { results, remains } => {
             let message = proto::RemainingResponse {
                 status_codes: status::from_results(results).status_codes,
                 remains: Some(remains::from_remains(remains)),
             };
-            fit.append(tag::REMAINING, &message);
+            fit.append(&field::REMAINING, &message);
         }
         Reply::Located { results, successors, predecessors, segments, lease_ms } => {
             let mut located = from_located(results, successors, segments);
@@ -68,19 +47,23 @@ pub fn encode_reply(out: &mut Vec<u8>, request_id: u64, reply: &Reply) {
             if !predecessors.is_empty() {
                 located.predecessors = Some(remains::from_predecessors(predecessors));
             }
-            fit.append(tag::LOCATED, &located);
+            fit.append(&field::LOCATED, &located);
         }
-        Reply::Exist(results) => fit.append(tag::EXIST, &from_exist(results)),
-        Reply::PrefixLen(key_count) => fit.append(tag::PREFIX_LEN, &from_prefix_len(*key_count)),
-        Reply::Prefetched(results) => fit.append(tag::PREFETCHED, &from_prefetched(results)),
-        Reply::Scanned(page) => fit.append(tag::SCANNED, &from_page(page)),
-        Reply::TaskCreated(id) => fit.append(tag::TASK_CREATED, &task::from_created(*id)),
-        Reply::TaskReported(report) => fit.append(tag::TASK_REPORTED, &task::from_report(report)),
-        Reply::TasksFetched(orders) => fit.append(tag::TASKS_FETCHED, &task::from_orders(orders)),
-        Reply::Draining(report) => fit.append(tag::DRAINING, &drain::from_report(report)),
-        Reply::Segments(page) => fit.append(tag::SEGMENTS, &follow::from_segments(page)),
+        Reply::Exist(results) => fit.append(&field::EXIST, &from_exist(results)),
+        Reply::PrefixLen(key_count) => fit.append(&field::PREFIX_LEN, &from_prefix_len(*key_count)),
+        Reply::Prefetched(results) => fit.append(&field::PREFETCHED, &from_prefetched(results)),
+        Reply::Scanned(page) => fit.append(&field::SCANNED, &from_page(page)),
+        Reply::TaskCreated(id) => fit.append(&field::TASK_CREATED, &task::from_created(*id)),
+        Reply::TaskReported(report) => {
+            fit.append(&field::TASK_REPORTED, &task::from_report(report));
+        }
+        Reply::TasksFetched(orders) => {
+            fit.append(&field::TASKS_FETCHED, &task::from_orders(orders));
+        }
+        Reply::Draining(report) => fit.append(&field::DRAINING, &drain::from_report(report)),
+        Reply::Segments(page) => fit.append(&field::SEGMENTS, &follow::from_segments(page)),
         Reply::Refused(code) => {
-            fit.append(tag::REFUSED, &status::to_message(status::from_error(*code)));
+            fit.append(&field::REFUSED, &status::to_message(status::from_error(*code)));
         }
     }
 }
@@ -162,12 +145,15 @@ fn from_answers(answers: impl Iterator<Item = Result<bool, ErrorCode>>) -> (Byte
 }
 
 fn from_page(page: &ScanPage) -> proto::ScanResponse {
+    let listed = from_objects(&page.objects, &page.segments);
     proto::ScanResponse {
         next_cursor: page.next_cursor,
         removed_count: page.removed,
         remains: (*page.remains != Remains::default())
             .then(|| remains::from_remains(&page.remains)),
-        ..from_objects(&page.objects, &page.segments)
+        keys: listed.keys,
+        replica_lists: listed.replica_lists,
+        value_lengths: listed.value_lengths,
     }
 }
 
@@ -175,12 +161,11 @@ fn from_page(page: &ScanPage) -> proto::ScanResponse {
 pub(crate) fn from_objects(
     objects: &[(String, Located)],
     segments: &[SegmentAddress],
-) -> proto::ScanResponse {
+) -> proto::ListResponse {
     let rows = objects.iter().map(|(_, at)| Ok((at.version, &at.placements[..])));
-    proto::ScanResponse {
+    proto::ListResponse {
         keys: objects.iter().map(|(key, _)| key.clone().into()).collect(),
         replica_lists: Some(replica_lists::from_rows(rows, segments)),
         value_lengths: objects.iter().map(|(_, at)| at.len).collect(),
-        ..proto::ScanResponse::default()
     }
 }

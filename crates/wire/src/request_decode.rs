@@ -7,8 +7,8 @@ use prost::Message;
 
 use crate::generated::request::Operation;
 use crate::{
-    DecodeError, column, generated as proto, inventory, mount, put_config, reads, shape, status,
-    task,
+    DecodeError, column, drop, generated as proto, generated_fields as fields, inventory, mount,
+    put_config, reads, shape, status, task,
 };
 
 /// The body of a [`crate::Kind::Request`] frame. It owns the bytes that its [`Request`] borrows.
@@ -23,7 +23,7 @@ pub struct RequestMessage {
 /// If the body is no such message, or a list in it is longer than its limit. Empty or too long keys and names of groups
 /// are not refused here: the master answers for each key.
 pub fn decode_request(body: Bytes) -> Result<RequestMessage, DecodeError> {
-    shape::check(&body, shape::REQUEST)?;
+    shape::check(&body, fields::request::FIELDS)?;
     let operation = proto::Request::decode(body)?.operation;
     Ok(RequestMessage { operation: operation.ok_or(DecodeError::Missing { what: "operation" })? })
 }
@@ -49,7 +49,7 @@ impl RequestMessage {
             Operation::ListSegments(list) => {
                 Request::ListSegments { from: list.from, limit: list.limit }
             }
-            Operation::FetchDrops(fetch) => mount::to_fetch(fetch)?,
+            Operation::FetchDrops(fetch) => drop::to_fetch(fetch)?,
             Operation::UnmountSegment(unmount) => Request::UnmountSegment {
                 id: SegmentId(column::to_id("segment_id", &unmount.segment_id)?),
                 grace_ms: unmount.grace_period_ms,
@@ -68,9 +68,9 @@ impl RequestMessage {
             Operation::Remove(remove) => {
                 Request::Remove { keys: column::to_keys(&remove.keys)?, force: remove.force }
             }
-            Operation::Dropped(dropped) => mount::to_dropped(dropped)?,
+            Operation::Dropped(dropped) => drop::to_dropped(dropped)?,
             Operation::Retract(retract) => {
-                let ranges = mount::to_retract(retract)?;
+                let ranges = drop::to_retract(retract)?;
                 Request::Retract { keys: column::to_keys(&retract.keys)?, ranges }
             }
             Operation::Scan(page) => Request::Scan(scan(page)?),

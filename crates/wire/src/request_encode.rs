@@ -1,42 +1,13 @@
+use crate::frame::Envelope;
+use crate::generated_fields::request as field;
+use crate::{
+    Kind, column, drop, generated as proto, inventory, mount, put_config, reads, status, task,
+};
 use bytes::Bytes;
 use mooncake_types::{
     CreateTask, ErrorCode, PutEnd, PutItem, PutRevoke, PutStart, ReadReport, Request, Scan,
     ScanAction, SegmentId, TaskId,
 };
-use prost::Message;
-
-use crate::{
-    Kind, column, frame, generated as proto, inventory, mount, put_config, reads, status, task,
-};
-
-/// The field numbers of the operations in the message `Request`.
-pub(crate) mod tag {
-    pub(crate) const PING: u32 = 1;
-    pub(crate) const MOUNT_SEGMENT: u32 = 2;
-    pub(crate) const UNMOUNT_SEGMENT: u32 = 3;
-    pub(crate) const PUT_START: u32 = 4;
-    pub(crate) const PUT_END: u32 = 5;
-    pub(crate) const PUT_REVOKE: u32 = 6;
-    pub(crate) const GET_REPLICA_LIST: u32 = 7;
-    pub(crate) const EXIST_KEY: u32 = 8;
-    pub(crate) const REMOVE: u32 = 9;
-    pub(crate) const SCAN: u32 = 10;
-    pub(crate) const CLEAR_REPLICAS: u32 = 11;
-    pub(crate) const CREATE_TASK: u32 = 12;
-    pub(crate) const QUERY_TASK: u32 = 13;
-    pub(crate) const FETCH_TASKS: u32 = 14;
-    pub(crate) const END_TASK: u32 = 15;
-    pub(crate) const DROPPED: u32 = 17;
-    pub(crate) const REPORT_INVENTORY: u32 = 18;
-    pub(crate) const FETCH_DROPS: u32 = 19;
-    pub(crate) const DRAIN_SEGMENTS: u32 = 20;
-    pub(crate) const RETRACT: u32 = 21;
-    pub(crate) const REPORT_CHANGES: u32 = 22;
-    pub(crate) const LIST_SEGMENTS: u32 = 23;
-    pub(crate) const LEAVE: u32 = 24;
-    pub(crate) const PREFETCH: u32 = 25;
-    pub(crate) const PREFIX_LEN: u32 = 26;
-}
 
 /// Appends a [`Kind::Request`] frame.
 ///
@@ -44,107 +15,80 @@ pub(crate) mod tag {
 /// If the body would be longer than [`mooncake_types::limits::MAX_FRAME_BODY_BYTES`]. It is not if the caller keeps the
 /// limits on the length of a key and the number of keys in a batch.
 pub fn encode_request(out: &mut Vec<u8>, request_id: u64, request: &Request<'_>) {
-    let mut body = Body { out, request_id };
+    let mut body = Envelope { out, frame: (Kind::Request, request_id) };
     match request {
         Request::Ping { segments, unreachable, reads } => {
-            body.message(tag::PING, &ping(segments, unreachable, reads.as_deref()));
+            body.message(&field::PING, &ping(segments, unreachable, reads.as_deref()));
         }
         Request::Leave { reads } => {
             let reads = reads.as_deref().map(reads::from_report);
-            body.message(tag::LEAVE, &proto::LeaveRequest { reads });
+            body.message(&field::LEAVE, &proto::LeaveRequest { reads });
         }
         Request::MountSegment(mount) => {
-            body.message(tag::MOUNT_SEGMENT, &mount::from_mount(mount));
+            body.message(&field::MOUNT_SEGMENT, &mount::from_mount(mount));
         }
         Request::ReportInventory(page) => {
-            body.message(tag::REPORT_INVENTORY, &inventory::from_page(page));
+            body.message(&field::REPORT_INVENTORY, &inventory::from_page(page));
         }
         Request::ReportChanges(page) => {
-            body.message(tag::REPORT_CHANGES, &inventory::from_changes(page));
+            body.message(&field::REPORT_CHANGES, &inventory::from_changes(page));
         }
         Request::ListSegments { from, limit } => {
             let list = proto::ListSegmentsRequest { from: *from, limit: *limit };
-            body.message(tag::LIST_SEGMENTS, &list);
+            body.message(&field::LIST_SEGMENTS, &list);
         }
         Request::FetchDrops { dropped, limit } => {
-            body.message(tag::FETCH_DROPS, &mount::from_fetch(dropped, *limit));
+            body.message(&field::FETCH_DROPS, &drop::from_fetch(dropped, *limit));
         }
         Request::UnmountSegment { id, grace_ms } => {
-            body.message(tag::UNMOUNT_SEGMENT, &unmount_segment(*id, *grace_ms));
+            body.message(&field::UNMOUNT_SEGMENT, &unmount_segment(*id, *grace_ms));
         }
         Request::PutStart(start) => {
             let keys = start.puts.iter().map(|put| put.key);
-            body.keyed(tag::PUT_START, keys, &put_start(start));
+            body.keyed(&field::PUT_START, keys, &put_start(start));
         }
         Request::PutEnd { puts } => {
-            body.keyed(tag::PUT_END, puts.iter().map(|put| put.key), &put_end(puts));
+            body.keyed(&field::PUT_END, puts.iter().map(|put| put.key), &put_end(puts));
         }
         Request::PutRevoke { puts } => {
-            body.keyed(tag::PUT_REVOKE, puts.iter().map(|put| put.key), &put_revoke(puts));
+            body.keyed(&field::PUT_REVOKE, puts.iter().map(|put| put.key), &put_revoke(puts));
         }
-        Request::GetReplicaList { keys } => body.look_up(keys, &[]),
-        Request::RenewRoutes { keys, uses } => body.look_up(keys, uses),
-        Request::ExistKey { keys } => body.keys(tag::EXIST_KEY, keys),
-        Request::PrefixLen { keys } => body.keys(tag::PREFIX_LEN, keys),
-        Request::Prefetch { keys } => body.keys(tag::PREFETCH, keys),
+        Request::GetReplicaList { keys } => look_up(&mut body, keys, &[]),
+        Request::RenewRoutes { keys, uses } => look_up(&mut body, keys, uses),
+        Request::ExistKey { keys } => body.keys(&field::EXIST_KEY, keys),
+        Request::PrefixLen { keys } => body.keys(&field::PREFIX_LEN, keys),
+        Request::Prefetch { keys } => body.keys(&field::PREFETCH, keys),
         Request::Remove { keys, force } => {
             let rest = proto::RemoveRequest { keys: Vec::new(), force: *force };
-            body.keyed(tag::REMOVE, keys.iter().copied(), &rest);
+            body.keyed(&field::REMOVE, keys.iter().copied(), &rest);
         }
-        Request::Dropped { dropped } => body.message(tag::DROPPED, &mount::from_dropped(dropped)),
+        Request::Dropped { dropped } => body.message(&field::DROPPED, &drop::from_dropped(dropped)),
         Request::Retract { keys, ranges } => {
-            body.message(tag::RETRACT, &mount::from_retract(keys, ranges));
+            body.message(&field::RETRACT, &drop::from_retract(keys, ranges));
         }
-        Request::Scan(page) => body.message(tag::SCAN, &scan(page)),
+        Request::Scan(page) => body.message(&field::SCAN, &scan(page)),
         Request::ClearReplicas { keys, segment } => {
             let segment_name = String::from(*segment);
             let rest = proto::ClearReplicasRequest { keys: Vec::new(), segment_name };
-            body.keyed(tag::CLEAR_REPLICAS, keys.iter().copied(), &rest);
+            body.keyed(&field::CLEAR_REPLICAS, keys.iter().copied(), &rest);
         }
-        Request::CreateTask(task) => body.message(tag::CREATE_TASK, &create_task(task)),
-        Request::QueryTask { id } => body.message(tag::QUERY_TASK, &query_task(*id)),
+        Request::CreateTask(task) => body.message(&field::CREATE_TASK, &create_task(task)),
+        Request::QueryTask { id } => body.message(&field::QUERY_TASK, &query_task(*id)),
         Request::FetchTasks { limit, wait_ms } => {
-            body.message(tag::FETCH_TASKS, &fetch_tasks(*limit, *wait_ms));
+            body.message(&field::FETCH_TASKS, &fetch_tasks(*limit, *wait_ms));
         }
         Request::DrainSegments { segments } => {
-            body.message(tag::DRAIN_SEGMENTS, &drain_segments(segments));
+            body.message(&field::DRAIN_SEGMENTS, &drain_segments(segments));
         }
         Request::EndTask { id, outcome } => {
-            body.message(tag::END_TASK, &end_task(*id, *outcome));
+            body.message(&field::END_TASK, &end_task(*id, *outcome));
         }
     }
 }
 
-/// Where a request goes: as an operation of the message `Request`, in a frame.
-struct Body<'o> {
-    out: &'o mut Vec<u8>,
-    request_id: u64,
-}
-
-impl Body<'_> {
-    fn message(&mut self, tag: u32, message: &impl Message) {
-        frame::append_in(self.out, (Kind::Request, self.request_id), tag, message);
-    }
-
-    /// `rest` is all but the keys.
-    fn keyed<'k>(
-        &mut self,
-        tag: u32,
-        keys: impl Iterator<Item = &'k str> + Clone,
-        rest: &impl Message,
-    ) {
-        frame::append_keyed(self.out, (Kind::Request, self.request_id), Some(tag), keys, rest);
-    }
-
-    /// An operation of nothing but keys.
-    fn keys(&mut self, tag: u32, keys: &[&str]) {
-        self.keyed(tag, keys.iter().copied(), &proto::ExistKeyRequest::default());
-    }
-
-    fn look_up(&mut self, keys: &[&str], uses: &[u32]) {
-        let rest = proto::GetReplicaListRequest { keys: Vec::new(), uses: uses.to_vec() };
-        self.keyed(tag::GET_REPLICA_LIST, keys.iter().copied(), &rest);
-    }
+fn look_up(body: &mut Envelope<'_>, keys: &[&str], uses: &[u32]) {
+    let rest = proto::GetReplicaListRequest { keys: Vec::new(), uses: uses.to_vec() };
+    body.keyed(&field::GET_REPLICA_LIST, keys.iter().copied(), &rest);
 }
 
 fn ping(

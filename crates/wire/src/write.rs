@@ -2,7 +2,9 @@ use bytes::Bytes;
 use mooncake_types::{Epoch, RangeWrite};
 use prost::Message;
 
-use crate::{DecodeError, Kind, column, frame, generated as proto, shape};
+use crate::{
+    DecodeError, Kind, column, frame, generated as proto, generated_fields as fields, shape,
+};
 
 /// Appends a [`Kind::Write`] frame. `epoch` is that of the leader that granted the ranges. Each one's payload
 /// follows the frame in turn, and after it the CRC32C of each of its chunks as a little-endian `u32`.
@@ -73,7 +75,7 @@ pub struct WriteMessage {
 /// # Errors
 /// If the body is no such message, or holds more than [`MAX_FRAME_RANGES`](mooncake_types::limits::MAX_FRAME_RANGES).
 pub fn decode_write(body: Bytes) -> Result<WriteMessage, DecodeError> {
-    shape::check(&body, shape::WRITE)?;
+    shape::check(&body, fields::write_request::FIELDS)?;
     let message = proto::WriteRequest::decode(body)?;
     let epoch = Epoch(message.epoch.ok_or(DecodeError::Missing { what: "epoch" })?);
     Ok(WriteMessage { epoch, message })

@@ -3,7 +3,6 @@
 
 mod args;
 mod devices;
-mod segments;
 mod tiers;
 
 use std::fmt::Write;
@@ -17,8 +16,8 @@ use mooncake_transfer::{Paths, TcpConfig};
 use mooncake_types::{ByteSize, ClientId};
 
 use crate::exit::{complain, say};
+use crate::segment_list::{self, ListedSegment};
 use args::DoctorArgs;
-use segments::Listed;
 
 /// Runs the program; `args` are without its name. The status is 0 if the master and all nodes could be reached and all disks used,
 /// 1 if not, and 2 for wrong arguments.
@@ -51,6 +50,7 @@ fn examine(args: &DoctorArgs) -> Result<bool, String> {
         config.cluster_id.clone_from(cluster_id);
     }
     config.master.clone_from(&args.master);
+    config.auth_token = args.token.token().map_err(|error| error.to_string())?;
     let FoundLeader { address: leader, shared_directory } =
         find_leader(&config).map_err(|error| explain(&error, &args.master))?;
     let tcp = TcpConfig {
@@ -63,11 +63,13 @@ fn examine(args: &DoctorArgs) -> Result<bool, String> {
     };
     let paths = Paths::new(None, tcp, config.transports.clone());
     let http = args.master_http.clone().unwrap_or_else(|| admin::beside(&leader));
-    let listed = segments::list(&http).map_err(|error| {
+    let mut listed = segment_list::list(&http).map_err(|error| {
         let hint =
             if args.master_http.is_some() { "" } else { "; --master-http names another place" };
         format!("{error}{hint}")
     })?;
+    // Bytes of a disk travel by its node, whose memory is examined.
+    listed.retain(ListedSegment::is_memory);
     say(format_args!(
         "master {}: {} segments\nthis process: user {}, transports {}\n",
         leader,
@@ -99,7 +101,7 @@ fn explain(error: &OpenError, master: &str) -> String {
     format!("{error}{hint}")
 }
 
-fn describe(paths: &Paths, segment: &Listed) -> (String, bool) {
+fn describe(paths: &Paths, segment: &ListedSegment) -> (String, bool) {
     let endpoint: Arc<str> = segment.endpoint.as_str().into();
     let found = paths.examine(&endpoint, segment.id);
     let size = ByteSize(segment.len_bytes);

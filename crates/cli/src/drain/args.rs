@@ -3,6 +3,8 @@
 use clap::Parser;
 use mooncake_types::limits::{DEFAULT_DRAIN_CONCURRENCY, MAX_DRAIN_CONCURRENCY};
 
+use crate::auth_token::TokenFlags;
+
 /// Move everything that lies in segments of a pool to others, so that their nodes can be taken away.
 ///
 /// Nothing new is put there from the start. Each object is moved to a segment that has room, and nothing is evicted for
@@ -31,12 +33,8 @@ pub(super) struct DrainArgs {
         alias = "master_http"
     )]
     pub(super) master_http: Vec<String>,
-    /// The --auth_token of the masters, if they have one [default: MOONCAKE_AUTH_TOKEN].
-    #[arg(long, value_name = "TOKEN", alias = "auth_token")]
-    pub(super) auth_token: Option<String>,
-    /// A file that holds this word [default: MOONCAKE_AUTH_TOKEN_FILE].
-    #[arg(long, value_name = "PATH", alias = "auth_token_file")]
-    pub(super) auth_token_file: Option<String>,
+    #[command(flatten)]
+    pub(super) token: TokenFlags,
     /// Segments to move to, with commas between them [default: any that has room].
     #[arg(long, value_name = "SEGMENT", value_delimiter = ',', alias = "target_segments")]
     pub(super) target_segments: Vec<String>,

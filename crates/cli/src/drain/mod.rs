@@ -9,8 +9,6 @@ use std::process::ExitCode;
 use clap::Parser;
 use mooncake_types::{ByteSize, ErrorCode};
 
-use crate::auth_token;
-use crate::command_line::UsageError;
 use crate::exit::{complain, say};
 use api::{ApiError, Masters, Progress};
 use args::DrainArgs;
@@ -35,7 +33,7 @@ pub fn main(args: &[String]) -> ExitCode {
 }
 
 fn run(args: &DrainArgs) -> Result<ExitCode, String> {
-    let auth_token = token_of(args).map_err(|error| error.to_string())?;
+    let auth_token = args.token.token().map_err(|error| error.to_string())?;
     let mut masters = Masters::at(&args.master_http, auth_token);
     if let Some(job) = &args.cancel {
         masters.cancel(job).map_err(|error| error.to_string())?;
@@ -57,21 +55,6 @@ fn run(args: &DrainArgs) -> Result<ExitCode, String> {
     let mut watch = Watch::of(&mut masters, args, job);
     watch.run()?;
     Ok(conclude(&watch.job, &watch.last))
-}
-
-/// What the masters are told; flags come before variables.
-fn token_of(args: &DrainArgs) -> Result<String, UsageError> {
-    let variable = |name| std::env::var(name).unwrap_or_default();
-    match (&args.auth_token, &args.auth_token_file) {
-        (None, None) => auth_token::read(
-            &variable("MOONCAKE_AUTH_TOKEN"),
-            &variable("MOONCAKE_AUTH_TOKEN_FILE"),
-        ),
-        (token, file) => auth_token::read(
-            token.as_deref().unwrap_or_default(),
-            file.as_deref().unwrap_or_default(),
-        ),
-    }
 }
 
 /// Whether a job was refused because an earlier one has drained all of its segments.

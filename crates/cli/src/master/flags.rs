@@ -271,7 +271,7 @@ pub struct TaskFlags {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Replicas", rename_all = "snake_case")]
 pub struct ReplicaFlags {
-    /// Most bytes per second that are copied to make lost replicas anew, bytes or like 1GB; 0: they are not made anew.
+    /// Most bytes per second that the repair of lost replicas copies, bytes or like 1GB; 0: no repair.
     #[arg(long, default_value = "256MB", value_name = "SIZE")]
     pub repair_bytes_per_second: ByteSize,
     /// Whether objects that are read often get more replicas.

@@ -83,6 +83,7 @@ fn serve(flags: &MasterFlags) -> Result<(), String> {
     }
     let master = mooncake_master::Master::bind(config).map_err(|error| error.to_string())?;
     note_what_has_no_effect(flags);
+    warn_without_token(flags, &master);
     let (stopped, stopping) = oneshot::channel();
     std::thread::spawn(move || {
         let signal = stop.wait();
@@ -107,7 +108,12 @@ fn note_what_has_no_effect(flags: &MasterFlags) {
              master's own metadata server is cleaned up"
         );
     }
-    if flags.rpc.auth_token.is_empty() && flags.rpc.rpc_address == "0.0.0.0" {
+}
+
+/// Any program that reaches the port may use a store without a token.
+fn warn_without_token(flags: &MasterFlags, master: &mooncake_master::Master) {
+    let is_open = matches!(master.rpc_addr(), Ok(Some(address)) if !address.ip().is_loopback());
+    if flags.rpc.auth_token.is_empty() && is_open {
         warn!(
             "no --auth_token and no --auth_token_file: every host that reaches this port may use the store"
         );

@@ -90,7 +90,7 @@ fn what_has_two_replicas_outlives_nodes_that_are_killed_one_after_the_other() {
             pool.get_all("while it is repaired");
         });
         assert_eq!(pool.master.metric("master_objects_lacking_replicas"), 0);
-        let line = pool.master.program.line("all lost replicas were made anew");
+        let line = pool.master.program.line("all lost replicas were repaired");
         assert_eq!(Program::field(&line, "replicas="), OBJECTS.to_string(), "{line}");
     }
     pool.get_all("after all nodes of before are gone");

@@ -6,18 +6,18 @@ use mooncake_ops::MoveError;
 use mooncake_transfer::TransferError;
 use mooncake_types::{ErrorCode, LogLimiter};
 
-/// Whether the node did not answer. One that did answer is not lost, whatever it said.
+/// Whether the node did not answer. A node that refused or sent a wrong answer can be reached.
 pub(super) fn is_out_of_reach<T>(result: &Result<T, TransferError>) -> bool {
     use TransferError::{Deserted, TimedOut, Unreachable};
     matches!(result, Err(Unreachable { .. } | Deserted { .. } | TimedOut { .. }))
 }
 
 /// What a failed transfer means to an operation.
-pub(super) fn why(error: TransferError) -> MoveError {
+pub(super) fn to_move_error(error: TransferError) -> MoveError {
     log_transfer(&error);
     match error {
         TransferError::Stale => MoveError::Stale,
-        // It has no connection left for us, and so cannot be reached; it says nothing about the range.
+        // The node has no connection left for this client. That says nothing about the range.
         TransferError::Refused(ErrorCode::UnavailableInCurrentStatus) => MoveError::Broken,
         TransferError::Refused(code) => MoveError::Refused(code),
         TransferError::BadMemory { .. } => MoveError::Refused(ErrorCode::InvalidParams),
@@ -29,7 +29,8 @@ pub(super) fn why(error: TransferError) -> MoveError {
     }
 }
 
-/// Operations handle ranges that moved and refusals by themselves: these are logged for debugging. Other failures are warnings.
+/// Operations handle moved ranges and refusals themselves, so these are logged for debugging. Other failures are
+/// warnings.
 fn log_transfer(error: &TransferError) {
     static FAILED: LogLimiter<Cause> = LogLimiter::new();
     match error {
@@ -44,7 +45,7 @@ fn log_transfer(error: &TransferError) {
     }
 }
 
-/// What failed, and at which node.
+/// The kind of failure, and the endpoint of the node.
 type Cause = (Discriminant<TransferError>, Option<Arc<str>>);
 
 fn cause(error: &TransferError) -> Cause {
@@ -87,7 +88,7 @@ mod tests {
             (TransferError::Corrupt { endpoint: endpoint() }, MoveError::Broken),
             (TransferError::Protocol { endpoint: endpoint(), reason: reason() }, MoveError::Broken),
         ] {
-            assert_eq!(why(error.clone()), meaning, "{error:?}");
+            assert_eq!(to_move_error(error.clone()), meaning, "{error:?}");
         }
     }
 }

@@ -1,27 +1,27 @@
 use mooncake_memory::SliceList;
-use mooncake_ops::Fetch;
+use mooncake_ops::RangeToRead;
 use mooncake_transfer::View;
 
-/// Where the bytes of the items of a batch come from or go to.
+/// The memory that the bytes of a batch's items come from or go to.
 pub(crate) trait Memory {
-    /// `len` bytes of the memory of the item at `position`, from place `at` on; absent if there is no room. The place is
-    /// one in the object of `object_len` bytes, or, if parts are moved, among those.
+    /// `len` bytes of the memory of the item at `position`, from `at` on; `None` if there is no room. `at` counts
+    /// within the object of `object_len` bytes or, if parts are moved, within these.
     fn part(&mut self, position: usize, at: u64, len: u64, object_len: u64) -> Option<SliceList>;
 
-    /// The memory of what is fetched here is about to be asked for.
-    fn make_room(&mut self, fetches: &[Fetch]) {
+    /// Called before [`Memory::part`] is called for these fetches.
+    fn make_room(&mut self, fetches: &[RangeToRead]) {
         let _ = fetches;
     }
 
-    /// Whether whole objects may be seen where they lie.
+    /// Whether whole objects may be shown in place instead of copied.
     fn takes_views(&self) -> bool {
         false
     }
 
-    /// What was to be written from here was written, or was not.
+    /// Called when the write from this memory has ended, with or without success.
     fn on_written(&mut self) {}
 
-    /// Takes the object of the item at `position`. Asked only if views are taken.
+    /// Takes the view of the object of the item at `position`. Called only if [`Memory::takes_views`].
     fn take_view(&mut self, position: usize, view: View) {
         let _ = (position, view);
     }

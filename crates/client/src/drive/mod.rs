@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mooncake_ops::{
-    CallError, Deadline, Deposit, Fetch, MasterRetry, MoveError, Op, Retry, RetryPolicy, Step,
+    CallError, Deadline, MasterRetry, MoveError, Op, RangeToRead, RangeToWrite, Retry, RetryPolicy,
+    Step,
 };
 use mooncake_transfer::{Paths, ReadOp, Source, TransferError, Transport, WriteOp};
 use mooncake_types::{Discard, Epoch, ErrorCode, RangeWrite, Reply, Request, SegmentId, Tick};
@@ -15,44 +16,44 @@ use crate::clock::Clock;
 use crate::heartbeat::Heartbeat;
 use crate::metrics::{Extent, Fetched, Metrics};
 use crate::rpc::Pool;
-use failure::{is_out_of_reach, why};
+use failure::{is_out_of_reach, to_move_error};
 pub(crate) use memory::Memory;
 
-/// Where a range that is fetched goes.
+/// Where a fetched range goes.
 enum Destination {
     Memory,
     /// There is no room for it.
     None,
-    /// It is seen where it lies.
+    /// A view shows it in place.
     View(Source),
 }
 
-/// The ways to the master and to the nodes that operations are run over.
-pub(crate) struct Ways<'w> {
+/// What operations need to reach the master and the nodes.
+pub(crate) struct OpDriver<'w> {
     pub(crate) clock: &'w Clock,
     pub(crate) pool: &'w Pool,
     pub(crate) paths: &'w Paths,
-    /// How long after its start a call begins something, but for the bytes that it moves: see [`Deadline`].
+    /// How long after its start a call may begin a step, not counting the time for its bytes; see [`Deadline`].
     pub(crate) call_ms: u64,
-    /// What counts the transfers that callers ask for.
+    /// Counts the transfers that callers ask for.
     pub(crate) metrics: Option<&'w Metrics>,
-    /// What tells the master of nodes that cannot be reached.
+    /// Tells the master of nodes that cannot be reached.
     pub(crate) heartbeat: Option<&'w Heartbeat>,
 }
 
-impl Ways<'_> {
-    /// Runs an operation to its end on this thread; gives its answer.
+impl OpDriver<'_> {
+    /// Runs an operation to its end on this thread, and returns its result.
     pub(crate) fn drive<'a, O: Op<'a>>(&self, mut op: O, mut memory: impl Memory) -> O::Output {
         self.run(&mut op, &mut memory);
         op.finish()
     }
 
-    /// As [`Ways::drive`], for callers that want their memory back, or more of the operation than its answer.
+    /// As [`OpDriver::drive`], for callers that need their memory, or the operation, afterwards.
     pub(crate) fn run<'a>(&self, op: &mut impl Op<'a>, memory: &mut impl Memory) {
         self.run_checking(op, memory, |_| ());
     }
 
-    /// As [`Ways::run`]; `check` sees the operation before each step.
+    /// As [`OpDriver::run`]; calls `check` with the operation before each step.
     pub(crate) fn run_checking<'a, O: Op<'a>>(
         &self,
         op: &mut O,
@@ -78,7 +79,7 @@ impl Ways<'_> {
         }
     }
 
-    /// Asks the master, again while it is only beginning.
+    /// Asks the master, and repeats the request while a new leader is starting.
     fn ask(&self, request: &Request<'_>, deadline: &Deadline) -> Result<Reply, CallError> {
         let mut retry = MasterRetry::default();
         loop {
@@ -111,10 +112,14 @@ impl Ways<'_> {
             self.paths.drop_ranges(&early)
         });
         self.report(discards.iter().map(|discard| discard.range.segment), &results);
-        results.into_iter().map(|result| result.map_err(why)).collect()
+        results.into_iter().map(|result| result.map_err(to_move_error)).collect()
     }
 
-    fn read(&self, fetches: Vec<Fetch>, memory: &mut impl Memory) -> Vec<Result<(), MoveError>> {
+    fn read(
+        &self,
+        fetches: Vec<RangeToRead>,
+        memory: &mut impl Memory,
+    ) -> Vec<Result<(), MoveError>> {
         let extent = Extent::of(fetches.iter().map(|fetch| fetch.position));
         let started = Instant::now();
         memory.make_room(&fetches);
@@ -123,7 +128,7 @@ impl Ways<'_> {
         let mut ops = Vec::with_capacity(fetches.len());
         let mut destinations = Vec::with_capacity(fetches.len());
         for (index, fetch) in fetches.into_iter().enumerate() {
-            let Fetch { position, endpoint, medium, range, at, object_len } = fetch;
+            let RangeToRead { position, endpoint, medium, range, at, object_len } = fetch;
             if let Some(view) = views.get_mut(index).and_then(Option::take) {
                 memory.take_view(position, view);
                 let source = self.paths.source_shown(range.segment);
@@ -137,7 +142,7 @@ impl Ways<'_> {
         }
         let results = self.paths.read_from(&ops);
         self.report(ops.iter().map(|op| op.range.segment), &results);
-        let mut results = results.into_iter().map(|result| result.map_err(why));
+        let mut results = results.into_iter().map(|result| result.map_err(to_move_error));
         let fetched = |(position, medium, len, destination)| {
             let result = match destination {
                 Destination::Memory => results.next().expect("one result per range"),
@@ -156,14 +161,14 @@ impl Ways<'_> {
     fn write(
         &self,
         epoch: Epoch,
-        deposits: Vec<Deposit<'_>>,
+        deposits: Vec<RangeToWrite<'_>>,
         memory: &mut impl Memory,
         deadline: &Deadline,
     ) -> Vec<Result<(), MoveError>> {
         let extent = Extent::of(deposits.iter().map(|deposit| deposit.position));
         let ops: Vec<WriteOp<'_>> = deposits
             .iter()
-            .map(|Deposit { position, endpoint, range, at, attributes }| {
+            .map(|RangeToWrite { position, endpoint, range, at, attributes }| {
                 let part = memory.part(*position, *at, range.len, range.object_len);
                 let (endpoint, src) = (Arc::clone(endpoint), part.expect("a put has its bytes"));
                 let range = RangeWrite { attributes: attributes.bytes(), ..*range };
@@ -182,10 +187,11 @@ impl Ways<'_> {
             metrics.on_write(extent, moved, started.elapsed());
         }
         self.report(ops.iter().map(|op| op.range.segment), &results);
-        results.into_iter().map(|result| result.map_err(why)).collect()
+        results.into_iter().map(|result| result.map_err(to_move_error)).collect()
     }
 
-    /// Asks those nodes again, a few times, that had not met the leader yet: their heartbeats tell them of it.
+    /// Repeats the calls that nodes refused because they did not know the leader yet. Their heartbeats tell them of
+    /// it.
     fn repeat_early(
         &self,
         results: &mut [Result<(), TransferError>],
@@ -211,7 +217,7 @@ impl Ways<'_> {
         }
     }
 
-    /// Tells the master which of these segments could not be reached.
+    /// Tells the master which of these segments are on nodes that could not be reached.
     fn report<T>(
         &self,
         segments: impl Iterator<Item = SegmentId>,
@@ -226,7 +232,7 @@ impl Ways<'_> {
     }
 }
 
-/// The bytes of the ranges that were moved, of these lengths.
+/// Total length of the ranges that were moved.
 fn bytes_moved(lens: impl Iterator<Item = u64>, results: &[Result<(), TransferError>]) -> u64 {
     lens.zip(results).filter(|(_, result)| result.is_ok()).map(|(len, _)| len).sum()
 }

@@ -1,11 +1,13 @@
-use super::bond::Turn;
+use super::master_session::TurnOutcome;
 use crate::membership::Membership;
 
-pub(super) fn change(turn: &Turn, was_well: bool, well: bool) {
+pub(super) fn change(turn: &TurnOutcome, was_well: bool, well: bool) {
     match turn {
-        Turn::NotConnected(error) => tracing::debug!(%error, "no connection to the master"),
-        Turn::NotAnswered(error) if was_well => tracing::warn!(%error, "the master is lost"),
-        _ if well && !was_well => tracing::info!("the master is back"),
+        TurnOutcome::NotConnected(error) => tracing::debug!(%error, "no connection to the master"),
+        TurnOutcome::NotAnswered(error) if was_well => {
+            tracing::warn!(%error, "the master does not answer");
+        }
+        _ if well && !was_well => tracing::info!("the master answers again"),
         _ => {}
     }
 }

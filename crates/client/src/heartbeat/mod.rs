@@ -1,5 +1,5 @@
-mod bond;
 mod log;
+mod master_session;
 
 use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -10,40 +10,40 @@ use mooncake_connection::Connection;
 use mooncake_memory::{Private, spawn_unpinned};
 use mooncake_types::{SegmentId, Tick};
 
-pub(crate) use bond::{Bond, Turn};
+pub(crate) use master_session::{MasterSession, TurnOutcome};
 
 use crate::membership::Lent;
-use crate::reports::Reports;
 use crate::store_condition::StoreCondition;
+use crate::unreachable_segments::UnreachableSegments;
 
-/// Longest wait for a turn to end: it makes one attempt to connect or one call.
+/// Longest wait for a turn to end. A turn makes one attempt to connect, or one call.
 const CHANGE_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Longest wait for the reply to a call that is under way when the heartbeat stops.
 const LAST_REPLY_PATIENCE: Duration = Duration::from_millis(200);
 
-/// The thread that keeps this client a member: a connection of its own, and nothing else to do.
+/// The thread that keeps this client a member, over a connection of its own.
 pub(crate) struct Heartbeat {
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<Option<Connection>>>>,
 }
 
-/// A change of what is lent, made between two turns.
+/// A change of the lent segments, made between two turns.
 pub(crate) enum Change {
-    /// The master has this segment; it is to keep it.
+    /// The master has this segment, and must keep it.
     Lend(Lent),
-    /// The master is not to have this segment any more.
+    /// The master must not have this segment any more.
     TakeBack(SegmentId),
-    /// Whether the master has this segment is unknown; it is not to have it.
-    Disown(SegmentId),
-    /// The segment is served until this moment.
-    Retire(SegmentId, Tick),
+    /// It is unknown whether the master has this segment. It must not have it.
+    Unmount(SegmentId),
+    /// Serve this segment until this time, and then stop.
+    ServeUntil(SegmentId, Tick),
 }
 
 struct Shared {
     state: Mutex<HeartbeatState>,
     wake: Condvar,
-    /// Told when changes have been made, and when there will be no more.
+    /// Signalled when changes were made, and when no more will be made.
     changed: Condvar,
     condition: Arc<StoreCondition>,
 }
@@ -51,22 +51,22 @@ struct Shared {
 #[derive(Default)]
 struct HeartbeatState {
     stopping: bool,
-    /// The thread does nothing any more.
+    /// The thread has ended.
     has_ended: bool,
     changes: Vec<Change>,
-    reports: Reports,
-    /// The connection in use, so that stopping need not wait for a reply.
+    reports: UnreachableSegments,
+    /// The connection in use, which [`Heartbeat::stop`] shuts down if a reply is late.
     in_use: Option<Arc<Private<TcpStream>>>,
 }
 
 impl Heartbeat {
-    /// Goes on with a bond on a thread of its own, which calls `on_tasks` when tasks wait at the master.
+    /// Runs a master on a thread of its own, which calls `on_tasks` when tasks wait at the master.
     pub(crate) fn start(
-        bond: Bond,
+        master: MasterSession,
         condition: Arc<StoreCondition>,
         on_tasks: impl Fn() + Send + 'static,
     ) -> std::io::Result<Self> {
-        condition.set_well(bond.membership.is_well());
+        condition.set_well(master.membership.is_well());
         let shared = Arc::new(Shared {
             state: Mutex::new(HeartbeatState::default()),
             wake: Condvar::new(),
@@ -77,7 +77,7 @@ impl Heartbeat {
         let thread = Builder::new().name("mooncake-heartbeat".to_owned());
         let thread = spawn_unpinned(thread, move || {
             let _notice = EndNotice(&of_thread);
-            of_thread.run(bond, on_tasks)
+            of_thread.run(master, on_tasks)
         })?;
         Ok(Self { shared, thread: Mutex::new(Some(thread)) })
     }
@@ -87,8 +87,8 @@ impl Heartbeat {
         self.shared.condition.is_well()
     }
 
-    /// Hands these changes to the heartbeat thread and waits until it has made them, in their order. No earlier mount is under
-    /// way then. A thread that has stopped, or is stuck, makes none.
+    /// Hands these changes to the heartbeat thread, and waits until it has made them in order. Then no earlier mount
+    /// is under way. A thread that has stopped, or is stuck, makes none.
     pub(crate) fn change(&self, changes: Vec<Change>) {
         let mut state = self.shared.lock();
         state.changes.extend(changes);
@@ -97,7 +97,8 @@ impl Heartbeat {
         drop(self.shared.changed.wait_timeout_while(state, CHANGE_PATIENCE, waiting));
     }
 
-    /// Tells the master, with a ping of its own, that the nodes of these segments could not be reached. Waits for nothing.
+    /// UnreachableSegments to the master, with a separate ping, that the nodes of these segments could not be reached. Does not
+    /// wait.
     pub(crate) fn report(&self, segments: &[SegmentId]) {
         let now = Instant::now();
         let mut state = self.shared.lock();
@@ -107,8 +108,8 @@ impl Heartbeat {
         }
     }
 
-    /// Stops pinging; returns when the thread is gone. Gives the connection over which it pinged, if it still stands: the master
-    /// has this client in sight until that is dropped.
+    /// Stops pinging, and returns when the thread has ended. Returns its connection, if that is still open: the
+    /// master has this client in sight until the connection is dropped.
     pub(crate) fn stop(&self) -> Option<Connection> {
         let mut state = self.shared.lock();
         state.stopping = true;
@@ -121,7 +122,7 @@ impl Heartbeat {
         if waited.timed_out()
             && let Some(stream) = state.in_use.take()
         {
-            // It may be closed already; then there is nothing to wait for either.
+            // If the stream is closed already, the thread waits for no reply.
             let _ = stream.shutdown(Shutdown::Both);
         }
         drop(state);
@@ -141,60 +142,60 @@ impl Drop for Heartbeat {
 }
 
 impl Shared {
-    /// Keeps the bond until it is time to stop. Gives the connection that it ran over last.
-    fn run(&self, mut bond: Bond, on_tasks: impl Fn()) -> Option<Connection> {
-        let mut was_well = bond.membership.is_well();
+    /// Runs the master until the heartbeat stops. Returns the connection that it used last.
+    fn run(&self, mut master: MasterSession, on_tasks: impl Fn()) -> Option<Connection> {
+        let mut was_well = master.membership.is_well();
         let mut retiring = Vec::new();
         loop {
-            self.make_changes(&mut bond, &mut retiring);
-            retire(&bond, &mut retiring);
-            take_back_broken(&mut bond);
-            if !self.offer_handle(bond.connection.as_ref()) {
-                return bond.connection;
+            self.make_changes(&mut master, &mut retiring);
+            retire(&master, &mut retiring);
+            take_back_broken(&mut master);
+            if !self.offer_handle(master.connection.as_ref()) {
+                return master.connection;
             }
-            let turn = bond.turn();
-            if bond.membership.take_has_tasks() {
+            let turn = master.turn();
+            if master.membership.take_has_tasks() {
                 on_tasks();
             }
-            let well = bond.membership.is_well();
+            let well = master.membership.is_well();
             self.condition.set_well(well);
             log::change(&turn, was_well, well);
-            let unreached = bond.membership.is_unreached();
+            let unreached = master.membership.is_unreached();
             if self.condition.set_unreached(unreached) {
-                log::reach(&bond.membership, unreached);
+                log::reach(&master.membership, unreached);
             }
             if !was_well && well {
-                log::mount_refusal(&bond.membership);
+                log::mount_refusal(&master.membership);
             }
             was_well = well;
-            if let Turn::Idle(until) = turn {
+            if let TurnOutcome::Idle(until) = turn {
                 let until = retiring.iter().map(|&(_, due)| due).fold(until, Tick::min);
-                let wait = Duration::from_millis(until.since_ms(bond.clock.now()));
+                let wait = Duration::from_millis(until.since_ms(master.clock.now()));
                 self.rest(wait);
             }
         }
     }
 
-    fn make_changes(&self, bond: &mut Bond, retiring: &mut Vec<(SegmentId, Tick)>) {
+    fn make_changes(&self, master: &mut MasterSession, retiring: &mut Vec<(SegmentId, Tick)>) {
         let mut state = self.lock();
-        bond.membership.report(state.reports.take());
+        master.membership.report(state.reports.take());
         if state.changes.is_empty() {
             return;
         }
         for change in state.changes.drain(..) {
             match change {
-                Change::Lend(lent) => bond.membership.lend_also(lent),
+                Change::Lend(lent) => master.membership.lend_also(lent),
                 Change::TakeBack(id) => {
-                    bond.membership.take_back(bond.host.current_id(id).unwrap_or(id));
+                    master.membership.take_back(master.host.current_id(id).unwrap_or(id));
                 }
-                Change::Disown(id) => bond.membership.disown(id),
-                Change::Retire(id, due) => retiring.push((id, due)),
+                Change::Unmount(id) => master.membership.unmount(id),
+                Change::ServeUntil(id, due) => retiring.push((id, due)),
             }
         }
         self.changed.notify_all();
     }
 
-    /// Leaves a handle of the connection for [`Heartbeat::stop`]; false if it is time to stop.
+    /// Leaves a handle of the connection for [`Heartbeat::stop`]. False if the thread must stop.
     fn offer_handle(&self, connection: Option<&Connection>) -> bool {
         let mut state = self.lock();
         state.in_use = connection.map(|connection| Arc::clone(connection.stream()));
@@ -210,7 +211,7 @@ impl Shared {
     }
 
     fn lock(&self) -> MutexGuard<'_, HeartbeatState> {
-        // Only the thread itself may panic with it, and then nothing is done with it any more.
+        // Only the heartbeat thread may panic while it has the lock, and then the state has no effect any more.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -228,20 +229,20 @@ impl Drop for EndNotice<'_> {
     }
 }
 
-/// Stops serving segments whose time is over.
-fn retire(bond: &Bond, retiring: &mut Vec<(SegmentId, Tick)>) {
-    let now = bond.clock.now();
+/// Stops serving the segments whose time has come.
+fn retire(master: &MasterSession, retiring: &mut Vec<(SegmentId, Tick)>) {
+    let now = master.clock.now();
     for (id, _) in retiring.extract_if(.., |&mut (_, due)| due <= now) {
-        bond.host.take_back(id);
+        master.host.take_back(id);
     }
 }
 
-/// Takes disks back that have failed: nothing can be dropped there any more.
-fn take_back_broken(bond: &mut Bond) {
-    for id in bond.host.take_back_broken() {
+/// Takes back disks that have failed: nothing can be dropped there any more.
+fn take_back_broken(master: &mut MasterSession) {
+    for id in master.host.take_back_broken() {
         tracing::error!(segment = %id, "the disk has failed and is lent no longer");
-        bond.membership.take_back(id);
-        bond.membership.disown(id);
+        master.membership.take_back(id);
+        master.membership.unmount(id);
     }
 }
 

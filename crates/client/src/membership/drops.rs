@@ -1,12 +1,12 @@
 use mooncake_types::{RangeDrop, Request, limits};
 
-/// Entries that the master has this client's nodes drop.
+/// Entries that the master wants this client's nodes to drop.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Drops {
-    /// The master has more of them.
+    /// Whether to ask the master for more.
     is_due: bool,
     listed: Vec<RangeDrop>,
-    /// What is dropped, and is told with the next question.
+    /// Dropped entries, to be confirmed by the next request.
     done: Vec<RangeDrop>,
 }
 
@@ -15,7 +15,7 @@ impl Drops {
         self.is_due |= has_drops;
     }
 
-    /// The question for more, if it is time for it.
+    /// The request for more, if it is due.
     pub(super) fn fetch(&mut self) -> Option<Request<'static>> {
         if !self.is_due || !self.listed.is_empty() {
             return None;
@@ -25,26 +25,27 @@ impl Drops {
         Some(Request::FetchDrops { dropped, limit: limits::MAX_FETCHED_DROPS })
     }
 
-    /// The answer. After a full list the next is asked for at once, otherwise with the next pong: while much is evicted
-    /// there is always something new.
+    /// Takes the list from the master. After a full list the next is requested at once, otherwise after the next
+    /// pong: while the master evicts much, there is always something new.
     pub(super) fn on_listed(&mut self, listed: Vec<RangeDrop>) {
         self.is_due = listed.len() >= limits::MAX_FETCHED_DROPS as usize;
         self.listed = listed;
     }
 
-    /// What is to be dropped now.
+    /// The entries to drop now.
     pub(super) fn listed(&self) -> &[RangeDrop] {
         &self.listed
     }
 
-    /// If nothing could be dropped now, the same would be listed again: the next list is asked for with the next pong.
+    /// Notes the dropped entries. If there are none, the master would list the same ones again, so the next list
+    /// waits for the next pong.
     pub(super) fn on_dropped(&mut self, dropped: Vec<RangeDrop>) {
         self.is_due &= !dropped.is_empty();
         self.listed.clear();
         self.done = dropped;
     }
 
-    /// There is another leader, or another connection: what was not confirmed is named again.
+    /// Forgets everything, for another leader or connection: the master lists unconfirmed entries again.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }

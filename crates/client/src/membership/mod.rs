@@ -1,5 +1,6 @@
-//! A client's life with the master, as a pure machine: connect, ping, mount, tell a new leader what lies in the segments,
-//! drop what it says, and all of it again when the master forgot, moved or changed.
+//! A client's membership, as a pure machine. It connects, pings, mounts segments, sends their ledgers to a new
+//! leader, and drops entries that the leader names. It repeats all of this when the master forgot the client, moved
+//! or changed.
 
 mod drops;
 mod mounting;
@@ -12,18 +13,19 @@ use drops::Drops;
 use mounting::{MountStage, Mounting};
 pub use step::{Lent, MembershipStep};
 
-/// Time between two pings, in milliseconds; shorter if the master's patience with clients is, or its word of routes.
+/// Time between two pings, in milliseconds. It is shorter if the master's time limit for clients or for routes
+/// requires it.
 const PING_INTERVAL_MS: u64 = 1000;
 
-/// The same for a client that lends segments: the master takes it to be gone if others cannot reach it and no ping
-/// comes for half a second.
+/// Time between two pings of a client that lends segments. The master takes it for dead if others cannot reach it and
+/// no ping comes for half a second.
 const NODE_PING_INTERVAL_MS: u64 = 250;
 
-/// Pings that fit into the time after which the master gives a client up.
+/// Number of pings within the time after which the master gives up a client.
 const PINGS_PER_TTL: u64 = 3;
 
-/// The machine. Ask it [`Membership::next`], do that step, and hand the outcome to [`Membership::on_connected`] or
-/// [`Membership::on_reply`].
+/// The machine. Call [`Membership::next`], do that step, and pass the outcome to [`Membership::on_connected`],
+/// [`Membership::on_reply`] or the function that the step names.
 #[derive(Clone, Debug)]
 pub struct Membership {
     addresses: usize,
@@ -32,12 +34,12 @@ pub struct Membership {
     retry: Retry,
     chance: Chance,
     seen_epoch: Epoch,
-    /// The leader that the segments were last mounted under.
+    /// The epoch of the leader under which the segments were last mounted.
     mounted_under: Option<Epoch>,
     mounting: Mounting,
     drops: Drops,
-    /// Segments that the master may have and is to forget.
-    retired: Vec<SegmentId>,
+    /// Segments that the master must forget, if it has them.
+    to_unmount: Vec<SegmentId>,
     /// Segments of others whose nodes could not be reached; the next ping names them.
     unreachable: Vec<SegmentId>,
     last_ping_answered: bool,
@@ -46,19 +48,19 @@ pub struct Membership {
     is_unreached: bool,
 }
 
-/// Until when reads may begin with routes of a leader, as far as it has said.
+/// Until when reads may begin with routes of a leader, by its last pong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoutesEnd {
-    /// The leader's.
+    /// The epoch of the leader.
     pub epoch: Epoch,
-    /// From this moment on they must not.
+    /// From this time on reads must not begin.
     pub at: Tick,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MasterLink {
-    Apart { address: usize, try_at: Tick },
-    Joined { address: usize, ping_at: Tick, asked: Option<MasterRequest> },
+    Disconnected { address: usize, try_at: Tick },
+    Connected { address: usize, ping_at: Tick, asked: Option<MasterRequest> },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,21 +73,21 @@ enum MasterRequest {
 }
 
 impl Membership {
-    /// A client that lends nothing yet and has as many addresses of the master to try, at least one.
+    /// A client that lends nothing yet. It tries `addresses` addresses of the master, at least one.
     #[must_use]
     pub fn new(addresses: usize, chance: Chance) -> Self {
         assert!(addresses > 0, "a master has an address");
         Self {
             addresses,
             segments: Vec::new(),
-            link: MasterLink::Apart { address: 0, try_at: Tick::ZERO },
+            link: MasterLink::Disconnected { address: 0, try_at: Tick::ZERO },
             retry: Retry::new(RetryPolicy::CONNECT),
             chance,
             seen_epoch: Epoch(0),
             mounted_under: None,
             mounting: Mounting::default(),
             drops: Drops::default(),
-            retired: Vec::new(),
+            to_unmount: Vec::new(),
             unreachable: Vec::new(),
             last_ping_answered: false,
             has_tasks: false,
@@ -107,26 +109,26 @@ impl Membership {
         self.mounting.on_mounted_elsewhere(self.segments.len() - 1);
     }
 
-    /// Lends this segment no longer: it is neither named in pings nor mounted again. Between two steps only.
+    /// Lends this segment no longer: neither pings nor mounts name it again. Call it between two steps only.
     pub fn take_back(&mut self, id: SegmentId) {
         let Some(at) = self.segments.iter().position(|segment| segment.id == id) else { return };
         self.segments.remove(at);
         self.mounting.on_taken_back(at);
     }
 
-    /// Has the master unmount a segment that it may have mounted, as soon as it can be reached.
-    pub fn disown(&mut self, id: SegmentId) {
-        self.retired.push(id);
+    /// Has the master unmount a segment, if it has it, as soon as the master can be reached.
+    pub fn unmount(&mut self, id: SegmentId) {
+        self.to_unmount.push(id);
     }
 
-    /// Has the master told, by a ping at once, that the nodes of these segments could not be reached.
+    /// Has the next ping report that the nodes of these segments could not be reached. That ping is due at once.
     pub fn report(&mut self, segments: Vec<SegmentId>) {
         if !segments.is_empty() {
             self.unreachable = segments;
         }
     }
 
-    /// Takes note of a leader's epoch that was met elsewhere.
+    /// Takes note of the epoch of a leader that another part of this process has met.
     pub fn see_epoch(&mut self, epoch: Epoch) {
         self.seen_epoch = self.seen_epoch.max(epoch);
     }
@@ -143,50 +145,50 @@ impl Membership {
         self.last_ping_answered
     }
 
-    /// Whether the master said last that this client cannot be reached where it says that it serves.
+    /// Whether the master's last pong said that others cannot reach this client at its endpoint.
     #[must_use]
     pub const fn is_unreached(&self) -> bool {
         self.is_unreached
     }
 
-    /// Where this client says that it serves, if it lends anything.
+    /// The endpoint at which this client serves, if it lends anything.
     #[must_use]
     pub fn endpoint(&self) -> Option<&str> {
         self.segments.first().map(|segment| &*segment.endpoint)
     }
 
-    /// Whether the master has said, since this was last asked, that tasks wait for this client.
+    /// Whether a pong has said, since the last call, that tasks wait for this client.
     pub fn take_has_tasks(&mut self) -> bool {
         std::mem::take(&mut self.has_tasks)
     }
 
-    /// What the master has said of routes since this was last asked.
+    /// The end of routes by the last pong since the last call, if there was one.
     pub fn take_routes_end(&mut self) -> Option<RoutesEnd> {
         self.routes_end.take()
     }
 
-    /// Whether the master answered and has all segments, or refused them for good.
+    /// Whether the master answers, and has mounted all segments or refused them for good.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.last_ping_answered && self.mounting.segment() >= self.segments.len()
     }
 
-    /// The segment that the master refused when it was last mounted, and why.
+    /// The segment that the master refused last, and why.
     #[must_use]
     pub fn mount_refusal(&self) -> Option<(&Lent, ErrorCode)> {
         self.mounting.refusal().map(|(segment, code)| (&self.segments[segment], code))
     }
 
-    /// What to do now.
+    /// The step to take now.
     pub fn next(&mut self, now: Tick) -> MembershipStep<'_> {
         match self.link {
-            MasterLink::Apart { try_at, .. } if now < try_at => {
+            MasterLink::Disconnected { try_at, .. } if now < try_at => {
                 MembershipStep::Wait { until: try_at }
             }
-            MasterLink::Apart { address, .. } => MembershipStep::Connect { address },
-            MasterLink::Joined { ping_at, .. } => {
-                // The ping comes first: its answer tells whether there is anything to mount. It goes on coming while
-                // something is told that takes long.
+            MasterLink::Disconnected { address, .. } => MembershipStep::Connect { address },
+            MasterLink::Connected { ping_at, .. } => {
+                // Ping first: the pong tells whether there is anything to mount. Pings also go on during long
+                // reports.
                 let is_due = now >= ping_at || !self.unreachable.is_empty();
                 match self.last_ping_answered && !is_due {
                     true => self.work(ping_at),
@@ -203,13 +205,13 @@ impl Membership {
         MembershipStep::Call(Request::Ping { segments, unreachable, reads: None })
     }
 
-    /// What there is to do between two pings.
+    /// The step to take between two pings.
     fn work(&mut self, ping_at: Tick) -> MembershipStep<'_> {
         let obeys = self.mounted_under >= Some(self.seen_epoch);
         if let Some(stage) = self.mounting.stage(self.segments.len(), obeys) {
             return self.mount(stage);
         }
-        if let Some(&id) = self.retired.last() {
+        if let Some(&id) = self.to_unmount.last() {
             self.set_asked(MasterRequest::Unmount);
             return MembershipStep::Call(Request::UnmountSegment { id, grace_ms: 0 });
         }
@@ -247,19 +249,20 @@ impl Membership {
         }
     }
 
-    /// The outcome of [`MembershipStep::Connect`]: the epoch that the master named, or nothing.
+    /// Takes the outcome of [`MembershipStep::Connect`]: the epoch that the master named, or `None` without a
+    /// connection.
     pub fn on_connected(&mut self, now: Tick, epoch: Option<Epoch>) {
-        let MasterLink::Apart { address, .. } = self.link else {
+        let MasterLink::Disconnected { address, .. } = self.link else {
             unreachable!("only a client that is apart connects")
         };
         let Some(epoch) = epoch else { return self.on_connection_lost(now, address) };
         self.see_epoch(epoch);
-        self.link = MasterLink::Joined { address, ping_at: now, asked: None };
+        self.link = MasterLink::Connected { address, ping_at: now, asked: None };
     }
 
-    /// The outcome of [`MembershipStep::Call`] and [`MembershipStep::Mount`].
+    /// Takes the reply to [`MembershipStep::Call`] or [`MembershipStep::Mount`].
     pub fn on_reply(&mut self, now: Tick, reply: Result<Reply, CallError>) {
-        let MasterLink::Joined { address, asked: Some(asked), .. } = self.link else {
+        let MasterLink::Connected { address, asked: Some(asked), .. } = self.link else {
             unreachable!("a reply belongs to a call")
         };
         match (asked, reply) {
@@ -270,7 +273,7 @@ impl Membership {
                 self.set_idle();
             }
             (MasterRequest::Mount | MasterRequest::Report, Ok(Reply::Done(Err(code)))) => {
-                // After the next pong it is tried again.
+                // It is tried again after the next pong.
                 self.mounting.on_refused(code);
                 self.set_idle();
             }
@@ -279,16 +282,17 @@ impl Membership {
                 self.set_idle();
             }
             (MasterRequest::Unmount, Ok(Reply::Done(_))) => {
-                // Whatever the answer, the master does not have it any more.
-                self.retired.pop();
+                // Whatever the reply says, the master does not have the segment any more.
+                self.to_unmount.pop();
                 self.set_idle();
             }
-            // No answer, a refusal or nonsense: this master is not one to stay with.
+            // No reply, a refusal or an unexpected reply: try the next master.
             _ => self.on_connection_lost(now, address),
         }
     }
 
-    /// The outcome of [`MembershipStep::Report`] and [`MembershipStep::ReportChanges`]: the reply, and where the next page begins if there is one.
+    /// Takes the outcome of [`MembershipStep::Report`] or [`MembershipStep::ReportChanges`]: the reply, and where the
+    /// next page begins if there is one.
     pub fn on_reported(&mut self, now: Tick, next: Option<u64>, reply: Result<Reply, CallError>) {
         match reply {
             Ok(Reply::Done(Ok(()))) => {
@@ -299,15 +303,16 @@ impl Membership {
         }
     }
 
-    /// Nobody knows any more what changed since then: the leader is told all that lies there instead.
+    /// The ledger has forgotten some of the changes. The leader gets the whole inventory instead.
     pub fn on_changes_forgotten(&mut self) {
         self.mounting.on_changes_forgotten();
         self.set_idle();
     }
 
-    /// The outcome of [`MembershipStep::StartEmpty`]: what the segment is called now, or nothing if there is no name for it.
+    /// Takes the outcome of [`MembershipStep::StartEmpty`]: the new id of the segment, or `None` if no id could be
+    /// made.
     pub fn on_started_empty(&mut self, now: Tick, id: Option<SegmentId>) {
-        let MasterLink::Joined { address, .. } = self.link else {
+        let MasterLink::Connected { address, .. } = self.link else {
             unreachable!("only a master says so")
         };
         let Some(id) = id else { return self.on_connection_lost(now, address) };
@@ -315,7 +320,7 @@ impl Membership {
         self.mounting.on_started_empty();
     }
 
-    /// The outcome of [`MembershipStep::Drop`]: what the node has dropped.
+    /// Takes the outcome of [`MembershipStep::Drop`]: the entries that the node has dropped.
     pub fn on_dropped(&mut self, dropped: Vec<RangeDrop>) {
         self.drops.on_dropped(dropped);
     }
@@ -328,18 +333,18 @@ impl Membership {
         self.drops.on_pong(pong.has_drops);
         let at = asked_at.after_ms(pong.routes_ms);
         self.routes_end = Some(RoutesEnd { epoch: pong.epoch, at });
-        // Each answer prolongs the routes that are known: one that is lost does no harm.
+        // Each pong prolongs the known routes. The interval is short enough that one lost pong does no harm.
         let prolongs_ms = (pong.routes_ms / 2).clamp(NODE_PING_INTERVAL_MS, PING_INTERVAL_MS);
         let longest_ms = if self.segments.is_empty() { prolongs_ms } else { NODE_PING_INTERVAL_MS };
         let interval_ms = (pong.client_ttl_ms / PINGS_PER_TTL).clamp(10, longest_ms);
         let ping_at = asked_at.after_ms(interval_ms);
-        self.link = MasterLink::Joined { address, ping_at, asked: None };
-        // A leader that is behind what the nodes have seen learns it from the mount, and must catch up.
+        self.link = MasterLink::Connected { address, ping_at, asked: None };
+        // A leader whose epoch is older than one that nodes have seen learns it from the mount, and must catch up.
         let is_behind = pong.epoch < self.seen_epoch;
         self.see_epoch(pong.epoch);
-        // A leader that refused a segment may know it from before, and not ask for it.
+        // A leader that refused a segment may know it from an earlier mount, and then does not ask for it.
         let lacks_one = pong.need_remount || self.mounting.refusal().is_some();
-        // While some are still to be mounted it is no news that the master lacks them.
+        // While some segments are still to be mounted, the master is expected to lack them.
         let lacks_one = lacks_one && self.mounting.segment() >= self.segments.len();
         if lacks_one || is_behind || self.mounted_under != Some(pong.epoch) {
             self.mounting.begin();
@@ -348,31 +353,32 @@ impl Membership {
         self.mounting.on_pong();
     }
 
-    /// The connection is gone or was never made: the next address at once, after a whole round a wait.
+    /// The connection ended or could not be made. The next address is tried at once, after a whole round of them
+    /// after a pause.
     fn on_connection_lost(&mut self, now: Tick, address: usize) {
         self.last_ping_answered = false;
         self.mounting.on_connection_lost();
         self.drops.clear();
         let next = (address + 1) % self.addresses;
         let try_at = if next == 0 { self.next_round(now) } else { now };
-        self.link = MasterLink::Apart { address: next, try_at };
+        self.link = MasterLink::Disconnected { address: next, try_at };
     }
 
-    /// When the addresses are tried again. Chance shortens the pause by up to a half, so that many clients of one master do
-    /// not come back in step.
+    /// When to try the addresses again. A random part, up to a half, is cut from the pause, so that many clients of
+    /// one master do not return at the same time.
     fn next_round(&mut self, now: Tick) -> Tick {
         let longest_ms = self.retry.pause_from(now).since_ms(now);
         now.after_ms(longest_ms / 2 + self.chance.below(longest_ms / 2 + 1))
     }
 
     fn set_asked(&mut self, what: MasterRequest) {
-        if let MasterLink::Joined { asked, .. } = &mut self.link {
+        if let MasterLink::Connected { asked, .. } = &mut self.link {
             *asked = Some(what);
         }
     }
 
     fn set_idle(&mut self) {
-        if let MasterLink::Joined { asked, .. } = &mut self.link {
+        if let MasterLink::Connected { asked, .. } = &mut self.link {
             *asked = None;
         }
     }

@@ -1,30 +1,30 @@
 use mooncake_types::{ErrorCode, MountOutcome};
 
-/// How far all segments have come, one after the other, since they were last to be mounted.
+/// Progress of mounting all segments, one after the other.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Mounting {
-    /// The segment that is being mounted; past the last one when all are.
+    /// Index of the segment that is being mounted; past the last one when all are.
     segment: usize,
     stage: MountStage,
-    /// Nothing is done before the next pong: it names a higher epoch, or the segments are to be mounted again, or the leader
-    /// has put this one off.
+    /// Nothing is done before the next pong. Either it will name a higher epoch, or the segments must be mounted
+    /// again, or the leader has put this segment off.
     awaits_pong: bool,
-    /// The segment has started empty since it was last to be mounted.
+    /// Whether the segment has started empty since its mount began.
     is_emptied: bool,
     refusal: Option<(usize, ErrorCode)>,
 }
 
-/// What is to be done for a segment.
+/// The next step for a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum MountStage {
-    /// The master is to be asked for it.
+    /// Ask the master to mount it.
     #[default]
     Mount,
-    /// The master wants to know what lies there, from this page on.
+    /// Send its inventory, from this page on.
     Report { page: u32, from: u64 },
-    /// It wants to know what changed there since, from this page on.
+    /// Send its changes, from this page on.
     ReportChanges { page: u32, since: u64 },
-    /// Nothing that lies there may be read any more.
+    /// Drop everything in it.
     StartEmpty,
 }
 
@@ -43,8 +43,8 @@ impl Mounting {
         self.refusal
     }
 
-    /// What to do now; nothing once `count` segments are mounted. What lies in a segment is told to nobody but the leader
-    /// that its node obeys: older grants could still begin there.
+    /// The step to take now; `None` once `count` segments are mounted. Only the leader that the node obeys gets a
+    /// report on a segment: for another leader, older grants could still begin there.
     pub(super) fn stage(&mut self, count: usize, obeys: bool) -> Option<MountStage> {
         let tells =
             matches!(self.stage, MountStage::Report { .. } | MountStage::ReportChanges { .. });
@@ -67,7 +67,7 @@ impl Mounting {
             MountOutcome::WantsInventory | MountOutcome::WantsChanges { .. } => {
                 self.awaits_pong = true;
             }
-            // It has just done so, and would for ever.
+            // It has just started empty, and would repeat that for ever.
             MountOutcome::StartEmpty if self.is_emptied => {
                 self.on_refused(ErrorCode::InternalError);
             }
@@ -75,7 +75,7 @@ impl Mounting {
         }
     }
 
-    /// A page was taken. The next is one of the same kind, and begins there.
+    /// The master took a page. The next page of the same report begins at `next`.
     pub(super) fn on_reported(&mut self, next: Option<u64>) {
         match (self.stage, next) {
             (MountStage::Report { page, .. }, Some(from)) => {
@@ -88,7 +88,7 @@ impl Mounting {
         }
     }
 
-    /// It is not known any more what changed: all is told.
+    /// Some changes were forgotten: sends the whole inventory instead.
     pub(super) fn on_changes_forgotten(&mut self) {
         self.stage = MountStage::Report { page: 0, from: 0 };
     }
@@ -97,8 +97,8 @@ impl Mounting {
         (self.stage, self.is_emptied) = (MountStage::Mount, true);
     }
 
-    /// A leader that cannot take the segment now, because its lease is over or its membership record takes no writes, is
-    /// asked again after its next pong. Any other refusal stands until the segments are mounted again.
+    /// The master refused the segment. If its lease is over, or its membership record takes no writes, it is asked
+    /// again after its next pong. Other refusals hold until the segments are mounted again.
     pub(super) fn on_refused(&mut self, code: ErrorCode) {
         self.refusal = Some((self.segment, code));
         match code {
@@ -111,26 +111,26 @@ impl Mounting {
         (self.stage, self.awaits_pong) = (MountStage::Mount, true);
     }
 
-    /// The leader has answered: what it put off is tried again.
+    /// Retries the segment that the leader has put off, since it has answered.
     pub(super) fn on_pong(&mut self) {
         if self.refusal.is_some_and(|(segment, _)| segment == self.segment) {
             self.awaits_pong = false;
         }
     }
 
-    /// The connection is gone: pages that were taken are told again.
+    /// The connection ended: a report begins again with its first page.
     pub(super) fn on_connection_lost(&mut self) {
         (self.stage, self.awaits_pong) = (MountStage::Mount, false);
     }
 
-    /// There is one more segment, at this place, and the master has it.
+    /// Adds a segment at this index that the master has mounted already.
     pub(super) fn on_mounted_elsewhere(&mut self, segment: usize) {
         if self.segment == segment {
             self.go_on();
         }
     }
 
-    /// The segment at this place is gone, and later ones have moved up.
+    /// Removes the segment at this index; later ones move up.
     pub(super) fn on_taken_back(&mut self, segment: usize) {
         if segment < self.segment {
             self.segment -= 1;

@@ -5,7 +5,7 @@ use mooncake_types::{
 /// A segment that this client lends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lent {
-    /// Its incarnation.
+    /// Its present id.
     pub id: SegmentId,
     /// The name that callers know it by.
     pub name: String,
@@ -13,17 +13,16 @@ pub struct Lent {
     pub endpoint: String,
     /// Its length in bytes.
     pub len: u64,
-    /// How many processes have lent what this client lends, this one included.
+    /// How many processes have lent this client's segments, this one included.
     pub run: u64,
-    /// What its bytes lie in.
+    /// The medium of its bytes.
     pub medium: Medium,
-    /// What its node shares with others that may fail at once.
+    /// Failure domains of its node.
     pub domains: FailureDomains,
 }
 
 impl Lent {
-    /// What asks for it to be mounted by a master, given the highest epoch that its node has seen and whether anything
-    /// lies in it.
+    /// The request to mount it, given the highest epoch that its node has seen and whether it is empty.
     #[must_use]
     pub fn mount(&self, seen_epoch: Epoch, is_empty: bool) -> Request<'_> {
         let Self { id, name, endpoint, len, run, medium, domains } = self;
@@ -41,7 +40,7 @@ impl Lent {
     }
 }
 
-/// What is to be done next.
+/// The next step for the shell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MembershipStep<'a> {
     /// Resolve this address of the master (an index into the list) and connect to it.
@@ -49,16 +48,17 @@ pub enum MembershipStep<'a> {
         /// Which address.
         address: usize,
     },
-    /// Ask the master over the connection that was made last.
+    /// Send this request over the last connection.
     Call(Request<'a>),
-    /// Ask it for [`Lent::mount`], once the node obeys no epoch older than this.
+    /// Send [`Lent::mount`] over that connection, once the node obeys `seen_epoch`.
     Mount {
-        /// What is to be mounted.
+        /// The segment to mount.
         segment: &'a Lent,
         /// The highest epoch seen.
         seen_epoch: Epoch,
     },
-    /// Tell it one page of what lies in a segment. The outcome is for [`Membership::on_reported`](super::Membership::on_reported).
+    /// Send one page of a segment's inventory. The outcome goes to
+    /// [`Membership::on_reported`](super::Membership::on_reported).
     Report {
         /// Which segment.
         segment: SegmentId,
@@ -69,28 +69,29 @@ pub enum MembershipStep<'a> {
         /// Where the page begins, in bytes of the segment.
         from: u64,
     },
-    /// Tell it one page of what changed in a segment. The outcome is for
-    /// [`Membership::on_reported`](super::Membership::on_reported), or for
-    /// [`Membership::on_changes_forgotten`](super::Membership::on_changes_forgotten) if that is not known any more.
+    /// Send one page of a segment's changes. The outcome goes to
+    /// [`Membership::on_reported`](super::Membership::on_reported), or to
+    /// [`Membership::on_changes_forgotten`](super::Membership::on_changes_forgotten) if the ledger has forgotten some
+    /// of them.
     ReportChanges {
         /// Which segment.
         segment: SegmentId,
         /// The number of the page.
         page: u32,
-        /// Where the changes begin that it is to tell.
+        /// The number of the first change to send.
         since: u64,
     },
-    /// Drop all that lies in a segment, and call it by an id that was never used. The outcome is for
+    /// Drop everything in a segment, and give it an id that was never used. The outcome goes to
     /// [`Membership::on_started_empty`](super::Membership::on_started_empty).
     StartEmpty {
-        /// The id that it has so far.
+        /// Its present id.
         segment: SegmentId,
     },
-    /// Drop these entries. The outcome is for [`Membership::on_dropped`](super::Membership::on_dropped).
+    /// Drop these entries. The outcome goes to [`Membership::on_dropped`](super::Membership::on_dropped).
     Drop(&'a [RangeDrop]),
-    /// Nothing before this moment.
+    /// Nothing is due before this time.
     Wait {
-        /// When to ask again.
+        /// When to call [`Membership::next`](super::Membership::next) again.
         until: Tick,
     },
 }

@@ -10,7 +10,7 @@ const BOUNDS_US: [u64; 27] = [
     20_000_000,
 ];
 
-/// Counts of durations by upper bounds. Many threads count at once; a report may miss what is counted meanwhile.
+/// Counts of durations by upper bounds. Many threads may count at once; a report may miss concurrent counts.
 #[derive(Debug)]
 pub(super) struct Histogram {
     /// By bound; those above all bounds come last.
@@ -20,7 +20,7 @@ pub(super) struct Histogram {
 
 /// A histogram at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Report {
+pub(super) struct HistogramSnapshot {
     counts: [u64; BOUNDS_US.len() + 1],
     sum_ns: u64,
 }
@@ -38,20 +38,20 @@ impl Histogram {
         self.sum_ns.fetch_add(ns, Ordering::Relaxed);
     }
 
-    pub(super) fn report(&self) -> Report {
-        Report {
+    pub(super) fn report(&self) -> HistogramSnapshot {
+        HistogramSnapshot {
             counts: std::array::from_fn(|place| self.counts[place].load(Ordering::Relaxed)),
             sum_ns: self.sum_ns.load(Ordering::Relaxed),
         }
     }
 }
 
-impl Report {
+impl HistogramSnapshot {
     pub(super) fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// As it is written out.
+    /// The histogram in the form that Prometheus reads.
     pub(super) fn written(&self) -> prometheus::Histogram {
         let bounds = BOUNDS_US.iter().map(|bound| *bound as f64).chain([f64::INFINITY]);
         prometheus::Histogram {
@@ -61,7 +61,7 @@ impl Report {
         }
     }
 
-    /// In words: the number, and below which bounds 95 of 100 and all lie.
+    /// A line for people: the count, and the bounds below which 95 of 100 durations and all durations lie.
     pub(super) fn summary(&self) -> String {
         let count = self.count();
         if count == 0 {

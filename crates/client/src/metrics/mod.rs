@@ -1,7 +1,7 @@
-//! What a client counts about itself: atomic numbers only, so that counting costs a call nothing that shows.
+//! The metrics of a client: atomic counters, so that counting costs a call next to nothing.
 //!
-//! Names and units are those of the C++ package: latencies are in microseconds. Each number is fed in one place:
-//! transfers by the session, requests by the pool of connections to the master.
+//! Names and units are those of the C++ package: latencies are in microseconds. Each counter has one writer: the
+//! session counts transfers, the pool of connections to the master counts requests.
 
 mod histogram;
 mod reads;
@@ -20,7 +20,7 @@ use histogram::Histogram;
 pub(crate) use reads::{Fetched, Reads};
 use rpc::Rpc;
 
-/// What was moved at once: the ranges of one object, or of several.
+/// Whether a transfer moved ranges of one object or of several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
     One,
@@ -38,36 +38,38 @@ impl Extent {
     }
 }
 
-/// Everything that one store counts, from its opening on.
+/// All counters of one store, from its opening on.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     since: Instant,
-    /// Hits, misses and where bytes came from.
+    /// Hits, misses, and the sources of bytes.
     pub(crate) reads: Reads,
-    /// What the data server of this process sent.
+    /// Ranges and bytes that the data server of this process sent.
     pub(crate) served: Arc<Served>,
     /// Bytes of the ranges that arrived.
     read_bytes: AtomicU64,
-    /// Bytes of the ranges that were written, each replica by itself.
+    /// Bytes of the ranges that were written, counted for each replica.
     written_bytes: AtomicU64,
-    /// Items of gets that began with a known route, that had none, and whose known route led nowhere.
+    /// Items of gets that began with a cached route.
     route_hits: AtomicU64,
+    /// Items of gets that had no cached route.
     route_misses: AtomicU64,
+    /// Items of gets whose cached route was wrong.
     route_stale: AtomicU64,
-    /// The hot cache, if there is one, which counts by itself.
+    /// The hot cache, if there is one; it has its own counters.
     hot_cache: OnceLock<Arc<HotCache>>,
     get: Histogram,
     batch_get: Histogram,
     put: Histogram,
     batch_put: Histogram,
-    /// Gets of both kinds, by the farthest [`Medium`] that one of their ranges lay in.
+    /// Latencies of all gets, by the farthest [`Medium`] of their ranges.
     tier_latencies: [Histogram; Medium::ALL.len()],
     /// Requests to the master, answered or not.
     rpcs: [Histogram; Rpc::COUNT],
 }
 
 impl Metrics {
-    /// Nothing yet; `run` is a number that no other process has.
+    /// All counters are zero. `run` is a number that no other process has.
     pub(crate) fn new(run: u64) -> Self {
         Self {
             since: Instant::now(),
@@ -88,17 +90,17 @@ impl Metrics {
         }
     }
 
-    /// Shows what a hot cache counts among the others.
+    /// Includes the counters of a hot cache.
     pub(crate) fn show_hot_cache(&self, hot_cache: Arc<HotCache>) {
         self.hot_cache.get_or_init(|| hot_cache);
     }
 
-    /// What the hot cache has counted; zeros if there is none.
+    /// The counters of the hot cache; zeros if there is none.
     pub(crate) fn hot_cache(&self) -> HotCacheCounts {
         self.hot_cache.get().map(|hot| hot.counts()).unwrap_or_default()
     }
 
-    /// Ranges were read, as far as that went well.
+    /// Counts ranges that were read, successfully or not.
     pub(crate) fn on_read(&self, extent: Extent, fetched: &[Fetched], took: Duration) {
         self.reads.on_fetched(fetched);
         let arrived = fetched.iter().filter(|it| it.result.is_ok()).map(|it| it.len);
@@ -119,14 +121,14 @@ impl Metrics {
         self.reads.counts().disk.objects
     }
 
-    /// Gets began with as many known routes, and without as many; of those known so many led nowhere.
+    /// Counts items of gets: with a cached route, without, and with a cached route that was wrong.
     pub(crate) fn on_routes(&self, hits: usize, misses: usize, stale: usize) {
         self.route_hits.fetch_add(hits as u64, Ordering::Relaxed);
         self.route_misses.fetch_add(misses as u64, Ordering::Relaxed);
         self.route_stale.fetch_add(stale as u64, Ordering::Relaxed);
     }
 
-    /// Ranges were written: `bytes` of them are in place.
+    /// Counts a write of which `bytes` are in place.
     pub(crate) fn on_write(&self, extent: Extent, bytes: u64, took: Duration) {
         self.written_bytes.fetch_add(bytes, Ordering::Relaxed);
         match extent {
@@ -135,7 +137,7 @@ impl Metrics {
         }
     }
 
-    /// The master was asked.
+    /// Counts a request to the master.
     pub(crate) fn on_call(&self, request: &Request<'_>, took: Duration) {
         self.rpcs[Rpc::of(request) as usize].observe(took);
     }

@@ -1,6 +1,6 @@
-//! What this process reads through its store. The master is told, and sums it up for the pool.
+//! Counts what this process reads through its store. The master sums these counts for the pool.
 //!
-//! Each ping carries all counts, and what a master has confirmed of them. The master adds what is new, so lost and
+//! Each ping carries all counts, and those that a master has confirmed. The master adds the difference, so lost and
 //! repeated pings change no sum. The last counts go with `Leave`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use mooncake_ops::MoveError;
 use mooncake_transfer::Source;
 use mooncake_types::{ErrorCode, Medium, ReadCounts, ReadReport, ReadVolume};
 
-/// See the module.
+/// Counters of reads; see the module.
 #[derive(Debug)]
 pub(crate) struct Reads {
     run: u64,
@@ -18,9 +18,9 @@ pub(crate) struct Reads {
     exists: HitsAndMisses,
     /// In the order of [`Source::ALL`].
     volumes: [Volume; Source::ALL.len()],
-    /// Of these, what lay in each [`Medium`].
+    /// The same reads by [`Medium`].
     tiers: [Volume; Medium::ALL.len()],
-    /// What a master has confirmed.
+    /// The counts that a master has confirmed.
     confirmed: Mutex<ReadCounts>,
 }
 
@@ -36,32 +36,32 @@ struct Volume {
     bytes: AtomicU64,
 }
 
-/// A range that was to be read.
+/// A range that was read, or that could not be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fetched {
     /// The position of its item in the call.
     pub(crate) position: usize,
-    /// What it lies in.
+    /// The medium that it lies in.
     pub(crate) medium: Medium,
     pub(crate) len: u64,
     pub(crate) result: Result<Source, MoveError>,
 }
 
 impl Reads {
-    /// Nothing yet; `run` is a number that no other process has.
+    /// All counts are zero. `run` is a number that no other process has.
     pub(super) fn new(run: u64) -> Self {
         let (gets, exists) = (HitsAndMisses::default(), HitsAndMisses::default());
         let (volumes, tiers) = Default::default();
         Self { run, gets, exists, volumes, tiers, confirmed: Mutex::default() }
     }
 
-    /// Gets were answered. An object that is not finished is not there; any other error is neither.
+    /// Counts the results of gets. An unfinished object counts as a miss; other errors do not count.
     pub(crate) fn on_gets<T>(&self, results: &[Result<T, ErrorCode>]) {
         self.on_missed_gets(results);
         self.gets.add(results.iter().filter(|result| result.is_ok()).count(), 0);
     }
 
-    /// As [`on_gets`](Self::on_gets), of what is read only next.
+    /// Counts only the misses among results, as [`on_gets`](Self::on_gets) does; the others are yet to be read.
     pub(crate) fn on_missed_gets<T>(&self, results: &[Result<T, ErrorCode>]) {
         use ErrorCode::{ObjectNotFound, ReplicaIsNotReady};
         let is_miss = |result: &&Result<T, ErrorCode>| {
@@ -70,20 +70,21 @@ impl Reads {
         self.gets.add(0, results.iter().filter(is_miss).count());
     }
 
-    /// Existence checks were answered.
+    /// Counts the results of existence checks.
     pub(crate) fn on_exists(&self, answers: &[Result<bool, ErrorCode>]) {
         let count = |wanted| answers.iter().filter(|answer| **answer == Ok(wanted)).count();
         self.exists.add(count(true), count(false));
     }
 
-    /// So many of these keys exist, from the first on without a gap. Those behind the gap count as missing: the caller computes them.
+    /// Counts a prefix check: the first `count` keys exist. All later keys count as missing, since the caller
+    /// computes them.
     pub(crate) fn on_prefix(&self, count: u64, keys: usize) {
         let found = usize::try_from(count).unwrap_or(usize::MAX).min(keys);
         self.exists.add(found, keys - found);
     }
 
-    /// Ranges were read, those of one item one behind the other. An item is read if all of them are, from where the farthest of
-    /// them lies, and from the farthest tier.
+    /// Counts ranges that were read; those of one item are adjacent. An item counts as read if all its ranges are. It
+    /// counts for the farthest source, and the farthest tier, of its ranges.
     pub(super) fn on_fetched(&self, fetched: &[Fetched]) {
         for of_item in fetched.chunk_by(|one, next| one.position == next.position) {
             let mut farthest = Ok(Source::Own);
@@ -103,7 +104,7 @@ impl Reads {
         }
     }
 
-    /// All that was counted.
+    /// All counts as they are now.
     pub(super) fn counts(&self) -> ReadCounts {
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let volume = |Volume { objects, bytes }: &Volume| ReadVolume {
@@ -127,14 +128,14 @@ impl Reads {
         }
     }
 
-    /// What the master is to be told; nothing if it knows all of it.
+    /// The report for the master; `None` if it has confirmed all counts.
     pub(crate) fn report(&self) -> Option<ReadReport> {
         let counts = self.counts();
         let confirmed = *self.confirmed.lock().unwrap_or_else(PoisonError::into_inner);
         (counts != confirmed).then_some(ReadReport { run: self.run, counts, confirmed })
     }
 
-    /// A master has taken this report.
+    /// Notes that a master has taken this report.
     pub(crate) fn on_confirmed(&self, report: &ReadReport) {
         let mut confirmed = self.confirmed.lock().unwrap_or_else(PoisonError::into_inner);
         *confirmed = confirmed.max(&report.counts);

@@ -2,7 +2,7 @@ use mooncake_types::{PutMode, Request, ScanAction, TaskKind};
 
 macro_rules! rpcs {
     ($($kind:ident,)*) => {
-        /// A kind of request, as the C++ package names it: one key and several are told apart.
+        /// A kind of request, as the C++ package names it. Requests for one key and for several are different kinds.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(super) enum Rpc {
             $($kind,)*
@@ -11,7 +11,7 @@ macro_rules! rpcs {
         impl Rpc {
             pub(super) const COUNT: usize = Self::ALL.len();
 
-            /// Every kind under its name, in their order.
+            /// Every kind with its name, in the order of the variants.
             pub(super) const ALL: &'static [(Self, &'static str)] =
                 &[$((Self::$kind, stringify!($kind)),)*];
         }
@@ -59,7 +59,7 @@ rpcs! {
 }
 
 impl Rpc {
-    /// The kind of a request. Each page of a scan is a request of its own.
+    /// The kind of a request. Each page of a scan counts as one request.
     pub(super) fn of(request: &Request<'_>) -> Self {
         let either =
             |count: usize, one: Self, several: Self| if count == 1 { one } else { several };

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::Metrics;
 
 impl Metrics {
-    /// The whole text, as of now.
+    /// The text with the present counts.
     pub(crate) fn summary(&self) -> String {
         self.summary_after(self.since.elapsed())
     }
@@ -33,7 +33,7 @@ impl Metrics {
         ];
         list(&mut out, latencies.map(|(name, latency)| (name, latency.report().summary())));
         out.push_str("\n=== RPC Metrics Summary ===\n");
-        let made = self.made();
+        let made = self.recorded_requests();
         if made.is_empty() {
             out.push_str("No RPC calls recorded\n");
         }
@@ -49,7 +49,7 @@ fn list<'a>(out: &mut String, lines: impl IntoIterator<Item = (&'a str, String)>
     }
 }
 
-/// Bytes in the largest unit that makes at least one, with two decimals; units are powers of 1024.
+/// A number of bytes with two decimals, in the largest unit, a power of 1024, of which there is at least one.
 fn size(bytes: f64) -> String {
     const UNITS: [(i32, &str); 4] = [(40, "TB"), (30, "GB"), (20, "MB"), (10, "KB")];
     let found = UNITS.iter().find(|(power, _)| bytes >= 2f64.powi(*power));

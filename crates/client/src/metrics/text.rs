@@ -1,4 +1,4 @@
-//! The counters as text for Prometheus.
+//! The metrics as text for Prometheus.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use mooncake_transfer::Source;
 use mooncake_types::Medium;
 
 use super::Metrics;
-use super::histogram::Report;
+use super::histogram::HistogramSnapshot;
 use super::rpc::Rpc;
 
 impl Metrics {
-    /// The whole text. Requests that were never made are left out.
+    /// The whole text. Kinds of requests that were never made are left out.
     pub(crate) fn text(self: Arc<Self>) -> Result<String, fmt::Error> {
         prometheus::text(move |out| {
             self.transfers(out)?;
@@ -180,7 +180,7 @@ impl Metrics {
     }
 
     fn requests(&self, out: &mut prometheus::Metrics<'_, '_>) -> fmt::Result {
-        let reports = self.made();
+        let reports = self.recorded_requests();
         let count = Family {
             name: "mooncake_client_rpc_count",
             help: "Requests to the master, by kind",
@@ -196,7 +196,7 @@ impl Metrics {
     }
 
     /// The kinds of requests that were made, by name.
-    pub(super) fn made(&self) -> Vec<(&'static str, Report)> {
+    pub(super) fn recorded_requests(&self) -> Vec<(&'static str, HistogramSnapshot)> {
         let reports = Rpc::ALL.iter().map(|(rpc, name)| (*name, self.rpcs[*rpc as usize].report()));
         reports.filter(|(_, report)| report.count() > 0).collect()
     }

@@ -7,7 +7,7 @@ use mooncake_wire::{Kind, decode_reply, encode_request};
 
 use mooncake_ops::CallError;
 
-/// Why a call failed, and how far it had come. Its connection is of no more use.
+/// Why a call failed, and how far it had come. The caller must drop the connection.
 #[derive(Debug)]
 pub(crate) struct CallFailure {
     pub(crate) error: CallError,
@@ -22,7 +22,7 @@ pub(crate) fn call(
     call_meanwhile(connection, request, || ())
 }
 
-/// As [`call`]; does something else between the two. That is not done if the request could not be sent.
+/// As [`call`]; runs `meanwhile` between sending and receiving, unless the request could not be sent.
 pub(crate) fn call_meanwhile(
     connection: &mut Connection,
     request: &Request<'_>,
@@ -35,7 +35,7 @@ pub(crate) fn call_meanwhile(
     decode_reply(body).map_err(|error| CallFailure::of(Fault::from(error).into(), timeout))
 }
 
-/// As [`call`], for `most` if that is less than each call may take.
+/// As [`call`], but for at most `most`, if that is shorter than the connection's timeout.
 pub(super) fn call_within(
     connection: &mut Connection,
     request: &Request<'_>,
@@ -49,7 +49,7 @@ pub(super) fn call_within(
         let failure = CallFault { fault: error.into(), progress: Progress::NothingSent };
         CallFailure::of(failure, most)
     };
-    // A socket does not take that there is no time at all.
+    // A socket accepts no timeout of zero.
     connection.set_timeout(most.max(Duration::from_millis(1))).map_err(unusable)?;
     let reply = call(connection, request)?;
     connection.set_timeout(usual).map_err(unusable)?;
@@ -57,7 +57,7 @@ pub(super) fn call_within(
 }
 
 impl CallFailure {
-    /// A call had come to its end; what it led to makes no sense.
+    /// The failure of a call whose reply arrived, but is not credible.
     pub(super) fn after_reply(reason: String) -> Self {
         Self { error: CallError::Protocol { reason }, progress: Progress::Unknown }
     }

@@ -10,14 +10,14 @@ use super::dial_error::DialError;
 use super::masters::{Election, Masters};
 use crate::address::MasterEndpoint;
 
-/// How long a master may take to say whether it leads when another is late.
-const GLANCE: Duration = Duration::from_millis(200);
+/// How long each master may take to say whether it leads, when the present one is late.
+const PROBE_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// Connects to the master and shakes hands.
 #[derive(Clone, Debug)]
 pub(crate) struct Dialer {
     pub(crate) masters: Arc<Masters>,
-    /// What each attempt is made with.
+    /// Makes the connection of each attempt.
     pub(crate) frames: mooncake_connection::Dialer,
     /// How long one attempt at one address may take, the handshake included.
     pub(crate) attempt_timeout: Duration,
@@ -26,7 +26,7 @@ pub(crate) struct Dialer {
 }
 
 impl Dialer {
-    /// One that sends this hello. A call polls for its reply up to `busy_poll` before it blocks.
+    /// A dialer that sends `hello`. A call polls for its reply up to `busy_poll` before it blocks.
     pub(crate) fn new(masters: Arc<Masters>, hello: Hello, busy_poll: Duration) -> Self {
         let resolver = masters.resolver().clone();
         let frames = mooncake_connection::Dialer::new(hello);
@@ -34,7 +34,7 @@ impl Dialer {
         Self { masters, frames, attempt_timeout: Duration::MAX, call_timeout: Duration::MAX }
     }
 
-    /// Connects to the address of this number, or to the leader, wherever it is. No attempt takes longer than `most`.
+    /// Connects to the address with this index, or to the elected leader. No attempt takes longer than `most`.
     pub(crate) fn dial(
         &self,
         address: usize,
@@ -47,16 +47,17 @@ impl Dialer {
         }
     }
 
-    /// Whether another leads by now, under a higher epoch than this, as far as that can be found out soon.
+    /// Whether another master leads by now under a higher epoch, as far as that can be found out soon.
     pub(crate) fn finds_another(&self, epoch: Epoch) -> bool {
         match self.masters.at(0) {
             Err(election) => election.names_another(epoch),
-            Ok(_) => (0..self.masters.count())
-                .any(|address| self.dial(address, GLANCE).is_ok_and(|(_, found)| found > epoch)),
+            Ok(_) => (0..self.masters.count()).any(|address| {
+                self.dial(address, PROBE_TIMEOUT).is_ok_and(|(_, found)| found > epoch)
+            }),
         }
     }
 
-    /// Connects to the leader that is known, and if it does not answer, to the one that was elected since.
+    /// Connects to the known leader. If that does not answer, connects to the leader that was elected since.
     fn dial_leader(
         &self,
         election: &Election,
@@ -83,7 +84,8 @@ impl Dialer {
         }
     }
 
-    /// Resolves an address, afresh when a second has passed, and connects to the first that answers.
+    /// Connects to the first result for an address that answers. Results are at most a second old, if name servers
+    /// answer.
     fn dial_at(
         &self,
         target: &MasterEndpoint,
@@ -108,7 +110,7 @@ impl Dialer {
         let believed = self.masters.believe(welcome.epoch);
         believed.map_err(|why| DialError::Incredible { address: address.clone(), why })?;
         connection.set_timeout(self.call_timeout).map_err(lost)?;
-        // Several names may be those of one master.
+        // Several names may belong to one master: its peer address identifies it.
         let master = match target {
             MasterEndpoint::Port(_) => connection.stream().peer_addr().map_err(lost)?.to_string(),
             MasterEndpoint::Local(_) => address,
@@ -119,7 +121,7 @@ impl Dialer {
     }
 }
 
-/// Why there was no answer to the first frame.
+/// Why the first frame got no answer.
 fn no_greeting(CallFault { fault, progress }: &CallFault) -> String {
     let is_mute = matches!(fault, Fault::TimedOut) || *progress == Progress::Closed;
     let hint = if is_mute { "; is this the RPC port of a master?" } else { "" };

@@ -1,4 +1,4 @@
-//! Where the master is. Several addresses may be given, of which one leads; or a coordinator that knows the leader.
+//! The masters of a pool: a list of addresses, of which one leads, or a coordinator that names the leader.
 
 use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -11,14 +11,14 @@ use mooncake_types::{Epoch, LogLimiter, SharedDirectory};
 use super::dial_error::{DialError, Incredible};
 use crate::address::MasterEndpoint;
 
-/// Time between two questions to the coordinator. Calls in between get its last answer.
+/// Least time between two requests to the coordinator. Calls in between use its last answer.
 const BETWEEN_QUESTIONS: Duration = Duration::from_millis(100);
 
-/// The masters of one store, shared by all that connect to them.
+/// The masters of one store, shared by all its connections to them.
 #[derive(Debug)]
 pub(crate) struct Masters {
     source: MasterSource,
-    open: Mutex<Open>,
+    open: Mutex<OpenConnections>,
     resolver: Resolver,
 }
 
@@ -28,26 +28,26 @@ enum MasterSource {
     Elected(Election),
 }
 
-/// The connections that stand, and what masters said on them.
+/// The open connections, and what masters said on them.
 #[derive(Debug, Default)]
-struct Open {
+struct OpenConnections {
     /// The highest epoch that a master named, or that the node's memory remembers; zero before the first.
     believed: Epoch,
-    /// The highest epoch of a master that was connected to.
+    /// The highest epoch of a master that was connected.
     epoch: Epoch,
-    /// Each with the address of its master.
+    /// Each connection, with the address of its master.
     connections: Vec<(String, Weak<Private<TcpStream>>)>,
-    /// What the last master that was connected to said.
+    /// The shared directory, as the master named it that was connected last.
     shared_directory: Option<SharedDirectory>,
 }
 
-/// A leader that is looked up.
+/// Finds the leader through a coordinator.
 #[derive(Debug)]
 pub(super) struct Election {
     coordinator: Coordinator,
     /// The coordinator's address, for messages.
     name: String,
-    /// Whether leaders are reached by local sockets only, or by the network only.
+    /// Whether leaders must be at local sockets; otherwise they must be on the network.
     only_this_host: bool,
     found: Mutex<KnownLeader>,
 }
@@ -55,8 +55,9 @@ pub(super) struct Election {
 #[derive(Debug, Default)]
 struct KnownLeader {
     leader: Option<MasterEndpoint>,
-    /// It could not be reached since.
+    /// Whether it could not be reached since it was found.
     is_doubted: bool,
+    /// When the coordinator was last asked.
     asked: Option<Instant>,
 }
 
@@ -66,8 +67,8 @@ impl Masters {
         Self::of_source(MasterSource::Listed(addresses))
     }
 
-    /// The master that this coordinator names as the leader; `name` is the coordinator's address. With `only_this_host` the
-    /// leader must be reached by a local socket.
+    /// The leader that this coordinator names. `name` is the coordinator's address. With `only_this_host` the leader
+    /// must be at a local socket.
     pub(crate) fn elected(coordinator: Coordinator, name: String, only_this_host: bool) -> Masters {
         let election = Election { coordinator, name, only_this_host, found: Mutex::default() };
         Self::of_source(MasterSource::Elected(election))
@@ -77,7 +78,7 @@ impl Masters {
         Masters { source, open: Mutex::default(), resolver: Resolver::default() }
     }
 
-    /// What finds the addresses of masters.
+    /// Resolves the addresses of masters.
     pub(super) fn resolver(&self) -> &Resolver {
         &self.resolver
     }
@@ -90,7 +91,7 @@ impl Masters {
         }
     }
 
-    /// Whether another master may take over from the one that leads.
+    /// Whether another master may take over from the leader.
     pub(crate) fn are_several(&self) -> bool {
         match &self.source {
             MasterSource::Listed(addresses) => addresses.len() > 1,
@@ -98,7 +99,7 @@ impl Masters {
         }
     }
 
-    /// The address of this number, or the election that finds it.
+    /// The address with this index, or the election that finds the leader.
     pub(super) fn at(&self, address: usize) -> Result<&MasterEndpoint, &Election> {
         match &self.source {
             MasterSource::Listed(addresses) => Ok(&addresses[address]),
@@ -106,14 +107,14 @@ impl Masters {
         }
     }
 
-    /// The master did not answer: whether it still leads is to be looked up.
+    /// Notes that the master did not answer. The next attempt looks the leader up again.
     pub(crate) fn doubt(&self) {
         if let MasterSource::Elected(election) = &self.source {
             election.lock().is_doubted = true;
         }
     }
 
-    /// The master does not answer any more: ends the calls that wait for it.
+    /// Ends the calls that wait for the master, since it does not answer any more.
     pub(crate) fn abort_calls(&self) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         for (_, stream) in open.connections.drain(..) {
@@ -122,7 +123,7 @@ impl Masters {
         }
     }
 
-    /// Takes note of an epoch that a master named. The first is believed, since nothing is known.
+    /// Notes an epoch that a master named, if it is credible. The first one always is, since nothing is known before.
     pub(crate) fn believe(&self, epoch: Epoch) -> Result<(), Incredible> {
         static REFUSED: LogLimiter<()> = LogLimiter::new();
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -141,20 +142,20 @@ impl Masters {
         Err(error)
     }
 
-    /// Where nodes keep objects as files, if the last master wants that.
+    /// Where nodes keep objects as files, if the master that was connected last wants that.
     pub(crate) fn shared_directory(&self) -> Option<SharedDirectory> {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.shared_directory.clone()
     }
 
-    /// A master said this when it was connected to.
+    /// Notes the shared directory that a master named when it was connected.
     pub(super) fn note_shared_directory(&self, directory: Option<SharedDirectory>) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.shared_directory = directory;
     }
 
-    /// A connection to a master of this epoch was made. If the epoch is new, ends the connections to other masters, and with
-    /// them the calls that wait there.
+    /// Notes a connection to a master of this epoch. If the epoch is new, ends the connections to other masters, and
+    /// with them the calls that wait there.
     pub(super) fn on_connected(
         &self,
         epoch: Epoch,
@@ -176,14 +177,13 @@ impl Masters {
 }
 
 impl Election {
-    /// The leader that was found before, if it is not doubted; else the one that the coordinator names, and whether it was
-    /// asked just now.
+    /// The known leader, if it is not doubted. Otherwise the leader in the coordinator's latest answer, and true.
     pub(super) fn leader(&self) -> Result<(MasterEndpoint, bool), DialError> {
         let mut found = self.lock();
         if let Some(leader) = found.leader.as_ref().filter(|_| !found.is_doubted) {
             return Ok((leader.clone(), false));
         }
-        // Other threads wait for the lock meanwhile, and need not ask then.
+        // Threads that wait for the lock meanwhile use this answer, and need not ask.
         if found.asked.is_none_or(|asked| asked.elapsed() >= BETWEEN_QUESTIONS) {
             let asked = self.coordinator.leader();
             found.asked = Some(Instant::now());
@@ -195,9 +195,9 @@ impl Election {
         found.leader.clone().map(|leader| (leader, true)).ok_or_else(nobody)
     }
 
-    /// Asks whether another leads under a higher epoch than this.
+    /// Asks the coordinator whether another master leads under a higher epoch than this.
     pub(super) fn names_another(&self, epoch: Epoch) -> bool {
-        // Nobody waits for this meanwhile: others have to know whom to ask.
+        // The lock is not held meanwhile, since other threads need the known leader.
         let Ok(Some(view)) = self.coordinator.leader() else { return false };
         if view.epoch <= epoch {
             return false;
@@ -209,7 +209,7 @@ impl Election {
         true
     }
 
-    /// This leader answered.
+    /// Notes that this leader answered.
     pub(super) fn trust(&self, leader: &MasterEndpoint) {
         let mut found = self.lock();
         if found.leader.as_ref() == Some(leader) {
@@ -217,7 +217,7 @@ impl Election {
         }
     }
 
-    /// This leader did not answer.
+    /// Notes that this leader did not answer.
     pub(super) fn doubt(&self, leader: &MasterEndpoint) {
         let mut found = self.lock();
         if found.leader.as_ref() == Some(leader) {

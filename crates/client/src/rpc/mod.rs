@@ -1,4 +1,4 @@
-//! Blocking calls to the master: a request goes out and its reply comes in on the caller's own thread.
+//! Blocking calls to the master: the caller's own thread sends a request and waits for its reply.
 
 mod call;
 mod dial;

@@ -11,17 +11,17 @@ use super::call::{CallFailure, call_within};
 use super::dial::Dialer;
 use crate::metrics::Metrics;
 
-/// Most idle connections that are kept; more threads than that make and drop their own.
+/// Most idle connections that are kept. If more threads call at once, the others open and close their own.
 const MAX_IDLE: usize = 64;
 
 /// Connections to the master, each lent to one thread for one call.
 pub(crate) struct Pool {
     dialer: Dialer,
     metrics: Arc<Metrics>,
-    /// Told of every leader that is met: what was learned from the one before may be outdated from then on.
+    /// Learns the epoch of every leader that is met, since it may outdate what an earlier leader said.
     host: Arc<Host>,
     idle: IdleConnections,
-    /// The address that answered last.
+    /// Index of the address that answered last.
     address: AtomicUsize,
 }
 
@@ -31,13 +31,13 @@ impl Pool {
         Self { dialer, metrics, host, idle, address }
     }
 
-    /// Asks the master, for as long as a call may take.
+    /// Asks the master, for at most the call timeout.
     pub(crate) fn call(&self, request: &Request<'_>) -> Result<Reply, CallError> {
         self.call_within(request, self.dialer.call_timeout)
     }
 
-    /// Asks the master. A connection that turned out to be closed is replaced once, if the master cannot have acted
-    /// on the request or may act on it twice. All of it takes no longer than `most`, nor than a call may take.
+    /// Asks the master. Replaces a connection that turns out to be closed, once, if the master cannot have acted on
+    /// the request, or may act on it twice. All of this takes at most `most`, and at most the call timeout.
     pub(crate) fn call_within(
         &self,
         request: &Request<'_>,
@@ -58,7 +58,7 @@ impl Pool {
         most: Duration,
         started: Instant,
     ) -> Result<Reply, CallError> {
-        // One that turns out to be closed is no harm if the request may be sent again anyway.
+        // A connection that turns out to be closed does no harm if the request may be sent twice.
         if let Some(connection) = self.idle.take(is_idempotent(request)) {
             match self.call_on(connection, request, most) {
                 Ok(reply) => return Ok(reply),
@@ -93,7 +93,7 @@ impl Pool {
         Ok(reply)
     }
 
-    /// A master named its epoch. One that is not believed is not obeyed either.
+    /// Obeys the epoch that a master named, if it is credible.
     fn meet(&self, epoch: Epoch) -> Result<(), CallFailure> {
         if epoch > self.host.epoch() {
             let believed = self.dialer.masters.believe(epoch);
@@ -103,7 +103,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Tries every address once, beginning with the one that answered last.
+    /// Tries every address once, beginning with the address that answered last.
     fn dial(&self, most: Duration) -> Result<Connection, CallError> {
         let started = Instant::now();
         let count = self.dialer.masters.count();
@@ -112,7 +112,7 @@ impl Pool {
         for address in (0..count).map(|step| (first + step) % count) {
             match self.dialer.dial(address, most.saturating_sub(started.elapsed())) {
                 Ok((connection, epoch)) => {
-                    // It was believed when it was named.
+                    // The epoch was found credible when the connection was made.
                     self.host.see_epoch(epoch);
                     self.address.store(address, Ordering::Relaxed);
                     return Ok(connection);

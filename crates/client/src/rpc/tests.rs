@@ -17,20 +17,20 @@ use crate::metrics::Metrics;
 
 const TIMEOUT: Duration = Duration::from_millis(200);
 
-/// What the master does on one connection: it answers the hello properly, and then each request with the next of
-/// these; after the last it closes the connection.
+/// A master's answers on one connection. It answers the hello as usual, then each request with the next of these, and
+/// closes the connection after the last.
 type Script = Vec<Answer>;
 
 #[derive(Clone)]
 enum Answer {
     Bytes(Vec<u8>),
     Reply(Reply),
-    /// One byte of the reply at a time, with a pause after each.
+    /// The reply byte by byte, with a pause before each.
     Slowly(Reply),
     Silence,
 }
 
-/// A pool whose master plays one script per connection; the channel tells of every request that arrived.
+/// A pool whose master follows one script per connection. The channel reports each request that arrives.
 fn pool(scripts: Vec<Script>) -> (Pool, mpsc::Receiver<()>) {
     pool_of(Arc::new(Host::new(Vec::new())), scripts)
 }
@@ -88,7 +88,7 @@ fn play(mut stream: TcpStream, script: Script, arrived: &mpsc::Sender<()>) {
             return;
         }
         if matches!(answer, Answer::Silence) {
-            // Until the client gives up.
+            // Wait until the client gives up.
             let _ = stream.read(&mut [0]);
         }
     }
@@ -214,7 +214,7 @@ fn a_call_that_is_nearly_over_waits_for_no_more_than_what_is_left() {
     for most in [TIMEOUT / 3, TIMEOUT] {
         let (pool, _arrivals) = pool(vec![script()]);
         assert_eq!(pool.call(&exist()), Ok(yes()));
-        // That this one had less time changes nothing for the next.
+        // The shorter time of this call does not apply to the next.
         assert_eq!(pool.call_within(&exist(), TIMEOUT / 2), Ok(yes()));
         let started = Instant::now();
         let error = CallError::TimedOut { after_ms: most.as_millis() as u64 };
@@ -225,7 +225,7 @@ fn a_call_that_is_nearly_over_waits_for_no_more_than_what_is_left() {
 
 #[test]
 fn only_what_may_be_done_twice_is_sent_twice() {
-    // The second request finds a connection that closes under it.
+    // The connection closes while the second request is under way.
     let closing = || vec![Answer::Reply(yes()), Answer::Bytes(Vec::new())];
     let end = |outcome| Request::EndTask { id: TaskId(1), outcome };
     for (request, is_repeated) in [

@@ -1,4 +1,4 @@
-//! Memory of callers: what they register, and what the local buffer hands out to them.
+//! Memory of callers: buffers that they register, and ranges of the local buffer that they get.
 
 use mooncake_types::ErrorCode;
 
@@ -13,16 +13,17 @@ impl Store {
         self.local_pool.len_bytes()
     }
 
-    /// Hands out memory of the local buffer until [`Store::free_to_mem_pool`] or the drop of this store; gives its address.
-    /// `None` if there are not `len_bytes` together, or the store is closed.
+    /// Hands out memory of the local buffer until [`Store::free_to_mem_pool`] or the drop of this store, and returns
+    /// its address. `None` if no free range has `len_bytes`, or the store is closed.
     #[must_use]
     pub fn alloc_from_mem_pool(&self, len_bytes: u64) -> Option<usize> {
-        // Also for a forked process: it shares the memory with its parent, which would hand out the same range.
+        // Hands nothing out in a forked process. That shares the memory with its parent, which would hand out the
+        // same range.
         self.session()?;
         self.local_pool.mapped()?.alloc(len_bytes)
     }
 
-    /// Takes back what was handed out at this address, also after [`Store::close`]; false if nothing was.
+    /// Takes back the range that was handed out at this address, even after [`Store::close`]. False if there is none.
     pub fn free_to_mem_pool(&self, address: usize) -> bool {
         self.local_pool.free(address)
     }
@@ -31,9 +32,10 @@ impl Store {
     /// [`Store::unregister`].
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidParams`] for a null pointer, no bytes, an overlap with a registered buffer, or what is neither all
-    /// memory of the host nor all memory of one device, as a warning in the log says;
-    /// [`ErrorCode::UnavailableInCurrentStatus`] in a child of the process that opened the store.
+    /// - [`ErrorCode::InvalidParams`] for a null pointer, no bytes, or an overlap with a registered buffer.
+    /// - [`ErrorCode::InvalidParams`] for memory that is neither all of the host nor all of one device. A warning in
+    ///   the log says what that memory is.
+    /// - [`ErrorCode::UnavailableInCurrentStatus`] in a child of the process that opened the store.
     pub fn register(&self, ptr: usize, len: usize) -> Result<(), ErrorCode> {
         self.buffers()?.register(ptr, len)
     }
@@ -47,18 +49,21 @@ impl Store {
         self.buffers()?.unregister(ptr)
     }
 
-    /// What is known of this memory, if a transfer may use it: all of it inside of one registered buffer, or begun outside of all.
+    /// The known memory around these bytes, if a transfer may use them: they lie in one registered buffer, or begin
+    /// outside of all.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidParams`] for a null pointer, no bytes, bytes that run past the end of the registered
-    /// buffer that they begin in, or that begin outside of all and not in host memory;
-    /// [`ErrorCode::UnavailableInCurrentStatus`] as for [`Store::register`].
+    /// - [`ErrorCode::InvalidParams`] for a null pointer, or no bytes.
+    /// - [`ErrorCode::InvalidParams`] for bytes that begin in a registered buffer and run past its end.
+    /// - [`ErrorCode::InvalidParams`] for bytes that begin outside of all buffers and not in memory of the host.
+    /// - [`ErrorCode::UnavailableInCurrentStatus`] as for [`Store::register`].
     pub fn check_registered(&self, ptr: usize, len: usize) -> Result<KnownMemory, ErrorCode> {
         self.buffers()?.check(ptr, len)
     }
 
     fn buffers(&self) -> Result<&RegisteredBuffers, ErrorCode> {
-        // A thread of the parent may have held the lock when this process was made; no thread of this process gives it back.
+        // A thread of the parent may have held the lock when this process was forked. No thread of this process
+        // releases it.
         if self.is_forked() {
             return Err(CLOSED);
         }

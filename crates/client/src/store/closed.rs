@@ -1,4 +1,4 @@
 use mooncake_types::ErrorCode;
 
-/// What a call on a closed store is answered with.
+/// The error of calls on a closed store.
 pub(super) const CLOSED: ErrorCode = ErrorCode::UnavailableInCurrentStatus;

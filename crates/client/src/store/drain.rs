@@ -6,22 +6,24 @@ use mooncake_types::{DrainReport, DrainStatus, ErrorCode, Reply, Request, Segmen
 use super::Store;
 use super::closed::CLOSED;
 
-/// Time between two questions to the master.
+/// Time between two requests to the master.
 const PACE: Duration = Duration::from_millis(50);
 
 impl Store {
-    /// Has the objects that lie in this store's segments moved to other nodes, as far as these have room without evicting
-    /// anything, and waits for that. The store goes on serving; nothing new is put into its segments. Named segments
-    /// ([`crate::StoreConfig::segment_path`]) keep what they hold: it waits for the next process with their file.
+    /// Has the objects in this store's segments moved to other nodes, as far as these have room without evicting
+    /// anything, and waits for that. The store goes on serving, but its segments get no new objects. Named segments
+    /// ([`crate::StoreConfig::segment_path`]) keep their objects for the next process with their file.
     ///
-    /// `goes_on` is told how far it is, about twenty times a second, and ends the wait by saying no. The report that is
-    /// returned is the last one: its status is [`DrainStatus::Succeeded`] if nothing is left,
-    /// [`DrainStatus::Failed`] if something could not be moved and the segments take puts again, and
-    /// [`DrainStatus::Running`] if `patience` or `goes_on` ended the wait.
+    /// Calls `goes_on` with the progress, about twenty times a second; false ends the wait. Returns the last report.
+    /// Its status is
+    ///
+    /// - [`DrainStatus::Succeeded`] if nothing is left;
+    /// - [`DrainStatus::Failed`] if something could not be moved, and the segments take puts again;
+    /// - [`DrainStatus::Running`] if `patience` or `goes_on` ended the wait.
     ///
     /// # Errors
-    /// [`ErrorCode::UnavailableInCurrentStatus`] if the store is closed, also meanwhile; otherwise what the master answers, or that it gave
-    /// no answer for three seconds.
+    /// [`ErrorCode::UnavailableInCurrentStatus`] if the store is closed, or becomes so meanwhile. Otherwise the code
+    /// of the master, or of the last attempt after three seconds without an answer.
     pub fn drain(
         &self,
         patience: Duration,
@@ -32,7 +34,7 @@ impl Store {
         retry.reset(session.clock.now());
         let mut last = DrainReport::default();
         loop {
-            // One that started empty meanwhile has another id.
+            // A segment that started empty meanwhile has another id.
             let lent = session.host.segments();
             let going = lent.iter().filter(|segment| !segment.is_named());
             let segments: Vec<SegmentId> = going.map(|segment| segment.id()).collect();
@@ -45,7 +47,7 @@ impl Store {
                     retry.reset(session.clock.now());
                     None
                 }
-                // A new leader has yet to learn what there is.
+                // A new leader may have to learn first what the nodes hold.
                 Ok(Reply::Refused(code)) => Some(code),
                 Ok(_) => return Err(ErrorCode::InternalError),
                 Err(error) => Some(error.code()),

@@ -6,11 +6,11 @@ use super::closed::CLOSED;
 use super::ranged::{Fragments, Ranged};
 
 impl Store {
-    /// Gets parts of objects, straight into the callers' memory. All fragments of one item are of one version.
+    /// Gets parts of objects straight into the callers' memory. All fragments of one item are of one version.
     ///
-    /// By item, the results of its fragments: their lengths in bytes, [`ErrorCode::InvalidParams`] for one that runs
-    /// past the end of the object, or for all of them what [`Store::get_into`] would answer. The master is asked once
-    /// for each item, however many fragments it has.
+    /// Returns the results of the fragments of each item: their lengths in bytes, or [`ErrorCode::InvalidParams`] for
+    /// a fragment that runs past the end of the object. If the get of an item fails, all its fragments get the error
+    /// that [`Store::get_into`] would return. The master is asked once for each item, however many fragments it has.
     pub fn get_ranges(&self, items: &[Ranged<'_>]) -> Vec<Vec<Result<u64, ErrorCode>>> {
         let parts: Vec<Vec<Part>> = items.iter().map(Ranged::parts).collect();
         let found = match self.session() {

@@ -1,4 +1,4 @@
-use mooncake_ops::{GetItem, GetOp, HoldOp, Op, Part};
+use mooncake_ops::{GetItem, GetOp, Op, Part, RoutesOp};
 use mooncake_types::ErrorCode;
 
 use super::Store;
@@ -7,27 +7,28 @@ use super::memory::NoMemory;
 use super::ranged::{Fragments, Ranged};
 
 impl Store {
-    /// Looks objects up for reads that follow, and leases them; gives their lengths in bytes. Starting again for a key
-    /// renews its lease, and shows a newer version if there is one.
+    /// Looks up objects for later reads, leases them, and returns their lengths in bytes. Starting again for a key
+    /// renews its lease, and finds a newer version if there is one.
     ///
     /// Codes as [`Store::locate`]; [`ErrorCode::NoAvailableHandle`] if the store holds 131,072 sessions, and
-    /// [`ErrorCode::LeaseExpired`] if leases are too short to be used. A key that is answered with an error has no
-    /// session.
+    /// [`ErrorCode::LeaseExpired`] if leases are too short to be used. A key with an error has no session.
     pub fn get_session_start(&self, keys: &[&str]) -> Vec<Result<u64, ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); keys.len()] };
-        let found = session.counted(session.ways().drive(HoldOp::new(keys), NoMemory));
+        let found = session.counted(session.driver().drive(RoutesOp::new(keys), NoMemory));
         session.gets.hold(keys, found, session.clock.now())
     }
 
-    /// Reads parts of objects by the routes that [`Store::get_session_start`] looked up, without asking the master;
-    /// gives by item the bytes of its fragments together. All that is read in one session is of one version, the one
-    /// that its start found. A replica that fails is followed by the next.
+    /// Reads parts of objects by the routes that [`Store::get_session_start`] looked up, without asking the master.
+    /// Returns the total length of each item's fragments in bytes. All reads in one session are of the version that
+    /// its start found. If a replica fails, the next is read.
     ///
-    /// Codes: [`ErrorCode::InvalidParams`] for a key without a session and for a fragment past the end of the object,
-    /// which fails the whole item; [`ErrorCode::LeaseExpired`] if the lease is over, which ends the session;
-    /// [`ErrorCode::ObjectNotFound`] if the object was removed by
-    /// force or replaced since the session was started; [`ErrorCode::TransferFail`] if no
-    /// replica could be read.
+    /// Codes:
+    ///
+    /// - [`ErrorCode::InvalidParams`] for a key without a session, or for a fragment past the end of the object,
+    ///   which fails the whole item;
+    /// - [`ErrorCode::LeaseExpired`] if the lease is over, which ends the session;
+    /// - [`ErrorCode::ObjectNotFound`] if the object was removed by force or replaced since the start of the session;
+    /// - [`ErrorCode::TransferFail`] if no replica could be read.
     pub fn get_session_read(&self, items: &[Ranged<'_>]) -> Vec<Result<u64, ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); items.len()] };
         let parts: Vec<Vec<Part>> = items.iter().map(Ranged::parts).collect();
@@ -36,7 +37,7 @@ impl Store {
             wanted.map(|(item, parts)| GetItem::parts(item.key, parts)).collect();
         let own = session.own();
         let mut op = GetOp::held(&wanted, session.gets.held(items), &own, session.chance());
-        session.ways().run(&mut op, &mut Fragments::new(items));
+        session.driver().run(&mut op, &mut Fragments::new(items));
         let results = op.finish();
         let ended = results.iter().zip(items);
         let ended = ended.filter(|(result, _)| **result == Err(ErrorCode::LeaseExpired));

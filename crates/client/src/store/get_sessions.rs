@@ -6,10 +6,10 @@ use mooncake_types::{ErrorCode, Tick};
 
 use super::ranged::Ranged;
 
-/// Most routes that one store holds for get sessions. Those whose leases are over make room for others.
+/// Most routes that one store holds for get sessions. Routes whose leases are over make room for others.
 const MAX_GET_SESSIONS: usize = 1 << 17;
 
-/// Routes that callers have asked for ahead of their reads, by key.
+/// Routes that callers looked up ahead of their reads, by key.
 #[derive(Default)]
 pub(super) struct GetSessions {
     routes: Mutex<HashMap<String, Route>>,
@@ -20,7 +20,7 @@ impl GetSessions {
         self.routes.lock().expect("no holder of the routes panicked")
     }
 
-    /// Keeps what was found; what was held before under these keys is forgotten.
+    /// Keeps the routes that were found, and forgets earlier routes of these keys.
     pub(super) fn hold(
         &self,
         keys: &[&str],
@@ -60,7 +60,7 @@ impl GetSessions {
         }
     }
 
-    /// Forgets routes whose leases are over.
+    /// Forgets those routes of these keys whose leases are over.
     pub(super) fn forget_expired<'k>(&self, keys: impl Iterator<Item = &'k str>, now: Tick) {
         let mut routes = self.lock();
         for key in keys {
@@ -74,13 +74,13 @@ impl GetSessions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mooncake_ops::{HoldOp, Op};
+    use mooncake_ops::{Op, RoutesOp};
     use mooncake_types::{Located, Medium, Placement, Reply, SegmentAddress, SegmentId, Version};
 
     /// A route that may be used until 5100 ms.
     fn route() -> Route {
         let keys = ["a"];
-        let mut op = HoldOp::new(&keys);
+        let mut op = RoutesOp::new(&keys);
         op.next(Tick(100));
         let placements = vec![Placement { replica: 0, segment: 0, offset: 0, len: 10 }];
         let located = Located { version: Version::default(), len: 10, placements };

@@ -1,4 +1,4 @@
-//! The last thing that a node does for its pool: others take over what it holds.
+//! Before a node leaves its pool, other nodes take over its objects.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -8,14 +8,14 @@ use tracing::{info, warn};
 
 use super::Store;
 
-/// Time between two lines about how far it is.
+/// Time between two log lines on the progress.
 const PERIOD: Duration = Duration::from_secs(1);
-/// How long puts that have begun are waited for when nothing else is left: their writers may have died.
+/// How long to wait for unfinished puts when nothing else is left: their writers may have died.
 const LAST_PUTS: Duration = Duration::from_secs(2);
 
 impl Store {
-    /// As [`Store::drain`], for a store that is to be closed: the log says how far it is and what is lost, and puts that
-    /// have begun are waited for no longer than two seconds. `goes_on` ends it by saying no.
+    /// As [`Store::drain`], for a store that is about to be closed. The log reports the progress and the losses.
+    /// Waits at most two seconds for unfinished puts alone. `goes_on` ends it by returning false.
     ///
     /// # Errors
     /// Those of [`Store::drain`]. [`ErrorCode::NoAvailableHandle`] if the others have no room for all of it, and

@@ -1,14 +1,14 @@
 use mooncake_memory::SliceList;
 
-/// One object to put: the bytes of `src`, one after the other. The memory stays as it is until the put returns.
+/// One object to put: the bytes of all slices in `src`, in order. The memory must not change until the put returns.
 #[derive(Clone, Debug)]
 pub struct PutSource<'a> {
     /// Its key.
     pub key: &'a str,
-    /// Its bytes; their number is the object's length, which is not zero.
+    /// Its bytes. Their number is the object's length, which must not be zero.
     pub src: SliceList,
-    /// The group that the object belongs to for good: objects of one group are leased and evicted together. Empty:
-    /// none.
+    /// The group that the object belongs to for good; empty for none. Objects of one group are leased and evicted
+    /// together.
     pub group: &'a str,
 }
 
@@ -20,16 +20,16 @@ impl<'a> PutSource<'a> {
     }
 }
 
-/// One object to get, and where to. Nothing touches the memory after the get has returned.
+/// One object to get, and the memory for it. Nothing touches the memory after the get has returned.
 #[derive(Clone, Debug)]
 pub struct GetTarget<'a> {
     /// Its key.
     pub key: &'a str,
-    /// Room for it; may be longer than the object.
+    /// The memory for it; may be longer than the object.
     pub dst: SliceList,
 }
 
-/// How the store is.
+/// The state of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
     /// The master answered the last ping.

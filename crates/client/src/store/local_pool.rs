@@ -2,7 +2,7 @@ use std::sync::OnceLock;
 
 use crate::mem_pool::MemPool;
 
-/// The local buffer of a store: mapped when the first range of it is asked for.
+/// The local buffer of a store. It is mapped when its first range is asked for.
 pub(super) struct LocalPool {
     len_bytes: u64,
     pool: OnceLock<Option<MemPool>>,
@@ -17,7 +17,7 @@ impl LocalPool {
         self.len_bytes
     }
 
-    /// Takes back what was handed out at this address; false if nothing was.
+    /// Takes back the range that was handed out at this address. False if there is none.
     pub(super) fn free(&self, address: usize) -> bool {
         self.pool.get().and_then(Option::as_ref).is_some_and(|pool| pool.free(address))
     }

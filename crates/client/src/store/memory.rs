@@ -1,11 +1,11 @@
 use mooncake_memory::{Buffer, RawSlice, SliceList};
-use mooncake_ops::Fetch;
+use mooncake_ops::RangeToRead;
 use mooncake_transfer::View;
 
 use super::item::{GetTarget, PutSource};
 use crate::drive::Memory;
 
-/// Verbs that move no bytes.
+/// The memory of operations that move no bytes.
 pub(super) struct NoMemory;
 
 impl Memory for NoMemory {
@@ -26,13 +26,13 @@ impl Memory for &[GetTarget<'_>] {
     }
 }
 
-/// Buffers that are made when the lengths of their objects are known.
+/// Buffers that are allocated once the lengths of their objects are known.
 pub(super) struct Buffers(pub(super) Vec<Option<Buffer>>);
 
 impl Memory for Buffers {
     fn part(&mut self, position: usize, at: u64, len: u64, object_len: u64) -> Option<SliceList> {
         let buffer = &mut self.0[position];
-        // After a fresh lookup the object may have another length.
+        // After a fresh look-up the object may have another length.
         if buffer.as_ref().is_none_or(|buffer| buffer.len() as u64 != object_len) {
             *buffer = usize::try_from(object_len).ok().and_then(Buffer::try_zeroed);
         }
@@ -41,25 +41,26 @@ impl Memory for Buffers {
     }
 }
 
-/// Makes room for objects, each given by its position among the keys and its length in bytes. What it gives stays where it is
-/// until the call has returned; `None` where there is no room. Asked again for an object whose length has changed.
+/// Makes room for objects, each given by its position among the keys and its length in bytes. Returns `None` where
+/// there is no room. The memory must stay valid until the call has returned. Called again for an object whose length
+/// has changed.
 pub type MakeRoom<'m> = dyn FnMut(&[(usize, u64)]) -> Vec<Option<RawSlice>> + 'm;
 
-/// Memory that the caller provides when the lengths of the objects are known.
-pub(super) struct Rooms<'m> {
+/// Memory that the caller provides once the lengths of the objects are known.
+pub(super) struct CallerBuffers<'m> {
     make: &'m mut MakeRoom<'m>,
-    /// By position: the length that room was made for, and the room.
+    /// By position: the length that the room was made for, and the room.
     rooms: Vec<(u64, Option<RawSlice>)>,
 }
 
-impl<'m> Rooms<'m> {
+impl<'m> CallerBuffers<'m> {
     pub(super) fn new(count: usize, make: &'m mut MakeRoom<'m>) -> Self {
         Self { make, rooms: vec![(0, None); count] }
     }
 }
 
-impl Memory for Rooms<'_> {
-    fn make_room(&mut self, fetches: &[Fetch]) {
+impl Memory for CallerBuffers<'_> {
+    fn make_room(&mut self, fetches: &[RangeToRead]) {
         let mut wanted = Vec::new();
         for fetch in fetches {
             let room = &mut self.rooms[fetch.position];
@@ -83,7 +84,7 @@ impl Memory for Rooms<'_> {
     }
 }
 
-/// Objects where they lie, or in buffers.
+/// Objects shown in place, or copied into buffers.
 pub(super) struct ViewsOrBuffers {
     pub(super) buffers: Buffers,
     pub(super) views: Vec<Option<View>>,

@@ -48,20 +48,22 @@ use crate::zero_copy_get::ObjectBytes;
 use closed::CLOSED;
 use local_pool::LocalPool;
 pub use memory::MakeRoom;
-use memory::{Buffers, NoMemory, Rooms, ViewsOrBuffers};
+use memory::{Buffers, CallerBuffers, NoMemory, ViewsOrBuffers};
 use session::Session;
 
-/// An open door to the pool: puts and gets objects, and lends memory if it was told to.
+/// A client of the pool: puts and gets objects, and lends memory if the configuration says so.
 ///
-/// Many threads may use one store at once; every call works on the caller's own thread and returns when its work is
-/// done. Lists of results are by position. Dropping a store closes it.
+/// Many threads may use one store at once. Every call works on the caller's own thread, and returns when its work is
+/// done. Lists of results are in the order of the arguments. Dropping a store closes it.
 ///
-/// A process forked from the one that opened the store cannot use it: to it the store is closed, and dropping it there
-/// changes nothing for the parent.
+/// A process forked from the process that opened the store cannot use it: there, all calls find the store closed.
+/// Dropping it there changes nothing for the parent.
 ///
-/// Codes that any call on keys may answer with: [`ErrorCode::InvalidKey`] for a key that is empty or too long,
-/// [`ErrorCode::RpcFail`] and [`ErrorCode::RpcTimeout`] if the master cannot be reached or does not answer, and
-/// [`ErrorCode::UnavailableInCurrentStatus`] after [`Store::close`].
+/// Codes that any call on keys may return:
+///
+/// - [`ErrorCode::InvalidKey`] for a key that is empty or too long;
+/// - [`ErrorCode::RpcFail`] and [`ErrorCode::RpcTimeout`] if the master cannot be reached or does not answer;
+/// - [`ErrorCode::UnavailableInCurrentStatus`] after [`Store::close`].
 pub struct Store {
     hostname: String,
     allows_copies: bool,
@@ -69,7 +71,7 @@ pub struct Store {
     drain_timeout: Duration,
     buffers: RegisteredBuffers,
     local_pool: LocalPool,
-    /// The process that opened the store. One that was forked from it has the same sockets and none of the threads.
+    /// The process that opened the store. A fork of it has the same sockets and none of the threads.
     process: u32,
     session: RwLock<Option<Arc<Session>>>,
 }
@@ -78,13 +80,13 @@ impl Store {
     /// Joins the pool: connects to the master, takes a port, and lends a segment if the configuration says so.
     ///
     /// # Errors
-    /// What is wrong, by name and value; see [`OpenError`]. It takes no longer than
-    /// [`StoreConfig::rpc_connect_timeout`] allows, and one attempt more.
+    /// [`OpenError`] says what is wrong. Opening takes no longer than [`StoreConfig::rpc_connect_timeout`], and one
+    /// attempt more.
     pub fn open(config: StoreConfig) -> Result<Store, OpenError> {
         Self::open_while(config, || true)
     }
 
-    /// As [`Store::open`]; asks again and again whether the store is still wanted, and gives up when it is not.
+    /// As [`Store::open`]; calls `is_wanted` repeatedly, and gives up once it returns false.
     ///
     /// # Errors
     /// Those of [`Store::open`], and [`OpenError::GivenUp`].
@@ -110,16 +112,16 @@ impl Store {
         })
     }
 
-    /// Leaves the pool. What this store's segment held is lost to the others, as far as they did not take it over before
-    /// ([`StoreConfig::drain_timeout`]), unless it is a named one ([`StoreConfig::segment_path`]), which waits for the next
-    /// process with its file. Calls that are under way end first or
-    /// fail; later ones are refused. Closing twice does nothing.
+    /// Leaves the pool. The objects in this store's segment are lost, unless other nodes took them over before
+    /// ([`StoreConfig::drain_timeout`]). A named segment ([`StoreConfig::segment_path`]) keeps its objects for the
+    /// next process with its file. Calls under way end first or fail; later ones are refused. Closing twice does
+    /// nothing.
     pub fn close(&self) {
         if self.is_forked() {
             return self.abandon();
         }
         if !self.drain_timeout.is_zero() && self.session().is_some() {
-            // The log says what became of it.
+            // If it fails, the log says so.
             let _ = self.hand_over(self.drain_timeout, || true);
         }
         let session = self.session.write().expect("no holder of the session panicked").take();
@@ -128,25 +130,25 @@ impl Store {
         }
     }
 
-    /// What others know this process by, `host:port`; it is the name of its segment too.
+    /// The name by which others know this process, `host:port`. It also names the segment.
     #[must_use]
     pub fn hostname(&self) -> &str {
         &self.hostname
     }
 
-    /// Where the HTTP server of this store listens, if it has one and is open.
+    /// Where the HTTP server of this store listens. `None` if it has none, or is closed.
     #[must_use]
     pub fn http_address(&self) -> Option<SocketAddr> {
         Some(self.session()?.http.as_ref()?.server().address())
     }
 
-    /// How many objects this store has read from disks of nodes, its own among them.
+    /// How many objects this store has read from disks of nodes, its own node included.
     #[must_use]
     pub fn disk_reads(&self) -> u64 {
         self.session().map_or(0, |session| session.metrics.disk_reads())
     }
 
-    /// What this store has counted of its hot cache; zeros if it has none, or is closed.
+    /// The counters of this store's hot cache; zeros if it has none, or is closed.
     #[must_use]
     pub fn hot_cache_counts(&self) -> HotCacheCounts {
         self.session().map_or_else(HotCacheCounts::default, |it| it.metrics.hot_cache())
@@ -162,17 +164,20 @@ impl Store {
         }
     }
 
-    /// Whether puts that copy the caller's bytes first are allowed: there is a local buffer.
+    /// Whether calls may copy the caller's bytes first: only a store with a local buffer allows that.
     #[must_use]
     pub fn allows_copies(&self) -> bool {
         self.allows_copies
     }
 
-    /// Puts objects, straight from the callers' memory.
+    /// Puts objects straight from the callers' memory.
     ///
-    /// Besides the codes of all calls: [`ErrorCode::ObjectAlreadyExists`] for a key that is taken, also by an earlier
-    /// item of the same call; [`ErrorCode::NoAvailableHandle`] if the pool is full; [`ErrorCode::InvalidParams`] for
-    /// no bytes or a configuration that makes no sense; [`ErrorCode::TransferFail`] if no node took the bytes.
+    /// Besides the codes of all calls:
+    ///
+    /// - [`ErrorCode::ObjectAlreadyExists`] for a key that is taken, also by an earlier item of the same call;
+    /// - [`ErrorCode::NoAvailableHandle`] if the pool is full;
+    /// - [`ErrorCode::InvalidParams`] for no bytes or an invalid configuration;
+    /// - [`ErrorCode::TransferFail`] if no node took the bytes.
     pub fn put(
         &self,
         items: &[PutSource<'_>],
@@ -180,16 +185,16 @@ impl Store {
     ) -> Vec<Result<(), ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); items.len()] };
         let named = named(items);
-        let put = session.ways().drive(PutOp::new(&named, config), items);
+        let put = session.driver().drive(PutOp::new(&named, config), items);
         session.explain(&named, &put);
         put
     }
 
-    /// Puts objects whether or not their keys are taken: readers get the old object or the new one, whole, and the old
-    /// one stays if the upsert fails. Of items of one key in one call the last is stored, and its result is that of all
-    /// of them.
+    /// Puts objects even if their keys are taken. Readers get the whole old object or the whole new one; the old one
+    /// stays if the upsert fails. Of items with the same key in one call the last is stored, and all of them get its
+    /// result.
     ///
-    /// Codes as [`Store::put`], and [`ErrorCode::InvalidParams`] for another group than the object has,
+    /// Codes as [`Store::put`], and [`ErrorCode::InvalidParams`] if the object belongs to another group,
     /// [`ErrorCode::ObjectHasReplicationTask`] while it is being copied or moved.
     pub fn upsert(
         &self,
@@ -198,7 +203,7 @@ impl Store {
     ) -> Vec<Result<(), ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); items.len()] };
         let named = named(items);
-        let upserted = session.ways().drive(PutOp::upsert(&named, config), items);
+        let upserted = session.driver().drive(PutOp::upsert(&named, config), items);
         session.explain(&named, &upserted);
         session.routes.forget(items.iter().map(|item| item.key));
         upserted
@@ -221,11 +226,16 @@ impl Store {
         only(self.put(&[PutSource::new(key, SliceList::from(copy.raw()))], config))
     }
 
-    /// Gets objects, straight into the callers' memory; gives their lengths in bytes.
+    /// Gets objects straight into the callers' memory, and returns their lengths in bytes.
     ///
-    /// Besides the codes of all calls: [`ErrorCode::ObjectNotFound`]; [`ErrorCode::InvalidParams`] if the memory is
-    /// shorter than the object; [`ErrorCode::TransferFail`] if no replica could be read;
-    /// [`ErrorCode::LeaseExpired`] if leases are too short to be used. After an error the memory may hold anything.
+    /// Besides the codes of all calls:
+    ///
+    /// - [`ErrorCode::ObjectNotFound`];
+    /// - [`ErrorCode::InvalidParams`] if the memory is shorter than the object;
+    /// - [`ErrorCode::TransferFail`] if no replica could be read;
+    /// - [`ErrorCode::LeaseExpired`] if leases are too short to be used.
+    ///
+    /// After an error the memory may hold anything.
     pub fn get_into(&self, items: &[GetTarget<'_>]) -> Vec<Result<u64, ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); items.len()] };
         let named: Vec<GetItem<'_>> =
@@ -248,7 +258,8 @@ impl Store {
             .collect()
     }
 
-    /// Gets objects as [`Store::get`] does, into memory that `make_room` provides when their lengths are known; gives these.
+    /// Gets objects as [`Store::get`] does, into memory that `make_room` provides once their lengths are known.
+    /// Returns these.
     pub fn get_placed(
         &self,
         keys: &[&str],
@@ -256,11 +267,12 @@ impl Store {
     ) -> Vec<Result<u64, ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); keys.len()] };
         let named: Vec<GetItem<'_>> = keys.iter().map(|key| GetItem::whole(key, None)).collect();
-        session.get(&named, &mut Rooms::new(keys.len(), make_room))
+        session.get(&named, &mut CallerBuffers::new(keys.len(), make_room))
     }
 
-    /// Gets objects as [`Store::get`] does, without a copy where that is possible: one of 256 KiB and more that lies in one
-    /// piece in a segment of this process, or of another of this host and user that is mapped here, is seen where it lies.
+    /// Gets objects as [`Store::get`] does, without a copy where possible. An object of 256 KiB or more in one piece
+    /// is shown in place if it lies in a segment of this process. The same holds for mapped segments of other
+    /// processes of this host and user.
     pub fn get_bytes(&self, keys: &[&str]) -> Vec<Result<ObjectBytes, ErrorCode>> {
         let closed = || keys.iter().map(|_| Err(CLOSED)).collect();
         let Some(session) = self.session() else { return closed() };
@@ -276,32 +288,33 @@ impl Store {
         found.map(bytes).collect()
     }
 
-    /// Whether objects exist, complete. Protects those that do from eviction and removal for the length of a lease.
+    /// Whether objects exist and are complete. Those that are get protection from eviction and removal for the length
+    /// of a lease.
     pub fn exist(&self, keys: &[&str]) -> Vec<Result<bool, ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); keys.len()] };
-        let answers = session.ways().drive(ExistOp::new(keys), NoMemory);
+        let answers = session.driver().drive(ExistOp::new(keys), NoMemory);
         session.metrics.reads.on_exists(&answers);
         answers
     }
 
-    /// How many objects exist, complete, from the first key on without a gap. Protects those that it counts as
-    /// [`Store::exist`] does.
+    /// How many objects exist and are complete, from the first key on without a gap. These are protected as by
+    /// [`Store::exist`].
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidKey`] if any of the keys is none that the store takes, or the codes of all calls.
+    /// [`ErrorCode::InvalidKey`] if any of the keys is empty or too long, or the codes of all calls.
     pub fn prefix_len(&self, keys: &[&str]) -> Result<u64, ErrorCode> {
         let session = self.session().ok_or(CLOSED)?;
-        let counted = session.ways().drive(PrefixLenOp::new(keys), NoMemory);
+        let counted = session.driver().drive(PrefixLenOp::new(keys), NoMemory);
         if let Ok(count) = counted {
             session.metrics.reads.on_prefix(count, keys.len());
         }
         counted
     }
 
-    /// Has objects that lie on disks alone brought to memory, before they are read. Waits for nothing.
+    /// Has objects that lie on disks alone copied to memory before they are read. Does not wait for that.
     pub fn prefetch(&self, keys: &[&str]) -> Vec<Result<Prefetch, ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); keys.len()] };
-        session.ways().drive(PrefetchOp::new(keys), NoMemory)
+        session.driver().drive(PrefetchOp::new(keys), NoMemory)
     }
 
     /// An object's length in bytes.
@@ -315,10 +328,11 @@ impl Store {
     /// Where objects lie. Grants leases as [`Store::exist`] does.
     pub fn locate(&self, keys: &[&str]) -> Vec<Result<ObjectLocation, ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); keys.len()] };
-        session.ways().drive(LocateOp::new(keys), NoMemory)
+        session.driver().drive(LocateOp::new(keys), NoMemory)
     }
 
-    /// As [`locate`](Self::locate), for a caller that gets next what it finds: a key without an object counts as a miss.
+    /// As [`locate`](Self::locate), for a caller that next gets the objects found. A key without an object counts as
+    /// a missed get.
     pub fn locate_to_get(&self, keys: &[&str]) -> Vec<Result<ObjectLocation, ErrorCode>> {
         let results = self.locate(keys);
         if let Some(session) = self.session() {
@@ -327,54 +341,54 @@ impl Store {
         results
     }
 
-    /// Removes objects. Besides the codes of all calls: [`ErrorCode::ObjectNotFound`],
-    /// [`ErrorCode::ObjectHasLease`] unless `force` is set, [`ErrorCode::ReplicaIsNotReady`] for one that is being put.
+    /// Removes objects. Besides the codes of all calls: [`ErrorCode::ObjectNotFound`], [`ErrorCode::ObjectHasLease`]
+    /// unless `force` is set, [`ErrorCode::ReplicaIsNotReady`] for an object that is being put.
     ///
-    /// When this returns no client reads what was removed any more, and no later master finds it. For that the nodes drop
-    /// it. One that does not answer is asked until the master knows that it will come back empty;
-    /// [`ErrorCode::RpcTimeout`] if that takes longer than the call may: whether the objects are gone for good is unknown then.
+    /// Once an object is removed, no client reads it any more, and no later master finds it: the nodes have dropped
+    /// it. A node that does not answer is asked again until the master knows that it will come back empty. If that
+    /// takes longer than the call may, the code is [`ErrorCode::RpcTimeout`], and it is unknown whether the object
+    /// is gone for good.
     pub fn remove(&self, keys: &[&str], force: bool) -> Vec<Result<(), ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); keys.len()] };
-        let removed = session.ways().drive(RemoveOp::new(keys, force), NoMemory);
+        let removed = session.driver().drive(RemoveOp::new(keys, force), NoMemory);
         session.routes.forget(keys.iter().copied());
         removed
     }
 
-    /// Removes all objects, leased ones only if `force` is set; gives their number.
+    /// Removes all objects, leased ones only if `force` is set. Returns their number.
     ///
     /// # Errors
-    /// The codes of all calls; a part may have been removed.
+    /// The codes of all calls. Some objects may have been removed.
     pub fn remove_all(&self, force: bool) -> Result<u64, ErrorCode> {
         self.remove_scanned(None, force)
     }
 
-    /// Removes the objects whose keys a regular expression finds, leased ones only if `force` is set; gives their
+    /// Removes the objects whose keys match a regular expression, leased ones only if `force` is set. Returns their
     /// number.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidParams`] for an expression that is not taken, which a warning in the log names; the codes of
-    /// all calls; a part may have been
-    /// removed.
+    /// [`ErrorCode::InvalidParams`] for an expression that is refused, which a warning in the log names, or the codes
+    /// of all calls. Some objects may have been removed.
     pub fn remove_by_regex(&self, pattern: &str, force: bool) -> Result<u64, ErrorCode> {
         self.remove_scanned(Some(pattern), force)
     }
 
     fn remove_scanned(&self, pattern: Option<&str>, force: bool) -> Result<u64, ErrorCode> {
         let session = self.session().ok_or(CLOSED)?;
-        let removed = session.ways().drive(RemoveScanOp::new(pattern, force), NoMemory);
+        let removed = session.driver().drive(RemoveScanOp::new(pattern, force), NoMemory);
         session.routes.clear();
         pattern::warn_if_refused(pattern, &removed);
         removed
     }
 
-    /// The keys that a regular expression finds, and where their objects lie. Grants no lease.
+    /// The keys that match a regular expression, and where their objects lie. Grants no lease.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidParams`] for an expression that is not taken, which a warning in the log names; the codes of
-    /// all calls.
+    /// [`ErrorCode::InvalidParams`] for an expression that is refused, which a warning in the log names, or the codes
+    /// of all calls.
     pub fn list_by_regex(&self, pattern: &str) -> Result<Vec<(String, ObjectLocation)>, ErrorCode> {
         let session = self.session().ok_or(CLOSED)?;
-        let listed = session.ways().drive(ListOp::new(Some(pattern)), NoMemory);
+        let listed = session.driver().drive(ListOp::new(Some(pattern)), NoMemory);
         pattern::warn_if_refused(Some(pattern), &listed);
         listed
     }
@@ -383,8 +397,8 @@ impl Store {
         process_id() != self.process
     }
 
-    /// Lets go of a session that belongs to the parent process, without saying goodbye on its sockets. What it
-    /// has in memory is lost to this process, which is a copy anyway.
+    /// Forgets a session of the parent process without closing its sockets. The session's memory is lost to this
+    /// process, which only has a copy of it.
     fn abandon(&self) {
         if let Ok(mut session) = self.session.try_write() {
             std::mem::forget(session.take());

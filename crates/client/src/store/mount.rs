@@ -21,27 +21,29 @@ use crate::heartbeat::Change;
 use crate::membership::Lent;
 use crate::random::random;
 
-/// Most segments that one store lends besides its first.
+/// Most segments that one store lends besides those with which it was opened.
 const MAX_MOUNTS: usize = 256;
 
-/// What the size of an allocated segment is rounded up to, in bytes.
+/// The size of an allocated segment is rounded up to a multiple of this, in bytes.
 const ALLOCATED_STEP: u64 = 4 << 20;
 
-/// Longest wait of an unmount for transfers to let go of the memory, so that the same file can be lent again at once.
+/// Longest wait of an unmount for transfers to release the memory, so that the same file can be lent again at once.
 const RELEASE_PATIENCE: Duration = Duration::from_secs(1);
 
 impl Store {
-    /// Lends `len_bytes` of a file, or of an object in `/dev/shm`, from `offset` on. What the pool keeps there is written
-    /// to the file; what is in it before is overwritten. The file must not be cut short while it is lent: touching bytes
-    /// that are gone ends the process. Room for all of it is taken at once. `location` names where the memory lies;
-    /// nothing depends on it.
+    /// Lends `len_bytes` of a file, or of an object in `/dev/shm`, from `offset` on. Its filesystem reserves room for
+    /// all of it at once. The pool writes its objects to the file, and overwrites what was there before. The file
+    /// must not be truncated while it is lent: touching bytes that are gone ends the process. `location` says where
+    /// the memory lies, without effect.
     ///
     /// # Errors
-    /// [`ErrorCode::FileNotFound`], [`ErrorCode::FileOpenFail`]; [`ErrorCode::InternalError`] if its filesystem has no
-    /// room for it; [`ErrorCode::InvalidParams`] if the file is no plain one or too short, `offset` is not at a page, or no segment has that length;
-    /// [`ErrorCode::SegmentAlreadyExists`] if a part of the range is lent already, by whatever process;
-    /// [`ErrorCode::UnavailableInCurrentStatus`] if the store is closed or lends 256 segments already; what the master
-    /// answers.
+    /// - [`ErrorCode::FileNotFound`] or [`ErrorCode::FileOpenFail`] if the file cannot be opened;
+    /// - [`ErrorCode::InternalError`] if its filesystem has no room for it;
+    /// - [`ErrorCode::InvalidParams`] if it is no regular file or too short, `offset` is not at a page, or no segment
+    ///   has that length;
+    /// - [`ErrorCode::SegmentAlreadyExists`] if any process lends a part of the range already;
+    /// - [`ErrorCode::UnavailableInCurrentStatus`] if the store is closed or lends 256 segments already;
+    /// - the code of the master, if it does not take the segment.
     pub fn mount_segment(
         &self,
         path: &Path,
@@ -70,13 +72,14 @@ impl Store {
         session.lend(region, Origin::File)
     }
 
-    /// Lends more memory of this process: `len_bytes`, rounded up to 4 MiB. `location` names where it should lie; nothing
-    /// depends on it.
+    /// Lends `len_bytes` more memory of this process, rounded up to 4 MiB. `location` says where it should lie,
+    /// without effect.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidParams`] if no segment has that length; [`ErrorCode::InternalError`] if the system has no such
-    /// memory; [`ErrorCode::UnavailableInCurrentStatus`] if the store is closed or lends 256 segments already; what the
-    /// master answers.
+    /// - [`ErrorCode::InvalidParams`] if no segment has that length;
+    /// - [`ErrorCode::InternalError`] if the system does not give this memory;
+    /// - [`ErrorCode::UnavailableInCurrentStatus`] if the store is closed or lends 256 segments already;
+    /// - the code of the master, if it does not take the segment.
     pub fn allocate_and_mount_segment(
         &self,
         len_bytes: u64,
@@ -95,14 +98,14 @@ impl Store {
         Ok(AllocatedSegment { id, len_bytes })
     }
 
-    /// Takes back segments of [`Store::mount_segment`]: nothing new is put there, and gets are served for `grace` more.
-    /// Then what lies there is gone from the pool, and the file is let go when the last transfer in it has ended.
+    /// Takes back segments of [`Store::mount_segment`]. They get no new objects, and serve gets for `grace` more.
+    /// Then their objects are gone from the pool, and the file is released when the last transfer in it has ended.
     ///
     /// # Errors
-    /// [`ErrorCode::SegmentNotFound`] if one of them is no such segment; nothing has changed then.
-    /// [`ErrorCode::UnavailableInCurrentStatus`] if the store is closed. What the master answers, or
-    /// [`ErrorCode::RpcFail`]: the segments that it did not take back stay lent if `grace` is not zero. If it is, they are
-    /// served no longer, and the master is told as soon as it can be reached; unmounting them again is no fault.
+    /// [`ErrorCode::SegmentNotFound`] if [`Store::mount_segment`] did not lend one of them; then nothing changes.
+    /// [`ErrorCode::UnavailableInCurrentStatus`] if the store is closed. Otherwise the code of the master, or
+    /// [`ErrorCode::RpcFail`]. With a `grace`, segments that the master did not unmount stay lent. Without, they are
+    /// not served any more, and the master is told as soon as it can be reached; they may be unmounted again.
     pub fn unmount_segment(&self, ids: &[SegmentId], grace: Duration) -> Result<(), ErrorCode> {
         self.session().ok_or(CLOSED)?.unmount_all(ids, grace, Origin::File)
     }
@@ -119,8 +122,8 @@ impl Store {
         self.session().ok_or(CLOSED)?.unmount_all(ids, grace, Origin::Allocation)
     }
 
-    /// Takes back the disk that this store lends ([`crate::StoreConfig::offload`]), as [`Store::unmount_segment`]. What lies
-    /// there is no longer read, and gone when the disk is lent again.
+    /// Takes back the disk that this store lends ([`crate::StoreConfig::offload`]), as [`Store::unmount_segment`].
+    /// Its objects are not read any more, and are gone when the disk is lent again.
     ///
     /// # Errors
     /// [`ErrorCode::SegmentNotFound`] if it lends none; else as [`Store::unmount_segment`].
@@ -141,7 +144,7 @@ fn check_len(len_bytes: u64) -> Result<(), ErrorCode> {
     }
 }
 
-/// A pipe or a device must not keep the caller waiting.
+/// Opens a file without blocking, even if it is a pipe or a device.
 fn open_file(path: &Path) -> io::Result<File> {
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     File::options().read(true).write(true).custom_flags(flags).open(path)
@@ -156,14 +159,14 @@ fn why_not_mapped(error: &MapError) -> ErrorCode {
 }
 
 impl Session {
-    /// Warns if this process has less memory than it lends with so many bytes more.
+    /// Warns if this process has less memory than it lends with `more_bytes` more.
     fn check_size(&self, more_bytes: u64) {
         let lent: u64 = self.host.segments().iter().map(|segment| segment.len_bytes()).sum();
         segment_warnings::check_size(lent.saturating_add(more_bytes));
     }
 
     fn lend(&self, region: Region, origin: Origin) -> Result<SegmentId, ErrorCode> {
-        if self.mounts.lock().len() >= MAX_MOUNTS {
+        if self.mounts.count_lent_at_run_time() >= MAX_MOUNTS {
             tracing::warn!("no more than {MAX_MOUNTS} segments can be lent at run time");
             return Err(ErrorCode::UnavailableInCurrentStatus);
         }
@@ -180,30 +183,31 @@ impl Session {
         self.mount(&lent)?;
         self.mounts.lock().insert(id, (origin, lent.clone()));
         self.heartbeat.change(vec![Change::Lend(lent)]);
-        if let Err(error) = self.prefaulting.attend() {
-            // It is lent: the caller needs its id to take it back.
+        if let Err(error) = self.prefaulting.start_or_wake() {
+            // The segment is lent all the same: the caller needs its id to take it back.
             tracing::warn!(%error, "pages are provided when they are first written");
         }
         Ok(id)
     }
 
-    /// Has the master mount a segment that is served already; if it does not, it is served no longer.
+    /// Has the master mount a segment that is served already. If it does not, the segment is not served any more.
     fn mount(&self, lent: &Lent) -> Result<(), ErrorCode> {
         let request = lent.mount(self.host.epoch(), true);
         let code = match self.pool.call(&request) {
             Ok(Reply::Mounted(MountOutcome::Ready)) => return Ok(()),
             Ok(Reply::Done(Err(code)) | Reply::Refused(code)) => code,
-            // Whether it is mounted is unknown; the master must not go on placing objects in it.
-            Ok(_) => self.disown(lent.id, ErrorCode::InternalError),
-            Err(error) => self.disown(lent.id, error.code()),
+            // It is unknown whether the master mounted it. Have it unmounted, so that no more objects are placed
+            // there.
+            Ok(_) => self.give_up_mount(lent.id, ErrorCode::InternalError),
+            Err(error) => self.give_up_mount(lent.id, error.code()),
         };
         tracing::warn!(segment = lent.name, bytes = lent.len, %code, "the segment was not mounted");
         self.host.take_back(lent.id);
         Err(code)
     }
 
-    fn disown(&self, id: SegmentId, code: ErrorCode) -> ErrorCode {
-        self.heartbeat.change(vec![Change::Disown(id)]);
+    fn give_up_mount(&self, id: SegmentId, code: ErrorCode) -> ErrorCode {
+        self.heartbeat.change(vec![Change::Unmount(id)]);
         code
     }
 
@@ -221,10 +225,10 @@ impl Session {
         results.into_iter().collect()
     }
 
-    /// The segment is served no longer than the master has it: what is replaced afterwards must not be read here by
-    /// routes of before.
+    /// Unmounts a segment. It is not served after the master has unmounted it: otherwise a cached route could read an
+    /// object here that was replaced meanwhile.
     fn unmount_one(&self, lent: Lent, grace_ms: u64, origin: Origin) -> Result<(), ErrorCode> {
-        // It may have started empty since it was mounted; from here on it does not any more.
+        // It may have got another id, if it started empty since it was mounted. From here on it keeps its id.
         let id = self.host.current_id(lent.id).unwrap_or(lent.id);
         self.host.end_promises(&[id]);
         let due = self.clock.now().after_ms(grace_ms);
@@ -235,11 +239,11 @@ impl Session {
         };
         let change = match result {
             Ok(()) if grace_ms == 0 => return Ok(()),
-            Ok(()) => Change::Retire(id, due),
+            Ok(()) => Change::ServeUntil(id, due),
             Err(code) => {
                 tracing::warn!(segment = lent.name, %code, "the segment was not unmounted");
                 self.mounts.lock().insert(lent.id, (origin, lent.clone()));
-                if grace_ms == 0 { Change::Disown(id) } else { Change::Lend(Lent { id, ..lent }) }
+                if grace_ms == 0 { Change::Unmount(id) } else { Change::Lend(Lent { id, ..lent }) }
             }
         };
         self.heartbeat.change(vec![change]);
@@ -251,7 +255,7 @@ impl Session {
             // A master that forgot the segment has nothing to take back.
             Ok(Reply::Done(Ok(()) | Err(ErrorCode::SegmentNotFound))) => Ok(()),
             Ok(Reply::Done(Err(code)) | Reply::Refused(code)) => {
-                // The master has it still. After any other failure it may not: then no reader may be promised anything.
+                // The master still has it. After any other failure it may not, and then no reader may get a promise.
                 self.host.resume_promises(&[id]);
                 Err(code)
             }

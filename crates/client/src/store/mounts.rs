@@ -5,16 +5,16 @@ use mooncake_types::{ErrorCode, FailureDomains, SegmentId};
 
 use crate::membership::Lent;
 
-/// A segment that was allocated and lent.
+/// A segment of [`crate::Store::allocate_and_mount_segment`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AllocatedSegment {
-    /// Its name for [`crate::Store::unmount_and_free_segment`].
+    /// Its id, for [`crate::Store::unmount_and_free_segment`].
     pub id: SegmentId,
     /// Its length in bytes.
     pub len_bytes: u64,
 }
 
-/// Where a segment's memory came from, which decides by which call it is given back.
+/// Where the memory of a segment comes from, which decides which call takes it back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
     File,
@@ -23,7 +23,7 @@ pub(super) enum Origin {
     Disk,
 }
 
-/// What was lent since the store was opened, and is not taken back.
+/// The segments that calls can take back: those that were lent since the store was opened, and disks.
 pub(super) struct Mounts {
     pub(super) hostname: String,
     pub(super) endpoint: String,
@@ -37,13 +37,17 @@ impl Mounts {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, BTreeMap<SegmentId, (Origin, Lent)>> {
-        // Every change of it is a single step.
+        // A panic leaves the map whole, since every change of it is a single step.
         self.lent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Disks were lent when the store was opened.
+    /// Adds the disks that were lent when the store was opened.
     pub(super) fn add_disks(&self, disks: Vec<Lent>) {
         self.lock().extend(disks.into_iter().map(|lent| (lent.id, (Origin::Disk, lent))));
+    }
+
+    pub(super) fn count_lent_at_run_time(&self) -> usize {
+        self.lock().values().filter(|(origin, _)| *origin != Origin::Disk).count()
     }
 
     pub(super) fn ids(&self, origin: Origin) -> Vec<SegmentId> {
@@ -51,7 +55,7 @@ impl Mounts {
         lent.iter().filter(|(_, (of, _))| *of == origin).map(|(&id, _)| id).collect()
     }
 
-    /// Takes all of these out, or none if one is not of that origin. One that is named twice counts once.
+    /// Takes all of these segments out, or none if one does not have this origin. Repeated ids count once.
     pub(super) fn withdraw(
         &self,
         ids: &[SegmentId],

@@ -3,7 +3,7 @@ use mooncake_types::{ErrorCode, limits};
 /// Most characters of a pattern that a warning shows.
 const SHOWN_CHARS: usize = 80;
 
-/// Says what a code alone does not: that it is the pattern which was refused, and what may be wrong with it.
+/// Warns of what a code alone does not say: that the pattern was refused, and what may be wrong with it.
 pub(super) fn warn_if_refused<T>(pattern: Option<&str>, result: &Result<T, ErrorCode>) {
     let (Some(pattern), Err(ErrorCode::InvalidParams)) = (pattern, result) else { return };
     let end = pattern.char_indices().nth(SHOWN_CHARS).map_or(pattern.len(), |(end, _)| end);

@@ -1,4 +1,4 @@
-use mooncake_ops::{CloseOp, Closed, Closing, PutPartsOp, PutSession, StartOp};
+use mooncake_ops::{CloseOp, CloseOutcome, Closing, PutPartsOp, PutSession, StartOp};
 use mooncake_types::{ErrorCode, PutItem, PutRevoke, ReplicateConfig};
 
 use super::Store;
@@ -9,26 +9,26 @@ use super::ranged::{Fragments, Ranged};
 use super::session::Session;
 
 impl Session {
-    /// Gives puts up; what the master says to that changes nothing.
+    /// Gives puts up, and ignores the master's answer.
     fn revoke(&self, puts: Vec<PutRevoke<'_>>) {
         if puts.is_empty() {
             return;
         }
         let forget = |put| Closing::GiveUp(put, Vec::new());
         let closings: Vec<Closing<'_>> = puts.into_iter().map(forget).collect();
-        self.ways().drive(CloseOp::new(&closings), NoMemory);
+        self.driver().drive(CloseOp::new(&closings), NoMemory);
     }
 
-    /// Closes put sessions, and forgets those that the master has settled. Gives by put its answer.
+    /// Closes put sessions, and forgets those that the master has settled. Returns the outcome of each put.
     fn close_puts(
         &self,
         keys: &[&str],
         puts: &[(usize, PutSession)],
         closings: &[Closing<'_>],
-    ) -> Vec<Closed> {
-        let answers = self.ways().drive(CloseOp::new(closings), NoMemory);
+    ) -> Vec<CloseOutcome> {
+        let answers = self.driver().drive(CloseOp::new(closings), NoMemory);
         for ((position, put), answer) in puts.iter().zip(&answers) {
-            if matches!(answer, Closed::Settled(_)) {
+            if matches!(answer, CloseOutcome::Settled(_)) {
                 self.puts.forget(keys[*position], put);
             }
         }
@@ -39,9 +39,9 @@ impl Session {
 impl Store {
     /// Starts puts that are written part by part: each item is a key and the object's length.
     ///
-    /// Codes as [`Store::put`], and [`ErrorCode::InvalidParams`] for a key that had a session of this store before,
-    /// [`ErrorCode::NoAvailableHandle`] also if the store has 65,536 sessions open. A session that takes longer than
-    /// [`crate::StoreConfig::put_session_timeout`] is over.
+    /// Codes as [`Store::put`], and [`ErrorCode::InvalidParams`] for a key that has a session of this store already,
+    /// [`ErrorCode::NoAvailableHandle`] also if the store has 65,536 sessions open. A session expires after
+    /// [`crate::StoreConfig::put_session_timeout`].
     pub fn put_session_start(
         &self,
         items: &[PutItem<'_>],
@@ -54,7 +54,7 @@ impl Store {
             (0..items.len()).filter(|&position| results[position].is_ok()).collect();
         let asked: Vec<PutItem<'_>> = reserved.iter().map(|&position| items[position]).collect();
         let started =
-            session.ways().drive(StartOp::new(&asked, config, self.put_session_ms), NoMemory);
+            session.driver().drive(StartOp::new(&asked, config, self.put_session_ms), NoMemory);
         let keys = asked.iter().map(|item| item.key);
         let (opened, too_late) = session.puts.open(keys.zip(started));
         session.revoke(too_late);
@@ -65,15 +65,19 @@ impl Store {
         results
     }
 
-    /// Writes parts of objects whose puts were started, straight to all their replicas, without asking the master;
-    /// gives by item the bytes of its fragments together. Different threads may write different parts of one object at
-    /// the same time. A replica that misses a part is not published.
+    /// Writes parts of objects whose puts were started, straight to all their replicas, without asking the master.
+    /// Returns the total length of each item's fragments in bytes. Different threads may write different parts of one
+    /// object at the same time. A replica that misses a part is not published.
     ///
-    /// Codes: [`ErrorCode::InvalidParams`] for a key without an open session and for a fragment past the end of the
-    /// object, which fails the whole item; [`ErrorCode::ObjectReplicaBusy`] while another call writes the same bytes;
-    /// [`ErrorCode::LeaseExpired`] if the session has taken too long; [`ErrorCode::TransferFail`], or what the node
-    /// says, if no replica took the bytes: the object can only be given up then; [`ErrorCode::InvalidWrite`] if more
-    /// than 4096 parts with gaps between them have been written.
+    /// Codes:
+    ///
+    /// - [`ErrorCode::InvalidParams`] for a key without an open session, or for a fragment past the end of the
+    ///   object, which fails the whole item;
+    /// - [`ErrorCode::ObjectReplicaBusy`] while another call writes the same bytes;
+    /// - [`ErrorCode::LeaseExpired`] if the session has expired;
+    /// - [`ErrorCode::TransferFail`], or the code of the node, if no replica took the bytes: then the put can only be
+    ///   given up;
+    /// - [`ErrorCode::InvalidWrite`] if more than 4096 parts with gaps between them have been written.
     pub fn put_session_write(&self, items: &[Ranged<'_>]) -> Vec<Result<u64, ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); items.len()] };
         let now = session.clock.now();
@@ -87,7 +91,7 @@ impl Store {
             writes.extend(begun);
         }
         drop(puts);
-        let written = session.ways().drive(PutPartsOp::new(writes), Fragments::new(items));
+        let written = session.driver().drive(PutPartsOp::new(writes), Fragments::new(items));
         let mut puts = session.puts.lock();
         for write in written {
             let open = puts.open(write.key()).ok_or(CLOSED);
@@ -98,9 +102,9 @@ impl Store {
         results
     }
 
-    /// Publishes objects whose bytes are all written; waits for writes that are under way. An object with bytes missing
-    /// is never published: its put is given up, with [`ErrorCode::InvalidWrite`], or [`ErrorCode::TransferFail`] if no
-    /// replica has all bytes.
+    /// Publishes objects whose bytes are all written, after it has waited for writes under way. An object with bytes
+    /// missing is never published: its put is given up, with [`ErrorCode::InvalidWrite`], or with
+    /// [`ErrorCode::TransferFail`] if no replica has all bytes.
     ///
     /// Further codes: [`ErrorCode::InvalidParams`] for a key without a session, [`ErrorCode::ObjectNotFound`] if the
     /// master has given the put up meanwhile, [`ErrorCode::ObjectAlreadyExists`] if an upsert has taken the key. After
@@ -117,14 +121,16 @@ impl Store {
         }
         session.puts.note(&closings);
         for ((position, _), answer) in puts.iter().zip(session.close_puts(keys, &puts, &closings)) {
-            let (Closed::Settled(Err(code)) | Closed::Unknown(code)) = answer else { continue };
-            // That a put could not be given up is no news to a caller who learns that it failed.
+            let (CloseOutcome::Settled(Err(code)) | CloseOutcome::Unknown(code)) = answer else {
+                continue;
+            };
+            // The caller learns that the put failed; that it could not be given up adds nothing.
             results[*position] = results[*position].and(Err(code));
         }
         results
     }
 
-    /// Gives puts up that were started; waits for writes that are under way.
+    /// Gives up puts that were started, after it has waited for writes under way.
     ///
     /// Codes: [`ErrorCode::InvalidParams`] for a key without a session. After [`ErrorCode::RpcFail`] and
     /// [`ErrorCode::RpcTimeout`] the session is still there, and may be given up again.
@@ -137,8 +143,8 @@ impl Store {
         for ((position, _), answer) in puts.iter().zip(session.close_puts(keys, &puts, &closings)) {
             results[*position] = match answer {
                 // The master has forgotten it already.
-                Closed::Settled(Ok(()) | Err(ErrorCode::ObjectNotFound)) => Ok(()),
-                Closed::Settled(Err(code)) | Closed::Unknown(code) => Err(code),
+                CloseOutcome::Settled(Ok(()) | Err(ErrorCode::ObjectNotFound)) => Ok(()),
+                CloseOutcome::Settled(Err(code)) | CloseOutcome::Unknown(code) => Err(code),
             };
         }
         results

@@ -7,17 +7,17 @@ use mooncake_types::{ErrorCode, PutItem, PutRevoke, Tick};
 
 use super::closed::CLOSED;
 
-/// Most put sessions that one store has open. Those that have expired make room for others.
+/// Most put sessions that one store has open. Expired ones make room for others.
 const MAX_PUT_SESSIONS: usize = 1 << 16;
 
-/// What every call on a key without an open session is answered with.
+/// The error of calls on a key without an open session.
 pub(super) const NO_SESSION: ErrorCode = ErrorCode::InvalidParams;
 
 /// Puts that are written part by part, by key.
 #[derive(Default)]
 pub(super) struct PutSessions {
     puts: Mutex<Puts>,
-    /// Told whenever a write has ended.
+    /// Signalled whenever a write has ended.
     written: Condvar,
 }
 
@@ -34,7 +34,7 @@ enum PutSlot {
 }
 
 impl PutSlot {
-    /// Whether nobody uses it, and nobody may any more.
+    /// Whether its time is over, and no call uses it.
     fn has_expired(&self, now: Tick) -> bool {
         match self {
             Self::Starting => false,
@@ -52,7 +52,7 @@ impl Puts {
         }
     }
 
-    /// Takes a place for a key; gives the expired put that it takes it from, if there was one.
+    /// Reserves the slot of a key. Returns the expired put that was there before, if any.
     fn reserve(&mut self, key: &str, now: Tick) -> Result<Option<PutSession>, ErrorCode> {
         if self.is_closed {
             return Err(CLOSED);
@@ -81,8 +81,8 @@ impl PutSessions {
         self.puts.lock().expect("no holder of the put sessions panicked")
     }
 
-    /// Takes places for these items; gives by item why it has none, and the expired puts that had them before. Items
-    /// of one key share a place: which of them gets the key is for the master to say.
+    /// Reserves slots for these items. Returns a result for each item, and the expired puts that were replaced. Items
+    /// with the same key share a slot: the master decides which of them gets the key.
     pub(super) fn reserve<'a>(
         &self,
         items: &[PutItem<'a>],
@@ -105,7 +105,7 @@ impl PutSessions {
         (reserved.collect(), expired)
     }
 
-    /// Puts grants into their places; gives back those that came after the store was closed.
+    /// Puts grants into their slots. Returns a result for each, and the grants that came after the store was closed.
     pub(super) fn open<'a>(
         &self,
         started: impl Iterator<Item = (&'a str, Result<PutSession, ErrorCode>)>,
@@ -122,7 +122,7 @@ impl PutSessions {
                 Ok(())
             }
             Err(code) => {
-                // Unless an earlier item of the call got the key.
+                // The slot stays if an earlier item of the call got the key.
                 if matches!(puts.by_key.get(key), Some(PutSlot::Starting)) {
                     puts.by_key.remove(key);
                 }
@@ -132,8 +132,8 @@ impl PutSessions {
         (opened.collect(), too_late)
     }
 
-    /// Lets nobody begin a write to these keys any more, and waits until nobody is at work on one. Gives the puts that there
-    /// are, each with the first position of its key.
+    /// Lets no more writes to these keys begin, and waits until all have ended. Returns the puts that exist, each
+    /// with the first position of its key.
     pub(super) fn seal(&self, keys: &[&str]) -> Vec<(usize, PutSession)> {
         let mut puts = self.lock();
         for key in keys {
@@ -151,7 +151,7 @@ impl PutSessions {
         first.filter_map(|(position, key)| Some((position, puts.open(key)?.clone()))).collect()
     }
 
-    /// Master and nodes are about to be asked for these.
+    /// Notes these closings in their puts, before the master and the nodes are asked for them.
     pub(super) fn note(&self, closings: &[Closing<'_>]) {
         let mut puts = self.lock();
         for closing in closings {
@@ -165,7 +165,7 @@ impl PutSessions {
         }
     }
 
-    /// A write has ended.
+    /// Wakes the threads that wait for a write to end.
     pub(super) fn on_written(&self) {
         self.written.notify_all();
     }
@@ -178,7 +178,7 @@ impl PutSessions {
         }
     }
 
-    /// Forgets everything, and takes nothing any more; gives what was open.
+    /// Forgets all puts, and takes no more. Returns the open ones.
     pub(super) fn close(&self) -> Vec<(String, PutSession)> {
         let mut puts = self.lock();
         puts.is_closed = true;

@@ -3,12 +3,12 @@ use mooncake_ops::Part;
 
 use crate::drive::Memory;
 
-/// Bytes of an object, and their place in the caller's memory.
+/// Bytes of an object, and where they are in the caller's memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Fragment {
-    /// The first of them, counted from the start of the object.
+    /// Offset of the first byte in the object.
     pub object_offset: u64,
-    /// Where they come from or go to; its length is their number.
+    /// The memory that they come from or go to; its length is their number.
     pub slice: PlacedSlice,
 }
 
@@ -26,7 +26,7 @@ impl Ranged<'_> {
         self.fragments.iter().map(Fragment::part).collect()
     }
 
-    /// Bytes of all fragments together.
+    /// Total length of all fragments in bytes.
     #[must_use]
     pub fn total_len(&self) -> u64 {
         self.fragments.iter().map(|fragment| fragment.slice.len() as u64).sum()
@@ -39,10 +39,10 @@ impl Fragment {
     }
 }
 
-/// The memory of ranged items: of each its fragments, one behind the other.
+/// The memory of ranged items: the fragments of each item, one after the other.
 pub(super) struct Fragments<'a, 'k> {
     items: &'a [Ranged<'k>],
-    /// By item, where each of its fragments starts.
+    /// For each item, where each of its fragments starts among them.
     starts: Vec<Vec<u64>>,
 }
 
@@ -55,7 +55,7 @@ impl<'a, 'k> Fragments<'a, 'k> {
     }
 }
 
-/// Where fragments of these lengths start. Callers may name more bytes than there can be.
+/// Where fragments of these lengths start. Sums saturate, since callers may name more bytes than there can be.
 fn starts(lens: impl Iterator<Item = u64>) -> Vec<u64> {
     lens.scan(0_u64, |at, len| Some(std::mem::replace(at, at.saturating_add(len)))).collect()
 }

@@ -1,4 +1,4 @@
-//! Why puts are refused. Callers see a number; the log says what it means here, once in a while.
+//! Explains why puts are refused. Callers get a code; the log says now and then what it means here.
 
 use std::time::Instant;
 
@@ -7,7 +7,7 @@ use mooncake_types::{ByteSize, ErrorCode, PutItem, Reply, Request, limits};
 use super::session::Session;
 
 impl Session {
-    /// Says why some of these puts were refused, if that was not said just before.
+    /// Logs why some of these puts were refused, unless the log said so shortly before.
     pub(super) fn explain(&self, items: &[PutItem<'_>], results: &[Result<(), ErrorCode>]) {
         let refused = |code: ErrorCode| {
             let all = items.iter().zip(results).filter(move |(_, result)| **result == Err(code));
@@ -33,7 +33,7 @@ impl Session {
         }
     }
 
-    /// Lengths of the pool's segments, as far as one page of their list goes.
+    /// Lengths of the pool's segments, by the first page of their list.
     fn lent_by_all(&self) -> Option<Vec<u64>> {
         let request = Request::ListSegments { from: 0, limit: limits::MAX_LISTED_SEGMENTS };
         match self.pool.call(&request) {

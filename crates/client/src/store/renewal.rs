@@ -1,4 +1,4 @@
-//! Leases of routes that are used from the cache, renewed in the background.
+//! Renews leases of cached routes that are in use, in the background.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use crate::clock::Clock;
 use crate::rpc::Pool;
 use crate::worker::Worker;
 
-/// How long the thread stays when nothing is due.
+/// How long the thread stays idle before it ends.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// Asks the master again for what is read by cached routes, on a thread that is there while that happens: no reader waits
-/// for it, and the object counts as used.
+/// Asks the master again for objects that are read by cached routes. A thread exists only while that happens. So no
+/// reader waits for the master, and the object counts as used.
 pub(super) struct Renewal {
     clock: Clock,
     pool: Pool,
@@ -30,13 +30,14 @@ impl Renewal {
         Self { clock, pool, host, cache, worker }
     }
 
-    /// The cache has keys that are due. Where there is no thread, routes end with their leases.
+    /// Starts the renewal of keys that are due in the cache. If no thread can be started, routes end with their
+    /// leases.
     pub(super) fn wake(self: &Arc<Self>) {
         let renewal = Arc::clone(self);
         self.worker.wake(move || renewal.renew());
     }
 
-    /// Begins nothing any more. A request that is under way ends by itself.
+    /// Begins no more renewals. A request under way ends by itself.
     pub(super) fn stop(&self) {
         self.worker.stop(Duration::ZERO);
         self.pool.clear();

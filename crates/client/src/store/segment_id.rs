@@ -1,7 +1,7 @@
 use mooncake_types::{ErrorCode, SegmentId};
 
-/// The segment that a text names: 32 hexadecimal digits, as ids are printed, or two decimal numbers with a hyphen
-/// between them, as the C++ package prints them.
+/// Parses a segment id: 32 hexadecimal digits, as ids are printed, or two decimal numbers with a hyphen between them,
+/// as the C++ package prints them.
 ///
 /// # Errors
 /// [`ErrorCode::InvalidParams`] if it is neither.

@@ -1,4 +1,4 @@
-//! What an operator should know of memory before it is lent.
+//! Warnings about memory, before it is lent.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use mooncake_memory::{MemoryLimit, lies_in_memory};
 use mooncake_types::ByteSize;
 
-/// The warning about `lent_bytes`, all that a process lends, where it may not have so much memory.
+/// The warning if `lent_bytes`, all that a process lends, exceed its limit of memory.
 pub(super) fn more_than(limit: Option<MemoryLimit>, lent_bytes: u64) -> Option<String> {
     let limit = limit.filter(|limit| limit.bytes < lent_bytes)?;
     Some(format!(
@@ -15,16 +15,16 @@ pub(super) fn more_than(limit: Option<MemoryLimit>, lent_bytes: u64) -> Option<S
     ))
 }
 
-/// Warns if a process that lends so much has less memory.
+/// Warns if `lent_bytes`, all that a process lends, exceed its memory.
 pub(super) fn check_size(lent_bytes: u64) {
     if let Some(warning) = more_than(MemoryLimit::look(), lent_bytes) {
         tracing::warn!("{warning}");
     }
 }
 
-/// Warns of a file that a disk has to follow, and says whether it is none.
+/// Warns of a file that lies on a disk. Returns whether it lies in memory.
 pub(super) fn check_place(file: &OwnedFd, path: &Path) -> bool {
-    // Where the system does not say, nothing is known to be wrong.
+    // If the system does not say, assume memory.
     let is_in_memory = lies_in_memory(file).unwrap_or(true);
     if !is_in_memory {
         warn_of_disk(path);
@@ -32,7 +32,7 @@ pub(super) fn check_place(file: &OwnedFd, path: &Path) -> bool {
     is_in_memory
 }
 
-/// Warns of a file whose filesystem has a disk.
+/// Warns of a segment file that lies on a disk.
 pub(super) fn warn_of_disk(path: &Path) {
     tracing::warn!(
         path = %path.display(),

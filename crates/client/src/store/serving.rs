@@ -8,7 +8,8 @@ use crate::bind::HeldSocket;
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 1024;
 
-/// The port or local socket of this process: only held, so that its hostname is its own, until there is something to serve.
+/// The port or local socket of this process. It is only held, so that its hostname is unique, until there is
+/// something to serve.
 pub(super) struct Serving {
     host: Arc<dyn SegmentHost>,
     config: ServerConfig,
@@ -26,16 +27,16 @@ impl Serving {
         Self { host, config, port: Mutex::new(Port::Held(port)) }
     }
 
-    /// Serves from now on, if it does not yet.
+    /// Starts to serve, if it does not yet.
     ///
     /// # Errors
-    /// What the system says; the port stays held. After [`Serving::stop`] it is `NotConnected`.
+    /// The system's error; the port stays held. After [`Serving::stop`] it is `NotConnected`.
     pub(super) fn start(&self) -> io::Result<()> {
         let mut port = self.lock();
         let listener: DataListener = match &*port {
             Port::Held(HeldSocket::Port(socket)) => {
                 let socket = socket.try_clone()?;
-                // One that was bound to be served listens already; saying so again changes nothing.
+                // A port that was bound to be served listens already. To listen again changes nothing.
                 socket.listen(BACKLOG)?;
                 DataListener::Port(socket.into())
             }
@@ -48,7 +49,7 @@ impl Serving {
         Ok(())
     }
 
-    /// Serves nobody any more, and gives the port back.
+    /// Stops serving, and releases the port.
     pub(super) fn stop(&self) {
         let port = std::mem::replace(&mut *self.lock(), Port::Left);
         if let Port::Served(server) = port {

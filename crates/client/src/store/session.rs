@@ -13,7 +13,7 @@ use super::put_sessions::PutSessions;
 use super::renewal::Renewal;
 use super::serving::Serving;
 use crate::clock::Clock;
-use crate::drive::{Memory, Ways};
+use crate::drive::{Memory, OpDriver};
 use crate::heartbeat::Heartbeat;
 use crate::http::Http;
 use crate::metrics::Metrics;
@@ -21,8 +21,8 @@ use crate::rpc::{self, Dialer, Pool};
 use crate::store_condition::StoreCondition;
 use crate::tasks::Tasks;
 
-/// Everything of an open store. Each call holds it until it returns, so that closing takes nothing away from under
-/// a transfer.
+/// Everything of an open store. Each call holds it until it returns, so that closing frees nothing that a transfer
+/// uses.
 pub(super) struct Session {
     pub(super) clock: Clock,
     /// The segments that this process lends.
@@ -38,7 +38,7 @@ pub(super) struct Session {
     pub(super) puts: PutSessions,
     pub(super) tasks: Arc<Tasks>,
     pub(super) serving: Serving,
-    /// For saying goodbye, which is not worth a long wait.
+    /// For leaving the pool, with short timeouts.
     pub(super) goodbye: Dialer,
     pub(super) prefaulting: PrefaultThread,
     pub(super) choices: AtomicU64,
@@ -50,7 +50,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// The segments of this process, those that are being taken back among them.
+    /// The segments of this process, also those that are about to be taken back.
     pub(super) fn own(&self) -> Vec<SegmentId> {
         self.host.ids()
     }
@@ -60,14 +60,14 @@ impl Session {
         Chance::new(self.choices.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed))
     }
 
-    /// What operations are run over.
-    pub(super) fn ways(&self) -> Ways<'_> {
+    /// What operations need to reach the master and the nodes.
+    pub(super) fn driver(&self) -> OpDriver<'_> {
         let Self { clock, pool, paths, call_ms, metrics, heartbeat, .. } = self;
         let (call_ms, metrics, heartbeat) = (*call_ms, Some(&**metrics), Some(heartbeat));
-        Ways { clock, pool, paths, call_ms, metrics, heartbeat }
+        OpDriver { clock, pool, paths, call_ms, metrics, heartbeat }
     }
 
-    /// Gets objects, or parts of them, by routes that are known or looked up.
+    /// Gets objects, or parts of them, by cached routes or by look-ups.
     pub(super) fn get(
         &self,
         items: &[GetItem<'_>],
@@ -76,7 +76,7 @@ impl Session {
         let own = self.own();
         let mut op = GetOp::new(items, &own, self.chance());
         if !self.routes.is_on() {
-            self.ways().run(&mut op, memory);
+            self.driver().run(&mut op, memory);
             return self.counted(op.finish());
         }
         let (key_of, epoch) = (|position: usize| items[position].key, self.host.epoch());
@@ -87,7 +87,7 @@ impl Session {
         }
         let hits = known.iter().flatten().count();
         let mut op = op.with_routes(known);
-        self.ways().run(&mut op, memory);
+        self.driver().run(&mut op, memory);
         let outdated = op.outdated();
         self.metrics.on_routes(hits, items.len() - hits, outdated.len());
         if !outdated.is_empty() {
@@ -101,7 +101,7 @@ impl Session {
         self.counted(op.finish())
     }
 
-    /// The results of gets, which count as hits and misses.
+    /// Counts the results of gets as hits and misses, and returns them.
     pub(super) fn counted<T>(
         &self,
         results: Vec<Result<T, ErrorCode>>,
@@ -110,23 +110,23 @@ impl Session {
         results
     }
 
-    /// Leaves the pool: nothing is pinged any more, the segments are taken back, and nobody is served.
+    /// Leaves the pool: stops pinging, takes the segments back, and stops serving.
     pub(super) fn leave(&self) {
         self.condition.set_open(false);
         let was_well = self.heartbeat.is_well();
-        // First of all the heartbeat: it would mount the segments again. Its connection stands until the master was told: at its
-        // end the master would take the node for lost.
+        // Stop the heartbeat first, since it would mount the segments again. Keep its connection open until the
+        // master was told: once that ends, the master takes the node for lost.
         let in_sight = self.heartbeat.stop();
         self.tasks.stop();
         self.renewal.stop();
         let own = self.own();
-        // Giving back much memory takes long, and is left for the end.
+        // Giving back much memory takes long, so these references keep it until the end.
         let lent = self.host.segments();
-        // What outlives this process stays the master's: it loses sight of it until the next process has it.
+        // The master keeps named segments. It loses sight of them until the next process has their files.
         let ending = lent.iter().filter(|segment| !segment.is_named()).map(|segment| segment.id());
         let ending: Vec<SegmentId> = ending.collect();
-        // Before the master knows: once the segments are gone, it has no entries dropped there. An object that is replaced
-        // then could be read here by an old route, or on another host as a copy.
+        // Take them back before the master knows. Once it has unmounted the segments, it has no entries dropped there.
+        // An object that is then replaced could still be read here by a cached route, or on another host as a copy.
         self.host.end_promises(&own);
         own.iter().for_each(|&id| self.host.take_back(id));
         if let Err(error) = self.say_goodbye(ending, was_well) {
@@ -140,8 +140,8 @@ impl Session {
         }
     }
 
-    /// Gives up what is being put, has the master forget the segments, and tells it what was read last. For that alone no
-    /// master is waited for that did not answer the last ping.
+    /// Gives up open puts, has the master unmount the segments, and reports the last reads. For reads alone it does
+    /// not wait for a master that did not answer the last ping.
     fn say_goodbye(&self, ending: Vec<SegmentId>, was_well: bool) -> Result<(), CallError> {
         let puts = self.puts.close();
         if puts.is_empty() && ending.is_empty() && !was_well {

@@ -6,16 +6,18 @@ use super::closed::CLOSED;
 use super::memory::NoMemory;
 
 impl Store {
-    /// Drops replicas of objects that this store put: those in segments named `segment`, or all of them if it is empty.
-    /// An object with no replica left is gone.
+    /// Drops replicas of objects that this store put: those in segments named `segment`, or all of them if it is
+    /// empty. An object without replicas is gone.
     ///
-    /// Besides the codes of all calls: [`ErrorCode::ObjectNotFound`], [`ErrorCode::IllegalClient`] for an object that
-    /// somebody else put, [`ErrorCode::ObjectHasLease`] also for one that was put less than the length of a lease ago,
-    /// [`ErrorCode::ReplicaIsNotReady`],
-    /// [`ErrorCode::ObjectHasReplicationTask`], [`ErrorCode::ReplicaNotFound`] if none lies in such a segment.
+    /// Besides the codes of all calls:
+    ///
+    /// - [`ErrorCode::ObjectNotFound`], [`ErrorCode::ReplicaIsNotReady`], [`ErrorCode::ObjectHasReplicationTask`];
+    /// - [`ErrorCode::IllegalClient`] for an object that another client put;
+    /// - [`ErrorCode::ObjectHasLease`], also for an object that was put less than a lease ago;
+    /// - [`ErrorCode::ReplicaNotFound`] if no replica lies in a segment of that name.
     pub fn clear_replicas(&self, keys: &[&str], segment: &str) -> Vec<Result<(), ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); keys.len()] };
-        session.ways().drive(RemoveOp::replicas(keys, segment), NoMemory)
+        session.driver().drive(RemoveOp::replicas(keys, segment), NoMemory)
     }
 
     /// Has an object copied to the segments of these names, in the background.
@@ -26,7 +28,7 @@ impl Store {
     /// [`ErrorCode::InvalidParams`] for no target, more than 32, or a name that no segment has.
     pub fn create_copy_task(&self, key: &str, targets: &[&str]) -> Result<TaskId, ErrorCode> {
         let session = self.session().ok_or(CLOSED)?;
-        session.ways().drive(TaskOp::copy(key, targets), NoMemory)
+        session.driver().drive(TaskOp::copy(key, targets), NoMemory)
     }
 
     /// Has the replica of an object in the segment named `source` moved to the one named `target`, in the background.
@@ -41,15 +43,15 @@ impl Store {
         target: &str,
     ) -> Result<TaskId, ErrorCode> {
         let session = self.session().ok_or(CLOSED)?;
-        session.ways().drive(TaskOp::relocate(key, source, target), NoMemory)
+        session.driver().drive(TaskOp::relocate(key, source, target), NoMemory)
     }
 
-    /// How far a task is.
+    /// The progress of a task.
     ///
     /// # Errors
     /// [`ErrorCode::TaskNotFound`], or the codes of all calls.
     pub fn query_task(&self, id: TaskId) -> Result<TaskReport, ErrorCode> {
         let session = self.session().ok_or(CLOSED)?;
-        session.ways().drive(TaskOp::query(id), NoMemory)
+        session.driver().drive(TaskOp::query(id), NoMemory)
     }
 }

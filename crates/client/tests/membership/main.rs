@@ -329,7 +329,7 @@ fn a_segment_taken_back_between_two_mounts_leaves_the_rest_to_be_mounted() {
 fn a_retired_segment_is_unmounted_as_soon_as_the_master_can_be_reached() {
     let mut membership = membership();
     settle(&mut membership, 0, 5);
-    membership.disown(SegmentId(7));
+    membership.unmount(SegmentId(7));
     assert_eq!(step(&mut membership, 10), "unmount 7");
     membership.on_reply(Tick(10), gone());
     assert_eq!(step(&mut membership, 10), "connect 1");

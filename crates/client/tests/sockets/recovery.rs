@@ -132,7 +132,7 @@ fn what_was_removed_is_confirmed_by_its_node_in_the_end() {
     let names: Vec<&str> = keys.iter().map(String::as_str).collect();
     assert_eq!(client.remove(&names, true), vec![Ok(()); 60]);
     eventually("nothing is left to be dropped", || {
-        master.with_meta(|meta| meta.stats().undropped_entries == 0)
+        master.with_meta(|meta| meta.stats().tombstones == 0)
     });
 }
 

@@ -65,7 +65,7 @@ fn what_others_removed_or_replaced_is_not_read_by_a_known_route() {
     assert_eq!(get(&reader, "key"), Err(ErrorCode::ObjectNotFound));
     master.with_meta(|meta| {
         assert_eq!(meta.check(), Ok(()));
-        assert_eq!((meta.stats().used_bytes, meta.stats().replaced_objects), (0, 0));
+        assert_eq!((meta.stats().used_bytes, meta.stats().leased_tombstones), (0, 0));
     });
 }
 

@@ -13,18 +13,18 @@ const QUICK_POLL: Duration = Duration::from_millis(50);
 
 /// The keys of a cluster of masters in a cluster of etcd.
 #[derive(Debug)]
-pub(crate) struct Cluster {
+pub(crate) struct EtcdBackend {
     keys: Arc<Keys>,
     options: Options,
 }
 
-impl Cluster {
+impl EtcdBackend {
     pub(crate) fn new(endpoints: &[String], options: &Options) -> Self {
         let keys = Keys::new(endpoints, options);
         Self { keys: Arc::new(keys), options: options.clone() }
     }
 
-    /// Makes the leader's key, if there is none and the record is as it was found.
+    /// Creates the leader's key, if there is none and the record has not changed since it was found.
     fn take(&self, claim: &Claim, found: &BothKeys, lease: i64) -> Result<Taken, CoordinatorError> {
         let Keys { leader, record: record_key, .. } = &*self.keys;
         let record = self.keys.decode_record(found.record.as_ref())?.succeed(claim.now);
@@ -59,7 +59,7 @@ enum Taken {
     Other(Option<LeaderView>),
 }
 
-impl Backend for Cluster {
+impl Backend for EtcdBackend {
     fn claim(&self, claim: &Claim) -> Result<Claimed, CoordinatorError> {
         let found = self.keys.look()?;
         if let Some((holder, _)) = &found.holder {
@@ -76,12 +76,12 @@ impl Backend for Cluster {
                 Ok(Claimed::Won(Won { term, record, asked_at }))
             }
             Ok(Taken::Other(seen)) => {
-                // Best effort: an unused lease goes by itself.
+                // Best effort: an unused lease expires.
                 let _ = self.keys.revoke(lease);
                 Ok(Claimed::Held(seen))
             }
             Err(error) => {
-                // If the key was made after all, this takes it away again.
+                // If the key was created after all, this removes it.
                 let _ = self.keys.revoke(lease);
                 Err(error)
             }

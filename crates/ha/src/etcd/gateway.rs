@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::CoordinatorError;
 use crate::http::{self, HttpAgent};
 
-/// Requests to the members of a cluster, of which one that answers is enough.
+/// Sends requests to the members of a cluster; one answer is enough.
 pub(super) struct Gateway {
     agent: HttpAgent,
     endpoints: Vec<String>,
@@ -24,14 +24,14 @@ impl fmt::Debug for Gateway {
 }
 
 impl Gateway {
-    /// `attempt` is how long one member has to answer. All that are asked for one request have twice that.
+    /// `attempt` is how long one member may take. All members together get twice that for one request.
     pub(super) fn new(endpoints: &[String], attempt: Duration) -> Self {
         let agent = HttpAgent::plain();
         Self { agent, endpoints: endpoints.to_vec(), first: AtomicUsize::new(0), attempt }
     }
 
-    /// Asks one member after the other, once each, until one answers. What changes something must be such that it
-    /// may be asked twice.
+    /// Asks one member after the other, once each, until one answers. A request that changes something must be safe
+    /// to repeat.
     pub(super) fn call<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -54,7 +54,7 @@ impl Gateway {
                 Err(reason) => reasons.push(format!("{}: {reason}", self.endpoints[index])),
             }
         }
-        // The next request begins with another member, so that one which only keeps silent is not asked first.
+        // The next request begins with another member, so that a silent member is not asked first.
         self.first.store((first + reasons.len()) % self.endpoints.len(), Ordering::Relaxed);
         Err(CoordinatorError::unavailable("etcd", reasons.join("; ")))
     }

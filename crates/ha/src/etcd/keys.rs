@@ -6,10 +6,10 @@ use super::message::{GrantAnswer, KeyValue, TxnAnswer, read};
 use crate::holder::Holder;
 use crate::{CoordinatorError, Options, Record};
 
-/// Largest record that is written, in bytes. A member takes requests of 1.5 MiB unless it is told otherwise.
+/// Largest record that is written, in bytes. By default a member takes requests of 1.5 MiB.
 pub(super) const MAX_RECORD_BYTES: usize = 1 << 20;
 
-/// Where the two things lie, and how they are reached.
+/// The keys of the leader and of the record, and access to them.
 #[derive(Debug)]
 pub(super) struct Keys {
     pub(super) gateway: Gateway,
@@ -19,7 +19,7 @@ pub(super) struct Keys {
     ttl_seconds: u64,
 }
 
-/// Both as of one moment.
+/// Both keys at one moment.
 #[derive(Debug)]
 pub(super) struct BothKeys {
     pub(super) holder: Option<(Holder, i64)>,
@@ -58,7 +58,7 @@ impl Keys {
         }
     }
 
-    /// Both keys.
+    /// Reads both keys.
     pub(super) fn look(&self) -> Result<BothKeys, CoordinatorError> {
         let answer = self.txn(&[], &[read(&self.leader), read(&self.record)])?;
         self.found(answer)
@@ -103,7 +103,7 @@ impl Keys {
         format!("the key {key} of etcd")
     }
 
-    /// A lease that nothing hangs on yet.
+    /// Grants a lease that has no keys yet.
     pub(super) fn grant_lease(&self) -> Result<GrantAnswer, CoordinatorError> {
         let body = json!({"TTL": self.ttl_seconds.to_string(), "ID": "0"});
         let granted: GrantAnswer = self.gateway.call("/v3/lease/grant", &body)?;
@@ -117,7 +117,7 @@ impl Keys {
         }
     }
 
-    /// Ends a lease, and what hangs on it.
+    /// Ends a lease, which deletes its keys.
     pub(super) fn revoke(&self, lease: i64) -> Result<(), CoordinatorError> {
         let body = json!({"ID": lease.to_string()});
         self.gateway.call::<IgnoredAny>("/v3/lease/revoke", &body).map(|_| ())

@@ -3,7 +3,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Deserializer, de::Error};
 use serde_json::{Value, json};
 
-/// Bytes as they stand in JSON.
+/// Bytes in base64, as JSON needs them.
 pub(super) fn encode(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
@@ -25,13 +25,13 @@ pub(super) fn read(key: &str) -> Value {
     json!({"request_range": {"key": encode(key.as_bytes())}})
 }
 
-/// Writes a key, for the length of a lease or for ever at zero.
+/// Writes a key, bound to a lease, or to none at zero.
 pub(super) fn write(key: &str, value: &str, lease: i64) -> Value {
     let (key, value) = (encode(key.as_bytes()), encode(value.as_bytes()));
     json!({"request_put": {"key": key, "value": value, "lease": lease.to_string()}})
 }
 
-/// The answer to a transaction. What is false, zero or empty is left out by the server.
+/// The answer to a transaction. The server leaves out false, zero and empty values.
 #[derive(Debug, Deserialize)]
 pub(super) struct TxnAnswer {
     header: Header,
@@ -78,18 +78,18 @@ impl TxnAnswer {
         self.header.revision
     }
 
-    /// The election that the member which answered knows of.
+    /// The raft term of the member that answered.
     pub(super) fn term(&self) -> i64 {
         self.header.raft_term
     }
 
-    /// What the read at this place of the transaction found.
+    /// The result of the read at this place of the transaction.
     pub(super) fn found(&mut self, place: usize) -> Option<KeyValue> {
         let range = self.responses.get_mut(place)?.response_range.as_mut()?;
         range.kvs.pop()
     }
 
-    /// Whether there is an answer for each of so many operations.
+    /// Whether there is an answer to each of `operations` operations.
     pub(super) fn has(&self, operations: usize) -> bool {
         self.responses.len() == operations
     }
@@ -104,13 +104,13 @@ pub(super) struct GrantAnswer {
     pub(super) ttl_seconds: i64,
 }
 
-/// One answer of the stream of those to renewals.
+/// One message of the stream of renewal answers.
 #[derive(Debug, Deserialize)]
 pub(super) struct KeepAliveAnswer {
     pub(super) result: KeepAlive,
 }
 
-/// A lease after its renewal; it has no time left if it was over before.
+/// A lease after its renewal. It has no time left if it was over before.
 #[derive(Debug, Deserialize)]
 pub(super) struct KeepAlive {
     header: Header,
@@ -119,13 +119,13 @@ pub(super) struct KeepAlive {
 }
 
 impl KeepAlive {
-    /// The election that the member which answered knows of.
+    /// The raft term of the member that answered.
     pub(super) fn term(&self) -> i64 {
         self.header.raft_term
     }
 }
 
-/// 64-bit numbers stand in quotation marks in the JSON of protobuf.
+/// Protobuf's JSON has 64-bit numbers in quotation marks.
 fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
     let text = String::deserialize(deserializer)?;
     text.parse().map_err(|_| D::Error::custom("a number in quotation marks was expected"))

@@ -1,8 +1,9 @@
 //! An etcd cluster as the coordinator, through the JSON gateway that its members serve beside gRPC.
 //!
-//! The leader's key hangs on a lease, so etcd takes it away when the lease is over. All writes of a leader are
-//! transactions that hold only while its key is the one that it made (its create revision) and the record is the one
-//! that it wrote last (its revision). A transaction whose answer was lost is recognised when it is found done.
+//! The leader's key is bound to a lease, so etcd deletes it when the lease ends. All writes of a leader are
+//! transactions with two conditions: its key is the one that it created (the create revision), and the record is the
+//! one that it wrote last (the revision). If the answer to a transaction was lost, the leader recognises it as done
+//! when it reads the keys.
 
 mod cluster;
 mod gateway;
@@ -10,4 +11,4 @@ mod keys;
 mod message;
 mod term;
 
-pub(crate) use cluster::Cluster;
+pub(crate) use cluster::EtcdBackend;

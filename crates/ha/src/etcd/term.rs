@@ -9,13 +9,13 @@ use crate::backend::Term;
 use crate::holder::Holder;
 use crate::{CoordinatorError, Record};
 
-/// How often a write is repeated that found the record changed by an earlier attempt of its own.
+/// How often a write is tried that finds the record changed by its own earlier attempt.
 const ATTEMPTS: usize = 3;
 
-/// What a leader's transactions are tied to.
+/// The revisions that a leader's transactions require.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Revisions {
-    /// At which the leader's key was made.
+    /// At which the leader's key was created.
     pub(super) holder: i64,
     /// At which the record was written last.
     pub(super) record: i64,
@@ -30,11 +30,11 @@ pub(super) struct EtcdTerm {
     record_written_at: Mutex<i64>,
 }
 
-/// By what the place is held. It changes when it is taken up again.
+/// The lease and the key that hold the place. They may change when the leadership is resumed.
 #[derive(Clone, Copy, Debug)]
 struct Hold {
     lease: i64,
-    /// The revision at which the leader's key was made.
+    /// The revision at which the leader's key was created.
     made_at: i64,
 }
 
@@ -74,8 +74,8 @@ impl Term for EtcdTerm {
         if answer.result.ttl_seconds <= 0 {
             return Err(self.deposed("its lease is over".to_owned()));
         }
-        // The lease alone says nothing: somebody may have removed the key. And a member that leads no more, but does
-        // not know it yet, renews leases that its successor lets end; a transaction goes through all of them.
+        // The lease alone proves nothing: the key may have been removed. And a deposed etcd leader that does not know
+        // it yet renews leases that its successor lets end. A transaction needs a majority of the members.
         let renewed_in = answer.result.term();
         let answer = self.keys.txn(&[created_at(&self.keys.leader, made_at)], &[])?;
         if !answer.succeeded {
@@ -90,7 +90,8 @@ impl Term for EtcdTerm {
     fn resume(&self, acknowledged: Epoch) -> Result<(), CoordinatorError> {
         let found = self.keys.look()?;
         let made_at = match &found.holder {
-            // A lease may outlast a restart of etcd, and an attempt whose answer was lost may have made the key again.
+            // A lease may outlast a restart of etcd, and an attempt whose answer was lost may have created the key
+            // again.
             Some((holder, made_at)) if *holder == self.holder => *made_at,
             Some(_) => return Err(self.deposed_by(&found)),
             None => 0,
@@ -114,7 +115,7 @@ impl Term for EtcdTerm {
             Ok(_) => CoordinatorError::unavailable("etcd", "the place is just changing"),
             Err(error) => error,
         };
-        // Best effort: an unused lease goes by itself.
+        // Best effort: an unused lease expires.
         let _ = self.keys.revoke(lease);
         Err(changed)
     }
@@ -141,7 +142,8 @@ impl Term for EtcdTerm {
                 let reason = "the record was removed under its leader";
                 return Err(CoordinatorError::corrupt(&self.keys.record, reason));
             };
-            // Only this leader writes: it is an attempt whose answer was lost, perhaps this very one.
+            // Only this leader writes, so an attempt whose answer was lost has changed it, perhaps of this very
+            // write.
             *written = stored.mod_revision;
             if stored.value == text.as_bytes() {
                 return Ok(());

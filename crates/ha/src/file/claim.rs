@@ -4,16 +4,16 @@ use std::time::{Duration, Instant};
 
 use mooncake_types::Epoch;
 
-use super::folder::{Folder, NOBODY};
+use super::folder::{EMPTY_RECORD, FolderBackend};
 use super::term::FileTerm;
 use crate::backend::{Backend, Claim, Claimed, Term, Won};
 use crate::{CoordinatorError, LeaderView, boot_time};
 
-/// Longest wait for something to happen in the folder.
+/// Longest wait for an event in the folder.
 pub(super) const LONGEST_REST: Duration = Duration::from_millis(500);
 
-impl Folder {
-    /// Waits until all lower claims are done. They are after a lease, for none of them can be renewed any more.
+impl FolderBackend {
+    /// Waits until all lower claims are done. That takes one lease at most, since none of them can be renewed.
     fn outwait(&self, epoch: u64) -> Result<(), CoordinatorError> {
         let deadline = Instant::now() + self.longest_wait();
         loop {
@@ -27,12 +27,12 @@ impl Folder {
         }
     }
 
-    /// The others may have been told another length of the lease.
+    /// Twice the lease, since other masters may be configured with another length.
     fn longest_wait(&self) -> Duration {
         self.ttl() * 2
     }
 
-    /// Leads under an epoch whose claim was just made, or finds that somebody else does.
+    /// Begins to lead under the epoch of a new claim, or finds that another master leads.
     pub(super) fn take(&self, term: FileTerm) -> Result<Claimed, CoordinatorError> {
         let epoch = term.epoch();
         if self.list()?.highest() > epoch {
@@ -55,7 +55,7 @@ impl Folder {
         Ok(Claimed::Won(Won { term: Box::new(term.keep()), record, asked_at }))
     }
 
-    /// Removes what is of no use below the leader's own files. Best effort: it is only room.
+    /// Removes the files of lower epochs, and leftovers. Best effort: they only take room.
     fn tidy(&self, epoch: u64) {
         let Ok(listing) = self.list() else { return };
         let claims = listing.claims.iter().filter(|&&other| other < epoch);
@@ -70,7 +70,7 @@ impl Folder {
     }
 }
 
-impl Backend for Folder {
+impl Backend for FolderBackend {
     fn claim(&self, claim: &Claim) -> Result<Claimed, CoordinatorError> {
         fs::create_dir_all(&self.path).map_err(|error| self.failed(error))?;
         let listing = self.list()?;
@@ -78,7 +78,7 @@ impl Backend for Folder {
             return Ok(Claimed::Held(Some(leader)));
         }
         if listing.claims.is_empty() && listing.records.is_empty() {
-            fs::write(self.record_path(NOBODY), []).map_err(|error| self.failed(error))?;
+            fs::write(self.record_path(EMPTY_RECORD), []).map_err(|error| self.failed(error))?;
         }
         let Some(previous) = self.newest_record(u64::MAX)? else { return Ok(Claimed::Held(None)) };
         let known = Epoch(listing.highest()).max(previous.epoch());
@@ -102,7 +102,8 @@ impl Backend for Folder {
 
     fn rest(&self, seen: Option<&LeaderView>, most: Duration) {
         let most = most.min(LONGEST_REST);
-        // Without a leader the next one is expected at once. Where the system has no watch, the folder is read again and again.
+        // Without a leader the next one is expected at once, so the folder is polled. It is also polled if the system
+        // has no watch.
         let rested = seen.is_some_and(|seen| self.rest_until_news(seen, most).is_ok());
         if !rested {
             thread::sleep(most.min(self.poll_every()));

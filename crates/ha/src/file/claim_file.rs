@@ -10,34 +10,34 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::CoordinatorError;
 use crate::holder::{Holder, MAX_HOLDER_BYTES};
 
-/// The file begins with the end of the lease, twice, so that a reader sees when it is just being changed; then
-/// comes the boot of the host, then the holder.
+/// The file begins with the end of the lease, twice, so that a reader notices a change under way. The boot id of the
+/// host follows, then the holder.
 const STAMP_BYTES: usize = 2 * (DIGITS + 1);
 const DIGITS: usize = 20;
 
-/// How often a stamp is read that is just being changed.
+/// How often a stamp is read while it is being changed.
 const READS: usize = 100;
 
-/// The `leader.N` of a leadership of this process. The lock goes with it, also while children of the process live.
+/// The `leader.N` of a leadership of this process. Its lock ends with it, even if child processes live on.
 #[derive(Debug)]
 pub(super) struct ClaimFile {
     file: Private<File>,
     path: PathBuf,
 }
 
-/// A `leader.N` as others see it.
+/// The state of a `leader.N`, as other processes see it.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Sight {
-    /// Its leader died, or gave back what it had.
+pub(super) enum ClaimState {
+    /// Its leader died or resigned.
     Gone,
     /// Its leader holds the lock, but its lease is over.
     Over(Holder),
-    /// It leads, for so long if its lease is not renewed.
+    /// Its leader leads, for this long if it does not renew the lease.
     Leads(Holder, Duration),
 }
 
 impl ClaimFile {
-    /// Makes a locked file under a name that nobody else uses, without it being a claim yet.
+    /// Creates a locked file under a name that no other process uses. It is no claim yet.
     pub(super) fn prepare(path: &Path, holder: &Holder, ttl: Duration) -> io::Result<Self> {
         let file = Private::open(|| OpenOptions::new().write(true).create_new(true).open(path))?;
         file.try_lock()?;
@@ -46,7 +46,7 @@ impl ClaimFile {
         Ok(Self { file, path: path.to_owned() })
     }
 
-    /// Makes it a claim: gives it its name, if nobody else had that before. Returns whether it has.
+    /// Makes it a claim by linking it under the claim's name. False if the name is taken.
     pub(super) fn link(&mut self, path: &Path) -> io::Result<bool> {
         let linked = fs::hard_link(&self.path, path);
         let _ = fs::remove_file(&self.path);
@@ -55,7 +55,7 @@ impl ClaimFile {
                 path.clone_into(&mut self.path);
                 Ok(true)
             }
-            // The second: a new leader tidied the folder meanwhile.
+            // Not found: a new leader tidied the folder meanwhile.
             Err(error)
                 if matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::NotFound) =>
             {
@@ -65,12 +65,12 @@ impl ClaimFile {
         }
     }
 
-    /// Writes that the lease lasts from now.
+    /// Writes the end of a lease that begins now.
     pub(super) fn stamp(&self, ttl: Duration) -> io::Result<()> {
         self.file.write_all_at(stamp(ttl).as_bytes(), 0)
     }
 
-    /// Takes the claim away, if nobody has done so.
+    /// Removes the claim, if it still exists.
     pub(super) fn remove(&self) -> io::Result<()> {
         match fs::remove_file(&self.path) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
@@ -79,16 +79,16 @@ impl ClaimFile {
     }
 }
 
-/// What a claim looks like to others.
-pub(super) fn look(path: &Path) -> Result<Sight, CoordinatorError> {
+/// Reads the state of a claim.
+pub(super) fn read_state(path: &Path) -> Result<ClaimState, CoordinatorError> {
     let failed = |error: io::Error| CoordinatorError::unavailable(path.display(), error);
     let file = match File::open(path) {
         Ok(file) => file,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Sight::Gone),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(ClaimState::Gone),
         Err(error) => return Err(failed(error)),
     };
     match file.try_lock_shared() {
-        Ok(()) => return Ok(Sight::Gone),
+        Ok(()) => return Ok(ClaimState::Gone),
         Err(TryLockError::WouldBlock) => {}
         Err(TryLockError::Error(error)) => return Err(failed(error)),
     }
@@ -105,8 +105,8 @@ pub(super) fn look(path: &Path) -> Result<Sight, CoordinatorError> {
         let holder = Holder::decode(holder).map_err(corrupt)?;
         let left_ns = until_ns.saturating_sub(now_ns());
         return Ok(match left_ns {
-            0 => Sight::Over(holder),
-            _ => Sight::Leads(holder, Duration::from_nanos(left_ns)),
+            0 => ClaimState::Over(holder),
+            _ => ClaimState::Leads(holder, Duration::from_nanos(left_ns)),
         });
     }
     Err(CoordinatorError::unavailable(path.display(), "its two times never agreed"))
@@ -119,7 +119,7 @@ fn read_start(file: &File) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The end of the lease in nanoseconds and what follows it, or nothing if it is just being changed.
+/// The end of the lease in nanoseconds, and the bytes behind it; `None` if it is being changed.
 fn parse_stamp(text: &[u8]) -> Result<Option<(u64, &[u8])>, String> {
     let (stamp, rest) = text.split_at_checked(STAMP_BYTES).ok_or("it is too short for a claim")?;
     let (first, second) = stamp.split_at(STAMP_BYTES / 2);
@@ -137,7 +137,7 @@ fn stamp(ttl: Duration) -> String {
     format!("{until_ns:0DIGITS$} {until_ns:0DIGITS$} ")
 }
 
-/// The clock of `Instant`, which is one for all processes of a host.
+/// The clock of `Instant`, which all processes of a host share.
 fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     let seconds = u64::try_from(now.tv_sec).unwrap_or_default();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mooncake_types::Epoch;
 
-use super::claim_file::{self, ClaimFile, Sight};
+use super::claim_file::{self, ClaimFile, ClaimState};
 use super::watch::FolderWatch;
 use crate::backend::Claim;
 use crate::{CoordinatorError, LeaderView, Options, Record, durable};
@@ -14,28 +14,29 @@ use crate::{CoordinatorError, LeaderView, Options, Record, durable};
 /// Largest record that is read or written, in bytes: all segments that a master serves.
 pub(super) const MAX_RECORD_BYTES: usize = 8 << 20;
 
-/// The number of the record, an empty one, that is made before the first claim: without any, records were lost.
-pub(super) const NOBODY: u64 = 0;
+/// The number of an empty record, which is written before the first claim. A folder with claims but no record has
+/// lost records.
+pub(super) const EMPTY_RECORD: u64 = 0;
 
-/// Numbers above this are not those of epochs.
+/// Numbers above this are no epochs.
 const HIGHEST_NUMBER: u64 = 1 << 62;
 
-/// Most names in the folder. There are a few of them, unless it is not only this program's.
+/// Most names in the folder. There are only a few, unless other programs use it too.
 const MAX_NAMES: usize = 10_000;
 
-/// Pauses between looks after something has happened there.
+/// Pauses between reads of the folder after an event.
 const AFTER_NEWS: [Duration; 3] =
     [Duration::from_millis(1), Duration::from_millis(3), Duration::from_millis(10)];
 
-/// A folder on this host, one within it for each cluster.
+/// A folder on this host, with one folder in it for each cluster.
 #[derive(Clone, Debug)]
-pub(crate) struct Folder {
+pub(crate) struct FolderBackend {
     pub(super) path: PathBuf,
     cluster_id: String,
     ttl: Duration,
 }
 
-/// The numbers of the files that a folder holds, in rising order.
+/// The numbers of the files in a folder, in rising order.
 #[derive(Debug, Default)]
 pub(super) struct Listing {
     pub(super) claims: Vec<u64>,
@@ -61,7 +62,7 @@ impl Listing {
     }
 }
 
-impl Folder {
+impl FolderBackend {
     pub(crate) fn new(path: &Path, options: &Options) -> Self {
         let cluster_id = options.cluster_id.clone();
         Self { path: path.join(&cluster_id), cluster_id, ttl: options.ttl }
@@ -83,7 +84,7 @@ impl Folder {
         self.path.join(format!("record.{epoch:020}"))
     }
 
-    /// What the folder holds; nothing if there is no folder.
+    /// The files of the folder; none if there is no folder.
     pub(super) fn list(&self) -> Result<Listing, CoordinatorError> {
         let mut listing = Listing::default();
         let entries = match fs::read_dir(&self.path) {
@@ -118,20 +119,23 @@ impl Folder {
         Ok(self.find_lease(claims)?.map(|(leader, _)| leader))
     }
 
-    /// As [`Self::find_leader`], and for how long it leads if it does not renew its lease.
+    /// Like [`Self::find_leader`], with the time for which it leads if it does not renew its lease.
     fn find_lease(
         &self,
         claims: &[u64],
     ) -> Result<Option<(LeaderView, Duration)>, CoordinatorError> {
         for &epoch in claims.iter().rev() {
-            if let Sight::Leads(holder, left) = claim_file::look(&self.claim_path(epoch))? {
+            if let ClaimState::Leads(holder, left) =
+                claim_file::read_state(&self.claim_path(epoch))?
+            {
                 return Ok(Some((holder.view(), left)));
             }
         }
         Ok(None)
     }
 
-    /// Waits until something happens in the folder, or the lease of the leader ends. Returns at once if another leads by now.
+    /// Waits for an event in the folder, or for the end of the leader's lease. Returns at once if the leader is not
+    /// `seen`.
     pub(super) fn rest_until_news(&self, seen: &LeaderView, most: Duration) -> io::Result<()> {
         let watch = FolderWatch::begin(&self.path)?;
         let leader = || {
@@ -155,13 +159,13 @@ impl Folder {
         Ok(())
     }
 
-    /// The record that the leader of this epoch wrote, or none if there is no such file.
+    /// The record that the leader of this epoch wrote; `None` if there is no such file.
     fn read_record(&self, epoch: u64) -> Result<Option<Record>, CoordinatorError> {
         let path = self.record_path(epoch);
         let corrupt = |reason: String| CoordinatorError::corrupt(path.display(), reason);
         match durable::read(&path, MAX_RECORD_BYTES) {
             Ok(None) => Ok(None),
-            Ok(Some(_)) if epoch == NOBODY => Ok(Some(Record::empty())),
+            Ok(Some(_)) if epoch == EMPTY_RECORD => Ok(Some(Record::empty())),
             Ok(Some(text)) => match Record::decode(&text, &self.cluster_id) {
                 Ok(record) if record.epoch().0 >= epoch => Ok(Some(record)),
                 Ok(record) => Err(corrupt(format!("it is that of epoch {}", record.epoch()))),
@@ -174,7 +178,7 @@ impl Folder {
         }
     }
 
-    /// The newest record below an epoch. None: it was removed meanwhile, so somebody else leads.
+    /// The newest record below an epoch; `None` if it was removed meanwhile, because another master leads.
     pub(super) fn newest_record(&self, below: u64) -> Result<Option<Record>, CoordinatorError> {
         let listing = self.list()?;
         match listing.records.iter().rev().find(|&&epoch| epoch < below) {
@@ -200,7 +204,7 @@ impl Folder {
             .map_err(|error| CoordinatorError::unavailable(path.display(), error))
     }
 
-    /// Makes the claim of an epoch, or none if somebody else has it.
+    /// Creates the claim of an epoch; `None` if another master has it.
     pub(super) fn make_claim(&self, claim: &Claim, epoch: u64) -> io::Result<Option<ClaimFile>> {
         let by_way_of = self.path.join(format!("new.{}", claim.token));
         let mut made = ClaimFile::prepare(&by_way_of, &claim.holder(Epoch(epoch)), self.ttl)?;

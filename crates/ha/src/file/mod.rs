@@ -1,21 +1,20 @@
 //! A folder of this host as the coordinator.
 //!
-//! Each leadership has a number, its epoch, and two files: `leader.N`, which is made by whoever is first to link it
-//! there, and `record.N`, which only that leader writes. The highest number counts.
+//! Each leadership has a number, its epoch, and two files: `leader.N`, which belongs to the first candidate that
+//! links it, and `record.N`, which only that leader writes. The highest number counts.
 //!
-//! No lock is ever waited for, so a process that is stopped anywhere blocks nobody:
-//! - A leader holds a lock on its `leader.N` until it dies, and keeps a time in it until which it leads. It is *done*
-//!   when the lock is free, or that time is over.
-//! - Who follows makes `leader.M` first, with a higher number, then waits until all with lower numbers are done, and
-//!   only then reads the record. A leader renews, or writes its record, first, and only then looks for higher
-//!   numbers. So if both happen at once, at least one sees the other: a renewal that counts is waited for, and a
-//!   record that was acknowledged is read.
+//! No master waits for a lock, so a paused process blocks no other:
+//! - A leader holds a lock on its `leader.N` until it dies, and keeps in it the time until which it leads. The claim
+//!   is *done* when the lock is free, or that time is over.
+//! - A successor first creates `leader.M`, with a higher number. Then it waits until all lower claims are done, and
+//!   only then it reads the record. A leader first renews, or writes its record, and only then it looks for higher
+//!   numbers. So if both happen at once, at least one sees the other: the successor waits for a renewal that counts,
+//!   and reads a record that was acknowledged.
 //!
-//! Who stands by waits for something to happen in the folder, or for the end of the leader's lease: a leader that resigns removes
-//! its file, and the system closes that of one that dies.
+//! A standby waits for an event in the folder, or for the end of the leader's lease. A leader that resigns removes
+//! its file, and the system closes the file of a leader that dies.
 //!
-//! Locks and the monotonic clock are those of one host: a folder that is shared between hosts is refused where it
-//! is noticed.
+//! Locks and the monotonic clock belong to one host: a folder that hosts share is refused if that is noticed.
 
 mod claim;
 mod claim_file;
@@ -25,7 +24,7 @@ mod watch;
 
 #[cfg(test)]
 use claim::LONGEST_REST;
-pub(crate) use folder::Folder;
+pub(crate) use folder::FolderBackend;
 
 #[cfg(test)]
 mod tests {
@@ -44,13 +43,13 @@ mod tests {
     use crate::leadership::LeaseTimes;
     use crate::{CoordinatorError, Leadership, Options};
 
-    /// Short, so that leases end in the middle of everything.
+    /// Short, so that leases end at every step.
     const TTL: Duration = Duration::from_millis(4);
 
-    /// Until when each leader believes that it leads.
+    /// Until when each leader takes its leadership to be valid.
     type Beliefs = Mutex<BTreeMap<Epoch, Instant>>;
 
-    /// Notes what a leader was just told, and that no other believes that it leads.
+    /// Notes until when a leader takes its leadership to be valid, and checks that no other does so now.
     fn believe(beliefs: &Beliefs, leadership: &Leadership) {
         let now = boot_time::now();
         let mut beliefs = beliefs.lock().expect("no panic");
@@ -63,7 +62,7 @@ mod tests {
     }
 
     /// Leads as often as it can, and renews early, late, and too late.
-    fn contend(folder: &Folder, beliefs: &Beliefs, seed: u64, until: Instant) -> u32 {
+    fn contend(folder: &FolderBackend, beliefs: &Beliefs, seed: u64, until: Instant) -> u32 {
         let mut random = seed;
         let mut terms = 0;
         while Instant::now() < until {
@@ -94,8 +93,8 @@ mod tests {
             Self(env::temp_dir().join(format!("mooncake-ha-{}-{unique:x}", process::id())))
         }
 
-        fn folder(&self, ttl: Duration) -> Folder {
-            Folder::new(&self.0, &Options { ttl, ..Options::new("a") })
+        fn folder(&self, ttl: Duration) -> FolderBackend {
+            FolderBackend::new(&self.0, &Options { ttl, ..Options::new("a") })
         }
     }
 
@@ -120,8 +119,8 @@ mod tests {
         }
     }
 
-    /// A claim that was made while others were not looked at, as by a process that was paused after it looked.
-    fn made_blindly(folder: &Folder, epoch: u64) -> FileTerm {
+    /// A claim of a process that was paused after it looked at the other claims.
+    fn made_blindly(folder: &FolderBackend, epoch: u64) -> FileTerm {
         let file = folder.make_claim(&claim("blind"), epoch).expect("a folder");
         FileTerm::new(folder.clone(), file.expect("nobody has it"), epoch)
     }
@@ -129,7 +128,7 @@ mod tests {
     #[test]
     fn a_renewal_between_look_and_claim_is_waited_for() {
         const TTL: Duration = Duration::from_millis(200);
-        // With and without a claim between them that came to nothing.
+        // With and without a failed claim between them.
         for above in [1, 2] {
             let place = TestFolder::new();
             let folder = place.folder(TTL);
@@ -178,7 +177,7 @@ mod tests {
                 drop(leading);
                 waiting.join().expect("no panic").saturating_duration_since(end)
             });
-            // Far below a rest without news.
+            // Far shorter than a rest without an event.
             assert!(took < LONGEST_REST / 4, "{took:?}, resigns: {resigns}");
         }
     }

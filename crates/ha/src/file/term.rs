@@ -1,22 +1,22 @@
 use mooncake_types::Epoch;
 
 use super::claim_file::ClaimFile;
-use super::folder::{Folder, MAX_RECORD_BYTES};
+use super::folder::{FolderBackend, MAX_RECORD_BYTES};
 use crate::backend::Term;
 use crate::{CoordinatorError, Record};
 
 /// The two files of a leader.
 #[derive(Debug)]
 pub(super) struct FileTerm {
-    folder: Folder,
+    folder: FolderBackend,
     file: ClaimFile,
     epoch: u64,
-    /// Until the claim has led to a leadership, it is taken away again when this goes.
+    /// Whether the claim has become a leadership. If not, dropping this removes it.
     is_kept: bool,
 }
 
 impl FileTerm {
-    pub(super) fn new(folder: Folder, file: ClaimFile, epoch: u64) -> Self {
+    pub(super) fn new(folder: FolderBackend, file: ClaimFile, epoch: u64) -> Self {
         Self { folder, file, epoch, is_kept: false }
     }
 
@@ -29,7 +29,7 @@ impl FileTerm {
         self
     }
 
-    /// Does something first, and only then looks for higher numbers: whoever has one did not see it done, or is seen.
+    /// Acts first, and only then looks for higher numbers. So a successor either sees the act, or is seen.
     pub(super) fn then_look_up(
         &self,
         act: impl FnOnce() -> Result<(), CoordinatorError>,
@@ -38,7 +38,7 @@ impl FileTerm {
         self.look_up()
     }
 
-    /// Ends the term if somebody has a higher number.
+    /// Fails if there is a higher number: then the term is over.
     fn look_up(&self) -> Result<(), CoordinatorError> {
         let highest = self.folder.list()?.highest();
         if highest <= self.epoch {

@@ -1,4 +1,4 @@
-//! Waiting until something happens in a folder, without looking again and again.
+//! Waits for events in a folder, without polling it.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -8,16 +8,16 @@ use std::time::Duration;
 use mooncake_memory::{Interest, Private, poll_sockets};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
-/// Sees what happens in a folder from its beginning on: files come and go, and those who wrote them close them, as they do when
-/// they die.
+/// Receives the events of a folder: files are created or removed, or their writers close them. A writer that dies
+/// closes its files too.
 #[derive(Debug)]
 pub(super) struct FolderWatch(Private<OwnedFd>);
 
 impl FolderWatch {
-    /// Begins.
+    /// Begins to watch.
     ///
     /// # Errors
-    /// The system's: there is no folder, or a user has no more such watches.
+    /// The system's: there is no folder, or the user has too many watches.
     pub(super) fn begin(folder: &Path) -> io::Result<Self> {
         let flags = CreateFlags::CLOEXEC | CreateFlags::NONBLOCK;
         let watch = Private::open(|| inotify::init(flags))?;
@@ -31,7 +31,7 @@ impl FolderWatch {
         Ok(Self(watch))
     }
 
-    /// Waits for the first event, no longer than this. Whether there was one.
+    /// Waits for the first event, for at most `most`. Returns whether there was one.
     ///
     /// # Errors
     /// The system's.

@@ -5,23 +5,23 @@ use mooncake_types::host_port;
 /// Where a pod finds the token of its service account, and the certificate of the API server.
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// How the API server of Kubernetes is reached.
+/// How to reach the API server of Kubernetes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KubernetesAccess {
     /// `https://host:port`; `http://` too, for a proxy on this host such as `kubectl proxy`.
     pub url: String,
-    /// A file with the bearer token. It is read for each request, since such tokens are replaced now and then.
+    /// A file with the bearer token. It is read for each request, since Kubernetes replaces tokens now and then.
     pub token_path: Option<PathBuf>,
     /// A file with the certificates, in PEM, that the server's must come from.
     pub certificate_path: Option<PathBuf>,
 }
 
 impl KubernetesAccess {
-    /// What a pod is told by its environment: `KUBERNETES_SERVICE_HOST` and `KUBERNETES_SERVICE_PORT`, with the
-    /// service account that is mounted into it. `MOONCAKE_KUBERNETES_URL` goes before that: a proxy which wants no token, such
-    /// as `kubectl proxy`. None if there is neither.
+    /// Reads the environment of a pod: `KUBERNETES_SERVICE_HOST` and `KUBERNETES_SERVICE_PORT`, with the service
+    /// account that is mounted into it. `MOONCAKE_KUBERNETES_URL` goes before that, for a proxy without a token such
+    /// as `kubectl proxy`. `None` if neither is set.
     ///
-    /// Made to be called where a program reads its configuration; nothing else here reads the environment.
+    /// For programs that read their configuration; nothing else here reads the environment.
     #[must_use]
     pub fn from_environment() -> Option<Self> {
         if let Ok(url) = std::env::var("MOONCAKE_KUBERNETES_URL") {

@@ -14,7 +14,7 @@ const MAX_TOKEN_BYTES: usize = 64 << 10;
 /// One Lease object of an API server.
 pub(super) struct Api {
     agent: HttpAgent,
-    /// Of all leases of the namespace.
+    /// The URL of all leases of the namespace.
     url: String,
     pub(super) namespace: String,
     pub(super) name: String,
@@ -28,12 +28,12 @@ impl fmt::Debug for Api {
     }
 }
 
-/// What came of a write.
+/// The outcome of a write.
 #[derive(Debug)]
 pub(super) enum Stored {
     /// The object as it is now.
     Done(Object),
-    /// It is not as it was, or has been made or removed meanwhile.
+    /// The object was changed, created or removed meanwhile.
     Outdated,
 }
 
@@ -88,7 +88,7 @@ impl Api {
         }
     }
 
-    /// Makes the object.
+    /// Creates the object.
     pub(super) fn create(&self, object: &Object) -> Result<Stored, CoordinatorError> {
         let answer = self.send("POST", self.url.clone(), Some(object))?;
         match answer.status {
@@ -98,7 +98,7 @@ impl Api {
         }
     }
 
-    /// Replaces the version that the object names.
+    /// Replaces the object, if its version is the one that `object` names.
     pub(super) fn replace(&self, object: &Object) -> Result<Stored, CoordinatorError> {
         let answer = self.send("PUT", format!("{}/{}", self.url, self.name), Some(object))?;
         match answer.status {

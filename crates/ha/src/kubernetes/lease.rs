@@ -9,7 +9,7 @@ use super::term::KubernetesTerm;
 use crate::backend::{Backend, Claim, Claimed, Won};
 use crate::{AddressError, CoordinatorError, LeaderView, Options, boot_time};
 
-/// A Lease object that masters contend for.
+/// A Lease object that masters compete for.
 #[derive(Debug)]
 pub(crate) struct Lease {
     place: Arc<LeaseObject>,
@@ -33,7 +33,7 @@ impl Lease {
         Ok(Self { place: Arc::new(place), options: options.clone(), seen: Mutex::default() })
     }
 
-    /// Whether the lease is over: the object has been as it is for as long as the lease lasts.
+    /// Whether the lease is over: the object has not changed for as long as the lease lasts.
     fn is_over(&self, object: &Object) -> bool {
         let now = boot_time::now();
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -68,7 +68,7 @@ impl Lease {
         let now = match stored {
             Ok(Stored::Done(object)) => Some(object),
             Ok(Stored::Outdated) => return Ok(Claimed::Held(None)),
-            // The answer may be all that was lost.
+            // Perhaps the object was written, and only the answer was lost.
             Err(error) => match api.read() {
                 Ok(now) => now,
                 Err(_) => return Err(error),

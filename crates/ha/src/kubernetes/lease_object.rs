@@ -5,7 +5,7 @@ use crate::{CoordinatorError, Record};
 /// Largest record that is written, in bytes: the API server takes 256 KiB of annotations.
 pub(super) const MAX_RECORD_BYTES: usize = 240 << 10;
 
-/// The object, and whose record it holds.
+/// The Lease object, and the cluster whose record it holds.
 #[derive(Debug)]
 pub(super) struct LeaseObject {
     pub(super) api: Api,

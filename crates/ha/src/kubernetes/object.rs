@@ -5,23 +5,23 @@ use serde_json::{Map, Value, json};
 use super::timestamp;
 use crate::holder::Holder;
 
-/// Who leads, as this program tells it.
+/// The annotation with the leader.
 const HOLDER: &str = "mooncake.io/leader";
 
-/// The membership record.
+/// The annotation with the membership record.
 const RECORD: &str = "mooncake.io/membership";
 
 /// The longest lease that is believed, in seconds.
 const LONGEST_SECONDS: u64 = 3600;
 
-/// A Lease object. What others have written into it, such as labels, stays.
+/// A Lease object. Keeps what other programs have written into it, such as labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Object {
     json: Value,
 }
 
 impl Object {
-    /// One that nobody holds.
+    /// An object without a holder.
     pub(super) fn new(namespace: &str, name: &str) -> Self {
         let json = json!({
             "apiVersion": "coordination.k8s.io/v1",
@@ -50,12 +50,12 @@ impl Object {
         &self.json
     }
 
-    /// What tells it from itself before and after a change.
+    /// The version of the object, which every change replaces.
     pub(super) fn version(&self) -> &str {
         self.json["metadata"]["resourceVersion"].as_str().unwrap_or_default()
     }
 
-    /// Who holds it.
+    /// Its holder, if there is one.
     ///
     /// # Errors
     /// It is held, but not by this program.
@@ -87,7 +87,7 @@ impl Object {
         part(part(&mut self.json, "metadata"), "annotations")[RECORD] = text.into();
     }
 
-    /// Lets it be held, from now on.
+    /// Sets the holder, from now on.
     pub(super) fn set_holder(&mut self, holder: &Holder, lasts_seconds: u64) {
         part(part(&mut self.json, "metadata"), "annotations")[HOLDER] = holder.encode().into();
         let spec = part(&mut self.json, "spec");
@@ -99,13 +99,13 @@ impl Object {
         self.renew();
     }
 
-    /// Says that it is held still.
+    /// Renews the lease.
     pub(super) fn renew(&mut self) {
         part(&mut self.json, "spec")["renewTime"] = timestamp::format(SystemTime::now()).into();
     }
 
-    /// Lets nobody hold it.
-    pub(super) fn clear_seat(&mut self) {
+    /// Removes the holder.
+    pub(super) fn clear_holder(&mut self) {
         part(&mut self.json, "spec")["holderIdentity"] = "".into();
     }
 }
@@ -138,7 +138,7 @@ mod tests {
         object.set_record("members");
         assert_eq!(object.holder(), Ok(Some(holder())));
         assert_eq!((object.lasts(), object.record()), (Duration::from_secs(5), Some("members")));
-        object.clear_seat();
+        object.clear_holder();
         assert_eq!((object.holder(), object.record()), (Ok(None), Some("members")));
     }
 

@@ -9,7 +9,7 @@ use crate::backend::Term;
 use crate::holder::Holder;
 use crate::{CoordinatorError, Record};
 
-/// How often a write is repeated that found the object changed, by labels for instance.
+/// How often a write is tried that finds the object changed, by labels for instance.
 const ATTEMPTS: usize = 4;
 
 /// The object that a leader holds.
@@ -17,7 +17,7 @@ const ATTEMPTS: usize = 4;
 pub(super) struct KubernetesTerm {
     place: Arc<LeaseObject>,
     holder: Holder,
-    /// As it was seen last, with the record that was last written on purpose.
+    /// The object as it was last seen, and the record of the last successful write.
     object: Mutex<HeldLease>,
 }
 
@@ -33,8 +33,8 @@ impl KubernetesTerm {
         Self { place, holder, object: Mutex::new(HeldLease { object, record }) }
     }
 
-    /// Changes the object, if it is still held. The record is always written with it: an attempt whose answer was
-    /// lost is undone by the next, unless it is repeated.
+    /// Changes the object, if this leader still holds it. Each change writes the record too, and so undoes an attempt
+    /// whose answer was lost, unless that attempt is repeated.
     fn change(
         &self,
         new_record: Option<&str>,
@@ -94,7 +94,7 @@ impl Term for KubernetesTerm {
     }
 
     fn resign(&self) -> Result<(), CoordinatorError> {
-        match self.change(None, Object::clear_seat) {
+        match self.change(None, Object::clear_holder) {
             Err(CoordinatorError::Deposed { .. }) => Ok(()),
             other => other,
         }

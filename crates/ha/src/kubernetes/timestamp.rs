@@ -12,9 +12,9 @@ pub(super) fn format(time: SystemTime) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z")
 }
 
-/// Year, month and day of so many days after the first of January 1970.
+/// The year, month and day that is `days` days after 1 January 1970.
 fn date(days: u64) -> (u64, u64, u64) {
-    // Years begin in March here, so that the day that only some of them have is their last.
+    // Years begin in March here, so that a leap day is the last day of its year.
     const DAYS_TO_1970: u64 = 719_468;
     const DAYS_IN_400_YEARS: u64 = 146_097;
     let days = days + DAYS_TO_1970;

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use super::reply::{Reply, read_reply};
 use crate::location::RedisServer;
 
-/// A connection that is logged in. One that failed is dropped, never used again.
+/// A connection that is logged in. After a failure it is dropped.
 #[derive(Debug)]
 pub(super) struct Connection {
     stream: BufReader<TimedStream>,
 }
 
-/// A stream that no call outlasts.
+/// A stream whose calls end at a deadline.
 #[derive(Debug)]
 struct TimedStream {
     stream: TcpStream,
@@ -21,7 +21,7 @@ struct TimedStream {
 }
 
 impl TimedStream {
-    /// What is left; nothing at all is an error, since zero would mean no limit.
+    /// The time left. If there is none, that is an error, since a timeout of zero would mean no limit.
     fn left(&self) -> io::Result<Option<Duration>> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
@@ -47,7 +47,7 @@ impl Write for TimedStream {
 }
 
 impl Connection {
-    /// Connects, and logs in if the address says how.
+    /// Connects, and logs in if the address has a password.
     pub(super) fn open(server: &RedisServer, within: Duration) -> io::Result<Self> {
         let deadline = Instant::now() + within;
         let stream = dial(&server.endpoint, deadline)?;
@@ -64,7 +64,7 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Sends a command and reads what comes back.
+    /// Sends a command, and reads its reply.
     pub(super) fn call(&mut self, words: &[&str], within: Duration) -> io::Result<Reply> {
         self.stream.get_mut().deadline = Instant::now() + within;
         self.exchange(words)
@@ -88,7 +88,7 @@ impl Connection {
     }
 }
 
-/// The system says "would block" for a read that took too long.
+/// Names a timeout, which the system reports as "would block".
 fn name_timeout(error: io::Error) -> io::Error {
     match error.kind() {
         ErrorKind::WouldBlock => ErrorKind::TimedOut.into(),
@@ -112,7 +112,7 @@ fn dial(endpoint: &str, deadline: Instant) -> io::Result<TcpStream> {
     Err(failure)
 }
 
-/// The addresses of a name. The system has its own patience with name servers, so a thread waits for it.
+/// The addresses of a name. The system may take longer than `within`, so another thread waits for it.
 fn look_up(endpoint: &str, within: Duration) -> io::Result<Vec<SocketAddr>> {
     if let Ok(address) = endpoint.parse() {
         return Ok(vec![address]);
@@ -121,7 +121,7 @@ fn look_up(endpoint: &str, within: Duration) -> io::Result<Vec<SocketAddr>> {
     let name = endpoint.to_owned();
     thread::Builder::new().spawn(move || {
         let found = name.to_socket_addrs().map(Iterator::collect);
-        // Nobody listens any more if it took too long.
+        // An error means that the caller has stopped waiting.
         let _ = sender.send(found);
     })?;
     receiver.recv_timeout(within).unwrap_or_else(|_| Err(ErrorKind::TimedOut.into()))

@@ -12,10 +12,10 @@ use crate::{CoordinatorError, Options, Record};
 /// Largest record that is written, in bytes.
 pub(super) const MAX_RECORD_BYTES: usize = 2 << 20;
 
-/// Connections that are kept for further calls.
+/// Most connections that are kept for further calls.
 const MAX_IDLE: usize = 4;
 
-/// Where the two things lie, and how they are reached.
+/// The keys of the leader and of the record, and access to them.
 pub(super) struct Keys {
     server: RedisServer,
     cluster_id: String,
@@ -32,13 +32,13 @@ impl fmt::Debug for Keys {
     }
 }
 
-/// What a script answers.
+/// The answer of a script.
 #[derive(Debug)]
 pub(super) struct ScriptAnswer {
     pub(super) outcome: Outcome,
-    /// Who has the place.
+    /// The master that holds the place.
     pub(super) holder: Option<Holder>,
-    /// The stamp of the record, where the script has to do with it.
+    /// The stamp of the record, if the script deals with it.
     pub(super) stamp: String,
 }
 
@@ -46,16 +46,16 @@ pub(super) struct ScriptAnswer {
 pub(super) enum Outcome {
     /// Done.
     Own,
-    /// Somebody else has the place, or nobody.
+    /// Another master holds the place, or none.
     Held,
-    /// The place is held, but the record is not as it was written last.
+    /// This master holds the place, but the record has changed since its last write.
     Changed,
 }
 
 impl Keys {
     pub(super) fn new(server: RedisServer, options: &Options) -> Self {
         let cluster_id = options.cluster_id.clone();
-        // In braces: both keys of a cluster lie on one server of a Redis cluster.
+        // The braces put both keys of a cluster on one server of a Redis cluster.
         let prefix = format!("mooncake-store/{{{cluster_id}}}");
         Self {
             server,
@@ -76,7 +76,7 @@ impl Keys {
         CoordinatorError::corrupt(format!("the key {key} of {:?}", self.server), reason)
     }
 
-    /// Sends a command over a connection of before, or a new one.
+    /// Sends a command over an idle connection, or a new one.
     fn call(&self, words: &[&str]) -> Result<Reply, CoordinatorError> {
         let kept = self.lock_idle().pop();
         let reply = match kept.map(|connection| self.call_over(connection, words, self.within)) {
@@ -145,7 +145,7 @@ impl Keys {
         Holder::decode(text).map_err(|reason| self.corrupt(&self.leader, reason))
     }
 
-    /// Who has the place.
+    /// The master that holds the place.
     pub(super) fn holder(&self) -> Result<Option<Holder>, CoordinatorError> {
         match self.call(&["GET", &self.leader])? {
             Reply::Nil => Ok(None),
@@ -154,7 +154,7 @@ impl Keys {
         }
     }
 
-    /// The stamp of the record, which is empty if there is none, and the text.
+    /// The stamp and the text of the record. The stamp is empty if there is no record.
     pub(super) fn stored(&self) -> Result<(String, Option<Vec<u8>>), CoordinatorError> {
         let reply = self.call(&["HMGET", &self.record, "stamp", "text"])?;
         let Reply::Array(parts) = reply else { return Err(self.failed("an odd answer")) };

@@ -1,11 +1,11 @@
 //! One Redis server as the coordinator.
 //!
-//! The leader's key has a time to live. Everything that depends on something is a script, which the server runs as
-//! one step. The record carries a stamp that counts its writes, so that an attempt whose answer was lost can neither
-//! come late nor be done twice.
+//! The leader's key has a time to live. Every conditional change is a script, which the server runs as one step. The
+//! record has a stamp that counts its writes. So an attempt whose answer was lost can neither take effect late, nor
+//! twice.
 //!
-//! The promises are those of the server: one that loses its memory, or is replaced by a replica that lags, has
-//! forgotten the record too.
+//! The guarantees are those of the server. If it loses its memory, or a lagging replica replaces it, the record is
+//! lost too.
 
 mod connection;
 mod keys;
@@ -14,4 +14,4 @@ mod script;
 mod server;
 mod term;
 
-pub(crate) use server::Server;
+pub(crate) use server::RedisBackend;

@@ -9,14 +9,14 @@ const MAX_LINE_BYTES: usize = 4096;
 /// Most elements of an array; arrays do not nest.
 const MAX_ELEMENTS: usize = 16;
 
-/// What a server answered.
+/// The reply of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Reply {
     /// A string of any bytes, or a state.
     Text(Vec<u8>),
     Number(i64),
     Nil,
-    /// Of plain values.
+    /// An array of plain values.
     Array(Vec<Reply>),
     /// The server refused the command.
     Refused(String),
@@ -25,7 +25,7 @@ pub(super) enum Reply {
 /// Reads one reply in the second version of the protocol, with limits on all of it.
 ///
 /// # Errors
-/// The source's, and those of kind `InvalidData` for what is no reply or is too long.
+/// The source's, and those of kind `InvalidData` for bytes that are no reply, or too long.
 pub(super) fn read_reply(source: &mut impl Read) -> io::Result<Reply> {
     let line = read_line(source)?;
     if line.first() != Some(&b'*') {

@@ -1,6 +1,7 @@
-//! What the server runs as one step. Keys: the leader's, the record's. The record is a hash of `stamp` and `text`.
+//! The scripts, each of which the server runs as one step. Keys: the leader's, the record's. The record is a hash of
+//! `stamp` and `text`.
 
-/// Takes the place if nobody has it and the record is as it was found.
+/// Takes the place if no master holds it and the record has not changed since it was found.
 /// Arguments: the stamp that was found (empty: no record), the holder, its time to live in milliseconds, the record.
 /// Answers with the holder that was found instead, if any, and the stamp of the record.
 pub(super) const TAKE: &str = "
@@ -15,7 +16,7 @@ redis.call('HSET', KEYS[2], 'text', ARGV[4])
 return {'own', ARGV[2], tostring(stamp)}
 ";
 
-/// Makes the place last. Arguments: the holder, its time to live in milliseconds.
+/// Restarts the lease of a held place. Arguments: the holder, its time to live in milliseconds.
 pub(super) const RENEW: &str = "
 local holder = redis.call('GET', KEYS[1])
 if holder ~= ARGV[1] then
@@ -25,7 +26,7 @@ redis.call('PEXPIRE', KEYS[1], ARGV[2])
 return {'own', holder, ''}
 ";
 
-/// Takes the place again if nobody else has it and the record is as it was found.
+/// Takes the place again if no other master holds it and the record has not changed since it was found.
 /// Arguments: the stamp that was found, the holder, its time to live in milliseconds.
 pub(super) const RESUME: &str = "
 local holder = redis.call('GET', KEYS[1])
@@ -37,7 +38,7 @@ redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
 return {'own', ARGV[2], stamp}
 ";
 
-/// Replaces the record if the place is held and the record is as it was written last.
+/// Replaces the record if this master holds the place and the record has not changed since its last write.
 /// Arguments: the holder, the stamp, the record. Answers with the stamp of the record; it has not changed if nothing
 /// was written.
 pub(super) const WRITE: &str = "
@@ -54,7 +55,7 @@ redis.call('HSET', KEYS[2], 'text', ARGV[3])
 return {'own', holder, tostring(stamp)}
 ";
 
-/// Gives the place back if it is held. Argument: the holder.
+/// Gives the place back if this master holds it. Argument: the holder.
 pub(super) const RESIGN: &str = "
 local holder = redis.call('GET', KEYS[1])
 if holder == ARGV[1] then

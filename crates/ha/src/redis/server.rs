@@ -10,18 +10,18 @@ use crate::{CoordinatorError, LeaderView, Options, boot_time};
 
 /// The keys of a cluster of masters in a Redis server.
 #[derive(Debug)]
-pub(crate) struct Server {
+pub(crate) struct RedisBackend {
     keys: Arc<Keys>,
     options: Options,
 }
 
-impl Server {
+impl RedisBackend {
     pub(crate) fn new(server: RedisServer, options: &Options) -> Self {
         Self { keys: Arc::new(Keys::new(server, options)), options: options.clone() }
     }
 }
 
-impl Backend for Server {
+impl Backend for RedisBackend {
     fn claim(&self, claim: &Claim) -> Result<Claimed, CoordinatorError> {
         if let Some(holder) = self.keys.holder()? {
             return Ok(Claimed::Held(Some(holder.view())));
@@ -34,7 +34,7 @@ impl Backend for Server {
         let asked_at = boot_time::now();
         let arguments = [&*stamp, &holder.encode(), &ttl_ms, &text];
         let answer = self.keys.run(script::TAKE, &arguments)?;
-        // Also if it was done by an attempt whose answer was lost.
+        // This is also true if an attempt whose answer was lost has done it.
         if answer.holder.as_ref() == Some(&holder) {
             let term = RedisTerm::new(Arc::clone(&self.keys), holder, answer.stamp);
             return Ok(Claimed::Won(Won { term: Box::new(term), record, asked_at }));

@@ -8,7 +8,7 @@ use crate::backend::Term;
 use crate::holder::Holder;
 use crate::{CoordinatorError, Record};
 
-/// How often a write is repeated that found the record changed by an earlier attempt of its own.
+/// How often a write is tried that finds the record changed by its own earlier attempt.
 const ATTEMPTS: usize = 3;
 
 /// A leader's key, and the stamp of the record that it wrote last.

@@ -3,7 +3,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use mooncake_ha::{
-    Campaign, Change, Coordinator, CoordinatorError, Ended, LeaderView, Leadership, Record,
+    CampaignOutcome, Change, Coordinator, CoordinatorError, Ended, LeaderView, Leadership, Record,
     boot_time,
 };
 use mooncake_types::{Epoch, SegmentId};
@@ -85,7 +85,7 @@ pub(crate) fn a_candidate_leads_and_is_seen(world: &dyn World) {
     let view = LeaderView { address: "a:50051".to_owned(), epoch: leadership.epoch() };
     assert_eq!(world.connect().leader(), Ok(Some(view.clone())));
     match world.connect().campaign(&candidate("b"), Duration::ZERO) {
-        Ok(Campaign::Follows(seen)) => assert_eq!(seen, Some(view)),
+        Ok(CampaignOutcome::Follows(seen)) => assert_eq!(seen, Some(view)),
         other => panic!("{other:?}"),
     }
 }
@@ -123,7 +123,7 @@ pub(crate) fn a_leader_that_is_gone_is_followed_when_its_lease_is_over(world: &d
     let (epoch, valid_until) = (first.epoch(), first.valid_until());
     let coordinator = world.connect();
     match coordinator.campaign(&candidate("b"), Duration::ZERO) {
-        Ok(Campaign::Follows(Some(seen))) => assert_eq!(seen.epoch, epoch),
+        Ok(CampaignOutcome::Follows(Some(seen))) => assert_eq!(seen.epoch, epoch),
         other => panic!("{other:?}"),
     }
     let second = follow(&coordinator, "b", TTL + world.slack());
@@ -152,7 +152,7 @@ pub(crate) fn a_leader_that_renews_stays(world: &dyn World) {
     let keeper = Keeper::of(&leadership);
     let within = TTL * 3 + world.slack();
     match world.connect().campaign(&candidate("b"), within) {
-        Ok(Campaign::Follows(Some(seen))) => assert_eq!(seen.epoch, leadership.epoch()),
+        Ok(CampaignOutcome::Follows(Some(seen))) => assert_eq!(seen.epoch, leadership.epoch()),
         other => panic!("{other:?}"),
     }
     assert!(leadership.is_valid());
@@ -209,7 +209,7 @@ pub(crate) fn a_lease_that_is_over_is_taken_up_again_if_nobody_has_led(world: &d
         assert!(leadership.renew().expect("nobody else led") >= asked_at + TTL * 9 / 10);
         assert!(leadership.is_valid());
         match world.connect().campaign(&candidate("b"), Duration::ZERO) {
-            Ok(Campaign::Follows(Some(seen))) => assert_eq!(seen.epoch, leadership.epoch()),
+            Ok(CampaignOutcome::Follows(Some(seen))) => assert_eq!(seen.epoch, leadership.epoch()),
             other => panic!("{other:?}"),
         }
         leadership.renew().expect("it leads");
@@ -276,7 +276,7 @@ pub(crate) fn a_campaign_ends_early_when_the_leader_changes(world: &dyn World) {
     });
     first.resign().expect("it leads");
     let (ended, took) = campaigner.join().expect("no panic");
-    assert!(matches!(ended, Ok(Campaign::Leads(_))), "{ended:?}");
+    assert!(matches!(ended, Ok(CampaignOutcome::Leads(_))), "{ended:?}");
     assert!(took < Duration::from_secs(20), "{took:?}");
     assert_eq!(keeper.finish(), Ended::Deposed);
 }

@@ -3,7 +3,9 @@ use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use mooncake_ha::{Campaign, Change, Coordinator, CoordinatorError, Ended, Options, connect};
+use mooncake_ha::{
+    CampaignOutcome, Change, Coordinator, CoordinatorError, Ended, Options, connect,
+};
 use mooncake_types::SegmentId;
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -391,7 +393,7 @@ fn a_member_that_is_odd_is_passed_over() {
         leadership.apply(&join(1)).expect("it leads");
         leadership.resign().expect("it leads");
         assert!(
-            matches!(coordinator.campaign(&candidate("b"), TTL), Ok(Campaign::Leads(l)) if l.resign().is_ok())
+            matches!(coordinator.campaign(&candidate("b"), TTL), Ok(CampaignOutcome::Leads(l)) if l.resign().is_ok())
         );
     }
 }

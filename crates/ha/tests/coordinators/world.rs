@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use mooncake_ha::{Campaign, Candidate, Coordinator, Ended, Leadership, Options, connect};
+use mooncake_ha::{CampaignOutcome, Candidate, Coordinator, Ended, Leadership, Options, connect};
 
 /// The length of the leases, unless a test says otherwise.
 pub(crate) const TTL: Duration = Duration::from_secs(1);
@@ -56,7 +56,7 @@ pub(crate) fn candidate(name: &str) -> Candidate {
 /// Leads, or fails the test.
 pub(crate) fn lead(coordinator: &Coordinator, name: &str, within: Duration) -> Leadership {
     match coordinator.campaign(&candidate(name), within) {
-        Ok(Campaign::Leads(leadership)) => leadership,
+        Ok(CampaignOutcome::Leads(leadership)) => leadership,
         other => panic!("{name} does not lead: {other:?}"),
     }
 }
@@ -65,8 +65,8 @@ pub(crate) fn lead(coordinator: &Coordinator, name: &str, within: Duration) -> L
 pub(crate) fn follow(coordinator: &Coordinator, name: &str, within: Duration) -> Leadership {
     super::wait::wait_for("to lead", within, || {
         match coordinator.campaign(&candidate(name), Duration::from_millis(50)) {
-            Ok(Campaign::Leads(leadership)) => Some(leadership),
-            Ok(Campaign::Follows(_)) => None,
+            Ok(CampaignOutcome::Leads(leadership)) => Some(leadership),
+            Ok(CampaignOutcome::Follows(_)) => None,
             Err(error) => panic!("{name}: {error}"),
         }
     })

@@ -3,7 +3,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use mooncake_client::{OpenError, StoreConfig};
-use mooncake_ha::{Campaign, Candidate, Options};
+use mooncake_ha::{CampaignOutcome, Candidate, Options};
 use mooncake_host_pool::HostPool;
 
 use crate::rig::{TestFolder, address, config};
@@ -56,7 +56,7 @@ fn a_folder_where_masters_of_the_network_are_elected_is_refused() {
     let coordinator = coordinator.expect("good options");
     let candidate = Candidate { address: "10.0.0.5:50051".to_owned() };
     let leads = coordinator.campaign(&candidate, Duration::ZERO).expect("it is there");
-    assert!(matches!(leads, Campaign::Leads(_)), "{leads:?}");
+    assert!(matches!(leads, CampaignOutcome::Leads(_)), "{leads:?}");
     assert!(reason(&folder).contains("10.0.0.5:50051"));
 }
 

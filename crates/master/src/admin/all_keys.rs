@@ -1,4 +1,4 @@
-//! The list of all keys, sent as the walk over them goes on.
+//! `GET /get_all_keys`: the list of all keys, sent while the walk over them goes on.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -17,32 +17,32 @@ use super::parameters::Parameters;
 use super::state::AdminState;
 use crate::owner::SCAN_PAGE_OBJECTS;
 
-/// Pages that are read ahead of a slow reader.
+/// Most pages that wait for a slow reader.
 const PAGES_AHEAD: usize = 4;
 
-/// How the keys are written down.
+/// How the keys are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
-    /// One a line, as the C++ store does. A key may hold line ends itself.
+    /// One on each line, as the C++ store does. A key may contain line ends itself.
     Lines,
     /// One object with a list.
     Json,
 }
 
-/// What of the keys is wanted.
+/// Which keys the request wants, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Wanted {
+struct KeyListRequest {
     format: Format,
-    /// Only keys that begin so.
+    /// Only keys that begin with this.
     prefix: String,
-    /// How many more keys are to come.
+    /// How many more keys to send.
     left: u64,
-    /// Whether one was written already.
+    /// Whether a key was written already.
     has_begun: bool,
 }
 
-impl Wanted {
-    fn read(parameters: &Parameters) -> Result<Wanted, Failure> {
+impl KeyListRequest {
+    fn read(parameters: &Parameters) -> Result<KeyListRequest, Failure> {
         let format = match parameters.optional("format") {
             None | Some("text") => Format::Lines,
             Some("json") => Format::Json,
@@ -58,7 +58,7 @@ impl Wanted {
             })?,
         };
         let prefix = parameters.optional("prefix").unwrap_or_default().to_owned();
-        Ok(Wanted { format, prefix, left, has_begun: false })
+        Ok(KeyListRequest { format, prefix, left, has_begun: false })
     }
 
     fn content_type(&self) -> &'static str {
@@ -76,7 +76,7 @@ impl Wanted {
         if self.format == Format::Json { "]}" } else { "" }
     }
 
-    /// Those of the keys that are wanted, written down.
+    /// The wanted ones of these keys, as text.
     fn page(&mut self, keys: impl Iterator<Item = String>) -> String {
         let mut page = String::new();
         for key in keys.filter(|key| key.starts_with(&self.prefix)) {
@@ -102,16 +102,16 @@ pub(super) async fn get_all_keys(
     Extract(state): Extract<AdminState>,
     parameters: Parameters,
 ) -> Result<impl IntoResponse, Failure> {
-    let wanted = Wanted::read(&parameters)?;
+    let wanted = KeyListRequest::read(&parameters)?;
     let content_type = wanted.content_type();
-    // Before the answer begins, so that a master that cannot say any says so.
+    // Asked before the answer begins, so that a master that does not serve can reply with an error.
     let first = list(&state, 0).await?;
     let (pages, read) = mpsc::channel(PAGES_AHEAD);
     tokio::spawn(walk(state, first, wanted, pages));
     Ok(([(CONTENT_TYPE, content_type)], Body::from_stream(Pages(read))))
 }
 
-/// The keys from a cursor on, as many as one request walks over.
+/// The keys from a cursor on, as many as one scan request covers.
 async fn list(state: &AdminState, cursor: u64) -> Result<ScanPage, Failure> {
     let scan = Scan { pattern: None, action: ScanAction::List, cursor, limit: SCAN_PAGE_OBJECTS };
     let look = move |owner: &mut crate::owner::Owner| {
@@ -127,7 +127,7 @@ async fn list(state: &AdminState, cursor: u64) -> Result<ScanPage, Failure> {
 async fn walk(
     state: AdminState,
     first: ScanPage,
-    mut wanted: Wanted,
+    mut wanted: KeyListRequest,
     pages: mpsc::Sender<Result<Bytes, BrokenOff>>,
 ) {
     let mut page = wanted.head().to_owned();
@@ -140,17 +140,17 @@ async fn walk(
         }
         let Some(cursor) = found.next_cursor.filter(|_| wanted.left > 0) else { break };
         let Ok(next) = list(&state, cursor).await else {
-            // A reader does not take what it has for the whole list then. One that has gone needs none.
+            // The error tells the reader that the list is incomplete. Sending fails if the reader has gone.
             let _ = pages.send(Err(BrokenOff)).await;
             return;
         };
         found = next;
     }
-    // If the reader has gone, so be it.
+    // An error means that the reader has gone.
     let _ = pages.send(Ok(wanted.tail().into())).await;
 }
 
-/// The master serves no more, in the middle of the list.
+/// The master stopped serving in the middle of the list.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("the list of keys broke off: this master serves no more")]
 struct BrokenOff;

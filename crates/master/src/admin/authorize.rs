@@ -1,4 +1,4 @@
-//! What changes something is done for those only who know the pool's token, if it has one. Looking is free.
+//! Requests that change something need the pool's token, if it has one. All others are free.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use axum::response::Response;
 
 use super::error::Failure;
 
-/// Lets a request pass that has the header `Authorization: Bearer TOKEN`, or any if there is no token.
+/// Admits a request with the header `Authorization: Bearer TOKEN`, or any request if there is no token.
 pub(super) async fn authorize(
     State(token): State<Arc<str>>,
     request: Request,

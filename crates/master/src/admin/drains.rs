@@ -13,23 +13,23 @@ use super::error::Failure;
 use super::parameters::Parameters;
 use super::state::AdminState;
 
-/// The body of `POST /api/v1/drain_jobs`. What else it holds is passed over.
+/// The body of `POST /api/v1/drain_jobs`. Other fields are ignored.
 #[derive(Debug, Deserialize)]
 #[serde(default)]
-struct Wanted {
+struct DrainRequest {
     segments: Vec<String>,
     target_segments: Vec<String>,
     max_concurrency: u32,
 }
 
-impl Default for Wanted {
+impl Default for DrainRequest {
     fn default() -> Self {
         let (segments, target_segments) = (Vec::new(), Vec::new());
         Self { segments, target_segments, max_concurrency: DEFAULT_DRAIN_CONCURRENCY }
     }
 }
 
-/// What is known of a job right after it was created or canceled.
+/// The reply to the creation or cancelation of a job.
 #[derive(Serialize)]
 pub(super) struct Acknowledged {
     success: bool,
@@ -46,7 +46,7 @@ impl Acknowledged {
     }
 }
 
-/// How far a job is, under the names that the C++ store gives its fields, and three more at the end.
+/// How far a job is. The fields have the names of the C++ store; the last three are new.
 #[derive(Serialize)]
 pub(super) struct Progress {
     success: bool,
@@ -66,7 +66,7 @@ pub(super) struct Progress {
     message: String,
     error_code: i32,
     error_message: &'static str,
-    /// Of the units that succeeded: those that were dropped, since another replica stays and no target had room.
+    /// Replicas among the succeeded units that were dropped, because another one stays and no target had room.
     released_units: u64,
     remaining_units: u64,
     remaining_bytes: u64,
@@ -127,7 +127,7 @@ pub(super) async fn create(
     Extract(state): Extract<AdminState>,
     body: Bytes,
 ) -> Result<Json<Acknowledged>, Failure> {
-    let wanted: Wanted = serde_json::from_slice(&body)
+    let wanted: DrainRequest = serde_json::from_slice(&body)
         .map_err(|error| Failure::bad_request(format!("Invalid JSON body: {error}")))?;
     let order = DrainOrder {
         segments: wanted.segments,
@@ -148,7 +148,7 @@ pub(super) async fn query(
     report.map(|report| Json(report.into())).ok_or_else(|| refused(ErrorCode::JobNotFound))
 }
 
-/// `POST /api/v1/drain_jobs/cancel?job_id=J`. What is on its way arrives.
+/// `POST /api/v1/drain_jobs/cancel?job_id=J`. Moves under way are completed.
 pub(super) async fn cancel(
     Extract(state): Extract<AdminState>,
     parameters: Parameters,

@@ -23,7 +23,7 @@ pub(super) struct Failure {
 }
 
 impl Failure {
-    /// The request makes no sense.
+    /// The request is invalid.
     pub(super) fn bad_request(message: impl Into<String>) -> Failure {
         let message = message.into();
         Failure { status: StatusCode::BAD_REQUEST, code: ErrorCode::InvalidParams, message }
@@ -35,23 +35,23 @@ impl Failure {
         Failure { status, code, message: message.into() }
     }
 
-    /// What was asked for is not there.
+    /// The object, segment or job does not exist.
     pub(super) fn not_found(code: ErrorCode, message: impl Into<String>) -> Failure {
         Failure { status: StatusCode::NOT_FOUND, code, message: message.into() }
     }
 
-    /// The path exists, and not for this method.
+    /// The path does not take this method.
     pub(super) fn wrong_method(message: String) -> Failure {
         let status = StatusCode::METHOD_NOT_ALLOWED;
         Failure { status, code: ErrorCode::InvalidParams, message }
     }
 
-    /// Things do not stand so that this could be done.
+    /// The current state does not allow this.
     pub(super) fn conflict(code: ErrorCode, message: impl Into<String>) -> Failure {
         Failure { status: StatusCode::CONFLICT, code, message: message.into() }
     }
 
-    /// It was done, but not all who have to have confirmed it.
+    /// It was done, but not all nodes have confirmed it in time.
     pub(super) fn unconfirmed(code: ErrorCode, message: impl Into<String>) -> Failure {
         Failure { status: StatusCode::GATEWAY_TIMEOUT, code, message: message.into() }
     }

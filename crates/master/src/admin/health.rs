@@ -1,4 +1,4 @@
-//! Who leads, and whether this master does. A master that stands by answers this too.
+//! Tells which master leads, and whether this one does. A standby answers this too.
 
 use axum::Json;
 use axum::extract::State as Extract;
@@ -19,12 +19,12 @@ pub(super) struct Health {
     leader_address: Option<String>,
     view_version: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    following: Option<Known>,
+    following: Option<StandbyKnowledge>,
 }
 
-/// What a standby knows of what the nodes hold.
+/// How much a standby knows of the nodes' ledgers.
 #[derive(Serialize)]
-struct Known {
+struct StandbyKnowledge {
     is_warm: bool,
     segments: usize,
     known_segments: usize,
@@ -38,15 +38,15 @@ pub(super) struct View {
     view_version: Option<u64>,
 }
 
-/// What this master is, as its owner says if it has one.
+/// The state of this master, as its owner tells it if there is one.
 struct Now {
     status: RoleStatus,
-    /// What it does if it leads.
+    /// What it serves if it leads.
     service: Service,
 }
 
 impl Now {
-    /// Asks the owner of a leader, so that one that does not answer shows.
+    /// Asks the owner if this master leads, so that an owner that does not answer shows.
     async fn of(state: &AdminState) -> Now {
         let status = state.status.borrow().clone();
         if status.role != Role::Leader {
@@ -62,7 +62,7 @@ impl Now {
 }
 
 impl RoleStatus {
-    /// The same, with the epoch that the leader has by now.
+    /// The same status, with the current epoch of the leader.
     fn under(mut self, epoch: Epoch) -> RoleStatus {
         if let Some(leader) = &mut self.leader {
             leader.epoch = leader.epoch.max(epoch);
@@ -79,7 +79,7 @@ fn view(leader: Option<Leader>) -> (Option<String>, Option<u64>) {
 pub(super) async fn health(Extract(state): Extract<AdminState>) -> Json<Health> {
     let Now { status, service } = Now::of(&state).await;
     let Followed { segments, known, entries, is_warm } = *state.following.borrow();
-    let following = Known { is_warm, segments, known_segments: known, entries };
+    let following = StandbyKnowledge { is_warm, segments, known_segments: known, entries };
     let following = (status.role == Role::Standby).then_some(following);
     let (leader_address, view_version) = view(status.leader);
     Json(Health {

@@ -40,7 +40,7 @@ pub(super) struct QueriedKey {
     data: Vec<Range>,
 }
 
-/// `GET /query_key?key=K`: where it lies in memory. It is no read: it grants no lease and counts nowhere.
+/// `GET /query_key?key=K`: where the object lies in memory. It grants no lease, and counts as no read.
 pub(super) async fn query_key(
     Extract(state): Extract<AdminState>,
     parameters: Parameters,

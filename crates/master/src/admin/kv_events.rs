@@ -1,4 +1,4 @@
-//! What was published of KV events.
+//! Counts of the published KV events.
 
 use axum::Json;
 use axum::extract::State as Extract;

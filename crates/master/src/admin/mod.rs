@@ -1,4 +1,4 @@
-//! The admin HTTP server: a thread and a runtime of its own, which ask the owner and never hold it up.
+//! The admin HTTP server. It has its own thread and runtime, asks the owner, and never delays it.
 
 mod all_keys;
 mod authorize;

@@ -10,18 +10,18 @@ use super::error::Failure;
 pub(super) struct Parameters(HashMap<String, String>);
 
 impl Parameters {
-    /// A parameter that must be there and not be empty.
+    /// A parameter that must be given and not be empty.
     pub(super) fn required(&self, name: &str) -> Result<&str, Failure> {
         self.optional(name)
             .ok_or_else(|| Failure::bad_request(format!("Missing {name} query parameter")))
     }
 
-    /// A parameter, if it is there and not empty.
+    /// A parameter, if it is given and not empty.
     pub(super) fn optional(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
-    /// A truth value; false if it is not there.
+    /// A truth value; false if it is not given.
     pub(super) fn truth(&self, name: &str) -> Result<bool, Failure> {
         match self.optional(name) {
             None | Some("false" | "0") => Ok(false),

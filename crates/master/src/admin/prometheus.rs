@@ -1,4 +1,4 @@
-//! Metrics. The owner only copies its counters; the text is made here. A master that stands by has few.
+//! Metrics. The owner only copies its counters; this thread makes the text. A standby has few metrics.
 
 use axum::extract::State as Extract;
 use axum::http::header::CONTENT_TYPE;

@@ -19,14 +19,14 @@ pub(super) struct Removed {
     removed_count: u64,
 }
 
-/// How long nodes have to drop what was removed, once no client can read it: they hear of it with their next heartbeat.
+/// How long nodes may take to drop the objects, once no client can read them. Heartbeats tell nodes of the drops.
 const NODES_PATIENCE: Duration = Duration::from_secs(30);
 
-/// Between two questions whether they have.
+/// Time between two questions whether they have.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Removes all objects, leased ones only with `force`, page by page. The answer comes when no client can read them, and no
-/// later leader find them.
+/// Removes all objects page by page, leased ones only with `force`. Replies once no client can read them, and no
+/// later leader can find them.
 pub(super) async fn remove_all(
     Extract(state): Extract<AdminState>,
     parameters: Parameters,
@@ -40,13 +40,13 @@ pub(super) async fn remove_all(
     let term = state.asker.ask(|owner| owner.meta.began_under()).await?;
     let (removed_count, gone_at) = remove_pages(&state, force).await?;
     let newest = state.asker.ask(|owner| owner.meta.newest_version()).await?;
-    // Until the leases are over clients may read what they have routes to, and their nodes hold it.
+    // Until the leases end, nodes keep the objects for clients that have routes to them.
     sleep_until(gone_at).await;
     await_nodes(&state, (term, newest), removed_count).await?;
     Ok(Json(Removed { success: true, removed_count }))
 }
 
-/// Gives how many objects were removed, and when the last lease on one is over.
+/// Returns how many objects were removed, and when the last lease on them ends.
 async fn remove_pages(state: &AdminState, force: bool) -> Result<(u64, Instant), Failure> {
     let (mut removed_count, mut next) = (0, Some(0));
     let mut gone_at = Instant::now();
@@ -75,7 +75,7 @@ async fn remove_pages(state: &AdminState, force: bool) -> Result<(u64, Instant),
     Ok((removed_count, gone_at))
 }
 
-/// Waits until the nodes have dropped what went up to this version.
+/// Waits until the nodes have dropped all objects up to this version.
 async fn await_nodes(
     state: &AdminState,
     (term, newest): (Epoch, Version),

@@ -10,7 +10,8 @@ use super::error::Failure;
 use super::parameters::Parameters;
 use super::state::AdminState;
 
-/// `GET /get_all_segments`: one name a line; segments that share a name are one line. Those out of sight, and disks, are left out.
+/// `GET /get_all_segments`: one name on each line; segments of one name share a line. Disks and segments out of sight
+/// are left out.
 pub(super) async fn get_all_segments(
     Extract(state): Extract<AdminState>,
 ) -> Result<String, Failure> {
@@ -53,7 +54,7 @@ impl From<&SegmentReport> for Detail {
             segment_name: report.name.to_string(),
             segment_id: report.id.to_string(),
             client_id: report.client.to_string(),
-            // Placements are offsets into the segment; where it is mapped is known to its node alone.
+            // Placements are offsets into the segment. Only its node knows where it is mapped.
             base_address: "0x0",
             size_bytes: report.capacity,
             size_human: format!("{} GiB", report.capacity as f64 / (1u64 << 30) as f64),
@@ -120,7 +121,7 @@ pub(super) async fn status(
 ) -> Result<Json<Status>, Failure> {
     let name = parameters.required("segment")?;
     let found = named(&state, name).await?;
-    // Who drains a name waits for all that have it: the numbers of the states grow with how far a segment is.
+    // A drain of a name waits for all its segments. The numbers of the states grow with a drain's progress.
     let first = found.iter().min_by_key(|report| report.state as u8).expect("there is one");
     Ok(Json(Status {
         success: true,
@@ -136,7 +137,7 @@ pub(super) async fn status(
     }))
 }
 
-/// The segments of a name: at least one.
+/// The segments of a name, at least one.
 async fn named(state: &AdminState, name: &str) -> Result<Vec<SegmentReport>, Failure> {
     let mut reports = state.asker.ask(|owner| owner.meta.segments()).await?;
     reports.retain(|report| report.name.as_ref() == name);

@@ -11,7 +11,7 @@ use super::error::Failure;
 use super::state::AdminState;
 use super::{all_keys, drains, health, keys, kv_events, prometheus, remove_all, segments};
 
-/// What the admin server answers. What changes something needs the token, unless that is empty.
+/// The routes of the admin server. Requests that change something need the token, unless that is empty.
 pub(crate) fn router(state: AdminState, auth_token: &str) -> Router {
     let auth_token: Arc<str> = auth_token.into();
     let changes = Router::new()

@@ -7,12 +7,12 @@ use crate::ask::Asker;
 use crate::following::Followed;
 use crate::leadership::RoleStatus;
 
-/// What every handler sees.
+/// The state that all handlers share.
 #[derive(Clone, Debug)]
 pub(crate) struct AdminState {
     pub(crate) asker: Asker,
     pub(crate) status: watch::Receiver<RoleStatus>,
-    /// What this master knows while it stands by.
+    /// How much this master knows as a standby.
     pub(crate) following: watch::Receiver<Followed>,
     pub(crate) kv_events: Option<Arc<Publisher>>,
 }

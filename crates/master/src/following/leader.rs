@@ -12,18 +12,18 @@ use super::pool::Pool;
 use super::segment;
 use crate::config::Config;
 use crate::leadership::{Role, RoleStatus};
-use crate::link::{Link, Lost};
+use crate::link::{Link, LinkError};
 
-/// How often the leader is asked which segments there are.
+/// Time between two questions to the leader about its segments.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// After a leader that refused to say it.
+/// Pause after the leader refused to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Most segments that are followed: each takes a connection. Of others all is to be told.
+/// Most segments that are followed, since each takes a connection. The nodes tell the others after a takeover.
 const MOST: usize = 8192;
 
-/// Asks the leader for its segments, whoever that is, and has them followed; for as long as it is not dropped.
+/// Asks the current leader for its segments and follows them, until it is dropped.
 pub(super) async fn run(
     config: Rc<Config>,
     pool: Rc<Pool>,
@@ -48,16 +48,16 @@ pub(super) async fn run(
                 Err(error) => {
                     debug!(%error, leader = address, "the leader does not say which segments there are");
                     link = None;
-                    if matches!(error, Lost::Refused(_)) {
+                    if matches!(error, LinkError::Refused(_)) {
                         pause = PATIENCE;
                     }
                 }
             }
         }
         while tasks.try_join_next().is_some() {}
-        // Another leader is asked at once.
+        // A new leader is asked at once.
         match timeout(pause, status.changed()).await {
-            // The thread that says who leads is gone, and the master soon is.
+            // The election thread is gone, and this master soon will be.
             Ok(Err(_)) => sleep(EVERY).await,
             Ok(Ok(())) => link = None,
             Err(_) => {}
@@ -65,7 +65,7 @@ pub(super) async fn run(
     }
 }
 
-/// Where the leader is that this master stands by for.
+/// The address of the leader, if this master is its standby.
 fn leader(status: &RoleStatus) -> Option<String> {
     let leader = status.leader.as_ref().filter(|_| status.role == Role::Standby)?;
     Some(leader.address.clone())
@@ -75,7 +75,7 @@ async fn list(
     config: &Config,
     link: &mut Option<Link>,
     address: &str,
-) -> Result<Vec<ListedSegment>, Lost> {
+) -> Result<Vec<ListedSegment>, LinkError> {
     let link = match link {
         Some(link) => link,
         None => link.insert(Link::open(address, config).await?),
@@ -86,15 +86,15 @@ async fn list(
         let frame = link.ask(Kind::Reply, |out, id| encode_request(out, id, &request)).await?;
         let page = match decode_reply(frame.body) {
             Ok(Reply::Segments(page)) => page,
-            Ok(Reply::Refused(code)) => return Err(Lost::Refused(code.to_string())),
-            Ok(_) => return Err(Lost::Senseless("it is no list of segments".to_owned())),
-            Err(error) => return Err(Lost::Senseless(error.to_string())),
+            Ok(Reply::Refused(code)) => return Err(LinkError::Refused(code.to_string())),
+            Ok(_) => return Err(LinkError::Senseless("it is no list of segments".to_owned())),
+            Err(error) => return Err(LinkError::Senseless(error.to_string())),
         };
         all.extend(page.segments);
         match page.next {
             None => return Ok(all),
             Some(next) if next > from && all.len() <= limits::MAX_SEGMENTS => from = next,
-            Some(_) => return Err(Lost::Senseless("its list does not end".to_owned())),
+            Some(_) => return Err(LinkError::Senseless("its list does not end".to_owned())),
         }
     }
 }

@@ -1,9 +1,9 @@
-//! What a master does while it stands by, so that it leads sooner: it asks the leader which segments there are, and each
-//! node what its segment holds and what changes there.
+//! What a standby does to take over sooner: it asks the leader for its segments, and follows their ledgers at the
+//! nodes.
 //!
-//! `leader` asks for the segments and has each followed by a task of its own (`segment`), over a connection (`link.rs`). What is known
-//! lies in a `pool`, as one shadow for each segment. Whatever goes wrong costs that shadow at most: a master that could
-//! not follow a segment is told all of it when it leads.
+//! `leader` asks for the segments and starts a task for each (`segment`), which has a connection of its own
+//! (`link.rs`). A `pool` holds one shadow of the ledger for each segment. A failure costs at most that shadow: the
+//! node of a segment that could not be followed tells all of it after the takeover.
 
 mod leader;
 mod pool;
@@ -24,10 +24,10 @@ use crate::leadership::RoleStatus;
 pub(crate) use pool::Followed;
 use pool::Pool;
 
-/// Follows until it is dropped or ended.
+/// Follows the ledgers until it is dropped or ended.
 pub(crate) struct Following {
     pool: Rc<Pool>,
-    /// The one that has all others.
+    /// The task that owns all others.
     _task: JoinSet<()>,
 }
 
@@ -43,7 +43,7 @@ impl Following {
         Following { pool, _task: task }
     }
 
-    /// Gives all that is known.
+    /// Ends it, and returns all shadows.
     pub(crate) fn end(self) -> BTreeMap<SegmentId, Shadow> {
         self.pool.end()
     }

@@ -9,33 +9,33 @@ use mooncake_types::{ListedSegment, SegmentId};
 use tokio::sync::watch;
 use tracing::info;
 
-/// How much a standby knows, for whoever asks.
+/// How much a standby knows, for metrics and health.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Followed {
-    /// Segments that the leader has, as far as this master was told.
+    /// Segments that the leader listed last.
     pub(crate) segments: usize,
-    /// How many of them it knows as they were less than a moment ago.
+    /// How many of them are up to date, as of a moment ago.
     pub(crate) known: usize,
-    /// Entries of their ledgers that it knows.
+    /// FollowedSegment entries of their ledgers.
     pub(crate) entries: usize,
-    /// It was told of the segments, and knows all of them.
+    /// The leader has listed its segments, and all are up to date.
     pub(crate) is_warm: bool,
 }
 
 /// The segments that are followed. Borrowed only between two awaits.
 pub(super) struct Pool {
-    segments: RefCell<BTreeMap<SegmentId, Known>>,
-    /// Those that the leader listed last.
+    segments: RefCell<BTreeMap<SegmentId, FollowedSegment>>,
+    /// The segments that the leader listed last.
     listed: RefCell<BTreeSet<SegmentId>>,
     was_told: Cell<bool>,
     begun: Instant,
     published: Rc<watch::Sender<Followed>>,
 }
 
-struct Known {
+struct FollowedSegment {
     endpoint: Arc<str>,
     shadow: Shadow,
-    /// It was as its node has it at the last answer.
+    /// The last answer of its node brought it up to date.
     is_up_to_date: bool,
 }
 
@@ -50,7 +50,7 @@ impl Pool {
         }
     }
 
-    /// Takes note of what the leader has; gives what is to be followed from now on.
+    /// Notes the leader's segments. Returns those to follow from now on.
     pub(super) fn list(&self, listed: &[ListedSegment], most: usize) -> Vec<SegmentId> {
         *self.listed.borrow_mut() = listed.iter().map(|it| it.address.id).collect();
         let mut segments = self.segments.borrow_mut();
@@ -60,7 +60,8 @@ impl Pool {
                 known.endpoint = Arc::clone(&address.endpoint);
             } else if segments.len() < most {
                 let (endpoint, shadow) = (Arc::clone(&address.endpoint), Shadow::new(*len));
-                segments.insert(address.id, Known { endpoint, shadow, is_up_to_date: false });
+                segments
+                    .insert(address.id, FollowedSegment { endpoint, shadow, is_up_to_date: false });
                 new.push(address.id);
             }
         }
@@ -78,17 +79,17 @@ impl Pool {
         self.listed.borrow().contains(&id)
     }
 
-    /// Where its node serves; nothing if it is not followed any more.
+    /// The endpoint of its node; `None` if it is not followed.
     pub(super) fn endpoint(&self, id: SegmentId) -> Option<Arc<str>> {
         self.segments.borrow().get(&id).map(|known| Arc::clone(&known.endpoint))
     }
 
-    /// Does something with what is known of a segment; nothing if it is not followed any more.
+    /// Calls `act` with the shadow of a segment; `None` if it is not followed.
     pub(super) fn with<T>(&self, id: SegmentId, act: impl FnOnce(&mut Shadow) -> T) -> Option<T> {
         self.segments.borrow_mut().get_mut(&id).map(|known| act(&mut known.shadow))
     }
 
-    /// Takes note of whether more is to be asked of a segment's node at once.
+    /// Notes whether a segment is up to date, or its node has more to tell at once.
     pub(super) fn note(&self, id: SegmentId, is_up_to_date: bool) {
         let mut segments = self.segments.borrow_mut();
         let Some(known) = segments.get_mut(&id) else { return };
@@ -99,7 +100,7 @@ impl Pool {
         }
     }
 
-    /// Nothing is known of the segment.
+    /// Forgets the shadow of a segment, and begins another.
     pub(super) fn begin_anew(&self, id: SegmentId) {
         if let Some(known) = self.segments.borrow_mut().get_mut(&id) {
             known.shadow = Shadow::new(known.shadow.len_bytes());
@@ -107,7 +108,7 @@ impl Pool {
         self.note(id, false);
     }
 
-    /// The segment is followed no more.
+    /// Stops following a segment.
     pub(super) fn forget(&self, id: SegmentId) {
         self.segments.borrow_mut().remove(&id);
         self.publish();

@@ -8,37 +8,37 @@ use tracing::{debug, info};
 
 use super::pool::Pool;
 use crate::config::Config;
-use crate::link::{Link, Lost};
+use crate::link::{Link, LinkError};
 
-/// How often a node is asked what changed.
+/// Time between two questions to a node about changes.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// After a connection that was lost; tests have less patience.
+/// Pause after a lost connection; shorter in tests.
 const RETRY: Duration = Duration::from_millis(if cfg!(test) { 10 } else { 1_000 });
 
-/// After a node that refused to be followed: most likely it does not know how to be.
+/// Pause after a node refused the question: most likely it does not know it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Why a segment is not followed at the moment.
 enum Stop {
-    /// Its node does not have it any more.
+    /// Its node does not have it.
     Gone,
-    /// What is known of it is of no use.
+    /// Its shadow is useless, for this reason.
     Anew(&'static str),
-    Lost(Lost),
+    Lost(LinkError),
 }
 
-impl From<Lost> for Stop {
-    fn from(lost: Lost) -> Self {
+impl From<LinkError> for Stop {
+    fn from(lost: LinkError) -> Self {
         match lost {
-            Lost::Senseless(_) => Stop::Anew("its node makes no sense"),
+            LinkError::Senseless(_) => Stop::Anew("its node makes no sense"),
             lost => Stop::Lost(lost),
         }
     }
 }
 
-/// Follows a segment of the pool until its node does not have it any more, or does not answer and the leader does not
-/// have it either.
+/// Follows a segment of the pool. Ends if its node does not have it, or if its node does not answer and the leader
+/// does not list it.
 pub(super) async fn follow(config: Rc<Config>, pool: Rc<Pool>, id: SegmentId) {
     while let Some(endpoint) = pool.endpoint(id) {
         let Err(stop) = follow_at(&config, &pool, id, &endpoint).await;
@@ -55,7 +55,7 @@ pub(super) async fn follow(config: Rc<Config>, pool: Rc<Pool>, id: SegmentId) {
                 if !pool.is_listed(id) {
                     break;
                 }
-                if matches!(error, Lost::Refused(_)) {
+                if matches!(error, LinkError::Refused(_)) {
                     pause = PATIENCE;
                 }
             }
@@ -65,7 +65,7 @@ pub(super) async fn follow(config: Rc<Config>, pool: Rc<Pool>, id: SegmentId) {
     pool.forget(id);
 }
 
-/// Follows over one connection.
+/// Follows a segment over one connection.
 async fn follow_at(
     config: &Config,
     pool: &Pool,
@@ -83,7 +83,7 @@ async fn follow_at(
             Ok(_) => return Err(Stop::Anew("its node told of another")),
             Err(ErrorCode::SegmentNotFound) => return Err(Stop::Gone),
             Err(ErrorCode::InvalidVersion) => return Err(Stop::Anew("too much has changed")),
-            Err(code) => return Err(Stop::Lost(Lost::Refused(code.to_string()))),
+            Err(code) => return Err(Stop::Lost(LinkError::Refused(code.to_string()))),
         };
         let taken = pool.with(id, |shadow| shadow.take(&page)).ok_or(Stop::Gone)?;
         let has_more = taken.map_err(|_| Stop::Anew("its node makes no sense"))?;
@@ -95,5 +95,5 @@ async fn follow_at(
 }
 
 fn senseless(error: mooncake_wire::DecodeError) -> Stop {
-    Stop::from(Lost::Senseless(error.to_string()))
+    Stop::from(LinkError::Senseless(error.to_string()))
 }

@@ -1,4 +1,4 @@
-//! Leaders and nodes that answer rightly, wrongly, or not at all.
+//! Leaders and nodes that answer correctly, wrongly, or not at all.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -26,10 +26,10 @@ use crate::leadership::{Leader, Role, RoleStatus};
 const SEGMENT: SegmentId = SegmentId(7);
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What a server does with a frame: it answers, or says nothing any more.
+/// The reaction of a server to a frame: an answer, or silence from then on.
 type Script = Box<dyn FnMut(Header, &[u8]) -> Option<Vec<u8>> + Send>;
 
-/// A server that lets everybody in and then does as its script says, for one connection after the other.
+/// A server that admits every peer, and then follows its script, for one connection after the other.
 fn serve(mut script: Script) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = listener.local_addr().expect("it is bound").to_string();
@@ -47,7 +47,7 @@ fn serve(mut script: Script) -> String {
                     break;
                 }
             }
-            // Whoever waits for an answer goes on doing so.
+            // Kept open: a peer that waits for an answer keeps waiting.
             silent.push(stream);
         }
     });
@@ -83,7 +83,7 @@ fn entry(key: &str, offset: u64) -> InventoryEntry<'_> {
     }
 }
 
-/// All entries, as a node tells them first.
+/// All entries, as a node sends them at first.
 fn listing(id: u64, keys: &[&str]) -> Vec<u8> {
     let entries = keys.iter().zip(0..).map(|(key, at)| entry(key, at * 10)).collect();
     told(id, &FollowPage { entries, cursor: 5, ..FollowPage::default() })
@@ -119,7 +119,7 @@ fn run<T>(what: impl Future<Output = T>) -> T {
     runtime.block_on(async { timeout(PATIENCE, what).await.expect("it comes in time") })
 }
 
-/// Follows a segment of this node until what is known of it `is_right`.
+/// Follows a segment of this node until the known state `is_right`.
 async fn until(node: &str, is_right: impl FnMut(&Followed) -> bool) -> Followed {
     let (publish, mut seen) = watch::channel(Followed::default());
     let pool = Rc::new(Pool::new(Rc::new(publish)));
@@ -173,7 +173,7 @@ fn a_standby_is_warm_when_it_knows_what_the_nodes_hold() {
     assert_eq!(known, [(SEGMENT, 1, Some(6))]);
 }
 
-/// Each begins rightly, answers the second question wrongly, and is right from then on.
+/// Each node begins correctly, answers the second question wrongly, and is correct from then on.
 #[test]
 fn a_node_that_makes_no_sense_is_followed_anew() {
     let frame =

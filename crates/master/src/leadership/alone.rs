@@ -8,8 +8,9 @@ use super::term::Term;
 /// The file's name in its folder.
 const FILE: &str = "members.json";
 
-/// The one term of a master without rivals that keeps its record below a folder. Its epoch is higher than the recorded
-/// one and than the clock's. If nothing can be written there and there is no record, the record lasts as long as the master.
+/// The only term of a master without rivals, with its record in a folder below `state_dir`. Its epoch is higher than
+/// the recorded one and the clock's. If there is no record and none can be written, the record lasts as long as the
+/// master.
 ///
 /// # Errors
 /// There is a record that cannot be used.
@@ -25,7 +26,7 @@ pub(crate) fn term(
             info!(state_file = %path.display(), members, "the membership record is kept");
             Ok(Term::new(leadership))
         }
-        // What an existing record says must not be passed over: nodes that it has struck would be believed again.
+        // An existing record must not be ignored: the nodes that it has struck would be believed again.
         Err(error @ StateFileError::Unusable { .. }) if !path.exists() => {
             warn!(
                 %error,
@@ -38,7 +39,7 @@ pub(crate) fn term(
     }
 }
 
-/// Where the record of a master lies. Names that are no plain ones of a folder are refused by whoever reads there.
+/// The path of a master's record. [`StateFile::lead`] refuses names that are not plain file names.
 fn file(state_dir: &Path, cluster_id: &str, rpc_port: u16) -> PathBuf {
     state_dir.join(cluster_id).join(rpc_port.to_string()).join(FILE)
 }

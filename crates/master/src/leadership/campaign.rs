@@ -1,33 +1,34 @@
-//! RoleStatus for the leadership and keeping it, on a thread of its own: the coordinator may be slow, or gone.
+//! Campaigns for the leadership and keeps it. It has its own thread, since the coordinator may be slow or
+//! unreachable.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use mooncake_ha::{Campaign as Outcome, Candidate, Coordinator, LeaderView, Leadership};
+use mooncake_ha::{CampaignOutcome, Candidate, Coordinator, LeaderView, Leadership};
 use tokio::sync::{mpsc, watch};
 use tracing::{info, warn};
 
-use super::overtake::{Overtaking, Password};
+use super::overtake::{ClusterSecret, Overtaking};
 use super::role_status::{Leader, Role, RoleStatus};
 use super::term::Term;
 
-/// Longest wait of one campaign: a stop is noticed after it.
+/// Longest wait of one campaign, after which a stop is noticed.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// The first wait after a coordinator that failed; it doubles up to the longest.
+/// The first pause after the coordinator failed; it doubles up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// What the thread works with.
+/// The state of the election thread.
 pub(super) struct Campaign {
     pub(super) coordinator: Coordinator,
     pub(super) candidate: Candidate,
-    pub(super) password: Password,
+    pub(super) password: ClusterSecret,
     pub(super) status: watch::Sender<RoleStatus>,
     pub(super) terms: mpsc::UnboundedSender<Term>,
-    /// What the owner tells the thread, which it unparks then.
+    /// Orders of the owner, which unparks the thread after it has set one.
     pub(super) orders: Arc<Orders>,
 }
 
@@ -36,24 +37,24 @@ pub(super) struct Campaign {
 pub(super) struct Orders {
     /// The master stops.
     pub(super) stopping: AtomicBool,
-    /// The owner serves nobody any more.
+    /// The owner has stopped serving.
     pub(super) is_over: AtomicBool,
 }
 
 impl Campaign {
-    /// Stands for election, leads, and stands again, until the master stops.
+    /// Campaigns, leads, and campaigns again, until the master stops.
     pub(super) fn run(self) {
-        // The first look does not wait, so that it is soon known who leads.
+        // The first campaign does not wait, so that it is soon known which master leads.
         let (mut pause, mut look) = (FIRST_PAUSE, Duration::ZERO);
         let mut followed = None;
         while !self.is_stopping() {
             match self.coordinator.campaign(&self.candidate, look) {
-                Ok(Outcome::Leads(leadership)) => {
+                Ok(CampaignOutcome::Leads(leadership)) => {
                     (pause, look) = (FIRST_PAUSE, Duration::ZERO);
                     self.tell_predecessor(followed.take(), &leadership);
                     self.lead(leadership);
                 }
-                Ok(Outcome::Follows(leader)) => {
+                Ok(CampaignOutcome::Follows(leader)) => {
                     (pause, look) = (FIRST_PAUSE, LOOK);
                     followed = leader.clone().or(followed);
                     self.follow(leader);
@@ -99,7 +100,7 @@ impl Campaign {
 
     fn lead(&self, leadership: Leadership) {
         self.orders.is_over.store(false, Ordering::SeqCst);
-        // The owner sets both when it stops: one of them is seen.
+        // The owner sets both flags when it stops, so at least one of them is seen.
         if self.is_stopping() {
             return self.resign(&leadership);
         }
@@ -109,7 +110,7 @@ impl Campaign {
         RoleStatus::publish(&self.status, Role::Leader, Some(leader));
         let term = Term::new(leadership.clone());
         let held = term.clone();
-        // An error means that the master is gone, and with it the term.
+        // An error means that the master is gone, and the term with it.
         if self.terms.send(term).is_ok() {
             let ended = leadership.keep(&self.orders.is_over);
             held.end();
@@ -122,14 +123,14 @@ impl Campaign {
         self.resign(&leadership);
     }
 
-    /// If that fails the others find out when the leadership runs out.
+    /// If that fails, other masters take over when the leadership expires.
     fn resign(&self, leadership: &Leadership) {
         if let Err(error) = leadership.resign() {
             info!(%error, "the coordinator was not told that this master leads no more");
         }
     }
 
-    /// Waits until the owner serves nobody any more: only then may another master lead.
+    /// Waits until the owner has stopped serving. Only then may another master lead.
     fn await_end(&self) {
         while !self.orders.is_over.load(Ordering::Acquire) {
             thread::park_timeout(LOOK);

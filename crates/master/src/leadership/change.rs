@@ -1,9 +1,9 @@
-//! What the state machine wants to be durable, as changes of the record, and back.
+//! Converts between effects of the state machine and changes of the membership record.
 
 use mooncake_ha::{Change, Leadership};
 use mooncake_meta::{Effect, Member, Record};
 
-/// The change of the record that an effect is.
+/// The change of the record for an effect.
 pub(crate) fn change(effect: Effect) -> Change {
     match effect {
         Effect::Join(segment) => Change::Join(segment),
@@ -14,7 +14,7 @@ pub(crate) fn change(effect: Effect) -> Change {
     }
 }
 
-/// The effect that a change of the record is, if it is one.
+/// The effect for a change of the record, if there is one.
 pub(crate) fn effect(change: Change) -> Option<Effect> {
     match change {
         Change::Join(segment) => Some(Effect::Join(segment)),

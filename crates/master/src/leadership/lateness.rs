@@ -3,34 +3,34 @@ use std::time::{Duration, Instant};
 
 use tracing::{error, info};
 
-/// Who waits for a change longer than this is told that it cannot be made now. Nodes wait three seconds for an answer.
+/// A caller that waits longer than this for a change gets an error. Nodes wait three seconds for a reply.
 pub(super) const PATIENCE: Duration = Duration::from_millis(if cfg!(test) { 200 } else { 2_000 });
 
-/// Between two complaints.
+/// Time between two complaints.
 const COMPLAINTS: Duration = Duration::from_secs(10);
 
-/// For how long what is to be in the membership record has not been written: because that fails, or because the disk or
-/// the coordinator says nothing at all. Clones tell of the same.
+/// How long pending changes of the membership record have not been written: writes fail, or the disk or the
+/// coordinator does not answer. Clones share one state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lateness(Arc<Mutex<Option<Instant>>>);
 
 impl Lateness {
-    /// Something is to be written, or still is.
+    /// Notes that a change is pending.
     pub(super) fn begin(&self) {
         self.since(|since| _ = since.get_or_insert_with(Instant::now));
     }
 
-    /// All of it was written.
+    /// Notes that all changes were written.
     pub(super) fn end(&self) {
         self.since(|since| *since = None);
     }
 
-    /// How long it has been tried; zero if there is nothing to write.
+    /// How long changes have been pending; zero if none are.
     pub(crate) fn lasts(&self) -> Duration {
         self.since(|since| since.map_or(Duration::ZERO, |since| since.elapsed()))
     }
 
-    /// Whether it is no use to wait for anything that is to be written.
+    /// Whether callers should not wait for pending changes.
     pub(crate) fn is_hopeless(&self) -> bool {
         self.lasts() > PATIENCE
     }
@@ -39,7 +39,7 @@ impl Lateness {
         look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Complains in the log, again and again, for as long as it lasts. Runs until it is dropped.
+    /// Complains in the log while changes are late. Runs until it is dropped.
     pub(crate) async fn complain(self) {
         let mut complained: Option<Instant> = None;
         loop {

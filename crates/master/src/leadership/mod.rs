@@ -1,9 +1,9 @@
-//! Who leads, and what a leader must remember.
+//! Which master leads, and what a leader must remember.
 //!
-//! Alone, a master leads from its start to its end, and keeps the membership record in a file (`alone`). With a
-//! coordinator it stands for election (`campaign`), leads for a [`Term`] at a time, and stands by in between. A
-//! [`Term`] says until when it may act; the [`Recorder`] writes the record; [`RoleStatus`] is what operators and clients
-//! are told. The rules of who is a member are those of `mooncake-meta`.
+//! A single master leads from its start to its end, and keeps the membership record in a file (`alone`). With a
+//! coordinator it stands for election (`campaign`), leads for a [`Term`] at a time, and is a standby in between. A
+//! [`Term`] says until when it may act; the [`Recorder`] writes the record; [`RoleStatus`] is what operators and
+//! clients see. `mooncake-meta` decides which segments are members.
 
 pub(crate) mod alone;
 mod campaign;
@@ -28,7 +28,7 @@ use tokio::sync::{mpsc, watch};
 pub(crate) use change::{change, effect, record};
 pub use config::LeadershipConfig;
 pub(crate) use lateness::Lateness;
-pub(crate) use overtake::Password;
+pub(crate) use overtake::ClusterSecret;
 pub use recorder::Unwritten;
 pub(crate) use recorder::{NotRecorded, Recorder};
 pub(crate) use role_status::{Leader, Role, RoleStatus, Service};
@@ -46,7 +46,7 @@ pub(crate) struct Election {
 }
 
 impl Election {
-    /// That of a master which leads once, from now on, and nobody else.
+    /// The election of a single master, which leads once, from now on.
     pub(crate) fn alone(term: Term, address: String) -> Election {
         let leader = Leader { address, epoch: term.leadership.epoch() };
         let (publish, status) = watch::channel(RoleStatus::default());
@@ -57,14 +57,14 @@ impl Election {
         Election { terms, status, campaign: None }
     }
 
-    /// That of a master which stands for election.
+    /// The election of a master that competes with others.
     ///
     /// # Errors
-    /// The system gives no thread.
+    /// The system has no thread.
     pub(crate) fn elected(
         coordinator: Coordinator,
         address: String,
-        password: Password,
+        password: ClusterSecret,
     ) -> io::Result<Election> {
         let (publish, status) = watch::channel(RoleStatus::default());
         let (send, terms) = mpsc::unbounded_channel();
@@ -82,7 +82,7 @@ impl Election {
         Ok(Election { terms, status, campaign: Some((orders, thread)) })
     }
 
-    /// The next term, when it begins. Never, for a master that leads alone and had its term.
+    /// Waits for the next term. A single master has one term, and then this never completes.
     pub(crate) async fn term(&mut self) -> Term {
         match self.terms.recv().await {
             Some(term) => term,
@@ -95,12 +95,12 @@ impl Election {
         self.campaign.is_some()
     }
 
-    /// What is told to whoever asks.
+    /// The role and the leader, as they change.
     pub(crate) fn status(&self) -> watch::Receiver<RoleStatus> {
         self.status.clone()
     }
 
-    /// The owner serves nobody any more under this term: another may lead.
+    /// Notes that the owner has stopped serving under this term, so that another master may lead.
     pub(crate) fn leave(&self, term: &Term) {
         term.end();
         if let Some((orders, thread)) = &self.campaign {
@@ -109,14 +109,14 @@ impl Election {
         }
     }
 
-    /// Stands for election no more once its term is over.
+    /// Stops competing once its term is over.
     pub(crate) fn withdraw(&self) {
         if let Some((orders, _)) = &self.campaign {
             orders.stopping.store(true, Ordering::SeqCst);
         }
     }
 
-    /// As [`Election::withdraw`], and waits until the coordinator was told, which takes no longer than it may take to
+    /// Like [`Election::withdraw`]. Also waits until the coordinator was told, for at most as long as it may take to
     /// answer.
     pub(crate) fn close(mut self) {
         let Some((orders, thread)) = self.campaign.take() else { return };
@@ -129,7 +129,7 @@ impl Election {
     }
 }
 
-/// A master that ended by an error or a panic leads no more, though its process may live on.
+/// A master that ended by an error or a panic stops leading, though its process may live on.
 impl Drop for Election {
     fn drop(&mut self) {
         let Some((orders, thread)) = &self.campaign else { return };

@@ -1,5 +1,5 @@
-//! Telling the leader before that another leads: it may wait for a coordinator that it cannot reach, and keep the nodes
-//! that could reach both.
+//! Tells the previous leader that another one leads. It may wait for a coordinator that it cannot reach, and hold on
+//! to nodes that can reach both masters.
 
 use std::io::{self, Read, Write};
 use std::thread;
@@ -10,28 +10,28 @@ use mooncake_types::{ClientId, Epoch, Medium, MountSegment, Request, SegmentId};
 use mooncake_wire::{Hello, Role, encode_hello, encode_request};
 use tracing::{debug, info};
 
-/// How long one attempt may take, and between two of them.
+/// How long one attempt may take, and the time from one attempt to the next.
 const ATTEMPT: Duration = Duration::from_secs(1);
 
-/// The words by which members of the pool know each other.
+/// The secret by which members of the pool know each other.
 #[derive(Clone, Default)]
-pub(crate) struct Password {
+pub(crate) struct ClusterSecret {
     pub(crate) cluster_id: String,
     pub(crate) auth_token: String,
 }
 
-/// Whom to tell what.
+/// The message to the previous leader.
 pub(super) struct Overtaking {
-    /// Where the leader before is reached, `host:port`.
+    /// The address of the previous leader, `host:port`.
     pub(super) predecessor: String,
-    pub(super) password: Password,
+    pub(super) password: ClusterSecret,
     pub(super) epoch: Epoch,
-    /// After this, it leads no more by itself.
+    /// After this, its leadership has expired.
     pub(super) within: Duration,
 }
 
 impl Overtaking {
-    /// Tells it, on a thread of its own, again and again until it has heard or is not there.
+    /// Tells it from a new thread. Repeats that until the previous leader has answered, or refuses the connection.
     pub(super) fn begin(self) {
         let thread = thread::Builder::new().name("overtake".to_owned());
         if let Err(error) = thread.spawn(move || self.run()) {
@@ -55,7 +55,7 @@ impl Overtaking {
         }
     }
 
-    /// Says what a node would that has obeyed this leader. Whatever comes back, it was heard.
+    /// Acts like a node that has obeyed this leader. Any answer means that the message arrived.
     fn tell(&self) -> io::Result<()> {
         let connection = Dialer::new(self.hello()).connect(&self.predecessor, ATTEMPT);
         let stream = connection.map_err(of_fault)?.into_stream();
@@ -68,14 +68,14 @@ impl Overtaking {
     }
 
     fn hello(&self) -> Hello {
-        let Password { cluster_id, auth_token } = self.password.clone();
+        let ClusterSecret { cluster_id, auth_token } = self.password.clone();
         Hello { cluster_id, auth_token, ..Hello::new(Role::Node, ClientId(u128::MAX)) }
     }
 
     fn words(&self) -> Vec<u8> {
         let mut words = Vec::new();
         encode_hello(&mut words, 0, &self.hello());
-        // Nothing can be mounted by it, whoever hears it.
+        // This request mounts nothing at any master.
         let mount = MountSegment {
             id: SegmentId(u128::MAX),
             name: "",

@@ -1,5 +1,5 @@
-//! Writing the membership record, on a thread of its own: a disk or a coordinator may take its time, and the owner
-//! never waits for it.
+//! Writes the membership record, on a thread of its own: a disk or a coordinator may be slow, and the owner never
+//! waits for it.
 
 use std::cell::RefCell;
 use std::io;
@@ -16,39 +16,39 @@ use super::lateness::{Lateness, PATIENCE};
 use super::term::Authority;
 use super::term::Term;
 
-/// Changes that are written at once; the rest is written next.
+/// Most changes in one write; the rest is written next.
 const MAX_BATCH: usize = 1024;
 
-/// The first wait after a write that failed; it doubles up to the longest.
+/// The first pause after a failed write; it doubles up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// How long the end of a write that is under way is waited for when the master stops.
+/// How long a stopping master waits for a write under way.
 const LAST_PATIENCE: Duration = Duration::from_millis(if cfg!(test) { 200 } else { 5_000 });
 
-/// Between two looks at whether it has ended.
+/// Time between two checks whether it has ended.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// A change that was asked for is not known to be in the record.
+/// A requested change is not known to be in the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NotRecorded {
-    /// It may be in it, or may come into it.
+    /// The change may be in the record now or later.
     #[error("the membership record cannot be written")]
     Late,
-    /// It is not, and will not be.
+    /// The change is not in the record, and will not be.
     #[error("the membership record has no room for another segment")]
     Full,
 }
 
-/// The master stops, and what was under way is not known to be in the record.
+/// The master stops, and a write under way is not known to be in the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the membership record was not written: its disk or coordinator says nothing")]
 pub struct Unwritten;
 
-/// The side that asks. When it is dropped, what was asked for before is written if that works at once.
+/// The side that asks for changes. When it is dropped, the thread tries pending changes once more.
 #[derive(Debug)]
 pub(crate) struct Recorder {
-    /// Bounded by the connections that wait and the segments that change.
+    /// Bounded by the number of waiting connections and changing segments.
     orders: Sender<Order>,
     thread: RefCell<Option<JoinHandle<()>>>,
     lateness: Lateness,
@@ -56,21 +56,21 @@ pub(crate) struct Recorder {
 
 enum Order {
     Write(Entry),
-    /// After what was asked for before, nothing.
+    /// No more changes follow.
     Finish,
 }
 
 struct Entry {
     changes: Vec<Change>,
-    /// Who waits for them; nobody for effects of the state machine.
+    /// The caller that waits for them; `None` for effects of the state machine.
     waiter: Option<(oneshot::Sender<Result<(), NotRecorded>>, Instant)>,
 }
 
 impl Recorder {
-    /// Starts the thread. Effects that are durable come out at `recorded`.
+    /// Starts the thread, which sends durable effects to `recorded`.
     ///
     /// # Errors
-    /// The system gives no thread.
+    /// The system has no thread.
     pub(crate) fn start(
         term: &Term,
         recorded: mpsc::UnboundedSender<Vec<Change>>,
@@ -84,7 +84,7 @@ impl Recorder {
         Ok(Recorder { orders, thread: RefCell::new(Some(thread)), lateness })
     }
 
-    /// Tells how late what is to be written is.
+    /// Tells how late pending changes are.
     pub(crate) fn lateness(&self) -> Lateness {
         self.lateness.clone()
     }
@@ -94,33 +94,33 @@ impl Recorder {
     /// # Errors
     /// They could not be made in time, or the leadership is over.
     pub(crate) async fn record(&self, changes: Vec<Change>) -> Result<(), NotRecorded> {
-        // Whoever comes now would wait in vain, and what they ask would pile up.
+        // A caller would wait in vain, and pending changes would pile up.
         if self.lateness.is_hopeless() {
             return Err(NotRecorded::Late);
         }
         let (done, written) = oneshot::channel();
         self.ask(Entry { changes, waiter: Some((done, Instant::now())) });
-        // The thread may be held up in a write that says nothing at all.
+        // The thread may be blocked in a write that does not return.
         match timeout(PATIENCE, written).await {
             Ok(Ok(result)) => result,
             _ => Err(NotRecorded::Late),
         }
     }
 
-    /// Has effects of the state machine made durable, in the order in which they are noted.
+    /// Makes effects of the state machine durable, in the order of the calls.
     pub(crate) fn note(&self, changes: Vec<Change>) {
         self.ask(Entry { changes, waiter: None });
     }
 
     fn ask(&self, entry: Entry) {
-        // An error means that the leadership is over: what waits for the entry is told by its end.
+        // An error means that the leadership is over, which ends all that waits for the entry.
         let _ = self.orders.send(Order::Write(entry));
     }
 
-    /// Has what was asked for written, if that works at once, and waits for it.
+    /// Has pending changes tried once more, and waits for the thread.
     ///
     /// # Errors
-    /// The write that is under way does not end. Its thread is left alone.
+    /// The write under way does not end. Its thread is left alone.
     pub(crate) fn finish(&self) -> Result<(), Unwritten> {
         // An error means that the thread has ended.
         let _ = self.orders.send(Order::Finish);
@@ -171,7 +171,7 @@ impl Writer {
         }
     }
 
-    /// Writes the first of what is due.
+    /// Writes all due entries, in batches.
     fn write(&mut self, due: &mut Vec<Entry>) -> Result<(), CoordinatorError> {
         while !due.is_empty() {
             self.lateness.begin();
@@ -199,8 +199,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes these entries one by one, since together they do not fit: a segment that finds no room is refused, and keeps
-    /// nobody else waiting.
+    /// Writes these entries one by one, since together they do not fit. A segment without room is refused, and delays
+    /// no other entry.
     fn write_what_fits(
         &self,
         due: &mut Vec<Entry>,
@@ -208,7 +208,7 @@ impl Writer {
     ) -> Result<(), CoordinatorError> {
         let (mut left, mut outcome) = (Vec::new(), Ok(()));
         for mut entry in due.drain(..entries).collect::<Vec<_>>() {
-            // What comes after a failure is not tried: it may be the coordinator that fails.
+            // After a failure, no further entry is tried: the coordinator itself may have failed.
             let is_over = matches!(&outcome, Err(error) if !is_full(error));
             if is_over {
                 left.push(entry);
@@ -218,7 +218,7 @@ impl Writer {
                 (Ok(()), waiter) => self.announce(Entry { waiter, ..entry }),
                 (Err(error), Some((waiter, _))) if is_full(&error) => {
                     error!(%error, "a segment is refused: no other can join before one has left");
-                    // An error means that it waits no more.
+                    // An error means that the caller has gone.
                     let _ = waiter.send(Err(NotRecorded::Full));
                 }
                 (Err(error), waiter) => {
@@ -232,8 +232,7 @@ impl Writer {
     }
 
     fn apply(&self, changes: &[Change]) -> Result<(), CoordinatorError> {
-        // Nothing is tried then of which it would not be known whether it was done: look-ups are only answered while the
-        // record is known.
+        // Nothing is tried whose outcome could stay unknown: look-ups are only answered while the record is known.
         if self.term.authority(boot_time::now()) == Authority::Suspended {
             let (place, reason) = ("the coordinator", "the lease is over");
             return Err(CoordinatorError::Unavailable {
@@ -245,7 +244,7 @@ impl Writer {
     }
 
     fn announce(&self, entry: Entry) {
-        // An error means that nobody waits any more, or that the leadership is over.
+        // An error means that the caller has gone, or that the leadership is over.
         match entry.waiter {
             Some((waiter, _)) => _ = waiter.send(Ok(())),
             None => _ = self.recorded.send(entry.changes),
@@ -257,8 +256,8 @@ fn is_full(error: &CoordinatorError) -> bool {
     matches!(error, CoordinatorError::Full { .. })
 }
 
-/// Collects what is asked: waits for it if nothing is due yet, and only for a pause if something failed. False if nothing
-/// will be asked any more.
+/// Collects orders. Waits for the first if no entry is due yet, or only for `pause` if a write failed. False if no
+/// further orders come.
 fn gather(asked: &Receiver<Order>, due: &mut Vec<Entry>, pause: Duration) -> bool {
     let first = match due.is_empty() {
         true => asked.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -278,11 +277,11 @@ fn gather(asked: &Receiver<Order>, due: &mut Vec<Entry>, pause: Duration) -> boo
     true
 }
 
-/// Whether an entry is to be tried again. Who has waited for it too long is told.
+/// Whether an entry is tried again. Fails the caller that has waited too long.
 fn is_patient(entry: &mut Entry) -> bool {
     match entry.waiter.take_if(|(_, since)| since.elapsed() > PATIENCE) {
         Some((waiter, _)) => {
-            // An error means that it waits no more.
+            // An error means that the caller has gone.
             let _ = waiter.send(Err(NotRecorded::Late));
             false
         }
@@ -292,7 +291,7 @@ fn is_patient(entry: &mut Entry) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use mooncake_ha::{Campaign, Candidate, Coordinator, MemoryStore, Options};
+    use mooncake_ha::{CampaignOutcome, Candidate, Coordinator, MemoryStore, Options};
     use mooncake_types::SegmentId;
     use tokio::runtime::Builder;
     use tokio::time::timeout;
@@ -306,8 +305,8 @@ mod tests {
         let coordinator = Coordinator::in_memory(store, &options).expect("good options");
         let candidate = Candidate { address: "a:1".to_owned() };
         match coordinator.campaign(&candidate, LONG).expect("it is reachable") {
-            Campaign::Leads(leadership) => Term::new(leadership),
-            Campaign::Follows(leader) => panic!("{leader:?} leads"),
+            CampaignOutcome::Leads(leadership) => Term::new(leadership),
+            CampaignOutcome::Follows(leader) => panic!("{leader:?} leads"),
         }
     }
 
@@ -372,7 +371,7 @@ mod tests {
         assert_eq!(members(&term), [1]);
     }
 
-    /// A disk that says nothing is worse than one that fails.
+    /// A disk that does not answer is worse than one that fails.
     #[test]
     fn a_write_that_does_not_end_keeps_nobody_waiting_and_does_not_hold_up_the_end() {
         let store = MemoryStore::default();
@@ -414,7 +413,7 @@ mod tests {
         assert!(!term.leads(boot_time::now()));
     }
 
-    /// It was tried for ever, and nothing that came after it was written.
+    /// A write without room must not be tried for ever, nor hold up later ones.
     #[test]
     fn a_segment_for_which_the_record_has_no_room_is_refused_and_others_go_on() {
         let store = MemoryStore::default();
@@ -433,7 +432,7 @@ mod tests {
                 }
             };
             assert_eq!(refused, NotRecorded::Full);
-            // What does not make it longer is written, and there is room to say who is behind.
+            // Changes that do not make it longer are written, and there is room to mark members as behind.
             let change = |change: Change| vec![change];
             let behind = change(Change::MarkBehind(SegmentId(1)));
             let strike = vec![Change::Strike(SegmentId(2)), Change::Strike(SegmentId(3))];

@@ -1,13 +1,13 @@
 use mooncake_types::Epoch;
 use tokio::sync::watch;
 
-/// What this master is at the moment, for everybody who asks.
+/// The role of this master at the moment, and the leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RoleStatus {
     pub(crate) role: Role,
     /// The leader, this master or another, as far as it is known.
     pub(crate) leader: Option<Leader>,
-    /// How often the role changed since the start.
+    /// How often the role has changed since the start.
     pub(crate) changes: u64,
 }
 
@@ -16,29 +16,29 @@ pub(crate) struct RoleStatus {
 pub(crate) enum Role {
     /// Nothing yet.
     Starting,
-    /// It waits for the leader to fall.
+    /// It waits until the leader fails.
     Standby,
-    /// It knows of no leader and tries to become it.
+    /// It knows of no leader, and tries to become the leader.
     Candidate,
     /// It leads.
     Leader,
 }
 
-/// How much a leader does of what it is asked.
+/// How much of its service a leader provides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Service {
-    /// It changes nothing before it knows what the nodes hold.
+    /// It refuses changes until it knows what the nodes hold.
     Recovering,
     /// All of it.
     Serving,
-    /// It changes nothing before the coordinator says that it still leads.
+    /// It refuses changes until the coordinator confirms that it still leads.
     Suspended,
 }
 
-/// Who leads.
+/// The leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Leader {
-    /// Where clients reach it, `host:port`.
+    /// Its address for clients, `host:port`.
     pub(crate) address: String,
     pub(crate) epoch: Epoch,
 }
@@ -50,7 +50,7 @@ impl Default for RoleStatus {
 }
 
 impl RoleStatus {
-    /// Publishes a new role and leader, if they are news.
+    /// Publishes a role and a leader. Notifies readers if either has changed.
     pub(crate) fn publish(to: &watch::Sender<RoleStatus>, role: Role, leader: Option<Leader>) {
         to.send_if_modified(|status| {
             let news = status.role != role || status.leader != leader;
@@ -60,7 +60,7 @@ impl RoleStatus {
         });
     }
 
-    /// What a client is told that takes a master for the leader that is not.
+    /// The refusal for a client that takes this master for the leader.
     pub(crate) fn refusal(&self) -> String {
         match &self.leader {
             Some(leader) if self.role != Role::Leader => {
@@ -80,7 +80,7 @@ impl Role {
         }
     }
 
-    /// The word under `/ha_status`; that of a leader depends on how much it does.
+    /// The word under `/ha_status`. For a leader it depends on its service.
     pub(crate) const fn state(self, service: Service) -> &'static str {
         match self {
             Role::Starting => "starting",

@@ -5,12 +5,12 @@ use mooncake_ha::{Leadership, boot_time};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-/// One leadership of this master, from when it was won. The thread that keeps the leadership prolongs it; the owner asks
-/// what it may still do between reading a request and acting on it.
+/// One leadership of this master, from its election on. The election thread prolongs it. Before each request, the
+/// owner asks what it may still do.
 #[derive(Clone, Debug)]
 pub(crate) struct Term {
     pub(crate) leadership: Leadership,
-    /// Whether the record outlives the master. If not, nobody waits for it either.
+    /// Whether the record outlives the master. If not, no request waits for it.
     pub(crate) is_recorded: bool,
     ended: Arc<watch::Sender<bool>>,
 }
@@ -18,11 +18,11 @@ pub(crate) struct Term {
 /// What a master may do at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Authority {
-    /// It leads, and nobody else does.
+    /// It leads, and no other master does.
     Leads,
-    /// It led, its lease is over, and it does not know whether another leads: it waits for the coordinator.
+    /// Its lease is over, and it does not know whether another master leads: it waits for the coordinator.
     Suspended,
-    /// It leads no more.
+    /// Its leadership is over.
     Over,
 }
 
@@ -31,7 +31,7 @@ impl Term {
         Term { leadership, is_recorded: true, ended: Arc::new(watch::Sender::new(false)) }
     }
 
-    /// That of a master which remembers nothing from start to start.
+    /// The term of a master that keeps no record.
     pub(crate) fn unrecorded() -> Term {
         Term { is_recorded: false, ..Term::new(Leadership::unrecorded()) }
     }
@@ -57,7 +57,7 @@ impl Term {
         }
     }
 
-    /// Completes when the term was ended, or ran out, however often it is prolonged before.
+    /// Completes once the term was ended or has expired, however often it is prolonged before.
     pub(crate) async fn over(&self) {
         let mut ended = self.ended.subscribe();
         loop {

@@ -4,19 +4,19 @@ use mooncake_ha::{Coordinator, MemoryStore, Options, boot_time};
 use tokio::runtime::Builder;
 use tokio::time::{sleep, timeout};
 
-use super::{Authority, Election, Leader, Password, Role, RoleStatus, Term};
+use super::{Authority, ClusterSecret, Election, Leader, Role, RoleStatus, Term};
 
 const LONG: Duration = Duration::from_secs(20);
 
 fn election(store: &MemoryStore, address: &str) -> Election {
-    patient_seat(store, address, Duration::ZERO)
+    patient_election(store, address, Duration::ZERO)
 }
 
-/// One whose leader may wait this long for the coordinator.
-fn patient_seat(store: &MemoryStore, address: &str, suspension: Duration) -> Election {
+/// An election whose leader may wait this long for the coordinator.
+fn patient_election(store: &MemoryStore, address: &str, suspension: Duration) -> Election {
     let options = Options { ttl: Duration::from_secs(1), suspension, ..Options::new("test") };
     let coordinator = Coordinator::in_memory(store, &options).expect("good options");
-    Election::elected(coordinator, address.to_owned(), Password::default()).expect("a thread")
+    Election::elected(coordinator, address.to_owned(), ClusterSecret::default()).expect("a thread")
 }
 
 async fn until_authority(term: &Term, authority: Authority) {
@@ -79,7 +79,7 @@ fn a_leader_that_the_coordinator_does_not_hear_stops_by_itself_and_stands_again(
 #[test]
 fn a_leader_that_the_coordinator_hears_again_goes_on_under_its_epoch() {
     let store = MemoryStore::default();
-    let mut election = patient_seat(&store, "a:1", LONG);
+    let mut election = patient_election(&store, "a:1", LONG);
     run(async {
         let term = election.term().await;
         for _ in 0..2 {
@@ -98,12 +98,12 @@ fn a_leader_that_the_coordinator_hears_again_goes_on_under_its_epoch() {
 #[test]
 fn a_leader_that_was_followed_while_it_waited_leads_no_more() {
     let store = MemoryStore::default();
-    let mut election = patient_seat(&store, "a:1", LONG);
+    let mut election = patient_election(&store, "a:1", LONG);
     run(async {
         let term = election.term().await;
         store.set_reachable(false);
         until_authority(&term, Authority::Suspended).await;
-        let mut other = patient_seat(&store.another_way(), "b:2", LONG);
+        let mut other = patient_election(&store.another_way(), "b:2", LONG);
         let later = other.term().await;
         assert!(later.leadership.epoch() > term.leadership.epoch());
         assert_eq!(term.authority(boot_time::now()), Authority::Suspended, "it cannot know yet");
@@ -120,7 +120,7 @@ fn a_leader_that_was_followed_while_it_waited_leads_no_more() {
 #[test]
 fn a_leader_waits_only_so_long_for_the_coordinator() {
     let store = MemoryStore::default();
-    let mut election = patient_seat(&store, "a:1", Duration::from_millis(500));
+    let mut election = patient_election(&store, "a:1", Duration::from_millis(500));
     run(async {
         let term = election.term().await;
         store.set_reachable(false);
@@ -150,7 +150,7 @@ fn a_record_that_cannot_be_written_any_more_is_not_passed_over() {
     let folder = std::env::temp_dir().join(format!("mooncake-record-{}", std::process::id()));
     let lead = || super::alone::term(&folder, "test", 1);
     let first = lead().expect("the folder is writable").leadership.epoch();
-    // What the next version of the file is written to is taken by a folder.
+    // A folder has the name of the temporary file for the next version.
     let record = folder.join("test/1/members.json");
     let blocked = folder.join("test/1/members.json.new");
     std::fs::create_dir(&blocked).expect("a folder");
@@ -173,7 +173,7 @@ fn a_leader_that_stops_does_not_lead_once_more_on_its_way_out() {
         led = until(&election, |it| it.role == Role::Leader).await;
         election.withdraw();
         election.leave(&term);
-        // It would win at once.
+        // Without the withdrawal, it would win again at once.
         sleep(Duration::from_millis(100)).await;
     });
     let status = election.status();

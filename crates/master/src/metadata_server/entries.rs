@@ -3,10 +3,10 @@ use std::collections::HashMap;
 use bytes::Bytes;
 use thiserror::Error;
 
-/// Keys that hold this word name one process each: their values are not replaced.
+/// Keys that contain this word name one process each. Their values are not replaced.
 const UNIQUE: &str = "rpc_meta";
 
-/// How much is kept.
+/// Limits of the entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bounds {
     /// Most bytes of a key.
@@ -25,12 +25,12 @@ impl Default for Bounds {
     }
 }
 
-/// What a put came to.
+/// The outcome of a put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Put {
-    /// The key has this value now.
+    /// The put stored this value.
     Updated,
-    /// It had it before, and is one that is not replaced.
+    /// The key already had this value, which may not be replaced.
     Unchanged,
 }
 
@@ -89,12 +89,12 @@ impl Entries {
             return Err(Refused::Full { limit: bounds.total_bytes });
         }
         self.used = used;
-        // A copy of its own: the bytes of a request share a buffer that is larger than they are.
+        // Copied, because the bytes of a request share a larger buffer.
         self.values.insert(key.to_owned(), Bytes::copy_from_slice(value));
         Ok(Put::Updated)
     }
 
-    /// Whether the key was there.
+    /// Removes a key, and returns whether it was there.
     pub(super) fn remove(&mut self, key: &str) -> bool {
         let Some(value) = self.values.remove(key) else { return false };
         self.used -= key.len() + value.len();

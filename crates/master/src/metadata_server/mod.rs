@@ -1,5 +1,5 @@
-//! The metadata server of transfer engines: texts by key, which they publish about themselves and look up about
-//! others. Clients and nodes of the store need none; deployments of the C++ package expect one at the master's side.
+//! The metadata server of transfer engines: values by key, which engines publish about themselves and look up about
+//! others. Clients and nodes of the store need none; deployments of the C++ package expect one beside the master.
 
 mod entries;
 mod routes;
@@ -10,13 +10,13 @@ pub(crate) use routes::{limits, router};
 
 use entries::{Bounds, Entries};
 
-/// The entries, shared by the thread that serves them and the owner, which forgets those of dead clients.
+/// The entries, shared by the thread that serves them and the owner, which removes those of dead clients.
 #[derive(Clone, Debug)]
-pub(crate) struct Registry(Arc<Mutex<Entries>>);
+pub(crate) struct MetadataEntries(Arc<Mutex<Entries>>);
 
-impl Registry {
-    pub(crate) fn new() -> Registry {
-        Registry(Arc::new(Mutex::new(Entries::new(Bounds::default()))))
+impl MetadataEntries {
+    pub(crate) fn new() -> MetadataEntries {
+        MetadataEntries(Arc::new(Mutex::new(Entries::new(Bounds::default()))))
     }
 
     fn lock(&self) -> MutexGuard<'_, Entries> {
@@ -24,16 +24,16 @@ impl Registry {
     }
 }
 
-/// Forgets what dead clients published.
+/// Removes the entries that dead clients published.
 #[derive(Clone, Debug)]
 pub(crate) struct Cleanup {
-    pub(crate) registry: Registry,
-    /// What the keys of clients begin with, like `mooncake/`.
+    pub(crate) registry: MetadataEntries,
+    /// The prefix of clients' keys, like `mooncake/`.
     pub(crate) prefix: String,
 }
 
 impl Cleanup {
-    /// Forgets the entries that belong to these segments.
+    /// Removes the entries that belong to these segments.
     pub(crate) fn forget(&self, segments: &[Arc<str>]) {
         if segments.is_empty() {
             return;

@@ -1,4 +1,4 @@
-//! `/metadata` and `/health`. Answers are plain text, in the words of the C++ package.
+//! `/metadata` and `/health`. Replies are plain text, with the words of the C++ package.
 
 use axum::Router;
 use axum::extract::rejection::QueryRejection;
@@ -11,16 +11,16 @@ use mooncake_http::{Content, Limits};
 use serde::Deserialize;
 use thiserror::Error;
 
-use super::Registry;
+use super::MetadataEntries;
 use super::entries::{Bounds, Put, Refused};
 
-/// What the server takes: the longest value is one body.
+/// The limits of the server. A body may be as long as the longest value.
 pub(crate) fn limits() -> Limits {
     Limits { body_bytes: Bounds::default().value_bytes, ..Limits::default() }
 }
 
-/// What the server answers.
-pub(crate) fn router(registry: Registry) -> Router {
+/// The routes of the server.
+pub(crate) fn router(registry: MetadataEntries) -> Router {
     Router::new()
         .route("/metadata", get(look_up).put(publish).delete(forget))
         .route("/health", get(async || "OK"))
@@ -73,7 +73,7 @@ fn key_of(parsed: Parsed) -> Result<String, Failure> {
 
 /// `GET /metadata?key=K`.
 async fn look_up(
-    Extract(registry): Extract<Registry>,
+    Extract(registry): Extract<MetadataEntries>,
     parsed: Parsed,
 ) -> Result<impl IntoResponse, Failure> {
     let value = registry.lock().get(&key_of(parsed)?).ok_or(Failure::NotFound)?;
@@ -82,7 +82,7 @@ async fn look_up(
 
 /// `PUT /metadata?key=K`; the body is the value.
 async fn publish(
-    Extract(registry): Extract<Registry>,
+    Extract(registry): Extract<MetadataEntries>,
     parsed: Parsed,
     Content(value): Content,
 ) -> Result<&'static str, Failure> {
@@ -95,7 +95,7 @@ async fn publish(
 
 /// `DELETE /metadata?key=K`.
 async fn forget(
-    Extract(registry): Extract<Registry>,
+    Extract(registry): Extract<MetadataEntries>,
     parsed: Parsed,
 ) -> Result<&'static str, Failure> {
     match registry.lock().remove(&key_of(parsed)?) {

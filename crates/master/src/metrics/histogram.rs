@@ -1,7 +1,7 @@
 use mooncake_http::prometheus;
 
-/// Counts of values by upper bounds that are fixed at compile time. Plain numbers: one owner writes, readers get
-/// a copy.
+/// Counts of values by upper bounds that are fixed at compile time. The counts are plain numbers: the owner writes
+/// them, readers get a copy.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Histogram<const N: usize> {
     bounds: &'static [f64; N],
@@ -23,7 +23,7 @@ impl<const N: usize> Histogram<N> {
         self.sum += value;
     }
 
-    /// As it is written out.
+    /// The histogram as Prometheus text needs it.
     pub(crate) fn report(&self) -> prometheus::Histogram {
         let bounded = self.bounds.iter().copied().zip(self.counts);
         prometheus::Histogram {

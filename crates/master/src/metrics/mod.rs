@@ -1,5 +1,5 @@
-//! What is measured: counted by the owner in plain numbers, copied for whoever wants to see it, turned into text
-//! on the reader's thread.
+//! Metrics. The owner counts in plain numbers, and copies them for readers. A reader's thread turns the copy into
+//! text.
 
 mod histogram;
 mod operation;

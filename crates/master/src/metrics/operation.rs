@@ -1,7 +1,7 @@
 use mooncake_types::{Reply, Request, ScanAction, TaskKind};
 
-/// What was asked, under the name that its metrics carry. A request about one key and one about several are
-/// counted apart.
+/// The operation of a request, under the name in its metrics. Requests about one key and about several are counted
+/// apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub(crate) enum Operation {

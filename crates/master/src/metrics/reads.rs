@@ -1,15 +1,15 @@
-//! What clients read: they tell it with their pings, since most of it never reaches the master.
+//! What clients read. They report it with their pings, since most reads never reach the master.
 
 use std::collections::HashMap;
 
 use mooncake_types::{ClientId, ReadCounts, ReadReport, Reply, Request, limits};
 
-/// The sum over all clients, and what each of them told last.
+/// The sum over all clients, and the last report of each.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Reads {
     sum: ReadCounts,
     last: HashMap<ClientId, ReportedReads>,
-    /// How many reports came.
+    /// How many reports arrived.
     reports: u64,
 }
 
@@ -22,7 +22,8 @@ struct ReportedReads {
 }
 
 impl Reads {
-    /// Takes note of a request if it was answered as one that was taken: only then does the client hold it to be confirmed.
+    /// Notes the report of a request, if the master accepted the request: only then does the client count it as
+    /// confirmed.
     pub(crate) fn record(&mut self, from: ClientId, request: &Request<'_>, reply: &Reply) {
         match (request, reply) {
             (Request::Ping { reads: Some(report), .. }, Reply::Pong(_)) => self.note(from, report),
@@ -33,19 +34,19 @@ impl Reads {
         }
     }
 
-    /// Counts what came since the client's last report here; if there was none, since the last that any master confirmed.
+    /// Counts reads since the client's last report here, or else since the last report that any master confirmed.
     fn note(&mut self, from: ClientId, report: &ReadReport) {
         self.make_room();
         self.reports += 1;
         let last = self.last.get(&from).filter(|last| last.run == report.run);
         let before = last.map_or(report.confirmed, |last| last.counts);
         self.sum = self.sum.plus(&report.counts.since(&before));
-        // A report that was overtaken says less.
+        // A report that arrives late has lower counts.
         let counts = last.map_or(report.counts, |last| last.counts.max(&report.counts));
         self.last.insert(from, ReportedReads { run: report.run, counts, report: self.reports });
     }
 
-    /// Forgets the half of the clients that have not reported for longest, if there are too many.
+    /// If there are too many clients, forgets the half with the oldest reports.
     fn make_room(&mut self) {
         if self.last.len() < limits::MAX_CLIENTS {
             return;

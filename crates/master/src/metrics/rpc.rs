@@ -25,7 +25,7 @@ pub(crate) const SIZE_BOUNDS: [f64; 12] = [
     17_179_869_184.0,
 ];
 
-/// What is counted about one operation.
+/// The counts of one operation.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct OperationMetrics {
     pub(crate) requests: u64,
@@ -40,7 +40,7 @@ pub(crate) struct OperationMetrics {
     pub(crate) latency: Histogram<16>,
 }
 
-/// What is counted about requests, by operation.
+/// The counts of requests, by operation.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RpcMetrics {
     operations: [OperationMetrics; Operation::COUNT],

@@ -12,27 +12,27 @@ use crate::leadership::Service;
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
     pub(crate) stats: Stats,
-    /// How much is done of what is asked.
+    /// How much of its service the master provides.
     pub(crate) service: Service,
     /// How late the membership record is.
     pub(crate) record_late: Duration,
-    /// Used bytes and capacity of memory by segment name, of what is in sight; several segments may share one.
+    /// Used bytes and capacity of the memory in sight, by segment name. Several segments may share a name.
     pub(crate) segments: BTreeMap<Arc<str>, (u64, u64)>,
     pub(crate) rpc: RpcMetrics,
     /// What clients read.
     pub(crate) reads: ReadCounts,
 }
 
-/// Objects that were wanted: those that were there, and those that were not.
+/// Objects that clients wanted: those that were there, and those that were not.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Wanted {
+pub(crate) struct HitCounts {
     pub(crate) hits: u64,
     pub(crate) misses: u64,
 }
 
-impl Wanted {
-    /// An existence check that finds its object is no hit: the object is counted when it is read. One that finds nothing is
-    /// a miss: no read follows it.
+impl HitCounts {
+    /// An existence check that finds its object is no hit, since the read counts. A check that finds nothing is a
+    /// miss, since no read follows.
     fn of(reads: &ReadCounts) -> Self {
         Self { hits: reads.get_hits, misses: reads.get_misses.saturating_add(reads.exist_misses) }
     }
@@ -41,15 +41,15 @@ impl Wanted {
         self.hits.saturating_add(self.misses)
     }
 
-    /// The share of what was there; nothing as long as nothing was wanted.
+    /// The share of hits; `None` as long as no object was wanted.
     pub(crate) fn hit_ratio(self) -> Option<f64> {
         (self.objects() > 0).then(|| self.hits as f64 / self.objects() as f64)
     }
 }
 
 impl Snapshot {
-    pub(crate) fn wanted(&self) -> Wanted {
-        Wanted::of(&self.reads)
+    pub(crate) fn wanted(&self) -> HitCounts {
+        HitCounts::of(&self.reads)
     }
 
     pub(crate) fn new(stats: Stats, reports: &[SegmentReport], rpc: RpcMetrics) -> Snapshot {

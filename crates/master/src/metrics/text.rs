@@ -86,7 +86,7 @@ impl Snapshot {
         out.gauge(
             "master_put_start_discarded_staging_size",
             "Bytes of discarded puts whose memory is not free yet",
-            stats.discarded_bytes,
+            stats.reserved_bytes,
         )?;
         out.gauge(
             "master_active_clients",
@@ -183,9 +183,9 @@ impl Snapshot {
             stats.members_missing as u64,
         )?;
         out.gauge(
-            "master_undropped_entries",
+            "master_tombstones",
             "Entries that went from the pool and that nodes may still hold",
-            stats.undropped_entries as u64,
+            stats.tombstones as u64,
         )
     }
 
@@ -259,7 +259,7 @@ impl Snapshot {
         out.gauges(capacity, samples(|(_, capacity)| *capacity))
     }
 
-    /// What clients told of their reads.
+    /// The reads that clients reported.
     fn reads(&self, out: &mut Metrics<'_, '_>) -> fmt::Result {
         let reads = &self.reads;
         let gets = reads.get_hits.saturating_add(reads.get_misses);

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use mooncake_types::{CreateTask, Reply, Request, TaskKind, TaskOrder, limits};
 
-use crate::support::{Rpc, Running, start};
+use crate::support::{Rpc, Running, http_with, start};
 
 /// Node A has an object, node B has room. The first client is the one that copies from A.
 fn pool() -> (Running, Rpc, Rpc) {
@@ -39,6 +39,20 @@ fn a_client_that_waits_is_answered_when_there_is_a_task() {
     copy_wanted(&mut other);
     let orders = received(&mut first);
     assert_eq!(orders.len(), 1);
+    let took = begun.elapsed();
+    assert!(took < Duration::from_millis(200), "{took:?} is no answer at once");
+}
+
+#[test]
+fn a_client_that_waits_is_answered_when_time_alone_brings_a_task() {
+    let (master, mut first, _other) = pool();
+    first.send(&Request::FetchTasks { limit: 8, wait_ms: limits::MAX_TASK_WAIT_MS });
+    let begun = Instant::now();
+    // The drain looks at its segments between two requests.
+    let body = br#"{"segments":["node-a"]}"#;
+    let created = http_with(master.admin, "POST", "/api/v1/drain_jobs", body);
+    assert_eq!(created.status, 200, "{created:?}");
+    assert_eq!(received(&mut first).len(), 1);
     let took = begun.elapsed();
     assert!(took < Duration::from_millis(200), "{took:?} is no answer at once");
 }

@@ -90,7 +90,7 @@ impl Meta {
     /// Has a replica moved, or says why not.
     fn drain_unit(&mut self, number: u32, object: u32, replica: u8, slots: &[u32]) {
         let is_busy = self.has_task(object)
-            || self.is_unsettled(object)
+            || self.awaits_former_routes(object)
             || self.unreadable_replicas(object) & 1 << replica != 0;
         if is_busy {
             self.drains.job(number).pass.blocked += 1;

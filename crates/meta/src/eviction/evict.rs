@@ -199,7 +199,7 @@ impl Meta {
     pub(crate) fn rank(&self, id: u32) -> Option<EvictionRank> {
         let range = (id != NONE).then(|| &self.ranges[id])?;
         let may_be_leased = range.queue != QueueKind::Fresh || self.usage.keeps_places();
-        if may_be_leased && self.objects[range.object].touched > self.now {
+        if may_be_leased && self.objects[range.object].leased_until() > self.now {
             return None;
         }
         let hand = || self.segments[range.segment].hand;

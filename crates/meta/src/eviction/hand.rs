@@ -36,7 +36,7 @@ impl Meta {
             }
             let range = &self.ranges[id];
             let (object, class) = (range.object, range.class);
-            let is_leased = self.objects[object].touched > self.now;
+            let is_leased = self.objects[object].leased_until() > self.now;
             match policy.chance(hand, class.visits(), is_leased) {
                 None => return,
                 Some((side, uses)) => {

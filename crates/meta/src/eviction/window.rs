@@ -224,7 +224,7 @@ impl Meta {
         let is_evictable = match range.queue {
             QueueKind::Fresh | QueueKind::Leased => true,
             QueueKind::PinnedFresh | QueueKind::PinnedLeased => pinned_too,
-            QueueKind::Extra => self.objects[range.object].touched <= self.now,
+            QueueKind::Extra => self.objects[range.object].leased_until() <= self.now,
             _ => false,
         };
         let stays =
@@ -269,7 +269,9 @@ impl Meta {
             };
             // Of the leased, the first lease to end is at the head. All others wait for something else.
             let end = match range.queue {
-                QueueKind::Leased | QueueKind::PinnedLeased => self.objects[range.object].touched,
+                QueueKind::Leased | QueueKind::PinnedLeased => {
+                    self.objects[range.object].leased_until()
+                }
                 _ => soon,
             };
             from = from.min(end.max(soon));

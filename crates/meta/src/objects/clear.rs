@@ -19,7 +19,7 @@ impl Meta {
     ) -> Result<(), ErrorCode> {
         check_key(key)?;
         let hash = self.index.hash(key);
-        self.touch(hash);
+        self.overrule(hash);
         let result = self.clear_replicas(from, key, segment);
         if result.is_ok() {
             gathered.name_again(hash);
@@ -64,7 +64,7 @@ impl Meta {
     /// Whether the object is leased, or nobody has read it and it was put so recently that somebody may be about to.
     fn is_young(&self, object: u32) -> bool {
         let grace_ms = if self.was_read(object) { 0 } else { self.config.lease_ttl_ms };
-        self.objects[object].touched.after_ms(grace_ms) > self.now
+        self.objects[object].leased_until().after_ms(grace_ms) > self.now
     }
 
     /// Whether the object had a lease since it was put, as far as its queue and its uses say.

@@ -29,6 +29,7 @@ mod record;
 mod records;
 mod remove;
 mod replicas;
+mod scan;
 mod soft_pins;
 mod upsert;
 

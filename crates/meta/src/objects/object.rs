@@ -57,7 +57,7 @@ impl Meta {
     pub(crate) fn is_readable(&self, object: u32) -> bool {
         self.objects[object].state == ObjectState::Complete
             && self.has_replica_but(object, self.unreadable_replicas(object))
-            && !self.is_unsettled(object)
+            && !self.awaits_former_routes(object)
     }
 
     /// Whether the object is finished and at least one replica exists, in sight or not.
@@ -121,7 +121,7 @@ impl Meta {
     fn evictable_from(&self, object: u32, kind: QueueKind) -> Tick {
         match kind {
             QueueKind::Fresh | QueueKind::PinnedFresh | QueueKind::Extra => self.now,
-            QueueKind::Leased | QueueKind::PinnedLeased => self.objects[object].touched,
+            QueueKind::Leased | QueueKind::PinnedLeased => self.objects[object].leased_until(),
             QueueKind::Out
             | QueueKind::Processing
             | QueueKind::Hard

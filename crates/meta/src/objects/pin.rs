@@ -91,7 +91,7 @@ impl Meta {
 
     /// The timer of an object's soft pin fires: the pin ends unless it has been prolonged.
     pub(crate) fn soft_pin_due(&mut self, object: u32) {
-        let leased_until = self.objects[object].touched;
+        let leased_until = self.objects[object].leased_until();
         let pin = self.soft_pins.known.get_mut(&object).expect("a soft pin goes with its timer");
         // A lease outlasts the pin: the queue of the leased is ordered by time, and only its end may be joined.
         let until = pin.until.max(leased_until);

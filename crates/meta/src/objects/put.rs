@@ -122,7 +122,7 @@ impl Meta {
         loop {
             let object = self.find_living(key)?;
             let record = &self.objects[object];
-            let is_young = self.now.since_ms(record.touched) < self.config.put_discard_ms;
+            let is_young = self.now.since_ms(record.started()) < self.config.put_discard_ms;
             if record.state == ObjectState::Complete || is_young {
                 return Some(object);
             }
@@ -150,7 +150,7 @@ impl Meta {
         let version = self.term.next_version();
         // Looked up again: what held the key may have been evicted to make room.
         let holder = self.index.get(&self.objects, Hashed { key: item.key, hash });
-        self.touch(hash);
+        self.overrule(hash);
         let uses = match holder {
             None => self.usage.recall(hash).map_or(0, |uses| uses + 1),
             Some(holder) => self.class_of(holder).uses(),
@@ -159,7 +159,7 @@ impl Meta {
             key: item.key.into(),
             version,
             len: item.len,
-            touched: self.now,
+            time: self.now,
             first_range: NONE,
             writer: order.writer,
             group: NONE,
@@ -203,7 +203,7 @@ impl Meta {
             Ok(Ended::Current) => put.version,
             _ => Version { epoch, counter: counter.saturating_add(1) },
         };
-        self.touch(key.hash);
+        self.overrule(key.hash);
         self.gather_leased(put.key, gathered);
         self.gather_tombstones(key.hash, Some(below), gathered);
         result.map(|_| ())
@@ -265,7 +265,7 @@ impl Meta {
         }
         let record = self.objects.at_mut(object);
         record.state = ObjectState::Complete;
-        record.touched = self.now;
+        record.time = self.now;
         if record.pin == Pin::Inherited {
             record.pin = Pin::None;
         }
@@ -331,7 +331,7 @@ impl Meta {
 
     /// Gives up a put that nobody ended. Its ranges stay reserved: its writer may still be at work.
     pub(crate) fn discard(&mut self, object: u32) {
-        let until = self.objects[object].touched.after_ms(self.config.put_release_ms);
+        let until = self.objects[object].started().after_ms(self.config.put_release_ms);
         self.requeue_put(object, QueueKind::Out);
         self.reserve_replicas(object, u32::MAX, until);
         self.drop_object(object);
@@ -352,7 +352,7 @@ impl Meta {
     pub(crate) fn next_discard(&self) -> Option<(Tick, u32)> {
         let first = self.running.head();
         let object = (first != NONE).then(|| self.ranges[first].object)?;
-        Some((self.objects[object].touched.after_ms(self.config.put_discard_ms), object))
+        Some((self.objects[object].started().after_ms(self.config.put_discard_ms), object))
     }
 
     /// The puts that are running, oldest first.

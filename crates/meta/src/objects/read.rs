@@ -125,12 +125,12 @@ impl Meta {
 
     pub(super) fn access_alone(&mut self, object: u32) {
         let until = self.now.after_ms(self.config.lease_ttl_ms);
-        if self.objects[object].touched >= until || is_broken(Rule::ReadsGrantLeases) {
+        if self.objects[object].leased_until() >= until || is_broken(Rule::ReadsGrantLeases) {
             return;
         }
         // Accesses under one lease belong to one use: who looks up keys reads them next, in several processes perhaps.
         let under_lease = self.is_leased(object);
-        self.objects.at_mut(object).touched = until;
+        self.objects.at_mut(object).time = until;
         self.slide_soft_pin(object);
         let kind = self.queue_after(object, true);
         if kind != QueueKind::Leased && self.usage.keeps_places() {
@@ -155,14 +155,14 @@ impl Meta {
     /// Whether a reader may be reading the object under a lease.
     pub(crate) fn is_leased(&self, object: u32) -> bool {
         let record = &self.objects[object];
-        record.state == ObjectState::Complete && record.touched > self.now
+        record.state == ObjectState::Complete && record.leased_until() > self.now
     }
 
     /// Leases an object from now on.
     pub(crate) fn lease_anew(&mut self, object: u32) {
         let until = self.now.after_ms(self.config.lease_ttl_ms);
         let record = self.objects.at_mut(object);
-        record.touched = until;
+        record.time = until;
         if record.group != NONE {
             self.groups.note_lease(record.group, until);
         }

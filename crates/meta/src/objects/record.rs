@@ -12,8 +12,8 @@ pub(crate) struct Object {
     pub(crate) key: Box<str>,
     pub(crate) version: Version,
     pub(crate) len: u64,
-    /// While the put runs: when it started. Afterwards: the end of the last lease, or the moment it became readable.
-    pub(crate) touched: Tick,
+    /// While the put runs, when it [started](Object::started); afterwards, [the end of its last lease](Object::leased_until).
+    pub(crate) time: Tick,
     /// Its first range; the others follow by [`Range::sibling`], replica by replica, in the order of the bytes.
     pub(crate) first_range: u32,
     /// The number of the client that started the put.
@@ -24,6 +24,18 @@ pub(crate) struct Object {
     pub(crate) pin: Pin,
     pub(crate) data_type: u8,
     pub(crate) asked: Asked,
+}
+
+impl Object {
+    /// When its put started, while that runs.
+    pub(crate) fn started(&self) -> Tick {
+        self.time
+    }
+
+    /// The end of its last lease once its put has ended; before the first lease, the moment at which it became readable.
+    pub(crate) fn leased_until(&self) -> Tick {
+        self.time
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -36,7 +36,7 @@ impl Meta {
     /// An object has other replicas than before, or others were asked for: whether it lacks some, and which of them
     /// nobody asked for.
     pub(crate) fn note_replicas(&mut self, object: u32) {
-        self.touch_key(object);
+        self.note_key_change(object);
         let record = &self.objects[object];
         if record.asked.is_plain() || record.state != ObjectState::Complete {
             return;
@@ -116,7 +116,7 @@ impl Meta {
 
     /// An object that was finished is on its way out.
     pub(super) fn forget_replicas(&mut self, object: u32) {
-        self.touch_key(object);
+        self.note_key_change(object);
         if self.objects[object].asked.is_plain() {
             return;
         }

@@ -92,7 +92,7 @@ impl Meta {
         &mut self,
         found: &FoundVersion<'_>,
         state: ObjectState,
-        touched: Tick,
+        time: Tick,
         pieces: &[Piece],
     ) -> u32 {
         let attributes = &found.attributes;
@@ -100,7 +100,7 @@ impl Meta {
             key: found.key.into(),
             version: found.version,
             len: found.len,
-            touched,
+            time,
             first_range: NONE,
             writer: 0,
             group: NONE,

@@ -1,21 +1,24 @@
-//! Recovery: what a new leader hears from the nodes, what it believes of that, and which requests it answers until then.
+//! Recovery: what nodes report to a new leader, what the leader believes of it, and which requests it serves meanwhile.
 //!
-//! The record names the members: the segments that may hold what earlier leaders granted. Each member is to report all that
-//! it holds. Look-ups are answered from the first report on. What changes objects waits until every member has reported. If
-//! some don't, it waits until nobody has a route from under an earlier leader any more (see
-//! [`Config::routes_last_ms`](crate::Config::routes_last_ms)) and the missing are marked behind in the record.
+//! The record names the members: the segments that may hold what earlier leaders granted. Each member reports all that it
+//! holds. The leader serves look-ups from the first report on. Requests that change objects wait until every member has
+//! reported. If some do not report, these requests wait until
+//!
+//! 1. all routes that readers got from earlier leaders have ended
+//!    ([`Config::routes_last_ms`](crate::Config::routes_last_ms)), and
+//! 2. the record marks the missing members as behind.
 //!
 //! - [`phase`] says how far the leader is: one enum, with the data of each phase.
-//! - [`admission`] says which request and which mount the leader admits.
-//! - [`belief`] says which entry the leader believes.
+//! - [`admission`] says which requests and mounts the leader admits.
+//! - [`belief`] says which reported entries the leader believes.
 //! - [`describe`] says what nodes keep of an object for a later leader.
-//! - [`inventory`] takes the entries that nodes tell, [`found`] makes objects of them, [`stripes`] joins pieces of replicas.
-//! - [`shadow`] is what a standby knows of a segment; [`replay`] takes that up once it leads.
-//! - [`review`] compares what a node tells that was started again with what the leader knows.
+//! - [`inventory`] takes the entries that nodes report, [`found`] makes objects of them, [`stripes`] joins pieces of replicas.
+//! - [`shadow`] is what a standby knows of a segment; [`replay`] uses it once the standby leads.
+//! - [`review`] compares the report of a restarted node with what the leader knows.
 //! - [`outrank`] takes a higher epoch when a node has obeyed a later leader.
 //!
-//! Invariants: who serves has heard of every member, or has it marked behind. Nothing is granted on a segment before its
-//! last page. Once nobody may report any more, nothing is kept that was only kept for reports.
+//! Invariants: a leader that serves changes has the report of every member, or has it marked behind. It grants nothing on a
+//! segment before the last page of its report. Once no segment may report any more, nothing is kept that reports alone need.
 
 mod admission;
 mod attributes;
@@ -56,15 +59,15 @@ use crate::segments::Record;
 #[derive(Debug)]
 pub(crate) struct Recovery {
     phase: Phase,
-    /// Hashes of the keys that were put, removed, cleared or lost while somebody could report, each with the version below
-    /// which nothing is believed any more.
-    touched: HashMap<u64, Version, FixedState>,
-    /// Objects that were found and may have taken the place of others: see [`belief`].
+    /// Hashes of the keys that were put, removed, cleared or lost while segments could report. Of each, the version below
+    /// which no report is believed.
+    overruled: HashMap<u64, Version, FixedState>,
+    /// Objects that were reported and may have replaced older versions: see [`belief`].
     replacing: BTreeSet<u32>,
     /// Stripes that have not found all their neighbours, by the version of their object.
     waiting: BTreeMap<Version, WaitingStripes>,
     shadows: Shadows,
-    /// Members have had their time to report. Only disks are waited for from then on.
+    /// The time in which members may report has passed. From then on the leader waits for disks alone.
     is_window_over: bool,
 }
 
@@ -72,7 +75,7 @@ impl Recovery {
     fn new(record: &Record) -> Self {
         Self {
             phase: Phase::first(record),
-            touched: HashMap::default(),
+            overruled: HashMap::default(),
             replacing: BTreeSet::new(),
             waiting: BTreeMap::new(),
             shadows: Shadows::default(),
@@ -80,7 +83,7 @@ impl Recovery {
         }
     }
 
-    /// Whether nothing that was lost with its segments can be reported any more, unless on disks.
+    /// Whether objects that were lost can be reported by disks at most.
     pub(crate) fn is_over(&self) -> bool {
         self.phase.serves() && (self.is_window_over || !self.phase.may_report())
     }
@@ -96,7 +99,7 @@ impl Recovery {
         self.phase.missing().unwrap_or(&NONE).iter().copied()
     }
 
-    /// What an earlier process told of its segment is not to be taken up.
+    /// Drops what the standby learned of a segment.
     pub(crate) fn forget_shadow(&mut self, id: SegmentId) {
         self.shadows.forget(id);
     }

@@ -1,4 +1,4 @@
-//! How far a leader is with its recovery.
+//! How far a leader is with its recovery. *Former routes* are routes that readers got from earlier leaders.
 
 use std::collections::BTreeSet;
 
@@ -8,49 +8,50 @@ use crate::segments::Record;
 
 /// Each phase is followed by the next, or by one further down.
 ///
-/// | phase | changes objects | who may tell what the leader does not know |
+/// | phase | serves requests that change objects | takes reports of objects that it does not know from |
 /// |---|---|---|
 /// | `Adopting` | yes | segments that the record does not name |
 /// | `Hearing` | no | members that have not reported |
 /// | `Marking` | no | members that have not reported |
 /// | `Latecomers` | yes | members that have not reported |
-/// | `Over` | yes | nobody |
+/// | `Over` | yes | no segment |
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// The record knows of no earlier leader, so there are no promises to keep. Segments may hold what an unrecorded leader left.
+    /// The record knows of no earlier leader, so there are no promises to keep. Segments may hold objects of a leader that
+    /// kept no record.
     Adopting {
-        /// They may yet tell it.
+        /// Such segments may still report.
         is_open: bool,
-        /// Nobody has a route from under an earlier leader any more.
-        has_settled: bool,
+        /// All former routes have ended.
+        are_former_routes_over: bool,
     },
-    /// Readers may have routes from under an earlier leader, to versions that members hold which have not reported.
+    /// Readers may have former routes to versions on members that have not reported.
     Hearing {
         /// Members that have not reported.
         missing: BTreeSet<SegmentId>,
-        /// An earlier leader marked members behind: it may have replaced or removed what they hold, and readers have routes
-        /// to that. So the leader waits for the end of these, even if nobody is missing.
+        /// An earlier leader marked members behind. It may have replaced or removed versions on them to which readers have
+        /// routes. So the leader waits for the end of former routes, even if no member is missing.
         has_behind: bool,
     },
-    /// These routes are over. The missing are being marked behind in the record: no later leader takes their word.
+    /// Former routes are over. The leader marks the missing members behind in the record: no later leader believes them.
     Marking {
         /// Members that have not reported.
         missing: BTreeSet<SegmentId>,
     },
-    /// The leader takes the word of the missing, but for keys that changed since.
+    /// The leader believes reports of the missing members, except of keys that have changed since it began.
     Latecomers {
         /// Members that have not reported: at least one.
         missing: BTreeSet<SegmentId>,
     },
-    /// What was not reported is lost.
+    /// Objects that no segment reported are lost.
     Over,
 }
 
 impl Phase {
-    /// In which a leader with this record begins.
+    /// The phase in which a leader with this record begins.
     pub(super) fn first(record: &Record) -> Self {
         if record.fresh && record.members.is_empty() {
-            return Self::Adopting { is_open: true, has_settled: false };
+            return Self::Adopting { is_open: true, are_former_routes_over: false };
         }
         let in_step = record.members.iter().filter(|member| !member.behind);
         let missing: BTreeSet<SegmentId> = in_step.map(|member| member.segment).collect();
@@ -58,10 +59,11 @@ impl Phase {
         Self::Hearing { missing, has_behind }.next(|_| true)
     }
 
-    /// The phase that follows, as long as one does. `is_behind` says whether a member is marked behind, or is none any more.
+    /// The next phase if its condition holds, else this one. `is_behind` says whether a segment is marked behind or is no
+    /// member any more.
     pub(super) fn next(self, is_behind: impl Fn(&SegmentId) -> bool) -> Self {
         match self {
-            Self::Adopting { is_open: false, has_settled: true } => Self::Over,
+            Self::Adopting { is_open: false, are_former_routes_over: true } => Self::Over,
             Self::Hearing { missing, has_behind: false } if missing.is_empty() => Self::Over,
             Self::Marking { missing } if missing.iter().all(is_behind) => {
                 match missing.is_empty() {
@@ -74,10 +76,10 @@ impl Phase {
         }
     }
 
-    /// Routes from under earlier leaders are over.
-    pub(super) fn settle(&mut self) {
+    /// Former routes are over.
+    pub(super) fn end_former_routes(&mut self) {
         match self {
-            Self::Adopting { has_settled, .. } => *has_settled = true,
+            Self::Adopting { are_former_routes_over, .. } => *are_former_routes_over = true,
             Self::Hearing { missing, .. } => {
                 *self = Self::Marking { missing: std::mem::take(missing) };
             }
@@ -85,14 +87,14 @@ impl Phase {
         }
     }
 
-    /// Segments that nobody knows tell nothing more.
+    /// Segments that the record does not name may not report any more.
     pub(super) fn close(&mut self) {
         if let Self::Adopting { is_open, .. } = self {
             *is_open = false;
         }
     }
 
-    /// A member has reported, or is none any more.
+    /// A segment has reported, or is no member any more.
     pub(super) fn forget_missing(&mut self, id: SegmentId) {
         if let Self::Hearing { missing, .. }
         | Self::Marking { missing }
@@ -117,17 +119,17 @@ impl Phase {
         !matches!(self, Self::Hearing { .. } | Self::Marking { .. })
     }
 
-    /// Whether nobody has a route from under an earlier leader any more.
-    pub(super) fn has_settled(&self) -> bool {
-        !matches!(self, Self::Adopting { has_settled: false, .. } | Self::Hearing { .. })
+    /// Whether all former routes have ended.
+    pub(super) fn are_former_routes_over(&self) -> bool {
+        !matches!(self, Self::Adopting { are_former_routes_over: false, .. } | Self::Hearing { .. })
     }
 
-    /// Whether segments that nobody knows may tell what an earlier leader left there.
+    /// Whether segments that the record does not name may report what an earlier leader left there.
     pub(super) fn adopts(&self) -> bool {
         matches!(self, Self::Adopting { is_open: true, .. })
     }
 
-    /// Whether anybody may report what the leader does not know yet.
+    /// Whether any segment may report objects that the leader does not know.
     pub(super) fn may_report(&self) -> bool {
         self.adopts() || self.missing().is_some_and(|missing| !missing.is_empty())
     }
@@ -153,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_leader_hears_the_members_in_step_and_waits_for_routes_to_the_others() {
-        let adopting = Phase::Adopting { is_open: true, has_settled: false };
+        let adopting = Phase::Adopting { is_open: true, are_former_routes_over: false };
         let cases = [
             (first(true, &[]), adopting),
             (first(false, &[]), Phase::Over),
@@ -172,7 +174,7 @@ mod tests {
             let mut phase = hearing(&[A, B], has_behind);
             phase.forget_missing(A);
             phase = phase.next(|_| true);
-            assert!(!phase.serves() && !phase.has_settled());
+            assert!(!phase.serves() && !phase.are_former_routes_over());
             phase.forget_missing(B);
             phase = phase.next(|_| true);
             assert_eq!((phase == Phase::Over, phase.may_report()), (is_over, false));
@@ -182,9 +184,9 @@ mod tests {
     #[test]
     fn the_missing_are_marked_before_the_leader_serves_and_may_report_after_it() {
         let mut phase = hearing(&[A, B], false);
-        phase.settle();
+        phase.end_former_routes();
         phase = phase.next(|&id| id == A);
-        assert!(!phase.serves() && phase.has_settled());
+        assert!(!phase.serves() && phase.are_former_routes_over());
         phase = phase.next(|_| true);
         assert!(phase.serves() && phase.may_report());
         phase.forget_missing(A);
@@ -194,10 +196,10 @@ mod tests {
 
     #[test]
     fn the_first_leader_serves_at_once_and_is_done_once_its_window_and_all_routes_are_over() {
-        let steps: [fn(&mut Phase); 2] = [Phase::settle, Phase::close];
+        let steps: [fn(&mut Phase); 2] = [Phase::end_former_routes, Phase::close];
         for [one, other] in [steps, [steps[1], steps[0]]] {
             let mut phase = first(true, &[]);
-            assert!(phase.serves() && phase.adopts() && !phase.has_settled());
+            assert!(phase.serves() && phase.adopts() && !phase.are_former_routes_over());
             one(&mut phase);
             phase = phase.next(|_| true);
             assert!(phase != Phase::Over && phase.serves());

@@ -1,7 +1,7 @@
 //! The course of recovery: its beginning, what moves it on, and its end.
 //!
-//! A member that reports late is believed, but for the keys that were touched since. One that does not report within the
-//! window is struck. The window of disks is longer, as what lies there is kept longer: see
+//! The leader believes a member that reports late, except of keys that have changed since. It strikes a member from the record
+//! that does not report within the window. The window of disks is longer, because disks keep objects longer:
 //! [`Config::disk_ttl_ms`](crate::Config::disk_ttl_ms).
 
 use std::collections::BTreeSet;
@@ -22,8 +22,8 @@ use crate::timer::Timer;
 const USED_TENTHS: u64 = 9;
 
 impl Meta {
-    /// A pool whose leader before may have left something in the segments that `record` names. `now` is the moment from
-    /// which recovery counts, on the same clock as every later call.
+    /// A pool whose earlier leaders may have left objects in the segments that `record` names. Recovery counts from `now`, on
+    /// the same clock as every later call.
     ///
     /// # Panics
     /// If the configuration does not [validate](Config::validate).
@@ -33,7 +33,7 @@ impl Meta {
         Self::begin(config, epoch, now, (members, Recovery::new(record)))
     }
 
-    /// A pool of which nobody keeps a record, led from `now` on.
+    /// A pool without a record, led from `now` on.
     ///
     /// # Panics
     /// If the configuration does not [validate](Config::validate).
@@ -48,19 +48,19 @@ impl Meta {
             return;
         }
         let routes_end_ms = self.config.former_lease_ms.saturating_add(self.config.routes_last_ms);
-        let settle_ms = if is_broken(Rule::RoutesAreWaitedFor) { 0 } else { routes_end_ms };
+        let routes_ms = if is_broken(Rule::RoutesAreWaitedFor) { 0 } else { routes_end_ms };
         let window_ms = self.config.lease_ttl_ms.saturating_add(self.config.client_ttl_ms);
-        self.timers.insert((self.now.after_ms(settle_ms), Timer::Settle));
-        self.timers.insert((self.now.after_ms(window_ms.max(settle_ms)), Timer::Window));
+        self.timers.insert((self.now.after_ms(routes_ms), Timer::FormerRoutesOver));
+        self.timers.insert((self.now.after_ms(window_ms.max(routes_ms)), Timer::Window));
     }
 
-    /// No other master leads before this moment, even if this leader dies now; nothing if others would follow it at once.
+    /// No other master leads before this moment, even if this leader dies now. None: another one may lead at once.
     pub fn set_lease_end(&mut self, lease_end: Option<Tick>) {
         self.term.set_lease_end(lease_end);
     }
 
-    /// How long reads may begin with this leader's routes, in milliseconds: a later one waits for that, and clocks do not run
-    /// alike.
+    /// For how many milliseconds clients may begin reads with routes of this leader. A later leader waits longer than that,
+    /// because clocks do not run alike.
     pub(crate) fn routes_ms(&self) -> u64 {
         let last_ms = self.config.routes_last_ms / 10 * USED_TENTHS;
         self.term.lease_end().unwrap_or(self.now).after_ms(last_ms).since_ms(self.now)
@@ -72,7 +72,7 @@ impl Meta {
         self.advance_recovery();
     }
 
-    /// Goes on to the next phase if it is time to, and forgets what was only kept for those who could report.
+    /// Goes on to the next phase if its condition holds, and forgets what only reports need once there can be none.
     pub(crate) fn advance_recovery(&mut self) {
         if self.recovery.phase == Phase::Over {
             return;
@@ -81,24 +81,24 @@ impl Meta {
         self.recovery.phase = phase.next(|id| self.members.is_behind(*id).unwrap_or(true));
         if !self.recovery.phase.may_report() {
             self.drop_stripes();
-            self.recovery.touched = HashMap::<_, _, FixedState>::default();
+            self.recovery.overruled = HashMap::<_, _, FixedState>::default();
         }
         if self.recovery.phase == Phase::Over {
             self.recovery.replacing.clear();
         }
     }
 
-    /// Routes from under an earlier leader are over: who has not reported has to wait no longer for the missing.
-    pub(crate) fn settle_due(&mut self) {
-        self.recovery.phase.settle();
+    /// Routes of earlier leaders are over: requests that change objects need not wait for the missing members any longer.
+    pub(crate) fn former_routes_over_due(&mut self) {
+        self.recovery.phase.end_former_routes();
         for id in self.recovery.missing().collect::<Vec<_>>() {
             self.emit(Effect::MarkBehind(id));
         }
         self.advance_recovery();
     }
 
-    /// The window ends: a member of memory that has not reported comes back empty. The leader goes on waiting for disks, whose
-    /// next process may take longer to start.
+    /// The window ends: memory that has not reported comes back empty. The leader goes on waiting for disks, whose next process
+    /// may take longer to start.
     pub(crate) fn window_due(&mut self) {
         let disks = self.recovery.missing().filter(|id| self.members.is_disk(*id));
         let disks: BTreeSet<SegmentId> = disks.collect();
@@ -117,7 +117,7 @@ impl Meta {
         }
     }
 
-    /// A scan is going to remove objects, and absent disks may hold some that the leader does not know. So these disks come back
+    /// A scan will remove objects, and absent disks may hold some that the leader does not know. So these disks come back
     /// empty.
     pub(crate) fn give_up_absent_disks(&mut self) {
         let missing = self.recovery.missing();
@@ -129,7 +129,7 @@ impl Meta {
         self.end_window(&telling);
     }
 
-    /// Segments that nobody knows come back empty from now on.
+    /// Segments that the record does not name come back empty from now on.
     pub(crate) fn adopt_no_more(&mut self) {
         if self.recovery.phase.adopts() {
             self.close_window();
@@ -147,7 +147,7 @@ impl Meta {
         self.recovery.shadows.forget_all();
         let missing: BTreeSet<SegmentId> =
             self.recovery.missing().filter(|id| !awaited.contains(id)).collect();
-        // After the first window a node that was restarted may be telling what it has.
+        // After the first window a restarted node may be reporting.
         let is_late = |segment: &Segment| match self.recovery.is_window_over {
             true => missing.contains(&segment.id),
             false => !awaited.contains(&segment.id),
@@ -163,7 +163,7 @@ impl Meta {
         for id in missing {
             self.emit(Effect::Strike(id));
         }
-        // A member that is marked behind and absent would make every later leader wait for the routes to it.
+        // An absent member that is marked behind would make every later leader wait for former routes.
         let is_absent = |id: &SegmentId| self.segments.find(*id).is_none();
         let behind = self.members.iter().filter(|member| member.behind).map(|it| it.segment);
         let absent: Vec<SegmentId> =
@@ -171,17 +171,17 @@ impl Meta {
         absent.into_iter().for_each(|id| self.strike_absent(id));
         self.drop_stripes();
         if awaited.is_empty() {
-            self.recovery.touched = HashMap::default();
+            self.recovery.overruled = HashMap::default();
         }
         self.advance_recovery();
     }
 
-    /// Strikes a member that is not mounted. One that is marked behind stays until the routes of earlier leaders are over: without
-    /// it in the record the next leader would not wait for them.
+    /// Strikes a member that is not mounted. A member that is marked behind stays in the record until former routes are over:
+    /// without it the next leader would not wait for them.
     pub(crate) fn strike_absent(&mut self, id: SegmentId) {
         let is_struck = match self.members.is_behind(id) {
             None => false,
-            Some(is_behind) => !is_behind || self.recovery.phase.has_settled(),
+            Some(is_behind) => !is_behind || self.recovery.phase.are_former_routes_over(),
         };
         if is_struck {
             self.emit(Effect::Strike(id));

@@ -76,7 +76,7 @@ impl Meta {
     /// A range of a replica that nobody asked for and nobody reads now.
     pub(crate) fn unread_extra(&self, slot: u32) -> Option<u32> {
         let queue = &self.segments[slot].queues[EXTRA_PLACE];
-        let is_unread = |id: &u32| self.objects[self.ranges[*id].object].touched <= self.now;
+        let is_unread = |id: &u32| self.objects[self.ranges[*id].object].leased_until() <= self.now;
         queue.iter(&self.ranges).take(MOST_EXTRAS_LOOKED_AT).find(is_unread)
     }
 

@@ -301,7 +301,7 @@ impl Meta {
             key: record.key.clone(),
             version: record.version,
             len: record.len,
-            touched: self.now,
+            time: self.now,
             first_range: NONE,
             writer: self.number_of(writer),
             group: NONE,

@@ -10,7 +10,7 @@ impl Meta {
         let record = &self.objects[object];
         let grant =
             self.tombstones.leased.since(record.version).unwrap_or(self.term.newest_grant());
-        gathered.until = gathered.until.max(record.touched);
+        gathered.until = gathered.until.max(record.leased_until());
         let mut hidden = Vec::new();
         for (_, range) in self.ranges_of(object) {
             let segment = &self.segments[range.segment];

@@ -85,7 +85,7 @@ impl Meta {
 
     /// The timer of a leased tombstone: nobody can have a route to it once its lease is over.
     fn leased_timer(&self, object: u32) -> (Tick, Timer) {
-        (self.objects[object].touched, Timer::LeasedTombstone(object))
+        (self.objects[object].leased_until(), Timer::LeasedTombstone(object))
     }
 
     /// A leased tombstone is none any more.

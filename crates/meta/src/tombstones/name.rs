@@ -137,7 +137,7 @@ impl Meta {
         let mut chain = chain.into_iter().chain([newest]);
         *found = Ok(chain.next().expect("the newest is there"));
         successors.extend(chain.map(|located| (position as u32, located)));
-        leased.iter().map(|&object| self.objects[object].touched).min()
+        leased.iter().map(|&object| self.objects[object].leased_until()).min()
     }
 
     /// Where the replicas of an object lie that its nodes may yet drop, whether or not they are in sight.

@@ -25,7 +25,7 @@ impl Meta {
         let versions: BTreeSet<Version> = ranges.iter().map(|range| range.version).collect();
         let mut gathered = Gathered::default();
         for key in keys {
-            self.touch(self.index.hash(key));
+            self.overrule(self.index.hash(key));
             self.give_up_found(key, &versions);
             if is_broken(Rule::RepeatsAreBounded) {
                 let _ = self.remove(key, true, &mut gathered);

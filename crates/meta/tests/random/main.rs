@@ -35,7 +35,7 @@ const FIRST_IN_RACKS: u64 = 1_000;
 impl Run {
     fn new(config: Config) -> Run {
         let mut world = World::new(config.clone());
-        world.meta.follow_keys();
+        world.meta.record_key_events();
         Run {
             world,
             model: Model::default(),

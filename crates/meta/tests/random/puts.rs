@@ -157,9 +157,9 @@ impl Run {
             assert_eq!(result, Err(ErrorCode::IllegalClient));
             return;
         }
-        let replaced = self.world.meta.stats().replaced_objects;
+        let replaced = self.world.meta.stats().leased_tombstones;
         let result = self.world.end(put.writer, &put.key, &put.grant, failed);
-        if self.world.meta.stats().replaced_objects > replaced {
+        if self.world.meta.stats().leased_tombstones > replaced {
             self.meet("an upsert replaced a leased object");
         }
         if result == Err(ErrorCode::IllegalClient) {

@@ -35,7 +35,7 @@ fn who_begins_to_follow_is_told_of_what_is_there() {
     let mut world = pool(1, 64 * LEN);
     world.put("a", LEN).expect("there is room");
     let waiting = world.start(ALICE, "b", LEN).expect("there is room");
-    world.meta.follow_keys();
+    world.meta.record_key_events();
     assert_eq!(told(&mut world), [event("a", Tiers::NONE, MEMORY)]);
     assert_eq!(world.end(ALICE, "b", &waiting.what, 0), Ok(()));
     assert_eq!(told(&mut world), [event("b", Tiers::NONE, MEMORY)]);
@@ -47,7 +47,7 @@ fn who_begins_to_follow_is_told_of_what_is_there() {
 #[test]
 fn what_stays_where_it_was_is_no_news() {
     let mut world = pool(1, 64 * LEN);
-    world.meta.follow_keys();
+    world.meta.record_key_events();
     world.put("a", LEN).expect("there is room");
     assert_eq!(told(&mut world).len(), 1);
     let newer = world.upsert(BOB, "a", 2 * LEN).expect("there is room");
@@ -65,7 +65,7 @@ fn what_stays_where_it_was_is_no_news() {
 #[test]
 fn an_object_on_a_disk_is_told_of_there() {
     let mut world = alone(Config::default());
-    world.meta.follow_keys();
+    world.meta.record_key_events();
     world.put("a", LEN).expect("there is room");
     assert_eq!(told(&mut world), [event("a", Tiers::NONE, MEMORY)]);
     assert!(!carry_out(&mut world, ALICE).is_empty());

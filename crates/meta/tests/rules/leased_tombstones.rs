@@ -93,9 +93,9 @@ fn a_remover_that_died_is_made_good_by_the_next_one_or_by_time() {
     let (results, again) = remove(&mut world, "k", true);
     assert_eq!((results, again), (vec![Err(ErrorCode::ObjectNotFound)], first));
     world.advance(4_999);
-    assert_eq!(world.meta.stats().replaced_objects, 1);
+    assert_eq!(world.meta.stats().leased_tombstones, 1);
     world.advance(1);
-    assert_eq!(world.meta.stats().replaced_objects, 0);
+    assert_eq!(world.meta.stats().leased_tombstones, 0);
     assert_eq!(world.meta.stats().used_bytes, 0);
     world.check();
 }
@@ -302,7 +302,7 @@ fn a_put_does_not_wait_for_a_leased_tombstone_on_a_segment_that_has_just_gone() 
     world.get("k").expect("it is there");
     assert_eq!(upsert(&mut world, "node-2:12345"), Ok(()));
     world.get("k").expect("it is there");
-    assert_eq!(world.meta.stats().replaced_objects, 1);
+    assert_eq!(world.meta.stats().leased_tombstones, 1);
     assert_eq!(world.unmount(ALICE, 1, 0), Ok(()));
     assert_eq!(upsert(&mut world, "node-2:12345"), Ok(()));
     world.check();

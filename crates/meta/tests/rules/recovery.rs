@@ -298,7 +298,7 @@ fn what_was_evicted_is_named_and_fetched_until_it_is_dropped_or_overwritten() {
     assert_eq!(mount(&mut world, A, true), mounted(MountOutcome::Ready));
     let old = world.put("old", 200 * KIB).unwrap().what;
     let new = world.start(BOB, "new", 100 * KIB).unwrap().what;
-    assert_eq!(world.meta.stats().undropped_entries, 1, "it was evicted");
+    assert_eq!(world.meta.stats().tombstones, 1, "it was evicted");
     assert_eq!(remove(&mut world, "old"), (Err(ErrorCode::ObjectNotFound), vec![old.version]));
     assert_eq!(end(&mut world, "new", new.version), (Ok(()), vec![]));
     assert_eq!(remove(&mut world, "old").1, [], "it is overwritten");
@@ -315,7 +315,7 @@ fn what_was_evicted_is_named_and_fetched_until_it_is_dropped_or_overwritten() {
         Reply::Drops(vec![])
     );
     assert_eq!(world.fetch_drops(ALICE).len(), 1);
-    assert_eq!(world.meta.stats().undropped_entries, 0);
+    assert_eq!(world.meta.stats().tombstones, 0);
     world.check();
 }
 

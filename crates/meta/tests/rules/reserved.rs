@@ -36,16 +36,16 @@ fn a_held_range_is_not_granted_again_for_a_minute() {
     let second = world.start(ALICE, "k", 16 * KIB).expect("its key is free").what;
     assert_ne!(offsets(&first), offsets(&second));
     assert_eq!(give_up(&mut world, &second, 0), Ok(()));
-    assert_eq!(world.meta.stats().discarded_bytes, 16 * KIB);
+    assert_eq!(world.meta.stats().reserved_bytes, 16 * KIB);
     let whole = world.start(BOB, "whole", 48 * KIB).expect("the rest is free").what;
     assert_eq!(world.end(BOB, "whole", &whole, 0), Ok(()));
     for _ in 0..60 {
-        assert_eq!(world.meta.stats().discarded_bytes, 16 * KIB);
+        assert_eq!(world.meta.stats().reserved_bytes, 16 * KIB);
         world.advance(1_000);
         world.ping(ALICE, &[]);
         world.timeouts();
     }
-    assert_eq!(world.meta.stats().discarded_bytes, 0);
+    assert_eq!(world.meta.stats().reserved_bytes, 0);
     assert!(world.start(ALICE, "k", 16 * KIB).is_ok());
 }
 
@@ -55,10 +55,10 @@ fn only_the_held_replicas_are_kept_from_others() {
     world.mount(BOB, 2, 64 * KIB).unwrap();
     let two = ReplicateConfig { replica_num: 2, ..ReplicateConfig::default() };
     for held in 0..4 {
-        let before = world.meta.stats().discarded_bytes;
+        let before = world.meta.stats().reserved_bytes;
         let grant = world.start_with(ALICE, "k", KIB, two.clone()).unwrap().what;
         assert_eq!(give_up(&mut world, &grant, held), Ok(()));
-        let kept = world.meta.stats().discarded_bytes - before;
+        let kept = world.meta.stats().reserved_bytes - before;
         assert_eq!(kept, KIB * u64::from(held.count_ones()), "{held:b}");
     }
 }
@@ -74,7 +74,7 @@ fn a_put_that_ends_without_a_held_replica_leaves_its_range_reserved() {
     assert_eq!(status(world.ask(ALICE, &Request::PutEnd { puts: vec![put] })), Ok(()));
     world.check();
     assert_eq!(world.get("k").unwrap().what.placements.len(), 1, "the other was written");
-    assert_eq!(world.meta.stats().discarded_bytes, KIB);
+    assert_eq!(world.meta.stats().reserved_bytes, KIB);
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn a_copy_that_met_somebody_leaves_its_range_reserved() {
         let order = world.fetch_tasks(ALICE).orders.remove(0);
         assert_eq!(world.end_task(ALICE, order.id, Err(code)), Ok(()));
         world.check();
-        assert_eq!(world.meta.stats().discarded_bytes, kept, "{code}");
+        assert_eq!(world.meta.stats().reserved_bytes, kept, "{code}");
         assert_eq!(world.holders("k"), ["node-1:12345"]);
     }
 }
@@ -100,7 +100,7 @@ fn what_is_held_in_a_segment_that_left_is_no_more() {
     let grant = world.start(ALICE, "k", KIB).unwrap().what;
     world.unmount(ALICE, 1, 0).unwrap();
     assert_eq!(give_up(&mut world, &grant, u32::MAX), Ok(()));
-    assert_eq!(world.meta.stats().discarded_bytes, 0);
+    assert_eq!(world.meta.stats().reserved_bytes, 0);
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn only_its_client_says_that_a_range_is_held() {
         |world: &mut World, from: ClientId, version| status(world.ask(from, &revoke(version)));
     assert_eq!(ask(&mut world, BOB, grant.version), Err(ErrorCode::IllegalClient));
     assert_eq!(ask(&mut world, ALICE, Version::default()), Err(ErrorCode::ObjectNotFound));
-    assert_eq!(world.meta.stats().discarded_bytes, 0);
+    assert_eq!(world.meta.stats().reserved_bytes, 0);
     assert_eq!(world.end(ALICE, "k", &grant, 0), Ok(()));
     assert_eq!(ask(&mut world, ALICE, grant.version), Err(ErrorCode::InvalidWrite));
     world.check();

@@ -154,7 +154,7 @@ fn a_key_out_of_sight_can_be_put_again_and_the_old_object_never_comes_back() {
     world.disconnect(BOB);
     put_again(&mut world, "read");
     put_again(&mut world, "unread");
-    assert_eq!(world.meta.stats().replaced_objects, 1, "it may be being read under its lease");
+    assert_eq!(world.meta.stats().leased_tombstones, 1, "it may be being read under its lease");
     world.check();
     world.ping(BOB, &[SegmentId(2)]);
     for key in ["read", "unread"] {

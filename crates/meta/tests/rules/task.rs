@@ -249,7 +249,7 @@ fn tasks_run_out_of_time() {
     assert_eq!(status(&mut world, id), failed("processing timeout"));
     assert_eq!(world.end_task(ALICE, id, Ok(())), Ok(()));
     assert_eq!(world.holders("k"), ["node-1:12345"], "it came too late");
-    assert_eq!(world.meta.stats().discarded_bytes, 16 * KIB, "its writer may be at work");
+    assert_eq!(world.meta.stats().reserved_bytes, 16 * KIB, "its writer may be at work");
     world.check();
     live(&mut world, 570_000);
     assert_eq!(world.meta.stats().used_bytes, 16 * KIB);

@@ -59,7 +59,7 @@ fn a_writer_that_gives_up_or_dies_leaves_the_old_version() {
     }
     assert_eq!(world.end(BOB, "k", &new.what, 0), Err(ErrorCode::ObjectNotFound), "too late");
     assert_eq!(world.version("k"), Some(old.what.version));
-    assert_eq!(world.meta.stats().discarded_puts, 1);
+    assert_eq!(world.meta.stats().reserved_tombstones, 1);
     world.check();
 }
 
@@ -196,14 +196,14 @@ fn a_leased_old_version_keeps_its_ranges_until_its_lease_is_over() {
     let new = world.upsert(BOB, "k", 16 * KIB).unwrap();
     assert_eq!(world.end(BOB, "k", &new.what, 0), Ok(()));
     let stats = world.meta.stats();
-    assert_eq!((stats.replaced_objects, stats.used_bytes, stats.keys), (1, 48 * KIB, 2));
+    assert_eq!((stats.leased_tombstones, stats.used_bytes, stats.keys), (1, 48 * KIB, 2));
     assert_eq!(world.remove("k", false), Ok(()), "nobody leased the new version");
     world.advance(4_999);
-    assert_eq!(world.meta.stats().replaced_objects, 1);
+    assert_eq!(world.meta.stats().leased_tombstones, 1);
     world.check();
     world.advance(1);
     let stats = world.meta.stats();
-    assert_eq!((stats.replaced_objects, stats.used_bytes), (0, 16 * KIB));
+    assert_eq!((stats.leased_tombstones, stats.used_bytes), (0, 16 * KIB));
     world.check();
 }
 
@@ -216,7 +216,7 @@ fn an_old_version_without_a_lease_is_free_at_once() {
     let new = world.upsert(BOB, "k", KIB).unwrap();
     assert_eq!(world.end(BOB, "k", &new.what, 0), Ok(()));
     let stats = world.meta.stats();
-    assert_eq!((stats.replaced_objects, stats.used_bytes), (0, KIB));
+    assert_eq!((stats.leased_tombstones, stats.used_bytes), (0, KIB));
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn a_replaced_version_goes_with_its_segment() {
     upsert_with(&mut world, "k", on("node-1:12345"), KIB);
     assert_eq!(world.unmount(BOB, 2, 0), Ok(()));
     world.timeouts();
-    assert_eq!(world.meta.stats().replaced_objects, 0);
+    assert_eq!(world.meta.stats().leased_tombstones, 0);
     assert_eq!(world.meta.stats().counters.lost_keys, 0);
     world.advance(10_000);
     world.check();

@@ -1,4 +1,5 @@
-//! What is to outlive the process: it is queued under the lock of the machine, and written without it.
+//! Durable changes of a disk: erased records and the note. They are queued under the machine's lock and written
+//! outside it.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
@@ -9,51 +10,53 @@ use mooncake_types::ErrorCode;
 
 use super::identity::Identity;
 
-/// What callers hear of a disk that failed.
+/// The error that callers get from a failed disk.
 pub(super) const BROKEN: ErrorCode = ErrorCode::FileWriteFail;
 
-/// Longest wait for a store that is reached over a network: the thread that pings the master is among those that wait.
+/// Longest wait for a store that is reached over a network. The thread that pings the master is among the
+/// waiters.
 pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 
-/// After a write to such a store was put off none is tried for so long: callers hear of it at once.
+/// After a write to a store over a network failed, none is tried for this long: calls fail at once.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Changes of a disk that others wait for. Those who wait at the same time share one write.
+/// Queues changes of a disk until they are durable. Callers that wait at the same time share one write.
 pub(super) struct Durability {
     notes: Arc<dyn Notes>,
     queue: Mutex<Queue>,
-    /// A write has ended.
+    /// Signalled when a write has ended.
     ended: Condvar,
 }
 
 struct Queue {
-    /// Records to be erased.
+    /// Records to erase.
     erased: Vec<Name>,
     identity: Identity,
     is_identity_new: bool,
-    /// The number of the last change that was queued, and up to which all are durable.
+    /// Number of the change that was queued last.
     last_queued: u64,
+    /// All changes up to this number are durable.
     durable_up_to: u64,
     /// When the write under way began.
     writing_since: Option<Instant>,
-    /// The thread that wrote last, if it was one of its own.
+    /// The thread of the last write, if that write had a thread of its own.
     thread: Option<JoinHandle<()>>,
-    /// Writes that came to nothing, and are to be repeated.
+    /// Writes that failed and were queued again.
     failed_attempts: u64,
     pauses_until: Option<Instant>,
     has_failed: bool,
 }
 
-/// What is written at a time.
+/// The changes of one write.
 struct Batch {
     erased: Vec<Name>,
-    /// The new note.
+    /// The note to write, if it changed.
     identity: Option<Identity>,
-    /// How many changes are queued up to it.
+    /// Number of the last change in the batch.
     up_to: u64,
 }
 
-/// A batch on its way to the thread that writes it. It is put off if there is no such thread.
+/// A batch on its way to a writer thread. Dropping it unwritten queues its changes again.
 struct PendingBatch {
     durability: Arc<Durability>,
     batch: Option<Batch>,
@@ -75,7 +78,7 @@ impl Drop for PendingBatch {
 }
 
 impl Queue {
-    /// Takes all that is queued. The caller writes it.
+    /// Takes all queued changes. The caller writes them.
     fn begin_write(&mut self) -> Batch {
         self.writing_since = Some(Instant::now());
         let is_new = std::mem::take(&mut self.is_identity_new);
@@ -88,7 +91,7 @@ impl Queue {
 }
 
 impl Durability {
-    /// Of a disk whose note says this.
+    /// `identity` is what the disk's note says now.
     pub(super) fn new(notes: Arc<dyn Notes>, identity: Identity) -> Self {
         let queue = Queue {
             erased: Vec::new(),
@@ -120,10 +123,10 @@ impl Durability {
         queue.last_queued += 1;
     }
 
-    /// Returns once all that was queued before this call is durable.
+    /// Returns once all changes that were queued before this call are durable.
     ///
     /// # Errors
-    /// [`BROKEN`]: the disk failed, now or before, or did not answer in time. In that case it stays queued.
+    /// [`BROKEN`] if the disk failed, now or before, or did not answer in time. Unanswered changes stay queued.
     pub(super) fn settle(self: &Arc<Self>, disk: &Arc<dyn RecordStore>) -> Result<(), ErrorCode> {
         let mut queue = self.lock();
         let (wanted, failed_before) = (queue.last_queued, queue.failed_attempts);
@@ -148,7 +151,8 @@ impl Durability {
         if queue.has_failed || queue.durable_up_to < wanted { Err(BROKEN) } else { Ok(()) }
     }
 
-    /// Writes all that is queued: on a thread of its own if that may take for as long as a network does not answer.
+    /// Writes all queued changes. A store over a network is written on a separate thread, since it may not
+    /// answer for long.
     fn begin_write<'a>(
         self: &'a Arc<Self>,
         mut queue: MutexGuard<'a, Queue>,
@@ -160,7 +164,7 @@ impl Durability {
             self.write(batch, &**disk);
             return self.lock();
         }
-        // It has written. A thread that panicked has said so already.
+        // The earlier thread has finished its write. If it panicked, the panic was reported already.
         drop(before.map(JoinHandle::join));
         let pending = PendingBatch { durability: Arc::clone(self), batch: Some(batch) };
         let disk = Arc::clone(disk);
@@ -174,13 +178,14 @@ impl Durability {
         queue
     }
 
-    /// Returns once no thread uses the disk any more.
+    /// Waits for the writer thread. Afterwards no thread uses the disk.
     pub(super) fn end(&self) {
         let thread = self.lock().thread.take();
         drop(thread.map(JoinHandle::join));
     }
 
-    /// Writes a batch. Records go before the note changes: the segment of a new name has none of the old one's.
+    /// Writes a batch: erases records first, then writes the note. So a segment with a new id has no records of
+    /// the old id.
     fn write(&self, batch: Batch, disk: &dyn RecordStore) {
         let is_written = disk.drop_records(&batch.erased).is_ok()
             && batch.identity.as_ref().is_none_or(|identity| {
@@ -196,13 +201,13 @@ impl Durability {
             false => queue.has_failed = true,
         }
         if queue.has_failed {
-            queue = self.mark(queue);
+            queue = self.write_broken_note(queue);
         }
         queue.writing_since = None;
         self.ended.notify_all();
     }
 
-    /// A batch was not written, and is to be written again.
+    /// Queues the changes of an unwritten batch again.
     fn put_off(&self, batch: Batch) {
         let mut queue = self.lock();
         queue.erased.extend(batch.erased);
@@ -213,23 +218,24 @@ impl Durability {
         self.ended.notify_all();
     }
 
-    /// The disk failed.
+    /// Marks the disk as failed.
     pub(super) fn fail(&self) {
         let mut queue = self.lock();
         let was_well = !std::mem::replace(&mut queue.has_failed, true);
-        // Otherwise the thread that writes leaves the mark.
+        // If a write is under way, its thread writes the mark.
         if was_well && queue.writing_since.is_none() {
             queue.writing_since = Some(Instant::now());
-            queue = self.mark(queue);
+            queue = self.write_broken_note(queue);
             queue.writing_since = None;
         }
         drop(queue);
         self.ended.notify_all();
     }
 
-    /// Tells the next process that the disk failed, if the disk takes as much: it starts empty then, since the system may read to
-    /// it what the disk never got. A disk that does not take this is not opened again, for its note must be written.
-    fn mark<'a>(&'a self, mut queue: MutexGuard<'a, Queue>) -> MutexGuard<'a, Queue> {
+    /// Marks the disk as failed in its note, so that the next process starts empty: the system's cache may
+    /// return bytes that never reached the disk. If this write fails, later processes cannot open the disk,
+    /// since they must write the note.
+    fn write_broken_note<'a>(&'a self, mut queue: MutexGuard<'a, Queue>) -> MutexGuard<'a, Queue> {
         queue.identity.is_broken = true;
         let note = queue.identity.encode();
         drop(queue);

@@ -9,29 +9,29 @@ pub enum OpenDiskError {
     /// The folder or its log was not opened.
     #[error(transparent)]
     Log(#[from] OpenError),
-    /// It is too small for a log.
+    /// The capacity is below the least that is possible.
     #[error("a disk of {capacity_bytes} bytes is too small: {least_bytes} are the least")]
     TooSmall {
-        /// What was asked for.
+        /// The capacity asked for.
         capacity_bytes: u64,
-        /// What is possible.
+        /// The least capacity.
         least_bytes: u64,
     },
-    /// There is no memory for bytes on their way to the disk and back.
+    /// There is no staging memory for reads and writes.
     #[error("no memory for the {bytes} bytes through which a disk is read and written: {error}")]
     Staging {
-        /// How many were asked for.
+        /// How many bytes were asked for.
         bytes: u64,
-        /// What the system says.
+        /// The system's error.
         error: MapError,
     },
-    /// What the folder says of the segment in it cannot be read.
+    /// The note about the segment in the folder is damaged.
     #[error("the folder's note about its segment is damaged; remove the folder, or name another")]
     DamagedNote,
     /// The note cannot be read or written.
     #[error("the folder's note about its segment cannot be read or written: {0}")]
     Note(io::Error),
-    /// What lies on the disk twice cannot be erased.
+    /// A record that a newer record overlaps cannot be erased.
     #[error(transparent)]
     Broken(#[from] Broken),
 }

@@ -1,28 +1,28 @@
-//! What a folder says of the segment in it: a note of a few lines, and their checksum.
+//! The note in a disk's folder: a few lines about the segment in it, and their checksum.
 
 use mooncake_memory::crc32c;
 use mooncake_types::{ClientId, Epoch, SegmentId};
 
-/// Whose disk it is, and what must outlive its process beside the records.
+/// Which client and segment a disk belongs to, and what else must outlive the process beside the records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
-    /// What the node is to the master.
+    /// The client id of the node.
     pub(super) client: ClientId,
     pub(super) segment: SegmentId,
     /// How many processes have lent it.
     pub(super) run: u64,
-    /// The highest epoch that it obeyed.
+    /// The highest epoch that the segment obeyed.
     pub(super) epoch: Epoch,
     /// Bytes that its files may take.
     pub(super) capacity_bytes: u64,
-    /// The disk failed: what was dropped last may still lie there.
+    /// The disk failed: the records that were dropped last may still be on it.
     pub(super) is_broken: bool,
 }
 
 const NAMES: [&str; 6] = ["client", "segment", "run", "epoch", "capacity", "broken"];
 
 impl Identity {
-    /// What tells the records of this segment from those of others.
+    /// Distinguishes the records of this segment from those of other segments.
     pub(super) const fn nonce(&self) -> u64 {
         let SegmentId(id) = self.segment;
         (id >> 64) as u64 ^ id as u64
@@ -42,7 +42,7 @@ impl Identity {
         format!("{lines}checksum {:x}\n", crc32c(lines.as_bytes())).into_bytes()
     }
 
-    /// Nothing if these are not the bytes of a note.
+    /// `None` if these are not the bytes of a note.
     pub(super) fn decode(bytes: &[u8]) -> Option<Identity> {
         let text = std::str::from_utf8(bytes).ok()?;
         let (lines, sum) = text.strip_suffix('\n')?.rsplit_once("checksum ")?;

@@ -1,13 +1,16 @@
-//! A segment whose bytes lie in a folder, as records of a log or in files of their own: the shell of a [`SegmentMachine`](crate::SegmentMachine) for disks.
+//! Segments whose bytes lie in a folder or an object store: the shell of a
+//! [`SegmentMachine`](crate::SegmentMachine) for disks. A folder holds a log, or one file for each record.
 //!
 //! Each complete entry of the ledger is one record (`mooncake_tier`). Bytes pass through staging memory
-//! (`staging.rs`): a writer fills it, and the record is appended when its last part is there; a reader gets a copy of the record.
+//! (`staging.rs`): writers fill it, and the node appends the record once the last part is there. A reader gets
+//! a copy of the record.
 //!
-//! What the machine wants to outlive the process is queued under its lock, and written without it (`durability.rs`). Who depends
-//! on that waits: a drop is acknowledged once the record is erased, and a writer begins once the records in its range are.
+//! Changes that must outlive the process are queued under the machine's lock and written outside it
+//! (`durability.rs`). Callers that depend on them wait: a drop is acknowledged once the record is erased, and a
+//! writer begins once the records in its range are erased.
 //!
-//! The machine's fences against older writers need no place on the disk, as they do in a named segment: only the node's own
-//! process writes to its disk, and its writers end with it.
+//! Unlike a named segment, a disk does not store the machine's fences against older writers. Only the node's
+//! own process writes to its disk, and its writers end with it.
 
 mod durability;
 mod error;

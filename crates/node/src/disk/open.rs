@@ -1,4 +1,4 @@
-//! Opening a disk: whose it is, and what lies there.
+//! Opening a disk: which client and segment it belongs to, and which records are on it.
 
 use std::ops::Range;
 use std::path::Path;
@@ -17,37 +17,38 @@ use super::staging::Staging;
 use crate::ledger::Ledger;
 use crate::machine::SegmentMachine;
 
-/// Which disk is wanted.
+/// How to open a disk.
 #[derive(Clone, Debug)]
 pub struct DiskOptions {
-    /// How its records lie there.
+    /// How records are stored.
     pub kind: DiskKind,
-    /// The cluster that it is for.
+    /// The cluster that the disk belongs to.
     pub cluster: String,
-    /// Bytes that its files take at most. Less than that is lent, see [`DiskSegment::len_bytes`].
+    /// Most bytes that its files take. Fewer are lent, see [`DiskSegment::len_bytes`].
     pub capacity_bytes: u64,
-    /// What the node is to the master if the disk is a new one.
+    /// The client id of the node, if the disk is new.
     pub client: ClientId,
-    /// Whether the node is that whatever the disk says: a disk of another client starts empty then.
+    /// Whether `client` replaces the client id that the disk names. A [`DiskKind::Log`] of another client then
+    /// starts empty. If false, the node takes the disk's client id.
     pub is_client_settled: bool,
-    /// Which segment it is if it is a new one, or starts empty.
+    /// The id of the segment, if the disk is new or starts empty.
     pub segment: SegmentId,
-    /// Bytes of memory that all reads and writes under way take at most. No object longer than that lies on the disk.
+    /// Most bytes of memory for all reads and writes under way. No object on the disk is longer.
     pub staging_bytes: u64,
-    /// A random number, from which the random numbers of the log's files come.
+    /// A random number that seeds the random numbers in the log's files.
     pub seed: u64,
 }
 
-/// Files of a log, unless they would be longer than [`MOST_FILE_BYTES`].
+/// Number of files in a log, unless they would be longer than [`MOST_FILE_BYTES`].
 const FILES: u64 = 16;
-/// The longest file of a log. A range that is written has to fit into one.
+/// The longest file of a log. A written range must fit into one.
 const MOST_FILE_BYTES: u64 = 256 << 20;
-/// The shortest.
+/// The shortest file of a log.
 const LEAST_FILE_BYTES: u64 = 64 << 10;
 /// Lengths are multiples of this.
 const BLOCK: u64 = 4096;
 
-/// How a disk of some capacity is laid out.
+/// Lengths of a disk with a given capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Layout {
     file_bytes: u64,
@@ -62,30 +63,31 @@ impl Layout {
             return Err(OpenDiskError::TooSmall { capacity_bytes, least_bytes });
         }
         let file_bytes = (capacity_bytes / FILES).min(MOST_FILE_BYTES) / BLOCK * BLOCK;
-        // One file is open, and one is for records that move. Of the rest four fifths are lent: with a fifth of holes a file that
-        // is given up for its space is at most two thirds full as a rule, so a byte is written at most three times.
+        // One file is open, and one is for records that move. Four fifths of the rest are lent. With a fifth of
+        // holes, a file that is reclaimed is usually at most two thirds full. So each byte is written at most
+        // three times.
         let len_bytes = match kind {
             DiskKind::Log => (capacity_bytes - 2 * file_bytes) / 5 * 4 / BLOCK * BLOCK,
-            // Masters count headers and padding. What is left is for keys that are longer than usual.
+            // Masters count headers and padding. The remainder is for keys that are longer than usual.
             DiskKind::Files { .. } => (capacity_bytes - capacity_bytes / 32) / BLOCK * BLOCK,
-            // An object store has room: this bounds what is live in it.
+            // An object store has room: this bounds the live bytes in it.
             DiskKind::Packs => capacity_bytes / BLOCK * BLOCK,
         };
         Ok(Layout { file_bytes, len_bytes })
     }
 }
 
-/// How the records lie in a folder.
+/// How records are stored in a folder or an object store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskKind {
     /// In a log, on a disk of the node.
     Log,
     /// In files of their own, on a disk that hosts share.
     Files {
-        /// Whether the oldest go where there is no room for others.
+        /// Whether the oldest records are erased to make room for new ones.
         evicts: bool,
     },
-    /// Many in each object of an object store.
+    /// In packs: many in each object of an object store.
     Packs,
 }
 
@@ -100,11 +102,11 @@ impl DiskKind {
 }
 
 impl DiskSegment {
-    /// Opens the disk in a folder, or makes it, with all that earlier processes completed in it. No other process can use
-    /// the folder while this lives.
+    /// Opens the disk in a folder, or creates it, with all entries that earlier processes completed. No other
+    /// process can use the folder while this lives.
     ///
     /// # Errors
-    /// Why the folder cannot be this disk.
+    /// [`OpenDiskError`] says why the folder cannot be this disk.
     pub fn open(path: &Path, options: DiskOptions) -> Result<Self, OpenDiskError> {
         Layout::of(options.kind, options.capacity_bytes)?;
         let folder = match options.kind {
@@ -116,14 +118,15 @@ impl DiskSegment {
         Ok(opened)
     }
 
-    /// The client whose files lie in a folder, which another process may use; nothing if that cannot be told.
+    /// The client whose files lie in a folder, even if another process uses it. `None` if the note cannot be
+    /// read.
     #[must_use]
     pub fn client_in(path: &Path) -> Option<ClientId> {
         let note = Folder::note_in(path).ok().flatten()?;
         Identity::decode(&note).map(|identity| identity.client)
     }
 
-    /// As [`DiskSegment::open`], of files that are reached in another way.
+    /// As [`DiskSegment::open`], for files that are reached through a [`Directory`].
     ///
     /// # Errors
     /// As there.
@@ -142,7 +145,7 @@ impl DiskSegment {
         Self::restore((disk, directory), (identity, staging), records, &options)
     }
 
-    /// Opens a prefix of an object store, or begins it, as [`DiskSegment::open`] does a folder.
+    /// Opens or creates a prefix of an object store, as [`DiskSegment::open`] does a folder.
     ///
     /// # Errors
     /// As there.
@@ -164,7 +167,7 @@ impl DiskSegment {
         Self::restore((Arc::clone(&packs) as _, packs), (identity, staging), records, &options)
     }
 
-    /// A segment with what lies in its store.
+    /// A segment with the records in its store.
     fn restore(
         (disk, notes): (Arc<dyn RecordStore>, Arc<dyn Notes>),
         (identity, staging): (Identity, Arc<Staging>),
@@ -173,12 +176,13 @@ impl DiskSegment {
     ) -> Result<Self, OpenDiskError> {
         let layout = Layout::of(options.kind, options.capacity_bytes)?;
         let mut restored = Restored::new(layout.len_bytes);
-        // Of records that overlap the newest counts: the others' writers were superseded when the process ended.
+        // Of overlapping records the newest counts. When the process ended, the writers of the older ones were
+        // superseded.
         records.sort_unstable_by_key(|record| std::cmp::Reverse(record.name.grant));
         records.into_iter().for_each(|record| restored.restore(&record));
         disk.drop_records(&restored.stale)?;
         let Restored { mut ledger, names, .. } = restored;
-        // A master that followed the process before must not take that one's change numbers for these.
+        // A master that followed the earlier process must not take that process's change numbers for these.
         ledger.number_changes(crate::ledger::first_change(), limits::MAX_LEDGER_CHANGES);
         let machine = SegmentMachine::new(identity.segment, ledger, identity.epoch);
         let disk = (options.kind.medium(), disk);
@@ -192,7 +196,7 @@ fn staging(options: &DiskOptions) -> Result<Arc<Staging>, OpenDiskError> {
     Staging::new(bytes).map_err(|error| OpenDiskError::Staging { bytes, error })
 }
 
-/// Opens what holds the records of a folder, and gives all of them.
+/// Opens the store of a folder's records, and collects all of them in `records`.
 fn open_records(
     directory: &Arc<dyn Directory>,
     options: &DiskOptions,
@@ -215,7 +219,7 @@ fn open_records(
     })
 }
 
-/// Takes the disk over for this process: its note says so once this returns. What cannot be kept is erased before.
+/// Takes the disk over for this process. Erases a disk that cannot be kept, then writes the note.
 fn adopt(
     notes: &dyn Notes,
     options: &DiskOptions,
@@ -229,7 +233,7 @@ fn adopt(
         let client = if options.is_client_settled { options.client } else { kept.client };
         (client, kept.epoch)
     });
-    // A master knows which of a client's processes is the last by this number.
+    // The highest run tells a master which of a client's processes is the latest.
     let own_run = |kept: &Identity| if kept.client == client { kept.run + 1 } else { 1 };
     let identity = match (reason, kept) {
         (None, Some(kept)) => Identity { run: own_run(&kept), client, ..kept },
@@ -247,14 +251,14 @@ fn adopt(
     Ok(identity)
 }
 
-/// Why what lies on a disk cannot be kept.
+/// Why the disk must start empty; `None` if its records are kept.
 fn why_empty(kept: &Identity, options: &DiskOptions) -> Option<&'static str> {
     if kept.is_broken {
         Some("it failed while an earlier process used it")
     } else if kept.capacity_bytes != options.capacity_bytes {
         Some("its size was changed")
     } else if let DiskKind::Files { .. } | DiskKind::Packs = options.kind {
-        // They pass from a process that died to the next that comes, on whatever host.
+        // If a process dies, the next one takes these over, on any host.
         None
     } else if options.is_client_settled && kept.client != options.client {
         Some("it was another client's, and this one has a named segment")
@@ -263,13 +267,14 @@ fn why_empty(kept: &Identity, options: &DiskOptions) -> Option<&'static str> {
     }
 }
 
-/// What is found on a disk, newest grants first.
+/// The ledger that a disk's records give, restored from the newest grant to the oldest.
 struct Restored {
     ledger: Ledger,
-    /// Of each entry, by where it starts.
+    /// The grant of each entry's record, by the offset of the entry.
     names: std::collections::BTreeMap<u64, mooncake_types::Version>,
+    /// Records that a newer one overlaps, or that the ledger refuses.
     stale: Vec<Name>,
-    /// Ranges of what is stale.
+    /// Ranges of the stale records.
     stale_ranges: Vec<Range<u64>>,
 }
 
@@ -279,7 +284,7 @@ impl Restored {
         Self { ledger: Ledger::new(len), names, stale: Vec::new(), stale_ranges: Vec::new() }
     }
 
-    /// Takes a record whose grant is older than those of all before.
+    /// Restores a record. Its grant must be older than those of all earlier calls.
     fn restore(&mut self, record: &Record) {
         let Name { grant, offset } = record.name;
         let range = offset..offset + record.len;
@@ -297,7 +302,7 @@ impl Restored {
             attributes: &record.attributes,
         };
         let meets = |other: &Range<u64>| other.start < range.end && range.start < other.end;
-        // The log keeps the checksums.
+        // The store keeps the checksums.
         if self.stale_ranges.iter().any(meets) || self.ledger.restore(&write, None).is_err() {
             self.stale.push(record.name);
             self.stale_ranges.push(range);

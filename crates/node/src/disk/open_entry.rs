@@ -8,6 +8,6 @@ pub(super) struct OpenEntry {
     pub(super) grant: Version,
     /// The bytes of the whole entry.
     pub(super) region: Arc<Region>,
-    /// A record was appended that did not become the entry's: a part of it was to be written again.
+    /// A record was appended and then discarded, since a part of the entry had to be written again.
     pub(super) was_appended: bool,
 }

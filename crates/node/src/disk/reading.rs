@@ -1,4 +1,4 @@
-//! Reading: the record's bytes are copied into staging memory, and that is lent.
+//! Reading: the node copies a record's bytes into staging memory, and lends that memory.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use mooncake_types::{ErrorCode, RangeRead};
 
 use super::segment::DiskSegment;
 
-/// Longest wait for staging memory. The reader hears so before it takes a node that says nothing for one that is gone.
+/// Longest wait for staging memory. The reader gets this answer before it takes a silent node for a dead one.
 const PATIENCE: Duration = Duration::from_millis(400);
 
 impl DiskSegment {
@@ -22,7 +22,7 @@ impl DiskSegment {
             let entry = locked.machine.ledger().complete_at(range.offset);
             (found.grant, entry.expect("it was found a moment ago").len)
         };
-        // By whole chunks, whose checksums are known.
+        // Read whole chunks, since only their checksums are known.
         let end = range.from + range.len;
         let begin = range.from / CHUNK_BYTES * CHUNK_BYTES;
         let stop = end.next_multiple_of(CHUNK_BYTES).min(entry_len);
@@ -44,7 +44,7 @@ impl DiskSegment {
         Ok(ReadTicket { memory, region, checksums, segment, offset, from, version, grant })
     }
 
-    /// The ledger does not name what cannot be read.
+    /// Drops the entry of a record that cannot be read.
     fn note_loss(&self, name: Name, error: &ReadError) {
         if !matches!(error, ReadError::NotThere) {
             tracing::warn!(%error, "a disk has lost an object");

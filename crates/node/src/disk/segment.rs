@@ -19,14 +19,14 @@ use crate::locked_machine::{AnyLockedMachine, EffectCarrier, HostEffect, LockedM
 use crate::machine::Effect;
 use crate::shell::SegmentShell;
 
-/// Longest time between two looks at whether older writers have stopped.
-const LOOK: Duration = Duration::from_millis(100);
+/// Longest time between two checks whether older writers have stopped.
+const RECHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// One lent segment whose bytes lie in a folder, or in an object store.
 pub struct DiskSegment {
     client: ClientId,
     run: u64,
-    /// Where it lies, if in a folder of the filesystem.
+    /// Its folder, if it lies in a filesystem.
     pub(super) folder: Option<PathBuf>,
     medium: Medium,
     pub(super) disk: Arc<dyn RecordStore>,
@@ -37,19 +37,19 @@ pub struct DiskSegment {
     losses: AtomicU64,
 }
 
-/// What a disk has of the entries of its ledger.
+/// The records and unfinished writes of a ledger's entries.
 pub(super) struct DiskEntries {
     durability: Arc<Durability>,
-    /// The grants of the records of complete entries, by where these start.
+    /// Grants of the records of complete entries, by the offset of the entry.
     pub(super) records: BTreeMap<u64, Version>,
-    /// Entries that are being written, by where they start.
+    /// Entries that are being written, by offset.
     pub(super) open: BTreeMap<u64, OpenEntry>,
-    /// Tickets of writers whose record is being appended, and since when.
+    /// Tickets of writers whose record is being appended, and when that began.
     pub(super) appending: BTreeMap<u64, Instant>,
 }
 
 impl DiskEntries {
-    /// Since when a record is being appended whose writer was told to stop. Of several the oldest counts.
+    /// When the oldest append began whose writer was superseded; `None` if there is none.
     fn superseded_append_since(&self, ledger: &Ledger) -> Option<Instant> {
         let superseded = self.appending.iter().filter(|(ticket, _)| ledger.is_superseded(**ticket));
         superseded.map(|(_, &since)| since).min()
@@ -57,7 +57,7 @@ impl DiskEntries {
 }
 
 impl EffectCarrier for DiskEntries {
-    /// Queues what an effect says.
+    /// Queues the change that an effect asks for.
     fn carry_out(&mut self, effect: &HostEffect<'_>) {
         match *effect {
             Effect::RemoveRow { offset } => {
@@ -65,7 +65,7 @@ impl EffectCarrier for DiskEntries {
                     self.durability.erase(Name { grant, offset });
                 }
             }
-            // The record was appended before.
+            // The record was appended already.
             Effect::AddRow { offset, entry } => {
                 self.records.insert(offset, entry.grant);
             }
@@ -79,7 +79,7 @@ impl EffectCarrier for DiskEntries {
         }
     }
 
-    /// Forgets the staging memory of entries that are not written any more.
+    /// Releases the staging memory of entries whose write has ended.
     fn on_changed(&mut self, ledger: &Ledger) {
         self.open.retain(|&offset, entry| ledger.is_written(offset, entry.grant));
     }
@@ -110,13 +110,13 @@ impl DiskSegment {
         }
     }
 
-    /// What the node is to the master: what the folder kept, or what it was given when it was new.
+    /// The client id of the node: from the folder's note, or the given one if the disk was new.
     #[must_use]
     pub const fn client(&self) -> ClientId {
         self.client
     }
 
-    /// The segment's incarnation.
+    /// The present id of the segment. It changes when the segment starts empty.
     #[must_use]
     pub fn id(&self) -> SegmentId {
         self.machine.id()
@@ -128,44 +128,44 @@ impl DiskSegment {
         self.run
     }
 
-    /// The folder that it lies in.
+    /// Its folder, if it lies in a filesystem.
     #[must_use]
     pub fn folder(&self) -> Option<&Path> {
         self.folder.as_deref()
     }
 
-    /// What its bytes lie in: a disk of this node, one that hosts share, or an object store.
+    /// The medium: a disk of this node, a disk that hosts share, or an object store.
     #[must_use]
     pub const fn medium(&self) -> Medium {
         self.medium
     }
 
-    /// Bytes of its address space: what the master may grant.
+    /// Length of the address space in which the master may grant ranges.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         self.look(Ledger::len)
     }
 
-    /// What its files hold.
+    /// How much its files hold.
     #[must_use]
     pub fn usage(&self) -> Usage {
         self.disk.usage()
     }
 
-    /// Whether the disk has failed: nothing is written or dropped any more, and the segment is to be taken back. The next
-    /// process that opens it finds it empty, under a new id.
+    /// Whether the disk has failed. Then nothing more is written or dropped, and the segment must be taken
+    /// back. The next process that opens the disk finds it empty, under a new id.
     #[must_use]
     pub fn is_broken(&self) -> bool {
         self.durability.has_failed() || self.disk.is_broken()
     }
 
-    /// How many entries the disk has lost so far: they were damaged, or their log needed the room.
+    /// How many entries the disk has lost so far: they were damaged, or the log needed their room.
     #[must_use]
     pub fn losses(&self) -> u64 {
         self.losses.load(Ordering::Relaxed)
     }
 
-    /// The disk has these records no more: what the ledger says of them is wrong.
+    /// Drops the entries of records that the disk has lost.
     pub(super) fn lose(&self, names: &[Name]) {
         for &Name { grant, offset } in names {
             let is_lost =
@@ -178,24 +178,25 @@ impl DiskSegment {
         self.machine.look(look)
     }
 
-    /// Returns once no record is being appended whose writer was told to stop.
+    /// Returns once no superseded writer has a record that is being appended.
     ///
     /// # Errors
-    /// [`BROKEN`]: an object store has not taken one for [`PATIENCE`]. It is erased once it is there.
+    /// [`BROKEN`] if an object store has not taken that record for [`PATIENCE`]. The record is erased once it
+    /// is there.
     fn outlast_superseded_appends(&self) -> Result<(), ErrorCode> {
         let mut locked = self.machine.lock();
         while let Some(since) = locked.carrier.superseded_append_since(locked.machine.ledger()) {
             if self.disk.is_far() && since.elapsed() >= PATIENCE {
                 return Err(BROKEN);
             }
-            locked = self.machine.stopped.wait(locked, LOOK);
+            locked = self.machine.stopped.wait(locked, RECHECK_INTERVAL);
         }
         Ok(())
     }
 }
 
 impl Drop for DiskSegment {
-    /// The next process, or this one, may open it at once.
+    /// Waits for the writer thread, so that any process may open the disk at once.
     fn drop(&mut self) {
         self.durability.end();
     }
@@ -210,10 +211,10 @@ impl SegmentShell for DiskSegment {
         self.machine.change(|machine, effects| machine.start_empty(id, effects));
     }
 
-    /// A record that was being appended when its writer was told to stop is erased, too.
+    /// Also erases each record that was being appended when its writer was superseded.
     fn settle(&self) -> Result<(), ErrorCode> {
         let stopped = self.outlast_superseded_appends();
-        // Whatever came of that: what is queued must not wait for a store that takes no record now.
+        // Settle even if that failed: queued changes must not wait for a store that takes no record now.
         let settled = self.durability.settle(&self.disk);
         stopped.and(settled)
     }
@@ -235,7 +236,7 @@ impl SegmentShell for DiskSegment {
         self.read(range)
     }
 
-    /// The log has the checksums of all whole chunks already.
+    /// The store has the checksums of all whole chunks already.
     fn learn_checksums(&self, ticket: &ReadTicket, _checksums: &[u32]) -> bool {
         self.machine.still_holds(ticket)
     }

@@ -1,4 +1,4 @@
-//! Memory that bytes pass through on their way to a disk and back.
+//! Staging memory, through which bytes pass on their way to a disk and back.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -7,20 +7,20 @@ use mooncake_alloc::{Handle, RangeAllocator};
 use mooncake_memory::{MapError, Region};
 use mooncake_types::ErrorCode;
 
-/// Buffers begin and end at multiples of this, as disks want it.
+/// Buffers begin and end at multiples of this, as disks require.
 const PAGE: u64 = 4096;
 
-/// A constant amount of memory, lent in buffers. What was given back is lent again as it is, so no page of it is cleared or
-/// provided twice.
+/// A fixed amount of memory, lent in buffers. Returned buffers are lent again unchanged, so the system clears
+/// and provides each page only once.
 #[derive(Debug)]
 pub(super) struct Staging {
     memory: Region,
-    /// In pages.
+    /// Free ranges, in pages.
     free: Mutex<RangeAllocator>,
     returned: Condvar,
 }
 
-/// A buffer comes back when the last holder of its region is gone.
+/// Returns a buffer when the last holder of its region drops it.
 #[derive(Debug)]
 struct Lent {
     staging: Arc<Staging>,
@@ -34,10 +34,11 @@ impl Staging {
         Ok(Arc::new(Staging { memory, free, returned: Condvar::new() }))
     }
 
-    /// A buffer of `len` bytes, which hold anything. Waits for one, `patience` at most.
+    /// A buffer of `len` bytes with arbitrary content. Waits at most `patience` for it.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidParams`] if there never is such a one, [`ErrorCode::ObjectReplicaBusy`] if others have them all.
+    /// [`ErrorCode::InvalidParams`] if no buffer can have this length, [`ErrorCode::ObjectReplicaBusy`] if none
+    /// became free in time.
     pub(super) fn take(
         self: &Arc<Self>,
         len: u64,

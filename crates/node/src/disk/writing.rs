@@ -1,5 +1,5 @@
-//! Writing: bytes arrive in staging memory, and become a record when the last part of their entry is there. What lies in memory of
-//! this process becomes a record where it is.
+//! Writing: bytes arrive in staging memory, and the node appends a record when the last part of its entry is
+//! there. A whole entry that lies in memory of this process is appended from there.
 
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
@@ -16,10 +16,11 @@ use super::segment::{DiskEntries, DiskSegment};
 use crate::locked_machine::{AnyLockedMachine, Locked};
 use crate::machine::WriteRequest;
 
-/// Most times that a record is appended again after room was made for it: other writers may take that first.
+/// Most times that a record is appended again after room was made for it: other writers may take the room
+/// first.
 const MOST_TRIES: usize = 32;
 
-/// An entry of which the last part is there.
+/// An entry whose last part is there.
 struct Finished {
     record: Record,
     region: Arc<Region>,
@@ -27,7 +28,8 @@ struct Finished {
 }
 
 impl DiskSegment {
-    /// Takes a range, or a part of one, and waits, `patience` at most, for staging memory and for older writers to stop.
+    /// Takes a range, or a part of one. Waits at most `patience` for staging memory, then as long for older
+    /// writers to stop.
     pub(super) fn begin(
         &self,
         (epoch, range): (Epoch, &RangeWrite<'_>),
@@ -45,7 +47,7 @@ impl DiskSegment {
         let mut locked = self.machine.lock();
         let ticket = locked.change(|machine, effects| machine.begin(request, effects))?;
         self.machine.stopped.wake_all();
-        // Another part may have come first.
+        // If another part began first, use its memory.
         let open = OpenEntry { grant: range.grant, region, was_appended: false };
         let region = Arc::clone(&locked.carrier.open.entry(range.offset).or_insert(open).region);
         self.machine.wait_for_admission(locked, ticket, now)?;
@@ -58,7 +60,8 @@ impl DiskSegment {
         Ok(WriteTicket { memory, region, id: ticket, segment: range.segment })
     }
 
-    /// Writes a whole entry from memory that does not change meanwhile. It is on the disk when this returns.
+    /// Writes a whole entry from memory that must not change meanwhile. The entry is on the disk when this
+    /// returns.
     pub(crate) fn write_in_place(
         &self,
         (epoch, range): (Epoch, &RangeWrite<'_>),
@@ -73,7 +76,7 @@ impl DiskSegment {
         let ticket = locked.change(|machine, effects| machine.begin(request, effects))?;
         self.machine.stopped.wake_all();
         self.machine.wait_for_admission(locked, ticket, now)?;
-        // The erasure of a record with the same name would take this one for it.
+        // Wait for queued erasures: one of a record with the same name would erase this record.
         if let Err(code) = self.durability.settle(&self.disk) {
             self.machine.abandon(ticket);
             return Err(code);
@@ -97,7 +100,8 @@ impl DiskSegment {
         }
     }
 
-    /// All bytes of a part are in staging memory. If no other is missing, they are on the disk when this returns.
+    /// Completes a part whose bytes are in staging memory. If no other part is missing, the entry is on the
+    /// disk when this returns.
     pub(super) fn complete(
         &self,
         ticket: &WriteTicket,
@@ -114,14 +118,14 @@ impl DiskSegment {
         let are_all = is_whole && checksums.len() as u64 == record.len.div_ceil(CHUNK_BYTES);
         let checksums = if are_all { checksums } else { region.whole().chunk_crcs() };
         record.checksums = checksums.into();
-        // The erasure of one with the same name would take this one for it.
+        // Wait for queued erasures: one of a record with the same name would erase this record.
         let settled = if was_appended { self.durability.settle(&self.disk) } else { Ok(()) };
         let data = SliceList::from(region.whole());
         let appended = settled.and_then(|()| self.append(&record, &data));
         self.complete_entry(ticket.id, &record, appended)
     }
 
-    /// A part is in place and others are missing, or its writer was told to stop.
+    /// Ends a part while other parts are missing, or after its writer was superseded.
     fn complete_part(
         &self,
         mut locked: MutexGuard<'_, Locked<DiskEntries>>,
@@ -133,7 +137,7 @@ impl DiskSegment {
         completed
     }
 
-    /// The record of a writer's entry was appended, or could not be.
+    /// Ends the last part of an entry, after the attempt to append its record.
     fn complete_entry(
         &self,
         ticket: u64,
@@ -143,7 +147,7 @@ impl DiskSegment {
         let mut locked = self.machine.lock();
         locked.carrier.appending.remove(&ticket);
         let completed = locked.change(|machine, effects| match appended {
-            // The log has the checksums.
+            // The store keeps the checksums.
             Ok(()) => machine.complete(ticket, Vec::new(), effects),
             Err(code) => {
                 machine.abandon(ticket);
@@ -169,7 +173,7 @@ impl DiskSegment {
                 }
                 Err(PutError::Unreachable(reason)) => {
                     tracing::warn!(%reason, "an object was not stored");
-                    // Nobody knows whether it is there.
+                    // It is unknown whether the store has the record.
                     self.durability.erase(record.name);
                     return Err(BROKEN);
                 }
@@ -182,7 +186,7 @@ impl DiskSegment {
         Err(ErrorCode::NoAvailableHandle)
     }
 
-    /// Has the log give up space. What is evicted for want of any other is lost, although the master still names it.
+    /// Has the store give up space. Records that it evicts are lost, although the master still names them.
     fn make_room(&self, bytes: u64) -> Result<(), ErrorCode> {
         let evicted = self.disk.make_room(bytes).map_err(|_| {
             self.durability.fail();
@@ -193,7 +197,7 @@ impl DiskSegment {
     }
 }
 
-/// The staging memory of the entry that a part belongs to, if another part of it has begun.
+/// The staging memory of a range's entry, if another part of it has begun.
 fn region_of(locked: &Locked<DiskEntries>, range: &RangeWrite<'_>) -> Option<Arc<Region>> {
     let open = locked.carrier.open.get(&range.offset);
     let is_same =
@@ -201,7 +205,7 @@ fn region_of(locked: &Locked<DiskEntries>, range: &RangeWrite<'_>) -> Option<Arc
     open.filter(is_same).map(|open| Arc::clone(&open.region))
 }
 
-/// The entry of a writer whose bytes are in staging memory; see [`record_of`].
+/// The record and the staging memory of a writer's entry; see [`record_of`].
 fn finish(locked: &mut Locked<DiskEntries>, ticket: u64) -> Option<Finished> {
     let record = record_of(locked, ticket)?;
     let open = locked.carrier.open.get_mut(&record.name.offset);
@@ -210,7 +214,8 @@ fn finish(locked: &mut Locked<DiskEntries>, ticket: u64) -> Option<Finished> {
     Some(Finished { record, region: Arc::clone(&open.region), was_appended })
 }
 
-/// The record of a writer's entry, but for its checksums, if no other part is missing and the writer was not told to stop.
+/// The record of a writer's entry, without checksums. `None` if another part is missing or the writer was
+/// superseded.
 fn record_of(locked: &Locked<DiskEntries>, ticket: u64) -> Option<Record> {
     let entry = locked.machine.ledger().finished_by(ticket)?;
     let offset = locked.machine.ledger().offset_of(ticket);

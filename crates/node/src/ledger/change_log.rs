@@ -2,14 +2,14 @@ use std::collections::VecDeque;
 
 use mooncake_types::limits;
 
-/// Where a ledger changed last: the offsets of entries that came, went or became complete, each with a number. Who knows
-/// the ledger as it was before a number, and looks again at the offsets since, knows it as it is.
+/// The latest changes of a ledger: numbered offsets of entries that came, went or became complete. A follower
+/// that knows the ledger as of some number reads the offsets from that number on again, and is then up to date.
 #[derive(Clone, Debug)]
 pub(super) struct ChangeLog {
     offsets: VecDeque<u64>,
-    /// The number of the first of them.
+    /// Number of the oldest change that is kept.
     first: u64,
-    /// Older ones are forgotten.
+    /// Most changes that are kept; older ones are forgotten.
     most: usize,
 }
 
@@ -18,7 +18,7 @@ impl ChangeLog {
         Self { offsets: VecDeque::new(), first: 0, most: limits::MAX_LEDGER_CHANGES }
     }
 
-    /// Numbers changes from `first` on, and remembers `most` of them. Nothing has changed before.
+    /// Starts an empty log that numbers changes from `first` on, and keeps at most `most` of them.
     pub(super) fn begin(&mut self, first: u64, most: usize) {
         *self = Self { offsets: VecDeque::new(), first, most };
     }
@@ -31,7 +31,7 @@ impl ChangeLog {
         self.offsets.push_back(offset);
     }
 
-    /// Nobody can follow from here on who does not begin anew.
+    /// Forgets all changes, so that every follower must begin anew.
     pub(super) fn forget(&mut self) {
         self.first = self.head() + 1;
         self.offsets.clear();
@@ -42,16 +42,16 @@ impl ChangeLog {
         self.first + self.offsets.len() as u64
     }
 
-    /// The offsets from this number on; nothing if some are forgotten, or there has been no such number.
+    /// The offsets from this number on; `None` if some are forgotten, or there has been no such number.
     pub(super) fn since(&self, cursor: u64) -> Option<impl Iterator<Item = u64>> {
         let from = usize::try_from(cursor.checked_sub(self.first)?).ok()?;
         (from <= self.offsets.len()).then(|| self.offsets.range(from..).copied())
     }
 }
 
-/// A number that no other process begins with.
+/// A first change number that no other process uses.
 pub(crate) fn first_change() -> u64 {
-    // Its keys are those of this process, and different each time.
+    // The keys of a `RandomState` differ from process to process.
     std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), "changes") >> 1
 }
 

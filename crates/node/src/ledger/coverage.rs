@@ -1,6 +1,6 @@
 use std::ops::Range;
 
-/// The bytes of an entry that are in place: ranges in ascending order, none of which touches the next.
+/// The bytes of an entry that are in place: ascending ranges with a gap between each two.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Coverage {
     pieces: Vec<Range<u64>>,
@@ -11,17 +11,17 @@ impl Coverage {
         self.pieces.is_empty()
     }
 
-    /// Whether it is all of `len` bytes.
+    /// Whether it covers all of `len` bytes.
     pub(super) fn is_all_of(&self, len: u64) -> bool {
         matches!(&self.pieces[..], [one] if *one == (0..len))
     }
 
-    /// Whether all of a part is in.
+    /// Whether it covers all of a part.
     pub(super) fn holds(&self, part: &Range<u64>) -> bool {
         self.pieces.iter().any(|piece| piece.start <= part.start && part.end <= piece.end)
     }
 
-    /// The most pieces that there are on the way when `part` is taken out and later put in, whichever way that ends.
+    /// Most pieces that there can be while `part` is written again: after its removal, or after its insertion.
     pub(super) fn most_pieces(&self, part: &Range<u64>) -> usize {
         let cut = self.overlapped(part);
         let kept = match &self.pieces[cut.clone()] {
@@ -36,7 +36,7 @@ impl Coverage {
         with.max(without)
     }
 
-    /// Puts a part in.
+    /// Adds a part.
     pub(super) fn insert(&mut self, part: Range<u64>) {
         let touched = self.touched(&part);
         let joined = match &self.pieces[touched.clone()] {
@@ -49,7 +49,7 @@ impl Coverage {
         self.pieces.splice(touched, std::iter::once(joined));
     }
 
-    /// Takes a part out, as far as it is in.
+    /// Removes the bytes of a part that are covered.
     pub(super) fn remove(&mut self, part: &Range<u64>) {
         let cut = self.overlapped(part);
         let [first, ..] = &self.pieces[cut.clone()] else { return };
@@ -59,13 +59,13 @@ impl Coverage {
         self.pieces.splice(cut, kept);
     }
 
-    /// Which pieces share a byte with a part.
+    /// Indices of the pieces that overlap a part.
     fn overlapped(&self, part: &Range<u64>) -> Range<usize> {
         let start = self.pieces.partition_point(|piece| piece.end <= part.start);
         start..self.pieces.partition_point(|piece| piece.start < part.end).max(start)
     }
 
-    /// Which pieces become one with a part: those that overlap it or border on it.
+    /// Indices of the pieces that merge with a part: those that overlap it or border on it.
     fn touched(&self, part: &Range<u64>) -> Range<usize> {
         let start = self.pieces.partition_point(|piece| piece.end < part.start);
         start..self.pieces.partition_point(|piece| piece.start <= part.end).max(start)

@@ -1,30 +1,30 @@
-//! What is taken out of a ledger other than by a write.
+//! Removals from a ledger other than by a write.
 
 use mooncake_types::{Version, limits};
 
 use super::Ledger;
 use super::entry::Entry;
 
-/// What a drop did.
+/// The effects of a drop.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dropped {
-    /// Where the entries started that were complete.
+    /// Offsets of the complete entries that were dropped.
     pub dropped: Vec<u64>,
-    /// The writers that must stop: what they write is not wanted any more.
+    /// Tickets of the writers that must stop, since their entries were dropped.
     pub superseded: Vec<u64>,
 }
 
 impl Ledger {
-    /// Whether there is room for what [`Ledger::drop_version`] may leave: a peer that names one unknown place after another
-    /// must not make the ledger grow without bound.
+    /// Whether there is room for the fence that [`Ledger::drop_version`] may leave. A peer that names one
+    /// unknown offset after another must not make the ledger grow without bound.
     #[must_use]
     pub fn may_drop(&self, offset: u64, version: Version) -> bool {
         let is_known = |entry: &Entry| entry.version == version || entry.is_one_byte_fence();
         self.fences < limits::MAX_LEDGER_FENCES || self.entries.get(&offset).is_some_and(is_known)
     }
 
-    /// Drops that version at that place, as it was written under this grant or an older one: it is not found there any
-    /// more, and never will be if its writer is still at work, or is yet to come. What is newer stays.
+    /// Drops a version at an offset, if it was written under `grant` or an older one. Readers never find it
+    /// there again, even if its writer is still at work or has yet to begin. Newer entries stay.
     pub fn drop_version(&mut self, offset: u64, version: Version, grant: Version) -> Dropped {
         let Some(entry) = self.entries.get(&offset).filter(|entry| entry.version == version) else {
             return self.keep_out(offset, version, grant);
@@ -39,12 +39,12 @@ impl Ledger {
         Dropped { dropped, superseded: self.supersede_writers(&range) }
     }
 
-    /// Keeps the writers of a version out that have not begun there.
+    /// Fences the offset against writers of a version that have not begun there.
     fn keep_out(&mut self, offset: u64, version: Version, grant: Version) -> Dropped {
         if offset >= self.len() {
             return Dropped::default();
         }
-        // One byte is enough: nobody takes a part of a range.
+        // One byte is enough, since a writer always takes the whole range.
         let first = offset..offset + 1;
         let is_newer = |at: &u64| self.entries.get(at).is_some_and(|entry| entry.grant >= grant);
         let overlapped = self.overlapped(&first);
@@ -56,7 +56,7 @@ impl Ledger {
         Dropped { dropped, superseded: self.supersede_writers(&first) }
     }
 
-    /// Drops every entry; older writers are still kept out of their ranges.
+    /// Drops every entry. Its range stays fenced against older writers.
     pub fn drop_all(&mut self) -> Dropped {
         let mut dropped = Vec::new();
         self.changes.forget();

@@ -12,55 +12,55 @@ use super::learned_checksums::{LearnedChecksums, whole_chunks};
 pub struct Entry {
     /// Length of the range in bytes.
     pub len: u64,
-    /// The object's key; empty if the entry is only what a newer one left of an older one's range.
+    /// The object's key; empty if the entry is only a fence.
     pub key: Box<str>,
-    /// The version of the object. Readers must ask for it.
+    /// The version of the object. Readers must name it.
     pub version: Version,
-    /// The grant that the range was taken under. Older ones are refused for as long as this entry stands.
+    /// The grant that took the range. Older grants are refused while this entry exists.
     pub grant: Version,
     /// Length of the whole object in bytes.
     pub object_len: u64,
-    /// Where this range's bytes lie in the object.
+    /// Offset of the range in the object, in bytes.
     pub object_offset: u64,
-    /// How far the write came.
+    /// Progress of the write.
     pub state: EntryState,
-    /// CRC32C of each chunk of the range: of an entry that was written whole those that its writer's transport computed, of
-    /// others those that readers computed, once they have read all of it.
+    /// CRC32C of each chunk of the range. The writer's transport computes them for an entry that is written
+    /// whole. For other entries readers compute them, and they appear here once all are known.
     pub checksums: Option<Arc<[u32]>>,
-    /// What the master gave with the grant, for a later leader.
+    /// Attributes that the master gave with the grant, for a later leader.
     pub attributes: Box<[u8]>,
-    /// How far each part is; only while an entry is written in parts.
+    /// Progress of each part, while the entry is written in parts.
     parts: Option<Box<Parts>>,
-    /// What readers have computed while that is not all of [`Entry::checksums`].
+    /// Checksums that readers have computed, until [`Entry::checksums`] has all.
     learned: Option<Box<LearnedChecksums>>,
 }
 
 /// The life of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryState {
-    /// A writer has begun, and its bytes are its own to change; or parts are in place and others are still to come.
+    /// A writer has begun and may change its bytes, or some parts are in place and others are missing.
     Writing,
     /// All bytes are in place.
     Complete,
-    /// The writer gave up, or the range was partly given to another. The bytes mean nothing; the grant still keeps
-    /// older writers out.
+    /// The writer gave up, the entry was dropped, or a newer entry took a part of the range. The bytes are
+    /// meaningless; the grant still fences older writers.
     Abandoned,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Parts {
     covered: Coverage,
-    /// Writers at work, each in a part that no other is in and that is not covered.
+    /// Number of writers at work. Their parts are disjoint, and not covered.
     open: usize,
 }
 
-/// Whether a write is one of its entry as a whole.
+/// Whether a write covers its whole entry.
 pub(super) fn is_whole(range: &RangeWrite<'_>) -> bool {
     (range.from, range.len) == (0, range.entry_len)
 }
 
 impl Entry {
-    /// The entry of a range whose first writer begins.
+    /// The entry of a range when its first writer begins.
     pub(super) fn writing(range: &RangeWrite<'_>) -> Self {
         let parts = || Box::new(Parts { covered: Coverage::default(), open: 1 });
         Self {
@@ -83,12 +83,12 @@ impl Entry {
         Self { state: EntryState::Complete, checksums, parts: None, ..Self::writing(range) }
     }
 
-    /// What is left of an entry's range when a newer one took the rest: a fence against older writers.
+    /// A fence of `len` bytes against older writers, where this entry, or a rest of it, lay.
     pub(super) fn fence(&self, len: u64) -> Self {
         Self { len, grant: self.grant, ..Self::one_byte_fence(self.version) }
     }
 
-    /// A fence of one byte against the writer of a version that is not wanted any more, and all older ones.
+    /// A fence of one byte against the writer of an unwanted version, and against all older writers.
     pub(super) fn one_byte_fence(version: Version) -> Self {
         Self {
             len: 1,
@@ -105,12 +105,12 @@ impl Entry {
         }
     }
 
-    /// The same as a fence against this grant too.
+    /// This fence, raised to `grant`.
     pub(super) fn up_to(self, grant: Version) -> Self {
         Self { grant: self.grant.max(grant), ..self }
     }
 
-    /// Whether it is more than a fence: its bytes are some object's, or are becoming so.
+    /// Whether it is more than a fence: its bytes are an object's, or are being written.
     pub(super) fn is_live(&self) -> bool {
         self.state != EntryState::Abandoned
     }
@@ -120,18 +120,18 @@ impl Entry {
         self.len == 1 && self.key.is_empty()
     }
 
-    /// Whether that version lies here, complete.
+    /// Whether it is complete and has this version.
     pub(super) fn holds(&self, version: Version) -> bool {
         self.state == EntryState::Complete && self.version == version
     }
 
-    /// Whether a write of a part is one of a further part of this entry.
+    /// Whether a write of a part continues this entry.
     pub(super) fn is_joined_by(&self, offset: u64, range: &RangeWrite<'_>) -> bool {
         self.parts.is_some() && self.is_written_by(offset, range)
     }
 
-    /// Why a write may not take the place of this entry, which it overlaps. It may if its grant is newer, or if it is
-    /// the same write again and its first writers are known to have stopped.
+    /// Why a write may not replace this entry, which it overlaps. It may if its grant is newer, or if it
+    /// repeats the write of this entry and the first writers are known to have stopped.
     pub(super) fn refusal(&self, offset: u64, range: &RangeWrite<'_>) -> Option<ErrorCode> {
         if self.grant < range.grant || is_broken(Rule::OlderGrantsAreRefused) {
             return None;
@@ -156,8 +156,8 @@ impl Entry {
             && (self.object_len, self.object_offset) == (range.object_len, range.object_offset)
     }
 
-    /// Takes a part, given from the start of the entry, for a further writer. Its bytes count as not in place from here
-    /// on. Nobody else may be at work in it.
+    /// Begins a further part for another writer. `part` counts from the start of the entry. Its bytes count as
+    /// missing from here on. No other writer may be at work in it.
     ///
     /// # Errors
     /// [`ErrorCode::InvalidWrite`] if the entry would fall into more than [`limits::MAX_ENTRY_PARTS`] pieces.
@@ -171,7 +171,8 @@ impl Entry {
         Ok(())
     }
 
-    /// The checksums of `len` bytes from `from` on, which lie within the entry, if they are known and these are whole chunks.
+    /// The checksums of `len` bytes from `from` on, within the entry. `None` unless the bytes are whole chunks
+    /// with known checksums.
     pub(super) fn checksums_of(&self, from: u64, len: u64) -> Option<Arc<[u32]>> {
         let Some(known) = &self.checksums else {
             let learned = self.learned.as_ref()?;
@@ -184,8 +185,8 @@ impl Entry {
         known.get(chunks.start as usize..chunks.end as usize).map(Arc::from)
     }
 
-    /// A reader has computed the checksums of `len` bytes from `from` on, while the entry was complete. They are kept for the
-    /// next, unless these are no whole chunks of it.
+    /// Keeps the checksums that a reader computed for `len` bytes from `from` on while the entry was complete.
+    /// Ignores them if the bytes are not whole chunks.
     pub(super) fn learn_checksums(&mut self, from: u64, len: u64, checksums: &[u32]) {
         let chunks = whole_chunks(from, len, self.len);
         let chunks = chunks.filter(|chunks| chunks.end - chunks.start == checksums.len() as u64);
@@ -203,7 +204,7 @@ impl Entry {
         }
     }
 
-    /// The bytes of a part, given from the start of the entry, are in place.
+    /// Completes a part, all of whose bytes are in place. `part` counts from the start of the entry.
     pub(super) fn complete(&mut self, part: Range<u64>, checksums: Vec<u32>) {
         self.check_writing();
         if let Some(parts) = &mut self.parts {
@@ -221,7 +222,7 @@ impl Entry {
         self.state = EntryState::Complete;
     }
 
-    /// Whether all bytes are in place once those of this part are. The part is given from the start of the entry.
+    /// Whether all bytes are in place once those of `part` are. It counts from the start of the entry.
     pub(super) fn is_finished_by(&self, part: Range<u64>) -> bool {
         self.parts.as_ref().is_none_or(|parts| {
             let mut covered = parts.covered.clone();
@@ -230,7 +231,7 @@ impl Entry {
         })
     }
 
-    /// A writer gave up. Its part is not in place; the others stay as they are.
+    /// Abandons a part: its bytes are missing, and other parts stay as they are.
     pub(super) fn abandon(&mut self) {
         self.check_writing();
         if let Some(parts) = &mut self.parts {

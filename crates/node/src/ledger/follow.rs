@@ -1,23 +1,23 @@
-//! What a ledger tells a master that stands by.
+//! A ledger's answers to a standby master that follows it.
 
 use mooncake_types::{ErrorCode, Follow, FollowPage};
 
 use super::Ledger;
 use super::inventory::{ChangedEntries, Inventory, ListedEntry};
 
-/// The answer to one question; see [`FollowPage`].
+/// The answer to one [`Follow`]; see [`FollowPage`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FollowAnswer {
     changed: ChangedEntries,
-    /// Where the entries go on.
+    /// Offset at which the next page of entries begins.
     next: Option<u64>,
 }
 
 impl Ledger {
-    /// Answers one question, with no more than `limit` entries.
+    /// Answers one request with at most `limit` entries.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidVersion`] if it is not known any more what changed since then.
+    /// [`ErrorCode::InvalidVersion`] if some changes since then were forgotten.
     pub fn follow(&self, follow: &Follow, limit: usize) -> Result<FollowAnswer, ErrorCode> {
         let (cursor, from) = match (follow.since, follow.from) {
             (None, _) => (self.cursor(), 0),
@@ -36,7 +36,7 @@ impl Ledger {
 }
 
 impl FollowAnswer {
-    /// As the master is told it.
+    /// The answer as a message to the master.
     #[must_use]
     pub fn page(&self) -> FollowPage<'_> {
         let ChangedEntries { entries, gone, cursor, more } = &self.changed;

@@ -1,4 +1,4 @@
-//! What a ledger holds, page by page, as a new leader wants to know it; and what changed there, for one that followed.
+//! Pages of a ledger: all entries for a new leader, and the changes for a leader that followed it.
 
 use std::collections::BTreeSet;
 
@@ -8,31 +8,31 @@ use mooncake_types::{EntryState as Reported, InventoryEntry, Version, limits};
 use super::Ledger;
 use super::entry::{Entry, EntryState};
 
-/// Most fences that are passed over in one page: the ledger is locked meanwhile.
+/// Most fences that one page skips, since the ledger is locked meanwhile.
 const MAX_FENCES: usize = 1 << 16;
 
-/// One page.
+/// One page of entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inventory {
     /// The entries, in the order of their offsets.
     pub entries: Vec<ListedEntry>,
-    /// Where the next page begins; absent if nothing is left.
+    /// Offset at which the next page begins; absent if nothing is left.
     pub next: Option<u64>,
 }
 
-/// Most changes that one page looks at.
+/// Most changes that one page covers.
 const MAX_CHANGES: usize = 1 << 15;
 
-/// One page of what changed.
+/// One page of changed entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChangedEntries {
-    /// What lies there now.
+    /// The entries that now lie at changed offsets.
     pub entries: Vec<ListedEntry>,
-    /// Where nothing lies that can be read or is being written.
+    /// Changed offsets at which no entry can be read or is being written.
     pub gone: Vec<u64>,
-    /// What to ask for changes since.
+    /// The number from which to ask for the next changes.
     pub cursor: u64,
-    /// More has changed than this page holds.
+    /// Whether more has changed than this page holds.
     pub more: bool,
 }
 
@@ -60,7 +60,7 @@ pub struct ListedEntry {
 }
 
 impl Ledger {
-    /// The entries that start at `from` or after it, `limit` at most and no more than fit into one page.
+    /// The entries that start at `from` or after it: at most `limit`, and at most as many as fit into one page.
     #[must_use]
     pub fn inventory(&self, from: u64, limit: usize) -> Inventory {
         let mut entries = Vec::new();
@@ -83,14 +83,15 @@ impl Ledger {
 }
 
 impl Ledger {
-    /// What to ask for changes since, of those that are still to come.
+    /// The number of the next change. A follower that knows the ledger as it is now asks for changes from this number
+    /// on.
     #[must_use]
     pub fn cursor(&self) -> u64 {
         self.changes.head()
     }
 
-    /// What lies where something changed since then, no more than `limit` of either kind and no more than fit into one page.
-    /// Nothing if that is not known any more.
+    /// The entries at the offsets that changed from number `since` on: at most `limit` of either kind, and at most as
+    /// many as fit into one page. `None` if some of these changes were forgotten.
     #[must_use]
     pub fn changed(&self, since: u64, limit: usize) -> Option<ChangedEntries> {
         let mut page = ChangedEntries { cursor: since, ..ChangedEntries::default() };
@@ -121,7 +122,7 @@ impl Ledger {
 }
 
 impl ListedEntry {
-    /// Nothing if the entry is only a fence.
+    /// `None` if the entry is only a fence.
     fn new(offset: u64, entry: &Entry) -> Option<Self> {
         let state = match entry.state {
             EntryState::Complete => Reported::Complete,
@@ -141,7 +142,7 @@ impl ListedEntry {
         })
     }
 
-    /// As the master is told of it.
+    /// The entry as a message to the master.
     #[must_use]
     pub fn report(&self) -> InventoryEntry<'_> {
         InventoryEntry {

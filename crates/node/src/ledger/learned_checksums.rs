@@ -5,16 +5,16 @@ use mooncake_types::limits::CHUNK_BYTES;
 
 use super::coverage::Coverage;
 
-/// Checksums of a complete entry that came without: one for each chunk, as far as readers have computed them.
+/// Checksums of a complete entry that was written without: those of the chunks that readers have computed so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LearnedChecksums {
-    /// Which chunks, by their numbers.
+    /// The numbers of the chunks whose checksums are known.
     known: Coverage,
     sums: Vec<u32>,
 }
 
-/// The chunks, by their numbers, of `len` bytes from `from` on in an entry of `entry_len` bytes; `None` unless these are whole
-/// chunks.
+/// The numbers of the chunks in `len` bytes from `from` on. `None` unless these bytes are whole chunks of an entry of
+/// `entry_len` bytes.
 pub(super) fn whole_chunks(from: u64, len: u64, entry_len: u64) -> Option<Range<u64>> {
     let end = from.checked_add(len)?;
     let ends_with_chunk = end.is_multiple_of(CHUNK_BYTES) || end == entry_len;
@@ -23,26 +23,26 @@ pub(super) fn whole_chunks(from: u64, len: u64, entry_len: u64) -> Option<Range<
 }
 
 impl LearnedChecksums {
-    /// Of an entry of this many bytes; none is known yet.
+    /// For an entry of this many bytes. No checksum is known yet.
     pub(super) fn of(entry_len: u64) -> Self {
         let chunks = usize::try_from(entry_len.div_ceil(CHUNK_BYTES));
         let chunks = chunks.expect("an entry lies in memory");
         Self { known: Coverage::default(), sums: vec![0; chunks] }
     }
 
-    /// Those of these chunks were computed.
+    /// Keeps the checksums of these chunks.
     pub(super) fn learn(&mut self, chunks: Range<u64>, sums: &[u32]) {
         self.sums[chunks.start as usize..chunks.end as usize].copy_from_slice(sums);
         self.known.insert(chunks);
     }
 
-    /// Those of these chunks, if all of them are known.
+    /// The checksums of these chunks, if all of them are known.
     pub(super) fn find(&self, chunks: &Range<u64>) -> Option<Arc<[u32]>> {
         let known = self.known.holds(chunks);
         known.then(|| Arc::from(&self.sums[chunks.start as usize..chunks.end as usize]))
     }
 
-    /// Those of all chunks, if all of them are known.
+    /// The checksums of all chunks, if all of them are known.
     pub(super) fn all(&self) -> Option<Arc<[u32]>> {
         self.find(&(0..self.sums.len() as u64))
     }

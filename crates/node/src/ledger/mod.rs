@@ -1,4 +1,4 @@
-//! What lies in a segment: its entries, and the rules of who may write where.
+//! The ledger of a segment: its entries, and the rules for writers.
 
 mod change_log;
 mod coverage;
@@ -24,18 +24,18 @@ pub use entry::{Entry, EntryState};
 pub use follow::FollowAnswer;
 pub use inventory::{ChangedEntries, Inventory, ListedEntry};
 
-/// What one segment's memory holds: non-overlapping ranges, each with the grant that it obeys.
+/// The record of one segment's memory: non-overlapping ranges, each with the grant that it obeys.
 ///
 /// The rules that it keeps:
-/// - no byte of a range changes before the entries that overlapped it are gone ([`Ledger::begin`] takes them out);
-/// - an entry is complete only after its writers said of every byte that it is in place, and from then on none of its
-///   bytes changes;
-/// - a range obeys the newest grant that began in it: older ones are refused, and an older writer that is still
-///   at work must have stopped before the new bytes land ([`Ledger::clearance`]).
+/// - no byte of a range changes before the entries that overlap it are removed ([`Ledger::begin`] removes them);
+/// - an entry is complete only once its writers have reported every byte as in place, and then none of its bytes
+///   changes;
+/// - a range obeys the newest grant that began in it: older grants are refused, and an older writer that is still at
+///   work must stop before new bytes are written ([`Ledger::clearance`]).
 ///
-/// An entry may be written in parts, by several writers at once, as long as no two of them are in one part.
+/// Several writers may write an entry in parts at the same time, if their parts do not overlap.
 ///
-/// A ticket stands for one writer from [`Ledger::begin`] until exactly one of [`Ledger::complete`] and
+/// A ticket identifies one writer from [`Ledger::begin`] until exactly one of [`Ledger::complete`] and
 /// [`Ledger::abandon`].
 #[derive(Clone, Debug)]
 pub struct Ledger {
@@ -45,7 +45,7 @@ pub struct Ledger {
     fences: usize,
     writers: BTreeMap<u64, Writer>,
     next_ticket: u64,
-    /// Grants up to this one are refused everywhere.
+    /// Grants up to this one are refused in the whole segment.
     floor: Option<Version>,
     changes: ChangeLog,
 }
@@ -54,28 +54,28 @@ pub struct Ledger {
 struct Writer {
     /// The range of its entry.
     entry: Range<u64>,
-    /// The part of it that is its own; all of it, as a rule.
+    /// The part of it that this writer writes; usually all of it.
     part: Range<u64>,
     superseded: bool,
 }
 
 /// A write that has begun.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Begun {
+pub struct BegunWrite {
     /// The writer's ticket.
     pub ticket: u64,
-    /// The older writers that this one has superseded, to be told to stop.
+    /// Tickets of the older writers that this one superseded. The caller must tell them to stop.
     pub superseded: Vec<u64>,
-    /// Where the entries started that were complete, and are dropped.
+    /// Offsets of the complete entries that were dropped.
     pub dropped: Vec<u64>,
 }
 
-/// What a reader finds.
+/// The entry that a reader finds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundEntry {
     /// The grant that the entry was written under.
     pub grant: Version,
-    /// One CRC32C for each chunk of what is wanted, if they are known and these are whole chunks of the entry.
+    /// One CRC32C for each requested chunk, if all are known and the request is for whole chunks of the entry.
     pub checksums: Option<Arc<[u32]>>,
 }
 
@@ -86,7 +86,7 @@ pub enum Clearance {
     Clear,
     /// An older writer is still at work in its range.
     Wait,
-    /// It may not: a newer grant has begun in its range.
+    /// It may not: a newer grant has begun in its range, or its entry was dropped.
     Superseded,
 }
 
@@ -105,16 +105,17 @@ impl Ledger {
         }
     }
 
-    /// Numbers changes from `first` on instead of zero, and remembers no more than `most` of them: who followed another
-    /// ledger is not to take this one for it.
+    /// Numbers changes from `first` on instead of zero, and keeps at most `most` of them. Followers of another ledger
+    /// must not take this one for it.
     pub fn number_changes(&mut self, first: u64, most: usize) {
         self.changes.begin(first, most);
     }
 
-    /// Puts in an entry that was complete when the process ended that had the segment before.
+    /// Adds an entry that was complete when the segment's earlier process ended.
     ///
     /// # Errors
-    /// As [`Ledger::begin`] for what is out of bounds, and [`ErrorCode::InvalidWrite`] for what overlaps another entry.
+    /// As [`Ledger::begin`] for values out of bounds, and [`ErrorCode::InvalidWrite`] for an overlap with another
+    /// entry.
     pub fn restore(
         &mut self,
         range: &RangeWrite<'_>,
@@ -129,26 +130,30 @@ impl Ledger {
         Ok(())
     }
 
-    /// Refuses this grant and all older ones from now on, wherever they begin: those that had begun somewhere before the
-    /// process ended, whose fences ended with it.
+    /// Refuses this grant and all older ones everywhere from now on. This replaces the fences of grants that had
+    /// begun before the earlier process ended, since these fences ended with it.
     pub const fn refuse_up_to(&mut self, floor: Option<Version>) {
         self.floor = floor;
     }
 
-    /// Takes a range, or a part of one, for a writer. The first part under a grant takes all of the range: entries that
-    /// overlap it are dropped, and writers at work in them superseded. Further parts join it. Bytes of a part that were
-    /// in place count as missing again until the part is complete.
+    /// Takes a range, or a part of one, for a writer. The first part under a grant takes the whole range: it drops
+    /// the entries that overlap it, and supersedes their writers. Further parts join the new entry. Bytes of a part
+    /// that were in place count as missing again until the part is complete.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidWrite`] if the range does not lie in the segment or in its object, or the part not in the
-    /// range, if a part of a complete entry is to be written again, or if the entry would fall into more than
-    /// [`limits::MAX_ENTRY_PARTS`] pieces, one for each writer included.
-    /// [`ErrorCode::InvalidKey`] for a key out of bounds, [`ErrorCode::InvalidParams`] for attributes that are too long.
-    /// [`ErrorCode::InvalidVersion`] if a newer grant has begun in a part of the range, or the same one for another
-    /// range or object, or if the whole of the range is to be written again. It may be once the first writer has
-    /// abandoned it.
-    /// [`ErrorCode::ObjectReplicaBusy`] if another writer of the same grant is at work in the part.
-    pub fn begin(&mut self, range: &RangeWrite<'_>) -> Result<Begun, ErrorCode> {
+    /// - [`ErrorCode::InvalidWrite`] if the range exceeds the segment or its object, or if the part exceeds the
+    ///   range.
+    /// - [`ErrorCode::InvalidWrite`] if a part of a complete entry is to be written again.
+    /// - [`ErrorCode::InvalidWrite`] if the entry would have more than [`limits::MAX_ENTRY_PARTS`] pieces, one for
+    ///   each writer included.
+    /// - [`ErrorCode::InvalidKey`] for a key out of bounds, [`ErrorCode::InvalidParams`] for attributes that are too
+    ///   long.
+    /// - [`ErrorCode::InvalidVersion`] if a newer grant has begun in the range, or the same grant for another range
+    ///   or object.
+    /// - [`ErrorCode::InvalidVersion`] if the same grant is to write the whole range again. It may do so once its
+    ///   first writer has abandoned it.
+    /// - [`ErrorCode::ObjectReplicaBusy`] if another writer of the same grant is at work in the part.
+    pub fn begin(&mut self, range: &RangeWrite<'_>) -> Result<BegunWrite, ErrorCode> {
         self.check(range)?;
         let entry = range.offset..range.offset + range.entry_len;
         let start = range.offset + range.from;
@@ -163,7 +168,7 @@ impl Ledger {
         let ticket = self.next_ticket;
         self.next_ticket += 1;
         self.writers.insert(ticket, Writer { entry, part, superseded: false });
-        Ok(Begun { ticket, superseded, dropped })
+        Ok(BegunWrite { ticket, superseded, dropped })
     }
 
     fn is_further_part(&self, range: &RangeWrite<'_>) -> bool {
@@ -181,7 +186,7 @@ impl Ledger {
         entry.begin_part(&(part.start - offset..part.end - offset))
     }
 
-    /// Makes a new entry in the place of all that overlap it, and names those of them that were complete.
+    /// Replaces all entries that overlap a range by a new one. Returns the offsets of those that were complete.
     fn take(&mut self, wanted: &Range<u64>, range: &RangeWrite<'_>) -> Result<Vec<u64>, ErrorCode> {
         let overlapped = self.overlapped(wanted);
         let refusal = overlapped.iter().find_map(|at| self.entries[at].refusal(*at, range));
@@ -218,7 +223,7 @@ impl Ledger {
         }
     }
 
-    /// What a writer is at work in, or was before it was superseded.
+    /// The part that a writer writes, or wrote before it was superseded.
     ///
     /// # Panics
     /// If the ticket was completed or abandoned.
@@ -227,7 +232,7 @@ impl Ledger {
         &self.writers.get(&ticket).expect("the ticket is open").part
     }
 
-    /// Where the entry starts that a writer is at work in, or was before it was superseded.
+    /// The offset of the entry that a writer writes, or wrote before it was superseded.
     ///
     /// # Panics
     /// If the ticket was completed or abandoned.
@@ -236,13 +241,13 @@ impl Ledger {
         self.writers.get(&ticket).expect("the ticket is open").entry.start
     }
 
-    /// The entry that starts here, if all of it can be read.
+    /// The entry that starts here, if it is complete.
     #[must_use]
     pub fn complete_at(&self, offset: u64) -> Option<&Entry> {
         self.entries.get(&offset).filter(|entry| entry.state == EntryState::Complete)
     }
 
-    /// The entry of a writer, if it is complete once the writer's part is.
+    /// The entry of a writer, if it is complete once the writer's part is. `None` if the writer was superseded.
     ///
     /// # Panics
     /// If the ticket was completed or abandoned.
@@ -254,7 +259,7 @@ impl Ledger {
         entry.is_finished_by(writer.part.start - from..writer.part.end - from).then_some(entry)
     }
 
-    /// Whether a writer was told to stop: a newer grant has begun in its range, or what it writes was dropped.
+    /// Whether a writer was superseded: a newer grant has begun in its range, or its entry was dropped.
     ///
     /// # Panics
     /// If the ticket was completed or abandoned.
@@ -270,11 +275,11 @@ impl Ledger {
         self.entries.get(&offset).is_some_and(is_one)
     }
 
-    /// Ends a write: all bytes of its part are in place. `checksums` is kept if the part is the whole entry and there is
-    /// one CRC32C per chunk.
+    /// Ends a write: all bytes of its part are in place. Keeps `checksums` if the part is the whole entry and there
+    /// is one CRC32C per chunk.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidVersion`] if a newer grant has begun in the range.
+    /// [`ErrorCode::InvalidVersion`] if the writer was [superseded](Self::is_superseded).
     ///
     /// # Panics
     /// If the ticket was completed or abandoned before.
@@ -289,7 +294,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Ends a write that failed: the writer changes nothing any more.
+    /// Ends a write that failed: the writer changes no more bytes.
     ///
     /// # Panics
     /// If the ticket was completed or abandoned before.
@@ -300,12 +305,12 @@ impl Ledger {
         }
     }
 
-    /// Whether that stripe of that version lies there, complete, and the bytes wanted are in it; gives the grant that they were
-    /// written under, and the checksums of the bytes wanted, if they are known and these are whole chunks.
+    /// Finds the requested bytes in a complete entry with this version and object offset. Returns the grant of the
+    /// entry. Also returns the checksums, if all are known and the request is for whole chunks.
     ///
     /// # Errors
-    /// [`ErrorCode::ObjectNotFound`] if it does not lie there, [`ErrorCode::InvalidParams`] if it does and
-    /// the bytes wanted are none or run past its end.
+    /// [`ErrorCode::ObjectNotFound`] if there is no such entry, [`ErrorCode::InvalidParams`] if there is, but the
+    /// requested bytes are none or run past its end.
     pub fn read(&self, range: &RangeRead) -> Result<FoundEntry, ErrorCode> {
         let found = self.entries.get(&range.offset);
         let is_wanted = |entry: &&Entry| {
@@ -320,16 +325,16 @@ impl Ledger {
         Ok(FoundEntry { grant: entry.grant, checksums: entry.checksums_of(range.from, range.len) })
     }
 
-    /// Whether that version still lies there, complete, as it was written under that grant: a copy that came later to
-    /// the same place may be of another part of the object.
+    /// Whether the complete entry that starts here still has this version and grant. A later copy of the version to
+    /// the same offset has another grant, and may be of another part of the object.
     #[must_use]
     pub fn still_holds(&self, offset: u64, version: Version, grant: Version) -> bool {
         let found = self.entries.get(&offset);
         found.is_some_and(|entry| entry.holds(version) && entry.grant == grant)
     }
 
-    /// As [`Ledger::still_holds`]; of what it does, a reader has computed the checksums of `len` bytes from `from` on, which are
-    /// kept for the next.
+    /// As [`Ledger::still_holds`]. If the entry is still there, it also keeps the checksums that a reader computed
+    /// for `len` bytes from `from` on.
     pub fn learn_checksums(
         &mut self,
         (offset, version, grant): (u64, Version, Version),
@@ -341,13 +346,13 @@ impl Ledger {
         held.map(|entry| entry.learn_checksums(from, len, checksums)).is_some()
     }
 
-    /// Whether nothing can be read here and nothing is being written.
+    /// Whether no entry can be read, and none is being written.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         !self.entries.values().any(Entry::is_live)
     }
 
-    /// All entries by their offsets, in order.
+    /// All entries with their offsets, in order.
     pub fn entries(&self) -> impl Iterator<Item = (u64, &Entry)> {
         self.entries_from(0)
     }
@@ -385,7 +390,7 @@ impl Ledger {
         self.len
     }
 
-    /// Puts an entry where nothing else overlaps it, or in the place of one as long.
+    /// Inserts an entry where no other overlaps it, or in the place of one with the same length.
     fn replace(&mut self, offset: u64, entry: Entry) {
         self.changes.note(offset);
         self.insert(offset, entry);
@@ -397,7 +402,7 @@ impl Ledger {
         self.fences -= usize::from(before.is_some_and(|entry| entry.is_one_byte_fence()));
     }
 
-    /// Drops what lies in a range, and names what of it was complete.
+    /// Drops these entries, all of which overlap a range. Returns the offsets of those that were complete.
     fn drop_entries(&mut self, overlapped: Vec<u64>, wanted: &Range<u64>) -> Vec<u64> {
         let mut dropped = Vec::new();
         for offset in overlapped {
@@ -418,7 +423,7 @@ impl Ledger {
             .collect()
     }
 
-    /// Drops an entry; what of its range lies outside of `wanted` stays fenced against older grants.
+    /// Drops an entry. Its bytes outside of `wanted` stay fenced against older grants.
     fn drop_entry(&mut self, offset: u64, wanted: &Range<u64>) {
         self.changes.note(offset);
         let entry = self.entries.remove(&offset).expect("it was found a moment ago");
@@ -432,7 +437,8 @@ impl Ledger {
         }
     }
 
-    /// Marks the writers of entries in a range that were not superseded before, and names them.
+    /// Marks the writers of entries that overlap a range as superseded. Returns the tickets that were not marked
+    /// before.
     fn supersede_writers(&mut self, wanted: &Range<u64>) -> Vec<u64> {
         let mut superseded = Vec::new();
         for (&ticket, writer) in &mut self.writers {

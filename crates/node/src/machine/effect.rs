@@ -2,54 +2,55 @@ use mooncake_types::{Epoch, SegmentId, Version};
 
 use crate::ledger::Entry;
 
-/// What the shell of a segment does when the machine says so. It has taken effect, for everybody, when the shell returns: the
-/// machine changes nothing that depends on it before.
+/// What a machine tells the shell of its segment to do. When the shell returns, the effect holds for all processes:
+/// the machine changes nothing that depends on it before.
 ///
-/// A **slot** is where processes of this host find an entry without asking the node; a **row** is where the next process finds
-/// it. A shell that offers its entries in neither way ignores them.
+/// Processes of this host find an entry through its **slot**, without asking the node. The next process finds it
+/// through its **row**. A shell that has no slots or no rows ignores these effects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect<'a, H> {
-    /// The next process does not find the entry that starts here.
+    /// Removes a row: the next process does not find the entry that starts here.
     RemoveRow {
         /// Where the entry starts in its segment, in bytes.
         offset: u64,
     },
-    /// The next process refuses this grant and all older ones. Whatever was done to rows before is durable when this is.
+    /// The next process refuses this grant and all older ones. Once this is durable, so are all earlier changes of
+    /// rows.
     RefuseGrants {
-        /// The newest of them.
+        /// The newest grant to refuse.
         up_to: Version,
     },
-    /// No other process finds the entry that starts here.
+    /// Removes a slot: no other process finds the entry that starts here.
     RemoveSlot {
         /// Where the entry starts in its segment, in bytes.
         offset: u64,
     },
-    /// All bytes of an entry are in place: the next process finds it, if there is room to remember it.
+    /// Adds a row for an entry whose bytes are all in place, if there is room for it.
     AddRow {
         /// Where the entry starts in its segment, in bytes.
         offset: u64,
         /// The entry.
         entry: &'a Entry,
     },
-    /// All bytes of an entry are in place: other processes find it, if there is room for it.
+    /// Adds a slot for an entry whose bytes are all in place, if there is room for it.
     AddSlot {
         /// Where the entry starts in its segment, in bytes.
         offset: u64,
         /// The entry.
         entry: &'a Entry,
     },
-    /// No other process finds any entry by the slots that there are, now or later.
+    /// Closes all present slots for good: no other process finds an entry through them.
     CloseSlots,
-    /// To the next process it is this segment. Its rows were removed before.
+    /// Changes the id by which the next process knows the segment. Its rows were removed before.
     Rename {
-        /// What it is called now.
+        /// The new id.
         id: SegmentId,
     },
-    /// The next process obeys no older leader.
+    /// The next process obeys no leader older than this.
     NoteEpoch {
-        /// The leader's.
+        /// The epoch of the leader.
         epoch: Epoch,
     },
-    /// A writer or a reader is in the way, and must leave soon. The shell does not wait for it.
+    /// Asks a writer or a reader in the way to stop. The shell does not wait for it.
     Interrupt(&'a H),
 }

@@ -1,12 +1,12 @@
 use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{Epoch, ErrorCode, Version};
 
-/// Whether a write may begin that was granted by the leader of `epoch`, at a node whose own master has named the epoch
-/// `seen`. What others say of leaders proves nothing: a node that believed it could be led astray by any peer.
+/// Whether a write may begin that the leader of `epoch` granted. `seen` is the epoch that the node's own master
+/// named. The node believes no other source: otherwise any peer could mislead it.
 ///
 /// # Errors
-/// [`ErrorCode::InvalidVersion`] if there is a newer leader, or the grant is of one. [`ErrorCode::UNKNOWN_LEADER`] if the
-/// node's master has not named this one.
+/// [`ErrorCode::InvalidVersion`] if a newer leader was named, or the grant has a newer epoch than `epoch`.
+/// [`ErrorCode::UNKNOWN_LEADER`] if the node's master has not named this leader.
 pub(super) fn check_epoch(seen: Epoch, epoch: Epoch, grant: Version) -> Result<(), ErrorCode> {
     if epoch > seen {
         return Err(ErrorCode::UNKNOWN_LEADER);
@@ -18,8 +18,8 @@ pub(super) fn check_epoch(seen: Epoch, epoch: Epoch, grant: Version) -> Result<(
     }
 }
 
-/// Whether a drop may be done that the leader of `grant` named, at a node whose own master has named the epoch `seen`. A
-/// later leader may have been told that the entry is there, and have had it copied: only that one can say what is to go.
+/// Whether a drop may be done that the leader of `grant` named. `seen` is the epoch that the node's own master named.
+/// Once there is a later leader, only that one may name drops: it may know the entry, and may have had it copied.
 ///
 /// # Errors
 /// As [`check_epoch`].

@@ -1,10 +1,10 @@
 use mooncake_types::{Epoch, ErrorCode, SegmentId};
 
-/// Most former ids that a segment is known by.
+/// Most former ids that are kept for a segment.
 const MAX_FORMER: usize = 64;
 
-/// All segments that a process lends, by their ids, and the highest epoch that they obey. `S` is what the shell has of a
-/// segment.
+/// All segments that a process lends, by their ids, and the highest epoch that they obey. `S` is the shell's part of
+/// a segment.
 #[derive(Debug)]
 pub struct LentSegments<S> {
     segments: Vec<KnownSegment<S>>,
@@ -15,7 +15,8 @@ pub struct LentSegments<S> {
 #[derive(Debug)]
 struct KnownSegment<S> {
     id: SegmentId,
-    /// What it was called before it started empty, the last first: writers of then may still be at work.
+    /// The ids that it had before it started empty, the latest first. Writers that began under them may still be at
+    /// work.
     former: Vec<SegmentId>,
     segment: S,
 }
@@ -46,7 +47,7 @@ impl<S> LentSegments<S> {
         found.map(|lent| &lent.segment).ok_or(ErrorCode::SegmentNotFound)
     }
 
-    /// The segment that has this id, or had it: for writers to end, and for drops.
+    /// The segment that has, or had, this id. Ending a write and dropping an entry use it.
     ///
     /// # Errors
     /// [`ErrorCode::SegmentNotFound`].
@@ -54,7 +55,7 @@ impl<S> LentSegments<S> {
         self.find_lent(id).map(|lent| &lent.segment).ok_or(ErrorCode::SegmentNotFound)
     }
 
-    /// What a segment is called now that has, or had, this id.
+    /// The present id of the segment that has, or had, this id.
     pub fn current_id(&self, id: SegmentId) -> Option<SegmentId> {
         self.find_lent(id).map(|lent| lent.id)
     }
@@ -63,18 +64,19 @@ impl<S> LentSegments<S> {
         self.segments.iter().find(|lent| lent.id == id || lent.former.contains(&id))
     }
 
-    /// Lends one more. It is to [obey](Self::obey) before anybody asks for it.
+    /// Lends one more segment. The caller must have it [obey](Self::obey) before it gets any request.
     pub fn lend(&mut self, id: SegmentId, segment: S) {
         self.segments.push(KnownSegment { id, former: Vec::new(), segment });
     }
 
-    /// Lends a segment no longer, and gives it.
+    /// Stops lending a segment, and returns it.
     pub fn take_back(&mut self, id: SegmentId) -> Option<S> {
         let position = self.segments.iter().position(|lent| lent.id == id)?;
         Some(self.segments.remove(position).segment)
     }
 
-    /// Calls a segment by a new id, once `start_empty` has had it drop all that lay there. `None` if there is none.
+    /// Gives a segment a new id, after `start_empty` has dropped everything in it. `None` if there is no segment
+    /// `id`.
     pub fn start_empty<T>(
         &mut self,
         id: SegmentId,
@@ -83,7 +85,7 @@ impl<S> LentSegments<S> {
     ) -> Option<T> {
         let lent = self.segments.iter_mut().find(|lent| lent.id == id)?;
         let started = start_empty(&mut lent.segment);
-        // The first of all is the one by which callers know it.
+        // Keep the last element: it is the first id of all, by which callers know the segment.
         if lent.former.len() == MAX_FORMER {
             lent.former.remove(MAX_FORMER - 2);
         }
@@ -96,8 +98,8 @@ impl<S> LentSegments<S> {
         self.epoch
     }
 
-    /// Has every segment obey an epoch that this process's own master named, or the one that the others obey if that is
-    /// higher. When the node says that it obeys it, each segment does.
+    /// Has every segment obey an epoch that this process's own master named, or the present one if that is higher. So
+    /// when the node says that it obeys an epoch, each segment does.
     pub fn obey(&mut self, epoch: Epoch, mut obey: impl FnMut(&mut S, Epoch)) {
         let epoch = self.epoch.max(epoch);
         self.segments.iter_mut().for_each(|lent| obey(&mut lent.segment, epoch));

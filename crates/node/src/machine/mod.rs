@@ -1,10 +1,10 @@
-//! The pure part of a node: what it does with each request, and in which order. There is no lock, no memory, no file, no
-//! thread and no clock here; the time is an argument, and what is to be done elsewhere comes out as an [`Effect`].
+//! The pure part of a node: what it does with each request, and in which order. It has no lock, memory, file, thread
+//! or clock. The time is an argument, and an [`Effect`] says what the shell must do.
 //!
-//! A machine knows where bytes lie in a segment, not what they lie in. [`crate::mapped`] is its shell for mapped memory. A
-//! shell for another medium stands beside that, and owes the machine two things: what an effect says is durable before a
-//! writer that began with it changes a byte, and bytes are in place, as durable as the medium makes them, before the shell
-//! says that a write is complete.
+//! A machine knows where bytes lie in a segment, but not in which medium. [`crate::mapped`] is its shell for mapped
+//! memory, [`crate::disk`] for disks. Each shell guarantees two things:
+//! - an effect is durable before a writer that began with it changes a byte;
+//! - when the shell reports a write as complete, its bytes are in place, as durable as the medium makes them.
 
 mod effect;
 mod epoch;

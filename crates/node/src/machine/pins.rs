@@ -6,21 +6,21 @@ use mooncake_types::ErrorCode;
 
 use super::Effect;
 
-/// A pin is dropped within this time of being asked for, or those who want the range do not wait for it any more. They hear
-/// so before they take a node that says nothing for one that is gone.
+/// Readers must drop a pin within this time after they are asked to. Then writers stop waiting for it, and get an
+/// answer before they take a silent node for a dead one.
 const PATIENCE: Duration = Duration::from_millis(400);
 
-/// One part in this many of a segment may be pinned at a time, each pin counted by itself.
+/// At most one part in this many of a segment is pinned at a time. Overlapping pins count separately.
 const SHARE: u64 = 4;
 
-/// Ranges of one segment that stay as they are because somebody looks at them.
+/// Ranges of one segment that stay unchanged while readers use them in place.
 #[derive(Debug)]
 pub(super) struct Pins<H> {
-    /// By the start of the range, and a number.
+    /// By the start of the range, and a serial number.
     pinned: BTreeMap<(u64, u64), PinnedRange<H>>,
     next: u64,
     bytes: u64,
-    /// The longest range that was pinned since there was none, in bytes.
+    /// Length of the longest pin since there was last none, in bytes.
     longest: u64,
     is_closed: bool,
 }
@@ -29,11 +29,11 @@ pub(super) struct Pins<H> {
 struct PinnedRange<H> {
     end: u64,
     reader: H,
-    /// When it was first asked for.
+    /// When its reader was first asked to drop it.
     asked_at: Option<Instant>,
 }
 
-/// Names a pin.
+/// Identifies a pin: the start of its range, and a serial number.
 pub type PinKey = (u64, u64);
 
 impl<H> Default for Pins<H> {
@@ -43,7 +43,7 @@ impl<H> Default for Pins<H> {
 }
 
 impl<H> Pins<H> {
-    /// Takes a range of a segment that is `segment_len` long.
+    /// Pins a range of a segment that is `segment_len` long.
     pub(super) fn add(
         &mut self,
         range: &Range<u64>,
@@ -72,7 +72,7 @@ impl<H> Pins<H> {
         }
     }
 
-    /// Asks for all pins that overlap a range.
+    /// Asks the readers of all pins that overlap a range to drop them.
     pub(super) fn ask(
         &mut self,
         range: &Range<u64>,
@@ -88,7 +88,7 @@ impl<H> Pins<H> {
         }
     }
 
-    /// How long to wait for a range that was asked for; `None` if nothing of it is pinned.
+    /// How long to wait for the pins that overlap a range; `None` if there are none.
     pub(super) fn patience(&self, range: &Range<u64>, now: Instant) -> Option<Duration> {
         let from = range.start.saturating_sub(self.longest);
         let overlapping = self.pinned.range((from, 0)..(range.end, 0));
@@ -97,7 +97,7 @@ impl<H> Pins<H> {
         overlapping.map(|(_, pinned)| pinned.asked_at.map_or(PATIENCE, left)).min()
     }
 
-    /// Asks for all, and takes no more.
+    /// Asks for all pins, and refuses new ones.
     pub(super) fn close(&mut self, now: Instant, effects: &mut impl FnMut(Effect<'_, H>)) {
         self.is_closed = true;
         self.ask(&(0..u64::MAX), now, effects);
@@ -116,7 +116,7 @@ mod tests {
         (pins, keys)
     }
 
-    /// Whom this asks.
+    /// The readers that `ask` interrupts.
     fn asked(ask: impl FnOnce(&mut dyn FnMut(Effect<'_, usize>))) -> Vec<usize> {
         let mut asked = Vec::new();
         ask(&mut |effect| match effect {

@@ -14,13 +14,15 @@ const WANTED: Duration = Duration::from_secs(1);
 /// Most promises of one segment at a time.
 const MOST: usize = 1 << 16;
 
-/// Promises about entries of one segment. Readers with copies use them without asking while the promise holds. Until it ends
-/// the node confirms no drop of the entry and admits no writer to its range.
+/// Promises about entries of one segment. While a promise holds, readers use their copies of the entry without asking.
+/// Until it ends, the node confirms no drop of the entry and admits no writer to its range.
 ///
-/// An entry may leave the ledger before that: who overwrites it has begun. So the promises are kept by themselves.
+/// Promises are kept apart from the ledger: an entry leaves that as soon as a writer takes its range, even if it is
+/// promised.
 #[derive(Debug, Default)]
 pub(super) struct Promises {
-    /// By where the entry starts. Those that hold do not overlap, since nothing becomes complete where another entry is promised.
+    /// By the offset of the entry. Promises that hold do not overlap, since no entry becomes complete in a promised
+    /// range.
     made: BTreeMap<u64, Promise>,
     is_closed: bool,
 }
@@ -30,12 +32,12 @@ struct Promise {
     end: u64,
     version: Version,
     until: Instant,
-    /// When somebody last wanted the entry gone.
+    /// When a drop of the entry was last requested.
     wanted_at: Option<Instant>,
 }
 
 impl Promises {
-    /// Promises an entry that starts and ends there.
+    /// Promises the entry in this range.
     pub(super) fn make(
         &mut self,
         entry: &Range<u64>,
@@ -60,7 +62,8 @@ impl Promises {
         Ok(())
     }
 
-    /// Somebody wants a version gone that starts there. How long its promise still holds; `None` if there is none.
+    /// Notes that a drop of this version was requested. Returns how long its promise still holds; `None` if there is
+    /// none.
     pub(super) fn end(&mut self, offset: u64, version: Version, now: Instant) -> Option<Duration> {
         if is_broken(Rule::PromisesAreKept) {
             return None;
@@ -73,9 +76,9 @@ impl Promises {
         })
     }
 
-    /// How long promises still hold that overlap a range; `None` if there are none.
+    /// How long the promises that overlap a range still hold; `None` if there are none.
     pub(super) fn patience(&self, range: &Range<u64>, now: Instant) -> Option<Duration> {
-        // Nearly always: most nodes have no readers with copies.
+        // The usual case: most nodes have no readers with copies.
         if self.made.is_empty() {
             return None;
         }
@@ -84,13 +87,13 @@ impl Promises {
         overlapping.filter_map(|(_, promise)| promise.left(now)).max()
     }
 
-    /// Makes none any more. Gives how long those that there are still hold.
+    /// Refuses new promises. Returns how long the present ones still hold.
     pub(super) fn close(&mut self, now: Instant) -> Option<Duration> {
         self.is_closed = true;
         self.made.values().filter_map(|promise| promise.left(now)).max()
     }
 
-    /// Makes them again.
+    /// Makes promises again.
     pub(super) fn open(&mut self) {
         self.is_closed = false;
     }

@@ -9,14 +9,16 @@ use super::pins::{PinKey, Pins};
 use super::promises::Promises;
 use crate::ledger::{Clearance, Dropped, FoundEntry, Ledger};
 
-/// What a node does with one lent segment, and in which order. `H` is how the shell reaches who writes or looks at it.
+/// What a node does with one lent segment, and in which order. `H` is how the shell reaches a writer or a reader.
 ///
-/// Calls that change something tell the shell by `effects` what to do, see [`Effect`]. The orders are:
+/// Calls that change something report each [`Effect`] through `effects`, in this order:
 ///
-/// - **begin**, **drop**: rows of the entries that go, grants that the next process refuses, slots; then the writers and
-///   readers in the way. A writer changes bytes only when it is [admitted](SegmentMachine::admit), after all of that (L1).
-/// - **complete**: the shell says that all bytes are in place; then the row, the slot, and then the writer hears of it (L2).
-/// - **start empty**: slots, rows, the new id; then the writers.
+/// - **begin**, **drop**: removes the rows of dropped entries, refuses grants for the next process, and removes
+///   slots; then interrupts the writers and readers in the way. A writer changes bytes only when it is
+///   [admitted](SegmentMachine::admit), after all of that (L1).
+/// - **complete**: the shell reports all bytes in place; then the machine adds the row and the slot; then the writer
+///   gets its answer (L2).
+/// - **start empty**: closes slots, removes rows, changes the id; then interrupts the writers.
 #[derive(Debug)]
 pub struct SegmentMachine<H> {
     id: SegmentId,
@@ -32,22 +34,22 @@ pub struct SegmentMachine<H> {
 #[derive(Debug)]
 struct Writer<H> {
     handle: H,
-    /// How long it waits to be admitted.
+    /// Until when it waits to be admitted.
     until: Instant,
 }
 
-/// Who wants to write a range, or a part of one.
+/// A request to write a range, or a part of one.
 #[derive(Clone, Copy, Debug)]
 pub struct WriteRequest<'a, H> {
     /// The epoch of the leader that granted it.
     pub epoch: Epoch,
-    /// What is to be written.
+    /// The range to write.
     pub range: &'a RangeWrite<'a>,
     /// How to reach the writer.
     pub writer: H,
-    /// The time.
+    /// The present time.
     pub now: Instant,
-    /// How long it waits to be admitted.
+    /// Until when the writer waits to be admitted.
     pub until: Instant,
 }
 
@@ -56,21 +58,21 @@ pub struct WriteRequest<'a, H> {
 pub enum Admission {
     /// It may.
     Granted,
-    /// Not yet: it asks again when a writer or a pin has gone, and in any case after this time.
+    /// Not yet: the writer must ask again when a writer or a pin has gone, and at the latest after this time.
     Wait(Duration),
-    /// It may not, and has been abandoned.
+    /// It may not, and its write was abandoned.
     Refused(ErrorCode),
 }
 
 impl<H> SegmentMachine<H> {
-    /// A segment in which this lies, and whose node has obeyed that epoch before.
+    /// A segment with this ledger, whose node has obeyed `epoch` before.
     #[must_use]
     pub fn new(id: SegmentId, ledger: Ledger, epoch: Epoch) -> Self {
         let (writers, pins, promises) = Default::default();
         Self { id, epoch, ledger, writers, pins, promises }
     }
 
-    /// What writers must call the segment.
+    /// The present id, which writers must name.
     #[must_use]
     pub const fn id(&self) -> SegmentId {
         self.id
@@ -82,27 +84,27 @@ impl<H> SegmentMachine<H> {
         self.epoch
     }
 
-    /// What lies here.
+    /// The ledger of the segment.
     #[must_use]
     pub const fn ledger(&self) -> &Ledger {
         &self.ledger
     }
 
-    /// An epoch is obeyed from now on, if it is higher than the last.
+    /// Obeys an epoch from now on, if it is higher than the last.
     pub fn obey(&mut self, epoch: Epoch, mut effects: impl FnMut(Effect<'_, H>)) {
         if epoch > self.epoch {
-            // Before anything is done that it allows: a process that comes after this one obeys no older one either.
+            // Note it before anything that it allows: a later process must obey no older leader either.
             effects(Effect::NoteEpoch { epoch });
             self.epoch = epoch;
         }
     }
 
-    /// Takes a range, or a part of one, for a writer, and gives its ticket. It may change bytes once it is
+    /// Takes a range, or a part of one, for a writer, and returns the ticket. The writer may change bytes once it is
     /// [admitted](Self::admit).
     ///
     /// # Errors
-    /// [`ErrorCode::UNKNOWN_LEADER`] or [`ErrorCode::InvalidVersion`] for another leader than the one that is obeyed,
-    /// [`ErrorCode::SegmentNotFound`] for another segment, and as [`Ledger::begin`].
+    /// [`ErrorCode::UNKNOWN_LEADER`] or [`ErrorCode::InvalidVersion`] if the node does not obey the leader of the
+    /// request, [`ErrorCode::SegmentNotFound`] for another segment, and as [`Ledger::begin`].
     pub fn begin(
         &mut self,
         request: WriteRequest<'_, H>,
@@ -121,8 +123,8 @@ impl<H> SegmentMachine<H> {
         Ok(begun.ticket)
     }
 
-    /// Whether a writer may change bytes now: no older one is at work in its part, nobody looks at that, and nothing that lay
-    /// there is promised.
+    /// Whether a writer may change bytes now: no older writer is at work in its part, no reader has pinned that, and
+    /// no entry that lay there is promised.
     ///
     /// # Panics
     /// If the ticket was completed, abandoned or refused.
@@ -147,7 +149,7 @@ impl<H> SegmentMachine<H> {
         Admission::Refused(refusal)
     }
 
-    /// All bytes of a part are in place; see [`Ledger::complete`].
+    /// Completes a part whose bytes are all in place; see [`Ledger::complete`].
     ///
     /// # Errors
     /// As there.
@@ -170,7 +172,7 @@ impl<H> SegmentMachine<H> {
         Ok(())
     }
 
-    /// A writer changes nothing any more, and its part is not in place.
+    /// Abandons a write: the writer changes no more bytes, and its part is not in place.
     ///
     /// # Panics
     /// If the ticket was completed, abandoned or refused before.
@@ -179,7 +181,7 @@ impl<H> SegmentMachine<H> {
         self.ledger.abandon(ticket);
     }
 
-    /// What a reader of a range finds; see [`Ledger::read`].
+    /// Finds a range for a reader; see [`Ledger::read`].
     ///
     /// # Errors
     /// As there.
@@ -190,7 +192,7 @@ impl<H> SegmentMachine<H> {
         }
     }
 
-    /// A reader has computed the checksums of `len` bytes from `from` on; see [`Ledger::learn_checksums`].
+    /// Keeps the checksums that a reader computed; see [`Ledger::learn_checksums`].
     pub fn learn_checksums(
         &mut self,
         entry: (u64, Version, Version),
@@ -200,7 +202,8 @@ impl<H> SegmentMachine<H> {
         self.ledger.learn_checksums(entry, part, checksums)
     }
 
-    /// Keeps a range as it is until [`SegmentMachine::unpin`], for a reader who is interrupted when a writer wants it.
+    /// Keeps a range unchanged until [`SegmentMachine::unpin`]. The reader is interrupted when a writer wants the
+    /// range.
     ///
     /// # Errors
     /// As [`SegmentMachine::read`], and [`ErrorCode::NoAvailableHandle`] if too much is pinned already.
@@ -210,16 +213,17 @@ impl<H> SegmentMachine<H> {
         self.pins.add(&(start..start + range.len), self.ledger.len(), reader)
     }
 
-    /// A reader looks no longer.
+    /// Ends a pin.
     pub fn unpin(&mut self, key: PinKey) {
         self.pins.remove(key);
     }
 
-    /// Promises a reader that the entry is not said to be dropped for [`limits::PROMISE_MS`](mooncake_types::limits::PROMISE_MS).
+    /// Promises a reader to confirm no drop of the entry for
+    /// [`limits::PROMISE_MS`](mooncake_types::limits::PROMISE_MS).
     ///
     /// # Errors
-    /// As [`SegmentMachine::read`], and [`ErrorCode::NoAvailableHandle`] if somebody waits for the entry to go, or too much is
-    /// promised.
+    /// As [`SegmentMachine::read`], and [`ErrorCode::NoAvailableHandle`] if a drop of the entry was requested lately,
+    /// too much is promised, or the segment is about to leave.
     pub fn promise(&mut self, range: &RangeRead, now: Instant) -> Result<(), ErrorCode> {
         self.read(range)?;
         let entry = self.ledger.complete_at(range.offset).ok_or(ErrorCode::ObjectNotFound)?;
@@ -227,13 +231,14 @@ impl<H> SegmentMachine<H> {
         self.promises.make(&whole, version, now)
     }
 
-    /// Drops an entry, and what lies in its place if that is older.
+    /// Drops an entry, and any older entry in its place.
     ///
     /// # Errors
-    /// [`ErrorCode::ObjectHasLease`] while the entry is [promised](Self::promise);
-    /// [`ErrorCode::UNKNOWN_LEADER`] or [`ErrorCode::InvalidVersion`] if another leader than the one that is obeyed named
-    /// it, and [`ErrorCode::UnavailableInCurrentStatus`] if there are too many fences to keep another writer out that has
-    /// not come.
+    /// - [`ErrorCode::ObjectHasLease`] while the entry is [promised](Self::promise).
+    /// - [`ErrorCode::UNKNOWN_LEADER`] or [`ErrorCode::InvalidVersion`] if the node does not obey the leader that
+    ///   named the drop.
+    /// - [`ErrorCode::UnavailableInCurrentStatus`] if there are too many fences to add one against a writer that has
+    ///   not begun.
     pub fn drop_entry(
         &mut self,
         range: &RangeDrop,
@@ -242,7 +247,7 @@ impl<H> SegmentMachine<H> {
     ) -> Result<(), ErrorCode> {
         let RangeDrop { segment, offset, version, grant } = *range;
         if segment != self.id {
-            // It is found by a former id too. What lay here then was dropped when it lost that.
+            // Requests with a former id reach this segment too. Its entries were dropped when it lost that id.
             return Ok(());
         }
         check_drop(self.epoch, grant)?;
@@ -258,7 +263,7 @@ impl<H> SegmentMachine<H> {
         Ok(())
     }
 
-    /// Drops a complete entry whose bytes are lost, if it still lies here. False if it does not.
+    /// Drops a complete entry whose bytes are lost. False if it is not here any more.
     pub fn lose(
         &mut self,
         offset: u64,
@@ -273,8 +278,8 @@ impl<H> SegmentMachine<H> {
         true
     }
 
-    /// Drops everything that lies here, tells all writers to stop, and is another segment from now on: nothing begins under
-    /// the old id any more.
+    /// Drops everything in the segment, changes the id, and tells all writers to stop. No write begins under the old
+    /// id any more.
     pub fn start_empty(&mut self, id: SegmentId, mut effects: impl FnMut(Effect<'_, H>)) {
         effects(Effect::CloseSlots);
         let Dropped { dropped, superseded } = self.ledger.drop_all();
@@ -284,24 +289,24 @@ impl<H> SegmentMachine<H> {
         self.interrupt(&superseded, &mut effects);
     }
 
-    /// The segment is lent no longer: nobody finds anything here without asking, and all who look at it are asked to end.
+    /// Lends the segment no longer: closes the slots, and asks all readers to drop their pins.
     pub fn take_back(&mut self, now: Instant, mut effects: impl FnMut(Effect<'_, H>)) {
         effects(Effect::CloseSlots);
         self.pins.close(now, &mut effects);
     }
 
-    /// Refuses new [promises](Self::promise). Returns how long the present ones hold; the master must not learn before that the
-    /// segment leaves.
+    /// Refuses new [promises](Self::promise). Returns how long the present ones hold; only then may the master learn
+    /// that the segment leaves.
     pub fn end_promises(&mut self, now: Instant) -> Option<Duration> {
         self.promises.close(now)
     }
 
-    /// Gives [promises](Self::promise) again: the master keeps the segment.
+    /// Makes [promises](Self::promise) again: the master keeps the segment.
     pub fn resume_promises(&mut self) {
         self.promises.open();
     }
 
-    /// Has the shell offer all complete entries in slots that are empty.
+    /// Adds slots for all complete entries. The slots must be empty before.
     pub fn fill_slots(&self, mut effects: impl FnMut(Effect<'_, H>)) {
         for (offset, _) in self.ledger.entries() {
             if let Some(entry) = self.ledger.complete_at(offset) {
@@ -317,7 +322,8 @@ impl<H> SegmentMachine<H> {
     }
 }
 
-/// Entries that start here are gone from the ledger, and grants up to this one must not begin again in their places.
+/// Tells the shell that these entries were dropped, and that grants up to `grant` must not begin again in their
+/// places.
 fn withdraw<H>(dropped: &[u64], grant: Version, effects: &mut impl FnMut(Effect<'_, H>)) {
     dropped.iter().for_each(|&offset| effects(Effect::RemoveRow { offset }));
     effects(Effect::RefuseGrants { up_to: grant });

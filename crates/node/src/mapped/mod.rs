@@ -1,4 +1,4 @@
-//! A segment whose bytes lie in mapped memory: its lock, how far its pages are there, and what other processes and the next one
+//! A segment in mapped memory: its lock, the prefaulting of its pages, and what other processes and the next process
 //! see of it.
 
 pub(crate) mod pin;

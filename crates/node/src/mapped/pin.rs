@@ -6,7 +6,7 @@ use mooncake_types::{ErrorCode, RangeRead};
 use super::segment::Segment;
 use crate::machine::PinKey;
 
-/// A range of a segment that stays as it is until this is dropped. The segment's memory lasts as long.
+/// Keeps a range of a segment unchanged, and the segment's memory mapped, until it is dropped.
 struct Pinned {
     segment: Arc<Segment>,
     key: PinKey,
@@ -18,7 +18,7 @@ impl Drop for Pinned {
     }
 }
 
-/// Keeps a range of a segment as it is; see [`mooncake_transfer::SegmentHost::pin`].
+/// Keeps a range of a segment unchanged; see [`mooncake_transfer::SegmentHost::pin`].
 pub(crate) fn pin(
     segment: Arc<Segment>,
     range: &RangeRead,

@@ -1,4 +1,4 @@
-//! How far the pages of a segment are there.
+//! How far the pages of a segment are populated.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,16 +7,16 @@ use std::{fs, io};
 
 use mooncake_memory::Region;
 
-/// Bytes that are populated beyond the furthest range that a writer took.
+/// Bytes to populate beyond the furthest range that a writer took.
 const AHEAD: u64 = 256 << 20;
-/// Bytes populated at a time: a whole number of pages of the sizes that memory files have, and short enough to give way
-/// often.
+/// Bytes to populate in one step: a multiple of the page sizes of memory files, and short enough for the thread to
+/// yield often.
 const STEP: u64 = 2 << 20;
-/// Memory that is left to others: a segment larger than the machine is populated as far as it is written.
+/// Memory to leave to others: the pages of a segment larger than the machine are provided as they are first written.
 const RESERVE: u64 = 512 << 20;
 
-/// How far into a segment its writers have come, and how far its pages are there. Fresh segments are granted from the
-/// front, so a window that runs ahead of the writers spares them most of the waiting for pages.
+/// How far into a segment its writers have come, and how far its pages are populated. Masters grant a fresh segment
+/// from the front, so a window ahead of the writers spares them most of the waiting for pages.
 #[derive(Debug, Default)]
 pub(crate) struct PrefaultWindow {
     reached: AtomicU64,
@@ -33,8 +33,9 @@ impl PrefaultWindow {
         }
     }
 
-    /// Whom to wake when there is something to do. Each segment is of one host, and each host has one such thread.
-    pub(crate) fn worked_by(&self, worker: Thread) {
+    /// Sets the thread to wake when pages are wanted. Only the first call counts: a segment has one host, and a host
+    /// one such thread.
+    pub(crate) fn set_worker(&self, worker: Thread) {
         let _ = self.worker.set(worker);
     }
 
@@ -43,7 +44,7 @@ impl PrefaultWindow {
         self.populated.load(Ordering::Relaxed) < wanted
     }
 
-    /// Populates one step of the region if the window asks for one. False if there is nothing to do for now.
+    /// Populates one step of the region if the window wants it. False if there is nothing to do for now.
     pub(crate) fn step(&self, region: &Region) -> bool {
         let from = self.populated.load(Ordering::Relaxed);
         if from >= region.len() || !self.is_behind() {
@@ -63,7 +64,7 @@ impl PrefaultWindow {
     }
 }
 
-/// What the system could give without swapping; unknown where it does not say.
+/// Bytes that the system can give without swapping; `None` if it does not say.
 fn available_bytes() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find(|line| line.starts_with("MemAvailable:"))?;

@@ -6,11 +6,12 @@ use super::rows::EntryRows;
 use crate::locked_machine::{EffectCarrier, HostEffect};
 use crate::machine::Effect;
 
-/// Where a segment's entries are found without asking its node: in a table that other processes of this host map, and in the
-/// rows of a named segment's file, by the next process. Both change under the lock of the machine only.
+/// Publishes the entries of a segment to processes that do not ask its node. Other processes of this host map a table
+/// of slots; the next process reads the rows in a named segment's file. Both change only under the lock of the
+/// machine.
 pub(super) struct Published {
     slots: Option<Arc<SlotTable>>,
-    /// What outlives this process, if anything does.
+    /// Rows for the next process, if the segment is named.
     rows: Option<EntryRows>,
 }
 
@@ -27,12 +28,12 @@ impl Published {
         self.slots.clone()
     }
 
-    /// Publishes from now on in a new table. The last one is closed.
+    /// Publishes in a new slot table from now on. The old one must be closed.
     pub(super) fn renew_slots(&mut self, region: &Region) {
         self.slots = new_slots(region);
     }
 
-    /// Tells other processes that what they have mapped is no longer lent.
+    /// Tells other processes that the memory they have mapped is no longer lent.
     pub(super) fn close_slots(&self) {
         if let Some(slots) = &self.slots {
             slots.close();

@@ -29,10 +29,10 @@ impl Segment {
         Self::of_ledger((id, ledger, Epoch(0)), (1, region), None)
     }
 
-    /// Lends a named segment, with all that an earlier process completed in it. It is `id` if it is a new one.
+    /// Lends a named segment, with all entries that an earlier process completed. `id` is the id of a new segment.
     ///
     /// # Errors
-    /// [`NamedSegmentError::Damaged`] if what was kept of it is not what was written.
+    /// [`NamedSegmentError::Damaged`] if the record of the segment is not as it was written.
     pub fn named(id: SegmentId, named: NamedSegment) -> Result<Self, NamedSegmentError> {
         let len = named.memory.len();
         let (rows, ledger) = match named.is_new() {
@@ -50,7 +50,7 @@ impl Segment {
         (run, region): (u64, Region),
         rows: Option<EntryRows>,
     ) -> Self {
-        // A master that followed the process before must not take that one's change numbers for these.
+        // A master that followed the earlier process must not take that process's change numbers for these.
         ledger.number_changes(first_change(), limits::MAX_LEDGER_CHANGES);
         let machine = SegmentMachine::new(id, ledger, epoch);
         let published = Published::new(&region, rows);
@@ -67,13 +67,13 @@ impl Segment {
         self.machine.look(look)
     }
 
-    /// Whether what lies in it outlives this process.
+    /// Whether its entries outlive this process.
     #[must_use]
     pub fn is_named(&self) -> bool {
         self.machine.lock().carrier.has_rows()
     }
 
-    /// How many entries are complete, and their length together in bytes.
+    /// Number of complete entries, and their total length in bytes.
     #[must_use]
     pub fn complete_entries(&self) -> (usize, u64) {
         self.look(|ledger| {
@@ -83,14 +83,14 @@ impl Segment {
         })
     }
 
-    /// What other processes of this host need to read it by themselves, as long as it has this id.
+    /// What other processes of this host need to read it directly. `None` if it has another id by now.
     pub(crate) fn share(&self, id: SegmentId) -> Option<SharedSegment> {
         let locked = self.machine.lock();
         let slots = locked.carrier.slots().filter(|_| locked.machine.id() == id)?;
         Some(SharedSegment { region: Arc::clone(&self.region), slots })
     }
 
-    /// Keeps a range as it is until [`Segment::unpin`].
+    /// Keeps a range unchanged until [`Segment::unpin`].
     pub(crate) fn begin_pin(
         &self,
         range: &RangeRead,
@@ -104,22 +104,22 @@ impl Segment {
         self.machine.change(|machine, _| machine.unpin(key));
     }
 
-    /// Promises not to say for a while that an entry is dropped.
+    /// Promises to confirm no drop of an entry for a while.
     pub(crate) fn promise(&self, range: &RangeRead) -> Result<(), ErrorCode> {
         self.machine.lock().machine.promise(range, Instant::now())
     }
 
-    /// Promises nothing any more, and gives how long earlier promises still hold.
+    /// Makes no more promises, and returns how long earlier ones still hold.
     pub(crate) fn end_promises(&self) -> Option<Duration> {
         self.machine.lock().machine.end_promises(Instant::now())
     }
 
-    /// Promises again.
+    /// Makes promises again.
     pub(crate) fn resume_promises(&self) {
         self.machine.lock().machine.resume_promises();
     }
 
-    /// The segment's incarnation.
+    /// The present id of the segment. It changes when the segment starts empty.
     #[must_use]
     pub fn id(&self) -> SegmentId {
         self.machine.id()
@@ -137,7 +137,7 @@ impl Segment {
         self.region.len()
     }
 
-    /// Tells whether anybody still holds the memory.
+    /// A weak reference to the memory. It upgrades for as long as any transfer or reader has the memory.
     pub(crate) fn watch_memory(&self) -> Weak<Region> {
         Arc::downgrade(&self.region)
     }
@@ -203,7 +203,8 @@ impl SegmentShell for Segment {
 }
 
 impl Drop for Segment {
-    /// Before its memory is given back: others would find other bytes where the table says that theirs lie.
+    /// Closes the slots before the memory is given back. Otherwise other processes would read foreign bytes at the
+    /// published offsets.
     fn drop(&mut self) {
         self.machine.carrier_mut().close_slots();
     }

@@ -1,6 +1,6 @@
 //! Entries that are written in parts, rule by rule.
 
-use mooncake_node::{Begun, Clearance, EntryState, Ledger};
+use mooncake_node::{BegunWrite, Clearance, EntryState, Ledger};
 use mooncake_types::limits::MAX_ENTRY_PARTS;
 use mooncake_types::{ErrorCode, RangeWrite};
 
@@ -51,7 +51,8 @@ fn the_first_part_takes_the_whole_range() {
     put(&mut ledger, &write(1090, 20, 1));
     let before = begin(&mut ledger, &write(950, 60, 1));
     // It does not touch what the others hold, and yet it takes their place.
-    let Begun { ticket, superseded, .. } = ledger.begin(&part(40, 10, 2)).expect("it is newer");
+    let BegunWrite { ticket, superseded, .. } =
+        ledger.begin(&part(40, 10, 2)).expect("it is newer");
     assert_eq!((superseded, ledger.clearance(ticket)), (vec![before], Clearance::Clear));
     let (abandoned, writing) = (EntryState::Abandoned, EntryState::Writing);
     let expected = [(950, 50, abandoned), (1000, 100, writing), (1100, 10, abandoned)];

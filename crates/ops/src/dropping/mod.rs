@@ -10,32 +10,32 @@ use mooncake_types::{
 use crate::op::{CallError, MoveError, Step};
 use crate::retry::RetryPolicy;
 
-/// So many drops are reported to the master at once. Its nodes would take long to report them, and the master keeps a
-/// record of each until then.
+/// From this many drops on, the client reports them to the master itself. The nodes would take long to do so, and the
+/// master keeps a record of each drop until then.
 const REPORT_DROPS_FROM: usize = 256;
 
-/// Has nodes drop what the master said they may hold of objects that went, and tells the master.
+/// Has nodes drop the entries of removed objects that the master said they may hold, and reports to the master.
 ///
-/// What a node does not confirm is never taken to be dropped: time proves nothing, a later leader could find it there.
-/// Only the master may say that nothing of it is left, which it does when the node is known to come back empty: so it is
-/// asked again, and again, until it names nothing or the call's time is over.
+/// An entry counts as dropped only once its node confirms it. Time proves nothing: a later leader could find the
+/// entry. Only the master may say that an entry is gone, once it knows that the node returned empty. So the client
+/// asks the master again until it names no entry, or until the deadline of the call.
 #[derive(Debug, Default)]
 pub(crate) struct Dropping {
     round: Option<Round>,
-    /// What was not confirmed in the last round.
+    /// Drops that nodes did not confirm in the last round.
     unconfirmed: Vec<Discard>,
-    /// What of that the master was not asked about: it belongs to the next round.
+    /// Those of them that did not fit into the request to the master. They belong to the next round.
     unasked: Vec<Discard>,
 }
 
-/// What one reply named.
+/// The drops that one reply named.
 #[derive(Debug)]
 struct Round {
     left: Vec<Discard>,
-    /// What was dropped, and the master is to be told of.
+    /// Confirmed drops that this client still has to report to the master.
     done: Vec<RangeDrop>,
-    /// Whether this client reports the drops to the master. It does so if the ranges are reserved until a lease ends, or if
-    /// there are very many. Otherwise the nodes' own reports come soon enough.
+    /// Whether this client reports the drops to the master. It does so if the ranges are reserved until a lease ends,
+    /// or if there are very many. Otherwise the nodes' own reports come soon enough.
     reports_drops: bool,
     stage: RoundStage,
 }
@@ -44,25 +44,25 @@ struct Round {
 enum RoundStage {
     Drop,
     Tell,
-    /// The next attempt is due a while after this was met.
+    /// Pauses before the next attempt; `None` until the end of the pause is set.
     Wait(Option<Tick>),
 }
 
 /// How a round ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dropped {
-    /// Nobody finds any of it any more.
+    /// Nodes confirmed all drops: no reader finds the entries.
     All,
-    /// Not all was confirmed: the master is to be asked the same again.
+    /// Some drops are unconfirmed: the master must be asked again.
     Not,
 }
 
-/// What to have dropped, where; what makes no sense is left out.
+/// The drops that a reply names, each with its node. Leaves out ranges of unknown segments.
 pub(crate) fn discards(remains: &Remains) -> Vec<Discard> {
     remains.ranges.iter().filter_map(|range| discard(range, &remains.segments)).collect()
 }
 
-/// What to have dropped, where; nothing if the range is in no known segment.
+/// The drop of one range, with its node; `None` if the range is in no known segment.
 pub(crate) fn discard(range: &RemainingRange, segments: &[SegmentAddress]) -> Option<Discard> {
     let segment = segments.get(range.segment as usize)?;
     let RemainingRange { offset, version, grant, .. } = *range;
@@ -71,7 +71,7 @@ pub(crate) fn discard(range: &RemainingRange, segments: &[SegmentAddress]) -> Op
 }
 
 impl Dropping {
-    /// A reply came: begins a round if it names anything.
+    /// Begins a round with the drops that a reply names and those not asked about yet. Gives up on an error.
     pub(crate) fn on_reply(&mut self, reply: &Result<Reply, CallError>) {
         match reply {
             Ok(Reply::Remaining { remains, .. }) => self.begin(remains),
@@ -81,7 +81,7 @@ impl Dropping {
         }
     }
 
-    /// Begins a round with what a reply named.
+    /// Begins a round with the drops that `remains` names.
     pub(crate) fn begin(&mut self, remains: &Remains) {
         let mut left = std::mem::take(&mut self.unasked);
         left.extend(discards(remains));
@@ -92,7 +92,7 @@ impl Dropping {
         self.round = Some(Round { left, done: Vec::new(), reports_drops, stage: RoundStage::Drop });
     }
 
-    /// Asks the master what is left of what was not confirmed, and was under these keys.
+    /// Asks the master which unconfirmed entries may still exist. `keys` are those of their objects.
     pub(crate) fn ask_again<'a>(&mut self, keys: Vec<&'a str>) -> Request<'a> {
         let mut asked = std::mem::take(&mut self.unconfirmed);
         self.unasked = asked.split_off(asked.len().min(limits::MAX_FETCHED_DROPS as usize));
@@ -100,7 +100,7 @@ impl Dropping {
         Request::Retract { keys, ranges }
     }
 
-    /// Nothing more is asked.
+    /// Forgets all drops.
     pub(crate) fn give_up(&mut self) {
         *self = Self::default();
     }
@@ -110,7 +110,7 @@ impl Dropping {
         self.round.is_some()
     }
 
-    /// What to do now; nothing once the round is over, see [`Dropping::end`].
+    /// The next step of the round; `None` once it is over, see [`Dropping::end`].
     pub(crate) fn next<'a>(&mut self, now: Tick) -> Option<Step<'a>> {
         let round = self.round.as_mut()?;
         loop {
@@ -149,14 +149,14 @@ impl Dropping {
         }
     }
 
-    /// The master was told, or not: then it learns from the nodes.
+    /// The outcome of a report to the master. If it failed, the nodes' own reports have to do.
     pub(crate) fn on_told(&mut self, is_answered: bool) {
         if let (false, Some(round)) = (is_answered, &mut self.round) {
             round.done.clear();
         }
     }
 
-    /// How the round ended.
+    /// Ends the round, and tells whether nodes confirmed all drops.
     pub(crate) fn end(&mut self) -> Dropped {
         let left = self.round.take().map_or(Vec::new(), |round| round.left);
         if left.is_empty() {

@@ -7,15 +7,15 @@ use super::discard;
 use crate::op::{MoveError, Step};
 use crate::retry::RetryPolicy;
 
-/// Older versions of what was looked up, which nodes may still hold. They are dropped before anything newer is read: a later
-/// leader that found them would name them after that. The client that put the newer version does the same, but it may have
-/// died.
+/// Older versions of looked-up objects that nodes may still hold. The client has nodes drop them before it reads
+/// anything newer: otherwise a later leader could find them and name them after that. The client that put the newer
+/// version does the same, but it may have died.
 #[derive(Debug, Default)]
 pub(crate) struct Predecessors {
     /// Each with the position of its item.
     left: Vec<(usize, Discard)>,
     is_under_way: bool,
-    /// What was dropped. The master is not told, so it names it again if it is asked again.
+    /// Confirmed drops. This client does not report them, so the master may name them again.
     dropped: BTreeSet<RangeDrop>,
     pause: LookupPause,
 }
@@ -30,7 +30,7 @@ enum LookupPause {
 }
 
 impl Predecessors {
-    /// Takes up what a reply named, of the items at these positions.
+    /// Takes the older versions that a reply names. `positions` are those of the items that it answers.
     pub(crate) fn on_named(
         &mut self,
         ranges: &[(u32, RemainingRange)],
@@ -47,7 +47,7 @@ impl Predecessors {
         }
     }
 
-    /// Has them dropped, if there are any, and waits as long as it has to.
+    /// The drops to make, or else the pause before a new lookup; `None` if neither is due.
     pub(crate) fn next<'a>(&mut self, now: Tick) -> Option<Step<'a>> {
         if !self.left.is_empty() {
             self.is_under_way = true;
@@ -63,12 +63,13 @@ impl Predecessors {
         }
     }
 
-    /// Whether the outcome of a transfer is that of [`Predecessors::next`].
+    /// Whether the transfer under way is a drop that [`Predecessors::next`] asked for.
     pub(crate) fn is_under_way(&self) -> bool {
         self.is_under_way
     }
 
-    /// The positions of items that may not be read yet: not all that is older was dropped.
+    /// Takes the outcome of the drops. Returns the positions of items that may not be read yet, since a node did not
+    /// drop an older version.
     pub(crate) fn on_dropped(&mut self, results: &[Result<(), MoveError>]) -> Vec<usize> {
         let tried = std::mem::take(&mut self.left);
         self.is_under_way = false;
@@ -85,7 +86,7 @@ impl Predecessors {
         failed
     }
 
-    /// Some items are to be looked up again, in a while.
+    /// Asks for a pause before items are looked up again.
     pub(crate) fn pause(&mut self) {
         self.pause = LookupPause::Wanted;
     }

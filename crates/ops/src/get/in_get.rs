@@ -6,35 +6,35 @@ use mooncake_types::{Chance, ErrorCode, Located, SegmentAddress, SegmentId, Tick
 
 use super::route::{ReplicaStart, Route};
 use super::want::Want;
-use crate::op::{Fetch, MoveError};
+use crate::op::{MoveError, RangeToRead};
 use crate::retry::RetryPolicy;
 use crate::span::{Span, spans};
 
-/// One item of a get, under way.
+/// The state of one item of a get.
 #[derive(Debug)]
 pub(super) struct InGet {
     pub(super) position: usize,
     pub(super) route: Option<Arc<Route>>,
-    /// The route was looked up before the get began.
+    /// The route came from the route cache.
     pub(super) is_cached: bool,
-    /// Routes to newer versions, to be used in turn once all replicas of the version before were found dropped.
+    /// Routes to newer versions. Each is used once all replicas of the version before it were found dropped.
     successors: VecDeque<Arc<Route>>,
-    /// When looked up, this route or an earlier one had newer versions behind it.
+    /// The lookup that named this route named newer versions too.
     is_being_replaced: bool,
-    /// Which placements of the route are being read.
+    /// The placements of the route that are being read.
     pub(super) reading: Range<usize>,
-    /// How many ranges that are.
+    /// The number of ranges to read there.
     pub(super) fetches: usize,
-    /// Where reading failed since the last lookup that was made because everything had failed, and whether the version
-    /// was dropped there.
+    /// Replicas that could not be read, each with whether its node had dropped the version. Cleared when all have
+    /// failed and the object is looked up again.
     failed: Vec<(ReplicaStart, bool)>,
-    /// The route that was looked up and failed at all its replicas last.
+    /// The last looked-up route of which all replicas failed.
     exhausted: Option<Arc<Route>>,
     pub(super) idle_lookups: u32,
-    /// How often nodes did not drop what is older.
+    /// How often a node did not drop an older version.
     failed_drops: u32,
     pub(super) attempts: u32,
-    /// What to answer if nothing is left to try.
+    /// The error to return once nothing is left to try.
     pub(super) verdict: ErrorCode,
 }
 
@@ -63,7 +63,7 @@ impl InGet {
         }
     }
 
-    /// An item with the one route that it may use.
+    /// An item with a route from the caller, the only one that it may use.
     pub(super) fn held(position: usize, route: Arc<Route>) -> Self {
         let exhausted = Some(Arc::clone(&route));
         Self { route: Some(route), exhausted, ..Self::new(position) }
@@ -80,11 +80,12 @@ impl InGet {
     /// The route, if it was looked up and may be used again.
     pub(super) fn lasting_route(&self) -> Option<Arc<Route>> {
         let is_new = !self.is_cached && !self.is_being_replaced;
-        // What lies on disks alone is looked up each time: the master counts the uses, and may have brought it to memory.
+        // An object that lies on disks alone is looked up each time: the master counts the uses, and may have
+        // promoted it.
         self.route.as_ref().filter(|route| is_new && route.is_in_memory()).map(Arc::clone)
     }
 
-    /// Drops the route if its lease has ended. True if it did.
+    /// Drops the route if its lease has ended, and tells whether it did.
     pub(super) fn drop_expired(&mut self, now: Tick) -> bool {
         let expired = self.route.take_if(|route| now >= route.lease_end());
         if expired.is_some() {
@@ -108,7 +109,7 @@ impl InGet {
         Ok(())
     }
 
-    /// What is older was not dropped: the route may not be used. Whether another one may be looked up.
+    /// Drops the route, since a node did not drop an older version. Tells whether another lookup is allowed.
     pub(super) fn look_up_again(&mut self) -> bool {
         self.route = None;
         self.successors.clear();
@@ -117,9 +118,9 @@ impl InGet {
         RetryPolicy::OLDER_VERSION.allows(self.failed_drops)
     }
 
-    /// Settles which replica is read next. When all have failed, the route is dropped, so that a fresh one is looked
-    /// up: once, and again whenever the last one led to a newer version or to another place, so that something may
-    /// have changed since. After that the item has failed for good.
+    /// Chooses the replica to read next. When all have failed, it drops the route, so that the object is looked up
+    /// again: once, and then as long as each lookup names a newer version or another place. After that the item has
+    /// failed for good.
     pub(super) fn choose(
         &mut self,
         own: &[SegmentId],
@@ -157,7 +158,7 @@ impl InGet {
     fn drop_route(&mut self) -> Result<(), ErrorCode> {
         let route = self.route.take().expect("an item that is read has a route");
         if !self.successors.is_empty() {
-            // The older version is somewhere still, but not to be had.
+            // The older version still exists somewhere, but cannot be read.
             self.verdict = match self.verdict {
                 ErrorCode::ObjectNotFound => ErrorCode::ObjectReplicaBusy,
                 verdict => verdict,
@@ -178,12 +179,13 @@ impl InGet {
         Ok(())
     }
 
-    /// `is_dropped` says that the node has dropped all that was asked of the replica.
+    /// Notes that the chosen replica failed; with `is_dropped`, because its nodes dropped every range that was asked
+    /// for.
     pub(super) fn fail_replica(&mut self, error: MoveError, is_dropped: bool) {
         let place = self.route().replica_start(&self.reading);
         self.failed.push((place, is_dropped));
         match error {
-            // A stale route says nothing against a worse reason met at another replica. Nor does a node without the segment.
+            // A stale route, or a node without the segment, does not replace a worse error of another replica.
             MoveError::Stale | MoveError::Refused(ErrorCode::SegmentNotFound) => {}
             MoveError::Refused(ErrorCode::Ok) => self.verdict = ErrorCode::InternalError,
             MoveError::Refused(code) => self.verdict = code,
@@ -191,7 +193,7 @@ impl InGet {
         }
     }
 
-    pub(super) fn fetches_into(&mut self, want: &Want<'_>, fetches: &mut Vec<Fetch>) {
+    pub(super) fn fetches_into(&mut self, want: &Want<'_>, fetches: &mut Vec<RangeToRead>) {
         let before = fetches.len();
         let route = self.route();
         match want {
@@ -208,12 +210,12 @@ impl InGet {
     }
 }
 
-/// Whether there is a place that the route before did not lead to.
+/// Whether `route` names a replica that `before` did not name.
 fn leads_elsewhere(route: &Route, before: &Route) -> bool {
     route.replica_starts().any(|place| before.replica_starts().all(|known| known != place))
 }
 
-/// The error of a replica whose ranges had these results: what is certain outweighs what is stale.
+/// The most serious error among the results of a replica's ranges. A stale range is the least serious.
 pub(super) fn worst(results: &[Result<(), MoveError>]) -> Option<MoveError> {
     let errors = results.iter().filter_map(|result| result.err());
     errors.max_by_key(|error| match error {

@@ -19,24 +19,26 @@ use crate::op::{CallError, MoveError, Op, Step, unexpected};
 use crate::retry::RetryPolicy;
 use in_get::{InGet, RouteTerms, worst};
 
-/// Gets objects: look up, read, fail over.
+/// Gets objects: looks them up, reads them, and fails over.
 ///
-/// A replica on this node comes first, the others are spread by chance. A replica that fails is followed by the
-/// next; when all have failed, by one fresh lookup, which may name others, and by further ones for as long as each names
-/// a place that the one before did not; then by an error. A route is not used after its lease has run out; a fresh one is
-/// looked up instead. A version that is to replace another is read only once all replicas of the older one were found
-/// dropped. What else nodes may hold of older versions is dropped before anything is read.
+/// - A replica in memory comes before one on a disk, and one of this process before others. Chance decides among
+///   equals.
+/// - If all replicas fail, the object is looked up again: once, and then as long as each lookup names a place that
+///   the one before did not. Then the get fails.
+/// - A route is not used after its lease ended. The object is looked up again instead.
+/// - A version that replaces another is read only once all replicas of the older one were found dropped.
+/// - Nodes drop all other older versions that they may hold before anything is read.
 ///
-/// With routes that the caller holds ([`GetOp::held`]) the master is never asked.
+/// With routes from the caller ([`GetOp::held`]) the master is never asked.
 #[derive(Debug)]
 pub struct GetOp<'a> {
     items: &'a [GetItem<'a>],
     own: &'a [SegmentId],
     chance: Chance,
     batches: Batches,
-    /// The routes are the caller's; there is no lookup.
+    /// The caller gave the routes, and nothing is looked up.
     is_held: bool,
-    /// Routes of the cache, by position; fewer than items if there are none left.
+    /// Cached routes by position; may be shorter than `items`.
     cached: Vec<Option<Arc<Route>>>,
     pending: Vec<InGet>,
     predecessors: Predecessors,
@@ -44,9 +46,9 @@ pub struct GetOp<'a> {
     /// No lookup begins before this.
     lookup_from: Tick,
     results: Vec<Result<u64, ErrorCode>>,
-    /// Routes that were looked up and have led to the bytes, by position.
+    /// Looked-up routes that led to the bytes and may be cached, by position.
     learned: Vec<(usize, Arc<Route>)>,
-    /// Items whose cached routes did not.
+    /// Positions of items whose cached routes did not lead to the bytes.
     outdated: Vec<usize>,
 }
 
@@ -72,27 +74,27 @@ impl<'a> GetOp<'a> {
         }
     }
 
-    /// Begins with these routes, one for each item that has one, and asks the master only for those that have none, or
-    /// whose route leads nowhere any more. The routes may be used at this moment.
+    /// Begins with cached routes, by position, which may be used at this moment. Asks the master only about items
+    /// that have no route, or whose route fails.
     #[must_use]
     pub fn with_routes(self, cached: Vec<Option<Arc<Route>>>) -> Self {
         Self { cached, ..self }
     }
 
-    /// The routes that were looked up on the way and may be used again, by position.
+    /// The looked-up routes that may be cached, by position.
     pub fn take_learned(&mut self) -> Vec<(usize, Arc<Route>)> {
         std::mem::take(&mut self.learned)
     }
 
-    /// The items whose routes, of those that this began with, led nowhere.
+    /// The positions of items whose cached routes failed.
     #[must_use]
     pub fn outdated(&self) -> &[usize] {
         &self.outdated
     }
 
-    /// Gets `items` by routes that were looked up before. An item without one, or with a part past the end of the
-    /// object, is answered with [`ErrorCode::InvalidParams`], one whose lease has run out with
-    /// [`ErrorCode::LeaseExpired`]. When all replicas of a route have failed there is no second chance.
+    /// Gets `items` by routes that were looked up before, and looks nothing up again. An item without a route, or
+    /// with a part past the end of the object, is answered with [`ErrorCode::InvalidParams`]. An item whose lease
+    /// ended is answered with [`ErrorCode::LeaseExpired`].
     #[must_use]
     pub fn held(
         items: &'a [GetItem<'a>],
@@ -136,7 +138,7 @@ impl<'a> GetOp<'a> {
         self.pending = taken.into_iter().map(begin).collect();
     }
 
-    /// Drops routes that may not be used and answers items for which nothing is left to try.
+    /// Drops routes whose leases ended, and answers items for which nothing is left to try.
     fn settle(&mut self, now: Tick) {
         let Self { pending, results, is_held, lookup_from, .. } = self;
         pending.retain_mut(|item| {
@@ -173,7 +175,7 @@ impl<'a> GetOp<'a> {
         Some(Step::Call(Request::GetReplicaList { keys }))
     }
 
-    /// One read of every item, each from the replica that is next for it.
+    /// Reads every pending item, each from its chosen replica.
     fn read(&mut self) -> Step<'a> {
         let mut fetches = Vec::with_capacity(self.pending.len());
         for item in &mut self.pending {
@@ -214,7 +216,7 @@ impl<'a> GetOp<'a> {
         });
     }
 
-    /// The outcome of dropping what is older than what was looked up.
+    /// Takes the outcome of dropping older versions.
     fn on_dropped(&mut self, results: &[Result<(), MoveError>]) {
         let failed = self.predecessors.on_dropped(results);
         let Self { pending, results: answers, predecessors, .. } = self;
@@ -229,11 +231,11 @@ impl<'a> GetOp<'a> {
             }
             is_again
         });
-        // A route that ends while others are dropped, or in the pause after that, was not tried.
+        // A lease that ends while nodes drop older versions, or in the pause after that, is not an idle lookup.
         pending.iter_mut().for_each(|item| item.idle_lookups = 0);
     }
 
-    /// Every item that waits for this lookup ends with `code`.
+    /// Ends every item that waits for this lookup with `code`.
     fn fail_lookup(&mut self, code: ErrorCode) {
         let Self { pending, results, .. } = self;
         pending.retain(|item| {

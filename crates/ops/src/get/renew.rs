@@ -5,19 +5,20 @@ use mooncake_types::{ErrorCode, Reply, SegmentAddress, Tick};
 
 use super::route::Route;
 
-/// What became of a route whose lease was to be renewed.
+/// The outcome of renewing the lease of a route.
 #[derive(Clone, Debug)]
 pub enum Renewed {
-    /// It may be used for longer, or another one may.
+    /// The route with a new lease, or another route to the object.
     Route(Arc<Route>),
-    /// A newer version is about to take the place of this one, or an older one may still be found: the next get looks it up.
+    /// A newer version is about to replace this one, or nodes may still hold an older one: the next get looks the
+    /// object up.
     Unsettled,
-    /// The object is gone, or what was said of it makes no sense.
+    /// The object is gone, or the answer about it is malformed.
     Gone(ErrorCode),
 }
 
-/// What a master says to [`mooncake_types::Request::RenewRoutes`] that was asked at `asked_at`, by position; nothing if it
-/// says something else.
+/// The outcomes in the reply to a [`mooncake_types::Request::RenewRoutes`] that was sent at `asked_at`, by position;
+/// `None` if the reply is of another kind.
 #[must_use]
 pub fn renewed(asked_at: Tick, reply: Reply) -> Option<Vec<Renewed>> {
     let Reply::Located { results, successors, predecessors, segments, lease_ms } = reply else {

@@ -7,14 +7,14 @@ use mooncake_types::{
     Version,
 };
 
-use crate::op::Fetch;
+use crate::op::RangeToRead;
 use crate::placements::{is_own, placements_are_whole, replicas};
 use crate::span::{Span, cut};
 
-/// What a segment's address takes, in bytes, about.
+/// Approximate size of a segment's address, in bytes.
 const SEGMENT_BYTES: usize = 128;
 
-/// Where one version of an object lies, and how long that may be relied on.
+/// Where one version of an object lies, and until when a client may read there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     located: Located,
@@ -22,7 +22,7 @@ pub struct Route {
     lease_end: Tick,
 }
 
-/// Where a replica starts, as far as telling one from another needs.
+/// Tells one replica from another by its version and the start of its first range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReplicaStart {
     version: Version,
@@ -31,7 +31,7 @@ pub(crate) struct ReplicaStart {
 }
 
 impl Route {
-    /// A route told by the master; an internal error if it makes no sense.
+    /// A route that the master named; [`ErrorCode::InternalError`] if its placements are not whole replicas.
     pub fn new(
         located: Located,
         segments: &Arc<[SegmentAddress]>,
@@ -55,13 +55,13 @@ impl Route {
         self.located.len
     }
 
-    /// From when on the route may not be used any more.
+    /// The end of the lease. From then on, the route may not be used.
     #[must_use]
     pub fn lease_end(&self) -> Tick {
         self.lease_end
     }
 
-    /// Where the replica that these placements are of starts.
+    /// Where the replica starts whose placements are `reading`.
     pub(crate) fn replica_start(&self, reading: &Range<usize>) -> ReplicaStart {
         let first = &self.located.placements[reading.start];
         ReplicaStart {
@@ -81,14 +81,14 @@ impl Route {
         })
     }
 
-    /// Bytes of memory that it takes, about.
+    /// Approximate size in memory, in bytes.
     pub(crate) fn len_bytes(&self) -> usize {
         size_of::<Self>()
             + size_of_val(&*self.located.placements)
             + SEGMENT_BYTES * self.segments.len().min(self.located.placements.len())
     }
 
-    /// The same route, without segments that it does not need.
+    /// The same route with only the segments that it uses; `None` if there is nothing to leave out.
     pub(crate) fn compact(&self) -> Option<Self> {
         let wanted = self.located.placements.len();
         if self.segments.len() <= wanted {
@@ -103,8 +103,8 @@ impl Route {
         Some(Self { located, segments: segments.into(), lease_end: self.lease_end })
     }
 
-    /// The placements of the replica to read, none that has failed: one in memory before one on a disk, that before one which hosts share,
-    /// that before one in an object store, and of each one of this node before others, which are spread by chance.
+    /// Chooses a replica that has not failed, and returns its placements. The order of media is memory, disk, a disk
+    /// that hosts share, object store. On equal media a replica in `own` segments wins. Chance decides among equals.
     pub(crate) fn choose(
         &self,
         own: &[SegmentId],
@@ -136,29 +136,29 @@ impl Route {
         chosen.map(|(_, reading)| reading)
     }
 
-    /// Whether a replica lies in memory alone. If none does, the master may be about to have one brought there.
+    /// Whether a replica lies in memory alone. If none does, the master may be about to promote one.
     pub(crate) fn is_in_memory(&self) -> bool {
         replicas(&self.located.placements).any(|ranges| self.medium(ranges) == Medium::Memory)
     }
 
-    /// What a replica lies in: on a disk, if a part of it does.
+    /// The medium of a replica: a disk, if one of its ranges lies on a disk.
     fn medium(&self, ranges: &[Placement]) -> Medium {
         let media = ranges.iter().map(|range| self.segments[range.segment as usize].medium);
         media.max().unwrap_or_default()
     }
 
-    /// What to read for these spans of the object from one replica.
+    /// Adds the reads of these spans of the object from one replica.
     pub(crate) fn fetches_into(
         &self,
         position: usize,
         reading: &Range<usize>,
         spans: &[Span],
-        fetches: &mut Vec<Fetch>,
+        fetches: &mut Vec<RangeToRead>,
     ) {
         let ranges: &[Placement] = &self.located.placements[reading.clone()];
         cut(ranges, spans, |cut| {
             let segment = &self.segments[cut.range.segment as usize];
-            fetches.push(Fetch {
+            fetches.push(RangeToRead {
                 position,
                 endpoint: Arc::clone(&segment.endpoint),
                 medium: segment.medium,
@@ -181,7 +181,7 @@ impl Route {
 mod tests {
     use super::*;
 
-    /// The segment of the replica that is chosen, of replicas that lie each on a segment of their own, from 1 on.
+    /// The segment of the chosen replica. Each replica lies on a segment of its own, from 1 on.
     fn chosen(media: &[Medium], own: &[u128], failed: &[u128], seed: u64) -> Option<u128> {
         let segments = (1..).zip(media).map(|(number, &medium)| SegmentAddress {
             id: SegmentId(number),

@@ -10,13 +10,13 @@ use super::route::Route;
 ///
 /// A route says where a version lies, not that it is still there. A read by a cached route is right all the same:
 ///
-/// - The node refuses a version that its ledger no longer holds.
+/// - The node refuses a version that is not in its ledger.
 /// - A client that removes or replaces an object first has its nodes drop it, if there may be leases on it.
-/// - A new leader that cannot reach a node waits until no route of the leader before it is valid. The leader says with each pong
-///   how long its routes may be used ([`RouteCache::prolong`]).
+/// - A new leader that cannot reach a node waits until all routes of the previous leader have ended. A leader says
+///   with each pong how long its routes may be used ([`RouteCache::prolong`]).
 ///
-/// Routes lie in two generations, each with half of the room. A route that is used moves to the younger generation. When that
-/// is full, the older one is forgotten.
+/// Routes lie in two generations, each with half of the room. A route that is used moves to the younger generation.
+/// When that is full, the older one is forgotten.
 #[derive(Debug)]
 pub struct RouteCache {
     limits: CacheLimits,
@@ -28,7 +28,7 @@ pub struct RouteCache {
 pub struct CacheLimits {
     /// Most routes; none are kept if it is zero.
     pub entries: usize,
-    /// Most memory for keys and routes, in bytes, about.
+    /// Most memory for keys and routes, approximately, in bytes.
     pub bytes: usize,
 }
 
@@ -36,11 +36,11 @@ pub struct CacheLimits {
 struct CachedRoutes {
     young: Generation,
     old: Generation,
-    /// The leader that the routes are of.
+    /// The epoch of the leader that named the routes.
     epoch: Epoch,
-    /// From when on no get must begin with any of them.
+    /// From this moment on, no get may begin with any of them.
     end: Tick,
-    /// Keys whose leases are to be renewed, and how often each was used since it was looked up or this was taken.
+    /// Keys whose leases are due for renewal, each with its uses since its lookup or its last renewal.
     due: Vec<(Box<str>, u32)>,
 }
 
@@ -53,16 +53,16 @@ struct Generation {
 #[derive(Debug)]
 struct Entry {
     route: Arc<Route>,
-    /// From when on a get must not begin with it.
+    /// From this moment on, no get may begin with it.
     until: Tick,
-    /// From when on its next use has the lease renewed; absent once that is due.
+    /// From this moment on, the next use makes the key due for renewal; absent once it is due.
     renew_at: Option<Tick>,
-    /// Uses that the master was not told of.
+    /// Uses that were not reported to the master.
     uses: u32,
 }
 
 impl CacheLimits {
-    /// Nothing is kept.
+    /// Keeps no routes.
     pub const NONE: Self = Self { entries: 0, bytes: 0 };
 }
 
@@ -85,8 +85,8 @@ impl RouteCache {
         self.limits.entries > 0
     }
 
-    /// The routes of these keys that a get may begin with now, by position, and whether [`RouteCache::take_due`] has any
-    /// keys. Routes of an older leader than that of `epoch` are forgotten.
+    /// The routes of these keys that a get may begin with now, by position, and whether [`RouteCache::take_due`] has
+    /// any keys. Forgets routes of leaders older than `epoch`.
     pub fn find<'k>(
         &self,
         keys: impl Iterator<Item = &'k str>,
@@ -103,7 +103,8 @@ impl RouteCache {
         (found, is_due)
     }
 
-    /// Keeps routes that a leader of `epoch` or later named, under their keys.
+    /// Keeps routes that a leader of `epoch` or later named, under their keys. Does nothing if the cache knows a
+    /// newer leader.
     pub fn keep<'k>(
         &self,
         routes: impl Iterator<Item = (&'k str, Arc<Route>)>,
@@ -131,11 +132,11 @@ impl RouteCache {
             forgotten.extend(state.grow_old(half));
         }
         drop(state);
-        // Outside of the lock: it may be many.
+        // Freed outside the lock, because there may be many.
         drop((forgotten, outdated));
     }
 
-    /// Routes of the leader of `epoch` may be used until `end`, or later if that was said before.
+    /// Lets routes of the leader of `epoch` be used until `end`. Never shortens that time.
     pub fn prolong(&self, epoch: Epoch, end: Tick) {
         if !self.is_on() {
             return;
@@ -171,8 +172,9 @@ impl RouteCache {
         drop(state);
     }
 
-    /// Keys that were used when half of their leases was over, and how often since they were looked up or this said so:
-    /// what is read by cached routes alone would look unused to the master. No more than fit one request.
+    /// Takes the keys that were used after half of their lease, each with its uses since its lookup or the last call.
+    /// Without this report, objects read only by cached routes would look unused to the master. Returns no more keys
+    /// than fit one request.
     pub fn take_due(&self) -> Vec<(Box<str>, u32)> {
         std::mem::take(&mut self.lock().due)
     }
@@ -196,13 +198,13 @@ impl RouteCache {
     }
 
     fn lock(&self) -> MutexGuard<'_, CachedRoutes> {
-        // Whatever a holder that panicked left undone, each entry is whole.
+        // Every entry is whole, even if a thread panicked while it held the lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl CachedRoutes {
-    /// Forgets the routes of older leaders; gives what is forgotten.
+    /// Forgets the routes of older leaders, and returns them.
     fn see(&mut self, epoch: Epoch) -> Option<CachedRoutes> {
         let is_newer = self.epoch < epoch;
         is_newer.then(|| std::mem::replace(self, CachedRoutes { epoch, ..CachedRoutes::default() }))
@@ -217,7 +219,7 @@ impl CachedRoutes {
             && now < entry.until
         {
             self.young.insert(key, entry);
-            // What is forgotten here has not been used for a generation: it is little, or its turn would have come.
+            // Freed under the lock: routes that were not used for a whole generation, and usually few of them.
             drop(self.grow_old(half));
         }
         let entry = self.young.routes.get_mut(key)?;
@@ -234,7 +236,7 @@ impl CachedRoutes {
         Some(route)
     }
 
-    /// Once the younger generation is full it becomes the older one. Gives what is forgotten for that.
+    /// Makes the younger generation the older one once it is full, and returns the generation that it replaces.
     fn grow_old(&mut self, half: CacheLimits) -> Option<Generation> {
         if self.young.routes.len() < half.entries && self.young.bytes < half.bytes {
             return None;
@@ -245,7 +247,7 @@ impl CachedRoutes {
 }
 
 impl Generation {
-    /// Gives what was there before.
+    /// Returns the entry that it replaces.
     fn insert(&mut self, key: Box<str>, entry: Entry) -> Option<Entry> {
         let before = self.take(&key).map(|(_, entry)| entry);
         self.bytes += len_bytes(&key, &entry);
@@ -253,7 +255,7 @@ impl Generation {
         before
     }
 
-    /// A route was used that often before it was looked up again.
+    /// Adds the uses of a route from before it was looked up again.
     fn count(&mut self, key: &str, uses: u32) {
         if let Some(entry) = self.routes.get_mut(key) {
             entry.uses = entry.uses.saturating_add(uses);
@@ -272,8 +274,8 @@ impl Generation {
 }
 
 impl Entry {
-    /// An entry for what is left of the route's lease; none if there is too little. Clocks run at slightly different
-    /// rates, and this one counts whole milliseconds.
+    /// An entry for the rest of the route's lease, less a margin for clock drift and for rounding to milliseconds.
+    /// `None` if too little is left.
     fn new(route: Arc<Route>, now: Tick) -> Option<Self> {
         let left_ms = route.lease_end().since_ms(now);
         let usable_ms = left_ms.checked_sub(left_ms / 64 + 2).filter(|&ms| ms > 0)?;
@@ -282,7 +284,7 @@ impl Entry {
     }
 }
 
-/// Bytes of memory that an entry takes, about.
+/// Approximate size of an entry in memory, in bytes.
 fn len_bytes(key: &str, entry: &Entry) -> usize {
     size_of::<(Box<str>, Entry)>() + key.len() + entry.route.len_bytes()
 }
@@ -307,7 +309,7 @@ mod tests {
         Arc::new(Route::new(located, &segments, lease_end).expect("it makes sense"))
     }
 
-    /// A cache of routes that their leader stands for until much later.
+    /// A cache whose routes their leader allows for a long time.
     fn cache(entries: usize, bytes: usize) -> RouteCache {
         let cache = RouteCache::new(CacheLimits { entries, bytes });
         cache.prolong(Epoch(1), Tick(1_000_000));

@@ -5,16 +5,16 @@ use crate::span::Part;
 pub struct GetItem<'a> {
     /// Its key.
     pub key: &'a str,
-    /// What of it.
+    /// Which of its bytes.
     pub want: Want<'a>,
 }
 
-/// What is wanted of an object.
+/// Which bytes of an object to get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Want<'a> {
     /// All of it.
     Whole {
-        /// Room for it in bytes; absent if room will be made for whatever its length is.
+        /// Room for it in bytes; absent if the caller makes room for any length.
         capacity: Option<u64>,
     },
     /// These parts, all of one version. Those that run past its end are left out.
@@ -47,7 +47,7 @@ impl Want<'_> {
         }
     }
 
-    /// Whether an object of this length has all of it.
+    /// Whether an object of this length fits into the room, or has all wanted parts.
     pub(super) fn lies_within(&self, object_len: u64) -> bool {
         match self {
             Self::Whole { .. } => self.fits(object_len),

@@ -4,10 +4,10 @@ use mooncake_types::{ErrorCode, PutItem, ReplicateConfig, limits};
 
 use crate::batches::{check_key, checked};
 
-/// Most segment names that a put may prefer; with the longest names they fit into a frame.
+/// Most segment names that a put may prefer. Even the longest names then fit into a frame.
 const MAX_PREFERRED_SEGMENTS: usize = 4096;
 
-/// The positions of items that the master may be asked to take, and results to begin with.
+/// Returns the positions of the items that pass the checks, and initial results.
 pub(super) fn check<T>(
     items: &[PutItem<'_>],
     config: &ReplicateConfig<'_>,
@@ -35,7 +35,7 @@ fn check_config(config: &ReplicateConfig<'_>) -> Result<(), ErrorCode> {
     if valid { Ok(()) } else { Err(ErrorCode::InvalidParams) }
 }
 
-/// Takes all but the last item of each key out of `order`; gives for each that was taken out the one that stays.
+/// Removes all but the last item of each key from `order`. Returns, by position, which item replaces a removed one.
 pub(super) fn keep_last(items: &[PutItem<'_>], order: &mut Vec<usize>) -> Vec<Option<usize>> {
     let mut overwritten_by = vec![None; items.len()];
     let mut last = HashMap::with_capacity(order.len());

@@ -7,22 +7,22 @@ use super::write::Write;
 use crate::batches::Batches;
 use crate::op::{CallError, MoveError, Op, Step};
 
-/// The stages that verbs are composed of.
+/// One stage of an operation.
 #[derive(Debug)]
 pub enum Stage<'a> {
-    /// The master is asked for ranges.
+    /// Asks the master for ranges.
     Start(Start<'a>),
-    /// They are written.
+    /// Writes them.
     Write(Write<'a>),
-    /// What was written is published.
+    /// Publishes the objects that were written.
     End(End<'a>),
-    /// What came to nothing is given up.
+    /// Gives up the puts that failed.
     GiveUp(GiveUp<'a>),
 }
 
-/// A verb about many keys, said as which stage follows which.
+/// An operation on many keys, defined by which stage follows which.
 pub trait Composition<'a> {
-    /// What it answers.
+    /// The type of the answer.
     type Output;
 
     /// Lengths of the key and of the object at this position, in bytes: a batch is bounded by both.
@@ -31,28 +31,28 @@ pub trait Composition<'a> {
     /// The first stage of the next batch, which has these positions.
     fn begin(&mut self, batch: Vec<usize>) -> Stage<'a>;
 
-    /// What follows a stage that is over; nothing at the end of the batch.
+    /// The stage that follows `ended`; `None` at the end of the batch.
     fn after(&mut self, ended: Stage<'a>) -> Option<Stage<'a>>;
 
-    /// The master is gone: no further stage follows, and these positions are not begun.
+    /// The master cannot be asked: no further stage follows, and the items at `rest` are not begun.
     fn give_up(&mut self, rest: Vec<usize>, code: ErrorCode);
 
     /// The answer.
     fn finish(self) -> Self::Output;
 }
 
-/// Takes a [`Composition`] through its stages, batch by batch, until a call to the master is not answered.
+/// Runs a [`Composition`] through its stages, batch by batch, until a call to the master fails.
 #[derive(Debug)]
-pub struct Composed<'a, C> {
+pub struct StagedOp<'a, C> {
     verb: C,
     batches: Batches,
     stage: Option<Stage<'a>>,
-    /// The master is gone: what is under way ends as far as it got.
+    /// Set once a call to the master failed. The current stage still ends, and no other begins.
     gone: Option<ErrorCode>,
 }
 
-impl<'a, C: Composition<'a>> Composed<'a, C> {
-    /// A verb about these positions.
+impl<'a, C: Composition<'a>> StagedOp<'a, C> {
+    /// Runs `verb` for the items at these positions.
     pub(super) fn with(verb: C, positions: Vec<usize>) -> Self {
         Self { verb, batches: Batches::new(positions), stage: None, gone: None }
     }
@@ -70,7 +70,7 @@ impl<'a, C: Composition<'a>> Composed<'a, C> {
     }
 }
 
-impl<'a, C: Composition<'a>> Op<'a> for Composed<'a, C> {
+impl<'a, C: Composition<'a>> Op<'a> for StagedOp<'a, C> {
     type Output = C::Output;
 
     fn batch(&self) -> u64 {

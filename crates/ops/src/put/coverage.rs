@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 /// Which bytes of an object are in place, as intervals that do not touch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Coverage {
-    /// Ends by starts.
+    /// The end of each interval, by its start.
     intervals: BTreeMap<u64, u64>,
 }
 

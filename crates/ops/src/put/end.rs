@@ -5,8 +5,8 @@ use crate::op::{CallError, MoveError, Op, Step, unexpected};
 use crate::retry::RetryPolicy;
 use crate::retry::UNKNOWN_END;
 
-/// The third stage of a put: publishes it, and has the nodes drop what it takes the place of. An end that has to wait for
-/// a drop is asked for again, and so is one whose drops were not confirmed.
+/// The third stage of a put: asks the master to publish it, then has nodes drop the version that it replaces. Asks
+/// again if the master puts the end off, or if nodes did not confirm the drops.
 #[derive(Debug)]
 pub struct End<'a> {
     puts: Vec<(PutEnd<'a>, EndState)>,
@@ -14,28 +14,28 @@ pub struct End<'a> {
     dropping: Dropping,
 }
 
-/// What the end of a put waits for.
+/// How far the end of a put is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EndState {
-    /// It is to be asked for. Whether the master published the put before.
+    /// The next request asks for it. `is_published` says whether the master published the put before.
     Waiting {
         is_published: bool,
     },
-    /// The master's answer.
+    /// The request is under way.
     Asked {
         is_published: bool,
     },
-    /// The master published it; its nodes are to drop what it takes the place of.
+    /// The master published it. Nodes still have to drop the version that it replaces.
     Published,
-    Ended(Ended),
+    Ended(EndOutcome),
 }
 
-/// What became of the end of a put.
+/// The outcome of the end of a put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// The master answered. If it published the object, no reader finds the replaced version any more.
+pub enum EndOutcome {
+    /// The master answered. If it published the object, no reader finds the replaced version.
     Settled(Result<(), ErrorCode>),
-    /// The master did not take it.
+    /// The master did not publish the object.
     Refused(ErrorCode),
     /// The master may have published the object, and readers may still find the replaced version.
     Unknown(ErrorCode),
@@ -47,19 +47,19 @@ impl<'a> End<'a> {
         Self { puts: puts.collect(), rounds: 0, dropping: Dropping::default() }
     }
 
-    /// What the master published is over, or is asked for again if the drops were not confirmed.
+    /// Ends the published puts, or asks for them again if nodes did not confirm the drops.
     fn on_drops_over(&mut self, dropped: Dropped) {
         for (_, state) in &mut self.puts {
             if *state == EndState::Published {
                 *state = match dropped {
-                    Dropped::All => EndState::Ended(Ended::Settled(Ok(()))),
+                    Dropped::All => EndState::Ended(EndOutcome::Settled(Ok(()))),
                     Dropped::Not => EndState::Waiting { is_published: true },
                 };
             }
         }
     }
 
-    /// Asks for all that waits.
+    /// Asks the master for the end of every waiting put.
     fn ask(&mut self) -> Step<'a> {
         let mut puts = Vec::with_capacity(self.puts.len());
         for (put, state) in &mut self.puts {
@@ -71,7 +71,7 @@ impl<'a> End<'a> {
         if puts.is_empty() { Step::Done } else { Step::Call(Request::PutEnd { puts }) }
     }
 
-    /// What was asked for, each with whether the master published it before.
+    /// The puts in the request under way, each with whether the master published it before.
     fn asked(&mut self) -> impl Iterator<Item = (&mut EndState, bool)> {
         self.puts.iter_mut().filter_map(|(_, state)| match *state {
             EndState::Asked { is_published } => Some((state, is_published)),
@@ -85,23 +85,25 @@ impl<'a> End<'a> {
         for ((state, is_published), result) in self.asked().zip(results) {
             *state = match result {
                 Ok(()) => EndState::Published,
-                Err(code) if is_published => EndState::Ended(Ended::Unknown(code)),
-                // What it is to replace has itself replaced something that is not dropped yet.
+                Err(code) if is_published => EndState::Ended(EndOutcome::Unknown(code)),
+                // The version to replace has itself replaced one that nodes have not dropped yet.
                 Err(ErrorCode::ObjectReplicaBusy) if may_wait => EndState::Waiting { is_published },
-                Err(code @ ErrorCode::ObjectReplicaBusy) => EndState::Ended(Ended::Refused(code)),
-                // It may have been there, and been removed since: to write it again would bring it back.
-                Err(UNKNOWN_END) => EndState::Ended(Ended::Unknown(UNKNOWN_END)),
-                Err(code) => EndState::Ended(Ended::Settled(Err(code))),
+                Err(code @ ErrorCode::ObjectReplicaBusy) => {
+                    EndState::Ended(EndOutcome::Refused(code))
+                }
+                // The object may have been published, and removed since: another put would bring it back.
+                Err(UNKNOWN_END) => EndState::Ended(EndOutcome::Unknown(UNKNOWN_END)),
+                Err(code) => EndState::Ended(EndOutcome::Settled(Err(code))),
             };
         }
     }
 
-    /// There is no answer to what was asked.
+    /// Ends the puts in the request under way, which got no results.
     fn fail(&mut self, code: ErrorCode, is_refusal: bool) {
         for (state, is_published) in self.asked() {
             *state = EndState::Ended(match is_refusal && !is_published {
-                true => Ended::Refused(code),
-                false => Ended::Unknown(code),
+                true => EndOutcome::Refused(code),
+                false => EndOutcome::Unknown(code),
             });
         }
     }
@@ -109,7 +111,7 @@ impl<'a> End<'a> {
 
 impl<'a> Op<'a> for End<'a> {
     /// By put.
-    type Output = Vec<Ended>;
+    type Output = Vec<EndOutcome>;
 
     fn next(&mut self, now: Tick) -> Step<'a> {
         if let Some(step) = self.dropping.next(now) {
@@ -132,7 +134,7 @@ impl<'a> Op<'a> for End<'a> {
                 self.settle(results);
             }
             Ok(other) => {
-                // A leader that only begins may find these puts at their nodes and take them after all.
+                // A leader that is still recovering may find these puts at their nodes and accept them after all.
                 let is_early = other == Reply::Refused(ErrorCode::UnavailableInCurrentStatus);
                 let is_refusal = matches!(other, Reply::Refused(_)) && !is_early;
                 self.fail(unexpected(&other), is_refusal);
@@ -145,7 +147,7 @@ impl<'a> Op<'a> for End<'a> {
         self.dropping.on_dropped(&results);
     }
 
-    fn finish(self) -> Vec<Ended> {
+    fn finish(self) -> Vec<EndOutcome> {
         let ended = self.puts.into_iter().map(|(_, state)| match state {
             EndState::Ended(ended) => ended,
             other => unreachable!("an end that is {other:?} is not over"),

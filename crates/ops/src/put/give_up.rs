@@ -1,47 +1,47 @@
 use mooncake_types::{Discard, ErrorCode, PutRevoke, Reply, Request, Tick};
 
-use super::start::InPut;
+use super::start::GrantedPut;
 
 use crate::op::{CallError, MoveError, Op, Step, unexpected};
 
-/// The last stage of puts that came to nothing: has their nodes drop what they hold, and the master forget them.
+/// The fourth stage, for puts that failed: has nodes drop what they hold of them, and the master forget them.
 #[derive(Debug, Default)]
 pub struct GiveUp<'a> {
-    /// What nodes may hold: a later leader is not to find it.
+    /// Ranges that nodes may hold, and that a later leader must not find.
     pub(super) discards: Vec<Discard>,
     pub(super) puts: Vec<PutRevoke<'a>>,
-    closed: Vec<Closed>,
+    closed: Vec<CloseOutcome>,
 }
 
-/// What the master made of the end of a put, or of giving it up.
+/// The master's answer to the end of a put, or to giving it up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Closed {
+pub enum CloseOutcome {
     /// The master decided.
     Settled(Result<(), ErrorCode>),
-    /// It may have decided, and may be asked again.
+    /// The master may have decided. The caller may ask again.
     Unknown(ErrorCode),
 }
 
 impl<'a> GiveUp<'a> {
-    /// Has the master forget these puts, of which no node holds anything.
+    /// Has the master forget these puts. No node holds anything of them.
     pub(super) fn revoking(puts: Vec<PutRevoke<'a>>) -> Self {
         Self { puts, ..Self::default() }
     }
 
-    /// Has what nodes hold of this put dropped.
-    pub(super) fn discard(&mut self, put: &InPut<'a>) {
+    /// Has nodes drop what they hold of this put.
+    pub(super) fn discard(&mut self, put: &GrantedPut<'a>) {
         put.granted.discards_into(&mut self.discards);
     }
 
     /// Has the master forget this put.
-    pub(super) fn revoke(&mut self, put: &InPut<'a>) {
+    pub(super) fn revoke(&mut self, put: &GrantedPut<'a>) {
         self.puts.push(put.granted.revocation(put.key));
     }
 }
 
 impl<'a> Op<'a> for GiveUp<'a> {
     /// By put.
-    type Output = Vec<Closed>;
+    type Output = Vec<CloseOutcome>;
 
     fn next(&mut self, _now: Tick) -> Step<'a> {
         if !self.discards.is_empty() {
@@ -51,25 +51,25 @@ impl<'a> Op<'a> for GiveUp<'a> {
         if puts.is_empty() {
             return Step::Done;
         }
-        self.closed = vec![Closed::Unknown(ErrorCode::InternalError); puts.len()];
+        self.closed = vec![CloseOutcome::Unknown(ErrorCode::InternalError); puts.len()];
         Step::Call(Request::PutRevoke { puts })
     }
 
-    /// Whatever became of the request: what was granted is released after a while.
+    /// If the request failed, the master releases the grants after its timeout.
     fn on_reply(&mut self, reply: Result<Reply, CallError>) {
         match reply {
             Ok(Reply::Statuses(results)) if results.len() == self.closed.len() => {
-                self.closed = results.into_iter().map(Closed::Settled).collect();
+                self.closed = results.into_iter().map(CloseOutcome::Settled).collect();
             }
-            Ok(other) => self.closed.fill(Closed::Unknown(unexpected(&other))),
-            Err(error) => self.closed.fill(Closed::Unknown(error.code())),
+            Ok(other) => self.closed.fill(CloseOutcome::Unknown(unexpected(&other))),
+            Err(error) => self.closed.fill(CloseOutcome::Unknown(error.code())),
         }
     }
 
-    /// Nodes that were not reached tell the master what they hold when it asks.
+    /// Ignores failures: an unreached node reports what it holds when the master asks.
     fn on_transfer(&mut self, _results: Vec<Result<(), MoveError>>) {}
 
-    fn finish(self) -> Vec<Closed> {
+    fn finish(self) -> Vec<CloseOutcome> {
         self.closed
     }
 }

@@ -5,24 +5,24 @@ use mooncake_types::{
     SegmentAddress, SegmentId, Version,
 };
 
-use crate::op::{Attributes, Deposit, MoveError};
+use crate::op::{Attributes, MoveError, RangeToWrite};
 use crate::placements::{placements_are_whole, replicas};
 use crate::span::{Cut, Span, cut};
 
-/// The ranges that the replicas of one object may be written to, and which of these failed.
+/// The granted ranges of one object's replicas, and which replicas failed.
 ///
-/// A replica that failed is out for good: what of the write is still on its way to a slow node could land on top of a
-/// second one.
+/// A failed replica is not written again: bytes of the first write may still be on their way to a slow node, and
+/// could overwrite those of the second.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Granted {
     /// The version of the object.
     pub(super) version: Version,
-    /// What its writes are ordered by; the version itself, unless further replicas are made.
+    /// The version that orders its writes: the object's own, unless they add replicas.
     grant: Version,
     pub(super) object_len: u64,
     placements: Vec<Placement>,
     segments: Arc<[SegmentAddress]>,
-    /// What the nodes are to keep with it.
+    /// Attributes that the nodes keep with it.
     attributes: Attributes,
     pub(crate) failed: FailedReplicas,
 }
@@ -38,8 +38,8 @@ pub(crate) struct FailedReplicas {
 }
 
 impl Granted {
-    /// What the master granted for an object of `object_len` bytes, to be written under `order`, as a rule the version
-    /// itself; nothing if that makes no sense.
+    /// The grant of an object of `object_len` bytes, written under `order`, usually the object's version. `None` if
+    /// the placements are not whole replicas.
     pub(crate) fn new(
         grant: Grant,
         order: Version,
@@ -60,25 +60,25 @@ impl Granted {
         })
     }
 
-    /// The epoch that it is of.
+    /// The epoch of the grant.
     pub(super) const fn epoch(&self) -> Epoch {
         self.grant.epoch
     }
 
-    /// Whether no replica is left.
+    /// Whether all replicas failed.
     pub(super) fn has_failed_everywhere(&self) -> bool {
         let all = self.placements.iter().fold(0, |bits, range| bits | 1 << range.replica);
         self.failed.all == all
     }
 
-    /// Takes over what failed in a write of the same put.
+    /// Adds the failures of a write of the same put.
     pub(super) const fn learn_failures(&mut self, written: &Self) {
         self.failed.all |= written.failed.all;
         self.failed.held |= written.failed.held;
         self.failed.outdated |= written.failed.outdated;
     }
 
-    /// What publishes the object.
+    /// The request that publishes the object.
     pub(super) const fn ending<'a>(&self, key: &'a str) -> PutEnd<'a> {
         PutEnd {
             key,
@@ -88,12 +88,12 @@ impl Granted {
         }
     }
 
-    /// What gives the put up.
+    /// The request that gives the put up.
     pub(super) const fn revocation<'a>(&self, key: &'a str) -> PutRevoke<'a> {
         PutRevoke { key, version: self.version, held_replicas: self.failed.held }
     }
 
-    /// What nodes may hold of the replicas that did not fail.
+    /// Adds the drops of all replicas that did not fail.
     pub(super) fn discards_into(&self, discards: &mut Vec<Discard>) {
         let wanted =
             self.placements.iter().filter(|range| self.failed.all & 1 << range.replica == 0);
@@ -105,16 +105,16 @@ impl Granted {
         }));
     }
 
-    /// What to write of these spans, to every replica that did not fail.
+    /// Adds the writes of these spans to every replica that did not fail.
     pub(super) fn deposits_into<'a>(
         &self,
         (position, key): (usize, &'a str),
         spans: &[Span],
-        deposits: &mut Vec<Deposit<'a>>,
+        deposits: &mut Vec<RangeToWrite<'a>>,
     ) {
         self.each_cut(spans, |cut| {
             let segment = &self.segments[cut.range.segment as usize];
-            deposits.push(Deposit {
+            deposits.push(RangeToWrite {
                 position,
                 endpoint: Arc::clone(&segment.endpoint),
                 range: RangeWrite {
@@ -136,8 +136,8 @@ impl Granted {
         });
     }
 
-    /// Takes the results of [`Granted::deposits_into`] with the same spans. Adds the segments that could not be written at
-    /// all to `unreachable`; not those that refused this one grant.
+    /// Takes the results of [`Granted::deposits_into`] with the same spans, and returns the first refusal. Adds
+    /// segments that could not be written at all to `unreachable`, but not those that refused this one grant.
     pub(super) fn on_written(
         &mut self,
         spans: &[Span],
@@ -152,7 +152,7 @@ impl Granted {
             match error {
                 MoveError::Refused(ErrorCode::ObjectReplicaBusy) => failed.held |= replica,
                 MoveError::Refused(ErrorCode::InvalidVersion) => failed.outdated |= replica,
-                // A node that has not met the leader after all these attempts is out of its reach.
+                // A node that does not know the leader after all retries is out of the leader's reach.
                 MoveError::Broken | MoveError::Refused(ErrorCode::UNKNOWN_LEADER) => {
                     unreachable.push(self.segments[cut.range.segment as usize].id);
                 }
@@ -168,7 +168,7 @@ impl Granted {
         refusal
     }
 
-    /// Names what of these spans lies in which range, for every replica that did not fail.
+    /// Calls `each` with the parts of these spans by range, for every replica that did not fail.
     pub(super) fn each_cut(&self, spans: &[Span], mut each: impl FnMut(Cut<'_>)) {
         for ranges in replicas(&self.placements) {
             if self.failed.all & (1 << ranges[0].replica) == 0 {

@@ -1,7 +1,7 @@
-//! Puts, in four stages, each a small machine: `start.rs` asks for ranges, `write.rs` writes them, `end.rs` publishes what
-//! was written, `give_up.rs` takes back what came to nothing. A verb says which stage follows which
-//! (`composed.rs`): a put below goes through all four, a put session (`session_calls.rs`) through one or two with each
-//! call; a copy only writes.
+//! Puts, in four stages, each a small machine: `start.rs` asks for ranges, `write.rs` writes them, `end.rs` publishes
+//! the objects, `give_up.rs` revokes the puts that failed. An operation says which stage follows which
+//! (`composed.rs`): a put below goes through all four, a put session (`session_calls.rs`) through one or two with
+//! each call; a copy only writes.
 
 mod check;
 mod composed;
@@ -16,33 +16,33 @@ mod write;
 
 use mooncake_types::{ErrorCode, PutItem, PutMode, ReplicateConfig, SegmentId, limits};
 
-pub use give_up::Closed;
+pub use give_up::CloseOutcome;
 pub(crate) use granted::Granted;
 pub use session::{Closing, PutSession};
 pub use session_calls::{CloseOp, PutPartsOp, StartOp};
-pub(crate) use start::InPut;
+pub(crate) use start::GrantedPut;
 pub use write::PutWrite;
 pub(crate) use write::Write;
 
 use crate::op::Op;
 use crate::retry::RetryPolicy;
 use check::{check, keep_last};
-use composed::{Composed, Composition, Stage};
-use end::{End, Ended};
+use composed::{Composition, Stage, StagedOp};
+use end::{End, EndOutcome};
 use give_up::GiveUp;
 use start::{RoomPause, Start, Started};
 
-/// Puts objects: ask for ranges, write them, make them visible; have the nodes drop what readers may hold of older
-/// versions.
+/// Puts objects: asks for ranges, writes them, publishes the objects, and has nodes drop older versions that readers
+/// may still find.
 ///
-/// A replica whose write failed is reported when the put ends. If all replicas of an object failed, or are gone by the
-/// time the put ends, it is given up and tried once more without the segments that failed; several times more if another
-/// user at a node still holds a range, or if newer upserts of the key overtake this one. A key that is taken, or stands
-/// earlier in the same batch, is answered with [`ErrorCode::ObjectAlreadyExists`].
+/// The end of a put reports the replicas whose write failed. A put is given up if all its replicas failed, or left
+/// the pool before its end. It is then tried once more without the segments that failed. It gets several more tries
+/// if another user of a node still holds a range, or if newer upserts of the key overtake it. A key that is taken, or
+/// occurs earlier in the same batch, is answered with [`ErrorCode::ObjectAlreadyExists`].
 ///
-/// An upsert takes the place of the object that has the key. Of items of one key in one call the last is stored, and
-/// its result is that of all of them: the others would be gone by the time the call returns.
-pub type PutOp<'a> = Composed<'a, Put<'a>>;
+/// An upsert replaces the object that has the key. Of several items with one key, only the last is stored, and all of
+/// them get its result.
+pub type PutOp<'a> = StagedOp<'a, Put<'a>>;
 
 /// See [`PutOp`].
 #[derive(Debug)]
@@ -53,15 +53,15 @@ pub struct Put<'a> {
     mode: PutMode,
     /// By position: the later item of the same call that is stored in its place, if there is one.
     overwritten_by: Vec<Option<usize>>,
-    /// How often what is under way was tried before.
+    /// How many attempts failed before the current one.
     attempt: u32,
-    /// What is being published.
-    written: Vec<InPut<'a>>,
-    /// What came to nothing in this attempt.
+    /// Puts that are being published.
+    written: Vec<GrantedPut<'a>>,
+    /// Puts that failed in this attempt.
     in_vain: GiveUp<'a>,
-    /// What of that is tried again, by position.
+    /// Positions of the failed items that are tried again.
     again: Vec<usize>,
-    /// What is asked for again after the pause, because the master makes room for it.
+    /// Positions to ask for again after the pause, because the master makes room for them.
     waiting: Vec<usize>,
     pause: Option<RoomPause>,
     results: Vec<Result<(), ErrorCode>>,
@@ -158,8 +158,8 @@ impl<'a> Put<'a> {
 
     fn on_started(&mut self, started: Started<'a>) -> Write<'a> {
         for (position, code) in started.refused {
-            // That nothing but the failed segments has room, or that the master is gone by now, is no news to the caller;
-            // the failure is.
+            // A retry that finds no room, or no master, keeps the error of the first attempt, which tells the caller
+            // more.
             let is_news = !matches!(
                 code,
                 ErrorCode::NoAvailableHandle | ErrorCode::RpcFail | ErrorCode::RpcTimeout
@@ -188,34 +188,34 @@ impl<'a> Put<'a> {
         End::new(self.written.iter().map(|put| put.granted.ending(put.key)))
     }
 
-    fn on_ended(&mut self, outcomes: Vec<Ended>) -> GiveUp<'a> {
+    fn on_ended(&mut self, outcomes: Vec<EndOutcome>) -> GiveUp<'a> {
         for (put, ended) in std::mem::take(&mut self.written).into_iter().zip(outcomes) {
             self.results[put.position] = match ended {
-                // All segments that it was written to have left the pool meanwhile, or its master has.
-                Ended::Settled(Err(ErrorCode::ObjectNotFound)) if self.attempt == 0 => {
+                // All segments that it was written to have left the pool meanwhile, or another master leads it.
+                EndOutcome::Settled(Err(ErrorCode::ObjectNotFound)) if self.attempt == 0 => {
                     self.in_vain.discard(&put);
                     self.fail(&put);
                     Err(ErrorCode::TransferFail)
                 }
-                Ended::Settled(result) => {
+                EndOutcome::Settled(result) => {
                     if result.is_err() {
                         self.in_vain.discard(&put);
                     }
                     result
                 }
-                Ended::Refused(code) => {
+                EndOutcome::Refused(code) => {
                     self.in_vain.discard(&put);
                     self.in_vain.revoke(&put);
                     Err(code)
                 }
-                Ended::Unknown(code) => Err(code),
+                EndOutcome::Unknown(code) => Err(code),
             };
         }
         std::mem::take(&mut self.in_vain)
     }
 
-    /// No replica is in place; another grant may help.
-    fn fail(&mut self, put: &InPut<'a>) {
+    /// Gives up a put without a written replica, and tries again if the policy allows: another grant may help.
+    fn fail(&mut self, put: &GrantedPut<'a>) {
         self.results[put.position] = Err(ErrorCode::TransferFail);
         self.in_vain.revoke(put);
         let is_overtaken = put.granted.failed.outdated != 0 && self.mode == PutMode::Upsert;

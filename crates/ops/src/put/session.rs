@@ -2,25 +2,25 @@ use mooncake_types::{Discard, ErrorCode, PutEnd, PutRevoke, Tick, Version, limit
 
 use super::coverage::Coverage;
 use super::granted::Granted;
-use super::start::InPut;
+use super::start::GrantedPut;
 use super::write::PutWrite;
 use crate::span::{Part, Span, Spans, spans};
 
-/// A put that was granted and is written part by part: what is in place, and what is on its way.
+/// A granted put that the caller writes part by part.
 #[derive(Clone, Debug)]
 pub struct PutSession {
     granted: Granted,
     expires_at: Tick,
-    /// What all replicas that did not fail have.
+    /// The bytes that all replicas have that did not fail.
     covered: Coverage,
     /// The spans of each write that has begun. No two have a byte in common.
     under_way: Vec<Spans>,
     is_sealed: bool,
-    /// What master and nodes were asked for first.
+    /// The first closing that was sent to the master and nodes.
     first_closing: Option<FirstClosing>,
 }
 
-/// See [`PutSession::note`]. Answers get lost: what was asked for first may still happen.
+/// See [`PutSession::note`]. A reply may be lost, so the first closing may still take effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FirstClosing {
     /// The master may publish the object, so nodes keep its bytes.
@@ -29,7 +29,7 @@ enum FirstClosing {
     GiveUp,
 }
 
-/// What is to become of a put session.
+/// How to close a put session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Closing<'a> {
     /// The master publishes the object.
@@ -44,7 +44,7 @@ impl PutSession {
         Self { granted, expires_at, covered, under_way, is_sealed: false, first_closing: None }
     }
 
-    /// From when on nothing is written any more: the master may have given the put up.
+    /// From this moment on, no write begins: the master may have discarded the put.
     #[must_use]
     pub const fn expires_at(&self) -> Tick {
         self.expires_at
@@ -59,11 +59,12 @@ impl PutSession {
     /// Takes parts for writing, for the item of a batch at `position`.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidParams`] for parts past the end, and once the put is sealed;
-    /// [`ErrorCode::ObjectReplicaBusy`] if another write is at work on some of the bytes;
-    /// [`ErrorCode::LeaseExpired`] if the put has taken too long; [`ErrorCode::TransferFail`] if no replica is left;
-    /// [`ErrorCode::InvalidWrite`] for bytes in a range that is complete, which its node would refuse, and for too many
-    /// parts with gaps between them.
+    /// - [`ErrorCode::InvalidParams`] for parts past the end, and once the put is sealed;
+    /// - [`ErrorCode::ObjectReplicaBusy`] if another write of some of the bytes is under way;
+    /// - [`ErrorCode::LeaseExpired`] if the put has taken too long;
+    /// - [`ErrorCode::TransferFail`] if no replica is left;
+    /// - [`ErrorCode::InvalidWrite`] for bytes of a range that is complete, since its node would refuse them, and for
+    ///   too many parts with gaps between them.
     pub fn begin<'a>(
         &mut self,
         position: usize,
@@ -91,10 +92,10 @@ impl PutSession {
             self.under_way.push(spans.clone());
         }
         let granted = self.granted.clone();
-        Ok(PutWrite::of(InPut { position, key, granted }, spans))
+        Ok(PutWrite::of(GrantedPut { position, key, granted }, spans))
     }
 
-    /// Parts have been written, or not; gives their length in bytes.
+    /// Takes the outcome of a write, and returns the bytes written.
     ///
     /// # Errors
     /// [`ErrorCode::TransferFail`] or the node's refusal if no replica has them.
@@ -110,18 +111,19 @@ impl PutSession {
         Ok(write.spans.iter().map(|span| span.len).sum())
     }
 
-    /// Nothing is written any more from now on, but for what is under way.
+    /// Refuses further writes. Those under way go on.
     pub fn seal(&mut self) {
         self.is_sealed = true;
     }
 
-    /// Whether something is being written.
+    /// Whether a write is under way.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         !self.under_way.is_empty()
     }
 
-    /// Master and nodes are about to be asked for this, which [`PutSession::ending`] or [`PutSession::giving_up`] gave.
+    /// Notes that the caller is about to send this closing, which [`PutSession::ending`] or [`PutSession::giving_up`]
+    /// gave.
     pub fn note(&mut self, closing: &Closing<'_>) {
         self.first_closing.get_or_insert(match closing {
             Closing::End(_) => FirstClosing::End,
@@ -129,11 +131,11 @@ impl PutSession {
         });
     }
 
-    /// What publishes the object.
+    /// The request that publishes the object.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidWrite`] if bytes are missing, or were given up; [`ErrorCode::TransferFail`] if no replica has all
-    /// of them.
+    /// [`ErrorCode::InvalidWrite`] if bytes are missing, a write is under way, or the put was given up;
+    /// [`ErrorCode::TransferFail`] if all replicas failed.
     pub fn ending<'a>(&self, key: &'a str) -> Result<PutEnd<'a>, ErrorCode> {
         let is_given_up = self.first_closing == Some(FirstClosing::GiveUp);
         if is_given_up || self.is_busy() || !self.covered.contains(0, self.granted.object_len) {
@@ -145,14 +147,14 @@ impl PutSession {
         Ok(self.granted.ending(key))
     }
 
-    /// What makes the master forget the put.
+    /// The request that makes the master forget the put.
     #[must_use]
     pub const fn revocation<'a>(&self, key: &'a str) -> PutRevoke<'a> {
         self.granted.revocation(key)
     }
 
-    /// What gives the put up, with what nodes hold of it. If the master was asked for its end, its bytes stay until the master
-    /// has them dropped: an end that comes late would publish an object that no node holds.
+    /// Gives the put up, and has nodes drop what they hold of it. If its end was requested before, the bytes stay
+    /// until the master has nodes drop them: a late end would publish an object that no node holds.
     #[must_use]
     pub fn giving_up<'a>(&self, key: &'a str) -> Closing<'a> {
         let mut discards = Vec::new();
@@ -162,7 +164,7 @@ impl PutSession {
         Closing::GiveUp(self.revocation(key), discards)
     }
 
-    /// Whether the nodes would take these spans once all is in place that is under way.
+    /// Whether the nodes will take these spans once all writes under way have ended.
     fn check_room(&self, spans: &[Span]) -> Result<(), ErrorCode> {
         let mut there = self.covered.clone();
         let under_way: Vec<&Span> = self.under_way.iter().flatten().collect();

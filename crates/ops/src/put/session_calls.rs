@@ -1,17 +1,17 @@
 use mooncake_types::{ErrorCode, PutEnd, PutItem, PutMode, PutRevoke, ReplicateConfig};
 
 use super::check::check;
-use super::composed::{Composed, Composition, Stage};
-use super::end::{End, Ended};
-use super::give_up::{Closed, GiveUp};
+use super::composed::{Composition, Stage, StagedOp};
+use super::end::{End, EndOutcome};
+use super::give_up::{CloseOutcome, GiveUp};
 use super::session::{Closing, PutSession};
 use super::start::{RoomPause, Start};
 use super::write::Write;
 
 use crate::op::Op;
 
-/// Asks for ranges to write objects to, part by part.
-pub type StartOp<'a> = Composed<'a, StartSessions<'a>>;
+/// Starts put sessions: asks the master for ranges, which the caller writes part by part.
+pub type StartOp<'a> = StagedOp<'a, StartSessions<'a>>;
 
 /// See [`StartOp`].
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub struct StartSessions<'a> {
     items: &'a [PutItem<'a>],
     config: ReplicateConfig<'a>,
     ttl_ms: u64,
-    /// What is asked for again after the pause, because the master makes room for it.
+    /// Positions to ask for again after the pause, because the master makes room for them.
     waiting: Vec<usize>,
     pause: Option<RoomPause>,
     results: Vec<Result<PutSession, ErrorCode>>,
@@ -86,28 +86,29 @@ impl<'a> Composition<'a> for StartSessions<'a> {
     }
 }
 
-/// Writes what [`PutSession::begin`] gave straight to the ranges that were granted for it, without a word to the master.
+/// Writes the parts that [`PutSession::begin`] gave straight to their granted ranges, without a request to the
+/// master.
 pub type PutPartsOp<'a> = Write<'a>;
 
 /// Publishes put sessions and gives them up.
-pub type CloseOp<'a> = Composed<'a, CloseSessions<'a>>;
+pub type CloseOp<'a> = StagedOp<'a, CloseSessions<'a>>;
 
 /// See [`CloseOp`].
 #[derive(Debug)]
 pub struct CloseSessions<'a> {
     closings: &'a [Closing<'a>],
-    /// The positions of the batch whose puts end.
+    /// The positions of the batch's puts that end.
     ends: Vec<usize>,
-    /// And of those that are given up after that.
+    /// The positions of the batch's puts that are given up, after the ends.
     given_up: Vec<usize>,
-    results: Vec<Closed>,
+    results: Vec<CloseOutcome>,
 }
 
 impl<'a> CloseOp<'a> {
-    /// Does all of `closings`.
+    /// Carries out all `closings`.
     #[must_use]
     pub fn new(closings: &'a [Closing<'a>]) -> Self {
-        let results = vec![Closed::Unknown(ErrorCode::InternalError); closings.len()];
+        let results = vec![CloseOutcome::Unknown(ErrorCode::InternalError); closings.len()];
         let sessions = CloseSessions { closings, ends: Vec::new(), given_up: Vec::new(), results };
         Self::with(sessions, (0..closings.len()).collect())
     }
@@ -121,11 +122,13 @@ impl<'a> CloseSessions<'a> {
         }))
     }
 
-    fn on_ended(&mut self, outcomes: Vec<Ended>) {
+    fn on_ended(&mut self, outcomes: Vec<EndOutcome>) {
         for (&at, ended) in self.ends.iter().zip(outcomes) {
             self.results[at] = match ended {
-                Ended::Settled(result) => Closed::Settled(result),
-                Ended::Refused(code) | Ended::Unknown(code) => Closed::Unknown(code),
+                EndOutcome::Settled(result) => CloseOutcome::Settled(result),
+                EndOutcome::Refused(code) | EndOutcome::Unknown(code) => {
+                    CloseOutcome::Unknown(code)
+                }
             };
         }
     }
@@ -143,7 +146,7 @@ impl<'a> CloseSessions<'a> {
 }
 
 impl<'a> Composition<'a> for CloseSessions<'a> {
-    type Output = Vec<Closed>;
+    type Output = Vec<CloseOutcome>;
 
     fn lens(&self, position: usize) -> (usize, u64) {
         let (Closing::End(PutEnd { key, .. }) | Closing::GiveUp(PutRevoke { key, .. }, _)) =
@@ -177,7 +180,7 @@ impl<'a> Composition<'a> for CloseSessions<'a> {
 
     fn give_up(&mut self, rest: Vec<usize>, code: ErrorCode) {
         for at in rest.into_iter().chain(std::mem::take(&mut self.given_up)) {
-            self.results[at] = Closed::Unknown(code);
+            self.results[at] = CloseOutcome::Unknown(code);
         }
     }
 

@@ -10,7 +10,7 @@ use super::granted::Granted;
 use crate::op::{CallError, Op, Step, unexpected};
 use crate::retry::RetryPolicy;
 
-/// What the master says of an object for which it makes room.
+/// The master's answer for an object that it makes room for.
 const MAKING_ROOM: ErrorCode = ErrorCode::UnavailableInCurrentStatus;
 
 /// The first stage of a put: asks the master for ranges, in one request.
@@ -19,16 +19,16 @@ pub struct Start<'a> {
     items: &'a [PutItem<'a>],
     /// The items that are asked for.
     positions: Vec<usize>,
-    /// Some wait for room: not asked for before this moment, which is not known before the first step.
+    /// Set if items wait for room. The request is sent after it; its end is set at the first step.
     pause: Option<RoomPause>,
     request: Option<PutStart<'a>>,
     started: Started<'a>,
 }
 
-/// How long items that wait for room are not asked for.
+/// The pause before items that wait for room are asked for again.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RoomPause {
-    /// Pauses before this one in which nothing was granted.
+    /// Earlier pauses in a row after which nothing was granted.
     before: u32,
     until: Option<Tick>,
 }
@@ -40,30 +40,30 @@ impl RoomPause {
     }
 }
 
-/// What came of a [`Start`].
+/// The outcome of a [`Start`].
 #[derive(Debug, Default)]
 pub struct Started<'a> {
     pub(super) asked_at: Tick,
-    pub(super) granted: Vec<InPut<'a>>,
-    /// What got nothing, and why, by position.
+    pub(super) granted: Vec<GrantedPut<'a>>,
+    /// Refused items by position, each with the reason.
     pub(super) refused: Vec<(usize, ErrorCode)>,
-    /// What is to be asked for again after this pause, because room is being made for it, by position.
+    /// Positions of items to ask for again after the pause, because the master makes room for them.
     pub(super) waiting: Vec<usize>,
     pub(super) pause: Option<RoomPause>,
-    /// Of those, what got a grant that makes no sense, to be given back.
+    /// Malformed grants of refused items, to be given back.
     pub(super) senseless: Vec<PutRevoke<'a>>,
 }
 
 /// One put that was granted.
 #[derive(Clone, Debug)]
-pub(crate) struct InPut<'a> {
+pub(crate) struct GrantedPut<'a> {
     /// Its place in the caller's batch.
     pub(super) position: usize,
     pub(super) key: &'a str,
     pub(super) granted: Granted,
 }
 
-impl<'a> InPut<'a> {
+impl<'a> GrantedPut<'a> {
     pub(crate) const fn new(position: usize, key: &'a str, granted: Granted) -> Self {
         Self { position, key, granted }
     }
@@ -105,7 +105,7 @@ impl<'a> Start<'a> {
                 })
             });
             match granted {
-                Ok(granted) => self.started.granted.push(InPut { position, key, granted }),
+                Ok(granted) => self.started.granted.push(GrantedPut { position, key, granted }),
                 Err(MAKING_ROOM) => self.started.waiting.push(position),
                 Err(code) => self.started.refused.push((position, code)),
             }
@@ -141,7 +141,7 @@ impl<'a> Op<'a> for Start<'a> {
                 self.accept(results, segments);
             }
             Ok(other) => self.refuse(unexpected(&other)),
-            // There was no room until the deadline.
+            // The deadline passed while the master made room.
             Err(CallError::TimedOut { .. }) if self.waits() => {
                 self.refuse(ErrorCode::NoAvailableHandle);
             }

@@ -2,7 +2,7 @@ use mooncake_types::{ErrorCode, SegmentId, Tick};
 use smallvec::smallvec;
 
 use super::granted::Granted;
-use super::start::InPut;
+use super::start::GrantedPut;
 use crate::op::{MoveError, Op, Step};
 use crate::span::{Span, Spans};
 
@@ -13,10 +13,10 @@ pub struct Write<'a> {
     unreachable: Vec<SegmentId>,
 }
 
-/// The right to write some bytes of a put, and how far that is.
+/// One write of some bytes of a put, and how far it is.
 #[derive(Clone, Debug)]
 pub struct PutWrite<'a> {
-    pub(super) put: InPut<'a>,
+    pub(super) put: GrantedPut<'a>,
     pub(super) spans: Spans,
     state: WriteState,
 }
@@ -25,19 +25,19 @@ pub struct PutWrite<'a> {
 enum WriteState {
     Waiting,
     UnderWay,
-    /// Its put knows which replicas failed. What a node said that refused it.
+    /// It is over, and `put` knows which replicas failed. Holds the first refusal of a node, if there was one.
     Written(Option<ErrorCode>),
 }
 
 impl<'a> PutWrite<'a> {
     /// All bytes of an object.
-    pub(crate) fn whole(put: InPut<'a>) -> Self {
+    pub(crate) fn whole(put: GrantedPut<'a>) -> Self {
         let whole = Span::whole(put.granted.object_len);
         Self::of(put, smallvec![whole])
     }
 
     /// Some of its bytes.
-    pub(crate) fn of(put: InPut<'a>, spans: Spans) -> Self {
+    pub(crate) fn of(put: GrantedPut<'a>, spans: Spans) -> Self {
         Self { put, spans, state: WriteState::Waiting }
     }
 
@@ -53,12 +53,12 @@ impl<'a> PutWrite<'a> {
         self.put.key
     }
 
-    /// The put, with what failed.
+    /// The grant, with the replicas that failed.
     pub(crate) fn granted(&self) -> &Granted {
         &self.put.granted
     }
 
-    /// Why a replica has not got the bytes: what its node said, if one said anything.
+    /// Why a replica lacks the bytes: a node's refusal, or else [`ErrorCode::TransferFail`].
     pub(crate) fn failure(&self) -> ErrorCode {
         match self.state {
             WriteState::Written(Some(refusal)) => refusal,
@@ -84,14 +84,14 @@ impl<'a> Op<'a> for Write<'a> {
     /// The writes, each with what failed.
     type Output = Vec<PutWrite<'a>>;
 
-    /// The writes that were granted under one epoch.
+    /// Writes everything that waits and was granted under one epoch.
     fn next(&mut self, _now: Tick) -> Step<'a> {
         let waiting = |write: &&mut PutWrite<'a>| write.state == WriteState::Waiting;
         let Some(first) = self.writes.iter_mut().find(waiting) else { return Step::Done };
         let epoch = first.put.granted.epoch();
         let mut deposits = Vec::with_capacity(self.writes.len());
         for write in self.writes.iter_mut().filter(waiting) {
-            let PutWrite { put: InPut { position, key, granted }, spans, state } = write;
+            let PutWrite { put: GrantedPut { position, key, granted }, spans, state } = write;
             if granted.epoch() == epoch {
                 *state = WriteState::UnderWay;
                 granted.deposits_into((*position, key), spans, &mut deposits);

@@ -1,4 +1,4 @@
-//! What makes objects go.
+//! Removal of objects, by key or by a walk over all keys. The list of objects uses the same walk.
 
 mod remove;
 mod scan;

@@ -1,16 +1,16 @@
 use mooncake_types::{ErrorCode, Reply, Tick};
 
 use crate::dropping::{Dropped, Dropping};
-use crate::keyed::{Keyed, Question};
+use crate::keyed::{KeyBatchOp, KeyQuestion};
 use crate::op::{CallError, MoveError, Op, Step};
 
-/// Removal of objects by key, or of replicas of them. A batch is over when no reader can find any of it, whatever route it
-/// has, and no later leader: the nodes have dropped it.
+/// Removes objects by key, or some of their replicas. A batch ends once the nodes have dropped the entries. After
+/// that no reader finds them by any route, and no later leader does.
 #[derive(Debug)]
 pub struct RemoveOp<'a> {
-    keyed: Keyed<'a, ()>,
+    keyed: KeyBatchOp<'a, ()>,
     dropping: Dropping,
-    /// How many keys the question that is asked again is about, without naming them.
+    /// The number of keys that a repeated question is about but does not name.
     unnamed: usize,
 }
 
@@ -18,18 +18,18 @@ impl<'a> RemoveOp<'a> {
     /// Removes `keys`, leased ones only if `force` is set.
     #[must_use]
     pub fn new(keys: &'a [&'a str], force: bool) -> Self {
-        Self::asking(Question::Remove { force }, keys)
+        Self::asking(KeyQuestion::Remove { force }, keys)
     }
 
-    /// Removes the replicas of `keys` that lie in segments of this name, or all of them if it is empty. This client must have
-    /// put the objects.
+    /// Removes the replicas of `keys` that lie in segments of this name, or all of them if it is empty. This client
+    /// must have put the objects.
     #[must_use]
     pub fn replicas(keys: &'a [&'a str], segment: &'a str) -> Self {
-        Self::asking(Question::Clear { segment }, keys)
+        Self::asking(KeyQuestion::Clear { segment }, keys)
     }
 
-    fn asking(question: Question<'a>, keys: &'a [&'a str]) -> Self {
-        let keyed = Keyed::asking(question, keys, |_, reply| match reply {
+    fn asking(question: KeyQuestion<'a>, keys: &'a [&'a str]) -> Self {
+        let keyed = KeyBatchOp::asking(question, keys, |_, reply| match reply {
             Reply::Statuses(answers) => Ok(answers),
             other => Err(other),
         });
@@ -49,13 +49,13 @@ impl<'a> Op<'a> for RemoveOp<'a> {
             return step;
         }
         if self.dropping.end() == Dropped::Not {
-            // The same request would take what was put since.
+            // Repeating the removal would also remove what was put since, so the question is about the drops only.
             match self.keyed.good_keys() {
                 keys if keys.is_empty() => self.dropping.give_up(),
                 keys if self.keyed.question().removes_whole_objects() => {
                     return Step::Call(self.dropping.ask_again(keys));
                 }
-                // Another leader would give up the whole objects, if it were told which those are.
+                // No keys are named: another leader would remove the named objects as a whole.
                 keys => {
                     self.unnamed = keys.len();
                     return Step::Call(self.dropping.ask_again(Vec::new()));

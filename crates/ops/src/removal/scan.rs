@@ -55,14 +55,13 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Removal of all objects, or of those whose keys a pattern finds. Each page is over when its nodes have dropped what it
-/// removed.
+/// Removes all objects, or those whose keys a pattern finds. A page ends once the nodes have dropped what it removed.
 #[derive(Debug)]
 pub struct RemoveScanOp<'a> {
     walk: Walk<'a>,
     removed: u64,
     dropping: Dropping,
-    /// The master was asked what is left of what the last page named.
+    /// The request under way is about the unconfirmed drops of the last page.
     asks_again: bool,
 }
 
@@ -123,7 +122,7 @@ impl<'a> Op<'a> for RemoveScanOp<'a> {
     }
 }
 
-/// The keys that a pattern finds, and where their objects lie. Grants no lease.
+/// Lists the keys that a pattern finds, and where their objects lie. Grants no lease.
 #[derive(Debug)]
 pub struct ListOp<'a> {
     walk: Walk<'a>,

@@ -1,13 +1,13 @@
-//! How long a call goes on.
+//! The deadline of a call.
 
 use mooncake_types::{Tick, limits};
 
 use crate::op::{CallError, MoveError, Op, Step};
 
-/// The time of one call. No step begins after it: what an operation then asks for has failed, which ends it, whatever it
-/// would still try. A step that has begun ends by limits of its own.
+/// The deadline of one call. A step that an operation asks for after it fails without being begun, which ends the
+/// operation. A step that has begun ends by its own limits.
 ///
-/// Each batch of a call has this time for itself, and a second more for each 16 MiB that it moves.
+/// Each batch of a call has its own deadline, later by a second for each 16 MiB that it moves.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline {
     limit_ms: u64,
@@ -17,13 +17,13 @@ pub struct Deadline {
 }
 
 impl Deadline {
-    /// Begins with the first step.
+    /// A time limit that begins with the first step.
     #[must_use]
     pub const fn of_ms(limit_ms: u64) -> Self {
         Self { limit_ms, batch: None, at: Tick::ZERO }
     }
 
-    /// What is left at `now` for the step that was given last, in milliseconds.
+    /// The time left at `now` for the last step, in milliseconds.
     #[must_use]
     pub const fn left_ms(&self, now: Tick) -> u64 {
         self.at.since_ms(now)

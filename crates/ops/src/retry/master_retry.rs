@@ -4,17 +4,17 @@ use mooncake_types::{ErrorCode, Reply, Request, ScanAction, Tick};
 use super::policy::{Retry, RetryPolicy};
 use crate::op::CallError;
 
-/// The result of the end of a put that may have been taken or not.
+/// The result of an end of a put whose outcome is unknown.
 pub(crate) const UNKNOWN_END: ErrorCode = ErrorCode::RpcFail;
 
-/// One question to the master, asked again while that master is only beginning.
+/// One request to the master, sent again while a new leader is still recovering.
 ///
-/// The end of a put is asked again also after the connection broke: the bytes are in place, and a new leader takes it as the
-/// old one did. If that finds nothing to end, it says little: see [`MasterRetry::read`].
+/// `PutEnd` is also sent again after the connection broke: the bytes are in place, and a new leader accepts it as the
+/// old one would. If that leader finds no such put, the outcome is unknown: see [`MasterRetry::read`].
 #[derive(Clone, Copy, Debug)]
 pub struct MasterRetry {
     retry: Retry,
-    /// The request may have been taken, and was asked again.
+    /// An earlier attempt may have taken effect.
     may_be_taken: bool,
 }
 
@@ -25,7 +25,7 @@ impl Default for MasterRetry {
 }
 
 impl MasterRetry {
-    /// When to ask again what was answered like this at `now`; nothing if the answer stands.
+    /// When to send the request again after this reply at `now`; `None` if the reply is final.
     pub fn again_at(
         &mut self,
         now: Tick,
@@ -42,8 +42,8 @@ impl MasterRetry {
         Some(at)
     }
 
-    /// What a reply says that stands. The end of a put that may have been taken before, and finds nothing now, may have
-    /// made an object that was removed since: its outcome is unknown.
+    /// Reads a final reply. An end that finds no put, after an attempt that may have taken effect, has an unknown
+    /// outcome: the object may have been published, and removed since.
     pub fn read(&self, reply: Result<Reply, CallError>) -> Result<Reply, CallError> {
         if !self.may_be_taken || is_broken(Rule::LostEndsAreUnknown) {
             return reply;
@@ -62,7 +62,7 @@ impl MasterRetry {
     }
 }
 
-/// Whether acting twice on a request is as good as acting once.
+/// Whether the master may carry out the request twice without harm.
 #[must_use]
 pub fn is_idempotent(request: &Request<'_>) -> bool {
     match request {

@@ -1,6 +1,6 @@
-//! What is tried again, how often, and with which pauses: everything that this crate repeats for a caller.
+//! What this crate tries again for a caller, how often, and with which pauses.
 //!
-//! How long a call goes on as a whole, whatever is left to try, is said by [`Deadline`].
+//! [`Deadline`] limits the call as a whole.
 
 mod deadline;
 mod master_retry;

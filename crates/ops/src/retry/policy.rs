@@ -19,59 +19,60 @@ impl RetryPolicy {
         Self { attempts, ..Self::UNTIL_THE_DEADLINE }
     }
 
-    /// A new leader changes nothing before it knows what the nodes hold, which takes it a second at most. A node obeys
-    /// it as soon as its own heartbeat has met it.
+    /// A new leader refuses changes until it knows what the nodes hold, for a second at most. A node obeys it once
+    /// the node's own heartbeat has reached it.
     pub const NEW_LEADER: Self =
         Self { pauses_ms: (20, 160), lasts_ms: 1_500, ..Self::UNTIL_THE_DEADLINE };
 
     /// A node did not confirm that it dropped an entry: the master is asked whether that entry can still be there.
     pub(crate) const DROP: Self = Self { pauses_ms: (100, 100), ..Self::UNTIL_THE_DEADLINE };
 
-    /// A node did not drop a version that is older than the one to be read. The object is looked up again: another master
-    /// may lead by then, or the master may know that the node is gone.
+    /// A node did not drop a version that is older than the one to be read. The object is looked up again: another
+    /// master may lead by then, or the master may know that the node is gone.
     pub(crate) const OLDER_VERSION: Self = Self { attempts: 6, ..Self::DROP };
 
     /// No replica of an object was written: another grant is asked for.
     pub(crate) const PUT: Self = Self::attempts(2);
 
-    /// The master makes room for an object: others are on their way to disks, which takes milliseconds.
+    /// The master makes room for an object by offloading others, which takes milliseconds.
     pub(crate) const ROOM: Self = Self { pauses_ms: (1, 16), ..Self::UNTIL_THE_DEADLINE };
 
-    /// As [`RetryPolicy::PUT`], because other clients use the ranges, or because newer upserts of the key overtook this one:
-    /// each grant names other ranges, and is newer than all before it.
+    /// Like [`RetryPolicy::PUT`], when other clients use the ranges, or newer upserts of the key overtook this one.
+    /// Each grant names other ranges, and is newer than all before it.
     pub(crate) const CONTENDED_PUT: Self = Self::attempts(8);
 
-    /// The master puts off the end of a put until an older version is dropped.
+    /// The master puts `PutEnd` off until nodes have dropped an older version.
     pub(crate) const PUT_END: Self = Self::attempts(64);
 
-    /// Transfers of one item of a get, whatever new places the master names.
+    /// Transfers of one item of a get, however many new places the master names.
     pub(crate) const GET: Self = Self::attempts(2 * limits::MAX_REPLICAS + 2);
 
-    /// Lookups in a row without a transfer between them. The lease of a replaced version may be about to end, and with it that of
-    /// its successor's readers: the next lookup finds a new one. More lookups say that leases are too short to be used.
+    /// Lookups in a row without a transfer between them. The lease of a replaced version may be about to end, and
+    /// with it the leases of its successor's readers: the next lookup grants a new one. More lookups mean that leases
+    /// are too short to be used.
     pub(crate) const IDLE_LOOKUP: Self = Self { pauses_ms: (1, 4), ..Self::attempts(4) };
 
-    /// The heartbeat has tried every address of the master. A refused connection is cheap, so the pauses are short and a
-    /// restarted master is found soon.
+    /// The heartbeat has tried every address of the master. A refused connection is cheap, so the pauses are short
+    /// and a restarted master is found soon.
     pub const CONNECT: Self = Self { pauses_ms: (50, 200), ..Self::UNTIL_THE_DEADLINE };
 
-    /// The master did not say how far a drain is: another one leads within this time, or none does.
+    /// The master did not say how far a drain is. If another master leads at all, it does so within this time.
     pub const DRAIN: Self =
         Self { pauses_ms: (50, 50), lasts_ms: 3_000, ..Self::UNTIL_THE_DEADLINE };
 
-    /// Whether another attempt follows so many that failed.
+    /// Whether another attempt may follow after `failures` failed attempts.
     pub(crate) const fn allows(&self, failures: u32) -> bool {
         failures < self.attempts
     }
 
-    /// When the pause ends that begins at `now`, after so many failures before this one.
+    /// The end of a pause that begins at `now`, after `failures` earlier failures.
     pub(crate) fn pause_after(&self, failures: u32, now: Tick) -> Tick {
         let (first, longest) = self.pauses_ms;
         now.after_ms((first << failures.min(16)).min(longest))
     }
 }
 
-/// One thing that is tried again and again.
+/// The retries of one operation.
 #[derive(Clone, Copy, Debug)]
 pub struct Retry {
     policy: RetryPolicy,
@@ -86,21 +87,21 @@ impl Retry {
         Self { policy, failures: 0, until: None }
     }
 
-    /// An attempt failed at `now`: when the next one begins; nothing if it was the last.
+    /// Notes a failure at `now`. Returns when the next attempt begins; `None` if there is none.
     pub fn again_at(&mut self, now: Tick) -> Option<Tick> {
         let until = *self.until.get_or_insert(now.after_ms(self.policy.lasts_ms));
         let at = self.pause_from(now);
         (self.policy.allows(self.failures) && at <= until).then_some(at)
     }
 
-    /// As [`Retry::again_at`], for what is never given up.
+    /// Like [`Retry::again_at`], for operations that are never given up.
     pub fn pause_from(&mut self, now: Tick) -> Tick {
         let at = self.policy.pause_after(self.failures, now);
         self.failures = self.failures.saturating_add(1);
         at
     }
 
-    /// An attempt was good at `now`: the next failure is the first again, and its time counts from here.
+    /// Notes a success at `now`: failures are counted from zero again, and the time limit starts over.
     pub fn reset(&mut self, now: Tick) {
         let until = Some(now.after_ms(self.policy.lasts_ms));
         *self = Self { until, ..Self::new(self.policy) };

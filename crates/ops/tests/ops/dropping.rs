@@ -1,6 +1,8 @@
 //! What went is dropped by its nodes before anybody is told that it went.
 
-use mooncake_ops::{CallError, CloseOp, Closed, Closing, MoveError, PutOp, RemoveOp, RemoveScanOp};
+use mooncake_ops::{
+    CallError, CloseOp, CloseOutcome, Closing, MoveError, PutOp, RemoveOp, RemoveScanOp,
+};
 use mooncake_types::{
     ErrorCode, PutEnd, PutItem, PutStart, Remains, ReplicateConfig, Reply, Request, Scan,
     ScanAction, ScanPage, limits,
@@ -209,7 +211,7 @@ fn a_put_whose_end_is_unknown_is_not_written_again() {
     };
     let closings = [put("a")];
     let turns = vec![Turn::Call(0, end(&[("a", 5)]), statuses(vec![unknown]))];
-    let expected = vec![Closed::Unknown(ErrorCode::RpcFail)];
+    let expected = vec![CloseOutcome::Unknown(ErrorCode::RpcFail)];
     assert_eq!(play(CloseOp::new(&closings), turns), expected);
 }
 
@@ -300,12 +302,13 @@ fn a_session_ends_again_until_nothing_is_left_of_what_it_took_the_place_of() {
     };
     let mut turns = begin();
     turns.push(Turn::Call(100, end(&[("a", 5)]), statuses(vec![Ok(())])));
-    let expected = vec![Closed::Settled(Ok(())), Closed::Settled(NOT_FOUND)];
+    let expected = vec![CloseOutcome::Settled(Ok(())), CloseOutcome::Settled(NOT_FOUND)];
     assert_eq!(play(CloseOp::new(&closings), turns), expected);
     let mut turns = begin();
     turns.push(Turn::Call(100, end(&[("a", 5)]), remaining(vec![Ok(())], &[(3, 8, 2)], 0)));
     turns.push(Turn::Drop(29_900, vec![(3, 8, 2)], vec![BROKEN]));
     turns.push(Turn::Wait(29_900, 30_000));
-    let expected = vec![Closed::Unknown(ErrorCode::RpcTimeout), Closed::Settled(NOT_FOUND)];
+    let expected =
+        vec![CloseOutcome::Unknown(ErrorCode::RpcTimeout), CloseOutcome::Settled(NOT_FOUND)];
     assert_eq!(play(CloseOp::new(&closings), turns), expected);
 }

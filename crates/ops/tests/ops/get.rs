@@ -1,4 +1,4 @@
-use mooncake_ops::{GetItem, GetOp, HoldOp, MoveError, Op, Step};
+use mooncake_ops::{GetItem, GetOp, MoveError, Op, RoutesOp, Step};
 use mooncake_types::{Chance, ErrorCode, RangeRead, Reply, Request, SegmentId, Tick, limits};
 
 use crate::script::{Turn, failures, found, found_after, located, play, segments, version};
@@ -167,7 +167,7 @@ fn what_is_older_is_dropped_before_a_route_is_held() {
         Turn::Call(101, look(&["b"]), found_after(vec![place(9)], &[(0, 2, 64, 3)])),
         Turn::Drop(102, vec![(2, 64, 3)], vec![OK]),
     ];
-    let found = play(HoldOp::new(&["a", "b"]), turns);
+    let found = play(RoutesOp::new(&["a", "b"]), turns);
     let versions: Vec<_> = found.into_iter().map(|route| route.map(|it| it.version())).collect();
     assert_eq!(versions, [Ok(version(7)), Ok(version(9))]);
     let both = found_after(vec![place(7), place(8)], &[(1, 2, 64, 3)]);
@@ -179,7 +179,7 @@ fn what_is_older_is_dropped_before_a_route_is_held() {
         turns.push(Turn::Call(101 * attempt + 100, look(&["b"]), again));
     }
     turns.push(Turn::Drop(700, vec![(2, 64, 3)], vec![BROKEN]));
-    let found = play(HoldOp::new(&["a", "b"]), turns);
+    let found = play(RoutesOp::new(&["a", "b"]), turns);
     let codes: Vec<_> = found.into_iter().map(|route| route.map(|it| it.version())).collect();
     assert_eq!(codes, [Ok(version(7)), Err(ErrorCode::ObjectReplicaBusy)]);
 }

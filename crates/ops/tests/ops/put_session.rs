@@ -1,6 +1,6 @@
 use mooncake_ops::{
-    CloseOp, Closed, Closing, Deposit, MoveError, Op, Part, PutPartsOp, PutSession, PutWrite,
-    StartOp, Step,
+    CloseOp, CloseOutcome, Closing, MoveError, Op, Part, PutPartsOp, PutSession, PutWrite,
+    RangeToWrite, StartOp, Step,
 };
 use mooncake_types::{
     Discard, Epoch, ErrorCode, PutEnd, PutItem, PutRevoke, PutStart, RangeDrop, RangeWrite,
@@ -41,7 +41,7 @@ fn begin(put: &mut PutSession, parts: &[Part]) -> Result<PutWrite<'static>, Erro
 fn written(
     write: PutWrite<'_>,
     result: impl Fn(usize) -> Result<(), MoveError>,
-) -> (Vec<Deposit<'_>>, PutWrite<'_>) {
+) -> (Vec<RangeToWrite<'_>>, PutWrite<'_>) {
     let mut op = PutPartsOp::new(vec![write]);
     let deposits = match op.next(Tick(1)) {
         Step::Write(epoch, deposits) => {
@@ -85,7 +85,7 @@ fn end(failed_replicas: u32) -> Result<PutEnd<'static>, ErrorCode> {
 fn parts_go_to_every_replica_wherever_its_ranges_are_cut() {
     let mut put = open(&[(0, 0, 64, 10), (1, 1, 0, 4), (1, 2, 32, 6)]);
     let write = put.begin(7, "a", &[part(3, 2), part(8, 2)], Tick(1)).expect("it may be written");
-    let place = |it: &Deposit<'_>| {
+    let place = |it: &RangeToWrite<'_>| {
         let RangeWrite { segment, offset, entry_len, from, len, object_offset, .. } = it.range;
         ((segment.0, offset, entry_len), (from, len), object_offset, it.at)
     };
@@ -100,9 +100,9 @@ fn parts_go_to_every_replica_wherever_its_ranges_are_cut() {
             ((2, 32, 6), (4, 2), 4, 2),
         ]
     );
-    let told = |it: &Deposit<'_>| (it.position, it.range.key.to_owned(), it.range.object_len);
+    let told = |it: &RangeToWrite<'_>| (it.position, it.range.key.to_owned(), it.range.object_len);
     assert!(deposits.iter().all(|it| told(it) == (7, "a".to_owned(), 10)));
-    let versions = |it: &Deposit<'_>| (it.range.version, it.range.grant);
+    let versions = |it: &RangeToWrite<'_>| (it.range.version, it.range.grant);
     assert!(deposits.iter().all(|it| versions(it) == (version(5), version(5))));
 }
 
@@ -319,19 +319,21 @@ fn ends_and_revocations_are_told_and_what_is_in_doubt_stays_so() {
         Turn::Drop(0, vec![(3, 64, 6)], vec![BROKEN]),
         Turn::Call(0, revokes(), statuses(vec![Ok(())])),
     ];
-    let expected = vec![Closed::Settled(Ok(())), Closed::Settled(gone)];
+    let expected = vec![CloseOutcome::Settled(Ok(())), CloseOutcome::Settled(gone)];
     assert_eq!(play(CloseOp::new(&closings), turns), expected);
     for (error, code) in failures() {
         let turns = vec![Turn::Call(0, ends(), Err(error))];
-        assert_eq!(play(CloseOp::new(&closings), turns), vec![Closed::Unknown(code); 2]);
+        assert_eq!(play(CloseOp::new(&closings), turns), vec![CloseOutcome::Unknown(code); 2]);
     }
     let turns = vec![
         Turn::Call(0, ends(), statuses(vec![])),
         Turn::Drop(0, vec![(3, 64, 6)], vec![OK]),
         Turn::Call(0, revokes(), Ok(Reply::Refused(ErrorCode::ClientNotFound))),
     ];
-    let expected =
-        vec![Closed::Unknown(ErrorCode::ClientNotFound), Closed::Unknown(ErrorCode::InternalError)];
+    let expected = vec![
+        CloseOutcome::Unknown(ErrorCode::ClientNotFound),
+        CloseOutcome::Unknown(ErrorCode::InternalError),
+    ];
     assert_eq!(play(CloseOp::new(&closings), turns), expected);
     let mut nothing = CloseOp::new(&[]);
     assert_eq!(nothing.next(Tick(0)), Step::Done);

@@ -1,4 +1,4 @@
-use mooncake_ops::{Fetch, GetItem, GetOp, HoldOp, MoveError, Op, Part, Route, Step};
+use mooncake_ops::{GetItem, GetOp, MoveError, Op, Part, RangeToRead, Route, RoutesOp, Step};
 use mooncake_types::{Chance, ErrorCode, Reply, Request, SegmentId, Tick};
 
 use crate::script::{Range, Turn, failures, found, located, play};
@@ -16,8 +16,8 @@ fn look<'a>(keys: &[&'a str]) -> Request<'a> {
 }
 
 /// What is read: segment offset of the entry, first byte in it, number of bytes, place in the item's memory.
-fn places(fetches: &[Fetch]) -> Vec<(u64, u64, u64, u64)> {
-    let place = |it: &Fetch| (it.range.offset, it.range.from, it.range.len, it.at);
+fn places(fetches: &[RangeToRead]) -> Vec<(u64, u64, u64, u64)> {
+    let place = |it: &RangeToRead| (it.range.offset, it.range.from, it.range.len, it.at);
     fetches.iter().map(place).collect()
 }
 
@@ -88,7 +88,7 @@ fn one_lookup_serves_all_parts_of_all_items() {
 /// A route looked up at 0 ms, with a lease of five seconds.
 fn route(ranges: &[Range]) -> Route {
     let turns = vec![Turn::Call(0, look(&["a"]), found(vec![located(7, 10, ranges)]))];
-    play(HoldOp::new(&["a"]), turns).remove(0).expect("it was found")
+    play(RoutesOp::new(&["a"]), turns).remove(0).expect("it was found")
 }
 
 /// Reads by a held route in a process that hosts segment 3.
@@ -162,7 +162,7 @@ fn a_held_route_that_is_absent_or_too_short_is_not_read() {
 
 #[test]
 fn a_route_is_leased_from_the_moment_of_asking() {
-    let mut op = HoldOp::new(&["a", "b", "c"]);
+    let mut op = RoutesOp::new(&["a", "b", "c"]);
     assert_eq!(op.next(Tick(100)), Step::Call(look(&["a", "b", "c"])));
     let miss = Err(ErrorCode::ObjectNotFound);
     let senseless = located(9, 10, &[(0, 0, 0, 9)]);
@@ -179,9 +179,9 @@ fn a_route_is_leased_from_the_moment_of_asking() {
 fn a_hold_that_is_not_answered_is_an_error() {
     for (error, code) in failures() {
         let turns = vec![Turn::Call(0, look(&["a"]), Err(error))];
-        let held = play(HoldOp::new(&["a"]), turns);
+        let held = play(RoutesOp::new(&["a"]), turns);
         assert_eq!(held, vec![Err(code)]);
     }
     let turns = vec![Turn::Call(0, look(&["a"]), Ok(Reply::Statuses(vec![])))];
-    assert_eq!(play(HoldOp::new(&["a"]), turns), vec![Err(ErrorCode::InternalError)]);
+    assert_eq!(play(RoutesOp::new(&["a"]), turns), vec![Err(ErrorCode::InternalError)]);
 }

@@ -38,7 +38,7 @@ fn steps(order: &TaskOrder, window_bytes: u64) -> Vec<Vec<(u64, u64, u64, u64)>>
         match op.next(Tick(0)) {
             Step::Read(fetches) => {
                 assert!(fetches.iter().all(|it| it.range.version == version(5)));
-                let place = |it: &mooncake_ops::Fetch| {
+                let place = |it: &mooncake_ops::RangeToRead| {
                     (it.range.offset, it.range.from, it.range.len, it.at)
                 };
                 steps.push(fetches.iter().map(place).collect());
@@ -46,11 +46,11 @@ fn steps(order: &TaskOrder, window_bytes: u64) -> Vec<Vec<(u64, u64, u64, u64)>>
             }
             Step::Write(epoch, deposits) => {
                 assert_eq!(epoch, version(9).epoch);
-                let under = |it: &mooncake_ops::Deposit<'_>| {
+                let under = |it: &mooncake_ops::RangeToWrite<'_>| {
                     (it.range.version, it.range.grant) == (version(5), version(9))
                 };
                 assert!(deposits.iter().all(under));
-                let place = |it: &mooncake_ops::Deposit<'_>| {
+                let place = |it: &mooncake_ops::RangeToWrite<'_>| {
                     (it.range.offset, it.range.from, it.range.len, it.at)
                 };
                 steps.push(deposits.iter().map(place).collect());

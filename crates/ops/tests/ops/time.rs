@@ -2,8 +2,8 @@
 //! `docs/operations.md`.
 
 use mooncake_ops::{
-    CallError, CloseOp, Closing, Deadline, ExistOp, GetItem, GetOp, HoldOp, ListOp, LocateOp,
-    MasterRetry, MoveError, Op, PrefixLenOp, PutOp, RemoveOp, RemoveScanOp, StartOp, Step, TaskOp,
+    CallError, CloseOp, Closing, Deadline, ExistOp, GetItem, GetOp, ListOp, LocateOp, MasterRetry,
+    MoveError, Op, PrefixLenOp, PutOp, RemoveOp, RemoveScanOp, RoutesOp, StartOp, Step, TaskOp,
 };
 use mooncake_types::{
     Chance, Epoch, ErrorCode, PutEnd, PutItem, PutRevoke, Remains, ReplicateConfig, Reply, Request,
@@ -198,7 +198,7 @@ fn what_waits_for_drops_takes_one_attempt_longer() {
     check("remove", most_ms, |world| world.run(RemoveOp::new(&keys, true)));
     check("clear replicas", most_ms, |world| world.run(RemoveOp::replicas(&keys, "s")));
     check("remove all", most_ms, |world| world.run(RemoveScanOp::new(None, true)));
-    check("hold", most_ms, |world| world.run(HoldOp::new(&keys)));
+    check("hold", most_ms, |world| world.run(RoutesOp::new(&keys)));
     let put = PutEnd { key: "a", version: version(5), failed_replicas: 0, held_replicas: 0 };
     let closings = [Closing::End(put)];
     check("end a session", most_ms, |world| world.run(CloseOp::new(&closings)));

@@ -1,4 +1,4 @@
-use mooncake_ops::{GetItem, GetOp, HoldOp, Part, Route};
+use mooncake_ops::{GetItem, GetOp, Part, Route, RoutesOp};
 use mooncake_types::{Chance, ErrorCode, SegmentId};
 
 use super::Doer;
@@ -67,7 +67,7 @@ fn there(parts: &[Part], object_len: u64) -> Vec<Wanted> {
 /// A route that is held, and several reads of parts by it.
 pub(super) fn session(own: &'static [SegmentId], desk: &mut Desk) -> Task {
     let key = desk.any_key();
-    let op = HoldOp::new(leak(vec![KEYS[key]]));
+    let op = RoutesOp::new(leak(vec![KEYS[key]]));
     Task::new(op, vec![key], desk, move |found, mut after| {
         let began = after.began;
         match found.into_iter().next()? {

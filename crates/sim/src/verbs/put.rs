@@ -1,5 +1,5 @@
 use mooncake_client::{ReplicateConfig, SoftPin};
-use mooncake_ops::{CloseOp, Closed, Closing, Part, PutOp, PutPartsOp, PutSession, StartOp};
+use mooncake_ops::{CloseOp, CloseOutcome, Closing, Part, PutOp, PutPartsOp, PutSession, StartOp};
 use mooncake_types::{ErrorCode, PutItem, Tick};
 
 use crate::desk::Desk;
@@ -143,8 +143,10 @@ impl Session {
         let closings = leak(vec![closing]);
         let op = CloseOp::new(closings);
         Task::new(op, vec![self.key], desk, move |closed, after| match closed[0] {
-            Closed::Unknown(_) if after.desk.chance.below(2) == 0 => Some(self.close(after.desk)),
-            Closed::Settled(Ok(())) if matches!(closings[0], Closing::End(_)) => {
+            CloseOutcome::Unknown(_) if after.desk.chance.below(2) == 0 => {
+                Some(self.close(after.desk))
+            }
+            CloseOutcome::Settled(Ok(())) if matches!(closings[0], Closing::End(_)) => {
                 after.desk.tally.sessions += 1;
                 after.desk.acknowledge_put(after.client, self.key);
                 None

@@ -1,4 +1,4 @@
-//! What nodes are asked for that moves no bytes.
+//! Questions to nodes that move no bytes.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use mooncake_wire::{Kind, encode_drop, encode_promise};
 use super::peer_call::Question;
 use crate::{Discard, TransferError};
 
-/// Has entries dropped, or promised. One frame at a time: each is about many ranges.
+/// Asks nodes to drop entries, or to promise them. One frame is under way at a time; each is about many ranges.
 #[derive(Clone, Copy)]
 pub(crate) enum Ask<'a> {
     Drop(&'a [Discard]),
@@ -44,7 +44,8 @@ impl Question for Ask<'_> {
         TransferError::Refused(code)
     }
 
-    /// A node of an earlier version says nothing while a slow disk drops, and answers reads of its memory all the same.
+    /// A silent node may be alive: one of an earlier version sends no keepalives while a slow disk drops, yet it
+    /// answers reads of its memory.
     fn doubts(&self) -> bool {
         false
     }

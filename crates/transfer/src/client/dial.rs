@@ -8,7 +8,7 @@ use mooncake_wire::Welcome;
 use super::lane::Lane;
 use crate::TcpConfig;
 
-/// How often a waiting call looks at its deadline and at its lane's silence.
+/// Limits of the interval in which a waiting call checks its deadline and the silence of its lane.
 const WAITS: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(5)..=Duration::from_millis(250);
 

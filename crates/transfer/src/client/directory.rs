@@ -7,14 +7,14 @@ use mooncake_memory::spawn_unpinned;
 
 use super::peer::Peer;
 
-/// How often idle lanes are looked at.
+/// How often the thread checks idle lanes.
 const TIDY: Duration = Duration::from_secs(1);
 
-/// Stack of the thread that does so.
+/// Stack size of that thread.
 const STACK_BYTES: usize = 64 << 10;
 
-/// All peers by their endpoints, and the thread that closes the idle lanes of those that have left. It is there while
-/// any peer is remembered: a process that calls nobody for hours must not keep what its calls have opened.
+/// All peers by their endpoints, and the thread that closes idle lanes. The thread runs while any peer is remembered:
+/// a process that makes no calls for hours must not keep the connections of earlier calls.
 #[derive(Default)]
 pub(super) struct Directory {
     state: Mutex<DirectoryState>,
@@ -30,11 +30,11 @@ pub(super) struct DirectoryState {
 
 impl Directory {
     pub(super) fn lock(&self) -> MutexGuard<'_, DirectoryState> {
-        // Each change of it is one step.
+        // Each change is one step, so a panic leaves the state whole.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has a thread look after the peers, from the first on.
+    /// Starts the thread, if it is not running.
     pub(super) fn keep_tidy(self: &Arc<Self>, state: &mut DirectoryState) {
         if state.is_kept_tidy || state.is_closed {
             return;
@@ -43,7 +43,7 @@ impl Directory {
         let thread = Builder::new().name("mooncake-lanes".to_owned()).stack_size(STACK_BYTES);
         match spawn_unpinned(thread, move || of_thread.run()) {
             Ok(_) => state.is_kept_tidy = true,
-            // The next peer brings another attempt.
+            // The next new peer tries again.
             Err(error) => tracing::warn!(%error, "no thread to close idle connections"),
         }
     }
@@ -64,21 +64,21 @@ impl Directory {
         }
     }
 
-    /// False if the thread has to end.
+    /// Waits for the next round; false if the thread has to end.
     fn wait(&self) -> bool {
         let waited = self.closed.wait_timeout_while(self.lock(), TIDY, |state| !state.is_closed);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        // Under the lock: the peer that comes after this starts another thread.
+        // Set under the lock, so that a peer that is added later starts another thread.
         state.is_kept_tidy = !state.is_closed && !state.peers.is_empty();
         state.is_kept_tidy
     }
 
-    /// Closes idle lanes whose peer has closed them, or that were idle for long, and forgets peers without any.
+    /// Closes idle lanes that their peer has closed or that were idle for long, and forgets peers without lanes.
     pub(super) fn tidy(&self, now: Instant) {
         let peers: Vec<Arc<Peer>> = self.lock().peers.values().cloned().collect();
         peers.iter().for_each(|peer| peer.tidy(now));
         drop(peers);
-        // One that a call holds is about to be connected to, or waited for.
+        // A call that holds a peer is about to connect to it, or waits for a lane.
         let is_used = |peer: &Arc<Peer>| Arc::strong_count(peer) > 1 || !peer.is_blank();
         let mut state = self.lock();
         state.peers.retain(|_, peer| is_used(peer));

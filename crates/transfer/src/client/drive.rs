@@ -8,20 +8,21 @@ use mooncake_connection::Fault;
 
 /// How long calls may take.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
-    /// All of them.
+pub(crate) struct CallLimits {
+    /// All calls together.
     pub(crate) deadline: Instant,
-    /// Each, without that a byte moves.
+    /// Each call while no byte moves.
     pub(crate) silence: Duration,
 }
 
-/// A wait looks this many times whether it has been silent for too long.
+/// How often a wait checks for silence within the time that counts as silence.
 const LOOKS: u32 = 8;
 
-/// Runs calls to their ends, as long as they move and the deadline has not passed. One call that only sends or
-/// only receives waits in that one system call; otherwise sends are tried first and then whatever is ready is done.
-pub(crate) fn drive(calls: &mut [PeerCall<impl Question>], patience: Patience) {
-    let Patience { deadline, silence } = patience;
+/// Runs calls to their ends, unless they fall silent or the deadline passes. A single call that only sends or only
+/// receives blocks in that system call. Otherwise sends are tried first, and then the sockets that are ready are
+/// read.
+pub(crate) fn drive(calls: &mut [PeerCall<impl Question>], patience: CallLimits) {
+    let CallLimits { deadline, silence } = patience;
     loop {
         let now = Instant::now();
         for call in calls.iter_mut().filter(|call| is_active(&**call)) {
@@ -48,8 +49,7 @@ pub(crate) fn drive(calls: &mut [PeerCall<impl Question>], patience: Patience) {
     }
 }
 
-/// Ends a call that has been silent for too long, unless something moves now: this process may have been stopped
-/// itself.
+/// Ends a call that has been silent for too long, unless bytes move now: this process itself may have been paused.
 fn try_once_more(call: &mut PeerCall<impl Question>) {
     let Interest { read, write } = call.interest();
     if write {
@@ -102,7 +102,7 @@ fn advance_all(calls: &mut [PeerCall<impl Question>], wait: Duration) {
     }
 }
 
-/// A step that could not be taken yet is no failure.
+/// Takes a step of a call. A socket that is not ready is no failure.
 fn settle<Q: Question>(
     call: &mut PeerCall<Q>,
     step: impl FnOnce(&mut PeerCall<Q>) -> Result<(), Fault>,

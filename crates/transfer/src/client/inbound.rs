@@ -7,10 +7,10 @@ use mooncake_wire::{Kind, encode_results};
 use crate::sums::{ChunkSums, decode_sums, sums_len};
 use mooncake_connection::Fault;
 
-/// Most payload bytes taken by one call: what was received is checksummed while it is in the cache.
+/// Most payload bytes that one call receives, so that they are still in the CPU cache when they are checksummed.
 const WINDOW_BYTES: usize = 1 << 20;
 
-/// What a node says of each range.
+/// The status that a node gives for each range.
 pub(super) type Statuses = Vec<Result<(), ErrorCode>>;
 
 /// Whether payload and a trailer follow the results in a reply of this kind.
@@ -18,44 +18,44 @@ pub(super) fn has_payload(reply: Kind) -> bool {
     reply == Kind::ReadReply
 }
 
-/// What became of one range of a reply that has come as a whole.
+/// The outcome of one range, once the whole reply has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// The node did what was asked, and the checksums match.
     Done,
-    /// The node could not do it, or had lost the entry when the bytes had been copied.
+    /// The node refused, or lost the entry while it copied the bytes.
     Failed(ErrorCode),
     /// The checksums do not match.
     Corrupt,
 }
 
-/// The reply that a lane waits for. Nearly always every range is fine, and then its length is known beforehand: head,
-/// payload and trailer are received by one call, each to its place. If the head turns out to be another one, what came
-/// with it is gathered up again and read step by step (see `stepwise`).
+/// The reply that a lane waits for. Nearly always all ranges succeed, so head and length are known beforehand: one
+/// call receives head, payload and trailer, each to its place. If another head arrives, the received bytes are
+/// collected and read step by step (see `stepwise`).
 pub(super) struct Inbound {
     /// The kind of the reply.
     pub(super) awaited: Kind,
     pub(super) request_id: u64,
     pub(super) ranges: Vec<Range>,
-    /// The head of a reply in which every range is fine.
+    /// The head of a reply in which all ranges succeed.
     predicted: Vec<u8>,
-    /// Has the head come, and been understood?
+    /// Whether the head has arrived and was decoded.
     pub(super) head_known: bool,
-    /// One for each range; empty if all are fine.
+    /// One for each range; empty if all succeeded.
     pub(super) statuses: Statuses,
     /// Head and trailer, one behind the other.
     pub(super) bytes: Vec<u8>,
     pub(super) head_len: usize,
     trailer_len: usize,
-    /// Bytes of head and trailer that have come.
+    /// Bytes of head and trailer that have arrived.
     pub(super) received: usize,
-    /// Where the payload goes, and how far it has come.
+    /// Where the payload goes. The next two fields say how far it has arrived.
     pub(super) pieces: Vec<RawSlice>,
     piece: usize,
     piece_filled: usize,
     sums: ChunkSums,
-    /// Bytes that came and are not understood yet. While there are any before the head is known, it is read step by
-    /// step.
+    /// Bytes that arrived and are not decoded yet. If there are any before the head is known, the head is read step
+    /// by step.
     pub(super) unread: Vec<u8>,
     pub(super) stepwise: bool,
 }
@@ -64,7 +64,7 @@ pub(super) struct Inbound {
 #[derive(Clone, Copy)]
 pub(super) struct Range {
     pub(super) len: u64,
-    /// How many of the pieces are its.
+    /// How many pieces belong to it.
     pub(super) pieces: usize,
 }
 
@@ -119,7 +119,7 @@ impl Inbound {
         self.lay_out(self.predicted.len());
     }
 
-    /// Makes room for a head of this length and the trailer of all ranges that are fine.
+    /// Makes room for a head of this length, and for the trailer of all ranges that succeed.
     pub(super) fn lay_out(&mut self, head_len: usize) {
         let lens = fine_ranges(&self.ranges, &self.statuses).map(|(_, range)| range.len);
         self.head_len = head_len;
@@ -197,19 +197,19 @@ impl Inbound {
         count
     }
 
-    /// Has all of the reply come?
+    /// Whether the whole reply has arrived.
     pub(super) fn is_complete(&self) -> bool {
         self.head_known
             && self.piece == self.pieces.len()
             && self.received == self.head_len + self.trailer_len
     }
 
-    /// Are there bytes behind the reply that is complete?
+    /// Whether bytes arrived behind the complete reply.
     pub(super) fn has_unread(&self) -> bool {
         !self.unread.is_empty()
     }
 
-    /// What became of each range. Only of a reply that is complete.
+    /// The outcome of each range. The reply must be complete.
     pub(super) fn outcomes(&self) -> impl Iterator<Item = Outcome> {
         assert!(self.is_complete(), "a reply is judged when all of it has come");
         let mut trailer = &self.bytes[self.head_len..];
@@ -240,7 +240,7 @@ fn judge(status: &[u8], matches: bool) -> Outcome {
     }
 }
 
-/// The ranges that are fine, and their indices. No status means that all are.
+/// The ranges that succeed, with their indices. No statuses mean that all do.
 pub(super) fn fine_ranges<'a>(
     ranges: &'a [Range],
     statuses: &'a [Result<(), ErrorCode>],

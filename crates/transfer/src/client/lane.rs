@@ -9,12 +9,12 @@ use mooncake_wire::LocalSocket;
 
 use super::inbound::Inbound;
 use super::outbound::Outbound;
-use super::pulse::Pulse;
+use super::silence_watch::SilenceWatch;
 
 /// A lane that was used this recently is taken to be alive.
 const FRESH: Duration = Duration::from_millis(1);
 
-/// A lane that was not used for this long is closed: what it costs both ends is more than to connect again.
+/// A lane unused for this long is closed: it costs both ends more than a new connection.
 const UNWANTED: Duration = Duration::from_secs(60);
 
 /// One connection to a peer, after the handshake, with its buffers. Used by one call at a time; after any error in
@@ -22,12 +22,12 @@ const UNWANTED: Duration = Duration::from_secs(60);
 pub(crate) struct Lane {
     stream: Arc<Private<TcpStream>>,
     pub(super) endpoint: Arc<str>,
-    /// Where processes of the peer's host find it.
+    /// The local socket by which processes of the peer's host reach it.
     pub(crate) local_socket: Option<LocalSocket>,
     pub(super) inbound: Inbound,
     pub(super) outbound: Outbound,
     watch: Watch,
-    pub(super) pulse: Pulse,
+    pub(super) pulse: SilenceWatch,
     next_id: u64,
     used: Instant,
 }
@@ -40,7 +40,7 @@ impl Lane {
         busy_poll: Duration,
     ) -> Self {
         let (inbound, outbound) = (Inbound::default(), Outbound::default());
-        let (watch, pulse, used) = (Watch::new(busy_poll), Pulse::new(), Instant::now());
+        let (watch, pulse, used) = (Watch::new(busy_poll), SilenceWatch::new(), Instant::now());
         Self { stream, endpoint, local_socket, inbound, outbound, watch, pulse, next_id: 1, used }
     }
 
@@ -67,18 +67,19 @@ impl Lane {
         self.next_id - 1
     }
 
-    /// Notes that the lane goes back to the others.
+    /// Notes the end of a use, before the lane becomes idle.
     pub(super) fn rest(&mut self) {
         self.used = Instant::now();
         self.pulse.beat();
     }
 
-    /// Was it used not long ago?
+    /// Whether it was used recently enough to keep it open.
     pub(super) fn is_wanted(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.used) < UNWANTED
     }
 
-    /// Is the other side still there, and silent as it must be between frames?
+    /// Whether the connection is open and has no unread byte, as it must be between frames. Not checked soon after a
+    /// use.
     pub(super) fn is_alive(&self) -> bool {
         self.used.elapsed() < FRESH || is_quiet(self.socket())
     }

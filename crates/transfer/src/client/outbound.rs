@@ -5,10 +5,10 @@ use mooncake_memory::{RawSlice, SendBatch, SliceList, Wait};
 use crate::sums::ChunkSums;
 use mooncake_connection::Fault;
 
-/// Most payload bytes handed over by one call: what was sent is checksummed while it is in the cache.
+/// Most payload bytes that one call sends, so that they are still in the CPU cache when they are checksummed.
 const WINDOW_BYTES: usize = 1 << 20;
 
-/// About how many bytes are gathered for one call.
+/// Frames are gathered for one call up to about this many bytes.
 pub(super) const GATHER_BYTES: usize = 256 << 10;
 
 /// What a lane is about to send: bytes, and then payload straight from the caller's memory.
@@ -23,18 +23,18 @@ pub(crate) struct Outbound {
 }
 
 impl Outbound {
-    /// Has all been handed to the kernel?
+    /// Whether the kernel has taken everything.
     pub(super) fn is_empty(&self) -> bool {
         self.bytes_sent == self.bytes.len() && self.piece == self.pieces.len()
     }
 
-    /// Whether bytes may be added, and are few enough to be sent with further ones by one call.
+    /// Whether more bytes may be added to be sent by the same call.
     pub(super) fn takes_more(&self) -> bool {
         let are_few = self.is_empty() || self.bytes.len() < GATHER_BYTES;
         are_few && self.piece == self.pieces.len()
     }
 
-    /// Where bytes are added. All payload must have been sent.
+    /// The buffer that bytes are appended to. All payload must have been sent.
     pub(super) fn bytes(&mut self) -> &mut Vec<u8> {
         assert_eq!(self.piece, self.pieces.len(), "payload comes behind the bytes");
         if self.bytes_sent == self.bytes.len() {
@@ -58,8 +58,7 @@ impl Outbound {
         self.sums.sums()
     }
 
-    /// Hands some of it to the kernel. Payload is checksummed after that: the kernel finds out first whether the
-    /// memory is there.
+    /// Sends some of it. The payload is checksummed after that, when the kernel has found its memory accessible.
     pub(super) fn send(&mut self, socket: BorrowedFd<'_>, wait: Wait) -> Result<(), Fault> {
         let mut batch = SendBatch::new();
         let mut fits = batch.push_bytes(&self.bytes[self.bytes_sent..]);

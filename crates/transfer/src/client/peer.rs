@@ -14,7 +14,7 @@ const SUSPICION: Duration = Duration::from_secs(1);
 pub(super) struct Peer {
     pub(super) endpoint: Arc<str>,
     state: Mutex<PeerState>,
-    /// For calls that want to read, and to write.
+    /// Notified for calls that wait for a lane, one for each [`Purpose`].
     pub(super) freed: [Condvar; 2],
 }
 
@@ -28,14 +28,14 @@ pub(super) struct PeerState {
 }
 
 impl PeerState {
-    /// Takes out the idle lanes for which this does not hold.
+    /// Takes out the idle lanes that `keep` rejects.
     fn close_idle(&mut self, keep: impl Fn(&Lane) -> bool) -> Vec<Lane> {
         let closed: Vec<Lane> = self.idle.extract_if(.., |lane| !keep(lane)).collect();
         self.lanes -= closed.len();
         closed
     }
 
-    /// The lane used last: its buffers and its window are warm.
+    /// Takes the idle lane that was used last: its buffers and its window are warm.
     pub(super) fn take_idle(&mut self, purpose: Purpose) -> Option<Lane> {
         while let Some(lane) = self.idle.pop() {
             if lane.is_alive() {
@@ -47,7 +47,7 @@ impl PeerState {
         None
     }
 
-    /// Why the peer is not to be connected to now.
+    /// Why the peer may not be connected to now, if it is suspect.
     pub(super) fn suspicion(&mut self) -> Option<TransferError> {
         self.suspect.take_if(|(until, _)| Instant::now() >= *until);
         self.suspect.as_ref().map(|(_, error)| error.clone())
@@ -74,7 +74,7 @@ impl Lease {
         self.lane.as_ref().expect("a lease holds its lane until it is given back")
     }
 
-    /// The lane has failed. If it was silent, so will be all lanes to this peer: none is used again for a while.
+    /// The lane has failed. If it was silent, all lanes to this peer will be: none is used for a while.
     pub(crate) fn doubt(&self, fault: &Fault, error: &TransferError) {
         if matches!(fault, Fault::Silent) {
             let mut state = self.peer.lock();
@@ -94,7 +94,7 @@ impl Lease {
             state.shares.give_back(self.purpose);
             let waiting = state.shares.waiting();
             drop(state);
-            // Waking costs a system call, also where nobody waits.
+            // Waking costs a system call even if no call waits.
             waiting.for_each(|purpose| self.peer.freed[purpose as usize].notify_one());
         }
     }
@@ -113,13 +113,13 @@ impl Peer {
         Self { endpoint, state: Mutex::default(), freed: Default::default() }
     }
 
-    /// Closes idle lanes that are of no more use.
+    /// Closes idle lanes that are dead, or unused for long.
     pub(super) fn tidy(&self, now: Instant) {
         let closed = self.lock().close_idle(|lane| lane.is_wanted(now) && lane.is_alive());
         drop(closed);
     }
 
-    /// Whether there is anything to remember of it.
+    /// Whether there is nothing to remember: no lane, and no suspicion.
     pub(super) fn is_blank(&self) -> bool {
         let mut state = self.lock();
         state.lanes == 0 && state.suspicion().is_none()
@@ -138,7 +138,7 @@ impl Peer {
         self.freed.iter().for_each(Condvar::notify_all);
     }
 
-    /// It could not be reached: none is to try for a while.
+    /// The peer could not be reached: no call connects to it for a while.
     pub(super) fn suspect(&self, error: &TransferError) {
         self.lock().suspect = Some((Instant::now() + SUSPICION, error.clone()));
     }

@@ -8,14 +8,14 @@ use mooncake_memory::{Interest, SliceList, Wait};
 use mooncake_types::ErrorCode;
 use mooncake_wire::Kind;
 
-use super::Pulse;
+use super::SilenceWatch;
 use super::inbound::{Outcome, has_payload};
 use super::outbound::Outbound;
 use super::peer::Lease;
 use crate::TransferError;
 use crate::plan::PeerPlan;
 
-/// What one call asks of a peer: how its frames are put down, and what their replies mean. Operations are named by their
+/// What one call asks of a peer: how to encode its frames, and what their replies mean. Operations are named by their
 /// positions in the call.
 pub(crate) trait Question {
     /// The kind of the replies.
@@ -26,13 +26,13 @@ pub(crate) trait Question {
         usize::MAX
     }
 
-    /// Puts down the head of a frame.
+    /// Encodes the head of a frame.
     fn begin(&mut self, out: &mut Vec<u8>, id: u64, positions: &[usize]);
 
-    /// Puts down more of the frame that was begun last. False if all of it is put down.
+    /// Encodes more of the frame that was begun last. False once all of it is encoded.
     ///
     /// # Errors
-    /// The caller's memory is not there.
+    /// The caller's memory is not accessible.
     fn go_on(&mut self, _out: &mut Outbound, _positions: &[usize]) -> Result<bool, Fault> {
         Ok(false)
     }
@@ -45,13 +45,13 @@ pub(crate) trait Question {
     /// What a range's failure means to the caller.
     fn failed(&self, code: ErrorCode, endpoint: &Arc<str>) -> TransferError;
 
-    /// Whether a peer that says nothing to this is taken to be gone.
+    /// Whether a peer that stays silent is taken to be dead.
     fn doubts(&self) -> bool {
         true
     }
 }
 
-/// What one call has to say to, and to hear from, one peer. All methods do one bit of work and remember how far they came.
+/// One call's exchange of frames with one peer. Each method takes one step, and the call remembers its progress.
 pub(crate) struct PeerCall<Q> {
     lease: Lease,
     question: Q,
@@ -60,16 +60,16 @@ pub(crate) struct PeerCall<Q> {
     bytes_in_flight: u64,
     /// Frames that were begun.
     begun: usize,
-    /// The last of them is not put down as a whole.
+    /// The last of them is not completely encoded.
     is_open: bool,
-    /// Ids of those that were not answered yet.
+    /// Ids of the frames that are not answered yet.
     waiting: VecDeque<u64>,
-    /// Payload of those.
+    /// Payload of those frames.
     in_flight: u64,
-    /// Does the lane wait for the first of them already?
+    /// Whether the lane already expects the reply to the first of them.
     expecting: bool,
     results: Vec<Result<(), TransferError>>,
-    /// May the lane be used again?
+    /// Whether the lane may be used again.
     clean: bool,
 }
 
@@ -96,17 +96,17 @@ impl<Q: Question> PeerCall<Q> {
     }
 
     /// Whether bytes still move on the lane.
-    pub(super) fn pulse(&mut self) -> &mut Pulse {
+    pub(super) fn pulse(&mut self) -> &mut SilenceWatch {
         &mut self.lease.lane().pulse
     }
 
-    /// What can be done next; nothing once it is finished or has failed.
+    /// Whether the call wants to send or to receive; neither once it is over.
     pub(super) fn interest(&self) -> Interest {
         if self.results.len() == self.plan.positions.len() {
             return Interest::default();
         }
         let write = self.is_open || !self.lease.as_lane().outbound.is_empty() || self.may_begin();
-        // The kernel holds all replies without payload: they never stop the peer from taking more.
+        // Replies without payload fit into the kernel's buffers, so they never block the peer.
         let read = !self.waiting.is_empty() && (!write || has_payload(self.question.reply()));
         Interest { read, write }
     }
@@ -117,15 +117,15 @@ impl<Q: Question> PeerCall<Q> {
         self.waiting.is_empty() || (has_room && self.waiting.len() < self.question.most_waiting())
     }
 
-    /// Sends some of what is to be sent.
+    /// Sends some bytes.
     pub(super) fn send(&mut self, wait: Wait) -> Result<(), Fault> {
         if self.lease.as_lane().outbound.is_empty() {
             self.stage()?;
         }
-        self.lease.lane().send(wait).map_err(|fault| self.last_words(fault))
+        self.lease.lane().send(wait).map_err(|fault| self.refusal_or(fault))
     }
 
-    /// Puts down what comes next: frames up to a limit, or up to payload that is sent from where it lies.
+    /// Encodes what comes next: frames up to a limit, or up to payload that is sent from where it lies.
     fn stage(&mut self) -> Result<(), Fault> {
         while self.lease.as_lane().outbound.takes_more() {
             if !self.is_open {
@@ -152,8 +152,8 @@ impl<Q: Question> PeerCall<Q> {
         (self.begun, self.is_open) = (self.begun + 1, true);
     }
 
-    /// Why sending failed: what the peer said before it closed the connection, if it said anything.
-    fn last_words(&mut self, fault: Fault) -> Fault {
+    /// Why sending failed: the refusal that the peer sent before it closed the connection, if it sent one.
+    fn refusal_or(&mut self, fault: Fault) -> Fault {
         let is_closed = |fault: &Fault| match fault {
             Fault::Io(error) => {
                 matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)
@@ -170,10 +170,10 @@ impl<Q: Question> PeerCall<Q> {
         fault
     }
 
-    /// Receives some of what is to be received.
+    /// Receives some bytes.
     pub(super) fn recv(&mut self, wait: Wait) -> Result<(), Fault> {
         self.recv_reply(wait)?;
-        // What came along with an unpredicted reply lies in memory already: no poll will announce it.
+        // Bytes behind an unpredicted reply are in memory already: no poll will announce them.
         while !self.expecting
             && !self.waiting.is_empty()
             && self.lease.as_lane().inbound.has_unread()
@@ -201,7 +201,7 @@ impl<Q: Question> PeerCall<Q> {
         Ok(())
     }
 
-    /// Frames whose reply has come.
+    /// How many frames are answered.
     fn answered(&self) -> usize {
         self.begun - self.waiting.len()
     }
@@ -225,7 +225,7 @@ impl<Q: Question> PeerCall<Q> {
         self.expecting = false;
     }
 
-    /// Ends it: every operation that is not finished gets the fault's error.
+    /// Ends the call: every unfinished operation gets the fault's error.
     pub(super) fn fail(&mut self, fault: &Fault) {
         self.clean = false;
         let error = TransferError::of_fault(fault, &self.plan.endpoint);
@@ -235,7 +235,8 @@ impl<Q: Question> PeerCall<Q> {
         self.results.resize(self.plan.positions.len(), Err(error));
     }
 
-    /// The positions of its operations and their results, when it is over. Gives the lane back if it can be used again.
+    /// The positions of its operations and their results, when it is over. Gives the lane back if it can be used
+    /// again.
     pub(crate) fn finish(self) -> impl Iterator<Item = (usize, Result<(), TransferError>)> {
         if self.clean && !self.lease.as_lane().inbound.has_unread() {
             self.lease.give_back();

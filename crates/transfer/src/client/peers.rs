@@ -9,11 +9,10 @@ use super::peer::{Lease, Peer};
 use super::shares::Purpose;
 use crate::{TcpConfig, TransferError};
 
-/// Peers that are remembered; beyond this, those without a connection are forgotten.
+/// Most peers to remember. Beyond this, peers without a connection are forgotten.
 const MAX_PEERS: usize = 4096;
 
-/// The lanes to all peers. Those that lie idle are closed when their peer has gone, or when they were idle for long
-/// ([`Directory::tidy`]).
+/// The lanes to all peers. [`Directory::tidy`] closes idle lanes whose peer has gone, or that were idle for long.
 pub(crate) struct Peers {
     config: TcpConfig,
     dialer: Dialer,
@@ -29,8 +28,8 @@ impl Peers {
         &self.config
     }
 
-    /// A lane to the peer: an idle one, or a new one if there are not too many, or the next that another call gives
-    /// back before the deadline. Reads and writes each leave a lane to the other (see [`Shares`]).
+    /// A lane to the peer: an idle one, a new one if there are not too many, or the next one that another call gives
+    /// back before the deadline. Reads and writes leave each other a lane (see [`Shares`]).
     pub(crate) fn lease(
         &self,
         endpoint: &Arc<str>,
@@ -111,7 +110,7 @@ impl Peers {
         self.directory.lock().peers.len()
     }
 
-    /// As if so much time had passed.
+    /// Tidies up as if so much time had passed.
     #[cfg(test)]
     pub(crate) fn tidy_after(&self, time: std::time::Duration) {
         self.directory.tidy(Instant::now() + time);

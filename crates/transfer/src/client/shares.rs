@@ -1,4 +1,4 @@
-//! Who may have one of a peer's lanes: puts in the background must not keep gets waiting, nor the other way round.
+//! How reads and writes share the lanes of a peer: background puts must not make gets wait, nor gets puts.
 
 /// What a call wants a lane for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,7 +9,7 @@ pub(crate) enum Purpose {
     Write,
 }
 
-/// How many of one peer's lanes calls have, and how many calls wait for one.
+/// How many of one peer's lanes calls hold, and how many calls wait for one; both by purpose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Shares {
     held: [usize; 2],
@@ -17,8 +17,8 @@ pub(super) struct Shares {
 }
 
 impl Shares {
-    /// Whether a call may have one of `most` lanes now. Writes leave one lane to reads at all times. Reads leave one to
-    /// writes while one waits and no other has one. A single lane goes to whoever comes.
+    /// Whether a call may have one of `most` lanes now. Writes always leave one lane to reads. Reads leave one to
+    /// writes while a write waits and none has a lane. A single lane serves both in turn.
     pub(super) fn may_take(&self, purpose: Purpose, most: usize) -> bool {
         let [reads, writes] = self.held;
         let writer_waits = writes == 0 && self.waiting[Purpose::Write as usize] > 0;
@@ -38,7 +38,7 @@ impl Shares {
         self.held[purpose as usize] -= 1;
     }
 
-    /// The kinds of calls that wait.
+    /// The purposes for which calls wait.
     pub(super) fn waiting(&self) -> impl Iterator<Item = Purpose> + use<> {
         let waiting = self.waiting;
         [Purpose::Read, Purpose::Write].into_iter().filter(move |of| waiting[*of as usize] > 0)

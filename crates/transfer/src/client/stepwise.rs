@@ -1,5 +1,5 @@
-//! A reply that is not the one that was predicted: some range failed, or the peer refuses, or talks nonsense, or says first that
-//! it still works on the request.
+//! Reads a reply that differs from the predicted one: a range failed, the peer refuses or breaks the protocol, or it
+//! sends keepalives first.
 
 use std::os::fd::BorrowedFd;
 
@@ -9,11 +9,11 @@ use mooncake_wire::{HEADER_LEN, Header, Kind, decode_refusal, decode_results};
 use super::inbound::{Inbound, fine_ranges};
 use mooncake_connection::Fault;
 
-/// Longest encoding of one status, and of what surrounds them all, generously.
+/// Generous limit for the encoding of one status, and for the bytes around all of them.
 const STATUS_BYTES: u32 = 32;
 
 impl Inbound {
-    /// Takes back what was received in place behind a head that is not the predicted one.
+    /// Collects the bytes that were received in place behind an unpredicted head.
     pub(super) fn gather_up(&mut self, mut rest: usize) {
         self.unread.clear();
         self.unread.extend_from_slice(&self.bytes[..self.received]);
@@ -44,7 +44,7 @@ impl Inbound {
         self.read_head()
     }
 
-    /// How long the head is, as far as that is known.
+    /// Length of the head, as far as it is known.
     fn head_wanted(&self) -> Result<usize, Fault> {
         let Some(bytes) = self.unread.first_chunk::<HEADER_LEN>() else { return Ok(HEADER_LEN) };
         let header = Header::decode(bytes)?;
@@ -69,7 +69,7 @@ impl Inbound {
         Ok(HEADER_LEN + header.body_len as usize)
     }
 
-    /// Reads the head if all of it is there, and puts what came behind it in place.
+    /// Decodes the head once all of it has arrived, and moves the bytes behind it to their places.
     pub(super) fn read_head(&mut self) -> Result<(), Fault> {
         self.skip_keepalives()?;
         if self.unread.is_empty() {
@@ -123,7 +123,7 @@ impl Inbound {
         self.pieces = kept;
     }
 
-    /// Copies bytes that came behind the head to where they belong; what is left is the beginning of the next reply.
+    /// Copies the bytes behind the head to their places. What is left begins the next reply.
     fn put_in_place(&mut self, head_len: usize) -> Result<(), Fault> {
         let unread = Buffer::from_vec(std::mem::take(&mut self.unread));
         let mut from = head_len;

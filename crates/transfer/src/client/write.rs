@@ -17,15 +17,15 @@ const SMALL_BYTES: u64 = 16 << 10;
 /// never has to stop to receive.
 const MAX_WAITING: usize = 16;
 
-/// Has ranges written.
+/// Asks a node to write ranges.
 pub(crate) struct Write<'a> {
     epoch: Epoch,
     ops: &'a [WriteOp<'a>],
     /// The next operation of the frame that was begun.
     next: usize,
-    /// Is a payload on its way whose checksums come next?
+    /// Whether a payload is being sent whose checksums come next.
     owes_sums: bool,
-    /// Payload that was copied, before it is laid between its checksums.
+    /// Copied payload, before each part gets its checksums.
     gathered: Vec<u8>,
 }
 
@@ -34,7 +34,7 @@ impl<'a> Write<'a> {
         Self { epoch, ops, next: 0, owes_sums: false, gathered: Vec::new() }
     }
 
-    /// Copies a run of small payloads by one call, which finds out whether their memory is there.
+    /// Copies a run of small payloads by one call, which fails if their memory is not accessible.
     fn copy_small(&mut self, out: &mut Vec<u8>, positions: &[usize]) -> Result<(), Fault> {
         let (mut slices, mut lens): (Vec<RawSlice>, Vec<usize>) = (Vec::new(), Vec::new());
         let mut total = 0;
@@ -77,7 +77,7 @@ impl Question for Write<'_> {
         self.next = 0;
     }
 
-    /// Heads and copied payload, or one payload straight from its place, and then its checksums.
+    /// Adds a run of copied payloads, or one payload straight from its place and then its checksums.
     fn go_on(&mut self, out: &mut Outbound, positions: &[usize]) -> Result<bool, Fault> {
         if std::mem::take(&mut self.owes_sums) {
             let sums = out.payload_sums().to_vec();

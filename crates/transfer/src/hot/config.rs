@@ -8,14 +8,14 @@ use super::layout::{LEAST_BYTES, MOST_BYTES};
 /// How a hot cache is set up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HotCacheConfig {
-    /// Its length, in bytes, with all that it needs beside the copies; zero: there is none. Where other processes of the
-    /// user on this host have one already, it stays as long as it is.
+    /// Its length in bytes, with its own tables; zero: there is no cache. If other processes of the user on this host
+    /// have a cache already, that keeps its length.
     pub bytes: u64,
-    /// Longest range that is kept, in bytes; nothing: any.
+    /// Longest range that is kept, in bytes; `None`: any.
     pub longest_bytes: Option<u64>,
     /// How often a range must have been read lately before it is kept.
     pub admission_reads: u8,
-    /// The folder in which processes find each other; nothing: `/dev/shm`, or the one for temporary files.
+    /// The folder in which processes find each other; `None`: `/dev/shm`, or the folder for temporary files.
     pub folder: Option<PathBuf>,
 }
 
@@ -34,7 +34,7 @@ pub enum HotCacheError {
         /// What was asked for.
         bytes: u64,
     },
-    /// There is no memory to be had, or other processes of the host cannot be met.
+    /// The system has no memory for it, or other processes of the host cannot be found.
     #[error(transparent)]
     Memory(#[from] SharedMemoryError),
 }

@@ -7,24 +7,24 @@ use mooncake_memory::{Buffer, SliceList, monotonic_ns, spawn_unpinned};
 use mooncake_types::RangeRead;
 
 use super::index::Identity;
-use super::shelf::{PROMISE_NS, Shelf};
+use super::shared_cache::{PROMISE_NS, SharedCache};
 use crate::{ReadOp, TcpConfig, TcpTransport, Transport};
 
-/// Ranges that wait to be kept. What comes when there are more is not kept, this time.
+/// Most ranges that wait to be kept. Further ones are not kept this time.
 const MOST_FILLS: usize = 64;
 
-/// Copies that wait for a new promise. Of what comes when there are more the nodes are asked with each read.
+/// Most copies that wait for a new promise. For further ones, each read asks the node.
 const MOST_RENEWALS: usize = 1024;
 
-/// Reads once more what is to be kept, and has nodes promise to hold what is, on a thread of its own, which begins with the
-/// first such range.
+/// Reads ranges once more to keep them, and asks nodes to promise the kept ones. Its own thread does both, and starts
+/// with the first range.
 pub(super) struct Filler {
-    shelf: Arc<Shelf>,
+    shelf: Arc<SharedCache>,
     config: TcpConfig,
     queue: Arc<WorkQueue>,
 }
 
-/// A range, its node, and what is to be done.
+/// A range, its node, and the kind of work.
 struct Work {
     kind: WorkKind,
     endpoint: Arc<str>,
@@ -40,14 +40,14 @@ enum WorkKind {
 #[derive(Default)]
 struct WorkQueue {
     state: Mutex<QueueState>,
-    /// Told when there is work, and when there will be no more.
+    /// Notified when there is work, and when the cache closes.
     changed: Condvar,
 }
 
 #[derive(Default)]
 struct QueueState {
     waiting: VecDeque<Work>,
-    /// What waits or is at work, so that it is not queued twice.
+    /// Ranges that wait or are worked on, so that none is queued twice.
     fills: BTreeSet<Identity>,
     renewals: BTreeSet<Identity>,
     has_thread: bool,
@@ -68,7 +68,7 @@ impl WorkQueue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All that waits, once there is something; nothing once the cache is closed.
+    /// Waits for work, and takes all of it; `None` once the cache is closed.
     fn take(&self) -> Option<VecDeque<Work>> {
         let is_idle = |state: &mut QueueState| state.waiting.is_empty() && !state.is_closed;
         let waited = self.changed.wait_while(self.lock(), is_idle);
@@ -81,7 +81,7 @@ impl WorkQueue {
     }
 }
 
-/// Forgets what the thread was to do when it ends, also by a panic: the next range starts another.
+/// Clears the queue when the thread ends, also by a panic. The next range starts another thread.
 struct ThreadEnd(Arc<WorkQueue>);
 
 impl Drop for ThreadEnd {
@@ -92,23 +92,23 @@ impl Drop for ThreadEnd {
 }
 
 impl Filler {
-    pub(super) fn new(shelf: Arc<Shelf>, config: TcpConfig) -> Self {
+    pub(super) fn new(shelf: Arc<SharedCache>, config: TcpConfig) -> Self {
         Self { shelf, config, queue: Arc::default() }
     }
 
-    /// Queues a range that is to be kept, if there is room. Never waits for the network.
+    /// Queues a range for the cache, if there is room. Never waits for the network.
     pub(super) fn fill(&self, op: &ReadOp) {
         if !self.queue(WorkKind::Fill, op) {
             self.shelf.skipped.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Queues a copy of which the promise is over, or nearly so. Never waits for the network.
+    /// Queues a copy whose promise has ended, or ends soon. Never waits for the network.
     pub(super) fn renew(&self, op: &ReadOp) {
         self.queue(WorkKind::Renew, op);
     }
 
-    /// Whether it waits, now or already.
+    /// Queues work, and tells whether it is queued, now or already.
     fn queue(&self, kind: WorkKind, op: &ReadOp) -> bool {
         let mut state = self.queue.lock();
         let (known, most) = state.known(kind);
@@ -144,8 +144,8 @@ impl Drop for Filler {
     }
 }
 
-/// What waits for promises is asked for together, and before anything is read.
-fn do_all(work: VecDeque<Work>, shelf: &Shelf, tcp: &TcpTransport, queue: &WorkQueue) {
+/// Asks for all promises together, then reads the ranges to keep.
+fn do_all(work: VecDeque<Work>, shelf: &SharedCache, tcp: &TcpTransport, queue: &WorkQueue) {
     let (renewals, fills): (Vec<_>, Vec<_>) =
         work.into_iter().partition(|work| work.kind == WorkKind::Renew);
     promise(shelf, tcp, renewals.iter());
@@ -159,19 +159,19 @@ fn do_all(work: VecDeque<Work>, shelf: &Shelf, tcp: &TcpTransport, queue: &WorkQ
 }
 
 /// Reads a range and keeps it. False if it is not kept.
-fn fill(shelf: &Shelf, tcp: &TcpTransport, work: &Work) -> bool {
+fn fill(shelf: &SharedCache, tcp: &TcpTransport, work: &Work) -> bool {
     let Work { endpoint, range, .. } = work;
     let Some(buffer) = usize::try_from(range.len).ok().and_then(Buffer::try_zeroed) else {
         return false;
     };
     let (endpoint, dst) = (Arc::clone(endpoint), SliceList::from(buffer.raw()));
     let read = tcp.read(&[ReadOp { endpoint, range: *range, dst }]);
-    // What went meanwhile is not hot any more; a node that is gone is found out by those who need it.
+    // A failure is ignored: a version that is gone is not hot, and callers notice a dead node themselves.
     read.first() == Some(&Ok(())) && shelf.insert(range, buffer.raw())
 }
 
-/// Asks nodes to promise these. A node that does not is asked with each read.
-fn promise<'a>(shelf: &Shelf, tcp: &TcpTransport, copies: impl Iterator<Item = &'a Work>) {
+/// Asks nodes to promise these copies. Without a promise, each read asks the node.
+fn promise<'a>(shelf: &SharedCache, tcp: &TcpTransport, copies: impl Iterator<Item = &'a Work>) {
     let ops: Vec<_> = copies.map(|work| (Arc::clone(&work.endpoint), work.range)).collect();
     if ops.is_empty() {
         return;

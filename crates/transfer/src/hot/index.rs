@@ -1,7 +1,8 @@
-//! What is in the cache: a table of slots that readers look at without a lock.
+//! The index of the cache: a table of slots that readers search without a lock.
 //!
-//! A slot is a sequence lock, as those of a node's table are ([`mooncake_memory::SlotTable`]): whoever read it, then the bytes,
-//! and then finds its count unchanged, has read what it stood for. Changes come from the one process that has the lock.
+//! A slot is a sequence lock, like those of a node's table ([`mooncake_memory::SlotTable`]). A reader reads the slot,
+//! then the bytes, then the count again. If the count is unchanged, the bytes are those that the slot describes. Only
+//! the process that holds the lock changes slots.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -10,8 +11,8 @@ use mooncake_types::RangeRead;
 
 use super::layout::{Layout, WAYS, slot};
 
-/// What bytes are of. Segments have random ids, and a version of a range never changes: bytes that were right once are
-/// those of this range for ever. Whether its node still holds the version is another question.
+/// Identifies the bytes of a range. Segments have random ids, and a version of a range never changes, so bytes that
+/// were right once stay right. Whether the node still holds the version is another question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Identity([u64; 8]);
 
@@ -66,7 +67,7 @@ impl Index<'_> {
         self.region.word(self.layout.tag(slot))
     }
 
-    /// The slots that something of this hash may stand in.
+    /// The slots that an entry of this hash may take.
     fn places(&self, hash: u64) -> impl Iterator<Item = usize> + use<> {
         let sets = self.layout.sets;
         let set = |hash: u64| (hash & (sets - 1)) as usize * WAYS;
@@ -88,19 +89,20 @@ impl Index<'_> {
         })
     }
 
-    /// Has the slot said the same all the time since it was seen? Asked after the bytes were copied.
+    /// Whether the slot is unchanged since it was seen. Asked after the bytes were copied.
     pub(super) fn still_holds(&self, seen: &Seen) -> bool {
-        // All that was read before comes before this look.
+        // Orders all earlier reads before the next one.
         fence(Ordering::Acquire);
         self.word(seen.slot, slot::COUNT).load(Ordering::Relaxed) == seen.count
     }
 
-    /// Until when the node of an entry promised to hold it, see [`slot::PROMISED`]. Asked before [`Index::still_holds`].
+    /// Until when the node of an entry promised to hold it, see [`slot::PROMISED`]. Asked before
+    /// [`Index::still_holds`].
     pub(super) fn promised_ns(&self, seen: &Seen) -> u64 {
         self.word(seen.slot, slot::PROMISED).load(Ordering::Relaxed)
     }
 
-    /// A node promised to hold an entry until then. Only with the lock.
+    /// Notes that a node promised to hold an entry until then. The caller holds the lock.
     pub(super) fn promise(&self, identity: &Identity, until_ns: u64) {
         if let Some(seen) = self.find(identity) {
             self.word(seen.slot, slot::PROMISED).fetch_max(until_ns, Ordering::Relaxed);
@@ -128,7 +130,7 @@ impl Index<'_> {
         self.places(identity.hash()).find(|&slot| self.is_free(slot))
     }
 
-    /// Puts an entry into a free slot, or nothing into any. Only the process with the lock does.
+    /// Puts an entry into a free slot, or empties a slot. The caller holds the lock.
     pub(super) fn set(&self, slot: usize, entry: Option<(&Identity, u64)>) {
         let (identity, first) = entry.map_or((Identity([0; 8]), 0), |(it, first)| (*it, first));
         let count = self.word(slot, slot::COUNT);
@@ -145,7 +147,7 @@ impl Index<'_> {
         self.word(slot, slot::USED).store(0, Ordering::Relaxed);
         self.word(slot, slot::PROMISED).store(0, Ordering::Relaxed);
         count.store(odd.wrapping_add(1), Ordering::Release);
-        // What the caller does to the blocks comes after all of this for everybody.
+        // Orders later changes of the blocks after all of this, for every process.
         fence(Ordering::SeqCst);
     }
 }

@@ -6,7 +6,7 @@ pub(super) const BLOCK_BYTES: u64 = 16 << 10;
 /// Bytes before everything else, of which the first words are those of [`header`].
 const HEADER_BYTES: u64 = 4096;
 
-/// Slots of one set: an entry stands in one of two sets.
+/// Slots of one set. An entry may lie in either of two sets.
 pub(super) const WAYS: usize = 8;
 
 /// A slot takes two lines of the processor's cache.
@@ -24,25 +24,25 @@ pub(super) const LEAST_BYTES: u64 = 1 << 20;
 /// Largest cache, in bytes.
 pub(super) const MOST_BYTES: u64 = 1 << 42;
 
-/// Words at the beginning. Links between slots or blocks are one more than what they lead to; zero leads nowhere.
+/// Words of the header. A link to a slot or block is its number plus one; zero leads nowhere.
 pub(super) mod header {
-    /// Says what the memory is: [`MAGIC`](super::MAGIC) before another process finds it. All other words are zero in an empty
+    /// Holds [`MAGIC`](super::MAGIC) before another process finds the memory. All other words are zero in an empty
     /// cache.
     pub(in crate::hot) const MAGIC: usize = 0;
     /// Not zero while a process changes what must stay consistent.
     pub(in crate::hot) const CHANGING: usize = 1;
-    /// The entry that came last, and the one that came first.
+    /// The newest entry, and the oldest.
     pub(in crate::hot) const NEWEST: usize = 2;
     pub(in crate::hot) const OLDEST: usize = 3;
-    /// Where the search for a victim goes on.
+    /// Where the clock hand continues its search for a victim.
     pub(in crate::hot) const HAND: usize = 4;
     /// How many entries there are.
     pub(in crate::hot) const ENTRIES: usize = 5;
-    /// The first free block of those that were used before, how many of these there are, and the first block that never was.
+    /// The first of the free blocks that were used before, their number, and the first block that was never used.
     pub(in crate::hot) const FREE: usize = 6;
     pub(in crate::hot) const FREE_COUNT: usize = 7;
     pub(in crate::hot) const FRESH: usize = 8;
-    /// What the sketch was given since it was halved.
+    /// Reads that the sketch counted since it was halved.
     pub(in crate::hot) const COUNTED: usize = 9;
 }
 
@@ -53,14 +53,14 @@ pub(super) const MAGIC: u64 = 0x4d43_484f_5400_0002;
 pub(super) mod slot {
     /// Odd while the others up to [`FIRST`] change.
     pub(in crate::hot) const COUNT: usize = 0;
-    /// What the bytes are of, eight words; the last one, the length, is zero in a free slot.
+    /// The identity of the bytes, eight words. The last one, the length, is zero in a free slot.
     pub(in crate::hot) const IDENTITY: usize = 1;
     pub(in crate::hot) const LEN: usize = 8;
     /// Its first block.
     pub(in crate::hot) const FIRST: usize = 9;
     /// Not zero if it was read since the hand passed.
     pub(in crate::hot) const USED: usize = 10;
-    /// The entries that came before and after.
+    /// The next older and the next newer entry.
     pub(in crate::hot) const OLDER: usize = 11;
     pub(in crate::hot) const NEWER: usize = 12;
     /// Until when its node promised to hold the version, in nanoseconds since this machine was started.
@@ -78,13 +78,13 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// The largest that fits; none if the length makes no sense.
+    /// The layout with the most blocks for this length; `None` if the length is out of bounds.
     pub(super) fn of(len: u64) -> Option<Self> {
         if !(LEAST_BYTES..=MOST_BYTES).contains(&len) {
             return None;
         }
         let mut layout = Self { sets: 1, blocks: 0, sketch_words: LEAST_SKETCH_WORDS };
-        // Entries are longer than a block, nearly always: there are as many slots as that leaves room for.
+        // Nearly all entries are longer than a block, so a slot for each block is enough.
         let least_blocks = len / (BLOCK_BYTES + 1024);
         layout.sets = (least_blocks / WAYS as u64).next_power_of_two();
         layout.sketch_words = least_blocks.next_power_of_two().max(LEAST_SKETCH_WORDS);
@@ -102,7 +102,7 @@ impl Layout {
         self.sketch_words * COUNTERS_OF_WORD
     }
 
-    /// The tag of a slot: zero, or the hash of what stands there.
+    /// The word with the tag of a slot: zero, or the hash of its entry.
     pub(super) fn tag(&self, slot: usize) -> usize {
         HEADER_BYTES as usize / 8 + slot
     }
@@ -119,7 +119,7 @@ impl Layout {
         self.sketch_word(self.sketch_words)
     }
 
-    /// The link from a block to the next one.
+    /// The word with the link from a block to the next one.
     pub(super) fn link(&self, block: u64) -> usize {
         self.links_at() + block as usize
     }
@@ -131,7 +131,7 @@ impl Layout {
     }
 }
 
-/// How many blocks so many bytes need.
+/// How many blocks `len` bytes need.
 pub(super) fn blocks_for(len: u64) -> u64 {
     len.div_ceil(BLOCK_BYTES)
 }

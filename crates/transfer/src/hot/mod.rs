@@ -1,22 +1,23 @@
-//! The hot cache: copies of ranges of other hosts' nodes that were read often, in memory that all processes of a user on this
-//! host share.
+//! The hot cache: copies of ranges of other hosts' nodes that were read often, in memory that all processes of a user
+//! on this host share.
 //!
-//! A version that was removed or replaced is never read. For a short time a node promises not to say that it dropped an
-//! entry, and until it says so no removal or upsert is over: meanwhile a copy is used without a message. Where no promise
-//! holds, the node is asked for one byte of that version, in the frame in which other ranges are read.
+//! A removed or replaced version is never read. A node promises for a short time not to report an entry as dropped,
+//! and no removal or upsert ends before that report. So while the promise holds, a copy is used without a message.
+//! Without a promise, the client asks the node for one byte of that version, in the frame that reads other ranges.
 //!
 //! 1. [`HotCache::read`] copies a range out, if it is there ([`index`]), without a lock.
-//! 2. What had to be read from its node is counted ([`sketch`]); if it was read often enough, it is put into a short
-//!    queue. A thread reads it again, so that no caller waits and no caller's buffer is looked at later ([`filler`]).
-//! 3. The thread takes the lock and puts it in, if what has to go for it was read less often ([`book`]). It asks the node for
-//!    its promise, and again before that is over if the copy is still read.
+//! 2. A range that had to be read from its node is counted ([`sketch`]). Once it was read often enough, it enters a
+//!    short queue. A thread reads it again, so that no caller waits and no caller's buffer is read later
+//!    ([`filler`]).
+//! 3. The thread takes the lock and inserts the copy, if the entries that have to go were read less often ([`cache`]).
+//!    It asks the node for its promise, and again before that ends if the copy is still read.
 
-mod book;
 mod config;
 mod filler;
 mod index;
 mod layout;
-mod shelf;
+mod locked_cache;
+mod shared_cache;
 mod sketch;
 #[cfg(test)]
 mod tests;
@@ -31,13 +32,13 @@ use crate::{ReadOp, TcpConfig};
 pub use config::{HotCacheConfig, HotCacheError};
 use filler::Filler;
 use index::Identity;
-pub(crate) use shelf::CacheLookup;
-pub use shelf::HotCacheCounts;
-use shelf::Shelf;
+pub(crate) use shared_cache::CacheLookup;
+pub use shared_cache::HotCacheCounts;
+use shared_cache::SharedCache;
 
 /// See the module.
 pub struct HotCache {
-    shelf: Arc<Shelf>,
+    shelf: Arc<SharedCache>,
     filler: Filler,
     longest_bytes: u64,
     admission_reads: u8,
@@ -50,23 +51,24 @@ impl fmt::Debug for HotCache {
 }
 
 impl HotCache {
-    /// Shares the cache of this user on this host, or makes one. `tcp` says how nodes are reached to fill it.
+    /// Joins the cache of this user on this host, or creates it. `tcp` says how to reach the nodes that fill it.
     ///
     /// # Errors
     /// See [`HotCacheError`].
     pub fn open(config: &HotCacheConfig, tcp: TcpConfig) -> Result<Self, HotCacheError> {
-        let shelf = Arc::new(Shelf::open(config)?);
+        let shelf = Arc::new(SharedCache::open(config)?);
         let filler = Filler::new(Arc::clone(&shelf), TcpConfig { lanes_per_peer: 1, ..tcp });
         let longest_bytes = config.longest_bytes.unwrap_or(u64::MAX);
         Ok(Self { shelf, filler, longest_bytes, admission_reads: config.admission_reads.max(1) })
     }
 
-    /// Whether a range is of a length that is kept.
+    /// Whether the cache keeps ranges of this length.
     pub(crate) fn takes(&self, range: &RangeRead) -> bool {
         (1..=self.longest_bytes).contains(&range.len)
     }
 
-    /// Copies the range to its destination, if it is in the cache. What the destination holds means nothing otherwise.
+    /// Copies the range to its destination, if it is in the cache. Otherwise the bytes of the destination are
+    /// undefined.
     pub(crate) fn read(&self, op: &ReadOp) -> CacheLookup {
         let is_whole = op.dst.total_len() == op.range.len;
         let copied = if is_whole { self.shelf.read(op) } else { CacheLookup::Miss };
@@ -83,7 +85,7 @@ impl HotCache {
         copied
     }
 
-    /// A range was read, and the node holds it.
+    /// Notes that a range was read, and that its node holds it.
     pub(crate) fn on_read(&self, op: &ReadOp, copied: CacheLookup) {
         let reads = self.shelf.sketch().count(Identity::of(&op.range).hash());
         match copied {
@@ -95,7 +97,7 @@ impl HotCache {
         }
     }
 
-    /// What was counted.
+    /// What this process has counted.
     #[must_use]
     pub fn counts(&self) -> HotCacheCounts {
         self.shelf.counts()

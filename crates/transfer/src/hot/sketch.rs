@@ -1,5 +1,5 @@
-//! How often ranges were read lately, by all processes that share the cache: a count-min sketch whose counters are halved
-//! from time to time.
+//! How often ranges were read lately, by all processes that share the cache: a count-min sketch whose counters are
+//! halved from time to time.
 
 use std::sync::atomic::Ordering;
 
@@ -7,10 +7,10 @@ use mooncake_memory::Region;
 
 use super::layout::{Layout, header};
 
-/// Counters that stand for one range.
+/// Counters for each range.
 const DEPTH: u64 = 4;
 
-/// The counters are halved after as many reads as there are counters, so many times over.
+/// The counters are halved after this many reads for each of them.
 const READS_OF_COUNTER: u64 = 4;
 
 /// All counters of a word, halved, without the bits that come from their neighbours.
@@ -23,7 +23,7 @@ pub(super) struct Sketch<'m> {
 }
 
 impl Sketch<'_> {
-    /// Counts one read, and gives how many there were, or more.
+    /// Counts one read, and returns how many there were, or more.
     pub(super) fn count(&self, hash: u64) -> u8 {
         self.region.word(header::COUNTED).fetch_add(1, Ordering::Relaxed);
         self.places(hash).map(|place| self.increment(place)).min().unwrap_or(0)

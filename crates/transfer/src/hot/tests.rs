@@ -3,13 +3,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use mooncake_memory::{Buffer, SliceList};
 use mooncake_types::{Chance, Epoch, RangeRead, SegmentId, Version};
 
-use super::book::{Book, Insertion};
 use super::layout::{header, slot};
-use super::{HotCacheConfig, HotCacheError, Shelf};
+use super::locked_cache::{Insertion, LockedCache};
+use super::{HotCacheConfig, HotCacheError, SharedCache};
 use crate::ReadOp;
 use crate::testing::{first_mismatch, pattern};
 
-/// A cache of a folder of its own, that goes with it.
+/// A cache in a folder of its own, which is removed with it.
 struct Scene {
     config: HotCacheConfig,
 }
@@ -24,9 +24,9 @@ impl Scene {
         Self { config: HotCacheConfig { bytes, folder: Some(folder), ..HotCacheConfig::default() } }
     }
 
-    /// As a process that comes.
-    fn shelf(&self) -> Shelf {
-        Shelf::open(&self.config).unwrap()
+    /// Opens the cache, as another process would.
+    fn shelf(&self) -> SharedCache {
+        SharedCache::open(&self.config).unwrap()
     }
 }
 
@@ -49,8 +49,8 @@ fn key(range: &RangeRead) -> String {
     format!("{range:?}")
 }
 
-/// Puts a range in that was read so often.
-fn insert(shelf: &Shelf, range: &RangeRead, reads: usize) {
+/// Inserts a range, after counting so many reads of it.
+fn insert(shelf: &SharedCache, range: &RangeRead, reads: usize) {
     let hash = super::Identity::of(range).hash();
     for _ in 0..reads {
         shelf.sketch().count(hash);
@@ -59,8 +59,8 @@ fn insert(shelf: &Shelf, range: &RangeRead, reads: usize) {
     shelf.insert(range, bytes.raw());
 }
 
-/// Whether a range is there. All bytes of what is there are right.
-fn is_there(shelf: &Shelf, range: &RangeRead) -> bool {
+/// Whether a range is in the cache. If it is, all its bytes are right.
+fn is_there(shelf: &SharedCache, range: &RangeRead) -> bool {
     let buffer = Buffer::zeroed(range.len as usize);
     let half = buffer.len() / 2;
     let (first, rest) = (buffer.raw().sub(0, half), buffer.raw().sub(half, buffer.len() - half));
@@ -74,7 +74,7 @@ fn is_there(shelf: &Shelf, range: &RangeRead) -> bool {
     is_there
 }
 
-fn count(shelf: &Shelf, ranges: &[RangeRead]) -> usize {
+fn count(shelf: &SharedCache, ranges: &[RangeRead]) -> usize {
     ranges.iter().filter(|range| is_there(shelf, range)).count()
 }
 
@@ -110,7 +110,7 @@ fn processes_that_start_at_the_same_time_share_one_cache() {
             all.wait();
             scene.shelf()
         };
-        let shelves: Vec<Shelf> = std::thread::scope(|scope| {
+        let shelves: Vec<SharedCache> = std::thread::scope(|scope| {
             let opened: Vec<_> = (0..4).map(|_| scope.spawn(open)).collect();
             opened.into_iter().map(|it| it.join().unwrap()).collect()
         });
@@ -130,11 +130,11 @@ fn what_is_read_once_never_pushes_out_what_is_read_often() {
         insert(&shelf, &range(number, 1 << 20), 1);
     }
     assert_eq!(count(&shelf, &hot), 7);
-    // What is read more often takes their place, one for one.
+    // Ranges that are read more often take their places, one for one.
     let hotter: Vec<RangeRead> = (50..53).map(|number| range(number, 1 << 20)).collect();
     for range in &hotter {
         insert(&shelf, range, 9);
-        // Those that were read since the hand passed stay this once.
+        // Ranges that were read since the hand passed stay this time.
         insert(&shelf, range, 9);
     }
     assert_eq!((count(&shelf, &hotter), count(&shelf, &hot)), (3, 4));
@@ -150,7 +150,7 @@ fn it_is_filled_to_the_last_block_and_never_beyond() {
     let lens = [5_000, 40_000, 16_384, 100_000, 1];
     for number in 0..2_000_u64 {
         let len = lens[number as usize % lens.len()];
-        // Each is hotter than the one before, up to the end of the counters.
+        // Each is read more often than the one before, up to the limit of the counters.
         insert(&shelf, &range(number, len), 1 + (number / 16).min(200) as usize);
         let word = |word| shelf.region.word(word).load(Ordering::Relaxed);
         let used = word(header::FRESH) - word(header::FREE_COUNT);
@@ -175,7 +175,7 @@ fn a_process_that_dies_in_a_change_leaves_an_empty_cache() {
     let (dying, living) = (scene.shelf(), scene.shelf());
     let ranges: Vec<RangeRead> = (0..3).map(|number| range(number, 300_000)).collect();
     ranges.iter().for_each(|range| insert(&dying, range, 2));
-    // As if it had just begun to take one out.
+    // As if it had just begun to remove an entry.
     dying.region.word(header::CHANGING).store(1, Ordering::Relaxed);
     let odd = (0..dying.layout.slots()).find(|&at| {
         dying.region.word(dying.layout.slot_word(at, slot::LEN)).load(Ordering::Relaxed) > 0
@@ -251,9 +251,9 @@ fn readers_never_see_torn_bytes() {
             let range = range(round * 7 % 30, 90_000);
             let bytes = Buffer::from_vec(pattern(&key(&range), range.version, 0, 90_000));
             let lock = writer.lock().unwrap();
-            let book = Book::new(&writer.region, writer.layout);
-            // Whatever else is there was read less often.
-            let inserted = book.insert(&super::Identity::of(&range), bytes.raw(), u8::MAX);
+            let cache = LockedCache::new(&writer.region, writer.layout);
+            // All other entries were read less often.
+            let inserted = cache.insert(&super::Identity::of(&range), bytes.raw(), u8::MAX);
             admitted += u64::from(inserted == Insertion::Admitted);
             drop(lock);
         }
@@ -267,13 +267,14 @@ fn readers_never_see_torn_bytes() {
 fn a_length_that_makes_no_sense_is_refused_and_another_length_is_taken_as_it_is() {
     let scene = Scene::new(2 << 20);
     for bytes in [1, 4096, u64::MAX] {
-        let refused = Shelf::open(&HotCacheConfig { bytes, ..scene.config.clone() });
+        let refused = SharedCache::open(&HotCacheConfig { bytes, ..scene.config.clone() });
         assert!(matches!(refused, Err(HotCacheError::Size { .. })), "{bytes}");
     }
     let first = scene.shelf();
-    let second = Shelf::open(&HotCacheConfig { bytes: 4 << 20, ..scene.config.clone() }).unwrap();
+    let second =
+        SharedCache::open(&HotCacheConfig { bytes: 4 << 20, ..scene.config.clone() }).unwrap();
     assert_eq!((first.region.len(), second.region.len()), (2 << 20, 2 << 20));
     let nowhere = HotCacheConfig { folder: Some("/nowhere".into()), ..scene.config.clone() };
-    assert!(matches!(Shelf::open(&nowhere), Err(HotCacheError::Memory(_))));
+    assert!(matches!(SharedCache::open(&nowhere), Err(HotCacheError::Memory(_))));
     drop(first);
 }

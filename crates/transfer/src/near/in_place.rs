@@ -1,4 +1,4 @@
-//! Writes that this process makes by itself, in a node's memory that is mapped here.
+//! Writes that this process makes directly into memory of a node that is mapped here.
 
 use std::io;
 use std::ops::Range;
@@ -20,7 +20,7 @@ use crate::op::Settled;
 use crate::plan::MAX_BEGIN_RANGES;
 use crate::{TransferError, WriteOp};
 
-/// Most bytes copied between two looks at whether the node asked this side to stop.
+/// Most bytes copied between two checks whether the node asked this side to stop.
 const STEP_BYTES: u64 = 1 << 20;
 
 /// A write into memory that is mapped here.
@@ -29,8 +29,8 @@ pub(super) struct Placed<'a> {
     pub(super) segment: Arc<NearSegment>,
 }
 
-/// Writes ranges of segments of one node; the results are in their order. Those are not settled that did not begin for
-/// want of a connection.
+/// Writes ranges of segments of one node; the results are in their order. A range stays unsettled if it did not begin
+/// for lack of a connection.
 pub(super) fn write(neighbour: &Neighbour, epoch: Epoch, placed: &[Placed<'_>]) -> Settled {
     let write_some = |placed: &[Placed<'_>]| -> Settled {
         let connection = match neighbour.connection() {
@@ -51,7 +51,8 @@ pub(super) fn write(neighbour: &Neighbour, epoch: Epoch, placed: &[Placed<'_>]) 
     placed.chunks(MAX_BEGIN_RANGES).flat_map(write_some).collect()
 }
 
-/// Asks for the ranges, copies, and says so. On a fault the connection ends, and the node gives up what was begun.
+/// Asks the node for the ranges, copies, and reports the results. On a fault the connection ends, and the node
+/// abandons the writes.
 fn attempt(
     neighbour: &Neighbour,
     mut connection: Connection,
@@ -81,7 +82,7 @@ fn check_count(found: usize, expected: usize) -> Result<(), Fault> {
     Err(Fault::Protocol(format!("{found} results came for {expected} ranges")))
 }
 
-/// Copies the ranges that were begun, the steps of long ones side by side.
+/// Copies the ranges that were begun. Several threads share the steps of long ones.
 fn copy_all(
     socket: BorrowedFd<'_>,
     placed: &[Placed<'_>],
@@ -116,7 +117,7 @@ fn copy_all(
     Ok(copied)
 }
 
-/// Has devices write whole ranges, all with the same copies; as [`copy_in`].
+/// Like [`copy_in`], for whole ranges in devices, with one batch of copies.
 fn copy_from_devices(
     socket: BorrowedFd<'_>,
     placed: &[Placed<'_>],
@@ -136,14 +137,14 @@ fn copy_from_devices(
     }
     let of_job = |result: Option<Result<(), CopyError>>| match result {
         Some(result) => result.map_err(|error| of_copy(&error)),
-        // It does not lie within the segment.
+        // The range does not lie within the segment.
         None => Err(TransferError::Refused(ErrorCode::InternalError)),
     };
     Ok(results.into_iter().map(of_job).collect())
 }
 
-/// Copies a part of one range. What the caller's memory does not give is an error of its own; a node that wants this side to
-/// stop is one of the connection.
+/// Copies a part of one range. The inner error is that of the caller's memory. The outer error ends the connection:
+/// the node wants this side to stop.
 fn copy_in(
     socket: BorrowedFd<'_>,
     placed: &Placed<'_>,
@@ -173,8 +174,8 @@ fn copy_in(
     Ok(Ok(()))
 }
 
-/// Copies the first bytes of `src` to `start`, and tells how many. Memory that the system has not provided yet is written by the
-/// system, which needs not zero and map it first.
+/// Copies the first bytes of `src` to `start`, and returns how many. The kernel writes to pages that do not exist
+/// yet, so that it need not zero and map them first.
 fn copy_step(
     region: &Region,
     prefaulted: &PrefaultedParts,

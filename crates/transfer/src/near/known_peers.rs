@@ -5,28 +5,28 @@ use std::time::{Duration, Instant};
 use mooncake_memory::with_dialing_helpers;
 
 use super::neighbour::Neighbour;
-use super::peer_discovery::{self, DiscoveredPeer, Distance, Met};
+use super::peer_discovery::{self, DiscoveredPeer, Distance, NearPeer};
 use crate::{ReadOp, TcpConfig, TcpTransport, TransferError, Transport, Transports, local_socket};
 
-/// Peers that are remembered; beyond this, all others count as far until some of these are out of date.
+/// Most peers to remember. All others count as far until some of these are out of date.
 const MAX_PEERS: usize = 4096;
 
-/// How often those that are out of date are looked for, where there are too many.
+/// How often peers that are out of date are searched for while there are too many.
 const SWEEP: Duration = Duration::from_secs(1);
 
-/// What is known of each peer.
+/// The known peers, by endpoint.
 type KnownPeers = RwLock<HashMap<Arc<str>, Arc<DiscoveredPeer>>>;
 
-/// The way to nodes of this host.
+/// Access to nodes of this host.
 pub(crate) struct Near {
-    /// The boot of the kernel and the network namespace; `None` if the system does not say.
+    /// The boot id of the kernel and the network namespace; `None` if the system does not tell.
     here: Option<(String, u64)>,
     config: Arc<TcpConfig>,
     pub(super) ways: Transports,
     /// Frames over local sockets.
     pub(super) sockets: Arc<TcpTransport>,
     peers: Arc<KnownPeers>,
-    /// When too many peers were looked through last.
+    /// When peers that are out of date were last searched for.
     swept: Mutex<Option<Instant>>,
 }
 
@@ -42,7 +42,7 @@ impl Near {
         }
     }
 
-    /// How far a peer is. It is asked by TCP if that is not known.
+    /// How far a peer is. Asks it by TCP if that is not known.
     pub(crate) fn distance(&self, endpoint: &Arc<str>, tcp: &TcpTransport) -> Distance {
         let Some(peer) = self.peer(endpoint) else { return Distance::TooManyPeers };
         peer.distance(|| {
@@ -52,7 +52,7 @@ impl Near {
         })
     }
 
-    /// What is to be done when a neighbour has gone: nothing of it is to stay open.
+    /// To be called when a neighbour is gone: closes its connections and forgets it.
     fn farewell(&self, endpoint: &Arc<str>) -> impl FnOnce(&str) + Send + 'static {
         let (peers, sockets) = (Arc::downgrade(&self.peers), Arc::clone(&self.sockets));
         let endpoint = Arc::clone(endpoint);
@@ -60,7 +60,7 @@ impl Near {
             sockets.forget(local_socket);
             let Some(peers) = peers.upgrade() else { return };
             let mut peers = peers.write().unwrap_or_else(PoisonError::into_inner);
-            // Another node may have its place already.
+            // Another node may be known at this endpoint already.
             let is_gone = peers.get(&endpoint).is_some_and(|peer| !peer.is_current());
             let gone = is_gone.then(|| peers.remove(&endpoint));
             drop(peers);
@@ -68,8 +68,7 @@ impl Near {
         }
     }
 
-    /// Finds out how far peers are of which that is not known, all at the same time: several that are dead are waited for
-    /// together.
+    /// Finds out how far all unknown peers are, at the same time, so that the timeouts of dead peers overlap.
     pub(super) fn measure_all<'a>(
         &self,
         endpoints: impl Iterator<Item = &'a Arc<str>>,
@@ -139,7 +138,7 @@ impl Near {
 
 impl Near {
     /// A read over a node's local socket.
-    pub(crate) fn ask(&self, met: &Met, op: ReadOp) -> Result<(), TransferError> {
+    pub(crate) fn ask(&self, met: &NearPeer, op: ReadOp) -> Result<(), TransferError> {
         let endpoint = Arc::clone(&met.0.endpoint);
         self.sockets.read(&[ReadOp { endpoint, ..op }]).remove(0)
     }

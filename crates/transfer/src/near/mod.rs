@@ -1,9 +1,9 @@
 //! Nodes on this host: their segments are mapped here, and read without a message.
 //!
-//! [`Near`] finds out which nodes are; a [`neighbour::Neighbour`] is one of them for as long as its process lives. What
-//! cannot be read or written in the mapped memory goes as frames over the node's local socket.
+//! [`Near`] finds out which nodes are on this host. A [`neighbour::Neighbour`] is one of them, for as long as its
+//! process lives. Reads and writes that cannot use the mapped memory go as frames over the node's local socket.
 
-mod doubts;
+mod failed_questions;
 mod in_place;
 mod known_peers;
 mod neighbour;

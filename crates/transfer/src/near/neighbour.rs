@@ -12,24 +12,24 @@ use mooncake_memory::{Interest, Private, Wait, peer_of, poll_sockets, recv_bytes
 use mooncake_types::{ErrorCode, SegmentId};
 use mooncake_wire::{Kind, LocalSocket, Welcome, decode_share_reply, encode_share};
 
-use super::doubts::Doubts;
+use super::failed_questions::FailedQuestions;
 use super::pins::Pinning;
-use super::segment::{Look, NearSegment};
+use super::segment::{NearRead, NearSegment};
 use crate::{ReadOp, TcpConfig, client, local_socket};
 
 /// Stack of the thread that watches one node.
 const STACK_BYTES: usize = 64 << 10;
 
-/// Segments of one node that are mapped; further ones are read by message.
+/// Most segments of one node that are mapped; further ones are read by message.
 const MAX_SEGMENTS: usize = 1024;
 
-/// How long the memory of a segment is kept for those that are reading there when it is to be let go.
+/// How long to wait for readers of a segment before its memory is unmapped.
 const READER_PATIENCE: Duration = Duration::from_secs(1);
 
-/// How often segments that are no longer lent are looked for, to be let go.
+/// How often segments that the node has closed are searched for, to unmap them.
 const PRUNE: Duration = Duration::from_secs(1);
 
-/// Connections that are kept for the next to ask.
+/// Most idle connections to one node.
 const MAX_IDLE: usize = 8;
 
 /// A node on this host, of this user, for as long as its process lives.
@@ -39,27 +39,28 @@ pub(super) struct Neighbour {
     pub(super) pid: Option<i32>,
     config: Arc<TcpConfig>,
     state: Arc<NeighbourState>,
-    /// Nothing is said on it; it breaks with the node.
+    /// A connection without traffic, which breaks when the node's process ends.
     tether: Arc<Private<TcpStream>>,
-    /// Whether the kernel may be asked for bytes of its process, as far as is known.
+    /// Whether the kernel copies memory of the node's process; true until it refuses.
     kernel_copies: AtomicBool,
     /// Held while a segment is being asked for, so that it is mapped once.
     asking: Mutex<()>,
-    doubts: RwLock<Doubts>,
+    doubts: RwLock<FailedQuestions>,
     pub(super) pinning: Pinning,
 }
 
-/// What is known of the node while it lives.
+/// The state of the node while it lives.
 struct NeighbourState {
     alive: AtomicBool,
-    /// Connections on which nothing is being asked; closed with the node.
+    /// Idle connections; closed when the node is gone.
     idle: IdleConnections,
-    /// `None`: it cannot be reached without asking.
+    /// `None` for a segment that can only be reached by message.
     segments: RwLock<HashMap<SegmentId, Option<Arc<NearSegment>>>>,
 }
 
 impl Neighbour {
-    /// Connects, makes sure that it is the same node, and begins to watch it. When it is gone, `gone` is called with its endpoint.
+    /// Connects, checks that the same node answers, and begins to watch it. Calls `gone` with its endpoint once it is
+    /// gone.
     pub(super) fn meet(
         socket: &LocalSocket,
         config: &Arc<TcpConfig>,
@@ -83,7 +84,7 @@ impl Neighbour {
         let thread = Builder::new().name("mooncake-near".to_owned()).stack_size(STACK_BYTES);
         spawn_unpinned(thread, move || {
             watch(&socket, &watched);
-            // One that says something, which it never does, is left too.
+            // A node that sends something, which none does, is left too.
             let _ = socket.shutdown(Shutdown::Both);
             watched.alive.store(false, Ordering::Release);
             gone(&name);
@@ -107,12 +108,12 @@ impl Neighbour {
         self.state.alive.load(Ordering::Acquire)
     }
 
-    /// A segment, mapped if it is asked for the first time. `None`: what is wanted of it goes by message.
+    /// A segment, which the first call maps. `None` if it can only be reached by message.
     pub(super) fn segment(&self, id: SegmentId) -> Option<Arc<NearSegment>> {
         if let Some(found) = self.state.segment(id) {
             return found.filter(|segment| !segment.is_closed());
         }
-        // Nobody waits behind a question that is no use.
+        // Checked first, so that no call waits for the lock only to ask nothing.
         if !self.may_ask_for(id) {
             return None;
         }
@@ -127,7 +128,7 @@ impl Neighbour {
         let mut doubts = self.doubts.write().unwrap_or_else(PoisonError::into_inner);
         match asked {
             Ok(Ok(segment)) => self.state.keep(id, segment),
-            // It is no longer lent, or not yet: to be asked for again, as after a broken socket, but not at once.
+            // The node does not lend it, or not yet: asked for again later, as after a broken socket.
             Ok(Err(code)) => {
                 tracing::debug!(segment = %id, %code, "a segment of this host is not shared");
                 doubts.doubt_segment(id, Instant::now());
@@ -146,24 +147,24 @@ impl Neighbour {
         !doubts.cover(id, Instant::now()) && !self.state.is_full()
     }
 
-    /// Reads a range of one of its segments by a copy that the kernel makes, if it does. Whose memory it was is only
-    /// known if the node is alive afterwards.
-    pub(super) fn read_by_kernel(&self, segment: &NearSegment, op: &ReadOp) -> Look {
+    /// Reads a range of a segment by a copy that the kernel makes, if it does. The result counts only if the node is
+    /// alive afterwards: another process may have got its id.
+    pub(super) fn read_by_kernel(&self, segment: &NearSegment, op: &ReadOp) -> NearRead {
         let may = self.kernel_copies.load(Ordering::Relaxed);
-        let Some(pid) = self.pid.filter(|_| may) else { return Look::Unknown };
+        let Some(pid) = self.pid.filter(|_| may) else { return NearRead::Unknown };
         match segment.read_by_kernel(op, pid) {
             Ok(look) => look,
-            // Memory that is not there, here or there: the node will say.
-            Err(error) if error.kind() != io::ErrorKind::PermissionDenied => Look::Unknown,
+            // Memory of one side is not accessible: the node will say.
+            Err(error) if error.kind() != io::ErrorKind::PermissionDenied => NearRead::Unknown,
             Err(error) => {
                 tracing::info!(pid, %error, "the kernel copies no memory of this process");
                 self.kernel_copies.store(false, Ordering::Relaxed);
-                Look::Unknown
+                NearRead::Unknown
             }
         }
     }
 
-    /// As [`Neighbour::is_alive`], and not a moment late.
+    /// Like [`Neighbour::is_alive`], but checks the socket now.
     pub(super) fn is_alive_now(&self) -> bool {
         let read = Interest { read: true, write: false };
         let mut sockets = [(self.tether.as_fd(), read)];
@@ -191,17 +192,17 @@ impl Neighbour {
             .ok()))
     }
 
-    /// A connection to ask on.
+    /// An idle connection, or a new one.
     pub(super) fn connection(&self) -> Result<Connection, Fault> {
         self.state.idle.take(false).map_or_else(|| self.new_connection(), Ok)
     }
 
-    /// A connection that nothing was asked on yet.
+    /// A new connection.
     pub(super) fn new_connection(&self) -> Result<Connection, Fault> {
         open(&self.endpoint, &self.config).map(|(connection, _)| connection)
     }
 
-    /// The connection is between two questions and may be used again.
+    /// Takes back a connection that is between two questions.
     pub(super) fn give_back(&self, connection: Connection) {
         self.state.idle.give_back(connection);
     }
@@ -225,7 +226,7 @@ impl NeighbourState {
 
     fn keep(&self, id: SegmentId, segment: Option<Arc<NearSegment>>) -> Option<Arc<NearSegment>> {
         let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
-        // Under the lock: whoever clears the map has said before that the node is gone.
+        // Checked under the lock: `alive` becomes false before the map is cleared.
         if !self.alive.load(Ordering::Acquire) {
             return None;
         }
@@ -249,7 +250,7 @@ impl NeighbourState {
         }
     }
 
-    /// Lets go of what there is of a node that is gone, as `alive` says already.
+    /// Closes the connections and unmaps the segments of a node that is gone. `alive` is false already.
     fn close(&self) {
         let mut held = self.segments.write().unwrap_or_else(PoisonError::into_inner);
         let segments = std::mem::take(&mut *held);
@@ -259,15 +260,15 @@ impl NeighbourState {
     }
 }
 
-/// Connects to a local socket, and has calls take no longer than any other way.
+/// Connects to a local socket. Its calls have the same time limits as over TCP.
 fn open(endpoint: &str, config: &TcpConfig) -> Result<(Connection, Welcome), Fault> {
     let (mut connection, welcome) = client::open(endpoint, config, &config.dialer())?;
     connection.set_timeout(config.transfer_timeout.min(config.silence_timeout))?;
     Ok((connection, welcome))
 }
 
-/// Lets the memory of a segment go on this thread: that takes seconds if it is much and nobody else has it, and a reader that
-/// has it now is to go on to another node.
+/// Waits for readers of a segment, so that this thread unmaps it. Unmapping much memory takes seconds, and a reader
+/// must not spend them.
 fn let_go(segment: Arc<NearSegment>) {
     let deadline = Instant::now() + READER_PATIENCE;
     while Arc::strong_count(&segment) > 1 && Instant::now() < deadline {
@@ -275,8 +276,8 @@ fn let_go(segment: Arc<NearSegment>) {
     }
 }
 
-/// Waits until the node says something, which it never does, or its process ends. Its memory is to be let go then, which
-/// would stay with the system for as long as it is mapped anywhere.
+/// Waits until the node's process ends, or sends something, which it never does. Then its memory must be unmapped:
+/// the system keeps memory for as long as any process maps it.
 fn watch(socket: &TcpStream, state: &NeighbourState) {
     let hear = || recv_bytes(socket.as_fd(), &mut [0], Wait::Block);
     while hear().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {

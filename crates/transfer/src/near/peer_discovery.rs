@@ -11,23 +11,23 @@ use mooncake_connection::Fault;
 /// A peer that is far is asked again after this long: another process may have taken its address over.
 const FAR: Duration = Duration::from_secs(300);
 
-/// One that could not be asked is asked again after this long.
+/// A peer that could not be asked is asked again after this long.
 const UNKNOWN: Duration = Duration::from_secs(1);
 
 /// How far a peer is from this process, and why.
 #[derive(Clone, Debug)]
 pub enum Distance {
     /// On this host, and of this user.
-    Near(Met),
+    Near(NearPeer),
     /// It runs on another host.
     OtherHost,
     /// It runs on this host, in a container with a network of its own, where names of sockets mean something else.
     OtherNetworkNamespace,
-    /// It takes no connections from processes of its host: it is told so, or is an older version.
+    /// It offers no local socket: its configuration says so, or it is an older version.
     NotOffered,
     /// The system does not tell which host this is.
     NoHostId,
-    /// It is on this host, and does not let this process in, or this process does not trust it: another user, as a rule.
+    /// It is on this host, but refuses this process, or this process does not trust it: another user, as a rule.
     NotLetIn(String),
     /// It could not be asked.
     Unreachable(TransferError),
@@ -37,11 +37,11 @@ pub enum Distance {
 
 /// A node of this host.
 #[derive(Clone)]
-pub struct Met(pub(super) Arc<Neighbour>);
+pub struct NearPeer(pub(super) Arc<Neighbour>);
 
-impl fmt::Debug for Met {
+impl fmt::Debug for NearPeer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Met").field("endpoint", &self.0.endpoint).finish_non_exhaustive()
+        f.debug_struct("NearPeer").field("endpoint", &self.0.endpoint).finish_non_exhaustive()
     }
 }
 
@@ -62,11 +62,11 @@ impl fmt::Display for Distance {
     }
 }
 
-/// What is known of one peer.
+/// The known distance of one peer.
 #[derive(Default)]
 pub(super) struct DiscoveredPeer {
     known: RwLock<Option<KnownDistance>>,
-    /// Held by the one thread that finds out.
+    /// Held by the thread that measures the distance.
     asking: Mutex<()>,
 }
 
@@ -76,14 +76,14 @@ struct KnownDistance {
 }
 
 impl DiscoveredPeer {
-    /// How far it is, found out by `measure` if that is not known, or not any more.
+    /// How far it is. Calls `measure` if that is unknown or out of date.
     pub(super) fn distance(&self, measure: impl FnOnce() -> Distance) -> Distance {
         if let Some(known) = self.known() {
             return known;
         }
         let _asking = match (self.asking.try_lock().ok(), self.was_far()) {
             (Some(asking), _) => asking,
-            // Somebody asks again; until that is done nothing has changed.
+            // Another thread asks again; until then the old answer counts.
             (None, Some(far)) => return far,
             (None, None) => self.asking.lock().unwrap_or_else(PoisonError::into_inner),
         };
@@ -101,7 +101,7 @@ impl DiscoveredPeer {
         distance
     }
 
-    /// Whether what is known of it holds.
+    /// Whether its known distance is still valid.
     pub(super) fn is_current(&self) -> bool {
         self.known().is_some()
     }
@@ -124,8 +124,8 @@ impl DiscoveredPeer {
     }
 }
 
-/// Asks a peer who it is, and connects to its local socket if it is here; `gone` is called with that socket's endpoint once
-/// it has broken.
+/// Asks a peer where it runs, and connects to its local socket if it is on this host. Calls `gone` with that socket's
+/// endpoint once the connection has broken.
 pub(super) fn measure(
     endpoint: &Arc<str>,
     tcp: &TcpTransport,
@@ -145,7 +145,7 @@ pub(super) fn measure(
         return Distance::OtherNetworkNamespace;
     }
     let distance = match Neighbour::meet(&socket, config, gone) {
-        Ok(neighbour) => Distance::Near(Met(Arc::new(neighbour))),
+        Ok(neighbour) => Distance::Near(NearPeer(Arc::new(neighbour))),
         Err(Fault::Refused(refusal)) if refusal.code == ErrorCode::IllegalClient => {
             Distance::NotLetIn("does not let this user in".to_owned())
         }

@@ -1,4 +1,4 @@
-//! Ranges that a node keeps as they are for views of this process.
+//! Ranges that a node keeps unchanged for views of this process.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,21 +14,21 @@ use mooncake_types::limits::MAX_FRAME_RANGES;
 use mooncake_types::{ErrorCode, RangeRead};
 use mooncake_wire::{Kind, decode_results, encode_pin, encode_unpin};
 
-use super::doubts::Doubts;
+use super::failed_questions::FailedQuestions;
 use super::segment::NearSegment;
 use crate::view::{Hold, Pinned, View};
 
-/// Stack of the thread that waits for a node to want its ranges back.
+/// Stack of the thread that waits for a node to recall its ranges.
 const STACK_BYTES: usize = 64 << 10;
 
-/// The connection that ranges of one node are pinned by.
+/// The connection that pins ranges of one node.
 #[derive(Default)]
 pub(super) struct Pinning(Mutex<PinningState>);
 
 #[derive(Default)]
 struct PinningState {
     pins: Option<Arc<PinConnection>>,
-    doubts: Doubts,
+    doubts: FailedQuestions,
 }
 
 impl Pinning {
@@ -54,7 +54,7 @@ impl Pinning {
         state.pins.clone()
     }
 
-    /// The connection is of no more use.
+    /// Forgets a connection that cannot be used again. After a fault, no other is opened for a while.
     pub(super) fn forget(&self, pins: &Arc<PinConnection>, fault: Option<&Fault>) {
         let mut state = self.lock();
         let forgotten = state.pins.take_if(|current| Arc::ptr_eq(current, pins));
@@ -73,14 +73,14 @@ impl PinningState {
     }
 }
 
-/// A connection that ranges are pinned by: all of them for as long as it lasts. When the node ends its side, it wants them
-/// back; then the views of all of them are detached, and only then this side ends too.
+/// A connection that pins ranges for as long as it lasts. When the node closes its side, it recalls all of them. This
+/// side then detaches all views, and only after that closes too.
 pub(super) struct PinConnection {
-    /// Held while something is asked, and until what came of it is in `views`.
+    /// Held during a question, and until its results are in `views`.
     asker: Mutex<Asker>,
-    /// Numbers of ranges that are to be given back.
+    /// Numbers of ranges to give back.
     returned: Mutex<Vec<u64>>,
-    /// What is pinned, by number; `None` once the node wants everything back.
+    /// Pinned ranges by number; `None` once the node has recalled them.
     views: Mutex<Option<BTreeMap<u64, Weak<Pinned>>>>,
     socket: Arc<Private<TcpStream>>,
 }
@@ -89,16 +89,16 @@ struct Asker {
     connection: Connection,
     /// The number of the next range that is asked for.
     next: u64,
-    /// Nothing can be asked on it any more. What is pinned stays so.
+    /// The connection takes no more questions. Ranges stay pinned.
     is_broken: bool,
 }
 
-/// A range to be seen, and the segment that it lies in.
+/// A range to view, and its segment.
 pub(super) type Wanted<'a> = (&'a RangeRead, &'a NearSegment);
 
 /// Why nothing was pinned.
 pub(super) enum PinError {
-    /// The connection is of no more use; another may be.
+    /// This connection cannot be used; another may work.
     Closed,
     /// The node cannot be asked.
     Fault(Fault),
@@ -107,14 +107,14 @@ pub(super) enum PinError {
 impl PinError {
     fn of(fault: Fault) -> Self {
         match fault {
-            // It wants everything back, or is gone, which the next connection will tell.
+            // The node recalls everything, or is gone, which the next connection will tell.
             Fault::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => PinError::Closed,
             fault => PinError::Fault(fault),
         }
     }
 }
 
-/// Keeps a range of a node as it is.
+/// Keeps a range of a node unchanged until it is dropped.
 struct PinHold {
     pins: Arc<PinConnection>,
     number: u64,
@@ -142,7 +142,7 @@ impl PinConnection {
         });
         let of_thread = Arc::downgrade(&pins);
         let watch = move || {
-            // Whatever the system says, the connection is not waited for any more.
+            // An error ends the wait as well.
             let _ = await_hang_up(watched.as_fd());
             if let Some(pins) = of_thread.upgrade() {
                 pins.recall();
@@ -153,7 +153,7 @@ impl PinConnection {
         Ok(pins)
     }
 
-    /// Views of these ranges, as far as the node keeps them as they are.
+    /// Views of these ranges; `None` for those that the node does not pin.
     pub(super) fn show(
         self: &Arc<Self>,
         wanted: &[Wanted<'_>],
@@ -181,7 +181,7 @@ impl PinConnection {
         Ok(shown)
     }
 
-    /// The view of a range, if the node has pinned it. The asker is held.
+    /// The view of a range, if the node has pinned it. The caller holds the asker.
     fn view(
         self: &Arc<Self>,
         (range, segment): &Wanted<'_>,
@@ -200,26 +200,26 @@ impl PinConnection {
             }
             None => false,
         };
-        // The connection lasts until the asker is let go, and so does the pin.
+        // The connection, and so the pin, lasts until the caller releases the asker.
         (is_listed || pinned.let_go()).then(|| View::new(pinned))
     }
 
-    /// The node wants everything back, or is gone.
+    /// The node recalls everything, or is gone: detaches all views, then ends the connection.
     fn recall(&self) {
         let views = lock(&self.views).take().unwrap_or_default();
         let mut is_done = true;
         for pinned in views.into_values().filter_map(|view| view.upgrade()) {
             is_done &= pinned.let_go();
         }
-        // Who asked meanwhile has let go by itself when this is free, and nobody asks any more.
+        // With this lock, questions under way have ended and detached their own views, and no new ones are asked.
         let _asker = lock(&self.asker);
         if is_done {
-            // Otherwise when the last view has gone. Fails only if the connection has ended.
+            // If not all are detached, the last view closes it. This fails only if the connection has ended.
             let _ = self.socket.shutdown(Shutdown::Both);
         }
     }
 
-    /// The range may change. Never waits for the node.
+    /// Gives a range back, which may then change. Never waits for the node.
     fn give_back(&self, number: u64) {
         if let Some(views) = &mut *lock(&self.views) {
             views.remove(&number);
@@ -228,7 +228,7 @@ impl PinConnection {
         self.flush();
     }
 
-    /// Tells the node what was given back. If somebody is asking, that thread does so when it is done.
+    /// Tells the node which ranges were given back. If another thread is asking, that thread does so at the end.
     fn flush(&self) {
         while !lock(&self.returned).is_empty() {
             let mut asker = match self.asker.try_lock() {
@@ -242,7 +242,7 @@ impl PinConnection {
         }
     }
 
-    /// False if the node takes nothing now; it is told with what is asked next.
+    /// False if the node takes nothing now. It is told with the next question.
     fn send_returned(&self, asker: &mut Asker) -> bool {
         let mut returned = lock(&self.returned);
         let count = returned.len().min(MAX_FRAME_RANGES);
@@ -265,7 +265,7 @@ impl Drop for PinConnection {
 }
 
 impl Asker {
-    /// Asks for ranges; gives the number of the first, and what the node says of each.
+    /// Asks the node to pin ranges. Returns the number of the first, and a result for each.
     fn pin(&mut self, ranges: &[RangeRead]) -> Result<(u64, Vec<Result<(), ErrorCode>>), Fault> {
         let encode = |out: &mut Vec<u8>, id| encode_pin(out, id, ranges);
         let results = decode_results(&self.connection.call(encode, Kind::PinReply)?)?;
@@ -278,7 +278,7 @@ impl Asker {
         Ok((first, results))
     }
 
-    /// Sends, if the node takes it now; false if not.
+    /// Tells the node that ranges were given back, if it takes the frame now; false if not.
     fn unpin(&mut self, numbers: &[u64]) -> bool {
         if self.is_broken {
             return false;
@@ -288,7 +288,7 @@ impl Asker {
         match send_bytes(self.connection.stream().as_fd(), &frame, Wait::Now) {
             Ok(sent) if sent == frame.len() => true,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
-            // Cut short, or the node is gone: what is pinned is given back with the connection.
+            // The frame was cut short, or the node is gone: the end of the connection gives all pins back.
             _ => {
                 self.is_broken = true;
                 false

@@ -1,9 +1,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A range shorter than this goes to the node as it is: that takes one question, and a write in place takes two.
+/// A range shorter than this is sent to the node: that takes one question, and a write in place takes two.
 pub(super) const MIN_IN_PLACE_BYTES: u64 = 64 << 10;
 
-/// What is noted together: no range that is written in place is shorter.
+/// Length of a part: no range that is written in place is shorter.
 const PART_BYTES: u64 = MIN_IN_PLACE_BYTES;
 
 /// Which parts of a segment this process has mapped to write them.
@@ -19,7 +19,7 @@ impl PrefaultedParts {
         self.part(offset).is_none_or(|part| part.load(Ordering::Relaxed))
     }
 
-    /// It is, from now on.
+    /// Notes that this part is mapped.
     pub(super) fn note_mapped(&self, offset: u64) {
         if let Some(part) = self.part(offset) {
             part.store(true, Ordering::Relaxed);

@@ -4,20 +4,20 @@ use mooncake_memory::{Buffer, copy_from_process};
 use mooncake_types::SegmentId;
 
 use super::known_peers::Near;
-use super::peer_discovery::Met;
+use super::peer_discovery::NearPeer;
 use crate::Way;
 
-/// How reads of a segment at a node of this host are made.
+/// How this process reads a segment of a node on this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reach {
     /// From the node's memory, which is mapped here.
     Mapped,
-    /// By the kernel, out of the node's process. Why the memory is not mapped, if it was tried.
+    /// By the kernel, out of the node's process.
     Kernel {
-        /// In words.
+        /// Why the memory is not mapped, in words; empty if that was not tried.
         not_mapped: String,
     },
-    /// As frames over its local socket, because neither goes.
+    /// As frames over its local socket, because neither works.
     LocalSocket {
         /// In words, one for each way that was tried.
         why: Vec<String>,
@@ -40,8 +40,8 @@ impl fmt::Display for Reach {
 }
 
 impl Near {
-    /// How reads of a segment of a node on this host are made.
-    pub(crate) fn reach(&self, met: &Met, segment: SegmentId) -> Reach {
+    /// How this process reads a segment of a node on this host.
+    pub(crate) fn reach(&self, met: &NearPeer, segment: SegmentId) -> Reach {
         let mut why = Vec::new();
         let Some(found) = met.0.segment(segment) else {
             why.push("it does not share this segment".to_owned());
@@ -64,7 +64,7 @@ impl Near {
 }
 
 /// Whether the kernel copies memory of the node's process.
-fn probe(met: &Met, address: u64) -> Result<(), String> {
+fn probe(met: &NearPeer, address: u64) -> Result<(), String> {
     let pid =
         met.0.pid.ok_or("it runs in another pid namespace, so its process has no number here")?;
     let byte = Buffer::zeroed(1);

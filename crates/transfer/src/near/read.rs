@@ -5,13 +5,13 @@ use mooncake_types::ErrorCode;
 
 use super::known_peers::Near;
 use super::neighbour::Neighbour;
-use super::segment::{Look, NearSegment, read_to_devices};
+use super::segment::{NearRead, NearSegment, read_to_devices};
 use super::visit::Visit;
 use crate::op::Settled;
 use crate::{ReadOp, TcpTransport, TransferError, Transport, Way};
 
 impl Near {
-    /// Reads what lies at nodes of this host, of those operations that are not settled.
+    /// Reads the unsettled operations whose nodes are on this host.
     pub(crate) fn read(&self, ops: &[ReadOp], settled: &mut Settled, tcp: &TcpTransport) {
         if self.ways.near().is_empty() {
             return;
@@ -37,14 +37,15 @@ impl Near {
             self.look(&visits[visit].neighbour, &ops[position])
         });
         for ((position, _), look) in wanted.into_iter().zip(looks) {
-            if let Look::Over(result) = look {
+            if let NearRead::Over(result) = look {
                 settled[position] = Some(result);
             }
         }
         self.read_by_message(ops, visits, settled);
     }
 
-    /// Has devices read memory that is mapped here. What is not goes another way, as what of nodes that died meanwhile.
+    /// Copies memory that is mapped here to devices. Other operations stay unsettled, and those of nodes that died
+    /// meanwhile become so again.
     fn read_to_devices(
         &self,
         ops: &[ReadOp],
@@ -66,18 +67,18 @@ impl Near {
         let reads: Vec<_> =
             some.iter().map(|&(position, segment)| (segment, &ops[position])).collect();
         for ((position, ..), look) in some.into_iter().zip(read_to_devices(&reads)) {
-            if let Look::Over(result) = look {
+            if let NearRead::Over(result) = look {
                 settled[position] = Some(result);
             }
         }
     }
 
-    /// Asks nodes for what could not be read without a message, and for what was, of nodes that have died meanwhile.
+    /// Reads by message all ranges that could not be read without, and those of nodes that died meanwhile.
     fn read_by_message(&self, ops: &[ReadOp], visits: Vec<Visit<()>>, settled: &mut Settled) {
         let mut by_message: Vec<(usize, ReadOp)> = Vec::new();
         for Visit { neighbour, ops: visited } in visits {
             let positions = || visited.iter().map(|&(position, ())| position);
-            // Of a node that has died nobody takes what was removed out of the table.
+            // A dead node takes no dropped entries out of its table, so reads from it do not count.
             if positions().any(|at| settled[at].is_some()) && !neighbour.is_alive_now() {
                 positions().for_each(|at| settled[at] = None);
             }
@@ -92,23 +93,24 @@ impl Near {
         }
         let (positions, asked): (Vec<usize>, Vec<ReadOp>) = by_message.into_iter().unzip();
         for (position, result) in positions.into_iter().zip(self.sockets.read(&asked)) {
-            // A socket that broke says nothing of the node; the next way will tell.
+            // A broken socket does not show that the node is dead; the next way will tell.
             if !is_broken(&result) {
                 settled[position] = Some(result);
             }
         }
     }
 
-    /// Reads a range without a message, by the first way that reaches it. It counts if the node is alive afterwards.
-    fn look(&self, neighbour: &Neighbour, op: &ReadOp) -> Look {
-        let Some(segment) = neighbour.segment(op.range.segment) else { return Look::Unknown };
-        let mut looked = Look::Unknown;
+    /// Reads a range without a message, by the first way that works. The result counts only if the node is alive
+    /// afterwards.
+    fn look(&self, neighbour: &Neighbour, op: &ReadOp) -> NearRead {
+        let Some(segment) = neighbour.segment(op.range.segment) else { return NearRead::Unknown };
+        let mut looked = NearRead::Unknown;
         for way in self.ways.near() {
             looked = match way {
                 Way::Shm => segment.read(op),
                 _ => neighbour.read_by_kernel(&segment, op),
             };
-            if !matches!(looked, Look::Unknown) {
+            if !matches!(looked, NearRead::Unknown) {
                 break;
             }
         }
@@ -118,7 +120,7 @@ impl Near {
 
 fn is_broken(result: &Result<(), TransferError>) -> bool {
     use TransferError::{Deserted, Protocol, Refused, Unreachable};
-    // A node that has too many connections already says that it is unavailable.
+    // A node with too many connections replies that it is unavailable.
     let full = ErrorCode::UnavailableInCurrentStatus;
     let broken = matches!(result, Err(Unreachable { .. } | Deserted { .. } | Protocol { .. }));
     broken || *result == Err(Refused(full))

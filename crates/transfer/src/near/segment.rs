@@ -16,22 +16,22 @@ pub(super) struct NearSegment {
     slots: SlotReader,
     /// Where its memory lies here, if it could be mapped.
     region: Option<Region>,
-    /// How often which parts of it were written here.
+    /// Which parts of it this process has mapped to write them.
     prefaulted: PrefaultedParts,
     /// Where it lies in the node's process, and how long it is.
     shared: Shared,
 }
 
-/// What came of looking for a range without asking the node.
-pub(super) enum Look {
-    /// It is over, well or not.
+/// The result of a read that did not ask the node.
+pub(super) enum NearRead {
+    /// The read is over.
     Over(Result<(), TransferError>),
-    /// The table does not say; the node does.
+    /// The table does not tell: the node must be asked.
     Unknown,
 }
 
 impl NearSegment {
-    /// Maps what a node handed over: its table and then, if it said so, its memory.
+    /// Maps what a node handed over: its table, and its memory if that is shared.
     pub(super) fn map(shared: &Shared, descriptors: Vec<OwnedFd>) -> Result<Self, MapError> {
         let mut descriptors = descriptors.into_iter();
         let missing = MapError::WrongKind { wanted: "a segment with its table" };
@@ -60,17 +60,17 @@ impl NearSegment {
         self.shared.address
     }
 
-    /// Whether the node lends it no longer.
+    /// Whether the node has stopped lending it.
     pub(super) fn is_closed(&self) -> bool {
         self.slots.is_closed()
     }
 
-    /// Whether the node still held what was seen.
+    /// Whether the slot is unchanged since `seen`: then the node held the entry all the time.
     pub(super) fn still_holds(&self, seen: &SeenSlot) -> bool {
         self.slots.still_holds(seen)
     }
 
-    /// The slot of the range that is wanted, `None` if there is none for its start, or nothing is wanted of it.
+    /// The slot of a range; `None` if no slot has its start, or the range is empty.
     pub(super) fn find(&self, range: &RangeRead) -> Option<Result<SeenSlot, TransferError>> {
         let seen = self.slots.find(range.offset).filter(|_| range.len > 0)?;
         let row = seen.row;
@@ -84,64 +84,64 @@ impl NearSegment {
         Some(Ok(seen))
     }
 
-    /// Has the kernel copy the range out of the memory of the node's process. It counts only if that process still is the
+    /// Has the kernel copy the range out of the node's process. The result counts only if that process is still the
     /// node afterwards.
     ///
     /// # Errors
-    /// The system's, of a copy that was not made.
-    pub(super) fn read_by_kernel(&self, op: &ReadOp, pid: i32) -> io::Result<Look> {
+    /// The system's error if it did not copy.
+    pub(super) fn read_by_kernel(&self, op: &ReadOp, pid: i32) -> io::Result<NearRead> {
         let seen = match self.find(&op.range) {
-            None => return Ok(Look::Unknown),
-            Some(Err(error)) => return Ok(Look::Over(Err(error))),
+            None => return Ok(NearRead::Unknown),
+            Some(Err(error)) => return Ok(NearRead::Over(Err(error))),
             Some(Ok(seen)) => seen,
         };
         let start = op.range.offset.checked_add(op.range.from);
         let end = start.and_then(|start| start.checked_add(op.range.len));
         let (Some(start), Some(..)) = (start, end.filter(|&end| end <= self.shared.len)) else {
-            return Ok(Look::Unknown);
+            return Ok(NearRead::Unknown);
         };
         let mut address = self.shared.address.wrapping_add(start);
         for &piece in op.dst.slices() {
             copy_from_process(pid, address, piece)?;
             address = address.wrapping_add(piece.len() as u64);
         }
-        Ok(Look::Over(if self.still_holds(&seen) { Ok(()) } else { Err(TransferError::Stale) }))
+        Ok(NearRead::Over(if self.still_holds(&seen) { Ok(()) } else { Err(TransferError::Stale) }))
     }
 
     /// Copies the range out of the memory that is mapped here.
-    pub(super) fn read(&self, op: &ReadOp) -> Look {
+    pub(super) fn read(&self, op: &ReadOp) -> NearRead {
         let (memory, seen) = match self.locate(&op.range) {
             Ok(found) => found,
             Err(look) => return look,
         };
         if let Err(error) = copy_out(memory, &op.dst) {
-            return Look::Over(Err(error));
+            return NearRead::Over(Err(error));
         }
         self.settled(&seen)
     }
 
     /// Where the range lies in the memory that is mapped here, and its slot.
-    fn locate(&self, range: &RangeRead) -> Result<(RawSlice, SeenSlot), Look> {
-        let region = self.region.as_ref().ok_or(Look::Unknown)?;
+    fn locate(&self, range: &RangeRead) -> Result<(RawSlice, SeenSlot), NearRead> {
+        let region = self.region.as_ref().ok_or(NearRead::Unknown)?;
         let seen = match self.find(range) {
-            None => return Err(Look::Unknown),
-            Some(Err(error)) => return Err(Look::Over(Err(error))),
+            None => return Err(NearRead::Unknown),
+            Some(Err(error)) => return Err(NearRead::Over(Err(error))),
             Some(Ok(seen)) => seen,
         };
         let start = range.offset.checked_add(range.from);
         let memory = start.and_then(|start| region.slice(start, range.len).ok());
-        // A table that is not of this memory: whoever made it knows better.
-        Ok((memory.ok_or(Look::Unknown)?, seen))
+        // The table does not fit this memory: the node must be asked.
+        Ok((memory.ok_or(NearRead::Unknown)?, seen))
     }
 
-    /// What a copy is worth, once it was made.
-    fn settled(&self, seen: &SeenSlot) -> Look {
-        Look::Over(if self.still_holds(seen) { Ok(()) } else { Err(TransferError::Stale) })
+    /// The result after the copy: stale if the node dropped the entry meanwhile.
+    fn settled(&self, seen: &SeenSlot) -> NearRead {
+        NearRead::Over(if self.still_holds(seen) { Ok(()) } else { Err(TransferError::Stale) })
     }
 }
 
-/// Has devices read ranges out of the memory that is mapped here, all with the same copies.
-pub(super) fn read_to_devices(reads: &[(&NearSegment, &ReadOp)]) -> Vec<Look> {
+/// Copies ranges from memory that is mapped here to devices, in one batch.
+pub(super) fn read_to_devices(reads: &[(&NearSegment, &ReadOp)]) -> Vec<NearRead> {
     let located: Vec<_> = reads.iter().map(|(segment, op)| segment.locate(&op.range)).collect();
     let jobs = reads.iter().zip(&located).map(|((segment, op), located)| {
         let (memory, _) = located.as_ref().ok()?;
@@ -152,7 +152,7 @@ pub(super) fn read_to_devices(reads: &[(&NearSegment, &ReadOp)]) -> Vec<Look> {
     let settle = all.map(|(((segment, _), located), copied)| match (located, copied) {
         (Err(look), _) => look,
         (Ok((_, seen)), Some(Ok(()))) => segment.settled(&seen),
-        (Ok(_), Some(Err(error))) => Look::Over(Err(of_copy(&error))),
+        (Ok(_), Some(Err(error))) => NearRead::Over(Err(of_copy(&error))),
         (Ok(_), None) => unreachable!("what was found is copied"),
     });
     settle.collect()

@@ -12,9 +12,9 @@ use crate::view::View;
 use crate::{TcpTransport, ViewOp, Way};
 
 impl Neighbour {
-    /// Views of ranges, as far as the node keeps them as they are.
+    /// Views of ranges; `None` for those that the node does not pin.
     fn show(&self, wanted: &[Wanted<'_>]) -> Vec<Option<View>> {
-        // The node may want everything back at the moment of asking; a second connection is asked then.
+        // The node may recall everything at this moment. Then a second connection asks.
         for _ in 0..2 {
             let Some(pins) = self.pinning.pins(|| self.new_connection()) else { break };
             match pins.show(wanted) {
@@ -28,7 +28,8 @@ impl Neighbour {
 }
 
 impl Near {
-    /// Shows those of the ranges that are wanted and lie at nodes of this host, as far as these keep them as they are.
+    /// Views of the wanted ranges at nodes of this host; `None` for all others, and for those that the nodes do not
+    /// pin.
     pub(crate) fn show(
         &self,
         ops: &[ViewOp],

@@ -4,16 +4,16 @@ use super::known_peers::Near;
 use super::neighbour::Neighbour;
 use crate::TcpTransport;
 
-/// What one call does at one node of this host.
+/// The operations of one call at one node of this host.
 pub(super) struct Visit<T> {
     pub(super) neighbour: Arc<Neighbour>,
-    /// Positions of its operations, each with what is needed for it.
+    /// Positions of its operations, each with the result of `prepare`.
     pub(super) ops: Vec<(usize, T)>,
 }
 
 impl Near {
-    /// Groups operations, given by their positions and peers, by the nodes of this host. Those for which `prepare` finds
-    /// nothing are left out, as are those of other hosts.
+    /// Groups operations, given by their positions and peers, by the nodes of this host. Leaves out those of other
+    /// hosts, and those for which `prepare` returns `None`.
     pub(super) fn visits<'a, T>(
         &self,
         ops: impl Iterator<Item = (usize, &'a Arc<str>)> + Clone,
@@ -40,7 +40,7 @@ impl Near {
     }
 }
 
-/// Which of the visits is the one to this node; a new one if there is none.
+/// The index of the visit to this node, which is added if there is none.
 fn visit_to<T>(visits: &mut Vec<Visit<T>>, neighbour: Arc<Neighbour>) -> usize {
     let known = visits.iter().rposition(|visit| Arc::ptr_eq(&visit.neighbour, &neighbour));
     known.unwrap_or_else(|| {

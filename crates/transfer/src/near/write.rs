@@ -12,7 +12,7 @@ use crate::op::Settled;
 use crate::{TcpTransport, TransferError, Way, WriteOp};
 
 impl Near {
-    /// Writes to nodes of this host, of those operations that are not settled.
+    /// Writes the unsettled operations whose nodes are on this host.
     pub(crate) fn write(
         &self,
         epoch: Epoch,
@@ -33,7 +33,7 @@ impl Near {
         let visits = self.visits(open, tcp, |position, neighbour| {
             let op = &ops[position];
             let segment = self.mapped(neighbour, op);
-            // Other memory of a device passes through memory of the host, and comes here again.
+            // Other writes from devices are staged in host memory, and then come here again.
             (segment.is_some() || op.src.is_host()).then_some(segment)
         });
         let mut by_message = Vec::new();
@@ -55,7 +55,7 @@ impl Near {
         self.write_by_message(epoch, by_message, settled);
     }
 
-    /// The segment that a write goes to, if it is mapped here and the write is worth two questions.
+    /// The segment of a write, if it is mapped here and the write is long enough for two questions.
     fn mapped(&self, neighbour: &Neighbour, op: &WriteOp<'_>) -> Option<Arc<NearSegment>> {
         let may = self.ways.near().contains(&Way::Shm) && op.range.len >= MIN_IN_PLACE_BYTES;
         let segment = may.then(|| neighbour.segment(op.range.segment)).flatten()?;

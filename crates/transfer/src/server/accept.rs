@@ -18,25 +18,25 @@ use super::registry::Registry;
 use super::server_context::ServerContext;
 use super::service::Service;
 
-/// Threads that wait for a connection at a listener: a client that comes for the first time opens two.
+/// Threads of a listener that wait for a connection: a new client opens two.
 const WAITING: usize = 2;
 
-/// Connections beyond the limit that are told so at a time; further ones are just closed.
+/// Most connections beyond the limit that get a refusal at a time; further ones are closed without.
 const MAX_REFUSING: usize = 32;
 
 /// How long to wait when the system has no descriptor or thread left for another connection.
 const BACK_OFF: Duration = Duration::from_millis(20);
 
-/// Lets connections in. Some threads wait for the next at any time, each of which serves one connection to its end, and
-/// another thread starts those that take their places. So no connection waits for a thread to be started, which may take
-/// long in a process that is busy with its memory.
+/// Accepts connections. At any time some threads wait for the next one, and each serves one connection to its end.
+/// Another thread starts their successors. So no connection waits for a thread to start, which may take long in a
+/// process that is busy with its memory.
 pub(super) struct Acceptor {
     listener: Listener,
     registry: Arc<Registry>,
     context: Arc<ServerContext>,
     /// How many threads wait for a connection.
     waiting: Mutex<usize>,
-    /// Told when there is one less, and when the server is closed.
+    /// Notified when fewer threads wait, and when the server closes.
     changed: Condvar,
 }
 
@@ -70,10 +70,10 @@ impl Acceptor {
         }
     }
 
-    /// Has [`Acceptor::run`] and all threads that wait end, once the server is closed.
+    /// Ends [`Acceptor::run`] and all waiting threads. The registry must be closed already.
     pub(super) fn shut_down(&self) {
         self.listener.shut_down();
-        // Taken, so that nobody is between a look and a wait.
+        // Locked, so that no thread is between its check and its wait.
         drop(self.waiting());
         self.changed.notify_all();
     }
@@ -91,7 +91,7 @@ impl Acceptor {
         let (acceptor, running) = (Arc::clone(self), self.registry.begin_thread());
         let thread = Builder::new().name("data".into()).stack_size(STACK_BYTES);
         let serve = move || {
-            // Taken out of the closure, and this one first: it is dropped after what else the thread holds.
+            // Moved out of the closure first, so that it is dropped after everything else that the thread holds.
             let _running = running;
             let acceptor = acceptor;
             acceptor.serve_one();
@@ -109,7 +109,7 @@ impl Acceptor {
 
     /// Waits for a connection and serves it.
     fn serve_one(&self) {
-        // Before it is needed: memory may take its time too.
+        // Allocated before it is needed, since that may be slow too.
         let inbox = Inbox::new(self.context.config.busy_poll);
         let accepted = self.accept();
         *self.waiting() -= 1;
@@ -169,7 +169,7 @@ impl Acceptor {
 #[cfg(test)]
 pub(crate) static STARTS: std::sync::RwLock<()> = std::sync::RwLock::new(());
 
-/// Errors of one connection that ended before it was let in.
+/// Whether the error is that of one connection, which ended before it was accepted.
 fn is_passing(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted, WouldBlock};
     matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted | WouldBlock)

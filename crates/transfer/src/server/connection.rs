@@ -10,7 +10,7 @@ use crate::Interrupt;
 /// Stack of a thread that serves one connection; its buffers are on the heap.
 pub(super) const STACK_BYTES: usize = 256 << 10;
 
-/// A peer that stops in the middle of a frame, or takes no more of a reply, is given up after this long.
+/// A peer that stops in the middle of a frame, or stops taking a reply, is given up after this long.
 pub(super) const STALL: Duration = Duration::from_secs(30);
 
 /// Which way a connection came.
@@ -26,9 +26,9 @@ pub(super) struct PeerConnection {
     stream: Private<TcpStream>,
     origin: Origin,
     interrupted: AtomicBool,
-    /// The peer has to close its side itself: it looks at memory that must not change before.
+    /// The peer has to close its side itself: until then it views memory that must not change.
     is_kept_open: Mutex<bool>,
-    /// It did not, and was not waited for any more.
+    /// The server cut the peer off, since it did not close in time.
     is_severed: AtomicBool,
 }
 
@@ -50,7 +50,7 @@ impl PeerConnection {
         self.interrupted.load(Ordering::Acquire)
     }
 
-    /// From now on the peer is asked to end the connection, and not cut off.
+    /// From now on, an interrupt asks the peer to end the connection and does not cut it off.
     pub(super) fn keep_open(&self) {
         *self.kept_open() = true;
     }
@@ -63,7 +63,7 @@ impl PeerConnection {
         self.is_kept_open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Cuts off a peer that does not end a connection which it was asked to.
+    /// Cuts off a peer that did not end its connection when asked to.
     pub(super) fn sever(&self) {
         self.is_severed.store(true, Ordering::SeqCst);
         // Fails only if the connection has ended already.
@@ -79,7 +79,7 @@ impl Interrupt for PeerConnection {
     fn interrupt(&self) {
         // The flag comes first: bytes that the kernel holds already can still be received after the shutdown.
         self.interrupted.store(true, Ordering::Release);
-        // Held until it is done: a peer that is to be asked is never cut off.
+        // Locked until the shutdown is done: a connection that is kept open is never cut off.
         let is_kept_open = self.kept_open();
         let side = if *is_kept_open { Shutdown::Write } else { Shutdown::Both };
         // Fails only if the connection has ended already.

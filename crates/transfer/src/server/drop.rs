@@ -3,7 +3,7 @@ use mooncake_wire::{Header, Kind, decode_drop};
 use super::service::{End, Service};
 
 impl Service {
-    /// Drops entries, and says so once they cannot be found.
+    /// Drops entries, and replies once no reader finds them.
     pub(super) fn serve_drop(&mut self, header: &Header) -> Result<(), End> {
         let id = header.request_id;
         let ranges = decode_drop(self.body(header)?).map_err(|error| End::body(id, &error))?;

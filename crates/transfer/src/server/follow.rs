@@ -3,11 +3,11 @@ use mooncake_wire::{Header, decode_follow, encode_follow_reply};
 
 use super::service::{End, Service};
 
-/// A buffer that a page has made longer than this is given back, in bytes.
+/// Most bytes of the send buffer that stay allocated after a page.
 const KEPT_BYTES: usize = 64 << 10;
 
 impl Service {
-    /// Tells a master that stands by what lies in a segment, or what changed there.
+    /// Tells a standby master what lies in a segment, or what changed there.
     pub(super) fn serve_follow(&mut self, header: &Header) -> Result<(), End> {
         let id = header.request_id;
         let follow = decode_follow(self.body(header)?).map_err(|error| End::body(id, &error))?;

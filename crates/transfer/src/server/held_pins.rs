@@ -2,8 +2,8 @@ use std::collections::BTreeMap;
 
 use crate::Pin;
 
-/// Most ranges that one connection pins at a time, and most bytes of them: what a peer has to copy before a writer that
-/// wants one of them goes on.
+/// Most ranges, and most bytes, that one connection pins at a time: a peer copies all of them before a writer of one
+/// of them goes on.
 const MAX_PINS: usize = 4096;
 const MAX_BYTES: u64 = 1 << 30;
 
@@ -27,7 +27,7 @@ impl HeldPins {
         self.bytes += len;
     }
 
-    /// Drops a pin. One that was refused, or is dropped already, is none.
+    /// Drops a pin. Does nothing if the pin was refused, or is dropped already.
     pub(super) fn drop_pin(&mut self, number: u64) {
         if let Some((_, len)) = self.held.remove(&number) {
             self.bytes -= len;

@@ -1,4 +1,4 @@
-//! Writes that the peer makes by itself, in memory that it shares with this process.
+//! Writes that the peer makes directly into memory that it shares with this process.
 
 use std::cmp::Reverse;
 use std::io;
@@ -19,11 +19,11 @@ use crate::open_write::OpenWrite;
 use crate::plan::MAX_BEGIN_RANGES;
 use crate::{Interrupt, SegmentHost};
 
-/// A range that took longer to begin than this had to be waited for: the peer may have gone meanwhile.
+/// A range that takes longer to begin had to wait for an older writer. The peer may have gone meanwhile.
 const WAITED: Duration = Duration::from_millis(1);
 
-/// Tells a peer that writes in place to stop. This side goes on listening: until the peer has closed its side, or said
-/// what it completed, it may still be writing, and its tickets stay open.
+/// Asks a peer that writes in place to stop. The peer may still be writing until it closes its side, or reports what
+/// it completed. Until then, this side keeps receiving and the tickets stay open.
 struct AskToStop {
     connection: Arc<PeerConnection>,
     asked: AtomicBool,
@@ -39,9 +39,9 @@ impl Interrupt for AskToStop {
 
 type Begun<'a> = Vec<Result<OpenWrite<'a>, ErrorCode>>;
 
-/// Begins all ranges, those of the newest grants first: who waits for an older writer then holds nothing that is older
-/// still, so no two peers can wait for each other. The results are in the order of the ranges. If the peer is gone, or is
-/// asked to stop before it could begin, all are given up.
+/// Begins all ranges, those of the newest grants first: a peer that waits for an older writer then holds only newer
+/// ranges, so no two peers wait for each other. The results are in the order of the ranges. If the peer is gone, or
+/// was asked to stop before it could begin, all are abandoned.
 fn begin_all<'a>(
     host: &'a dyn SegmentHost,
     epoch: Epoch,
@@ -51,7 +51,7 @@ fn begin_all<'a>(
     let asked = AtomicBool::new(false);
     let stop = Arc::new(AskToStop { connection: Arc::clone(connection), asked });
     let begin = |range: &RangeWrite<'_>| {
-        // The peer would write elsewhere than the node looks.
+        // The memory is not shared: the peer would write where the node does not look.
         if host.share(range.segment).is_none() && host.owns(range.segment) {
             return Err(ErrorCode::InvalidParams);
         }
@@ -74,7 +74,7 @@ fn begin_all<'a>(
     Ok(begun.into_iter().map(|(_, begun)| begun).collect())
 }
 
-/// Whether the peer has closed its side. Otherwise it says nothing while it waits for its answer.
+/// Whether the peer has closed its side. A peer that waits for its reply sends nothing.
 fn has_hung_up(stream: &TcpStream) -> bool {
     let mut sockets = [(stream.as_fd(), Interest { read: true, write: false })];
     let polled = poll_sockets(&mut sockets, Duration::ZERO);
@@ -82,7 +82,7 @@ fn has_hung_up(stream: &TcpStream) -> bool {
 }
 
 impl Service {
-    /// Lets the peer write ranges, and waits, for as long as its connection lasts, until it says what it has done.
+    /// Lets the peer write ranges in place, and waits for its results for as long as the connection lasts.
     pub(super) fn serve_begin(&mut self, header: &Header) -> Result<(), End> {
         let id = header.request_id;
         let body = Bytes::copy_from_slice(self.body(header)?);

@@ -5,23 +5,23 @@ use std::time::Duration;
 
 use mooncake_memory::{RawSlice, RecvBatch, Watch, recv_bytes};
 
-/// Bytes held between the socket and whoever wants them.
+/// Capacity of the buffer that small frames pass through.
 const CAPACITY: usize = 64 << 10;
 
-/// Bytes read ahead: enough for a small operation as a whole, little enough that copying the beginning of a large payload
-/// out costs nothing.
+/// Bytes read ahead: enough for a small operation as a whole, little enough that copying the beginning of a large
+/// payload out costs nothing.
 const AHEAD: usize = 16 << 10;
 
 /// A body longer than the buffer grows in steps of this many bytes as it arrives, whatever its header announced.
 const BODY_STEP: usize = 1 << 20;
 
-/// Receives what a peer sends: small things through a buffer, payload straight to its place.
+/// Receives what a peer sends: small frames through a buffer, payload straight to its place.
 pub(super) struct Inbox {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
     large: Vec<u8>,
-    /// Waits for the next request, and for what a request still lacks.
+    /// Waits for the next request; the field below waits for the rest of a request.
     between: Watch,
     within: Watch,
 }
@@ -33,7 +33,7 @@ impl Inbox {
         Self { bytes, start: 0, end: 0, large, between, within }
     }
 
-    /// Is nothing held?
+    /// Whether it holds no bytes.
     pub(super) fn is_empty(&self) -> bool {
         self.start == self.end
     }
@@ -43,7 +43,7 @@ impl Inbox {
         self.end - self.start
     }
 
-    /// Receives the first bytes of a request. Nothing may be held.
+    /// Receives the first bytes of a request. The inbox must be empty.
     pub(super) fn await_request(&mut self, stream: &TcpStream) -> io::Result<()> {
         debug_assert!(self.is_empty());
         (self.start, self.end) = (0, 0);
@@ -97,8 +97,8 @@ impl Inbox {
         Ok(&self.large)
     }
 
-    /// Fills the beginning of `dst` with the next bytes and says how many: at least one. Up to `ahead` bytes that
-    /// arrived behind them are held; `dst` and what is held are received by one call.
+    /// Fills the beginning of `dst` with the next bytes, and returns how many: at least one. The same system call
+    /// receives up to `ahead` bytes behind them, which the inbox keeps.
     pub(super) fn read_raw(
         &mut self,
         stream: &TcpStream,

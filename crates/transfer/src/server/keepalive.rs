@@ -1,4 +1,4 @@
-//! Keepalives: a node that waits for a disk or an object store says so to the peer, which gives up nodes that are silent.
+//! Keepalives: while a node waits for a disk or an object store, it tells its peer that it is alive.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
@@ -12,10 +12,10 @@ use mooncake_wire::{HEADER_LEN, keepalive};
 use super::connection::{PeerConnection, STACK_BYTES};
 use crate::Interrupt;
 
-/// How long a peer hears nothing of a request, at least.
+/// Time before the first keepalive of a request, and between two of them, at least.
 const EVERY: Duration = Duration::from_millis(200);
 
-/// How often it is looked whether one is due.
+/// How often the thread checks which keepalives are due.
 const TICK: Duration = Duration::from_millis(100);
 
 /// The requests for which keepalives are sent, from a thread of their own.
@@ -31,7 +31,7 @@ struct SlowRequests {
     by_number: BTreeMap<u64, SlowRequest>,
     /// The thread, once there was a request.
     thread: Option<JoinHandle<()>>,
-    /// It waits until there is another one.
+    /// The thread sleeps until there is another request.
     is_parked: bool,
     is_stopped: bool,
 }
@@ -42,7 +42,7 @@ struct SlowRequest {
     due: Instant,
 }
 
-/// Keepalives are sent until this is dropped: nothing else may be sent on the connection before.
+/// Keepalives are sent until this is dropped. Until then, nothing else may be sent on the connection.
 pub(super) struct Keepalive<'a> {
     keepalives: &'a Keepalives,
     number: u64,
@@ -81,7 +81,7 @@ impl Keepalives {
         Keepalive { keepalives: self, number }
     }
 
-    /// Sends no more.
+    /// Stops the thread, and sends no more keepalives.
     pub(super) fn stop(&self) {
         let mut requests = self.lock();
         requests.is_stopped = true;
@@ -96,7 +96,7 @@ impl Keepalives {
         let mut requests = self.lock();
         let mut seen = requests.next_number;
         while !requests.is_stopped {
-            // While requests come it is not worth being woken for each.
+            // While requests keep coming, waking the thread for each costs more than a look at each tick.
             let is_idle = requests.by_number.is_empty() && requests.next_number == seen;
             seen = requests.next_number;
             requests = if is_idle {
@@ -125,7 +125,7 @@ impl SlowRequest {
     fn send(&self) {
         match send_bytes(self.connection.stream().as_fd(), &keepalive(self.id), Wait::Now) {
             Ok(HEADER_LEN) => {}
-            // What would follow could not be understood.
+            // Only a part of the frame was sent, so the peer could not decode what follows.
             Ok(_) => self.connection.interrupt(),
             // A peer that takes no bytes now has some to read, and the thread that serves it learns if it is gone.
             Err(_) => {}

@@ -34,7 +34,7 @@ impl From<LocalListener> for DataListener {
 
 /// The listeners of a server.
 pub(super) struct Listeners {
-    /// Of the port, if there is one.
+    /// The address of the port, if there is one.
     pub(super) address: Option<SocketAddr>,
     pub(super) listeners: Vec<Listener>,
     pub(super) local_socket: Option<LocalSocket>,
@@ -71,7 +71,7 @@ pub(super) enum Listener {
 }
 
 impl Listener {
-    /// The next connection. The standard library's TCP stream does for any socket what is done here with it.
+    /// The next connection. Both kinds are `TcpStream`s: the calls made on them work on any socket.
     pub(super) fn accept(&self) -> io::Result<(Private<TcpStream>, Origin)> {
         match self {
             Listener::Tcp(listener) => {
@@ -86,7 +86,7 @@ impl Listener {
         }
     }
 
-    /// Wakes the thread that accepts; a listener that was shut down already is as good.
+    /// Wakes the threads that accept. An error means that the listener was shut down already.
     pub(super) fn shut_down(&self) {
         let _ = match self {
             Listener::Tcp(listener) => SockRef::from(listener).shutdown(Shutdown::Both),

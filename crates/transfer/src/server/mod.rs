@@ -1,5 +1,5 @@
-//! The server of a node's data port: one thread for each connection, blocking, with a small stack, and started before it
-//! comes.
+//! The server of a node's data port. Each connection has a blocking thread with a small stack, which starts before
+//! the connection comes.
 
 mod accept;
 mod connection;
@@ -44,7 +44,7 @@ pub use served::{Served, ServedWay};
 pub use server_config::ServerConfig;
 use server_context::ServerContext;
 
-/// How long a peer that looks at memory of the node may take to copy it when the server stops.
+/// How long a peer that views memory of the node may take to copy it when the server stops.
 const RELEASE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Serves a node's data port. Dropping it stops it.
@@ -60,7 +60,7 @@ impl DataServer {
     /// Serves `listener` until [`DataServer::stop`] or drop.
     ///
     /// # Errors
-    /// The system's, if it has no thread or descriptor.
+    /// The system's error, if it has no thread or descriptor.
     pub fn start(
         listener: impl Into<DataListener>,
         host: Arc<dyn SegmentHost>,
@@ -101,8 +101,8 @@ impl DataServer {
         self.address.expect("it was given a port")
     }
 
-    /// Closes all connections and returns when nothing of them is under way any more. A peer that looks at memory of this
-    /// node has two seconds to take copies; what one that does not has pinned is never given back. Doing it again changes
+    /// Closes all connections, and returns when none of them does any work. A peer that views memory of this node has
+    /// two seconds to copy it. If it does not, the memory that it pinned is never freed. A second call changes
     /// nothing.
     pub fn stop(&self) {
         self.registry.close();

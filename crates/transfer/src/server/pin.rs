@@ -1,4 +1,4 @@
-//! Ranges that stay as they are, because a process of this host looks at them.
+//! Ranges that stay unchanged while a process of this host views them.
 
 use std::io::{self, Read};
 use std::net::Shutdown;
@@ -12,16 +12,16 @@ use super::service::{End, Service};
 use crate::Interrupt;
 
 impl Service {
-    /// Whether the connection takes frames of this kind. One that has asked for pins is for them alone.
+    /// Whether the connection takes frames of this kind. Once it has asked for pins, it takes no others.
     pub(super) fn takes(&self, kind: Kind) -> bool {
         self.pins.next == 0 || matches!(kind, Kind::Pin | Kind::Unpin)
     }
 
-    /// Keeps ranges as they are until the peer says otherwise, or has closed its side.
+    /// Pins ranges until the peer unpins them, or closes its side.
     pub(super) fn serve_pin(&mut self, header: &Header) -> Result<(), End> {
         let id = header.request_id;
         let ranges = decode_read(self.body(header)?).map_err(|error| End::body(id, &error))?;
-        // Before the peer can look at anything.
+        // Set before the peer can view anything.
         self.connection.keep_open();
         let results: Vec<_> = ranges.iter().map(|range| self.pin(range)).collect();
         self.reply(Kind::PinReply, id, &results)
@@ -48,8 +48,8 @@ impl Service {
         Ok(())
     }
 
-    /// Whichever way the connection ended: the peer is told that its ranges are wanted, and they stay as they are until it
-    /// has closed its side.
+    /// Ends all pins, whichever way the connection ended: recalls the ranges from the peer. They stay unchanged until
+    /// it has closed its side.
     pub(super) fn drop_pins(&mut self) {
         if self.pins.held.is_empty() {
             return;
@@ -69,7 +69,7 @@ impl Service {
         }
         let pins = std::mem::take(&mut self.pins);
         if self.connection.is_severed() {
-            // It may be looking at them for as long as it likes: this memory is never given back.
+            // The peer may view the ranges for as long as it likes: this memory is never freed.
             tracing::warn!(bytes = pins.bytes, "a process of this host did not give ranges back");
             std::mem::forget(pins);
         }

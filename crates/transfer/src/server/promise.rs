@@ -3,7 +3,7 @@ use mooncake_wire::{Header, Kind, decode_read};
 use super::service::{End, Service};
 
 impl Service {
-    /// Promises entries of which the peer has copies.
+    /// Promises to hold entries that the peer has copies of.
     pub(super) fn serve_promise(&mut self, header: &Header) -> Result<(), End> {
         let id = header.request_id;
         let ranges = decode_read(self.body(header)?).map_err(|error| End::body(id, &error))?;

@@ -66,8 +66,8 @@ impl Service {
         }
     }
 
-    /// Sends the head and the payload, straight from the node's memory where the checksums are known already, through
-    /// a private copy of each chunk where not. Leaves `out` empty.
+    /// Sends the head and the payload: straight from the node's memory if the checksums are known, else through a
+    /// private copy of each chunk. Leaves `out` empty.
     fn send_payload(&mut self, found: &mut [FoundRange]) -> Result<(), End> {
         let mut direct: Vec<RawSlice> = Vec::with_capacity(found.len());
         for found in found {
@@ -81,7 +81,7 @@ impl Service {
         self.flush(&mut direct)
     }
 
-    /// Sends what is in `out` and then `slices`, and leaves both empty.
+    /// Sends the bytes in `out`, then `slices`, and leaves both empty.
     fn flush(&mut self, slices: &mut Vec<RawSlice>) -> Result<(), End> {
         stream::send_all(self.connection.stream(), &self.out, slices, true)?;
         self.out.clear();

@@ -9,8 +9,8 @@ use crate::stream;
 /// How long a refused peer has to read why.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// Says why and ends the connection. What the peer still sends is read and thrown away for a moment: closing with
-/// unread bytes would reset the connection and might take the refusal with it.
+/// Sends the refusal, and ends the connection. For a moment it reads what the peer still sends: a close with unread
+/// bytes would reset the connection, and the refusal might be lost.
 pub(super) fn refuse(stream: &TcpStream, request_id: u64, refusal: &Refusal) {
     let mut frame = Vec::new();
     encode_refusal(&mut frame, request_id, refusal);

@@ -9,7 +9,7 @@ use crate::Interrupt;
 #[derive(Default)]
 pub(super) struct Registry {
     state: Mutex<ServedConnections>,
-    /// Told when a thread has ended.
+    /// Notified when a thread has ended.
     ended: Condvar,
 }
 
@@ -22,12 +22,12 @@ struct ServedConnections {
 }
 
 /// Takes its connection off the list when the thread that serves it ends, however it ends.
-pub(super) struct Membership {
+pub(super) struct ConnectionGuard {
     registry: Arc<Registry>,
     id: u64,
 }
 
-impl Drop for Membership {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         self.registry.lock().open.remove(&self.id);
     }
@@ -56,7 +56,10 @@ impl Registry {
     }
 
     /// Puts a connection on the list; `None` once the server is closed.
-    pub(super) fn enter(self: &Arc<Self>, connection: &Arc<PeerConnection>) -> Option<Membership> {
+    pub(super) fn enter(
+        self: &Arc<Self>,
+        connection: &Arc<PeerConnection>,
+    ) -> Option<ConnectionGuard> {
         let mut state = self.lock();
         if state.closed {
             return None;
@@ -64,14 +67,14 @@ impl Registry {
         let id = state.next_id;
         state.next_id += 1;
         state.open.insert(id, Arc::clone(connection));
-        Some(Membership { registry: Arc::clone(self), id })
+        Some(ConnectionGuard { registry: Arc::clone(self), id })
     }
 
     pub(super) fn is_closed(&self) -> bool {
         self.lock().closed
     }
 
-    /// Lets nobody in any more and shuts down everybody who is.
+    /// Takes no further connections, and interrupts all open ones.
     pub(super) fn close(&self) {
         let mut state = self.lock();
         state.closed = true;
@@ -80,7 +83,7 @@ impl Registry {
         }
     }
 
-    /// Waits for the connections that their peers have to end, `patience` at most, and then cuts them off.
+    /// Waits for peers to end the connections that they have to end, `patience` at most. Then cuts them off.
     pub(super) fn sever_after(&self, patience: Duration) {
         let started = Instant::now();
         let is_open = |connection: &Arc<PeerConnection>| connection.is_kept_open();
@@ -90,7 +93,7 @@ impl Registry {
         self.lock().open.values().filter(|it| is_open(it)).for_each(|it| it.sever());
     }
 
-    /// To be dropped by a thread as the last that it does, or if there is no thread.
+    /// Counts a thread, which drops this last. If the thread does not start, the caller drops it.
     pub(super) fn begin_thread(self: &Arc<Self>) -> RunningThread {
         self.lock().threads += 1;
         RunningThread { registry: Arc::clone(self) }

@@ -2,8 +2,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::connection::Origin;
 
-/// What a data server sent to its peers. What processes of its host copy out of its memory by themselves sends no message,
-/// and is not known here.
+/// Counts what a data server sent to its peers. Processes of its host that copy out of mapped memory send no message,
+/// and are not counted.
 #[derive(Debug, Default)]
 pub struct Served {
     tcp: Count,
@@ -29,7 +29,7 @@ pub struct ServedWay {
 }
 
 impl Served {
-    /// All ways: bytes sent by TCP and by the local socket, and ranges that peers look at where they lie.
+    /// All ways: bytes sent by TCP and by the local socket, and ranges that peers view in place.
     #[must_use]
     pub fn ways(&self) -> [ServedWay; 3] {
         let named =

@@ -14,10 +14,9 @@ pub struct ServerConfig {
     pub auth_token: String,
     /// Most connections at a time; further ones are refused.
     pub max_connections: usize,
-    /// How long to look for the next request before sleeping for it (see [`mooncake_memory::Watch`]); zero: not at
-    /// all.
+    /// How long to poll for the next request before blocking (see [`mooncake_memory::Watch`]); zero: not at all.
     pub busy_poll: Duration,
-    /// Whether processes of the same user on this host are told of a Unix socket, and have the memory shared with them.
+    /// Whether to offer a Unix socket to processes of the same user on this host, and to share memory with them.
     pub local_socket: bool,
     /// Where the server counts what it sends.
     pub served: Arc<Served>,

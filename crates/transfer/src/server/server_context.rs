@@ -10,7 +10,7 @@ use crate::SegmentHost;
 pub(super) struct ServerContext {
     pub(super) host: Arc<dyn SegmentHost>,
     pub(super) config: ServerConfig,
-    /// What peers are told to find the local socket by, if there is one.
+    /// The local socket that peers are told of, if there is one.
     pub(super) local_socket: Option<LocalSocket>,
     pub(super) keepalives: Arc<Keepalives>,
 }

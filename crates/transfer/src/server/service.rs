@@ -16,9 +16,9 @@ use crate::{SegmentHost, stream};
 
 /// Why a connection ends.
 pub(super) enum End {
-    /// The peer closed it between frames, or it broke, or it was interrupted: there is nobody to talk to.
+    /// The peer closed it between frames, or it broke, or it was interrupted: no refusal can be sent.
     Gone(io::Error),
-    /// The peer is told why, and then it is closed.
+    /// The server sends the refusal, and then closes it.
     Refused(u64, Refusal),
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Service {
     pub(super) inbox: Inbox,
     pub(super) sums: ChunkSums,
     pub(super) pins: HeldPins,
-    /// What is about to be sent, from the heap.
+    /// Frames about to be sent.
     pub(super) out: Vec<u8>,
     /// A private copy of one chunk of a partial read.
     pub(super) bounce: Vec<u8>,
@@ -111,7 +111,7 @@ impl Service {
         }
     }
 
-    /// The peer is told that the request is being worked on, until what this gives is dropped.
+    /// Sends keepalives for the request, until the result is dropped.
     pub(super) fn keepalive(&self, request_id: u64) -> Keepalive<'_> {
         self.context.keepalives.begin(&self.connection, request_id)
     }
@@ -128,12 +128,12 @@ impl Service {
         self.send_out()
     }
 
-    /// Sends what is in `out`.
+    /// Sends the bytes in `out`.
     pub(super) fn send_out(&self) -> Result<(), End> {
         Ok(stream::send_all(self.connection.stream(), &self.out, &[], false)?)
     }
 
-    /// Waits for the next frame for as long as it takes, once it has begun for as long as it moves.
+    /// Waits for the next frame without a limit. Once it has begun, waits for as long as bytes arrive.
     pub(super) fn next_header(&mut self) -> Result<Header, End> {
         while self.inbox.is_empty() {
             match self.inbox.await_request(self.connection.stream()) {
@@ -156,7 +156,7 @@ impl Service {
     }
 }
 
-/// One line for a kind of refusal, however many peers meet it.
+/// Logs one line for each kind of refusal, however many peers get it.
 fn log_refusal(refusal: &Refusal) {
     static REFUSED: LogLimiter<ErrorCode> = LogLimiter::new();
     match REFUSED.admit(refusal.code, Instant::now()) {

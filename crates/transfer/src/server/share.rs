@@ -7,7 +7,7 @@ use mooncake_wire::{Header, Shared, decode_share, encode_share_reply};
 use super::service::{End, Service};
 
 impl Service {
-    /// Hands a segment's memory over, as far as it can be, and the table of what can be read there.
+    /// Hands over a segment's slot table, and its memory if that can be shared.
     pub(super) fn serve_share(&mut self, header: &Header) -> Result<(), End> {
         let id = header.request_id;
         let segment = decode_share(self.body(header)?).map_err(|error| End::body(id, &error))?;

@@ -4,11 +4,11 @@ use mooncake_wire::{Expected, HEADER_LEN, Kind, Welcome, decode_hello, encode_we
 
 use super::service::{End, Service};
 
-/// A peer that has not introduced itself within this time is shut out; tests have less patience.
+/// A peer must send its hello within this time, which is shorter in tests.
 const HANDSHAKE: Duration = Duration::from_millis(if cfg!(test) { 300 } else { 5000 });
 
 impl Service {
-    /// Lets the peer in, or says why not.
+    /// Checks the peer's hello, and replies with a welcome or a refusal.
     pub(super) fn welcome(&mut self) -> Result<(), End> {
         let deadline = Instant::now() + HANDSHAKE;
         self.fill_by(deadline, HEADER_LEN)?;

@@ -11,11 +11,11 @@ use crate::Interrupt;
 use crate::open_write::OpenWrite;
 use crate::sums::{decode_sums, sums_len};
 
-/// A range up to this long is received whole and checked in private memory before the node's memory is touched, so that
+/// A range up to this long is received whole, and checked in private memory, before the node's memory is touched. So
 /// a writer that dies early changes nothing.
 const SMALL_BYTES: u64 = 16 << 10;
 
-/// Most bytes received between two looks at whether the writer was interrupted.
+/// Most bytes received between two checks whether the writer was interrupted.
 const WINDOW_BYTES: usize = 1 << 20;
 
 /// The payload of a refused range is read past up to this length; beyond it the connection ends instead.
@@ -85,7 +85,7 @@ impl Service {
                 return Err(interrupted());
             }
             let window = memory.sub(filled, WINDOW_BYTES.min(memory.len() - filled));
-            // What comes behind the checksums is payload again, as a rule, and not wanted in the inbox.
+            // Payload usually follows the checksums, and must not enter the inbox.
             let count = self.inbox.read_raw(self.connection.stream(), window, trailer as usize)?;
             self.sums.feed(window.sub(0, count));
             filled += count;

@@ -29,7 +29,7 @@ pub struct MemoryHost {
 struct MemoryHostState {
     seen: Epoch,
     next_ticket: u64,
-    /// Other processes are given no memory.
+    /// Memory is not shared with other processes.
     is_unshared: bool,
     segments: HashMap<SegmentId, Segment>,
 }
@@ -113,8 +113,8 @@ impl MemoryHost {
         Arc::new(host)
     }
 
-    /// Runs `hook` between the ticket and the copy of every read from now on. What is complete is taken out of the tables
-    /// that other processes read, so that they ask too.
+    /// Runs `hook` between the ticket and the copy of every read from now on. Takes complete entries out of the
+    /// tables that other processes read, so that these ask too.
     pub fn on_read(&self, hook: impl Fn(&MemoryHost, &ReadTicket) + Send + Sync + 'static) {
         for segment in self.lock().segments.values() {
             for entry in &segment.entries {
@@ -147,7 +147,7 @@ impl MemoryHost {
         }
     }
 
-    /// Begins anew: nothing is held, and no grant has been seen.
+    /// Forgets all entries and all grants of a segment.
     pub fn forget(&self, segment: SegmentId) {
         if let Some(segment) = self.lock().segments.get_mut(&segment) {
             segment.keep_entries(|_| false);
@@ -174,7 +174,7 @@ impl MemoryHost {
         self.lock().segments.values().map(|segment| segment.writers.len()).sum()
     }
 
-    /// Ranges that are to stay as they are.
+    /// How many ranges are pinned.
     #[must_use]
     pub fn pins(&self) -> usize {
         self.lock().segments.values().map(|segment| segment.pins.len()).sum()
@@ -256,7 +256,7 @@ impl Segment {
         self.begun.iter().any(|(other, begun)| overlap(other, &writer.entry) && newer(begun))
     }
 
-    /// Drops what the writer takes the place of.
+    /// Drops the entries that the writer replaces.
     fn make_way(&mut self, writer: &Writer) -> Result<(), ErrorCode> {
         if self.is_superseded(writer) {
             return Err(ErrorCode::InvalidVersion);
@@ -293,7 +293,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Interrupts everybody in the range but the writers of other parts, and says whether anybody is.
+    /// Interrupts all pins and writers in the range, but the writers of other parts. Tells whether there are any.
     fn interrupt(&self, writer: &Writer) -> bool {
         let in_the_way = |other: &&Writer| {
             overlap(&other.entry, &writer.entry)

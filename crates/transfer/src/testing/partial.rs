@@ -24,7 +24,7 @@ impl Partial {
         self.done = self.done.iter().flat_map(cut).filter(|piece| !piece.is_empty()).collect();
     }
 
-    /// The bytes of `part` are in place. Says whether those of the whole entry are.
+    /// The bytes of `part` are in place. Returns whether the whole entry is.
     pub(super) fn close(&mut self, part: Range<u64>) -> bool {
         self.done.push(part);
         self.done.sort_by_key(|done| done.start);

@@ -1,4 +1,4 @@
-//! What every transport promises, held against each of them.
+//! The contract of every transport, checked on each of them.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::{Discard, LocalTransport, Paths, SegmentHost, TransferError, Transpor
 
 const MIB: u64 = 1 << 20;
 
-/// Runs a promise over every transport: in this process, over TCP, and by whichever way is nearer.
+/// Checks a promise on every transport: in this process, over TCP, and by the nearer way.
 pub(super) fn on_every_transport(promise: impl Fn(&dyn Transport, &Node)) {
     let node = Node::start(1, 64 * MIB);
     let host = || Arc::clone(&node.host) as Arc<dyn SegmentHost>;
@@ -238,7 +238,7 @@ fn a_version_that_is_not_there_is_stale_and_harms_no_other() {
 
 #[test]
 fn replies_that_follow_an_error_are_understood() {
-    // Every frame holds an error, so what comes behind each surprising head belongs to the next reply.
+    // Every frame has an error, so the bytes behind each unpredicted head belong to the next reply.
     on_every_transport(|transport, node| {
         let mut objects: Vec<Object> =
             (0..3000).map(|i| Object::at(node, i * 64, 64, i + 1)).collect();

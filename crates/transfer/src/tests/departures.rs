@@ -1,4 +1,4 @@
-//! Peers that leave: what was open to them is closed, though nobody calls any more.
+//! Peers that leave: their connections and mappings are closed, even if no call follows.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Memory of devices on all paths, by the test double of the driver.
+//! Memory of devices on all paths, with the test double of the driver.
 
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
@@ -17,7 +17,7 @@ use crate::{
 const MIB: u64 = 1 << 20;
 const SEGMENT: u64 = 64 * MIB;
 
-/// The driver is one for all tests of a process: they take turns.
+/// All tests of the process share one driver, so they take turns.
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     static DRIVER: Once = Once::new();
@@ -46,7 +46,7 @@ fn write_from_device(
     transport.write(EPOCH, &ops)
 }
 
-/// Reads each object into memory of a device; what is `Ok` has been compared with what it must be.
+/// Reads each object into memory of a device, and compares the bytes of every `Ok`.
 fn read_to_device(transport: &dyn Transport, objects: &[Object]) -> Vec<Result<(), TransferError>> {
     let targets: Vec<DeviceMemory> = objects.iter().map(room_for).collect();
     let ops: Vec<ReadOp> =
@@ -144,7 +144,7 @@ fn pieces_of_a_device_and_of_the_host_are_one_object() {
     }
 }
 
-/// Some call of the driver fails, each in turn: then the operation fails, or all of its bytes are right.
+/// Each call of the driver fails in turn: either the operation fails, or all its bytes are right.
 #[test]
 fn no_fault_of_the_driver_is_a_success() {
     let _turn = turn();

@@ -12,7 +12,7 @@ use super::raw_peer::{FakeNode, object_at, read_frame};
 use super::rig::{Node, Object, all_ok, read_all, tcp_config, version, write_all};
 use crate::{TcpConfig, TcpTransport, TransferError};
 
-/// What stores wait for silent nodes by default.
+/// How long stores wait for silent nodes by default.
 const SILENCE: Duration = Duration::from_millis(700);
 const SLOW: Duration = Duration::from_secs(2);
 
@@ -54,7 +54,7 @@ fn the_wait_for_a_disk_ends_with_the_time_for_the_whole_transfer() {
     assert_eq!(read_all(&TcpTransport::new(config), &objects), [Err(late)]);
 }
 
-/// Its reads are copies: it would not answer because it is paused.
+/// The node reads memory: silence means that it is paused.
 #[test]
 fn a_node_without_a_disk_sends_no_keepalives() {
     let (node, objects) = slow_node(&[100]);

@@ -67,8 +67,8 @@ fn a_write_that_waits_gets_the_next_lane_of_many_reads() {
     });
 }
 
-/// The writes that hold lanes take for ever here: a read that waited for one of them, or for one of those that wait,
-/// would never get its lane.
+/// The writes that hold lanes never end here. A read that waited for one of them, or for a waiting write, would never
+/// get its lane.
 #[test]
 fn reads_overtake_writes_that_wait() {
     const WRITERS: usize = 8;
@@ -126,7 +126,7 @@ fn one_lane_serves_large_and_many_small_calls_of_several_threads() {
     });
 }
 
-/// It asks for more than all buffers on the way hold.
+/// It asks for more bytes than all buffers on the way hold.
 #[test]
 fn a_peer_that_takes_no_replies_holds_up_nobody_else() {
     const LEN: u64 = 8 << 20;
@@ -139,13 +139,13 @@ fn a_peer_that_takes_no_replies_holds_up_nobody_else() {
     let mut frames = Vec::new();
     (0..20).for_each(|id| encode_read(&mut frames, id, &[range]));
     asking.write_all(&frames).expect("questions are short");
-    // The first answer has begun, so that the node is at it.
+    // The first answer has begun, so the node is working on it.
     let (header, _) = read_frame(&mut asking).expect("a head");
     assert_eq!(header.request_id, 0);
     for _ in 0..5 {
         assert_eq!(read_all(&tcp(), &object), all_ok(1));
     }
-    // The node gives the connection up without being told.
+    // The node ends the connection by itself.
     node.server.stop();
 }
 

@@ -1,4 +1,4 @@
-//! Nodes of this host: what is read without a message, what is not, and readers and writers that meet in shared memory.
+//! Nodes of this host: reads with and without a message, and readers and writers that meet in shared memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -37,7 +37,7 @@ fn what_is_complete_is_read_without_a_message() {
 #[test]
 fn what_is_not_in_the_table_is_read_by_message() {
     let (node, transport) = (Node::start(1, 1 << 20), by("shm"));
-    // One group of the table, one set of it: not all find a place.
+    // The objects fall into one group and one set of the table, so not all get a slot.
     let objects: Vec<Object> =
         (0..100).map(|index| Object::at(&node, index * 8, 8, index + 1)).collect();
     assert_eq!(write_all(&tcp(), &objects), all_ok(100));
@@ -113,7 +113,7 @@ fn what_a_node_that_has_just_stopped_held_is_not_read_from_the_map() {
 
 #[test]
 fn a_node_that_takes_no_more_connections_is_reached_by_one_that_is_open() {
-    // One by TCP, and one that tells whether the node lives.
+    // One connection by TCP, and one that tells whether the node lives.
     let config = ServerConfig { max_connections: 2, ..server_config() };
     let node = Node::with_config(1, 1 << 20, config);
     let (transport, object) = (by("shm,tcp"), [Object::at(&node, 0, 100_000, 1)]);
@@ -122,7 +122,7 @@ fn a_node_that_takes_no_more_connections_is_reached_by_one_that_is_open() {
     assert_eq!(node.host.reads(), 1);
 }
 
-/// Readers and writers of the same ranges at the same time. What a reader is given is what it asked for, or nothing.
+/// Readers and writers use the same ranges at the same time. A reader gets the version that it asked for, or nothing.
 #[test]
 fn readers_and_writers_that_meet_mix_no_bytes() {
     const RANGES: usize = 3;
@@ -174,7 +174,7 @@ fn readers_and_writers_that_meet_mix_no_bytes() {
     }
 }
 
-/// A writer in place that is at work when a newer one begins: it stops, and the newer one's bytes stand.
+/// A writer in place is at work when a newer one begins: it stops, and the newer one's bytes remain.
 #[test]
 fn writers_in_place_that_meet_mix_no_bytes() {
     let node = Node::start(1, 64 << 20);
@@ -186,7 +186,7 @@ fn writers_in_place_that_meet_mix_no_bytes() {
                 let transport = by("shm");
                 while Instant::now() < deadline {
                     let mine = counter.fetch_add(2, Ordering::SeqCst) + 1;
-                    // Two ranges at once that overlap those of others, the order of their grants crossed.
+                    // Two ranges at once that overlap those of other writers, with their grants in crossed order.
                     let objects = [
                         Object::at(&node, mine % 3 * 1_000_000, 5_000_000, mine),
                         Object::at(&node, 20_000_000 + mine % 2 * 3_000_000, 4_000_000, mine + 1),

@@ -1,4 +1,4 @@
-//! What a node does with a neighbour that breaks the rules of its local socket. Nobody else may notice.
+//! How a node treats a neighbour that breaks the rules of its local socket. Other clients must not notice.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -63,7 +63,7 @@ fn what_is_for_neighbours_is_not_taken_from_others() {
     });
 }
 
-/// Its bytes would be looked for where no other process can write them.
+/// The node would look for its bytes where no other process can write them.
 #[test]
 fn nobody_writes_in_place_in_what_is_not_shared() {
     attack(|node| {
@@ -164,7 +164,7 @@ fn more_ranges_than_begin_together_are_refused() {
     });
 }
 
-/// Sends a Begin of ranges of which the one at offset 0 has to wait for `zombie`.
+/// Sends a Begin of ranges; the range at offset 0 has to wait for `zombie`.
 fn begin_and_wait(node: &Node, zombie: &mut TcpStream, objects: &[Object]) -> TcpStream {
     let ranges: Vec<_> =
         objects.iter().map(|object| object.write_op(SliceList::default()).range).collect();
@@ -174,7 +174,7 @@ fn begin_and_wait(node: &Node, zombie: &mut TcpStream, objects: &[Object]) -> Tc
     stream
 }
 
-/// A peer that has gone while its first range was waited for: the ranges behind that are left to others.
+/// A peer goes while its first range waits: the ranges behind it stay free for others.
 #[test]
 fn a_writer_that_hung_up_while_it_waited_begins_no_more() {
     let node = Node::start(1, 8 << 20);
@@ -183,16 +183,16 @@ fn a_writer_that_hung_up_while_it_waited_begins_no_more() {
     let objects = [Object::at(&node, 0, 100_000, 5), Object::at(&node, 1 << 20, 100_000, 4)];
     let asked = Instant::now();
     drop(begin_and_wait(&node, &mut zombie, &objects));
-    // The node looks every few milliseconds whether its peer is there, and later on a busy machine.
+    // The node checks every few milliseconds whether its peer is there, and later on a busy machine.
     wait_until("that took a while", || asked.elapsed() > Duration::from_millis(200));
     drop(zombie);
     wait_until("no writer is left", || node.host.writers() == 0);
-    // Of an older grant than what was asked for.
+    // Its grant is older than that of the range which the peer never began.
     let older = [Object::at(&node, 1 << 20, 100_000, 3)];
     assert_eq!(write_all(&by("shm"), &older), all_ok(1));
 }
 
-/// A peer that a newer one asks to stop while its second range is waited for: it gives up all of them.
+/// A newer peer asks one to stop whose second range waits: it gives up all its ranges.
 #[test]
 fn a_writer_that_is_asked_to_stop_while_it_waits_begins_no_more() {
     let node = Node::start(1, 8 << 20);
@@ -213,7 +213,7 @@ fn a_writer_that_is_asked_to_stop_while_it_waits_begins_no_more() {
     assert_eq!(write_all(&by("shm"), &older), all_ok(1));
 }
 
-/// A range that an older writer in place holds: the newer one waits until that has closed, and no longer.
+/// An older writer in place holds a range: the newer one waits exactly until that has closed.
 #[test]
 fn a_writer_that_is_asked_to_stop_holds_the_range_until_it_does() {
     let node = Node::start(1, 8 << 20);
@@ -223,7 +223,7 @@ fn a_writer_that_is_asked_to_stop_holds_the_range_until_it_does() {
     let new = [Object::at(&node, 1 << 19, 1 << 20, 2)];
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| write_all(&by("shm"), &new));
-        // It is told by the end of what the node sends.
+        // The node tells it by closing its side.
         assert_eq!(zombie.read_to_end(&mut Vec::new()).unwrap(), 0);
         assert!(!writer.is_finished(), "the zombie may still be writing");
         drop(zombie);

@@ -1,4 +1,4 @@
-//! Node, reader and writer as processes of their own, some of which are killed, or belong to another user.
+//! Node, reader and writer as separate processes. Some are killed, or belong to another user.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
@@ -15,7 +15,7 @@ use crate::{Distance, TransferError, View, ViewOp};
 const ROLE: &str = "MOONCAKE_TEST_ROLE";
 const LEN: u64 = 3 << 20;
 
-/// This test program again, in another role, as another user if one is named. Killed when dropped.
+/// Another process of this test program in another role, as another user if one is given. Killed when dropped.
 struct Process {
     child: Child,
     lines: BufReader<ChildStdout>,
@@ -35,12 +35,12 @@ impl Process {
         Process { child, lines }
     }
 
-    /// What it says next, behind this word.
+    /// The text behind this word on the next line that the process prints.
     fn says(&mut self, word: &str) -> String {
         loop {
             let mut line = String::new();
             assert!(self.lines.read_line(&mut line).unwrap() > 0, "it ended before it said {word}");
-            // The harness begins a line of its own.
+            // The test harness may have begun the line.
             if let Some((_, rest)) = line.split_once(&format!("{word}=")) {
                 return rest.trim().to_owned();
             }
@@ -67,7 +67,7 @@ fn object(endpoint: &Arc<str>, counter: u64) -> Object {
     }
 }
 
-/// What is seen of an object that lies at a node.
+/// A view of an object at a node.
 fn see(endpoint: &Arc<str>, counter: u64) -> View {
     let object = object(endpoint, counter);
     let range = object.read_op(0, Buffer::zeroed(LEN as usize).raw().into()).range;
@@ -79,7 +79,7 @@ fn is(view: &View, object: &Object) -> bool {
     view.raw().to_vec() == object.bytes()
 }
 
-/// What the other processes do.
+/// The code of the other processes.
 #[test]
 #[ignore = "it is what the other processes of these tests do"]
 fn role() {
@@ -134,7 +134,7 @@ fn bytes_of_a_node_that_was_killed_are_not_read_for_long() {
     assert!(maps().contains("mooncake-segment"), "{pid}");
     drop(node);
     let killed = Instant::now();
-    // What is read meanwhile is right; `read_all` compares it.
+    // All bytes that are read meanwhile are right; `read_all` compares them.
     wait_until("the node is missed", || {
         matches!(
             read_all(&transport, &object)[..],
@@ -144,7 +144,7 @@ fn bytes_of_a_node_that_was_killed_are_not_read_for_long() {
     assert!(killed.elapsed() < Duration::from_secs(2), "{:?}", killed.elapsed());
 }
 
-/// Writers are killed wherever they are; what can be read afterwards is a version that one of them wrote as a whole.
+/// Writers are killed at any point. Afterwards each readable version is whole, and one writer wrote it.
 #[test]
 fn writers_that_are_killed_leave_whole_versions_or_none() {
     let node = Node::start(1, 16 << 20);
@@ -169,8 +169,8 @@ fn writers_that_are_killed_leave_whole_versions_or_none() {
     }
 }
 
-/// Another user's process is refused, both where it may go on by TCP and where not. Needs a user who may take others'
-/// places; without, there is nothing to be tried.
+/// Another user's process is refused, with and without TCP as a way out. Needs a user that may switch to other users;
+/// otherwise it checks nothing.
 #[test]
 fn another_user_does_not_get_at_the_memory() {
     if mooncake_memory::own_uid() != 0 {

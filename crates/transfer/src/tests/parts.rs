@@ -21,7 +21,7 @@ fn refused(code: ErrorCode) -> Result<(), TransferError> {
     Err(TransferError::Refused(code))
 }
 
-/// Writes parts of an object, each `(from, len)`, by one call. What runs past the object's end is zeros.
+/// Writes parts of an object, each `(from, len)`, by one call. Bytes past the object's end are zeros.
 fn write_parts(
     transport: &dyn Transport,
     object: &Object,
@@ -86,7 +86,7 @@ fn parts_may_go_in_one_call_with_each_other_and_with_wholes() {
     });
 }
 
-/// The ledger knows no checksums of such an entry, so that they are computed from what is sent.
+/// The ledger has no checksums of such an entry, so the node computes them from the bytes that it sends.
 #[test]
 fn any_bytes_of_an_entry_written_in_parts_can_be_read() {
     on_every_transport(|transport, node| {
@@ -144,7 +144,7 @@ fn a_newer_grant_begins_from_nothing() {
             let half = len / 2;
             let object = Object::at(node, 0, len, len);
             assert_eq!(write_part(transport, &object, (0, half)), Ok(()));
-            // The same version under a newer grant, as a further replica is made.
+            // The same version under a newer grant, as for an added replica.
             let newer = |op: &mut WriteOp<'_>| op.range.grant = version(len + 1);
             let copy = |part| write_parts(transport, &object, &[part], newer).remove(0);
             assert_eq!(copy((half, half)), Ok(()));
@@ -178,7 +178,7 @@ fn a_part_whose_connection_broke_is_sent_again() {
         let mut peer = connect_and_greet(&node.endpoint);
         peer.write_all(&bytes[..300_000]).unwrap();
         wait_until("the writer has begun", || node.host.writers() == 1);
-        // Its part is taken for as long as it may still write there; the other part is not.
+        // Its part is busy for as long as it may still write there; the other part is free.
         let busy = refused(ErrorCode::ObjectReplicaBusy);
         assert_eq!(write_part(transport, &object, (0, MIB)), busy);
         assert_eq!(write_part(transport, &object, (MIB, MIB)), Ok(()));

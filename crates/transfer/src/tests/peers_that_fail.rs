@@ -1,4 +1,4 @@
-//! What a caller sees of nodes that die, stall or talk nonsense.
+//! Errors that callers get from nodes that die, stall or break the protocol.
 
 use std::io::{self, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -36,7 +36,7 @@ fn impatient() -> TcpTransport {
     TcpTransport::new(TcpConfig { connect_timeout, transfer_timeout, ..tcp_config() })
 }
 
-/// A whole and right reply, given the id of the request.
+/// A complete, correct reply to the request with this id.
 pub(super) fn good_reply(id: u64) -> Vec<u8> {
     let bytes = crate::testing::pattern("key", version(1), 0, LEN as usize);
     let mut reply = Vec::new();
@@ -47,7 +47,7 @@ pub(super) fn good_reply(id: u64) -> Vec<u8> {
     reply
 }
 
-/// What happens to a read if a node answers its request with the bytes that `answer` makes of its id, and then hangs up.
+/// Checks a read from a node that answers with the bytes that `answer` makes of the request id, and then hangs up.
 fn check(
     what: &str,
     answer: impl Fn(u64) -> Vec<u8> + Send + Sync + 'static,
@@ -384,8 +384,8 @@ fn memory_that_is_not_there_is_an_error_and_closes_the_lane() {
     }
 }
 
-/// A node that answers one frame of 1,024 ranges, the first of them in error, and then a frame of one range, in one
-/// piece.
+/// A node that answers a frame of 1,024 ranges, the first with an error, and then a frame of one range. It sends both
+/// answers in one piece.
 fn answers_both_at_once() -> FakeNode {
     FakeNode::start(|mut stream| {
         let mut answer = Vec::new();
@@ -421,7 +421,7 @@ fn what_one_node_has_answered_is_read_though_another_is_silent() {
     });
     let small = |node| Object { len: 8, ..object_at(node) };
     let mut objects: Vec<Object> = (0..1025).map(|_| small(&talkative)).collect();
-    // Long, so that there is room for the second answer where the first was expected.
+    // Long, so that the second answer fits into the place of the first.
     objects[0].len = LEN;
     objects.push(small(&silent));
     let mut expected = all_ok(1025);

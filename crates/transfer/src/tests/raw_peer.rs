@@ -1,4 +1,4 @@
-//! Peers made of plain sockets, for saying what no proper peer would.
+//! Peers made of plain sockets, which can send what no proper peer would.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -25,7 +25,7 @@ pub(super) fn read_frame(stream: &mut TcpStream) -> io::Result<(Header, Vec<u8>)
     Ok((header, body))
 }
 
-/// A server that lets everybody in and then does as its script says.
+/// A server that admits every peer, and then follows its script.
 pub(super) struct FakeNode {
     pub(super) endpoint: Arc<str>,
     accepted: Arc<AtomicUsize>,
@@ -93,7 +93,7 @@ pub(super) fn connect(endpoint: &str) -> TcpStream {
     stream
 }
 
-/// A client that was let in by the node's local socket.
+/// A client that was admitted by the node's local socket.
 pub(super) fn connect_nearby(endpoint: &str) -> TcpStream {
     let config = super::rig::tcp_config();
     let open = |endpoint: &str| crate::client::open(endpoint, &config, &config.dialer()).unwrap();
@@ -104,7 +104,7 @@ pub(super) fn connect_nearby(endpoint: &str) -> TcpStream {
     stream
 }
 
-/// A client that was let in.
+/// A client that was admitted.
 pub(super) fn connect_and_greet(endpoint: &str) -> TcpStream {
     let mut stream = connect(endpoint);
     let mut frame = Vec::new();
@@ -114,7 +114,7 @@ pub(super) fn connect_and_greet(endpoint: &str) -> TcpStream {
     stream
 }
 
-/// The refusal that must come next, and then the end of the connection.
+/// Reads the refusal that must come next, and then the end of the connection.
 pub(super) fn read_refusal(stream: &mut TcpStream) -> Refusal {
     let (header, body) = read_frame(stream).unwrap();
     assert_eq!(header.kind, Kind::Refusal);
@@ -124,7 +124,7 @@ pub(super) fn read_refusal(stream: &mut TcpStream) -> Refusal {
     decode_refusal(&body).unwrap()
 }
 
-/// An object of so many bytes at the start of a node's segment.
+/// An object of `len` bytes at the start of a node's segment.
 pub(super) fn object_at(node: &FakeNode, len: u64) -> Object {
     Object {
         endpoint: Arc::clone(&node.endpoint),

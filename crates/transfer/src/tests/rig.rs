@@ -60,7 +60,7 @@ pub(super) fn tcp() -> TcpTransport {
     TcpTransport::new(tcp_config())
 }
 
-/// The ways that these names allow, and no others.
+/// Paths that use only the ways of these names.
 pub(super) fn by(ways: &str) -> Paths {
     Paths::new(None, tcp_config(), ways.parse().unwrap())
 }
@@ -155,7 +155,7 @@ pub(super) fn write_all(
     transport.write(EPOCH, &ops)
 }
 
-/// Reads each object as a whole; what is `Ok` has been compared with what it must be.
+/// Reads each object as a whole, and compares the bytes of every `Ok`.
 pub(super) fn read_all(
     transport: &dyn Transport,
     objects: &[Object],

@@ -1,4 +1,4 @@
-//! What a node's port does with peers that talk nonsense, stall or are too many. Nobody else may notice.
+//! How a node's port treats peers that break the protocol, stall, or are too many. Other clients must not notice.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -152,7 +152,7 @@ fn a_frame_that_ends_early_changes_nothing() {
                 stream.write_all(&frame[..cut]).unwrap();
                 stream.shutdown(Shutdown::Write).unwrap();
                 let mut answer = Vec::new();
-                // A reset is as good an end as any.
+                // The connection may end by a reset too.
                 let _ = stream.read_to_end(&mut answer);
                 assert_eq!(answer, b"", "cut at {cut}");
             }
@@ -266,7 +266,7 @@ fn stopping_waits_for_nobody() {
     let node = Node::start(1, 64 << 20);
     let object = Object::at(&node, 0, 32 << 20, 1);
     assert_eq!(write_all(&tcp(), std::slice::from_ref(&object)), all_ok(1));
-    // One that is idle, one that has not said a word, one in the middle of a write, one that takes no reply.
+    // One peer is idle, one has sent nothing, one is in the middle of a write, one takes no reply.
     let mut idle = connect_and_greet(&node.endpoint);
     let silent = connect(&node.endpoint);
     let mut writing = connect_and_greet(&node.endpoint);
@@ -305,7 +305,7 @@ fn random_bytes_never_harm_anybody() {
     let object = Object::at(&node, 0, 100_000, 1);
     assert_eq!(write_all(&transport, std::slice::from_ref(&object)), all_ok(1));
     for round in 0..200 {
-        // A frame that was right, with a few bytes changed; half of the time after a proper greeting.
+        // A correct frame with a few bytes changed; half of the time after a proper greeting.
         let other = Object::at(&node, 1 << 20, 1 + random(40_000), 2 + round);
         let mut bytes = match random(3) {
             0 => write_frame(&other).0,
@@ -327,7 +327,7 @@ fn random_bytes_never_harm_anybody() {
         let _ = stream.shutdown(Shutdown::Write);
         let _ = stream.read_to_end(&mut Vec::new());
     }
-    // A changed offset may have hit the object itself; then it is gone, and that is all.
+    // A changed offset may have replaced the object itself. No other effect is allowed.
     let result = read_all(&transport, std::slice::from_ref(&object)).remove(0);
     assert!(matches!(result, Ok(()) | Err(TransferError::Stale)), "{result:?}");
     wait_until("no writer is left", || node.host.writers() == 0);

@@ -1,4 +1,4 @@
-//! Nodes that stop in the middle without a word: paused, or cut off.
+//! Nodes that fall silent in the middle: paused, or cut off.
 
 use std::io::Write;
 use std::net::TcpListener;
@@ -26,7 +26,7 @@ fn timed_out(node: &FakeNode) -> Result<(), TransferError> {
     Err(TransferError::TimedOut { endpoint: Arc::clone(&node.endpoint) })
 }
 
-/// A node that answers reads until it is told to be silent.
+/// A node that answers reads until the flag makes it silent.
 fn falls_silent() -> (FakeNode, Arc<AtomicBool>) {
     let silent = Arc::new(AtomicBool::new(false));
     let is_silent = Arc::clone(&silent);
@@ -181,7 +181,7 @@ fn a_peer_that_is_slow_to_answer_is_not_silent_yet() {
     assert_eq!(results, all_ok(1));
 }
 
-/// A process that maps much memory takes long to start a thread: all its threads share one lock for both.
+/// A process that maps much memory starts threads slowly: both need the same lock of the process.
 #[test]
 fn the_first_load_from_a_node_that_is_slow_to_start_threads_does_not_fail() {
     const LEN: u64 = 3 << 19;
@@ -203,7 +203,7 @@ fn several_nodes_that_say_nothing_cost_no_more_than_one() {
     let connect_timeout = Duration::from_secs(1);
     for ways in ["tcp", "shm,tcp"] {
         let node = Node::start(1, 1 << 20);
-        // The system connects for them, and nobody takes the connections.
+        // The system accepts their connections, but no thread does.
         let silent: Vec<TcpListener> =
             (0..4).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
         let there = Object::at(&node, 0, 1000, 1);

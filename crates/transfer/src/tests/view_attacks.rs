@@ -1,4 +1,4 @@
-//! What a node does with neighbours that pin ranges and then break the rules, or do nothing any more.
+//! How a node treats neighbours that pin ranges and then break the rules, or stop answering.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -81,7 +81,7 @@ fn what_cannot_be_pinned_is_an_answer() {
     assert_eq!(pin(&mut stream, &[]), []);
     assert_eq!(pin(&mut stream, &[good, bad[0], good])[..1], [Ok(())]);
     assert_eq!(node.host.pins(), 2);
-    // Numbers of what was refused, or never asked for, name nothing.
+    // Numbers of pins that were refused, or never asked for, are ignored.
     send(&mut stream, |out| encode_unpin(out, 1, &[0, 3, 8, 8, 99, u64::MAX]));
     assert_eq!(pin(&mut stream, &[]), []);
     assert_eq!(node.host.pins(), 2);
@@ -89,7 +89,7 @@ fn what_cannot_be_pinned_is_an_answer() {
     wait_until("nothing is pinned", || node.host.pins() == 0);
 }
 
-/// It may look at the range until its connection has ended, whatever it says.
+/// It may view the range until its connection has ended, whatever it sends.
 #[test]
 fn a_peer_that_breaks_the_rules_keeps_its_pins_until_it_is_gone() {
     type Attack = fn(&mut TcpStream, &Object);
@@ -123,7 +123,7 @@ fn a_peer_that_breaks_the_rules_keeps_its_pins_until_it_is_gone() {
         let newer = [Object { version: version(2), ..object }];
         std::thread::scope(|scope| {
             let writer = scope.spawn(|| write_all(&by("shm"), &newer));
-            // It is told by the end of what the node sends.
+            // The node tells it by closing its side.
             stream.read_to_end(&mut Vec::new()).unwrap();
             assert!(!writer.is_finished() && node.host.pins() == 1, "it may still be looking");
             drop(stream);

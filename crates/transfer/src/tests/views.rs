@@ -1,4 +1,4 @@
-//! Objects that are seen where they lie, while others want their place.
+//! Objects that are viewed in place, while writers want their ranges.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -39,7 +39,7 @@ fn newer(object: &Object, counter: u64) -> Object {
     Object { version: version(counter), ..object.clone() }
 }
 
-/// A node, and the ways to it of a process of its host and of itself.
+/// Runs `check` with the paths of a process of the node's host, and with those of the node itself.
 fn either_way(len: u64, check: impl Fn(&Node, &Paths)) {
     let node = Node::start(1, len);
     check(&node, &by("shm,tcp"));
@@ -181,7 +181,8 @@ fn no_more_is_pinned_than_one_connection_may() {
     assert!(by("shm").show(&wanted).iter().all(Option::is_some), "others have room of their own");
 }
 
-/// Views are taken, looked at and dropped while others write to the same places. Whoever looks sees what it asked for.
+/// Views are taken, read and dropped while writers use the same ranges. Every view has the version that was asked
+/// for.
 #[test]
 fn who_looks_and_who_writes_mix_no_bytes() {
     const PLACES: u64 = 3;

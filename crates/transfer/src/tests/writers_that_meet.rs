@@ -1,4 +1,4 @@
-//! Two writers, one range: the newer one wins, at once, and no byte of the older lands after it began.
+//! Two writers of one range: the newer one wins at once, and no byte of the older one lands after it began.
 
 use std::io::{Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -42,13 +42,13 @@ fn a_zombie_is_interrupted_by_a_newer_writer() {
         zombie.write_all(&bytes[..1 << 20]).unwrap();
         wait_until("the zombie has begun", || node.host.writers() == 1);
 
-        // Not the same range: it begins inside the old one and ends behind it.
+        // Its range begins inside the old one, and ends behind it.
         let new = Object::at(&node, 2 << 20, 3 << 20, round + 2);
         let begin = Instant::now();
         assert_eq!(write_all(way, std::slice::from_ref(&new)), all_ok(1));
         assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
 
-        // The zombie wakes up and goes on.
+        // The older writer resumes, and keeps sending.
         let _ = zombie.write_all(&bytes[1 << 20..]);
         let _ = zombie.read_to_end(&mut Vec::new());
         assert_eq!(read_all(way, &[new.clone(), old]), [Ok(()), Err(TransferError::Stale)]);
@@ -74,7 +74,7 @@ fn a_zombie_that_comes_late_is_refused() {
 fn writers_that_want_each_others_ranges_do_not_wait_for_ever() {
     let node = Node::start(1, 8 << 20);
     let at = |offset: u64, counter| Object::at(&node, offset << 20, 1 << 20, counter);
-    // Each has begun one range, and goes on to the other's, which is older there.
+    // Each has begun one range, and continues with the other's, whose writer has an older grant.
     let first = frame(&[at(0, 5), at(2, 8)]);
     let second = frame(&[at(2, 7), at(0, 6)]);
     let mut streams = [connect_and_greet(&node.endpoint), connect_and_greet(&node.endpoint)];

@@ -1,5 +1,5 @@
-//! Bytes that callers see where they lie: the node keeps the range as it is until the caller is done with it, or wants it
-//! back. Then the caller gets a copy, at the same address, and does not notice.
+//! Views: callers see bytes in place. The node keeps the range unchanged until the caller is done. If the node
+//! recalls it before, the view becomes a copy at the same address, and the caller does not notice.
 
 mod own;
 
@@ -10,11 +10,11 @@ use mooncake_memory::{RawSlice, process_id};
 
 pub(crate) use own::OwnViews;
 
-/// The bytes of one range, for as long as this lives, whatever becomes of the object and of its node. Whoever writes them
-/// changes them for this view alone.
+/// The bytes of one range, valid for as long as this lives, even if the object or its node goes. A write changes them
+/// for this view alone.
 pub struct View(Arc<Pinned>);
 
-/// A view and what keeps its range as it is.
+/// A view, and the hold that keeps its range unchanged.
 pub(crate) struct Pinned {
     view: mooncake_memory::View,
     /// `None` once the bytes are the view's own.
@@ -22,7 +22,7 @@ pub(crate) struct Pinned {
     process: u32,
 }
 
-/// Keeps a range as it is; dropped when it may change.
+/// Keeps a range unchanged until it is dropped.
 pub(crate) trait Hold: Send + Sync {}
 
 impl View {
@@ -36,7 +36,7 @@ impl View {
         self.0.view.len()
     }
 
-    /// Is there nothing in it? Never: there are no views of nothing.
+    /// Whether it has no bytes. No view is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.view.is_empty()
@@ -67,7 +67,8 @@ impl Pinned {
         Arc::new(Self { view, hold, process: process_id() })
     }
 
-    /// Copies the bytes and lets the range go. False if the system has no memory for them; the range is kept then.
+    /// Copies the bytes, and releases the range. False if the system has no memory for the copy; then the range is
+    /// kept.
     pub(crate) fn let_go(&self) -> bool {
         let mut hold = self.hold.lock().unwrap_or_else(PoisonError::into_inner);
         if hold.is_none() {
@@ -87,10 +88,10 @@ impl Pinned {
 }
 
 impl Drop for Pinned {
-    /// The mapping goes first and then, when nobody can look at it any more, what keeps the range.
+    /// The fields drop in order: first the mapping, and the hold only when no thread can see the range.
     fn drop(&mut self) {
         if process_id() != self.process {
-            // The parent goes on looking at the range.
+            // In a forked child, the hold is not released: the parent still views the range.
             std::mem::forget(self.hold.get_mut().unwrap_or_else(PoisonError::into_inner).take());
         }
     }

@@ -9,17 +9,17 @@ use mooncake_types::RangeRead;
 use super::{Hold, Pinned, View};
 use crate::{Interrupt, Pin, SegmentHost};
 
-/// Stack of the thread that lets ranges go.
+/// Stack of the thread that releases ranges.
 const STACK_BYTES: usize = 64 << 10;
 
-/// Views of segments of this process. Ranges that are wanted back are let go by a thread that comes with the first view and
-/// goes with the last.
+/// Views of segments of this process. A thread releases recalled ranges. It starts with the first view, and ends once
+/// this and all views are dropped.
 #[derive(Default)]
 pub(crate) struct OwnViews {
     wanted: OnceLock<Option<Sender<Arc<PinRecall>>>>,
 }
 
-/// A range is wanted back.
+/// The recall of one range.
 struct PinRecall {
     /// Empty until the view is made.
     pinned: OnceLock<Weak<Pinned>>,
@@ -31,13 +31,13 @@ impl PinRecall {
     fn answer(&self) {
         let pinned = self.pinned.get().and_then(Weak::upgrade);
         if pinned.is_some_and(|pinned| !pinned.let_go()) {
-            // The next who wants it asks again.
+            // The next writer that needs the range recalls it again.
             self.is_wanted.store(false, Ordering::SeqCst);
         }
     }
 }
 
-/// The way to the thread.
+/// Sends the recall to the thread.
 struct RecallInterrupt(Arc<PinRecall>);
 
 impl Interrupt for RecallInterrupt {
@@ -52,7 +52,7 @@ impl Interrupt for RecallInterrupt {
 impl Hold for Pin {}
 
 impl OwnViews {
-    /// Shows a range of one of the host's segments; `None` if it cannot be.
+    /// Shows a range of one of the host's segments; `None` if it cannot be pinned.
     pub(crate) fn show(&self, host: &dyn SegmentHost, range: &RangeRead) -> Option<View> {
         let wanted = self.wanted.get_or_init(start).clone()?;
         let recall = Arc::new(PinRecall {
@@ -65,7 +65,7 @@ impl OwnViews {
         let view = mooncake_memory::View::of(&pin.region, start, range.len).ok()?;
         let pinned = Pinned::new(view, Box::new(pin));
         recall.pinned.get_or_init(|| Arc::downgrade(&pinned));
-        // The thread may have been told before it could be told of what.
+        // The recall may have come before `pinned` was set.
         if recall.is_wanted.load(Ordering::SeqCst) {
             recall.answer();
         }

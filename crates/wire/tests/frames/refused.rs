@@ -1,8 +1,8 @@
 //! Bodies that are wrong in one way each, and what is said of them.
 
 use mooncake_types::limits::{
-    MAX_BATCH_KEYS, MAX_FETCHED_TASKS, MAX_FRAME_RANGES, MAX_GROUP_BYTES, MAX_REPLICAS,
-    MAX_SCAN_OBJECTS, MAX_SEGMENTS, MAX_TASK_MESSAGE_BYTES,
+    MAX_BATCH_KEYS, MAX_DOMAINS, MAX_FETCHED_TASKS, MAX_FRAME_RANGES, MAX_GROUP_BYTES,
+    MAX_REPLICAS, MAX_SCAN_OBJECTS, MAX_SEGMENTS, MAX_TASK_MESSAGE_BYTES,
 };
 use mooncake_types::{ErrorCode, PutItem, PutStart, Reply, Request};
 use mooncake_wire::{DecodeError, Kind, PROTOCOL_VERSION};
@@ -98,6 +98,8 @@ fn lists_that_are_too_long() {
     check(Kind::Request, empty().message(4, groups), too_many("groups", MAX_BATCH_KEYS));
     let names = empty().times(MAX_SEGMENTS + 1, |body| body.bytes(4, b""));
     check(Kind::Request, empty().message(12, names), too_many("target_segments", MAX_SEGMENTS));
+    let domains = empty().times(MAX_DOMAINS + 1, |body| body.bytes(9, b"a=b"));
+    check(Kind::Request, empty().message(2, domains), too_many("domains", MAX_DOMAINS));
     let ids = vec![0; (MAX_SEGMENTS + 1) * 16];
     let ping = empty().message(1, empty().bytes(1, &ids));
     check(Kind::Request, ping, too_many("segment_ids", MAX_SEGMENTS));

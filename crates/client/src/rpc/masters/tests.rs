@@ -3,7 +3,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mooncake_ha::{Campaign, Candidate, Coordinator, Leadership, MemoryStore, Options};
+use mooncake_ha::{CampaignOutcome, Candidate, Coordinator, Leadership, MemoryStore, Options};
 use mooncake_ops::CallError;
 use mooncake_types::{ClientId, Epoch, ErrorCode, Request};
 use mooncake_wire::{HEADER_LEN, Header, Hello, Refusal, Role, Welcome};
@@ -14,12 +14,12 @@ use crate::address::{HostPort, MasterEndpoint};
 
 const LONG: Duration = Duration::from_secs(20);
 
-/// A master that welcomes everybody under this epoch, or says that it stands by, and then says nothing more.
+/// A master that welcomes all clients under this epoch, or says that it is a standby. It answers no request.
 fn master(epoch: Option<u64>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = listener.local_addr().expect("it is bound");
     std::thread::spawn(move || {
-        // Kept open, so that nobody's call ends by itself.
+        // Kept open, so that no call ends by itself.
         let mut open: Vec<TcpStream> = Vec::new();
         for stream in listener.incoming() {
             let mut stream = stream.expect("somebody connects");
@@ -70,8 +70,8 @@ fn coordinator(store: &MemoryStore) -> Coordinator {
 fn lead(coordinator: &Coordinator, address: SocketAddr) -> Leadership {
     let candidate = Candidate { address: address.to_string() };
     match coordinator.campaign(&candidate, LONG).expect("it is reachable") {
-        Campaign::Leads(leadership) => leadership,
-        Campaign::Follows(leader) => panic!("{leader:?} leads"),
+        CampaignOutcome::Leads(leadership) => leadership,
+        CampaignOutcome::Follows(leader) => panic!("{leader:?} leads"),
     }
 }
 
@@ -79,7 +79,8 @@ fn epoch(dialer: &Dialer, address: usize) -> Result<Epoch, DialError> {
     dialer.dial(address, LONG).map(|(_, epoch)| epoch)
 }
 
-/// Dials until this comes of it, as after a connection that broke: the coordinator is not asked without a pause.
+/// Dials, as after a broken connection, until the result is as wanted: there is a pause between two requests to the
+/// coordinator.
 fn soon(dialer: &Dialer, is: impl Fn(&Result<Epoch, DialError>) -> bool) {
     let begun = Instant::now();
     loop {
@@ -112,7 +113,7 @@ fn the_leader_is_asked_for_when_the_one_that_is_known_does_not_answer() {
     assert_eq!(epoch(&dialer, 0), nobody("no master leads"));
     let first = lead(&coordinator, master(Some(1)));
     soon(&dialer, |epoch| epoch == &Ok(Epoch(1)));
-    // As long as it answers, the coordinator is not needed.
+    // While the leader answers, the coordinator is not needed.
     store.set_reachable(false);
     assert_eq!(epoch(&dialer, 0), Ok(Epoch(1)));
     store.set_reachable(true);
@@ -136,7 +137,7 @@ fn who_waits_for_a_master_of_the_past_is_let_go_when_a_newer_one_is_met() {
     assert!(matches!(error, Err(CallError::Unreachable { .. })), "{error:?}");
     assert!(begun.elapsed() < LONG, "{:?}", begun.elapsed());
     assert!(!old.is_quiet());
-    // One that is older still ends nothing.
+    // A connection to an older master ends no other.
     let _older = connection(2);
     assert!(new.is_quiet());
     new.set_timeout(Duration::from_millis(50)).expect("a socket");
@@ -185,7 +186,7 @@ fn who_waits_for_a_silent_leader_leaves_it_when_another_leads() {
     assert!((timeout..LONG / 4).contains(&took), "{took:?}");
 }
 
-/// A node that obeyed it would obey no other master any more.
+/// A node that obeyed this master would refuse all others from then on.
 #[test]
 fn a_master_whose_epoch_is_from_nowhere_is_not_obeyed() {
     let (wild, good) = (master(Some((1 << 61) + 1)), master(Some(9)));
@@ -197,7 +198,7 @@ fn a_master_whose_epoch_is_from_nowhere_is_not_obeyed() {
     assert_eq!(epoch(&dialer, 1), Ok(Epoch(9)), "the other one is");
 }
 
-/// An older version may have written it into the record: the cluster counts on from there.
+/// An older release may have written this epoch into the record: the cluster continues from it.
 #[test]
 fn the_first_epoch_that_a_process_is_told_is_believed() {
     let wild = master(Some((1 << 61) + 1));

@@ -9,7 +9,7 @@ use crate::open_error::OpenError;
 
 const LOCAL_BUFFER_BYTES: std::ops::RangeInclusive<u64> = 1 << 10..=1 << 40;
 
-/// Everything that is wrong with a configuration whatever the machine is like.
+/// Refuses a configuration that is wrong on any machine.
 pub(super) fn check(config: &StoreConfig) -> Result<(), OpenError> {
     let segment_sizes = limits::MIN_SEGMENT_BYTES..=limits::MAX_SEGMENT_BYTES;
     if config.segment_bytes != 0 && !segment_sizes.contains(&config.segment_bytes) {
@@ -30,7 +30,7 @@ pub(super) fn check(config: &StoreConfig) -> Result<(), OpenError> {
         return Err(OpenError::Ports { first, last });
     }
     let advertised = config.advertise_address.as_deref().unwrap_or_default();
-    // A port and its colon are added to the hostname, and to that what a disk is called.
+    // A port and its colon are added to the hostname, and a suffix to the name of a disk.
     let disk = match (&config.offload.object_store_url, config.offload.is_enabled) {
         (Some(_), _) => OBJECT_STORE_SUFFIX.len(),
         (None, true) => DISK_SUFFIX.len(),

@@ -13,13 +13,15 @@ use crate::random::random;
 /// Most processes of a host that lend disks in one folder.
 const MAX_DISKS: usize = 256;
 
-/// What follows the name of a node's memory in that of its disk. No memory is called so: addresses have no slashes.
+/// Suffix of the name of a node's disk, after the name of its memory. Names of memory are addresses, which have no
+/// slashes.
 pub(super) const DISK_SUFFIX: &str = "/disk";
-/// The same of what it keeps in an object store.
+/// Suffix of the name of a node's part of an object store.
 pub(super) const OBJECT_STORE_SUFFIX: &str = "/object-store";
 
 impl Opening {
-    /// Opens the disk that is lent, if one is. The process is to the master what it was when the disk was lent before.
+    /// Opens the disk that is lent, if one is. This process takes the client id from the disk, by which the master
+    /// knew it before.
     pub(super) fn open_disk(&mut self) -> Result<Option<DiskSegment>, OpenError> {
         if !self.config.offload.is_enabled {
             return Ok(None);
@@ -33,7 +35,8 @@ impl Opening {
         Ok(Some(disk))
     }
 
-    /// Opens the disk once more, for the client that a named segment belongs to. If it was another's it starts empty.
+    /// Opens the disk once more, for the client that a named segment belongs to. A disk of another client starts
+    /// empty.
     pub(super) fn hand_disk_over(&self, disk: DiskSegment) -> Result<DiskSegment, OpenError> {
         drop(disk);
         self.first_free_disk(true)
@@ -66,7 +69,7 @@ impl Opening {
         Err(OpenError::Disk { path: folder.display().to_string(), reason })
     }
 
-    /// What a disk is opened with. With `is_client_settled`, a disk of another client starts empty.
+    /// Options to open a disk with. With `is_client_settled`, a [`DiskKind::Log`] of another client starts empty.
     pub(super) fn disk_options(
         &self,
         kind: DiskKind,
@@ -85,7 +88,7 @@ impl Opening {
         })
     }
 
-    /// How large the files of a disk may become: the same each time on the same filesystem.
+    /// Most bytes of a disk's files. It is the same at each start on the same filesystem.
     fn capacity(&self, folder: &Path) -> io::Result<u64> {
         std::fs::create_dir_all(folder)?;
         let share = share_of(folder, self.config.offload.most_used)?;
@@ -98,7 +101,7 @@ impl Opening {
     }
 }
 
-/// A part of the filesystem of a folder, in bytes.
+/// A part of the size of a folder's filesystem, in bytes.
 pub(super) fn share_of(folder: &Path, part: f64) -> io::Result<u64> {
     let filesystem = rustix::fs::statvfs(folder)?;
     let total = filesystem.f_blocks.saturating_mul(filesystem.f_frsize);

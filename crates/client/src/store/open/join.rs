@@ -7,17 +7,17 @@ use mooncake_types::{Chance, ErrorCode, Medium, without_password};
 
 use super::disk::{DISK_SUFFIX, OBJECT_STORE_SUFFIX};
 use super::opening::{HEARTBEAT_TIMEOUT, Opening};
-use crate::bind::{Bound, Wish, bind, bind_locally};
-use crate::heartbeat::{Bond, Turn};
+use crate::bind::{Bound, ListenOptions, bind, bind_locally};
+use crate::heartbeat::{MasterSession, TurnOutcome};
 use crate::membership::{Lent, Membership};
 use crate::metrics::Metrics;
 use crate::open_error::OpenError;
 use crate::rpc::DialError;
 
-/// A client that waits for its master for longer than this says so.
+/// A client that waits for its master for longer than this logs a warning.
 const COMPLAINT: Duration = Duration::from_secs(1);
 
-/// Longest time between two questions whether the store is still wanted.
+/// Longest time between two calls of `is_wanted`.
 const LONGEST_REST: Duration = Duration::from_millis(50);
 
 impl Opening {
@@ -27,8 +27,8 @@ impl Opening {
         host: &Arc<Host>,
         routes: &Arc<RouteCache>,
         metrics: &Arc<Metrics>,
-    ) -> Result<Bond, OpenError> {
-        let mut bond = Bond {
+    ) -> Result<MasterSession, OpenError> {
+        let mut master = MasterSession {
             membership: Membership::new(self.masters.count(), Chance::new(self.chance.bits())),
             dialer: self.dialer(self.config.rpc_timeout.min(HEARTBEAT_TIMEOUT)),
             host: Arc::clone(host),
@@ -36,25 +36,25 @@ impl Opening {
             routes: Arc::clone(routes),
             clock: self.clock,
             connection: None,
-            ahead: None,
+            next_page: None,
             aborts_calls: self.config.rpc_timeout > HEARTBEAT_TIMEOUT,
         };
-        self.turn_until(&mut bond, |bond| bond.connection.is_some())?;
-        Ok(bond)
+        self.turn_until(&mut master, |master| master.connection.is_some())?;
+        Ok(master)
     }
 
-    pub(super) fn bind(&mut self, bond: &Bond) -> Result<Bound, OpenError> {
+    pub(super) fn bind(&mut self, master: &MasterSession) -> Result<Bound, OpenError> {
         if self.config.only_this_host {
             return bind_locally(&self.config.local_hostname);
         }
-        let connection = bond.connection.as_ref().expect("joining ended with a connection");
+        let connection = master.connection.as_ref().expect("joining ended with a connection");
         let local =
             connection.stream().local_addr().map_err(|error| OpenError::MasterUnreachable {
                 master: without_password(&self.config.master),
                 waited_ms: 0,
                 reason: error.to_string(),
             })?;
-        let wish = Wish {
+        let options = ListenOptions {
             local_hostname: &self.config.local_hostname,
             bind_address: self.config.bind_address.as_deref(),
             ports: self.config.ports.clone(),
@@ -63,17 +63,17 @@ impl Opening {
             advertise: self.config.advertise_address.as_deref(),
             port_is_a_name: self.config.port_is_a_name,
         };
-        bind(&wish, &mut self.chance)
+        bind(&options, &mut self.chance)
     }
 
-    /// Lends the segments, and waits until the master has them. Gives the disks among them.
+    /// Lends the segments, and waits until the master has mounted them. Returns those on a disk of this node.
     pub(super) fn lend(
         &self,
-        bond: &mut Bond,
+        master: &mut MasterSession,
         host: &Host,
         (name, endpoint): (&str, &str),
     ) -> Result<Vec<Lent>, OpenError> {
-        // All that a process lends has the same number of processes before it.
+        // All segments of a process are mounted with the same run.
         let run = host.run();
         let lent = |medium, id, name: String, len| {
             let (endpoint, domains) = (endpoint.to_owned(), self.config.domains.clone());
@@ -83,7 +83,7 @@ impl Opening {
             lent(Medium::Memory, segment.id(), name.to_owned(), segment.len_bytes())
         });
         let disks = host.disks().into_iter().map(|disk| {
-            // Readers find the files of a shared disk by its name.
+            // The name of a shared disk is its folder: readers find its files by this name.
             let folder = disk.folder().map(|folder| folder.display().to_string());
             let is_shared = disk.medium() == Medium::SharedDisk;
             let called = folder.filter(|_| is_shared);
@@ -95,21 +95,21 @@ impl Opening {
             lent(disk.medium(), disk.id(), called, disk.len_bytes())
         });
         let all: Vec<Lent> = memory.chain(disks).collect();
-        bond.membership.lend(all.clone());
-        self.mount(bond)?;
-        self.mount_again_if_refused(bond, host, &all)?;
+        master.membership.lend(all.clone());
+        self.mount(master)?;
+        self.mount_again_if_refused(master, host, &all)?;
         let disks = all.into_iter().filter(|lent| lent.medium == Medium::Disk).collect();
-        match bond.membership.mount_refusal() {
+        match master.membership.mount_refusal() {
             None => Ok(disks),
             Some((segment, code)) => Err(mount_refused(segment, code)),
         }
     }
 
-    /// Waits until the master has taken or refused every segment. A leader that puts them off is asked for as long as
-    /// reaching it may take.
-    pub(super) fn mount(&self, bond: &mut Bond) -> Result<(), OpenError> {
-        self.turn_until(bond, |bond| bond.membership.is_settled()).map_err(|error| {
-            match (&error, bond.membership.mount_refusal()) {
+    /// Waits until the master has mounted or refused every segment. A leader that puts them off is asked again for as
+    /// long as reaching the master may take.
+    pub(super) fn mount(&self, master: &mut MasterSession) -> Result<(), OpenError> {
+        self.turn_until(master, |master| master.membership.is_settled()).map_err(|error| {
+            match (&error, master.membership.mount_refusal()) {
                 (OpenError::MasterUnreachable { .. }, Some((segment, code))) => {
                     mount_refused(segment, code)
                 }
@@ -118,17 +118,17 @@ impl Opening {
         })
     }
 
-    /// Does what is due until `done`, for as long as reaching the master may take and the store is wanted.
+    /// Takes steps until `done`. Stops when the store is not wanted any more, or reaching the master takes too long.
     pub(super) fn turn_until(
         &self,
-        bond: &mut Bond,
-        done: impl Fn(&Bond) -> bool,
+        master: &mut MasterSession,
+        done: impl Fn(&MasterSession) -> bool,
     ) -> Result<(), OpenError> {
         let started = Instant::now();
         let patience = self.config.rpc_connect_timeout;
         let mut reason = "there was no time for one".to_owned();
         let mut has_complained = false;
-        while !done(bond) {
+        while !done(master) {
             let waited = started.elapsed();
             if waited >= patience {
                 let master = without_password(&self.config.master);
@@ -140,16 +140,16 @@ impl Opening {
             }
             if waited >= COMPLAINT && !has_complained {
                 has_complained = true;
-                self.complain(patience, &reason);
+                self.warn_of_wait(patience, &reason);
             }
-            match bond.turn() {
-                Turn::Done => {}
-                Turn::NotConnected(DialError::Refused { address, code, message }) => {
+            match master.turn() {
+                TurnOutcome::Done => {}
+                TurnOutcome::NotConnected(DialError::Refused { address, code, message }) => {
                     return Err(OpenError::Refused { master: address, code, message });
                 }
-                Turn::NotConnected(error) => reason = error.to_string(),
-                Turn::NotAnswered(error) => reason = error.to_string(),
-                Turn::Idle(until) => {
+                TurnOutcome::NotConnected(error) => reason = error.to_string(),
+                TurnOutcome::NotAnswered(error) => reason = error.to_string(),
+                TurnOutcome::Idle(until) => {
                     let wait = Duration::from_millis(until.since_ms(self.clock.now()));
                     std::thread::sleep(wait.min(patience - waited).min(LONGEST_REST));
                 }
@@ -158,8 +158,8 @@ impl Opening {
         Ok(())
     }
 
-    /// Says what the opening waits for.
-    fn complain(&self, patience: Duration, reason: &str) {
+    /// Logs what the opening waits for.
+    fn warn_of_wait(&self, patience: Duration, reason: &str) {
         let (master, patience_s) = (without_password(&self.config.master), patience.as_secs());
         tracing::warn!(
             master,

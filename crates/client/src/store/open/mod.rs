@@ -28,7 +28,7 @@ use crate::store_condition::StoreCondition;
 use check::check;
 use opening::{Opening, Wanted};
 
-/// Opens a session, as long as `is_wanted`; gives the hostname too.
+/// Opens a session, as long as `is_wanted` returns true. Also returns the hostname.
 pub(super) fn open(config: StoreConfig, is_wanted: Wanted) -> Result<(Session, String), OpenError> {
     check(&config)?;
     let mut opening = Opening::new(config, is_wanted)?;
@@ -39,12 +39,12 @@ pub(super) fn open(config: StoreConfig, is_wanted: Wanted) -> Result<(Session, S
     let http = http.map(start).transpose()?;
     let host = Arc::new(opening.host()?);
     opening.lend_object_store(&host)?;
-    // The epoch that a named segment kept. One that no leader can have is refused here, and the node obeys no older leader.
+    // Note the epoch that a named segment kept, unless no leader can have it. The node obeys no older leader anyway.
     let _ = opening.masters.believe(host.epoch());
     let routes = Arc::new(RouteCache::new(opening.route_limits()));
     host.outlast_promises();
-    let mut bond = opening.join(&host, &routes, &metrics)?;
-    let bound = opening.bind(&bond)?;
+    let mut master = opening.join(&host, &routes, &metrics)?;
+    let bound = opening.bind(&master)?;
     let (hostname, endpoint) = (bound.hostname.clone(), bound.endpoint.clone());
     let serving =
         Serving::hold(bound.socket, Arc::clone(&host) as _, opening.server_config(&metrics));
@@ -54,14 +54,14 @@ pub(super) fn open(config: StoreConfig, is_wanted: Wanted) -> Result<(Session, S
     opening.lend_shared_disk(&host);
     let hot_cache = opening.hot_cache(&metrics)?;
     let prefaulting = PrefaultThread::start(&host).map_err(thread_error("prefault"))?;
-    let disks = opening.lend(&mut bond, &host, (&hostname, &endpoint))?;
+    let disks = opening.lend(&mut master, &host, (&hostname, &endpoint))?;
     let mounts = Mounts::new(hostname.clone(), endpoint, opening.config.domains.clone());
     mounts.add_disks(disks);
     let tasks = Arc::new(opening.tasks(&host, &metrics));
     let waking = Arc::clone(&tasks);
-    let heartbeat = Heartbeat::start(bond, Arc::clone(&condition), move || waking.wake())
+    let heartbeat = Heartbeat::start(master, Arc::clone(&condition), move || waking.wake())
         .map_err(thread_error("heartbeat"))?;
-    // Nothing fails from here on. What a store does in the background, only its session stops.
+    // No step may fail from here on: background threads of a store end only with its session.
     if !host.disks().is_empty() {
         tasks.wake();
     }
@@ -93,7 +93,7 @@ pub(super) fn open(config: StoreConfig, is_wanted: Wanted) -> Result<(Session, S
 }
 
 impl Opening {
-    /// All that this process lends.
+    /// The segments of this process, without object stores and shared disks.
     fn host(&mut self) -> Result<Host, OpenError> {
         let mut disk = self.open_disk()?;
         let client = self.client;

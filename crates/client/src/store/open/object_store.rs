@@ -1,4 +1,4 @@
-//! A prefix of an object store, where the master keeps what is used again.
+//! A prefix of an object store, where the master keeps objects that are used again.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +16,8 @@ use crate::open_error::OpenError;
 const MAX_PREFIXES: usize = 4096;
 
 impl Opening {
-    /// Lends the part of an object store that is this process's, if it is given one. Its client is settled by now.
+    /// Lends this process's part of an object store, if the configuration names one. The client id must be settled by
+    /// now.
     pub(super) fn lend_object_store(&self, host: &Host) -> Result<(), OpenError> {
         let Some(url) = &self.config.offload.object_store_url else { return Ok(()) };
         if !self.serves() {

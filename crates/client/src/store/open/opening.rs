@@ -18,23 +18,24 @@ use crate::store::renewal::Renewal;
 use crate::store::segment_warnings;
 use crate::tasks::Tasks;
 
-/// Longest attempt to connect to one address of the master. A call waits no longer for a master that says nothing.
+/// Longest attempt to connect to one address of the master. A call waits no longer to reach a master that does not
+/// answer.
 const LONGEST_ATTEMPT: Duration = Duration::from_secs(1);
 
-/// Longest wait for the answer to a heartbeat; the master gives a client up after ten seconds by default.
+/// Longest wait for the answer to a heartbeat. The master gives up a client after ten seconds by default.
 pub(super) const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Longest wait for the master when leaving.
 const GOODBYE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long connecting to a node may take. A get then meets a node that vanished in less than a second.
+/// Longest time to connect to a node. So a get learns in less than a second that a node has vanished.
 const NODE_CONNECT_TIMEOUT: Duration = Duration::from_millis(600);
 
 /// Most connections that a node serves: two thousand busy clients with four lanes each. A connection costs a thread
 /// with a small stack and a descriptor.
 const MAX_SERVED_CONNECTIONS: usize = 8192;
 
-/// A store that is being opened: what is known before anything is asked of the system or the master.
+/// A store that is being opened, before the system or the master was asked for anything.
 pub(super) struct Opening {
     pub(super) config: StoreConfig,
     pub(super) masters: Arc<Masters>,
@@ -105,7 +106,7 @@ impl Opening {
         Pool::new(self.dialer(call_timeout), Arc::clone(metrics), Arc::clone(host))
     }
 
-    /// What tasks need: ways of their own, one connection to each node.
+    /// The tasks of the store. They have their own connections, one to each node.
     pub(super) fn tasks(&self, host: &Arc<Host>, metrics: &Arc<Metrics>) -> Tasks {
         let timeout = self.config.rpc_timeout.min(HEARTBEAT_TIMEOUT);
         let pool = self.pool(timeout, host, metrics);
@@ -116,7 +117,7 @@ impl Opening {
         if is_far { tasks.many_at_once() } else { tasks }
     }
 
-    /// How long after its start a call begins something: neither one request nor one transfer alone uses that up.
+    /// How long after its start a call may begin a step. Neither one request nor one transfer alone uses that up.
     pub(super) fn call_ms(&self) -> u64 {
         let longest = self.config.rpc_timeout.max(self.config.transfer_timeout);
         u64::try_from(longest.as_millis()).unwrap_or(u64::MAX)
@@ -158,7 +159,7 @@ impl Opening {
         }
     }
 
-    /// The copies of this user on this host, if there are to be any.
+    /// Opens the cache of this user on this host, if one is configured.
     pub(super) fn hot_cache(&self, metrics: &Metrics) -> Result<Option<Arc<HotCache>>, OpenError> {
         let config = &self.config.hot_cache;
         if config.bytes == 0 {

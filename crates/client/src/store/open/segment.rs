@@ -10,7 +10,7 @@ use crate::open_error::OpenError;
 use crate::random::random;
 use crate::store::segment_warnings;
 
-/// Longest wait for another process to let go of the segment's file: one that was killed takes a while to go.
+/// Longest wait for another process to release the segment's file: a killed process takes a while to end.
 const FILE_PATIENCE: Duration = Duration::from_secs(5);
 
 impl Opening {
@@ -33,7 +33,8 @@ impl Opening {
         Ok(vec![Segment::new(id, region.emptied_at_end())])
     }
 
-    /// Opens the segment's file. It holds a client id, by which the master knows this process as the one that had the file.
+    /// Opens the segment's file. This process takes over the client id in it, by which the master knows the owner of
+    /// the file.
     fn named_segment(
         &mut self,
         path: &Path,

@@ -8,7 +8,7 @@ use mooncake_types::{ErrorCode, Medium, SharedDirectory};
 
 use super::disk::{log, share_of};
 use super::opening::Opening;
-use crate::heartbeat::Bond;
+use crate::heartbeat::MasterSession;
 use crate::membership::Lent;
 use crate::offload_config::LEAST_BYTES;
 use crate::open_error::OpenError;
@@ -16,18 +16,19 @@ use crate::open_error::OpenError;
 /// Most processes that keep files in one directory.
 const MAX_FOLDERS: usize = 4096;
 
-/// Folders that cannot be used before a node gives up: one that is damaged does not keep all later processes out.
+/// Most unusable folders that a node skips before it gives up. One damaged folder must not keep all later processes
+/// out.
 const MOST_UNUSABLE: usize = 3;
-/// The part of a filesystem that a process takes for itself if it is told no other number.
+/// The part of a filesystem that a process uses if the master names no number of bytes.
 const USUAL_SHARE: f64 = 0.9;
 
-/// How long the master may take to notice that the process is dead whose files these were.
+/// How long the master may take to notice that the process died which had these files.
 const PATIENCE: Duration = Duration::from_secs(2);
 const REST: Duration = Duration::from_millis(50);
 
 impl Opening {
-    /// Lends files in the directory that the master named, if it named one and memory is lent. Where that cannot be, the node goes on
-    /// without: it may be a host that does not share the directory.
+    /// Lends files in the directory that the master named, if it named one and memory is lent. If that fails, the
+    /// node goes on without files, since its host may not share the directory.
     pub(super) fn lend_shared_disk(&self, host: &Host) {
         let Some(directory) = self.masters.shared_directory().filter(|_| self.serves()) else {
             return;
@@ -35,7 +36,8 @@ impl Opening {
         match self.open_shared_disk(&directory) {
             Ok(disk) => {
                 host.lend_disk(disk);
-                // The epoch that the folder kept. One that no leader can have is refused here, and the node obeys no older leader.
+                // Note the epoch that the folder kept, unless no leader can have it. The node obeys no older leader
+                // anyway.
                 let _ = self.masters.believe(host.epoch());
             }
             Err(error) => {
@@ -45,11 +47,11 @@ impl Opening {
         }
     }
 
-    /// The folder that was this process's before, or else the first that no other process uses.
+    /// Opens the folder that this process had before, or else the first that no other process uses.
     fn open_shared_disk(&self, directory: &SharedDirectory) -> Result<DiskSegment, OpenError> {
         let root = Path::new(&directory.path);
         let failed = |reason: String| OpenError::Disk { path: directory.path.clone(), reason };
-        // A directory above it that is missing is not mounted here: files of its own would fill another filesystem.
+        // If its parent is missing, the directory is not mounted on this host: files would fill another filesystem.
         if !root.parent().is_some_and(Path::is_dir) {
             return Err(failed("it is no directory on this host".to_owned()));
         }
@@ -88,17 +90,17 @@ impl Opening {
         Err(failed(format!("{MAX_FOLDERS} processes keep files there")))
     }
 
-    /// The master may not have noticed yet that the process is dead whose files these were, or whose prefix of an object store: it is
-    /// asked again for a while. Then the node goes on without them.
+    /// Mounts again if the master refused files or a part of an object store. It may not have noticed yet that the
+    /// process died which had them. After a while the node goes on without them.
     pub(super) fn mount_again_if_refused(
         &self,
-        bond: &mut Bond,
+        master: &mut MasterSession,
         host: &Host,
         all: &[Lent],
     ) -> Result<(), OpenError> {
         let begun = Instant::now();
         loop {
-            let refused = bond.membership.mount_refusal();
+            let refused = master.membership.mount_refusal();
             let passes_on = |medium| matches!(medium, Medium::SharedDisk | Medium::ObjectStore);
             let of_files = refused.filter(|(lent, _)| passes_on(lent.medium));
             let Some((id, code)) = of_files.map(|(lent, code)| (lent.id, code)) else {
@@ -107,12 +109,12 @@ impl Opening {
             if code != ErrorCode::SegmentAlreadyExists || begun.elapsed() >= PATIENCE {
                 tracing::error!(%code, "this node keeps no files, or nothing in its object store: the master refused to take that");
                 host.take_back(id);
-                bond.membership.take_back(id);
+                master.membership.take_back(id);
                 return Ok(());
             }
             std::thread::sleep(REST);
-            bond.membership.lend(all.to_vec());
-            self.mount(bond)?;
+            master.membership.lend(all.to_vec());
+            self.mount(master)?;
         }
     }
 }

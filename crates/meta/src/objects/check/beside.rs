@@ -10,7 +10,7 @@ impl Meta {
         let mut keys = BTreeSet::new();
         let mut replaced = 0;
         for (id, object) in self.objects.iter() {
-            let due = object.touched;
+            let due = object.leased_until();
             let is_replaced = object.state == ObjectState::Tombstone;
             replaced += usize::from(is_replaced);
             let leaves = self.tombstones.leased().of_key(&object.key).contains(&id);

@@ -49,7 +49,7 @@ impl Meta {
             })?;
             ensure(
                 "a group is leased as long as any member",
-                done().all(|object| object.touched <= group.leased_until.max(self.now)),
+                done().all(|object| object.leased_until() <= group.leased_until.max(self.now)),
                 || format!("group {slot}: {group:?}"),
             )?;
         }

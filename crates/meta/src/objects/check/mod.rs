@@ -146,7 +146,7 @@ impl Meta {
     }
 
     pub(crate) fn every_queue_is_in_order(&self) -> Check {
-        let touched = |id: u32| self.objects[self.ranges[id].object].touched;
+        let leased_until = |id: u32| self.objects[self.ranges[id].object].leased_until();
         for (slot, segment) in self.segments.iter() {
             for (place, queue) in segment.queues.iter().enumerate() {
                 let members: Vec<u32> = queue.iter(&self.ranges).collect();
@@ -166,14 +166,14 @@ impl Meta {
                 let lease_ms = self.config.lease_ttl_ms;
                 let sorted = members
                     .windows(2)
-                    .all(|pair| touched(pair[0]) <= touched(pair[1]).after_ms(lease_ms));
+                    .all(|pair| leased_until(pair[0]) <= leased_until(pair[1]).after_ms(lease_ms));
                 let ordered = matches!(kind, QueueKind::Leased | QueueKind::PinnedLeased);
                 ensure(
                     "leased ranges are in the order of their leases, or less than a lease apart",
                     sorted || !ordered,
                     || format!("slot {slot}: {members:?}"),
                 )?;
-                let over = members.iter().all(|&id| touched(id) <= self.now);
+                let over = members.iter().all(|&id| leased_until(id) <= self.now);
                 let fresh = matches!(kind, QueueKind::Fresh | QueueKind::PinnedFresh);
                 let may_be = self.usage.keeps_places();
                 ensure("fresh ranges have no lease", over || !fresh || may_be, || {
@@ -182,7 +182,7 @@ impl Meta {
             }
         }
         let members: Vec<u32> = self.running.iter(&self.ranges).collect();
-        let sorted = members.windows(2).all(|pair| touched(pair[0]) <= touched(pair[1]));
+        let sorted = members.windows(2).all(|pair| leased_until(pair[0]) <= leased_until(pair[1]));
         ensure(
             "puts are in the order of their starts",
             sorted && members.len() == self.running.len() as usize && !members.contains(&NONE),

@@ -27,7 +27,8 @@ impl Meta {
                     QueueKind::Leased | QueueKind::PinnedLeased => again,
                     _ => soon,
                 };
-                let end = |id: u32| self.objects[self.ranges[id].object].touched.max(met(id));
+                let end =
+                    |id: u32| self.objects[self.ranges[id].object].leased_until().max(met(id));
                 let mut ends = segment.queues[place].iter(&self.ranges).map(end);
                 ensure(
                     "nothing can be evicted before the moment that is noted",
@@ -85,7 +86,7 @@ impl Meta {
         let object = &self.objects[range.object];
         let pinned_too = self.config.allow_evict_soft_pinned;
         let goes = !self.victim_stays(range.object, pinned_too);
-        object.touched <= self.now
+        object.leased_until() <= self.now
             && match range.queue {
                 QueueKind::Fresh | QueueKind::Leased => goes,
                 QueueKind::PinnedFresh | QueueKind::PinnedLeased => goes && pinned_too,

@@ -1,13 +1,15 @@
-//! What of a segment outlives its process: its complete entries, in the record of a named segment.
+//! The complete entries of a named segment, as rows in its record, for the next process.
 //!
-//! An entry of the ledger is kept as a row of the record from the moment at which it is complete until just before anybody
-//! may change a byte of its range. The machine says when and in which order ([`crate::machine::SegmentMachine`]).
+//! A row exists from the moment at which its entry is complete until just before any byte of the range may change.
+//! The machine says when and in which order ([`crate::machine::SegmentMachine`]).
 //!
-//! Whatever was not complete is gone after a restart, and with it the fences that keep older writers out of a range (L7). One
-//! number stands for all of them: the highest grant that had begun, or was dropped, anywhere in the segment. None up to it is
-//! taken any more.
-//! Nobody who had begun before is still at work: the memory of a named segment is handed to no other process (only what is
-//! sealed is), so writers reach it through its process, and the next has the file only when that is gone.
+//! After a restart, incomplete entries are gone, and so are the fences that refuse older writers (L7). One number
+//! replaces all of them: the highest grant that had begun, or was dropped, anywhere in the segment. All grants up to
+//! it are refused.
+//!
+//! No writer that had begun before the restart is still at work. The memory of a named segment is handed to no other
+//! process (only sealed memory is), so writers reach it through its process. The next process gets the file only when
+//! that process is gone.
 
 mod row;
 #[cfg(test)]
@@ -25,15 +27,15 @@ use crate::machine::Effect;
 #[derive(Debug)]
 pub(super) struct EntryRows<W = MappedWords> {
     record: Record<W>,
-    /// The rows, by where their entries start.
+    /// The rows, by the offsets of their entries.
     rows: BTreeMap<u64, RowId>,
-    /// The row that is written next; kept for its memory.
+    /// Buffer for the next row, kept for its memory.
     row: Vec<u8>,
     has_told_of_no_room: bool,
 }
 
 impl<W: WordMemory> EntryRows<W> {
-    /// Keeps an empty ledger.
+    /// The rows of an empty ledger.
     pub(super) fn empty(words: W, segment: SegmentId) -> Self {
         Self::new(Record::empty(words, segment), BTreeMap::new())
     }
@@ -42,10 +44,10 @@ impl<W: WordMemory> EntryRows<W> {
         Self { record, rows, row: Vec::new(), has_told_of_no_room: false }
     }
 
-    /// Goes on with what was kept of a segment of `len` bytes; gives its ledger too.
+    /// Restores the rows of a segment of `len` bytes, and its ledger.
     ///
     /// # Errors
-    /// [`NamedSegmentError::Damaged`] if it is not what was written.
+    /// [`NamedSegmentError::Damaged`] if the record is not as it was written.
     pub(super) fn restore(words: W, len: u64) -> Result<(Self, Ledger), NamedSegmentError> {
         let (mut ledger, mut rows) = (Ledger::new(len), BTreeMap::new());
         let record = Record::recover(words, |id, bytes| {
@@ -59,7 +61,7 @@ impl<W: WordMemory> EntryRows<W> {
         Ok((Self::new(record, rows), ledger))
     }
 
-    /// Which segment it is.
+    /// The id of the segment.
     pub(super) fn segment(&self) -> SegmentId {
         self.record.segment()
     }
@@ -69,7 +71,7 @@ impl<W: WordMemory> EntryRows<W> {
         self.record.epoch()
     }
 
-    /// Does what an effect says of rows.
+    /// Carries out an effect on rows. Ignores other effects.
     pub(super) fn carry_out<H>(&mut self, effect: &Effect<'_, H>) {
         match *effect {
             Effect::RemoveRow { offset } => self.remove(offset),
@@ -90,7 +92,7 @@ impl<W: WordMemory> EntryRows<W> {
         }
     }
 
-    /// Keeps an entry, if there is room; it ends with the process otherwise.
+    /// Adds the row of an entry. If there is no room, the entry ends with the process.
     fn add(&mut self, offset: u64, entry: &Entry) {
         row::write(&mut self.row, offset, entry);
         let Some(id) = self.record.put(&self.row) else {

@@ -1,5 +1,5 @@
-//! An entry as a row of bytes: eight numbers of eight bytes, the lengths of what follows, the key, the attributes, the
-//! checksums.
+//! An entry as a row of bytes: eight numbers of eight bytes, the lengths of what follows, the key, the attributes,
+//! the checksums.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use mooncake_types::{Epoch, RangeWrite, SegmentId, Version, limits};
 
 use crate::ledger::Entry;
 
-/// Checksums of longer entries, above 128 MiB, are not kept: they are made anew by who reads.
+/// Entries above 128 MiB, with more checksums than this, keep none: readers compute them again.
 const MAX_CHECKSUMS: usize = 512;
 
 const _: () = assert!(
@@ -19,17 +19,17 @@ const NUMBERS: usize = 8;
 
 const LONGEST_TEXTS: usize = limits::MAX_KEY_BYTES + limits::MAX_ATTRIBUTES_BYTES;
 
-/// Of the key, of the attributes, and of the checksums.
+/// Bytes of three lengths: of the key, of the attributes, and of the checksums.
 const LENGTHS_BYTES: usize = 2 + 2 + 4;
 
-/// What a row says.
+/// The content of a row.
 pub(super) struct KeptEntry<'a> {
-    /// The write that the entry is of, as a whole; its segment is not said.
+    /// The write of the whole entry, without the id of its segment.
     pub(super) range: RangeWrite<'a>,
     pub(super) checksums: Option<Arc<[u32]>>,
 }
 
-/// Puts the row of an entry in the place of what `out` holds.
+/// Replaces the content of `out` by the row of an entry.
 pub(super) fn write(out: &mut Vec<u8>, offset: u64, entry: &Entry) {
     let numbers: [u64; NUMBERS] = [
         offset,
@@ -54,7 +54,7 @@ pub(super) fn write(out: &mut Vec<u8>, offset: u64, entry: &Entry) {
     checksums.iter().for_each(|checksum| out.extend_from_slice(&checksum.to_le_bytes()));
 }
 
-/// Reads a row; `None` if it is none.
+/// Reads a row; `None` if the bytes are not a row.
 pub(super) fn read(mut bytes: &[u8]) -> Option<KeptEntry<'_>> {
     let mut take = |len: usize| {
         let (taken, rest) = bytes.split_at_checked(len)?;

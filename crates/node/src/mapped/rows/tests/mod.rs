@@ -1,5 +1,5 @@
-//! Random histories of a segment with a file, cut off after each of their stores: what the next process finds is what the
-//! history says.
+//! Random histories of a segment with a file, cut off after each store. Each time the next process must find what the
+//! history allows.
 
 mod process;
 
@@ -21,18 +21,18 @@ const LEN: u64 = 40;
 /// Words of the record: its header, and slots for few and short rows.
 const WORDS: usize = 512 + 20 * 32;
 
-/// One thing that happened, in the order in which it did.
+/// One event of a history.
 #[derive(Clone, Debug)]
 enum Step {
     /// A word of the record was stored.
     Word { index: usize, value: u64 },
     /// A byte of the segment was changed by a writer with this grant.
     Byte { at: u64, grant: u64 },
-    /// Something is about to be changed.
+    /// A change begins.
     Begins(Change),
-    /// It was changed, and whoever asked for it was told.
+    /// A change has ended, and its caller got the answer.
     Is(Change),
-    /// There was no room for the entry that starts here.
+    /// There was no room for the row of the entry that starts here.
     IsNotKept { offset: u64 },
 }
 
@@ -51,30 +51,30 @@ enum Change {
         offset: u64,
         grant: u64,
     },
-    /// All is dropped, and it is another segment.
+    /// Everything was dropped, and the segment got another id.
     StartEmpty {
         segment: u128,
     },
     Epoch(u64),
 }
 
-/// A rule that is broken on purpose, to see that somebody notices.
+/// A rule that a test breaks on purpose, to see that a check fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Broken {
     Nothing,
     /// Each store takes effect before the one that was made before it.
     Order,
-    /// Bytes change before the rows of what lay there are withdrawn (L1).
+    /// Bytes change before the rows of the entries that lay there are removed (L1).
     Withdrawal,
     /// An entry is complete before its last byte is in place (L2).
     Completion,
-    /// Somebody is told of a drop before it is made.
+    /// A caller gets the answer to a drop before the drop is made.
     Drop,
     /// Grants that begin are not noted (L7).
     Floor,
 }
 
-/// Words that log what is stored in them.
+/// Words that log each store.
 struct Recorded {
     words: RefCell<Vec<u64>>,
     log: Rc<RefCell<Vec<Step>>>,
@@ -107,17 +107,17 @@ impl WordMemory for Recorded {
     }
 }
 
-/// What is in the file at one moment, and what may be found there by the next process.
+/// The content of the file at one moment, and what the next process may find in it.
 #[derive(Clone)]
 struct Moment {
     words: Vec<u64>,
     /// The grant of the writer that wrote each byte last.
     bytes: Vec<u64>,
-    /// Entries whose writers were told that they are complete, and that nobody has begun to drop.
+    /// Entries whose writers know that they are complete, and whose drop has not begun.
     sure: BTreeMap<u64, Entry>,
-    /// Those that are being completed or dropped.
+    /// Entries that are being completed or dropped.
     maybe: BTreeMap<u64, Entry>,
-    /// The grants that were noted, and those that may have been.
+    /// The highest grant that was noted, and the highest that may have been.
     floor: (u64, u64),
     segment: (u128, u128),
     epoch: (u64, u64),
@@ -183,7 +183,7 @@ impl Moment {
         }
     }
 
-    /// The process ends here, and the next one opens what it left.
+    /// Ends the process here, and has the next one open its file.
     fn restore(&self, log: &Rc<RefCell<Vec<Step>>>) -> (EntryRows<Recorded>, Ledger) {
         self.restore_broken(log, Broken::Nothing)
     }
@@ -198,7 +198,7 @@ impl Moment {
         EntryRows::restore(words, LEN).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// What was being changed when the process ended is what the next one finds.
+    /// Takes the state of unfinished changes from what the next process finds.
     fn settle(&mut self) {
         let (kept, ledger) = self.restore(&Rc::default());
         self.sure = ledger.entries().map(|(offset, entry)| (offset, entry.clone())).collect();
@@ -249,7 +249,7 @@ fn is_dropped(change: &Change, at: u64, entry: &Entry) -> bool {
     }
 }
 
-/// A leader grants so many versions, and then another one does.
+/// Number of versions that each leader grants.
 const EPOCH_COUNTERS: u64 = 16;
 
 fn version(counter: u64) -> Version {
@@ -267,7 +267,7 @@ fn made() -> Moment {
     moment
 }
 
-/// Runs a process to its end, looks at each moment of it, and gives one.
+/// Runs a process to its end, checks each moment of it, and returns one of them.
 fn run(moment: &Moment, seed: u64, actions: usize, broken: Broken) -> Moment {
     let mut process = Process::start(moment, Chance::new(seed), broken);
     (0..actions).for_each(|_| process.act());
@@ -285,7 +285,7 @@ fn run(moment: &Moment, seed: u64, actions: usize, broken: Broken) -> Moment {
     at_end
 }
 
-/// Some lives of a segment, each of which ends at a moment of the one before.
+/// Runs some processes with one segment, each from a moment of the process before.
 fn live(seed: u64, broken: Broken) {
     let mut moment = made();
     for life in 0..4 {

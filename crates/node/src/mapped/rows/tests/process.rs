@@ -55,7 +55,7 @@ impl Process {
         }
     }
 
-    /// The counter of a grant that is newer than all others, of a leader that is obeyed.
+    /// The counter of a grant that is newer than all others. The machine obeys its leader from then on.
     fn newest_grant(&mut self) -> u64 {
         let (grant, epoch) = (self.next, version(self.next).epoch);
         self.next += 1;
@@ -78,7 +78,7 @@ impl Process {
         let entry_len = 1 + chance.below((LEN - offset).min(12));
         let from = if chance.below(3) == 0 { chance.below(entry_len) } else { 0 };
         let len = if from > 0 { 1 + chance.below(entry_len - from) } else { entry_len };
-        // Some come late, and some of those from before the last restart.
+        // Some writers come late, a few of them with grants from before the last restart.
         let late = if chance.below(4) == 0 { chance.below(6) } else { 0 };
         let object_offset = chance.below(8);
         let key_len = [8, 30, 168, 169, 400, 1_500][chance.below(6) as usize];
@@ -180,7 +180,7 @@ impl Process {
         self.machine.abandon(self.writers.swap_remove(index).ticket);
     }
 
-    /// Drops something that is there, or something that may come.
+    /// Drops an entry that exists, or a version that may yet be written.
     fn drop_one(&mut self) {
         let complete = |(_, entry): &(u64, &Entry)| entry.state == EntryState::Complete;
         let found = self.machine.ledger().entries().filter(complete);

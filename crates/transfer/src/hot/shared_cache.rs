@@ -7,10 +7,10 @@ use mooncake_memory::{
 };
 use mooncake_types::{RangeRead, limits};
 
-use super::book::{Book, Insertion};
 use super::config::{HotCacheConfig, HotCacheError};
 use super::index::{Identity, Index};
 use super::layout::{BLOCK_BYTES, Layout, MAGIC, blocks_for, header};
+use super::locked_cache::{Insertion, LockedCache};
 use super::sketch::Sketch;
 use crate::ReadOp;
 
@@ -19,28 +19,28 @@ use crate::ReadOp;
 pub struct HotCacheCounts {
     /// Ranges that were copied out of it.
     pub hits: u64,
-    /// Ranges that were looked for in vain.
+    /// Ranges that it did not have.
     pub misses: u64,
     /// Bytes that were copied out.
     pub hit_bytes: u64,
-    /// Ranges that were copied out and of which the node was asked, since no promise of it held.
+    /// Ranges that were copied out, but for which the node was asked, since no promise held.
     pub asked: u64,
     /// Ranges that this process put in.
     pub admitted: u64,
-    /// Ranges that were not put in, since what is there was read more often, or others kept the lock.
+    /// Ranges that were not put in, because entries were read as often or another process kept the lock.
     pub refused: u64,
     /// Ranges that were not put in because the queue was full.
     pub skipped: u64,
 }
 
-/// What the cache had of a range.
+/// The result of a lookup of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CacheLookup {
     /// Nothing.
     Miss,
-    /// A copy. Its node is to be asked whether it still holds that version.
+    /// A copy, without a promise: the node must be asked whether it still holds the version.
     Unpromised,
-    /// A copy of what its node holds, as it promised.
+    /// A copy, and a promise of the node to hold the version.
     Promised {
         /// Most of the time of the promise is left.
         is_long: bool,
@@ -50,8 +50,8 @@ pub(crate) enum CacheLookup {
 /// How long a promise holds, in nanoseconds.
 pub(super) const PROMISE_NS: u64 = limits::PROMISE_MS * 1_000_000;
 
-/// The memory, and what this process counts.
-pub(super) struct Shelf {
+/// The shared memory of the cache, and the counters of this process.
+pub(super) struct SharedCache {
     pub(super) region: Region,
     pub(super) layout: Layout,
     pub(super) hits: AtomicU64,
@@ -63,7 +63,7 @@ pub(super) struct Shelf {
     pub(super) skipped: AtomicU64,
 }
 
-impl Shelf {
+impl SharedCache {
     pub(super) fn open(config: &HotCacheConfig) -> Result<Self, HotCacheError> {
         let bytes = config.bytes;
         if Layout::of(bytes).is_none() {
@@ -99,7 +99,7 @@ impl Shelf {
 
     pub(super) fn read(&self, op: &ReadOp) -> CacheLookup {
         let Some(promised_ns) = self.copy(op) else { return CacheLookup::Miss };
-        // A longer one is none that was made here: some process writes nonsense.
+        // A faulty process wrote a promise that is longer than any node makes.
         match promised_ns.checked_sub(monotonic_ns()).filter(|&left| left > 0 && left <= PROMISE_NS)
         {
             Some(left) => CacheLookup::Promised { is_long: left > PROMISE_NS / 2 },
@@ -123,7 +123,7 @@ impl Shelf {
         Some(promised_ns)
     }
 
-    /// The memory of so many bytes in the blocks that follow a link; `None` if they lead nowhere.
+    /// The memory of `len` bytes in the blocks linked from `first` on; `None` if a link leads nowhere.
     fn bytes(&self, first: u64, len: u64) -> Option<SliceList> {
         let mut link = first;
         let blocks = (0..blocks_for(len)).map(|at| {
@@ -135,14 +135,14 @@ impl Shelf {
         blocks.collect()
     }
 
-    /// Nodes promised to hold these until then.
+    /// Notes that nodes promised to hold these ranges until then.
     pub(super) fn promise(&self, ranges: impl Iterator<Item = RangeRead>, until_ns: u64) {
         if let Some(_lock) = self.lock() {
             ranges.for_each(|range| self.index().promise(&Identity::of(&range), until_ns));
         }
     }
 
-    /// Puts a range in. Whether it is there now.
+    /// Inserts a range, and tells whether it is there now.
     pub(super) fn insert(&self, range: &RangeRead, bytes: RawSlice) -> bool {
         let identity = Identity::of(range);
         let reads = self.sketch().estimate(identity.hash());
@@ -150,7 +150,7 @@ impl Shelf {
             self.refused.fetch_add(1, Ordering::Relaxed);
             return false;
         };
-        let insertion = Book::new(&self.region, self.layout).insert(&identity, bytes, reads);
+        let insertion = LockedCache::new(&self.region, self.layout).insert(&identity, bytes, reads);
         drop(lock);
         match insertion {
             Insertion::Admitted => self.admitted.fetch_add(1, Ordering::Relaxed),
@@ -160,7 +160,7 @@ impl Shelf {
         insertion != Insertion::Refused
     }
 
-    /// Waits a little for other processes. One that is paused keeps the lock.
+    /// Takes the lock. Gives up after a short wait, since a paused process keeps it.
     pub(super) fn lock(&self) -> Option<RegionLock<'_>> {
         const PATIENCE: Duration = Duration::from_millis(50);
         let deadline = Instant::now() + PATIENCE;

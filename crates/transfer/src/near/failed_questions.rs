@@ -3,29 +3,29 @@ use std::time::{Duration, Instant};
 
 use mooncake_types::SegmentId;
 
-/// What was asked for in vain is not asked for again for this long.
+/// For this long, a question that failed is not asked again.
 const DOUBT: Duration = Duration::from_secs(1);
 
-/// Segments that are remembered; further ones are asked for each time.
+/// Most segments to remember; further ones are asked for each time.
 const MAX_SEGMENTS: usize = 1024;
 
-/// What a node was asked for in vain a moment ago.
+/// Questions to a node that failed a moment ago.
 #[derive(Debug, Default)]
-pub(super) struct Doubts {
+pub(super) struct FailedQuestions {
     /// Until when it is not asked for anything.
     node: Option<Instant>,
     /// Until when it is not asked for these.
     segments: HashMap<SegmentId, Instant>,
 }
 
-impl Doubts {
-    /// Whether it is no use to ask for the segment now.
+impl FailedQuestions {
+    /// Whether the segment should not be asked for now.
     pub(super) fn cover(&self, id: SegmentId, now: Instant) -> bool {
         let until = self.segments.get(&id).copied().max(self.node);
         until.is_some_and(|until| now < until)
     }
 
-    /// Whether it is no use to ask the node for anything now.
+    /// Whether the node should not be asked for anything now.
     pub(super) fn cover_node(&self, now: Instant) -> bool {
         self.node.is_some_and(|until| now < until)
     }
@@ -54,8 +54,9 @@ mod tests {
     fn what_was_asked_for_in_vain_is_asked_for_again_after_a_second() {
         let start = Instant::now();
         let (soon, late) = (start + DOUBT / 2, start + DOUBT);
-        let covered = |doubts: &Doubts, now| [1, 2].map(|id| doubts.cover(SegmentId(id), now));
-        let mut doubts = Doubts::default();
+        let covered =
+            |doubts: &FailedQuestions, now| [1, 2].map(|id| doubts.cover(SegmentId(id), now));
+        let mut doubts = FailedQuestions::default();
         assert_eq!(covered(&doubts, start), [false, false]);
         doubts.doubt_segment(SegmentId(1), start);
         assert_eq!(covered(&doubts, soon), [true, false]);
@@ -70,7 +71,7 @@ mod tests {
     #[test]
     fn no_more_segments_are_remembered_than_may_be() {
         let start = Instant::now();
-        let mut doubts = Doubts::default();
+        let mut doubts = FailedQuestions::default();
         for id in 0..=MAX_SEGMENTS as u128 {
             doubts.doubt_segment(SegmentId(id), start);
         }

@@ -1,4 +1,4 @@
-//! Segments whose nodes this client could not reach, until the master is told.
+//! Segments whose nodes this client could not reach, until a ping reports them.
 
 use std::time::{Duration, Instant};
 
@@ -7,18 +7,19 @@ use mooncake_types::SegmentId;
 /// A segment is reported no more often than this.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// Segments that wait to be reported, or were within the interval; further ones are not reported.
+/// Most segments that wait to be reported, and most that were reported within the interval. Further ones are not
+/// reported.
 const MAX_SEGMENTS: usize = 1024;
 
-/// See the module. What is not reported now is reported by the next transfer that fails.
+/// See the module. A segment that is not reported now is reported after the next transfer that fails.
 #[derive(Debug, Default)]
-pub(crate) struct Reports {
+pub(crate) struct UnreachableSegments {
     due: Vec<SegmentId>,
     recent: Vec<(SegmentId, Instant)>,
 }
 
-impl Reports {
-    /// A node could not be reached. True if the master is to be told.
+impl UnreachableSegments {
+    /// Notes that the node of a segment could not be reached. True if a ping must report it.
     pub(crate) fn add(&mut self, segment: SegmentId, now: Instant) -> bool {
         self.recent.retain(|&(_, at)| now.saturating_duration_since(at) < INTERVAL);
         let is_known = self.recent.iter().any(|&(known, _)| known == segment);
@@ -34,7 +35,7 @@ impl Reports {
         self.due.is_empty()
     }
 
-    /// What the master is to be told now.
+    /// The segments to report now.
     pub(crate) fn take(&mut self) -> Vec<SegmentId> {
         std::mem::take(&mut self.due)
     }
@@ -46,7 +47,7 @@ mod tests {
 
     #[test]
     fn a_segment_is_reported_once_in_a_tenth_of_a_second() {
-        let (mut reports, start) = (Reports::default(), Instant::now());
+        let (mut reports, start) = (UnreachableSegments::default(), Instant::now());
         for (segment, ms, is_new) in
             [(1, 0, true), (1, 10, false), (2, 20, true), (1, 99, false), (1, 100, true)]
         {
@@ -59,7 +60,7 @@ mod tests {
 
     #[test]
     fn no_more_are_kept_than_the_limit() {
-        let (mut reports, now) = (Reports::default(), Instant::now());
+        let (mut reports, now) = (UnreachableSegments::default(), Instant::now());
         let taken = (0..2 * MAX_SEGMENTS as u128).filter(|&id| reports.add(SegmentId(id), now));
         assert_eq!(taken.count(), MAX_SEGMENTS);
     }

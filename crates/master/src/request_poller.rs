@@ -1,4 +1,4 @@
-//! Looks for the next request instead of sleeping, while requests come fast: the only place of the master that does.
+//! Polls for the next request instead of blocking, while requests come fast. No other part of the master polls.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -10,19 +10,19 @@ use tokio::task::yield_now;
 
 use crate::shell::Shell;
 
-/// When requests came and were answered, on all connections.
+/// When requests arrived and were answered, on all connections.
 #[derive(Debug)]
-pub(crate) struct Lookout {
+pub(crate) struct RequestPoller {
     policy: Cell<BusyWait>,
     arrivals: Cell<u64>,
     idle_since: Cell<Instant>,
-    /// Others wanted the processor.
+    /// Until then it does not poll, because other threads wanted the processor.
     paused_until: Cell<Instant>,
     answered: Notify,
 }
 
-impl Lookout {
-    /// Looks for `limit` at most; never if that is zero or there is but one processor.
+impl RequestPoller {
+    /// Polls for `limit` at most; never if that is zero, or there is only one processor.
     pub(crate) fn new(limit: Duration) -> Self {
         let alone = std::thread::available_parallelism().map_or(true, |count| count.get() < 2);
         let limit = if alone { Duration::ZERO } else { limit };
@@ -36,7 +36,7 @@ impl Lookout {
         }
     }
 
-    /// Bytes of a request came.
+    /// Bytes of a request arrived.
     pub(crate) fn on_arrival(&self) {
         self.arrivals.set(self.arrivals.get().wrapping_add(1));
         let mut policy = self.policy.get();
@@ -44,7 +44,7 @@ impl Lookout {
         self.policy.set(policy);
     }
 
-    /// All requests that had come on one connection are answered.
+    /// All requests that had arrived on one connection are answered.
     pub(crate) fn on_answered(&self) {
         let now = Instant::now();
         self.idle_since.set(now);
@@ -53,8 +53,8 @@ impl Lookout {
         }
     }
 
-    /// Looks for the next request for as long as the policy says. Each look is one turn of the runtime: what is ready is
-    /// worked on, and the sockets are asked without waiting. In between the processor is offered to others.
+    /// Polls for the next request for as long as the policy says. Each poll is one turn of the runtime, which runs
+    /// ready tasks and polls the sockets without blocking. In between it yields the processor to other threads.
     async fn look(&self) {
         let (began, budget) = (Instant::now(), self.policy.get().budget());
         let seen = self.arrivals.get();
@@ -73,10 +73,10 @@ impl Lookout {
     }
 }
 
-/// Keeps the runtime from sleeping while requests come fast. Runs until it is dropped.
+/// Keeps the runtime from blocking while requests come fast. Runs until it is dropped.
 pub(crate) async fn run(shell: Rc<Shell>) {
     loop {
-        shell.lookout.answered.notified().await;
-        shell.lookout.look().await;
+        shell.request_poller.answered.notified().await;
+        shell.request_poller.look().await;
     }
 }

@@ -15,36 +15,36 @@ use crate::metrics::Metrics;
 use crate::random::random;
 use crate::rpc::{self, DialError, Dialer, Masters};
 
-/// A ping that is not answered within this time makes the client look for another leader, again and again.
+/// If a ping is not answered within this time, the client looks for another leader, repeatedly.
 const LATE: Duration = Duration::from_millis(400);
 
-/// The machine of membership, and the connection that it runs over.
-pub(crate) struct Bond {
+/// The membership machine, and the connection that it uses.
+pub(crate) struct MasterSession {
     pub(crate) membership: Membership,
     pub(crate) dialer: Dialer,
     pub(crate) host: Arc<Host>,
     pub(crate) routes: Arc<RouteCache>,
     pub(crate) clock: Clock,
-    /// What is told with the pings.
+    /// The counts that pings report.
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) connection: Option<Connection>,
-    /// The page of an inventory that comes after the one that was told last.
-    pub(crate) ahead: Option<Ahead>,
-    /// Whether a ping that is not answered in time ends the calls that wait for the same master. Calls may wait for longer
-    /// than a ping.
+    /// The page of an inventory after the page that was sent last.
+    pub(crate) next_page: Option<NextPage>,
+    /// Whether a ping that is not answered in time also ends the calls that wait for the same master. Calls may wait
+    /// for longer than a ping.
     pub(crate) aborts_calls: bool,
 }
 
-/// A page of a segment's inventory that was made before it is asked for.
-pub(crate) struct Ahead {
+/// A page of a segment's inventory, made before it is needed.
+pub(crate) struct NextPage {
     segment: SegmentId,
     from: u64,
     listed: Result<Inventory, ErrorCode>,
 }
 
-/// What one turn of a [`Bond`] came to.
-pub(crate) enum Turn {
-    /// Something was done.
+/// The outcome of one turn of a [`MasterSession`].
+pub(crate) enum TurnOutcome {
+    /// A step was taken.
     Done,
     /// An attempt to connect failed.
     NotConnected(DialError),
@@ -54,12 +54,12 @@ pub(crate) enum Turn {
     Idle(Tick),
 }
 
-impl Bond {
-    /// Does the one thing that is due.
-    pub(crate) fn turn(&mut self) -> Turn {
+impl MasterSession {
+    /// Takes the step that is due.
+    pub(crate) fn turn(&mut self) -> TurnOutcome {
         self.membership.see_epoch(self.host.epoch());
         let turn = match self.membership.next(self.clock.now()) {
-            MembershipStep::Wait { until } => return Turn::Idle(until),
+            MembershipStep::Wait { until } => return TurnOutcome::Idle(until),
             MembershipStep::Connect { address } => {
                 // The last connection ended, or there was none: another master may lead by now.
                 self.dialer.masters.doubt();
@@ -101,7 +101,7 @@ impl Bond {
                 let dropped = ranges.iter().zip(results).filter(|(_, result)| result.is_ok());
                 let dropped = dropped.map(|(range, _)| *range).collect();
                 self.membership.on_dropped(dropped);
-                Turn::Done
+                TurnOutcome::Done
             }
         };
         self.host.see_epoch(self.membership.seen_epoch());
@@ -111,22 +111,23 @@ impl Bond {
         turn
     }
 
-    fn replied(&mut self, reply: Result<Reply, CallError>) -> Turn {
+    fn replied(&mut self, reply: Result<Reply, CallError>) -> TurnOutcome {
         let turn = turn_of(&reply);
         self.membership.on_reply(self.clock.now(), reply);
         turn
     }
 
-    /// Hands over the reply to a page, after which the next one begins at `next`.
-    fn reported(&mut self, next: Option<u64>, reply: Result<Reply, CallError>) -> Turn {
+    /// Handles the reply to a page. `next` is where the next page begins.
+    fn reported(&mut self, next: Option<u64>, reply: Result<Reply, CallError>) -> TurnOutcome {
         let turn = turn_of(&reply);
         self.membership.on_reported(self.clock.now(), next, reply);
         turn
     }
 
-    /// Tells the master what lies in a segment, one page. The next is made while the master takes this one.
-    fn report(&mut self, (segment, run): (SegmentId, u64), page: u32, from: u64) -> Turn {
-        let made = self.ahead.take().filter(|it| (it.segment, it.from) == (segment, from));
+    /// Sends one page of a segment's inventory to the master, and makes the next page while the master takes this
+    /// one.
+    fn report(&mut self, (segment, run): (SegmentId, u64), page: u32, from: u64) -> TurnOutcome {
+        let made = self.next_page.take().filter(|it| (it.segment, it.from) == (segment, from));
         let listed = made.map_or_else(|| list(&self.host, segment, from), |made| made.listed);
         let (reply, next) = match &listed {
             Ok(Inventory { entries, next }) => {
@@ -136,9 +137,9 @@ impl Bond {
                 let connection = self.connection.as_mut().expect("a joined client is connected");
                 let report = Request::ReportInventory(page);
                 let reply = rpc::call_meanwhile(connection, &report, || {
-                    self.ahead = next.map(|from| {
+                    self.next_page = next.map(|from| {
                         let listed = list(&self.host, segment, from);
-                        Ahead { segment, from, listed }
+                        NextPage { segment, from, listed }
                     });
                 });
                 (reply.map_err(|failure| failure.error), *next)
@@ -148,8 +149,8 @@ impl Bond {
         self.reported(next, reply)
     }
 
-    /// Tells the master what changed in a segment, one page; as a rule there is no other.
-    fn report_changes(&mut self, segment: SegmentId, page: u32, since: u64) -> Turn {
+    /// Sends one page of a segment's changes to the master; usually it is the only one.
+    fn report_changes(&mut self, segment: SegmentId, page: u32, since: u64) -> TurnOutcome {
         let changed = self.host.changed(segment, since, limits::MAX_INVENTORY_PAGE_ENTRIES);
         let (reply, next) = match changed {
             Ok(Some(ChangedEntries { entries, gone, cursor, more })) => {
@@ -160,47 +161,47 @@ impl Bond {
             }
             Ok(None) => {
                 self.membership.on_changes_forgotten();
-                return Turn::Done;
+                return TurnOutcome::Done;
             }
             Err(code) => (Ok(Reply::Done(Err(code))), None),
         };
         self.reported(next, reply)
     }
 
-    fn start_empty(&mut self, segment: SegmentId) -> Turn {
+    fn start_empty(&mut self, segment: SegmentId) -> TurnOutcome {
         let id = random().ok().map(SegmentId);
         if let Some(id) = id {
-            tracing::warn!(%segment, new = %id, "the master has what lies in the segment dropped");
+            tracing::warn!(%segment, new = %id, "the master gave this segment up: it starts empty");
             self.host.start_empty(segment, id);
         }
         self.membership.on_started_empty(self.clock.now(), id);
-        Turn::Done
+        TurnOutcome::Done
     }
 
-    fn connected(&mut self, dialed: Result<(Connection, Epoch), DialError>) -> Turn {
+    fn connected(&mut self, dialed: Result<(Connection, Epoch), DialError>) -> TurnOutcome {
         let now = self.clock.now();
         match dialed {
             Ok((mut connection, epoch)) => {
                 if self.dialer.masters.are_several() {
                     let dialer = self.dialer.clone();
-                    // If the socket is of no use the first ping says so.
+                    // If the socket does not work, the first ping fails.
                     let _ = connection.set_wait_check(LATE, move || !dialer.finds_another(epoch));
                 }
                 self.connection = Some(connection);
                 self.membership.on_connected(now, Some(epoch));
-                Turn::Done
+                TurnOutcome::Done
             }
             Err(error) => {
                 self.connection = None;
                 self.membership.on_connected(now, None);
-                Turn::NotConnected(error)
+                TurnOutcome::NotConnected(error)
             }
         }
     }
 }
 
-fn turn_of(reply: &Result<Reply, CallError>) -> Turn {
-    reply.as_ref().err().cloned().map_or(Turn::Done, Turn::NotAnswered)
+fn turn_of(reply: &Result<Reply, CallError>) -> TurnOutcome {
+    reply.as_ref().err().cloned().map_or(TurnOutcome::Done, TurnOutcome::NotAnswered)
 }
 
 fn list(host: &Host, segment: SegmentId, from: u64) -> Result<Inventory, ErrorCode> {
@@ -212,7 +213,7 @@ fn ask(connection: &mut Option<Connection>, request: &Request<'_>) -> Result<Rep
     rpc::call(connection, request).map_err(|failure| failure.error)
 }
 
-/// A pong whose epoch is not believed says nothing.
+/// Turns a pong with an epoch that is not believed into an error.
 fn believed(reply: Result<Reply, CallError>, masters: &Masters) -> Result<Reply, CallError> {
     if let Ok(Reply::Pong(pong)) = &reply {
         let believed = masters.believe(pong.epoch);

@@ -1,10 +1,9 @@
-//! What the process with the lock does: it takes entries in, and gives room back.
+//! Changes of the cache by the process that holds the lock: it inserts entries, and frees room.
 //!
-//! The process may die at any moment. Its changes are made while [`header::CHANGING`] is set; the next process that has the
-//! lock and finds it set begins with an empty cache. The bytes of a new entry are copied before that, into blocks that are
-//! still free: a process that dies meanwhile, which is most of the time, leaves a cache that is whole.
-//!
-//! Numbers in memory may be wrong, since other processes write them: a link that leads nowhere empties the cache too.
+//! The process may die at any moment. It makes its changes while [`header::CHANGING`] is set. The next process that
+//! takes the lock and finds it set empties the cache. The bytes of a new entry are copied before that, into free
+//! blocks: a process that dies during the copy, which takes most of the time, leaves the cache whole.
+//! Other processes write this memory, so numbers in it may be wrong. An invalid link empties the cache too.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -14,42 +13,42 @@ use super::index::{Identity, Index};
 use super::layout::{BLOCK_BYTES, Layout, blocks_for, header, slot};
 use super::sketch::Sketch;
 
-/// Most entries that the hand looks at for one new entry.
+/// Most entries that the clock hand visits for one new entry.
 const MOST_LOOKS: usize = 4096;
 
-/// What became of a new entry.
+/// The outcome of an insertion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Insertion {
     Admitted,
     /// It was there already.
     Known,
-    /// What is there was read more often, or there is no room for it at all.
+    /// The entries that would have to go were read as often, or there is no room for it at all.
     Refused,
 }
 
-/// What is in memory makes no sense.
+/// The memory of the cache is inconsistent.
 #[derive(Debug)]
 struct Damaged;
 
 /// The cache, for the process that has the lock.
-pub(super) struct Book<'m> {
+pub(super) struct LockedCache<'m> {
     region: &'m Region,
     layout: Layout,
     index: Index<'m>,
 }
 
-impl<'m> Book<'m> {
-    /// Only with the lock.
+impl<'m> LockedCache<'m> {
+    /// The caller must hold the lock.
     pub(super) fn new(region: &'m Region, layout: Layout) -> Self {
-        let book = Self { region, layout, index: Index { region, layout } };
-        if book.get(header::CHANGING) != 0 {
+        let cache = Self { region, layout, index: Index { region, layout } };
+        if cache.get(header::CHANGING) != 0 {
             tracing::info!("a process died while it changed the hot cache, which is empty now");
-            book.clear();
+            cache.clear();
         }
-        book
+        cache
     }
 
-    /// Takes an entry in, if it was read more often than those that have to go.
+    /// Inserts an entry, if it was read more often than those that have to go.
     pub(super) fn insert(&self, identity: &Identity, bytes: RawSlice, reads: u8) -> Insertion {
         if bytes.is_empty() || bytes.len() as u64 != identity.len() {
             return Insertion::Refused;
@@ -89,7 +88,7 @@ impl<'m> Book<'m> {
         Ok(Insertion::Admitted)
     }
 
-    /// Sets the mark that says what a process left that died.
+    /// Makes a change while [`header::CHANGING`] is set, which stays set if the process dies.
     fn change(&self, change: impl FnOnce() -> Result<(), Damaged>) -> Result<(), Damaged> {
         self.region.word(header::CHANGING).store(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
@@ -98,7 +97,7 @@ impl<'m> Book<'m> {
         Ok(())
     }
 
-    /// Empties the cache. Readers find out.
+    /// Empties the cache. Readers notice by the counts of the slots.
     fn clear(&self) {
         self.set(header::CHANGING, 1);
         for slot in 0..self.layout.slots() {
@@ -129,7 +128,7 @@ impl<'m> Book<'m> {
         self.region.word(word).load(Ordering::Acquire)
     }
 
-    /// One store after the other takes effect.
+    /// Stores take effect in program order.
     fn set(&self, word: usize, value: u64) {
         self.region.word(word).store(value, Ordering::Release);
     }
@@ -139,10 +138,11 @@ impl<'m> Book<'m> {
     }
 }
 
-/// Which entries go: the hand goes from the oldest to the newest, and round again. It passes over what was read since it came by
-/// last, and takes the mark of that away.
-impl Book<'_> {
-    /// The entries that have to go so that there is room; nothing if one of them was read as often as the new one.
+/// Eviction: the clock hand moves from the oldest entry to the newest, and round again. It skips an entry that was
+/// read since its last visit, and clears the mark of that.
+impl LockedCache<'_> {
+    /// The entries to evict for so many free blocks; `None` if one of them was read as often as the new one, or too
+    /// few are found.
     fn victims(&self, needed: u64, reads: u8) -> Result<Option<Vec<usize>>, Damaged> {
         let (mut victims, mut room) = (Vec::new(), self.free_count()?);
         if room >= needed {
@@ -177,7 +177,7 @@ impl Book<'_> {
     fn evict(&self, slot: usize) -> Result<(), Damaged> {
         let len = self.index.identity(slot).len();
         let first = self.index.word(slot, slot::FIRST).load(Ordering::Relaxed);
-        // From here on no reader takes what it copied there for good.
+        // From here on, readers reject what they copy from these blocks.
         self.index.set(slot, None);
         self.unlink(slot)?;
         self.give_back(first, blocks_for(len))
@@ -218,7 +218,7 @@ impl Book<'_> {
         self.index.word(slot, word).store(link, Ordering::Release);
     }
 
-    /// Where a link leads to.
+    /// The slot that a link leads to.
     fn slot(&self, link: u64) -> Result<Option<usize>, Damaged> {
         match link.checked_sub(1) {
             Some(slot) if slot >= self.layout.slots() as u64 => Err(Damaged),
@@ -227,8 +227,8 @@ impl Book<'_> {
     }
 }
 
-/// Free blocks: a list of those that were used before, and all from the first one on that never was.
-impl Book<'_> {
+/// Free blocks: a list of blocks that were used before, and all blocks from the first never used one on.
+impl LockedCache<'_> {
     fn free_count(&self) -> Result<u64, Damaged> {
         let (listed, fresh) = (self.get(header::FREE_COUNT), self.get(header::FRESH));
         let unused = self.layout.blocks.checked_sub(fresh).ok_or(Damaged)?;
@@ -253,7 +253,7 @@ impl Book<'_> {
         Ok(blocks)
     }
 
-    /// Takes the first free blocks, which are these, and links them.
+    /// Takes these blocks, which are the first free ones, and links them.
     fn take(&self, blocks: &[u64]) -> Result<(), Damaged> {
         let listed = self.get(header::FREE_COUNT).min(blocks.len() as u64);
         if listed > 0 {

@@ -1,13 +1,13 @@
 use std::time::{Duration, Instant};
 
-/// Whether bytes still move on a lane. Looked at while something is awaited on it.
+/// Tells whether bytes still move on a lane, while a call waits on it.
 #[derive(Debug)]
-pub(crate) struct Pulse {
+pub(crate) struct SilenceWatch {
     since: Instant,
     has_moved: bool,
 }
 
-impl Pulse {
+impl SilenceWatch {
     pub(super) fn new() -> Self {
         Self { since: Instant::now(), has_moved: true }
     }
@@ -37,7 +37,7 @@ mod tests {
     #[test]
     fn a_lane_is_silent_when_nothing_has_moved_for_long_enough() {
         let patience = Duration::from_millis(700);
-        let mut pulse = Pulse::new();
+        let mut pulse = SilenceWatch::new();
         let start = pulse.since;
         let at = |ms| start + Duration::from_millis(ms);
         for (ms, moves, silent) in [

@@ -1,26 +1,25 @@
-//! Key events: which keys moved to other tiers or went, and pages of all keys.
-
 use hashbrown::HashMap;
 use mooncake_types::Medium;
 
+use super::event::KeyEvents;
+use super::{KeyEvent, Tiers};
 use crate::Meta;
-use crate::key_events::{KeyEvent, KeyEvents, Tiers};
 use crate::objects::ObjectState;
 
 impl Meta {
-    /// Has events kept from now on, of which the first ones tell of what is there already.
-    pub fn follow_keys(&mut self) {
+    /// Records events from now on. The first ones tell of the keys that are there already.
+    pub fn record_key_events(&mut self) {
         let keys = self.objects.iter().map(|(_, object)| object.key.clone());
-        let (told, touched) = (HashMap::default(), keys.collect());
-        self.key_events = Some(Box::new(KeyEvents { told, touched }));
+        let (told, changed) = (HashMap::default(), keys.collect());
+        self.key_events = Some(Box::new(KeyEvents { told, changed }));
     }
 
-    /// What has changed since this was last asked, of each key once.
+    /// What has changed since the last call, one event for each key.
     pub fn take_key_events(&mut self) -> Vec<KeyEvent> {
         let Some(mut events) = self.key_events.take() else { return Vec::new() };
-        let touched = std::mem::take(&mut events.touched);
+        let changed = std::mem::take(&mut events.changed);
         let mut taken = Vec::new();
-        for key in touched {
+        for key in changed {
             let hash = self.index.hash(&key);
             let now = self.find(&key).map_or(Tiers::NONE, |object| self.tiers_of(object));
             let before = match now {
@@ -36,8 +35,7 @@ impl Meta {
         taken
     }
 
-    /// A page of all keys and where they are kept, and where the next page begins. Of what changes between two pages,
-    /// events tell.
+    /// A page of all keys with their tiers, and where the next page begins. Events tell what changes between two pages.
     #[must_use]
     pub fn key_page(&self, from: u32, limit: u32) -> (Vec<(Box<str>, Tiers)>, Option<u32>) {
         let end = from.saturating_add(limit.max(1)).min(self.objects.end());
@@ -48,18 +46,18 @@ impl Meta {
         (page, (end < self.objects.end()).then_some(end))
     }
 
-    /// The replicas of an object are not what they were, or its key is another's.
-    pub(crate) fn touch_key(&mut self, object: u32) {
+    /// Notes that the replicas of an object, or the object of its key, have changed.
+    pub(crate) fn note_key_change(&mut self, object: u32) {
         if self.key_events.is_some() {
-            self.note_touched(object);
+            self.push_changed_key(object);
         }
     }
 
-    // Few pools tell events, and the others are not to pay for them at each put.
+    // Few pools publish events, and the others are not to pay for them at each put.
     #[cold]
-    fn note_touched(&mut self, object: u32) {
+    fn push_changed_key(&mut self, object: u32) {
         if let Some(events) = &mut self.key_events {
-            events.touched.push(self.objects[object].key.clone());
+            events.changed.push(self.objects[object].key.clone());
         }
     }
 

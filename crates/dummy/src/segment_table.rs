@@ -1,4 +1,4 @@
-//! Where objects lie, as a frame tells it: placements that point into one list of segments.
+//! Locations of objects in a frame: placements that point into one list of segments.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ pub(super) struct SegmentTable {
 }
 
 impl SegmentTable {
-    /// The place of an object.
+    /// The location of an object, with numbers in the place of its segments.
     pub(super) fn locate(&mut self, location: &ObjectLocation) -> Located {
         let ObjectLocation { version, len, ref replicas } = *location;
         let ranges = replicas.iter().flat_map(|of| of.stripes.iter().map(|it| (of.number, it)));
@@ -35,7 +35,7 @@ impl SegmentTable {
     }
 }
 
-/// The other way round.
+/// Converts locations back, with segments in the place of their numbers.
 pub(super) fn locations(
     results: Vec<Result<Located, ErrorCode>>,
     segments: &[SegmentAddress],

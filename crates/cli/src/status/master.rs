@@ -1,0 +1,80 @@
+//! What the admin server of each master says of its role.
+
+use mooncake_http::admin;
+use serde::Deserialize;
+
+/// A master, and its answer.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Master {
+    /// Its admin server, `host:port`.
+    pub(super) http: String,
+    pub(super) health: Result<Health, String>,
+}
+
+/// `/health` of a master.
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+pub(super) struct Health {
+    /// `leader` or `standby`.
+    role: String,
+    /// `serving`, `recovering` and the like.
+    pub(super) ha_state: String,
+    leader_address: Option<String>,
+    view_version: Option<u64>,
+    following: Option<Following>,
+}
+
+/// What a standby knows of the nodes' ledgers.
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+struct Following {
+    segments: usize,
+    known_segments: usize,
+}
+
+impl Master {
+    pub(super) fn ask(http: &str) -> Self {
+        let answer = admin::get(http, "/health").map_err(|error| error.to_string());
+        let health = answer.and_then(|text| {
+            serde_json::from_str(&text)
+                .map_err(|error| format!("http://{http} does not answer as a master does: {error}"))
+        });
+        Self { http: http.to_owned(), health }
+    }
+
+    pub(super) fn leads(&self) -> bool {
+        self.health.as_ref().is_ok_and(|health| health.role == "leader")
+    }
+
+    /// Where clients reach the master that leads, as far as this one knows.
+    pub(super) fn known_leader(&self) -> Option<&str> {
+        self.health.as_ref().ok()?.leader_address.as_deref()
+    }
+
+    /// The cells of its line: the admin server, the role, the state, and what else there is to say.
+    pub(super) fn cells(&self) -> [String; 4] {
+        let Ok(health) = &self.health else {
+            return [self.http.clone(), "no answer".to_owned(), String::new(), String::new()];
+        };
+        let rest = match (&health.leader_address, &health.following) {
+            (Some(address), _) if self.leads() => match health.view_version {
+                Some(epoch) => format!("{address}, epoch {epoch}"),
+                None => address.clone(),
+            },
+            (_, Some(Following { segments, known_segments })) => {
+                format!("knows the ledgers of {known_segments} of {segments} segments")
+            }
+            _ => String::new(),
+        };
+        [self.http.clone(), health.role.clone(), health.ha_state.clone(), rest]
+    }
+
+    /// Why changes do not go on here, if it leads.
+    pub(super) fn problem(&self) -> Option<String> {
+        match &self.health {
+            Err(reason) => Some(reason.clone()),
+            Ok(health) if self.leads() && health.ha_state != "serving" => {
+                Some(format!("the leader is {}: puts and removals wait", health.ha_state))
+            }
+            Ok(_) => None,
+        }
+    }
+}

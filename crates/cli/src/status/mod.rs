@@ -1,0 +1,50 @@
+//! `mooncake status`: which master leads, how full the pool is, and what is wrong with it. Enter at [`main`].
+
+mod args;
+mod master;
+mod report;
+#[cfg(test)]
+mod tests;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use mooncake_http::admin;
+
+use crate::exit::{complain, say};
+use crate::segment_list;
+use args::StatusArgs;
+use master::Master;
+use report::{Pool, report};
+
+/// Runs the program; `args` are without its name. The status is 0 if there are no problems, 1 if there are some, and 2 for
+/// wrong arguments.
+#[must_use]
+pub fn main(args: &[String]) -> ExitCode {
+    let name = "mooncake status".to_owned();
+    let args = match StatusArgs::try_parse_from(std::iter::once(&name).chain(args)) {
+        Ok(args) => args,
+        Err(error) => {
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+        }
+    };
+    let masters: Vec<Master> = args.master_http.iter().map(|http| Master::ask(http)).collect();
+    let pool = masters.iter().find(|master| master.leads()).map(|leader| pool_of(&leader.http));
+    let pool = match pool.transpose() {
+        Ok(pool) => pool,
+        Err(reason) => {
+            complain(format_args!("mooncake status: {reason}\n"));
+            return ExitCode::FAILURE;
+        }
+    };
+    let (text, problems) = report(&masters, pool.as_ref());
+    say(format_args!("{text}"));
+    if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn pool_of(http: &str) -> Result<Pool, String> {
+    let segments = segment_list::list(http).map_err(|error| error.to_string())?;
+    let metrics = admin::get(http, "/metrics").map_err(|error| error.to_string())?;
+    Ok(Pool { object_count: admin::metric(&metrics, "master_key_count"), segments })
+}

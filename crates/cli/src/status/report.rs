@@ -1,0 +1,121 @@
+//! The text that is printed.
+
+use std::fmt::Write;
+
+use mooncake_types::ByteSize;
+
+use super::master::Master;
+use crate::segment_list::ListedSegment;
+
+const MEDIA: [&str; 4] = ["memory", "disk", "shared disk", "object store"];
+
+/// What the leader knows.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Pool {
+    pub(super) object_count: Option<u64>,
+    pub(super) segments: Vec<ListedSegment>,
+}
+
+/// The text, and the problems that it ends with.
+pub(super) fn report(masters: &[Master], pool: Option<&Pool>) -> (String, Vec<String>) {
+    let mut text = "masters\n".to_owned();
+    text += &table(masters.iter().map(Master::cells));
+    if let Some(pool) = pool {
+        text += "pool\n";
+        text += &table(totals(pool));
+        text += "segments\n";
+        text += &table(pool.segments.iter().map(cells));
+    }
+    let problems = problems(masters, pool);
+    if !problems.is_empty() {
+        text += "problems\n";
+        for problem in &problems {
+            let _ = writeln!(text, "  {problem}");
+        }
+    }
+    (text, problems)
+}
+
+fn problems(masters: &[Master], pool: Option<&Pool>) -> Vec<String> {
+    let mut problems: Vec<String> = masters.iter().filter_map(Master::problem).collect();
+    if !masters.iter().any(Master::leads) {
+        problems.push(match masters.iter().find_map(Master::known_leader) {
+            Some(leader) => {
+                format!(
+                    "the master that leads serves clients at {leader}: name its admin server, too"
+                )
+            }
+            None => "no master leads".to_owned(),
+        });
+    }
+    let Some(pool) = pool else { return problems };
+    if !pool.segments.iter().any(ListedSegment::is_memory) {
+        problems.push("no node lends memory".to_owned());
+    }
+    problems.extend(pool.segments.iter().filter_map(segment_problem));
+    problems
+}
+
+fn segment_problem(segment: &ListedSegment) -> Option<String> {
+    let ListedSegment { name, medium, endpoint, .. } = segment;
+    if !segment.is_in_sight {
+        return Some(format!(
+            "{medium} of {name}: its node does not ping; what lies there cannot be read"
+        ));
+    }
+    let is_cut_off = !segment.is_reachable;
+    is_cut_off.then(|| format!("{medium} of {name}: the master cannot reach it at {endpoint}"))
+}
+
+fn totals(pool: &Pool) -> Vec<[String; 2]> {
+    let mut rows = Vec::new();
+    if let Some(count) = pool.object_count {
+        rows.push(["objects".to_owned(), count.to_string()]);
+    }
+    for medium in MEDIA {
+        let of_medium = || pool.segments.iter().filter(|it| it.medium == medium && it.is_in_sight);
+        let used: u64 = of_medium().map(|segment| segment.used_bytes).sum();
+        let len: u64 = of_medium().map(|segment| segment.len_bytes).sum();
+        let count = of_medium().count();
+        let plural = if count == 1 { "" } else { "s" };
+        if count > 0 {
+            rows.push([
+                medium.to_owned(),
+                format!("{} in {count} segment{plural}", share(used, len)),
+            ]);
+        }
+    }
+    rows
+}
+
+fn cells(segment: &ListedSegment) -> [String; 5] {
+    let sight = match (segment.is_in_sight, segment.is_reachable) {
+        (false, _) => "out of sight".to_owned(),
+        (true, false) => "unreachable".to_owned(),
+        (true, true) => segment.domains.join(", "),
+    };
+    let (name, medium, state) = (&segment.name, &segment.medium, &segment.state);
+    let used = share(segment.used_bytes, segment.len_bytes);
+    [name.clone(), medium.clone(), state.clone(), used, sight]
+}
+
+/// `1 GB of 4 GB (25.0%)`.
+fn share(used: u64, len: u64) -> String {
+    let percent = if len == 0 { 0.0 } else { used as f64 / len as f64 * 100.0 };
+    format!("{} of {} ({percent:.1}%)", ByteSize(used), ByteSize(len))
+}
+
+/// Indented rows, each cell as wide as the widest of its column.
+fn table<const COLUMNS: usize>(rows: impl IntoIterator<Item = [String; COLUMNS]>) -> String {
+    let rows: Vec<[String; COLUMNS]> = rows.into_iter().collect();
+    let width =
+        |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..COLUMNS).map(width).collect();
+    let mut text = String::new();
+    for row in &rows {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("  {cell:<width$}"));
+        text += cells.collect::<String>().trim_end();
+        text.push('\n');
+    }
+    text
+}

@@ -1,0 +1,116 @@
+use mooncake_client::SegmentId;
+
+use super::master::Master;
+use super::report::{Pool, report};
+use crate::segment_list::ListedSegment;
+
+const GIB: u64 = 1 << 30;
+
+fn master(http: &str, health: &str) -> Master {
+    let health = serde_json::from_str(health).map_err(|error| error.to_string());
+    Master { http: http.to_owned(), health }
+}
+
+fn leader(state: &str) -> Master {
+    let health = format!(
+        r#"{{"status":"ok","role":"leader","ha_state":"{state}","service_ready":true,
+            "leader_address":"m1:50051","view_version":7}}"#
+    );
+    master("m1:9003", &health)
+}
+
+fn standby() -> Master {
+    let health = r#"{"status":"ok","role":"standby","ha_state":"standby","service_ready":false,
+        "leader_address":"m1:50051","view_version":7,
+        "following":{"is_warm":true,"segments":2,"known_segments":1,"entries":9}}"#;
+    master("m2:9003", health)
+}
+
+fn segment(name: &str, medium: &str, used_bytes: u64) -> ListedSegment {
+    ListedSegment {
+        id: SegmentId(1),
+        name: name.to_owned(),
+        endpoint: "n1:15000".to_owned(),
+        medium: medium.to_owned(),
+        state: "OK".to_owned(),
+        is_in_sight: true,
+        is_reachable: true,
+        used_bytes,
+        len_bytes: 4 * GIB,
+        domains: Vec::new(),
+    }
+}
+
+#[test]
+fn a_pool_without_problems() {
+    let segments = vec![
+        segment("n1:50052", "memory", GIB),
+        ListedSegment { domains: vec!["rack=7".to_owned()], ..segment("n2:1", "memory", 0) },
+        segment("n1:50052", "disk", 0),
+    ];
+    let pool = Pool { object_count: Some(12), segments };
+    let text = "masters
+  m1:9003  leader   serving  m1:50051, epoch 7
+  m2:9003  standby  standby  knows the ledgers of 1 of 2 segments
+pool
+  objects  12
+  memory   1 GB of 8 GB (12.5%) in 2 segments
+  disk     0 B of 4 GB (0.0%) in 1 segment
+segments
+  n1:50052  memory  OK  1 GB of 4 GB (25.0%)
+  n2:1      memory  OK  0 B of 4 GB (0.0%)    rack=7
+  n1:50052  disk    OK  0 B of 4 GB (0.0%)
+";
+    assert_eq!(report(&[leader("serving"), standby()], Some(&pool)), (text.to_owned(), Vec::new()));
+}
+
+#[test]
+fn problems_are_listed_at_the_end() {
+    let absent = Master { http: "m3:9003".to_owned(), health: Err("cannot reach it".to_owned()) };
+    let segments = vec![
+        ListedSegment { is_in_sight: false, ..segment("n1", "disk", 0) },
+        ListedSegment { is_reachable: false, ..segment("n2", "disk", 0) },
+    ];
+    let pool = Pool { object_count: None, segments };
+    let (text, problems) = report(&[leader("recovering"), absent], Some(&pool));
+    let expected = [
+        "the leader is recovering: puts and removals wait",
+        "cannot reach it",
+        "no node lends memory",
+        "disk of n1: its node does not ping; what lies there cannot be read",
+        "disk of n2: the master cannot reach it at n1:15000",
+    ];
+    assert_eq!(problems, expected);
+    let text_of_masters = "masters
+  m1:9003  leader     recovering  m1:50051, epoch 7
+  m3:9003  no answer
+pool
+  disk  0 B of 4 GB (0.0%) in 1 segment
+segments
+  n1  disk  OK  0 B of 4 GB (0.0%)  out of sight
+  n2  disk  OK  0 B of 4 GB (0.0%)  unreachable
+problems
+";
+    assert!(text.starts_with(text_of_masters), "{text}");
+    assert!(text.ends_with("  disk of n2: the master cannot reach it at n1:15000\n"), "{text}");
+}
+
+#[test]
+fn standbys_alone_are_a_problem() {
+    let candidate = r#"{"status":"ok","role":"standby","ha_state":"candidate","service_ready":false,
+        "leader_address":null,"view_version":null}"#;
+    let named = "the master that leads serves clients at m1:50051: name its admin server, too";
+    for (master, problem) in [(standby(), named), (master("m2:9003", candidate), "no master leads")]
+    {
+        let (text, problems) = report(&[master], None);
+        assert_eq!(problems, [problem]);
+        assert!(text.ends_with(&format!("problems\n  {problem}\n")), "{text}");
+    }
+}
+
+#[test]
+fn an_answer_that_is_no_masters_is_a_problem() {
+    let strange = master("m1:9003", "hello");
+    assert!(!strange.leads());
+    assert!(strange.problem().is_some());
+}
