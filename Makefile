@@ -1,24 +1,25 @@
-# One entry for everything. Needs Rust, Python 3.10+ and make; all else goes into .venv and target.
+# The one entry point for builds, checks and tests. Needs Rust, Python 3.10+ and make; installs the rest into .venv and
+# target.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 TOOLS := $(VENV)/.tools
 WHEEL := $(VENV)/.wheel
-# The same package, built for the tests: with the profile of the Rust tests, so that other people's code is built once for both.
+# The same package, built with the cargo profile of the Rust tests, so that both share the compiled dependencies.
 TEST_WHEEL := $(VENV)/.test-wheel
 TORCH := $(VENV)/.torch
 SOURCES := Cargo.toml Cargo.lock pyproject.toml \
     $(shell find crates packaging python/mooncake -type f -not -name '*.pyc' 2>/dev/null)
 PYTHON_CODE := python packaging bench engines
-# What the demo, the benchmarks and the engines are told.
+# Arguments for the demo, the benchmarks, the engines, the Python tests, soak and chaos.
 ARGS ?=
-# How many seeds of simulated clusters `make soak` runs.
+# The number of seeds that `make soak` runs, one simulated cluster per seed.
 SEEDS ?= 10000
-# How long `make chaos` does harm, and which faults it chooses; by default others each time.
+# The seconds for which `make chaos` injects faults, and the seed that selects them; without SEED, a new one each time.
 SECONDS ?= 600
 SEED ?=
-# The servers that tests start themselves, and how they are installed.
+# The Debian packages with the servers that tests start, and the command that runs apt-get as root.
 SERVER_PACKAGES := etcd-server redis-server iproute2
 AS_ROOT := $(shell test "$$(id -u)" = 0 || echo sudo -n)
 
@@ -29,7 +30,7 @@ AS_ROOT := $(shell test "$$(id -u)" = 0 || echo sudo -n)
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(WHEEL) ## make .venv with the tools, the commands and the Python package
+setup: $(WHEEL) ## make .venv, and install the tools, the commands and the Python package into it
 
 build: $(WHEEL) ## build the release commands and the wheel, and install them into .venv
 
@@ -46,19 +47,19 @@ check-python: $(TOOLS)
 	$(BIN)/mypy python/mooncake python/tests
 	$(BIN)/mypy engines
 
-# Only where cargo-deny is installed; it needs no network for these two.
+# Skipped if cargo-deny is not installed. These two checks need no network.
 check-licences:
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny --offline check licenses bans; \
 	else echo "cargo-deny is not installed: licences are not checked"; fi
 
-# What mostly waits, for packages or for faults, runs beside what computes.
-test: ## run everything: checks, Rust tests, Python tests, processes
+# The two --jobs=2 steps run a target that mostly waits (for packages or faults) beside one that computes.
+test: ## run all checks and tests: Rust, Python, and real processes under faults
 	$(MAKE) --jobs=2 check
 	$(MAKE) test-rust
 	$(MAKE) --jobs=2 test-chaos $(TEST_WHEEL)
 	$(MAKE) test-python
 
-servers: ## install etcd, Redis and ip, which tests start, from Debian's packages; as root, or by sudo
+servers: ## install etcd, Redis and ip for the tests, from Debian's packages; as root or with sudo
 	@if ! { command -v etcd && command -v redis-server && command -v ip; } >/dev/null; then set -x; \
 	    $(AS_ROOT) apt-get update && \
 	    $(AS_ROOT) env DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends $(SERVER_PACKAGES) \
@@ -70,7 +71,7 @@ test-rust: servers
 	else set -x; cargo test --workspace --tests --locked; fi
 	cargo test --workspace --doc --locked
 
-# As a test of the whole workspace, so that nothing is built again with other features.
+# Selected from the whole workspace, so that cargo does not rebuild crates with other features.
 test-chaos: servers
 	cargo test --workspace --locked --test minute -- --ignored --nocapture
 
@@ -79,40 +80,40 @@ test-python: $(TEST_WHEEL)
 	    --allowlist python/stubtest-allowlist.txt --ignore-unused-allowlist
 	$(BIN)/python -m pytest --numprocesses $$(nproc) --dist loadfile $(ARGS)
 
-demo: ## replay real requests against a pool of several processes; ARGS="--help" lists the options
+demo: ## replay real requests against a pool of several processes; ARGS=--help: options
 	cargo run --locked --profile quick --package mooncake-cli --bin mooncake -- replay $(ARGS)
 
-figures: ## draw the hit ratios of docs/sizing.md anew; those that time shows are drawn by bench-scale and bench-all
+figures: ## redraw the hit ratios in docs/sizing.md; bench-scale and bench-all redraw the measured times
 	cargo run --locked --profile quick --package mooncake-cli --bin mooncake -- sim --plot docs/images/hit-ratio.svg
 
-bench: ## this project beside the C++ package, and its parts; ARGS=--quick for a look
+bench: ## benchmark this project beside the C++ package, and its parts; ARGS=--quick: a short run
 	cargo bench --locked --package mooncake-alloc --package mooncake-meta --package mooncake-wire --package mooncake-workload --bench '*'
 	$(PYTHON) bench/round_trip.py
 	$(PYTHON) bench/compare.py $(ARGS)
 
-bench-scale: ## what an operation costs with more objects, segments, clients and bytes; ARGS="--quick" for a look
+bench-scale: ## measure operations with more objects, segments, clients and bytes; ARGS=--quick: a short run
 	$(PYTHON) bench/scale.py $(ARGS)
 
-bench-check: ## count the instructions of the hottest operations, against bench/instructions.json; needs valgrind
+bench-check: ## compare instruction counts of hot operations with bench/instructions.json; needs valgrind
 	$(PYTHON) bench/instructions.py $(ARGS)
 
-bench-all: ## every figure of docs/performance.md, into .bench/report.md: an hour, on a machine that does nothing else
+bench-all: ## measure all figures of docs/performance.md, into .bench/report.md: an hour on an idle machine
 	$(PYTHON) bench/everything.py $(ARGS)
 
-bench-recovery: ## how long a pool is out of service when a part of it dies, beside the C++ package; ARGS="--quick" for a look
+bench-recovery: ## measure outages when a part of a pool dies, beside the C++ package; ARGS=--quick: a short run
 	$(PYTHON) bench/recovery.py $(ARGS)
 
-engines: ## run vLLM, SGLang and LMCache on the store; installs 8 GB from PyPI into .engines; ARGS="--help" lists the options
+engines: ## run vLLM, SGLang and LMCache on the store; installs 8 GB into .engines; ARGS=--help: options
 	$(PYTHON) engines/run.py $(ARGS)
 
-gpu: $(WHEEL) | $(TORCH) ## the tests of memory of GPUs on the GPU of this machine, and figures; ARGS="--double --quick" without a GPU
+gpu: $(WHEEL) | $(TORCH) ## run GPU tests and measure figures; without a GPU: ARGS="--double --quick"
 	$(if $(findstring --double,$(ARGS)),,MOONCAKE_TEST_DRIVER=libcuda.so.1 $(BIN)/python -m pytest -k 'gpu or vllm_stream')
 	$(BIN)/python bench/gpu_figures.py $(ARGS)
 
-soak: ## simulate many clusters whose parts fail; SEEDS=100000 says how many, ARGS="--help" lists more
+soak: ## simulate clusters whose parts fail; SEEDS=100000: how many; ARGS=--help: more options
 	cargo run --release --locked --package mooncake-sim --bin soak -- --seeds $(SEEDS) $(ARGS)
 
-chaos: servers ## real clusters whose processes and networks fail; SECONDS=600 says how long, SEED=1 which faults, ARGS="--help" lists more
+chaos: servers ## inject faults into real clusters; SECONDS=600: how long; SEED=1: which faults; ARGS=--help: more
 	cargo run --locked --package mooncake-chaos -- run --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 clean: ## remove everything that was built
@@ -127,12 +128,12 @@ $(TOOLS): python/requirements-dev.txt
 	$(BIN)/python -m pip install --upgrade --requirement python/requirements-dev.txt
 	touch $@
 
-# Only the tests of tensors need it, and it takes 5 GB.
+# torch takes 5 GB. Only the tests of tensors need it.
 $(TORCH): python/requirements-torch.txt | $(TOOLS)
 	$(BIN)/python -m pip install --no-compile --requirement $<
 	touch $@
 
-# pip shows what cargo builds only when it is verbose. Either wheel takes the place of the other.
+# --verbose makes pip show cargo's output. Each of the two wheels replaces the other in .venv.
 INSTALL := $(BIN)/python -m pip install --verbose --force-reinstall --no-deps --no-build-isolation
 
 $(WHEEL): $(TOOLS) $(SOURCES)
@@ -140,7 +141,7 @@ $(WHEEL): $(TOOLS) $(SOURCES)
 	rm -f $(TEST_WHEEL)
 	touch $@
 
-# After the packages that the tests need, since pip does one thing at a time.
+# Waits for $(TORCH), because two pip processes must not change .venv at the same time.
 $(TEST_WHEEL): $(TOOLS) $(SOURCES) | $(TORCH)
 	$(INSTALL) --config-settings=profile=dev .
 	rm -f $(WHEEL)

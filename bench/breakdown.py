@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Where the time of a call goes: how much of it each process spends on copies, checksums, sockets and the rest.
+"""Where the time of a call goes: how long each process spends on copies, checksums, sockets and the rest.
 
-    python3 bench/breakdown.py               # builds first; perf has to be there (Debian: apt-get install linux-perf)
+    python3 bench/breakdown.py               # builds first; needs perf (Debian: apt-get install linux-perf)
     python3 bench/breakdown.py --as-installed  # two minutes, with what was built before
 
-A client does one kind of work over and over, with a node and a master in processes of their own, while perf looks 5,000
-times a second at what each of them does. Only what falls into a call counts; what the client does between the calls to
-make room does not. A line is a process: its processor time in percent of the time that the calls took, and what for.
-The package is that of the sources, in an environment of its own, .bench/symbols: with the names of its functions.
+A client repeats one kind of work, with a node and a master in processes of their own. perf samples each of them 5,000
+times a second. Only samples within a call count; what the client does between calls, to make room, does not. A line of
+the table is a process: its processor time in percent of the duration of the calls, and its purposes. The package is
+built from the sources into an environment of its own, .bench/symbols, with the names of its functions.
 """
 
 import argparse
@@ -33,12 +33,14 @@ from testbed import HERE_PLACE, Client, Pool
 KIB, MIB = 1 << 10, 1 << 20
 FREQUENCY = 4_999
 SEGMENT_BYTES = 4 << 30
-# perf looks at nothing for a moment after its start.
+# perf takes no samples for a moment after its start.
 PERF_START_SECONDS = 1.0
 
 
 class Work(NamedTuple):
-    """A kind of call: `objects` are put, got or asked for in a round, `batch` in a call; 1 is a call for one object."""
+    """A kind of call. A round puts, gets or looks up `objects` objects, `batch` per call; 1 means a call for one
+    object.
+    """
 
     name: str
     variant: str
@@ -48,7 +50,7 @@ class Work(NamedTuple):
     objects: int
 
     def options(self) -> dict[str, object]:
-        """What the client is to do."""
+        """The options for the client."""
         return {"verb": self.verb, "size": self.size, "batch": self.batch, "objects": self.objects}
 
 
@@ -68,7 +70,7 @@ WORKS = [
 ENVIRONMENT = "symbols"
 TARGET = ROOT / "target" / "profiled"
 
-# What a sample is for: the first of these of which a function is on its stack, the innermost function first.
+# The purpose of a sample: the first of these with a mark in a function on its stack, innermost function first.
 COPIES, CHECKSUMS, LOOKING, SENDING, RECEIVING, PAGES, REST = KINDS = (
     "copies",
     "checksums",
@@ -91,12 +93,12 @@ MARKS = {
 class Sample(NamedTuple):
     pid: int
     seconds: float
-    # The innermost first.
+    # The innermost function first.
     stack: list[str]
 
 
 class Profile(NamedTuple):
-    """Processor time of one kind of work by process and purpose, in seconds, and the calls in which it was spent."""
+    """The processor time of one kind of work in seconds, by process and purpose, and the calls that it covers."""
 
     work: Work
     calls: int
@@ -106,7 +108,7 @@ class Profile(NamedTuple):
 
 
 def purpose(stack: Sequence[str]) -> str:
-    """What a sample is for."""
+    """The purpose of a sample."""
     for function in stack[:1]:
         for kind in (COPIES, CHECKSUMS):
             if any(mark in function for mark in MARKS[kind]):
@@ -119,7 +121,9 @@ def purpose(stack: Sequence[str]) -> str:
 
 
 def samples(script: str) -> Iterator[Sample]:
-    """What `perf script -F pid,time,ip,sym` printed: a line for each sample, and its stack, a function a line."""
+    """The samples that `perf script -F pid,time,ip,sym` printed: a line per sample, then its stack, a line per
+    function.
+    """
     for block in script.split("\n\n"):
         lines = [line.strip() for line in block.splitlines() if line.strip()]
         if lines:
@@ -129,7 +133,7 @@ def samples(script: str) -> Iterator[Sample]:
 
 
 def spent_in(calls: Sequence[tuple[float, float]], seen: Iterator[Sample], names: dict[int, str]) -> Counter[Any]:
-    """The seconds of each process for each purpose within the calls, which are in order."""
+    """The seconds within the calls, by process and purpose. `calls` must be in order."""
     begins = [begin for begin, _ in calls]
     spent: Counter[tuple[str, str]] = Counter()
     for sample in seen:
@@ -177,7 +181,7 @@ def table(profiles: Sequence[Profile]) -> str:
 
 
 def build() -> None:
-    """The package, its library with the names of its functions."""
+    """Builds and installs the package, with the names of the functions in its library."""
     ensure_environment(ENVIRONMENT, ["numpy"])
     run([python_of(ENVIRONMENT), "-m", "pip", "install", "--quiet", "--force-reinstall", "--no-deps", ROOT])
     settings = {**os.environ, "CARGO_PROFILE_RELEASE_STRIP": "none", "CARGO_TARGET_DIR": str(TARGET)}

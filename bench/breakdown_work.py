@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""A client that does one kind of work over and over, and says when each call began and ended. `breakdown.py` starts it.
+"""A client that repeats one kind of work, and prints when each call began and ended. `breakdown.py` starts it.
 
-After a warm-up it prints RESULT ready, waits for a line, works again, and prints RESULT and the times of its calls, in
-seconds of the monotonic clock.
+After a warm-up it prints RESULT ready and waits for a line. Then it works again, and prints RESULT and the times of
+its calls, in seconds of the monotonic clock.
 """
 
 import argparse
@@ -13,7 +13,7 @@ import time
 import peer
 
 BUFFER_BYTES = 256 << 20
-# Calls that do not count, so that all memory was touched and all connections are there.
+# Calls before the measurement, until all memory was touched and all connections exist.
 WARM_UP_SECONDS = 1.5
 CALL_SECONDS = 2.0
 MOST_SECONDS = 25.0
@@ -21,7 +21,7 @@ KEY = "Qwen/Qwen3-32B@pcp0@dcp0@head_or_tp_rank:0@pp_rank:0@{:067x}"
 
 
 class Worker:
-    """Does the work in rounds, and remembers when each call began and ended."""
+    """Does the work in rounds, and records when each call began and ended."""
 
     def __init__(self, store, verb, size, batch, objects):
         import numpy as np
@@ -35,7 +35,7 @@ class Worker:
         self.round = {"put": self.put, "get": self.get, "again": self.again, "exist": self.exist}[verb]
 
     def place(self, number):
-        """Where the bytes of an object come from and go to."""
+        """The address of an object's bytes, for puts and gets."""
         return self.block.ctypes.data + number % (BUFFER_BYTES // self.size) * self.size
 
     def call(self, do, expected, timed=True):
@@ -58,7 +58,7 @@ class Worker:
                 self.call(lambda: self.store.batch_put_from(keys, places, sizes), [0] * len(keys), timed)  # noqa: B023
 
     def get(self):
-        """Each object once; they are put anew before, so that no route to them is known."""
+        """Gets each object once. Puts all of them again before, so that no route to them is known."""
         self.put(timed=False)
         for keys, places, sizes in self.batches():
             if self.batch == 1:

@@ -1,14 +1,18 @@
 #!/usr/bin/env python3
-"""Measures this project beside the C++ package, in turn, and prints medians, ratios and goals as Markdown.
+"""Measures this project and the C++ package in turn, and prints medians, ratios and goals as Markdown.
 
     python3 bench/compare.py                 # about eight minutes; `make bench` does the same
     python3 bench/compare.py --quick         # two minutes, for a look: one round of fewer calls
 
-Two virtual environments are made under .bench/: one with the C++ package from PyPI, one with this project's wheel,
-built from this checkout. Each round runs peer.py in all variants, one after the other: C++ as it comes, C++ with its
-connection pool (MC_TCP_ENABLE_CONNECTION_POOL=1), this project over TCP alone (MOONCAKE_TRANSPORTS=tcp), and this
-project as it comes, which between processes of one host is shared memory. Absolute figures drift with the machine;
-only the ratios of one interleaved run count.
+Makes two virtual environments under .bench/: one with the C++ package from PyPI, one with this project's wheel, built
+from this checkout. Each round runs peer.py in all variants, one after the other:
+
+- C++ with its defaults;
+- C++ with its connection pool (MC_TCP_ENABLE_CONNECTION_POOL=1);
+- this project over TCP only (MOONCAKE_TRANSPORTS=tcp);
+- this project with its defaults, which use shared memory between processes of one host.
+
+Absolute figures drift with the machine. Compare only the ratios of one run.
 """
 
 import argparse
@@ -38,24 +42,24 @@ ROUND_TIMEOUT_S = 700
 
 
 class Row(NamedTuple):
-    """A line of a table, and where peer.py's output has its figure."""
+    """A line of a table, and the place of its figure in peer.py's output."""
 
     work: str
     figure: str
     field: str
     unit: str
-    # In the unit; for a machine with 2 cores and loopback TCP.
+    # In the unit of the row, for a machine with 2 cores and loopback TCP.
     goal: float | None = None
     divisor: float = 1
 
     def value(self, figures: Figures) -> float | None:
-        """The figure in the row's unit; none if it was not measured."""
+        """The figure in the row's unit; None if it was not measured."""
         fields = figures.get(self.figure)
         return fields[self.field] / self.divisor if fields and self.field in fields else None
 
 
 class Table(NamedTuple):
-    """A table: `ours` is the variant that is held against the goals and the others."""
+    """A table. `ours` is the variant that is compared with the goals and with the other variants."""
 
     title: str
     ours: str
@@ -138,7 +142,7 @@ TABLES = [
 
 
 def measure(variant: str, small: int, quick: bool) -> dict[str, dict[str, float]]:
-    """One run of peer.py."""
+    """Runs peer.py once."""
     name, environment, _ = VARIANTS[variant]
     figures = HOME / "round.json"
     figures.unlink(missing_ok=True)
@@ -153,12 +157,12 @@ def measure(variant: str, small: int, quick: bool) -> dict[str, dict[str, float]
 
 
 def others(variants: Iterable[str]) -> list[str]:
-    """Those that are not this project."""
+    """The variants that are not of this project."""
     return [variant for variant in variants if VARIANTS[variant][1] != "rust"]
 
 
 def line(row: Row, figures: Mapping[str, Figures], ours: str) -> list[str]:
-    """The cells of a row: each variant's value, how many times better ours is than the others, the goal."""
+    """The cells of a row: each variant's value, how many times better `ours` is than the others, and the goal."""
     values = {variant: row.value(of) for variant, of in figures.items()}
     cells = [row.work, row.unit, *(cell(value) for value in values.values())]
     own = values.get(ours)
@@ -176,7 +180,7 @@ def table(shown: Table, figures: Mapping[str, Figures]) -> str:
 
 
 def report(figures: Mapping[str, Figures]) -> str:
-    """All tables, as docs/performance.md has them. Each leaves out this project's other way."""
+    """All tables, as in docs/performance.md. Each table but the last shows only one of this project's transports."""
     parts = []
     for shown in TABLES:
         shows_both = shown.rows is COST
@@ -186,7 +190,9 @@ def report(figures: Mapping[str, Figures]) -> str:
 
 
 def summary(figures: Mapping[str, Figures]) -> str:
-    """One table of every goal: what it is, ours, theirs at their better setting, and whether it was met."""
+    """One table of all goals: our figure, the C++ package's figure at its better setting, and whether the goal was
+    met.
+    """
     rows = [["work", "unit", "goal", "Rust", "C++, its better setting", "times better", "met"]]
     for shown in TABLES:
         for row in (row for row in shown.rows if row.goal is not None and shown.ours in figures):

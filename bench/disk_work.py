@@ -1,7 +1,7 @@
-"""The processes of `disks.py`: one that lends memory and what lies below it, puts and reads; one that only reads.
+"""The processes of `disks.py`: one lends memory and a lower tier, puts and reads; the other only reads.
 
-Both print one line, `RESULT` and JSON. The one that lends then waits until its standard input ends. Works on any
-package that offers `mooncake.store.MooncakeDistributedStore`.
+Both print one line: `RESULT` and JSON. The lending process then waits until its standard input ends. Works with any
+package that has `mooncake.store.MooncakeDistributedStore`.
 """
 
 import argparse
@@ -19,13 +19,13 @@ import peer
 MIB = 1 << 20
 SLOTS = 32
 TOGETHER = 16
-# After so long, refused puts are not tried again.
+# After this time, refused puts are not repeated.
 PATIENCE_S = 120
 STAMP_BYTES = 8
 
 
 class Values:
-    """What is put: random bytes, one of `SLOTS` for each object, that begin with the object's number."""
+    """The values: random bytes from one of `SLOTS` slots. Each begins with the object's number."""
 
     def __init__(self, store: Any, length: int) -> None:
         self.store, self.length = store, length
@@ -46,7 +46,7 @@ class Values:
         return bool(self.store.put_from(self.key(number), self.source_at + at, self.length) == 0)
 
     def get(self, numbers: list[int]) -> int:
-        """Reads these into their places; returns how many were not read."""
+        """Reads these objects. Returns how many were not read."""
         keys = [self.key(number) for number in numbers]
         if len(keys) == 1:
             return int(self.store.get_into(keys[0], self.target_at, self.length) != self.length)
@@ -55,7 +55,7 @@ class Values:
         return sum(length != self.length for length in lengths)
 
     def wrong(self, numbers: list[int]) -> int:
-        """How many of those that were read last have other bytes than were put."""
+        """How many of the objects that were read last have other bytes than were put."""
         bad = 0
         for place, number in enumerate(numbers):
             got = memoryview(self.target)[place * self.length : (place + 1) * self.length]
@@ -83,7 +83,7 @@ def setup(args: argparse.Namespace, segment_bytes: int) -> Any:
 
 
 def put_all(values: Values, count: int, is_used_again: bool) -> dict[str, float]:
-    """Puts each object until it is taken, and reads each once where `is_used_again`."""
+    """Puts each object until the store accepts it. With `is_used_again`, also reads each once."""
     refused = given_up = 0
     spent, begun = time.process_time(), time.perf_counter()
     for number in range(count):
@@ -107,7 +107,7 @@ def put_all(values: Values, count: int, is_used_again: bool) -> dict[str, float]
 
 
 def below_memory(store: Any, values: Values, count: int) -> list[int]:
-    """The objects that are in no memory."""
+    """The objects that have no replica in memory."""
     cold = []
     for first in range(0, count, 1000):
         keys = [values.key(number) for number in range(first, min(first + 1000, count))]
@@ -117,7 +117,7 @@ def below_memory(store: Any, values: Values, count: int) -> list[int]:
 
 
 def read(values: Values, numbers: list[int]) -> dict[str, float]:
-    """Reads half of these one at a time, the others several at a time, and compares all."""
+    """Reads half of these objects one at a time, the other half several at a time, and compares all bytes."""
     singly, together = numbers[: len(numbers) // 2], numbers[len(numbers) // 2 :]
     each, missing, wrong = [], 0, 0
     for number in singly:
@@ -150,7 +150,7 @@ def told(figures: dict[str, Any]) -> None:
 def lend(args: argparse.Namespace) -> None:
     store = setup(args, args.segment)
     figures: dict[str, Any] = {"put": {}, "get": {}, "cold": {}, "lost": {}}
-    # In a dict of all lengths, so that no buffer goes while it is registered.
+    # Kept in a dict for all lengths, because registered buffers must not be freed.
     kept = {length: Values(store, length) for length, _ in args.objects}
     for length, count in args.objects:
         values = kept[length]

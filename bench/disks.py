@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""What lies below memory: how fast objects sink there and are read, beside fio on the same disk, and the C++ package.
+"""Measures the tiers below memory: how fast objects move there and are read, beside fio and the C++ package.
 
     python3 bench/disks.py --folder /nvme            # a quarter of an hour; see --help
     python3 bench/disks.py --gib 1 --rounds 1 --only rust --as-installed
 
-In each round `fio` (which must be on the PATH) writes and reads the folder past the system's cache; then each tier
-takes what does not fit into 256 MiB of memory, and is read by the process that lends it and by another one. Every
-object that is read is compared. The tables show medians of the rounds.
+In each round, `fio` (which must be on the PATH) writes and reads the folder past the system's cache. Then each tier
+takes what does not fit into 256 MiB of memory. The process that lends the tier reads it, and so does another process.
+Every object that is read is compared. The tables show medians of the rounds.
 
-The object store is a folder (`file://`), and takes only what is used again: there each object is read once as soon as
-it is put. A put that is refused is tried again after 5 ms. The C++ package asks for work each second instead of every
-ten (MOONCAKE_OFFLOAD_HEARTBEAT_INTERVAL_SECONDS=1).
+The object store is a folder (`file://`), and takes only objects that were used again: there, each object is read once
+after its put. A refused put is repeated after 5 ms. The C++ package asks for work each second instead of every ten
+(MOONCAKE_OFFLOAD_HEARTBEAT_INTERVAL_SECONDS=1).
 """
 
 import argparse
@@ -36,7 +36,7 @@ NAMES = {MIB: "1 MiB", 64 * KIB: "64 KiB"}
 
 
 class Tier(NamedTuple):
-    """What lies below memory, and how it is switched on. `FOLDER` stands for a new folder."""
+    """A tier below memory, and the settings that enable it. `FOLDER` stands for a new folder."""
 
     name: str
     variant: str
@@ -46,7 +46,7 @@ class Tier(NamedTuple):
 
 
 OFFLOAD = ("--enable_offload=true", "--offload_on_evict=true")
-# The C++ package keeps to its own memory for bytes on their way.
+# It asks for offload work every second instead of every ten, and gets the folder of its disk.
 CPP_VARIABLES = {"MOONCAKE_OFFLOAD_HEARTBEAT_INTERVAL_SECONDS": "1", "MOONCAKE_OFFLOAD_FILE_STORAGE_PATH": "FOLDER"}
 TIERS = (
     Tier("disk", "rust", OFFLOAD, {}, ("--disk", "FOLDER")),
@@ -57,7 +57,7 @@ TIERS = (
 
 
 def fio(folder: pathlib.Path, how: str, length: int, jobs: int, depth: int) -> dict[str, float]:
-    """Bytes a second, and microseconds of the middle and of the 99th of 100, with so many in flight."""
+    """Throughput in MB/s, and p50 and p99 of the latency in us, with `jobs` x `depth` requests in flight."""
     command = ["fio", "--name=raw", f"--directory={folder}", "--direct=1", f"--bs={length}", "--size=512M"]
     command += [f"--numjobs={jobs}", "--ioengine=libaio", f"--iodepth={depth}", f"--rw={how}", "--group_reporting"]
     command += ["--end_fsync=1"] if "write" in how else ["--time_based", "--runtime=4"]
@@ -72,7 +72,7 @@ def fio(folder: pathlib.Path, how: str, length: int, jobs: int, depth: int) -> d
 
 
 def raw(folder: pathlib.Path) -> dict[str, Any]:
-    """What the disk itself does, in the shape of what `measure` returns."""
+    """The figures of the disk itself, in the form that `measure` returns."""
     written = fio(folder, "write", MIB, 4, 1)
     reads: dict[int, dict[str, float]] = {}
     for length in NAMES:
@@ -88,7 +88,7 @@ def with_folder(text: str, folder: pathlib.Path) -> str:
 
 
 class TierPool(Pool):
-    """A master with this tier, and the processes of `disk_work.py` that were asked for. Use it in a `with`."""
+    """A master with this tier, and processes of `disk_work.py`. Use it in a `with`."""
 
     def __init__(self, tier: Tier, folder: pathlib.Path) -> None:
         flags = [with_folder(flag, folder) for flag in tier.master]
@@ -98,7 +98,7 @@ class TierPool(Pool):
         self.wait_for_master()
 
     def work(self, role: str, *arguments: str, told: str | None = None) -> Any:
-        """Starts a process, tells it `told` if that is all it waits for, and returns its figures."""
+        """Starts a process, writes `told` to its standard input if given, and returns its figures."""
         own = [with_folder(argument, self.folder) for argument in arguments]
         command = [self.python, str(HERE / "disk_work.py"), role, f"--port={self.ports[0]}", *own]
         process = self.start(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, text=True)
@@ -113,7 +113,7 @@ class TierPool(Pool):
 
 
 def by_length(figures: dict[str, Any]) -> dict[int, Any]:
-    """JSON has no numbers as keys."""
+    """The figures with integer keys: JSON has only texts as keys."""
     return {int(length): figure for length, figure in figures.items()}
 
 
@@ -128,7 +128,7 @@ def measure(tier: Tier, folder: pathlib.Path, gib: int) -> dict[str, Any]:
 
 
 def seed_run(variant: Tier, folder: pathlib.Path) -> str:
-    """100 puts of 1 MB into 50 MB of memory."""
+    """Puts 100 objects of 1 MB into 50 MB of memory."""
     with tempfile.TemporaryDirectory(dir=folder) as own, TierPool(variant, pathlib.Path(own)) as pool:
         lent = pool.work("lend", *variant.work, f"--segment={50 * MB}", "--objects", f"{MB}:100")
     put, lost = lent["put"][str(MB)], lent["lost"][str(MB)]
@@ -137,7 +137,7 @@ def seed_run(variant: Tier, folder: pathlib.Path) -> str:
 
 
 def middle(rounds: Sequence[dict[str, Any]], *path: Any) -> float | None:
-    """The median of one figure over the rounds; none where a round lacks it."""
+    """The median of one figure over the rounds; None if a round lacks it."""
     found = []
     for figures in rounds:
         at: Any = figures
@@ -170,7 +170,7 @@ def reads_of(figures: dict[str, Any]) -> list[dict[str, float]]:
 
 
 def read(taken: dict[str, list[dict[str, Any]]], length: int) -> str:
-    """One table for each length of the objects."""
+    """The table for one length of the objects."""
     head = [f"get of {NAMES[length]} below memory", "p50, us", "p99, us", "MB/s, 16 at a time", "of fio", "not read"]
     rows, limit = [head], middle(taken["fio"], "get", length, "together_MB/s")
     for name, rounds in taken.items():

@@ -1,4 +1,4 @@
-"""The two virtual environments that the benchmarks run in, under .bench/: the C++ package, and this project's wheel."""
+"""The two virtual environments of the benchmarks, under .bench/: the C++ package, and this project's wheel."""
 
 import argparse
 import json
@@ -17,7 +17,7 @@ CPP_PACKAGE = "mooncake-transfer-engine-non-cuda==0.3.13.post1"
 CPP_CUDA_PACKAGE = "mooncake-transfer-engine==0.3.13.post1"
 SYSTEM_PACKAGES = ["libibverbs1", "librdmacm1", "libnuma1", "libcurl4"]
 
-# By name: what tables call it, its environment, and the variables that it is run with.
+# By variant: its name in tables, its environment, and its variables.
 VARIANTS: dict[str, tuple[str, str, dict[str, str]]] = {
     "cpp": ("C++", "cpp", {}),
     "cpp_pool": ("C++, pool", "cpp", {"MC_TCP_ENABLE_CONNECTION_POOL": "1"}),
@@ -36,12 +36,12 @@ def python_of(name: str) -> pathlib.Path:
 
 
 def variables_of(variant: str) -> dict[str, str]:
-    """The environment variables that a variant's processes get, those of this process included."""
+    """The environment variables for a variant's processes, including those of this process."""
     return {**os.environ, "XDG_STATE_HOME": str(HOME / "state"), **VARIANTS[variant][2]}
 
 
 def ensure_environment(name: str, requirements: list[str], force: bool = False) -> None:
-    """A virtual environment with these requirements; installed once unless forced."""
+    """Makes a virtual environment with these requirements. Keeps an existing one, unless `force` is set."""
     python, stamp = python_of(name), HOME / name / "installed.json"
     wanted = [str(requirement) for requirement in requirements]
     if not force and stamp.exists() and json.loads(stamp.read_text()) == wanted:
@@ -54,7 +54,7 @@ def ensure_environment(name: str, requirements: list[str], force: bool = False) 
 
 
 def ensure_rust(wheel: pathlib.Path | None) -> None:
-    """This project's package, built from the checkout each time, since the sources may have changed."""
+    """Installs this project's package. Builds it each time, because the sources may have changed."""
     ensure_environment("rust", ["numpy"])
     source = wheel or ROOT
     pip = [python_of("rust"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
@@ -62,7 +62,7 @@ def ensure_rust(wheel: pathlib.Path | None) -> None:
 
 
 def system_libraries_problem() -> str | None:
-    """What keeps the C++ package from starting, or None."""
+    """The reason why the C++ package cannot be loaded, or None."""
     probe = [str(python_of("cpp")), "-c", "import mooncake.store"]
     done = subprocess.run(probe, capture_output=True, text=True)
     return None if done.returncode == 0 else done.stderr.strip().splitlines()[-1]
@@ -91,7 +91,7 @@ def ensure_system_libraries(install: bool) -> None:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of every program that measures both packages; `prepare` reads them."""
+    """Adds the options that all programs share which measure both packages. `prepare` reads them."""
     parser.add_argument("--only", choices=("cpp", "rust"), help="measure one package alone")
     parser.add_argument("--wheel", type=pathlib.Path, help="this project's wheel, if it is built")
     parser.add_argument(
@@ -105,7 +105,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def prepare(args: argparse.Namespace) -> list[str]:
-    """Makes the environments that are wanted; returns the variants to measure. Ends the program if that fails."""
+    """Makes the requested environments. Returns the variants to measure. Ends the program if that fails."""
     if sys.version_info < (3, 10):  # noqa: UP036
         sys.exit(f"Python 3.10 or later is needed, this is {platform.python_version()}")
     if args.wheel and not args.wheel.is_file():
@@ -128,7 +128,7 @@ def prepare(args: argparse.Namespace) -> list[str]:
 
 
 def machine() -> str:
-    """What the figures were taken on, in words."""
+    """The machine of the figures, in words."""
     model = "unknown processor"
     for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
@@ -140,7 +140,7 @@ def machine() -> str:
 
 
 def memcpy_note() -> str:
-    """Whether the C++ package may copy instead of sending. It decides by itself where the variable is not set."""
+    """Whether the C++ package may copy within a process instead of sending. Without the variable, it decides itself."""
     setting = os.environ.get("MC_STORE_MEMCPY")
     if setting is not None:
         return f"MC_STORE_MEMCPY={setting}"

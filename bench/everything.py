@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Runs every benchmark, one after the other, and collects what they print: the figures of docs/performance.md.
+"""Runs every benchmark, one after the other, and collects the output: the figures of docs/performance.md.
 
     python3 bench/everything.py              # about an hour, on a machine that does nothing else
     python3 bench/everything.py --quick      # a quarter of an hour, to see that all of it works
     python3 bench/everything.py --write      # and put the figures into docs/performance.md
     python3 bench/everything.py --only "A slow link" "The wire"     # some of the sections
 
-Writes .bench/report.md, a section for each with its command; one that fails is named there and does not end the rest.
-docs/performance.md has `<!-- figures: TITLE -->` and `<!-- end -->` around the figures of each section.
+Writes .bench/report.md, with a section per benchmark and its command. A benchmark that fails is reported there, and
+the others still run. docs/performance.md has `<!-- figures: TITLE -->` and `<!-- end -->` around the figures of each
+section.
 """
 
 import argparse
@@ -18,7 +19,7 @@ from environment import HOME, ROOT, machine
 
 DOCUMENT = ROOT / "docs" / "performance.md"
 CARGO = ["cargo", "bench", "--locked", "--package"]
-# The section that builds and installs what those after it measure.
+# The section that builds and installs the packages for the sections after it.
 BUILDS = "Beside the C++ package"
 HOT_CACHE, LINK = ["bench/hot_cache.py", "--as-installed", "--only", "rust"], ["--rate-mbit", "1000"]
 # By section: the command, and what a quick run adds to it.
@@ -47,7 +48,7 @@ SECTIONS: dict[str, tuple[list[str], list[str]]] = {
 
 
 def run(command: list[str]) -> tuple[str, int]:
-    """What a command printed, as Markdown, and its status. What goes to standard error is shown, not kept."""
+    """The standard output of a command, as Markdown, and its status. Standard error is shown, not kept."""
     runs = command if command[0] == "cargo" else [sys.executable, *command]
     done = subprocess.run(runs, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     text = done.stdout.strip()
@@ -55,7 +56,7 @@ def run(command: list[str]) -> tuple[str, int]:
 
 
 def filled(document: str, title: str, figures: str) -> str:
-    """The document with these figures between the marks of that title; as it is if it has no such marks."""
+    """The document with these figures between the marks of that title. Unchanged if it has no such marks."""
     begin, end = f"<!-- figures: {title} -->\n", "<!-- end -->"
     before, mark, rest = document.partition(begin)
     if not mark or end not in rest:

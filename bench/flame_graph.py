@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Draws where the master's time goes under load: docs/images/master.svg, a flame graph.
 
-    cargo install --locked inferno           # once; and perf has to be there (Debian: apt-get install linux-perf)
+    cargo install --locked inferno           # once; also needs perf (Debian: apt-get install linux-perf)
     python3 bench/flame_graph.py             # a build with symbols in target/profiled, then a quarter of a minute
 
-Three masters are loaded, one with existence checks, one with look-ups and one with puts, in batches of 1,000 keys (a
-program of crates/bench, `master_load`), while perf takes its stacks 999 times a second.
+Loads three masters, with existence checks, with look-ups and with puts, in batches of 1,000 keys (with `master_load`,
+a program of crates/bench). perf samples their stacks 999 times a second.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from environment import ROOT
 from table import markdown
 
 TARGET = ROOT / "target" / "profiled"
-# Frames that perf can follow, and names; code generation is left as it is.
+# Frame pointers that perf can follow, and names. Optimization is unchanged.
 SETTINGS = {
     "RUSTFLAGS": "-C force-frame-pointers=yes",
     "CARGO_PROFILE_RELEASE_STRIP": "false",
@@ -47,7 +47,7 @@ def require(*programs: str) -> None:
 
 
 def record(work: str, seconds: int, folder: pathlib.Path) -> pathlib.Path:
-    """The stacks of a master under one kind of load, as perf wrote them."""
+    """The samples of a master under one kind of load, as perf wrote them."""
     rpc, metrics = str(peer.free_port()), str(peer.free_port())
     listen = ["--rpc_port", rpc, "--metrics_port", metrics, "--state_dir", "none"]
     master = subprocess.Popen([TARGET / "release" / "mooncake_master", *listen], stderr=subprocess.DEVNULL)
@@ -87,7 +87,7 @@ def main() -> None:
 
 
 def shares(lines: str) -> str:
-    """The functions that are on most stacks of the master's own code, as a table."""
+    """A table of the functions that are on most stacks of the master's own code."""
     total, seen = 0, dict[str, int]()
     for line in lines.splitlines():
         stack, _, count = line.rpartition(" ")

@@ -1,6 +1,6 @@
-"""The CUDA driver by ctypes: memory of the first GPU, and the copies that figures are compared with.
+"""The CUDA driver through ctypes: memory of the first GPU, and copies for comparison.
 
-Needs no package, so that it serves the C++ package too, and the test double of the driver in place of a GPU.
+Needs no package, so that it also works with the C++ package, and with the driver's test double instead of a GPU.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class BatchAttributes(ctypes.Structure):
 
 
 class Limits(NamedTuple):
-    """Seconds of page-locked copies from the GPU and to it: one of all bytes; one call of the driver for all pieces."""
+    """The seconds of page-locked copies from and to the GPU: all bytes in one copy, and all pieces in one call."""
 
     out: float
     into: float
@@ -51,10 +51,10 @@ class Limits(NamedTuple):
 
 
 class Driver:
-    """The driver of the process. Its calls end the program if the driver refuses them."""
+    """The CUDA driver in this process. Methods end the program if the driver returns an error."""
 
     def __init__(self, library: str, most: int) -> None:
-        """With `most` bytes of page-locked memory."""
+        """Prepares `most` bytes of page-locked memory."""
         self.library = ctypes.CDLL(library)
         for name, arguments in ARGUMENTS.items():
             getattr(self.library, name).argtypes = arguments
@@ -74,7 +74,7 @@ class Driver:
             raise SystemExit(f"{name} of the CUDA driver: error {code}")
 
     def allocate(self, size: int) -> int:
-        """Memory of the GPU, which is never freed."""
+        """Allocates GPU memory, which is never freed."""
         address = Address()
         self.call("cuMemAlloc_v2", ctypes.byref(address), size)
         return address.value
@@ -87,7 +87,7 @@ class Driver:
         self.call("cuStreamSynchronize", self.stream)
 
     def batch(self, device: int, lengths: list[int], to_host: bool) -> Callable[[], None] | None:
-        """One call for pieces that lie side by side; None if the driver has none."""
+        """A call that copies adjacent pieces; None if the driver lacks it."""
         newer = getattr(self.library, "cuMemcpyBatchAsync_v2", None)
         older = getattr(self.library, "cuMemcpyBatchAsync", None)
         function = newer or older
@@ -111,7 +111,7 @@ class Driver:
         return run
 
     def limits(self, device: int, count: int, length: int, rounds: int) -> Limits:
-        """How long the copies take that a put and a get of pieces cannot do without."""
+        """The times of the copies that puts and gets of `count` pieces cannot avoid."""
         total = count * length
         one = [median(lambda way=way: self.copy(device, total, way), rounds) for way in (True, False)]
         calls = [self.batch(device, [length] * count, way) for way in (True, False)]
@@ -120,7 +120,7 @@ class Driver:
 
 
 class DriverMemory:
-    """Memory of the first GPU, by the driver alone."""
+    """Memory of the first GPU, through the driver only."""
 
     def __init__(self, driver: Driver, size: int) -> None:
         self.driver = driver
@@ -136,7 +136,7 @@ class DriverMemory:
 
 
 def median(run: Callable[[], object], rounds: int) -> float:
-    """Seconds of the middle one, after one that does not count."""
+    """The median of `rounds` runs in seconds, after one run that does not count."""
     run()
     spent = []
     for _ in range(rounds):

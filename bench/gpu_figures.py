@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Objects between a GPU and a pool of this machine: every byte is checked, and figures stand beside limits.
+"""Measures objects between a GPU and a pool on this machine. Checks every byte, and prints figures beside limits.
 
     make gpu                                          # on a machine with a GPU: torch and the package in .venv
     .venv/bin/python bench/gpu_figures.py --double    # with the test double of the driver, to try this program
 
-A master and a node are started on free ports. The segments are: the process's own, the node's by shared memory, and
-the node's by TCP. The limits are taken in the same run, from page-locked memory: one copy of as many bytes, and one
-call of the driver for as many pieces (`cuMemcpyBatchAsync`). Processor time is that of this process, master and node.
-At the end the CUDA package of the C++ store is measured in the same way, where it can be installed and loads.
+Starts a master and a node on free ports. The segments are: the process's own, the node's through shared memory, and
+the node's through TCP. The limits are measured in the same run, from page-locked memory. They are one copy of as many
+bytes, and one call of the driver for as many pieces (`cuMemcpyBatchAsync`). Processor time is the sum of this process,
+the master and the node. At the end, the CUDA package of the C++ store is measured in the same way, if it can be
+installed and loaded.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ KIB, MIB = 1 << 10, 1 << 20
 
 
 class Work(NamedTuple):
-    """A batch of objects, each of so many pieces of the GPU's memory, each of so many bytes."""
+    """A batch of objects. Each has `pieces` pieces of GPU memory, of `length` bytes each."""
 
     objects: int
     pieces: int
@@ -55,7 +56,7 @@ class Work(NamedTuple):
         return f"{self.objects:,} objects of {self.pieces:,} pieces of {length}"
 
     def addresses(self, start: int) -> list[list[int]]:
-        """Those of each object: the pieces of all objects take turns, as the layers of a KV cache have them."""
+        """The addresses of each object's pieces. Pieces of all objects alternate, as the layers of a KV cache do."""
         places = range(self.objects)
         return [[start + (j * self.objects + i) * self.length for j in range(self.pieces)] for i in places]
 
@@ -72,7 +73,7 @@ COLUMNS = ["work", "bytes", "put", "get", "processor, put and get"]
 
 
 class TestMemory(Protocol):
-    """Memory from which objects are put and into which they are got."""
+    """Memory that objects are put from and got into."""
 
     address: int
 
@@ -81,7 +82,7 @@ class TestMemory(Protocol):
 
 
 class TorchMemory:
-    """That of torch."""
+    """GPU memory from torch."""
 
     def __init__(self, size: int) -> None:
         import torch
@@ -100,7 +101,7 @@ class TorchMemory:
 
 
 class HostMemory:
-    """That of this process."""
+    """Memory of this process."""
 
     def __init__(self, size: int) -> None:
         self.bytes = mmap.mmap(-1, size)
@@ -114,7 +115,7 @@ class HostMemory:
 
 
 class Computing:
-    """Has a GPU multiply matrices by torch for as long as the `with` lasts."""
+    """Makes a GPU multiply matrices with torch during a `with` block."""
 
     WIDTH, AHEAD = 8192, 4
 
@@ -143,7 +144,7 @@ class Computing:
 
 
 def double_library() -> str:
-    """The test double of the driver, built if need be."""
+    """The path of the driver's test double. Builds it if necessary."""
     sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "python" / "tests"))
     from gpu import library_path
 
@@ -158,7 +159,7 @@ def free_port() -> int:
 
 
 class Pool:
-    """A master, and a node if it is to have one. Use it in a `with`."""
+    """A master and, with `has_node`, a node. Use it in a `with`."""
 
     def __init__(self, has_node: bool) -> None:
         self.has_node = has_node
@@ -213,22 +214,24 @@ class Pool:
         return store
 
     def processor_seconds(self) -> float:
-        """Of this process and those of the pool so far, all their threads."""
-        # The clock of a process, by its id.
+        """The processor seconds of this process and of the pool's processes so far, with all their threads."""
+        # This number identifies the processor clock of another process.
         others = sum(time.clock_gettime(~process.pid << 3 | 2) for process in self.processes)
         return time.process_time() + others
 
 
 class Bench:
-    """What one run measures: the pool, the memory, and how often."""
+    """The settings of one run: the pool, the memory, the works and the number of rounds."""
 
     def __init__(self, pool: Pool, memory: TestMemory, driver: Driver | None, is_quick: bool) -> None:
-        """With the driver of the GPU that the memory lies in, if it lies in one."""
+        """`driver` is the driver of the GPU that holds the memory, or None for host memory."""
         self.pool, self.memory, self.driver = pool, memory, driver
         self.works, self.rounds = (QUICK_WORKS, QUICK_ROUNDS) if is_quick else (WORKS, ROUNDS)
 
     def table(self, store: Any, segment: str) -> str:
-        """All works with a store, in a segment if one is named. Ends the program if a byte is wrong."""
+        """The table of all works with a store; puts prefer `segment` unless it is empty. Ends the program if a byte is
+        wrong.
+        """
         return markdown([COLUMNS, *(self.measure(store, segment, work) for work in self.works)])
 
     def measure(self, store: Any, segment: str, work: Work) -> list[str]:
@@ -261,7 +264,7 @@ class Bench:
         return [work.name, "right", *rates, f"{put_time:.3f} s/GB, {get_time:.3f} s/GB"]
 
     def timed(self, prepare: Callable[[], object], run: Callable[[], object], total: int) -> tuple[float, float]:
-        """Seconds of the middle run, and processor seconds for 1e9 bytes, after one run that does not count."""
+        """The median run in seconds, and processor seconds per 1e9 bytes, after one run that does not count."""
         spent, processor = [], 0.0
         prepare()
         run()
@@ -287,13 +290,13 @@ def check(found: list[int], expected: list[int]) -> None:
 
 
 def one_get(store: Any, memory: TestMemory) -> float:
-    """Microseconds of a get of 4 KiB whose route is known."""
+    """The microseconds of a get of 4 KiB whose route is known."""
     check([store.upsert_from("one", memory.address, 4096)], [0])
     return 1e6 * median(lambda: [store.get_into("one", memory.address, 4096) for _ in range(100)], ROUNDS) / 100
 
 
 def own_package(bench: Bench, pool: Pool) -> None:
-    """This package, by each way."""
+    """Measures this package with each transport."""
     ways = {
         "own process": lambda: pool.store("shm,process_vm,tcp", 256 * MIB),
         "same host": lambda: pool.store("shm"),
@@ -316,7 +319,7 @@ def own_package(bench: Bench, pool: Pool) -> None:
 
 
 def cpp_package(flags: argparse.Namespace) -> None:
-    """The C++ package, in an environment and a process of its own. What keeps it from running is printed."""
+    """Measures the C++ package, in its own environment and process. If it does not run, prints the reason."""
     print("### C++ package, own process\n", flush=True)
     if flags.double:
         print("Left out: it would look for a GPU by itself.")
@@ -355,7 +358,7 @@ def main() -> None:
         if not torch.cuda.is_available():
             sys.exit("torch finds no GPU here; --double shows with a test double that this program works")
         print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}\n")
-        # Before the driver is used without torch, whose context is then the current one.
+        # Initializes torch first: then the driver calls below use torch's context.
         torch.cuda.init()
     driver = Driver(double_library() if flags.double else "libcuda.so.1", MOST)
     memory = DriverMemory(driver, MOST) if flags.double or flags.cpp else TorchMemory(MOST)

@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
-"""What the hot cache saves: mean latency of gets with and without it, in rounds in turn.
+"""What the hot cache saves: the mean latency of gets with and without it, in alternating rounds.
 
     python3 bench/hot_cache.py                    # loopback, one get after the other; three minutes
     python3 bench/hot_cache.py --rate-mbit 1000   # a link in network namespaces, as root; gets arrive by themselves
     python3 bench/hot_cache.py --rate-mbit 1000 --load 0 --gets 300    # the same link, one get after the other
 
-Objects of 1 MiB lie at one node and are read over TCP. Of the gets, `--hits` go to a few objects that were read before,
-all others to objects that were not. On a link gets arrive by chance at `--load` of what it carries, and the latency of
-a get begins when it arrives. On loopback, and with no load, the next one begins when the last has ended, and each
-object is read by two stores of one process, one with a cache and one without, in any order. Goals: at 30 % hits 28 %
-less on an idle link and 40 % less on a link of 1,000 Mbit/s at 80 %; at no hits under 2 % more. `hit` is the mean
-latency of a get that was a hit, and `copy` that of plain copies of as many objects, one after the other.
+Objects of 1 MiB lie on one node and are read over TCP. The share `--hits` of the gets reads a few objects that were
+read before; all other gets read objects for the first time.
+
+On a link, gets arrive at random, at the share `--load` of its rate; the latency of a get begins when it arrives. On
+loopback, and with no load, a get begins when the last one has ended. There, each object is read by two stores of one
+process, one with a cache and one without, in random order.
+
+Goals at 30 % hits: 28 % less on an idle link, and 40 % less on a link of 1,000 Mbit/s at 80 % load. Goal without hits:
+less than 2 % more. `hit` is the mean latency of gets that hit. `copy` is that of plain copies of as many objects.
 """
 
 import argparse
@@ -39,7 +42,7 @@ RUN_TIMEOUT_S = 600
 
 
 def child(args):
-    """Puts the objects if they are not there, warms the caches, reads, and says how long each store's gets took."""
+    """Puts missing objects, warms the caches, reads, and prints how long the gets of each store took."""
     stores = [open_store(args, size) for size in args.caches]
     chance = random.Random(args.seed)
     cold = [f"cold {at}" for at in range(args.gets)]
@@ -96,10 +99,10 @@ def run_once(pool, place, caches, hits, args):
 
 
 def measure(args):
-    """By share of hits and by cache: the figures of all rounds."""
+    """The figures of all rounds, by share of hits and by cache."""
     taken = {hits: {"off": [], "on": []} for hits in (args.hits, 0.0)}
     caches = (0, CACHE_BYTES)
-    # Gets that arrive by themselves wait for each other: then a store is alone.
+    # Gets that arrive at random wait for each other. Then each store needs a run of its own.
     is_open = args.rate_mbit > 0 and args.load > 0
     runs = [caches[:1], caches[1:]] if is_open else [caches]
     with Wire(args.rate_mbit, 0) if args.rate_mbit else nullcontext() as wire:

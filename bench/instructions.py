@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Counts the instructions of the hottest operations and holds them against the counts that are checked in.
+"""Counts the instructions of the hottest operations, and compares them with the counts in the repository.
 
     python3 bench/instructions.py              # `make bench-check` does the same; a minute or two
     python3 bench/instructions.py --update     # write the counts as they are now to bench/instructions.json
 
-Instructions are what a busy machine does not change, so a change of 1 % in the code shows where times drift by 30 %.
-They are counted by valgrind's callgrind around `hottest`, a program of crates/bench: each operation runs with two
-counts of rounds, and the difference is what it costs, without preparations. Fails if a count is higher than the one
-that is kept by more than the tolerance; asks for --update where it is lower by more.
+A busy machine does not change the number of instructions. It therefore shows a change of 1 % in the code, when times
+drift by 30 %. valgrind's callgrind counts them around `hottest`, a program of crates/bench. Each operation runs with
+two numbers of rounds; the difference is its cost, without preparations. Fails if a count exceeds the stored count by
+more than the tolerance. Asks for --update if it is lower by more than that.
 """
 
 import argparse
@@ -33,7 +33,7 @@ NO_VALGRIND = (
 
 
 def verdict(kept: float | None, now: float | None, tolerance: float = TOLERANCE) -> str:
-    """What to say of an operation: `new`, `gone`, `same`, `more` (a failure) or `fewer`."""
+    """The verdict on an operation: `new`, `gone`, `same`, `more` (a failure) or `fewer`."""
     if kept is None:
         return "new"
     if now is None:
@@ -44,12 +44,12 @@ def verdict(kept: float | None, now: float | None, tolerance: float = TOLERANCE)
 
 
 def compare(kept: dict[str, float], now: dict[str, float], tolerance: float = TOLERANCE) -> dict[str, str]:
-    """The verdict of every operation that is in either."""
+    """The verdict on every operation in either of the counts."""
     return {name: verdict(kept.get(name), now.get(name), tolerance) for name in [*now, *(set(kept) - set(now))]}
 
 
 def program() -> pathlib.Path:
-    """Builds `hottest`; returns its path."""
+    """Builds `hottest`. Returns its path."""
     subprocess.run([*BUILD, "--quiet"], cwd=ROOT, check=True)
     described = subprocess.run([*BUILD, "--message-format=json"], cwd=ROOT, check=True, capture_output=True, text=True)
     built = [json.loads(line) for line in described.stdout.splitlines()]
@@ -58,14 +58,14 @@ def program() -> pathlib.Path:
 
 
 def operations(hottest: pathlib.Path) -> dict[str, tuple[int, str]]:
-    """By name: how often it is done in a round, and what it is."""
+    """By operation: how often a round does it, and its description."""
     listed = subprocess.run([hottest, "--list"], check=True, capture_output=True, text=True).stdout
     rows = (line.split("\t") for line in listed.splitlines())
     return {name: (int(items), what) for name, items, what in rows}
 
 
 def instructions(hottest: pathlib.Path, name: str, rounds: int) -> int:
-    """What a run executes in all, in user space."""
+    """The instructions of a whole run, in user space."""
     command = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", str(hottest), name, str(rounds)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_TIMEOUT_S)
     counted = re.search(r"Collected : (\d+)", done.stderr)
@@ -75,7 +75,7 @@ def instructions(hottest: pathlib.Path, name: str, rounds: int) -> int:
 
 
 def count(hottest: pathlib.Path, name: str, items: int) -> float:
-    """Instructions of one item."""
+    """The instructions per item."""
     few, many = (instructions(hottest, name, rounds) for rounds in ROUNDS)
     return round((many - few) / ((ROUNDS[1] - ROUNDS[0]) * items), 1)
 

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""How much of a slow link batches of 1 MiB objects use, with and without a delay.
+"""Measures how much of a slow link batches of 1 MiB objects use, with and without a delay.
 
-    python3 bench/link.py                    # as root, or where everybody may have user namespaces; two minutes
+    python3 bench/link.py                    # as root, or where all users may have user namespaces; two minutes
     python3 bench/link.py --rate-mbit 10000  # a faster link; a bare TCP stream tells what the machine can do
 
-Two network namespaces joined by a veth pair, with `tc tbf` on both ends for the rate, and `netem` for the delay each
-way; where the kernel has no netem, a small relay delays the packets and the table says so. tbf lets 4 ms of the rate
-through at once after a pause, which is 0.8 % of a batch. The master and a node are on
-one side, the client on the other. The goal is 90 % of the link's rate; headers of TCP, IP and Ethernet are in the
-rate and take 4.4 % of it. Everything that was made is gone afterwards, also after Ctrl-C and failures.
+Joins two network namespaces by a veth pair. `tc tbf` on both ends sets the rate, `netem` the delay each way. If the
+kernel has no netem, a small relay delays the packets, and the table says so. After a pause, tbf lets 4 ms of the rate
+through at once, which is 0.8 % of a batch. The master and a node are on one side, the client on the other. The goal is
+90 % of the link's rate; headers of TCP, IP and Ethernet take 4.4 % of it. Namespaces and processes end with the
+program, also after Ctrl-C and failures.
 """
 
 import argparse
@@ -46,16 +46,16 @@ def raw_share(wire: Wire, moved: int) -> float:
 
 
 class Load(NamedTuple):
-    """What a package is to do: rounds of batches of so many objects."""
+    """The load for a package: `rounds` batches of `batch` objects."""
 
     batch: int
     rounds: int
-    # Whether the quickest batch counts, not the middle one: what else the machine does can only slow a batch down.
+    # Whether the fastest batch counts, instead of the median: other load on the machine can only slow a batch down.
     takes_best: bool = False
 
 
 def shares(wire: Wire, variant: str, load: Load, python: str | None = None) -> dict[str, float]:
-    """The shares of the link's rate that puts and gets reach, by the batches after the first."""
+    """The shares of the link's rate that puts and gets reach. The first batch does not count."""
     batch, rounds, takes_best = load
     client_side, server_side = (Place(host, enter) for host, enter in zip(HOSTS, wire.enter, strict=True))
     count, size = (rounds + 1) * batch, {"size": OBJECT_BYTES, "batch": batch}
@@ -75,7 +75,7 @@ Measured = dict[str, dict[str, float]]
 
 
 def report(by_delay: dict[str, Measured], batch: int, rate_mbit: int) -> str:
-    """By the delay in words, by variant (or `raw`), by work: the shares, as a table."""
+    """The table of shares. `by_delay` is indexed by the delay in words, the variant (or `raw`), and the work."""
     variants = list(
         dict.fromkeys(variant for measured in by_delay.values() for variant in measured if variant != "raw")
     )

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""A client that puts, gets and asks as it is told, and says how long it took. `testbed.py` starts it and talks to it.
+"""A client that puts, gets and looks up on command, and prints how long it took. `testbed.py` starts it.
 
-Commands are lines of JSON on the standard input, answers lines on the standard output that begin with RESULT. Runs in
-the environment of either package. Values are windows on one block of bytes in which every eight bytes say where they
-stand, so an object that is read is known by its bytes.
+Commands are lines of JSON on the standard input. Answers are lines on the standard output that begin with RESULT. Runs
+in the environment of either package. Values are windows of one block, in which every eight bytes hold their own
+position: the bytes of an object identify it.
 """
 
 import argparse
@@ -13,7 +13,7 @@ import sys
 import peer
 
 KEY = "Qwen/Qwen3-32B@pcp0@dcp0@head_or_tp_rank:0@pp_rank:0@{:067x}"
-# Keys are asked for in an order unlike that of the puts: by steps of this length, a prime.
+# Gets and look-ups use another order of keys than puts: steps of this length, a prime.
 STRIDE = 7919
 
 
@@ -28,17 +28,17 @@ class Load:
             peer.expect(store.register_buffer(array.ctypes.data, array.nbytes), 0)
 
     def place(self, number, size):
-        """Where the value of a key of that number stands in the source."""
+        """The offset of a key's value in the source."""
         room = self.source.nbytes - size
         return number * 8 % room // 8 * 8 if room else 0
 
     def numbers(self, first, count, span, batch):
-        """Batches of `count` numbers of keys, spread over `span` of them."""
+        """Batches of `count` key numbers, spread over `span` numbers."""
         spread = [first + at * STRIDE % span for at in range(count)]
         return [spread[at : at + batch] for at in range(0, count, batch)]
 
     def put(self, first, count, size, batch):
-        """Puts `count` objects; the time is that of the calls alone."""
+        """Puts `count` objects. The times cover only the calls."""
 
         def arguments(numbers):
             places = [self.source.ctypes.data + self.place(number, size) for number in numbers]
@@ -72,7 +72,7 @@ class Load:
         return seconds
 
     def check(self, numbers, size):
-        """The first bytes of each object and all of the last."""
+        """Compares the first bytes of each object, and all bytes of the last."""
         for at, number in enumerate(numbers):
             place, checked = self.place(number, size), size if at == len(numbers) - 1 else 8
             got = self.target[at * size : at * size + checked]

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What this project's master takes over the wire: requests, keys, latency and CPU, for more and more in flight.
+"""Measures this project's master over the network: requests, keys, latency and CPU, with more and more in flight.
 
     python3 bench/master_load.py             # about a minute
 
-Starts a master of its own for every line and loads it with a program of crates/bench, `master_load`: connections that
-keep several requests in flight. The C++ master speaks another protocol, so it is not in this table; beside each other
-the two are in the rows of is_exist that compare.py and scale.py print. Master and load share this machine's processors.
+Starts a new master for every line of the table. `master_load`, a program of crates/bench, loads it through connections
+with several requests in flight. The C++ master speaks another protocol, so it is not in this table; compare the rows
+of is_exist that compare.py and scale.py print. Master and load share this machine's processors.
 """
 
 import argparse
@@ -61,7 +61,7 @@ FIELDS = {
 
 
 def parse(line: str) -> dict[str, float]:
-    """The figures in a line of `name value` pairs."""
+    """The figures of a line of `name value` pairs."""
     words = line.split()
     return {name: float(value) for name, value in zip(words[::2], words[1::2], strict=True)}
 

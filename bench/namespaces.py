@@ -1,7 +1,7 @@
-"""Network namespaces that are gone when the program ends, however it ends.
+"""Network namespaces that end with the program, however it ends.
 
-They belong to processes that wait for the end of a pipe; nothing has a name that could be left behind. As root,
-namespaces of the network alone; otherwise also one of users, where the kernel lets everybody have one.
+They belong to processes that wait for the end of a pipe. Nothing has a name that could be left behind. As root, only
+network namespaces are made. Other users also get a user namespace, if the kernel allows it.
 """
 
 import os
@@ -19,7 +19,7 @@ T = TypeVar("T", bound="Namespaces")
 
 
 class WireError(Exception):
-    """The link cannot be made here; the message says what is missing."""
+    """The link cannot be made here. The message says what is missing."""
 
 
 def run(command: list[str]) -> None:
@@ -29,7 +29,7 @@ def run(command: list[str]) -> None:
 
 
 class Namespaces:
-    """The processes that hold the namespaces. To be used in a `with`, or closed."""
+    """The processes that hold the namespaces. Use it in a `with`, or close it."""
 
     def __init__(self, tools: tuple[str, ...] = TOOLS) -> None:
         if missing := [tool for tool in tools if shutil.which(tool) is None]:
@@ -40,7 +40,9 @@ class Namespaces:
         self.is_root = os.geteuid() == 0
 
     def namespace(self, hosts: pathlib.Path | None = None) -> tuple[str, ...]:
-        """A new namespace of the network, and of mounts if it is to have these hosts; the command that enters it."""
+        """Makes a network namespace, and with `hosts` a mount namespace with that /etc/hosts. Returns the command that
+        enters it.
+        """
         mount = f"mount --bind {hosts} /etc/hosts && " if hosts else ""
         unshare = ["unshare", "--net", *(["--mount"] if hosts else [])]
         command = [*unshare, "sh", "-c", f"{mount}echo ready; exec cat >&2"]
@@ -58,7 +60,7 @@ class Namespaces:
         return (*command, *kinds)
 
     def start(self, command: list[str]) -> "subprocess.Popen[str]":
-        """A process that says `ready` and ends when this one does."""
+        """Starts a process that prints `ready` and ends when this process does."""
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         process: subprocess.Popen[str] = subprocess.Popen(command, text=True, **pipes)
         self.processes.append(process)

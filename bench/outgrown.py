@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""What conversations hit that outgrow the memory of a pool, without a disk below it and with one; a table and a plot.
+"""Measures hits of conversations that outgrow a pool's memory, with and without a disk: a table and a plot.
 
     python3 bench/outgrown.py                                # a few minutes; see --help
     python3 bench/outgrown.py --requests 1000 --as-installed    # fewer requests, with the package that is installed
 
-`mooncake replay` sends the requests of data/ to a pool of two nodes and checks every byte, for each size of the memory
-once without and once with disks. A hit is a block of the longest prefix of a request that is there, wherever it lies.
+For each size of the memory, `mooncake replay` sends the requests of data/ to a pool of two nodes, and checks every
+byte. It runs once without and once with disks. A hit is a block of the longest prefix of a request that the pool
+holds, in memory or on disk.
 """
 
 import argparse
@@ -39,7 +40,7 @@ def replay(ratio: float, disk: pathlib.Path | None, args: argparse.Namespace, fo
 
 
 def measure(args: argparse.Namespace, folder: pathlib.Path) -> list[dict[str, dict[str, Any]]]:
-    """For each size, the figures of both ways."""
+    """For each size, the figures without and with disks."""
     return [
         {WITHOUT: replay(ratio, None, args, folder), WITH: replay(ratio, folder, args, folder)} for ratio in args.ratios
     ]

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""What the package weighs: wheel, libraries, import, setup; beside the C++ package, as a table in Markdown.
+"""Measures the size of the package, its import and its setup, beside the C++ package, as a table in Markdown.
 
-    python3 bench/package.py                 # about a minute, once the environments of compare.py are there
+    python3 bench/package.py                 # about a minute, once the environments of compare.py exist
 
-Uses the two virtual environments under .bench/ and makes them if they are not there. Import times are those of whole
-interpreters that import the module and end, less those of interpreters that import nothing, in turn; medians.
+Uses the two virtual environments under .bench/, and makes them if they are missing. An import time is the time of an
+interpreter that imports the module and ends, less that of an interpreter that imports nothing. Times are medians of
+alternating runs.
 """
 
 import argparse
@@ -68,7 +69,7 @@ def site_packages(name):
 
 
 def wheel_mb(name, folder):
-    """The wheel of the package, downloaded or built into `folder`."""
+    """The size of the package's wheel in MB. Downloads or builds the wheel into `folder`."""
     requirement = CPP_PACKAGE if name == "cpp" else str(ROOT)
     target = folder / name
     run([python_of(name), "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", target, requirement], stdout=sys.stderr)
@@ -79,7 +80,7 @@ def wheel_mb(name, folder):
 
 
 def installed_mb(name):
-    recorded = {path for package in (site_packages(name) / "mooncake").rglob("*") for path in [package]}
+    recorded = set((site_packages(name) / "mooncake").rglob("*"))
     libraries = site_packages(name).glob("mooncake*.libs/*")
     commands = (HOME / name / "bin").glob("mooncake*")
     files = {path.resolve() for path in [*recorded, *libraries, *commands] if path.is_file() and path.suffix != ".pyc"}
@@ -87,7 +88,7 @@ def installed_mb(name):
 
 
 def libraries(name):
-    """The shared libraries that the module and the master load and that the package does not bring."""
+    """The shared libraries that the module and the master load and the package does not contain."""
     package = site_packages(name) / "mooncake"
     modules = [*package.glob("_native*.so"), *package.glob("store.so")]
     programs = [path for path in [HOME / name / "bin" / "mooncake", package / "mooncake_master"] if is_elf(path)]
@@ -112,7 +113,7 @@ def start_seconds(name, code):
 
 
 def import_ms(rounds):
-    """Per package, the median time of an import beyond that of a bare interpreter."""
+    """By package, the median time of an import beyond that of an interpreter that imports nothing."""
     times = {name: [] for name in PACKAGES}
     for _ in range(rounds):
         for name, taken in times.items():

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Measures one `mooncake` Python package end to end, through the public API alone.
+"""Measures one `mooncake` Python package end to end, through its public API only.
 
-Works on any package that offers `mooncake.store.MooncakeDistributedStore`, so that two of them can be compared;
+Works with any package that has `mooncake.store.MooncakeDistributedStore`, so that two packages can be compared;
 `compare.py` beside this file does so. By hand:
 
     python3 -m venv peer
     peer/bin/pip install mooncake-transfer-engine-non-cuda==0.3.13.post1 numpy
     peer/bin/python bench/peer.py --json a.json    # and the same with this project's own environment
 
-Starts a master and one storage node of its own (the package's `mooncake_master`, from the bin folder of the
-environment that runs this file) on free ports, and stops them; then a master and one process that is client and
-storage node at once. Every value that is read is compared with what was
-put. It is the script behind the goals that `compare.py` prints, with waiting for readiness in place of sleeping.
+Starts a master and a storage node on free ports, and stops them. The master is the package's `mooncake_master`, from
+the bin folder of the environment that runs this file. Then starts a master and one process that is client and storage
+node at once. Compares every value that it reads with the value that was put. The goals that `compare.py` prints refer
+to this script.
 """
 
 import argparse
@@ -31,7 +31,7 @@ BATCHES = ((65536, 128, 10), (1 << 20, 64, 10))
 BUFFER_BYTES = 256 << 20
 SMALL_BATCH = 1000
 SMALL_BYTES = 64
-# A quick run has this share of the calls.
+# A quick run makes this fraction of the calls.
 QUICK = 10
 EXISTS = 3000
 LONG_KEY = "Qwen/Qwen3-32B@pcp0@dcp0@head_or_tp_rank:0@pp_rank:0@{:064x}"
@@ -89,7 +89,7 @@ def expect(value, wanted):
 
 
 def cpu_seconds(pid):
-    """CPU time of a process so far, of all its threads that ever were, to the nanosecond."""
+    """The CPU time of a process so far in seconds, with all its threads, including those that have ended."""
     return time.clock_gettime(~pid << 3 | 2)
 
 
@@ -99,7 +99,7 @@ class Client:
 
         self.store = store
         self.quick = quick
-        # The processes whose CPU time is asked for, by name.
+        # The processes whose CPU time is measured, by name.
         self.pids = {"client": os.getpid(), **others}
         self.source = np.random.default_rng(7).integers(0, 255, BUFFER_BYTES, dtype=np.uint8)
         self.target = np.zeros(BUFFER_BYTES, dtype=np.uint8)
@@ -122,12 +122,12 @@ class Client:
         return {name: cpu_seconds(pid) for name, pid in self.pids.items()}
 
     def cost(self, since, moved):
-        """CPU seconds of each process for each GB, since an earlier `cpu()`."""
+        """The CPU seconds of each process per GB, since an earlier `cpu()`."""
         now = self.cpu()
         return {f"{name}_s_per_GB": (now[name] - since[name]) / moved * 1e9 for name in now}
 
     def ones(self, out):
-        """Objects one by one: put, first get, get of 16 keys in turn, get of one key."""
+        """Measures single objects: put, first get, gets of 16 keys in turn, gets of one key."""
         for size, full in SIZES.items():
             count = self.count(full)
             keys = [f"one-{size}-{i}" for i in range(count)]
@@ -184,7 +184,7 @@ class Client:
                 self.remove(group)
 
     def small(self, out, total):
-        """Many small objects under long keys; they stay, for the master's memory to be measured."""
+        """Measures many small objects under long keys. They stay, so that the master's memory can be measured."""
         store = self.store
         groups = [
             [LONG_KEY.format(r * SMALL_BATCH + i) for i in range(SMALL_BATCH)] for r in range(total // SMALL_BATCH)
@@ -200,7 +200,7 @@ class Client:
 
 
 def alone(args):
-    """One process that is client and storage node: no byte leaves it."""
+    """Measures one process that is client and storage node: no byte leaves it."""
     store = connect(args, args.segment, 512 << 20)
     out = {}
     measuring = Client(store, args.quick, {"master": args.master_pid})
@@ -235,7 +235,9 @@ def rss_bytes(pid):
 
 
 def peak_rss_bytes(pid):
-    """The most that a process ever had resident; of a node, the pages of its segment count."""
+    """The largest resident memory of a process so far, in bytes. For a node, this includes the touched pages of its
+    segment.
+    """
     return status_bytes(pid, "VmHWM")
 
 
@@ -260,12 +262,12 @@ def wait_for_node(process, log):
             sys.exit("the storage node did not become ready:\n" + log.read()[-2000:])
     finally:
         watchdog.cancel()
-    # A full pipe would stop the node.
+    # Reads on, because a full pipe would block the node.
     threading.Thread(target=lambda: [None for _ in process.stdout], daemon=True).start()
 
 
 def start_master(args, started):
-    """A master on free ports, and the flags by which the other roles find it."""
+    """Starts a master on free ports. Returns it and the flags that the other roles need."""
     master_port, http_port, metrics = free_port(), free_port(), free_port()
     binary = str(pathlib.Path(sys.executable).parent / "mooncake_master")
     flags = [
@@ -282,7 +284,7 @@ def start_master(args, started):
 
 
 def result_of(role, flags, args):
-    """The figures that a role prints."""
+    """Runs a role in a process, and returns the figures that it prints."""
     run = subprocess.run(
         [sys.executable, __file__, role, *flags, *(["--quick"] if args.quick else [])],
         capture_output=True,
@@ -342,7 +344,7 @@ def main():
     if args.role != "all":
         {"node": node, "client": client, "alone": alone}[args.role](args)
         return
-    # SIGTERM passes through the finally below, so that nothing is left running.
+    # SIGTERM runs the `finally` below, so that no process is left.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped by SIGTERM"))
     started = []
     try:

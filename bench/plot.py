@@ -1,8 +1,8 @@
-"""Plots as SVG, without libraries: lines on logarithmic axes, and grouped bars. Readable on light and dark pages.
+"""Plots as SVG, without libraries: lines on logarithmic axes, and grouped bars. Suits light and dark pages.
 
-Values in, text out. `lines` takes panels, each with an x axis of its own; `bars` takes groups of one bar for each
-series. Colours go by the order of the series, from a palette that people who see few colours can tell apart; every line
-ends in a mark of its own shape as well.
+Takes values and returns text. `lines` takes panels, each with its own x axis. `bars` takes groups with one bar per
+series. Colours follow the order of the series, from a palette for colour-blind readers. Each series of a line plot
+also has its own mark.
 """
 
 import math
@@ -38,18 +38,18 @@ BINARY = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 @dataclass(frozen=True)
 class Panel:
-    """One plot: what it shows, its axes, and the points of each series. Both axes are logarithmic."""
+    """One plot: its title, its axes, and the points of each series. Both axes are logarithmic."""
 
     title: str
     x_label: str
     y_label: str
     series: Mapping[str, Sequence[Point]]
-    # The x values are lengths in bytes.
+    # Whether the x values are lengths in bytes.
     x_bytes: bool = False
 
 
 def number(value: float) -> str:
-    """A tick's label: 2500 is 2.5k."""
+    """The label of a tick: 2500 becomes 2.5k."""
     for size, prefix in PREFIXES:
         if value >= size:
             return f"{value / size:g}{prefix}"
@@ -57,7 +57,7 @@ def number(value: float) -> str:
 
 
 def length(value: float) -> str:
-    """A tick's label in bytes: 65536 is 64 KiB."""
+    """The label of a tick in bytes: 65536 becomes 64 KiB."""
     for size, unit in BINARY:
         if value >= size:
             return f"{value / size:g} {unit}"
@@ -65,7 +65,7 @@ def length(value: float) -> str:
 
 
 def log_ticks(low: float, high: float, most: int = 8) -> list[float]:
-    """Ticks of a logarithmic axis within low..high: 1, 2 and 5 of each decade, or fewer where there are many."""
+    """Ticks of a logarithmic axis from low to high: 1, 2 and 5 of each decade, or fewer if there would be too many."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     ticks: list[float] = []
     for steps in ((1, 2, 5), (1, 3), (1,)):
@@ -77,20 +77,20 @@ def log_ticks(low: float, high: float, most: int = 8) -> list[float]:
 
 
 def value_ticks(values: Sequence[float], most: int) -> list[float]:
-    """Ticks of an axis at the values themselves, at every second or third where there are many."""
+    """Ticks of an axis at the values themselves; only at every second or third if there would be too many."""
     distinct = sorted(set(values))
     return distinct[:: math.ceil(len(distinct) / most)]
 
 
 def log_bounds(values: Sequence[float]) -> Point:
-    """The bounds of a logarithmic axis that holds the values: a little room, and at least a factor of four."""
+    """The bounds of a logarithmic axis for these values, with a margin, at least a factor of four apart."""
     low, high = min(values), max(values)
     spread = max(1.15, 2 / math.sqrt(high / low))
     return low / spread, high * spread
 
 
 def log_position(value: float, bounds: Point, start: float, end: float) -> float:
-    """Where a value lies between start and end, on a logarithmic axis with these bounds."""
+    """The position of a value between start and end, on a logarithmic axis with these bounds."""
     low, high = bounds
     return start + (math.log(value) - math.log(low)) / (math.log(high) - math.log(low)) * (end - start)
 
@@ -122,7 +122,7 @@ def colour_of(at: int) -> str:
 
 
 def legend(names: Sequence[str], width: float, y: float) -> list[str]:
-    """The names of the series in a row, each behind its colour and mark."""
+    """The names of the series in a row, each after its mark in its colour."""
     parts, step = [], min(170.0, (width - 20) / max(1, len(names)))
     for at, name in enumerate(names):
         x = 20 + at * step
@@ -138,7 +138,7 @@ def document(title: str, names: Sequence[str], width: float, height: float, body
 
 
 def panel_lines(panel: Panel, names: Sequence[str], left: float, top: float) -> list[str]:
-    """One panel whose frame has its upper left corner there."""
+    """One panel, with its upper left corner at (`left`, `top`)."""
     points = [point for series in panel.series.values() for point in series]
     x_bounds, y_bounds = (log_bounds([point[axis] for point in points]) for axis in (0, 1))
     x0, x1 = left + MARGIN_LEFT, left + PANEL_WIDTH - MARGIN_RIGHT
@@ -165,7 +165,7 @@ def panel_lines(panel: Panel, names: Sequence[str], left: float, top: float) -> 
 
 
 def lines(title: str, panels: Sequence[Panel], columns: int = 2) -> str:
-    """An SVG document of panels in rows. Every value is above zero; a panel has at least one point."""
+    """An SVG document of panels in rows. All values must be positive; each panel needs at least one point."""
     names = list(dict.fromkeys(name for panel in panels for name in panel.series))
     body, rows = [], math.ceil(len(panels) / columns)
     top = TITLE_HEIGHT + LEGEND_HEIGHT
@@ -176,14 +176,14 @@ def lines(title: str, panels: Sequence[Panel], columns: int = 2) -> str:
 
 
 def linear_ticks(high: float, most: int = 6) -> list[float]:
-    """Ticks from 0 to at least `high`, at round distances."""
+    """Ticks from 0 to at least `high`, at round intervals."""
     step = 10.0 ** math.floor(math.log10(high / most))
     step *= next(factor for factor in (1, 2, 5, 10, 20) if high / (step * factor) <= most)
     return [step * at for at in range(math.ceil(high / step - 1e-9) + 1)]
 
 
 def bars(title: str, y_label: str, groups: Mapping[str, Mapping[str, float]]) -> str:
-    """An SVG document of grouped bars from zero on: by the group's label, the value of each series."""
+    """An SVG document of grouped bars that start at 0. `groups` maps a group's label to the value of each series."""
     names = list(dict.fromkeys(name for values in groups.values() for name in values))
     top = TITLE_HEIGHT + LEGEND_HEIGHT
     width = MARGIN_LEFT + MARGIN_RIGHT + max(PANEL_WIDTH, len(groups) * (34 * len(names) + 24))

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""What each eviction policy hits, by the size of the pool, on a real trace and on made-up traffic; a table in Markdown.
+"""Measures the hits of each eviction policy, by size of the pool, on a real trace and on generated traffic.
 
     python3 bench/policies.py                     # five seeds of each shape: minutes; see --help
     python3 bench/policies.py --seeds 1 --shapes chat --as-installed
 
-Runs `mooncake sim`. A figure of made-up traffic is the mean over the seeds, since a few large jobs decide those of one
-seed. "stranded" counts blocks that were in the pool, but behind one that was not, so that no prefix reached them.
+Runs `mooncake sim`, and prints a table in Markdown. Figures of generated traffic are means over the seeds, because a
+few large jobs dominate a single seed. "stranded" counts blocks in the pool that no prefix reached, because an earlier
+block was missing.
 """
 
 import argparse
@@ -21,7 +22,7 @@ from table import markdown
 
 RATIOS = ("0.01", "0.05", "0.1", "0.2", "0.4")
 SHAPES = ("chat", "agents", "retrieval", "scan", "noon")
-# Percent of all blocks, by policy and size: what was hit, and what was stranded.
+# By policy and size: the blocks that hit, and the blocks that were stranded, in percent of all blocks.
 Figures = dict[str, list[tuple[float, float]]]
 
 
@@ -40,7 +41,7 @@ def simulated(source: list[str], folder: pathlib.Path) -> Figures:
 
 
 def rows(name: str, taken: list[Figures]) -> list[list[str]]:
-    """A line for each policy; then how far `adaptive` is from the best of the others."""
+    """A line per policy, then the difference between `adaptive` and the best of the others."""
     hits = {
         policy: [statistics.mean(it[policy][at][0] for it in taken) for at in range(len(RATIOS))] for policy in taken[0]
     }

@@ -3,12 +3,11 @@
 
     python3 bench/python_overhead.py         # five minutes
 
-The conversion of arguments and results alone is that of the same call on a store that was never set up, which refuses
-it at once; where a package does not survive that, there is a dash. Times are of the whole call, CPU times those of the
-client's process with all its threads: medians of rounds in turn, with a master and a node on the same machine that hold
-no objects but those that are got. Instructions in user space are counted with valgrind's callgrind where it is
-installed and the package runs under it (the C++ package does not): each call is made with two counts, and the
-difference is what it costs.
+"Conversion alone" is the same call on a store that was never set up, which refuses it at once. The table has a dash if
+a package crashes on that. Times cover the whole call; CPU times cover the client's process with all its threads. Both
+are medians of alternating rounds, with a master and a node on the same machine that hold only the objects to get.
+valgrind's callgrind counts instructions in user space, if it is installed and the package runs under it (the C++
+package does not). Each call runs with two numbers of repetitions; the difference is its cost.
 """
 
 import argparse
@@ -30,7 +29,7 @@ from table import cell, markdown
 
 HERE = pathlib.Path(__file__).resolve()
 KEYS = [f"Qwen/Qwen3-32B@pcp0@dcp0@head_or_tp_rank:0@pp_rank:0@{at:067x}" for at in range(1000)]
-# By name: what is called, how often in a timed round, and the counts of calls whose instructions are counted.
+# By work: what is called, how often a timed round calls it, and the two numbers of calls for counting instructions.
 WORKS = {
     "empty": ("get_hostname, an empty call", 20_000, (200, 600)),
     "one": ("is_exist, one key", 1_000, (100, 300)),
@@ -44,21 +43,21 @@ WORKS = {
     "large_read": ("get_buffer, 16 MiB at another process, and a copy of it", 100, (4, 12)),
 }
 PREFIX_KEYS = [f"Qwen/Qwen3-32B@pcp0@dcp0@head_or_tp_rank:0@pp_rank:0@prefix{at:061x}" for at in range(10_000)]
-# Lengths of the objects that are got, and of the segment that they lie in, in bytes.
+# In bytes: the lengths of the objects to get, and of the segment that holds them.
 OBJECTS = {"buffer": 1 << 20, "large": 16 << 20}
 SEGMENT_BYTES = 256 << 20
 RUN_TIMEOUT_S = 300
 
 
 def call_of(work, args):
-    """What is to be called again and again."""
+    """The function to call repeatedly."""
     from mooncake.store import MooncakeDistributedStore
 
     store = MooncakeDistributedStore() if work.endswith("_refused") else peer.connect(args, 0, 64 << 20)
     key = KEYS[0]
     name = work.removesuffix("_read")
     if name in OBJECTS:
-        # Left by an earlier run, or put now.
+        # An earlier run may have put the object already.
         peer.expect(store.is_exist(name) == 1 or store.put(name, bytes(OBJECTS[name])) == 0, True)
         get = store.get_buffer
         return (lambda: get(name)) if name == work else (lambda: bytes(memoryview(get(name))))
@@ -73,7 +72,7 @@ def call_of(work, args):
 
 
 def child(args):
-    """Makes the calls, and says how many microseconds one took, and how many of CPU time."""
+    """Makes the calls, and prints the microseconds per call: wall-clock time and CPU time."""
     call = call_of(args.work, args)
     call()
     begin, cpu = time.perf_counter(), time.process_time()
@@ -81,7 +80,7 @@ def child(args):
         call()
     spent = [(time.perf_counter() - begin) / args.calls * 1e6, (time.process_time() - cpu) / args.calls * 1e6]
     print("RESULT " + json.dumps(spent), flush=True)
-    # Nothing is closed: what happens at the end is not what is counted.
+    # Closes nothing, so that the shutdown is not counted.
     sys.stdout.flush()
     os._exit(0)
 
@@ -91,7 +90,9 @@ def command(pool, work, calls):
 
 
 def run_child(pool, arguments):
-    """What a run said, or None if it failed: a package may not survive valgrind, or a store that was not set up."""
+    """The result of a run, or None if it failed: a package may crash under valgrind, or on a store that was not set
+    up.
+    """
     environment = {**pool.variables, "PYTHONHASHSEED": "0"}
     try:
         done = subprocess.run(arguments, env=environment, capture_output=True, text=True, timeout=RUN_TIMEOUT_S)
@@ -105,7 +106,7 @@ def run_child(pool, arguments):
 
 
 def taken_us(pool, work, calls):
-    """Microseconds of one call, and those of CPU time; none if it cannot be made."""
+    """The microseconds per call, wall-clock and CPU time; None if the call cannot be made."""
     done = run_child(pool, command(pool, work, calls))
     if done is None:
         return None, None
@@ -113,7 +114,7 @@ def taken_us(pool, work, calls):
 
 
 def instructions(pool, work):
-    """Instructions of one call, or None where they cannot be counted."""
+    """The instructions of one call, or None if they cannot be counted."""
     counts, totals = WORKS[work][2], []
     for calls in counts:
         counted = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"]
@@ -130,7 +131,7 @@ def median(values):
 
 
 def measure(variants, rounds, has_valgrind):
-    """By kind of figure, work and variant."""
+    """The figures, by kind, work and variant."""
     taken = {work: {variant: [] for variant in variants} for work in WORKS}
     counted = {work: dict.fromkeys(variants) for work in WORKS}
     for at, variant in enumerate(variants * rounds):

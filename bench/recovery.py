@@ -4,11 +4,11 @@
     python3 bench/recovery.py                       # about ten minutes; see --help
     python3 bench/recovery.py --quick --only rust   # fewer objects and shorter outages, for a look
 
-Each scenario starts a pool of real processes on this host, fills it, has one client put new objects and another get
-the old ones in turn without end, breaks something, and looks at what the clients were answered: the longest time
-without a put or a get that did what it should, and how many objects are lost afterwards. Every value that is read is
-compared. Masters that elect a leader need `etcd` on the PATH. A scenario that a package cannot do, or does not
-survive, has its reason in place of figures.
+Each scenario starts a pool of real processes on this host and fills it. One client then puts new objects, another gets
+the old ones in turn, both without end. The scenario breaks something, and evaluates the clients' answers: the longest
+time without a successful put or get, and how many objects are lost afterwards. Every value that is read is compared.
+Scenarios with several masters need `etcd` on the PATH. If a package cannot run a scenario, or does not survive it, the
+table has the reason instead of figures.
 """
 
 import argparse
@@ -32,16 +32,16 @@ from table import markdown
 
 HERE = pathlib.Path(__file__).resolve().parent
 START_DEADLINE_S = 60.0
-# Calls go on for so long before something is broken.
+# The time for which clients call before something is broken.
 BEFORE_S = 2.0
 
 
 class FailedError(Exception):
-    """A process did not start, or ended, or the package cannot do this."""
+    """A process did not start or has ended, or the package does not support the scenario."""
 
 
 class Outage(NamedTuple):
-    """What one scenario came to; seconds."""
+    """The result of one scenario; times in seconds."""
 
     no_put_s: float | None
     no_get_s: float
@@ -52,7 +52,7 @@ class Outage(NamedTuple):
 
 
 class Process:
-    """A program, its output in a file."""
+    """A program with its output in a file."""
 
     def __init__(self, command: list[str], variables: dict[str, str], log: pathlib.Path) -> None:
         self.log = log
@@ -99,7 +99,7 @@ def listens(port: int) -> bool:
 
 
 class Pool:
-    """Processes of one package. Use it in a `with`."""
+    """The processes of one package. Use it in a `with`."""
 
     def __init__(self, package: str, programs: pathlib.Path | None) -> None:
         self.package, self.python = package, environment.python_of(package)
@@ -131,14 +131,14 @@ class Pool:
         command += [f"--listen-client-urls={place}", f"--advertise-client-urls={place}"]
         command += [f"--listen-peer-urls={peers}", f"--initial-advertise-peer-urls={peers}"]
         if ttl_s < 2:
-            # No lease is shorter than one and a half of its elections.
+            # etcd grants no lease shorter than one and a half election timeouts.
             command += ["--heartbeat-interval=50", "--election-timeout=500"]
         self.etcd = self.start("etcd", command)
         self.etcd.wait_for(lambda: listens(client), "etcd does not listen")
         self.coordinator = f"127.0.0.1:{client}"
 
     def masters(self, ttl_s: int) -> tuple[Process, Process]:
-        """Two that stand for election; the first leads."""
+        """Starts two masters that stand for election. The first leads."""
         self.start_etcd(ttl_s)
         flags = ["--enable_ha=true", f"--etcd_endpoints={self.coordinator}", "--ha_backend_type=etcd"]
         if self.package == "rust":
@@ -148,7 +148,7 @@ class Pool:
         port = free_port()
         first = self.master(port, flags)
         first.wait_for(lambda: listens(port), "no master leads")
-        # The one that was first leads, once it had time for it; then the other stands by.
+        # Gives the first master time to become the leader, so that the second one becomes the standby.
         time.sleep(2)
         return first, self.master(free_port(), flags)
 
@@ -177,25 +177,25 @@ class Pool:
 
 
 def gap(answers: list[dict[str, Any]], since: float, until: float) -> float:
-    """The longest time without a call that did what it should."""
+    """The longest time without a successful call."""
     ends = [answer["t1"] for answer in answers if answer["ok"] and since < answer["t1"] < until]
     marks: list[float] = [since, *ends, until]
     return max(float(later - earlier) for earlier, later in itertools.pairwise(marks))
 
 
 def lost(gets: list[dict[str, Any]], count: int) -> int:
-    """Objects that the last look at each did not find, of those that were looked at in the last pass."""
+    """The number of objects that their last get did not find."""
     last = {answer["key"]: answer["ok"] for answer in gets}
     return count - sum(bool(ok) for ok in last.values())
 
 
 def watch(pool: Pool, master: str, size: list[str], count: int, do: Callable[[], None], after_s: float) -> Outage:
-    """Has clients put and get while `do` breaks something, and for some time after that."""
+    """Runs clients that put and get while `do` breaks something, and for at least `after_s` seconds after that."""
     putter, getter = pool.role("put", master, *size), pool.role("get", master, *size)
     time.sleep(BEFORE_S)
     since = time.monotonic()
     do()
-    # A pass over all objects has to begin after everything came back.
+    # Waits, because a pass over all objects must begin after everything has recovered.
     time.sleep(after_s)
     passed = time.monotonic()
     deadline = passed + 120

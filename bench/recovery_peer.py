@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""A process of `recovery.py`: a node, or a client that puts or gets without end and writes down when what was answered.
+"""A process of `recovery.py`: a node, or a client that puts or gets without end and records each call and its result.
 
-Runs in the environment of any package that offers `mooncake.store.MooncakeDistributedStore`.
+Runs in the environment of any package that has `mooncake.store.MooncakeDistributedStore`.
 """
 
 import argparse
@@ -11,14 +11,14 @@ import signal
 import sys
 import time
 
-# Between two calls of a client.
+# The pause between two calls of a client.
 PAUSE_S = 0.001
-# Keys of one call where many are written or read.
+# The number of keys per call, if many objects are written.
 BATCH = 64
 
 
 def value(key, size):
-    """Bytes that say which key they are of."""
+    """Bytes that identify their key."""
     seed = hashlib.sha256(key.encode()).digest()
     return (seed * (size // len(seed) + 1))[:size]
 
@@ -53,7 +53,7 @@ def node(args, _):
 
 
 def fill(args, store):
-    """Puts all objects, once."""
+    """Puts all objects once."""
     config = configuration(args.replicas)
     for first in range(0, args.count, BATCH):
         keys = [key(number) for number in range(first, min(first + BATCH, args.count))]
@@ -64,7 +64,7 @@ def fill(args, store):
 
 
 def put(args, store):
-    """Puts new objects until it is told to end: {"t0", "t1", "ok"} of each call."""
+    """Puts new objects until the process is ended. Prints {"t0", "t1", "ok", "code"} per call."""
     config, number = configuration(args.replicas), 0
     print("ready", flush=True)
     while True:
@@ -77,7 +77,7 @@ def put(args, store):
 
 
 def get(args, store):
-    """Gets all objects in turn: {"t0", "t1", "ok", "key"} of each call. Wrong bytes end it."""
+    """Gets all objects in turn. Prints {"t0", "t1", "ok", "key"} per call. Ends the process at wrong bytes."""
     print("ready", flush=True)
     number = 0
     while True:
@@ -93,7 +93,7 @@ def get(args, store):
 
 
 def find(args, store):
-    """Looks for all objects until they are there, or as long as is wanted; then reads some of them."""
+    """Looks up all objects until all exist, for at most `patience` seconds. Then reads some of them."""
     print("ready", flush=True)
     sys.stdin.readline()
     deadline = time.monotonic() + args.patience

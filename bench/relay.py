@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Hands packets from one interface to another, both ways, each after a delay: a link where the kernel has no netem.
+"""Relays packets between two interfaces, both ways, each after a delay: for kernels without netem.
 
     relay.py LEFT RIGHT DELAY_MS
 
-`link.py` runs it in a network namespace of its own. Packets keep their offloads (virtio headers), so one that is
-still to be cut up, or to get its checksum, passes as it is.
+`link.py` runs it in a network namespace of its own. It keeps the packets' offload headers (virtio), so packets that
+still need segmentation or a checksum pass unchanged.
 """
 
 import collections
@@ -18,7 +18,7 @@ SOL_PACKET, PACKET_VNET_HDR, PACKET_IGNORE_OUTGOING = 263, 15, 23
 SO_RCVBUFFORCE, SO_SNDBUFFORCE = 33, 32
 BUFFER_BYTES = 32 << 20
 PACKET_BYTES = 70_000
-# Packets that are taken in a row before those that are due are sent.
+# The most packets that are received in a row before due packets are sent.
 BURST = 64
 
 
@@ -37,7 +37,7 @@ def open_interface(name: str) -> socket.socket:
 
 
 def take(packets: socket.socket, due: "collections.deque[tuple[float, bytes]]", delay_s: float) -> None:
-    """Queues what has arrived."""
+    """Queues the packets that have arrived."""
     for _ in range(BURST):
         try:
             packet = packets.recv(PACKET_BYTES)
@@ -54,13 +54,13 @@ def relay(left: socket.socket, right: socket.socket, delay_s: float) -> None:
         wait = max(0.0, min(heads) - time.monotonic()) if heads else None
         readable, _, _ = select.select([left, right, sys.stdin], [], [], wait)
         if sys.stdin in readable:
-            # It says nothing; it has ended, and so has the program that laid the link.
+            # Standard input is readable only at its end: the program that made the link has ended.
             return
         for packets in readable:
             take(packets, queues[packets], delay_s)
         for packets, queue in queues.items():
             while queue and queue[0][0] <= time.monotonic():
-                # A packet that finds no room is lost, as on any link.
+                # A packet without room in the buffer is dropped, as on any link.
                 try:
                     other[packets].send(queue.popleft()[1])
                 except OSError as error:

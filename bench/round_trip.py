@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The raw limits of one machine: TCP round trips on loopback between two Python processes, and plain copies of memory.
+"""The raw limits of one machine: TCP round trips on loopback between two Python processes, and plain copies.
 
     python3 bench/round_trip.py
 
-A round trip asks with 32 bytes for an answer of a length, which is received where the one before it was. A copy goes
-from a block of 512 MiB, which no cache holds, to one place. Nothing is checked, looked up or booked.
+A round trip sends 32 bytes, and receives an answer of some length into the same memory each time. A copy goes from a
+block of 512 MiB, which no cache holds, to one place. Nothing is checked or looked up.
 """
 
 import mmap
@@ -18,13 +18,13 @@ from table import cell, markdown
 
 ROUNDS = 3
 MIB = 1 << 20
-# Length of the answer, and how many are asked for in a round.
+# By length of the answer: the number of round trips in a round.
 ANSWERS = {32: 5_000, 4 << 10: 5_000, 64 << 10: 2_000, MIB: 500, 16 * MIB: 40}
 BLOCK_BYTES = 512 * MIB
 
 
 def memory(length: int) -> memoryview:
-    """Memory that was touched."""
+    """Memory whose pages have been touched."""
     block = mmap.mmap(-1, length)
     for at in range(0, length, mmap.PAGESIZE):
         block[at] = 1
@@ -32,7 +32,7 @@ def memory(length: int) -> memoryview:
 
 
 def windows(length: int) -> Iterator[int]:
-    """Places in the block, one after the other, for ever."""
+    """Offsets in the block, one after the other, without end."""
     at = 0
     while True:
         yield at
@@ -59,7 +59,7 @@ def timed(call: Callable[[], object], count: int) -> list[float]:
 
 
 def round_trips(length: int, count: int) -> list[float]:
-    """Seconds of each."""
+    """The seconds of each round trip."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         child = os.fork()
         if child == 0:

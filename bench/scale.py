@@ -4,10 +4,10 @@
     python3 bench/scale.py                   # about ten minutes; `make bench-scale` does the same
     python3 bench/scale.py --quick           # two minutes, less of everything, nothing written to docs/
 
-One axis at a time, around a base of 100,000 objects of 4 KiB in one segment and one client. Batches are of 1,000 keys
-(of as many as fit 64 MiB if objects are long); keys are asked for in an order unlike that of the puts, and what is read
-is checked. The cost must not grow: at 1 M objects, and at 16 segments, an operation may cost 1.3 times what it does at
-10 k and at one. Writes the figures as JSON, a table in Markdown, and a plot.
+Varies one axis at a time, from a base of 100,000 objects of 4 KiB in one segment and one client. Batches have 1,000
+keys, or as many as fit 64 MiB if objects are long. Gets and look-ups use another order of keys than puts, and the
+bytes that are read are checked. Goal: an operation costs at most 1.3 times as much at 1 M objects as at 10 k, and at
+16 segments as at one. Writes the figures as JSON, a table in Markdown, and a plot.
 """
 
 import argparse
@@ -29,9 +29,9 @@ BATCH = 1000
 BASE_BYTES = 4 * KIB
 BUFFER_BYTES = 64 * MIB
 MOST_GROWTH = 1.3
-# Held against MOST_GROWTH: the axis, and its two points.
+# The axes that are compared with MOST_GROWTH, each with its two points.
 BOUNDS = (("objects", 10_000, 1_000_000), ("segments", 1, 16))
-# What is measured at each point, and the unit it is shown in.
+# By work: its description and unit in tables. Each point measures all of them.
 WORKS = {
     "put": "batch_put_from, us a key",
     "get": "batch_get_into, us a key",
@@ -44,14 +44,14 @@ WORKS = {
 
 
 class Scope(NamedTuple):
-    """How far each axis goes."""
+    """The points of each axis."""
 
     objects: list[int]
     segments: list[int]
     clients: list[int]
     sizes: list[int]
     base_objects: int
-    # Bytes that are moved at each length, and calls of one key.
+    # The number of bytes that are moved per length, and the number of calls of one key.
     size_bytes: int
     ones: int
 
@@ -71,30 +71,30 @@ Point = dict[str, float]
 
 
 def room(wanted: int) -> int:
-    """A segment in which so many bytes stay below the mark where eviction begins."""
+    """The length of a segment in which `wanted` bytes stay below the watermark of eviction."""
     return max(256 * MIB, int(wanted / 0.75)) // MIB * MIB
 
 
 class Meter:
-    """CPU time of a pool's processes from here on."""
+    """Measures the CPU time of a pool's processes from its creation on."""
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
         self.begin = pool.cpu_seconds(), pool.master_cpu_seconds()
 
     def per_key(self, keys: int) -> Point:
-        """Microseconds for each of so many keys."""
+        """The CPU time per key in microseconds."""
         spent = self.pool.cpu_seconds() - self.begin[0], self.pool.master_cpu_seconds() - self.begin[1]
         return {"cpu": spent[0] / keys * 1e6, "master_cpu": spent[1] / keys * 1e6}
 
 
 def per_key(answer: Answer, batch: int, count: int) -> float:
-    """Microseconds a key, by the median of the calls."""
+    """The microseconds per key, from the median of the calls."""
     return answer.p50_us / min(batch, count)
 
 
 def look(client: Client, count: int, size: int, span: int, ones: int) -> Point:
-    """Gets and questions of one client, microseconds each."""
+    """The times of one client's gets and look-ups, in microseconds."""
     batch = max(1, min(BATCH, BUFFER_BYTES // size))
     reads = {"first": 0, "count": min(span, count), "span": span}
     get = client.ask("get", **reads, size=size, batch=batch)
@@ -109,7 +109,7 @@ def look(client: Client, count: int, size: int, span: int, ones: int) -> Point:
 
 
 def objects_axis(variant: str, scope: Scope) -> Iterator[tuple[int, Point]]:
-    """One pool that is filled further and further."""
+    """Measures one pool while it is filled further and further."""
     with Pool(variant) as pool:
         pool.add_node(room(scope.objects[-1] * BASE_BYTES))
         client, stored = pool.add_client(), 0
@@ -126,7 +126,7 @@ def objects_axis(variant: str, scope: Scope) -> Iterator[tuple[int, Point]]:
 
 
 def fresh_point(pool: Pool, client: Client, count: int, size: int, ones: int) -> Point:
-    """Puts and gets of one client in an empty pool."""
+    """Measures puts and gets of one client in an empty pool."""
     batch, meter = max(1, min(BATCH, BUFFER_BYTES // size)), Meter(pool)
     put = client.ask("put", first=0, count=count, size=size, batch=batch)
     client.ask("get", first=0, count=count, size=size, batch=batch, span=count)
@@ -143,7 +143,7 @@ def segments_axis(variant: str, scope: Scope) -> Iterator[tuple[int, Point]]:
 
 
 def clients_axis(variant: str, scope: Scope) -> Iterator[tuple[int, Point]]:
-    """Several clients at once, each with keys of its own; microseconds are wall time over all keys of all."""
+    """Measures several clients at once, each with its own keys. Times are wall-clock microseconds over all keys."""
     for clients in scope.clients:
         each = max(BATCH, scope.base_objects // clients // BATCH * BATCH)
         total = each * clients
@@ -162,7 +162,7 @@ def clients_axis(variant: str, scope: Scope) -> Iterator[tuple[int, Point]]:
 
 
 def sizes_axis(variant: str, scope: Scope) -> Iterator[tuple[int, Point]]:
-    """One pool, emptied between the lengths; its pages are touched beforehand, so that no length pays for that."""
+    """Measures one pool, emptied between the lengths. Touches its pages first, so that no length pays for that."""
     counts = {size: min(20_000, max(8, scope.size_bytes // size)) for size in scope.sizes}
     most = max(size * count for size, count in counts.items())
     with Pool(variant) as pool:
@@ -179,12 +179,12 @@ def sizes_axis(variant: str, scope: Scope) -> Iterator[tuple[int, Point]]:
 AXES = {"objects": objects_axis, "segments": segments_axis, "clients": clients_axis, "sizes": sizes_axis}
 HEADS = {"objects": "objects", "segments": "segments", "clients": "client processes", "sizes": "length of an object"}
 
-# By axis, by variant: the points, each with its place on the axis.
+# By axis and variant: the points, each with its position on the axis.
 Figures = dict[str, dict[str, list[tuple[int, Point]]]]
 
 
 def points_table(axis: str, by_variant: dict[str, list[tuple[int, Point]]]) -> str:
-    """One axis: a line for each point of each variant."""
+    """The table of one axis: a line per point and variant."""
     works = [work for work in WORKS if any(work in point for points in by_variant.values() for _, point in points)]
     rows = [[HEADS[axis], "package", *(WORKS[work] for work in works)]]
     for variant, points in by_variant.items():
@@ -195,7 +195,7 @@ def points_table(axis: str, by_variant: dict[str, list[tuple[int, Point]]]) -> s
 
 
 def growth_table(figures: Figures) -> str:
-    """How many times more each work costs at the far point than at the near one."""
+    """How many times as much each work costs at the far point as at the near one."""
     rows = [["from", "to", "package", *WORKS.values(), f"goal: <= {MOST_GROWTH}"]]
     for axis, near, far in BOUNDS:
         for variant, points in figures.get(axis, {}).items():
@@ -211,7 +211,7 @@ def growth_table(figures: Figures) -> str:
 
 
 def plot(figures: Figures) -> str:
-    """The SVG document: what a key costs along every axis, and a rate along that of lengths."""
+    """The SVG document: the cost of a key along every axis, and the throughput along the lengths."""
     panels = []
     for axis, work in (("objects", "get"), ("objects", "exist"), ("segments", "put"), ("clients", "get")):
         if axis in figures:

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """One bare TCP stream, the raw limit of a link. Used by link.py.
 
-stream.py serve HOST             prints a port and sends zeros to whoever connects, as many as they ask for
-stream.py pull HOST PORT BYTES   prints how many seconds so many bytes took
+stream.py serve HOST             prints a port; sends zeros to each client, as many as the client asks for
+stream.py pull HOST PORT BYTES   prints how many seconds BYTES bytes took
 """
 
 import socket

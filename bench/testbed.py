@@ -1,4 +1,4 @@
-"""A master, nodes and clients of either package, for a benchmark to tell what to do. All of them end with the pool."""
+"""A master, nodes and clients of either package, which a benchmark controls. All of them end with the pool."""
 
 import ctypes
 import json
@@ -22,12 +22,12 @@ PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent() -> None:
-    """Has the kernel kill this process when the benchmark is gone."""
+    """Makes the kernel kill this process when the benchmark has ended."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class Place(NamedTuple):
-    """Where a process runs: its address, and the command that leads there, if it is not here."""
+    """The place of a process: its address, and, unless it is here, the command that enters the place."""
 
     host: str = "127.0.0.1"
     enter: tuple[str, ...] = ()
@@ -37,9 +37,9 @@ HERE_PLACE = Place()
 
 
 class Answer(NamedTuple):
-    """What a client says of one command."""
+    """A client's answer to one command."""
 
-    # Of all calls together, of the middle one, of the quickest.
+    # The time of all calls together, of the median call, and of the fastest call.
     seconds: float
     p50_us: float
     best_us: float
@@ -47,7 +47,7 @@ class Answer(NamedTuple):
 
 
 class PoolError(Exception):
-    """A process of the pool did not start, or ended, or answered with an error."""
+    """A process of the pool did not start, has ended, or has answered with an error."""
 
 
 class Client:
@@ -62,7 +62,7 @@ class Client:
         return self.process.pid
 
     def tell(self, do: str, **arguments: int) -> None:
-        """Sends a command; `answer` waits for it."""
+        """Sends a command. `answer` waits for the answer."""
         assert self.process.stdin
         try:
             self.process.stdin.write(json.dumps({"do": do, **arguments}) + "\n")
@@ -95,13 +95,16 @@ class Client:
 
 
 class Pool:
-    """A master, its nodes, and the clients that were asked for. Use it in a `with`."""
+    """A master, its nodes and its clients. Use it in a `with`."""
 
     def __init__(
         self, variant: str, server: Place = HERE_PLACE, python: str | None = None, flags: Sequence[str] = ()
     ) -> None:
-        """`python` is the interpreter of another environment than the variant's, `flags` are more of the master's."""
-        # What masters of earlier pools remember of their members, at the same port by chance, is not this pool's.
+        """`python` is the interpreter of another environment than the variant's. `flags` are further flags of the
+        master.
+        """
+        # A state folder of its own: a master of an earlier pool, by chance at the same port, may have left a
+        # membership record.
         self.state = tempfile.TemporaryDirectory()
         self.variables, self.server = {**variables_of(variant), "XDG_STATE_HOME": self.state.name}, server
         self.python = python or str(python_of(VARIANTS[variant][1]))
@@ -126,7 +129,7 @@ class Pool:
         return [*place.enter, self.python, str(HERE / script), *arguments, *where]
 
     def add_node(self, segment_bytes: int) -> None:
-        """A node in a process of its own, where the master is."""
+        """Starts a node in its own process, where the master runs."""
         self.wait_for_master()
         command = self.role("peer.py", self.server, "node", "--segment", str(segment_bytes))
         process = self.start(command, stdout=subprocess.PIPE, stderr=self.log, text=True)
@@ -141,7 +144,7 @@ class Pool:
         return client
 
     def wait_for_master(self) -> None:
-        """Waits until the master listens, seen from where it is."""
+        """Waits until the master listens. Checks that from the master's place."""
         probe = "import socket, sys; sys.exit(socket.socket().connect_ex((sys.argv[1], int(sys.argv[2]))))"
         command = [*self.server.enter, self.python, "-c", probe, self.server.host, str(self.ports[0])]
         deadline = time.monotonic() + peer.START_DEADLINE_S
@@ -151,15 +154,15 @@ class Pool:
             time.sleep(0.05)
 
     def cpu_seconds(self) -> float:
-        """What all processes of the pool have used so far, its clients included."""
+        """The CPU seconds of all processes of the pool so far, including clients."""
         return sum(float(peer.cpu_seconds(process.pid)) for process in self.processes if process.poll() is None)
 
     def master_cpu_seconds(self) -> float:
-        """What the master has used so far."""
+        """The CPU seconds of the master so far."""
         return float(peer.cpu_seconds(self.master.pid))
 
     def ask_all(self, do: str, arguments: list[dict[str, int]]) -> tuple[float, list[Answer]]:
-        """Has each client do its own, all at once; the seconds until the last has answered, and the answers."""
+        """Runs one command per client, all at once. Returns the seconds until the last answer, and the answers."""
         begin = time.monotonic()
         for client, own in zip(self.clients, arguments, strict=True):
             client.tell(do, **own)

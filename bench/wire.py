@@ -1,4 +1,4 @@
-"""A link between two network namespaces, with a rate and a delay, that is gone when the program ends."""
+"""A link between two network namespaces, with a rate and a delay. It ends with the program."""
 
 import pathlib
 import subprocess
@@ -11,13 +11,15 @@ __all__ = ["Wire", "WireError"]
 
 RELAY = pathlib.Path(__file__).resolve().parent / "relay.py"
 HOSTS = ("10.77.0.1", "10.77.0.2")
-# What may leave at once after a pause: a few packets as senders hand them on, and what a late timer has to make up for.
+# The burst after a pause: a few packets as senders pass them on, and the bytes that a late timer has to catch up.
 BURST_BYTES, BURST_S = 128 << 10, 0.004
 LATENCY_MS = 50
 
 
 class Wire(Namespaces):
-    """The link. `enter` of a side is the command that runs another one there; `delayed_by` says what delays packets."""
+    """The link. `enter` of a side is the command that runs another command there; `delayed_by` names what delays
+    packets.
+    """
 
     def __init__(self, rate_mbit: int, delay_ms: float) -> None:
         super().__init__((*namespaces.TOOLS, "tc"))
@@ -35,7 +37,7 @@ class Wire(Namespaces):
         return self.rate_mbit * 1e6 / 8
 
     def lay(self) -> None:
-        """Cables, addresses, rate and delay."""
+        """Sets up cables, addresses, rate and delay."""
         is_direct = self.delay_ms == 0 or self.has_netem()
         if is_direct:
             self.cable(self.enter[0], "link0", self.processes[1].pid, "link0")
@@ -62,7 +64,7 @@ class Wire(Namespaces):
         return True
 
     def shape(self, enter: tuple[str, ...], with_delay: bool) -> None:
-        """The rate, for what leaves a side; the delay too where netem has it, each way."""
+        """Sets the rate of packets that leave a side, and with `with_delay` their delay, by netem."""
         qdisc = [*enter, "tc", "qdisc", "add", "dev", "link0"]
         burst = max(BURST_BYTES, round(self.bytes_per_s * BURST_S))
         rate = ["tbf", "rate", f"{self.rate_mbit}mbit", "burst", str(burst), "latency", f"{LATENCY_MS}ms"]

@@ -1,4 +1,4 @@
-"""Runs one caller of the store inside of this process, for `callers.py` to record.
+"""Runs one user of the store (an engine's client code) in this process, so that `callers.py` can record its calls.
 
 Usage: caller.py NAME MASTER_ADDRESS. The exit status is 1 if a check does not hold.
 """

@@ -1,9 +1,10 @@
 """Records the calls that the engines make on the store, for the contract tests in `python/tests/test_callers.py`.
 
-Usage: callers.py --models FOLDER --logs FOLDER --out FOLDER [--only NAME], with the Python of the engines' environment.
+Usage: callers.py --models FOLDER --logs FOLDER --out FOLDER [--only NAME], with the Python of the engines'
+environment.
 
-Each file of the output holds the calls of one engine in the order of their begin. What is random is replaced: addresses
-by a buffer and an offset in it, hashes, UUIDs, processes and stores by numbers, the master's address by a word.
+Each output file holds the calls of one engine, ordered by their begin. Random values are replaced: addresses by a
+buffer and an offset in it; hashes, UUIDs, processes and stores by numbers; the master's address by a word.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ from vllm_server import BLOCK_TOKENS, RECORDER, VllmServer
 BLOCKS = 4
 SECONDS = 300
 RANDOM = re.compile(r"[0-9a-f]{64}|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{32}")
-# No address of a process lies below.
+# Integers below this are not addresses of a process.
 LEAST_ADDRESS = 1 << 32
 HERE = Path(__file__).resolve().parent
 
 
 class Script:
-    """Turns recorded calls into a script without what is random."""
+    """Converts recorded calls to a script without random values."""
 
     def __init__(self, master: str) -> None:
         self.master = master
@@ -60,7 +61,7 @@ class Script:
         raise ValueError(f"{address:#x} lies in no registered buffer")
 
     def remember(self, call: dict[str, Any]) -> None:
-        """A buffer that a process registers anew is the same one."""
+        """Numbers a registered buffer. If a process registers the same buffer again, it keeps its number."""
         begin, size = call["args"]
         known = self.buffers.setdefault(call["pid"], [])
         if not any((begin, size) == buffer[1:] for buffer in known):
@@ -87,7 +88,7 @@ def write_script(name: str, logs: Path, out: Path, pool: Pool) -> None:
 
 
 def record_vllm(pool: Pool, models: Path, logs: Path) -> None:
-    """One instance stores with groups, another one loads and empties the pool."""
+    """Records two instances: one stores blocks with groups, the other loads them and empties the pool."""
     config = pool.write_config(embedded_bytes=64 * MIB)
     prompt = list(PROMPT_IDS)[:100] * 6
     prompt = prompt[: BLOCKS * BLOCK_TOKENS + 8]

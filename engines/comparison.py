@@ -1,4 +1,4 @@
-"""The same figures of several packages in one table, with the limits that this project's have to keep."""
+"""Puts the figures of several packages into one table, and checks those of this project against limits."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ Figures = Mapping[str, float]
 
 @dataclass(frozen=True)
 class Row:
-    """One figure. A limit is checked for the packages of this project alone."""
+    """One figure. Its limit applies only to this project's packages."""
 
     key: str
     case: str
     unit: str
     limit: float | None = None
     at_least: bool = False
-    # Where it is another one over TCP.
+    # The limit over TCP, if it differs.
     tcp_limit: float | None = None
 
     def limit_of(self, package: Package) -> float | None:
-        """None where nothing is checked."""
+        """The limit for a package; None if the figure is not checked."""
         if not package.ours:
             return None
         return self.tcp_limit if package == OURS_TCP and self.tcp_limit is not None else self.limit
@@ -40,14 +40,14 @@ class Row:
 
 
 def number(value: float | None) -> str:
-    """For a table: three digits that count, or a dash for what was not measured."""
+    """A number for a table, with three significant digits; a dash if it was not measured."""
     if value is None:
         return "-"
     return f"{value:.0f}" if value == int(value) or abs(value) >= 100 else f"{value:.3g}"
 
 
 def compare(outcome: Outcome, title: str, rows: Sequence[Row], found: Sequence[tuple[Package, Figures]]) -> None:
-    """Adds the table, and a check for each figure of this project that has a limit; one that is missing fails."""
+    """Adds the table. Checks each figure of this project that has a limit; a missing figure fails."""
     head = ["", "unit", *(package.name for package, _ in found), "goal"]
     cells = [[row.case, row.unit, *(number(figures.get(row.key)) for _, figures in found), row.goal] for row in rows]
     outcome.table(Table(title, head, cells))

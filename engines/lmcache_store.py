@@ -1,6 +1,6 @@
-"""LMCache's connector and look-up client for the store, unmodified, on CPU memory and without vLLM.
+"""Tests LMCache's connector and look-up client on the store, unmodified, on CPU memory and without vLLM.
 
-Usage: lmcache_store.py --logs FOLDER --out FILE. Run it with the Python of the environment of the engines.
+Usage: lmcache_store.py --logs FOLDER --out FILE, with the Python of the engines' environment.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DEVICE_REFUSAL = "No supported cpu connector found."
 
 
 def engine_config(pool: Pool, save_chunk_meta: bool) -> Any:
-    """The address stands there under LMCache's own names alone."""
+    """LMCache's configuration. The master's address is given only under LMCache's own names."""
     from lmcache.v1.config import LMCacheEngineConfig
 
     extra = {
@@ -69,7 +69,7 @@ class Runs:
         self.outcome, self.pool = outcome, pool
 
     def connector(self, save_chunk_meta: bool) -> None:
-        """Chunks of 256 tokens through the connector, with LMCache's header in the object or without."""
+        """Moves chunks of 256 tokens through the connector, with or without LMCache's header in the object."""
         from lmcache.v1.storage_backend.connector.mooncakestore_connector import MooncakestoreConnector
         from lmcache.v1.storage_backend.local_cpu_backend import LocalCPUBackend
 
@@ -105,7 +105,7 @@ class Runs:
         await connector.close()
 
     def lookup(self) -> None:
-        """LMCache's look-up client passes the master's address under LMCache's own name, and nothing else."""
+        """Tests LMCache's look-up client, which passes only the master's address, under LMCache's own name for it."""
         from lmcache.v1.lookup_client.mooncake_lookup_client import MooncakeLookupClient
         from mooncake.store import MooncakeDistributedStore
 
@@ -122,7 +122,7 @@ class Runs:
         store.close()
 
     def in_vllm(self) -> None:
-        """What stops LMCache inside of vLLM on the CPU: it has no way to the KV cache of that device."""
+        """Checks why LMCache does not run in vLLM on the CPU: it has no connector for the KV cache of that device."""
         from lmcache.utils import EngineType
         from lmcache.v1.gpu_connector import CreateGPUConnector
 
@@ -149,7 +149,7 @@ def main() -> None:
         outcome.section("look-up client", runs.lookup)
         outcome.section("inside of vLLM", runs.in_vllm)
     outcome.write(arguments.out)
-    # LMCache's threads are not to outlive the result.
+    # Ends LMCache's threads, which would keep the process alive.
     sys.stdout.flush()
     os._exit(0)
 

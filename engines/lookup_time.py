@@ -1,6 +1,6 @@
 """Times `batch_is_exist` of 32 keys, as vLLM asks for a prompt of 4,096 tokens: `lookup_time.py MASTER_ADDRESS`.
 
-Prints the median in microseconds. Run it with the Python of the package that is measured.
+Prints the median in microseconds. Run it with the Python of the package to measure.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ MIB = 1 << 20
 
 
 def keys() -> list[str]:
-    """As long as vLLM's own."""
+    """Keys as long as those of vLLM."""
     return [f"gqa@tp_rank:0@pcp0@dcp0@pp_rank:0@group:0@{number:0{HASH_DIGITS}x}" for number in range(KEYS)]
 
 
 def measure(master_address: str) -> float:
-    """Raises RuntimeError if the store does not do what it is asked."""
+    """The median time in microseconds. Raises RuntimeError if the store fails."""
     from mooncake.store import MooncakeDistributedStore
 
     store = MooncakeDistributedStore()
@@ -46,11 +46,11 @@ def measure(master_address: str) -> float:
 
 
 def main() -> None:
-    # vLLM's look-ups run in a thread beside the main one.
+    # vLLM's look-ups do not run in the main thread either.
     thread = threading.Thread(target=lambda: print(measure(sys.argv[1]), flush=True))
     thread.start()
     thread.join()
-    # What was measured is out; the packages differ in what they do on the way out.
+    # Skips the packages' different shutdowns: the result is printed.
     os._exit(0)
 
 

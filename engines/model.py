@@ -14,13 +14,13 @@ SEED = 0
 VOCABULARY = 2048
 MAX_POSITIONS = 16_384
 SPECIAL = ["<pad>", "<bos>", "<eos>"]
-# The token ids that prompts are made of: real tokens of the vocabulary, none of them special.
+# The token ids of prompts: real tokens of the vocabulary, without special tokens.
 PROMPT_IDS = range(len(SPECIAL), 250)
 
 
 @dataclass(frozen=True)
 class Shape:
-    """The sizes that decide how many bytes of KV cache a token takes."""
+    """The sizes of a model. They determine the bytes of KV cache per token."""
 
     key_value_heads: int
     hidden: int = 768
@@ -31,11 +31,11 @@ class Shape:
 
     @property
     def token_bytes(self) -> int:
-        """KV bytes of one token in bfloat16."""
+        """The bytes of KV cache of one token, in bfloat16."""
         return self.layers * 2 * self.key_value_heads * self.head_size * 2
 
 
-# 12 KiB and 36 KiB of KV cache a token: 48 MiB and 144 MiB for a prompt of 4,096 tokens.
+# 12 KiB and 36 KiB of KV cache per token: 48 MiB and 144 MiB for a prompt of 4,096 tokens.
 SHAPES = {"gqa": Shape(key_value_heads=4), "mha": Shape(key_value_heads=12)}
 
 
@@ -78,7 +78,7 @@ def write_weights(folder: Path, shape: Shape) -> None:
 
 
 def write_model(folder: Path, shape: Shape) -> None:
-    """Writes configuration, tokenizer and weights; the file `.complete` comes last."""
+    """Writes configuration, tokenizer and weights. Creates the file `.complete` last."""
     os.environ["HF_HUB_OFFLINE"] = "1"
     folder.mkdir(parents=True, exist_ok=True)
     write_tokenizer(folder)

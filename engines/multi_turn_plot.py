@@ -1,6 +1,6 @@
 """Draws the figures of the multi-turn benchmark as SVG: `multi_turn_plot.py multi-turn-figures.json OUT.svg`.
 
-One panel a figure, bars for the first turn and for the later ones. It reads well on light and dark pages.
+Each figure has a panel, with bars for the first turn and for the later turns. Colours suit light and dark pages.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Figures = Mapping[str, float]
 
 @dataclass(frozen=True)
 class Panel:
-    """One figure: the end of its keys, its title with the unit, and what it is divided by."""
+    """One figure: the suffix of its keys, its title with the unit, and a divisor for its values."""
 
     key: str
     title: str
@@ -48,7 +48,7 @@ STYLE = """
     .c0 { fill: #6e7884; } .c1 { fill: #e09b4f; } .c2 { fill: #5b9bf8; }
   }
 """
-# The same colour for a series whichever others are there.
+# A series has the same colour whichever other series are drawn.
 COLOURS = {"no pool": "c0", "C++ package": "c1", "this project": "c2"}
 
 
@@ -67,7 +67,7 @@ def legend(names: Sequence[str]) -> list[str]:
 
 
 def bars(panel: Panel, left: float, figures: Mapping[str, Figures]) -> list[str]:
-    """The panel whose left edge is there."""
+    """The panel whose left edge is at `left`."""
     values = {
         (group, name): each[f"{group}_{panel.key}"] / panel.divisor
         for group, _ in GROUPS
@@ -94,7 +94,7 @@ def bars(panel: Panel, left: float, figures: Mapping[str, Figures]) -> list[str]
 
 
 def plot(figures: Mapping[str, Figures]) -> str:
-    """The SVG of `{name: figures}`, with the names of `COLOURS`."""
+    """The SVG of `{name: figures}`. Draws the names in `COLOURS`."""
     named = {name: figures[name] for name in COLOURS if name in figures}
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '

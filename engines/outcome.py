@@ -1,4 +1,4 @@
-"""What one script found: checks that hold or not, and times. Written as JSON, read by `run.py`."""
+"""The results of one script: checks, times and tables. Scripts write them as JSON for `run.py`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 @dataclass
 class Check:
-    """One sentence that has to be true, and what was found instead if it is not."""
+    """A sentence that must be true, and the value that was found if it is not."""
 
     subject: str
     sentence: str
@@ -21,7 +21,7 @@ class Check:
 
 @dataclass
 class Timing:
-    """Times of one case in ms, and the tokens that came from the pool and from the engine's own cache."""
+    """The times of one case in ms, and the prompt tokens from the pool and from the engine's own cache."""
 
     subject: str
     case: str
@@ -32,7 +32,7 @@ class Timing:
 
 @dataclass
 class Table:
-    """Figures side by side, as text."""
+    """A table of figures, as text."""
 
     title: str
     head: list[str]
@@ -45,7 +45,7 @@ class Table:
 
 @dataclass
 class Outcome:
-    """Collects for one subject, such as `vLLM`."""
+    """The results for one subject, like `vLLM`."""
 
     subject: str
     checks: list[Check] = field(default_factory=list)
@@ -53,11 +53,11 @@ class Outcome:
     tables: list[Table] = field(default_factory=list)
 
     def equal(self, sentence: str, found: object, wanted: object) -> None:
-        """Notes that `found` has to equal `wanted`."""
+        """Records whether `found` equals `wanted`."""
         self.check(sentence, found == wanted, f"{found!r} instead of {wanted!r}")
 
     def check(self, sentence: str, holds: bool, found: str) -> None:
-        """Notes whether the sentence holds, and what was found if it does not."""
+        """Records whether the sentence holds, and `found` if it does not."""
         self.checks.append(Check(self.subject, sentence, holds, "" if holds else found))
         print(f"  {'ok' if holds else 'FAILED'}: {sentence}" + ("" if holds else f": {found}"), flush=True)
 
@@ -70,7 +70,7 @@ class Outcome:
         print(f"  {case}: {', '.join(f'{time:.0f}' for time in times_ms)} ms", flush=True)
 
     def section(self, name: str, body: Callable[[], None]) -> None:
-        """Runs one part; what it raises becomes a failed check, and the next part runs all the same."""
+        """Runs one part. An exception becomes a failed check, and the next part still runs."""
         print(f"{self.subject}: {name}", flush=True)
         try:
             body()
@@ -83,7 +83,7 @@ class Outcome:
 
     @staticmethod
     def read(path: Path) -> Outcome:
-        """Raises OSError, ValueError, TypeError or KeyError if no outcome lies there."""
+        """Reads an outcome. Raises OSError, ValueError, TypeError or KeyError if the file holds none."""
         stored = json.loads(path.read_text())
         return Outcome(
             stored["subject"],

@@ -1,4 +1,4 @@
-"""A pool on free ports of 127.0.0.1: one master and its storage nodes, stopped by their pids."""
+"""A pool on free ports of 127.0.0.1: one master and its storage nodes. It stops only the processes that it started."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from store_package import OURS, Package
 MIB = 1 << 20
 START_SECONDS = 60.0
 LOCAL_BUFFER_BYTES = 256 * MIB
-# What the store's processes and the engines need to stay on the loopback interface.
+# Variables that keep the store's processes and the engines on the loopback interface.
 LOOPBACK = {"MC_TCP_BIND_ADDRESS": "127.0.0.1", "MOONCAKE_REQUESTER_LOCAL_HOSTNAME": "127.0.0.1"}
 
 
 class Pool:
-    """Use it in a `with`: it is ready inside of it and gone after it. Logs go into the folder `logs`.
+    """A pool that runs inside a `with` block. Logs go to the folder `logs`.
 
-    With `disk`, each node lends a folder there as well, to which objects sink when its memory is full.
+    With `disk`, each node also lends a folder there. Objects move to it when memory is full.
     """
 
     def __init__(self, logs: Path, node_bytes: list[int], package: Package = OURS, disk: bool = False) -> None:
@@ -38,7 +38,7 @@ class Pool:
         return f"127.0.0.1:{self.rpc_port}"
 
     def start_master(self) -> None:
-        """Also after it was killed: on the same ports."""
+        """Starts a master, also after the last one was killed: always on the same ports."""
         master = EngineProcess(
             [
                 str(self.package.commands / "mooncake_master"),
@@ -55,7 +55,7 @@ class Pool:
         master.wait_ready(lambda: self.http("/health") is not None, START_SECONDS)
 
     def start_node(self, segment_bytes: int) -> EngineProcess:
-        """A storage node whose segment is mounted."""
+        """Starts a storage node, and waits until its segment is mounted."""
         before = set(self.segments())
         node = EngineProcess(
             [
@@ -85,7 +85,7 @@ class Pool:
         return {**LOOPBACK, "XDG_STATE_HOME": str(self.logs / "state"), **disk, **self.package.variables}
 
     def http(self, path: str) -> str | None:
-        """What the master's admin server answers; None if it does not."""
+        """The answer of the master's admin server; None if it does not answer."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.http_port}{path}", timeout=5) as reply:
                 text: str = reply.read().decode()
@@ -101,7 +101,9 @@ class Pool:
         return (self.http("/get_all_keys") or "").split()
 
     def write_config(self, embedded_bytes: int) -> Path:
-        """A file for `MOONCAKE_CONFIG_PATH`: engines lend `embedded_bytes` each, or nothing and use the nodes."""
+        """Writes a file for `MOONCAKE_CONFIG_PATH`. Each engine lends `embedded_bytes`; with 0, engines only use the
+        nodes.
+        """
         path = self.logs / f"mooncake-{self.rpc_port}-{embedded_bytes}.json"
         config = {
             "metadata_server": "P2PHANDSHAKE",

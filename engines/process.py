@@ -1,4 +1,4 @@
-"""A process with its output in a file, a limit on every wait, and an end by its process group."""
+"""A process with its output in a file, a limit for every wait, and an end for its whole process group."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STOP_SECONDS = 20.0
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that was free a moment ago, outside of the range that the system hands out."""
+    """A port of 127.0.0.1 that is free now, outside of the range that the system assigns by itself."""
     while True:
         port = random.randint(20_000, 32_000)
         with socket.socket() as probe:
@@ -28,7 +28,7 @@ def free_port() -> int:
 
 
 def wait_until(condition: Callable[[], bool], seconds: float, what: str) -> None:
-    """Polls until the condition holds. Raises TimeoutError that names `what` if it does not within `seconds`."""
+    """Polls until the condition holds. Raises TimeoutError with `what` if it does not within `seconds`."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
@@ -37,7 +37,7 @@ def wait_until(condition: Callable[[], bool], seconds: float, what: str) -> None
 
 
 def end_on_sigterm() -> None:
-    """SIGTERM leaves every `with` as an error does, so that a script that is stopped stops what it started."""
+    """Makes SIGTERM raise SystemExit, so that every `with` block stops the processes that it started."""
 
     def leave(*_: object) -> None:
         raise SystemExit(128 + signal.SIGTERM)
@@ -46,7 +46,7 @@ def end_on_sigterm() -> None:
 
 
 class EngineProcess:
-    """A command that runs in a session of its own, so that its children end with it."""
+    """A command in a session of its own, so that its children can be ended with it."""
 
     def __init__(self, command: Sequence[str], log: Path, env: dict[str, str] | None = None) -> None:
         self.name = Path(command[0]).name
@@ -66,12 +66,12 @@ class EngineProcess:
         return self.process.pid
 
     def cpu_seconds(self) -> float:
-        """The processor time that its living processes took so far, children included."""
+        """The processor time of the living processes in its session so far, in seconds."""
         ticks = 0
         for stat in Path("/proc").glob("[0-9]*/stat"):
-            # One may end while it is read.
+            # A process may end while its file is read.
             with contextlib.suppress(OSError):
-                # After the name, which stands in brackets: state, parent, group, session, ...
+                # The fields after the name, which is in brackets: state, parent, group, session, ...
                 fields = stat.read_text().rpartition(")")[2].split()
                 if int(fields[3]) == self.pid:
                     ticks += int(fields[11]) + int(fields[12])
@@ -84,7 +84,9 @@ class EngineProcess:
         return self.process.poll() is not None
 
     def wait_ready(self, ready: Callable[[], bool], seconds: float) -> None:
-        """Returns once `ready`. Raises RuntimeError if the process ends first, TimeoutError if it takes too long."""
+        """Waits until `ready` returns true. Raises RuntimeError if the process ends first, and TimeoutError after
+        `seconds`.
+        """
 
         def is_ready() -> bool:
             if self.ended():
@@ -94,19 +96,19 @@ class EngineProcess:
         wait_until(is_ready, seconds, f"{self.name} is ready, see {self.log}")
 
     def wait(self, seconds: float) -> int:
-        """The exit status. Raises TimeoutError if it takes longer than `seconds`; the process is still there then."""
+        """The exit status. Raises TimeoutError after `seconds`, and leaves the process running."""
         try:
             return self.process.wait(seconds)
         except subprocess.TimeoutExpired:
             raise TimeoutError(f"{self.name} ran longer than {seconds:.0f} s, see {self.log}") from None
 
     def kill(self) -> None:
-        """SIGKILL for the whole group: no goodbye."""
+        """Sends SIGKILL to the whole group."""
         self._signal(signal.SIGKILL)
         self.process.wait(STOP_SECONDS)
 
     def stop(self, patience_seconds: float = STOP_SECONDS) -> None:
-        """SIGTERM for the command, then SIGKILL for what is left of its group."""
+        """Sends SIGTERM to the command, then SIGKILL to what is left of its group."""
         if not self.ended():
             self.process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):

@@ -1,4 +1,4 @@
-"""One table of what was measured, and what of it did not hold, as Markdown."""
+"""The report as Markdown: one table of what was measured, and the checks that did not hold."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from outcome import Outcome
 
 
 def machine() -> str:
-    """The processor, its cores and the load at this moment."""
+    """The processor, its cores, the memory, the kernel and the current load."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     model = next((line.partition(": ")[2] for line in lines if line.startswith("model name")), platform.machine())
     memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)
@@ -48,10 +48,10 @@ def tables(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def report(outcomes: Sequence[Outcome]) -> str:
-    """The machine, the times, the packages side by side, the checks."""
+    """The machine, the times, the tables that compare packages, and the checks."""
     return "\n".join([f"{machine()}\n", *timing_rows(outcomes), "", *tables(outcomes), *check_rows(outcomes), ""])
 
 
 def all_hold(outcomes: Sequence[Outcome]) -> bool:
-    """False also where an engine checked nothing."""
+    """Whether all checks hold. False also if an engine has no checks."""
     return all(outcome.checks and all(check.holds for check in outcome.checks) for outcome in outcomes)

@@ -5,8 +5,8 @@
     python3 engines/run.py --only vllm     # one part
     python3 engines/run.py --quick         # the smaller model, one round of each measurement
 
-The exit status is 1 if anything that is checked does not hold. Environment: ENGINES, the folder of the environment
-(default: .engines), with its logs.
+The exit status is 1 if a check does not hold. Environment: ENGINES, the folder of the environment and its logs
+(default: .engines).
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from outcome import Outcome
 from process import EngineProcess, end_on_sigterm
 from report import all_hold, report
 
-# A script ends its own processes first.
+# The time that a script gets to end its own processes.
 CLEAN_UP_SECONDS = 120.0
 POLL_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
 class Engine:
-    """A script of this folder, how long it may run, and which options it takes."""
+    """A script of this folder, its limit in seconds, and the options that it takes."""
 
     script: str
     subject: str
@@ -51,10 +51,10 @@ QUICK_LOAD = ("--conversations=4", "--turns=3")
 
 
 def arguments_of(engine: Engine, given: argparse.Namespace, with_cpp: bool) -> list[str]:
-    """What its script is told."""
+    """The arguments for the engine's script."""
     told = {
         "models": [f"--models={models()}"],
-        # The larger model is run by the part that measures it.
+        # The part `ttft` measures the larger model; this one runs only the smaller.
         "shape": ["--shapes=gqa"],
         "shapes": [f"--shapes={'gqa' if given.quick else given.shapes}"],
         "rounds": ["--rounds=1"] if given.quick else [],
@@ -65,9 +65,9 @@ def arguments_of(engine: Engine, given: argparse.Namespace, with_cpp: bool) -> l
 
 
 def follow(process: EngineProcess, subject: str, seconds: float) -> int:
-    """Prints what its script says of its progress, and returns its exit status. Raises TimeoutError after `seconds`.
+    """Prints the script's progress. Returns its exit status. Raises TimeoutError after `seconds`.
 
-    What engines log there, and checks that hold, are left out.
+    Leaves out log lines of engines, and checks that hold.
     """
     deadline = time.monotonic() + seconds
     shown = 0
@@ -87,7 +87,7 @@ def follow(process: EngineProcess, subject: str, seconds: float) -> int:
 
 
 def run_engine(name: str, logs: Path, more: list[str]) -> Outcome:
-    """What its script found. A script that does not come to its end is a failed check."""
+    """The outcome of the engine's script. A script that does not finish is a failed check."""
     engine = ENGINES[name]
     out, log = logs / f"{name}.json", logs / f"{name}.log"
     print(f"{engine.subject}: at most {engine.seconds / 60:.0f} minutes, log in {log}", flush=True)
@@ -121,7 +121,7 @@ def parse() -> argparse.Namespace:
 
 
 def has_cpp() -> bool:
-    """Whether the C++ package can be compared with; where it is not there, it is installed. Says why not."""
+    """Installs the C++ package if it is missing. Returns whether it can be used, and prints the reason if not."""
     try:
         install_cpp()
     except (InstallError, OSError, subprocess.TimeoutExpired) as error:

@@ -1,6 +1,6 @@
-"""SGLang's HiCache backend for the store, unmodified, on CPU tensors.
+"""Tests SGLang's HiCache backend on the store, unmodified, on CPU tensors.
 
-Usage: sglang_store.py --logs FOLDER --out FILE. Run it with the Python of the environment of the engines.
+Usage: sglang_store.py --logs FOLDER --out FILE, with the Python of the engines' environment.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ TEST_SECONDS = 300
 NODE_SECONDS = 60
 LEASE_SECONDS = 30
 LAYERS, HEADS, HEAD_SIZE, PAGE_TOKENS, PAGES = 4, 2, 64, 16, 8
-# The layouts in which a page is one piece of memory, as zero copy needs it.
+# The layouts in which a page is one range of memory, as zero-copy calls need it.
 LAYOUTS = ("page_first", "page_first_direct", "page_head")
 SERVER_IMPORT = "import sglang.kernels.ops.kvcache.cache_move"
 SERVER_MISSING = "No module named 'sgl_kernel'"
 
 
 def environment(pool: Pool, segment_bytes: int = SEGMENT_BYTES) -> dict[str, str]:
-    """What SGLang's `load_from_env` reads."""
+    """The variables that SGLang's `load_from_env` reads."""
     return {
         "MOONCAKE_MASTER": pool.master_address,
         "MOONCAKE_TE_META_DATA_SERVER": "P2PHANDSHAKE",
@@ -63,14 +63,14 @@ def storage_config(extra: dict[str, Any] | None = None, **options: Any) -> Any:
 
 
 def backend(extra: dict[str, Any] | None = None, **options: Any) -> Any:
-    """A store of SGLang, set up and warm: its warm-up puts, looks up and gets an object of 4 KiB."""
+    """A store of SGLang, set up and warmed up: the warm-up puts, looks up and gets an object of 4 KiB."""
     from sglang.srt.mem_cache.storage.mooncake_store.mooncake_store import MooncakeStore
 
     return MooncakeStore(storage_config(extra, **options))
 
 
 def host_pool(layout: str) -> Any:
-    """SGLang's own pool of host memory, with two copies of its pages: one to store and one to load into."""
+    """SGLang's own pool of host memory, with room for two copies of the pages: one to store, one to load into."""
     from sglang.srt.mem_cache.device_pool_info import KVBufferLayout, KVBuffers, MHABufferInfo
     from sglang.srt.mem_cache.pool_host.mha import MHATokenToKVPoolHost
 
@@ -99,7 +99,7 @@ def host_pool(layout: str) -> Any:
 
 
 def page_bytes(pool: Any, indices: torch.Tensor) -> list[bytes]:
-    """The bytes of each piece of memory that SGLang passes for these token slots."""
+    """The bytes of each range that SGLang passes for these token slots."""
     import ctypes
 
     return [ctypes.string_at(*piece) for piece in zip(*pool.get_page_buffer_meta(indices), strict=True)]
@@ -110,7 +110,7 @@ class Runs:
         self.outcome, self.logs, self.pool = outcome, logs, pool
 
     def own_test(self) -> None:
-        """The test that ships with the backend."""
+        """Runs the test that SGLang ships with the backend."""
         from sglang.srt.mem_cache.storage.mooncake_store import mooncake_store
 
         script = Path(mooncake_store.__file__).with_name("test_mooncake_store.py")
@@ -123,7 +123,7 @@ class Runs:
         self.outcome.equal("SGLang's own test: exit status and last word", (status, passed), (0, True))
 
     def layout(self, layout: str, extra: dict[str, Any] | None) -> None:
-        """Pages through the zero-copy calls that the cache controller makes."""
+        """Stores and loads pages with the zero-copy calls that the cache controller makes."""
         name = f"{layout}{', groups' if extra else ''}"
         store, memory = backend({**(extra or {}), "extra_backend_tag": name.replace(", ", "-")}), host_pool(layout)
         store.register_mem_pool_host(memory)
@@ -174,7 +174,7 @@ class Runs:
         self.outcome.equal("host tensors come from the store's allocator", tensor.sum().item(), 3.0 * 4 * 1024)
 
     def layer_wise(self) -> None:
-        """The direct linker's loading of one layer after the other, on its own device pool entry."""
+        """Loads layer by layer with SGLang's direct linker, on the linker's own device pool entry."""
         from sglang.srt.mem_cache.hicache_storage import PoolName, PoolTransfer
         from sglang.srt.mem_cache.hybrid_cache.linker_pool_assembler import DevicePoolEntry
         from sglang.srt.mem_cache.storage.mooncake_store.mooncake_direct_linker import MooncakeDirectLinker
@@ -221,12 +221,12 @@ class Runs:
             store.clear()
             return not self.pool.keys()
 
-        # It spares what readers still hold a lease on.
+        # SGLang's clear keeps objects under a lease, so it is repeated until the leases end.
         wait_until(empty, LEASE_SECONDS, "SGLang's clear empties the pool")
         self.outcome.equal("clear empties the pool", self.pool.keys(), [])
 
     def server(self) -> None:
-        """What stops SGLang's server on the CPU: kernels that PyPI has for GPUs alone."""
+        """Checks why SGLang's server does not run on the CPU: PyPI has its kernels only for GPUs."""
         run = subprocess.run(
             [sys.executable, "-c", SERVER_IMPORT],
             capture_output=True,
@@ -241,7 +241,7 @@ class Runs:
 
 
 def polling(outcome: Outcome, logs: Path) -> None:
-    """With `check_server` SGLang asks the master's `/get_all_segments` until a segment is there."""
+    """Tests `check_server`: SGLang polls the master's `/get_all_segments` until there is a segment."""
     with Pool(logs, []) as pool:
         os.environ.update({**environment(pool, 0), "MOONCAKE_CHECK_SERVER": "true"})
         found: list[Any] = []
@@ -277,7 +277,7 @@ def main() -> None:
         outcome.section("clear", runs.clear)
         outcome.section("server", runs.server)
     outcome.write(arguments.out)
-    # SGLang never closes its stores; their threads are not to outlive the result.
+    # SGLang never closes its stores. This ends their threads, which would keep the process alive.
     sys.stdout.flush()
     os._exit(0)
 

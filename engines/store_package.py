@@ -1,4 +1,4 @@
-"""The two packages that have `mooncake.store`: this project's, and the C++ package that it is compared with."""
+"""The two packages that have `mooncake.store`: this project's, and the C++ package for comparison."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-# The engines' environment: its Python runs all scripts.
+# The Python of the engines' environment, which runs all scripts.
 ENGINES_PYTHON = Path(sys.executable)
 
 
 @dataclass(frozen=True)
 class Package:
-    """Where a package is installed, and the variables that all of its processes are started with."""
+    """The place where a package is installed, and the variables for all its processes."""
 
     name: str
     python: Path
@@ -27,7 +27,7 @@ class Package:
 
     @property
     def file_name(self) -> str:
-        """For the names of logs."""
+        """The name in a form for file names."""
         return "".join(letter if letter.isalnum() else "-" for letter in self.name.lower().replace("+", "p"))
 
 
@@ -36,5 +36,5 @@ OURS_TCP = Package("this project, TCP", ENGINES_PYTHON, {"MOONCAKE_TRANSPORTS": 
 
 
 def cpp_package(python: Path) -> Package:
-    """The C++ package, installed where this Python is."""
+    """The C++ package in this Python's environment."""
     return Package("C++ package", python, ours=False)

@@ -1,7 +1,7 @@
-"""vLLM with the connector of this project, `mooncake.vllm`: what one instance stored another one loads, in every mode.
+"""Tests vLLM with this project's connector, `mooncake.vllm`: in every mode, one instance loads what another stored.
 
-Usage: vllm_connector.py --models FOLDER --logs FOLDER --out FILE [--only PART]. Run it with the Python of the
-environment of the engines.
+Usage: vllm_connector.py --models FOLDER --logs FOLDER --out FILE [--only PART], with the Python of the engines'
+environment.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from vllm_server import BLOCK_TOKENS, Answer, VllmServer
 from vllm_store import PREFIX_BLOCKS, PREFIX_TOKENS, STORE_SECONDS, prompt, sources, tokens
 
 SHAPE = "gqa"
-# A prompt of 4,128 tokens takes nine steps, and no step ends where a block does.
+# A prompt of 4,128 tokens takes nine steps, and no step ends at the end of a block.
 CHUNK_TOKENS = 500
-# Two requests of 10 blocks that grow to 13 do not fit into 22; vLLM keeps one for itself.
+# Two requests of 10 blocks that grow to 13 do not fit into 22 blocks. vLLM reserves one more for itself.
 SMALL_BLOCKS = 23
 SMALL_MODEL_TOKENS = 2048
 SMALL_PROMPT_TOKENS = 9 * BLOCK_TOKENS + 5
@@ -31,7 +31,7 @@ RECOVERED = "Recovered from KV load failure"
 
 
 class ConnectorServer(VllmServer):
-    """`vllm serve` with `mooncake.vllm`; `extra` are the options of the connector, `flags` more flags of vLLM."""
+    """`vllm serve` with `mooncake.vllm`. `extra` are the connector's options, `flags` are further flags of vLLM."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ WITHIN: dict[str, object] = {"load_async": False}
 
 @dataclass
 class Modes:
-    """One model, what vLLM answers without a store, and the parts of the test."""
+    """One model, vLLM's answers without a store, and the parts of the test."""
 
     outcome: Outcome
     model: Path
@@ -84,7 +84,7 @@ class Modes:
         return ConnectorServer(f"connector-{name}", self.model, self.logs, config, extra, role, flags)
 
     def ask(self, server: VllmServer, prefix: str, tail: str, wanted: tuple[int, int]) -> Answer:
-        """Asks, and checks where the tokens came from and that the output is the one without a store."""
+        """Sends a prompt. Checks where the tokens came from, and that the output equals that without a store."""
         answer = server.complete(prompt(prefix, tail))
         case = f"{server.name}, prompt {prefix}{tail or ' exactly'}"
         self.outcome.equal(f"{case}: tokens from (pool, own cache)", sources(answer), wanted)
@@ -100,7 +100,9 @@ class Modes:
         self.outcome.equal(f"the pool holds the blocks of {prompts} prompts", len(pool.keys()), wanted)
 
     def without_store(self) -> None:
-        """The references: cold, and with the prefix in vLLM's own cache; each with steps of the same size."""
+        """Records the reference answers: cold, and with the prefix in vLLM's own cache, with the same step size as the
+        tests.
+        """
         for name, flags, prefixes in (("plain", (), "01"), ("plain-chunked", CHUNKED, "23")):
             with self.server(name, flags=flags) as server:
                 for prefix in prefixes:
@@ -109,7 +111,7 @@ class Modes:
                     self.plain[prefix, ""] = server.complete(prompt(prefix, "")).tokens
 
     def modes(self) -> None:
-        """Each mode loads what another one stored: between steps, within a step, by layers, in chunks."""
+        """Each mode loads what another mode stored: between steps, within a step, layer by layer, and in chunks."""
         hit = (PREFIX_TOKENS, 0)
         with Pool(self.logs, [NODE_BYTES]) as pool:
             config = pool.write_config(embedded_bytes=0)
@@ -142,7 +144,9 @@ class Modes:
             self.ask(server, "3", "b", hit)
 
     def consumer(self, pool: Pool, config: Path) -> None:
-        """A consumer loads and stores nothing; what it computes stays out of the pool. A reset empties the pool."""
+        """A consumer loads blocks and stores none: what it computes stays out of the pool. Then a reset empties the
+        pool.
+        """
         before = sorted(pool.keys())
         with self.server("consumer", config, role="kv_consumer") as server:
             self.ask(server, "0", "b", (PREFIX_TOKENS, 0))
@@ -152,7 +156,7 @@ class Modes:
             self.outcome.equal("the pool is empty after it", pool.keys(), [])
 
     def node_killed(self) -> None:
-        """The only node goes while vLLM runs: what was to be loaded is computed, with the same output."""
+        """Kills the only node while vLLM runs: vLLM computes the lost blocks, with the same output."""
         for name, extra in (("between-steps", {}), ("by-layers", LAYERS)):
             with Pool(self.logs, [NODE_BYTES]) as pool:
                 config = pool.write_config(embedded_bytes=0)
@@ -163,7 +167,7 @@ class Modes:
                     pool.nodes[0].kill()
                     answer = server.complete(prompt("0", "a"))
                     self.outcome.equal(f"{name}: node killed, same output", answer.tokens, self.plain["0", "a"])
-                    # Either the look-up knew already, or vLLM took the load back.
+                    # Either the look-up found no blocks, or vLLM discarded the failed load.
                     computed = answer.pool_tokens == 0 or RECOVERED in server.process.output()
                     self.outcome.equal(f"{name}: node killed, its blocks are computed", computed, True)
                     self.time(f"{name}: node killed", answer)
@@ -173,7 +177,7 @@ class Modes:
                     self.outcome.equal(f"{name}: a new node, same output", answer.tokens, self.plain["1", "a"])
 
     def preempted(self) -> None:
-        """Two requests that do not fit at once. What they stored is loaded by another instance.
+        """Runs two requests that do not fit into memory together. Another instance loads what they stored.
 
         Their own output is not compared: it depends on which of their tokens vLLM computes together.
         """
@@ -209,7 +213,7 @@ def main() -> None:
     arguments = parser.parse_args()
     outcome = Outcome("mooncake.vllm")
     modes = Modes(outcome, arguments.models / SHAPE, arguments.logs)
-    if arguments.only != ["preempted"]:  # It has a reference of its own.
+    if arguments.only != ["preempted"]:  # That part records its own reference.
         outcome.section("without a store", modes.without_store)
     for part in arguments.only or ["modes", "node_killed", "preempted"]:
         outcome.section(part.replace("_", " "), getattr(modes, part))

@@ -1,4 +1,4 @@
-"""The client of vLLM's shared embedding cache, unmodified, on CPU tensors."""
+"""Tests the client of vLLM's shared embedding cache, unmodified, on CPU tensors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ READ_BUFFER_BYTES = 8 << 20
 
 
 def embeddings(outcome: Outcome, config: Path) -> None:
-    """Puts two tensors, looks them up, loads them with a third one that is missing, and closes."""
+    """Puts two tensors, looks them up, loads them together with a missing one, and closes the client."""
     os.environ.update({**LOOPBACK, "VLLM_HOST_IP": "127.0.0.1", "MOONCAKE_CONFIG_PATH": str(config)})
     from vllm.distributed.ec_transfer.ec_connector.mooncake_store_embedding import store_client
     from vllm.distributed.ec_transfer.ec_connector.mooncake_store_embedding.data import TensorSpec
@@ -30,6 +30,6 @@ def embeddings(outcome: Outcome, config: Path) -> None:
     loaded = client.load_tensors(expected, "cpu")
     equal = {name: torch.equal(tensor, tensors[name]) for name, tensor in loaded.items()}
     outcome.equal("embedding store: both are loaded, with their bytes", equal, dict.fromkeys(tensors, True))
-    # It raises unless the store says 0, and it counts as poisoned after a code that leaves a transfer in doubt.
+    # `close` raises unless the store returns 0. A code that leaves a transfer in doubt marks the client as unsafe.
     client.close()
     outcome.equal("embedding store: no transfer was left in doubt", store_client._UNSAFE_CLIENTS, [])

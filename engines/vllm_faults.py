@@ -1,8 +1,8 @@
-"""vLLM with its own connector when a node dies, when the master dies, and when the pool is too small.
+"""Tests vLLM with its own connector when a node dies, when the master dies, and when the pool is too small.
 
-Usage: vllm_faults.py --models FOLDER --logs FOLDER --out FILE [--cpp PYTHON] [--scenarios NAMES] [--rounds N], with the
-Python of the engines' environment. With --cpp the scenarios run on the C++ package too: its figures stand beside, and
-nothing of it is checked.
+Usage: vllm_faults.py --models FOLDER --logs FOLDER --out FILE [--cpp PYTHON] [--scenarios NAMES] [--rounds N], with
+the Python of the engines' environment. With --cpp the scenarios also run on the C++ package. The table then shows its
+figures too, but does not check them.
 """
 
 from __future__ import annotations
@@ -31,24 +31,25 @@ NODE_BYTES = 512 * MIB
 SHORT_TOKENS = 2048
 TAIL_TOKENS = 32
 OUTPUT_TOKENS = 16
-# Longer than any package takes to save, or to see that a node or a master is gone or back.
+# More than any package needs to save blocks, or to notice that a node or a master is gone or back.
 SETTLE_SECONDS = 60.0
-# A load of 24 MiB begins some tens of ms after the request and takes as long.
+# A load of 24 MiB begins some tens of ms after the request, and takes about as long.
 KILL_AFTER_SECONDS = 0.05
 LOOKUPS = 3
-# The first request after a loss stores, the second one hits; more, where a package takes time to see the new master.
+# After a loss, the first request stores and the second one hits. Some packages need more, until they notice the new
+# master.
 MOST_REQUESTS = 6
 SMALL_POOL_BYTES = 160_000_000
 SMALL_POOL_PROMPTS = 10
 
 
 def short(name: str) -> list[int]:
-    """2,048 tokens of whole blocks, 24 MiB, and 32 more so that a hit leaves something to compute."""
+    """2,048 tokens of whole blocks (24 MiB), and 32 more, so that a hit leaves tokens to compute."""
     return tokens(name, SHORT_TOKENS + TAIL_TOKENS)
 
 
 def attempt(server: VllmServer, ids: list[int]) -> Answer | None:
-    """None if the request fails."""
+    """Sends a prompt. None if the request fails."""
     try:
         answer = server.complete(ids)
     except (OSError, HTTPException) as error:
@@ -58,7 +59,7 @@ def attempt(server: VllmServer, ids: list[int]) -> Answer | None:
 
 
 def ask_counted(server: VllmServer, ids: list[int], operation: str) -> Answer:
-    """Asks, and waits until vLLM has counted an operation of the connector."""
+    """Sends a prompt, and waits until vLLM has counted an operation of the connector."""
     before = server.operation(operation, "total")
     answer = server.complete(ids)
     what = f"vLLM {server.name} counts {operation}"
@@ -67,13 +68,13 @@ def ask_counted(server: VllmServer, ids: list[int], operation: str) -> Answer:
 
 
 def save(server: VllmServer, ids: list[int]) -> Answer:
-    """Asks, and waits until its blocks are put."""
+    """Sends a prompt, and waits until its blocks are put."""
     return ask_counted(server, ids, "save_put")
 
 
 @dataclass
 class Stage:
-    """What the scenarios of one package run on."""
+    """The settings with which the scenarios of one package run."""
 
     package: Package
     model: Path
@@ -93,7 +94,7 @@ class Stage:
 
 
 def node_killed(stage: Stage) -> Figures:
-    """The only node is killed just before a request whose blocks it holds."""
+    """Kills the only node just before a request whose blocks it holds."""
     cold_ms, killed_ms, wrong = [], [], 0
     with stage.pool() as pool, stage.server("recompute", pool) as server:
         server.complete(short("warm-up"))
@@ -119,7 +120,7 @@ def node_killed(stage: Stage) -> Figures:
 
 
 def node_killed_in_load(stage: Stage) -> Figures:
-    """The only node is killed while a request loads from it; others that it held blocks of follow at once."""
+    """Kills the only node while a request loads from it. Requests for other blocks of the node follow at once."""
     names = [f"fails {number}" for number in range(5)]
     with stage.pool() as pool, stage.server("fail", pool, "fail") as server, ThreadPoolExecutor(1) as threads:
         for name in names:
@@ -134,7 +135,7 @@ def node_killed_in_load(stage: Stage) -> Figures:
 
 
 def lookups(server: VllmServer, name: str) -> tuple[list[float], float]:
-    """TTFT in ms of prompts that vLLM's own cache holds, and the longest look-up of them in ms by vLLM's metrics."""
+    """The TTFT in ms of prompts in vLLM's own cache, and, from vLLM's metrics, their longest look-up in ms."""
     ttft_ms, longest_ms = [], 0.0
     for _ in range(LOOKUPS):
         before = server.operation("lookup_exists", "time_seconds_sum")
@@ -144,7 +145,7 @@ def lookups(server: VllmServer, name: str) -> tuple[list[float], float]:
 
 
 def requests_until_hit(server: VllmServer, name: str) -> int:
-    """One more than are made if none of them hits."""
+    """The number of requests until one hits; `MOST_REQUESTS + 1` if none does."""
     for request in range(1, MOST_REQUESTS + 1):
         server.forget()
         if server.complete(short(name)).pool_tokens == SHORT_TOKENS:
@@ -153,7 +154,9 @@ def requests_until_hit(server: VllmServer, name: str) -> int:
 
 
 def master_killed(stage: Stage) -> Figures:
-    """Look-ups of prompts that vLLM's own cache holds, without a master; then hits with a new one on the same port."""
+    """Times look-ups of prompts in vLLM's own cache without a master; then starts a master on the same port and counts
+    until hits.
+    """
     name = "stays"
     with stage.pool() as pool, stage.server("master", pool) as server:
         save(server, short(name))
@@ -179,7 +182,7 @@ def master_killed(stage: Stage) -> Figures:
 
 
 def small_pool(stage: Stage) -> Figures:
-    """Ten prompts into a pool that holds six, then all of them again, the newest first."""
+    """Puts ten prompts into a pool with room for six, then requests all of them again, newest first."""
     names = [f"ten {number}" for number in range(SMALL_POOL_PROMPTS)]
     with stage.pool(SMALL_POOL_BYTES) as pool, stage.server("small-pool", pool) as server:
         for name in names:
@@ -202,7 +205,7 @@ def small_pool(stage: Stage) -> Figures:
 
 @dataclass(frozen=True)
 class Scenario:
-    """What is done to one package, and what is read off it."""
+    """A scenario that runs on each package, and the figures that it returns."""
 
     title: str
     run: Callable[[Stage], Figures]
@@ -257,7 +260,7 @@ SCENARIOS = {
 
 
 def run(outcome: Outcome, scenario: Scenario, stages: list[Stage]) -> None:
-    """One scenario on each package. What the C++ package breaks is no failure of the run."""
+    """Runs one scenario on each package. A failure of the C++ package does not fail the run."""
     found: list[tuple[Package, Figures]] = []
     for stage in stages:
         stage.say("begins")

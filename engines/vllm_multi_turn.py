@@ -1,12 +1,15 @@
-"""Conversations that grow, over two vLLM instances behind round-robin: without a pool, with each package's, and with
-each package's when it is too small, alone and with a disk behind it.
+"""Measures growing conversations over two vLLM instances behind round-robin, with and without a pool.
+
+Columns: without a pool; with each package's pool; with each package's pool when it is too small, alone and with a disk
+behind it.
 
 Usage: vllm_multi_turn.py --models FOLDER --logs FOLDER --out FILE [--cpp PYTHON] [--conversations N] [--turns N], with
 the Python of the engines' environment. Writes `multi-turn-figures.json`, `multi-turn.md` and `multi-turn.svg` into the
 folder of the logs.
 
-Each turn of a conversation goes to the other instance than the one before. An instance's own cache holds less than the
-conversations that it meets between two turns of one of them, so without a pool each turn computes its whole prompt.
+Each turn of a conversation goes to the other instance than the turn before. Between two turns of a conversation, an
+instance serves more conversations than its own cache holds. Without a pool, each turn therefore computes its whole
+prompt.
 """
 
 from __future__ import annotations
@@ -33,28 +36,28 @@ from vllm_store import tokens
 
 SHAPE = "gqa"
 INSTANCES = 2
-# Requests that one instance works on at once, so that one's prefill meets another one's decoding.
+# The number of requests that one instance serves at a time, so that prefill of one meets decoding of another.
 IN_FLIGHT = 2
 FIRST_TOKENS = 1024
 OUTPUT_TOKENS = 32
-# With the answer before it, a turn is 1,024 tokens longer than the last one.
+# Together with the answer before it, each turn adds 1,024 tokens.
 TURN_TOKENS = 1024 - OUTPUT_TOKENS
-# 16,384 tokens, 192 MiB: two prompts of 6,144 tokens and their answers fit, eight do not.
+# 16,384 tokens, 192 MiB: two prompts of 6,144 tokens with their answers fit, eight do not.
 OWN_CACHE_BLOCKS = 128
 BATCH_TOKENS = 2048
 NODE_BYTES = 1024 * MIB
-# A third of what eight conversations come to in the end, 576 MiB.
+# A third of the final size of eight conversations, 576 MiB.
 SMALL_NODE_BYTES = 192 * MIB
 
 
 @dataclass(frozen=True)
 class Setup:
-    """One column of the table, named as its package is."""
+    """One column of the table. Its name is that of its package."""
 
     package: Package
     node_bytes: int = 0
     disk: bool = False
-    # A failure costs the column, not the run.
+    # If it fails, the table omits the column and the run goes on.
     may_fail: bool = False
 
 
@@ -62,7 +65,7 @@ NO_POOL = Setup(Package("no pool", ENGINES_PYTHON, ours=False))
 
 
 def setups(cpp: Package | None) -> list[Setup]:
-    """All columns. A pool that is too small has no goals."""
+    """All columns. The columns with only a small pool have no limits."""
     small = replace(OURS, name=f"{OURS.name}, small pool", ours=False)
     small_and_disk = replace(OURS, name=f"{OURS.name}, small pool and disk")
     ours = [Setup(OURS, NODE_BYTES), Setup(small, SMALL_NODE_BYTES), Setup(small_and_disk, SMALL_NODE_BYTES, disk=True)]
@@ -79,7 +82,7 @@ def setups(cpp: Package | None) -> list[Setup]:
 
 @dataclass(frozen=True)
 class Sample:
-    """One answered request."""
+    """The figures of one answered request."""
 
     tokens: int
     answer_tokens: int
@@ -89,13 +92,13 @@ class Sample:
 
 @dataclass
 class Conversation:
-    """What was said so far, by both."""
+    """The tokens of a conversation so far: prompts and answers."""
 
     number: int
     said: list[int] = field(default_factory=list)
 
     def ask(self, server: VllmServer, turn: int) -> Sample:
-        """One turn. Raises OSError if it fails."""
+        """Sends one turn. Raises OSError if it fails."""
         count = TURN_TOKENS if self.said else FIRST_TOKENS
         self.said += tokens(f"conversation {self.number} turn {turn}", count)
         answer = server.stream(self.said, OUTPUT_TOKENS)
@@ -106,7 +109,7 @@ class Conversation:
 
 @dataclass
 class Bench:
-    """The same load for all packages."""
+    """The load, which is the same for all packages."""
 
     model: Path
     logs: Path
@@ -114,7 +117,7 @@ class Bench:
     turns: int
 
     def run(self, setup: Setup) -> dict[str, float]:
-        """The figures of one column."""
+        """Measures one column."""
         package = setup.package
         with ExitStack() as stack:
             config = None
@@ -128,7 +131,7 @@ class Bench:
             return self.converse(package, servers)
 
     def start(self, stack: ExitStack, package: Package, config: Path | None) -> list[VllmServer]:
-        """Instances with as many cores each, and a cache of their own that is too small."""
+        """Starts instances with equal numbers of cores, and with a cache of their own that is too small."""
         mine = cores()
         each = max(len(mine) // INSTANCES, 1)
         servers = []
@@ -144,7 +147,7 @@ class Bench:
             servers.append(server)
         with ThreadPoolExecutor(INSTANCES) as threads:
             entered = [threads.submit(server.__enter__) for server in servers]
-        # Those that started have to be stopped, also where another one did not.
+        # Instances that have started must be stopped, even if another one has not.
         for future in entered:
             if future.exception() is None:
                 stack.push(future.result())
@@ -182,7 +185,7 @@ class Bench:
 
 
 def cpu(servers: Sequence[VllmServer]) -> float:
-    """Processor seconds so far. Other load of the machine changes them less than it does all times."""
+    """Processor seconds so far. Other load on the machine affects them less than wall-clock times."""
     return sum(server.process.cpu_seconds() for server in servers)
 
 
@@ -195,7 +198,7 @@ def phase(name: str, samples: Sequence[Sample], seconds: float) -> dict[str, flo
 
 
 def sources(servers: Sequence[VllmServer], before: Sequence[dict[str, float]]) -> dict[str, float]:
-    """The shares of all prompt tokens, in percent, that came from the pool and from the engines' own caches."""
+    """The shares of prompt tokens from the pool and from the engines' own caches, in percent."""
 
     def grown(metric: str) -> float:
         return sum(
@@ -223,14 +226,14 @@ ROWS = [
     Row("pool", "prompt tokens from the pool", "%"),
     Row("local", "prompt tokens from the engines' own caches", "%"),
 ]
-# Against no pool, in percent of it.
+# Differences from the column without a pool, in percent of it.
 CHANGES = [
     Row("later_ttft_change", "later turns: TTFT against no pool", "%", -50),
     Row("later_rate_change", "later turns: throughput against no pool", "%", 20, at_least=True),
     Row("later_itl_change", "later turns: ITL against no pool", "%"),
     Row("later_cpu_change", "later turns: processor time against no pool", "%"),
 ]
-# A shorter load may fit into the engines' own caches, and has no limits.
+# A shorter load may fit into the engines' own caches, so its changes have no limits.
 CONVERSATIONS, TURNS = 8, 6
 
 
@@ -240,7 +243,7 @@ def changes(figures: Figures, without: Figures) -> dict[str, float]:
 
 
 def run(outcome: Outcome, bench: Bench, columns: Sequence[Setup]) -> None:
-    """All columns in turn, the first without a pool."""
+    """Measures all columns one after the other, first the column without a pool."""
     found: list[tuple[Package, Figures]] = []
     for setup in columns:
         try:

@@ -1,4 +1,4 @@
-"""One `vllm serve` on the CPU, its answers and its own metrics."""
+"""One `vllm serve` process on the CPU: its answers and its metrics."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ METRICS_SECONDS = 20.0
 FORGET_SECONDS = 60.0
 MODEL_TOKENS = 8192
 BLOCK_TOKENS = 128
-# Threads beyond these make a model of this size slower.
+# More threads make a model of this size slower.
 MAX_CORES = 8
 RECORDER = Path(__file__).parent / "recorder"
 VLLM_COMMAND = ENGINES_PYTHON.parent / "vllm"
@@ -28,7 +28,7 @@ VLLM_COMMAND = ENGINES_PYTHON.parent / "vllm"
 
 @dataclass(frozen=True)
 class Answer:
-    """The tokens of one greedy completion, its times in ms, and the prompt tokens that were not computed."""
+    """The tokens of one greedy completion, its TTFT in ms, and the prompt tokens from the pool and the own cache."""
 
     tokens: list[int]
     ttft_ms: float
@@ -38,7 +38,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Stream:
-    """The tokens of one greedy completion, the time to the first one, and the mean time between two, in ms."""
+    """The tokens of one greedy completion, its TTFT, and the mean time between tokens, both in ms."""
 
     tokens: list[int]
     ttft_ms: float
@@ -50,12 +50,12 @@ def cores() -> list[int]:
 
 
 def core_list(chosen: list[int]) -> str:
-    """As vLLM takes it."""
+    """The cores in the form that vLLM takes, at most `MAX_CORES`."""
     return ",".join(map(str, chosen[:MAX_CORES]))
 
 
 class VllmServer:
-    """Use it in a `with`. Without a `config` it has no connector."""
+    """A server that runs inside a `with` block. Without `config` it has no connector."""
 
     def __init__(
         self,
@@ -109,13 +109,13 @@ class VllmServer:
             "VLLM_HOST_IP": "127.0.0.1",
             "VLLM_CPU_KVCACHE_SPACE": "1",
             "VLLM_CPU_OMP_THREADS_BIND": core_list(cores()),
-            # The resets of the caches are behind it.
+            # Enables the endpoints that reset the caches.
             "VLLM_SERVER_DEV_MODE": "1",
             "PYTHONHASHSEED": "0",
         }
 
     def on(self, package: Package) -> VllmServer:
-        """This server, with the store of that package."""
+        """Makes this server use the store of that package."""
         self.command[0] = str(package.python)
         self.env.update(package.variables)
         return self
@@ -143,7 +143,7 @@ class VllmServer:
         return f"http://127.0.0.1:{self.port}{path}"
 
     def metrics(self) -> dict[str, float]:
-        """vLLM's own counters, summed over the labels that do not name an operation."""
+        """vLLM's counters, summed over all labels except those that name an operation."""
         with urllib.request.urlopen(self._url("/metrics"), timeout=10) as reply:
             lines = reply.read().decode().splitlines()
         found: dict[str, float] = {}
@@ -158,13 +158,13 @@ class VllmServer:
         return found
 
     def operation(self, operation: str, part: str) -> float:
-        """A counter of the connector's operations, such as `keys_total` of `save_put`; 0 before the first one."""
+        """A counter of the connector's operations, like `keys_total` of `save_put`; 0 before the first operation."""
         return self.metrics().get(f"vllm:mooncake_store_operation_{part}:{operation}", 0.0)
 
     def complete(self, prompt: list[int], max_tokens: int = 16) -> Answer:
-        """A greedy completion, streamed. Raises OSError if the server refuses or breaks off.
+        """A greedy completion. Raises OSError if the server refuses it or breaks off.
 
-        One request at a time: whose tokens came from where is read from the server's counters.
+        Send only one at a time: the sources of the tokens are read from the server's counters.
         """
         before = self.metrics()
         answer = self.stream(prompt, max_tokens)
@@ -183,7 +183,7 @@ class VllmServer:
         return Answer(answer.tokens, answer.ttft_ms, pool_tokens, local_tokens)
 
     def stream(self, prompt: list[int], max_tokens: int) -> Stream:
-        """A greedy completion. Any number at a time. Raises OSError if the server refuses or breaks off."""
+        """A greedy completion; many may run at a time. Raises OSError if the server refuses it or breaks off."""
         body = {
             "model": "tiny",
             "prompt": prompt,
@@ -213,11 +213,11 @@ class VllmServer:
         return Stream(tokens, (first - begin) * 1e3, (last - first) * 1e3 / max(len(tokens) - 1, 1))
 
     def forget(self) -> None:
-        """Empties the engine's own prefix cache, once nothing holds a block of it. Raises TimeoutError."""
+        """Empties the engine's own prefix cache, once no request holds a block of it. Raises TimeoutError."""
         wait_until(lambda: self.reset(external=False), FORGET_SECONDS, f"vLLM {self.name} empties its own cache")
 
     def reset(self, external: bool) -> bool:
-        """Empties the engine's own prefix cache, and the pool too with `external`. False if vLLM says it failed."""
+        """Empties the engine's own prefix cache; with `external`, also the pool. False if vLLM reports a failure."""
         path = f"/reset_prefix_cache?reset_external={str(external).lower()}"
         request = urllib.request.Request(self._url(path), b"", method="POST")
         with urllib.request.urlopen(request, timeout=60) as reply:

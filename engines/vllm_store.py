@@ -1,4 +1,4 @@
-"""vLLM with its own MooncakeStoreConnector on the pool: one instance computes, another one loads.
+"""Tests vLLM with its own MooncakeStoreConnector on the pool: one instance computes, another one loads.
 
 Usage: vllm_store.py --models FOLDER --logs FOLDER --out FILE [--shapes gqa,mha], with the Python of the engines'
 environment.
@@ -36,18 +36,18 @@ def tokens(seed: str, count: int) -> list[int]:
 
 
 def prompt(prefix: str, tail: str) -> list[int]:
-    """4,096 tokens that prompts share and 32 of its own, so that a hit leaves something to compute."""
+    """4,096 tokens that prompts share, and 32 tokens of its own, so that a hit leaves tokens to compute."""
     return tokens(f"prefix {prefix}", PREFIX_TOKENS) + (tokens(f"tail {tail}", TAIL_TOKENS) if tail else [])
 
 
 def sources(answer: Answer) -> tuple[int, int]:
-    """How many prompt tokens came from the pool and from the engine's own cache."""
+    """The numbers of prompt tokens from the pool and from the engine's own cache."""
     return answer.pool_tokens, answer.local_tokens
 
 
 @dataclass
 class Prompts:
-    """One model's scenario, and what vLLM answers without a store."""
+    """The scenario of one model, and vLLM's answers without a store."""
 
     outcome: Outcome
     model: Path
@@ -59,7 +59,7 @@ class Prompts:
         return VllmServer(f"{self.shape}-{name}", self.model, self.logs, config, **options)  # type: ignore[arg-type]
 
     def ask(self, server: VllmServer, prefix: str, tail: str, wanted: tuple[int, int]) -> Answer:
-        """Asks, and checks where the tokens came from and that the output is the one without a store."""
+        """Sends a prompt. Checks where the tokens came from, and that the output equals that without a store."""
         answer = server.complete(prompt(prefix, tail))
         case = f"{server.name}, prompt {prefix}{tail or ' exactly'}"
         self.outcome.equal(f"{case}: tokens from (pool, own cache)", sources(answer), wanted)
@@ -72,7 +72,9 @@ class Prompts:
         self.outcome.time(f"{self.shape}: {case}", times_ms, pool_tokens, local_tokens)
 
     def without_store(self) -> None:
-        """The reference. A hit recomputes in other chunks than a cold run, so hits are compared with hits."""
+        """Records the reference answers. A hit computes in other chunks than a cold run, so hits are compared with
+        hits.
+        """
         cold: list[Answer] = []
         local: list[Answer] = []
         with self.server("plain") as server:
@@ -93,7 +95,7 @@ class Prompts:
         self.time("no store, local hit", local)
 
     def standalone(self) -> None:
-        """A stores into two storage nodes, a fresh B loads, both run at once, and a reset empties the pool."""
+        """A stores into two storage nodes; a new instance B loads; both run at once; a reset empties the pool."""
         with Pool(self.logs, [1024 * MIB, 1024 * MIB]) as pool:
             config = pool.write_config(embedded_bytes=0)
             with self.server("A", config) as first:
@@ -115,7 +117,7 @@ class Prompts:
     def pool_hits(self, server: VllmServer) -> None:
         hits = [self.ask(server, str(prefix), "b", (PREFIX_TOKENS, 0)) for prefix in range(ROUNDS)]
         local = [self.ask(server, str(prefix), "c", (0, PREFIX_TOKENS)) for prefix in range(ROUNDS)]
-        # vLLM computes the last block of a prompt that hits as a whole.
+        # vLLM computes the last block of a prompt even if the whole prompt hits.
         whole = self.ask(server, "whole", "", (PREFIX_TOKENS - BLOCK_TOKENS, 0))
         self.time("B, pool hit", hits)
         self.time("B, local hit", local)
@@ -126,7 +128,7 @@ class Prompts:
         self.outcome.time(f"{self.shape}: pool hit above local hit (medians)", [above])
 
     def store_metrics(self, first: VllmServer, second: VllmServer) -> None:
-        """What vLLM counted of the store's operations: keys, bytes, failures; and their mean times."""
+        """Checks vLLM's counts of the store's operations (keys, bytes, failures), and records their mean times."""
         token_bytes = SHAPES[self.shape].token_bytes
         stored = (ROUNDS + 1) * PREFIX_TOKENS
         loaded = stored - BLOCK_TOKENS
@@ -143,7 +145,7 @@ class Prompts:
             self.outcome.time(f"{self.shape}: {server.name[-1]}, mean {operation} by vLLM's metrics", [mean_ms])
 
     def at_once(self, pool: Pool, first: VllmServer, second: VllmServer) -> None:
-        """Both compute at the same time, then each loads at the same time what the other one stored."""
+        """Both instances compute at the same time; then each loads what the other stored, again at the same time."""
         with ThreadPoolExecutor(2) as threads:
             for left, right, tail, wanted in (
                 ("left", "right", "a", (0, 0)),
@@ -166,7 +168,7 @@ class Prompts:
         self.ask(first, "0", "a", (0, 0))
 
     def embedded(self) -> None:
-        """No storage node: the engines lend memory themselves. With groups and look-ups beside the scheduler."""
+        """Runs without storage nodes: the engines lend memory themselves. Uses groups and asynchronous look-ups."""
         with Pool(self.logs, []) as pool:
             config = pool.write_config(embedded_bytes=512 * MIB)
             record = self.logs / f"calls-{self.shape}"
@@ -183,14 +185,14 @@ class Prompts:
             self.groups(record)
 
     def groups(self, record: Path) -> None:
-        """Every put carried one group for each of its keys."""
+        """Checks that every put carried one group id per key."""
         lines = [line for file in self.logs.glob(f"{record.name}.*.jsonl") for line in file.read_text().splitlines()]
         puts = [call for call in map(json.loads, lines) if call["method"] == "batch_put_from_multi_buffers"]
         lengths = [(len(put["args"][0]), len(put["args"][3]["ReplicateConfig"]["group_ids"])) for put in puts]
         self.outcome.equal("C-embedded: groups passed with the 32 keys", lengths, [(PREFIX_BLOCKS, PREFIX_BLOCKS)])
 
     def load_async_off(self) -> None:
-        """The connector has the option, and asserts that it is on at the first request."""
+        """Checks that the connector's option `load_async` cannot be off: vLLM asserts that at the first request."""
         with Pool(self.logs, [256 * MIB]) as pool:
             config = pool.write_config(embedded_bytes=0)
             with self.server("E-load_async-off", config, extra={"load_async": False}) as server:
@@ -204,7 +206,7 @@ class Prompts:
 
 
 def embedding_store(outcome: Outcome, logs: Path) -> None:
-    """The client of vLLM's shared embedding cache; the model runner that feeds it needs a GPU."""
+    """Tests the client of vLLM's shared embedding cache. The model runner that feeds the cache needs a GPU."""
     with Pool(logs, [64 * MIB]) as pool:
         embeddings(outcome, pool.write_config(embedded_bytes=0))
 

@@ -1,8 +1,8 @@
-"""TTFT of vLLM with each package: cold, with a hit in its own cache, with a hit in the pool; and the calls behind it.
+"""Measures vLLM's TTFT with each package: cold, with a hit in its own cache, and with a hit in the pool.
 
 Usage: vllm_ttft.py --models FOLDER --logs FOLDER --out FILE [--cpp PYTHON] [--shapes gqa,mha] [--rounds N], with the
-Python of the engines' environment. All packages have a server and a pool each, which are asked in turn, so that what
-else the machine does meets all of them alike.
+Python of the engines' environment. Each package has its own server and pool. They are measured in turn, so that other
+load on the machine affects all packages alike.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ NODE_BYTES = 1024 * MIB
 LOOKUP_SCRIPT = Path(__file__).parent / "lookup_time.py"
 LOOKUP_SECONDS = 120
 OPERATIONS = ("save_put", "load_get", "lookup_exists")
-# Of the C++ package's time.
+# The largest time, as a share of the C++ package's.
 SHARE = 1 / 3
-# What a pool hit may take above a local hit, in ms: over shared memory, over TCP.
+# The most ms that a pool hit may take above a local hit: over shared memory, over TCP.
 ABOVE_MS = {"gqa": (20.0, 35.0), "mha": (50.0, 90.0)}
 
 
 @dataclass
 class Measured:
-    """One package's server and pool, and what was measured on them."""
+    """One package's server and pool, and the figures measured on them."""
 
     package: Package
     pool: Pool
@@ -49,21 +49,21 @@ class Measured:
     before: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def counts(self) -> dict[str, tuple[float, float]]:
-        """How often each operation ran, and for how many ms."""
+        """For each operation, how often it ran, and for how many ms in total."""
         return {
             name: (self.server.operation(name, "total"), self.server.operation(name, "time_seconds_sum") * 1e3)
             for name in OPERATIONS
         }
 
     def warm_up(self) -> None:
-        """The first touch of the memory and the first connections are not measured."""
+        """Warms up, so that first touches of memory and new connections are not measured."""
         save(self.server, prompt("warm-up", "a"))
         self.server.forget()
         self.server.complete(prompt("warm-up", "a"))
         self.before = self.counts()
 
     def round(self, turn: str) -> Measured:
-        """One prompt: cold; then from the engine's own cache and from the pool, with the same output."""
+        """Measures one prompt: cold, with a hit in the own cache, and with a hit in the pool. Compares the outputs."""
         cold = save(self.server, prompt(turn, "a"))
         local = self.server.complete(prompt(turn, "b"))
         self.server.forget()
@@ -83,7 +83,7 @@ class Measured:
         return self
 
     def lookup(self) -> Measured:
-        """`batch_is_exist` in a process of its own. Raises OSError or ValueError."""
+        """Times `batch_is_exist` in another process. Raises OSError or ValueError."""
         command = [str(self.package.python), str(LOOKUP_SCRIPT), self.pool.master_address]
         done = subprocess.run(
             command,
@@ -94,7 +94,7 @@ class Measured:
             check=False,
             env={**os.environ, **LOOPBACK, **self.package.variables},
         )
-        # Logs of the package may stand before it.
+        # The package may print log lines before the result.
         self.lookups_us.append(float(done.stdout.strip().rpartition("\n")[2]))
         return self
 
@@ -130,7 +130,7 @@ def rows(shape: str, with_cpp: bool) -> list[Row]:
 
 @dataclass
 class Shape:
-    """One model on all packages."""
+    """One model, measured on all packages."""
 
     outcome: Outcome
     model: Path
@@ -149,7 +149,7 @@ class Shape:
             self.judge(measured)
 
     def goes_on(self, package: Package, step: Callable[[], Measured]) -> Measured | None:
-        """What the step returns. A step that the C++ package breaks costs its column, not the run: None."""
+        """The result of a step. None if it fails on the C++ package: the table omits the column; the run goes on."""
         try:
             return step()
         except Exception as error:

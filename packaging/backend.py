@@ -1,10 +1,12 @@
-"""Builds the wheel: the Rust commands first, then maturin with the extension module and the Python package.
+"""Builds the wheel: first the Rust commands, then, with maturin, the extension module and the Python package.
 
-A PEP 517 backend around maturin's. It adds two things: the native commands travel in the wheel's scripts, so that
-`pip install .` puts them on the PATH, and one stable-ABI module serves every Python from 3.11 on, while 3.10, whose
-stable ABI lacks the buffer protocol, gets a module of its own.
+A PEP 517 backend around maturin's. It adds two things:
 
-`pip install --config-settings=profile=dev .` builds with another of cargo's profiles than `release`.
+- The native commands are scripts of the wheel, so that `pip install .` puts them on the PATH.
+- One stable-ABI module serves every Python from 3.11 on. Python 3.10, whose stable ABI lacks the buffer protocol, gets
+  a module of its own.
+
+`pip install --config-settings=profile=dev .` builds with another cargo profile than `release`.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ get_requires_for_build_editable = maturin.get_requires_for_build_editable
 
 
 def prepare_metadata_for_build_wheel(directory: str, config_settings: Mapping[str, Any] | None = None) -> str:
-    """Writes the metadata alone; builds nothing."""
+    """Writes only the metadata; builds nothing."""
     prepare()
     return maturin.prepare_metadata_for_build_wheel(directory, config_settings)
 
@@ -38,7 +40,7 @@ def prepare_metadata_for_build_wheel(directory: str, config_settings: Mapping[st
 def build_wheel(
     directory: str, config_settings: Mapping[str, Any] | None = None, metadata_directory: str | None = None
 ) -> str:
-    """Builds the commands and the wheel that holds them."""
+    """Builds the commands, and the wheel that contains them."""
     prepare()
     build_commands(use_profile(config_settings))
     return maturin.build_wheel(directory, config_settings, metadata_directory)
@@ -47,7 +49,7 @@ def build_wheel(
 def build_editable(
     directory: str, config_settings: Mapping[str, Any] | None = None, metadata_directory: str | None = None
 ) -> str:
-    """As `build_wheel`, with the Python files left where they are."""
+    """As `build_wheel`, but the Python files stay where they are."""
     prepare()
     build_commands(use_profile(config_settings))
     return maturin.build_editable(directory, config_settings, metadata_directory)
@@ -57,16 +59,18 @@ prepare_metadata_for_build_editable = prepare_metadata_for_build_wheel
 
 
 class UnsupportedOperation(Exception):  # noqa: N818 -- the name is given
-    """The name that PEP 517 gives to what a backend does not offer."""
+    """PEP 517's exception for an operation that a backend does not support."""
 
 
 def build_sdist(directory: str, config_settings: Mapping[str, Any] | None = None) -> str:
-    """Refuses: a wheel is built from a clone of the repository."""
+    """Refuses: wheels are built from a clone of the repository."""
     raise UnsupportedOperation("there is no source distribution; build from a clone of the repository")
 
 
 def prepare() -> None:
-    """Tells maturin which ABI to build for, and makes the folder and the program findable that it wants to see."""
+    """Tells maturin the ABI to build for. Makes the scripts folder, and puts the scripts of this Python on the PATH,
+    where maturin needs them.
+    """
     free_threaded = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
     arguments = os.environ.get("MATURIN_PEP517_ARGS", "")
     if sys.version_info >= (3, 11) and not free_threaded and "--features" not in arguments:
@@ -76,7 +80,7 @@ def prepare() -> None:
 
 
 def use_profile(config_settings: Mapping[str, Any] | None) -> str:
-    """The profile to build with, which maturin is told as well."""
+    """The cargo profile to build with. Passes it to maturin, too."""
     profile = (config_settings or {}).get("profile", "release")
     if not isinstance(profile, str):
         sys.exit(f"the setting 'profile' is given more than once: {profile}")
@@ -86,18 +90,18 @@ def use_profile(config_settings: Mapping[str, Any] | None) -> str:
 
 
 def build_commands(profile: str) -> None:
-    """Builds the commands and puts them where maturin takes the wheel's scripts from."""
+    """Builds the commands, and copies them to the folder from which maturin takes the wheel's scripts."""
     cargo = shutil.which("cargo")
     if cargo is None:
         sys.exit("cargo is not on the PATH: the build needs Rust, see https://rustup.rs")
-    # What is named decides which features are on. Both packages are, so that what they share is built once for both; or
-    # all of the workspace with one small test, so that what the Rust tests have built is not built again.
+    # The packages that are named determine their features. Naming both builds their shared code once. For `dev`, the
+    # whole workspace with one small test reuses what the Rust tests have built.
     packages = ["--package", "mooncake-cli", "--package", "mooncake-python"]
     if profile == "dev":
         packages = ["--workspace", "--test", "documented_errors"]
     commands = [argument for command in COMMANDS for argument in ("--bin", command)]
     subprocess.run([cargo, "build", "--profile", profile, "--locked", *packages, *commands], cwd=ROOT, check=True)
-    # The folder of the profile `dev` has another name.
+    # The folder of the profile `dev` is `debug`.
     built = target_directory(cargo) / ("debug" if profile == "dev" else profile)
     shutil.rmtree(SCRIPTS, ignore_errors=True)
     SCRIPTS.mkdir(parents=True)
@@ -106,7 +110,7 @@ def build_commands(profile: str) -> None:
 
 
 def target_directory(cargo: str) -> Path:
-    """Where cargo puts what it builds."""
+    """The folder of cargo's build output."""
     metadata = subprocess.run(
         [cargo, "metadata", "--no-deps", "--format-version=1"], cwd=ROOT, check=True, stdout=subprocess.PIPE
     )

@@ -1,8 +1,8 @@
-"""Writes down each call on the store, in any process that has this folder on its PYTHONPATH.
+"""Records each call on the store, in any process that has this folder on its PYTHONPATH.
 
-With MOONCAKE_RECORD=PREFIX each process appends to PREFIX.<pid>.jsonl one line a call, when it has returned: begin in
-seconds of the clock, pid, store, method, args, kwargs, result, error, thread, ms. Bytes are written as their length, a
-ReplicateConfig as the fields that differ from a new one.
+With MOONCAKE_RECORD=PREFIX each process appends a line per call to PREFIX.<pid>.jsonl, after the call has returned.
+Fields: begin (seconds of the clock), pid, store, method, args, kwargs, result, error, thread, ms. Bytes are recorded
+as their length, a ReplicateConfig as its fields that differ from the defaults.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def fields(config: Any) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """The value in JSON's types."""
+    """The value as JSON types."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, (list, tuple)):
@@ -50,7 +50,7 @@ def write(call: dict[str, Any]) -> None:
 
 def recorded(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
     def record(self: Any, *args: Any, **kwargs: Any) -> Any:
-        # Callers use one configuration for many puts: what it holds now is what counts.
+        # Recorded before the call: callers change one configuration and use it for many puts.
         call: dict[str, Any] = {"begin": time.time(), "pid": os.getpid(), "store": id(self)}
         call.update(method=name, args=plain(args), kwargs=plain(kwargs))
         begin = time.perf_counter()
@@ -80,7 +80,7 @@ def recording(store: type) -> type:
 
 
 class Finder:
-    """Finds the store's module as Python does, and puts the recording class into it."""
+    """Finds the store's module as Python does, and replaces the store's class by the recording class."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: types.ModuleType | None = None

@@ -16,7 +16,7 @@ __all__ = ["BufferPool", "RegisteredBufferPool"]
 
 
 def __getattr__(name: str) -> object:
-    # Loaded on demand: programs that only want a service's module need not load the native one.
+    # Loaded on demand, so that programs which use only a service's module do not load the native module.
     if name in __all__:
         from mooncake import buffer_pool
 

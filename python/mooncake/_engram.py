@@ -1,6 +1,6 @@
-"""Tables of embeddings in the store: one object per head, of rows of float32, read row by row.
+"""Embedding tables in the store: one object per head, with rows of float32 numbers. Look-ups read single rows.
 
-Head `h` of layer `l` has the key `engram:l<l>:h<h>`. Which rows a token needs is the caller's business.
+Head `h` of layer `l` has the key `engram:l<l>:h<h>`. The caller decides which rows a token needs.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol, SupportsIndex, TypeAlias
 
-# NumPy is no dependency of this package: it is imported by the calls that need it, so its types are not known here.
+# NumPy is not a dependency of this package. The methods that need it import it, so its types are unknown here.
 Array: TypeAlias = Any
 Ranges: TypeAlias = list[list[list[int]]]
 
@@ -23,7 +23,7 @@ _CALLS = ("batch_is_exist", "batch_put_from", "get_into_ranges", "register_buffe
 
 
 class _Memory(Protocol):
-    """What registers memory for transfers."""
+    """The methods of a store that register memory for transfers."""
 
     def register_buffer(self, buffer_ptr: SupportsIndex, size: SupportsIndex) -> int: ...
     def unregister_buffer(self, buffer_ptr: SupportsIndex) -> int: ...
@@ -51,7 +51,9 @@ def _integer(name: str, value: object, least: int, most: int) -> int:
 
 
 class EngramStoreConfig:
-    """The tables of one layer: the number of rows of each head's table, and the length of a row."""
+    """The tables of one layer: `table_vocab_sizes`, the number of rows per head, and `embedding_dim`, the length of a
+    row.
+    """
 
     __slots__ = ("_embedding_dim", "_table_vocab_sizes")
 
@@ -61,7 +63,7 @@ class EngramStoreConfig:
 
     @property
     def table_vocab_sizes(self) -> list[int]:
-        """Rows per head, in the order of the heads."""
+        """The number of rows per head, in the order of the heads."""
         return list(self._table_vocab_sizes)
 
     @table_vocab_sizes.setter
@@ -71,7 +73,7 @@ class EngramStoreConfig:
 
     @property
     def embedding_dim(self) -> int:
-        """Numbers per row."""
+        """The number of float32 values per row."""
         return self._embedding_dim
 
     @embedding_dim.setter
@@ -80,8 +82,9 @@ class EngramStoreConfig:
 
 
 class EngramStore:
-    """The tables of one layer in a store. Without a store only the calls that describe the tables work.
+    """The tables of one layer in a store. Without a store, only the methods that describe the tables work.
 
+    Raises TypeError for a `config` or `layer_id` of a wrong type, and RuntimeError for a `store` of a wrong type.
     Raises ValueError for a configuration without tables, or with sizes that are not positive or too large.
     """
 
@@ -107,25 +110,27 @@ class EngramStore:
         self._store: Any = store
 
     def get_table_vocab_sizes(self) -> list[int]:
-        """Rows per head."""
+        """The number of rows per head, in the order of the heads."""
         return list(self._sizes)
 
     def get_store_keys(self) -> list[str]:
-        """The key of each head's table."""
+        """The key of each head's table, in the order of the heads."""
         return list(self._keys)
 
     def get_num_heads(self) -> int:
-        """The number of tables."""
+        """The number of heads, and of tables."""
         return len(self._sizes)
 
     def get_embedding_dim(self) -> int:
-        """Numbers per row."""
+        """The number of float32 values per row."""
         return self._dim
 
     def populate(self, embedding_buffers: list[Array]) -> None:
-        """Stores one table per head, arrays of the shape (rows, embedding_dim), all or none.
+        """Stores the tables of all heads, or none of them. Each is a NumPy array of shape (rows, embedding_dim), of
+        numbers that are converted to float32.
 
-        Raises RuntimeError if they do not fit, if a table is there already, or if they cannot be stored.
+        Raises TypeError for an argument that is no list. Raises RuntimeError for arrays of a wrong number, type or
+        shape. Also raises it without a store, if a table exists already, or if the store does not take the tables.
         """
         if not isinstance(embedding_buffers, list):
             found = type(embedding_buffers).__name__
@@ -159,11 +164,12 @@ class EngramStore:
         return numpy.ascontiguousarray(buffer, dtype=numpy.float32)
 
     def lookup(self, row_ids: Array) -> Array:
-        """The rows with these numbers, which have the shape (batch, tokens, heads), as an array or nested lists.
+        """Reads rows of the tables. `row_ids` are row numbers of shape (batch, tokens, heads): a NumPy array or nested
+        lists.
 
-        Returns float32 of the shape (batch, tokens, heads, embedding_dim).
+        Returns a float32 array of shape (batch, tokens, heads, embedding_dim).
 
-        Raises RuntimeError for another shape, a number that is no row, or a table that is not there.
+        Raises RuntimeError without a store, for another shape, for a row number out of range, and for a missing table.
         """
         numpy = _numpy()
         ids = self._ids(row_ids)
@@ -177,7 +183,7 @@ class EngramStore:
         return output
 
     def _ids(self, row_ids: Array) -> Array:
-        """The numbers of rows as int64, with the right number of heads."""
+        """The row numbers as an int64 array. Raises RuntimeError for another shape or another number of heads."""
         numpy = _numpy()
         if not isinstance(row_ids, numpy.ndarray):
             return self._nested_ids(row_ids)
@@ -208,7 +214,7 @@ class EngramStore:
         return _numpy().array(flat, dtype="int64").reshape(len(batch), len(batch[0]), len(self._sizes))
 
     def _read(self, ids: Array, output: Array) -> bool:
-        """Fills the output in one call, row by row. Returns whether every row is there."""
+        """Reads all rows into `output` with one call. Returns whether all were read."""
         row_bytes = self._dim * ITEM_BYTES
         by_head = ids.reshape(-1, len(self._sizes)).T
         heads, tokens = by_head.shape
@@ -220,9 +226,10 @@ class EngramStore:
         return read == sizes
 
     def remove_from_store(self, force: bool = False) -> int:
-        """Removes the tables of this layer. Returns how many were there.
+        """Removes the tables of this layer. With `force`, also tables under a lease. Returns the number of tables
+        removed.
 
-        Raises RuntimeError, with the first negative code, if one cannot be removed; the others are gone then.
+        Raises RuntimeError with the first negative code if a table cannot be removed; the others are removed anyway.
         """
         if self._store is None:
             raise RuntimeError("remove_from_store failed, rc=-600")
@@ -235,7 +242,7 @@ class EngramStore:
 
 @contextmanager
 def _registered(store: _Memory, arrays: list[Array]) -> Iterator[None]:
-    """Registers the arrays' memory for the time of a transfer. What the caller has registered already stays so."""
+    """Registers the arrays' memory during a transfer. Memory that the caller has registered stays registered."""
     places = {array.ctypes.data: array.nbytes for array in arrays}
     done = [address for address, size in places.items() if store.register_buffer(address, size) == 0]
     try:

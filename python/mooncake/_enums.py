@@ -1,10 +1,10 @@
-"""The enumerations of `mooncake.store`. The numbers cross the wire and never change."""
+"""The enumerations of `mooncake.store`. Processes send these numbers to each other: they must never change."""
 
 from enum import Enum, IntEnum
 
 
 class _Named(IntEnum):
-    """An integer that prints as its name, on every version of Python, and equals no member of another enumeration."""
+    """An integer that prints as its name on every version of Python, and equals no member of another enumeration."""
 
     def __str__(self) -> str:
         return f"{type(self).__name__}.{self.name}"
@@ -19,7 +19,7 @@ class _Named(IntEnum):
 
 
 class SoftPinAction(_Named):
-    """What a put or an upsert does to the soft pin of an object."""
+    """How a put or an upsert changes an object's soft pin: PRESERVE keeps it, ENABLE sets it, DISABLE removes it."""
 
     PRESERVE = 0
     ENABLE = 1
@@ -27,7 +27,7 @@ class SoftPinAction(_Named):
 
 
 class ObjectDataType(_Named):
-    """What the bytes of an object are. Stored, not acted on."""
+    """The kind of data in an object. The pool stores it and does not act on it."""
 
     UNKNOWN = 0
     KVCACHE = 1
@@ -42,7 +42,7 @@ class ObjectDataType(_Named):
 
 
 class ReplicaStatus(_Named):
-    """The life of one replica."""
+    """The state of a replica."""
 
     UNDEFINED = 0
     INITIALIZED = 1
@@ -53,14 +53,14 @@ class ReplicaStatus(_Named):
 
 
 class TaskType(_Named):
-    """What a background task does with a replica."""
+    """What a task does with a replica."""
 
     REPLICA_COPY = 0
     REPLICA_MOVE = 1
 
 
 class TaskStatus(_Named):
-    """The life of one background task."""
+    """The state of a task."""
 
     PENDING = 0
     PROCESSING = 1

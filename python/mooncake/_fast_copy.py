@@ -1,4 +1,4 @@
-"""Many small arrays copied into one piece of memory, by NumPy."""
+"""Copies many small arrays into one piece of memory, with NumPy."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ _MAX_ADDRESS = (1 << 64) - 1
 def concat_arrays_into(
     arrays: list[Array], dest_ptr: int, dest_size: int, start: int = 0, count: int = -1, nthreads: int = 1
 ) -> int:
-    """Copies `arrays[start:start + count]`, one after the other, to the `dest_size` bytes at `dest_ptr`.
+    """Copies `arrays[start:start + count]`, one after the other, to the `dest_size` bytes at the address `dest_ptr`.
 
-    A negative `count` means all that follow. One thread copies, whatever `nthreads` says. Returns the bytes copied.
+    A negative `count` means all arrays from `start` on. One thread copies; `nthreads` has no effect. Returns the
+    number of bytes copied.
 
-    Raises TypeError for what is no ndarray, ValueError for one that is not C-contiguous, that holds Python objects, and
-    if the memory is too small. Nothing is copied then.
+    Raises TypeError for an item that is no ndarray. Raises ValueError for an array that is not C-contiguous or holds
+    Python objects, and if the memory is too small or no address. After an error nothing was copied.
     """
     from mooncake._structured.array import bytes_of, memory_at, np
 

@@ -1,4 +1,4 @@
-"""How the commands read the values of their flags. A wrong one is an `argparse.ArgumentTypeError` that quotes it."""
+"""Parsers of the commands' flags. For a wrong value they raise `argparse.ArgumentTypeError` with the value."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 def port(text: str) -> int:
-    """A TCP port; 0 stands for any free one."""
+    """A TCP port; 0 means any free port."""
     if not text.isdecimal() or int(text) > 65_535:
         raise argparse.ArgumentTypeError(f"{text!r} is not a port from 0 to 65535")
     return int(text)
@@ -26,14 +26,14 @@ def seconds(text: str) -> float:
 
 
 def whole_seconds(text: str) -> int:
-    """A whole number of seconds."""
+    """A whole number of seconds, less than 2**32."""
     if not text.isdecimal() or int(text) >= 1 << 32:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of seconds")
     return int(text)
 
 
 def count(most: int) -> Callable[[str], int]:
-    """Reads whole numbers from 1 to `most`."""
+    """A parser of whole numbers from 1 to `most`."""
 
     def read(text: str) -> int:
         if not text.isdecimal() or not 0 < int(text) <= most:

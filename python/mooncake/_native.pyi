@@ -1,5 +1,5 @@
-# The native part of mooncake.store. Every method returns a number, zero or a count, or a negative error code; see the
-# methods' own documentation. Integers may be NumPy's; buffers are anything with the buffer protocol.
+# Types of the native part of mooncake.store and mooncake.engine. The docstrings are in crates/python/src: see
+# `help()`. Integers may be NumPy's. A `Buffer` is any object with the buffer protocol.
 
 from collections.abc import Iterable
 from enum import IntEnum

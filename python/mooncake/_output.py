@@ -1,4 +1,4 @@
-"""What the commands print. A reader that has gone, as `head` does when it has seen enough, is no fault."""
+"""Prints the output of commands. If the reader has closed the pipe, as `head` does, that is no error."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ __all__ = ["Parser", "say"]
 
 
 def say(text: str) -> None:
-    """Writes a line to standard output, at once."""
+    """Writes a line to standard output, and flushes it."""
     try:
         print(text, flush=True)
     except BrokenPipeError:
-        # What is still in the buffer must not fail once more when the interpreter ends.
+        # The interpreter flushes the buffer again when it ends. That flush must not fail too.
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
 
 
 class Parser(argparse.ArgumentParser):
-    """As its base; a reader that closes the pipe before the end of the help is no error."""
+    """An ArgumentParser for which a reader that closes the pipe during the help is no error."""
 
     def print_help(self, file: SupportsWrite[str] | None = None) -> None:
         if file is None:

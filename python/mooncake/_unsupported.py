@@ -1,13 +1,13 @@
-"""Names of the C++ package for hardware that this build does not drive. They exist, and refuse."""
+"""Names of the C++ package for hardware that this build does not support. They exist, and return an error code."""
 
 from __future__ import annotations
 
 NOT_SUPPORTED = -1012
-"""The error code of everything here."""
+"""The error code that every method here returns."""
 
 
 class MooncakeDistributedNoFRegister:
-    """Would register NVMe-over-Fabrics targets with the pool."""
+    """In the C++ package, registers NVMe-over-Fabrics targets with the pool. Not supported in this build."""
 
     def real_register(
         self, nqn: str, nsid: int, traddr: str, trsvcid: int, base: int, size: int, master_server_addr: str

@@ -1,4 +1,4 @@
-"""The store for asyncio: `await store.async_get(key)`, and so for every method."""
+"""The store for asyncio: `await store.async_get(key)`, and the same for every method."""
 
 from __future__ import annotations
 
@@ -20,19 +20,20 @@ PREFIX = "async_"
 
 
 class MooncakeDistributedStoreAsync(MooncakeDistributedStore):
-    """A store whose public methods `m` have a twin `async_m` with the same arguments and result.
+    """A store in which every public method `m` has a twin `async_m` with the same arguments and result.
 
-    The twins run in threads of the store's own, so many may be awaited at a time. The plain methods stay as they are.
+    The twins run in threads of this store, so many of them may be awaited at a time. The plain methods do not change.
 
-    A twin that is cancelled before it began does nothing. One that has begun runs to its end, and only then is the
-    cancellation raised: addresses that were passed are not touched afterwards. So a timeout does not cut a call short.
+    A twin that is cancelled before it began does nothing. A twin that has begun runs to its end, and only then raises
+    CancelledError: memory that was passed by address is not used afterwards. A timeout therefore does not shorten a
+    call.
     """
 
     def __new__(cls, *_: object, **__: object) -> Self:
         return cast("Self", super().__new__(cls))
 
     def __init__(self, max_workers: int | None = None) -> None:
-        """`max_workers` calls run at a time, the others wait; by default as many as `ThreadPoolExecutor` takes.
+        """At most `max_workers` calls run at a time; others wait. None means the default of `ThreadPoolExecutor`.
 
         Raises ValueError if it is not positive.
         """
@@ -57,7 +58,7 @@ class MooncakeDistributedStoreAsync(MooncakeDistributedStore):
         return sorted({*plain, *(PREFIX + name for name in public)})
 
     def close(self) -> int:
-        """Waits for the calls that run, gives up those that wait, and closes the store. May be set up again."""
+        """Waits for running calls, cancels waiting ones, and closes the store. It may be set up again. Returns 0."""
         with self._guard:
             executor, self._executor = self._executor, None
         if executor is not None:
@@ -65,7 +66,7 @@ class MooncakeDistributedStoreAsync(MooncakeDistributedStore):
         return super().close()
 
     async def async_close(self) -> int:
-        """As `close`, which cannot run in the threads that it ends."""
+        """Runs `close` in a thread of its own, because `close` ends the threads of the twins."""
         with ThreadPoolExecutor(1) as own:
             return int(await _finish(own.submit(self.close), "async_close"))
 
@@ -83,7 +84,7 @@ class MooncakeDistributedStoreAsync(MooncakeDistributedStore):
 
 
 async def _finish(future: Future[Any], name: str) -> Any:
-    """What the call returns or raises, once it has ended; also when the task that waits is cancelled meanwhile."""
+    """Waits for the call to end, even if the waiting task is cancelled meanwhile. Returns or raises its outcome."""
     waiter = asyncio.wrap_future(future)
     cancelled: asyncio.CancelledError | None = None
     while not waiter.done():
@@ -91,7 +92,7 @@ async def _finish(future: Future[Any], name: str) -> Any:
             await asyncio.wait((waiter,))
         except asyncio.CancelledError as error:
             cancelled = error
-            # Of no effect on a call that has begun.
+            # This has no effect on a call that has begun.
             future.cancel()
     if cancelled is not None:
         if not waiter.cancelled():

@@ -1,7 +1,7 @@
-"""Buffers that a store can read and write without a copy, lent for a while and used again.
+"""A pool of buffers that a store can read and write without a copy. It lends them and uses them again.
 
-A pool takes memory from the store's local buffer first and, when that is full, from the system: such memory is
-registered with the store for as long as it is lent.
+The pool takes memory from the store's local buffer. When that is full, it takes memory from the system, and registers
+it with the store while it is lent.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _POINTER_BYTES = 8
 
 
 class BufferLease:
-    """Memory lent by a pool: `size` bytes at `ptr`, until `release`, the end of a `with` block, or collection.
+    """Memory that a pool lends: `size` bytes at `ptr`. It ends by `release`, a `with` block, or garbage collection.
 
-    The memory stays mapped until then, also when the store is closed before.
+    The memory stays mapped until then, even if the store is closed before.
     """
 
     def __init__(self) -> None:
@@ -45,31 +45,36 @@ class BufferLease:
     _ptr: int
     _size: int
     _views: weakref.WeakSet[BufferLeaseView]
-    # Held while a view is made and while the lease ends: no view is made of memory that is given back.
+    # Held while a view is made and while the lease ends, so that no view shows memory of an ended lease.
     _guard: threading.Lock
 
     @property
     def ptr(self) -> int:
-        """The address of the first byte. RuntimeError once the lease is released."""
+        """The address of the first byte. Raises RuntimeError once the lease is released."""
         if self._pool is None:
             raise RuntimeError("the buffer lease is closed")
         return self._ptr
 
     @property
     def size(self) -> int:
-        """The length in bytes that was asked for."""
+        """The length in bytes that `acquire` was asked for."""
         return self._size
 
     @property
     def buffer(self) -> memoryview:
-        """The memory, writable. The lease lasts at least as long as this view and all that is made of it."""
+        """A writable memoryview of the memory. The lease lasts at least as long as the view and everything made of it.
+
+        Raises RuntimeError once the lease is released.
+        """
         with self._guard:
             view = BufferLeaseView._of(self, self.ptr, self._size)
             self._views.add(view)
         return memoryview(view)
 
     def release(self) -> None:
-        """Gives the memory back. Does nothing the second time; RuntimeError while views of the memory exist."""
+        """Returns the memory to the pool. A second call does nothing. Raises RuntimeError while views of the memory
+        exist.
+        """
         with self._guard:
             if self._pool is None:
                 return
@@ -91,7 +96,8 @@ class BufferLease:
         try:
             self.release()
         except RuntimeError:
-            # Views on the way of an exception: it is the news, and the lease ends with the last of them.
+            # An exception that leaves the block may hold views. It must not be hidden; the lease ends with its last
+            # view.
             if error is None:
                 raise
 
@@ -100,17 +106,19 @@ class BufferLease:
 
 
 class BufferPool:
-    """Lends buffers of any size up to `max_bytes`, all together; zero means twice the store's local buffer.
+    """Lends buffers of any size, together up to `max_bytes` bytes, but at least the size of the store's local buffer.
 
-    `acquire` waits for room if `block_on_exhaustion`, at most `default_timeout` seconds if that is given. No more than
-    `max_regions` buffers are lent at once. Memory that does not fit the local buffer is aligned to pages, whatever
-    smaller `alignment` says. `min_size_class`, `max_size_class` and prewarming are accepted and change nothing: every
-    buffer has the size that was asked for.
+    - `max_bytes`: 0 means twice the size of the store's local buffer.
+    - `block_on_exhaustion`: whether `acquire` waits for room; for at most `default_timeout` seconds, if that is given.
+    - `max_regions`: the most buffers that are lent at a time.
+    - `alignment`: accepted. Memory from the system is aligned to pages in any case.
+    - `min_size_class`, `max_size_class`, `prewarm_size`, `prewarm_count`: accepted, without effect, because every
+      buffer has the requested size.
 
-    `store` may also be an object around a store whose `_get_pyclient_capsule()` returns what the store's own returns.
+    `store` may also be an object with a method `_get_pyclient_capsule()` that returns a store.
 
-    Raises TypeError for another `store`; RuntimeError for one that is not set up or has no local buffer, and for
-    numbers that make no sense.
+    Raises TypeError for another `store`. Raises RuntimeError for a store that is not set up or has no local buffer,
+    and for numbers out of range.
     """
 
     def __init__(
@@ -146,7 +154,8 @@ class BufferPool:
         self._store = store
         self._system = MooncakeHostMemAllocator()
         self._room = threading.Condition(threading.RLock())
-        # By address: the length, and what keeps memory of the local buffer; None for memory of the system.
+        # By address: the length, and the object that reserves a range of the local buffer; None for memory of the
+        # system.
         self._lent: dict[int, tuple[int, _LocalMemory | None]] = {}
         self._lent_bytes = 0
         self._closed = False
@@ -156,9 +165,13 @@ class BufferPool:
     def acquire(
         self, size: SupportsIndex, block: bool | None = None, timeout: SupportsFloat | None = None
     ) -> BufferLease:
-        """Lends `size` bytes. `block` and `timeout` (in seconds) override what the pool was made with.
+        """Lends `size` bytes. `block` and `timeout`, in seconds, override the arguments of the constructor.
 
-        Raises RuntimeError if the pool is closed, can never lend as much, is exhausted, or stays so for too long.
+        Raises RuntimeError in these cases:
+
+        - the pool is closed, or `size` exceeds it;
+        - the pool is exhausted and `block` is false, or the time is over;
+        - the system has no memory.
         """
         length = _size("size", size)
         block = self._block if block is None else bool(block)
@@ -181,16 +194,16 @@ class BufferPool:
     def buffer(
         self, size: SupportsIndex, block: bool | None = None, timeout: SupportsFloat | None = None
     ) -> BufferLease:
-        """As `acquire`."""
+        """Another name of `acquire`."""
         return self.acquire(size, block, timeout)
 
     def prewarm(self, size: SupportsIndex, count: SupportsIndex) -> None:
-        """Checks its arguments; there is nothing to be warmed."""
+        """Checks the types of its arguments, and does nothing else: there is nothing to prewarm."""
         _size("size", size)
         _size("count", count)
 
     def close(self) -> None:
-        """Ends the pool. Does nothing the second time; RuntimeError while leases are out."""
+        """Closes the pool. A second call does nothing. Raises RuntimeError while buffers are lent."""
         with self._room:
             if self._lent:
                 raise RuntimeError(f"cannot close a buffer pool with {len(self._lent)} active leases")
@@ -217,7 +230,7 @@ class BufferPool:
             self._lent_bytes -= bytes_taken
             if local is None:
                 self._to_system(ptr)
-            # Before those who wait look: memory of the local buffer is given back when nothing keeps it.
+            # Drops the reference before it wakes waiting threads: that returns the range to the local buffer.
             del local
             self._room.notify_all()
 
@@ -232,7 +245,7 @@ class BufferPool:
         return ptr
 
     def _to_system(self, ptr: int) -> None:
-        # A store that was closed meanwhile has forgotten the registration already.
+        # If the store was closed meanwhile, it has forgotten the registration, and this returns an error code.
         self._store.unregister_buffer(ptr)
         self._system.free(ptr)
 

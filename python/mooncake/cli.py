@@ -1,4 +1,7 @@
-"""`python -m mooncake.cli` runs `mooncake_master`. The programs are native; these modules are for callers by name."""
+"""`python -m mooncake.cli` runs `mooncake_master`.
+
+The programs are native. This module serves callers of the C++ package that start them as modules.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,9 @@ NOT_FOUND = 127
 
 
 def find_program(name: str) -> Path | None:
-    """The program that was installed with this package; None if it is not there.
+    """The path of a program that was installed with this package; None if it is missing.
 
-    PATH is not searched: a program of the same name there may be another package's.
+    PATH is not searched: a program of the same name there may belong to another package.
     """
     folders = [Path(sysconfig.get_path("scripts")), Path(sys.executable).parent]
     try:
@@ -32,7 +35,7 @@ def find_program(name: str) -> Path | None:
 
 
 def run_program(name: str) -> int:
-    """Puts the program in this process's place, with its arguments; returns 127 if it is not installed."""
+    """Replaces this process by the program, with the same arguments. Returns 127 if it is not installed."""
     program = find_program(name)
     if program is None:
         print(f"{name} is not installed beside {sys.executable}; reinstall {DISTRIBUTION}", file=sys.stderr)

@@ -1,8 +1,8 @@
-"""`transfer_engine_bench`: how fast transfer engines read or write each other's memory, seen from Python.
+"""`transfer_engine_bench`: measures how fast transfer engines read or write each other's memory, from Python.
 
-`--mode=target` lends memory and prints its name until it is stopped; `--mode=initiator --segment_id=NAME` moves blocks
-to or from there in batches, and prints what it moved. Every batch passes through Python once, so that small batches
-measure Python too.
+With `--mode=target` it lends memory, prints its name, and runs until SIGINT or SIGTERM. With `--mode=initiator
+--segment_id=NAME` it moves blocks to or from that memory in batches, and prints the throughput. Each batch is one call
+from Python: with small batches, the figure includes Python's own time.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ UNITS = {"MB": 10**6, "GB": 10**9, "MiB": 1 << 20, "GiB": 1 << 30}
 
 @dataclass
 class Tally:
-    """What one thread moved."""
+    """The batches that one thread moved, and its failure."""
 
     batches: int = 0
     failure: str | None = None
 
 
 def main() -> int:
-    """Runs one side. The exit status: 0, or 1 if a transfer failed or a side could not start."""
+    """Runs one side. Returns the exit status: 0, or 1 if a transfer failed or the side could not start."""
     flags = parse_arguments()
     try:
         return _target(flags) if flags.mode == "target" else _initiate(flags)
@@ -48,7 +48,9 @@ def main() -> int:
 
 
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
-    """The flags, with dashes or underscores. Ends the process with status 2 and a message if one is wrong."""
+    """Parses the flags, with dashes or underscores. If one is wrong, prints a message and ends the process with status
+    2.
+    """
     given = sys.argv[1:] if arguments is None else arguments
     what = "Measure how fast one transfer engine reads or writes the memory that another one lends."
     parser = Parser(prog="transfer_engine_bench", description=what, allow_abbrev=False)
@@ -99,7 +101,7 @@ def _flags() -> dict[str, dict[str, Any]]:
 
 
 def _engine(flags: argparse.Namespace) -> Any:
-    """An engine that is initialized. Raises RuntimeError if it refuses."""
+    """An initialized engine. Raises RuntimeError if `initialize` fails."""
     from mooncake.engine import TransferEngine
 
     engine = TransferEngine()
@@ -117,7 +119,7 @@ def _allocate(engine: Any, size: int) -> int:
 
 
 def _target(flags: argparse.Namespace) -> int:
-    # Blocked before the engine starts its threads, so that `sigwait` gets them.
+    # Blocked before the engine starts its threads, which inherit the mask, so that `sigwait` gets the signals.
     signals = {signal.SIGINT, signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     engine = _engine(flags)
@@ -143,7 +145,7 @@ def _initiate(flags: argparse.Namespace) -> int:
     tallies = [Tally() for _ in range(flags.threads)]
 
     def work(number: int) -> None:
-        # Each thread has its own part of both buffers. What lies beyond the target's is refused by it.
+        # Each thread has its own part of both buffers. The target refuses a part beyond its buffer.
         offsets = [number * batch_bytes + block * flags.block_size for block in range(flags.batch_size)]
         own, others = [local + offset for offset in offsets], [remote + offset for offset in offsets]
         lengths = [flags.block_size] * flags.batch_size
@@ -161,7 +163,9 @@ def _initiate(flags: argparse.Namespace) -> int:
 
 
 def _run(work: Callable[[int], None], threads: int, duration_seconds: int, stopping: threading.Event) -> float:
-    """Works in threads for so long, or until one stops all. Returns the seconds until the last one had ended."""
+    """Runs `work` in threads for `duration_seconds`, or until one sets `stopping`. Returns the seconds until the last
+    ended.
+    """
     workers = [threading.Thread(target=work, args=[number]) for number in range(threads)]
     started = time.perf_counter()
     for worker in workers:

@@ -1,4 +1,4 @@
-"""Which row and which field of a stream of batches is where: names and places only, no bytes."""
+"""A catalog of the rows and fields of a stream of batches. It holds names and places, but no data."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mooncake._structured.refs import export_dataproto_ref, import_dataproto_ref
 
 __all__ = ["DataProtoCatalog"]
 
-# A fragment, named by its manifest's key, and a row of it.
+# A fragment, named by the key of its manifest, and a row of it.
 _Location: TypeAlias = tuple[str, int]
 
 
@@ -22,10 +22,10 @@ class _Entry:
 
 
 class DataProtoCatalog:
-    """Rows by partition and key, each with a tag and the place of every field.
+    """A catalog of rows, by partition and key. It holds a tag and the place of every field of each row.
 
-    A fragment is a stored batch with one stage; the catalog keeps its handle as long as a field of a row is in it. It
-    neither moves nor removes what is stored. Only one thread may use a catalog at a time.
+    A fragment is a stored batch with one stage. The catalog keeps a fragment's handle while a field of any row lies in
+    it. The catalog neither moves nor removes stored data. Only one thread may use a catalog at a time.
     """
 
     def __init__(self) -> None:
@@ -41,11 +41,14 @@ class DataProtoCatalog:
         tags: Sequence[Mapping[str, Any]] | None = None,
         handle: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """Merges tags into rows, and places the fields of a fragment, whose rows are those of `keys` in this order.
+        """Merges tags into rows, and records the fields of a fragment. Row i of the fragment belongs to `keys[i]`.
 
-        Returns the keys, their tags now, and all fields that any of them has. Raises ValueError, and changes nothing,
-        if names are empty or repeated, if numbers do not match, or if the handle is none of a fragment; TypeError for
-        tags that are no mappings.
+        `tags` has one mapping per key. At least one of `tags` and `handle` is required. Returns a dict: `keys`;
+        `tags`, the tag of each key after the merge; `fields`, all fields that any of the keys has.
+
+        Raises ValueError for names that are empty or repeated, for tags or rows that do not match the number of keys,
+        and for a handle of anything but a fragment. Raises TypeError for tags that are not mappings. After an error
+        nothing has changed.
         """
         partition, names = _text(partition, "partition"), _names(keys, "keys")
         new_tags = _tags(tags, len(names))
@@ -65,10 +68,12 @@ class DataProtoCatalog:
         }
 
     def resolve(self, partition: str, keys: Sequence[str], fields: Sequence[str] | None = None) -> dict[str, Any]:
-        """Where the fields of these rows are: fields at the same places in one group, and the handles to get them by.
+        """Finds the fields of rows. Without `fields`, finds all fields that any of the rows has.
 
-        Without `fields`, those that any of the rows has. Raises ValueError for rows that are not there, and for fields
-        that one of them does not have.
+        Returns a dict: `keys`; `tags`; `fields`; `field_groups`, whose entries list fields with the same places and
+        their places as pairs of fragment and row; `handles`, the handle of each fragment.
+
+        Raises ValueError for a key that the catalog does not have, and for a field that one of the rows does not have.
         """
         partition, names = _text(partition, "partition"), _names(keys, "keys")
         entries = self._partitions.get(partition, {})
@@ -95,7 +100,7 @@ class DataProtoCatalog:
         }
 
     def list(self, partition: str | None = None) -> dict[str, dict[str, Any]]:
-        """The tags of all rows, by partition and key; of one partition if it is named."""
+        """The tags of all rows, by partition and key. With `partition`, only those of that partition."""
         chosen = self._partitions if partition is None else {_text(partition, "partition")}
         return {
             name: {key: copy.deepcopy(entry.tag) for key, entry in self._partitions[name].items()}
@@ -104,7 +109,7 @@ class DataProtoCatalog:
         }
 
     def remove(self, partition: str, keys: Sequence[str]) -> None:
-        """Forgets these rows; those that are not there are none. What is stored remains."""
+        """Removes these rows from the catalog. Unknown keys are ignored. The stored data remains."""
         partition, names = _text(partition, "partition"), _names(keys, "keys")
         entries = self._partitions.get(partition, {})
         for key in names:
@@ -114,7 +119,7 @@ class DataProtoCatalog:
             self._partitions.pop(partition, None)
 
     def _add_fragment(self, handle: Mapping[str, Any], rows: int) -> dict[str, str]:
-        """Remembers the handle of a fragment; returns the fragment for each of its fields."""
+        """Keeps the handle of a fragment. Returns a dict from each of its fields to the fragment."""
         ref = import_dataproto_ref(handle)
         if ref.batch_size != rows:
             raise ValueError(f"DataProto batch size {ref.batch_size!r} does not match {rows} logical keys")
@@ -157,7 +162,7 @@ def _names(values: Sequence[str], what: str) -> tuple[str, ...]:
 
 
 def _tags(tags: Sequence[Mapping[str, Any]] | None, count: int) -> list[dict[str, Any]]:
-    """A copy of the tag for each key; empty ones if there are none."""
+    """A copy of the tag of each key; without tags, an empty dict for each key."""
     given = [{} for _ in range(count)] if tags is None else list(tags)
     if len(given) != count:
         raise ValueError("tags must have the same length as keys")

@@ -1,7 +1,7 @@
-"""Transfers between memory that processes registered, by address: `TransferEngine`.
+"""Transfers between registered memory of processes, by address: see `TransferEngine`.
 
-This build moves bytes over TCP. The RPC interface and the shared segments of the C++ package are not in it: their names
-are here, and say so when they are used.
+This build moves bytes over TCP. It does not have the RPC interface and the shared segments of the C++ package. Their
+names exist here, and raise NotImplementedError when they are used.
 """
 
 from enum import IntEnum
@@ -18,7 +18,7 @@ SUPPORT_CUDA = True
 
 
 class TransferOpcode(IntEnum):
-    """Which way bytes go. The numbers are those of the C++ package, whose documents spell the names in capitals too."""
+    """The direction of a transfer. Numbers as in the C++ package; its documents also spell the names in capitals."""
 
     Read = 0
     Write = 1
@@ -39,21 +39,21 @@ def _refuse(name: str) -> NoReturn:
 
 
 class RpcInterface:
-    """Not in this build: making one raises NotImplementedError."""
+    """Not in this build: the constructor raises NotImplementedError."""
 
     def __init__(self) -> None:
         _refuse("RpcInterface")
 
 
 class ReceivedData:
-    """Not in this build: making one raises NotImplementedError."""
+    """Not in this build: the constructor raises NotImplementedError."""
 
     def __init__(self) -> None:
         _refuse("ReceivedData")
 
 
 class ReceivedTensor:
-    """Not in this build: making one raises NotImplementedError."""
+    """Not in this build: the constructor raises NotImplementedError."""
 
     def __init__(self) -> None:
         _refuse("ReceivedTensor")
@@ -73,11 +73,11 @@ def create_rpc_server(local_rank: int = 0, world_size: int = 1) -> RpcInterface:
 
 
 class SharedSegment:
-    """Memory that several processes share. Not in this build: `supported` says so, and `create` raises."""
+    """Memory that several processes share. Not in this build: `supported` returns False, and `create` raises."""
 
     @staticmethod
     def supported(mmap: bool = True, host_register: bool = False) -> bool:
-        """False: this build cannot share memory across processes."""
+        """Returns False: this build cannot share memory across processes."""
         return False
 
     @staticmethod
@@ -91,7 +91,7 @@ class SharedSegment:
         mmap: bool = True,
         host_register: bool = False,
     ) -> tuple[Any, str]:
-        """Raises NotImplementedError."""
+        """Not in this build: raises NotImplementedError."""
         _refuse("SharedSegment")
 
 

@@ -1,7 +1,7 @@
-"""The metadata server that transfer engines find each other through: a map from keys to JSON texts, over HTTP.
+"""The metadata server of transfer engines: an HTTP map from keys to JSON texts, in which engines find each other.
 
-`GET`, `PUT` and `DELETE` on `/metadata?key=KEY`, and `GET /health`. All is kept in memory and forgotten at the end.
-`mooncake_http_metadata_server --host HOST --port PORT`. Needs `aiohttp`.
+It serves `GET`, `PUT` and `DELETE` on `/metadata?key=KEY`, and `GET /health`. It keeps everything in memory, and loses
+it when the process ends. Start it with `mooncake_http_metadata_server --host HOST --port PORT`. Needs `aiohttp`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 
 class KVPoll(Enum):
-    """What `KVBootstrapServer.poll` says."""
+    """The results of `KVBootstrapServer.poll`, which returns only `Success` and `Failed`."""
 
     Failed = 0
     Bootstrapping = 1
@@ -46,10 +46,10 @@ class KVPoll(Enum):
 
 
 class KVBootstrapServer:
-    """The server, in a thread of its own between `run` and `close`. Runs once."""
+    """The metadata server, on its own thread between `run` and `close`. It can run only once."""
 
     def __init__(self, port: int, host: str = DEFAULT_HOST) -> None:
-        """`port` 0 takes a free one, which `port` names once the server runs."""
+        """With port 0 the server takes a free port; once it runs, the attribute `port` has its number."""
         self.port = port
         self.host = host
         self.store: dict[str, bytes] = {}
@@ -61,14 +61,16 @@ class KVBootstrapServer:
         self._listening = False
 
     def run(self) -> threading.Thread:
-        """Starts the server and waits until it listens or failed to, which is logged and told by `poll`."""
+        """Starts the server. Waits until it listens or has failed, for at most 10 seconds. The log reports a failure,
+        and so does `poll`.
+        """
         self.thread = threading.Thread(target=self._run, name="metadata server", daemon=True)
         self.thread.start()
         self._started.wait(START_SECONDS)
         return self.thread
 
     def close(self) -> None:
-        """Stops the server and waits for its thread. Does nothing if it does not run."""
+        """Stops the server and waits for its thread, for at most 10 seconds. Does nothing if it does not run."""
         loop, stopping, thread = self._loop, self._stopping, self.thread
         if loop is not None and stopping is not None:
             try:
@@ -79,14 +81,14 @@ class KVBootstrapServer:
             thread.join(STOP_SECONDS)
 
     def poll(self) -> KVPoll:
-        """`Success` while the server listens, else `Failed`."""
+        """`KVPoll.Success` while the server listens, otherwise `KVPoll.Failed`."""
         alive = self.thread is not None and self.thread.is_alive()
         return KVPoll.Success if alive and self._listening else KVPoll.Failed
 
     def _run(self) -> None:
         try:
             asyncio.run(self._serve())
-        # Not OSError: a host that is no name, a port that is none.
+        # The last two are for an invalid host name and a port out of range.
         except (OSError, UnicodeError, OverflowError) as error:
             logger.error("The metadata server cannot listen on %s:%s: %s", self.host, self.port, error)
         finally:
@@ -142,7 +144,7 @@ class KVBootstrapServer:
 
     def _put(self, key: str, value: bytes) -> web.Response:
         old = self.store.get(key)
-        # Two engines under one name must not take each other's connections.
+        # If two engines used one name, peers of one would connect to the other.
         if "rpc_meta" in key and old is not None:
             if old == value:
                 return _text(200, "metadata unchanged")
@@ -163,12 +165,12 @@ class KVBootstrapServer:
 
 
 def _text(status: int, text: str, **headers: str) -> web.Response:
-    # The type is what clients of the C++ package's server are used to, for plain words too.
+    # Clients of the C++ package's server expect this type, for plain text too.
     return web.Response(status=status, text=text, content_type="application/json", headers=headers)
 
 
 def parse_args() -> argparse.Namespace:
-    """The flags. Ends the process with status 2 and a message if one is wrong."""
+    """Parses the flags. If one is wrong, prints a message and ends the process with status 2."""
     parser = Parser(description="The metadata server of transfer engines.")
     parser.add_argument("--host", default=DEFAULT_HOST, help="address to listen on (default: %(default)s)")
     parser.add_argument(
@@ -182,7 +184,8 @@ def main() -> int:
     """The command `mooncake_http_metadata_server`: runs until SIGINT or SIGTERM. Returns the exit status."""
     arguments = parse_args()
     logging.basicConfig(level=arguments.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    # Blocked before the server's thread exists, which inherits that: the signals are for this one, and none is lost.
+    # Blocked before the server's thread starts, because it inherits the mask: only this thread takes the signals, and
+    # none is lost.
     signals = {signal.SIGINT, signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     server = KVBootstrapServer(arguments.port, arguments.host)

@@ -1,6 +1,6 @@
-"""The configuration of a store, as the services and the integrations read it: from a JSON file or the environment.
+"""The configuration of a store, from a JSON file or from environment variables. Services and integrations read it.
 
-A file wins as a whole: where one is named, by argument or by `MOONCAKE_CONFIG_PATH`, the other variables are not read.
+If a file is named, by argument or by `MOONCAKE_CONFIG_PATH`, the other variables are not read.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MAX_SIZE_BYTES = (1 << 63) - 1
 CONFIG_PATH_VARIABLE = "MOONCAKE_CONFIG_PATH"
 MASTER_VARIABLE = "MOONCAKE_MASTER"
 
-# Two letters stand before one, and "b" comes last: the first that fits is the unit.
+# The first unit with which a text ends is its unit. Units of two letters therefore come first, and "b" last.
 _UNITS = {
     "kb": 1 << 10,
     "mb": 1 << 20,
@@ -41,7 +41,7 @@ _UNITS = {
 _TRUE = {"true", "1", "yes", "on", "enable"}
 _FALSE = {"false", "0", "no", "off", "disable", ""}
 
-# What callers of the C++ package may ask for. Whether this build has it is for the store to say.
+# Protocols of the C++ package. The store decides which of them this build serves.
 _KNOWN_PROTOCOLS = frozenset(
     {
         "ascend",
@@ -65,7 +65,7 @@ _KNOWN_PROTOCOLS = frozenset(
 
 
 def _parse_number(text: str) -> int:
-    """A whole number of any length, or a decimal one cut down to a whole one."""
+    """A whole number of any length, or a decimal number without its fraction."""
     try:
         return int(text)
     except ValueError:
@@ -77,9 +77,9 @@ def _parse_number(text: str) -> int:
 
 
 def _parse_segment_size(value: object) -> int:
-    """Bytes from a number, or from text with a unit in powers of 1024 such as "512MB", "1.5 gb", "4096".
+    """A number of bytes, from a number or a text like "512MB", "1.5 gb" or "4096". Units are powers of 1024.
 
-    Raises ValueError for text that is empty, has no number or is too large, and TypeError for any other type.
+    Raises ValueError for a text that is empty, has no number or is too large, and TypeError for any other type.
     """
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         raise TypeError(f"Invalid segment size: {value!r} is neither a number nor text")
@@ -110,7 +110,7 @@ def _bounded(size: int, value: object) -> int:
 
 
 def _parse_size(value: object) -> int:
-    """As `_parse_segment_size`, and never negative."""
+    """As `_parse_segment_size`; also raises ValueError for a negative size."""
     size = _parse_segment_size(value)
     if size < 0:
         raise ValueError(f"{value!r} is negative")
@@ -118,7 +118,7 @@ def _parse_size(value: object) -> int:
 
 
 def _parse_bool(value: object) -> bool:
-    """A truth value from a bool, a number, or the usual words. Raises ValueError for other words and types."""
+    """A bool, from a bool, a number, None, or a word like "yes" or "off". Raises ValueError for anything else."""
     if value is None:
         return False
     if isinstance(value, (bool, int, float)):
@@ -132,7 +132,7 @@ def _parse_bool(value: object) -> bool:
 
 
 def _parse_port(value: object) -> int:
-    """A TCP port from a whole number or its text. Raises ValueError."""
+    """A TCP port from 0 to 65535, from a whole number or its text. Raises ValueError for anything else."""
     if isinstance(value, (int, str)) and not isinstance(value, bool):
         try:
             port = int(value)
@@ -150,14 +150,16 @@ def _parse_text(value: object) -> str:
 
 
 def _parse_name(value: object) -> str:
-    """Text that is not blank."""
+    """A text. Raises ValueError if it is blank or not a text."""
     if not isinstance(value, str) or not value.strip():
         raise ValueError(f"must be a non-empty string, got {value!r}")
     return value
 
 
 def _parse_protocol(value: object) -> str:
-    """The name in lower case, as stores compare it; unknown ones too. Raises ValueError if it is blank."""
+    """The protocol's name in lower case, as stores compare it. Accepts unknown names; raises ValueError for a blank
+    one.
+    """
     if not isinstance(value, str) or not value.strip():
         raise ValueError(f"Invalid protocol: {value!r}; name one, such as 'tcp' or 'rdma'")
     return value.strip().lower()
@@ -165,7 +167,7 @@ def _parse_protocol(value: object) -> str:
 
 @dataclass(frozen=True)
 class _Source:
-    """Where a field comes from: its environment variable, how its value is read, and what stands for a missing one."""
+    """The source of a field: its environment variable, the parser of its value, and the default for a missing value."""
 
     variable: str
     parse: Callable[[object], Any]
@@ -173,7 +175,7 @@ class _Source:
     required: bool = False
 
 
-# The names are the fields of `MooncakeConfig` and the keys of the file.
+# The keys are the fields of `MooncakeConfig`, and the keys of the file.
 _SOURCES = {
     "local_hostname": _Source("MOONCAKE_LOCAL_HOSTNAME", _parse_name, "localhost", required=True),
     "metadata_server": _Source("MOONCAKE_TE_META_DATA_SERVER", _parse_name, "P2PHANDSHAKE", required=True),
@@ -194,7 +196,7 @@ _SOURCES = {
 
 
 def _parse(name: str, value: object, where: str) -> Any:
-    """The value of a field; ValueError says where a wrong one stood."""
+    """The parsed value of a field. Raises ValueError that starts with `where`, the place of the value."""
     try:
         return _SOURCES[name].parse(value)
     except (ValueError, TypeError) as error:
@@ -203,9 +205,9 @@ def _parse(name: str, value: object, where: str) -> Any:
 
 @dataclass
 class MooncakeConfig:
-    """What a store is set up with. Sizes are in bytes; `global_segment_size` 0 lends no memory.
+    """The arguments of a store's `setup`. Sizes are in bytes; with `global_segment_size` 0 the store lends no memory.
 
-    Raises ValueError for a blank name, a blank protocol, a negative size or a port out of range.
+    Raises ValueError for a blank name or protocol, a negative size, or a port out of range.
     """
 
     local_hostname: str
@@ -237,9 +239,9 @@ class MooncakeConfig:
             logger.warning("Unrecognised protocol %r is left to the store; known are %s", self.protocol, known)
 
     def with_overrides(self, overrides: Mapping[str, object], where: str = "") -> MooncakeConfig:
-        """A copy with fields replaced by values, or by text as a file or a variable would hold it.
+        """A copy with some fields replaced. Values may be texts, as in a file or a variable.
 
-        `where` stands before the field's name in messages. Raises ValueError for an unknown field or a wrong value.
+        Messages put `where` before the field's name. Raises ValueError for an unknown field or a wrong value.
         """
         unknown = [name for name in overrides if name not in _SOURCES]
         if unknown:
@@ -248,9 +250,10 @@ class MooncakeConfig:
 
     @staticmethod
     def from_file(file_path: str | os.PathLike[str]) -> MooncakeConfig:
-        """From a JSON object. Unknown keys change nothing and are warned about; null stands for the default.
+        """Reads the configuration from a file with a JSON object. A null value means the default, except for required
+        keys. An unknown key is ignored, with a warning in the log.
 
-        Raises OSError where the file cannot be read, and ValueError with the file and the key where it is wrong.
+        Raises OSError if the file cannot be read, and ValueError that names the file and the wrong or missing key.
         """
         path = os.fspath(file_path)
         settings = _read_object(path)
@@ -266,9 +269,10 @@ class MooncakeConfig:
 
     @staticmethod
     def load_from_env() -> MooncakeConfig:
-        """From the file that `MOONCAKE_CONFIG_PATH` names, else from the variables; `MOONCAKE_MASTER` is required.
+        """Reads the configuration from the file that `MOONCAKE_CONFIG_PATH` names. If it is not set, reads it from
+        environment variables, of which `MOONCAKE_MASTER` is required.
 
-        Raises ValueError with the variable and its value where one is wrong, and what `from_file` raises.
+        Raises ValueError that names the wrong variable and its value, or the exceptions of `from_file`.
         """
         path = os.environ.get(CONFIG_PATH_VARIABLE)
         if path:
@@ -285,7 +289,7 @@ class MooncakeConfig:
 
 
 def _warn_of_unknown(path: str, settings: Mapping[str, object]) -> None:
-    """Files are shared with other programs, so an unknown key is no error."""
+    """Logs a warning for each unknown key. It is no error, because other programs use the same files."""
     for name in settings:
         if name not in _SOURCES:
             nearest = difflib.get_close_matches(str(name), _SOURCES, 1, 0.8)
@@ -294,7 +298,7 @@ def _warn_of_unknown(path: str, settings: Mapping[str, object]) -> None:
 
 
 def _read_object(path: str) -> dict[str, Any]:
-    """The JSON object in a file. Raises OSError, or ValueError with the file's name."""
+    """The JSON object in a file. Raises OSError, or ValueError that names the file."""
     with open(path, "rb") as file:
         content = file.read(MAX_FILE_BYTES + 1)
     if len(content) > MAX_FILE_BYTES:

@@ -1,7 +1,9 @@
-"""A store in a process of its own: it lends memory to the pool, and puts, gets and mounts for whoever speaks HTTP.
+"""A store with a REST API, in a process of its own.
 
-`python -m mooncake.mooncake_store_service --config FILE --port 8080`, or `mc_store_rest_server`. Needs `aiohttp`.
-The API has no authentication: bind it to an address that only operators reach.
+It lends memory to the pool. HTTP clients put, get and remove objects, and mount segments.
+
+Start it with `python -m mooncake.mooncake_store_service --config FILE --port 8080`, or `mc_store_rest_server`. Needs
+`aiohttp`. The API has no authentication: bind it to an address that only operators can reach.
 """
 
 from __future__ import annotations
@@ -34,19 +36,19 @@ __all__ = ["MooncakeStoreService", "_shm_name_to_path", "main", "parse_arguments
 DEFAULT_HOST = "0.0.0.0"
 DEFAULT_PORT = 8080
 DEFAULT_WAIT_SECONDS = 60.0
-# How long requests that run may take to end once the service stops.
+# The time that running requests get to end when the service stops.
 FAREWELL_SECONDS = 5.0
-# How long others may take over what lies here, after SIGTERM; as with `mooncake_client`.
+# The time that other nodes get to take over the objects here, after SIGTERM; also the default of `mooncake_client`.
 DEFAULT_DRAIN_SECONDS = 20
 DRAIN_VARIABLE = "MOONCAKE_DRAIN_TIMEOUT_SEC"
-# How long a service that was told twice may take to end by itself.
+# The time that the service gets to end after a second signal.
 LAST_SECONDS = 1.0
-# Who, what, the answer's status and bytes, seconds.
+# Client address, request line, status, bytes of the answer, seconds.
 ACCESS_LINE = '%a "%r" %s %b %Tf'
-# What the store answers to a configuration that no retry mends.
+# The code of the store for a wrong configuration: another try would fail too.
 INVALID_PARAMS = -600
 
-# The key of the store's `setup`, and the field of the configuration that it takes.
+# From a key of the store's `setup` to the field of `MooncakeConfig` with its value.
 _SETTINGS = {
     "local_hostname": "local_hostname",
     "metadata_server": "metadata_server",
@@ -69,16 +71,17 @@ logger = logging.getLogger("mooncake.mooncake_store_service")
 
 
 class MooncakeStoreService(ObjectEndpoints, SegmentEndpoints):
-    """A store and its REST API. Start the store, then HTTP; `stop` ends both."""
+    """A store and its REST API. Start the store first, then HTTP. `stop` ends both."""
 
     _runner: web.AppRunner | None = None
-    # Where the API listens, once it does: the port is the real one even if 0 was asked for.
+    # The address of the API, once it listens: with the real port, even if port 0 was requested.
     http_address: tuple[str, int] | None = None
 
     def __init__(self, config_path: str | None = None, cli_config: Mapping[str, object] | None = None) -> None:
-        """Reads the configuration from the file, or as `MooncakeConfig.load_from_env`; `cli_config` wins over both.
+        """Reads the configuration from the file, or as `MooncakeConfig.load_from_env` does. `cli_config` overrides
+        single settings.
 
-        Raises OSError for a file that cannot be read and ValueError for a wrong or unknown setting.
+        Raises OSError if the file cannot be read, and ValueError for a wrong or unknown setting.
         """
         self.store = None
         self.current_mode = "prefill"
@@ -91,15 +94,16 @@ class MooncakeStoreService(ObjectEndpoints, SegmentEndpoints):
     async def start_store_service(
         self, max_wait_time: float = DEFAULT_WAIT_SECONDS, shutdown_event: asyncio.Event | None = None
     ) -> bool:
-        """Sets the store up; tries again until the master is there, for `max_wait_time` seconds and once at least.
+        """Sets the store up. Tries again until that succeeds, at least once and for at most `max_wait_time` seconds.
 
-        False if it was not there in time, if the configuration was refused, or once `shutdown_event` is set.
+        Returns False if the time was too short, if the store refused the configuration, or once `shutdown_event` is
+        set.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + max_wait_time
         stopping = shutdown_event or asyncio.Event()
         while True:
-            # Signals that came since the last look are delivered here; a setup holds them up.
+            # Runs the handlers of signals that arrived during the last setup, which blocks the event loop.
             await asyncio.sleep(0)
             if stopping.is_set():
                 return False
@@ -119,10 +123,10 @@ class MooncakeStoreService(ObjectEndpoints, SegmentEndpoints):
             await wait(stopping, min(RETRY_SECONDS, left))
 
     def _try_setup(self) -> tuple[str | None, bool]:
-        """Sets a store up. Why it failed, None if it did not; and whether another try is pointless."""
-        # For what a caller's own configuration object lacks, the store has defaults.
+        """Tries to set a store up. Returns the reason of a failure or None, and whether further tries are pointless."""
+        # A configuration object of a caller may lack fields. The store has defaults for those.
         settings = {key: getattr(self.config, field) for key, field in _SETTINGS.items() if hasattr(self.config, field)}
-        # The service knows which signal came, and whether there is time to drain.
+        # `stop` drains: it knows which signal arrived, and whether there is time.
         settings["drain_timeout_sec"] = 0
         try:
             store = cast(Store, MooncakeDistributedStore())
@@ -135,9 +139,9 @@ class MooncakeStoreService(ObjectEndpoints, SegmentEndpoints):
         return None, True
 
     async def start_http_service(self, port: int = DEFAULT_PORT, host: str = DEFAULT_HOST) -> bool:
-        """Serves the API on this address and no other.
+        """Serves the API on this address only. Returns True.
 
-        Raises OSError if it cannot be listened on, UnicodeError for a host that is no name.
+        Raises OSError if the address cannot be used, and UnicodeError for an invalid host name.
         """
         app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[limit_requests(MAX_REQUESTS), json_errors])
         app.add_routes(self._routes())
@@ -165,9 +169,9 @@ class MooncakeStoreService(ObjectEndpoints, SegmentEndpoints):
         ]
 
     async def stop(self, drain_seconds: int = 0, told_again: asyncio.Event | None = None) -> None:
-        """Ends HTTP, then closes the store: what it lent leaves the pool. Does nothing the second time.
+        """Stops HTTP, drains the store, then closes it: its memory leaves the pool. A second call does nothing.
 
-        Before that, other nodes may take over what lies here, for `drain_seconds` at most and until `told_again`.
+        Other nodes take over the objects here for at most `drain_seconds`, or until `told_again` is set.
         """
         runner, self._runner = self._runner, None
         if runner is not None:
@@ -177,7 +181,7 @@ class MooncakeStoreService(ObjectEndpoints, SegmentEndpoints):
             return
         if drain_seconds > 0:
             await _drain(store, drain_seconds, told_again or asyncio.Event())
-        # It ends a drain that is still under way.
+        # This also ends a drain that still runs.
         code = store.close()
         if code != 0:
             logger.warning("The store's close returned %s", code)
@@ -200,16 +204,17 @@ async def _drain(store: Store, seconds: int, told_again: asyncio.Event) -> None:
 
 
 def _unblock_shutdown_signals() -> None:
-    """Lets SIGINT and SIGTERM in, which a parent may have left blocked for its children."""
+    """Unblocks SIGINT and SIGTERM, because a parent process may have blocked them."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
 
 
 def _install_shutdown_signal_handlers(
     loop: asyncio.AbstractEventLoop, shutdown_event: asyncio.Event, told_again: asyncio.Event | None = None
 ) -> list[int]:
-    """Sets the event on SIGINT, SIGTERM and SIGHUP; a second one sets `told_again` and ends the process in a second.
+    """Installs handlers that set `shutdown_event` on SIGINT, SIGTERM and SIGHUP.
 
-    SIGHUP counts unless it was ignored from the start, as `nohup` does. The list that is returned gets the signals.
+    A second signal sets `told_again`, and ends the process after a second. A SIGHUP that the process ignores from the
+    start, as under `nohup`, stays ignored. Handlers append the signals to the list that is returned.
     """
     came: list[int] = []
 
@@ -219,7 +224,7 @@ def _install_shutdown_signal_handlers(
         shutdown_event.set()
         if len(came) == 2 and told_again is not None:
             told_again.set()
-            # As a shell reports a process that a signal has ended.
+            # The status that a shell reports for a process ended by this signal.
             end = threading.Timer(LAST_SECONDS, os._exit, (128 + number,))
             end.daemon = True
             end.start()
@@ -231,7 +236,7 @@ def _install_shutdown_signal_handlers(
 
 
 def parse_arguments() -> argparse.Namespace:
-    """The flags. Ends the process with status 2 and a message if one is wrong."""
+    """Parses the flags. If one is wrong, prints a message and ends the process with status 2."""
     parser = Parser(description="A store in a process of its own, with a REST API.")
     parser.add_argument("--config", metavar="FILE", help="JSON configuration; without it, the environment is read")
     parser.add_argument(
@@ -258,7 +263,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 async def main() -> int:
-    """Runs the service until a signal. The exit status: 0 after a signal, 1 if it could not start."""
+    """Runs the service until a signal arrives. Returns the exit status: 0 after a signal, 1 if it could not start."""
     arguments = parse_arguments()
     try:
         service = MooncakeStoreService(arguments.config, dict(arguments.define))
@@ -275,7 +280,7 @@ async def main() -> int:
         if not await await_master(address, arguments.max_wait_time, stopping):
             if stopping.is_set():
                 return 0
-            # A setup would look for it for another while, and let no signal in meanwhile.
+            # A setup would search for the master for a while longer, and block signals meanwhile.
             logger.error("The store did not start: no master listens at %s", address)
             return 1
         if not await service.start_store_service(max(0.0, deadline - loop.time()), stopping):
@@ -283,14 +288,15 @@ async def main() -> int:
         host = getattr(arguments, "host", DEFAULT_HOST)
         try:
             await service.start_http_service(arguments.port, host)
-        # UnicodeError: a host that is no name.
+        # UnicodeError is for an invalid host name.
         except (OSError, UnicodeError) as error:
             logger.error("The REST API cannot listen on %s:%s: %s", host, arguments.port, error)
             return 1
         await stopping.wait()
         return 0
     finally:
-        # Who interrupts a program at a terminal wants it to end; who takes a node away has time.
+        # SIGINT comes from a terminal, where the user wants the program to end now. SIGTERM and SIGHUP come from a
+        # manager of nodes, which waits.
         is_taken_away = came[:1] in ([signal.SIGTERM], [signal.SIGHUP])
         seconds = getattr(arguments, "drain_timeout_sec", DEFAULT_DRAIN_SECONDS)
         await service.stop(seconds if is_taken_away else 0, told_again)

@@ -1,4 +1,4 @@
-"""The API of Mooncake Store: put, get and remove objects in a pool of memory lent by many processes."""
+"""The API of Mooncake Store: put, get and remove objects in a pool of memory that many processes lend."""
 
 from mooncake import _native, _tensor
 from mooncake._engram import EngramStore, EngramStoreConfig
@@ -27,16 +27,16 @@ class MooncakeDistributedStore(TensorCalls, _native.MooncakeDistributedStore):
     __doc__ = _native.MooncakeDistributedStore.__doc__
 
     def _get_pyclient_capsule(self) -> object:
-        """What `BufferPool` and `EngramStore` accept in the place of the store: the store itself."""
+        """The object that `BufferPool` and `EngramStore` accept in the place of the store: the store itself."""
         return self
 
 
 def _get_pyclient_from_wrapper(wrapper: MooncakeDistributedStore) -> object:
-    """As the method `_get_pyclient_capsule`."""
+    """Returns `wrapper._get_pyclient_capsule()`, as the function of this name in the C++ package does."""
     return wrapper._get_pyclient_capsule()
 
 
-# What structured objects are built on, under the names that the C++ package gives them.
+# The tensor functions that structured objects use, under the names of the C++ package.
 _serialize_tensor = _tensor.serialize_tensor
 _deserialize_tensor = _tensor.deserialize_tensor
 _tensor_metadata_size = _tensor.tensor_metadata_size
@@ -65,7 +65,7 @@ REPLICA_COPY = TaskType.REPLICA_COPY
 REPLICA_MOVE = TaskType.REPLICA_MOVE
 
 PENDING = TaskStatus.PENDING
-PROCESSING = TaskStatus.PROCESSING  # also a member of ReplicaStatus; callers know the plain name as this one
+PROCESSING = TaskStatus.PROCESSING  # ReplicaStatus has this name too; callers expect this one
 FAILED = TaskStatus.FAILED  # likewise
 SUCCESS = TaskStatus.SUCCESS
 

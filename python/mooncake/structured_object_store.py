@@ -1,7 +1,8 @@
 """Structured objects in the store: arrays, tensors and bytes under one manifest, and batches of named fields.
 
-`MooncakeBundleTransfer` puts and gets them. A batch is put once and known by a small handle that other processes use to
-get the fields and rows they need. NumPy is needed; torch and msgpack only for what they store.
+`MooncakeBundleTransfer` puts and gets them. One process puts a batch and gets a small handle. Other processes use the
+handle to get the fields and rows that they need. NumPy is required. torch and msgpack are required only for values
+that need them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`transfer_engine_topology_dump`: prints what a transfer engine on this host finds of memory and network cards."""
+"""`transfer_engine_topology_dump`: prints the NUMA nodes and network cards that a transfer engine finds here."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["main"]
 
 
 def main() -> int:
-    """Prints one line with JSON. The exit status, 1 if there is no engine or it finds nothing out."""
+    """Prints one line with JSON. Returns the exit status: 1 if the engine cannot be loaded or finds no topology."""
     parser = Parser(description="Print the topology that a transfer engine finds on this host, as JSON.")
     parser.add_argument("--device-name", default="", metavar="NAMES", help="only these network cards")
     flags = parser.parse_args()

@@ -2,13 +2,13 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// Longest wait for a server that may be unreachable.
+/// How long the server may take to answer. It may be unreachable.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Prints the body of what an HTTP server answers.
+/// Prints the body of an HTTP server's answer.
 ///
 /// # Errors
-/// It does not, soon.
+/// If the server does not answer soon.
 pub(crate) fn main(address: &str, path: &str) -> Result<(), String> {
     let place: SocketAddr = address.parse().map_err(|_| format!("{address} is no address"))?;
     let answer = ask(place, path).map_err(|error| format!("{address}: {error}"))?;

@@ -1,14 +1,14 @@
-//! Rules that are broken on purpose, to see that a run finds it.
+//! Rules that a run breaks on purpose, to see that it detects the violation.
 
 use mooncake_types::mutation::Rule;
 
-/// Names the broken rule to the processes of a run.
+/// The environment variable that names the broken rule to the processes of a run.
 pub(crate) const VARIABLE: &str = "MOONCAKE_CHAOS_BROKEN";
 
-/// The rule of this name.
+/// Checks the name of a rule.
 ///
 /// # Errors
-/// There is none; the text has those that there are. Builds without debug assertions have none.
+/// If no rule has this name: the text lists all rules. Builds without debug assertions can break none.
 pub(crate) fn parse(name: &str) -> Result<String, String> {
     if !cfg!(debug_assertions) {
         return Err("this build breaks no rules: it has no debug assertions".to_owned());
@@ -23,7 +23,7 @@ fn rule(name: &str) -> Option<Rule> {
     Rule::ALL.into_iter().find(|rule| format!("{rule:?}") == name)
 }
 
-/// Breaks the rule that the environment names, if any, in this process.
+/// Breaks the rule that the environment names in this process, if there is one.
 pub(crate) fn obey() {
     #[cfg(debug_assertions)]
     if let Some(rule) = std::env::var(VARIABLE).ok().and_then(|name| rule(&name)) {

@@ -1,4 +1,4 @@
-//! The hosts of a run, and what runs on them.
+//! The hosts of a run, and the programs on them.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,48 +10,48 @@ use crate::broken;
 use crate::net::{HostIsolation, Network};
 use crate::process::{Folder, PATIENCE, Process};
 
-/// Who leads is replaced when it is not heard of for this long.
+/// How long a leader may be silent before another master replaces it, in seconds.
 pub(crate) const TTL_S: u64 = 2;
 
-/// A node that is not heard of for this long has lost what it held.
+/// How long a node may be silent before the master drops its segments, in seconds.
 pub(crate) const CLIENT_TTL_S: u64 = 6;
 
-/// How long a get protects what it found.
+/// How long a get protects an object, in seconds.
 const LEASE_S: u64 = 3;
 
-/// A put that does not end no longer holds its key, and then its range, after this long.
+/// How long an unfinished put reserves its key, and its ranges, in seconds.
 const PUT_S: [u64; 2] = [3, 6];
 
-/// Who looks on from outside of all faults.
+/// The host of the observer. No fault affects it.
 pub(crate) const OBSERVER: &str = "o1";
 
-/// A host of a run. The first letter of its name says what runs there: master, etcd, node, client, observer.
+/// A host of a run. The first letter of its name tells its program: master, etcd, node, client or observer.
 #[derive(Debug)]
 pub(crate) struct Host {
     pub(crate) name: String,
     pub(crate) address: String,
     pub(crate) process: Option<Process>,
-    /// How often it was started.
+    /// How often its program was started.
     starts: u64,
 }
 
-/// All hosts of a run. Dropping it ends everything.
+/// All hosts of a run. Dropping it ends all processes, and removes the network.
 #[derive(Debug)]
 pub(crate) struct Cluster {
-    // In this order: nothing outlives the network.
+    // The order of fields is that of drops: processes end before the network.
     pub(crate) hosts: Vec<Host>,
     pub(crate) network: Network,
-    /// What lives as long as the run: segments and etcd's files.
+    /// The folder of segments and of etcd's files, which lives as long as the run.
     memory: Folder,
-    /// Where logs and histories go.
+    /// The folder of logs and histories.
     pub(crate) folder: PathBuf,
     seed: u64,
-    /// The rule that is broken on purpose.
+    /// The rule that all processes break, if any.
     pub(crate) broken: Option<String>,
 }
 
 impl Cluster {
-    /// Makes all hosts; nothing runs there yet.
+    /// Makes all hosts. No program runs there yet.
     pub(crate) fn new(kind: HostIsolation, folder: PathBuf, seed: u64) -> Result<Cluster, String> {
         let network = Network::new(kind)?;
         let memory = Folder::new("/dev/shm").or_else(|_| Folder::new("/tmp"))?;
@@ -70,7 +70,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Starts everything, and waits until the pool works.
+    /// Starts all programs, and waits until the pool works.
     pub(crate) fn start_all(&mut self) -> Result<(), String> {
         for kind in ['e', 'm', 'n', 'c'] {
             for name in self.names(kind) {
@@ -114,14 +114,14 @@ impl Cluster {
         found.map_or(endpoint.to_owned(), |host| host.name.clone())
     }
 
-    /// Where the coordinator is.
+    /// The address of the coordinator.
     fn coordinator(&self) -> String {
         let members = self.hosts.iter().filter(|host| host.name.starts_with('e'));
         let members: Vec<String> = members.map(|host| format!("{}:2379", host.address)).collect();
         format!("etcd://{}", members.join(";"))
     }
 
-    /// A program on a host, which ends with this process.
+    /// A command that runs a program on a host. The program ends with this process.
     fn command(&self, host: &str, what: &[&str]) -> Command {
         let own = std::env::current_exe().expect("this program has a path");
         let mut command = self.network.on(host, &own.display().to_string());
@@ -132,7 +132,7 @@ impl Cluster {
         command
     }
 
-    /// Starts what runs on a host, or starts it again.
+    /// Starts the program of a host, for the first time or again.
     pub(crate) fn start(&mut self, name: &str) -> Result<(), String> {
         let command = match name.as_bytes()[0] {
             b'e' => self.etcd(name),
@@ -162,7 +162,7 @@ impl Cluster {
         ] {
             command.arg(format!("--{flag}=http://{address}:{port}"));
         }
-        // The packaged version wants to be told that this is meant.
+        // etcd refuses to start on arm64 unless this is set.
         if cfg!(target_arch = "aarch64") {
             command.env("ETCD_UNSUPPORTED_ARCH", "arm64");
         }
@@ -176,7 +176,7 @@ impl Cluster {
         command.arg(format!("--ha_lease_ttl_sec={TTL_S}"));
         command.arg(format!("--client_ttl={CLIENT_TTL_S}"));
         command.arg(format!("--default_kv_lease_ttl={LEASE_S}s"));
-        // Ranges of writers that stand still are used again, so that writing on late is met.
+        // Short, so that ranges of paused writers are granted again before the writers resume.
         let [discard, release] = PUT_S.map(|seconds| seconds.to_string());
         command.arg(format!("--put_start_discard_timeout_sec={discard}"));
         command.arg(format!("--put_start_release_timeout_sec={release}"));
@@ -185,7 +185,7 @@ impl Cluster {
         command
     }
 
-    /// All but the last keep what they hold when they are killed.
+    /// Nodes except `n4` keep complete objects over a kill, in a file.
     fn node(&self, name: &str) -> Command {
         let host = format!("--host={}:12400", self.host(name).address);
         let mut command =
@@ -208,14 +208,14 @@ impl Cluster {
         command
     }
 
-    /// Has the observer read the keys of a file.
+    /// Lets the observer read the keys that a file lists.
     pub(crate) fn read_everything(&mut self, keys: &Path) -> Result<(), String> {
         let command = self.client(OBSERVER, &["--read".to_owned(), keys.display().to_string()]);
         let log = self.folder.join(format!("{OBSERVER}.log"));
         Process::start(command, log)?.wait_for_end(3 * PATIENCE)
     }
 
-    /// The master that says that it leads.
+    /// The master that reports that it leads.
     pub(crate) fn leader(&self) -> Option<String> {
         let leads = |name: &String| {
             let address = format!("{}:9003", self.host(name).address);
@@ -252,13 +252,13 @@ impl Cluster {
         }
     }
 
-    /// A process that ended without being killed.
+    /// The host of a process that ended although no one killed it.
     pub(crate) fn ended(&mut self) -> Option<String> {
         let has_ended = |host: &mut Host| host.process.as_mut().is_some_and(Process::has_ended);
         self.hosts.iter_mut().find_map(|host| has_ended(host).then(|| host.name.clone()))
     }
 
-    /// Has all clients end.
+    /// Tells all clients to end, and waits for them.
     pub(crate) fn stop_clients(&mut self) -> Result<(), String> {
         for name in self.names('c') {
             let process = self.host_mut(&name).process.as_mut();
@@ -266,7 +266,7 @@ impl Cluster {
         }
         for name in self.names('c') {
             if let Some(process) = self.host_mut(&name).process.take() {
-                // A call may take as long as a request to the master may, and be tried again.
+                // A call may last as long as a request to the master, and be retried once.
                 process.wait_for_end(2 * PATIENCE)?;
             }
         }

@@ -1,4 +1,4 @@
-//! What is done to hosts, and when.
+//! The faults of a run: what is done to which hosts, and when.
 
 use std::collections::BTreeSet;
 
@@ -11,42 +11,42 @@ use crate::net::HostIsolation;
 
 const MS_NS: u64 = 1_000_000;
 
-/// Something that was done to hosts, and from when to when.
+/// A fault that was done to hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub(crate) kind: &'static str,
     pub(crate) hosts: Vec<String>,
     pub(crate) began_ns: u64,
-    /// The end of time, while it lasts.
+    /// [`u64::MAX`] while the fault lasts.
     pub(crate) ended_ns: u64,
 }
 
 impl Fault {
-    /// Whether it was done to a host of these kinds.
+    /// Whether one of its hosts has one of these kinds.
     pub(crate) fn touches(&self, kinds: &[char]) -> bool {
         self.hosts.iter().any(|host| host.starts_with(kinds))
     }
 }
 
-/// What is done to a host, until it is undone.
+/// What a fault does to each of its hosts until it is undone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Action {
-    /// Killed, and started again.
+    /// The process is killed, and then started again.
     Kill,
     Pause,
-    /// Paused and let go again and again, a part of a tenth of a second each.
+    /// The process is paused and resumed in turns, at each call of [`FaultInjector::go_on`].
     Stutter,
-    /// Nothing goes in or out.
+    /// The host is cut off from the network.
     Unplug,
-    /// What it sends to hosts of these kinds is lost.
+    /// Packets from it to hosts of these kinds are lost.
     Mute(&'static [char]),
-    /// What hosts of these kinds send to it is lost.
+    /// Packets to it from hosts of these kinds are lost.
     Deafen(&'static [char]),
-    /// What it sends is late.
+    /// Packets from it are delayed.
     Delay,
 }
 
-/// Which hosts.
+/// The hosts that a fault chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Target {
     Leader,
@@ -61,7 +61,7 @@ struct Plan {
     kind: &'static str,
     target: Target,
     action: Action,
-    /// Shortest and longest, in milliseconds.
+    /// The shortest and the longest duration, in milliseconds.
     hold_ms: [u64; 2],
 }
 
@@ -113,20 +113,20 @@ const PLANS: &[Plan] = &[
     plan("packets late", Target::Any('n'), Action::Delay, [2000, 6000]),
 ];
 
-/// A fault that lasts.
+/// A fault that has not been undone.
 #[derive(Debug)]
 struct Active {
     plan: Plan,
     hosts: Vec<String>,
-    /// Where in the list of faults it stands.
+    /// Its index in [`FaultInjector::done`].
     number: usize,
     until_ns: u64,
     is_stopped: bool,
 }
 
-/// Does things to the hosts of a cluster, as a seed wants it.
+/// Begins and ends faults, as a seed determines.
 #[derive(Debug)]
-pub(crate) struct Mischief {
+pub(crate) struct FaultInjector {
     chance: Chance,
     plans: Vec<Plan>,
     active: Vec<Active>,
@@ -135,12 +135,12 @@ pub(crate) struct Mischief {
     began_ns: u64,
 }
 
-impl Mischief {
-    /// With those kinds of faults only whose names have one of these words, or all; none before some time has passed.
+impl FaultInjector {
+    /// Faults whose names contain one of the words in `only`, or all kinds if it is empty. They begin after `calm_ns`.
     ///
     /// # Errors
-    /// There are no such kinds; the text names all.
-    pub(crate) fn new(seed: u64, only: &[String], calm_ns: u64) -> Result<Mischief, String> {
+    /// If no kind matches: the text lists all kinds.
+    pub(crate) fn new(seed: u64, only: &[String], calm_ns: u64) -> Result<FaultInjector, String> {
         let is_wanted =
             |plan: &&Plan| only.is_empty() || only.iter().any(|of| plan.kind.contains(of));
         let plans: Vec<Plan> = PLANS.iter().filter(is_wanted).copied().collect();
@@ -151,14 +151,14 @@ impl Mischief {
         let now = now_ns();
         let chance = Chance::new(seed);
         let (next_ns, active, done) = (now + calm_ns, Vec::new(), Vec::new());
-        Ok(Mischief { chance, plans, active, done, next_ns, began_ns: now })
+        Ok(FaultInjector { chance, plans, active, done, next_ns, began_ns: now })
     }
 
     fn between(&mut self, [least, most]: [u64; 2]) -> u64 {
         least + self.chance.below(most - least + 1)
     }
 
-    /// Does what is due. To be called every few hundredths of a second.
+    /// Begins and ends the faults that are due. Call it every few hundredths of a second.
     pub(crate) fn go_on(&mut self, cluster: &mut Cluster) -> Result<(), String> {
         let now = now_ns();
         for at in (0..self.active.len()).rev() {
@@ -175,7 +175,7 @@ impl Mischief {
             }
         }
         if now >= self.next_ns {
-            // Now and then two at once.
+            // Every fourth time, the next fault begins while this one lasts.
             let is_alone = self.chance.below(4) > 0;
             let calm_ms = if is_alone { [2000, 8000] } else { [0, 500] };
             let started_ns = self
@@ -186,7 +186,7 @@ impl Mischief {
         Ok(())
     }
 
-    /// Begins some fault, if it can be had now; returns when it ends.
+    /// Begins a random fault, if it is possible now. Returns the moment at which it ends.
     fn begin(&mut self, cluster: &mut Cluster) -> Result<Option<u64>, String> {
         let plan = self.plans[self.chance.below(self.plans.len() as u64) as usize];
         let is_possible = match plan.action {
@@ -246,7 +246,7 @@ impl Mischief {
         Ok(())
     }
 
-    /// Undoes all that lasts.
+    /// Undoes all active faults.
     pub(crate) fn end(&mut self, cluster: &mut Cluster) -> Result<(), String> {
         for active in std::mem::take(&mut self.active) {
             self.undo(active, cluster)?;
@@ -298,7 +298,7 @@ fn undo(action: Action, host: &str, cluster: &mut Cluster) -> Result<(), String>
     Ok(())
 }
 
-/// The names and addresses of all other hosts of these kinds.
+/// The names and addresses of the other hosts of these kinds.
 fn peers(kinds: &[char], host: &str, cluster: &Cluster) -> Vec<(String, String)> {
     let is_peer = |name: &str| name.starts_with(kinds) && name != host;
     let peers = cluster.hosts.iter().filter(|peer| is_peer(&peer.name));

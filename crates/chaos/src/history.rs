@@ -1,4 +1,4 @@
-//! What clients did and were answered, as lines of text: a process that is killed leaves what it wrote.
+//! The calls of clients and their outcomes, as lines of text. What a killed process has written remains.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::monotonic::{SECOND_NS, now_ns};
 use crate::value::ValueId;
 
-/// A request that nobody waits for any more arrives within this time, by far.
+/// A request that its client gave up may still arrive this long afterwards; a generous bound.
 const LATEST_NS: u64 = 60 * SECOND_NS;
 
-/// What was called.
+/// The kind of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Call {
     Get,
@@ -46,37 +46,38 @@ impl Call {
 /// How a call ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It did what it should.
+    /// The write or removal succeeded.
     Done,
-    /// A get gave this value, all bytes of it.
+    /// A get returned this value, with the right bytes.
     Got(ValueId),
-    /// There is nothing under the key.
+    /// The key has no object.
     Missing,
-    /// An error: a write may take effect later, or not.
+    /// The call failed. A write or removal may still take effect later.
     Failed(String),
-    /// A get gave bytes that are not a value of this key.
+    /// A get returned bytes that are no value of this key.
     Wrong(String),
-    /// The process ended before it was answered.
+    /// The process ended before the call was answered.
     Unknown,
 }
 
 /// A call on one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Op {
-    /// The thread that called: the host's name, the number of its start, and the thread's.
+    /// The calling thread: host, number of its start, and number of the thread, with dots between them.
     pub(crate) worker: String,
     pub(crate) call: Call,
     pub(crate) key: String,
-    /// What was written; zero if nothing is.
+    /// The value that a write writes; zero for other calls.
     pub(crate) value: ValueId,
     pub(crate) began_ns: u64,
-    /// The end of time, if no answer came.
+    /// [`u64::MAX`] if no answer came.
     pub(crate) ended_ns: u64,
     pub(crate) outcome: Outcome,
 }
 
 impl Op {
-    /// How late it may take effect: while it lasts, if it was answered; a request that was given up may arrive later.
+    /// The last moment at which the call may take effect. A request that was given up may arrive after the call has
+    /// ended.
     pub(crate) fn latest_effect_ns(&self) -> u64 {
         match &self.outcome {
             Outcome::Failed(code) if code.starts_with("RPC_") => {
@@ -86,7 +87,7 @@ impl Op {
         }
     }
 
-    /// Whether nobody knows if what it should change has changed.
+    /// Whether it is unknown if the call changed something.
     pub(crate) fn is_uncertain(&self) -> bool {
         let is_refused = |code: &str| ["OBJECT_", "REPLICA_"].iter().any(|of| code.starts_with(of));
         match &self.outcome {
@@ -95,7 +96,7 @@ impl Op {
         }
     }
 
-    /// The host that called.
+    /// The host of the calling thread.
     pub(crate) fn host(&self) -> &str {
         self.worker.split('.').next().unwrap_or_default()
     }
@@ -120,10 +121,10 @@ impl fmt::Display for Op {
     }
 }
 
-/// Which hosts hold a value, as the master said after it was put.
+/// The hosts that hold each value, as the master listed them after its put.
 pub(crate) type Holders = BTreeMap<(String, ValueId), Vec<String>>;
 
-/// Where a worker process writes its history.
+/// The history file of a client process.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     file: File,
@@ -137,18 +138,18 @@ impl Recorder {
     }
 
     fn line(&self, line: fmt::Arguments<'_>) {
-        // Without its history a client is of no use.
+        // A client without a history is useless.
         (&self.file).write_all(format!("{line}\n").as_bytes()).expect("the history can be written");
     }
 
-    /// A call begins; returns its number.
+    /// Records the beginning of a call, and returns its number.
     pub(crate) fn begin(&self, worker: &str, call: Call, key: &str, value: ValueId) -> u64 {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         self.line(format_args!("B {id} {} {worker} {} {key} {value}", now_ns(), call.name()));
         id
     }
 
-    /// The call of this number has ended.
+    /// Records the end of the call with this number.
     pub(crate) fn end(&self, id: u64, outcome: &Outcome) {
         let now = now_ns();
         match outcome {
@@ -161,16 +162,16 @@ impl Recorder {
         }
     }
 
-    /// These hosts hold a value.
+    /// Records the hosts that hold a value.
     pub(crate) fn place(&self, key: &str, value: ValueId, hosts: &[String]) {
         self.line(format_args!("P {key} {value} {}", hosts.join(",")));
     }
 }
 
-/// Reads a history that a [`Recorder`] wrote; its last line may be cut off.
+/// Reads a history that a [`Recorder`] wrote. Its last line may be cut off.
 ///
 /// # Errors
-/// The first line that makes no sense.
+/// The first malformed line.
 pub(crate) fn read(text: &str, ops: &mut Vec<Op>, holders: &mut Holders) -> Result<(), String> {
     let mut begun = BTreeMap::new();
     let whole = text.rfind('\n').map_or("", |end| &text[..=end]);

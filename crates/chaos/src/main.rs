@@ -1,9 +1,9 @@
-//! Whole clusters of real processes under faults: three masters, three members of etcd, four nodes and six clients, each
-//! a host of a network of its own (namespaces, joined by a bridge), are killed, paused and cut off from each other, while
-//! the clients write down what they call and what they are answered. At the end all that is judged.
+//! Whole clusters of real processes under faults: three masters, three etcd members, four nodes and six clients. Each
+//! runs on a host of its own, which is a network namespace on a common bridge. Processes are killed and paused, and
+//! hosts are cut off. Meanwhile the clients record their calls and the answers, which are judged at the end.
 //!
-//! `make chaos` runs it. Enter at [`run`]; [`fault`] says what is done, [`workload`] what clients do, [`check`] what must
-//! not be.
+//! `make chaos` runs it. Enter at [`run`]. [`fault`] lists the faults, [`workload`] has the calls of clients, and
+//! [`check`] judges them.
 
 #![forbid(unsafe_code)]
 
@@ -27,7 +27,7 @@ use std::process::{Command, ExitCode};
 use clap::{Parser, Subcommand};
 use rustix::process::{Signal, set_parent_process_death_signal};
 
-/// Set where this program has tried to become root of a namespace of users.
+/// The environment variable that is set after this program was restarted in a user namespace.
 const TRIED: &str = "MOONCAKE_CHAOS_UNSHARED";
 
 #[derive(Parser)]
@@ -78,8 +78,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Where namespaces of networks cannot be had, they can in a namespace of users, on most systems: starts this program
-/// again in one. Returns if that is not needed, or not possible.
+/// Restarts this program in a user namespace, where most systems allow it to make network namespaces. Returns if that
+/// is not needed or not possible.
 fn become_root() {
     if std::env::var_os(TRIED).is_some() || net::Network::can_have_namespaces() {
         return;
@@ -87,11 +87,11 @@ fn become_root() {
     let unshare = ["--user", "--map-root-user", "--net", "--mount", "--"];
     let works = Command::new("unshare").args(unshare).arg("true").output();
     if works.is_ok_and(|output| output.status.success()) {
-        // Namespaces are given names in a folder that only root may write to.
+        // `ip netns` names namespaces in `/run`, which only root may write.
         let script = "mount -t tmpfs tmpfs /run && ip link set lo up && exec \"$0\" \"$@\"";
         let mut command = Command::new("unshare");
         command.args(unshare).args(["sh", "-c", script]).args(std::env::args_os());
-        // It returns only if it fails; then hosts are loopback addresses.
+        // `exec` returns only if it fails. Hosts are then loopback addresses.
         let _ = command.env(TRIED, "1").exec();
     }
 }

@@ -1,14 +1,14 @@
-//! A network of the test's own: each host is a namespace with one interface, and a bridge in one more joins them. Where
-//! the right to make such is missing, hosts are addresses of the loopback interface, and no network can be broken.
+//! The network of a run. Each host is a network namespace with one interface, and a bridge in another namespace joins
+//! them. Without the right to make namespaces, hosts are loopback addresses, and the network has no faults.
 
 use std::process::{Command, Stdio};
 
 use crate::process::{PREFIX, left_behind};
 
-/// A hardware address that no host has: what is sent there is lost without a word.
+/// A hardware address that no host has. Packets to it are lost silently.
 const NOBODY: &str = "02:00:00:00:00:01";
 
-/// How hosts are kept apart.
+/// How hosts are separated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HostIsolation {
     Namespaces,
@@ -21,7 +21,7 @@ pub(crate) struct Network {
     pub(crate) kind: HostIsolation,
     process: u32,
     hosts: Vec<String>,
-    /// Whether the kernel can delay packets.
+    /// Whether the kernel can delay packets (netem).
     pub(crate) delays: bool,
 }
 
@@ -34,20 +34,20 @@ impl Network {
         let bridged = entered
             && ip(&["-n", &name, "link", "add", "name", "bridge", "type", "bridge"]).is_ok();
         if made {
-            // Nobody needs it; an error is one of the last command's.
+            // The namespace was only a trial. If it remains, the next run removes it.
             let _ = ip(&["netns", "del", &name]);
         }
         bridged
     }
 
     /// # Errors
-    /// What the system refused.
+    /// The text names the command that failed, and the system's message.
     pub(crate) fn new(kind: HostIsolation) -> Result<Network, String> {
         let process = std::process::id();
         let mut network = Network { kind, process, hosts: Vec::new(), delays: false };
         if kind == HostIsolation::Namespaces {
             for name in left_behind("/run/netns") {
-                // Another run may do the same.
+                // Another run may have removed it meanwhile.
                 let _ = ip(&["netns", "del", &name]);
             }
             network.add_namespace("hub")?;
@@ -72,7 +72,7 @@ impl Network {
     pub(crate) fn address(&self, number: u8) -> String {
         match self.kind {
             HostIsolation::Namespaces => format!("10.88.0.{number}"),
-            // Two runs have different ones, most probably.
+            // Two runs at a time most probably get different addresses.
             HostIsolation::Loopback => {
                 format!("127.{}.{}.{number}", 1 + self.process / 256 % 250, self.process % 256)
             }
@@ -102,7 +102,7 @@ impl Network {
         ip(&["-n", &own, "link", "set", "eth0", "up"])
     }
 
-    /// A command that runs what is added to it on a host.
+    /// A command that runs `program` on a host.
     pub(crate) fn on(&self, host: &str, program: &str) -> Command {
         match self.kind {
             HostIsolation::Loopback => Command::new(program),
@@ -114,7 +114,7 @@ impl Network {
         }
     }
 
-    /// Nothing reaches the host any more, and nothing that it sends anybody.
+    /// Cuts a host off from all others.
     pub(crate) fn unplug(&self, host: &str) -> Result<(), String> {
         ip(&["-n", &self.namespace("hub"), "link", "set", host, "down"])
     }
@@ -123,7 +123,7 @@ impl Network {
         ip(&["-n", &self.namespace("hub"), "link", "set", host, "up"])
     }
 
-    /// What `host` sends to this address is lost, though not what comes from there.
+    /// Drops all packets from `host` to this address. The other direction works.
     pub(crate) fn cut(&self, host: &str, address: &str) -> Result<(), String> {
         let own = self.namespace(host);
         let to = ["neigh", "replace", address, "lladdr", NOBODY, "dev", "eth0", "nud", "permanent"];
@@ -134,7 +134,7 @@ impl Network {
         ip(&["-n", &self.namespace(host), "neigh", "del", address, "dev", "eth0"])
     }
 
-    /// What the host sends is late by so many milliseconds, more or less; zero: no more.
+    /// Delays packets from a host by `ms`, give or take half of it. Zero ends the delay.
     pub(crate) fn delay(&self, host: &str, ms: u64) -> Result<(), String> {
         let own = self.namespace(host);
         let (delay, spread) = (format!("{ms}ms"), format!("{}ms", ms / 2));

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Longest wait for a process to do what it does within a second on a machine with nothing else to do.
+/// Longest wait for a step that takes a second on an idle machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What the names of all that a run makes begin with; then comes the number of its process.
+/// The prefix of all names that a run makes. The process id of the run follows it.
 pub(crate) const PREFIX: &str = "mooncake-chaos-";
 
-/// The names in a folder of what runs made whose processes were killed.
+/// The names in a folder that belong to runs whose process is gone.
 pub(crate) fn left_behind(place: &str) -> Vec<String> {
     let names = fs::read_dir(place).into_iter().flatten().flatten();
     let names = names.filter_map(|entry| entry.file_name().into_string().ok());
@@ -23,17 +23,17 @@ pub(crate) fn left_behind(place: &str) -> Vec<String> {
     names.filter(is_left).collect()
 }
 
-/// A running program with its log. Dropping it kills it.
+/// A running program and its log. Dropping it kills the program.
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
     log: PathBuf,
-    /// How long its log was when it started.
+    /// The length of the log when the program started.
     logged: u64,
 }
 
 impl Process {
-    /// Starts a program that adds to this log.
+    /// Starts a program. Its output is appended to the log.
     pub(crate) fn start(mut command: Command, log: PathBuf) -> Result<Process, String> {
         let open = || OpenOptions::new().create(true).append(true).open(&log);
         let file = open().map_err(|error| format!("{}: {error}", log.display()))?;
@@ -46,32 +46,32 @@ impl Process {
 
     pub(crate) fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(self.child.id().cast_signed()).expect("a process id");
-        // It may have ended by itself; who waits for it finds out.
+        // The process may have ended by itself; [`Process::has_ended`] detects that.
         let _ = kill_process(pid, signal);
     }
 
-    /// Ends it without a chance to say goodbye.
+    /// Kills the process with SIGKILL.
     pub(crate) fn kill(mut self) {
         self.end();
     }
 
     fn end(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// Whether it ended, which it should not have by itself.
+    /// Whether the process has ended.
     pub(crate) fn has_ended(&mut self) -> bool {
         self.child.try_wait().is_ok_and(|status| status.is_some())
     }
 
-    /// Takes away what it reads from, which tells it to end.
+    /// Closes the standard input of the process, which tells it to end.
     pub(crate) fn hang_up(&mut self) -> Option<ChildStdin> {
         self.child.stdin.take()
     }
 
-    /// Waits until it has logged this since its start.
+    /// Waits until the process has logged this text since its start.
     pub(crate) fn wait_for(&mut self, word: &str) -> Result<(), String> {
         let begun = Instant::now();
         while !self.has_logged(word) {
@@ -89,7 +89,7 @@ impl Process {
         String::from_utf8_lossy(own).contains(word)
     }
 
-    /// Waits until it has ended by itself, which it has been told to.
+    /// Waits until the process has ended successfully. It was told to end before.
     pub(crate) fn wait_for_end(mut self, patience: Duration) -> Result<(), String> {
         let begun = Instant::now();
         while begun.elapsed() < patience {
@@ -109,14 +109,14 @@ impl Drop for Process {
     }
 }
 
-/// A folder of this run's own in shared memory, gone with it: nothing here need outlive a run, and no disk is waited for.
+/// A folder of this run, in shared memory so that no test waits for a disk. Dropping it removes it.
 #[derive(Debug)]
 pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
     pub(crate) fn new(place: &str) -> Result<Folder, String> {
         for name in left_behind(place) {
-            // Another run may do the same.
+            // Another run may have removed it meanwhile.
             let _ = fs::remove_dir_all(PathBuf::from(place).join(name));
         }
         let path = PathBuf::from(place).join(format!("{PREFIX}{}", std::process::id()));
@@ -127,12 +127,12 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What is left behind does no harm.
+        // A later run removes what remains.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// A file that is written as a whole.
+/// Writes a whole file.
 pub(crate) fn write(path: &PathBuf, text: &str) -> Result<(), String> {
     use std::io::Write;
     let written = File::create(path).and_then(|mut file| file.write_all(text.as_bytes()));

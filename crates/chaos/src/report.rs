@@ -1,4 +1,4 @@
-//! What a run came to, as text.
+//! The report of a run, as text.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -8,10 +8,10 @@ use crate::fault::Fault;
 use crate::history::{Call, Op, Outcome};
 use crate::monotonic::SECOND_NS;
 
-/// How long after a fault calls that fail are put down to it, if no other comes before.
+/// How long after a fault its effects are attributed to it, unless another fault begins before.
 const AFTERMATH_NS: u64 = 15 * SECOND_NS;
 
-/// The longest times without a call of some kind that did what it should, of clients that were themselves let alone.
+/// The longest times without a successful call, over clients whose host was under no fault.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Gaps {
     count: u64,
@@ -19,7 +19,7 @@ struct Gaps {
     write_ns: u64,
 }
 
-/// Everything that is printed at the end.
+/// The whole report.
 pub(crate) fn text(evidence: &Evidence, verdict: &Verdict) -> String {
     let mut text = calls(&evidence.ops);
     let wrong = |op: &&Op| matches!(op.outcome, Outcome::Wrong(_));
@@ -115,21 +115,21 @@ fn unavailability(evidence: &Evidence) -> String {
     text
 }
 
-/// From its beginning until some time after its end, or until the next fault.
+/// The time attributed to a fault: from its beginning until some time after its end, or until the next fault.
 fn window(fault: &Fault, all: &[Fault]) -> [u64; 2] {
     let after_ns = fault.ended_ns.saturating_add(AFTERMATH_NS);
     let next = all.iter().map(|other| other.began_ns).filter(|&at| at > fault.ended_ns).min();
     [fault.began_ns, next.map_or(after_ns, |at| at.min(after_ns))]
 }
 
-/// The longest time without success in a window, of calls sorted by their ends.
+/// The longest time without a successful call within a window. `ops` are sorted by their ends.
 fn gap(ops: &[&Op], [from, to]: [u64; 2], of_writes: bool) -> u64 {
     let is_success = |op: &&&Op| match op.outcome {
         Outcome::Got(_) | Outcome::Missing => !of_writes,
         Outcome::Done => of_writes && op.call.writes(),
         _ => false,
     };
-    // Who was killed, or started later, missed nothing before and after.
+    // The worker may have started or been killed within the window; only the time in between counts.
     let from = from.max(ops.first().map_or(u64::MAX, |op| op.began_ns));
     let to = to.min(ops.iter().map(|op| op.began_ns).max().unwrap_or(0));
     let first = ops.partition_point(|op| op.ended_ns <= from);
@@ -163,7 +163,7 @@ mod tests {
             op(Call::Get, 50, Outcome::Missing),
             op(Call::Remove, 60, Outcome::Done),
             op(Call::Get, 70, failed()),
-            // Its process was killed.
+            // The process was killed.
             Op { ended_ns: u64::MAX, ..op(Call::Get, 80, Outcome::Unknown) },
         ];
         let ops: Vec<&Op> = ops.iter().collect();

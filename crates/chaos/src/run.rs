@@ -1,4 +1,4 @@
-//! A run from its beginning to its verdict.
+//! A run, from its start to the verdict.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,59 +11,59 @@ use clap::Args;
 use crate::broken;
 use crate::check::Evidence;
 use crate::cluster::{CLIENT_TTL_S, Cluster};
-use crate::fault::Mischief;
+use crate::fault::FaultInjector;
 use crate::history::{self, Holders};
 use crate::monotonic::{SECOND_NS, now_ns};
 use crate::net::{HostIsolation, Network};
 use crate::process::write;
 use crate::report;
 
-/// Without faults at the beginning, so that there is something to lose.
+/// How long the run has no faults at first, so that there are objects to lose.
 const CALM_NS: u64 = 3 * SECOND_NS;
 
-/// How often there is a look at what is due.
+/// Time between two calls of [`FaultInjector::go_on`].
 const STEP: Duration = Duration::from_millis(50);
 
-/// After the last fault: whoever was silent for too long is known to be gone, and whoever came back is known too.
+/// How long the run waits after the last fault. By then the masters know which nodes are gone and which are back.
 const SETTLE: Duration = Duration::from_secs(CLIENT_TTL_S + 6);
 
-/// Keys whose histories are printed; all are written to files.
+/// How many violations are printed with the history of their key. All histories are written to files.
 const PRINTED: usize = 3;
 
 /// Most lines of one history that are printed.
 const PRINTED_LINES: usize = 400;
 
-/// A run.
+/// The arguments of a run.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RunArgs {
-    /// How long there are faults.
+    /// How long there are faults, in seconds.
     #[arg(long, default_value_t = 600)]
     seconds: u64,
-    /// Which faults there are, and when; by default another each time. Processes do as they like in between, so that no two
-    /// runs are alike.
+    /// Selects the faults and their times [default: random]. Processes run freely in between, so no two runs are
+    /// alike.
     #[arg(long)]
     seed: Option<u64>,
-    /// Where logs and histories go; they are removed at the end if all was well.
+    /// Folder for logs and histories. It is removed at the end if there was no violation.
     #[arg(long)]
     folder: Option<PathBuf>,
-    /// Keep them in any case.
+    /// Keep the folder in any case.
     #[arg(long)]
     keep: bool,
-    /// Use the loopback interface even where namespaces can be had: no network is broken then.
+    /// Use the loopback interface even if namespaces are available. The network then has no faults.
     #[arg(long)]
     loopback: bool,
-    /// Only the kinds of faults whose names have this in them, such as "node killed"; may be repeated.
+    /// Only kinds of faults whose names contain these words, such as "node killed". May be repeated.
     #[arg(long, value_name = "WORDS")]
     only: Vec<String>,
-    /// Break this rule in all processes, to see that it is found; `?` lists them.
+    /// Break this rule in all processes, to check that the run detects it; `?` lists the rules.
     #[arg(long, value_name = "RULE", value_parser = broken::parse)]
     broken: Option<String>,
 }
 
-/// Runs; true if nothing was wrong.
+/// Runs the cluster. True if there was no violation.
 ///
 /// # Errors
-/// The run could not be made, or did not come to its end.
+/// If the run could not begin or finish.
 pub(crate) fn main(args: &RunArgs) -> Result<bool, String> {
     let seed = args.seed.unwrap_or_else(|| now_ns() % 1_000_000);
     let folder = args.folder.clone().unwrap_or_else(|| {
@@ -73,7 +73,7 @@ pub(crate) fn main(args: &RunArgs) -> Result<bool, String> {
     println!("SEED={seed} SECONDS={}, logs and histories in {}", args.seconds, folder.display());
     let is_well = drive(args, seed, &folder);
     if matches!(is_well, Ok(true)) && !args.keep {
-        // What is left behind does no harm.
+        // A folder that remains does no harm.
         let _ = fs::remove_dir_all(&folder);
     }
     is_well
@@ -103,7 +103,7 @@ fn drive(args: &RunArgs, seed: u64, folder: &PathBuf) -> Result<bool, String> {
         println!("this kernel has no netem: packets are not delayed, processes stutter instead");
     }
     cluster.start_all()?;
-    let mut mischief = Mischief::new(seed, &args.only, CALM_NS)?;
+    let mut mischief = FaultInjector::new(seed, &args.only, CALM_NS)?;
     let end_ns = now_ns() + args.seconds * SECOND_NS;
     while now_ns() < end_ns {
         mischief.go_on(&mut cluster)?;
@@ -132,13 +132,13 @@ fn drive(args: &RunArgs, seed: u64, folder: &PathBuf) -> Result<bool, String> {
     conclude(&evidence, &cluster)
 }
 
-fn collect(cluster: &Cluster, mischief: Mischief) -> Result<Evidence, String> {
+fn collect(cluster: &Cluster, mischief: FaultInjector) -> Result<Evidence, String> {
     let faults = mischief.done;
     let empty = Evidence { ops: Vec::new(), holders: Holders::new(), faults, settled_ns: u64::MAX };
     collect_again(cluster, empty)
 }
 
-/// Reads all histories there are.
+/// Reads all histories of the run.
 fn collect_again(cluster: &Cluster, evidence: Evidence) -> Result<Evidence, String> {
     let (mut ops, mut holders) = (Vec::new(), Holders::new());
     let files = fs::read_dir(&cluster.folder).map_err(|error| error.to_string())?;
@@ -154,7 +154,7 @@ fn collect_again(cluster: &Cluster, evidence: Evidence) -> Result<Evidence, Stri
     Ok(Evidence { ops, holders, ..evidence })
 }
 
-/// Judges, prints, and keeps what is needed to find out more.
+/// Judges the run, prints the report, and writes the files that explain violations.
 fn conclude(evidence: &Evidence, cluster: &Cluster) -> Result<bool, String> {
     let verdict = evidence.judge();
     let mut faults = String::new();

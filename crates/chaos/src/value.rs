@@ -1,14 +1,14 @@
-//! Values that describe themselves: every byte follows from the key, the number of the value, and its offset.
+//! Values that describe themselves: every byte follows from the key, the value's id and the offset.
 
 use mooncake_types::Chance;
 
-/// The number of a value and its length, eight bytes each, stand before the rest.
+/// The length of the head: id and length of the value, eight bytes each.
 const HEAD_BYTES: usize = 16;
 
-/// Which value of a key: whoever writes never uses a number twice.
+/// The id of a value. No two writes share one.
 pub(crate) type ValueId = u64;
 
-/// The value of this number, `len_bytes` long but for values that would be shorter than their head.
+/// The bytes of a value. They are at least as long as the head, whatever `len_bytes` says.
 pub(crate) fn make(key: &str, id: ValueId, len_bytes: usize) -> Vec<u8> {
     let len_bytes = len_bytes.max(HEAD_BYTES);
     let mut bytes = Vec::with_capacity(len_bytes + 8);
@@ -24,10 +24,10 @@ pub(crate) fn make(key: &str, id: ValueId, len_bytes: usize) -> Vec<u8> {
     bytes
 }
 
-/// Which value of the key the bytes are, all of them.
+/// The id of the value, if all bytes are right.
 ///
 /// # Errors
-/// Where they are not what they should be.
+/// The first byte that is wrong, or a length that is.
 pub(crate) fn read(key: &str, bytes: &[u8]) -> Result<ValueId, String> {
     let head = |from: usize| bytes.get(from..from + 8).and_then(|word| word.try_into().ok());
     let (Some(id), Some(len)) = (head(0), head(8)) else {

@@ -1,4 +1,4 @@
-//! What one client does: puts, gets and removes values that describe themselves, until it is told to end.
+//! The calls of one client: it puts, gets and removes values that describe themselves until it is told to end.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -14,56 +14,56 @@ use mooncake_types::Chance;
 use crate::history::{Call, Outcome, Recorder};
 use crate::value::{self, ValueId};
 
-/// Keys that all clients write and remove.
+/// How many keys all clients write and remove.
 pub(crate) const KEYS: u64 = 48;
 
-/// Between two keys that are put once and for all.
+/// How often a thread puts a key that is never replaced or removed.
 const KEEP_EVERY: Duration = Duration::from_secs(1);
 
-/// How long what has to be there is looked for at the end.
+/// How long the final read retries keys that must exist.
 const SEARCH: Duration = Duration::from_secs(60);
 
-/// Keys of one call when everything is read.
+/// How many keys one call of the final read names.
 const BATCH: usize = 16;
 
 /// A client of a run.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct WorkloadArgs {
-    /// The name of its host.
+    /// The name of the client's host.
     #[arg(long)]
     name: String,
-    /// Which start of it this is, from 0.
+    /// How often the client was started before.
     #[arg(long)]
     start: u64,
-    /// Its address.
+    /// The address of the client's host.
     #[arg(long)]
     host: String,
-    /// Where the coordinator is.
+    /// The address of the coordinator.
     #[arg(long)]
     master: String,
-    /// The file that its history goes to.
+    /// The file for the client's history.
     #[arg(long)]
     history: PathBuf,
     #[arg(long)]
     seed: u64,
     #[arg(long, default_value_t = 2)]
     threads: u64,
-    /// Read the keys of this file, and end: of each line the first word is a key, and the second says whether it has to be
-    /// there.
+    /// Read the keys in this file, and end. The first word of each line is a key. The second says whether the key must
+    /// exist.
     #[arg(long)]
     read: Option<PathBuf>,
 }
 
-/// Runs a client until nobody holds the other end of its standard input any more, or everything was read.
+/// Runs a client until its standard input ends, or with `read`, until all keys were read.
 ///
 /// # Errors
-/// It cannot even begin.
+/// If the history cannot be written, or the keys cannot be read.
 pub(crate) fn main(args: &WorkloadArgs) -> Result<(), String> {
     let recorder = Recorder::create(&args.history).map_err(|error| error.to_string())?;
     let ends = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // Whatever it says: its end is what is waited for.
+            // Only the end of the input matters.
             let _ = std::io::stdin().read_to_end(&mut Vec::new());
             ends.store(true, Ordering::Relaxed);
         });
@@ -72,7 +72,7 @@ pub(crate) fn main(args: &WorkloadArgs) -> Result<(), String> {
         if let Some(path) = &args.read {
             let mut worker = Worker::new(args, 0, &store, &recorder, &next);
             worker.read_everything(path)?;
-            // Who waits for the end of the input would wait for ever.
+            // The scope would wait for the thread that reads the input.
             std::process::exit(0)
         } else {
             std::thread::scope(|scope| {
@@ -87,14 +87,14 @@ pub(crate) fn main(args: &WorkloadArgs) -> Result<(), String> {
     })
 }
 
-/// Masters may be away for long.
+/// Opens the store, and retries while no master answers. `None` if the client is told to end first.
 fn open(args: &WorkloadArgs, ends: &AtomicBool) -> Option<Store> {
     while !ends.load(Ordering::Relaxed) {
         let config = StoreConfig {
             local_hostname: args.host.clone(),
             master: args.master.clone(),
             segment_bytes: 0,
-            // Hosts share no memory.
+            // Hosts share no memory in a real cluster.
             transports: "tcp".parse().expect("a transport"),
             ..StoreConfig::default()
         };
@@ -169,7 +169,7 @@ impl<'a> Worker<'a> {
         self.get(&keys);
     }
 
-    /// Whether there are such keys is not known here.
+    /// Reads a key that some client may have put for good. It may not exist.
     fn get_kept(&mut self) {
         let client = 1 + self.chance.below(6);
         let number = self.chance.below(self.kept + 1);
@@ -199,14 +199,14 @@ impl<'a> Worker<'a> {
 
     fn write(&mut self, call: Call) {
         let key = self.key();
-        // Every other key has two replicas.
+        // Keys with an even number get two replicas.
         let is_even = key.ends_with(['0', '2', '4', '6', '8']);
         let len = 1 << (4 + self.chance.below(14));
         let len = len + self.chance.below(len);
         self.write_value(call, &key, len as usize, if is_even { 2 } else { 1 });
     }
 
-    /// Puts something that nobody replaces or removes.
+    /// Puts a key that no client replaces or removes.
     fn keep(&mut self) {
         let thread = self.name.rsplit('.').next().unwrap_or_default();
         let key = format!("kept-{}-{}-{thread}-{}", self.client, self.start, self.kept);
@@ -235,8 +235,8 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Notes where a value lies that was just written. Its length tells it from all others of the key, nearly always; where it
-    /// does not, both are of one time.
+    /// Records the hosts of a value that was just put. The length shows whether it is still that value. Two values of
+    /// equal length are rare, and were put at about the same time.
     fn locate(&self, key: &str, id: ValueId, len: u64) {
         let Some(Ok(found)) = self.store.locate(&[key]).pop() else { return };
         if found.len == len {
@@ -255,7 +255,8 @@ impl<'a> Worker<'a> {
         self.recorder.end(number, &outcome);
     }
 
-    /// Reads all keys of a file, and those again that have to be there and are not, for a while.
+    /// Reads all keys of a file. Keys that must exist are read again until they are found, or until [`SEARCH`] is
+    /// over.
     fn read_everything(&mut self, path: &PathBuf) -> Result<(), String> {
         let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
         let lines = text.lines().filter_map(|line| line.split_once(' '));
@@ -283,7 +284,7 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// Of a call on one key.
+/// The outcome of a call on one key.
 fn ended(results: Vec<Result<(), ErrorCode>>) -> Outcome {
     match results.first() {
         Some(Ok(())) => Outcome::Done,

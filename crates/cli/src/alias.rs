@@ -1,5 +1,4 @@
-//! Programs that are another name for a command of `mooncake`, which lies beside them: what all commands share is
-//! installed once.
+//! Programs that run one command of `mooncake`. All commands are in the one binary `mooncake`, which lies beside them.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -8,8 +7,7 @@ use std::process::{Command, ExitCode};
 
 use crate::exit;
 
-/// Puts `mooncake` in the place of this process, under this process's name and with its arguments. Returns only if that
-/// cannot be done.
+/// Replaces this process by `mooncake`, with this process's name and arguments. Returns only if that fails.
 #[must_use]
 pub fn run(name: &str) -> ExitCode {
     let own = match std::env::current_exe() {
@@ -21,7 +19,7 @@ pub fn run(name: &str) -> ExitCode {
     exit::failure(name, &format!("cannot run {}: {error}", program.display()))
 }
 
-/// The command that a program of this name, or path, stands for: `master` for `mooncake_master`.
+/// The command that a program's name or path stands for: `master` for `mooncake_master`.
 pub(crate) fn command_of(program: Option<OsString>) -> Option<String> {
     let name = Path::new(&program?).file_name()?.to_str()?.to_owned();
     name.strip_prefix("mooncake_").map(str::to_owned)

@@ -5,7 +5,7 @@ use mooncake_client::read_token_file;
 
 use crate::command_line::UsageError;
 
-/// The flags of a command that speaks with masters.
+/// The flags of a command that talks to masters.
 #[derive(Debug, Args)]
 pub(crate) struct TokenFlags {
     /// The --auth_token of the masters, if they have one [default: MOONCAKE_AUTH_TOKEN].
@@ -17,7 +17,7 @@ pub(crate) struct TokenFlags {
 }
 
 impl TokenFlags {
-    /// The token; flags come before variables.
+    /// The token. Flags override variables.
     ///
     /// # Errors
     /// As [`read`].
@@ -34,7 +34,7 @@ impl TokenFlags {
     }
 }
 
-/// The token of `--auth_token`, or the one in the file of `--auth_token_file`; empty: none.
+/// The token of `--auth_token`, or that in the file of `--auth_token_file`. Empty if neither is given.
 ///
 /// # Errors
 /// Both are given, or the file holds no token.

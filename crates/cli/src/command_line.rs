@@ -1,5 +1,5 @@
-//! From the words of a command line to a struct of flags: spellings, then the configuration file and the
-//! environment, then the flags themselves, each overriding what came before.
+//! Turns a command line into flags. Later sources override earlier ones: the defaults, the configuration file, the
+//! environment, the command line.
 
 use std::path::Path;
 
@@ -14,34 +14,34 @@ const SPELLINGS: &str = "\
 Flags may be written -flag=v, --flag=v, --flag v, --flag and --noflag, with dashes or underscores in their names. \
 Flags override the configuration file, which overrides the defaults. The flags of glog are accepted, without effect.";
 
-/// Why a program does not start.
+/// Why a program did not start.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum UsageError {
-    /// Not an error: the text that `--help` or `--version` asked for.
+    /// Not an error: `--help` or `--version` asked for this text.
     #[error("{0}")]
     Requested(String),
     /// A flag that is unknown or lacks its value.
     #[error(transparent)]
     Flag(#[from] FlagError),
-    /// The configuration file.
+    /// The configuration file cannot be used.
     #[error(transparent)]
     File(#[from] ConfigFileError),
-    /// A value that its flag does not accept, or one that fits no other.
+    /// A flag does not accept its value, or two values contradict each other.
     #[error("{0}")]
     Value(String),
 }
 
-/// A variable that stands for a flag; the flag itself wins.
+/// A variable of the environment that sets a flag. The flag on the command line overrides it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variable {
-    /// The flag, with underscores.
+    /// The flag's name, with underscores.
     pub flag: &'static str,
     /// The variable's value, if it is set.
     pub value: Option<String>,
 }
 
-/// Reads a command line, without the program's name. Of two values for one flag the later wins; the command line
-/// wins over the variables, these over the file named by `--config_path`, that over the defaults.
+/// Parses a command line, without the program's name. Of two values for one flag the later one counts. The command
+/// line overrides the variables. These override the file of `--config_path`, and the file overrides the defaults.
 ///
 /// # Errors
 /// See [`UsageError`].
@@ -69,7 +69,7 @@ pub fn parse(
     })
 }
 
-/// One line per flag: there are too many for more.
+/// Prints one line per flag in the help, since there are many flags.
 fn with_short_help(command: Command) -> Command {
     let help = Arg::new("help").long("help").short('h').action(ArgAction::HelpShort);
     let help = help.help("Show this text").help_heading(None);
@@ -97,7 +97,7 @@ fn config_path(args: &[String]) -> Option<&str> {
         .filter(|path| !path.is_empty())
 }
 
-/// The first sentence of a parser's error: the rest repeats how to ask for help.
+/// The first paragraph of a parser's error. The rest repeats how to ask for help.
 fn brief(error: &clap::Error) -> String {
     let text = error.to_string();
     let first = text.split("\n\n").next().unwrap_or_default();

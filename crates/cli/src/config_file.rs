@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use crate::gflags::FlagTable;
 
-/// Longest file that is read, in bytes.
+/// Most bytes that are read of a file.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// A configuration file that cannot be used.
@@ -21,7 +21,7 @@ pub enum ConfigFileError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error message.
         reason: String,
     },
     /// The text is neither JSON nor YAML.
@@ -29,28 +29,28 @@ pub enum ConfigFileError {
     Malformed {
         /// The file.
         path: PathBuf,
-        /// Where and why reading it stopped.
+        /// Where and why the parser stopped.
         reason: String,
     },
-    /// The outermost thing is not a mapping.
+    /// The file's top level is not a mapping.
     #[error("config file {path} must hold a mapping of flag names to values, not {found}")]
     NotAMapping {
         /// The file.
         path: PathBuf,
-        /// What it holds.
+        /// The type of its top level.
         found: &'static str,
     },
-    /// There is no such flag.
+    /// A key is not the name of a flag.
     #[error("config file {path}: unknown key {key}{}", did_you_mean(.nearest.as_deref()))]
     UnknownKey {
         /// The file.
         path: PathBuf,
         /// The key.
         key: String,
-        /// The flag that was probably meant.
+        /// The closest name of a flag.
         nearest: Option<String>,
     },
-    /// The value is not a single word.
+    /// A value is a list, a mapping or nothing.
     #[error(
         "config file {path}: the value of {key} must be a text, a number or true/false, not {found}"
     )]
@@ -59,15 +59,15 @@ pub enum ConfigFileError {
         path: PathBuf,
         /// The key.
         key: String,
-        /// What the value is.
+        /// The type of the value.
         found: &'static str,
     },
-    /// The value is not one that the flag accepts.
+    /// The flag does not accept the value.
     #[error("config file {path}: {reason}")]
     WrongValue {
         /// The file.
         path: PathBuf,
-        /// What the flag's own check said.
+        /// The error of the flag's own check.
         reason: String,
     },
 }
@@ -76,10 +76,10 @@ fn did_you_mean(nearest: Option<&str>) -> String {
     nearest.map(|name| format!("; did you mean {name}?")).unwrap_or_default()
 }
 
-/// Reads a file into arguments of the form `--name=value`, in the order of their names.
+/// Reads a file into arguments of the form `--name=value`, sorted by name.
 ///
 /// # Errors
-/// See [`ConfigFileError`]; every one names the file.
+/// See [`ConfigFileError`]. Every variant names the file.
 pub fn read(path: &Path, flags: &FlagTable) -> Result<Vec<String>, ConfigFileError> {
     let unreadable = |reason: String| ConfigFileError::Unreadable { path: path.to_owned(), reason };
     let text = read_text(path).map_err(|error| unreadable(error.to_string()))?;
@@ -89,7 +89,7 @@ pub fn read(path: &Path, flags: &FlagTable) -> Result<Vec<String>, ConfigFileErr
     arguments(path, &text, flags)
 }
 
-/// Devices and pipes do not say how much they have: no more is read than tells that it is too much.
+/// Reads at most one byte more than is allowed, since devices and pipes have no known length.
 fn read_text(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     File::open(path)?.take(MAX_FILE_BYTES + 1).read_to_string(&mut text)?;
@@ -118,7 +118,7 @@ fn arguments(path: &Path, text: &str, flags: &FlagTable) -> Result<Vec<String>, 
     Ok(out)
 }
 
-/// The flag that a key stands for: dashes are underscores, and one key has a name of its own.
+/// The flag that a key names: dashes become underscores, and `client_live_ttl_sec` is `client_ttl`.
 fn flag_name(key: &str) -> String {
     match key.replace('-', "_").as_str() {
         "client_live_ttl_sec" => "client_ttl".to_owned(),

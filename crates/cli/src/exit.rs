@@ -1,4 +1,4 @@
-//! How a program ends.
+//! Exit statuses, and output of programs.
 
 use std::fmt;
 use std::io::Write;
@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use crate::command_line::UsageError;
 
-/// Ends a program that was not started as it should be, or was only asked for its help.
+/// Ends a program whose command line is wrong, or only asks for help.
 pub(crate) fn usage(program: &str, error: &UsageError) -> ExitCode {
     match error {
         UsageError::Requested(text) => {
@@ -20,18 +20,18 @@ pub(crate) fn usage(program: &str, error: &UsageError) -> ExitCode {
     }
 }
 
-/// Ends a program that could not do its work.
+/// Ends a program that failed.
 pub(crate) fn failure(program: &str, reason: &str) -> ExitCode {
     complain(format_args!("{program}: {reason}\n"));
     ExitCode::FAILURE
 }
 
-/// Writes to standard output. Whether anybody reads it does not matter.
+/// Writes to standard output, and ignores failures.
 pub(crate) fn say(text: fmt::Arguments<'_>) {
     let _ = std::io::stdout().write_fmt(text);
 }
 
-/// Writes to standard error. Whether anybody reads it does not matter.
+/// Writes to standard error, and ignores failures.
 pub(crate) fn complain(text: fmt::Arguments<'_>) {
     let _ = std::io::stderr().write_fmt(text);
 }

@@ -1,4 +1,4 @@
-//! `mooncake error`: what a number means that a call returned, and what to do about it.
+//! `mooncake error`: explains error codes, and what to do about them.
 
 use std::fmt::Write;
 use std::process::ExitCode;
@@ -16,7 +16,7 @@ Usage: mooncake error [CODE...]
 CODE is a number like -200, or a name like NO_AVAILABLE_HANDLE. Without one, all codes that calls return are listed.
 ";
 
-/// Runs the program; `args` are without its name. The status is 0 if every code is one, and 2 if not.
+/// Runs the program with `args`, which lack its name. The status is 0 if all codes exist, and 2 if not.
 #[must_use]
 pub fn main(args: &[String]) -> ExitCode {
     if args.iter().any(|arg| matches!(&**arg, "-h" | "--help" | "help")) {
@@ -40,7 +40,7 @@ pub fn main(args: &[String]) -> ExitCode {
     }
 }
 
-/// A number, with or without its sign, or a name in any case.
+/// Parses a number, with or without its sign, or a name in any case.
 fn read(text: &str) -> Result<ErrorCode, String> {
     if let Ok(number) = text.parse::<i32>() {
         let code = ErrorCode::from_number(number.checked_neg().map_or(number, |it| it.min(number)));

@@ -1,4 +1,4 @@
-//! The spellings of gflags, brought to the one form that the parser behind this knows: `--name=value`.
+//! Turns the spellings of gflags into the form that clap parses: `--name=value`.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +6,12 @@ use clap::{ArgAction, Command};
 use mooncake_client::nearest;
 use thiserror::Error;
 
-/// What a flag takes.
+/// Which value a flag takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlagKind {
-    /// Nothing; the flag is a request of its own, like `--help`.
+    /// None: the flag alone is a request, like `--help`.
     Action,
-    /// A truth value that may be left out: `--flag`, `--noflag`, `--flag=false`.
+    /// A truth value, which may be left out: `--flag`, `--noflag`, `--flag=false`.
     Switch,
     /// A value.
     Value,
@@ -23,12 +23,12 @@ pub enum FlagError {
     /// There is no such flag.
     #[error("unknown flag --{name}{}", did_you_mean(.nearest.as_deref()))]
     Unknown {
-        /// As it was written, without the dashes.
+        /// The name as it was written, without dashes.
         name: String,
-        /// The flag that was probably meant.
+        /// The closest name of a flag.
         nearest: Option<String>,
     },
-    /// The flag stands at the end without its value.
+    /// The flag is the last argument, and its value is missing.
     #[error("flag --{name} needs a value")]
     MissingValue {
         /// The flag.
@@ -40,10 +40,10 @@ pub enum FlagError {
         /// The flag.
         name: String,
     },
-    /// Something that is not a flag.
+    /// An argument is not a flag.
     #[error("unexpected argument '{argument}'")]
     Unexpected {
-        /// As it was written.
+        /// The argument as it was written.
         argument: String,
     },
 }
@@ -52,14 +52,14 @@ fn did_you_mean(nearest: Option<&str>) -> String {
     nearest.map(|name| format!("; did you mean --{name}?")).unwrap_or_default()
 }
 
-/// Every flag of a command and what it takes.
+/// All flags of a command, each with the kind of its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlagTable {
     flags: BTreeMap<String, FlagKind>,
 }
 
 impl FlagTable {
-    /// The flags that `command` defines. An option that may stand without its value counts as a switch.
+    /// The flags of `command`. An option that may stand without a value counts as a switch.
     #[must_use]
     pub fn of(command: &Command) -> FlagTable {
         let mut flags = BTreeMap::new();
@@ -78,20 +78,20 @@ impl FlagTable {
         FlagTable { flags }
     }
 
-    /// What this flag takes, if there is such a flag. `name` is in the form with underscores.
+    /// The kind of a flag, if it exists. `name` has underscores.
     #[must_use]
     pub fn kind(&self, name: &str) -> Option<FlagKind> {
         self.flags.get(name).copied()
     }
 
-    /// The flag that was probably meant by `name`.
+    /// The closest name to `name` among the flags.
     #[must_use]
     pub fn nearest(&self, name: &str) -> Option<&str> {
         nearest(name, self.flags.keys().map(String::as_str))
     }
 
-    /// Brings arguments (without the program's name) to the form `--name=value`, with underscores. Later
-    /// occurrences of a flag win, as the parser behind this is told to let them.
+    /// Turns arguments, without the program's name, into the form `--name=value` with underscores. If a flag occurs
+    /// twice, both remain, and the parser takes the later one.
     ///
     /// # Errors
     /// The first argument that is not a known flag or lacks its value.
@@ -169,7 +169,7 @@ fn underscored(name: &str) -> String {
     name.replace('-', "_")
 }
 
-/// The words that a switch accepts, in any case.
+/// Whether a word is a truth value, in any case.
 fn is_truth_value(word: &str) -> bool {
     crate::quantity::truth(word).is_some()
 }

@@ -1,12 +1,12 @@
-//! Flags of glog, which start scripts of the C++ store pass. Logs go to standard error here, at `--log_level`.
+//! Flags of glog, which start scripts of the C++ store pass. This store logs to standard error, at `--log_level`.
 
 use clap::{Arg, ArgAction, Command};
 use mooncake_client::no_effect::{GLOG_SWITCHES, GLOG_VALUES};
 
-/// Those that ask for what happens anyway.
+/// Flags that ask for standard error, to which this store logs in any case.
 const ASK_FOR_STDERR: &[&str] = &["logtostderr", "alsologtostderr"];
 
-/// Adds these flags, without effect, to a command.
+/// Adds the flags to a command, without effect.
 #[must_use]
 pub(crate) fn add_to(command: Command) -> Command {
     let arg = |name: &&'static str| Arg::new(*name).long(*name).action(ArgAction::Set).hide(true);

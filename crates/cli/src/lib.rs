@@ -1,9 +1,9 @@
-//! The programs of Mooncake Store: `mooncake`, which holds them all, and `mooncake_master` and `mooncake_client`, which are
-//! names for two of its commands.
+//! The programs of Mooncake Store. The binary `mooncake` holds all of them. `mooncake_master` and `mooncake_client`
+//! run two of its commands.
 //!
-//! Here are flags, configuration files, logs and signals; what the programs do lies in `mooncake-master` and
-//! `mooncake-client`. Enter at [`master::main`] and [`client::main`]; `gflags` says which spellings of flags are
-//! understood, `command_line` in which order their sources count.
+//! This crate has flags, configuration files, logs and signals. The work of the programs is in `mooncake-master` and
+//! `mooncake-client`. Enter at [`master::main`] and [`client::main`]. `gflags` defines the spellings of flags, and
+//! `command_line` the order of their sources.
 
 #![forbid(unsafe_code)]
 

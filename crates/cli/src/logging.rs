@@ -8,14 +8,14 @@ use tracing::level_filters::LevelFilter;
 pub enum LogLevel {
     /// Everything.
     Trace,
-    /// What helps to find a fault.
+    /// Details that help to find a fault.
     Debug,
-    /// What an operator wants to know.
+    /// Events that an operator wants to know.
     #[default]
     Info,
-    /// What may be wrong.
+    /// Events that may be faults.
     Warn,
-    /// What is wrong.
+    /// Faults.
     Error,
     /// Nothing.
     Off,
@@ -34,16 +34,17 @@ impl From<LogLevel> for LevelFilter {
     }
 }
 
-/// Starts logging for this process. A second call changes nothing.
+/// Starts logging for this process. Further calls change nothing.
 pub fn start(level: LogLevel) {
     use std::io::IsTerminal;
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(LevelFilter::from(level))
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
-        // A program goes on when nobody reads its log any more; telling that to the same stream would end it.
+        // If nobody reads the log, the program must go on. A message about it would go to the same stream, and end the
+        // program.
         .log_internal_errors(false)
         .finish();
-    // Fails only if a subscriber is there already.
+    // Fails only if the process has a subscriber already.
     let _ = tracing::subscriber::set_global_default(subscriber);
 }

@@ -1,4 +1,4 @@
-//! `mooncake`: all programs of the store under one name.
+//! `mooncake`: all programs of the store in one binary.
 
 use std::ffi::CString;
 use std::process::ExitCode;
@@ -63,17 +63,18 @@ impl Program {
         PROGRAMS.iter().find(|program| program.name == name)
     }
 
-    /// Runs it, under the name by which operators look for it.
+    /// Runs the program. Operators find its process under its own name.
     fn run(&self, args: &[String]) -> ExitCode {
         if let Ok(name) = CString::new(format!("mooncake_{}", self.name)) {
-            // What a process is called changes nothing that it does.
+            // The name has no effect on the program.
             let _ = rustix::thread::set_name(&name);
         }
         (self.main)(args)
     }
 }
 
-/// Runs the program that this process is called after, or else the first argument. `args` are without the program's own name.
+/// Runs the program that this process is named after, or else the one that the first argument names. `args` lack the
+/// program's own name.
 #[must_use]
 pub fn main(args: &[String]) -> ExitCode {
     let own = alias::command_of(std::env::args_os().next());

@@ -1,10 +1,10 @@
-//! What a command line asks for that changes nothing here.
+//! Warnings about flags and variables that have no effect here.
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 use mooncake_client::no_effect::{asks_for_nothing, instead_of, variables, warning};
 
-/// The flags without effect that were given, as they are written, by the command line or the configuration file.
+/// The given flags that have no effect, with their dashes, from the command line or the configuration file.
 pub(crate) fn given(matches: &ArgMatches) -> Vec<String> {
     let ids = matches.ids().map(clap::Id::as_str).filter(|id| instead_of(id).is_some());
     let given = ids.filter(|id| matches.value_source(id) == Some(ValueSource::CommandLine));
@@ -16,7 +16,7 @@ fn asks_for_something(matches: &ArgMatches, id: &str) -> bool {
     values.last().is_some_and(|value| !asks_for_nothing(&value.to_string_lossy()))
 }
 
-/// Says once what of these flags, and of the environment, has no effect, and what happens instead.
+/// Logs one warning with these flags and the variables that have no effect, and what happens instead.
 pub(crate) fn warn_of(flags: &[String]) {
     let names: Vec<String> = flags.iter().cloned().chain(variables()).collect();
     if let Some(warning) = warning(&names) {
@@ -38,11 +38,11 @@ mod tests {
         };
         let mut accepted = bare(glog::add_to(clap::Command::new("x")));
         accepted.extend(master::settings_of_absent_features());
-        // What happens anyway.
+        // These ask for standard error, to which this store logs in any case.
         accepted.retain(|name| !matches!(&**name, "logtostderr" | "alsologtostderr"));
         let all = [client::ClientFlags::command(), master::MasterFlags::command()];
         let serving = all.into_iter().flat_map(bare);
-        // Settings of features that these programs do have.
+        // Flags of these programs that have no effect.
         let known = [
             "rpc_thread_num",
             "max_threads",

@@ -1,8 +1,8 @@
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::debug;
 
-/// Lets this process open as many files as the system allows it: each connection is one, and the usual default of
-/// 1024 is less than a large cluster needs.
+/// Raises the limit of open files to the system's maximum. Each connection needs one, and the usual limit of 1024 is
+/// too low for a large cluster.
 pub(crate) fn allow_many() {
     let limit = getrlimit(Resource::Nofile);
     if limit.current == limit.maximum {

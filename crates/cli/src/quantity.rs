@@ -1,9 +1,8 @@
-//! Values of flags that carry a meaning beyond a plain number: truth values and durations.
+//! Types of flag values beyond plain numbers: truth values and durations.
 
 use std::str::FromStr;
 
-/// The truth that a word stands for: `true`, `1`, `yes` and `t`, `y` or `false`, `0`, `no` and `f`, `n`, in any
-/// case.
+/// Parses a truth value: `true`, `1`, `yes`, `t` or `y`; `false`, `0`, `no`, `f` or `n`; in any case.
 #[must_use]
 pub(crate) fn truth(word: &str) -> Option<bool> {
     match word.to_ascii_lowercase().as_str() {
@@ -54,7 +53,7 @@ fn number_and_unit(text: &str) -> (&str, String) {
     (number, unit.trim().to_ascii_lowercase())
 }
 
-/// `number` times `scale`, exactly where the number is whole.
+/// `number` times `scale`. The result is exact if the number is whole.
 fn scaled(number: &str, scale: u64) -> Option<u64> {
     if let Ok(whole) = number.parse::<u64>() {
         return whole.checked_mul(scale);

@@ -4,7 +4,7 @@ use mooncake_client::{SegmentId, parse_segment_id};
 use mooncake_http::admin::{self, AdminError};
 use serde::Deserialize;
 
-/// Most segments that are read.
+/// Most segments that are read of an answer.
 const MAX_SEGMENTS: usize = 4096;
 
 /// A segment, as the master reports it.
@@ -12,11 +12,11 @@ const MAX_SEGMENTS: usize = 4096;
 pub(crate) struct ListedSegment {
     pub(crate) id: SegmentId,
     pub(crate) name: String,
-    /// Where its node serves reads and writes, `host:port`.
+    /// The address at which its node serves reads and writes, `host:port`.
     pub(crate) endpoint: String,
     /// `memory`, `disk`, `shared disk` or `object store`.
     pub(crate) medium: String,
-    /// `OK`, `DRAINING` and the like.
+    /// The state in capitals, like `OK` or `DRAINING`.
     pub(crate) state: String,
     /// Whether its node pings.
     pub(crate) is_in_sight: bool,
@@ -24,7 +24,7 @@ pub(crate) struct ListedSegment {
     pub(crate) is_reachable: bool,
     pub(crate) used_bytes: u64,
     pub(crate) len_bytes: u64,
-    /// The failure domains that its node named.
+    /// The failure domains that its node declared.
     pub(crate) domains: Vec<String>,
 }
 
@@ -34,7 +34,7 @@ impl ListedSegment {
     }
 }
 
-/// Why the segments are not known.
+/// Why the segments could not be listed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ListError {
     #[error(transparent)]
@@ -64,7 +64,7 @@ struct Row {
     in_sight: bool,
     #[serde(default = "yes")]
     reachable: bool,
-    /// Earlier masters list none.
+    /// Masters of earlier releases list none.
     #[serde(default)]
     domains: Vec<String>,
 }
@@ -77,7 +77,7 @@ fn yes() -> bool {
     true
 }
 
-/// The segments of the pool whose master serves admin HTTP at this address.
+/// The segments that the master with this admin server lists.
 pub(crate) fn list(address: &str) -> Result<Vec<ListedSegment>, ListError> {
     let text = admin::get(address, "/get_segments_detail")?;
     read(&text).map_err(|reason| ListError::Malformed { address: address.to_owned(), reason })

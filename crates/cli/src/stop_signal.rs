@@ -1,4 +1,4 @@
-//! Waiting for SIGINT, SIGTERM or SIGHUP.
+//! Catches SIGINT, SIGTERM and SIGHUP, and waits for them.
 
 use std::io;
 use std::sync::Arc;
@@ -9,20 +9,20 @@ use std::time::Duration;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// How long a process may take to end by itself once it was told twice.
+/// How long a process may take to end by itself after a second signal.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Catches SIGINT, SIGTERM and SIGHUP from its making on, so that one that comes during a start is not lost.
+/// Catches SIGINT, SIGTERM and SIGHUP from its creation on, so that no signal during the start is lost.
 #[derive(Debug)]
 pub struct StopSignal {
     signals: Signals,
 }
 
 impl StopSignal {
-    /// Starts catching.
+    /// Starts to catch signals. A SIGHUP that the process ignores, as under `nohup`, stays ignored.
     ///
     /// # Errors
-    /// The system refuses the handlers.
+    /// If the system refuses the handlers.
     pub fn catch() -> io::Result<StopSignal> {
         let signals = Signals::new([SIGINT, SIGTERM])?;
         if !ignores_hang_up(&std::fs::read_to_string("/proc/self/status").unwrap_or_default()) {
@@ -31,7 +31,7 @@ impl StopSignal {
         Ok(StopSignal { signals })
     }
 
-    /// Waits for the first of them and gives its name.
+    /// Waits for the first signal, and returns its name.
     #[must_use]
     pub fn wait(&mut self) -> &'static str {
         match self.signals.forever().next() {
@@ -41,8 +41,8 @@ impl StopSignal {
         }
     }
 
-    /// Has a thread wait for another one. A process that has not ended by itself a second after that is ended, whatever it
-    /// waits for: a master that says nothing must not keep who wants it to end.
+    /// Starts a thread that waits for a second signal. One second after it, the thread ends the process, whatever the
+    /// process waits for: a silent master must not delay the end.
     #[must_use]
     pub fn watch(mut self) -> SecondSignal {
         let second = SecondSignal::default();
@@ -51,30 +51,30 @@ impl StopSignal {
             let Some(signal) = self.signals.forever().next() else { return };
             seen.has_come.store(true, Ordering::Release);
             thread::sleep(PATIENCE);
-            // As a shell reports a process that a signal has ended.
+            // The status that a shell reports for a process that a signal has ended.
             std::process::exit(128 + signal);
         };
-        // Without the thread, a process that is told twice takes as long as one that is told once.
+        // Without the thread, the process still ends, but a second signal does not make that faster.
         let _ = thread::Builder::new().name("mooncake-stop".to_owned()).spawn(wait);
         second
     }
 }
 
-/// Whether a process was told a second time to stop.
+/// Whether a second signal has arrived.
 #[derive(Clone, Debug, Default)]
 pub struct SecondSignal {
     has_come: Arc<AtomicBool>,
 }
 
 impl SecondSignal {
-    /// Does not wait.
+    /// Whether it has arrived. Does not block.
     #[must_use]
     pub fn has_come(&self) -> bool {
         self.has_come.load(Ordering::Acquire)
     }
 }
 
-/// Whether this process was started so that the end of its terminal does not matter to it, as `nohup` does.
+/// Whether this process was started with SIGHUP ignored, as `nohup` does.
 fn ignores_hang_up(status: &str) -> bool {
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);

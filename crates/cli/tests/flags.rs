@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use mooncake_cli::command_line::{UsageError, Variable};
-use mooncake_cli::master::Surroundings;
+use mooncake_cli::master::LeadershipEnvironment;
 use mooncake_cli::{client, master};
 use mooncake_client::HttpAddress;
 use mooncake_master::{Config, KvEvents, LeadershipConfig, MetadataServer};
@@ -21,7 +21,7 @@ fn words(text: &str) -> Vec<String> {
 
 fn settings(args: &str) -> Config {
     let flags = master::parse(&words(args), &[]).unwrap_or_else(|error| panic!("{args}: {error}"));
-    flags.settings(Surroundings::default()).expect("flags that were checked")
+    flags.settings(LeadershipEnvironment::default()).expect("flags that were checked")
 }
 
 fn master_error(args: &str) -> String {
@@ -386,7 +386,7 @@ fn flags_win_over_variables_over_the_file_over_the_defaults() {
         let args: Vec<String> = args.iter().map(ToString::to_string).collect();
         master::parse(&args, &[token(variable)])
             .expect("good flags")
-            .settings(Surroundings::default())
+            .settings(LeadershipEnvironment::default())
             .expect("good flags")
     };
     let found = config(&["--rpc_port=9", &path], None);

@@ -125,7 +125,7 @@ fn a_master_goes_on_when_nobody_reads_its_log() {
         // It logs that it refuses this, and goes on.
         let _ = stream.read_to_end(&mut Vec::new());
     }
-    let mut program = Program::unheard(child);
+    let mut program = Program::without_log(child);
     assert_eq!(program.stop(Signal::TERM).0, Some(0));
 }
 

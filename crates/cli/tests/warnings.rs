@@ -30,9 +30,9 @@ fn a_master_without_a_home_says_that_it_keeps_no_state_file() {
     let homeless = [("HOME", ""), ("XDG_STATE_HOME", "")];
     let ports = ["--rpc_port=0", "--port=0", "--metrics_port=0", "--rpc_address=127.0.0.1"];
     let warning = "neither XDG_STATE_HOME nor HOME is set: this master keeps no state file";
-    Program::start_told(MASTER, &ports, &homeless).line(warning);
+    Program::start_with_variables(MASTER, &ports, &homeless).line(warning);
     let told = [&ports[..], &["--state_dir=none"]].concat();
-    let master = Program::start_told(MASTER, &told, &homeless);
+    let master = Program::start_with_variables(MASTER, &told, &homeless);
     master.first_line("the master serves");
     assert_eq!(master.seen(warning), 0);
 }
@@ -40,7 +40,8 @@ fn a_master_without_a_home_says_that_it_keeps_no_state_file() {
 #[test]
 fn a_master_that_other_hosts_reach_warns_without_a_token() {
     let ports = ["--rpc_port=0", "--port=0", "--metrics_port=0", "--state_dir=none"];
-    let start = |more: &[&str]| Program::start_told(MASTER, &[&ports, more].concat(), &[]);
+    let start =
+        |more: &[&str]| Program::start_with_variables(MASTER, &[&ports, more].concat(), &[]);
     let warning = "every host that reaches this port may use the store";
     start(&["--rpc_address=0.0.0.0"]).line(warning);
     for more in [&["--rpc_address=127.0.0.1"][..], &["--auth_token=secret"]] {
@@ -134,7 +135,7 @@ fn what_has_no_effect_is_named_once_with_what_happens_instead() {
         "--enable_oplog=false",
         "--logtostderr",
     ];
-    let master = Program::start_told(MASTER, &flags, &variables);
+    let master = Program::start_with_variables(MASTER, &flags, &variables);
     let line = master.line("without effect in this build");
     for part in [
         "--pod_name (no pod",

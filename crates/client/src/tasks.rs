@@ -12,7 +12,7 @@ use mooncake_types::{TaskOrders, limits};
 
 use crate::clock::Clock;
 use crate::drive::{Memory, OpDriver};
-use crate::rpc::Pool;
+use crate::rpc::ConnectionPool;
 use crate::task_queue::{FetchedTask, TaskQueue};
 use crate::worker::Worker;
 
@@ -40,7 +40,7 @@ const STOP_PATIENCE: Duration = Duration::from_secs(2);
 /// that no caller waits for a lane that a task uses.
 pub(crate) struct Tasks {
     clock: Clock,
-    pool: Pool,
+    pool: ConnectionPool,
     paths: Paths,
     call_ms: u64,
     /// How long the master may wait for a task before it replies, in milliseconds.
@@ -54,7 +54,7 @@ pub(crate) struct Tasks {
 }
 
 impl Tasks {
-    pub(crate) fn new(clock: Clock, pool: Pool, paths: Paths, call_ms: u64) -> Self {
+    pub(crate) fn new(clock: Clock, pool: ConnectionPool, paths: Paths, call_ms: u64) -> Self {
         let worker = Worker::new("mooncake-tasks", Duration::ZERO);
         let is_waiting = AtomicBool::new(false);
         Self {

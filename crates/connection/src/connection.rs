@@ -10,7 +10,7 @@ use mooncake_wire::{HEADER_LEN, Header, Kind, decode_refusal, foreign_protocol};
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
-use crate::{Body, CallFault, Fault, Frame, Progress};
+use crate::{Body, CallFault, CallProgress, Fault, Frame};
 
 /// Size of the receive buffer. The body of a longer frame gets its own buffer.
 const INBOX_BYTES: usize = 64 << 10;
@@ -177,7 +177,7 @@ impl Connection {
     /// Waits for a frame of one of these kinds.
     ///
     /// # Errors
-    /// The fault that broke the connection, with [`Progress::Closed`] if the peer closed it before the frame's first
+    /// The fault that broke the connection, with [`CallProgress::Closed`] if the peer closed it before the frame's first
     /// byte.
     pub fn receive(&mut self, admitted: &[Kind]) -> Result<Frame<'_>, CallFault> {
         let (header, place) = self.receive_from(Instant::now(), admitted, None)?;
@@ -208,7 +208,7 @@ impl Connection {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
                     let progress = match sent {
-                        0 => Progress::NothingSent,
+                        0 => CallProgress::NothingSent,
                         _ => progress_of(&error),
                     };
                     return Err(CallFault { fault: Fault::of_blocking(error), progress });
@@ -324,7 +324,7 @@ impl Connection {
             Ok(count) => return Ok(count),
             Err(error) => error,
         };
-        let progress = if already == 0 { progress_of(&error) } else { Progress::Unknown };
+        let progress = if already == 0 { progress_of(&error) } else { CallProgress::Unknown };
         Err(CallFault { fault: Fault::of_blocking(error), progress })
     }
 
@@ -381,14 +381,14 @@ fn protocol(reason: String) -> CallFault {
 }
 
 /// How far a call had come that failed with `error` before the first byte of its reply.
-fn progress_of(error: &io::Error) -> Progress {
+fn progress_of(error: &io::Error) -> CallProgress {
     use io::ErrorKind::{
         BrokenPipe, ConnectionAborted, ConnectionReset, NotConnected, UnexpectedEof,
     };
     match error.kind() {
         BrokenPipe | ConnectionAborted | ConnectionReset | NotConnected | UnexpectedEof => {
-            Progress::Closed
+            CallProgress::Closed
         }
-        _ => Progress::Unknown,
+        _ => CallProgress::Unknown,
     }
 }

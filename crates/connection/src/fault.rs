@@ -32,7 +32,7 @@ pub struct Stranger {
 
 /// How far a call had come when it failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub enum CallProgress {
     /// Not a byte left this process: the peer cannot have acted.
     NothingSent,
     /// The connection turned out to be closed before a byte of the answer came.
@@ -47,7 +47,7 @@ pub struct CallFault {
     /// What happened.
     pub fault: Fault,
     /// How far the call had come.
-    pub progress: Progress,
+    pub progress: CallProgress,
 }
 
 impl Fault {
@@ -99,7 +99,7 @@ impl From<CallFault> for Fault {
 
 impl From<Fault> for CallFault {
     fn from(fault: Fault) -> Self {
-        CallFault { fault, progress: Progress::Unknown }
+        CallFault { fault, progress: CallProgress::Unknown }
     }
 }
 

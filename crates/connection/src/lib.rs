@@ -22,7 +22,7 @@ mod tests;
 
 pub use connection::{Connection, is_quiet};
 pub use dial::{Dialer, tune};
-pub use fault::{CallFault, Fault, Progress, Stranger};
+pub use fault::{CallFault, CallProgress, Fault, Stranger};
 pub use frame::{Body, Frame};
 pub use idle::IdleConnections;
 pub use local::{LOCAL_MARK, TrustedUsers, listen_locally};

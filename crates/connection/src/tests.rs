@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use mooncake_memory::{Private, send_with_descriptors};
 use mooncake_wire::{HEADER_LEN, Header, Kind, Refusal, encode_refusal};
 
-use crate::{CallFault, Connection, Fault, IdleConnections, Permits, Progress};
+use crate::{CallFault, CallProgress, Connection, Fault, IdleConnections, Permits};
 
 const LONG: Duration = Duration::from_secs(20);
 const SHORT: Duration = Duration::from_millis(200);
@@ -67,7 +67,7 @@ fn what_is_no_answer_is_told_from_an_end() {
     for end in 0..good.len() {
         let CallFault { fault, progress } = answered(&good[..end]).expect_err("it is cut short");
         assert_eq!(fault.to_string(), "it closed the connection", "{end} bytes");
-        let expected = if end == 0 { Progress::Closed } else { Progress::Unknown };
+        let expected = if end == 0 { CallProgress::Closed } else { CallProgress::Unknown };
         assert_eq!(progress, expected, "{end} bytes");
     }
     let mut too_long = good.clone();

@@ -1,30 +1,30 @@
-//! The functions of the driver.
+//! The functions of the simulated CUDA driver.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
 use crate::control::fail_by_environment;
 use crate::state::{
-    ALREADY_REGISTERED, CONTEXT_IS_DESTROYED, CURRENT, Context, INVALID_CONTEXT, INVALID_DEVICE,
-    INVALID_VALUE, NOT_FOUND, NOT_INITIALIZED, NOT_REGISTERED, NOT_SUPPORTED, OUT_OF_MEMORY,
-    SUCCESS, State, Status, state,
+    ALREADY_REGISTERED, CONTEXT_IS_DESTROYED, CURRENT, Context, DriverState, INVALID_CONTEXT,
+    INVALID_DEVICE, INVALID_VALUE, NOT_FOUND, NOT_INITIALIZED, NOT_REGISTERED, NOT_SUPPORTED,
+    OUT_OF_MEMORY, SUCCESS, Status, state,
 };
 use crate::stream::{Job, Stream, Work};
 
-/// Devices read locked memory of the host at other addresses than the processor.
+/// Offset between processor and device addresses of locked host memory, so that a mix-up fails.
 const HOST_ALIAS: u64 = 1 << 60;
 
-/// The numerically lowest one that streams can have.
+/// The numerically lowest priority, which is the highest, that streams can have.
 const GREATEST_PRIORITY: c_int = -5;
 
-/// The one kernel that it knows, and what stands for it.
+/// The only kernel that the double knows, and the handles that it returns for it.
 const KERNEL: &str = "mooncake_copy_pieces";
 const MODULE: usize = 0x100;
 const FUNCTION: usize = 0x200;
 
 type Handle = *mut c_void;
 
-/// Counts the call and runs `work`, unless the call is to fail.
-fn call(name: &str, work: impl FnOnce(&mut State) -> Result<(), Status>) -> Status {
+/// Counts the call, and runs `work` unless the test wants the call to fail.
+fn call(name: &str, work: impl FnOnce(&mut DriverState) -> Result<(), Status>) -> Status {
     let mut state = state();
     let result = state.enter(name).and_then(|()| work(&mut state));
     result.err().unwrap_or(SUCCESS)
@@ -36,12 +36,12 @@ macro_rules! api {
             /// See the documentation of CUDA.
             ///
             /// # Safety
-            /// What CUDA demands of the pointers.
+            /// The pointers must satisfy what CUDA demands of this function.
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name($($argument: $kind),*) -> Status $body
         )*
 
-        /// The function of this name; null if there is none.
+        /// The function of this name, or null.
         #[must_use]
         pub fn symbol(name: &CStr) -> *mut c_void {
             match name.to_str() {
@@ -52,26 +52,26 @@ macro_rules! api {
     };
 }
 
-/// Writes what a function gives.
+/// Writes the result of a function.
 ///
 /// # Safety
-/// `to` may be written.
+/// `to` must be null or writable.
 unsafe fn give<T>(to: *mut T, value: T) -> Result<(), Status> {
     if to.is_null() {
         return Err(INVALID_VALUE);
     }
-    // SAFETY: not null, and as the caller promises.
+    // SAFETY: not null, and the caller promises that it is writable.
     unsafe { to.write(value) };
     Ok(())
 }
 
-fn device(state: &State, ordinal: c_int) -> Result<u32, Status> {
+fn device(state: &DriverState, ordinal: c_int) -> Result<u32, Status> {
     u32::try_from(ordinal).ok().filter(|&device| device < state.devices).ok_or(INVALID_DEVICE)
 }
 
-/// Begins copies on a stream.
-fn begin(state: &State, stream: Handle, works: Vec<Work>) -> Result<(), Status> {
-    // SAFETY: callers give streams that they made, and did not destroy.
+/// Queues copies on a stream.
+fn begin(state: &DriverState, stream: Handle, works: Vec<Work>) -> Result<(), Status> {
+    // SAFETY: the driver's callers pass streams that they made, and did not destroy.
     let stream = unsafe { Stream::of(stream) }.ok_or(INVALID_VALUE)?;
     let current = state.current()?;
     if stream.context != current {
@@ -80,7 +80,8 @@ fn begin(state: &State, stream: Handle, works: Vec<Work>) -> Result<(), Status> 
     if !works.iter().all(|work| state.is_allocated(work.device, work.len)) {
         return Err(INVALID_VALUE);
     }
-    // The driver takes memory that is locked, and such that is not, but none that is locked by several calls or in part.
+    // The driver accepts host memory that is either unlocked, or within one page-lock. It refuses memory across
+    // several locks, or partly locked memory.
     let is_one = |work: &Work| {
         !touches_locked(state, work.host, work.len) || is_locked(state, work.host, work.len)
     };
@@ -91,8 +92,8 @@ fn begin(state: &State, stream: Handle, works: Vec<Work>) -> Result<(), Status> 
     Ok(())
 }
 
-/// Which of the two ends of a copy of a batch is the device's.
-fn direction(state: &State, to: u64, from: u64, len: usize) -> Result<Work, Status> {
+/// Finds out which end of a batched copy is the device's.
+fn direction(state: &DriverState, to: u64, from: u64, len: usize) -> Result<Work, Status> {
     match (state.find(to).is_some(), state.find(from).is_some()) {
         (true, false) => Ok(Work { device: to, host: from as usize, len, to_host: false }),
         (false, true) => Ok(Work { device: from, host: to as usize, len, to_host: true }),
@@ -100,18 +101,20 @@ fn direction(state: &State, to: u64, from: u64, len: usize) -> Result<Work, Stat
     }
 }
 
-pub(crate) fn is_locked(state: &State, host: usize, len: usize) -> bool {
+pub(crate) fn is_locked(state: &DriverState, host: usize, len: usize) -> bool {
     let before = state.locked.range(..=host).next_back();
     before.is_some_and(|(start, locked)| host + len <= start + locked)
 }
 
-fn touches_locked(state: &State, host: usize, len: usize) -> bool {
+fn touches_locked(state: &DriverState, host: usize, len: usize) -> bool {
     let before = state.locked.range(..host + len).next_back();
     before.is_some_and(|(start, locked)| start + locked > host)
 }
 
+/// Queues a batch of copies.
+///
 /// # Safety
-/// The lists have `count` elements.
+/// The lists must have `count` elements.
 unsafe fn batch(
     to: *const u64,
     from: *const u64,
@@ -125,10 +128,10 @@ unsafe fn batch(
         }
         let mut works = Vec::with_capacity(count);
         for index in 0..count {
-            // SAFETY: as the caller promises.
+            // SAFETY: the caller promises that the lists have `count` elements.
             let (to, from, len) = unsafe { (*to.add(index), *from.add(index), *lens.add(index)) };
             let work = direction(state, to, from, len)?;
-            // The driver would take them; this project gives it none.
+            // The real driver accepts unlocked memory, but `mooncake-device` must not pass any.
             if !is_locked(state, work.host, work.len) {
                 return Err(INVALID_VALUE);
             }
@@ -147,7 +150,7 @@ api! {
         drop(state);
         call("cuInit", |state| {
             let process = std::process::id();
-            // What the parent of this process initialised is broken here, and stays so.
+            // A forked child cannot use what its parent initialised, not even after `cuInit`.
             if *state.process.get_or_insert(process) != process {
                 return Err(NOT_INITIALIZED);
             }
@@ -166,24 +169,24 @@ api! {
             712 => c"CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED",
             _ => c"CUDA_ERROR_OF_THE_DOUBLE",
         };
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller promises that `name` is writable (as CUDA demands).
         unsafe { give(name, text.as_ptr()) }.err().unwrap_or(SUCCESS)
     }
 
     fn cuDriverGetVersion(version: *mut c_int) {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller promises that `version` is writable.
         unsafe { give(version, 12_080) }.err().unwrap_or(SUCCESS)
     }
 
     fn cuDeviceGetCount(count: *mut c_int) {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller promises that `count` is writable.
         call("cuDeviceGetCount", |state| unsafe { give(count, state.devices.cast_signed()) })
     }
 
     fn cuDeviceGet(handle: *mut c_int, ordinal: c_int) {
         call("cuDeviceGet", |state| {
             device(state, ordinal)?;
-            // SAFETY: as the caller promises.
+            // SAFETY: the caller promises that `handle` is writable.
             unsafe { give(handle, ordinal) }
         })
     }
@@ -193,7 +196,7 @@ api! {
             let device = device(state, handle)?;
             let text = format!("Double {device}\0");
             let count = text.len().min(usize::try_from(len).unwrap_or(0));
-            // SAFETY: as the caller promises.
+            // SAFETY: the caller promises that `name` has `len` writable bytes.
             unsafe { std::ptr::copy_nonoverlapping(text.as_ptr(), name.cast(), count) };
             Ok(())
         })
@@ -202,7 +205,7 @@ api! {
     fn cuDeviceTotalMem_v2(bytes: *mut usize, handle: c_int) {
         call("cuDeviceTotalMem", |state| {
             device(state, handle)?;
-            // SAFETY: as the caller promises.
+            // SAFETY: the caller promises that `bytes` is writable.
             unsafe { give(bytes, state.device_limit) }
         })
     }
@@ -215,7 +218,7 @@ api! {
                 134 => state.numa_node,
                 _ => return Err(INVALID_VALUE),
             };
-            // SAFETY: as the caller promises.
+            // SAFETY: the caller promises that `value` is writable.
             unsafe { give(value, known) }
         })
     }
@@ -224,7 +227,7 @@ api! {
         call("cuDeviceGetPCIBusId", |state| {
             let text = format!("FFFF:{:02X}:00.0\0", device(state, handle)?);
             let count = text.len().min(usize::try_from(len).unwrap_or(0));
-            // SAFETY: as the caller promises.
+            // SAFETY: the caller promises that `address` has `len` writable bytes.
             unsafe { std::ptr::copy_nonoverlapping(text.as_ptr(), address.cast(), count) };
             Ok(())
         })
@@ -233,7 +236,7 @@ api! {
     fn cuDevicePrimaryCtxRetain(context: *mut Handle, handle: c_int) {
         call("cuDevicePrimaryCtxRetain", |state| {
             let device = device(state, handle)?;
-            // SAFETY: as the caller promises.
+            // SAFETY: the caller promises that `context` is writable.
             unsafe { give(context, state.context_of(device).handle()) }
         })
     }
@@ -256,19 +259,19 @@ api! {
     fn cuCtxPopCurrent_v2(context: *mut Handle) {
         call("cuCtxPopCurrent", |_| {
             let popped = CURRENT.with_borrow_mut(Vec::pop).ok_or(INVALID_CONTEXT)?;
-            // SAFETY: as the caller promises.
+            // SAFETY: the caller promises that `context` is writable.
             unsafe { give(context, popped.handle()) }
         })
     }
 
     fn cuStreamCreate(stream: *mut Handle, flags: c_uint) {
         call("cuStreamCreate", |state| {
-            // This project never waits for the legacy default stream.
+            // `mooncake-device` must never wait for the legacy default stream.
             if flags != 1 {
                 return Err(INVALID_VALUE);
             }
             let context = state.current()?;
-            // SAFETY: as the caller promises.
+            // SAFETY: the caller promises that `stream` is writable.
             unsafe { give(stream, Stream::create(context)) }
         })
     }
@@ -276,19 +279,20 @@ api! {
     fn cuCtxGetStreamPriorityRange(least: *mut c_int, greatest: *mut c_int) {
         call("cuCtxGetStreamPriorityRange", |state| {
             state.current()?;
-            // SAFETY: as the caller promises.
+            // SAFETY: the caller promises that `least` and `greatest` are writable.
             unsafe { give(least, 0).and_then(|()| give(greatest, GREATEST_PRIORITY)) }
         })
     }
 
     fn cuStreamCreateWithPriority(stream: *mut Handle, flags: c_uint, priority: c_int) {
         call("cuStreamCreateWithPriority", |state| {
-            // This project never waits for the legacy default stream, nor for what others have begun later.
+            // `mooncake-device` must never wait for the legacy default stream, nor for work that the application
+            // begins later.
             if flags != 1 || priority != GREATEST_PRIORITY {
                 return Err(INVALID_VALUE);
             }
             let context = state.current()?;
-            // SAFETY: as the caller promises.
+            // SAFETY: the caller promises that `stream` is writable.
             unsafe { give(stream, Stream::create(context)) }
         })
     }
@@ -296,12 +300,12 @@ api! {
     fn cuModuleLoadData(module: *mut Handle, image: *const c_void) {
         call("cuModuleLoadData", |state| {
             state.current()?;
-            // SAFETY: as the caller promises: it is text that ends with a zero.
+            // SAFETY: the caller promises that `image` is text that ends with a zero.
             let text = unsafe { CStr::from_ptr(image.cast()) }.to_string_lossy();
             if !text.contains(&format!(".entry {KERNEL}(")) {
                 return Err(INVALID_VALUE);
             }
-            // SAFETY: as the caller promises.
+            // SAFETY: the caller promises that `module` is writable.
             unsafe { give(module, std::ptr::without_provenance_mut(MODULE)) }
         })
     }
@@ -309,12 +313,12 @@ api! {
     fn cuModuleGetFunction(function: *mut Handle, module: Handle, name: *const c_char) {
         call("cuModuleGetFunction", |state| {
             state.current()?;
-            // SAFETY: as the caller promises: it is text that ends with a zero.
+            // SAFETY: the caller promises that `name` is text that ends with a zero.
             let is_known = unsafe { CStr::from_ptr(name) }.to_bytes() == KERNEL.as_bytes();
             if module.addr() != MODULE || !is_known {
                 return Err(NOT_FOUND);
             }
-            // SAFETY: as the caller promises.
+            // SAFETY: the caller promises that `function` is writable.
             unsafe { give(function, std::ptr::without_provenance_mut(FUNCTION)) }
         })
     }
@@ -328,12 +332,12 @@ api! {
             if function.addr() != FUNCTION || blocks == 0 || !matches!(threads, 32..=256) {
                 return Err(INVALID_VALUE);
             }
-            // SAFETY: callers give streams that they made, and did not destroy.
+            // SAFETY: the driver's callers pass streams that they made, and did not destroy.
             let stream = unsafe { Stream::of(stream) }.ok_or(INVALID_VALUE)?;
             if stream.context != state.current()? {
                 return Err(INVALID_CONTEXT);
             }
-            // SAFETY: as the caller promises: the kernel takes an address and a number of 32 bits.
+            // SAFETY: the caller promises the parameters of the kernel: an address and a 32-bit number.
             let (list, count) = unsafe {
                 let (list, count) = (*parameters, *parameters.add(1));
                 (*list.cast::<u64>() as usize, *count.cast::<u32>() as usize)
@@ -345,16 +349,16 @@ api! {
 
     fn cuStreamDestroy_v2(stream: Handle) {
         call("cuStreamDestroy", |_| {
-            // SAFETY: as the caller promises.
+            // SAFETY: the caller promises that it made the stream, and uses it no more.
             unsafe { Stream::destroy(stream) };
             Ok(())
         })
     }
 
     fn cuStreamSynchronize(stream: Handle) {
-        // SAFETY: as the caller promises.
+        // SAFETY: the driver's callers pass streams that they made, and did not destroy.
         let Some(stream) = (unsafe { Stream::of(stream) }) else { return INVALID_VALUE };
-        // Without the lock: the stream takes it for its work.
+        // Without the driver's lock, which the stream's thread needs for its work.
         let done = stream.synchronize();
         call("cuStreamSynchronize", |state| {
             if done != SUCCESS {
@@ -382,13 +386,13 @@ api! {
         to: *const u64, from: *const u64, lens: *const usize, count: usize, _attributes: *mut c_void,
         _of_first: *mut usize, _sets: usize, _wrong: *mut usize, stream: Handle
     ) {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller promises that the lists have `count` elements.
         unsafe { batch(to, from, lens, count, stream) }
     }
 
     fn cuMemcpyHtoD_v2(to: u64, from: *const c_void, len: usize) {
         call("cuMemcpyHtoD", |state| {
-            // SAFETY: as the caller promises.
+            // SAFETY: the caller promises that `from` has `len` mapped bytes.
             let is_there = unsafe { state.copy(to, from.cast_mut().cast(), len, false) };
             if is_there { Ok(()) } else { Err(INVALID_VALUE) }
         })
@@ -396,7 +400,7 @@ api! {
 
     fn cuMemcpyDtoH_v2(to: *mut c_void, from: u64, len: usize) {
         call("cuMemcpyDtoH", |state| {
-            // SAFETY: as the caller promises.
+            // SAFETY: the caller promises that `to` has `len` writable bytes.
             let is_there = unsafe { state.copy(from, to.cast(), len, true) };
             if is_there { Ok(()) } else { Err(INVALID_VALUE) }
         })
@@ -406,7 +410,7 @@ api! {
         call("cuMemAlloc", |state| {
             let context = state.current()?;
             let start = state.allocate(context, len, 1).ok_or(OUT_OF_MEMORY)?;
-            // SAFETY: as the caller promises.
+            // SAFETY: the caller promises that `address` is writable.
             unsafe { give(address, start) }
         })
     }
@@ -443,7 +447,7 @@ api! {
             if !is_locked(state, start.addr(), 1) {
                 return Err(INVALID_VALUE);
             }
-            // SAFETY: as the caller promises.
+            // SAFETY: the caller promises that `address` is writable.
             unsafe { give(address, HOST_ALIAS | start.expose_provenance() as u64) }
         })
     }
@@ -454,7 +458,7 @@ api! {
                 return Err(NOT_SUPPORTED);
             }
             let word = (address ^ HOST_ALIAS) as usize;
-            // SAFETY: callers give streams that they made, and did not destroy.
+            // SAFETY: the driver's callers pass streams that they made, and did not destroy.
             let stream = unsafe { Stream::of(stream) }.ok_or(INVALID_VALUE)?;
             if stream.context != state.current()? || flags != 0 || !is_locked(state, word, 4) {
                 return Err(INVALID_VALUE);
@@ -484,7 +488,8 @@ api! {
             let (start, len) = found.map_or((0, 0), |(start, one)| (start, one.len));
             let ordinal = found.map_or(-2, |(_, one)| one.context.device.cast_signed());
             for index in 0..count as usize {
-                // SAFETY: as the caller promises: as many attributes as values, each of the type of its attribute.
+                // SAFETY: the caller promises `count` attributes and as many values, each of the type of its
+                // attribute.
                 unsafe {
                     let value = *values.add(index);
                     match *attributes.add(index) {

@@ -1,24 +1,24 @@
-//! Memory of devices: addresses that are reserved and cannot be touched, and the bytes elsewhere.
+//! Device memory: reserved addresses that the processor cannot access, and the bytes elsewhere.
 
-use crate::state::{Context, State};
+use crate::state::{Context, DriverState};
 
-/// A piece of memory of a device.
+/// An allocation of device memory.
 pub(crate) struct Allocation {
     pub(crate) context: Context,
     pub(crate) len: usize,
-    /// Where the bytes are.
+    /// The bytes of the allocation.
     bytes: Box<[u8]>,
-    /// What is reserved; of several pieces side by side the first has it.
+    /// The reserved addresses and their length. Of several adjacent allocations only the first has it.
     reserved: Option<(usize, usize)>,
 }
 
 const PAGE: usize = 4096;
 
-/// Reserves addresses that the processor cannot touch, and a page behind them that is never allocated.
+/// Reserves addresses that the processor cannot access, and a page behind them that is never allocated.
 fn reserve(len: usize) -> Option<usize> {
     let len = reserved_len(len);
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    // SAFETY: a new mapping at an address of the system's choice touches no memory in use.
+    // SAFETY: a new mapping at an address of the kernel's choice touches no memory in use.
     let start = unsafe { libc::mmap(std::ptr::null_mut(), len, libc::PROT_NONE, flags, -1, 0) };
     (start != libc::MAP_FAILED).then(|| start.addr())
 }
@@ -30,14 +30,14 @@ fn reserved_len(len: usize) -> usize {
 impl Drop for Allocation {
     fn drop(&mut self) {
         if let Some((start, len)) = self.reserved {
-            // SAFETY: exactly what `reserve` gave, where nothing ever was.
+            // SAFETY: exactly the mapping that `reserve` made; nothing can access it.
             unsafe { libc::munmap(std::ptr::with_exposed_provenance_mut(start), len) };
         }
     }
 }
 
-impl State {
-    /// Allocates `count` pieces of `len` bytes side by side; gives the address of the first.
+impl DriverState {
+    /// Makes `count` adjacent allocations of `len` bytes. Returns the address of the first.
     pub(crate) fn allocate(&mut self, context: Context, len: usize, count: usize) -> Option<u64> {
         let of_device =
             self.allocations.values().filter(|one| one.context.device == context.device);
@@ -49,7 +49,7 @@ impl State {
         let start = reserve(total)?;
         for index in 0..count {
             let reserved = (index == 0).then(|| (start, reserved_len(total)));
-            // The system provides them when they are touched.
+            // The kernel provides these pages when they are touched.
             let bytes = vec![0; len].into_boxed_slice();
             let allocation = Allocation { context, len, bytes, reserved };
             self.allocations.insert((start + index * len) as u64, allocation);
@@ -57,13 +57,13 @@ impl State {
         Some(start as u64)
     }
 
-    /// The allocation that an address lies in, and its start.
+    /// The start of the allocation that contains an address, and the allocation.
     pub(crate) fn find(&self, address: u64) -> Option<(u64, &Allocation)> {
         let (&start, allocation) = self.allocations.range(..=address).next_back()?;
         (address - start < allocation.len as u64).then_some((start, allocation))
     }
 
-    /// Whether all of a range is allocated. It may span several allocations side by side.
+    /// Whether all of a range is allocated. It may span several adjacent allocations.
     pub(crate) fn is_allocated(&self, address: u64, len: usize) -> bool {
         let (mut at, end) = (address, address.saturating_add(len as u64));
         while at < end {
@@ -73,10 +73,10 @@ impl State {
         true
     }
 
-    /// Copies between memory of a device and memory of the host. False if the former is not all there.
+    /// Copies between device memory and host memory. Returns false if a part of the device memory is not allocated.
     ///
     /// # Safety
-    /// `host` is `len` bytes of mapped memory, to be written if `to_host`.
+    /// `host` must have `len` mapped bytes, which are writable if `to_host`.
     pub(crate) unsafe fn copy(
         &mut self,
         address: u64,
@@ -96,7 +96,8 @@ impl State {
             let from = (at - start) as usize;
             let here = (allocation.len - from).min(len - done);
             let bytes = &mut allocation.bytes[from..from + here];
-            // SAFETY: `here` bytes on both sides, which do not overlap: ours are on the heap.
+            // SAFETY: the caller promises `len` bytes at `host`; `bytes` has `here` bytes on the heap, so the two do
+            // not overlap.
             unsafe {
                 let host = host.add(done);
                 if to_host {

@@ -20,29 +20,29 @@ pub(crate) const ALREADY_REGISTERED: Status = 712;
 pub(crate) const NOT_REGISTERED: Status = 713;
 pub(crate) const NOT_SUPPORTED: Status = 801;
 
-/// Everything that the driver knows.
-pub(crate) struct State {
-    /// The process that initialised it: to its children it is not initialised.
+/// The state of the driver.
+pub(crate) struct DriverState {
+    /// The process that initialised the driver. In its children the driver is not initialised.
     pub(crate) process: Option<u32>,
     pub(crate) devices: u32,
-    /// By device: how many contexts it has had, those that were lost and the present one.
+    /// How many contexts each device has lost, which is the number of the present one.
     pub(crate) generations: BTreeMap<u32, usize>,
-    /// By address.
+    /// All allocations, by address.
     pub(crate) allocations: BTreeMap<u64, Allocation>,
     pub(crate) device_limit: usize,
-    /// Locked memory of the host: first byte and length.
+    /// Locked host memory: first byte and length.
     pub(crate) locked: BTreeMap<usize, usize>,
     pub(crate) lock_limit: usize,
     pub(crate) delay: Duration,
     pub(crate) unlock_delay: Duration,
     pub(crate) has_batch: bool,
-    /// The NUMA node that all devices are next to.
+    /// The nearest NUMA node of all devices.
     pub(crate) numa_node: i32,
     pub(crate) has_wait: bool,
     pub(crate) has_one_queue: bool,
-    /// Waits that were put on streams, which are numbered in that order, and are not over.
+    /// The numbers of waits on streams that are not over. Waits are numbered in the order of their calls.
     pub(crate) waits: BTreeSet<u64>,
-    /// Waits that were ever put on streams.
+    /// How many waits were put on streams so far.
     pub(crate) waits_begun: u64,
     pub(crate) faults: Vec<Fault>,
     pub(crate) calls: BTreeMap<String, u64>,
@@ -50,20 +50,20 @@ pub(crate) struct State {
 
 /// A call that is to fail.
 pub(crate) struct Fault {
-    /// Empty: any.
+    /// Name of the call; empty for any.
     pub(crate) call: String,
-    /// How many such calls go well before.
+    /// How many such calls succeed before.
     pub(crate) before: u64,
     pub(crate) code: Status,
 }
 
-static STATE: Mutex<State> = Mutex::new(State::new());
+static STATE: Mutex<DriverState> = Mutex::new(DriverState::new());
 
-pub(crate) fn state() -> MutexGuard<'static, State> {
+pub(crate) fn state() -> MutexGuard<'static, DriverState> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl State {
+impl DriverState {
     const fn new() -> Self {
         Self {
             process: None,
@@ -86,7 +86,7 @@ impl State {
         }
     }
 
-    /// Counts a call, and says whether it is to fail.
+    /// Counts a call. Fails if a test wants the call to fail.
     pub(crate) fn enter(&mut self, call: &str) -> Result<(), Status> {
         if call != "cuInit" && self.process != Some(std::process::id()) {
             return Err(NOT_INITIALIZED);
@@ -113,7 +113,7 @@ impl State {
         self.context_of(context.device) == context
     }
 
-    /// The thread's context, if it has one and that was not lost.
+    /// The thread's current context, unless it has none or the context was lost.
     pub(crate) fn current(&self) -> Result<Context, Status> {
         let current = CURRENT.with_borrow(|contexts| contexts.last().copied());
         let context = current.ok_or(INVALID_CONTEXT)?;
@@ -121,7 +121,7 @@ impl State {
     }
 }
 
-/// The primary context of a device, of those that it has had.
+/// A primary context of a device, identified by its generation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Context {
     pub(crate) device: u32,
@@ -129,7 +129,7 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// As the driver's pointers: never null.
+    /// The context as a pointer of the driver, never null.
     pub(crate) fn handle(self) -> *mut c_void {
         std::ptr::without_provenance_mut(self.generation << 8 | (self.device as usize + 1))
     }
@@ -142,6 +142,6 @@ impl Context {
 }
 
 thread_local! {
-    /// Contexts that this thread has pushed.
+    /// The contexts that this thread has pushed.
     pub(crate) static CURRENT: RefCell<Vec<Context>> = const { RefCell::new(Vec::new()) };
 }

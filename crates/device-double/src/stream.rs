@@ -8,10 +8,10 @@ use std::time::Duration;
 use crate::api::is_locked;
 use crate::state::{CONTEXT_IS_DESTROYED, Context, ILLEGAL_ADDRESS, Status, state};
 
-/// How often a stream that waits looks.
+/// How often a waiting stream checks its condition.
 const POLL: Duration = Duration::from_micros(20);
 
-/// Work that is done in order, by a thread of its own, and not at once.
+/// A stream: its jobs run in order, late, on a thread of its own.
 pub(crate) struct Stream {
     pub(crate) context: Context,
     queue: Mutex<Queue>,
@@ -23,17 +23,17 @@ struct Queue {
     works: VecDeque<Job>,
     is_busy: bool,
     is_closed: bool,
-    /// What went wrong first.
+    /// The first error since the last synchronization.
     error: Option<Status>,
 }
 
-/// What a stream does as one.
+/// A unit of work of a stream.
 pub(crate) enum Job {
-    /// Copies, which come behind that many waits if all streams are one queue.
+    /// Copies. If all streams share one queue, the copies come behind the first `waits` waits.
     Copies { works: Vec<Work>, waits: u64 },
-    /// The kernel that copies pieces: a list in memory of the host, which it reads late, and its length.
+    /// The kernel that copies pieces: address and length of a list in host memory, which the stream reads late.
     Kernel { list: usize, count: usize, waits: u64 },
-    /// Until the word at this address of the host is at least this.
+    /// Waits until the word at this host address is at least `value`.
     Wait { word: usize, value: u32, number: u64 },
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Work {
 }
 
 impl Stream {
-    /// A stream, as the driver hands it out.
+    /// Creates a stream, and returns its handle in the driver.
     pub(crate) fn create(context: Context) -> *mut c_void {
         let (queue, changed) = (Mutex::default(), Condvar::new());
         let stream = Arc::new(Self { context, queue, changed });
@@ -58,25 +58,26 @@ impl Stream {
     /// The stream of a handle.
     ///
     /// # Safety
-    /// The handle is from `create`, and was not given to `destroy`.
+    /// The handle must be null, or come from `create` and not have been passed to `destroy`.
     pub(crate) unsafe fn of(handle: *mut c_void) -> Option<Arc<Stream>> {
         let stream: *const Stream = handle.cast();
         if stream.is_null() {
             return None;
         }
-        // SAFETY: the handle holds a reference, and gets another one for the one that is given away.
+        // SAFETY: the caller promises a live handle, which holds a reference. The count is incremented for the
+        // returned one.
         unsafe {
             Arc::increment_strong_count(stream);
             Some(Arc::from_raw(stream))
         }
     }
 
-    /// Takes a stream back.
+    /// Destroys a stream. Its thread first finishes the queued jobs.
     ///
     /// # Safety
-    /// As [`Stream::of`].
+    /// As [`Stream::of`], and the handle must not be null.
     pub(crate) unsafe fn destroy(handle: *mut c_void) {
-        // SAFETY: as the caller promises; the handle's own reference goes with this.
+        // SAFETY: the caller promises a live handle; this takes over its reference.
         let stream = unsafe { Arc::from_raw(handle.cast::<Stream>().cast_const()) };
         stream.lock().is_closed = true;
         stream.changed.notify_all();
@@ -91,7 +92,7 @@ impl Stream {
         self.changed.notify_all();
     }
 
-    /// Waits until all is done.
+    /// Waits until all jobs are done. Returns the first error.
     pub(crate) fn synchronize(&self) -> Status {
         let mut queue = self.lock();
         while queue.is_busy || !queue.works.is_empty() {
@@ -129,7 +130,7 @@ impl Stream {
 
     fn wait(&self, word: usize, value: u32) {
         let word = std::ptr::with_exposed_provenance_mut(word);
-        // SAFETY: locked memory of the host, which stays while streams wait for it.
+        // SAFETY: the word is locked host memory, which its owner keeps while streams wait for it.
         let word = unsafe { AtomicU32::from_ptr(word) };
         let is_there = || word.load(Ordering::Acquire).wrapping_sub(value).cast_signed() >= 0;
         while !is_there() && !self.lock().is_closed {
@@ -158,13 +159,13 @@ impl Stream {
             return Err(CONTEXT_IS_DESTROYED);
         }
         let host = std::ptr::with_exposed_provenance_mut(work.host);
-        // SAFETY: who began the copy keeps the memory of the host until the stream is done.
+        // SAFETY: the caller that queued the copy keeps the host memory until the stream is synchronized.
         let is_there = unsafe { state.copy(work.device, host, work.len, work.to_host) };
         if is_there { Ok(()) } else { Err(ILLEGAL_ADDRESS) }
     }
 }
 
-/// Nothing happens at once, and nothing before what it stands behind.
+/// Delays a job: work on streams happens late, and behind the waits before it.
 fn delay(waits: u64) {
     thread::sleep(state().delay);
     while is_held_up(waits) {
@@ -172,8 +173,8 @@ fn delay(waits: u64) {
     }
 }
 
-/// One line of the list of a kernel: where to, where from, and how many bytes. The kernel cannot touch other memory of the host
-/// than locked one, and nothing that is not aligned.
+/// Reads one entry of a kernel's list: destination, source, length. The kernel can access only locked host memory, and
+/// only aligned pieces.
 fn piece(list: usize, index: usize) -> Result<Work, Status> {
     let state = state();
     let at = list + index * 24;
@@ -181,7 +182,8 @@ fn piece(list: usize, index: usize) -> Result<Work, Status> {
         return Err(ILLEGAL_ADDRESS);
     }
     let line: *const u64 = std::ptr::with_exposed_provenance(at);
-    // SAFETY: locked memory is there, and who launched the kernel keeps the list until the stream is done.
+    // SAFETY: the list is locked, so it is mapped. The caller that launched the kernel keeps it until the stream is
+    // synchronized.
     let (to, from, len) = unsafe { (*line, *line.add(1), *line.add(2) as usize) };
     let to_host = state.find(from).is_some();
     let (device, host) = if to_host { (from, to as usize) } else { (to, from as usize) };
@@ -191,7 +193,7 @@ fn piece(list: usize, index: usize) -> Result<Work, Status> {
     Ok(Work { device, host, len, to_host })
 }
 
-/// Whether all streams are one queue of the device, and one of the first so many waits is not over.
+/// Whether all streams share one queue, and one of the first `waits` waits is not over.
 fn is_held_up(waits: u64) -> bool {
     let state = state();
     state.has_one_queue && state.waits.first().is_some_and(|&first| first < waits)

@@ -7,7 +7,7 @@ use crate::device::Device;
 use crate::error::CopyError;
 use crate::load::driver;
 
-/// Memory of a device, freed when this is dropped.
+/// Memory of a device. Dropping this frees it.
 pub(crate) struct Allocation {
     device: Arc<Device>,
     address: u64,
@@ -15,23 +15,23 @@ pub(crate) struct Allocation {
 }
 
 impl Allocation {
-    /// `len` bytes that mean nothing yet.
+    /// Allocates `len` uninitialised bytes.
     pub(crate) fn new(ordinal: u32, len: usize) -> Result<Allocation, CopyError> {
         let device = Device::of(ordinal)?;
         let address = device.within(|| device.driver().allocate(len))?;
         Ok(Allocation { device, address, len })
     }
 
-    /// Where it starts.
+    /// Address of the first byte.
     #[cfg(feature = "testing")]
     pub(crate) fn address(&self) -> u64 {
         self.address
     }
 
-    /// All of it.
+    /// All bytes of the allocation.
     pub(crate) fn whole(&self) -> PlacedSlice {
-        // SAFETY: memory of the device that is freed when this is dropped; nothing but its owner knows of it. Should it be used
-        // later, the driver says so.
+        // SAFETY: device memory that only this allocation's owner knows, until the drop frees it. A later use is an
+        // error that the driver reports.
         unsafe { PlacedSlice::of_device(self.device.ordinal(), self.address as usize, self.len) }
     }
 }
@@ -45,11 +45,11 @@ impl fmt::Debug for Allocation {
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        // A child has none of it.
+        // A forked child does not have the allocation.
         if driver().is_none() {
             return;
         }
-        // A context that was lost has freed it.
+        // Losing the context has freed it already, and the driver then reports an error.
         if let Err(error) = self.device.within(|| self.device.driver().free(self.address)) {
             tracing::debug!(%error, "memory of a device was not freed");
         }

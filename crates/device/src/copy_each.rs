@@ -9,17 +9,18 @@ use crate::error::CopyError;
 use crate::page_locks::{PageLock, lock};
 use crate::staging::{STAGING_BYTES, Staging, StagingBuffer};
 
-/// Most bytes that are copied between two looks at whether the copy is to stop; two windows are under way at a time.
+/// Most bytes that are copied between two calls of `may_go_on`. Two windows are in flight at a time.
 const WINDOW_BYTES: usize = 32 << 20;
 
-/// One copy.
+/// One copy of [`copy_each`].
 #[derive(Debug)]
 pub struct Job<'a> {
-    /// Memory of the caller, wherever it lies.
+    /// The caller's memory, in the host or in devices.
     pub memory: &'a SliceList,
-    /// As many bytes of memory of the host.
+    /// As many bytes of host memory.
     pub host: RawSlice,
-    /// The region that they lie in, whose pages may be locked. Without one they pass through staging memory.
+    /// The region that contains `host`, whose pages may be locked. Without a region the bytes pass through staging
+    /// memory.
     pub region: Option<&'a Region>,
 }
 
@@ -31,8 +32,9 @@ struct Part {
     len: usize,
 }
 
-/// Copies all jobs together, and gives the result of each. Before each window of bytes `may_go_on` is asked about each job in it; one
-/// that may not ends with [`CopyError::Stopped`]. Jobs of which not all bytes were copied have unspecified bytes.
+/// Copies all jobs together, and returns the result of each. Before each window of bytes, calls `may_go_on` with each
+/// job in it. If that returns false, the job ends with [`CopyError::Stopped`]. If no job has device memory, all are
+/// copied without asking. The destination of a job that did not end well has unspecified bytes.
 ///
 /// # Panics
 /// If the lengths of a job's two sides differ.
@@ -45,7 +47,7 @@ pub fn copy_each(
     let all: Vec<usize> = (0..jobs.len()).collect();
     let together = run(direction, jobs, &all, may_go_on);
     if let (Err(error), true) = (&together, jobs.len() > 1) {
-        // One that is wrong does not spoil the others.
+        // Each job gets its own result, so that one bad job does not fail the others.
         tracing::debug!(%error, jobs = jobs.len(), "copies that failed together are made one by one");
         let one = |&job: &usize| match run(direction, jobs, &[job], may_go_on) {
             Ok(stopped) => {
@@ -69,7 +71,7 @@ pub fn copy_each(
     }
 }
 
-/// As [`copy_each`], of the jobs that there are; `may_go_on` is asked about their places among all.
+/// As [`copy_each`], but skips absent jobs. `may_go_on` gets the index of a job in `jobs`.
 ///
 /// # Panics
 /// If the lengths of a job's two sides differ.
@@ -87,10 +89,10 @@ pub fn copy_some(
     results
 }
 
-/// Copies memory of a caller, wherever it lies, to memory of the host.
+/// Copies a caller's memory, in the host or in devices, to host memory.
 ///
 /// # Errors
-/// What was copied before is unspecified.
+/// The error of the copy. A part may have been copied.
 ///
 /// # Panics
 /// If the lengths differ.
@@ -98,10 +100,10 @@ pub fn copy_from_caller(memory: &SliceList, host: RawSlice) -> Result<(), CopyEr
     copy_one(Direction::ToHost, memory, host)
 }
 
-/// Copies memory of the host to memory of a caller, wherever it lies.
+/// Copies host memory to a caller's memory, in the host or in devices.
 ///
 /// # Errors
-/// What was copied before is unspecified.
+/// The error of the copy. A part may have been copied.
 ///
 /// # Panics
 /// If the lengths differ.
@@ -109,12 +111,12 @@ pub fn copy_to_caller(host: RawSlice, memory: &SliceList) -> Result<(), CopyErro
     copy_one(Direction::ToDevice, memory, host)
 }
 
-/// Without staging memory: who calls may have some, and others that wait for more would wait for each other.
+/// Uses no staging memory: callers may already hold some, and would wait for each other if they asked for more.
 fn copy_one(direction: Direction, memory: &SliceList, host: RawSlice) -> Result<(), CopyError> {
     Copying::begin(direction, [(memory, host)], false).wait()
 }
 
-/// The first device that a list has memory of.
+/// The ordinal of the first device in whose memory the list has a piece.
 fn device_of(memory: &SliceList) -> Option<u32> {
     memory.pieces().find_map(|piece| match piece.place() {
         Place::Device(ordinal) => Some(ordinal),
@@ -122,7 +124,7 @@ fn device_of(memory: &SliceList) -> Option<u32> {
     })
 }
 
-/// Copies some of the jobs, and gives those that were to stop.
+/// Copies the `wanted` jobs, and returns those that were stopped.
 fn run(
     direction: Direction,
     jobs: &[Job<'_>],
@@ -168,9 +170,11 @@ fn run(
     Ok(stopped)
 }
 
-/// Cuts jobs, each given with its length, into parts, and the parts into windows: of at most so many bytes, and at most one buffer of
-/// those that are staged. `locked_from` says how many bytes of a job are locked together from some byte on, or nothing if it is staged:
-/// the driver takes no copy that runs past them.
+/// Cuts jobs, given as index and length, into parts, and groups the parts into windows. A window has at most
+/// [`WINDOW_BYTES`], of which at most [`STAGING_BYTES`] are staged.
+///
+/// `locked_from` returns how many bytes of a job from an offset on belong to one page-lock, or `None` if the job is
+/// staged. The driver accepts no copy across two page-locks.
 fn windows(
     jobs: impl Iterator<Item = (usize, usize)>,
     locked_from: &dyn Fn(usize, usize) -> Option<usize>,
@@ -198,14 +202,14 @@ fn windows(
     windows
 }
 
-/// One of two windows that are under way.
+/// One of the two windows in flight.
 struct Lane<'a> {
     direction: Direction,
     jobs: &'a [Job<'a>],
     staging: Option<&'a Staging>,
     buffer: StagingBuffer,
     copying: Option<Copying>,
-    /// What is to be copied out of the buffer once it is there.
+    /// Copies from the staging buffer to the host, to be made once the device has filled the buffer.
     landing: Vec<(RawSlice, RawSlice)>,
 }
 

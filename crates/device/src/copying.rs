@@ -10,28 +10,29 @@ use crate::error::{CopyError, DriverError};
 use crate::piece_kernel::PieceKernel;
 use crate::place::check_range;
 
-/// From so many pieces on, one kernel or one call for all is better than one call for each.
+/// From this many pieces on, one kernel or one batched call is faster than one call for each piece.
 const MIN_BATCH: usize = 4;
 
 /// Most pieces in one call of the driver.
 const MAX_BATCH: usize = 4096;
 
-/// Copies that were begun. They use the memory until [`Copying::wait`] has returned, or this is dropped, which waits too.
+/// Copies in flight. They use the memory until [`Copying::wait`] returns, or until the drop, which also waits.
 #[derive(Debug, Default)]
 pub struct Copying {
     streams: Vec<LeasedStream>,
     error: Option<CopyError>,
 }
 
-/// The copies of one device.
+/// The copies that use memory of one device.
 struct OfDevice {
     ordinal: u32,
     copies: Vec<OneCopy>,
 }
 
 impl Copying {
-    /// Begins copies between memory of callers, wherever it lies, and memory of the host: of each pair the same number of bytes.
-    /// With `is_locked` all memory of the host is page-locked. Pieces of callers that lie in the host are copied at once.
+    /// Begins copies between callers' memory and host memory. The callers' memory may lie in devices. Pieces of it
+    /// that lie in the host are copied before this returns. With `is_locked`, all of the given host memory is
+    /// page-locked.
     ///
     /// # Panics
     /// If the lengths of a pair differ.
@@ -65,7 +66,7 @@ impl Copying {
         is_locked: bool,
     ) -> Result<(), CopyError> {
         let device = Device::of(ordinal)?;
-        // Kept whatever happens: what was begun on it has to end.
+        // Kept even after an error: the copies that have begun on it must end before the memory is released.
         self.streams.push(device.stream()?);
         let leased = self.streams.last_mut().expect("it was just pushed");
         let driver = device.driver();
@@ -87,10 +88,10 @@ impl Copying {
         Ok(())
     }
 
-    /// Waits until all bytes are in place, or nothing is under way any more.
+    /// Waits until all bytes are in place, or until no copy is in flight any more.
     ///
     /// # Errors
-    /// The first of the copies.
+    /// The first error of the copies.
     pub fn wait(mut self) -> Result<(), CopyError> {
         self.settle();
         self.error.take().map_or(Ok(()), Err)
@@ -111,7 +112,7 @@ impl Drop for Copying {
     }
 }
 
-/// Copies what lies in the host, and notes the rest. Neighbours become one copy.
+/// Copies the pieces that lie in the host, and groups the others by device.
 fn plan(
     direction: Direction,
     memory: &SliceList,
@@ -148,7 +149,7 @@ fn note(piece: PlacedSlice, host: RawSlice, of_devices: &mut Vec<OfDevice>) {
     of_devices[at].copies.push(OneCopy { device: address, host });
 }
 
-/// Whether all ranges of the device are allocated. Each allocation is asked for once.
+/// Checks that all ranges of the device are allocated. Asks the driver once for each allocation.
 fn check_all(driver: &Driver, ordinal: u32, copies: &[OneCopy]) -> Result<(), CopyError> {
     let mut known: Vec<(u64, u64)> = Vec::new();
     let mut last = 0;
@@ -166,7 +167,7 @@ fn check_all(driver: &Driver, ordinal: u32, copies: &[OneCopy]) -> Result<(), Co
         let (start, len) = driver.pointer(*device)?.range;
         last = known.len();
         let whole = start.checked_add(len).filter(|to| start <= *device && to > device);
-        // Where the driver does not say how long the allocation is, what was asked about is all that is known.
+        // If the driver does not tell the allocation's length, only the checked range is known.
         known.push(whole.map_or((*device, end), |to| (start, to.max(end))));
     }
     Ok(())

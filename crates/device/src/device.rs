@@ -13,7 +13,7 @@ use crate::load::driver;
 use crate::numa::{has_several_nodes, node_next_to};
 use crate::piece_kernel::{PieceKernel, PieceList};
 
-/// Streams of one device that are kept for the next copy.
+/// Most idle streams of a device that are kept for reuse.
 const MAX_IDLE_STREAMS: usize = 32;
 
 /// A device that was used, with its primary context.
@@ -23,19 +23,19 @@ pub(crate) struct Device {
     context: Context,
     idle: Mutex<Vec<OwnStream>>,
     is_lost: AtomicBool,
-    /// None where it cannot be loaded.
+    /// The copy kernel; `None` inside where it cannot be loaded.
     kernel: OnceLock<Option<PieceKernel>>,
-    /// Where memory of the host that bytes pass through is to lie, if that matters.
+    /// The NUMA node on which staging memory should lie, if the host has several.
     numa_node: Option<u32>,
 }
 
-/// A stream of this crate, and the list of what its kernel copies, once it has copied something.
+/// A stream of this crate. It gets a list for its kernel with its first use of the kernel.
 struct OwnStream {
     stream: Stream,
     list: Option<PieceList>,
 }
 
-/// A stream, this copy's own until it is given back.
+/// A stream that one copy uses exclusively. Dropping this returns it.
 pub(crate) struct LeasedStream {
     device: Arc<Device>,
     own: Option<OwnStream>,
@@ -55,13 +55,14 @@ pub(crate) fn lost_contexts() -> u64 {
 }
 
 impl Device {
-    /// The device with this ordinal, its context retained.
+    /// The device with this ordinal. Its context is retained.
     pub(crate) fn of(ordinal: u32) -> Result<Arc<Device>, CopyError> {
         let driver = driver().ok_or(CopyError::NoDriver)?;
         if let Some(device) = used_devices().as_ref().and_then(|devices| devices.get(&ordinal)) {
             return Ok(Arc::clone(device));
         }
-        // Not under the lock: the first use of a device takes long. Of two that come first, one context is released again.
+        // Without the lock, because the first use of a device takes long. If two threads race, one of them releases
+        // its context again.
         let context = driver.retain_context(ordinal)?;
         let (idle, is_lost) = (Mutex::default(), AtomicBool::new(false));
         let numa_node = has_several_nodes().then(|| node_next_to(driver, ordinal)).flatten();
@@ -81,12 +82,13 @@ impl Device {
         self.ordinal
     }
 
-    /// The NUMA node that it is next to; none if that is not known, or this host has no other.
+    /// The nearest NUMA node. `None` if that is unknown, or if this host has one node only.
     pub(crate) fn numa_node(&self) -> Option<u32> {
         self.numa_node
     }
 
-    /// Runs `work` in the device's context. A context that is lost is given up, and the next call finds the next one.
+    /// Runs `work` in the device's context. If the context is lost, this forgets the device, and the next call of
+    /// [`Device::of`] retains a new context.
     pub(crate) fn within<T>(
         &self,
         work: impl FnOnce() -> Result<T, DriverError>,
@@ -104,7 +106,7 @@ impl Device {
             tracing::warn!(%error, ordinal, kept_back, "the context of a GPU is lost");
         }
         self.is_lost.store(true, Ordering::Release);
-        // Not under the lock: what goes with them calls the driver.
+        // Without the lock, because dropping the streams calls the driver.
         let idle = std::mem::take(&mut *self.idle());
         drop(idle);
         let mut devices = used_devices();
@@ -120,12 +122,12 @@ impl Device {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether its context is lost, and with it all that the driver kept for it.
+    /// Whether the context is lost. The driver has then released all resources in it.
     pub(crate) fn is_lost(&self) -> bool {
         self.is_lost.load(Ordering::Acquire)
     }
 
-    /// A stream for one call.
+    /// Leases a stream for one copy.
     pub(crate) fn stream(self: &Arc<Self>) -> Result<LeasedStream, DriverError> {
         let idle = self.idle().pop();
         let own = match idle {
@@ -138,7 +140,7 @@ impl Device {
         Ok(LeasedStream { device: Arc::clone(self), own: Some(own) })
     }
 
-    /// The program that copies short pieces, loaded if it is not yet.
+    /// The kernel that copies short pieces. Loads it if necessary.
     pub(crate) fn kernel(&self) -> Option<PieceKernel> {
         let load = || {
             let loaded = self.within(|| PieceKernel::load(self.driver, self.ordinal));
@@ -154,7 +156,7 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        // A context that is lost took its streams along, and what is released now would be the next one.
+        // The streams of a lost context are gone. Releasing now would release its successor.
         if driver().is_none() || self.is_lost() {
             return;
         }
@@ -173,8 +175,9 @@ impl LeasedStream {
         &self.own().stream
     }
 
-    /// Has a kernel begin the first of these copies, and says how many: none where there is no kernel, or no memory for its list. Once
-    /// for each lease: the list is the kernel's until the stream is done.
+    /// Starts a kernel for the first of these copies, and returns their number. That is zero where there is no kernel,
+    /// or no memory for its list. Call it once for each lease: the kernel uses the list until the stream is
+    /// synchronized.
     pub(crate) fn begin_pieces(
         &mut self,
         direction: Direction,
@@ -193,12 +196,13 @@ impl LeasedStream {
         self.device.within(|| kernel.begin(driver, direction, copies, (list, stream)))
     }
 
-    /// Waits until all work of the stream is done.
+    /// Waits until all work of the stream has ended.
     pub(crate) fn synchronize(&self) -> Result<(), DriverError> {
         let driver = self.device.driver;
         let waited = self.device.within(|| driver.synchronize(self.stream()));
         if waited.is_err() {
-            // A driver that could not wait may go on with the work, in memory that others get next. The first error counts.
+            // After a failed wait the driver may still be working in memory that is about to be reused. So wait again,
+            // and report the first error.
             let _ = driver.synchronize(self.stream());
         }
         waited
@@ -229,25 +233,25 @@ impl fmt::Debug for LeasedStream {
     }
 }
 
-/// A device, for operators.
+/// A description of a device, for operators.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceDescription {
     /// Its ordinal in this process.
     pub ordinal: u32,
-    /// As the driver calls it.
+    /// The name that the driver gives.
     pub name: String,
-    /// All of its memory.
+    /// Size of its memory, in bytes.
     pub bytes: u64,
-    /// The version of CUDA that the driver serves: 1000 times the major number and 10 times the minor.
+    /// The CUDA version that the driver supports: 1000 times the major number plus 10 times the minor.
     pub driver_version: i32,
-    /// The NUMA node of the host that it is next to, if that is known.
+    /// The nearest NUMA node of the host, if known.
     pub numa_node: Option<u32>,
 }
 
-/// The devices of this process: none if it has not loaded a driver.
+/// The devices of this process. Empty if the process has not loaded a driver.
 ///
 /// # Errors
-/// The driver's.
+/// The driver's error.
 pub fn devices() -> Result<Vec<DeviceDescription>, DriverError> {
     let Some(driver) = driver() else { return Ok(Vec::new()) };
     let driver_version = driver.version()?;

@@ -1,8 +1,8 @@
-/// Which way bytes go.
+/// Direction of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// From memory of callers to memory of the host.
+    /// From callers' memory to host memory.
     ToHost,
-    /// From memory of the host to memory of callers.
+    /// From host memory to callers' memory.
     ToDevice,
 }

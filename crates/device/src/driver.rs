@@ -1,4 +1,4 @@
-//! The driver of the process, and safe calls of its functions.
+//! The CUDA driver of the process, as safe functions.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
@@ -11,13 +11,13 @@ use crate::symbols::{
     WaitValue,
 };
 
-/// `CU_STREAM_NON_BLOCKING`: work on the legacy default stream does not wait for ours, nor ours for it.
+/// `CU_STREAM_NON_BLOCKING`: our streams and the legacy default stream do not wait for each other.
 const NON_BLOCKING: u32 = 1;
-/// `CU_MEMHOSTREGISTER_PORTABLE`: locked for the contexts of all devices.
+/// `CU_MEMHOSTREGISTER_PORTABLE`: the lock is valid in the contexts of all devices.
 const PORTABLE: u32 = 1;
-/// `CU_MEMHOSTREGISTER_DEVICEMAP`: devices may read it by address.
+/// `CU_MEMHOSTREGISTER_DEVICEMAP`: devices can read the memory by address.
 const DEVICE_MAP: u32 = 2;
-/// `CU_STREAM_WAIT_VALUE_GEQ`: until the difference to the value, as a signed number, is not negative.
+/// `CU_STREAM_WAIT_VALUE_GEQ`: wait until the word minus the value, as a signed number, is not negative.
 const AT_LEAST: u32 = 0;
 /// `CU_MEMCPY_SRC_ACCESS_ORDER_STREAM`
 const IN_ORDER_OF_STREAM: c_int = 1;
@@ -36,7 +36,7 @@ pub(crate) struct Driver {
     functions: Functions,
     batch: Option<BatchCopy>,
     wait_value: Option<WaitValue>,
-    /// A child of this process cannot use it.
+    /// The process that found the driver. A forked child cannot use it.
     process: u32,
 }
 
@@ -48,11 +48,11 @@ pub(crate) struct Context(Handle);
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) struct Stream(Handle);
 
-/// A program for a device, loaded in one of its contexts.
+/// A kernel, loaded in a context of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Kernel(Handle);
 
-// SAFETY: the driver's handles may be used by any thread.
+// SAFETY: the CUDA driver allows any thread to use its handles.
 unsafe impl Send for Kernel {}
 // SAFETY: as for Send.
 unsafe impl Sync for Kernel {}
@@ -72,23 +72,23 @@ pub(crate) struct OneCopy {
     pub(crate) host: RawSlice,
 }
 
-/// What the driver says of an address.
+/// What the driver tells about an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pointer {
-    /// The device that the memory lies in, unless the processor can use it too.
+    /// The device, if the memory is a device's and the processor cannot use it.
     pub(crate) device: Option<u32>,
-    /// First byte, and length, of the allocation; a length of zero if the driver does not say.
+    /// First byte and length of the allocation. A length of zero means that the driver does not tell.
     pub(crate) range: (u64, u64),
 }
 
 impl Driver {
-    /// The driver with these symbols, or the name of one that is missing.
+    /// Finds the driver's functions. Fails with the name of a missing one.
     pub(crate) fn find(find: &dyn Fn(&CStr) -> *mut c_void) -> Result<Driver, &'static CStr> {
-        // SAFETY: `find` looks in a CUDA driver.
+        // SAFETY: the caller's `find` returns symbols of a CUDA driver, or of a test double with the same signatures.
         let functions = unsafe { Functions::find(find) }?;
         let (newer, older) = (find(c"cuMemcpyBatchAsync_v2"), find(c"cuMemcpyBatchAsync"));
         let batch = if !newer.is_null() {
-            // SAFETY: the driver's function of this name has this signature.
+            // SAFETY: `find` returned the driver's function of this name, which has this signature.
             Some(BatchCopy::Newer(unsafe {
                 std::mem::transmute::<*mut c_void, NewerBatchCopy>(newer)
             }))
@@ -113,10 +113,10 @@ impl Driver {
             return Ok(());
         }
         let mut name: *const c_char = std::ptr::null();
-        // SAFETY: writes one pointer.
+        // SAFETY: the driver writes one pointer, to `name`.
         let status = unsafe { (self.functions.error_name)(code, &raw mut name) };
         let name = if status == 0 && !name.is_null() {
-            // SAFETY: the driver gives constants that end with a zero.
+            // SAFETY: the driver returns constants that end with a zero.
             unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned()
         } else {
             "an unknown error".to_owned()
@@ -124,25 +124,25 @@ impl Driver {
         Err(DriverError { call, code, name })
     }
 
-    /// The process that found it.
+    /// The process that found the driver.
     pub(crate) fn process(&self) -> u32 {
         self.process
     }
 
-    /// Sets up the driver for this process; nothing happens if it is.
+    /// Initialises the driver in this process. Repeating it has no effect.
     pub(crate) fn init(&self) -> Result<(), DriverError> {
-        // SAFETY: it has no conditions.
+        // SAFETY: the call has no preconditions.
         self.check("cuInit", unsafe { (self.functions.init)(0) })
     }
 
-    /// Whether this very process has set it up.
+    /// Whether this process has initialised the driver, and not a parent of it.
     pub(crate) fn is_initialized(&self) -> bool {
         !self.device_count().is_err_and(|error| error.is_uninitialized())
     }
 
     pub(crate) fn version(&self) -> Result<i32, DriverError> {
         let mut version = 0;
-        // SAFETY: writes one number.
+        // SAFETY: the driver writes one number, to `version`.
         let code = unsafe { (self.functions.driver_version)(&raw mut version) };
         self.check("cuDriverGetVersion", code).map(|()| version)
     }
@@ -153,55 +153,55 @@ impl Driver {
 
     pub(crate) fn device_count(&self) -> Result<u32, DriverError> {
         let mut count = 0;
-        // SAFETY: writes one number.
+        // SAFETY: the driver writes one number, to `count`.
         let code = unsafe { (self.functions.device_count)(&raw mut count) };
         self.check("cuDeviceGetCount", code).map(|()| u32::try_from(count).unwrap_or(0))
     }
 
     fn handle_of(&self, ordinal: u32) -> Result<c_int, DriverError> {
         let mut handle = 0;
-        // SAFETY: writes one number.
+        // SAFETY: the driver writes one number, to `handle`.
         let code = unsafe {
             (self.functions.device_get)(&raw mut handle, c_int::try_from(ordinal).unwrap_or(-1))
         };
         self.check("cuDeviceGet", code).map(|()| handle)
     }
 
-    /// The name of a device, and how many bytes it has.
+    /// The name of a device, and the size of its memory in bytes.
     pub(crate) fn describe(&self, ordinal: u32) -> Result<(String, u64), DriverError> {
         let handle = self.handle_of(ordinal)?;
         let mut name = [0_u8; 256];
-        // SAFETY: writes at most as many bytes as it is told, a zero among them.
+        // SAFETY: the driver writes at most the given number of bytes, including a zero.
         let code = unsafe { (self.functions.device_name)(name.as_mut_ptr().cast(), 256, handle) };
         self.check("cuDeviceGetName", code)?;
         let name = CStr::from_bytes_until_nul(&name).map(CStr::to_string_lossy).unwrap_or_default();
         let mut bytes = 0;
-        // SAFETY: writes one number.
+        // SAFETY: the driver writes one number, to `bytes`.
         let code = unsafe { (self.functions.device_bytes)(&raw mut bytes, handle) };
         self.check("cuDeviceTotalMem", code).map(|()| (name.into_owned(), bytes as u64))
     }
 
-    /// The NUMA node of the host that a device is next to; negative if it has none.
+    /// The nearest NUMA node of a device; negative if there is none.
     pub(crate) fn host_numa_node(&self, ordinal: u32) -> Result<i32, DriverError> {
         self.attribute(ordinal, HOST_NUMA_NODE)
     }
 
-    /// Whether a device finds locked memory of the host at the addresses of the processor.
+    /// Whether a device can access locked host memory at the processor's addresses.
     pub(crate) fn has_host_addresses(&self, ordinal: u32) -> Result<bool, DriverError> {
         self.attribute(ordinal, HAS_HOST_ADDRESSES).map(|has| has != 0)
     }
 
     fn attribute(&self, ordinal: u32, attribute: c_int) -> Result<i32, DriverError> {
         let (handle, mut value) = (self.handle_of(ordinal)?, -1);
-        // SAFETY: writes one number.
+        // SAFETY: the driver writes one number, to `value`.
         let code = unsafe { (self.functions.device_attribute)(&raw mut value, attribute, handle) };
         self.check("cuDeviceGetAttribute", code).map(|()| value)
     }
 
-    /// The PCI address of a device.
+    /// The PCI address of a device, for example `0000:3B:00.0`.
     pub(crate) fn bus_address(&self, ordinal: u32) -> Result<String, DriverError> {
         let (handle, mut text) = (self.handle_of(ordinal)?, [0_u8; 64]);
-        // SAFETY: writes at most as many bytes as it is told, a zero among them.
+        // SAFETY: the driver writes at most the given number of bytes, including a zero.
         let code =
             unsafe { (self.functions.device_bus_address)(text.as_mut_ptr().cast(), 64, handle) };
         self.check("cuDeviceGetPCIBusId", code)?;
@@ -209,61 +209,63 @@ impl Driver {
         Ok(text.unwrap_or_default().into_owned())
     }
 
-    /// The primary context of a device, which stays until it is released as often.
+    /// Retains the primary context of a device. It exists until it is released as often as it was retained.
     pub(crate) fn retain_context(&self, ordinal: u32) -> Result<Context, DriverError> {
         let (handle, mut context) = (self.handle_of(ordinal)?, std::ptr::null_mut());
-        // SAFETY: writes one pointer.
+        // SAFETY: the driver writes one pointer, to `context`.
         let code = unsafe { (self.functions.retain_context)(&raw mut context, handle) };
         self.check("cuDevicePrimaryCtxRetain", code).map(|()| Context(context))
     }
 
     pub(crate) fn release_context(&self, ordinal: u32) -> Result<(), DriverError> {
         let handle = self.handle_of(ordinal)?;
-        // SAFETY: the caller has retained it, and uses it no more.
+        // SAFETY: the call takes a number. `Device` has retained the context, and does not use it any more.
         self.check("cuDevicePrimaryCtxRelease", unsafe { (self.functions.release_context)(handle) })
     }
 
-    /// Runs `work` with a context as the thread's current one, and restores what was before.
+    /// Runs `work` with this context as the thread's current one, and then restores the previous one.
     pub(crate) fn within<T>(
         &self,
         context: Context,
         work: impl FnOnce() -> Result<T, DriverError>,
     ) -> Result<T, DriverError> {
-        // SAFETY: a context that the driver gave; if it is gone, the driver says so.
+        // SAFETY: the driver returned this context. If it does not exist any more, the driver reports an error.
         self.check("cuCtxPushCurrent", unsafe { (self.functions.push_context)(context.0) })?;
         let result = work();
         let mut popped = std::ptr::null_mut();
-        // SAFETY: writes one pointer; the context on top is the one that was pushed.
+        // SAFETY: the driver writes one pointer, to `popped`. The topmost context is the one pushed above.
         let code = unsafe { (self.functions.pop_context)(&raw mut popped) };
         let popped = self.check("cuCtxPopCurrent", code);
         result.and_then(|value| popped.map(|()| value))
     }
 
-    /// A stream of the current context. What it has kernels do goes before the work of other streams that has not begun.
+    /// Creates a stream of the current context, of the highest priority: its kernels start before waiting work of
+    /// other streams.
     pub(crate) fn create_stream(&self) -> Result<Stream, DriverError> {
         let (mut least, mut greatest) = (0, 0);
-        // SAFETY: writes two numbers.
+        // SAFETY: the driver writes two numbers, to `least` and `greatest`.
         let code = unsafe { (self.functions.priorities)(&raw mut least, &raw mut greatest) };
         self.check("cuCtxGetStreamPriorityRange", code)?;
         let mut stream = std::ptr::null_mut();
-        // SAFETY: writes one pointer.
+        // SAFETY: the driver writes one pointer, to `stream`.
         let code =
             unsafe { (self.functions.stream_create)(&raw mut stream, NON_BLOCKING, greatest) };
         self.check("cuStreamCreateWithPriority", code).map(|()| Stream(stream))
     }
 
-    /// Compiles a program, text that ends with a zero, for the device of the current context, where it stays.
+    /// Compiles a PTX program for the device of the current context, and loads its kernel `name`. It is never
+    /// unloaded.
     pub(crate) fn load_kernel(&self, text: &CStr, name: &CStr) -> Result<Kernel, DriverError> {
         let (mut module, mut kernel) = (std::ptr::null_mut(), std::ptr::null_mut());
-        // SAFETY: writes one pointer, and reads text that ends with a zero.
+        // SAFETY: the driver writes one pointer, to `module`, and reads `text`, which ends with a zero.
         let code = unsafe { (self.functions.load_module)(&raw mut module, text.as_ptr().cast()) };
         self.check("cuModuleLoadData", code)?;
-        // SAFETY: as above, of a module that was just loaded.
+        // SAFETY: the driver writes one pointer, to `kernel`; `module` was just loaded, and `name` ends with a zero.
         let code = unsafe { (self.functions.function_of)(&raw mut kernel, module, name.as_ptr()) };
         self.check("cuModuleGetFunction", code).map(|()| Kernel(kernel))
     }
 
-    /// Begins `blocks` times `threads` threads of a kernel that takes a list in memory of the host and its length.
+    /// Starts `blocks` times `threads` threads of a kernel. The kernel takes a list in host memory, and its length.
     pub(crate) fn launch(
         &self,
         kernel: Kernel,
@@ -273,8 +275,8 @@ impl Driver {
     ) -> Result<(), DriverError> {
         let (mut list, mut count) = (list.as_ptr().expose_provenance() as Address, count);
         let mut parameters = [(&raw mut list).cast::<c_void>(), (&raw mut count).cast()];
-        // SAFETY: the kernel takes an address and a number of 32 bits, which the driver reads before it returns. All memory that
-        // the list names is there until the stream is done, as with `copy`.
+        // SAFETY: the kernel takes an address and a 32-bit number, which the driver reads before it returns. The
+        // caller keeps all memory that the list names until the stream is synchronized, as for `copy`.
         let code = unsafe {
             (self.functions.launch)(
                 kernel.0,
@@ -294,13 +296,13 @@ impl Driver {
     }
 
     pub(crate) fn destroy_stream(&self, stream: Stream) -> Result<(), DriverError> {
-        // SAFETY: made by `create_stream`, and used no more.
+        // SAFETY: `create_stream` made the stream, and this consumes it.
         self.check("cuStreamDestroy", unsafe { (self.functions.stream_destroy)(stream.0) })
     }
 
-    /// Waits until all work of the stream is done.
+    /// Waits until all work of the stream has ended.
     pub(crate) fn synchronize(&self, stream: &Stream) -> Result<(), DriverError> {
-        // SAFETY: made by `create_stream`.
+        // SAFETY: `create_stream` made the stream, and `destroy_stream` would have consumed it.
         self.check("cuStreamSynchronize", unsafe { (self.functions.stream_synchronize)(stream.0) })
     }
 
@@ -314,8 +316,9 @@ impl Driver {
         let (host, len) = (host.as_ptr().cast::<c_void>(), host.len());
         match direction {
             Direction::ToHost => {
-                // SAFETY: the host memory is there until the copy has ended, and may be written, as whoever made the slice
-                // promised (`RawSlice::new`); the driver checks the address of the device.
+                // SAFETY: the caller of `RawSlice::new` promised that the host memory is mapped and writable while it
+                // is used. `Copying` keeps it in use until the stream is synchronized. The driver checks the device
+                // address.
                 let code = unsafe { (self.functions.copy_to_host)(host, device, len, stream.0) };
                 self.check("cuMemcpyDtoHAsync", code)
             }
@@ -327,8 +330,10 @@ impl Driver {
         }
     }
 
-    /// Begins many copies with one call. False, and none has begun, if the driver has no such call. The memory of the host is
-    /// page-locked, and the ranges of the device are allocated: of others the driver does not say that they are not.
+    /// Begins many copies with one call. Returns false, and begins none, if the driver has no such call.
+    ///
+    /// The host memory must be page-locked, and the device ranges must be allocated: the driver does not check them
+    /// here.
     pub(crate) fn copy_batch(
         &self,
         direction: Direction,
@@ -349,8 +354,8 @@ impl Driver {
             BatchAttributes { access_order, source: nowhere, destination: nowhere, flags: 0 };
         let (attributes, mut of_first, mut wrong) = (&raw mut attributes, 0_usize, 0_usize);
         let (lens, count, of_first) = (lens.as_ptr(), copies.len(), &raw mut of_first);
-        // SAFETY: three lists of `count` numbers and one set of attributes, that of all copies, which the driver reads before it
-        // returns. The memory of the host as in `copy`.
+        // SAFETY: the lists have `count` numbers each, and one set of attributes applies to all copies. The driver
+        // reads them before it returns. The host memory is kept as in `copy`.
         let code = unsafe {
             match batch {
                 BatchCopy::Newer(copy) => {
@@ -368,7 +373,7 @@ impl Driver {
         }
     }
 
-    /// What lies at an address.
+    /// What the driver tells about an address.
     pub(crate) fn pointer(&self, address: u64) -> Result<Pointer, DriverError> {
         let (mut kind, mut managed, mut ordinal) = (0_u32, 0_u32, -1_i32);
         let (mut start, mut len) = (0_u64, 0_usize);
@@ -379,7 +384,8 @@ impl Driver {
             (&raw mut start).cast(),
             (&raw mut len).cast(),
         ];
-        // SAFETY: the driver writes one value for each attribute, each of the type that its documentation names.
+        // SAFETY: the driver writes one value per attribute, of the type that its documentation gives for the
+        // attribute.
         let code = unsafe {
             let (ids, values) = (ATTRIBUTES.as_ptr(), values.as_ptr());
             (self.functions.pointer_attributes)(ATTRIBUTES.len() as u32, ids, values, address)
@@ -390,48 +396,48 @@ impl Driver {
         Ok(Pointer { device, range: (start, len as u64) })
     }
 
-    /// Memory of the device of the current context.
+    /// Allocates memory of the device of the current context.
     pub(crate) fn allocate(&self, len: usize) -> Result<Address, DriverError> {
         let mut address = 0;
-        // SAFETY: writes one number.
+        // SAFETY: the driver writes one number, to `address`.
         let code = unsafe { (self.functions.allocate)(&raw mut address, len) };
         self.check("cuMemAlloc", code).map(|()| address)
     }
 
     pub(crate) fn free(&self, address: Address) -> Result<(), DriverError> {
-        // SAFETY: from `allocate`, and used no more.
+        // SAFETY: `allocate` returned the address, and `Allocation` does not use it any more.
         self.check("cuMemFree", unsafe { (self.functions.free)(address) })
     }
 
     /// Locks pages of the host, for all devices.
     pub(crate) fn host_register(&self, memory: RawSlice) -> Result<(), DriverError> {
         let (start, len) = (memory.as_ptr().cast(), memory.len());
-        // SAFETY: mapped memory; no byte of it changes.
+        // SAFETY: the caller of `RawSlice::new` promised that the memory is mapped; the call changes no byte of it.
         let code = unsafe { (self.functions.host_register)(start, len, PORTABLE) };
         self.check("cuMemHostRegister", code)
     }
 
-    /// Locks pages of the host, and gives the address at which devices read them.
+    /// Locks pages of the host, and returns the address at which devices read them.
     pub(crate) fn host_map(&self, memory: RawSlice) -> Result<Address, DriverError> {
         let (start, mut address) = (memory.as_ptr().cast(), 0);
-        // SAFETY: mapped memory; no byte of it changes.
+        // SAFETY: the caller of `RawSlice::new` promised that the memory is mapped; the call changes no byte of it.
         let code =
             unsafe { (self.functions.host_register)(start, memory.len(), PORTABLE | DEVICE_MAP) };
         self.check("cuMemHostRegister", code)?;
-        // SAFETY: writes one number.
+        // SAFETY: the driver writes one number, to `address`.
         let code = unsafe { (self.functions.host_address)(&raw mut address, start, 0) };
         let address = self.check("cuMemHostGetDevicePointer", code).map(|()| address);
-        // Pages that are unmapped must not stay locked.
+        // On an error the caller may unmap the pages, so they must not stay locked.
         address.inspect_err(|_| drop(self.host_unregister(memory)))
     }
 
-    /// Whether streams can wait for values.
+    /// Checks that the driver can make streams wait for values.
     pub(crate) fn check_wait(&self) -> Result<(), DriverError> {
         let missing = || DriverError::unsupported("cuStreamWaitValue32");
         self.wait_value.map(|_| ()).ok_or_else(missing)
     }
 
-    /// Has a stream wait until the word at this address, which stays for ever, is at least `value`.
+    /// Makes a stream wait until the word at `address` is at least `value`. The word's memory must never be freed.
     pub(crate) fn wait_value(
         &self,
         stream: usize,
@@ -441,12 +447,12 @@ impl Driver {
         let wait =
             self.wait_value.ok_or_else(|| DriverError::unsupported("cuStreamWaitValue32"))?;
         let stream = std::ptr::with_exposed_provenance_mut(stream);
-        // SAFETY: the caller has the stream from the driver, which only reads the word.
+        // SAFETY: the caller passes a live stream of this driver; the driver only reads the word.
         self.check("cuStreamWaitValue32", unsafe { wait(stream, address, value, AT_LEAST) })
     }
 
     pub(crate) fn host_unregister(&self, start: RawSlice) -> Result<(), DriverError> {
-        // SAFETY: the driver looks for a registration that starts there; no byte changes.
+        // SAFETY: the driver looks up a registration that starts there; no byte changes.
         let code = unsafe { (self.functions.host_unregister)(start.as_ptr().cast()) };
         self.check("cuMemHostUnregister", code)
     }

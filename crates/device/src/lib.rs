@@ -1,15 +1,16 @@
-//! Memory of GPUs: asks the driver which memory lies there, and has it copied to and from memory of the host.
+//! Memory of GPUs: asks the CUDA driver which memory is a device's, and copies it to and from host memory.
 //!
-//! The CUDA driver is used only in processes that have loaded and initialised it: nothing is linked, loaded or started for it, and
-//! a process without a GPU pays nothing. Only [`load_driver`] loads it, for programs that are about devices. The crate knows no keys, segments of nodes or sockets.
+//! The driver is used only in processes that have loaded and initialised it themselves. This crate does not link, load
+//! or start it, so a process without a GPU pays nothing. The exception is [`load_driver`], for programs whose purpose
+//! is devices. The crate knows no keys, no nodes' segments and no sockets.
 //!
-//! All copies run in the primary context of the device that owns the memory, on streams of this crate. No lock is held while bytes
-//! are copied. Each call returns when the bytes are in place, or when nothing of the copy is under way any more.
+//! All copies run in the primary context of the device that owns the memory, on streams of this crate. No lock is held
+//! while bytes are copied. Each call returns when the bytes are in place, or when the copy is not in flight any more.
 //!
-//! [`StreamCounter`] lets streams of others wait for what threads of this process do.
+//! [`StreamCounter`] makes the application's streams wait for threads of this process.
 //!
-//! Enter at [`place_of`] for what an address is, at [`copy_each`] for copies between callers' memory and segments, and at
-//! [`Staging`] for page-locked memory that bytes pass through on their way to a socket.
+//! Enter at [`place_of`] to classify an address, and at [`copy_each`] for copies between callers' memory and segments.
+//! Enter at [`Staging`] for page-locked memory through which bytes pass on their way to a socket.
 
 #![deny(unsafe_code)]
 
@@ -44,6 +45,6 @@ pub use error::{CopyError, DriverError};
 pub use load::{LoadError, load_driver};
 pub use page_locks::locked_bytes;
 pub use place::place_of;
-pub use probe::{DeviceProbe, DeviceSpeed, DeviceWay, PieceWay, probe};
+pub use probe::{DeviceProbe, DeviceSpeed, DeviceWay, PieceCopyMethod, probe};
 pub use staging::{STAGING_BYTES, Staging, StagingBuffer};
 pub use stream_counter::StreamCounter;

@@ -1,4 +1,4 @@
-//! Finds the driver of the process: the library, and whether this process may call it.
+//! Finds the driver: its library, and whether this process may use it.
 
 use std::ffi::{CStr, c_void};
 use std::sync::OnceLock;
@@ -13,23 +13,23 @@ static FOUND: OnceLock<Driver> = OnceLock::new();
 
 const LIBRARY: &CStr = c"libcuda.so.1";
 
-/// Why a process has no driver although it asked for one.
+/// Why a process that asked for the driver has none.
 #[derive(Debug, PartialEq, Eq, Error)]
 pub enum LoadError {
-    /// The system's linker gives the reason.
+    /// The library cannot be loaded. The dynamic linker gives the reason.
     #[error("this host has no CUDA driver ({0})")]
     NotThere(String),
-    /// A function is missing.
+    /// The driver lacks a function.
     #[error("the CUDA driver is too old: it lacks {0}")]
     TooOld(String),
-    /// It refuses to start.
+    /// The driver cannot be initialised.
     #[error("the CUDA driver does not start: {0}")]
     Driver(#[from] DriverError),
 }
 
-/// The driver, if this process has loaded and initialised it. A process that does so later is noticed at the next call.
+/// The driver, if this process has loaded and initialised it. If the process does so later, the next call returns it.
 ///
-/// A child cannot use what its parent initialised: to the child the driver says that it is not initialised.
+/// A forked child cannot use what its parent initialised: the driver reports to it that it is not initialised.
 pub(crate) fn driver() -> Option<&'static Driver> {
     let found = match FOUND.get() {
         Some(driver) => driver,
@@ -48,10 +48,11 @@ fn look() -> Option<&'static Driver> {
     }
 }
 
-/// Loads and initialises the driver. Only for programs that are about devices: all others leave that to their process.
+/// Loads and initialises the driver. Only for programs whose purpose is devices. In all others the application does
+/// that.
 ///
 /// # Errors
-/// This host has no driver, or one that cannot be used.
+/// This host has no driver, or an unusable one.
 pub fn load_driver() -> Result<(), LoadError> {
     let library = open(0).ok_or_else(|| LoadError::NotThere(why_not_opened()))?;
     let too_old = |missing: &CStr| LoadError::TooOld(missing.to_string_lossy().into_owned());
@@ -62,30 +63,31 @@ pub fn load_driver() -> Result<(), LoadError> {
     }
 }
 
-/// The library, with these flags for the linker.
+/// Opens the library with these flags of `dlopen`.
 fn open(flags: libc::c_int) -> Option<*mut c_void> {
-    // SAFETY: a constant name that ends with a zero. The code that may run is that of the system's driver.
+    // SAFETY: the name is a constant that ends with a zero. Loading may run initialisers of the system's CUDA driver,
+    // which is trusted.
     let library = unsafe { libc::dlopen(LIBRARY.as_ptr(), libc::RTLD_LAZY | flags) };
     (!library.is_null()).then_some(library)
 }
 
 fn why_not_opened() -> String {
-    // SAFETY: has no conditions; the text is this thread's until its next call of the linker.
+    // SAFETY: the call has no preconditions. The text belongs to this thread until its next call of the linker.
     let text = unsafe { libc::dlerror() };
     if text.is_null() {
         return "the linker does not say why".to_owned();
     }
-    // SAFETY: not null, and ends with a zero.
+    // SAFETY: `text` is not null, and ends with a zero.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
-/// The symbols of a library that is never closed: it stays for as long as the process.
+/// The symbols of a library, which is never closed.
 fn symbols_of(library: *mut c_void) -> impl Fn(&CStr) -> *mut c_void {
-    // SAFETY: the handle is valid, and the name ends with a zero.
+    // SAFETY: `dlopen` returned the handle, which is never closed; the name ends with a zero.
     move |name| unsafe { libc::dlsym(library, name.as_ptr()) }
 }
 
-/// Takes this driver in place of one that the process may load.
+/// Uses this driver instead of one that the process may load.
 #[cfg(feature = "testing")]
 pub(crate) fn take_driver(find: &dyn Fn(&CStr) -> *mut c_void) {
     let driver = Driver::find(find).expect("it has all functions");

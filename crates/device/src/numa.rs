@@ -1,4 +1,4 @@
-//! Which memory of the host is next to a device.
+//! Finds the NUMA node of the host that is nearest to a device.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use crate::driver::Driver;
 
 const SYSTEM: &str = "/sys";
 
-/// The NUMA node of the host that a device is next to, as the driver says, or the system of its PCI address.
+/// The nearest NUMA node of a device, according to the driver, or else to the kernel by the device's PCI address.
 pub(crate) fn node_next_to(driver: &Driver, ordinal: u32) -> Option<u32> {
     if let Some(node) = driver.host_numa_node(ordinal).ok().and_then(|node| node.try_into().ok()) {
         return Some(node);
@@ -17,7 +17,7 @@ pub(crate) fn node_next_to(driver: &Driver, ordinal: u32) -> Option<u32> {
     node_of_address(Path::new(SYSTEM), &driver.bus_address(ordinal).ok()?)
 }
 
-/// The node of a PCI address such as `0000:3B:00.0`. The system writes -1 where it does not know.
+/// The NUMA node of a PCI address such as `0000:3B:00.0`. The kernel writes -1 if it does not know.
 fn node_of_address(system: &Path, address: &str) -> Option<u32> {
     let is_address = |byte: u8| byte.is_ascii_hexdigit() || byte == b':' || byte == b'.';
     if address.is_empty() || !address.bytes().all(is_address) {
@@ -30,13 +30,13 @@ fn node_of_address(system: &Path, address: &str) -> Option<u32> {
 #[cfg(feature = "testing")]
 static PRETENDS_SEVERAL_NODES: AtomicBool = AtomicBool::new(false);
 
-/// Treats this host as one with several NUMA nodes, for devices that are used for the first time from now on.
+/// Pretends that this host has several NUMA nodes, for devices whose first use follows.
 #[cfg(feature = "testing")]
 pub fn pretend_several_nodes() {
     PRETENDS_SEVERAL_NODES.store(true, Ordering::Relaxed);
 }
 
-/// Whether this host has several nodes, so that it matters.
+/// Whether this host has several NUMA nodes, so that placement matters.
 pub(crate) fn has_several_nodes() -> bool {
     #[cfg(feature = "testing")]
     if PRETENDS_SEVERAL_NODES.load(Ordering::Relaxed) {

@@ -1,5 +1,5 @@
-//! Pages of segments that are locked for the driver, so that devices read and write them without a detour: in pieces, as they are
-//! used, and no more than a bound at a time.
+//! Page-locks on segments, with which devices read and write the segments directly. Pages are locked in pieces, at
+//! first use, and only up to a limit.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,29 +11,29 @@ use crate::device::{Device, lost_contexts};
 use crate::error::DriverError;
 use crate::load::driver;
 
-/// Pages are locked in pieces of this length.
+/// Length of the pieces in which pages are locked.
 pub(crate) const PIECE_BYTES: usize = 64 << 20;
 
-/// Of the memory of the machine, or of the container, this part may be locked.
+/// One part in this many of the machine's or container's memory may be locked.
 const LOCKED_PART: u64 = 4;
 
-/// The bound where the system does not say how much memory there is.
+/// The limit if the system does not tell how much memory there is.
 const LOCKED_BYTES: u64 = 4 << 30;
 
 static LOCKS: Mutex<Locks> = Mutex::new(Locks::new());
 
-/// Pieces were unlocked.
+/// Signalled when a piece was unlocked.
 static UNLOCKED: Condvar = Condvar::new();
 
 struct Locks {
-    /// By the address of their first byte.
+    /// All pieces in the table, by the address of their first byte.
     pieces: BTreeMap<usize, LockedPiece>,
     bytes: u64,
-    /// Counts uses.
+    /// A counter of uses, for the order of eviction.
     clock: u64,
-    /// Zero until it is known.
+    /// The limit in bytes; zero until it is known.
     limit: u64,
-    /// Contexts that were lost when the table was last looked through.
+    /// The value of [`lost_contexts`] when the table was last checked for lost contexts.
     lost: u64,
 }
 
@@ -47,12 +47,12 @@ struct LockedPiece {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PieceState {
-    /// A thread has the driver lock it, without the lock of the table.
+    /// A thread is locking the piece in the driver, without the table's lock.
     Locking,
     Locked,
-    /// A thread has the driver unlock it, without the lock of the table.
+    /// A thread is unlocking the piece in the driver, without the table's lock.
     Unlocking,
-    /// The driver does not take it.
+    /// The driver refused to lock the piece.
     Refused,
 }
 
@@ -71,19 +71,19 @@ pub(crate) enum NotLocked {
     Outside,
 }
 
-/// A piece that is to be unlocked. Until that is done, nobody can use or lock it.
+/// A piece that is about to be unlocked. Until then no thread can use or lock it.
 struct Unlocking {
     memory: RawSlice,
     device: Arc<Device>,
 }
 
-/// Keeps pages locked.
+/// Keeps pages locked until it is dropped.
 pub(crate) struct PageLock {
-    /// Where the pieces start, in order.
+    /// Start addresses of the pieces, ascending.
     pieces: Vec<usize>,
 }
 
-/// Goes with a region: its pages must not stay locked once they are unmapped.
+/// Attached to a region: unlocks its pages before they are unmapped.
 #[derive(Debug)]
 struct RegionLocks {
     start: usize,
@@ -94,13 +94,13 @@ fn locks() -> MutexGuard<'static, Locks> {
     LOCKS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Bytes that are locked at the moment.
+/// How many bytes are locked now.
 #[must_use]
 pub fn locked_bytes() -> u64 {
     locks().bytes
 }
 
-/// Has the pages of a part of a region locked. If they are not and cannot be now, its bytes go through staging memory.
+/// Locks the pages of a part of a region. On failure the caller copies through staging memory.
 pub(crate) fn lock(
     device: &Arc<Device>,
     region: &Region,
@@ -116,14 +116,14 @@ pub(crate) fn lock(
     for index in from / PIECE_BYTES..=last / PIECE_BYTES {
         let at = index * PIECE_BYTES;
         let piece = whole.sub(at, PIECE_BYTES.min(whole.len() - at));
-        // The pieces before it are released with `lock`.
+        // On an error, dropping `lock` releases the earlier pieces.
         lock.pieces.push(use_piece(device, piece)?);
     }
     Ok(lock)
 }
 
 impl PageLock {
-    /// How many bytes from an address on are locked by the same call of the driver.
+    /// How many bytes from an address on belong to the same page-lock. Unbounded in the last one.
     pub(crate) fn room_from(&self, address: usize) -> usize {
         let next = self.pieces.iter().find(|&&start| start > address);
         next.map_or(usize::MAX, |start| start - address)
@@ -141,7 +141,7 @@ impl Drop for PageLock {
     }
 }
 
-/// Counts a user of a piece, and locks it first if need be.
+/// Counts a user of a piece. Locks the piece first if it is not in the table.
 fn use_piece(device: &Arc<Device>, memory: RawSlice) -> Result<usize, NotLocked> {
     let start = memory.as_ptr().addr();
     loop {
@@ -162,7 +162,7 @@ fn use_piece(device: &Arc<Device>, memory: RawSlice) -> Result<usize, NotLocked>
         drop(locks);
         oldest.run();
     }
-    // Without the lock of the table, since it takes milliseconds. Meanwhile others use staging memory.
+    // Without the table's lock, because this takes milliseconds. Other threads use staging memory meanwhile.
     let result = device.within(|| device.driver().host_register(memory));
     let mut locks = locks();
     let piece = locks.pieces.get_mut(&start).ok_or(NotLocked::Busy)?;
@@ -194,7 +194,7 @@ impl Locks {
         Some(match piece.state {
             PieceState::Locking | PieceState::Unlocking => Err(NotLocked::Busy),
             PieceState::Refused => Err(NotLocked::RefusedBefore),
-            // Whoever was using it when its context was lost still does.
+            // Users from before the loss of the context still hold it. It must be unlocked first.
             PieceState::Locked if piece.device.is_lost() => Err(NotLocked::Busy),
             PieceState::Locked => {
                 self.clock += 1;
@@ -212,7 +212,8 @@ impl Locks {
         self.pieces.insert(memory.as_ptr().addr(), piece);
     }
 
-    /// What was not used for the longest time, to be unlocked, if there is no room for so many bytes more.
+    /// Checks for room for `len` more bytes. If there is none, returns the least recently used piece, which the caller
+    /// must unlock.
     fn make_room(&mut self, len: u64) -> Result<Option<Unlocking>, NotLocked> {
         if self.limit == 0 {
             self.limit = limit();
@@ -226,8 +227,8 @@ impl Locks {
         oldest.map(Some).ok_or(NotLocked::NoRoom(self.limit))
     }
 
-    /// What contexts may have had locked that are lost: all that nobody uses if one was lost since the last look, and what was in
-    /// use then and is no longer.
+    /// Takes the pieces whose locks may be lost with a context. After a loss, these are all unused pieces. Later,
+    /// these are pieces of lost contexts whose last user is gone.
     fn take_lost(&mut self) -> Vec<Unlocking> {
         let lost = lost_contexts();
         let is_new = self.lost != lost;
@@ -241,7 +242,8 @@ impl Locks {
         over.into_iter().filter_map(|start| self.take(start)).collect()
     }
 
-    /// A piece that is to be unlocked. One that the driver did not take is forgotten, and one that is being unlocked left alone.
+    /// Takes a piece to unlock it. Forgets a piece that the driver refused, and leaves a piece alone that is being
+    /// unlocked.
     fn take(&mut self, start: usize) -> Option<Unlocking> {
         let piece = self.pieces.get_mut(&start)?;
         match piece.state {
@@ -265,7 +267,7 @@ impl LockedPiece {
 }
 
 impl Unlocking {
-    /// Without the lock of the table, since it takes milliseconds.
+    /// Unlocks the piece, without the table's lock, because this takes milliseconds.
     fn run(self) {
         let unlocked = self.device.within(|| self.device.driver().host_unregister(self.memory));
         if let Err(error) = unlocked {
@@ -286,7 +288,7 @@ fn limit() -> u64 {
 
 impl Drop for RegionLocks {
     fn drop(&mut self) {
-        // In a child nothing is locked.
+        // A forked child holds no page-locks.
         if driver().is_none() {
             return;
         }
@@ -297,7 +299,7 @@ impl Drop for RegionLocks {
             of_region.into_iter().filter_map(|start| locks.take(start)).collect();
         drop(locks);
         leaving.into_iter().for_each(Unlocking::run);
-        // Those that another thread unlocks, to make room.
+        // Wait for the pieces that other threads are unlocking to make room.
         let mut locks = self::locks();
         while locks.pieces.range(self.start..self.end).next().is_some() {
             locks = UNLOCKED.wait(locks).unwrap_or_else(PoisonError::into_inner);

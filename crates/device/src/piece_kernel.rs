@@ -1,4 +1,5 @@
-//! Many short pieces at once: a program of the device copies them, since its copy engines take a microsecond for each.
+//! Copies many short pieces at once with a kernel, because the device's copy engines take a microsecond for each
+//! piece.
 
 use std::ffi::CStr;
 use std::io;
@@ -15,40 +16,40 @@ use crate::page_locks::{PageLock, lock};
 const TEXT: &str = concat!(include_str!("copy_pieces.ptx"), "\0");
 const NAME: &str = "mooncake_copy_pieces\0";
 
-/// What addresses and lengths are multiples of.
+/// Addresses and lengths must be multiples of this.
 const ALIGNMENT: usize = 16;
 
-/// Longer ones are for the copy engines.
+/// Longest piece for the kernel. The copy engines copy longer ones.
 const MOST_PIECE_BYTES: usize = 256 << 10;
 
-/// Pieces are cut to this, so that all threads have something to do.
+/// Pieces are cut into entries of at most this length, so that all threads have work.
 const ENTRY_BYTES: usize = 16 << 10;
 
-/// Enough to fill the bus, and few of those that a model computes with.
+/// Most blocks: enough to fill the bus, and few of the multiprocessors that a model needs.
 const MAX_BLOCKS: usize = 16;
 const THREADS: usize = 256;
 const WARP_THREADS: usize = 32;
 
-/// Length of a list of pieces: a window of pieces of 4 KiB fits in, and some longer ones.
+/// Length of a list of entries, in bytes. It holds a window of pieces of 4 KiB, and some longer ones.
 const LIST_BYTES: u64 = 256 << 10;
 
-/// One line of the list: where to, where from, how many bytes.
-type Entry = [u64; 3];
-const ENTRY_LEN: usize = size_of::<Entry>();
+/// One entry of the list: destination, source, length.
+type PieceEntry = [u64; 3];
+const ENTRY_LEN: usize = size_of::<PieceEntry>();
 
-/// The program, loaded in the context of a device.
+/// The kernel, loaded in the context of a device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PieceKernel(Kernel);
 
 /// Page-locked memory for the list of one stream.
 pub(crate) struct PieceList {
-    // Dropped before the memory.
+    // Dropped before the region that it locks.
     _lock: PageLock,
     region: Region,
 }
 
 impl PieceKernel {
-    /// Loads the program.
+    /// Loads the kernel.
     pub(crate) fn load(driver: &Driver, ordinal: u32) -> Result<PieceKernel, DriverError> {
         if !driver.has_host_addresses(ordinal)? {
             return Err(DriverError::unsupported("cuLaunchKernel"));
@@ -57,7 +58,8 @@ impl PieceKernel {
             CStr::from_bytes_with_nul(text.as_bytes()).expect("it ends with a zero")
         };
         let kernel = driver.load_kernel(text(TEXT), text(NAME))?;
-        // A driver that loads late would do so now, and not while streams wait for what is to be copied.
+        // A first launch: a driver that loads lazily would otherwise load during a copy, and wait for streams of the
+        // application.
         let stream = driver.create_stream()?;
         let launched = driver.launch(kernel, (1, THREADS as u32), (RawSlice::EMPTY, 0), &stream);
         let launched = launched.and_then(|()| driver.synchronize(&stream));
@@ -65,14 +67,14 @@ impl PieceKernel {
         launched.map(|()| PieceKernel(kernel))
     }
 
-    /// Whether it copies this as fast as the copy engines do, or faster.
+    /// Whether the kernel copies this at least as fast as the copy engines.
     pub(crate) fn takes(OneCopy { device, host }: &OneCopy) -> bool {
         let numbers = *device as usize | host.as_ptr().addr() | host.len();
         numbers.is_multiple_of(ALIGNMENT) && host.len() <= MOST_PIECE_BYTES
     }
 
-    /// Begins the first of these copies, as many as the list holds, and says how many. Their memory of the host is page-locked, and
-    /// that of the device is there.
+    /// Starts the first of these copies, as many as the list holds, and returns their number. The host memory must be
+    /// page-locked, and the device memory allocated.
     pub(crate) fn begin(
         self,
         driver: &Driver,
@@ -95,7 +97,7 @@ impl PieceList {
         Ok(PieceList { _lock: lock, region })
     }
 
-    /// Writes down what fits of these copies; gives how many those are, and how many entries.
+    /// Writes the first of these copies to the list, as far as they fit. Returns the numbers of copies and of entries.
     fn fill(&self, direction: Direction, copies: &[OneCopy]) -> (usize, usize) {
         let (whole, mut bytes) =
             (self.region.whole(), Vec::with_capacity(copies.len() * ENTRY_LEN));
@@ -113,7 +115,7 @@ impl PieceList {
                     Direction::ToHost => (here, there),
                     Direction::ToDevice => (there, here),
                 };
-                let entry: Entry = [to, from, part.len() as u64];
+                let entry: PieceEntry = [to, from, part.len() as u64];
                 entry.iter().for_each(|number| bytes.extend_from_slice(&number.to_ne_bytes()));
             }
             begun += 1;

@@ -5,19 +5,20 @@ use mooncake_memory::Place;
 use crate::driver::Driver;
 use crate::load::driver;
 
-/// How far to the next question where the driver does not say how long an allocation is. No piece of virtual memory is smaller.
+/// How far to skip if the driver does not tell an allocation's length. Pieces of virtual memory are at least this
+/// long.
 const UNKNOWN_RANGE_BYTES: u64 = 2 << 20;
 
-/// Where the `len` bytes at `start` lie. Memory that the processor can use is memory of the host, also if it is page-locked or
-/// managed by the driver.
+/// Whether the `len` bytes at `start` are host memory or a device's. Memory that the processor can use is host memory,
+/// even if the driver manages it or has locked its pages.
 ///
 /// # Errors
-/// If the range lies in several places, or a part of it is not allocated in the device that it starts in; or the driver's.
+/// The driver's error, or that a part of the range is not allocated in the device where it starts.
 pub fn place_of(start: usize, len: usize) -> io::Result<Place> {
     let Some(driver) = driver() else { return Ok(Place::Host) };
     let start = start as u64;
     let first = match driver.pointer(start) {
-        // Without a context there is no memory of a device.
+        // Without a context there is no device memory.
         Err(error) if error.is_uninitialized() => return Ok(Place::Host),
         result => result.map_err(io::Error::other)?,
     };
@@ -28,7 +29,7 @@ pub fn place_of(start: usize, len: usize) -> io::Result<Place> {
     Ok(Place::Device(ordinal))
 }
 
-/// Whether all of a range is allocated in one device. It may span several allocations, as those of virtual memory do.
+/// Checks that a range is entirely allocated in one device. It may span several allocations, as virtual memory does.
 pub(crate) fn check_range(
     driver: &Driver,
     ordinal: u32,
@@ -48,7 +49,7 @@ pub(crate) fn check_range(
     Ok(())
 }
 
-/// Where to ask next, after `at` was found.
+/// The address to ask about after `at`, whose allocation has this start and length.
 fn end_of((start, len): (u64, u64), at: u64) -> u64 {
     let end = start.checked_add(len).filter(|&end| start <= at && end > at);
     end.unwrap_or_else(|| at.saturating_add(UNKNOWN_RANGE_BYTES))

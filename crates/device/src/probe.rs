@@ -11,44 +11,44 @@ use crate::direction::Direction;
 use crate::error::CopyError;
 use crate::page_locks::{PIECE_BYTES, lock};
 
-/// Copies each way, of which the fastest counts.
+/// Copies in each direction. The fastest counts.
 const ROUNDS: usize = 5;
 
-/// How bytes get from a device to segments that are mapped in this process, and back: found out by copying some.
+/// Results of [`probe`]: how bytes move between a device and segments that this process has mapped.
 #[derive(Debug)]
 pub struct DeviceProbe {
-    /// The way that they take.
+    /// The path of the bytes.
     pub way: DeviceWay,
-    /// How many short pieces take it.
-    pub pieces: PieceWay,
-    /// How fast, or why that could not be measured.
+    /// How many short pieces are copied.
+    pub pieces: PieceCopyMethod,
+    /// The measured speed, or why it could not be measured.
     pub speed: Result<DeviceSpeed, CopyError>,
 }
 
-/// Between a device and memory of a segment.
+/// The path of bytes between a device and a segment's memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeviceWay {
-    /// The device copies to and from the memory itself, whose pages are locked.
+    /// The device accesses the segment's page-locked memory directly.
     OneCopy,
     /// Bytes pass through page-locked buffers.
     Staged {
-        /// Why the memory of segments is not locked.
+        /// Why segments' memory is not page-locked.
         reason: String,
     },
 }
 
 /// How many short pieces are copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PieceWay {
-    /// A program that the device runs.
+pub enum PieceCopyMethod {
+    /// By a kernel on the device.
     Kernel,
-    /// The copy engines, by one call of the driver.
+    /// By the copy engines, with one call of the driver.
     Batch,
-    /// The copy engines, by a call for each.
+    /// By the copy engines, with one call for each piece.
     Each,
 }
 
-/// Bytes in a second.
+/// Throughput in bytes per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DeviceSpeed {
     /// From the device.
@@ -57,10 +57,10 @@ pub struct DeviceSpeed {
     pub to_device: f64,
 }
 
-/// Tries a device, with 64 MiB of its memory and as much of the host's.
+/// Probes a device with 64 MiB of its memory and as much host memory.
 ///
 /// # Errors
-/// The device cannot be used at all, or the host has no memory.
+/// The device is unusable, or there is no host memory.
 pub fn probe(ordinal: u32) -> Result<DeviceProbe, CopyError> {
     let device = Device::of(ordinal)?;
     let region = Region::anonymous(PIECE_BYTES as u64).map_err(io::Error::other)?;
@@ -71,9 +71,9 @@ pub fn probe(ordinal: u32) -> Result<DeviceProbe, CopyError> {
         Ok(DeviceSpeed { to_host, to_device: speed(Direction::ToDevice, &memory, &region)? })
     });
     let pieces = match device.kernel() {
-        Some(_) => PieceWay::Kernel,
-        None if device.driver().has_batch_copy() => PieceWay::Batch,
-        None => PieceWay::Each,
+        Some(_) => PieceCopyMethod::Kernel,
+        None if device.driver().has_batch_copy() => PieceCopyMethod::Batch,
+        None => PieceCopyMethod::Each,
     };
     Ok(DeviceProbe { way, pieces, speed })
 }

@@ -1,4 +1,4 @@
-//! Page-locked memory that bytes pass through, where a device cannot reach the memory that they are for or from.
+//! Page-locked buffers between a device and memory that the device cannot access.
 
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,34 +9,34 @@ use crate::device::Device;
 use crate::error::CopyError;
 use crate::page_locks::{PageLock, lock};
 
-/// Length of one buffer.
+/// Length of one buffer, in bytes.
 pub const STAGING_BYTES: usize = 4 << 20;
 
-/// Most pairs of buffers of a process that are in use at a time. Further calls wait.
+/// Most pairs of buffers in use at a time in this process. Further calls wait for one.
 const MAX_PAIRS: usize = 8;
 
-/// Pairs that are kept for the next call.
+/// Most unused pairs that are kept for reuse.
 const MAX_IDLE_PAIRS: usize = 2;
 
-/// Two buffers: bytes are copied to or from one while those of the other are on their way. Others wait for the pair if there
-/// are too many: a call that has one asks for no second.
+/// A pair of buffers: bytes are copied to or from one while a device or a socket transfers the other. Only eight pairs
+/// are in use at a time, and further calls wait. So a call that holds a pair must not ask for a second one.
 pub struct Staging {
     region: Option<Arc<Region>>,
     lock: Option<PageLock>,
     numa_node: Option<u32>,
 }
 
-/// One of the two.
+/// Selects one of the two buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StagingBuffer {
-    /// The first.
+    /// The first buffer.
     Front,
-    /// The second.
+    /// The second buffer.
     Back,
 }
 
 impl StagingBuffer {
-    /// The other one.
+    /// The other buffer of the pair.
     #[must_use]
     pub const fn other(self) -> Self {
         match self {
@@ -47,24 +47,25 @@ impl StagingBuffer {
 }
 
 #[derive(Default)]
-struct Pool {
-    /// With the NUMA nodes that they prefer.
+struct StagingPool {
+    /// Unused pairs, with the NUMA nodes that they prefer.
     idle: Vec<(Option<u32>, Arc<Region>)>,
     in_use: usize,
 }
 
-static POOL: Mutex<Pool> = Mutex::new(Pool { idle: Vec::new(), in_use: 0 });
+static POOL: Mutex<StagingPool> = Mutex::new(StagingPool { idle: Vec::new(), in_use: 0 });
 static RETURNED: Condvar = Condvar::new();
 
-fn pool() -> MutexGuard<'static, Pool> {
+fn pool() -> MutexGuard<'static, StagingPool> {
     POOL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Staging {
-    /// Two buffers for copies of a device, on its own NUMA node if that has room. They are used without page-locks where the driver grants none.
+    /// A pair of buffers for copies of a device, preferably on its NUMA node. If the driver refuses to lock the pages,
+    /// the buffers are used unlocked.
     ///
     /// # Errors
-    /// If the device cannot be used, or there is no memory.
+    /// The device is unusable, or there is no memory.
     pub fn of_device(ordinal: u32) -> Result<Staging, CopyError> {
         let device = Device::of(ordinal)?;
         let mut pool = pool();
@@ -76,7 +77,7 @@ impl Staging {
         let idle = pool.idle.iter().rposition(|&(node, _)| node == numa_node);
         let idle = idle.map(|at| pool.idle.remove(at).1);
         drop(pool);
-        // From here on a drop counts it as returned.
+        // From here on the drop of `staging` returns the pair.
         let mut staging = Staging { region: idle, lock: None, numa_node };
         let region = match &staging.region {
             Some(region) => Arc::clone(region),
@@ -106,7 +107,7 @@ impl Staging {
 
 fn new_region(numa_node: Option<u32>) -> Result<Region, CopyError> {
     let region = Region::anonymous(2 * STAGING_BYTES as u64).map_err(std::io::Error::other)?;
-    // Nothing has touched it.
+    // The pages are not allocated yet, so the preference takes effect.
     let preferred = numa_node.map_or(Ok(()), |node| region.prefer_numa_node(node));
     if let Err(error) = preferred {
         tracing::debug!(%error, numa_node, "staging memory lies where the system puts it");
@@ -120,7 +121,7 @@ impl Drop for Staging {
         let mut pool = pool();
         pool.in_use -= 1;
         pool.idle.extend(self.region.take().map(|region| (self.numa_node, region)));
-        // Those that were used last are kept.
+        // The most recently used pairs are kept.
         let surplus = (pool.idle.len() > MAX_IDLE_PAIRS).then(|| pool.idle.remove(0));
         drop(pool);
         RETURNED.notify_one();

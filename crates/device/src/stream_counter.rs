@@ -11,55 +11,62 @@ use crate::device::Device;
 use crate::error::CopyError;
 use crate::load::driver;
 
-/// A count of things done that streams of a device wait for, without a thread of the processor that waits for each.
+/// A counter of completed work for which streams of a device wait, without a waiting thread for each stream.
 ///
-/// A stream waits for a limited time: if the count does not move for that long, or nothing is there any more to move it, all
-/// streams go on, and whoever moves the count then learns that it is too late. So a stream never hangs, even where the driver
-/// runs what would move the count behind the very stream that waits for it.
+/// A stream waits for a limited time. If the counter does not move for that long, or is dropped, all streams continue.
+/// A later [`StreamCounter::advance`] then returns false. So no stream hangs, even if the driver queues the awaited
+/// work behind the waiting stream.
 pub struct StreamCounter {
     shared: Arc<Shared>,
 }
 
 struct Shared {
     device: Arc<Device>,
-    /// Its first word has the count. Never freed: streams may read it yet when everything else is gone.
+    /// The memory whose first word holds the count. It is never freed, because streams may read it after everything
+    /// else is gone.
     memory: &'static Region,
-    /// Where the device reads it.
+    /// The address at which the device reads it.
     address: u64,
     limit: Duration,
-    progress: Mutex<Progress>,
+    progress: Mutex<StreamProgress>,
     awaited: Condvar,
 }
 
-struct Progress {
+struct StreamProgress {
     count: u64,
-    /// The highest count that a stream waits for.
+    /// The highest count for which a stream waits, or may be about to.
     wanted: u64,
-    /// When the count moved, or a stream began to wait for it.
+    /// The highest count for which the driver has accepted a wait.
+    accepted: u64,
+    /// Calls to the driver that are under way.
+    enqueuing: u32,
+    /// When the count last moved, or a stream began to wait for it.
     since: Instant,
-    /// The count up to which streams went on without it.
+    /// The count up to which streams continued without waiting for the work.
     given_up: Option<u64>,
-    /// Streams wait no more: the driver refuses it, or they waited too long.
+    /// Set once streams cannot wait any more: the driver refuses it, or they waited too long.
     is_off: bool,
     is_closed: bool,
 }
 
 impl StreamCounter {
-    /// A count of zero. Streams of this device that wait for it go on after `limit` without any progress.
+    /// A counter at zero. Streams of this device that wait for it continue after `limit` without progress.
     ///
     /// # Errors
-    /// The driver cannot do it, or the system has no memory or no thread.
+    /// The driver does not support it, or there is no memory or no thread.
     pub fn new(ordinal: u32, limit: Duration) -> Result<StreamCounter, CopyError> {
         let device = Device::of(ordinal)?;
         device.driver().check_wait()?;
-        // Before a stream waits: to load it, a driver may wait for all that the device does.
+        // Load the kernel before any stream waits: the driver may wait for all work of the device in order to load it.
         device.kernel();
         let memory = Region::anonymous(page_bytes()).map_err(io::Error::other)?;
         let address = device.within(|| device.driver().host_map(memory.whole()))?;
         let since = Instant::now();
-        let progress = Progress {
+        let progress = StreamProgress {
             count: 0,
             wanted: 0,
+            accepted: 0,
+            enqueuing: 0,
             since,
             given_up: None,
             is_off: false,
@@ -71,7 +78,7 @@ impl StreamCounter {
         let watching = Arc::clone(&shared);
         let thread = Builder::new().name("mooncake-streams".to_owned());
         if let Err(error) = spawn_unpinned(thread, move || watching.watch()) {
-            // What the driver says changes nothing any more.
+            // The result does not matter: the call fails anyway.
             let _ = shared
                 .device
                 .within(|| shared.device.driver().host_unregister(shared.memory.whole()));
@@ -80,14 +87,14 @@ impl StreamCounter {
         Ok(StreamCounter { shared })
     }
 
-    /// What is put on a stream of the device from now on runs once the count is `count`. The stream is given by the driver's
-    /// handle, and must be there. False if it does not wait: then the processor has to.
+    /// Makes later work on a stream wait until the count reaches `count`. `stream` is a live stream's handle in the
+    /// driver. Returns false if the stream does not wait: then the caller's thread has to.
     pub fn wait(&self, stream: usize, count: u64) -> bool {
         if driver().is_none() {
             return false;
         }
         let shared = &*self.shared;
-        let before = {
+        {
             let mut progress = shared.progress();
             if progress.count >= count {
                 return progress.given_up.is_none_or(|late| count > late);
@@ -99,22 +106,29 @@ impl StreamCounter {
                 progress.since = Instant::now();
                 shared.awaited.notify_all();
             }
-            let before = progress.wanted;
-            progress.wanted = before.max(count);
-            before
-        };
-        // Without the lock: a stream that is full takes no more before it has gone on.
+            progress.wanted = progress.wanted.max(count);
+            progress.enqueuing += 1;
+        }
+        // Without the lock: if the stream's queue is full, the call blocks until the stream continues.
         let driver = shared.device.driver();
         let enqueued =
             shared.device.within(|| driver.wait_value(stream, shared.address, count as u32));
-        let Err(error) = enqueued else { return true };
-        tracing::warn!(%error, "streams of a GPU cannot wait for loads: the processor does");
         let mut progress = shared.progress();
-        (progress.wanted, progress.is_off) = (before, true);
+        progress.enqueuing -= 1;
+        let Err(error) = enqueued else {
+            progress.accepted = progress.accepted.max(count);
+            return true;
+        };
+        progress.is_off = true;
+        if progress.enqueuing == 0 {
+            progress.wanted = progress.accepted;
+        }
+        drop(progress);
+        tracing::warn!(%error, "streams of a GPU cannot wait for loads: the processor does");
         false
     }
 
-    /// The count is at least `count` from now on. False if streams went on without it.
+    /// Raises the count to at least `count`. Returns false if streams have continued without waiting for it.
     pub fn advance(&self, count: u64) -> bool {
         if driver().is_none() {
             return true;
@@ -127,7 +141,7 @@ impl StreamCounter {
 
 impl Drop for StreamCounter {
     fn drop(&mut self) {
-        // A child has neither the streams nor the thread, and perhaps a lock that nobody opens.
+        // A forked child has no streams and no watching thread, and its lock may be held forever.
         if driver().is_none() {
             return;
         }
@@ -140,19 +154,19 @@ impl Drop for StreamCounter {
 }
 
 impl Shared {
-    fn progress(&self) -> MutexGuard<'_, Progress> {
+    fn progress(&self) -> MutexGuard<'_, StreamProgress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn set(&self, progress: &mut Progress, count: u64) {
+    fn set(&self, progress: &mut StreamProgress, count: u64) {
         if count > progress.count {
             (progress.count, progress.since) = (count, Instant::now());
-            // The device reads the lower half, and compares it as a difference.
+            // The device reads the lower half, and compares by signed difference.
             self.memory.word(0).store(count.to_le(), Ordering::Release);
         }
     }
 
-    /// Lets streams go on that wait too long.
+    /// The loop of the watching thread: it releases streams that wait too long.
     fn watch(&self) {
         let mut progress = self.progress();
         while !progress.is_closed {

@@ -1,4 +1,4 @@
-//! The functions of the driver that are used, and under which names it has them.
+//! The driver's functions that this crate uses, and their symbols.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
@@ -9,7 +9,7 @@ pub(crate) type Address = u64;
 /// `CUcontext`, `CUstream`
 pub(crate) type Handle = *mut c_void;
 
-/// `CUmemcpyAttributes`: the order of accesses to the source, hints where both ends lie (type and number each), and flags.
+/// `CUmemcpyAttributes`: the order of accesses to the source, location hints for both ends (type and id), and flags.
 #[repr(C)]
 pub(crate) struct BatchAttributes {
     pub(crate) access_order: c_int,
@@ -18,14 +18,15 @@ pub(crate) struct BatchAttributes {
     pub(crate) flags: c_uint,
 }
 
-/// The batched copy of CUDA 13, and that of CUDA 12.8, which also says which copy is wrong.
+/// The batched copy. CUDA 13 has the newer one. That of CUDA 12.8 also reports which copy is wrong.
 #[derive(Clone, Copy)]
 pub(crate) enum BatchCopy {
     Newer(NewerBatchCopy),
     Older(OlderBatchCopy),
 }
 
-/// Destinations, sources, lengths, count; attributes, the first copy that each is of, their count; stream.
+/// Destinations, sources, lengths, count; attributes, the index of the first copy that each applies to, their count;
+/// stream.
 pub(crate) type NewerBatchCopy = unsafe extern "C" fn(
     *const Address,
     *const Address,
@@ -37,7 +38,7 @@ pub(crate) type NewerBatchCopy = unsafe extern "C" fn(
     Handle,
 ) -> Status;
 
-/// As [`NewerBatchCopy`]; before the stream, the position of a copy that is wrong.
+/// As [`NewerBatchCopy`], with the index of a wrong copy before the stream.
 pub(crate) type OlderBatchCopy = unsafe extern "C" fn(
     *const Address,
     *const Address,
@@ -55,17 +56,19 @@ pub(crate) type WaitValue = unsafe extern "C" fn(Handle, Address, c_uint, c_uint
 
 macro_rules! functions {
     ($($field:ident: $symbol:literal fn($($argument:ty),*);)*) => {
-        /// Those that every driver since CUDA 11 has.
+        /// The functions that every driver since CUDA 11 has.
         pub(crate) struct Functions {
             $(pub(crate) $field: unsafe extern "C" fn($($argument),*) -> Status,)*
         }
 
         impl Functions {
+            /// Looks up all functions.
+            ///
             /// # Errors
-            /// The name of one that is not there.
+            /// The name of a missing function.
             ///
             /// # Safety
-            /// What `find` gives is null, or the function of this name of a CUDA driver.
+            /// `find` must return null, or a CUDA driver's function of this name.
             pub(crate) unsafe fn find(
                 find: &dyn Fn(&CStr) -> *mut c_void,
             ) -> Result<Functions, &'static CStr> {
@@ -75,7 +78,8 @@ macro_rules! functions {
                         if found.is_null() {
                             return Err($symbol);
                         }
-                        // SAFETY: not null, and the driver's function of this name, which has this signature.
+                        // SAFETY: not null, so the caller's `find` returned the driver's function of this name, with
+                        // this signature.
                         unsafe {
                             std::mem::transmute::<
                                 *mut c_void,

@@ -1,4 +1,4 @@
-//! For tests: a driver in place of the system's, and memory of its devices.
+//! For tests: a driver that replaces the system's, and memory of its devices.
 
 use std::ffi::{CStr, c_void};
 
@@ -9,29 +9,29 @@ use crate::load::take_driver;
 pub use crate::numa::pretend_several_nodes;
 use crate::{copy_from_caller, copy_to_caller};
 
-/// Takes this driver, given by its symbols, in place of one that the process may load.
+/// Uses this driver, given by its symbols, instead of one that the process may load.
 ///
 /// # Panics
-/// If a symbol is missing, or the process has a driver.
+/// If a symbol is missing, or the process has a driver already.
 pub fn use_driver(find: fn(&CStr) -> *mut c_void) {
     take_driver(&find);
 }
 
-/// Memory of a device, freed when this is dropped.
+/// Memory of a device. Dropping this frees it.
 #[derive(Debug)]
 pub struct DeviceMemory(Allocation);
 
 impl DeviceMemory {
-    /// `len` bytes that mean nothing yet.
+    /// Allocates `len` uninitialised bytes.
     ///
     /// # Panics
-    /// If there are none, or `use_driver` was not called.
+    /// If there is no memory, or [`use_driver`] was not called.
     #[must_use]
     pub fn new(ordinal: u32, len: usize) -> DeviceMemory {
         DeviceMemory(Allocation::new(ordinal, len).expect("the device has memory"))
     }
 
-    /// Memory that holds these bytes.
+    /// Allocates memory that holds these bytes.
     ///
     /// # Panics
     /// As [`DeviceMemory::new`], and if the bytes cannot be copied.
@@ -43,13 +43,13 @@ impl DeviceMemory {
         memory
     }
 
-    /// Where it starts.
+    /// Address of the first byte.
     #[must_use]
     pub fn address(&self) -> u64 {
         self.0.address()
     }
 
-    /// A part of it.
+    /// A part of the memory.
     ///
     /// # Panics
     /// If it does not lie within the memory.
@@ -58,7 +58,7 @@ impl DeviceMemory {
         self.0.whole().sub(from, len)
     }
 
-    /// All of it.
+    /// All of the memory.
     #[must_use]
     pub fn list(&self) -> SliceList {
         self.0.whole().into()
@@ -67,7 +67,7 @@ impl DeviceMemory {
     /// A copy of the bytes.
     ///
     /// # Panics
-    /// If they cannot be copied.
+    /// If the bytes cannot be copied.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
         let buffer = Buffer::zeroed(self.0.whole().len());

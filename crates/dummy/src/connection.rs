@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mooncake_connection::{CallFault, Connection, Fault, Progress, TrustedUsers};
+use mooncake_connection::{CallFault, CallProgress, Connection, Fault, TrustedUsers};
 use mooncake_memory::{Interest, peer_of, poll_sockets};
 use mooncake_types::{DummyReply, DummyRequest, Epoch, ErrorCode};
 use mooncake_wire::{
@@ -42,7 +42,7 @@ pub(super) fn serve(dummies: &AttachedDummies, connection: &mut Connection) {
             let _guard = is_control.then(|| DetachOnDrop(dummies, &dummy));
             let end = answer_calls(dummies, connection, &dummy, watched.as_ref());
             match end {
-                CallFault { progress: Progress::Closed, .. } => {
+                CallFault { progress: CallProgress::Closed, .. } => {
                     tracing::debug!(pid = ?dummy.pid, "a dummy client hung up");
                 }
                 CallFault { fault, .. } => {
@@ -198,7 +198,7 @@ fn wait(connection: &Connection, watched: Option<&OwnedFd>) -> Result<(), CallFa
         }
         if sockets.get(1).is_some_and(|(_, ready)| ready.read) {
             let fault = Fault::Io(std::io::ErrorKind::UnexpectedEof.into());
-            return Err(CallFault { fault, progress: Progress::Closed });
+            return Err(CallFault { fault, progress: CallProgress::Closed });
         }
     }
 }

@@ -8,33 +8,32 @@ use mooncake_memory::spawn_unpinned;
 
 use crate::MoveError;
 
-/// Most threads that move bytes for those who do not wait.
+/// Most threads that run submitted transfers.
 const MAX_THREADS: usize = 4;
 
-/// Most batches that are under way, or have ended and were not asked about since.
+/// Most batches in the table: those that run, and those whose end no caller has asked about yet.
 pub(crate) const MAX_BATCHES: usize = 65_536;
 
-/// Stack of a thread; what it moves is not on it.
+/// Stack size of a thread. The bytes of transfers are not on it.
 const STACK_BYTES: usize = 512 << 10;
 
-/// How a transfer that was submitted is getting on.
+/// The state of a submitted transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatchStatus {
-    /// It is waiting for its turn, or under way.
+    /// It waits for a thread, or a thread runs it.
     Running,
-    /// All bytes are in place.
+    /// All bytes were moved.
     Done,
-    /// It has failed, and nothing of it is under way any more. Also the answer for a number that is not, or no longer,
-    /// that of a transfer.
+    /// It failed, and no byte of it is in flight. Also the answer for a number that is unknown or forgotten.
     Failed,
-    /// As failed, because its time was over.
+    /// It failed because its time was over.
     TimedOut,
 }
 
-/// What a thread does for a batch.
+/// The work of a batch, which a thread of the engine runs.
 pub(crate) type Work = Box<dyn FnOnce() -> Result<(), MoveError> + Send>;
 
-/// Transfers that nobody waits for, by number.
+/// Submitted transfers, by number.
 #[derive(Default)]
 pub(crate) struct Batches {
     shared: Arc<Shared>,
@@ -44,9 +43,9 @@ pub(crate) struct Batches {
 #[derive(Default)]
 struct Shared {
     state: Mutex<BatchesState>,
-    /// There is work, or none will come any more.
+    /// Signals new work, and the closing of the table.
     called: Condvar,
-    /// A batch has ended.
+    /// Signals that a batch has ended.
     ended: Condvar,
 }
 
@@ -57,7 +56,7 @@ struct BatchesState {
     idle: usize,
     queue: VecDeque<Job>,
     batches: HashMap<u64, BatchStatus>,
-    /// Numbers of batches that have ended, oldest first; some are not in the table any more.
+    /// Numbers of batches that have ended, oldest first. Some of them are forgotten already.
     history: VecDeque<u64>,
 }
 
@@ -73,7 +72,7 @@ impl BatchesState {
         self.history.push_back(number);
     }
 
-    /// Makes room for another batch: forgets the oldest of those that have ended and were not asked about since.
+    /// Makes room for another batch by forgetting the oldest ended ones. False if all batches run.
     fn has_room(&mut self) -> bool {
         while self.batches.len() >= MAX_BATCHES || self.history.len() >= 2 * MAX_BATCHES {
             let Some(oldest) = self.history.pop_front() else { return false };
@@ -82,7 +81,7 @@ impl BatchesState {
         true
     }
 
-    /// How the batch is getting on. It is forgotten once its end was told.
+    /// The state of a batch. A batch that has ended is forgotten once its end was reported.
     fn report(&mut self, number: u64) -> BatchStatus {
         match self.batches.get(&number) {
             None => BatchStatus::Failed,
@@ -102,7 +101,7 @@ impl Shared {
             let result = catch_unwind(AssertUnwindSafe(|| match Instant::now() < deadline {
                 true => work(),
                 false => {
-                    // The memory is released before callers can see that the batch has ended.
+                    // Dropping the work releases its memory before callers can see that the batch has ended.
                     drop(work);
                     Err(MoveError::TimedOut)
                 }
@@ -113,7 +112,7 @@ impl Shared {
                     tracing::warn!(%error, number, "a submitted transfer has failed");
                     if error.is_timeout() { BatchStatus::TimedOut } else { BatchStatus::Failed }
                 }
-                // The panic was reported. The thread goes on: if it ended, others would count on it for a while.
+                // The panic hook has reported it. The thread continues, since `spawn` counts it as alive.
                 Err(_) => BatchStatus::Failed,
             };
             self.lock().end(number, status);
@@ -138,7 +137,7 @@ impl Shared {
 }
 
 impl Batches {
-    /// Has a thread do the work when one is free, unless `patience` is over then.
+    /// Queues the work for a thread. If none is free within `patience`, the batch times out.
     pub(crate) fn submit(&self, patience: Duration, work: Work) -> Result<u64, MoveError> {
         let deadline = Instant::now() + patience;
         let mut state = self.shared.lock();
@@ -155,7 +154,7 @@ impl Batches {
         state.queue.push_back(Job { number, deadline, work });
         drop(state);
         if wants_thread && !self.spawn() {
-            // Without any thread the work would wait for ever.
+            // Without any thread the work would never run.
             let job = {
                 let mut state = self.shared.lock();
                 state.batches.remove(&number);
@@ -169,7 +168,7 @@ impl Batches {
         Ok(number)
     }
 
-    /// Starts another thread, if there may be one. False if there is none at all.
+    /// Starts another thread, unless there are enough. False if there is no thread at all.
     fn spawn(&self) -> bool {
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         threads.retain(|thread| !thread.is_finished());
@@ -185,12 +184,12 @@ impl Batches {
         !threads.is_empty()
     }
 
-    /// How the batch is getting on. A number is forgotten once its end was told.
+    /// The state of a batch. A batch that has ended is forgotten once its end was reported.
     pub(crate) fn status(&self, number: u64) -> BatchStatus {
         self.shared.lock().report(number)
     }
 
-    /// Waits until all of them have ended, and forgets them; says whether all are done.
+    /// Waits until all these batches have ended, and forgets them. True if all of them are done.
     pub(crate) fn wait(&self, numbers: &[u64]) -> bool {
         let numbers: BTreeSet<u64> = numbers.iter().copied().collect();
         let mut state = self.shared.lock();
@@ -210,7 +209,7 @@ impl Batches {
         all_done
     }
 
-    /// Fails what has not begun, and returns when nothing is under way any more.
+    /// Fails all queued batches, and returns when no thread runs any more.
     pub(crate) fn close(&self) {
         let waiting = {
             let mut state = self.shared.lock();
@@ -227,7 +226,7 @@ impl Batches {
         let threads =
             std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         for thread in threads {
-            // A thread that panicked has said so already.
+            // A panic of the thread was reported when it happened.
             let _ = thread.join();
         }
     }

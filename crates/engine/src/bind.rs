@@ -6,19 +6,19 @@ use socket2::{Domain, Socket, Type};
 
 use crate::{EngineConfig, OpenError};
 
-/// Connections that may wait to be accepted.
+/// Most connections that wait to be accepted.
 const BACKLOG: i32 = 1024;
 
-/// A port of this process.
+/// The port that an engine listens on.
 #[derive(Debug)]
 pub(crate) struct Bound {
     pub(crate) listener: TcpListener,
-    /// Where others reach it, `host:port`.
+    /// The `host:port` at which peers reach it.
     pub(crate) endpoint: String,
 }
 
-/// Listens on a free port. `directory` is the metadata server, if there is one. Then names and endpoints are two things:
-/// the address to listen on is published if it is told, and a hostname may mean nothing to a resolver.
+/// Listens on a free port. `directory` is the address of the metadata server, if there is one. With a metadata server,
+/// the engine publishes `bind_address` if it is set, and its hostname need not resolve.
 pub(crate) fn bind(config: &EngineConfig, directory: Option<&str>) -> Result<Bound, OpenError> {
     let named = host_of(&config.local_hostname)?;
     let told = config.bind_address.as_deref().map(host_of).transpose()?;
@@ -47,8 +47,9 @@ fn system(error: &io::Error) -> OpenError {
     OpenError::System { reason: error.to_string() }
 }
 
-/// Tries every port of the range, from a random one on, on the first address that is one of this machine's. If none is,
-/// the name may be that of a proxy, and all addresses are tried; not so if the address to listen on was told.
+/// Binds the first address that belongs to this machine, on a free port of the range, starting at a random one. If no
+/// address does, the hostname may be that of a proxy, so the engine listens on all addresses. It never does so if
+/// `bind_address` is set.
 fn bind_any(config: &EngineConfig, addresses: &[IpAddr]) -> Result<TcpListener, OpenError> {
     let (first, count) = (*config.ports.start(), config.ports.len() as u32);
     let random =
@@ -80,7 +81,7 @@ fn bind_any(config: &EngineConfig, addresses: &[IpAddr]) -> Result<TcpListener, 
 
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
-    // Connections of a predecessor that linger must not keep its port.
+    // Lingering connections of an earlier process must not block its port.
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
@@ -94,8 +95,8 @@ fn any_like(host: &str) -> IpAddr {
     }
 }
 
-/// A machine may map its own name to a loopback address, as Debian does with 127.0.1.1: nobody else would reach who
-/// listens there. Such a name is listened for everywhere; `localhost` and literal addresses mean themselves.
+/// Debian maps a machine's own name to a loopback address, 127.0.1.1, where other hosts reach nothing. For such a name
+/// the engine listens on all addresses. `localhost` and literal addresses are taken as they are.
 fn reachable(host: &str, resolved: Vec<IpAddr>) -> Vec<IpAddr> {
     let is_literal = host.parse::<IpAddr>().is_ok() || host.eq_ignore_ascii_case("localhost");
     if is_literal || !resolved.iter().all(|address| address.to_canonical().is_loopback()) {
@@ -104,7 +105,7 @@ fn reachable(host: &str, resolved: Vec<IpAddr>) -> Vec<IpAddr> {
     vec![any_like(&resolved[0].to_string())]
 }
 
-/// IPv4 first: it is what a name that has both is expected to be served on.
+/// The addresses of a host. IPv4 comes first, since peers expect a name with both to be served there.
 fn resolve(host: &str) -> Result<Vec<IpAddr>, OpenError> {
     let unknown = |reason: String| OpenError::Address { text: host.to_owned(), reason };
     let resolved = (host, 0).to_socket_addrs().map_err(|error| unknown(error.to_string()))?;
@@ -117,7 +118,7 @@ fn resolve(host: &str) -> Result<Vec<IpAddr>, OpenError> {
     }
 }
 
-/// This machine's address in the direction of the metadata server; loopback if there is none. Nothing is sent.
+/// This machine's address on the route to the metadata server, or loopback. Nothing is sent.
 fn own_address(directory: Option<&str>) -> IpAddr {
     let ask = || {
         let peer = directory?.to_socket_addrs().ok()?.next()?;
@@ -132,7 +133,7 @@ fn own_address(directory: Option<&str>) -> IpAddr {
     ask().unwrap_or(Ipv4Addr::LOCALHOST.into())
 }
 
-/// The host of a `local_hostname`.
+/// The host in a `local_hostname`.
 fn host_of(text: &str) -> Result<&str, OpenError> {
     let (host, _) = split(text).map_err(|reason| OpenError::Address {
         text: text.to_owned(),

@@ -6,7 +6,7 @@ use mooncake_types::BusyWait;
 
 use crate::OpenError;
 
-/// How engines find each other.
+/// How engines find their peers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Metadata {
     /// A peer's name is its address, `host:port`.
@@ -18,12 +18,12 @@ pub enum Metadata {
     },
 }
 
-/// The name of the way that needs no metadata server.
+/// The name of [`Metadata::Handshake`] in the C++ package.
 const HANDSHAKE: &str = "P2PHANDSHAKE";
 
 impl Metadata {
-    /// From what the callers of the C++ package give: `P2PHANDSHAKE`, or an address with or without its scheme. `kind` is
-    /// the scheme of one that has none.
+    /// Parses what callers of the C++ package pass: `P2PHANDSHAKE`, or a server's address with or without a scheme.
+    /// `kind` is the scheme if the address has none.
     ///
     /// # Errors
     /// [`OpenError::Metadata`] for a server that this build cannot talk to.
@@ -43,29 +43,29 @@ impl Metadata {
     }
 }
 
-/// How an [`crate::Engine`] is set up. Read once, by [`crate::Engine::open`]; nothing below looks at the environment.
+/// The settings of an [`crate::Engine`]. [`crate::Engine::open`] takes them, and nothing below reads the environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineConfig {
-    /// What this process is known by, `host` or `host:port`, IPv6 literals in brackets. With [`Metadata::Http`] it is the
-    /// engine's name; otherwise only the host counts.
+    /// The hostname of this process, as `host` or `host:port`, with IPv6 literals in brackets. With [`Metadata::Http`]
+    /// the whole text is the engine's name. Otherwise only the host is used.
     pub local_hostname: String,
     /// How peers are found.
     pub metadata: Metadata,
-    /// Keeps the names of several clusters apart that share a metadata server; empty if there is one.
+    /// Separates the names of clusters that share a metadata server. Empty if only one uses it.
     pub cluster_id: String,
     /// The secret of the cluster; empty if it has none.
     pub auth_token: String,
-    /// The address to listen on; by default that of the local hostname.
+    /// The address to listen on. By default the engine listens on that of `local_hostname`.
     pub bind_address: Option<String>,
-    /// The ports to choose from.
+    /// The engine listens on a free port of these.
     pub ports: RangeInclusive<u16>,
-    /// How long one transfer may take, plus one second for each 16 MiB that it moves.
+    /// How long one transfer may take. One second is added for each 16 MiB that it moves.
     pub transfer_timeout: Duration,
     /// Most connections to one peer.
     pub lanes_per_peer: usize,
-    /// Whether every protocol that is asked for is taken for "tcp".
+    /// Whether the engine uses TCP whatever protocol the caller asks for.
     pub force_tcp: bool,
-    /// How long a thread polls for a small message before it blocks; zero: not at all.
+    /// How long a thread polls for a small message before it blocks. With zero it blocks at once.
     pub busy_poll: Duration,
 }
 
@@ -86,17 +86,20 @@ impl Default for EngineConfig {
     }
 }
 
-/// The shortest transfer timeout that can be asked for, in seconds.
+/// The shortest transfer timeout that the environment can set, in seconds.
 const MIN_TIMEOUT_SECONDS: u32 = 5;
 
 impl EngineConfig {
-    /// The defaults, changed by what the environment says: `MC_TRANSFER_TIMEOUT` (seconds; at least 5 are taken),
-    /// `MC_TCP_LANES_PER_PEER`, `MC_TCP_BIND_ADDRESS`, `MC_METADATA_CLUSTER_ID`, `MOONCAKE_AUTH_TOKEN` or
-    /// `MOONCAKE_AUTH_TOKEN_FILE`, `MC_FORCE_TCP`,
-    /// `MC_MIN_PRC_PORT`, `MC_MAX_PRC_PORT` and `MOONCAKE_BUSY_POLL_US` (microseconds).
+    /// The defaults, overridden by these variables of the environment:
+    ///
+    /// - `MC_TRANSFER_TIMEOUT`, in seconds; a value below 5 counts as 5;
+    /// - `MC_TCP_LANES_PER_PEER`, `MC_TCP_BIND_ADDRESS`, `MC_METADATA_CLUSTER_ID`, `MC_FORCE_TCP`;
+    /// - `MOONCAKE_AUTH_TOKEN` or `MOONCAKE_AUTH_TOKEN_FILE`;
+    /// - `MC_MIN_PRC_PORT` and `MC_MAX_PRC_PORT`, spelled as in the C++ package;
+    /// - `MOONCAKE_BUSY_POLL_US`, in microseconds.
     ///
     /// # Errors
-    /// The first variable whose value makes no sense.
+    /// The first variable with an invalid value.
     pub fn from_env() -> Result<Self, EnvError> {
         Self::from_variables(|name| std::env::var(name).ok())
     }
@@ -136,10 +139,10 @@ impl EngineConfig {
         Ok(config)
     }
 
-    /// Whether bytes go over TCP if this protocol is asked for.
+    /// Checks that TCP serves this protocol, or that TCP is forced.
     ///
     /// # Errors
-    /// [`OpenError::Protocol`] if they would have to go another way.
+    /// [`OpenError::Protocol`] if it does not.
     pub fn check_protocol(&self, name: &str) -> Result<(), OpenError> {
         match is_served_by_tcp(name) || self.force_tcp {
             true => Ok(()),

@@ -12,34 +12,34 @@ use crate::batches::Batches;
 use crate::bind::bind;
 use crate::host::Host;
 use crate::metadata::MetadataServer;
-use crate::mover::{Load, Mover, Route};
+use crate::mover::{HeldTransfer, Mover, Route};
 use crate::peers::Peers;
 use crate::{
     BatchStatus, EngineConfig, Metadata, MoveError, Note, Opcode, OpenError, PeerError, Piece,
     RegisterError, UnregisterError,
 };
 
-/// What engines call their cluster when they shake hands: the storage nodes of a pool refuse them, and they those.
+/// The cluster id of all engines. It differs from those of pools, so engines and storage nodes refuse each other.
 const CLUSTER: &str = "transfer-engine";
 
 /// How long connecting to a peer may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Bytes that a transfer may take another second for, beyond its timeout.
+/// A submitted transfer may take one more second for each of this many bytes.
 const SLOWEST_BYTES_PER_SECOND: u64 = 16 << 20;
 
-/// Registered memory of this process, and the way to that of others.
+/// Memory that this process has registered, and transfers between it and that of peers.
 ///
-/// Many threads may use one engine at once. Dropping it waits for the transfers that are under way, its own and those
-/// of its peers; after that no memory of the caller's is touched any more.
+/// Many threads may use one engine at once. Dropping it waits for the transfers in flight, those of its peers
+/// included. After that the engine touches no memory of the caller.
 ///
-/// A process forked from the one that opened the engine cannot use it: to it the engine is closed, and dropping it there
-/// changes nothing for the parent.
+/// A process that was forked from the opener cannot use the engine: all its calls fail as on a closed engine. Dropping
+/// it there changes nothing for the parent.
 pub struct Engine {
     name: String,
     port: u16,
     timeout: Duration,
-    /// The process that opened the engine. One that was forked from it has its sockets and none of its threads.
+    /// The process that opened the engine. A forked child has its sockets, but none of its threads.
     process: u32,
     parts: Option<Parts>,
 }
@@ -54,10 +54,10 @@ struct Parts {
 }
 
 impl Engine {
-    /// Listens on a free port, and publishes where if there is a metadata server.
+    /// Opens an engine: listens on a free port, and publishes its address with the metadata server, if there is one.
     ///
     /// # Errors
-    /// What is wrong, by name and value.
+    /// The setting that is wrong, with its value.
     pub fn open(config: EngineConfig) -> Result<Engine, OpenError> {
         check_name(&config.local_hostname)?;
         let metadata = match &config.metadata {
@@ -95,13 +95,13 @@ impl Engine {
         Ok(Engine { name, port, timeout, process: std::process::id(), parts: Some(parts) })
     }
 
-    /// What peers call this engine.
+    /// The name by which peers find this engine.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The port that it serves.
+    /// The port that the engine listens on.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
@@ -111,58 +111,58 @@ impl Engine {
         self.parts.as_ref().filter(|_| std::process::id() == self.process)
     }
 
-    /// Lets peers read `memory`, and write to it where the process itself may. It must stay mapped until
+    /// Registers `memory`: peers may read it, and may write it if this process can. It must stay mapped until
     /// [`Engine::unregister`] has returned `Ok`, or the engine is dropped.
     ///
     /// # Errors
-    /// If some of it is registered already, or is no memory of this process.
+    /// If some of it is registered already, or is not mapped by this process.
     pub fn register(&self, memory: impl Into<PlacedSlice>) -> Result<(), RegisterError> {
         self.register_all(&[memory.into()])
     }
 
-    /// As [`Engine::register`], of several ranges, all of them or none. The system's list of this process's memory is
-    /// read once for all of them.
+    /// As [`Engine::register`], for several ranges, all or none. It reads the list of the process's mappings once for
+    /// all of them.
     ///
     /// # Errors
-    /// Those of the first that cannot be registered.
+    /// The error of the first range that cannot be registered.
     pub fn register_all(&self, memory: &[PlacedSlice]) -> Result<(), RegisterError> {
         let parts = self.parts().ok_or(RegisterError::Forked)?;
         parts.host.registry.register(memory)
     }
 
-    /// Takes back the registration of the range that starts at `start`, and waits until no transfer uses it: as long as a
-    /// transfer may take, and peers that write to it are cut off before.
+    /// Unregisters the range that starts at `start`, and waits until no transfer uses it. After a second, peers that
+    /// still write to it are disconnected. The wait ends after the transfer timeout.
     ///
     /// # Errors
-    /// [`UnregisterError::Busy`]: it is still registered and must not be freed. [`UnregisterError::Unknown`] if no
-    /// registered range starts there.
+    /// [`UnregisterError::Busy`] if a transfer still uses the range: it stays registered and must not be freed.
+    /// [`UnregisterError::Unknown`] if no registered range starts there.
     pub fn unregister(&self, start: u64) -> Result<(), UnregisterError> {
         let parts = self.parts().ok_or(UnregisterError::Forked)?;
         parts.host.registry.unregister(start, self.timeout)
     }
 
-    /// Memory of the engine's own, zeroed and registered: its address.
+    /// Allocates zeroed memory, registers it, and returns its address.
     ///
     /// # Errors
-    /// If the system has not as much, or there are too many registrations.
+    /// If the system lacks the memory, or there are too many registrations.
     pub fn allocate(&self, len: u64) -> Result<u64, RegisterError> {
         let parts = self.parts().ok_or(RegisterError::Forked)?;
         parts.host.registry.allocate(len)
     }
 
-    /// Gives back memory from [`Engine::allocate`], as [`Engine::unregister`] does.
+    /// Frees memory from [`Engine::allocate`]. Waits for transfers as [`Engine::unregister`] does.
     ///
     /// # Errors
-    /// As there; also [`UnregisterError::Unknown`] if it has another length.
+    /// As there. Also [`UnregisterError::Unknown`] if the range has another length.
     pub fn free(&self, start: u64, len: u64) -> Result<(), UnregisterError> {
         let parts = self.parts().ok_or(UnregisterError::Forked)?;
         parts.host.registry.free(start, len, self.timeout)
     }
 
-    /// Copies `bytes` to an address within registered memory of this process.
+    /// Copies `bytes` to an address in registered memory of this process.
     ///
     /// # Errors
-    /// If that is not registered, or cannot be written.
+    /// If the address range is not registered, or cannot be written.
     pub fn fill(&self, start: u64, bytes: RawSlice) -> Result<(), MoveError> {
         let len = bytes.len() as u64;
         let refused = MoveError::NotRegistered { start, len, written: true };
@@ -174,10 +174,10 @@ impl Engine {
         }
     }
 
-    /// A copy of `len` bytes of registered memory of this process.
+    /// Copies `len` bytes out of registered memory of this process.
     ///
     /// # Errors
-    /// If that is not registered, or cannot be read.
+    /// If the address range is not registered, or cannot be read.
     pub fn peek(&self, start: u64, len: u64) -> Result<Vec<u8>, MoveError> {
         let refused = MoveError::NotRegistered { start, len, written: false };
         let parts = self.parts().ok_or(MoveError::Closed)?;
@@ -193,10 +193,10 @@ impl Engine {
         Ok(bytes)
     }
 
-    /// Moves the pieces between this process and the peer, and leaves the note there when all are in place.
+    /// Moves the pieces between this process and the peer. Leaves the note with the peer once all bytes are there.
     ///
     /// # Errors
-    /// Why the first piece, or the note, was not moved; others may have been.
+    /// The first failure of a piece, or that of the note. Other pieces may have been moved.
     pub fn transfer(
         &self,
         peer: &str,
@@ -214,11 +214,11 @@ impl Engine {
         }
     }
 
-    /// As [`Engine::transfer`], by a thread of the engine. Gives the transfer's number, which is not zero. The peer is
-    /// looked up, and the memory held, before this returns.
+    /// As [`Engine::transfer`], on a thread of the engine. Returns the transfer's number, which is not zero. The peer
+    /// is looked up and the registrations are held before this returns.
     ///
     /// # Errors
-    /// If the peer cannot be found, a piece is not registered here, or too many transfers are under way.
+    /// If the peer cannot be found, a piece is not in registered memory, or too many transfers are under way.
     pub fn submit(&self, peer: &str, opcode: Opcode, pieces: &[Piece]) -> Result<u64, MoveError> {
         let parts = self.parts().ok_or(MoveError::Closed)?;
         let route = parts.peers.find(&parts.mover, peer)?;
@@ -231,19 +231,19 @@ impl Engine {
         parts.batches.submit(patience, Box::new(work))
     }
 
-    /// How a submitted transfer is getting on. Its number is forgotten when its end has been told.
+    /// The state of a submitted transfer. A transfer that has ended is forgotten once its end was reported.
     #[must_use]
     pub fn status(&self, number: u64) -> BatchStatus {
         self.parts().map_or(BatchStatus::Failed, |parts| parts.batches.status(number))
     }
 
-    /// Waits until all these transfers have ended, and forgets their numbers; says whether all are done.
+    /// Waits until all these transfers have ended, and forgets them. True if all of them are done.
     #[must_use]
     pub fn wait(&self, numbers: &[u64]) -> bool {
         self.parts().is_some_and(|parts| parts.batches.wait(numbers))
     }
 
-    /// Address of the range that the peer registered first, of those that it has; zero if it has none.
+    /// The address of the peer's oldest registered range; zero if it has none.
     ///
     /// # Errors
     /// If the peer cannot be found, or does not answer as an engine.
@@ -252,15 +252,15 @@ impl Engine {
         Ok(parts.peers.directory(&parts.mover, peer)?.address)
     }
 
-    /// Asks the peer whether it is there.
+    /// Checks that the peer answers as an engine.
     ///
     /// # Errors
-    /// If it cannot be found, or does not answer as an engine.
+    /// If the peer cannot be found, or does not answer as an engine.
     pub fn probe(&self, peer: &str) -> Result<(), PeerError> {
         self.first_buffer(peer).map(|_| ())
     }
 
-    /// The notes that peers have left since the last time, oldest first.
+    /// Takes the notes that peers have left since the last call, oldest first.
     #[must_use]
     pub fn take_notes(&self) -> Vec<Note> {
         self.parts().map_or_else(Vec::new, |parts| parts.host.take_notes())
@@ -303,7 +303,7 @@ fn move_load(
     mover: &Mover,
     peers: &Peers,
     (peer, route): (&str, &Route),
-    load: &Load,
+    load: &HeldTransfer,
 ) -> Result<(), MoveError> {
     mover.run(route, load).inspect_err(|error| peers.note_failure(peer, error))?;
     Ok(())
@@ -331,7 +331,7 @@ impl Drop for Engine {
         if std::process::id() == self.process {
             parts.close(&self.name);
         } else {
-            // Its threads are the parent's, and so are its sockets: there is nothing to wait for, or to say goodbye on.
+            // The threads and sockets belong to the parent process, so a child has nothing to close or wait for.
             std::mem::forget(parts);
         }
     }

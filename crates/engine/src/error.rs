@@ -8,43 +8,44 @@ use crate::mailbox::NoteTooLong;
 /// Why an engine could not be opened.
 #[derive(Debug, Error)]
 pub enum OpenError {
-    /// Bytes can only go over TCP.
+    /// A protocol other than TCP was requested.
     #[error("the protocol {name:?} is not in this build; only \"tcp\" is")]
     Protocol {
         /// The protocol that was asked for.
         name: String,
     },
-    /// There is no such metadata server, or none that this build can talk to.
+    /// The metadata server's address is invalid, the server refused the engine's record, or this build cannot use the
+    /// server.
     #[error("the metadata server {text:?} cannot be used: {reason}")]
     Metadata {
-        /// As it was given.
+        /// The address, as it was given.
         text: String,
-        /// Why not.
+        /// Why it cannot be used.
         reason: String,
     },
-    /// A hostname or address that cannot be understood.
+    /// A hostname or address is invalid.
     #[error("{text:?} is no host, and no host and port: {reason}")]
     Address {
-        /// As it was given.
+        /// The text, as it was given.
         text: String,
-        /// Why not.
+        /// Why it is invalid.
         reason: String,
     },
-    /// A variable of the environment has a wrong value.
+    /// A variable of the environment has an invalid value.
     #[error(transparent)]
     Environment(#[from] EnvError),
-    /// No port could be listened on.
+    /// The engine could not listen on any port of the range.
     #[error("{address} cannot be listened on: {reason}")]
     Bind {
-        /// The last that was tried.
+        /// The last address that was tried.
         address: SocketAddr,
-        /// The system's words.
+        /// The system's error message.
         reason: String,
     },
-    /// The system has no thread, descriptor or random number.
+    /// The system refused a thread, a descriptor or random numbers.
     #[error("the engine cannot run: {reason}")]
     System {
-        /// The system's words.
+        /// The system's error message.
         reason: String,
     },
 }
@@ -68,7 +69,7 @@ pub enum RegisterError {
         /// Their length in bytes.
         len: u64,
     },
-    /// The process has no such memory, or may not read it.
+    /// Some of the range is not mapped in this process, or cannot be read.
     #[error("{len} bytes at {start:#x} are not all memory that this process can read")]
     NotMapped {
         /// The first byte's address.
@@ -76,44 +77,44 @@ pub enum RegisterError {
         /// Their length in bytes.
         len: u64,
     },
-    /// There are as many registrations as there may be.
+    /// The engine has as many registrations as it may have.
     #[error("no more than {limit} ranges can be registered")]
     TooMany {
         /// The limit.
         limit: usize,
     },
-    /// The system has not as much memory.
+    /// The system has too little memory.
     #[error("the system has no {len} bytes")]
     NoMemory {
-        /// How many were asked for.
+        /// How many bytes were asked for.
         len: u64,
     },
-    /// The engine was opened by the process that this one was forked from.
+    /// This process was forked from the one that opened the engine.
     #[error("the engine belongs to the parent process")]
     Forked,
 }
 
-/// Why memory is still registered.
+/// Why memory was not unregistered.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum UnregisterError {
-    /// No registered range starts there, or not one of this kind or length.
+    /// No registered range starts there, or it has another kind or length.
     #[error("no such registered range starts at {start:#x}")]
     Unknown {
-        /// The address that was given.
+        /// The address that the caller gave.
         start: u64,
     },
-    /// A transfer went on for too long; the memory must not be freed.
+    /// A transfer still uses the range. It stays registered, and must not be freed.
     #[error("the range at {start:#x} is still in use by a transfer")]
     Busy {
         /// The range's first byte.
         start: u64,
     },
-    /// The engine was opened by the process that this one was forked from.
+    /// This process was forked from the one that opened the engine.
     #[error("the engine belongs to the parent process")]
     Forked,
 }
 
-/// Why a peer could not be talked to.
+/// Why a peer could not be reached.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PeerError {
     /// The name cannot be that of a peer.
@@ -124,45 +125,45 @@ pub enum PeerError {
         /// Why not.
         reason: String,
     },
-    /// The metadata server does not know it, or could not be asked.
+    /// The metadata server does not know the name, or does not answer.
     #[error("the metadata server has no endpoint of {name:?}: {reason}")]
     Unknown {
         /// The name.
         name: String,
-        /// What it said.
+        /// The server's answer, or why there is none.
         reason: String,
     },
-    /// It does not answer, or not as an engine does.
+    /// The peer does not answer, or not as an engine does.
     #[error("{name:?} does not answer as an engine: {source}")]
     Silent {
         /// The name.
         name: String,
-        /// What happened.
+        /// The error of the request.
         source: TransferError,
     },
-    /// The engine was opened by the process that this one was forked from.
+    /// This process was forked from the one that opened the engine.
     #[error("the engine belongs to the parent process")]
     Forked,
 }
 
-/// Why a transfer failed. No byte of it is under way any more, except that a peer that did not answer in time may yet
+/// Why a transfer failed. No byte of it is in flight any more, with one exception: a peer that timed out may still
 /// write to its own memory.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum MoveError {
-    /// It has more pieces than [`crate::MAX_PIECES`], or they have more bytes than 2^64 - 1.
+    /// The transfer has more than [`crate::MAX_PIECES`] pieces, or 2^64 bytes or more.
     #[error("a transfer of {pieces} pieces is too large")]
     TooLarge {
-        /// How many it has.
+        /// How many pieces it has.
         pieces: usize,
     },
-    /// A piece does not lie in one registered range of this process, or in one that may not be written.
+    /// A piece does not lie in one registered range of this process, or the range is not writable.
     #[error("{len} bytes at {start:#x} do not lie in registered memory of this process that may be {}", if *.written { "written" } else { "read" })]
     NotRegistered {
         /// The piece's first byte.
         start: u64,
         /// Its length in bytes.
         len: u64,
-        /// Whether it was to be written.
+        /// Whether the transfer would have written it.
         written: bool,
     },
     /// The peer could not be found.
@@ -171,28 +172,28 @@ pub enum MoveError {
     /// A piece could not be moved.
     #[error(transparent)]
     Transfer(#[from] TransferError),
-    /// The note does not fit.
+    /// The note is too long.
     #[error(transparent)]
     Note(#[from] NoteTooLong),
-    /// It waited so long for its turn that its time was over.
+    /// The transfer's time was over before a thread was free.
     #[error("the transfer's time was over before its turn came")]
     TimedOut,
-    /// There are as many transfers under way as there may be.
+    /// Too many transfers are under way.
     #[error("no more than {limit} transfers can be under way")]
     TooMany {
         /// The limit.
         limit: usize,
     },
-    /// The system has no thread for it.
+    /// The system refused a thread for the transfer.
     #[error("the system has no thread for the transfer")]
     NoThread,
-    /// The engine was closed, or belongs to the process that this one was forked from.
+    /// The engine is closed, or this process was forked from the one that opened it.
     #[error("the engine is closed")]
     Closed,
 }
 
 impl MoveError {
-    /// Whether it ended because time was over.
+    /// Whether the transfer failed because its time was over.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
         matches!(self, MoveError::TimedOut | MoveError::Transfer(TransferError::TimedOut { .. }))

@@ -3,7 +3,7 @@ use std::time::Instant;
 
 use mooncake_memory::Buffer;
 
-/// Says when the last user of a registered range has gone.
+/// Signals that the last user of a registered range has released it.
 #[derive(Debug, Default)]
 pub(crate) struct Released {
     done: Mutex<bool>,
@@ -11,7 +11,7 @@ pub(crate) struct Released {
 }
 
 impl Released {
-    /// Waits until then, but not beyond the deadline; says whether it came.
+    /// Waits for the release until the deadline. True if it came.
     pub(crate) fn wait(&self, deadline: Instant) -> bool {
         let done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
         let left = deadline.saturating_duration_since(Instant::now());
@@ -20,7 +20,7 @@ impl Released {
     }
 }
 
-/// What a registered region keeps: its drop is the moment when nobody uses the range any more.
+/// Owned by a registered region. It is dropped when the last user releases the region.
 #[derive(Debug)]
 pub(crate) struct Keeper {
     released: Arc<Released>,
@@ -28,7 +28,7 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    /// A keeper, of `memory` if the range is the engine's own.
+    /// A keeper. It owns `memory` if the engine allocated the range.
     pub(crate) fn new(released: &Arc<Released>, memory: Option<Buffer>) -> Box<Keeper> {
         Box::new(Keeper { released: Arc::clone(released), _memory: memory })
     }

@@ -11,38 +11,38 @@ use crate::mailbox::{HEAD_BYTES, MAX_NOTE_BYTES, Mailbox};
 use crate::piece::MAX_DEVICE_BYTES;
 use crate::registry::{HeldBytes, Registry};
 
-/// Registered memory. Offsets are addresses.
+/// The segment of registered memory. Its offsets are addresses.
 const MEMORY: SegmentId = SegmentId(u128::from_be_bytes(*b"engine:memory\0\0\0"));
 
-/// What a peer may ask about registered memory: see [`Directory`].
+/// The segment that holds the [`Directory`].
 const DIRECTORY: SegmentId = SegmentId(u128::from_be_bytes(*b"engine:directory"));
 
-/// Where a peer leaves a note.
+/// The segment that peers write notes to.
 const MAILBOX: SegmentId = SegmentId(u128::from_be_bytes(*b"engine:mailbox\0\0"));
 
-/// Memory has no versions here: all ranges are read and written under this one.
+/// Registered memory has no versions: every read and write names this one.
 const VERSION: Version = Version { epoch: Epoch(0), counter: 1 };
 
-/// There are no leaders and no grants here.
+/// Engines have no leaders and no grants: every write names this epoch.
 pub(crate) const EPOCH: Epoch = Epoch(0);
 
-/// The memory at an address of a peer.
+/// A read of memory at an address of the peer.
 pub(crate) fn memory_read(address: u64, len: u64) -> RangeRead {
     RangeRead { segment: MEMORY, offset: address, version: VERSION, object_offset: 0, from: 0, len }
 }
 
-/// The directory of a peer.
+/// A read of the peer's directory.
 pub(crate) fn directory_read() -> RangeRead {
     let len = Directory::BYTES as u64;
     RangeRead { segment: DIRECTORY, offset: 0, version: VERSION, object_offset: 0, from: 0, len }
 }
 
-/// The memory at an address of a peer.
+/// A write to memory at an address of the peer.
 pub(crate) fn memory_write(address: u64, len: u64) -> RangeWrite<'static> {
     write(MEMORY, address, len)
 }
 
-/// The mailbox of a peer, for a note of so many bytes.
+/// A write of a note to the peer's mailbox. The encoded note has `len` bytes.
 pub(crate) fn mailbox_write(len: u64) -> RangeWrite<'static> {
     write(MAILBOX, 0, len)
 }
@@ -63,8 +63,8 @@ fn write(segment: SegmentId, offset: u64, len: u64) -> RangeWrite<'static> {
     }
 }
 
-/// The range that was registered first, of those that are: its address and its length, eight bytes each, little endian.
-/// Both are zero if there is none.
+/// The oldest registered range. It is encoded as address and length, eight bytes each, little endian. Both are zero if
+/// no range is registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Directory {
     pub(crate) address: u64,
@@ -84,28 +84,28 @@ impl Directory {
     }
 }
 
-/// What an engine offers to its peers.
+/// What an engine serves to its peers: registered memory, a directory and a mailbox.
 #[derive(Default)]
 pub(crate) struct Host {
     pub(crate) registry: Registry,
     mailbox: Mutex<Mailbox>,
-    /// By the number of the write: memory of devices that its bytes are for, once they are all here.
+    /// Writes to device memory, by number. The bytes are copied there once all of them are staged.
     landing: Mutex<HashMap<u64, HeldBytes>>,
 }
 
 impl Host {
-    /// Takes all notes that came.
+    /// Takes all notes that have arrived.
     pub(crate) fn take_notes(&self) -> Vec<Note> {
         self.mailbox.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// What a peer reads in the directory.
+    /// The present content of the directory.
     pub(crate) fn directory(&self) -> Directory {
         let (address, len) = self.registry.first().unwrap_or_default();
         Directory { address, len }
     }
 
-    /// Brings the bytes of a write to the device that they are for.
+    /// Copies the staged bytes of a write to device memory, if the write is one to a device.
     fn land(&self, ticket: &WriteTicket) -> Result<(), ErrorCode> {
         let target = self.landing.lock().unwrap_or_else(PoisonError::into_inner).remove(&ticket.id);
         let Some(HeldBytes { bytes, region }) = target else { return Ok(()) };
@@ -117,13 +117,13 @@ impl Host {
         })
     }
 
-    /// Takes a note in; false if there is no room.
+    /// Adds a note to the mailbox. False if the mailbox is full.
     pub(crate) fn put_note(&self, note: Note) -> bool {
         self.mailbox.lock().unwrap_or_else(PoisonError::into_inner).put(note)
     }
 }
 
-/// Memory that bytes pass through between a peer and a device.
+/// Staging memory between a peer and a device.
 fn passing_buffer(len: u64) -> Result<Buffer, ErrorCode> {
     if len > MAX_DEVICE_BYTES {
         return Err(ErrorCode::InvalidParams);
@@ -131,7 +131,7 @@ fn passing_buffer(len: u64) -> Result<Buffer, ErrorCode> {
     Buffer::try_zeroed(len as usize).ok_or(ErrorCode::BufferOverflow)
 }
 
-/// Private memory for what is not user's memory.
+/// Wraps an engine's buffer as the memory of a ticket.
 fn private(buffer: Buffer) -> Result<(RawSlice, Arc<Region>), ErrorCode> {
     let memory = buffer.raw();
     let region = Region::lent(memory, Box::new(buffer)).map_err(|_| ErrorCode::InvalidParams)?;
@@ -238,12 +238,12 @@ impl SegmentHost for Host {
         private(buffer).map(ticket)
     }
 
-    /// What is registered here is nobody's entry.
+    /// Registered memory has no entries to drop.
     fn drop_range(&self, _range: &RangeDrop) -> Result<(), ErrorCode> {
         Err(ErrorCode::NotSupported)
     }
 
-    /// A ticket holds the registration, so the memory is what it was.
+    /// The ticket holds the registration, so the memory has not been unregistered.
     fn still_holds(&self, _ticket: &ReadTicket) -> bool {
         true
     }

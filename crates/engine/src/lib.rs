@@ -1,15 +1,19 @@
-//! Peer-to-peer transfers between memory that processes registered: a process names a peer and an address there, and
-//! reads or writes the bytes at it.
+//! Peer-to-peer transfers between registered memory. A process names a peer and an address there, and reads or writes
+//! the bytes at that address.
 //!
-//! Enter at [`Engine`]. Each engine serves a port; what it serves are the segments of `host.rs`: registered memory, whose
-//! offsets are addresses; a directory, which says where registered memory begins; and a mailbox for notes. Peers
-//! are found by their address alone ([`Metadata::Handshake`]) or by a name that they left with a metadata server
+//! Enter at [`Engine`]. Each engine listens on a port and serves three segments, which `host.rs` defines:
+//!
+//! - registered memory, whose offsets are addresses;
+//! - a directory, which names the oldest registered range;
+//! - a mailbox for notes.
+//!
+//! Peers are found by their address ([`Metadata::Handshake`]), or by a name that they published with a metadata server
 //! ([`Metadata::Http`]).
 //!
-//! Nobody reads or writes a byte outside of registered memory, on either side. A transfer holds the registrations that
-//! it uses, and [`Engine::unregister`] waits for it: memory that was unregistered is not touched any more.
+//! Neither side reads or writes a byte outside of its registered memory. A transfer holds the registrations that it
+//! uses, and [`Engine::unregister`] waits for it, so unregistered memory is never touched.
 //!
-//! Calls block their own thread. [`Engine::submit`] hands a transfer to one of a few threads of the engine instead.
+//! Calls block their thread. [`Engine::submit`] hands a transfer to one of the engine's few threads instead.
 
 #![forbid(unsafe_code)]
 

@@ -2,24 +2,24 @@ use std::collections::VecDeque;
 
 use thiserror::Error;
 
-/// Longest name and text of a note, together, in bytes.
+/// Most bytes of a note's name and text together.
 pub const MAX_NOTE_BYTES: usize = 64 << 10;
 
-/// Most notes that wait to be taken.
+/// Most notes in the mailbox.
 pub const MAX_NOTES: usize = 65_536;
 
-/// Most bytes of notes that wait to be taken.
+/// Most bytes of all notes in the mailbox.
 const MAX_WAITING_BYTES: usize = 64 << 20;
 
-/// The length of the name stands before it.
+/// Length of the prefix of an encoded note, which says how long the name is.
 pub(crate) const HEAD_BYTES: usize = 4;
 
-/// What one engine tells another when bytes have been moved.
+/// A message that one engine leaves with another after a transfer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Note {
-    /// What it is about.
+    /// The subject of the note.
     pub name: String,
-    /// What it says.
+    /// The message.
     pub text: String,
 }
 
@@ -32,7 +32,7 @@ pub struct NoteTooLong {
 }
 
 impl Note {
-    /// The length of the name as four bytes, little endian, the name and the text.
+    /// Encodes the note: the length of the name in four bytes, little endian, then the name and the text.
     pub(crate) fn encode(&self) -> Result<Vec<u8>, NoteTooLong> {
         let len = self.len();
         if len > MAX_NOTE_BYTES {
@@ -44,7 +44,7 @@ impl Note {
         Ok(bytes)
     }
 
-    /// `None` if the bytes are no note.
+    /// Decodes a note. `None` if the bytes are not those of a note.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Note> {
         let (head, rest) = bytes.split_first_chunk::<HEAD_BYTES>()?;
         let (name, text) = rest.split_at_checked(u32::from_le_bytes(*head) as usize)?;
@@ -58,7 +58,7 @@ impl Note {
     }
 }
 
-/// Notes that came and were not taken yet, oldest first.
+/// Notes that have arrived and were not taken, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Mailbox {
     notes: VecDeque<Note>,
@@ -66,7 +66,7 @@ pub(crate) struct Mailbox {
 }
 
 impl Mailbox {
-    /// Takes a note in, unless the box is full: then its sender is told, and nothing that was acknowledged is lost.
+    /// Adds a note. False if the mailbox is full: the sender then learns of it, and no acknowledged note is lost.
     pub(crate) fn put(&mut self, note: Note) -> bool {
         let bytes = self.bytes + note.len();
         let fits = self.notes.len() < MAX_NOTES && bytes <= MAX_WAITING_BYTES;
@@ -77,7 +77,7 @@ impl Mailbox {
         fits
     }
 
-    /// Takes all notes out.
+    /// Takes all notes.
     pub(crate) fn take(&mut self) -> Vec<Note> {
         self.bytes = 0;
         std::mem::take(&mut self.notes).into()

@@ -8,25 +8,25 @@ use crate::{EngineConfig, OpenError, PeerError};
 /// How long one request to the metadata server may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Longest answer that is read, in bytes. Records of the C++ package list every registered buffer.
+/// Most bytes that are read of an answer. Records of the C++ package list every registered buffer.
 const MAX_ANSWER_BYTES: u64 = 16 << 20;
 
-/// What an engine publishes under its name.
+/// The record that an engine publishes under its name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Record {
     name: String,
     protocol: String,
     tcp_data_port: u16,
-    /// Where it serves, `host:port`. Records of the C++ package lack it.
+    /// The `host:port` at which peers reach the engine. Records of the C++ package lack it.
     #[serde(default)]
     endpoint: String,
 }
 
-/// A metadata server: values under keys, by HTTP.
+/// A client of an HTTP metadata server, which keeps values under keys.
 #[derive(Debug)]
 pub(crate) struct MetadataServer {
     url: String,
-    /// What all keys begin with.
+    /// The prefix of all keys.
     prefix: String,
     agent: ureq::Agent,
 }
@@ -37,7 +37,7 @@ impl fmt::Display for MetadataServer {
     }
 }
 
-/// A server that gave no useful answer, in words.
+/// Why the server gave no useful answer.
 type Failure = String;
 
 impl MetadataServer {
@@ -63,7 +63,7 @@ impl MetadataServer {
         Ok(Self { url: url.to_owned(), prefix, agent: agent.into() })
     }
 
-    /// The server's own address, `host:port`.
+    /// The address of the server, `host:port`.
     pub(crate) fn address(&self) -> Option<String> {
         let uri: ureq::http::Uri = self.url.parse().ok()?;
         Some(format!("{}:{}", uri.host()?, uri.port_u16().unwrap_or(80)))
@@ -76,7 +76,7 @@ impl MetadataServer {
         }
     }
 
-    /// Says where the engine of this name is served, in place of what was said before.
+    /// Publishes where the engine of this name is reached. Replaces an older record.
     pub(crate) fn publish(&self, name: &str, endpoint: &str, port: u16) -> Result<(), Failure> {
         let record = Record {
             name: name.to_owned(),
@@ -91,7 +91,7 @@ impl MetadataServer {
         if status.is_success() { Ok(()) } else { Err(format!("it answered {status}")) }
     }
 
-    /// Takes the name back, unless somebody else has it now.
+    /// Deletes the record of this name, unless it names another endpoint.
     pub(crate) fn withdraw(&self, name: &str, endpoint: &str) -> Result<(), Failure> {
         if !matches!(self.get(name), Ok(Some(record)) if record.endpoint == endpoint) {
             return Ok(());
@@ -100,7 +100,7 @@ impl MetadataServer {
         reply.map(|_| ()).map_err(|error| error.to_string())
     }
 
-    /// Where the engine of this name is served.
+    /// The endpoint that the record of this name gives.
     pub(crate) fn look_up(&self, name: &str) -> Result<String, PeerError> {
         let unknown = |reason: String| PeerError::Unknown { name: name.to_owned(), reason };
         match self.get(name).map_err(unknown)? {

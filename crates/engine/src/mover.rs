@@ -13,28 +13,28 @@ use crate::piece::MAX_DEVICE_BYTES;
 use crate::registry::HeldBytes;
 use crate::{MAX_PIECES, MoveError, Note, Opcode, Piece};
 
-/// Where a peer is.
+/// How a peer is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
-    /// It is this engine.
+    /// The peer is this engine.
     Own,
-    /// At this `host:port`.
+    /// The peer is at this `host:port`.
     At(Arc<str>),
 }
 
-/// A transfer whose memory is held.
+/// A transfer whose memory in this process is held.
 #[derive(Debug)]
-pub(crate) struct Load {
+pub(crate) struct HeldTransfer {
     opcode: Opcode,
-    /// Every piece with its memory in this process.
+    /// The pieces, each with its memory in this process.
     pieces: Vec<(Piece, SliceList)>,
-    /// All bytes of it.
+    /// The length of all pieces together.
     pub(crate) len_bytes: u64,
-    /// The registrations that it uses.
+    /// The registrations that the transfer uses. They are held until it is dropped.
     _held: Vec<Arc<Region>>,
 }
 
-/// Moves bytes on the caller's thread.
+/// Runs transfers on the caller's thread.
 pub(crate) struct Mover {
     pub(crate) host: Arc<Host>,
     local: LocalTransport,
@@ -47,8 +47,8 @@ impl Mover {
         Self { host, local, tcp: TcpTransport::new(config) }
     }
 
-    /// Holds the memory of a transfer.
-    pub(crate) fn load(&self, opcode: Opcode, pieces: &[Piece]) -> Result<Load, MoveError> {
+    /// Checks the pieces of a transfer, and holds their registrations.
+    pub(crate) fn load(&self, opcode: Opcode, pieces: &[Piece]) -> Result<HeldTransfer, MoveError> {
         let too_large = MoveError::TooLarge { pieces: pieces.len() };
         if pieces.len() > MAX_PIECES {
             return Err(too_large);
@@ -60,12 +60,12 @@ impl Mover {
             len_bytes = len_bytes.checked_add(piece.len).ok_or(too_large.clone())?;
             let HeldBytes { bytes, region } = self.hold(opcode, &piece)?;
             loaded.extend(cut(piece, &SliceList::from(bytes)));
-            // Neighbours mostly share their registration.
+            // Neighbouring pieces mostly lie in the same registration.
             if !held.last().is_some_and(|last| Arc::ptr_eq(last, &region)) {
                 held.push(region);
             }
         }
-        Ok(Load { opcode, pieces: loaded, len_bytes, _held: held })
+        Ok(HeldTransfer { opcode, pieces: loaded, len_bytes, _held: held })
     }
 
     fn hold(&self, opcode: Opcode, piece: &Piece) -> Result<HeldBytes, MoveError> {
@@ -81,8 +81,8 @@ impl Mover {
         }
     }
 
-    /// Moves all pieces, and gives the first failure.
-    pub(crate) fn run(&self, route: &Route, load: &Load) -> Result<(), TransferError> {
+    /// Moves all pieces. Returns the first failure.
+    pub(crate) fn run(&self, route: &Route, load: &HeldTransfer) -> Result<(), TransferError> {
         let (transport, endpoint) = self.transport(route);
         let results = match load.opcode {
             Opcode::Read => {
@@ -126,7 +126,7 @@ impl Mover {
     }
 }
 
-/// Cuts a piece into parts that engines take of memory of devices: where the peer's memory lies is not known here.
+/// Cuts a piece into parts of at most [`MAX_DEVICE_BYTES`], since the peer's memory may be that of a device.
 fn cut(piece: Piece, memory: &SliceList) -> Vec<(Piece, SliceList)> {
     let part = |from: u64| {
         let len = MAX_DEVICE_BYTES.min(piece.len - from);

@@ -11,10 +11,10 @@ use crate::host::Directory;
 use crate::metadata::MetadataServer;
 use crate::mover::{Mover, Route};
 
-/// Most peers whose address is remembered.
+/// Most peers whose route is cached.
 const MAX_KNOWN: usize = 65_536;
 
-/// Where the peers are, by their names.
+/// Finds peers by name, and caches their routes.
 pub(crate) struct Peers {
     own_name: String,
     own_endpoint: String,
@@ -35,7 +35,8 @@ impl Peers {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where the peer is. The first time its name is looked up; without a metadata server the peer must answer then.
+    /// The route to a peer. The first call for a name looks it up. Without a metadata server, the peer must then
+    /// answer too.
     pub(crate) fn find(&self, mover: &Mover, name: &str) -> Result<Route, PeerError> {
         if name == self.own_name {
             return Ok(Route::Own);
@@ -69,7 +70,7 @@ impl Peers {
         }
     }
 
-    /// The peer's directory: proof that it is an engine and answers.
+    /// Reads the peer's directory, which shows that the peer is an engine and answers.
     fn ask(&self, mover: &Mover, name: &str, route: &Route) -> Result<Directory, PeerError> {
         let silent = |source| PeerError::Silent { name: name.to_owned(), source };
         mover.directory(route).map_err(silent)
@@ -83,13 +84,13 @@ impl Peers {
         known.insert(name.to_owned(), route.clone());
     }
 
-    /// The directory of the peer, wherever it is now.
+    /// Reads the peer's directory. If the cached route fails, the name is looked up again.
     pub(crate) fn directory(&self, mover: &Mover, name: &str) -> Result<Directory, PeerError> {
         let route = self.find(mover, name)?;
         if let Ok(directory) = self.ask(mover, name, &route) {
             return Ok(directory);
         }
-        // It may have come back at another address.
+        // The peer may have moved to another address.
         self.forget(name);
         let route = self.look_up(name)?;
         let directory = self.ask(mover, name, &route)?;
@@ -97,8 +98,7 @@ impl Peers {
         Ok(directory)
     }
 
-    /// A transfer with the peer has failed: if that may be because of its address, the name is looked up again next
-    /// time.
+    /// Notes that a transfer with the peer failed. If its route may be wrong, the next call looks the name up again.
     pub(crate) fn note_failure(&self, name: &str, error: &TransferError) {
         use TransferError::{Deserted, Protocol, Refused, TimedOut, Unreachable};
         let elsewhere =

@@ -1,10 +1,10 @@
 /// Most pieces in one transfer.
 pub const MAX_PIECES: usize = 1 << 20;
 
-/// Longest range of a device's memory that an engine takes from a peer, or gives to it, at once. Engines cut longer pieces.
+/// Most bytes of device memory that an engine moves at once for a peer. Longer pieces are cut.
 pub(crate) const MAX_DEVICE_BYTES: u64 = mooncake_device::STAGING_BYTES as u64;
 
-/// Which way bytes go.
+/// The direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opcode {
     /// From the peer to this process.
@@ -13,14 +13,14 @@ pub enum Opcode {
     Write,
 }
 
-/// One range to be moved. Each end lies within one registration of its side. A piece of no bytes is done at once, wherever
-/// it lies.
+/// One range to move. Each end must lie within one registered range of its side. A piece without bytes succeeds at
+/// once, whatever its addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Its address in this process.
+    /// The address in this process.
     pub local: u64,
-    /// Its address in the peer.
+    /// The address in the peer.
     pub remote: u64,
-    /// Its length in bytes.
+    /// The length in bytes.
     pub len: u64,
 }

@@ -9,23 +9,23 @@ use mooncake_transfer::Interrupt;
 use crate::hold::{Keeper, Released};
 use crate::{RegisterError, UnregisterError};
 
-/// Most ranges that one engine has registered at a time.
+/// Most ranges that one engine may have registered.
 pub const MAX_REGISTRATIONS: usize = 1 << 20;
 
-/// How long transfers that other processes began may go on in a range that is to be unregistered.
+/// How long an unregistration waits before it disconnects peers that write to the range.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Registered memory: ranges that do not overlap, and who writes to them from elsewhere.
+/// Registered memory: ranges that do not overlap, and the peers that write to them.
 #[derive(Default)]
 pub(crate) struct Registry(Mutex<RegistryState>);
 
 #[derive(Default)]
 struct RegistryState {
-    /// By the address of their first byte.
+    /// By the address of the first byte.
     ranges: BTreeMap<u64, Registered>,
-    /// Ranges that are not registered any more and may still be in use, from their first byte to the one past their end.
-    leaving: BTreeMap<u64, u64>,
-    /// First bytes in the order of their registration.
+    /// Ranges that were unregistered and may still be in use: first byte, and the byte past the end.
+    retired_ranges: BTreeMap<u64, u64>,
+    /// The first bytes of the ranges, by the order of their registration.
     order: BTreeMap<u64, u64>,
     next_number: u64,
     writers: HashMap<u64, Writer>,
@@ -34,13 +34,13 @@ struct RegistryState {
 
 struct Registered {
     memory: PlacedSlice,
-    /// Its last holder says that nobody uses the range. Of memory of the host it is the range.
+    /// Keeps the range in use. For memory of a device it is a stand-in of one byte.
     region: Arc<Region>,
     released: Arc<Released>,
     writable: bool,
-    /// Whether the memory is the engine's own.
+    /// Whether the engine allocated the memory.
     managed: bool,
-    /// Its key in the order.
+    /// The range's key in `order`.
     number: u64,
 }
 
@@ -49,7 +49,7 @@ struct Writer {
     interrupt: Arc<dyn Interrupt>,
 }
 
-/// A part of a registered range. It stays registered, or unregistering waits, until this is dropped.
+/// Part of a registered range. As long as it exists, an unregistration of the range waits.
 #[derive(Clone, Debug)]
 pub(crate) struct HeldBytes {
     pub(crate) bytes: PlacedSlice,
@@ -60,8 +60,8 @@ impl RegistryState {
     fn overlaps(&self, start: u64, end: u64) -> bool {
         let before = self.ranges.range(..end).next_back();
         let registered = before.is_some_and(|(&at, range)| at + range.memory.len() as u64 > start);
-        let leaving = self.leaving.range(..end).next_back();
-        registered || leaving.is_some_and(|(_, &past)| past > start)
+        let retired_ranges = self.retired_ranges.range(..end).next_back();
+        registered || retired_ranges.is_some_and(|(_, &past)| past > start)
     }
 }
 
@@ -70,13 +70,14 @@ impl Registry {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Registers memory of the caller's, all of it or none. It stays mapped until it is unregistered.
+    /// Registers memory of the caller, all ranges or none. It must stay mapped until it is unregistered.
     pub(crate) fn register(&self, memory: &[PlacedSlice]) -> Result<(), RegisterError> {
         let mappings = Mappings::read();
         for (done, &range) in memory.iter().enumerate() {
             if let Err(error) = self.register_one(range, &mappings) {
                 for range in &memory[..done] {
-                    // Nobody has heard of it, but a peer may have guessed it: then it is in use for a moment.
+                    // The caller has published nothing. But a peer may have guessed the address, and use the range for
+                    // a moment.
                     let _ = self.unregister(range.addr() as u64, GRACE);
                 }
                 return Err(error);
@@ -99,7 +100,7 @@ impl Registry {
         self.insert(memory, access.write, None)
     }
 
-    /// Registers memory of the engine's own, and gives its address.
+    /// Allocates and registers memory of the engine's own. Returns its address.
     pub(crate) fn allocate(&self, len: u64) -> Result<u64, RegisterError> {
         let no_memory = RegisterError::NoMemory { len };
         let size = usize::try_from(len).map_err(|_| no_memory.clone())?;
@@ -117,7 +118,7 @@ impl Registry {
     ) -> Result<(), RegisterError> {
         let (start, len) = (memory.addr() as u64, memory.len() as u64);
         let (released, managed) = (Arc::new(Released::default()), owned.is_some());
-        // A byte of the host's memory stands for the range of a device, which the processor must not touch.
+        // A stand-in of one byte represents the range of a device, since the CPU must not touch device memory.
         let stand_in = Buffer::zeroed(1);
         let bytes = memory.host().unwrap_or(stand_in.raw());
         let owned = owned.or(memory.host().is_none().then_some(stand_in));
@@ -139,12 +140,12 @@ impl Registry {
         Ok(())
     }
 
-    /// Takes back the registration of the caller's range that starts there, and waits until nobody uses it.
+    /// Unregisters the caller's range that starts there, and waits until no transfer uses it.
     pub(crate) fn unregister(&self, start: u64, limit: Duration) -> Result<(), UnregisterError> {
         self.remove(start, limit, |range| !range.managed)
     }
 
-    /// Gives back `len` bytes that [`Registry::allocate`] has given.
+    /// Frees `len` bytes from [`Registry::allocate`].
     pub(crate) fn free(
         &self,
         start: u64,
@@ -168,21 +169,21 @@ impl Registry {
                 _ => return Err(UnregisterError::Unknown { start }),
             };
             state.order.remove(&range.number);
-            state.leaving.insert(start, start + range.memory.len() as u64);
+            state.retired_ranges.insert(start, start + range.memory.len() as u64);
             range
         };
         let Registered { memory, region, released, writable, managed, number } = range;
         let again = Arc::downgrade(&region);
         drop(region);
         if released.wait(deadline.min(Instant::now() + GRACE)) {
-            self.lock().leaving.remove(&start);
+            self.lock().retired_ranges.remove(&start);
             return Ok(());
         }
         self.interrupt_writers(start);
         let is_released = released.wait(deadline);
         let mut state = self.lock();
-        state.leaving.remove(&start);
-        // It is still in use: it is registered as before, and must not be freed.
+        state.retired_ranges.remove(&start);
+        // If a transfer still uses the range, it is registered again.
         match Weak::upgrade(&again).filter(|_| !is_released) {
             None => Ok(()),
             Some(region) => {
@@ -194,7 +195,7 @@ impl Registry {
         }
     }
 
-    /// Makes everybody leave who writes to the range from elsewhere.
+    /// Disconnects the peers that write to the range.
     fn interrupt_writers(&self, start: u64) {
         let state = self.lock();
         for writer in state.writers.values().filter(|writer| writer.start == start) {
@@ -202,12 +203,13 @@ impl Registry {
         }
     }
 
-    /// `len` bytes at `start`, if they lie in one registered range, and may be written where that is wanted.
+    /// Holds `len` bytes at `start`. `None` if they do not lie in one registered range, or cannot be written and
+    /// `to_write` is set.
     pub(crate) fn hold(&self, start: u64, len: u64, to_write: bool) -> Option<HeldBytes> {
         hold(&self.lock(), start, len, to_write).map(|(_, held)| held)
     }
 
-    /// As [`Registry::hold`], for a writer from elsewhere, who gets a number.
+    /// As [`Registry::hold`], for a write of a peer. Also returns a number for [`Registry::end_write`].
     pub(crate) fn begin_write(
         &self,
         start: u64,
@@ -222,12 +224,12 @@ impl Registry {
         Some((number, held))
     }
 
-    /// The writer has left.
+    /// Ends a peer's write.
     pub(crate) fn end_write(&self, number: u64) {
         self.lock().writers.remove(&number);
     }
 
-    /// Address and length of the range that was registered first, of those that are.
+    /// Address and length of the oldest registered range.
     pub(crate) fn first(&self) -> Option<(u64, u64)> {
         let state = self.lock();
         let (_, &start) = state.order.first_key_value()?;

@@ -2,12 +2,12 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// Most entries of one of the system's lists that are looked at.
+/// Most entries that are read of a system directory.
 const MAX_ENTRIES: usize = 1024;
 
-/// The memory of each NUMA node, with the RDMA devices that are near to it and those that are not, as JSON:
-/// `{"cpu:0": [["mlx5_0"], ["mlx5_1"]]}`. With a filter, names with commas between them, only those devices are listed. This
-/// build uses none of them.
+/// The NUMA nodes, each with its near and its far RDMA devices, as JSON: `{"cpu:0": [["mlx5_0"], ["mlx5_1"]]}`.
+/// `filter` lists device names, separated by commas; if it is empty, all devices count. This build uses no RDMA
+/// device.
 #[must_use]
 pub fn local_topology(filter: &str) -> String {
     topology_of(Path::new("/sys"), filter)
@@ -37,7 +37,7 @@ fn topology_of(system: &Path, filter: &str) -> String {
     serde_json::to_string_pretty(&memory).unwrap_or_else(|_| "{}".to_owned())
 }
 
-/// What a directory holds, in order; nothing if there is none.
+/// The names in a directory, sorted; empty if the directory does not exist.
 fn names(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).into_iter().flatten().take(MAX_ENTRIES);
     let name = |entry: fs::DirEntry| entry.file_name().into_string().ok();

@@ -4,18 +4,18 @@ use mooncake_client::OpenError;
 
 const SCHEME: &str = "local://";
 
-/// What stands where others name their master.
+/// The address of a pool of one host, given in place of a master's address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostPoolAddress {
     folder: Option<PathBuf>,
 }
 
 impl HostPoolAddress {
-    /// Reads `local://`, a pool of one process, or `local:///folder`, one of all processes that name the folder; the path is
-    /// absolute. Nothing, if the text names a master.
+    /// Parses `local://`, a pool of one process, or `local:///folder`, a pool of all processes that name the folder.
+    /// The path must be absolute. `None` if the text is a master's address.
     ///
     /// # Errors
-    /// The path is a relative one.
+    /// If the path is relative.
     pub fn parse(master: &str) -> Result<Option<Self>, OpenError> {
         let Some(path) = master.trim().strip_prefix(SCHEME) else { return Ok(None) };
         match path {
@@ -29,7 +29,7 @@ impl HostPoolAddress {
         }
     }
 
-    /// The folder that the processes of the pool name.
+    /// The folder of the pool; `None` for a pool of one process.
     #[must_use]
     pub fn folder(&self) -> Option<&Path> {
         self.folder.as_deref()

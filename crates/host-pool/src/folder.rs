@@ -1,4 +1,4 @@
-//! The folder where the processes of a pool meet.
+//! The folder that the processes of a pool share.
 
 use std::fs::{self, DirBuilder, Metadata};
 use std::io;
@@ -12,14 +12,14 @@ use mooncake_ha::Options;
 use mooncake_memory::own_uid;
 use rustix::fs::{Access, access};
 
-/// How long a leader that is stopped counts as alive: others take over after that. One that died is seen at once.
+/// How long a paused leader keeps the leadership. If the leader dies, others take over at once.
 pub(crate) const LEASE: Duration = Duration::from_secs(2);
 
-/// The coordinator that a folder is, made if it is missing, after a look at whether it can be used.
+/// The address of the folder's coordinator. Makes the folder if it is missing, and checks that it can be used.
 ///
 /// # Errors
-/// [`OpenError::PoolFolder`] for a folder that others or other programs use or that nothing can be written to, and
-/// [`OpenError::Coordinator`] for one that holds something else.
+/// [`OpenError::PoolFolder`] if the folder belongs to another user, is open to other users, is not writable, or has a
+/// master on the network. [`OpenError::Coordinator`] if it holds anything else.
 pub(crate) fn coordinator(folder: &Path, cluster_id: &str) -> Result<String, OpenError> {
     prepare(folder).map_err(|reason| unusable(folder, reason))?;
     let text = folder.to_str().ok_or_else(|| unusable(folder, "it is not UTF-8".to_owned()))?;
@@ -41,7 +41,7 @@ fn unusable(folder: &Path, reason: String) -> OpenError {
     OpenError::PoolFolder { path: folder.display().to_string(), reason }
 }
 
-/// Makes the folder, for this user only, and looks at whose it is.
+/// Makes the folder for this user only, and checks its owner and permissions.
 fn prepare(folder: &Path) -> Result<(), String> {
     let said = |error: io::Error| error.to_string();
     DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(said)?;

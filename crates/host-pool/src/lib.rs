@@ -1,11 +1,13 @@
-//! A pool of one host that has no master of its own: each process that joins it runs one, in a thread, and one of these leads.
+//! Pools of one host without a separate master. Each process of the pool runs a master in a thread, and one of them
+//! leads.
 //!
-//! [`HostPool`] is a store with such a master beside it. Where a folder is named, the masters of all processes that name it
-//! campaign there (the coordinator `file://` of `mooncake-ha`), and the processes share one pool: when the one that leads
-//! closes or dies, another leads, and what the others lent stays. Without a folder the pool ends with its process.
+//! A [`HostPool`] is a store with its own master. If a folder is named, the masters of all its processes campaign
+//! there (the coordinator `file://` of `mooncake-ha`), and the processes share one pool. When the leader closes or
+//! dies, another one leads, and the segments of other processes remain. Without a folder, the pool ends with its
+//! process.
 //!
-//! Nothing is on the network: masters and nodes listen on local sockets, for processes of this user, and the bytes go through
-//! shared memory.
+//! Nothing listens on the network. Masters and nodes listen on local sockets for processes of this user, and bytes
+//! travel through shared memory.
 
 #![forbid(unsafe_code)]
 

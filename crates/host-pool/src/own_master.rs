@@ -1,4 +1,4 @@
-//! The master that a process of a pool runs.
+//! The master inside a process of a pool.
 
 use std::process;
 use std::sync::{Mutex, PoisonError};
@@ -12,12 +12,12 @@ use tokio::sync::oneshot;
 
 use crate::folder::LEASE;
 
-/// A master in threads of this process. Dropping it stops it.
+/// A master on threads of this process. Dropping it stops it.
 #[derive(Debug)]
 pub(crate) struct OwnMaster {
-    /// Where processes of this host reach it.
+    /// The local socket at which processes of this host reach it.
     endpoint: String,
-    /// A child that was forked has none of the threads.
+    /// The process that started it. A forked child has none of its threads.
     process: u32,
     running: Mutex<Option<Running>>,
 }
@@ -29,7 +29,7 @@ struct Running {
 }
 
 impl OwnMaster {
-    /// Starts it: one of those that this coordinator elects, or the only one of its pool.
+    /// Starts the master: a candidate for this coordinator, or the only master of its pool.
     ///
     /// # Errors
     /// [`OpenError::OwnMaster`], or [`OpenError::Random`].
@@ -47,7 +47,7 @@ impl OwnMaster {
         let (stop, stopped) = oneshot::channel();
         let serve = move || {
             master.serve(async {
-                // An error means that it was dropped, which stops it too.
+                // An error means that the sender was dropped, which stops the master too.
                 let _ = stopped.await;
             })
         };
@@ -62,26 +62,26 @@ impl OwnMaster {
         &self.endpoint
     }
 
-    /// Gives the leadership back, if it leads, and returns when it serves nobody any more. Doing it again changes nothing.
+    /// Gives up the leadership, if the master leads, and returns when it serves no client. Further calls do nothing.
     pub(crate) fn stop(&self) {
         if self.process != process::id() {
             return self.abandon();
         }
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(Running { stop, thread }) = running else { return };
-        // It may have ended by itself.
+        // The send fails only if the master has ended by itself.
         let _ = stop.send(());
         match thread.join() {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::warn!(%error, "the master of this process"),
-            // It has said so already.
+            // The panic hook has reported the panic.
             Err(_) => {}
         }
     }
 }
 
 impl OwnMaster {
-    /// In a child that was forked: its parent's threads are not there to be stopped, and one of them may have held the lock.
+    /// Forgets the threads in a forked child: they exist only in the parent, and one of them may have held the lock.
     fn abandon(&self) {
         if let Ok(mut running) = self.running.try_lock() {
             std::mem::forget(running.take());
@@ -95,7 +95,7 @@ impl Drop for OwnMaster {
     }
 }
 
-/// The rules are those that a master has by default. Disks are used where one is lent, whichever process leads.
+/// The master's configuration: the defaults, with offloading to the disks that processes lend.
 fn config(store: &StoreConfig, coordinator: Option<String>) -> Config {
     let leadership = match coordinator {
         None => LeadershipConfig::Alone { state_dir: None },
@@ -109,7 +109,8 @@ fn config(store: &StoreConfig, coordinator: Option<String>) -> Config {
         busy_poll: store.busy_poll,
         report_metrics: false,
         leadership,
-        // Nodes of one host are asked quickly. To follow them costs each process as much as leading.
+        // A new leader can read the nodes of one host quickly. To follow them would cost each process as much memory
+        // as leading.
         warm_standby: false,
         pool: mooncake_meta::Config { offload: true, ..mooncake_meta::Config::default() },
         ..Config::default()

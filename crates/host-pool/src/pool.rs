@@ -6,18 +6,18 @@ use crate::HostPoolAddress;
 use crate::folder;
 use crate::own_master::OwnMaster;
 
-/// A store of a pool of this host, and the part of the pool's master that its process runs. All calls but
-/// [`HostPool::close`] are those of [`Store`].
+/// A store in a pool of one host, with the master that this process contributes. It has the calls of [`Store`], and
+/// its own [`HostPool::close`].
 #[derive(Debug)]
 pub struct HostPool {
-    /// It leaves before the master goes.
+    /// Dropped before the master, so that it can unmount.
     store: Store,
     master: OwnMaster,
 }
 
 impl HostPool {
-    /// Joins the pool at this address, or begins it. Of the configuration the master, the ports and the addresses to listen on
-    /// mean nothing.
+    /// Joins the pool at this address, or starts it. The configuration's master, ports and listen addresses are
+    /// ignored.
     ///
     /// # Errors
     /// Those of [`Store::open`], and [`OpenError::PoolFolder`].
@@ -46,7 +46,7 @@ impl HostPool {
         Ok(Self { store, master })
     }
 
-    /// As [`Store::close`]. If the master of this process leads, that of another takes over.
+    /// Closes the store, and stops this process's master. If that one leads, another process's master takes over.
     pub fn close(&self) {
         self.store.close();
         self.master.stop();

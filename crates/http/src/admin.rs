@@ -1,54 +1,57 @@
-//! The master's admin HTTP server, asked by programs of this project.
+//! A client of masters' admin HTTP servers, for the programs of this project.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// Largest answer that is read, in bytes.
-const MAX_ANSWER_BYTES: u64 = 16 << 20;
-/// `--metrics_port` of a master that is not told otherwise.
+/// Most bytes of an answer that are read.
+const MAX_ANSWER_BYTES: usize = 16 << 20;
+/// The default of the master's flag `--metrics_port`.
 const DEFAULT_PORT: u16 = 9003;
+/// Longest wait for a connection, or for the next bytes of an answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
+/// Longest time in which a whole answer comes.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What is asked of an admin server.
+/// A request to an admin server.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AdminRequest<'a> {
-    /// `GET`, `POST` and the like.
+    /// The HTTP method, like `GET` or `POST`.
     pub method: &'a str,
-    /// With its query, if it has one.
+    /// The path, with its query if there is one.
     pub path: &'a str,
-    /// JSON, or nothing.
+    /// A JSON text; empty if there is no body.
     pub body: &'a str,
-    /// The pool's, if it has one.
+    /// The token of the pool; empty if it has none.
     pub auth_token: &'a str,
 }
 
-/// Why the admin server gave no usable answer.
+/// Why a request to an admin server failed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AdminError {
-    /// There is no answer.
+    /// The server does not answer.
     #[error("cannot reach http://{address}{path}: {reason}")]
     Unreachable {
-        /// Who was asked, `host:port`.
+        /// The address of the server, `host:port`.
         address: String,
-        /// What was asked.
+        /// The path of the request.
         path: String,
-        /// What the system says.
+        /// The system's error message.
         reason: String,
     },
-    /// The answer is not a good one.
+    /// The status is not 200, or there is none.
     #[error("http://{address}{path} answered {status:?}")]
     Refused {
-        /// Who was asked, `host:port`.
+        /// The address of the server, `host:port`.
         address: String,
-        /// What was asked.
+        /// The path of the request.
         path: String,
         /// The first line of the answer.
         status: String,
     },
 }
 
-/// Where a master serves admin HTTP unless it is told otherwise; of several, the first.
+/// The default address of a master's admin server. Of several masters, that of the first.
 #[must_use]
 pub fn beside(master: &str) -> String {
     let first = master.split(',').next().unwrap_or(master);
@@ -56,10 +59,10 @@ pub fn beside(master: &str) -> String {
     format!("{host}:{DEFAULT_PORT}")
 }
 
-/// The body of `GET path` at `address` (host:port).
+/// Sends `GET path` to `address` (`host:port`), and returns the body of the answer.
 ///
 /// # Errors
-/// The server cannot be reached, or its status is not 200.
+/// If the server cannot be reached, or its status is not 200.
 pub fn get(address: &str, path: &str) -> Result<String, AdminError> {
     let (head, body) =
         fetch(address, &AdminRequest { method: "GET", path, ..AdminRequest::default() })?;
@@ -71,10 +74,10 @@ pub fn get(address: &str, path: &str) -> Result<String, AdminError> {
     }
 }
 
-/// The status and the body of the answer.
+/// Sends a request, and returns the status and the body of the answer.
 ///
 /// # Errors
-/// The server cannot be reached, or what it answers has no status.
+/// If the server cannot be reached, or its answer has no status.
 pub fn call(address: &str, asked: &AdminRequest<'_>) -> Result<(u16, String), AdminError> {
     let (head, body) = fetch(address, asked)?;
     match status_of(&head) {
@@ -91,8 +94,8 @@ fn status_of(head: &str) -> Option<u16> {
     head.lines().next()?.split(' ').nth(1)?.parse().ok()
 }
 
-/// The sum of all samples of a metric in Prometheus text, whether or not it carries the suffix of counters;
-/// absent if there is none.
+/// The sum of all samples of a metric in a Prometheus text. The metric may have the suffix `_total`. `None` if there
+/// are no samples.
 #[must_use]
 pub fn metric(text: &str, name: &str) -> Option<u64> {
     let values = text.lines().filter_map(|line| {
@@ -104,7 +107,7 @@ pub fn metric(text: &str, name: &str) -> Option<u64> {
     values.map(|value| value as u64).fold(None, |sum, value| Some(sum.unwrap_or(0) + value))
 }
 
-/// The head and the body of an answer.
+/// Sends a request, and returns the head and the body of the answer.
 fn fetch(address: &str, asked: &AdminRequest<'_>) -> Result<(String, String), AdminError> {
     let answer = exchange(address, asked).map_err(|error| AdminError::Unreachable {
         address: address.to_owned(),
@@ -115,19 +118,38 @@ fn fetch(address: &str, asked: &AdminRequest<'_>) -> Result<(String, String), Ad
     Ok((head.to_owned(), body.to_owned()))
 }
 
-/// HTTP/1.0, so that the body ends where the connection does.
+/// Uses HTTP/1.0, where the end of the connection ends the body.
 fn exchange(address: &str, asked: &AdminRequest<'_>) -> io::Result<String> {
     let socket = address
         .to_socket_addrs()?
         .next()
         .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the name has no address"))?;
     let mut stream = TcpStream::connect_timeout(&socket, TIMEOUT)?;
-    stream.set_read_timeout(Some(TIMEOUT))?;
     stream.set_write_timeout(Some(TIMEOUT))?;
     stream.write_all(text_of(address, asked)?.as_bytes())?;
-    let mut answer = Vec::new();
-    stream.take(MAX_ANSWER_BYTES).read_to_end(&mut answer)?;
+    let answer = read_answer(&mut stream, Instant::now() + ANSWER_TIMEOUT)?;
     Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+/// Reads all that the server sends until it closes the connection.
+fn read_answer(stream: &mut TcpStream, deadline: Instant) -> io::Result<Vec<u8>> {
+    let (mut answer, mut buffer) = (Vec::new(), vec![0; 64 << 10]);
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "the answer did not end in time"));
+        }
+        stream.set_read_timeout(Some(left.min(TIMEOUT)))?;
+        match stream.read(&mut buffer) {
+            Ok(0) => return Ok(answer),
+            Ok(len) => answer.extend_from_slice(&buffer[..len]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+        if answer.len() > MAX_ANSWER_BYTES {
+            return Err(io::Error::other("the answer is longer than 16 MiB"));
+        }
+    }
 }
 
 fn text_of(address: &str, asked: &AdminRequest<'_>) -> io::Result<String> {
@@ -212,6 +234,25 @@ mod tests {
         };
         let error = get(&address, "/metrics").unwrap_err().to_string();
         assert!(error.starts_with(&format!("cannot reach http://{address}/metrics: ")), "{error}");
+    }
+
+    #[test]
+    fn an_answer_that_never_ends_is_an_error() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let dripping = thread::spawn(move || {
+            let (mut server, _) = listener.accept().unwrap();
+            while server.write_all(b"x").is_ok() {
+                thread::sleep(Duration::from_millis(5));
+            }
+        });
+        let mut stream = TcpStream::connect(address).unwrap();
+        let deadline = Instant::now() + Duration::from_millis(50);
+        let error = read_answer(&mut stream, deadline).unwrap_err();
+        assert_eq!(error.to_string(), "the answer did not end in time");
+        assert!(deadline.elapsed() < TIMEOUT);
+        drop(stream);
+        dripping.join().unwrap();
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The connections of a server: how many, and how long each may keep the server waiting.
+//! The connections of a server, and their limits in number and time.
 
 use std::io;
 use std::pin::pin;
@@ -18,10 +18,10 @@ use tracing::{debug, warn};
 
 use crate::Limits;
 
-/// How long requests that are under way have when the server stops.
+/// How long requests in flight may still take when the server stops.
 const FAREWELL: Duration = Duration::from_millis(200);
 
-/// Serves until `stopping` becomes true and the requests under way were answered, or ran out of time.
+/// Serves until `stopping` becomes true. Requests in flight then have [`FAREWELL`] to end.
 pub(crate) async fn serve(
     listener: TcpListener,
     router: Router,
@@ -37,7 +37,7 @@ pub(crate) async fn serve(
             (stream, place) = accept(&listener, &places) => {
                 open.spawn(run(stream, router.clone(), limits, stopping.clone(), place));
             }
-            // A handler that panicked has ended its own connection, and was reported by the panic's message.
+            // If a handler panicked, its connection has ended, and the panic hook has reported it.
             Some(_) = open.join_next() => {}
         }
     }
@@ -49,11 +49,11 @@ pub(crate) async fn serve(
 }
 
 async fn stopped(stopping: &mut watch::Receiver<bool>) {
-    // An error means that the server is gone.
+    // An error means that the sender, which is the server, was dropped.
     let _ = stopping.wait_for(|stopping| *stopping).await;
 }
 
-/// The next connection, once there is a place for it.
+/// Waits for a free place, then accepts the next connection.
 async fn accept(
     listener: &TcpListener,
     places: &Arc<Semaphore>,
@@ -64,14 +64,14 @@ async fn accept(
             Ok((stream, _)) => return (stream, place),
             Err(error) => {
                 warn!(%error, "cannot accept a connection");
-                // Most likely there are no file descriptors left; they come back as connections end.
+                // Most likely the process has no free file descriptor. Some become free as connections end.
                 sleep(Duration::from_millis(50)).await;
             }
         }
     }
 }
 
-/// Serves one connection, and gives its place back at the end.
+/// Serves one connection. Its place becomes free at the end.
 async fn run(
     stream: TcpStream,
     router: Router,
@@ -100,7 +100,7 @@ async fn run(
     }
 }
 
-/// The kernel ends a connection whose peer takes nothing for `stall`, be it gone or not reading.
+/// Sets the socket's options. The kernel ends the connection if the peer acknowledges nothing for `stall`.
 fn prepare(stream: &TcpStream, stall: Duration) -> io::Result<()> {
     stream.set_nodelay(true)?;
     SockRef::from(stream).set_tcp_user_timeout(Some(stall))
@@ -170,7 +170,7 @@ mod tests {
             stream
         }
 
-        /// Asserts that a well-behaved client is answered.
+        /// Checks that the server still answers other clients.
         fn assert_answers(&self) {
             let answer = rest(self.send(REQUEST));
             assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
@@ -182,7 +182,7 @@ mod tests {
         }
     }
 
-    /// What comes until the server closes; fails if it does not.
+    /// All bytes until the server closes the connection. Panics if it does not close.
     fn rest(mut stream: TcpStream) -> String {
         let mut bytes = Vec::new();
         stream.read_to_end(&mut bytes).expect("the server closes");

@@ -8,15 +8,15 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use tokio::time::timeout;
 
-/// What a body may take, as its request carries it.
+/// The limits of a request's body, attached to the request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BodyLimits {
     pub(crate) time: Duration,
     pub(crate) bytes: usize,
 }
 
-/// The whole body of a request, within the limits of the server. One that is too long is answered with 413, one that
-/// takes too long with 408, one that breaks off with 400.
+/// The whole body of a request, within the server's limits. A body that is too long is answered with 413, one that
+/// takes too long with 408, and one that breaks off with 400.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Content(pub Bytes);
 
@@ -38,7 +38,7 @@ impl<S: Send + Sync> FromRequest<S> for Content {
 async fn read(mut body: Body, limit: usize) -> Result<Vec<u8>, (StatusCode, String)> {
     let too_long =
         || (StatusCode::PAYLOAD_TOO_LARGE, format!("the body is longer than {limit} bytes"));
-    // A little more than the limit is read and forgotten: a client that still sends would not see the answer.
+    // Reads on beyond the limit, and discards the bytes. A client that is still sending would not see the answer.
     let patience = limit.saturating_mul(2);
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     if announced > patience {

@@ -1,11 +1,10 @@
-//! A small HTTP/1 server for operators: bounded in connections, in bytes and in time, on a thread of its own.
+//! A small HTTP/1 server for operators, with limits on connections, bytes and time. It runs on a thread of its own.
 //!
-//! It is not a server for strangers on the Internet: it has no TLS and no authentication. What it answers is an
-//! [`axum::Router`] of whoever runs it.
+//! The server has no TLS and no authentication, so it must not face the Internet. Its owner passes the
+//! [`axum::Router`] that answers requests.
 //!
-//! Enter at [`listen`], which takes the port before anything else happens, then [`Server::start`]. Handlers that
-//! want the body of a request take a [`Content`]. [`prometheus`] writes metrics as text. [`admin`] is the other side: it asks a
-//! master's server.
+//! Enter at [`listen`], which binds the port, then [`Server::start`]. Handlers that need the body of a request take a
+//! [`Content`]. [`prometheus`] writes metrics as text. [`admin`] is a client of masters' servers.
 
 #![forbid(unsafe_code)]
 

@@ -1,19 +1,20 @@
 use std::time::Duration;
 
-/// What strangers may take of a server.
+/// How much of a server its clients can take up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections that are served at a time; more wait until one ends.
+    /// Most connections served at a time. Further ones wait.
     pub connections: usize,
-    /// How long a connection may take from one answer, or its start, to the end of the next request's head.
+    /// Longest time from the start of a connection, or from its last answer, until the next request's head is
+    /// complete.
     pub head: Duration,
-    /// Most bytes of a request's head. At least 8192.
+    /// Most bytes of a request's head; at least 8192.
     pub head_bytes: usize,
-    /// How long a body may take that a handler waits for.
+    /// How long a handler waits for the body of a request.
     pub body: Duration,
     /// Most bytes of a body that a handler reads.
     pub body_bytes: usize,
-    /// How long a reader may leave its answer lying.
+    /// How long a client may acknowledge nothing before its connection is closed.
     pub stall: Duration,
 }
 

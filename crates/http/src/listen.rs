@@ -4,21 +4,21 @@ use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use socket2::{Domain, Protocol, Socket, Type};
 use thiserror::Error;
 
-/// Connections that wait to be accepted.
+/// Most connections that wait to be accepted.
 const BACKLOG: i32 = 4096;
 
-/// Why an address cannot be listened on.
+/// Why a server cannot listen on an address.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ListenError {
-    /// The name of the host means nothing.
+    /// The host cannot be resolved.
     #[error("cannot resolve {host}: {reason}")]
     Unresolved {
         /// The name.
         host: String,
-        /// What the resolver said.
+        /// The resolver's error message.
         reason: String,
     },
-    /// Another process listens there.
+    /// Another process listens on the port.
     #[error("port {port} on {host} is taken by another process")]
     Taken {
         /// The host.
@@ -26,24 +26,24 @@ pub enum ListenError {
         /// The port.
         port: u16,
     },
-    /// The address cannot be used for another reason.
+    /// The system refuses the address or the port.
     #[error("cannot listen on {host}, port {port}: {reason}")]
     Refused {
         /// The host.
         host: String,
         /// The port.
         port: u16,
-        /// What the system said.
+        /// The system's error message.
         reason: String,
     },
 }
 
-/// Takes a port; 0 stands for any free one. Connections wait from here on until somebody accepts them. The socket
-/// does not block. Of the addresses of a name the first that is one of this machine's is taken, IPv4 before IPv6: a name
-/// like `localhost` that has both is expected there.
+/// Listens on a port; 0 means any free one. The socket does not block, and connections wait in it until they are
+/// accepted. If the name has several addresses, the first one of this machine is used. IPv4 comes before IPv6, since
+/// clients expect a name like `localhost` there.
 ///
 /// # Errors
-/// The host has no address, or its port cannot be had.
+/// If the host has no address, or the port cannot be used.
 pub fn listen(host: &str, port: u16) -> Result<TcpListener, ListenError> {
     let unresolved = |reason: String| ListenError::Unresolved { host: host.to_owned(), reason };
     let addresses =
@@ -58,7 +58,7 @@ pub fn listen(host: &str, port: u16) -> Result<TcpListener, ListenError> {
     }
 }
 
-/// Takes the first of these that is an address of this machine; `None` if there are none to try.
+/// Binds the first address that belongs to this machine. `None` if there are no addresses.
 fn bind_first(mut addresses: Vec<SocketAddr>) -> Option<io::Result<TcpListener>> {
     addresses.sort_by_key(SocketAddr::is_ipv6);
     let mut bound = None;
@@ -71,7 +71,7 @@ fn bind_first(mut addresses: Vec<SocketAddr>) -> Option<io::Result<TcpListener>>
     bound
 }
 
-/// Address reuse lets a server start at once where its predecessor's connections still linger.
+/// Binds an address. Address reuse lets a server start while connections of an earlier process linger.
 fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;

@@ -1,8 +1,8 @@
-//! The text that a Prometheus server reads, format 0.0.4.
+//! Metrics as text in the Prometheus format, version 0.0.4.
 //!
-//! Names are written to the letter: dashboards know them. The encoder below speaks OpenMetrics, which would add
-//! `_total` to every counter's name and end with a mark of its own; values are therefore written as plain samples
-//! under their full names, with the type said in the descriptor.
+//! Metrics keep exactly the names given, since dashboards use them. The encoder writes OpenMetrics, which would add
+//! `_total` to the names of counters. So all values are written as plain samples, and only the descriptor names the
+//! type.
 
 use std::fmt;
 
@@ -12,16 +12,16 @@ use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
-/// What the header `Content-Type` says of such a text.
+/// The `Content-Type` of the text.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// First size of the text in bytes; it grows as it must.
+/// The initial capacity of the text, in bytes.
 const TEXT_BYTES: usize = 64 << 10;
 
-/// The text of the metrics that `write` writes.
+/// The text of all metrics that `write` writes.
 ///
 /// # Errors
-/// Those of `write`.
+/// The errors of `write`.
 pub fn text(
     write: impl Fn(&mut Metrics<'_, '_>) -> fmt::Result + Send + Sync + 'static,
 ) -> Result<String, fmt::Error> {
@@ -49,62 +49,62 @@ where
     }
 }
 
-/// What a metric is called, and what it says.
+/// A metric whose samples differ in one label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Family<'a> {
-    /// Its full name.
+    /// The full name.
     pub name: &'a str,
-    /// One line about it.
+    /// One line that describes the metric.
     pub help: &'a str,
-    /// The one label that tells its samples apart.
+    /// The name of the label.
     pub label: &'a str,
 }
 
-/// Counts of values by upper bounds.
+/// A distribution: how many values lie between which bounds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Histogram {
     /// The sum of all values.
     pub sum: f64,
     /// The number of all values.
     pub count: u64,
-    /// Each bound with the count of the values between it and the one below; infinity last.
+    /// Each upper bound with the count of values between the next lower bound and it. The last bound is infinity.
     pub buckets: Vec<(f64, u64)>,
 }
 
-/// Writes metrics, each under exactly the name given. A name is written once only.
+/// Writes metrics under exactly the given names. Each name may be written once.
 #[derive(Debug)]
 pub struct Metrics<'a, 'b>(&'a mut DescriptorEncoder<'b>);
 
 impl Metrics<'_, '_> {
-    /// A value that rises and falls.
+    /// Writes a value that rises and falls.
     ///
     /// # Errors
-    /// The writer's.
+    /// The errors of the text's writer.
     pub fn gauge(&mut self, name: &str, help: &str, value: u64) -> fmt::Result {
         self.0.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&value)
     }
 
-    /// A share, from 0 to 1.
+    /// Writes a share between 0 and 1.
     ///
     /// # Errors
-    /// The writer's.
+    /// The errors of the text's writer.
     pub fn ratio(&mut self, name: &str, help: &str, value: f64) -> fmt::Result {
         self.0.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&value)
     }
 
-    /// A value that only rises.
+    /// Writes a value that only rises.
     ///
     /// # Errors
-    /// The writer's.
+    /// The errors of the text's writer.
     pub fn counter(&mut self, name: &str, help: &str, value: u64) -> fmt::Result {
-        // As a gauge: a counter's sample would get another `_total`.
+        // Encoded as a gauge, since the encoder would add `_total` to the name of a counter.
         self.0.encode_descriptor(name, help, None, MetricType::Counter)?.encode_gauge(&value)
     }
 
-    /// Gauges by the value of their label.
+    /// Writes a gauge for each value of the label.
     ///
     /// # Errors
-    /// The writer's.
+    /// The errors of the text's writer.
     pub fn gauges<'s>(
         &mut self,
         family: Family<'_>,
@@ -113,10 +113,10 @@ impl Metrics<'_, '_> {
         self.samples(family, MetricType::Gauge, samples)
     }
 
-    /// Counters by the value of their label.
+    /// Writes a counter for each value of the label.
     ///
     /// # Errors
-    /// The writer's.
+    /// The errors of the text's writer.
     pub fn counters<'s>(
         &mut self,
         family: Family<'_>,
@@ -138,10 +138,10 @@ impl Metrics<'_, '_> {
         Ok(())
     }
 
-    /// The distribution of values.
+    /// Writes a distribution.
     ///
     /// # Errors
-    /// The writer's.
+    /// The errors of the text's writer.
     pub fn histogram(&mut self, name: &str, help: &str, histogram: &Histogram) -> fmt::Result {
         let Histogram { sum, count, buckets } = histogram;
         self.0
@@ -149,10 +149,10 @@ impl Metrics<'_, '_> {
             .encode_histogram::<NoLabelSet>(*sum, *count, buckets, None)
     }
 
-    /// Distributions by the value of their label.
+    /// Writes a distribution for each value of the label.
     ///
     /// # Errors
-    /// The writer's.
+    /// The errors of the text's writer.
     pub fn histograms<'s>(
         &mut self,
         family: Family<'_>,

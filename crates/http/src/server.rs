@@ -13,21 +13,22 @@ use crate::Limits;
 use crate::connections;
 use crate::content::BodyLimits;
 
-/// A server that runs on a thread of its own. Dropping it stops it, without waiting for its end.
+/// A server on a thread of its own. Dropping it stops it, without waiting for the thread.
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
     stop: watch::Sender<bool>,
-    /// Closed when the thread has served its last connection.
+    /// Its sender is dropped when the thread has served its last connection.
     ended: watch::Receiver<()>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Server {
-    /// Serves what connects to `listener`; see [`crate::listen`]. The name is that of the thread, of at most 15 bytes.
+    /// Serves the connections of `listener` (see [`crate::listen`]). `name` is the name of the thread, at most 15
+    /// bytes.
     ///
     /// # Errors
-    /// The system gives no thread, or not what a runtime needs.
+    /// If the system refuses a thread or the resources of a runtime.
     pub fn start(
         name: &'static str,
         listener: TcpListener,
@@ -51,26 +52,26 @@ impl Server {
         Ok(Server { address, stop, ended, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Where it listens.
+    /// The address that the server listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Takes no more connections and ends those that are idle. Requests that are under way have 200 ms.
+    /// Accepts no more connections, and closes idle ones. Requests in flight have 200 ms to end.
     pub fn begin_stop(&self) {
         self.stop.send_replace(true);
     }
 
-    /// Stops it and waits for its end, without blocking the thread.
+    /// Stops the server, and waits for its end without blocking the thread.
     pub async fn stopped(&self) {
         self.begin_stop();
         let mut ended = self.ended.clone();
-        // Nothing is ever sent: an error means that the thread is done.
+        // Nothing is ever sent. An error means that the thread has ended.
         while ended.changed().await.is_ok() {}
     }
 
-    /// Stops it and waits for its end on the calling thread.
+    /// Stops the server, and blocks until it has ended.
     pub fn stop(&self) {
         self.begin_stop();
         let thread = self.thread.lock().expect("no holder of the thread panicked").take();

@@ -1,8 +1,8 @@
-//! An event, as callers see it and as MessagePack.
+//! Events, and their encoding in MessagePack.
 
 use rmp::encode;
 
-/// Where a key is kept.
+/// The kind of place where a key is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tier {
     /// Memory.
@@ -12,7 +12,7 @@ pub enum Tier {
 }
 
 impl Tier {
-    /// The word that subscribers know.
+    /// The name of the tier in events.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -22,43 +22,43 @@ impl Tier {
     }
 }
 
-/// What happened to a key.
+/// A change of one key in one tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It is kept there from now on.
+    /// The tier holds the key from now on.
     Stored,
-    /// It is kept there no longer.
+    /// The tier no longer holds the key.
     Removed,
 }
 
-/// A key is kept elsewhere than before.
+/// A change that subscribers learn of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// One key, one tier.
+    /// A key was stored in a tier, or removed from it.
     Key {
         /// The key.
         key: Box<str>,
-        /// Where.
+        /// The tier.
         tier: Tier,
-        /// What happened.
+        /// The change.
         change: Change,
     },
-    /// Whatever was told before is void: who tells has begun anew.
+    /// All earlier events are void, since the publisher has started anew.
     Cleared,
 }
 
-/// What each event says beside the key.
+/// The parts of events that are the same for all keys, and which optional fields events have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fields {
-    /// Who tells.
+    /// The name of the pool.
     pub backend_id: String,
-    /// Whether the names of vLLM's own events stand beside the newer ones.
+    /// Whether events also have the field names of vLLM's own events.
     pub are_legacy_names_there: bool,
-    /// Whether the key stands in the event, and not only the number that it is.
+    /// Whether events contain the key itself, and not only its number.
     pub is_key_there: bool,
 }
 
-/// The number that a key is, in decimal or as `0x` and hexadecimal digits, if it is one of 64 bits.
+/// The number that a key spells, in decimal, or in hexadecimal after `0x`. `None` if it is no number of 64 bits.
 pub(crate) fn number_of(key: &str) -> Option<u64> {
     let digits = |text: &str, radix| {
         let is_plain = text.chars().all(|digit| digit.is_digit(radix));
@@ -70,7 +70,7 @@ pub(crate) fn number_of(key: &str) -> Option<u64> {
     }
 }
 
-/// Writes MessagePack into memory, where nothing fails.
+/// Writes MessagePack into memory, which never fails.
 #[derive(Default)]
 pub(crate) struct Packer(pub(crate) Vec<u8>);
 
@@ -98,19 +98,19 @@ impl Packer {
     }
 }
 
-/// A value of an event.
+/// The value of an event's field.
 enum Value<'a> {
     Nil,
     Number(u64),
     Text(&'a str),
-    /// A list of a number, or of none.
+    /// A list with this number, or an empty list.
     Numbers(Option<u64>),
-    /// As that, of signed ones: vLLM's hashes were.
+    /// As `Numbers`, but signed, as in vLLM's own events.
     Signed(Option<u64>),
 }
 
 impl Event {
-    /// The key's number, if it is one.
+    /// The number that the event's key spells, if it is a number.
     pub(crate) fn number(&self) -> Option<u64> {
         match self {
             Event::Key { key, .. } => number_of(key),
@@ -118,7 +118,7 @@ impl Event {
         }
     }
 
-    /// Writes the event, with its number among all events and the time in milliseconds since 1970.
+    /// Writes the event with its id and its time in milliseconds since 1970.
     pub(crate) fn pack(&self, fields: &Fields, (id, time_ms): (u64, u64), packer: &mut Packer) {
         let values = self.values(fields, (id, time_ms));
         packer.map(values.len());
@@ -160,7 +160,7 @@ impl Event {
         if fields.are_legacy_names_there {
             values.push(("type", Value::Text(legacy)));
         }
-        // What a pool does not know of its keys: consumers know it from the engines.
+        // A pool does not know these properties of its keys. Consumers know them from the engines.
         for unknown in ["model_name", "block_size", "additional_salt", "lora_name"] {
             values.push((unknown, Value::Nil));
         }
@@ -189,7 +189,7 @@ impl Event {
         if fields.are_legacy_names_there {
             values.push(("block_hashes", Value::Signed(number)));
         }
-        // Each key stands for itself.
+        // A key is one block of its own, so its base index is 0.
         let base = if is_stored { Value::Number(0) } else { Value::Nil };
         values.push(("base_block_idx", base));
         if is_stored {

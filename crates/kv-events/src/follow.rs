@@ -1,4 +1,4 @@
-//! The other side: following what another publishes.
+//! A client that follows the events of another publisher.
 
 use std::io;
 use std::time::Duration;
@@ -8,14 +8,14 @@ use tokio::time::timeout;
 
 use crate::zmtp::{HANDSHAKE, greet, read_message_of, write_message};
 
-/// Longest message of a publisher that is read, in bytes.
+/// Most bytes of a publisher's message that are read.
 const MAX_BATCH_BYTES: usize = 16 << 20;
 
-/// Subscribes to all that is published at `host:port`, and hands on the number and the bytes of each batch, for so long at
-/// most, and until `stop` completes.
+/// Subscribes to all events at `host:port`, and passes the number and the bytes of each batch to `on_batch`. Ends
+/// after `most`, or when `stop` completes.
 ///
 /// # Errors
-/// The publisher cannot be reached, speaks something else, or went away.
+/// If the publisher cannot be reached, does not speak ZeroMQ, or closes the connection.
 pub fn follow(
     address: &str,
     (most, stop): (Duration, impl Future<Output = ()>),
@@ -34,11 +34,11 @@ pub fn follow(
 async fn read(address: &str, mut on_batch: impl FnMut(u64, &[u8])) -> io::Result<()> {
     let mut stream = timeout(HANDSHAKE, TcpStream::connect(address)).await??;
     timeout(HANDSHAKE, greet(&mut stream, "SUB", &["PUB", "XPUB"])).await??;
-    // To every topic.
+    // A subscription to all topics.
     write_message(&mut stream, &[&[1]]).await?;
     loop {
         let frames = read_message_of(&mut stream, MAX_BATCH_BYTES).await?;
-        // A topic, a number, and the batch.
+        // The frames are a topic, a number, and the batch.
         if let [_, number, batch] = &frames[..]
             && let Ok(number) = <[u8; 8]>::try_from(&number[..])
         {

@@ -1,21 +1,21 @@
-//! The latest batches.
+//! The latest batches, kept for subscribers that are slow or missed some.
 
 use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-/// Batches in the order of their numbers, which have gaps where events were dropped.
+/// Batches, sorted by number. The numbers have gaps where events were dropped.
 #[derive(Debug)]
 pub(crate) struct History {
     batches: VecDeque<(u64, Bytes)>,
     bytes: usize,
     most_bytes: usize,
-    /// The number of the last batch, or the one before the first.
+    /// The number of the last batch; before the first, the number below its own.
     last: u64,
 }
 
 impl History {
-    /// The first batch has the number after `last`.
+    /// An empty history. The first batch gets the number after `last`.
     pub(crate) fn new(most_bytes: usize, last: u64) -> History {
         History { batches: VecDeque::new(), bytes: 0, most_bytes, last }
     }
@@ -24,7 +24,8 @@ impl History {
         self.last
     }
 
-    /// Adds a batch behind all others, after so many that are lost. The oldest go if there are too many bytes.
+    /// Adds a batch after `lost` numbers that are left out, and returns its number. Drops the oldest batches if there
+    /// are too many bytes.
     pub(crate) fn add(&mut self, lost: u64, batch: Bytes) -> u64 {
         self.last += lost + 1;
         self.bytes += batch.len();
@@ -35,7 +36,7 @@ impl History {
         self.last
     }
 
-    /// The first batch that is kept from this number on.
+    /// The oldest batch in the history with at least this number.
     pub(crate) fn from(&self, number: u64) -> Option<(u64, Bytes)> {
         let at = self.batches.partition_point(|&(known, _)| known < number);
         self.batches.get(at).cloned()
@@ -58,7 +59,7 @@ mod tests {
         assert_eq!(history.add(0, batch(3)), 6);
         assert_eq!(history.from(0), Some((5, batch(2))), "the first has made room");
         assert_eq!(history.from(7), None);
-        // One that is longer than all may be is kept alone.
+        // A batch longer than the limit is kept alone.
         let long = Bytes::from(vec![9; 50]);
         assert_eq!(history.add(0, long.clone()), 7);
         assert_eq!(history.from(0), Some((7, long)));

@@ -1,12 +1,14 @@
-//! Tells who subscribes by ZeroMQ which keys are kept where: a stream of numbered batches of events, the latest of them once more
-//! for who missed some, and all that there is for who begins.
+//! Publishes over ZeroMQ which tier stores which keys. Subscribers get a stream of numbered batches of events. A
+//! subscriber that missed batches can have the latest ones replayed, and a new one can have a snapshot of all keys.
 //!
-//! The owner of the keys hands events in ([`Publisher::publish`]) and does not wait. A thread of its own numbers and encodes them
-//! (`publisher.rs`) and keeps the latest batches (`history.rs`). Each subscriber has a place in these and goes on from there as fast
-//! as it reads (`subscriber.rs`): one that is slow skips batches, sees that by their numbers, and costs nothing.
+//! The owner of the keys passes events to [`Publisher::publish`], which does not block. The publisher's thread numbers
+//! and encodes them (`publisher.rs`), and keeps the latest batches (`history.rs`). Each subscriber reads from the
+//! history at its own speed (`subscriber.rs`). A slow one skips batches, and sees that by their numbers.
 //!
-//! Of ZeroMQ's protocol this speaks the little that a publisher needs (`zmtp.rs`). The library for it keeps 100,000 messages
-//! for each subscriber that does not read, however long they are.
+//! The crate implements only the part of ZeroMQ's protocol that a publisher needs (`zmtp.rs`). The official library
+//! would queue 100,000 messages for each subscriber that does not read, whatever their length.
+
+#![forbid(unsafe_code)]
 
 mod event;
 mod follow;

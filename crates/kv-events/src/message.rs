@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::event::{Event, Fields, Packer};
 
-/// Numbers events, and writes them as batches: `[milliseconds since 1970, [event, ...], 0]`.
+/// Numbers events, and encodes them in batches: `[milliseconds since 1970, [event, ...], 0]`.
 #[derive(Debug)]
 pub(crate) struct Encoder {
     fields: Fields,
@@ -14,12 +14,13 @@ pub(crate) struct Encoder {
 }
 
 impl Encoder {
-    /// The first event has the number after `last`.
+    /// An encoder whose first event gets the number after `last`.
     pub(crate) fn new(fields: Fields, last: u64) -> Encoder {
         Encoder { fields, next_event: last + 1 }
     }
 
-    /// A batch. Of what has no number and may not be named nothing is told; how many events have no number.
+    /// Encodes a batch. If keys are not named, events of keys that are no numbers are left out. Also returns how many
+    /// events have such keys.
     pub(crate) fn batch(&mut self, events: &[Event]) -> (Bytes, u64) {
         let is_unnumbered =
             |event: &&Event| matches!(event, Event::Key { .. }) && event.number().is_none();

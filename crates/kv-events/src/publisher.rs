@@ -1,4 +1,4 @@
-//! The thread that publishes.
+//! The publisher and its thread.
 
 use std::cell::RefCell;
 use std::io;
@@ -27,43 +27,44 @@ use crate::subscriber;
 
 /// Most events in a batch.
 const BATCH_EVENTS: usize = 256;
-/// Most subscribers, and most that ask for what they missed, at a time.
+/// Most connections of subscribers at a time, and most of clients that ask for replays.
 const MAX_PEERS: usize = 256;
-/// How long subscribers have at the end to get the last batch.
+/// How long subscribers may still read when the publisher stops.
 const FAREWELL: Duration = Duration::from_millis(200);
-/// After a connection could not be accepted.
+/// How long the publisher waits after it failed to accept a connection.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What is published, and how much of it is kept.
+/// The configuration of a publisher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// What each event says.
+    /// The common fields of all events.
     pub fields: Fields,
-    /// Events that may wait to be published. Of more than that the oldest are lost, which subscribers see by the numbers.
+    /// Most events that wait to be published. If more come, the oldest are dropped, and the numbers of batches show a
+    /// gap.
     pub queue_capacity: usize,
-    /// Bytes of the latest batches, which are kept for those who missed some, and for those who are slow.
+    /// Most bytes of batches in the history.
     pub history_bytes: usize,
-    /// Batches and events are numbered from the one after this. If it is higher than all that a process before this one can have
-    /// come to, as the time in microseconds is, those who followed that see a gap.
+    /// Batches and events are numbered after this. It should be higher than any number of an earlier process, as the
+    /// time in microseconds is. Subscribers of the earlier process then see a gap.
     pub numbers_after: u64,
 }
 
-/// What was published so far.
+/// Counts of what was published.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Batches.
+    /// Published batches.
     pub batches: u64,
-    /// Events in them.
+    /// Events taken for batches, those that the encoder leaves out included.
     pub events: u64,
-    /// Events that were lost, because more came than could be published.
+    /// Events that were dropped because the queue was full.
     pub dropped: u64,
     /// Events of keys that are no numbers.
     pub unnumbered_keys: u64,
-    /// Subscribers that are connected.
+    /// Subscribers that are connected now.
     pub subscribers: u64,
 }
 
-/// Publishes until it is dropped.
+/// Publishes events until it is dropped.
 #[derive(Debug)]
 pub struct Publisher {
     queue: Arc<Queue>,
@@ -73,11 +74,11 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    /// Begins to publish to those who subscribe at `subscribers`, and to answer those who ask at `replays`. The sockets must not
-    /// block.
+    /// Starts the publisher. It serves subscribers at `subscribers`, and requests for replays and snapshots at
+    /// `replays`. Neither socket may block.
     ///
     /// # Errors
-    /// The system gives no thread, or not what a runtime needs.
+    /// If the system refuses a thread or the resources of a runtime.
     pub fn start(
         subscribers: TcpListener,
         replays: Option<TcpListener>,
@@ -106,18 +107,18 @@ impl Publisher {
         Ok(Publisher { queue, counters, address, thread: Some(thread) })
     }
 
-    /// Where it publishes.
+    /// The address for subscribers.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Has events published, in this order. Returns at once.
+    /// Queues events for publication, in this order. Does not block.
     pub fn publish(&self, events: impl IntoIterator<Item = Event>) {
         self.queue.push(events);
     }
 
-    /// What was published so far.
+    /// The counts so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -141,7 +142,7 @@ impl Drop for Publisher {
     }
 }
 
-/// Publishes until the queue is closed.
+/// Publishes events until the queue is closed and empty.
 async fn run(
     subscribers: TcpListener,
     replays: Option<TcpListener>,
@@ -168,7 +169,7 @@ async fn run(
         events.fetch_add(taken.events.len() as u64, Ordering::Relaxed);
         dropped.fetch_add(taken.dropped, Ordering::Relaxed);
         unnumbered_keys.fetch_add(unnumbered, Ordering::Relaxed);
-        // So that subscribers are served however many events come.
+        // Lets the tasks of subscribers run, however many events come.
         tokio::task::yield_now().await;
     }
     if shared.counters.subscribers.load(Ordering::Relaxed) > 0 {
@@ -177,7 +178,7 @@ async fn run(
     Ok(())
 }
 
-/// Serves each connection in a task of its own.
+/// Accepts connections, and serves each in a task of its own.
 async fn accept<F>(
     listener: tokio::net::TcpListener,
     shared: Rc<Shared>,

@@ -1,4 +1,4 @@
-//! Events on their way to the thread that publishes them.
+//! The queue of events for the publisher's thread.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 
 use crate::event::Event;
 
-/// Bounded: the oldest events make room for the newest.
+/// A bounded queue. If it is full, a new event replaces the oldest.
 #[derive(Debug)]
 pub(crate) struct Queue {
     capacity: usize,
@@ -18,16 +18,16 @@ pub(crate) struct Queue {
 #[derive(Debug, Default)]
 struct Waiting {
     events: VecDeque<Event>,
-    /// That made room since events were taken last.
+    /// Events dropped since the last take.
     dropped: u64,
     is_closed: bool,
 }
 
-/// What was waiting.
+/// The events of one take.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Taken {
     pub(crate) events: Vec<Event>,
-    /// Older ones that are lost.
+    /// Events that were dropped before these.
     pub(crate) dropped: u64,
 }
 
@@ -50,13 +50,13 @@ impl Queue {
         self.filled.notify_one();
     }
 
-    /// No more events come.
+    /// Ends the queue: [`Queue::take`] returns `None` once it is empty.
     pub(crate) fn close(&self) {
         self.lock().is_closed = true;
         self.filled.notify_one();
     }
 
-    /// Waits for events, and takes as many as there are up to `limit`; none once the queue is closed and empty.
+    /// Waits for events, and takes at most `limit` of them. `None` once the queue is closed and empty.
     pub(crate) async fn take(&self, limit: usize) -> Option<Taken> {
         loop {
             {

@@ -1,10 +1,12 @@
-//! Batches once more for who missed some, and all that there is for who begins.
+//! Replays of recent batches, and snapshots of all keys.
 //!
-//! A request is one frame, after the empty one of a REQ socket: eight bytes, the number of the first batch that is wanted, the highest
-//! byte first, or the word `snapshot`. Each answer is a message of two frames, a number and a batch; the last has the number -1 and
-//! no batch. The batches of a snapshot say of each key that it is stored, and have the number of the last batch of the stream when
-//! the snapshot began. A follower that takes in all later batches after it knows what there is: an event says what is, so one that
-//! the snapshot has seen already does no harm.
+//! A request is one frame, after the empty frame of a REQ socket. It is the number of the first wanted batch in eight
+//! bytes, big endian, or the word `snapshot`. Each answer is a message of two frames, a number and a batch. The last
+//! one has the number -1 and an empty batch.
+//!
+//! The batches of a snapshot report each key as stored. They have the number of the stream's last batch when the
+//! snapshot began. A follower that then applies all later batches knows all keys. It may meet an event that the
+//! snapshot already includes: that does no harm, since an event states a fact.
 
 use std::io;
 use std::rc::Rc;
@@ -17,7 +19,7 @@ use crate::zmtp::{HANDSHAKE, greet, read_message, write_message};
 
 const END: [u8; 8] = [0xff; 8];
 
-/// Serves one that asks until it goes.
+/// Serves one client until it disconnects.
 pub(crate) async fn serve(mut stream: TcpStream, shared: Rc<Shared>) -> io::Result<()> {
     stream.set_nodelay(true)?;
     timeout(HANDSHAKE, greet(&mut stream, "ROUTER", &["REQ", "DEALER"])).await??;
@@ -26,7 +28,7 @@ pub(crate) async fn serve(mut stream: TcpStream, shared: Rc<Shared>) -> io::Resu
         let request = frames.pop().unwrap_or_default();
         let mut answer = Answer { stream: &mut stream, envelope: frames };
         match <[u8; 8]>::try_from(&request[..]) {
-            // Which is as long as a number.
+            // The word has as many bytes as a number.
             Ok(word) if word == *b"snapshot" => answer.snapshot(&shared).await?,
             Ok(number) => answer.replay(&shared, u64::from_be_bytes(number)).await?,
             Err(_) => {
@@ -39,7 +41,7 @@ pub(crate) async fn serve(mut stream: TcpStream, shared: Rc<Shared>) -> io::Resu
 
 struct Answer<'a> {
     stream: &'a mut TcpStream,
-    /// What stood before the request.
+    /// The frames before the request.
     envelope: Vec<Vec<u8>>,
 }
 
@@ -51,7 +53,7 @@ impl Answer<'_> {
     }
 
     async fn replay(&mut self, shared: &Shared, from: u64) -> io::Result<()> {
-        // What is published from here on comes by the stream.
+        // Later batches reach the client through the stream.
         let (mut next, last) = (from, shared.history.borrow().last());
         loop {
             let found = shared.history.borrow().from(next);

@@ -1,4 +1,4 @@
-//! What the tasks of the publishing thread share.
+//! State that the tasks of the publisher's thread share.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::history::History;
 use crate::message::Encoder;
 use crate::snapshot::Snapshot;
 
-/// What was published so far; the owner of the publisher reads it from another thread.
+/// The counters behind [`Stats`](crate::Stats), which other threads read.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) batches: AtomicU64,
@@ -20,11 +20,11 @@ pub(crate) struct Counters {
     pub(crate) subscribers: AtomicU64,
 }
 
-/// See the module.
+/// The shared state.
 pub(crate) struct Shared {
     pub(crate) history: RefCell<History>,
     pub(crate) encoder: RefCell<Encoder>,
-    /// The number of the last batch.
+    /// The number of the last published batch.
     pub(crate) published: watch::Sender<u64>,
     pub(crate) snapshot: Box<dyn Snapshot>,
     pub(crate) counters: Arc<Counters>,

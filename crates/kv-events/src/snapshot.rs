@@ -1,14 +1,14 @@
-//! All that there is, page by page.
+//! Snapshots of all keys, in pages.
 
 use std::pin::Pin;
 
 use crate::event::Event;
 
-/// A page of what there is, as events that say so, and where the next page begins.
+/// A page of a snapshot: events that report keys as stored, and where the next page begins.
 pub type Page = (Vec<Event>, Option<u64>);
 
-/// Who knows all keys.
+/// Knows all keys of the publisher's owner.
 pub trait Snapshot: Send + Sync {
-    /// The page that begins there; 0 is the first one's beginning. Nothing if nobody knows at this moment.
+    /// The page that begins at `from`; the first page begins at 0. `None` if the keys are unknown at the moment.
     fn page(&self, from: u64) -> Pin<Box<dyn Future<Output = Option<Page>> + Send + '_>>;
 }

@@ -1,4 +1,4 @@
-//! One subscriber: it gets the batches from where it subscribed, as fast as it reads.
+//! One subscriber. It gets all batches from its subscription on, as fast as it reads them.
 
 use std::cell::Cell;
 use std::io;
@@ -12,17 +12,17 @@ use tokio::time::timeout;
 use crate::shared::Shared;
 use crate::zmtp::{HANDSHAKE, greet, read_message, write_message};
 
-/// The place of a subscriber in the stream.
+/// How far a subscriber has read.
 #[derive(Default)]
 struct Place {
-    /// Subscriptions that match the stream's topic, which is empty.
+    /// How many subscriptions to the empty topic, which is that of the stream, it has.
     subscriptions: Cell<u32>,
-    /// The number of the next batch.
+    /// The number of the batch that it gets next, or a lower one.
     next: Cell<u64>,
     subscribed: Notify,
 }
 
-/// Serves a subscriber until it goes.
+/// Serves a subscriber until it disconnects.
 pub(crate) async fn serve(mut stream: TcpStream, shared: Rc<Shared>) -> io::Result<()> {
     stream.set_nodelay(true)?;
     timeout(HANDSHAKE, greet(&mut stream, "PUB", &["SUB", "XSUB"])).await??;
@@ -47,7 +47,7 @@ async fn read(mut stream: OwnedReadHalf, place: &Place, shared: &Shared) -> io::
                 place.subscribed.notify_one();
             }
             [0] => place.subscriptions.set(count.saturating_sub(1)),
-            // Topics that this stream does not have.
+            // A subscription to a topic that the stream does not have.
             _ => {}
         }
     }
@@ -66,7 +66,7 @@ async fn write(mut stream: OwnedWriteHalf, place: &Place, shared: &Shared) -> io
                 write_message(&mut stream, &[b"", &number.to_be_bytes(), &batch]).await?;
                 place.next.set(place.next.get().max(number + 1));
             }
-            // An error means that nothing more comes.
+            // An error means that the publisher has stopped.
             None if published.changed().await.is_err() => return Ok(()),
             None => {}
         }

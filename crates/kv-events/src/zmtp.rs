@@ -1,12 +1,12 @@
-//! What of ZeroMQ's wire protocol, ZMTP 3.0 (rfc.zeromq.org/spec/23), a publisher needs: the greeting without security, and messages
-//! of frames.
+//! The part of ZeroMQ's wire protocol that a publisher needs, of ZMTP 3.0 (rfc.zeromq.org/spec/23): the greeting
+//! without security, and messages of frames.
 
 use std::io;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-/// How long a peer may take to greet.
+/// How long a peer may take for the greeting.
 pub(crate) const HANDSHAKE: Duration = Duration::from_secs(5);
 
 const GREETING_BYTES: usize = 64;
@@ -14,7 +14,7 @@ const MECHANISM: &[u8; 20] = b"NULL\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
 const MORE: u8 = 1;
 const LONG: u8 = 2;
 const COMMAND: u8 = 4;
-/// Of what peers of a publisher send: they subscribe and ask, which is short.
+/// Most bytes of a message from a subscriber or from a client of replays.
 const MAX_MESSAGE_BYTES: usize = 64 << 10;
 const MAX_FRAMES: usize = 16;
 const MAX_SHORT_FRAME: usize = u8::MAX as usize;
@@ -22,7 +22,7 @@ const MAX_SHORT_FRAME: usize = u8::MAX as usize;
 /// Greets a peer as a socket of type `own`.
 ///
 /// # Errors
-/// It is gone, speaks something else, or is none of the types in `peers`.
+/// If the peer is gone, does not speak this protocol, or has none of the socket types in `peers`.
 pub(crate) async fn greet(
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
     own: &str,
@@ -54,7 +54,7 @@ pub(crate) async fn greet(
     }
 }
 
-/// The type that a peer's READY names.
+/// The socket type in a peer's READY command.
 fn socket_type(ready: &[u8]) -> Option<&str> {
     let mut properties = ready.strip_prefix(b"\x05READY")?;
     while !properties.is_empty() {
@@ -70,17 +70,17 @@ fn socket_type(ready: &[u8]) -> Option<&str> {
     None
 }
 
-/// The frames of the next message. Commands are passed over.
+/// Reads the frames of the next message. Commands are skipped.
 ///
 /// # Errors
-/// The peer is gone, or sends more than it may.
+/// If the peer is gone, or sends too much.
 pub(crate) async fn read_message(
     stream: &mut (impl AsyncRead + Unpin),
 ) -> io::Result<Vec<Vec<u8>>> {
     read_message_of(stream, MAX_MESSAGE_BYTES).await
 }
 
-/// As [`read_message`], for messages of so many bytes at most.
+/// As [`read_message`], for messages of at most `most` bytes.
 ///
 /// # Errors
 /// Those of [`read_message`].
@@ -123,7 +123,7 @@ async fn read_frame(
 /// Sends a message.
 ///
 /// # Errors
-/// The peer is gone.
+/// If the peer is gone.
 pub(crate) async fn write_message(
     stream: &mut (impl AsyncWrite + Unpin),
     frames: &[&[u8]],
@@ -138,7 +138,7 @@ pub(crate) async fn write_message(
                 head.extend((frame.len() as u64).to_be_bytes());
             }
         }
-        // Short ones share a packet.
+        // Short frames are sent in one packet.
         if frame.len() <= MAX_SHORT_FRAME {
             head.extend(*frame);
         } else {

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use mooncake_meta::{Config, Member, Meta, Record, Shadow};
+use mooncake_meta::{Config, Member, Meta, RecordedMembers, Shadow};
 use mooncake_types::limits::MAX_INVENTORY_PAGE_ENTRIES;
 use mooncake_types::{
     ChangesPage, ClientId, Epoch, FollowPage, InventoryEntry, InventoryPage, MountOutcome,
@@ -172,7 +172,7 @@ fn main() {
     let shares: Vec<Share> = SEGMENTS.into_iter().enumerate().map(share).collect();
     let members =
         SEGMENTS.map(|segment| Member { segment, behind: false, is_disk: false }).to_vec();
-    let record = Record { fresh: false, members };
+    let record = RecordedMembers { fresh: false, members };
     let before = mebibytes("VmRSS");
     let mut spent = Spent::default();
     let mut meta = Meta::recover(Config::default(), Epoch(9), Tick(0), &record);

@@ -9,15 +9,15 @@ use rustix::net::{RecvFlags, SendFlags};
 use crate::RawSlice;
 use crate::system_call::retry;
 
-/// Most pieces that one call moves.
+/// Most pieces that one system call moves.
 pub const MAX_BATCH_SLICES: usize = 128;
 
-/// May a call wait for the socket?
+/// Whether a call may block on its socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// Until something moved, or the socket's own timeout has passed (`WouldBlock`).
+    /// Block until something moves, or until the socket's own timeout has passed (`WouldBlock`).
     Block,
-    /// No: `WouldBlock` at once if nothing can move now.
+    /// Do not block: answer `WouldBlock` if nothing can move now.
     Now,
 }
 
@@ -34,7 +34,7 @@ const _: () = assert!(size_of::<RawSlice>() == size_of::<libc::iovec>());
 const _: () = assert!(align_of::<RawSlice>() == align_of::<libc::iovec>());
 const _: () = assert!(std::mem::offset_of!(libc::iovec, iov_base) == 0);
 
-/// Pieces gathered for one call; they have the layout of the system's `iovec`.
+/// The pieces of one call. They have the layout of the kernel's `iovec`.
 struct Pieces {
     slices: [MaybeUninit<RawSlice>; MAX_BATCH_SLICES],
     count: usize,
@@ -59,7 +59,7 @@ impl Pieces {
         true
     }
 
-    /// The message that names the pieces. It points into `self`.
+    /// The `msghdr` that names the pieces. It points into `self`.
     fn message(&mut self) -> libc::msghdr {
         // SAFETY: a msghdr is plain numbers and pointers; all zero means no address and no control data.
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
@@ -69,16 +69,17 @@ impl Pieces {
     }
 }
 
-/// Bytes for one system call, in order, where they lie. Nothing is allocated. `B` is what is borrowed for as long as it lives.
+/// Pieces of memory for one system call, in order. The bytes are not copied, and nothing is allocated. `B` is the
+/// borrow that the batch holds.
 pub struct Batch<B> {
     pieces: Pieces,
     borrowed: PhantomData<B>,
 }
 
-/// Bytes to be sent.
+/// Memory to send from.
 pub type SendBatch<'a> = Batch<&'a [u8]>;
 
-/// Places to be filled.
+/// Memory to receive into.
 pub type RecvBatch<'a> = Batch<&'a mut [u8]>;
 
 impl<B> Default for Batch<B> {
@@ -88,25 +89,25 @@ impl<B> Default for Batch<B> {
 }
 
 impl<B> Batch<B> {
-    /// Nothing yet.
+    /// An empty batch.
     #[must_use]
     pub fn new() -> Self {
         Self { pieces: Pieces::new(), borrowed: PhantomData }
     }
 
-    /// Adds raw memory. False, and nothing added, if the batch is full.
+    /// Adds raw memory. Returns false, and adds nothing, if the batch is full.
     #[must_use]
     pub fn push(&mut self, slice: RawSlice) -> bool {
         self.pieces.push(slice)
     }
 
-    /// Bytes in all.
+    /// Total length of all pieces, in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.pieces.bytes
     }
 
-    /// Are there no bytes?
+    /// Whether the batch has no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.pieces.bytes == 0
@@ -114,44 +115,45 @@ impl<B> Batch<B> {
 }
 
 impl<'a> SendBatch<'a> {
-    /// Adds private bytes. False, and nothing added, if the batch is full.
+    /// Adds private bytes. Returns false, and adds nothing, if the batch is full.
     #[must_use]
     pub fn push_bytes(&mut self, bytes: &'a [u8]) -> bool {
         // SAFETY: the bytes stay borrowed for as long as the batch lives, and a sent piece is only read.
         self.pieces.push(unsafe { RawSlice::new(bytes.as_ptr().cast_mut(), bytes.len()) })
     }
 
-    /// Hands the kernel as many of the bytes as it takes and says how many. With `more`, the kernel may wait for
-    /// what follows before it sends the last, incomplete packet.
+    /// Sends as many of the bytes as the kernel takes, and returns their number. With `more`, the kernel may delay an
+    /// incomplete last packet until further bytes follow.
     ///
     /// # Errors
-    /// What `sendmsg` answers; memory that is not there is an error (`EFAULT`), not a crash. No signal is raised.
+    /// The error of `sendmsg`. Unmapped memory is an error (`EFAULT`), not a crash. No signal is raised.
     pub fn send(&mut self, socket: BorrowedFd<'_>, wait: Wait, more: bool) -> io::Result<usize> {
         let flags = wait.flag() | libc::MSG_NOSIGNAL | if more { libc::MSG_MORE } else { 0 };
         let message = self.pieces.message();
         retry(|| {
-            // SAFETY: the message names `count` initialised pieces inside `self`; the kernel checks their memory itself.
+            // SAFETY: `message` names the `count` initialised pieces inside `self`; the kernel checks that their
+            // memory is mapped.
             unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, flags) }
         })
     }
 }
 
 impl<'a> RecvBatch<'a> {
-    /// Adds private bytes. False, and nothing added, if the batch is full.
+    /// Adds private bytes. Returns false, and adds nothing, if the batch is full.
     #[must_use]
     pub fn push_bytes(&mut self, bytes: &'a mut [u8]) -> bool {
         // SAFETY: the bytes stay exclusively borrowed for as long as the batch lives.
         self.pieces.push(unsafe { RawSlice::new(bytes.as_mut_ptr(), bytes.len()) })
     }
 
-    /// Fills the places with what has arrived and says how many bytes that were: at least one.
+    /// Receives bytes into the pieces, and returns their number: at least one.
     ///
     /// # Errors
-    /// `UnexpectedEof` if the peer has closed, or what `recvmsg` answers; memory that is not there is an error
+    /// `UnexpectedEof` if the peer has closed the connection, or the error of `recvmsg`. Unmapped memory is an error
     /// (`EFAULT`), not a crash.
     ///
     /// # Panics
-    /// If there is no room.
+    /// If the batch has no bytes.
     pub fn recv(&mut self, socket: BorrowedFd<'_>, wait: Wait) -> io::Result<usize> {
         assert!(
             self.pieces.bytes > 0,
@@ -159,8 +161,9 @@ impl<'a> RecvBatch<'a> {
         );
         let mut message = self.pieces.message();
         let count = retry(|| {
-            // SAFETY: the message names `count` initialised pieces inside `self`, each writable: borrowed exclusively,
-            // or raw memory whose maker allowed it (`RawSlice::new`); the kernel checks the mapping itself.
+            // SAFETY: `message` names the `count` initialised pieces inside `self`. Each is writable: this batch
+            // borrows it exclusively, or the caller of `RawSlice::new` allowed writing. The kernel checks the
+            // mappings.
             unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, wait.flag()) }
         })?;
         if count == 0 {
@@ -170,7 +173,7 @@ impl<'a> RecvBatch<'a> {
     }
 }
 
-/// Hands the kernel as many of some private bytes as it takes and says how many.
+/// Sends as many of the private bytes as the kernel takes, and returns their number.
 ///
 /// # Errors
 /// As [`SendBatch::send`].
@@ -179,13 +182,13 @@ pub fn send_bytes(socket: BorrowedFd<'_>, bytes: &[u8], wait: Wait) -> io::Resul
     Ok(retry_on_intr(|| rustix::net::send(socket, bytes, flags))?)
 }
 
-/// Fills the beginning of `bytes` with what has arrived and says how many bytes that were: at least one.
+/// Receives bytes into the beginning of `bytes`, and returns their number: at least one.
 ///
 /// # Errors
 /// As [`RecvBatch::recv`].
 ///
 /// # Panics
-/// As there.
+/// If `bytes` is empty.
 pub fn recv_bytes(socket: BorrowedFd<'_>, bytes: &mut [u8], wait: Wait) -> io::Result<usize> {
     assert!(!bytes.is_empty(), "a receive without room cannot be told from a closed connection");
     let flags = RecvFlags::from_bits_retain(wait.flag() as u32);

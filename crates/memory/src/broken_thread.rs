@@ -3,27 +3,27 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::OnceLock;
 use std::thread;
 
-/// A thread that serves the process as a whole and panicked: an invariant does not hold any more, and what the thread did is
-/// not done by another.
+/// A thread that serves the whole process and has panicked. One of its invariants is broken, and no other thread takes
+/// over its work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BrokenThread {
-    /// Its name.
+    /// The thread's name.
     pub thread: String,
-    /// What it said.
+    /// The panic message.
     pub reason: String,
 }
 
 static FIRST: OnceLock<BrokenThread> = OnceLock::new();
 
-/// The first such thread of this process. There is none as long as all is well; a process that has one should be replaced.
+/// The first broken thread of this process, if any. A process that has one should be replaced.
 #[must_use]
 pub fn broken_thread() -> Option<&'static BrokenThread> {
     FIRST.get()
 }
 
-/// Does a thread's work, and takes note if it panics.
+/// Runs a thread's work. Records the thread in [`broken_thread`] if it panics.
 pub(crate) fn witness<T>(work: impl FnOnce() -> T) -> T {
-    // Nothing of the work is looked at afterwards.
+    // Nothing reads the state of `work` after a panic.
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let thread = thread::current().name().unwrap_or("a thread").to_owned();
         let _ = FIRST.set(BrokenThread { thread, reason: message(&*panic) });

@@ -7,7 +7,7 @@ use crate::RawSlice;
 
 /// Owned bytes on the heap that a transfer may fill or send.
 ///
-/// It hands out [`RawSlice`]s; keep it until the transfer that uses them has returned.
+/// It hands out [`RawSlice`]s. Keep the buffer until each transfer that uses them has returned.
 pub struct Buffer {
     ptr: NonNull<u8>,
     len: usize,
@@ -16,11 +16,11 @@ pub struct Buffer {
 
 // SAFETY: the bytes are owned; nothing about them belongs to one thread.
 unsafe impl Send for Buffer {}
-// SAFETY: shared access only reads, except through raw slices, whose users keep to `RawSlice::new`'s terms.
+// SAFETY: shared access only reads, except through raw slices. Their users keep the terms of `RawSlice::new`.
 unsafe impl Sync for Buffer {}
 
 impl Buffer {
-    /// `len` zero bytes. Large ones are mapped lazily by the system and cost nothing until they are touched.
+    /// Allocates `len` zero bytes. The kernel maps large buffers lazily, so they cost nothing until they are touched.
     #[must_use]
     pub fn zeroed(len: usize) -> Buffer {
         if len == 0 {
@@ -34,7 +34,7 @@ impl Buffer {
         Buffer { ptr, len, capacity: len }
     }
 
-    /// As [`Buffer::zeroed`]; `None` if the system has not as much memory.
+    /// As [`Buffer::zeroed`], but returns `None` if there is not enough memory.
     #[must_use]
     pub fn try_zeroed(len: usize) -> Option<Buffer> {
         let layout = Layout::array::<u8>(len).ok()?;
@@ -46,7 +46,7 @@ impl Buffer {
         Some(Buffer { ptr, len, capacity: len })
     }
 
-    /// Takes `bytes` over without copying.
+    /// Wraps `bytes` without copying them.
     #[must_use]
     pub fn from_vec(bytes: Vec<u8>) -> Buffer {
         let mut bytes = ManuallyDrop::new(bytes);
@@ -54,12 +54,12 @@ impl Buffer {
         Buffer { ptr, len: bytes.len(), capacity: bytes.capacity() }
     }
 
-    /// Hands the bytes over without copying.
+    /// Returns the bytes without copying them.
     #[must_use]
     pub fn into_vec(self) -> Vec<u8> {
         let this = ManuallyDrop::new(self);
-        // SAFETY: pointer, length and capacity came from a Vec, or from the global allocator with the layout that a
-        // Vec of this capacity has; all bytes are initialised, and `this` will not free them.
+        // SAFETY: pointer, length and capacity come from a Vec, or from the global allocator with the layout of a Vec
+        // of this capacity. All bytes are initialised, and `this` never frees them.
         unsafe { Vec::from_raw_parts(this.ptr.as_ptr(), this.len, this.capacity) }
     }
 
@@ -69,30 +69,33 @@ impl Buffer {
         self.len
     }
 
-    /// Is there nothing in it?
+    /// Whether the buffer has no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The bytes as memory to transfer from or to. No transfer may write them while [`Buffer::as_slice`] is borrowed.
+    /// The bytes as memory to transfer from or to. The caller ensures that no transfer writes them while
+    /// [`Buffer::as_slice`] is borrowed.
     #[must_use]
     pub fn raw(&self) -> RawSlice {
-        // SAFETY: the memory is ours until drop; who takes the slice keeps the buffer, as the crate's docs demand.
+        // SAFETY: this buffer owns the memory until it is dropped; code that uses the slice keeps the buffer, as the
+        // crate's documentation demands.
         unsafe { RawSlice::new(self.ptr.as_ptr(), self.len) }
     }
 
-    /// The bytes. No transfer into them may be under way.
+    /// The bytes. The caller ensures that no transfer into them is under way.
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
-        // SAFETY: `len` initialised bytes that we own; no transfer writes them, as the docs above demand.
+        // SAFETY: the buffer owns `len` initialised bytes; no transfer writes them, which the caller ensures (see
+        // above).
         unsafe { std::slice::from_raw_parts(self.ptr.as_ptr(), self.len) }
     }
 
-    /// The bytes, to be changed. No transfer from or into them may be under way.
+    /// The bytes, mutably. The caller ensures that no transfer from or into them is under way.
     #[must_use]
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
-        // SAFETY: as for `as_slice`, and the borrow is exclusive.
+        // SAFETY: as for `as_slice`, and `&mut self` makes the borrow exclusive.
         unsafe { std::slice::from_raw_parts_mut(self.ptr.as_ptr(), self.len) }
     }
 }
@@ -101,7 +104,8 @@ impl Drop for Buffer {
     fn drop(&mut self) {
         if self.capacity > 0 {
             let layout = Layout::array::<u8>(self.capacity).expect("it was allocated with it");
-            // SAFETY: allocated by the global allocator with this layout, here or by a Vec, and freed once.
+            // SAFETY: the global allocator made this memory with this layout, here or in a Vec; this is the only place
+            // that frees it.
             unsafe { dealloc(self.ptr.as_ptr(), layout) }
         }
     }

@@ -1,20 +1,20 @@
-//! Copies to and from memory that a caller named: memory that is not there is an error instead of a crash.
+//! Copies to and from memory that a caller named. Unmapped memory is an error instead of a crash.
 
 use std::io;
 
 use rustix::mm::{Advice, madvise};
 
-use crate::checked_copy::{PieceWay, copy_pieces_checked};
+use crate::checked_copy::{PieceDirection, copy_pieces_checked};
 use crate::{RawSlice, copy_checked, page_bytes};
 
-/// From this length on it is cheaper to have the system look at the caller's pages and then copy plainly than to have it
-/// copy.
+/// From this length on, checking the caller's pages and then copying in user space is cheaper than a copy through the
+/// kernel.
 const PROBE_BYTES: usize = 16 << 10;
 
-/// Copies to the caller's memory. A caller that takes its memory away in the middle of it ends its own process.
+/// Copies to the caller's memory. A caller that unmaps the memory during the copy crashes its own process.
 ///
 /// # Errors
-/// The system's (`EFAULT` for memory that is not mapped, or not to be written); what was copied before is unspecified.
+/// The kernel's error: `EFAULT` if the memory is unmapped or read-only. A part may have been copied.
 ///
 /// # Panics
 /// If the lengths differ.
@@ -22,13 +22,13 @@ pub fn copy_to_caller(src: RawSlice, dst: RawSlice) -> io::Result<()> {
     copy(src, dst, dst, Advice::LinuxPopulateWrite)
 }
 
-/// Copies pieces, one behind the other, to the caller's memory; as [`copy_to_caller`], with one look at the caller's pages.
+/// As [`copy_to_caller`], for pieces that are copied one behind the other. The caller's pages are checked once.
 ///
 /// # Errors
 /// As [`copy_to_caller`].
 ///
 /// # Panics
-/// If the pieces together are longer.
+/// If the pieces together are longer than `dst`.
 pub fn copy_all_to_caller(
     pieces: impl IntoIterator<Item = RawSlice>,
     dst: RawSlice,
@@ -46,7 +46,7 @@ pub fn copy_all_to_caller(
     Ok(())
 }
 
-/// Copies from the caller's memory; as [`copy_to_caller`].
+/// Copies from the caller's memory; otherwise as [`copy_to_caller`].
 ///
 /// # Errors
 /// As [`copy_to_caller`].
@@ -57,37 +57,37 @@ pub fn copy_from_caller(src: RawSlice, dst: RawSlice) -> io::Result<()> {
     copy(src, dst, src, Advice::LinuxPopulateRead)
 }
 
-/// Copies pieces of the caller's memory, one behind the other, to `dst`; as [`copy_from_caller`], with one call of the system for
-/// many short pieces.
+/// As [`copy_from_caller`], for pieces of the caller's memory that are copied one behind the other. Many short pieces
+/// take one system call.
 ///
 /// # Errors
 /// As [`copy_to_caller`].
 ///
 /// # Panics
-/// If the pieces together have another length.
+/// If the total length of the pieces differs from that of `dst`.
 pub fn gather_from_caller(
     pieces: impl IntoIterator<Item = RawSlice>,
     dst: RawSlice,
 ) -> io::Result<()> {
-    copy_pieces(PieceWay::Gather, pieces, dst)
+    copy_pieces(PieceDirection::Gather, pieces, dst)
 }
 
-/// Copies `src` to pieces of the caller's memory, one behind the other; as [`gather_from_caller`] the other way round.
+/// Copies `src` to pieces of the caller's memory, one behind the other: the reverse of [`gather_from_caller`].
 ///
 /// # Errors
 /// As [`copy_to_caller`].
 ///
 /// # Panics
-/// If the pieces together have another length.
+/// If the total length of the pieces differs from that of `src`.
 pub fn scatter_to_caller(
     src: RawSlice,
     pieces: impl IntoIterator<Item = RawSlice>,
 ) -> io::Result<()> {
-    copy_pieces(PieceWay::Scatter, pieces, src)
+    copy_pieces(PieceDirection::Scatter, pieces, src)
 }
 
 fn copy_pieces(
-    way: PieceWay,
+    way: PieceDirection,
     pieces: impl IntoIterator<Item = RawSlice>,
     whole: RawSlice,
 ) -> io::Result<()> {
@@ -101,8 +101,8 @@ fn copy_pieces(
             short.clear();
             let there = whole.sub(end, piece.len());
             match way {
-                PieceWay::Gather => copy_from_caller(piece, there)?,
-                PieceWay::Scatter => copy_to_caller(there, piece)?,
+                PieceDirection::Gather => copy_from_caller(piece, there)?,
+                PieceDirection::Scatter => copy_to_caller(there, piece)?,
             }
             start = next;
         }
@@ -118,17 +118,17 @@ fn copy(src: RawSlice, dst: RawSlice, callers: RawSlice, advice: Advice) -> io::
         src.copy_to(dst);
         return Ok(());
     }
-    // Either short, or not there, or of a kind or on a system that cannot be asked.
+    // The copy is short, or the pages are unusable, or the kernel cannot check this kind of memory.
     copy_checked(src, dst)
 }
 
-/// Has the system provide all pages of a range, which it can only if they are mapped and may be used that way.
+/// Whether the kernel can populate all pages of a range. It can only if they are mapped and allow the access.
 fn is_there(range: RawSlice, advice: Advice) -> bool {
     let page = page_bytes() as usize;
     let skew = range.as_ptr().addr() % page;
     let Some(len) = range.len().checked_add(skew) else { return false };
     let start = range.as_ptr().wrapping_sub(skew);
-    // SAFETY: populating changes no byte of whatever memory it is; the system checks the range.
+    // SAFETY: populating changes no byte; the kernel checks the range.
     unsafe { madvise(start.cast(), len, advice) }.is_ok()
 }
 
@@ -208,16 +208,16 @@ mod tests {
         }
     }
 
-    /// A buffer whose last pages the caller has unmapped.
+    /// A region whose second half is unmapped, and a range that extends beyond it.
     #[test]
     fn memory_that_ends_early_is_an_error() {
         let len = 8 * page_bytes() as usize;
         let region = Region::anonymous(len as u64).unwrap();
         let start = region.whole().as_ptr();
         let longer = len + 64 * page_bytes() as usize;
-        // SAFETY: only the system is given this range, of which the end belongs to nobody we know.
+        // SAFETY: only the kernel uses this range, and it checks every page.
         let beyond = unsafe { RawSlice::new(start, longer) };
-        // SAFETY: takes the last page away; nobody else has a slice of it.
+        // SAFETY: unmaps the second half of the region, of which no slice is used any more.
         unsafe { munmap(start.add(len / 2).cast(), len / 2) }.unwrap();
         let ours = Buffer::zeroed(longer);
         copy_to_caller(ours.raw(), beyond).expect_err("half of it is gone");
@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn memory_that_must_not_be_written_is_an_error() {
         let text: &'static [u8] = include_bytes!("../Cargo.toml");
-        // SAFETY: only the system is given this range, which it must not write.
+        // SAFETY: only the kernel uses this range, and the mapping forbids it to write there.
         let constant = unsafe { RawSlice::new(text.as_ptr().cast_mut(), text.len()) };
         let ours = Buffer::zeroed(text.len());
         copy_to_caller(ours.raw(), constant).expect_err("constants stay as they are");
@@ -235,9 +235,9 @@ mod tests {
         let start = page.raw().as_ptr().wrapping_add(page_bytes() as usize);
         let start = start.wrapping_sub(start.addr() % page_bytes() as usize);
         let len = 32 << 10;
-        // SAFETY: pages within the buffer, which nobody writes until they may be written again.
+        // SAFETY: the pages lie within the buffer, and nothing writes them until they are writable again.
         unsafe { mprotect(start.cast(), len, MprotectFlags::READ) }.unwrap();
-        // SAFETY: within the buffer; only the system writes there, or does not.
+        // SAFETY: the range lies within the buffer; only the kernel accesses it, and checks its protection.
         let locked = unsafe { RawSlice::new(start, len) };
         let ours = Buffer::zeroed(len);
         copy_to_caller(ours.raw(), locked).expect_err("it must not be written");

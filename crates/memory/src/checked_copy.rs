@@ -3,11 +3,13 @@ use std::io;
 use crate::other_process::{copy_from_process, read_process, vectors};
 use crate::{RawSlice, process_id};
 
-/// Copies `src` to `dst` through the kernel: memory that is not there is an error instead of a crash.
-/// About a microsecond dearer than a plain copy; meant for the few KiB of a small transfer.
+/// Copies `src` to `dst` through the kernel, so that unmapped memory is an error instead of a crash. It takes about a
+/// microsecond more than a plain copy, and is meant for transfers of a few KiB.
+///
+/// Where a sandbox forbids the system call, this is a plain copy without any check.
 ///
 /// # Errors
-/// The system's (`EFAULT` for memory that is not mapped); what was copied before is unspecified.
+/// The kernel's error: `EFAULT` for unmapped memory. A part may have been copied.
 ///
 /// # Panics
 /// If the lengths differ.
@@ -22,32 +24,31 @@ pub fn copy_checked(src: RawSlice, dst: RawSlice) -> io::Result<()> {
     }
 }
 
-/// Appends the bytes of all of `slices` to `out` as [`copy_checked`] copies them, many slices with one call.
+/// Appends the bytes of all `slices` to `out`, many slices with one system call. Checks them as [`copy_checked`] does.
 ///
 /// # Errors
-/// The system's (`EFAULT` for memory that is not mapped), or [`io::ErrorKind::OutOfMemory`]; what was appended before is
-/// unspecified.
+/// The kernel's error, `EFAULT` for unmapped memory, or [`io::ErrorKind::OutOfMemory`]. A part may have been appended.
 pub fn append_checked(slices: &[RawSlice], out: &mut Vec<u8>) -> io::Result<()> {
     for slices in slices.chunks(MAX_VECTORS) {
         let total: usize = slices.iter().map(RawSlice::len).sum();
         out.try_reserve(total).map_err(|_| io::ErrorKind::OutOfMemory)?;
-        // SAFETY: the room behind the vector's end, exclusively ours during the copy.
+        // SAFETY: the vector's spare capacity, which this function uses exclusively during the copy.
         let room = unsafe { RawSlice::new(out.spare_capacity_mut().as_mut_ptr().cast(), total) };
-        copy_pieces_checked(PieceWay::Gather, slices, room)?;
-        // SAFETY: all of these bytes have just been copied behind the vector's end.
+        copy_pieces_checked(PieceDirection::Gather, slices, room)?;
+        // SAFETY: the copy has just initialised all of these bytes behind the vector's end.
         unsafe { out.set_len(out.len() + total) }
     }
     Ok(())
 }
 
-/// Which way bytes go between pieces and one range that holds the same bytes side by side.
+/// Direction of a copy between pieces and one contiguous range.
 #[derive(Clone, Copy)]
-pub(crate) enum PieceWay {
+pub(crate) enum PieceDirection {
     Gather,
     Scatter,
 }
 
-/// Copies between `pieces` and `whole`, as [`copy_checked`] does, many pieces with one call.
+/// Copies between `pieces` and `whole`, many pieces with one system call. Checks them as [`copy_checked`] does.
 ///
 /// # Errors
 /// As [`copy_checked`].
@@ -55,7 +56,7 @@ pub(crate) enum PieceWay {
 /// # Panics
 /// If the lengths differ.
 pub(crate) fn copy_pieces_checked(
-    way: PieceWay,
+    way: PieceDirection,
     pieces: &[RawSlice],
     whole: RawSlice,
 ) -> io::Result<()> {
@@ -67,8 +68,8 @@ pub(crate) fn copy_pieces_checked(
             for &piece in pieces {
                 let there = part.sub(at, piece.len());
                 match way {
-                    PieceWay::Gather => copy_checked(piece, there)?,
-                    PieceWay::Scatter => copy_checked(there, piece)?,
+                    PieceDirection::Gather => copy_checked(piece, there)?,
+                    PieceDirection::Scatter => copy_checked(there, piece)?,
                 }
                 at += piece.len();
             }
@@ -79,14 +80,15 @@ pub(crate) fn copy_pieces_checked(
     Ok(())
 }
 
-/// Most pieces that the system takes in one call.
+/// Most pieces that one system call takes (`IOV_MAX`).
 const MAX_VECTORS: usize = 1024;
 
-/// Copies all pieces with one call; false, and what was copied is unspecified, if it did not take all.
-fn copy_at_once(way: PieceWay, pieces: &[RawSlice], whole: RawSlice) -> io::Result<bool> {
+/// Copies all pieces with one system call. Returns false if the kernel copied only a part, or a sandbox forbids the
+/// call.
+fn copy_at_once(way: PieceDirection, pieces: &[RawSlice], whole: RawSlice) -> io::Result<bool> {
     let copied = match way {
-        PieceWay::Gather => read_process(own_process(), vectors(pieces), &[whole]),
-        PieceWay::Scatter => read_process(own_process(), vectors(&[whole]), pieces),
+        PieceDirection::Gather => read_process(own_process(), vectors(pieces), &[whole]),
+        PieceDirection::Scatter => read_process(own_process(), vectors(&[whole]), pieces),
     };
     match copied {
         Err(error) if is_forbidden(&error) => Ok(false),
@@ -98,7 +100,7 @@ fn own_process() -> i32 {
     process_id().cast_signed()
 }
 
-/// Some sandboxes forbid the call; what is left then is the plain copy, with nothing checked.
+/// Whether a sandbox forbids the system call. Callers then make a plain copy, which checks nothing.
 fn is_forbidden(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOSYS))
 }

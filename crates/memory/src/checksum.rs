@@ -5,7 +5,7 @@ use mooncake_types::limits::CHUNK_BYTES;
 
 use crate::RawSlice;
 
-/// Raw memory is checksummed through private blocks of this size: small enough for the first-level cache.
+/// Raw memory is checksummed by way of private blocks of this size, which fits the first-level cache.
 const BLOCK_BYTES: usize = 8 << 10;
 
 /// CRC32C (Castagnoli) of `bytes`.
@@ -14,7 +14,7 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32
 }
 
-/// A CRC32C that grows as bytes come in.
+/// A CRC32C that is computed incrementally.
 #[derive(Clone, Debug)]
 pub struct Crc32c(Digest);
 
@@ -25,26 +25,26 @@ impl Default for Crc32c {
 }
 
 impl Crc32c {
-    /// Of no bytes yet.
+    /// The checksum of no bytes.
     #[must_use]
     pub fn new() -> Self {
         Self(Digest::new(CrcAlgorithm::Crc32Iscsi))
     }
 
-    /// Takes `bytes` in.
+    /// Adds `bytes` to the checksum.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
-    /// Takes in what lies in `slice`, by way of private copies of a few KiB: the memory may change at any time, and
-    /// no reference to it is made.
+    /// Adds the bytes of `slice` to the checksum. It copies a few KiB at a time to private memory: other threads may
+    /// write the slice at any time, so no reference to it is made.
     pub fn update_raw(&mut self, slice: RawSlice) {
         let mut block = [MaybeUninit::<u8>::uninit(); BLOCK_BYTES];
         let mut from = 0;
         while from < slice.len() {
             let part = slice.sub(from, BLOCK_BYTES.min(slice.len() - from));
-            // SAFETY: `part` is mapped (promised to `RawSlice::new`), is at most as long as the block and cannot
-            // overlap it; the bytes that are then read were just written.
+            // SAFETY: the caller of `RawSlice::new` promised that `part` is mapped. It is at most as long as the block
+            // and cannot overlap it. The copy has initialised the bytes that are then read.
             let copy = unsafe {
                 std::ptr::copy_nonoverlapping(part.as_ptr(), block.as_mut_ptr().cast(), part.len());
                 std::slice::from_raw_parts(block.as_ptr().cast::<u8>(), part.len())
@@ -54,7 +54,7 @@ impl Crc32c {
         }
     }
 
-    /// The checksum of all bytes so far.
+    /// The checksum of all bytes that were added.
     #[must_use]
     pub fn finish(&self) -> u32 {
         self.0.finalize() as u32
@@ -62,7 +62,7 @@ impl Crc32c {
 }
 
 impl RawSlice {
-    /// CRC32C of the bytes. If another thread writes them meanwhile, it is that of no state they ever had.
+    /// CRC32C of the bytes. If another thread writes them meanwhile, the result may match none of their states.
     #[must_use]
     pub fn crc32c(&self) -> u32 {
         let mut crc = Crc32c::new();

@@ -3,20 +3,20 @@ use std::os::fd::{AsRawFd, RawFd};
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
-/// A child of this process that does nothing until this is dropped.
+/// A forked child process that does nothing. Dropping this kills it.
 pub(crate) struct Child(Pid);
 
 impl Child {
-    /// Returns when it has nothing more to do.
+    /// Forks the child, and returns once it runs.
     pub(crate) fn make() -> Self {
         let (mut made, tell) = std::io::pipe().expect("a pipe");
-        // SAFETY: the child only waits, for the signal that ends it.
+        // SAFETY: the child makes only the system calls below, until a signal kills it.
         let pid = unsafe { libc::fork() };
         if pid == 0 {
-            // SAFETY: writes one byte, which is there.
+            // SAFETY: writes one byte of a constant.
             unsafe { libc::write(tell.as_raw_fd(), c"!".as_ptr().cast(), 1) };
             loop {
-                // SAFETY: waits.
+                // SAFETY: blocks until a signal arrives; no memory is involved.
                 unsafe { libc::pause() };
             }
         }
@@ -25,13 +25,13 @@ impl Child {
         Self(Pid::from_raw(pid).expect("the child's"))
     }
 
-    /// What a number is a descriptor of in the child.
+    /// What the descriptor of this number refers to in the child.
     pub(crate) fn descriptor(&self, number: RawFd) -> String {
         let link = format!("/proc/{}/fd/{number}", self.0.as_raw_pid());
         std::fs::read_link(link).map_or("nothing".to_owned(), |it| it.display().to_string())
     }
 
-    /// Whether it has a file of that name mapped.
+    /// Whether the child has a file of this name mapped.
     pub(crate) fn maps(&self, name: &str) -> bool {
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.0.as_raw_pid()));
         maps.expect("the child lives").contains(name)
@@ -40,7 +40,7 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // It is this process's, and nobody else waits for it.
+        // Nothing else waits for this child, so its pid is still its own.
         let _ = kill_process(self.0, Signal::KILL);
         let _ = waitpid(Some(self.0), WaitOptions::empty());
     }

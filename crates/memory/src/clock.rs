@@ -1,6 +1,6 @@
 use rustix::time::{ClockId, clock_gettime};
 
-/// The time since this machine was started, in nanoseconds, with all that it slept: the same for all processes.
+/// Time since boot, including time asleep, in nanoseconds. All processes of the machine share this clock.
 #[must_use]
 pub fn monotonic_ns() -> u64 {
     let now = clock_gettime(ClockId::Boottime);

@@ -1,4 +1,4 @@
-//! Bytes, and descriptors with them, over a Unix socket.
+//! Sends bytes and descriptors over a Unix socket.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -12,13 +12,13 @@ use rustix::net::{
 
 use crate::Wait;
 
-/// Most descriptors that travel together.
+/// Most descriptors that one message carries.
 pub const MAX_DESCRIPTORS: usize = 2;
 
-/// Sends all bytes, and the descriptors with the first of them.
+/// Sends all bytes. The descriptors travel with the first of them.
 ///
 /// # Errors
-/// The system's; no signal is raised.
+/// The kernel's error. No signal is raised.
 ///
 /// # Panics
 /// If there are more than [`MAX_DESCRIPTORS`].
@@ -41,11 +41,12 @@ pub fn send_with_descriptors(
     Ok(())
 }
 
-/// Receives some bytes and says how many, zero at the end of the stream. Descriptors that come along are added to
-/// `descriptors`, closed when a program is executed; those beyond [`MAX_DESCRIPTORS`] in all are closed at once.
+/// Receives some bytes and returns their number, zero at the end of the stream. Adds received descriptors to
+/// `descriptors`, with close-on-exec set. Closes all beyond [`MAX_DESCRIPTORS`] at once.
 ///
 /// # Errors
-/// The system's; `WouldBlock` if nothing has come, at once with [`Wait::Now`], else after the socket's own timeout.
+/// The kernel's error. `WouldBlock` if nothing has arrived: at once with [`Wait::Now`], otherwise after the socket's
+/// own timeout.
 pub fn recv_with_descriptors(
     socket: BorrowedFd<'_>,
     bytes: &mut [u8],

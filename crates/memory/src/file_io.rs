@@ -1,4 +1,4 @@
-//! Reads and writes of files straight from and into raw memory.
+//! Reads and writes files directly from and into raw memory.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -6,33 +6,34 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use crate::RawSlice;
 use crate::system_call::retry;
 
-/// Slices that one system call takes.
+/// Most slices that one system call takes (`IOV_MAX`).
 const MOST_SLICES: usize = 1024;
 
-/// Writes all bytes of the slices, one behind the other, at an offset of a file.
+/// Writes all bytes of the slices, one behind the other, from an offset of a file on.
 ///
 /// # Errors
-/// Those of `pwritev`; some bytes may have been written.
+/// The error of `pwritev`. A part may have been written.
 pub fn write_file_at(file: BorrowedFd<'_>, slices: &[RawSlice], offset: u64) -> io::Result<()> {
-    // SAFETY: the slices are mapped for as long as they are used (promised to `RawSlice::new`) and have the layout of `iovec`;
-    // the kernel reads them.
+    // SAFETY: the caller of `RawSlice::new` promised that the slices stay mapped while they are used. They have the
+    // layout of `iovec`, and the kernel only reads them.
     transfer(slices, offset, io::ErrorKind::WriteZero, |ptr, count, at| unsafe {
         libc::pwritev(file.as_raw_fd(), ptr, count, at)
     })
 }
 
-/// Fills the slices, one behind the other, with the bytes at an offset of a file.
+/// Fills the slices, one behind the other, with the bytes of a file from an offset on.
 ///
 /// # Errors
-/// Those of `preadv`, or [`io::ErrorKind::UnexpectedEof`] where the file ends; some bytes may have been read.
+/// The error of `preadv`, or [`io::ErrorKind::UnexpectedEof`] where the file ends. A part may have been read.
 pub fn read_file_at(file: BorrowedFd<'_>, slices: &[RawSlice], offset: u64) -> io::Result<()> {
-    // SAFETY: as in `write_file_at`; the kernel writes the slices, whose memory no Rust reference sees.
+    // SAFETY: as in `write_file_at`; the kernel writes the slices, to whose memory no Rust reference exists
+    // (`RawSlice::new`).
     transfer(slices, offset, io::ErrorKind::UnexpectedEof, |ptr, count, at| unsafe {
         libc::preadv(file.as_raw_fd(), ptr, count, at)
     })
 }
 
-/// Calls until all slices were moved; `end` is the error of a call that moves nothing.
+/// Repeats `call` until all slices were moved. `end` is the error if a call moves nothing.
 fn transfer(
     slices: &[RawSlice],
     mut offset: u64,
@@ -76,7 +77,7 @@ mod tests {
         let file = memfd_create("test", MemfdFlags::CLOEXEC).expect("memory");
         let bytes: Vec<u8> = (0..5_000_u32).map(|at| at as u8).collect();
         let source = Buffer::from_vec(bytes.clone());
-        // More slices than one call takes, and empty ones.
+        // More slices than one call takes. Every second one is empty.
         let cut: Vec<RawSlice> = (0..1_250).map(|at| source.raw().sub(at * 4, 4)).collect();
         let cut: Vec<RawSlice> = cut.into_iter().flat_map(|it| [RawSlice::EMPTY, it]).collect();
         write_file_at(file.as_fd(), &cut, 100).expect("there is room");

@@ -1,4 +1,4 @@
-//! Regions over memory that others made: files, and memory that another process handed over.
+//! Regions over memory that this process did not make: files, and memory that another process handed over.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -11,38 +11,41 @@ use crate::region::is_sealed;
 use crate::room::change_room;
 use crate::{MapError, Private, Region};
 
-/// The kind of filesystem that memory without a name lies in, if its pages are of the ordinary size. With large pages
-/// the system may have none left at the first touch, and would end the process.
+/// Filesystem type of a memfd with pages of ordinary size. Memory of large pages is not accepted: the kernel may run
+/// out of them at the first touch, and would then kill the process.
 const TMPFS_MAGIC: FsWord = 0x0102_1994;
 
-/// The kind of filesystem whose files are made of large pages.
+/// Filesystem type of files that consist of large pages.
 const HUGETLBFS_MAGIC: FsWord = 0x9584_58f6;
 
-/// `f_type` of memory without limits of its own.
+/// Filesystem type of ramfs, which has no size limit.
 const RAMFS_MAGIC: FsWord = 0x8584_58f6;
 
 /// Length of a page of this machine, in bytes.
 #[must_use]
 pub fn page_bytes() -> u64 {
-    // Not by rustix, which may have to read a file of /proc for it.
+    // Not by rustix, which may have to read a file of /proc for this.
     // SAFETY: reads a constant of the system; no memory is involved.
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     u64::try_from(bytes).expect("every system has pages")
 }
 
 impl Region {
-    /// Maps `len` bytes of a plain file from `offset` on; what is written there is written to the file.
+    /// Maps `len` bytes of a regular file from `offset` on. Writes to the region go to the file.
     ///
-    /// The range is this region's alone for as long as it lives: no other region of this kind can have a part of it,
-    /// whatever process asks. Children of this process do not have it.
+    /// The range belongs to this region alone as long as it lives: no other region of this kind can include a part of
+    /// it, in any process. Children of this process do not inherit the mapping.
     ///
-    /// Whoever may change the file must not cut it short while the region lives: touching bytes that are gone ends the
-    /// process. Room for all of it is taken now, because bytes that the filesystem has no room for end the process too;
-    /// a filesystem that cannot take room in advance is used as it is.
+    /// Nothing may truncate the file while the region lives: touching missing bytes kills the process. So does a write
+    /// for which the filesystem has no space. Therefore this reserves space for all of it now, where the filesystem
+    /// supports that.
     ///
     /// # Errors
-    /// If there are no bytes, the file is none or ends before them, `offset` is not at a page, another region has a part of
-    /// the range, the filesystem has no room for it, or the system refuses.
+    /// - `len` is zero.
+    /// - `file` is no regular file, or ends before the range does.
+    /// - `offset` is not at a page.
+    /// - Another region includes a part of the range.
+    /// - The filesystem has no space, or a system call fails.
     pub fn of_file(file: OwnedFd, offset: u64, len: u64) -> Result<Region, MapError> {
         let (file, size) = (Private::new(file), size_of(len)?);
         let page_bytes = page_bytes();
@@ -55,11 +58,13 @@ impl Region {
         Ok(Region::map(file, offset, size)?.not_inherited())
     }
 
-    /// Maps `len` bytes that another process made ([`Region::anonymous`]) and handed over. Both then see the same bytes,
-    /// and neither can take them away from the other.
+    /// Maps `len` bytes that another process made ([`Region::anonymous`]) and handed over. Both processes then see the
+    /// same bytes, and neither can truncate them.
     ///
     /// # Errors
-    /// If there are no bytes or fewer than that, what was handed over is no memory or may shrink, or the system refuses.
+    /// - `len` is zero, or more than the memory has.
+    /// - The descriptor is no memfd of ordinary pages, or is not sealed against shrinking.
+    /// - A system call fails.
     pub fn received(memory: OwnedFd, len: u64) -> Result<Region, MapError> {
         let size = size_of(len)?;
         check_kind(&memory, len)?;
@@ -84,13 +89,13 @@ pub(crate) fn check_len(file: &OwnedFd, offset: u64, len: u64) -> Result<(), Map
     }
 }
 
-/// Locks the range, up to the end of the file if `len` is zero, for as long as the file is open, or until it is given
-/// back; the descriptor lives in the region.
+/// Locks a range, to the end of the file if `len` is zero. The lock lasts until [`give_range_back`], or until the open
+/// file description closes, which the region keeps.
 pub(crate) fn take_range(file: &impl AsFd, start: u64, len: u64) -> Result<(), MapError> {
     set_lock(file, (start, len), libc::F_WRLCK)
 }
 
-/// Gives a locked range back.
+/// Unlocks a range.
 pub(crate) fn give_range_back(file: &impl AsFd, start: u64, len: u64) -> Result<(), MapError> {
     set_lock(file, (start, len), libc::F_UNLCK)
 }
@@ -103,7 +108,7 @@ fn set_lock(file: &impl AsFd, (start, len): (u64, u64), kind: i32) -> Result<(),
     range.l_whence = libc::SEEK_SET as _;
     range.l_start = file_offset(start)?;
     range.l_len = file_offset(len)?;
-    // SAFETY: reads one `flock`, which lives through the call.
+    // SAFETY: `fcntl` reads one `flock`, which lives through the call.
     if unsafe { libc::fcntl(file.as_fd().as_raw_fd(), libc::F_OFD_SETLK, &raw const range) } == 0 {
         return Ok(());
     }
@@ -113,9 +118,9 @@ fn set_lock(file: &impl AsFd, (start, len): (u64, u64), kind: i32) -> Result<(),
     }
 }
 
-/// Has the filesystem set aside what the range takes; a file may be longer than what there is of it.
+/// Makes the filesystem reserve the space of the range. A file can otherwise be longer than the space it has.
 pub(crate) fn take_room(file: &OwnedFd, start: u64, len: u64) -> Result<(), MapError> {
-    // Trying in vain would fill the filesystem.
+    // A failing attempt would first fill the filesystem.
     if room_for(file, len)? < len {
         return Err(refused("fallocate", len, Errno::NOSPC));
     }
@@ -125,11 +130,11 @@ pub(crate) fn take_room(file: &OwnedFd, start: u64, len: u64) -> Result<(), MapE
     }
 }
 
-/// Bytes that the file has, or may still get from its filesystem.
+/// Bytes that the file has, or can still get from its filesystem.
 fn room_for(file: &OwnedFd, len: u64) -> Result<u64, MapError> {
     let stat = fstatvfs(file).map_err(|errno| refused("fstatvfs", len, errno))?;
     if stat.f_blocks == 0 {
-        // It has no bounds of its own.
+        // The filesystem has no size limit.
         return Ok(u64::MAX);
     }
     let free = stat.f_bavail.saturating_mul(stat.f_frsize);
@@ -137,7 +142,8 @@ fn room_for(file: &OwnedFd, len: u64) -> Result<u64, MapError> {
     Ok(free.saturating_add(taken))
 }
 
-/// Memory with ordinary pages that nobody can shrink. No file of a mounted filesystem can be sealed against that.
+/// Checks for memory with ordinary pages that no process can shrink. Files of mounted filesystems cannot be sealed
+/// like that.
 pub(crate) fn check_kind(memory: &OwnedFd, len: u64) -> Result<(), MapError> {
     let stat = filesystem_of(memory, len)?;
     if stat.f_type != TMPFS_MAGIC {
@@ -150,17 +156,17 @@ fn filesystem_of(file: &OwnedFd, len: u64) -> Result<StatFs, MapError> {
     fstatfs(file).map_err(|errno| refused("fstatfs", len, errno))
 }
 
-/// Length of the pages that the file is made of, if it lies in a filesystem of large ones.
+/// Length of the file's pages if its filesystem consists of large pages.
 pub(crate) fn large_page_bytes(file: &OwnedFd, len: u64) -> Result<Option<u64>, MapError> {
     let stat = filesystem_of(file, len)?;
     let is_large = stat.f_type == HUGETLBFS_MAGIC;
     Ok(is_large.then_some(stat.f_bsize as u64))
 }
 
-/// Whether the file lies in a filesystem that has no disk behind it.
+/// Whether the file lies in a filesystem without a disk.
 ///
 /// # Errors
-/// The system does not say.
+/// The kernel does not tell the type of the filesystem.
 pub fn lies_in_memory(file: &OwnedFd) -> Result<bool, MapError> {
     let kind = filesystem_of(file, 0)?.f_type;
     Ok([TMPFS_MAGIC, RAMFS_MAGIC, HUGETLBFS_MAGIC].contains(&kind))

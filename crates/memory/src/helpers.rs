@@ -8,26 +8,28 @@ use std::time::Duration;
 use crate::process_id;
 use crate::processors::{idle_processors, spawn_unpinned};
 
-/// Bytes that are worth a helper: it takes some 50 us until one has begun, and several times as long to copy these.
+/// Bytes for which a further helper pays off. A helper takes about 50 us to begin, and copying this much takes several
+/// times as long.
 const BYTES_A_HELPER: u64 = 2 << 20;
 
-/// Threads that copy: a few have all that the memory of a machine gives.
+/// Threads that copy. A few of them saturate the memory bandwidth of a machine.
 static COPIERS: PoolKind = PoolKind::new("mooncake-copy", 3);
 
-/// Threads that wait for devices: disks are fastest with this many requests under way.
+/// Threads that wait for devices. Disks are fastest with this many requests in flight.
 static WAITERS: PoolKind = PoolKind::new("mooncake-wait", 15);
 
-/// Threads that wait for peers: those that are dead are waited for together, however busy the disks are.
+/// Threads that wait for peers. They are separate, so that calls to dead peers time out in parallel even when disks
+/// are busy.
 static DIALERS: PoolKind = PoolKind::new("mooncake-dial", 15);
 
-/// How long a helper waits for more to do before it ends.
+/// How long an idle helper waits for work before it ends.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// Does `work` for each item, and gives the results in the order of the items. It moves about `bytes` in all: if they are
-/// many, further threads help, as many as there are idle processors at the moment.
+/// Runs `work` on each item, and returns the results in the order of the items. `bytes` is about how much the work
+/// moves. If it is much, further threads help, at most as many as there are idle processors.
 ///
 /// # Panics
-/// If `work` does.
+/// If `work` panics.
 pub fn with_helpers<T: Sync, R: Send>(
     items: &[T],
     bytes: u64,
@@ -41,11 +43,11 @@ pub fn with_helpers<T: Sync, R: Send>(
     share_out(&COPIERS, items, helpers, work)
 }
 
-/// As [`with_helpers`], of work that mostly waits for a device: as many threads help as there are items, up to a limit, however
+/// As [`with_helpers`], for work that mostly waits for a device. One thread helps per item, up to a limit, however
 /// busy the processors are.
 ///
 /// # Panics
-/// If `work` does.
+/// If `work` panics.
 pub fn with_waiting_helpers<T: Sync, R: Send>(
     items: &[T],
     work: impl Fn(&T) -> R + Sync,
@@ -54,10 +56,10 @@ pub fn with_waiting_helpers<T: Sync, R: Send>(
     share_out(&WAITERS, items, helpers, work)
 }
 
-/// As [`with_waiting_helpers`], of work that waits for peers to answer.
+/// As [`with_waiting_helpers`], for work that waits for peers to answer.
 ///
 /// # Panics
-/// If `work` does.
+/// If `work` panics.
 pub fn with_dialing_helpers<T: Sync, R: Send>(
     items: &[T],
     work: impl Fn(&T) -> R + Sync,
@@ -92,23 +94,24 @@ fn share_out<T: Sync, R: Send>(
     all.into_iter().map(|(_, result)| result).collect()
 }
 
-/// The threads of this process that help. They start when they are first needed, run wherever any thread of the process may,
-/// and end when there has been nothing to do for a while.
+/// The helper threads of this process. They start on first use, may run on every processor that the process may use,
+/// and end after some idle time.
 struct HelperPool {
     kind: &'static PoolKind,
-    /// The process that has the threads. A child of it has none of them, and finds the lock as it was at the fork.
+    /// The process whose threads these are. A forked child has none of them, and the lock keeps the state that it had
+    /// at the fork.
     process: u32,
     state: Mutex<PoolState>,
-    /// There is a job to join.
+    /// Signalled when a job can be joined.
     posted: Condvar,
-    /// A helper has left a job.
+    /// Signalled when a helper has left a job.
     left: Condvar,
 }
 
-/// What a pool is for; a process has one of each kind.
+/// One kind of pool. A process has one pool of each kind.
 struct PoolKind {
     name: &'static str,
-    /// Most threads.
+    /// Most threads of the pool.
     most: usize,
     pool: AtomicPtr<HelperPool>,
 }
@@ -130,21 +133,21 @@ struct PoolState {
 struct Job {
     id: u64,
     work: Work,
-    /// How many more helpers may join.
+    /// How many more helpers may join the job.
     open_places: usize,
-    /// How many run it.
+    /// How many helpers are running the job.
     running: usize,
     panic: Option<Box<dyn Any + Send>>,
 }
 
-/// What a helper does. It is called only while the call that posted it waits, see [`Posted`].
+/// The work of a job. It is called only while the posting call waits, see [`Posted`].
 #[derive(Clone, Copy)]
 struct Work(*const (dyn Fn() + Sync));
 
-// SAFETY: what it points to is `Sync`; who uses it keeps to the terms of `Work`.
+// SAFETY: the target is `Sync`, and helpers call it only while the posting call waits, as `Work` demands.
 unsafe impl Send for Work {}
 
-/// A job that helpers may join until this is dropped, which waits for those that have.
+/// A job that helpers may join. Dropping this waits for the helpers that have joined.
 struct Posted<'a> {
     pool: &'a HelperPool,
     id: u64,
@@ -154,18 +157,18 @@ impl HelperPool {
     fn of_process(kind: &'static PoolKind) -> &'static HelperPool {
         let process = process_id();
         let known = kind.pool.load(Ordering::Acquire);
-        // SAFETY: null, or of a box that was leaked below.
+        // SAFETY: null, or a box that was leaked below and is never freed.
         if let Some(pool) = unsafe { known.as_ref() }.filter(|pool| pool.process == process) {
             return pool;
         }
         let fresh = Box::into_raw(Box::new(HelperPool::new(kind, process)));
-        // What was known is the parent's, which may be in use as of the fork, and stays.
+        // `known` belongs to the parent process. Its lock may be held as of the fork, so it stays leaked.
         match kind.pool.compare_exchange(known, fresh, Ordering::AcqRel, Ordering::Acquire) {
-            // SAFETY: leaked, and never freed.
+            // SAFETY: leaked above, and never freed.
             Ok(_) => unsafe { &*fresh },
             Err(other) => {
-                // SAFETY: made above, and nobody has seen it. The other was leaked by a thread of this process, since only
-                // those of one process meet here.
+                // SAFETY: `fresh` was made above and never shared. `other` was leaked by a thread of this process,
+                // since only threads of one process race here.
                 unsafe {
                     drop(Box::from_raw(fresh));
                     &*other
@@ -179,7 +182,7 @@ impl HelperPool {
         Self { kind, process, state: Mutex::default(), posted, left }
     }
 
-    /// Does `work` on this thread, and on up to `helpers` others at the same time.
+    /// Runs `work` on this thread, and at the same time on up to `helpers` others.
     fn work(&'static self, helpers: usize, work: &(dyn Fn() + Sync)) {
         let posted = self.post(helpers, work);
         work();
@@ -189,7 +192,7 @@ impl HelperPool {
     }
 
     fn post(&'static self, helpers: usize, work: &(dyn Fn() + Sync)) -> Posted<'static> {
-        // SAFETY: only the lifetime changes. `Posted` sees to it that nobody calls it once this borrow may have ended.
+        // SAFETY: only the lifetime changes. `Posted` ensures that no helper calls `work` after this borrow ends.
         let work = Work(unsafe {
             std::mem::transmute::<*const (dyn Fn() + Sync), *const (dyn Fn() + Sync)>(work)
         });
@@ -205,7 +208,7 @@ impl HelperPool {
         }
         for _ in 0..missing {
             let thread = Builder::new().name(self.kind.name.to_owned());
-            // Without a thread there is less help.
+            // Without this thread fewer helpers join.
             if spawn_unpinned(thread, || self.attend()).is_err() {
                 self.lock().threads -= 1;
             }
@@ -213,7 +216,7 @@ impl HelperPool {
         Posted { pool: self, id }
     }
 
-    /// What a helper does until there has been nothing to do for a while.
+    /// The loop of a helper thread. It ends after some idle time.
     fn attend(&self) {
         let mut state = self.lock();
         loop {
@@ -222,7 +225,8 @@ impl HelperPool {
                 job.running += 1;
                 let (id, Work(work)) = (job.id, job.work);
                 drop(state);
-                // SAFETY: the job counts this helper, so the call that posted it waits and what it lent lives.
+                // SAFETY: the job counts this helper as running, so the posting call waits and keeps the borrowed work
+                // alive.
                 let result = catch_unwind(AssertUnwindSafe(|| unsafe { (*work)() }));
                 state = self.lock();
                 state.leave(id, result.err());
@@ -256,7 +260,7 @@ impl PoolState {
 }
 
 impl Posted<'_> {
-    /// Lets nobody join any more, and waits for those that have. Gives the panic of one of them.
+    /// Lets no further helper join, and waits for those that have joined. Returns the panic of one of them, if any.
     fn close(self) -> Option<Box<dyn Any + Send>> {
         let panic = self.finish();
         std::mem::forget(self);
@@ -278,7 +282,7 @@ impl Posted<'_> {
 }
 
 impl Drop for Posted<'_> {
-    /// Where the posting call panics itself.
+    /// Runs if the posting call itself panics.
     fn drop(&mut self) {
         self.finish();
     }
@@ -295,7 +299,7 @@ mod tests {
 
     use super::*;
 
-    /// Held by tests that need all helpers.
+    /// Held by tests that need all helpers of a pool.
     static ALONE: Mutex<()> = Mutex::new(());
 
     #[test]
@@ -311,7 +315,7 @@ mod tests {
         assert_eq!(with_helpers(&items, u64::MAX, |item| item + 1), (1..=1000).collect::<Vec<_>>());
     }
 
-    /// The threads that work when all of one call do at the same time, the caller among them.
+    /// The threads that work at the same time in one call, including the calling thread.
     fn workers(helpers: usize) -> HashSet<ThreadId> {
         let (all, who) = (Barrier::new(helpers + 1), Mutex::new(HashSet::new()));
         share_out(&COPIERS, &vec![(); helpers + 1], helpers, |()| {
@@ -333,13 +337,13 @@ mod tests {
     fn a_child_has_helpers_of_its_own() {
         let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         assert_eq!(workers(2).len(), 3);
-        // Nobody in the child can give it back.
+        // The child inherits a locked pool, which no thread there can unlock.
         let held = HelperPool::of_process(&COPIERS).lock();
-        // SAFETY: the child uses what this process has in memory, and ends without anything of it.
+        // SAFETY: the child uses only inherited memory, and ends without running any destructor.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let found = catch_unwind(|| workers(2).len()).unwrap_or(0);
-            // SAFETY: ends the child at once.
+            // SAFETY: ends the child at once, without destructors.
             unsafe { libc::_exit(i32::from(found != 3)) };
         }
         drop(held);
@@ -352,7 +356,7 @@ mod tests {
                 break status;
             }
             if Instant::now() > deadline {
-                // It may have ended in between.
+                // The child may have ended in the meantime.
                 let _ = kill_process(child, Signal::KILL);
             }
             thread::yield_now();

@@ -3,28 +3,28 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::{Region, page_bytes};
 
-/// Most allocations that live at once: a mapping and a descriptor each.
+/// Most simultaneous allocations. Each takes a mapping and a descriptor.
 const MAX_ALLOCATIONS: usize = 1024;
 
 /// Largest allocation, in bytes.
 const MAX_ALLOCATION_BYTES: u64 = 1 << 46;
 
-/// Memory that this process allocated by address and can hand to another process: each allocation is a [`Region`] of
-/// its own, and is found again by any address in it.
+/// Memory that this process allocates by address and can hand to other processes. Each allocation is a [`Region`] of
+/// its own, and can be found by any address in it.
 #[derive(Debug, Default)]
 pub struct HostMemory {
     regions: Mutex<BTreeMap<usize, Arc<Region>>>,
 }
 
 impl HostMemory {
-    /// The one of this process.
+    /// The allocations of this process.
     pub fn of_process() -> &'static HostMemory {
         static OF_PROCESS: OnceLock<HostMemory> = OnceLock::new();
         OF_PROCESS.get_or_init(HostMemory::default)
     }
 
-    /// Allocates `len` zero bytes or more, a whole number of pages, and gives the address of the first. `None` if there
-    /// are none to be had: for no bytes, for too many, or past 1024 allocations.
+    /// Allocates at least `len` zero bytes, a whole number of pages, and returns the first address. Returns `None` if
+    /// `len` is zero or too large, there is no memory, or 1024 allocations exist.
     pub fn alloc(&self, len: u64) -> Option<usize> {
         if len > MAX_ALLOCATION_BYTES {
             return None;
@@ -39,15 +39,15 @@ impl HostMemory {
         Some(address)
     }
 
-    /// Gives the allocation back that starts at this address; false if none does. A transfer that still holds the
-    /// memory keeps it until it has ended.
+    /// Frees the allocation that starts at this address. Returns false if none does. A transfer that still uses the
+    /// memory keeps it until the transfer ends.
     pub fn free(&self, address: usize) -> bool {
-        // Large memory takes a while to unmap, and others look for theirs meanwhile.
+        // Unmapping large memory takes long, so it happens after the lock is released.
         let freed = self.lock().remove(&address);
         freed.is_some()
     }
 
-    /// The allocation that holds all `len` bytes from `address` on, and how far in they start.
+    /// The allocation that contains all `len` bytes from `address` on, and the offset of `address` in it.
     pub fn find(&self, address: usize, len: usize) -> Option<(Arc<Region>, u64)> {
         let regions = self.lock();
         let (&start, region) = regions.range(..=address).next_back()?;
@@ -57,7 +57,7 @@ impl HostMemory {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<usize, Arc<Region>>> {
-        // The map is whole between any two statements here.
+        // Every statement here leaves the map consistent, so a poisoned lock is harmless.
         self.regions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,15 +1,16 @@
-//! Memory that threads, other processes and devices write while we look at it: mapped regions, raw slices,
-//! checksums over them, and the system calls that move them through sockets.
+//! Memory that other threads, processes and devices may write at any time: mapped regions, raw slices, checksums over
+//! them, and the system calls that move them through sockets.
 //!
-//! Nearly all unsafe code of the workspace lives here; everything above speaks in [`RawSlice`]s. A `RawSlice` is an
-//! address and a length, never a Rust reference: its bytes are copied in or out, or handed to the kernel, and only
-//! private copies are looked at. There is no policy here: no keys, no versions, no protocol.
+//! Nearly all unsafe code of the workspace lives here, and the crates above use [`RawSlice`]s. A `RawSlice` is an
+//! address and a length, never a Rust reference. Its bytes are copied in or out, or handed to the kernel; only private
+//! copies are inspected. This crate knows no keys, no versions and no protocol.
 //!
-//! A `RawSlice` does not keep its memory alive. Whoever hands one on keeps the owner (a [`Region`], a [`Buffer`], a
-//! caller's buffer) beside it until the last use; for a region that is an `Arc<Region>`.
+//! A `RawSlice` does not keep its memory alive. Code that passes one on keeps the owner beside it until the last use:
+//! a [`Region`], a [`Buffer`], or a caller's buffer. For a region the owner is an `Arc<Region>`.
 //!
-//! Enter at [`Region`] for a segment's memory, at [`SliceList`] for the scatter/gather lists of callers, and at
-//! [`SendBatch`], [`RecvBatch`] and [`Watch`] for sockets, which are [`Private`] to their process.
+//! Enter at [`Region`] for a segment's memory, and at [`SliceList`] for the scatter/gather lists of callers. For
+//! sockets, enter at [`SendBatch`], [`RecvBatch`] and [`Watch`]. Descriptors that children must not inherit are
+//! [`Private`].
 
 mod batch;
 mod broken_thread;
@@ -73,8 +74,8 @@ pub use map_error::MapError;
 pub use mappings::{Access, Mappings, describe_address, is_readable};
 pub use memory_limit::MemoryLimit;
 pub use named::{
-    MAX_ROW_BYTES, MappedWords, NamedSegment, NamedSegmentError, NamedSegmentWish, Past, Record,
-    RowId, WordMemory,
+    MAX_ROW_BYTES, MappedWords, NamedSegment, NamedSegmentError, NamedSegmentOptions, Record,
+    RowId, SegmentOrigin, WordMemory,
 };
 pub use numa::{bind_to_numa_node, numa_nodes};
 pub use other_process::copy_from_process;

@@ -10,57 +10,57 @@ pub enum MapError {
     /// The length does not fit this machine's address space.
     #[error("a region of {len} bytes does not fit the address space")]
     TooLarge {
-        /// The length that was asked for, in bytes.
+        /// The requested length, in bytes.
         len: u64,
     },
-    /// What was given is neither a plain file nor, where one is asked for, memory without a name.
+    /// The descriptor is neither a regular file nor, where one is required, memory without a name.
     #[error("only {wanted} can be mapped here")]
     WrongKind {
-        /// What is taken.
+        /// The kind that is accepted.
         wanted: &'static str,
     },
-    /// The file ends before the bytes do that were asked for.
+    /// The file ends before the requested range does.
     #[error("{len} bytes from {offset} do not lie within a file of {file_len} bytes")]
     TooShort {
-        /// First byte wanted.
+        /// First requested byte.
         offset: u64,
-        /// Bytes wanted.
+        /// Number of requested bytes.
         len: u64,
         /// Length of the file in bytes.
         file_len: u64,
     },
-    /// A mapping starts at a page.
+    /// The offset is not at a page, where every mapping must start.
     #[error("a mapping cannot start at byte {offset}, which is no multiple of {page_bytes}")]
     Unaligned {
-        /// First byte wanted.
+        /// First requested byte.
         offset: u64,
         /// Length of a page in bytes.
         page_bytes: u64,
     },
-    /// A part of the range is mapped as a segment already, here or in another process.
+    /// A part of the range is mapped as a segment already, in this or another process.
     #[error("a part of these bytes is mapped as a segment already")]
     Taken,
-    /// Memory of another process that it could take away while it is used here.
+    /// The memory is not sealed, so the process that made it could shrink it during use.
     #[error("memory that may shrink, because it is not sealed, is not taken")]
     Unsealed,
-    /// The system refused.
+    /// A system call failed.
     #[error("{call} of {len} bytes failed: {}", std::io::Error::from_raw_os_error(*errno))]
     System {
         /// The system call.
         call: &'static str,
-        /// The length that was asked for, in bytes.
+        /// The requested length, in bytes.
         len: u64,
-        /// Its `errno`.
+        /// The `errno` of the call.
         errno: i32,
     },
 }
 
-/// What a system call that refused comes to.
+/// The error of a failed system call.
 pub(crate) fn refused(call: &'static str, len: u64, errno: Errno) -> MapError {
     MapError::System { call, len, errno: errno.raw_os_error() }
 }
 
-/// A length as one of this address space, if it can be mapped.
+/// Converts a length to `usize`, if a mapping can have it.
 pub(crate) fn size_of(len: u64) -> Result<usize, MapError> {
     match usize::try_from(len) {
         Ok(0) => Err(MapError::Empty),

@@ -1,17 +1,19 @@
-//! Pages that the system has, and that this process has not mapped yet.
+//! Maps pages that the kernel has already allocated, and that this process has not mapped yet.
 
 use crate::{OutOfBounds, Region, page_bytes};
 
-/// Bytes that the system maps at a touch, as far as it has them. Where it maps fewer, the others are mapped one by one later.
+/// How many bytes the kernel maps on one page fault (fault-around), as far as they are allocated. If it maps fewer,
+/// later touches map the rest one page at a time.
 const AROUND_BYTES: usize = 64 << 10;
 
 impl Region {
-    /// Maps the pages of `len` bytes from `offset` on if the system has them already, many at a touch: a write that comes first
-    /// maps them one by one, which takes longer than the copy. False, and nothing is mapped, if the first of them or the last
-    /// is still to be provided.
+    /// Maps the pages of `len` bytes from `offset` on if the kernel has allocated them, many on each page fault. A
+    /// write would map them one by one, which takes longer than the copy.
+    ///
+    /// Returns false, and maps nothing, if the first or the last page is not allocated yet.
     ///
     /// # Errors
-    /// If they do not lie within the region.
+    /// The bytes do not lie within the region.
     pub fn map_provided(&self, offset: u64, len: u64) -> Result<bool, OutOfBounds> {
         let part = self.slice(offset, len)?;
         let (start, end) = (part.as_ptr().addr(), part.as_ptr().addr() + part.len());
@@ -20,19 +22,20 @@ impl Region {
         }
         let mut at = start;
         while at < end {
-            // SAFETY: a byte of this region, which is mapped. Others may write it; what it is does not matter.
+            // SAFETY: reads a byte of this region, which is mapped. Its value is unused, so concurrent writes do no
+            // harm.
             unsafe { part.as_ptr().with_addr(at).read_volatile() };
             at = (at + 1).next_multiple_of(AROUND_BYTES);
         }
         Ok(true)
     }
 
-    /// Whether the system has the page of this region that `address` lies in.
+    /// Whether the kernel has allocated the page of this region that contains `address`.
     fn is_provided(&self, address: usize) -> bool {
         let start = address - address % page_bytes() as usize;
         let page = self.whole().as_ptr().with_addr(start);
         let mut state = 0;
-        // SAFETY: one page, of this region; the kernel writes one byte for it.
+        // SAFETY: the argument is one page of this region, and the kernel writes one byte of state for it.
         let asked = unsafe { libc::mincore(page.cast(), 1, &raw mut state) };
         asked == 0 && state & 1 == 1
     }

@@ -1,39 +1,39 @@
-//! What the process may do with a range of its memory, as the system lists it.
+//! The access rights of ranges of this process's memory, as the kernel lists them.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::ops::Range;
 
-/// What may be done with all bytes of a range.
+/// The access that all bytes of a range allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// They can be read.
+    /// All bytes can be read.
     pub read: bool,
-    /// They can be written.
+    /// All bytes can be written.
     pub write: bool,
 }
 
 const NONE: Access = Access { read: false, write: false };
 const FULL: Access = Access { read: true, write: true };
 
-/// Most mappings that are looked at; what lies behind them is taken for none.
+/// Most mappings that are read. Memory behind them counts as inaccessible.
 const MAX_MAPPINGS: usize = 1 << 20;
 
-/// All memory of the process, as it was at one moment.
+/// The mappings of this process at one moment.
 #[derive(Debug)]
 pub struct Mappings {
-    /// In ascending order; `None` if the system does not list them.
+    /// Ascending ranges; `None` if the kernel does not list them.
     listed: Option<Vec<(Range<u64>, Access)>>,
 }
 
 impl Mappings {
-    /// Those of this process. It costs a system call for about thirty of them.
+    /// Reads the mappings of this process. It takes one system call for each thirty of them or so.
     #[must_use]
     pub fn read() -> Mappings {
         Mappings { listed: lines().and_then(listed).ok() }
     }
 
-    /// What may be done with all bytes from `start` to before `end`. Everything, where the system does not tell.
+    /// The access that all bytes from `start` to before `end` allow. Full access if the kernel lists no mappings.
     #[must_use]
     pub fn access(&self, start: u64, end: u64) -> Access {
         let Some(listed) = &self.listed else { return FULL };
@@ -54,7 +54,7 @@ impl Mappings {
     }
 }
 
-/// What lies at an address, in words: the mapping with its name, or that there is none.
+/// Describes the mapping at an address in words.
 #[must_use]
 pub fn describe_address(address: u64) -> String {
     let Ok(lines) = lines() else { return "the system lists no mappings".to_owned() };
@@ -76,19 +76,20 @@ fn describe(mut lines: impl Iterator<Item = String>, address: u64) -> String {
     }
 }
 
-/// Whether the processor can read the byte at an address, which need not be mapped. Costs one short system call, which is
-/// allowed everywhere.
+/// Whether the processor can read the byte at an address, which may be unmapped. Takes one short system call, which
+/// every sandbox allows.
 #[must_use]
 pub fn is_readable(address: usize) -> bool {
-    // A set of signals: what the system takes must not cross into the next page.
+    // Size of a signal set. It is aligned, so that what the kernel reads does not cross into the next page.
     const SET_BYTES: usize = 8;
     let set: *const u8 = std::ptr::with_exposed_provenance(address & !(SET_BYTES - 1));
     if set.is_null() {
-        // To the system that is no set at all.
+        // The kernel takes a null pointer as "no set" and would read nothing.
         return false;
     }
     let no_such_change = -1;
-    // SAFETY: the system copies the set, with an error if it cannot, and then refuses to change anything.
+    // SAFETY: the kernel copies the set, or fails if it cannot. It then rejects the unknown operation, so nothing
+    // changes.
     let result = unsafe {
         libc::syscall(
             libc::SYS_rt_sigprocmask,
@@ -105,8 +106,8 @@ fn lines() -> io::Result<BufReader<File>> {
     File::open("/proc/self/maps").map(BufReader::new)
 }
 
-/// The mappings come in ascending order, one a line: `first-end rwxp ...`, both in hexadecimal. Neighbours that allow the
-/// same become one.
+/// Parses the list of mappings, in ascending order, one per line: `first-end rwxp ...` in hexadecimal. Merges
+/// neighbours that allow the same access.
 fn listed(lines: impl BufRead) -> io::Result<Vec<(Range<u64>, Access)>> {
     let mut listed: Vec<(Range<u64>, Access)> = Vec::new();
     for line in lines.lines().take(MAX_MAPPINGS) {
@@ -192,7 +193,7 @@ nonsense
     fn what_the_processor_cannot_read_is_told_without_a_crash() {
         let region = crate::Region::anonymous(3 * crate::page_bytes()).expect("memory");
         let (start, len) = (region.whole().as_ptr(), crate::page_bytes() as usize);
-        // SAFETY: the second page of a mapping that nobody else has.
+        // SAFETY: changes the second page of a mapping that only this test uses.
         unsafe { mprotect(start.add(len).cast(), len, MprotectFlags::empty()) }.unwrap();
         let start = start.expose_provenance();
         let found = [0, len - 1, len, 2 * len - 1, 2 * len].map(|at| is_readable(start + at));

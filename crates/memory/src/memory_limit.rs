@@ -1,26 +1,26 @@
-//! How much memory this process may have.
+//! How much memory this process can use.
 
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The least of the machine's memory and the limits of the control groups that this process is in.
+/// The minimum of the machine's memory and the limits of this process's control groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryLimit {
-    /// In bytes.
+    /// The limit, in bytes.
     pub bytes: u64,
-    /// Whether a control group has less than the machine.
+    /// Whether a control group sets the limit, below the machine's memory.
     pub is_of_container: bool,
 }
 
 impl MemoryLimit {
-    /// What the system says; `None` if it says nothing.
+    /// Reads the limit from the kernel. `None` if the kernel reports neither the machine's memory nor a group's limit.
     #[must_use]
     pub fn look() -> Option<MemoryLimit> {
         Self::below(Path::new("/"))
     }
 
-    /// As [`MemoryLimit::look`], of the system whose files lie below this folder.
+    /// As [`MemoryLimit::look`], for a system whose files lie below this folder.
     fn below(root: &Path) -> Option<MemoryLimit> {
         let machine = fs::read_to_string(root.join("proc/meminfo")).ok().as_deref().and_then(total);
         let groups = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
@@ -55,7 +55,7 @@ fn total(meminfo: &str) -> Option<u64> {
     kilobytes.checked_mul(1024)
 }
 
-/// The limit of the group that a line of `/proc/self/cgroup` names, or of one above it.
+/// The lowest limit of the group that a line of `/proc/self/cgroup` names, and of its ancestors.
 fn limit_of_group(root: &Path, line: &str) -> Option<u64> {
     let mut fields = line.splitn(3, ':');
     let (_, controllers, group) = (fields.next()?, fields.next()?, fields.next()?);
@@ -67,13 +67,13 @@ fn limit_of_group(root: &Path, line: &str) -> Option<u64> {
         _ => return None,
     };
     let mount = root.join(mount);
-    // Seen from a container the path may not be there; then the mount itself is the container's group.
+    // Inside a container this path may not exist. The mount itself is then the container's group.
     let inner = mount.join(Path::new(group.trim_start_matches('/')));
     let groups = inner.ancestors().take_while(|folder| folder.starts_with(&mount));
     groups.filter_map(|folder| limit_in(&folder.join(file))).min()
 }
 
-/// `max`, and numbers that no machine has, are no limits; the latter are larger than any machine's memory anyway.
+/// `max` is no limit. Version 1 shows "no limit" as a huge number, which exceeds any machine's memory.
 fn limit_in(file: &PathBuf) -> Option<u64> {
     fs::read_to_string(file).ok()?.trim().parse().ok()
 }

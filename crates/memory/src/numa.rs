@@ -5,28 +5,28 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::Region;
 
-/// Most processors that one node may list: a set holds no more.
+/// Most processors that a [`CpuSet`] holds. A node that lists further ones is an error.
 const MAX_PROCESSORS: usize = CpuSet::MAX_CPU;
 
-/// How many nodes a set has room for.
+/// Most nodes that a [`Mask`] holds.
 const MAX_NODES: u32 = 1024;
 
-/// What system calls are told of the length of a set: they look at one bit less.
+/// The mask length that is passed to system calls. The kernel reads one bit less.
 const MASK_LEN: libc::c_ulong = 1024 + 1;
 
-/// Has a thread of this process asked for a node?
+/// Whether a thread of this process was bound to a node.
 static BOUND: AtomicBool = AtomicBool::new(false);
 
-/// Runs this thread on the processors of a NUMA node from now on, and has its memory allocated there while the node
-/// has room. Threads that this process starts for itself afterwards stay with the threads that start them.
+/// Binds this thread to the processors of a NUMA node, and prefers memory of that node while it has any. Threads that
+/// [`crate::spawn_unpinned`] starts afterwards keep the processors of the thread that starts them.
 ///
 /// # Errors
-/// `NotFound` if the system has no such node; otherwise what the system calls answer.
+/// `NotFound` if the node does not exist; otherwise the error of a system call.
 pub fn bind_to_numa_node(node: u32) -> io::Result<()> {
     let listed = std::fs::read_to_string(format!("/sys/devices/system/node/node{node}/cpulist"))?;
     let processors = numbers(&listed).ok_or(io::ErrorKind::InvalidData)?;
     mask(node)?;
-    // A node may have memory alone.
+    // A node may have memory and no processors.
     if !processors.is_empty() {
         let mut set = CpuSet::new();
         processors.into_iter().for_each(|processor| set.set(processor));
@@ -42,7 +42,7 @@ pub(crate) fn is_bound() -> bool {
     BOUND.load(Ordering::Relaxed)
 }
 
-/// The numbers of a list like `0-3,8`.
+/// Parses a list of numbers like `0-3,8`.
 fn numbers(list: &str) -> Option<Vec<usize>> {
     let mut all = Vec::new();
     for span in list.trim().split(',').filter(|span| !span.is_empty()) {
@@ -56,7 +56,7 @@ fn numbers(list: &str) -> Option<Vec<usize>> {
     Some(all)
 }
 
-/// How many NUMA nodes this host has; one where the system does not say.
+/// How many NUMA nodes this host has; one if the kernel does not tell.
 #[must_use]
 pub fn numa_nodes() -> usize {
     let online = std::fs::read_to_string("/sys/devices/system/node/online").ok();
@@ -64,15 +64,16 @@ pub fn numa_nodes() -> usize {
 }
 
 impl Region {
-    /// Has pages that the region does not have yet allocated on a NUMA node while that has room, whoever touches them first.
+    /// Prefers a NUMA node for the pages that the region does not have yet, whichever thread touches them first.
     ///
     /// # Errors
-    /// There is no such node, or the system refuses.
+    /// The node does not exist, or the kernel refuses.
     pub fn prefer_numa_node(&self, node: u32) -> io::Result<()> {
         let nodes = mask(node)?;
         let (whole, policy) = (self.whole(), libc::c_long::from(libc::MPOL_PREFERRED));
         let (nodes, no_flags) = (nodes.as_ptr(), 0 as libc::c_long);
-        // SAFETY: a mapping of this region, of which no byte changes; the mask has as many bits as the kernel reads.
+        // SAFETY: exactly a mapping of this region, of which no byte changes; the mask has as many bits as the kernel
+        // reads.
         let result = unsafe {
             let (start, len) = (whole.as_ptr(), whole.len());
             libc::syscall(libc::SYS_mbind, start, len, policy, nodes, MASK_LEN, no_flags)
@@ -84,7 +85,7 @@ impl Region {
 const MASK_BITS: u32 = libc::c_ulong::BITS;
 type Mask = [libc::c_ulong; (MAX_NODES / MASK_BITS) as usize];
 
-/// A set of one node.
+/// A mask with one node set.
 fn mask(node: u32) -> io::Result<Mask> {
     let mut nodes: Mask = [0; (MAX_NODES / MASK_BITS) as usize];
     let word = nodes.get_mut((node / MASK_BITS) as usize).ok_or(io::ErrorKind::InvalidInput)?;

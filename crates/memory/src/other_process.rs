@@ -5,11 +5,12 @@ use crate::system_call::retry;
 
 /// Copies bytes of another process to `dst`, through the kernel, which checks both sides.
 ///
-/// A number may be given to another process once its own has ended: make sure afterwards that it had not.
+/// A pid may be reused after its process has ended: after the copy, the caller must check that the process has not
+/// ended.
 ///
 /// # Errors
-/// `EPERM` if this process may not look into that one, `ESRCH` if it has ended, `EFAULT` if a part of either side is not
-/// mapped; what was copied before is unspecified.
+/// `EPERM` if this process may not read that one, `ESRCH` if it has ended, `EFAULT` if either side is not mapped. A
+/// part may have been copied.
 pub fn copy_from_process(pid: i32, address: u64, dst: RawSlice) -> io::Result<()> {
     let mut done = 0;
     while done < dst.len() {
@@ -25,13 +26,13 @@ pub fn copy_from_process(pid: i32, address: u64, dst: RawSlice) -> io::Result<()
     Ok(())
 }
 
-/// Has the kernel copy bytes of a process, piece by piece, to pieces of this one, and tells how many it copied: not always all. Pieces
-/// that are not mapped there are an error, as are those that are not mapped here.
+/// Copies pieces of another process's memory to pieces of this one. Returns how many bytes the kernel copied, which
+/// may be fewer than all. Unmapped pieces on either side are an error.
 pub(crate) fn read_process(pid: i32, from: &[libc::iovec], to: &[RawSlice]) -> io::Result<usize> {
     let to = vectors(to);
     retry(|| {
-        // SAFETY: the sources are no memory of this process, or only read; `to` may be written, as whoever made the slices promised
-        // (`RawSlice::new`); the kernel checks the mappings of both.
+        // SAFETY: the kernel only reads the sources, which need not lie in this process. The caller of `RawSlice::new`
+        // promised that `to` may be written. The kernel checks the mappings on both sides.
         unsafe {
             let (to_count, from_count) = (to.len() as libc::c_ulong, from.len() as libc::c_ulong);
             libc::process_vm_readv(pid, to.as_ptr(), to_count, from.as_ptr(), from_count, 0)
@@ -39,9 +40,9 @@ pub(crate) fn read_process(pid: i32, from: &[libc::iovec], to: &[RawSlice]) -> i
     })
 }
 
-/// Slices as the system takes them.
+/// The slices as the kernel's `iovec`s.
 pub(crate) fn vectors(slices: &[RawSlice]) -> &[libc::iovec] {
-    // SAFETY: a RawSlice has the layout of an iovec, and the slices are borrowed for as long.
+    // SAFETY: a RawSlice has the layout of an iovec, and the result borrows the slices.
     unsafe { std::slice::from_raw_parts(slices.as_ptr().cast(), slices.len()) }
 }
 

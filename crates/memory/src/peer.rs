@@ -4,18 +4,18 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 /// The process at the other end of a Unix socket, as it was when it connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Its number; absent if it lives in a container of its own, where numbers mean something else.
+    /// The peer's pid. `None` if the peer is in a pid namespace that this process cannot see.
     pub pid: Option<i32>,
-    /// Its user.
+    /// The peer's user id.
     pub uid: u32,
 }
 
-/// Who is at the other end of a Unix socket.
+/// Identifies the peer of a Unix socket.
 ///
 /// # Errors
-/// The system's; a socket of another kind has no such peer.
+/// The kernel's error, for example for another kind of socket.
 pub fn peer_of(socket: BorrowedFd<'_>) -> io::Result<Peer> {
-    // Not by rustix, for which no process has the number zero.
+    // Not by rustix, whose pids are never zero: the kernel reports zero for an invisible peer.
     let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
     // SAFETY: writes at most `len` bytes, which is the length of `peer`, and the new length.
@@ -34,7 +34,7 @@ pub fn peer_of(socket: BorrowedFd<'_>) -> io::Result<Peer> {
     Ok(Peer { pid: Some(peer.pid).filter(|&pid| pid > 0), uid: peer.uid })
 }
 
-/// The user that others see this process as.
+/// The user id that other processes see for this process.
 #[must_use]
 pub fn own_uid() -> u32 {
     rustix::process::geteuid().as_raw()

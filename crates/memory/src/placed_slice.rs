@@ -1,16 +1,16 @@
 use crate::RawSlice;
 
-/// Where memory lies.
+/// Whether memory belongs to the host or to a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Place {
-    /// The processor can read and write it.
+    /// Host memory, which the processor can read and write.
     #[default]
     Host,
-    /// In the device with this ordinal. Only the device's driver can read and write it.
+    /// Memory of the device with this ordinal. Only the device's driver can read and write it.
     Device(u32),
 }
 
-/// An address and a length, and where the memory lies: a [`RawSlice`], or memory of a device.
+/// An address, a length and a [`Place`]: a [`RawSlice`], or memory of a device.
 #[derive(Clone, Copy, Debug)]
 pub struct PlacedSlice {
     place: Place,
@@ -27,10 +27,11 @@ impl PlacedSlice {
     /// The `len` bytes at `address` of a device.
     ///
     /// # Safety
-    /// As [`RawSlice::new`] demands of memory of the host, but that no processor can reach it: `address` is one of a device.
+    /// The terms of [`RawSlice::new`], except that the memory is a device's: `address` is a device address, which no
+    /// processor can access.
     #[must_use]
     pub const unsafe fn of_device(ordinal: u32, address: usize, len: usize) -> Self {
-        // SAFETY: nobody gets this slice but as numbers, since `host` keeps it back.
+        // SAFETY: `host` never returns this slice, so it is used only as an address and a length.
         let slice = unsafe { RawSlice::new(std::ptr::without_provenance_mut(address), len) };
         Self { place: Place::Device(ordinal), slice }
     }
@@ -47,19 +48,19 @@ impl PlacedSlice {
         self.slice.len()
     }
 
-    /// Is there nothing in it?
+    /// Whether the slice has no bytes.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.slice.is_empty()
     }
 
-    /// The address of the first byte, wherever it lies.
+    /// The address of the first byte, in host or device memory.
     #[must_use]
     pub fn addr(&self) -> usize {
         self.slice.as_ptr().addr()
     }
 
-    /// The memory, if the processor can reach it.
+    /// The memory, if it is host memory.
     #[must_use]
     pub const fn host(&self) -> Option<RawSlice> {
         match self.place {
@@ -68,7 +69,7 @@ impl PlacedSlice {
         }
     }
 
-    /// The ordinal of the device and the address there, if it is memory of one.
+    /// The device's ordinal and the address there, if it is memory of a device.
     #[must_use]
     pub fn device(&self) -> Option<(u32, u64)> {
         match self.place {
@@ -94,7 +95,7 @@ mod tests {
 
     #[test]
     fn memory_of_a_device_is_no_memory_of_the_host() {
-        // SAFETY: nobody uses the memory.
+        // SAFETY: nothing accesses the memory.
         let device = unsafe { PlacedSlice::of_device(3, 0x1000, 100) };
         assert_eq!((device.place(), device.len()), (Place::Device(3), 100));
         assert!(device.host().is_none());

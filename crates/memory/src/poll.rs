@@ -5,20 +5,20 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, retry_on_intr};
 
-/// What is waited for on one socket, and then what is there.
+/// What to wait for on one socket; after [`poll_sockets`], what is ready.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interest {
-    /// Bytes, an end or an error can be received.
+    /// Receiving would return bytes, the end of the stream or an error.
     pub read: bool,
-    /// Bytes can be sent, or sending would tell an error.
+    /// Sending would accept bytes or return an error.
     pub write: bool,
 }
 
-/// Waits until one of `sockets` is ready for something it is waited for, or `timeout` has passed, and replaces each
-/// interest by what is ready: all false after a timeout.
+/// Waits until one of `sockets` is ready for its interest, or until `timeout`. Replaces each interest by what is
+/// ready: all false after a timeout.
 ///
 /// # Errors
-/// The system's.
+/// The kernel's error.
 pub fn poll_sockets(
     sockets: &mut [(BorrowedFd<'_>, Interest)],
     timeout: Duration,
@@ -27,11 +27,11 @@ pub fn poll_sockets(
         let mut events = PollFlags::empty();
         events.set(PollFlags::IN, interest.read);
         events.set(PollFlags::OUT, interest.write);
-        // A socket that is waited for nothing must not end the wait because its peer hung up.
+        // A socket without interest must not end the wait when its peer hangs up.
         (!events.is_empty()).then(|| PollFd::from_borrowed_fd(*socket, events))
     });
     let mut watched: Vec<PollFd<'_>> = watched.collect();
-    // One that the system cannot count is endless.
+    // A timeout too long for the kernel counts as endless.
     let timeout = Timespec::try_from(timeout).ok();
     match poll(&mut watched, timeout.as_ref()) {
         Ok(_) | Err(Errno::INTR) => {}
@@ -47,11 +47,10 @@ pub fn poll_sockets(
     Ok(())
 }
 
-/// Waits until the peer sends nothing any more, whatever of what it sent before is still to be received, or the connection
-/// has ended.
+/// Waits until the peer has shut down its sending side, or the connection has ended. Unread bytes do not end the wait.
 ///
 /// # Errors
-/// The system's.
+/// The kernel's error.
 pub fn await_hang_up(socket: BorrowedFd<'_>) -> io::Result<()> {
     let mut watched = [PollFd::from_borrowed_fd(socket, PollFlags::RDHUP)];
     while retry_on_intr(|| poll(&mut watched, None))? == 0 {}

@@ -1,4 +1,5 @@
-//! Descriptors and forks: what a child holds open counts as open, whatever becomes of its parent.
+//! Descriptors that forked children do not inherit. Without this, a child would keep files and sockets of its parent
+//! open.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -12,37 +13,38 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// Descriptors of this process that its children do not get. All that are in it are open.
+/// The open descriptors of this process that its children must not inherit.
 static OPEN: Mutex<BTreeSet<RawFd>> = Mutex::new(BTreeSet::new());
 
-/// A descriptor that children of this process do not get. A lock that hangs on it ends with this process, and who is at
-/// the other end of it sees when this process has gone. In a child it is the number of something that does nothing.
+/// A descriptor that children of this process do not inherit. A file lock on it ends with this process, and a socket's
+/// peer notices when this process ends. In a child the number belongs to an unused eventfd.
 ///
-/// Only children that the system's `fork` makes; one that executes a program anyway has nothing that closes then.
+/// This covers children of the C library's `fork`. A child that executes another program loses the descriptor by
+/// close-on-exec.
 #[derive(Debug)]
 pub struct Private<T: AsFd>(ManuallyDrop<T>);
 
 impl<T: AsFd> Private<T> {
-    /// Takes an open descriptor. A child that was made between its opening and this has it.
+    /// Wraps an open descriptor. A child forked between its opening and this call inherits it.
     #[must_use]
     pub fn new(descriptor: T) -> Self {
         enter(&mut open(), descriptor)
     }
 
-    /// Takes what `make` opens, which must not wait: no child is made meanwhile.
+    /// Wraps the descriptor that `make` opens. No child can be forked meanwhile, so `make` must not block.
     ///
     /// # Errors
-    /// Those of `make`.
+    /// The error of `make`.
     pub fn open<E>(make: impl FnOnce() -> Result<T, E>) -> Result<Self, E> {
         let mut open = open();
         make().map(|descriptor| enter(&mut open, descriptor))
     }
 
-    /// The same descriptor as another type.
+    /// Converts the descriptor to another type.
     #[must_use]
     pub fn convert<U: AsFd + From<T>>(self) -> Private<U> {
         let mut this = ManuallyDrop::new(self);
-        // SAFETY: it is taken once, since `this` is never dropped.
+        // SAFETY: the value is taken once, since `this` is never dropped.
         let descriptor = unsafe { ManuallyDrop::take(&mut this.0) };
         let number = descriptor.as_fd().as_raw_fd();
         let other = U::from(descriptor);
@@ -52,10 +54,10 @@ impl<T: AsFd> Private<T> {
 }
 
 impl Private<OwnedFd> {
-    /// Another descriptor of what this one is of.
+    /// Duplicates the descriptor.
     ///
     /// # Errors
-    /// The system has none left.
+    /// There are no descriptors left.
     pub fn try_clone(&self) -> io::Result<Self> {
         Self::open(|| self.0.try_clone())
     }
@@ -65,7 +67,7 @@ impl Private<TcpStream> {
     /// Connects to an address.
     ///
     /// # Errors
-    /// The system's, of kind `TimedOut` if nobody has answered after `timeout`.
+    /// The kernel's error. Its kind is `TimedOut` if the peer did not answer within `timeout`.
     pub fn connect(address: SocketAddr, timeout: Duration) -> io::Result<Self> {
         let domain = Domain::for_address(address);
         let socket = Private::open(|| Socket::new(domain, Type::STREAM, Some(Protocol::TCP)))?;
@@ -73,10 +75,10 @@ impl Private<TcpStream> {
         Ok(socket.convert())
     }
 
-    /// Another descriptor of the same socket.
+    /// Duplicates the descriptor of the socket.
     ///
     /// # Errors
-    /// The system has none left.
+    /// There are no descriptors left.
     pub fn try_clone(&self) -> io::Result<Self> {
         Self::open(|| self.0.try_clone())
     }
@@ -86,8 +88,9 @@ impl<T: AsFd> Drop for Private<T> {
     fn drop(&mut self) {
         let mut open = open();
         open.remove(&self.0.as_fd().as_raw_fd());
-        // SAFETY: it is dropped once, here; nobody uses it afterwards. Under the lock: a child that is made now has to know
-        // of the descriptor, or must not have it. What holds much memory is still mapped, so that closing takes no time.
+        // SAFETY: dropped once, here, and never used afterwards. Still under the lock, so that a forked child either
+        // finds the descriptor in `OPEN` or does not inherit it. Large memory is still mapped, so closing its
+        // descriptor is quick.
         unsafe { ManuallyDrop::drop(&mut self.0) }
     }
 }
@@ -106,13 +109,13 @@ impl<T: AsFd> AsFd for Private<T> {
     }
 }
 
-/// Keeps an open descriptor from children of this process, as [`Private`] does, for an owner that lends it mutably. It must
-/// go before the descriptor is closed: later its number may be that of another.
+/// Keeps a descriptor that has another owner from children, as [`Private`] does. Drop this before the owner closes the
+/// descriptor: the number may then be reused.
 #[derive(Debug)]
 pub struct PrivateWhile(RawFd);
 
 impl PrivateWhile {
-    /// Begins. A child that was made between its opening and this has it.
+    /// Registers an open descriptor. A child forked between its opening and this call inherits it.
     #[must_use]
     pub fn open(descriptor: &impl AsFd) -> Self {
         let number = descriptor.as_fd().as_raw_fd();
@@ -120,10 +123,10 @@ impl PrivateWhile {
         Self(number)
     }
 
-    /// Begins with what `make` opens, which must not wait: no child is made meanwhile.
+    /// Registers the descriptor that `make` opens. No child can be forked meanwhile, so `make` must not block.
     ///
     /// # Errors
-    /// Those of `make`.
+    /// The error of `make`.
     pub fn make<T: AsFd, E>(make: impl FnOnce() -> Result<T, E>) -> Result<(Self, T), E> {
         let mut open = open();
         let descriptor = make()?;
@@ -161,19 +164,19 @@ thread_local! {
     static HELD: RefCell<Option<MutexGuard<'static, BTreeSet<RawFd>>>> = const { RefCell::new(None) };
 }
 
-/// On the thread that forks. No descriptor is opened or closed here until the child is made.
+/// Runs on the forking thread. It holds the lock, so no private descriptor is opened or closed until the child exists.
 extern "C" fn before() {
     let open = open();
-    // A thread that is ending has no such place any more; then the list is not held.
+    // A thread that is ending has no thread-locals any more; the lock is then not held during the fork.
     let _ = HELD.try_with(|held| *held.borrow_mut() = Some(open));
 }
 
-/// On the same thread.
+/// Runs on the forking thread, in the parent.
 extern "C" fn in_parent() {
     let _ = HELD.try_with(|held| held.borrow_mut().take());
 }
 
-/// On the only thread of the child.
+/// Runs on the only thread of the child.
 extern "C" fn in_child() {
     let _ = HELD.try_with(|held| {
         if let Some(open) = held.borrow_mut().take() {
@@ -182,18 +185,18 @@ extern "C" fn in_child() {
     });
 }
 
-/// Puts something that does nothing in the place of each descriptor. Its number stays taken: whoever has it here as well
-/// would close what somebody else opened under it.
+/// Replaces each descriptor by an unused eventfd, so that its number stays taken. Otherwise a copied owner in the
+/// child would later close an unrelated descriptor of this number.
 fn put_out(open: &BTreeSet<RawFd>) {
     let nothing = || {
-        // SAFETY: makes a descriptor; no memory is involved.
+        // SAFETY: creates a descriptor; no memory is involved.
         unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) }
     };
     let Some(&first) = open.first() else { return };
     let mut dummy = nothing();
     if dummy < 0 {
-        // There is no number left. This makes one, which the next takes.
-        // SAFETY: nobody uses it in this process; no memory is involved.
+        // There is no free number. Closing this descriptor frees one for the eventfd.
+        // SAFETY: the child's copies of its owner never use it; no memory is involved.
         unsafe { libc::close(first) };
         dummy = nothing();
     }
@@ -206,7 +209,7 @@ fn put_out(open: &BTreeSet<RawFd>) {
         }
     }
     if dummy >= 0 && !open.contains(&dummy) {
-        // SAFETY: it was made here and nobody else has it.
+        // SAFETY: the descriptor was created here, and nothing else uses it.
         unsafe { libc::close(dummy) };
     }
 }
@@ -239,7 +242,7 @@ mod tests {
         assert_eq!(far.read(&mut bytes).unwrap(), 0);
     }
 
-    /// A thread that waits for something, as the system sees it.
+    /// Whether a thread is blocked, according to the kernel.
     fn is_asleep(thread: libc::pid_t) -> bool {
         let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat"));
         stat.is_ok_and(|stat| stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('S')))
@@ -257,7 +260,7 @@ mod tests {
         let held = open();
         let (tell, told) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
-            // SAFETY: asks for a number.
+            // SAFETY: returns a number; no memory is involved.
             tell.send(unsafe { libc::gettid() }).unwrap();
             drop(region);
         });

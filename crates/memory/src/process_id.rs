@@ -1,13 +1,13 @@
-//! The number of this process, without a call of the system each time that somebody asks.
+//! The pid of this process, cached, since a system call for each use is expensive.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Zero until somebody asks.
+/// The cached pid; zero before the first use.
 static KNOWN: AtomicU32 = AtomicU32::new(0);
 
-/// As [`std::process::id`]. A child that was made by `fork` gets its own; one that was made past the C library, and goes on in this
-/// program, its parent's.
+/// As [`std::process::id`]. A child of the C library's `fork` gets its own pid. A child that bypassed the C library
+/// gets its parent's pid.
 #[must_use]
 pub fn process_id() -> u32 {
     match KNOWN.load(Ordering::Relaxed) {
@@ -28,7 +28,7 @@ fn look() -> u32 {
     own
 }
 
-/// On the only thread of a child.
+/// Runs on the only thread of a forked child.
 extern "C" fn forget() {
     KNOWN.store(0, Ordering::Relaxed);
 }
@@ -40,15 +40,15 @@ mod tests {
     #[test]
     fn a_child_has_its_own() {
         assert_eq!(process_id(), std::process::id());
-        // SAFETY: the child only looks, and ends.
+        // SAFETY: the child only compares its pid, and ends.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let is_own = process_id() == std::process::id();
-            // SAFETY: ends this process, without anything that the parent has prepared for its own end.
+            // SAFETY: ends the child at once, without the parent's exit handlers.
             unsafe { libc::_exit(i32::from(!is_own)) };
         }
         let mut status = -1;
-        // SAFETY: writes one number.
+        // SAFETY: `waitpid` writes one number, into `status`.
         assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
         assert_eq!(status, 0);
         assert_eq!(process_id(), std::process::id());

@@ -8,17 +8,17 @@ use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
 use crate::broken_thread::witness;
 use crate::numa;
 
-/// Starts a thread that serves the process as a whole: one that answers other processes, or keeps something up for them.
-/// It may run wherever any thread of the process may.
+/// Starts a thread that serves the whole process, for example one that answers other processes. It may run on every
+/// processor that some thread of the process may use.
 ///
-/// A thread inherits the processors of the one that starts it, and inference engines pin those that compute to one
-/// processor each. Behind such a thread, which spins while it waits for work, a thread of ours would be kept from running
-/// for as long as the other spins, while the next processor is idle.
+/// A thread inherits the processors of the thread that starts it. Inference engines pin each of their compute threads
+/// to one processor, where it spins while it waits for work. A thread of ours on that processor would not run as long
+/// as the other spins, even if the next processor is idle.
 ///
-/// If it panics, [`crate::broken_thread`] says so from then on.
+/// If the thread panics, [`crate::broken_thread`] reports it from then on.
 ///
 /// # Errors
-/// The system has no thread.
+/// The system cannot start a thread.
 pub fn spawn_unpinned<T: Send + 'static>(
     thread: Builder,
     work: impl FnOnce() -> T + Send + 'static,
@@ -29,22 +29,22 @@ pub fn spawn_unpinned<T: Send + 'static>(
     })
 }
 
-/// How many threads of the machine run or want to, the calling one among them; unknown where the system does not say.
+/// How many threads of the machine are runnable, including the calling one. `None` if the kernel does not tell.
 #[must_use]
 pub fn running_threads() -> Option<usize> {
     let text = fs::read_to_string("/proc/loadavg").ok()?;
     text.split_whitespace().nth(3)?.split_once('/')?.0.parse().ok()
 }
 
-/// How many processors the machine has that run threads; unknown where the system does not say.
+/// How many processors of the machine are online. `None` if the kernel does not tell.
 #[must_use]
 pub fn online_processors() -> Option<usize> {
-    // SAFETY: only asks for a number.
+    // SAFETY: returns a number; no memory is involved.
     usize::try_from(unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }).ok()
 }
 
-/// How long the calling thread has run, and how long it has waited for a processor: behind others, or because its container had
-/// used up its share. Unknown where the system does not say.
+/// How long the calling thread has run, and how long it was runnable and waited for a processor. It waits behind other
+/// threads, or because its container used up its quota. `None` if the kernel does not tell.
 #[must_use]
 pub fn own_processor_time() -> Option<(Duration, Duration)> {
     let text = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
@@ -52,22 +52,23 @@ pub fn own_processor_time() -> Option<(Duration, Duration)> {
     Some((times.next()?.ok()?, times.next()?.ok()?))
 }
 
-/// How many threads could be of use beside the calling one: on processors on which nobody runs now, among those that threads of
-/// this process may use; none where the system does not say.
+/// How many further threads could run now on idle processors that this process may use. Zero if the kernel does not
+/// tell.
 pub(crate) fn idle_processors() -> usize {
     static ALLOWED: OnceLock<u32> = OnceLock::new();
     let allowed = *ALLOWED.get_or_init(|| of_all_threads().map_or(1, |all| all.count()));
     let idle = running_threads()
         .and_then(|running| online_processors()?.checked_sub(running))
         .unwrap_or(0);
-    // A thread that is pinned may share its processor with one that spins while the next one is idle.
+    // A pinned thread may share its processor with a spinning one while the next processor is idle.
     let is_pinned = sched_getaffinity(None).is_ok_and(|own| own.count() < allowed);
     idle.max(usize::from(is_pinned)).min(allowed.saturating_sub(1) as usize)
 }
 
-/// Where the system does not say what the others may use, or does not let go, the thread runs where it is.
+/// Lets this thread run on every processor that some thread of the process may use. If the kernel refuses, it stays
+/// where it is.
 pub(crate) fn unpin() {
-    // Who asked for the processors of a node is to have our threads there too.
+    // A process that was bound to a NUMA node wants our threads on that node too.
     if !numa::is_bound()
         && let Ok(all) = of_all_threads()
     {
@@ -82,7 +83,7 @@ fn of_all_threads() -> io::Result<CpuSet> {
         let name = task?.file_name();
         let id = name.to_str().and_then(|name| name.parse().ok());
         let Some(id) = id.and_then(Pid::from_raw) else { continue };
-        // It may have ended since.
+        // The thread may have ended in the meantime.
         let Ok(set) = sched_getaffinity(Some(id)) else { continue };
         members(&set).for_each(|processor| all.set(processor));
     }
@@ -105,7 +106,7 @@ mod tests {
             .collect()
     }
 
-    /// Has this thread run on one processor.
+    /// Pins this thread to one processor.
     fn pin(processor: usize) {
         let mut one = CpuSet::new();
         one.set(processor);

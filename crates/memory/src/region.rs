@@ -17,30 +17,31 @@ use crate::map_error::{refused, size_of};
 use crate::room::change_room;
 use crate::{MapError, Private, RawSlice, process_id};
 
-/// Memory of a segment: mapped when made, unmapped when dropped ([`Region::anonymous`], [`Region::of_file`] and
-/// [`Region::received`]; pages are populated when first touched), or somebody else's ([`Region::lent`]).
+/// Memory of a segment. It is either mapped here and unmapped on drop ([`Region::anonymous`], [`Region::of_file`] and
+/// [`Region::received`]), or belongs to another owner ([`Region::lent`]). Pages of mapped memory are allocated at the
+/// first touch.
 ///
-/// Share it as `Arc<Region>`, and keep the `Arc` beside every slice that is handed on.
+/// Share it as `Arc<Region>`, and keep the `Arc` beside every slice that is passed on.
 #[derive(Debug)]
 pub struct Region {
     ptr: NonNull<u8>,
     len: usize,
     memory: Memory,
     emptied_at_end: bool,
-    /// The only process that has the mapping; none if children have it too.
+    /// The only process that has the mapping; `None` if children inherit it.
     process: Option<u32>,
     attachment: OnceLock<Attachment>,
 }
 
-/// What goes with a region.
+/// A value that is dropped before the region's memory.
 type Attachment = Box<dyn fmt::Debug + Send + Sync>;
 
-/// What keeps the bytes where they are.
+/// The owner of the bytes.
 #[derive(Debug)]
 enum Memory {
-    /// A mapping of our own, and the descriptor behind it if it was kept.
+    /// A mapping of this region, and its descriptor if it was kept.
     Mapped(Option<Private<OwnedFd>>),
-    /// Whatever the lender gave along.
+    /// The value that the lender gave to keep the bytes alive.
     Lent(#[expect(dead_code, reason = "held for its drop")] Box<dyn fmt::Debug + Send + Sync>),
 }
 
@@ -49,24 +50,24 @@ unsafe impl Send for Region {}
 // SAFETY: as for Send.
 unsafe impl Sync for Region {}
 
-/// Bytes were asked for that do not lie within the region.
+/// The requested bytes do not lie within the region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("{len} bytes from {offset} do not lie within a region of {region_len} bytes")]
 pub struct OutOfBounds {
-    /// First byte wanted.
+    /// First requested byte.
     pub offset: u64,
-    /// Bytes wanted.
+    /// Number of requested bytes.
     pub len: u64,
     /// Length of the region in bytes.
     pub region_len: u64,
 }
 
 impl Region {
-    /// Maps `len` zero bytes that have a file descriptor and no name, so that they can be handed to other processes:
-    /// sealed, so that nobody can make them fewer or more.
+    /// Maps `len` zero bytes of unnamed memory with a descriptor, so that it can be handed to other processes. The
+    /// memory is sealed: no process can resize it.
     ///
     /// # Errors
-    /// If `len` is zero or too large, or the system has not the address space or the descriptor.
+    /// `len` is zero or too large, or there is no address space or descriptor left.
     pub fn anonymous(len: u64) -> Result<Region, MapError> {
         Region::anonymous_as(c"mooncake-segment", len)
     }
@@ -78,8 +79,8 @@ impl Region {
         Region::map(memory, 0, size)
     }
 
-    /// As [`Region::anonymous`], but only this mapping can ever be written, and pages are of the ordinary size: most of
-    /// them are never touched.
+    /// As [`Region::anonymous`], but no later mapping can write the memory. Its pages are of ordinary size, because
+    /// most of them are never touched.
     pub(crate) fn readable_by_others(len: u64) -> Result<Region, MapError> {
         let (memory, size) = Region::create(c"mooncake-slots", len)?;
         let ptr = map_shared(&memory, 0, size, ProtFlags::READ | ProtFlags::WRITE)?;
@@ -89,18 +90,18 @@ impl Region {
         Ok(region)
     }
 
-    /// Maps memory that another process made, to be read only. Nobody may be given a slice of it.
+    /// Maps memory that another process made, read-only. No slice of it may be given out.
     pub(crate) fn read_only(memory: &OwnedFd, size: usize) -> Result<Region, MapError> {
         let ptr = map_shared(memory, 0, size, ProtFlags::READ)?;
         Ok(Region::of_mapping(ptr, size, None).not_inherited())
     }
 
-    /// Children of this process do not get the mapping: they have no use for it, and would keep the memory from being
+    /// Excludes the mapping from children of this process: they do not use it, and would keep the memory from being
     /// freed.
     pub(crate) fn not_inherited(mut self) -> Region {
-        // SAFETY: exactly the mapping of this region; the advice changes nothing here.
+        // SAFETY: exactly the mapping of this region; the advice changes nothing in this process.
         let advised = unsafe { madvise(self.ptr.as_ptr().cast(), self.len, Advice::LinuxDontFork) };
-        // If the system refuses, children have it.
+        // If the kernel refuses, children inherit the mapping.
         self.process = advised.is_ok().then(std::process::id);
         self
     }
@@ -117,7 +118,7 @@ impl Region {
         }
     }
 
-    /// A descriptor of `len` zero bytes, and that length.
+    /// Creates a memfd of `len` zero bytes, and converts that length.
     fn create(name: &CStr, len: u64) -> Result<(Private<OwnedFd>, usize), MapError> {
         let size = size_of(len)?;
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
@@ -128,7 +129,7 @@ impl Region {
         Ok((memory, size))
     }
 
-    /// Maps `size` bytes of a file from `offset` on, as [`Region::anonymous`] does with its own.
+    /// Maps `size` bytes of a file from `offset` on, readable and writable.
     pub(crate) fn map(
         memory: Private<OwnedFd>,
         offset: u64,
@@ -139,20 +140,20 @@ impl Region {
         Ok(Region::of_mapping(ptr, size, Some(memory)))
     }
 
-    /// Gives the pages back to the system when the region is dropped, even if other processes still have them mapped:
-    /// they find zeros there then. For memory that others do not trust once they are told that it is no longer lent.
-    /// Changes nothing for memory without a descriptor, and must not be asked for a file's.
+    /// Frees the pages when the region is dropped, even if other processes still have them mapped: they then read
+    /// zeros. Use it only if other processes stop trusting the memory once it is no longer lent. It has no effect on
+    /// memory without a descriptor, and must not be used for a file.
     #[must_use]
     pub fn emptied_at_end(mut self) -> Region {
         self.emptied_at_end = true;
         self
     }
 
-    /// Memory that is somebody else's. Nothing is unmapped at the end; `keeper` is dropped then, and not before the last
-    /// holder of the region is gone.
+    /// Wraps memory of another owner. It is not unmapped on drop; instead `keeper` is dropped, after the last holder
+    /// of the region is gone.
     ///
     /// # Errors
-    /// [`MapError::Empty`] if there is none.
+    /// [`MapError::Empty`] if `bytes` is empty.
     pub fn lent(
         bytes: RawSlice,
         keeper: Box<dyn fmt::Debug + Send + Sync>,
@@ -170,16 +171,16 @@ impl Region {
         self.len as u64
     }
 
-    /// Is there nothing in it? Never: an empty region cannot be made.
+    /// Always false: an empty region cannot be made.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The `len` bytes that start at `offset`. The region must outlive every use of them.
+    /// The `len` bytes at `offset`. The caller keeps the region until the last use of them.
     ///
     /// # Errors
-    /// If they do not lie within the region.
+    /// The bytes do not lie within the region.
     pub fn slice(&self, offset: u64, len: u64) -> Result<RawSlice, OutOfBounds> {
         let end = offset.checked_add(len).filter(|&end| end <= self.len());
         if end.is_none() {
@@ -188,59 +189,59 @@ impl Region {
         Ok(self.whole().sub(offset as usize, len as usize))
     }
 
-    /// All of it. The region must outlive every use of it.
+    /// All bytes of the region. The caller keeps the region until the last use of them.
     #[must_use]
     pub fn whole(&self) -> RawSlice {
-        // SAFETY: mapped readable and writable until drop, or a slice whose maker promised the same (`RawSlice::new`); who
-        // takes the slice keeps the region, as the docs demand.
+        // SAFETY: mapped readable and writable until drop, or a lent slice whose maker promised the same to
+        // `RawSlice::new`. The caller keeps the region while it uses the slice, as documented.
         unsafe { RawSlice::new(self.ptr.as_ptr(), self.len) }
     }
 
-    /// Has the system provide the pages of `len` bytes from `offset` now, so that the first writer need not wait for them.
-    /// What is in them stays as it is.
+    /// Allocates and maps the pages of `len` bytes from `offset` on now, so that the first writer need not wait for
+    /// them. Their contents stay as they are.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] if the bytes do not lie within the region or the kernel is older than Linux 5.14,
-    /// and whatever the system says where it has no memory.
+    /// [`io::ErrorKind::InvalidInput`] if the bytes do not lie within the region or the kernel is older than Linux
+    /// 5.14. The kernel's error if there is no memory.
     pub fn populate(&self, offset: u64, len: u64) -> io::Result<()> {
         let part = self
             .slice(offset, len)
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error.to_string()))?;
         self.provide(offset, len)?;
-        // SAFETY: the pages lie within the mapping, as `slice` has checked; populating changes no byte.
+        // SAFETY: `slice` has checked that the pages lie within the mapping; populating changes no byte.
         unsafe { madvise(part.as_ptr().cast(), part.len(), Advice::LinuxPopulateWrite) }?;
         Ok(())
     }
 
-    /// Has the system find pages for a part of a memory file. That takes most of the time, and unlike mapping them it does
-    /// not hold a lock that keeps other threads from mapping memory or starting threads.
+    /// Allocates pages for a part of a memfd. That takes most of the time. Unlike mapping them, it does not hold the
+    /// lock that other threads need to map memory or to start threads.
     fn provide(&self, offset: u64, len: u64) -> io::Result<()> {
         let Some(memory) = self.sealed_descriptor() else { return Ok(()) };
-        // Bytes that are there stay as they are.
+        // Existing bytes keep their contents.
         change_room(memory, FallocateFlags::KEEP_SIZE, offset, len)?;
         Ok(())
     }
 
-    /// Has something dropped before the memory goes, in whatever process drops the region. A region keeps the first that it is
-    /// given.
+    /// Attaches a value that is dropped before the memory is unmapped, in every process that drops the region. Later
+    /// calls have no effect.
     pub fn attach(&self, make: impl FnOnce() -> Box<dyn fmt::Debug + Send + Sync>) {
         self.attachment.get_or_init(make);
     }
 
-    /// The word at this place, counted in words of eight bytes. Whoever has the memory mapped goes through atomics, or copies
-    /// nothing of this word.
+    /// The word at this index, in units of eight bytes. Every process that shares the memory must access this word
+    /// atomically, or not at all.
     ///
     /// # Panics
-    /// If it does not lie within the region, or the region is lent memory that begins between two words.
+    /// If the word does not lie within the region, or if lent memory is not aligned to words.
     #[must_use]
     pub fn word(&self, index: usize) -> &AtomicU64 {
         let words = self.ptr.as_ptr().cast::<u64>();
         assert!(words.is_aligned() && index < self.len / 8, "word {index} of {} bytes", self.len);
-        // SAFETY: within the memory, which `self` keeps, and aligned, as was just checked.
+        // SAFETY: the word lies within the memory, which `self` keeps mapped, and is aligned; both were just asserted.
         unsafe { AtomicU64::from_ptr(words.add(index)) }
     }
 
-    /// The descriptor behind the memory: another process that maps it sees the same bytes. Lent memory has none.
+    /// The descriptor of the memory. Another process that maps it sees the same bytes. Lent memory has none.
     #[must_use]
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         match &self.memory {
@@ -251,7 +252,7 @@ impl Region {
 }
 
 impl Region {
-    /// As [`Region::descriptor`], if nobody can make the memory shorter: what [`Region::received`] takes.
+    /// As [`Region::descriptor`], if no process can truncate the memory. [`Region::received`] accepts it.
     #[must_use]
     pub fn sealed_descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.descriptor().filter(is_sealed)
@@ -261,34 +262,34 @@ impl Region {
 impl Drop for Region {
     fn drop(&mut self) {
         drop(self.attachment.take());
-        // In a child a mapping that it did not get is not there, and something else may be.
+        // A child did not inherit this mapping, and may have another one at its address.
         let is_elsewhere = self.process.is_some_and(|process| process != process_id());
         if is_elsewhere || matches!(self.memory, Memory::Lent(_)) {
             return;
         }
         if let (true, Some(memory)) = (self.emptied_at_end, self.descriptor()) {
             let holes = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            // Nobody here uses slices of these pages any more, as the docs demand. If the system refuses, they are freed with
-            // the last mapping.
+            // No slices of these pages are used any more, which callers ensure. If the kernel refuses, the pages are
+            // freed with the last mapping.
             let _ = change_room(memory, holes, 0, self.len());
         }
-        // First: descriptors are closed under a lock that every connection of the process needs, and the last that holds the
-        // memory frees it, which takes long. That is the mapping then.
+        // Closed before `munmap`: descriptors close under a lock that every connection of the process needs. The last
+        // reference frees the memory, which takes long. That is now the mapping, outside the lock.
         if let Memory::Mapped(descriptor) = &mut self.memory {
             drop(descriptor.take());
         }
-        // SAFETY: exactly the mapping made in `map_shared`; nobody uses its slices any more, as the docs demand.
+        // SAFETY: exactly the mapping made in `map_shared`; callers have stopped using its slices, as documented.
         let result = unsafe { munmap(self.ptr.as_ptr().cast(), self.len) };
         result.expect("the whole of a mapping can always be unmapped");
     }
 }
 
-/// Whether nobody can make the memory shorter.
+/// Whether no process can truncate the memory.
 pub(crate) fn is_sealed(memory: &impl AsFd) -> bool {
     fcntl_get_seals(memory).is_ok_and(|seals| seals.contains(SealFlags::SHRINK))
 }
 
-/// Seals memory against this, and against other seals.
+/// Adds these seals, and forbids further ones.
 fn seal(memory: &impl AsFd, seals: SealFlags, len: u64) -> Result<(), MapError> {
     let sealed = fcntl_add_seals(memory, seals | SealFlags::SEAL);
     sealed.map_err(|errno| refused("F_ADD_SEALS", len, errno))
@@ -303,7 +304,7 @@ fn map_shared(
     map(memory, offset, size, protection, MapFlags::SHARED)
 }
 
-/// A mapping where the system wants it.
+/// Makes a mapping at an address of the kernel's choice.
 pub(crate) fn map(
     memory: impl AsFd,
     offset: u64,
@@ -318,7 +319,7 @@ pub(crate) fn map(
     Ok(NonNull::new(ptr.cast()).expect("the kernel maps nothing at address zero unasked"))
 }
 
-/// Large pages make the first touch cheaper; where there are none, nothing is lost.
+/// Asks for large pages, which make the first touch cheaper. Without them nothing is lost.
 fn advise_large_pages(ptr: NonNull<u8>, size: usize) {
     // SAFETY: exactly a mapping that was just made; the advice changes no byte.
     let _ = unsafe { madvise(ptr.as_ptr().cast(), size, Advice::LinuxHugepage) };

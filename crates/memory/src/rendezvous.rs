@@ -1,8 +1,8 @@
-//! Memory that all processes of one user on this host share, for as long as one of them lives.
+//! Memory that all processes of one user on this host share, as long as one of them lives.
 //!
-//! The memory has no name, so that nothing of it is left when the last process has gone. A small file lists who has it:
-//! a process and the number of its descriptor in each line. The next process opens the memory through `/proc`, and adds
-//! itself. A line of a process that has gone leads to no such memory, and is taken out by the next one that looks.
+//! The memory has no name, so nothing remains when the last process has ended. A small file lists the processes that
+//! have it, in each line a pid and a descriptor number. The next process opens the memory through `/proc`, and adds
+//! itself. The line of an ended process does not lead to the memory, and the next process removes it.
 
 use std::ffi::CStr;
 use std::fs::{self, File, OpenOptions};
@@ -19,19 +19,19 @@ use thiserror::Error;
 use crate::foreign::{give_range_back, take_range};
 use crate::{MapError, Private, Region, own_uid};
 
-/// Most processes that the list has room for; further ones have memory of their own.
+/// Most processes that the list holds. Further processes share the memory without being listed.
 const MAX_PROCESSES: usize = 1024;
 
 /// Longest list that is read, in bytes.
 const MAX_LIST_BYTES: u64 = 64 << 10;
 
-/// Longest wait for another process that has the list.
+/// Longest wait for another process that has locked the list.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Which memory processes share: the same for all of them.
+/// Identifies the shared memory. All processes must use equal values.
 #[derive(Clone, Debug)]
 pub struct SharedMemoryName<'m> {
-    /// The folder of the list, which only one boot of the machine may see: `/dev/shm`.
+    /// The folder of the list. It must be empty after each boot, like `/dev/shm`.
     pub folder: &'m Path,
     /// The name of the list, and of the memory in `/proc`.
     pub name: &'m CStr,
@@ -40,22 +40,22 @@ pub struct SharedMemoryName<'m> {
 /// Why processes cannot share memory.
 #[derive(Debug, Error)]
 pub enum SharedMemoryError {
-    /// The list of the processes that have it cannot be used.
+    /// The list of processes cannot be used.
     #[error("{path}: {reason}")]
     List {
-        /// The file.
+        /// The path of the list.
         path: String,
-        /// What is wrong with it.
+        /// What is wrong with the list.
         reason: String,
     },
-    /// The system has no such memory.
+    /// The memory cannot be created or mapped.
     #[error(transparent)]
     Map(#[from] MapError),
 }
 
 impl SharedMemoryName<'_> {
-    /// The memory that is shared already, of whatever length, if `is_good` takes it; otherwise new memory of `len` zero bytes,
-    /// in which `begin` writes what `is_good` looks for. If another process is paused while it joins, this one has memory of
+    /// Joins the shared memory, of whatever length, if `is_good` accepts it. Otherwise creates new memory of `len`
+    /// zero bytes, which `begin` initialises. If another process is paused while it joins, this process gets memory of
     /// its own.
     ///
     /// # Errors
@@ -69,7 +69,7 @@ impl SharedMemoryName<'_> {
         let path = self.list_path();
         let wrong =
             |reason: String| SharedMemoryError::List { path: path.display().to_string(), reason };
-        // No other process has it before the list names it.
+        // No other process finds the memory before the list names it.
         let begun = || self.own_memory(len).inspect(|region| begin(region));
         let list = match open_list(&path) {
             Ok(list) => list,
@@ -98,7 +98,7 @@ impl SharedMemoryName<'_> {
         Ok(Region::anonymous_as(self.name, len)?.not_inherited())
     }
 
-    /// Numbers of processes mean the same only within one of the system's namespaces.
+    /// The path of the list. It includes the pid namespace, within which pids are meaningful.
     fn list_path(&self) -> PathBuf {
         let space = fs::metadata("/proc/self/ns/pid").map_or(0, |space| space.ino());
         let name = self.name.to_string_lossy();
@@ -106,7 +106,8 @@ impl SharedMemoryName<'_> {
     }
 
     fn leads_to_memory(&self, pid: u32, fd: i32) -> bool {
-        // Before it is opened: opening what else may have that number by now could do anything.
+        // Checked before it is opened: the number may by now belong to any file, and opening some files has side
+        // effects.
         let target = fs::read_link(format!("/proc/{pid}/fd/{fd}"));
         let wanted = format!("/memfd:{} (deleted)", self.name.to_string_lossy());
         target.is_ok_and(|target| target.as_os_str() == wanted.as_str())
@@ -124,12 +125,12 @@ impl SharedMemoryName<'_> {
     }
 }
 
-/// Opens the list and locks it for as long as it is open.
+/// Opens the list, and locks it until it is closed.
 fn open_list(path: &Path) -> io::Result<Private<File>> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600);
     options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
-    // No other descriptor of it may be made: a child of this process would have that, and keep the list locked.
+    // Private, because a child that inherits the descriptor would keep the list locked.
     let list = Private::open(|| options.open(path))?;
     let metadata = list.metadata()?;
     if !metadata.is_file() || metadata.uid() != own_uid() {
@@ -147,7 +148,7 @@ fn open_list(path: &Path) -> io::Result<Private<File>> {
     }
 }
 
-/// The lines that make sense.
+/// The valid lines of the list.
 fn read_lines(list: &File) -> io::Result<Vec<(u32, i32)>> {
     let mut text = Vec::new();
     list.take(MAX_LIST_BYTES).read_to_end(&mut text)?;
@@ -165,16 +166,16 @@ fn write_lines(mut list: &File, lines: &[(u32, i32)]) -> io::Result<()> {
     list.write_all(text.as_bytes())
 }
 
-/// The only one, of all processes and of all mappings in this one, that may change shared memory. The system lets go of it
-/// when the process dies.
+/// The exclusive right to change shared memory, among all processes and all mappings of this one. The kernel releases
+/// it when the process dies.
 #[derive(Debug)]
 pub struct RegionLock<'r>(&'r Region);
 
 impl Region {
-    /// Locks memory that processes share; nothing if another one has it locked.
+    /// Locks shared memory. `None` if another holder has locked it.
     ///
     /// # Errors
-    /// The memory has no descriptor, or the system refuses.
+    /// The memory has no descriptor, or a system call fails.
     pub fn try_lock(&self) -> Result<Option<RegionLock<'_>>, MapError> {
         let descriptor = self.descriptor();
         let descriptor =

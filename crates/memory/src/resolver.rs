@@ -8,23 +8,23 @@ use std::time::{Duration, Instant};
 
 use crate::spawn_unpinned;
 
-/// An answer is used again for this long: a peer that moves is soon found.
+/// How long an answer is reused. It is short, so that a peer that moved is soon found.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// An answer is used for this long while name servers say nothing.
+/// How long an answer is used while name servers do not answer.
 const USABLE: Duration = Duration::from_secs(600);
 
-/// Names that are remembered.
+/// Most names that are cached.
 const MAX_NAMES: usize = 1024;
 
-/// Names that are asked for at a time: a thread each.
+/// Most names that are looked up at a time. Each takes a thread.
 const MAX_ASKED: usize = 32;
 
-/// What asks for the addresses of `host:port`.
+/// Looks up the addresses of `host:port`.
 type LookUp = dyn Fn(&str) -> io::Result<Vec<SocketAddr>> + Send + Sync;
 
-/// Finds the addresses of endpoints, within the time that its caller has. The system has a patience of its own with name
-/// servers, so a thread waits for it; whoever wants the same name meanwhile waits for the same thread.
+/// Resolves endpoints within the caller's time limit. The system's resolver has its own timeouts, so a thread waits
+/// for it. Callers that want the same name meanwhile share that thread.
 #[derive(Clone)]
 pub struct Resolver(Arc<Shared>);
 
@@ -37,18 +37,18 @@ struct Shared {
 #[derive(Default)]
 struct Name {
     is_asked: bool,
-    /// How often it was answered.
+    /// How many lookups have ended.
     answers: u64,
-    /// The last answer, good or bad.
+    /// The last result, good or bad.
     last: Option<(Instant, Resolution)>,
-    /// The last good one.
+    /// The last good result.
     known: Option<(Instant, Vec<SocketAddr>)>,
 }
 
 type Resolution = Result<Vec<SocketAddr>, (io::ErrorKind, String)>;
 
 impl Default for Resolver {
-    /// One that asks the system.
+    /// A resolver that asks the operating system.
     fn default() -> Self {
         Self::with(|endpoint| endpoint.to_socket_addrs().map(Iterator::collect))
     }
@@ -61,7 +61,7 @@ impl fmt::Debug for Resolver {
 }
 
 impl Resolver {
-    /// One that asks this.
+    /// A resolver that asks `look_up`.
     #[must_use]
     pub fn with(
         look_up: impl Fn(&str) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static,
@@ -70,10 +70,11 @@ impl Resolver {
         Self(Arc::new(Shared { look_up: Box::new(look_up), names, answered }))
     }
 
-    /// The addresses of `host:port`. A name that was asked for within the last second is not asked for again.
+    /// Resolves `host:port`. An answer of the last second is reused.
     ///
     /// # Errors
-    /// The system's, of kind `TimedOut` if it gave no answer `within` this time, and none in the last ten minutes.
+    /// The lookup's error, or that too many names are being looked up. Of kind `TimedOut` if the lookup took longer
+    /// than `within`, and no good answer of the last ten minutes exists.
     pub fn resolve(&self, endpoint: &str, within: Duration) -> io::Result<Vec<SocketAddr>> {
         if let Ok(address) = endpoint.parse() {
             return Ok(vec![address]);
@@ -96,7 +97,7 @@ impl Resolver {
         }
     }
 
-    /// Has a thread ask, if none does; gives how many answers there were before.
+    /// Starts a lookup unless one is running. Returns how many lookups have ended before.
     fn ask(&self, names: &mut HashMap<String, Name>, endpoint: &str) -> io::Result<u64> {
         if names.len() >= MAX_NAMES && !names.contains_key(endpoint) {
             names.retain(|_, name| name.is_asked);
@@ -118,7 +119,7 @@ impl Resolver {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Name>> {
-        // Each change of it is one step.
+        // Every change of the map is a single step, so a poisoned lock is harmless.
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -167,7 +168,7 @@ mod tests {
         "10.0.0.7:12".parse().expect("an address")
     }
 
-    /// A resolver whose name server answers when it is let, and how often it was asked.
+    /// A resolver whose name server answers on request, and the number of its lookups.
     fn slow() -> (Resolver, Sender<()>, Arc<AtomicUsize>) {
         let (answer, answered) = channel::<()>();
         let (answered, asked) = (Mutex::new(answered), Arc::new(AtomicUsize::new(0)));

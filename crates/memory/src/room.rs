@@ -1,4 +1,4 @@
-//! Room that files and memory take of the system before it is used.
+//! Reserves space for files and memory before it is used.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -6,8 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use rustix::fs::{FallocateFlags, fallocate, ftruncate};
 use rustix::io::{Errno, retry_on_intr};
 
-/// Takes room for a part of a file, or gives it back, as the flags say. A signal that comes meanwhile is no failure: the system
-/// is asked again.
+/// Reserves or frees space of a file, as the flags say. Repeats the call if a signal interrupts it.
 pub(crate) fn change_room(
     file: impl AsFd,
     flags: FallocateFlags,
@@ -17,13 +16,13 @@ pub(crate) fn change_room(
     retry_on_intr(|| fallocate(&file, flags, offset, len))
 }
 
-/// Reserves room on the disk for the first `len` bytes of a file, where its file system can.
+/// Reserves disk space for the first `len` bytes of a file, if its filesystem supports that.
 ///
 /// # Errors
-/// Those of `fallocate`: there is no room.
+/// The error of `fallocate`, for example that there is no space.
 pub fn allocate_file(file: BorrowedFd<'_>, len: u64) -> io::Result<()> {
     match change_room(file, FallocateFlags::empty(), 0, len) {
-        // It comes as the bytes do, then.
+        // The filesystem then allocates space as bytes are written.
         Err(Errno::OPNOTSUPP) => Ok(ftruncate(file, len)?),
         other => Ok(other?),
     }
@@ -38,16 +37,16 @@ mod tests {
 
     extern "C" fn do_nothing(_signal: libc::c_int) {}
 
-    /// The system then undoes what it has done so far, and says that it was interrupted.
+    /// On a signal the kernel undoes its work so far, and fails with `EINTR`.
     #[test]
     fn a_signal_keeps_no_memory_from_being_provided() {
-        // SAFETY: all zero is a valid action; the handler does nothing, which is safe at any moment.
+        // SAFETY: an all-zero `sigaction` is valid, and a handler that does nothing is safe at any moment.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = do_nothing as *const () as libc::sighandler_t;
             assert_eq!(libc::sigaction(libc::SIGUSR2, &raw const action, std::ptr::null_mut()), 0);
         }
-        // SAFETY: names this thread; no memory is involved.
+        // SAFETY: identifies this thread; no memory is involved.
         let provider = unsafe { libc::pthread_self() };
         let (region, is_done) = (Region::anonymous(64 << 20).unwrap(), AtomicBool::new(false));
         std::thread::scope(|scope| {
@@ -56,7 +55,7 @@ mod tests {
                     if is_done.load(Ordering::Relaxed) {
                         return;
                     }
-                    // SAFETY: the thread waits for this one before it ends, and has a handler for the signal.
+                    // SAFETY: the provider thread waits for this one before it ends, and has a handler for the signal.
                     unsafe { libc::pthread_kill(provider, libc::SIGUSR2) };
                     std::thread::sleep(Duration::from_micros(500));
                 }

@@ -1,8 +1,8 @@
 use std::fmt;
 
-/// An address and a length: memory that others may write at any time. It borrows nothing and keeps nothing alive.
+/// An address and a length of memory that others may write at any time. It borrows nothing and keeps nothing alive.
 ///
-/// It has the layout of the system's `iovec`.
+/// It has the layout of the kernel's `iovec`.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct RawSlice {
@@ -10,31 +10,33 @@ pub struct RawSlice {
     len: usize,
 }
 
-// SAFETY: a RawSlice is only an address; whoever made it (see `new`) promised that any thread may use it.
+// SAFETY: a RawSlice is only an address. The caller of `new` promised that any thread may use the memory.
 unsafe impl Send for RawSlice {}
-// SAFETY: as for Send; no method gives out a reference to the memory.
+// SAFETY: as for Send; no method returns a reference to the memory.
 unsafe impl Sync for RawSlice {}
 
 impl RawSlice {
-    /// No memory.
+    /// A slice of no bytes.
     pub const EMPTY: RawSlice = RawSlice { ptr: std::ptr::without_provenance_mut(1), len: 0 };
 
     /// The `len` bytes at `ptr`.
     ///
     /// # Safety
-    /// The memory is mapped, and not given back, for as long as this slice or one made from it is used; any thread
-    /// may read it, and write it where the slice serves as a destination. While it is used, nothing relies on a Rust
-    /// reference to it that a write would break.
+    /// As long as this slice, or one made from it, is in use:
+    ///
+    /// - The memory stays mapped.
+    /// - Any thread may read it, and may write it if the slice serves as a destination.
+    /// - No code relies on a Rust reference to the memory that a write would invalidate.
     #[must_use]
     pub const unsafe fn new(ptr: *mut u8, len: usize) -> RawSlice {
         RawSlice { ptr, len }
     }
 
-    /// `len` bytes that are mapped nowhere: for tests of what a transfer makes of a caller's mistake.
+    /// `len` unmapped bytes, for tests of transfers that get a bad address from their caller.
     #[doc(hidden)]
     #[must_use]
     pub const fn unmapped(len: usize) -> RawSlice {
-        // The first page is never mapped.
+        // The first page of the address space is never mapped.
         RawSlice { ptr: std::ptr::without_provenance_mut(16), len }
     }
 
@@ -44,19 +46,19 @@ impl RawSlice {
         self.len
     }
 
-    /// Is there nothing in it?
+    /// Whether the slice has no bytes.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Where it starts.
+    /// The address of the first byte.
     #[must_use]
     pub const fn as_ptr(&self) -> *mut u8 {
         self.ptr
     }
 
-    /// The `len` bytes that start `from` bytes in.
+    /// The `len` bytes at offset `from`.
     ///
     /// # Panics
     /// If they do not lie within this slice.
@@ -67,43 +69,44 @@ impl RawSlice {
         RawSlice { ptr: self.ptr.wrapping_add(from), len }
     }
 
-    /// Copies all of this slice to `dst`; the two may overlap.
+    /// Copies all bytes of this slice to `dst`. The two may overlap.
     ///
     /// # Panics
     /// If the lengths differ.
     pub fn copy_to(self, dst: RawSlice) {
         assert_eq!(self.len, dst.len, "copy between slices of different lengths");
-        // SAFETY: both ranges are mapped and may be used by any thread (promised to `new`), and have this length.
+        // SAFETY: the callers of `new` promised that both ranges are mapped and usable from any thread; both have this
+        // length.
         unsafe { std::ptr::copy(self.ptr, dst.ptr, self.len) }
     }
 
-    /// Copies all of this slice to `dst`.
+    /// Copies all bytes of this slice to `dst`.
     ///
     /// # Panics
     /// If the lengths differ.
     pub fn read_into(&self, dst: &mut [u8]) {
         assert_eq!(self.len, dst.len(), "read into a buffer of another length");
-        // SAFETY: this slice is mapped (promised to `new`); `dst` is exclusively ours and has the same length. The two
-        // cannot overlap, because `new`'s caller keeps references out of the slice's memory.
+        // SAFETY: the caller of `new` promised that this slice is mapped and that no reference covers its memory, so
+        // `dst` cannot overlap it. `dst` is exclusively borrowed and has the same length.
         unsafe { std::ptr::copy_nonoverlapping(self.ptr, dst.as_mut_ptr(), self.len) }
     }
 
-    /// Copies all of `src` over this slice.
+    /// Overwrites this slice with `src`.
     ///
     /// # Panics
     /// If the lengths differ.
     pub fn write_from(&self, src: &[u8]) {
         assert_eq!(self.len, src.len(), "write from a buffer of another length");
-        // SAFETY: this slice is mapped (promised to `new`) and has the length of `src`; they cannot overlap, because
-        // `new`'s caller keeps references out of the slice's memory.
+        // SAFETY: the caller of `new` promised that this slice is mapped and that no reference covers its memory, so
+        // `src` cannot overlap it. Both have the same length.
         unsafe { std::ptr::copy_nonoverlapping(src.as_ptr(), self.ptr, self.len) }
     }
 
     /// Appends a copy of the bytes.
     pub fn append_to(&self, out: &mut Vec<u8>) {
         out.reserve(self.len);
-        // SAFETY: this slice is mapped (promised to `new`); the vector has room for as many bytes behind its end, which
-        // are exclusively ours, and they are initialised before the vector's length says so.
+        // SAFETY: the caller of `new` promised that this slice is mapped. `reserve` made room for as many bytes behind
+        // the vector's end. The copy initialises them before `set_len` includes them.
         unsafe {
             let end = out.spare_capacity_mut().as_mut_ptr().cast();
             std::ptr::copy_nonoverlapping(self.ptr, end, self.len);

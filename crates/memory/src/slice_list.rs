@@ -1,21 +1,21 @@
 use crate::{PlacedSlice, RawSlice};
 
-/// Memory in pieces, to be filled or sent in order as if it were one.
+/// Pieces of memory that are filled or sent in order, like one contiguous range.
 ///
-/// Pieces may lie in devices ([`SliceList::is_host`] says that none does). Such a list goes only to those who ask the driver of the
-/// device: all that give a [`RawSlice`], or look at the bytes, panic.
+/// Pieces may lie in devices, unless [`SliceList::is_host`]. Pass a list with such pieces only to code that uses the
+/// device's driver. Methods that return a [`RawSlice`] or read bytes panic on it.
 #[derive(Clone, Debug, Default)]
 pub struct SliceList {
     slices: Slices,
     total_len: u64,
 }
 
-/// Most lists hold one slice; those need no allocation.
+/// Most lists hold one slice, which needs no allocation.
 #[derive(Clone, Debug)]
 enum Slices {
     One([RawSlice; 1]),
     Many(Vec<RawSlice>),
-    /// At least one of them lies in a device.
+    /// Pieces of which at least one lies in a device.
     Placed(Vec<PlacedSlice>),
 }
 
@@ -85,13 +85,13 @@ impl SliceList {
         Self { slices: Slices::Placed(slices), total_len }
     }
 
-    /// Whether the processor can reach all of it.
+    /// Whether all pieces are host memory.
     #[must_use]
     pub fn is_host(&self) -> bool {
         !matches!(self.slices, Slices::Placed(_))
     }
 
-    /// The pieces, in order, wherever they lie.
+    /// All pieces in order, of host and devices.
     pub fn pieces(&self) -> impl Iterator<Item = PlacedSlice> + '_ {
         let (host, placed): (&[RawSlice], &[PlacedSlice]) = match &self.slices {
             Slices::One(one) => (one, &[]),
@@ -101,16 +101,16 @@ impl SliceList {
         host.iter().copied().map(PlacedSlice::from).chain(placed.iter().copied())
     }
 
-    /// Bytes in all slices together.
+    /// Total length of all pieces, in bytes.
     #[must_use]
     pub fn total_len(&self) -> u64 {
         self.total_len
     }
 
-    /// The slices, in order.
+    /// The slices in order.
     ///
     /// # Panics
-    /// If one lies in a device.
+    /// If a piece lies in a device.
     #[must_use]
     pub fn slices(&self) -> &[RawSlice] {
         match &self.slices {
@@ -120,11 +120,11 @@ impl SliceList {
         }
     }
 
-    /// The `len` bytes that start `from` bytes in, as the pieces they lie in. Finding the first one looks at every
-    /// slice before it.
+    /// The `len` bytes at offset `from`, as pieces. Finding the first one takes time proportional to the slices before
+    /// it.
     ///
     /// # Panics
-    /// If they do not lie within the list, or a part of the list lies in a device.
+    /// If the bytes do not lie within the list, or any piece of the list lies in a device.
     pub fn sub(&self, from: u64, len: u64) -> impl Iterator<Item = RawSlice> {
         self.check(from, len);
         cut(self.slices(), (from, len), RawSlice::len, RawSlice::sub)
@@ -139,10 +139,10 @@ impl SliceList {
         );
     }
 
-    /// The same bytes as [`SliceList::sub`], as a list. They may lie in devices.
+    /// The same bytes as [`SliceList::sub`], as a list. Its pieces may lie in devices.
     ///
     /// # Panics
-    /// If they do not lie within the list.
+    /// If the bytes do not lie within the list.
     #[must_use]
     pub fn part(&self, from: u64, len: u64) -> SliceList {
         match &self.slices {
@@ -161,7 +161,7 @@ impl SliceList {
     }
 }
 
-/// The `len` bytes that start `from` bytes into slices, as the pieces they lie in. None of these is empty.
+/// The `len` bytes at offset `from` of these slices, as non-empty pieces.
 fn cut<T: Copy>(
     slices: &[T],
     (from, len): (u64, u64),
@@ -175,7 +175,7 @@ fn cut<T: Copy>(
         let taken = left.min(here - start);
         let is_over = left == 0;
         (skip, left) = (skip - start, left - taken);
-        // Both fit, since the slice is as long.
+        // Both fit into `usize`, because the slice's length does.
         let piece = (taken > 0).then(|| part(slice, start as usize, taken as usize));
         (!is_over).then_some(piece)
     });
@@ -226,7 +226,7 @@ mod tests {
     }
 
     fn mixed(buffer: &Buffer) -> SliceList {
-        // SAFETY: nobody uses the memory.
+        // SAFETY: nothing accesses the memory.
         let device = |at, len| unsafe { PlacedSlice::of_device(1, at, len) };
         let host = |from, len| PlacedSlice::from(buffer.raw().sub(from, len));
         [host(0, 3), device(0x1000, 4), host(3, 2), device(0x2000, 6)].into_iter().collect()

@@ -1,4 +1,4 @@
-//! How the slots of a table lie in memory, which both sides of it must agree on.
+//! Layout of a slot table in memory, which both sides share.
 
 use std::sync::atomic::AtomicU64;
 
@@ -7,45 +7,45 @@ use mooncake_types::Version;
 use crate::map_error::size_of;
 use crate::{MapError, Region};
 
-/// What a slot says of one range of a segment: all of it can be read.
+/// The contents of a slot: a range of a segment whose bytes can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotRow {
-    /// Where the range starts in its segment, in bytes.
+    /// Offset of the range in its segment, in bytes.
     pub offset: u64,
     /// Length of the range, in bytes; never zero.
     pub len: u64,
-    /// The version of the object that lies there.
+    /// The version of the object in the range.
     pub version: Version,
-    /// Where the range's bytes lie in the object, in bytes.
+    /// Offset of the range's bytes in the object, in bytes.
     pub object_offset: u64,
 }
 
-/// Bytes before the first slot: its first word is not zero once the segment is no longer lent.
+/// Bytes before the first slot. The first word is non-zero once the segment is no longer lent.
 const HEADER_BYTES: u64 = 4096;
 
-/// A slot is a line of the cache. Its words: a count that is odd while the others change, offset, length, epoch, counter,
-/// offset in the object.
+/// Words of a slot, which fills one cache line: a count that is odd during changes, offset, length, epoch, counter,
+/// and offset in the object.
 pub(crate) const SLOT_WORDS: usize = 8;
 
 const SLOT_BYTES: u64 = 64;
 
-/// Slots that stand side by side and are tried one after the other.
+/// Adjacent slots that form a set.
 const WAYS: u64 = 8;
 
-/// Sets of slots that the ranges of a group are spread over, and further ones for each when it is full.
+/// Number of sets per level over which the ranges of a group are spread. A full set overflows to the next level.
 const SETS: u64 = 8;
 const LEVELS: u64 = 4;
 
-/// Bytes of a segment whose ranges share their slots: there are 256 of those, enough for ranges of 4 KiB each.
+/// Bytes of a segment whose ranges share slots. A group has 256 slots, enough for ranges of 4 KiB.
 const GROUP_BYTES: u64 = 1 << 20;
 
-/// Groups of a segment of that length.
+/// Number of groups of a segment of this length.
 fn groups(segment_len: u64) -> u64 {
     segment_len.div_ceil(GROUP_BYTES)
 }
 
-/// Bytes of the table for a segment of that length. Of those only as many pages are touched as there are ranges: sets of
-/// one number lie together for all groups, and large ranges use but the first.
+/// Length of the table for a segment of this length. Few of its pages are touched: sets of the same number lie
+/// together for all groups, and large ranges use only the first sets.
 pub(crate) fn table_bytes(segment_len: u64) -> Result<u64, MapError> {
     let slots = groups(segment_len).checked_mul(LEVELS * SETS * WAYS);
     let bytes = slots.and_then(|slots| slots.checked_mul(SLOT_BYTES)?.checked_add(HEADER_BYTES));
@@ -53,7 +53,7 @@ pub(crate) fn table_bytes(segment_len: u64) -> Result<u64, MapError> {
     size_of(bytes).map(|_| bytes)
 }
 
-/// The words of a table.
+/// A slot table, as words in a region.
 #[derive(Debug)]
 pub(crate) struct Words {
     region: Region,
@@ -61,7 +61,7 @@ pub(crate) struct Words {
 }
 
 impl Words {
-    /// A table for a segment of that length in memory that is as long as [`table_bytes`] says.
+    /// A table for a segment of this length. The region must be at least as long as [`table_bytes`].
     pub(crate) fn new(region: Region, segment_len: u64) -> Self {
         Self { region, groups: groups(segment_len) }
     }
@@ -71,7 +71,7 @@ impl Words {
     }
 
     fn word(&self, index: usize) -> &AtomicU64 {
-        // A mapping that can only be read is only loaded from.
+        // A read-only mapping is only loaded from.
         self.region.word(index)
     }
 
@@ -84,7 +84,7 @@ impl Words {
         std::array::from_fn(|word| self.word(first + word))
     }
 
-    /// The slots that a range which starts here may stand in, in the order in which they are tried; none if it starts
+    /// The slots in which a range at this offset may be, in the order in which they are tried. None if the offset lies
     /// beyond the segment.
     pub(crate) fn places(&self, offset: u64) -> impl Iterator<Item = usize> + use<> {
         let (group, groups) = (offset / GROUP_BYTES, self.groups);

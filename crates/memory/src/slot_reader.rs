@@ -8,29 +8,29 @@ use crate::map_error::size_of;
 use crate::slot::{Words, table_bytes};
 use crate::{MapError, Region, SlotRow};
 
-/// The other side of a [`crate::SlotTable`], in this process or another.
+/// Reads a [`crate::SlotTable`] of this or another process.
 #[derive(Debug)]
 pub struct SlotReader {
     words: Words,
 }
 
-/// A slot as it was at one moment.
+/// A slot as it was read at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SeenSlot {
-    /// What it said.
+    /// The contents of the slot.
     pub row: SlotRow,
     index: usize,
     count: u64,
 }
 
-/// Looks at a slot that is being changed before it counts as empty.
+/// How often to read a slot that is being changed before it counts as empty.
 const LOOKS: usize = 64;
 
 impl SlotReader {
-    /// Maps a table that was handed over, for a segment of that length in bytes.
+    /// Maps a table that another process handed over, for a segment of this length in bytes.
     ///
     /// # Errors
-    /// If it is no memory, may shrink or is too short, or the system refuses.
+    /// The descriptor is no memory, is not sealed against shrinking or is too short, or a system call fails.
     pub fn received(memory: &OwnedFd, segment_len: u64) -> Result<Self, MapError> {
         let bytes = table_bytes(segment_len)?;
         check_kind(memory, bytes)?;
@@ -47,7 +47,7 @@ impl SlotReader {
         closed
     }
 
-    /// The slot of the range that starts here, if it has one.
+    /// The slot of the range at this offset, if it has one.
     #[must_use]
     pub fn find(&self, offset: u64) -> Option<SeenSlot> {
         self.words.places(offset).find_map(|index| self.look(index, offset))
@@ -74,15 +74,15 @@ impl SlotReader {
         None
     }
 
-    /// Has the slot said the same all the time since it was seen, and is the segment still lent? Asked after the bytes
-    /// were copied.
+    /// Whether the slot is unchanged since it was read, and the segment is still lent. Call it after the bytes were
+    /// copied.
     #[must_use]
     pub fn still_holds(&self, seen: &SeenSlot) -> bool {
         self.is_unchanged(seen) && !self.is_closed()
     }
 
     fn is_unchanged(&self, seen: &SeenSlot) -> bool {
-        // All that was read before comes before this look.
+        // All earlier loads come before this one.
         fence(Ordering::Acquire);
         self.words.slot(seen.index)[0].load(Ordering::Relaxed) == seen.count
     }
@@ -179,7 +179,7 @@ mod tests {
         assert!(matches!(error, MapError::TooShort { .. }), "{error}");
     }
 
-    /// A row whose parts do not belong together would show a torn read.
+    /// Each row's fields depend on each other, so a torn read shows.
     #[test]
     fn readers_never_see_a_torn_row() {
         let (table, reader) = pair(1 << 20);

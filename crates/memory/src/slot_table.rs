@@ -4,38 +4,39 @@ use std::sync::atomic::{Ordering, fence};
 use crate::slot::{SLOT_WORDS, Words, table_bytes};
 use crate::{MapError, Region, SlotRow};
 
-/// What can be read of a segment without asking its node: a table in memory that other processes map and only read, with
-/// a slot for each range that is complete.
+/// A table of the ranges of a segment that can be read without asking its node. Other processes map it read-only. It
+/// has a slot for each complete range.
 ///
-/// A slot is a sequence lock: whoever read it, and then the range, and finds the slot's count unchanged afterwards has
-/// read the bytes that it stood for, provided that the node takes the slot away **before** it lets anybody change a byte
-/// of the range. A range that finds all of its slots taken is not in the table; readers ask the node.
+/// A slot is a sequence lock. A reader loads the slot, copies the range, and loads the slot's count again. If the
+/// count is unchanged, the copied bytes are those that the slot describes. For this the node must withdraw the slot
+/// **before** any byte of the range can change.
 ///
-/// Changes come from one thread at a time.
+/// A range whose slots are all taken is not in the table: readers then ask the node. Only one thread at a time may
+/// change the table.
 #[derive(Debug)]
 pub struct SlotTable {
     words: Words,
 }
 
 impl SlotTable {
-    /// An empty table for a segment of that length in bytes. It takes 1.6 % of that in address space, and 64 bytes of memory
-    /// for each range, more or less.
+    /// An empty table for a segment of this length in bytes. It takes 1.6 % of that in address space, and about 64
+    /// bytes of memory for each range.
     ///
     /// # Errors
-    /// If the system has no such memory, or cannot seal it against writing (Linux 5.1).
+    /// There is no such memory, or the kernel cannot seal it against writing (before Linux 5.1).
     pub fn new(segment_len: u64) -> Result<Self, MapError> {
         let region = Region::readable_by_others(table_bytes(segment_len)?)?;
         Ok(Self { words: Words::new(region, segment_len) })
     }
 
-    /// What another process maps ([`crate::SlotReader::received`]).
+    /// The descriptor that another process maps ([`crate::SlotReader::received`]).
     #[must_use]
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.words.region().descriptor().expect("a table is made with a descriptor")
     }
 
-    /// Puts a range in; whatever stood there for its start is replaced. False if there is no room for it, or it is
-    /// empty.
+    /// Publishes a range, in the place of one with the same offset. Returns false if the range is empty or all its
+    /// slots are taken.
     pub fn publish(&self, row: &SlotRow) -> bool {
         self.withdraw(row.offset);
         let free = |index: &usize| self.words.slot(*index)[2].load(Ordering::Relaxed) == 0;
@@ -45,7 +46,7 @@ impl SlotTable {
         true
     }
 
-    /// Takes the range that starts here out, if it is in.
+    /// Withdraws the range at this offset, if it is published.
     pub fn withdraw(&self, offset: u64) {
         let is_it = |index: &usize| {
             let slot = self.words.slot(*index);
@@ -62,10 +63,10 @@ impl SlotTable {
         }
     }
 
-    /// Says to all readers, for good, that the segment is no longer lent.
+    /// Tells all readers, permanently, that the segment is no longer lent.
     pub fn close(&self) {
         self.words.closed().store(1, Ordering::SeqCst);
-        // What the caller lets happen to the segment comes after this for everybody.
+        // All processes see this before any later change to the segment.
         fence(Ordering::SeqCst);
     }
 
@@ -80,7 +81,7 @@ impl SlotTable {
             word.store(value, Ordering::Relaxed);
         }
         slot[0].store(count.wrapping_add(2), Ordering::Release);
-        // What the caller lets happen to the range comes after all of this for everybody.
+        // All processes see this before any later change to the range.
         fence(Ordering::SeqCst);
     }
 }

@@ -2,7 +2,7 @@ use std::io;
 
 use rustix::io::{Errno, retry_on_intr};
 
-/// Makes a call of the C library that gives a count, or a negative number if it fails; again for as long as a signal interrupts.
+/// Calls a C function that returns a count, or a negative number on failure. Repeats it if a signal interrupts it.
 pub(crate) fn retry(mut call: impl FnMut() -> isize) -> io::Result<usize> {
     let mut once = || {
         usize::try_from(call()).map_err(|_| {

@@ -1,4 +1,4 @@
-//! Writes into the memory of a region that do not touch its mapping.
+//! Writes to the memory of a region that bypass its mapping.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -8,14 +8,16 @@ use crate::system_call::retry;
 use crate::{RawSlice, Region};
 
 impl Region {
-    /// Has the system copy `pieces`, one behind the other, to the bytes from `offset` on, and tells how many bytes it copied:
-    /// not always all. Cheaper than a copy through the mapping while the pages there were never touched by this process, or
-    /// never at all: no page is looked up, zeroed or mapped first. Pieces that are not there are an error instead of a crash.
+    /// Copies `pieces`, one behind the other, to the bytes from `offset` on, through the kernel. Returns how many
+    /// bytes were copied, which may be fewer than all. Unmapped pieces are an error instead of a crash.
+    ///
+    /// This is cheaper than a copy through the mapping if this process has never touched the pages: they need not be
+    /// mapped, or zeroed first.
     ///
     /// # Errors
-    /// [`io::ErrorKind::Unsupported`] for memory that can only be written through its mapping;
-    /// [`io::ErrorKind::InvalidInput`] if the pieces do not lie within the region; the system's, `EFAULT` for pieces of
-    /// which the first byte is not mapped.
+    /// - [`io::ErrorKind::Unsupported`] for memory that can only be written through its mapping.
+    /// - [`io::ErrorKind::InvalidInput`] if the pieces do not lie within the region.
+    /// - The kernel's error otherwise: `EFAULT` if the first byte of the pieces is not mapped.
     pub fn write_unmapped(&self, offset: u64, pieces: &[RawSlice]) -> io::Result<usize> {
         let pieces = &pieces[..pieces.len().min(MAX_BATCH_SLICES)];
         let total: usize = pieces.iter().map(RawSlice::len).sum();
@@ -24,14 +26,14 @@ impl Region {
         }
         let memory = self.descriptor().ok_or(io::ErrorKind::Unsupported)?;
         let start = libc::off_t::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
-        // SAFETY: a RawSlice has the layout of an iovec; the kernel checks the sources. The bytes lie within the region, which
-        // may be written.
+        // SAFETY: a RawSlice has the layout of an iovec; the kernel checks the sources. The written bytes lie within
+        // the region, which was checked above.
         let written = retry(|| unsafe {
             let (first, count) = (pieces.as_ptr().cast(), pieces.len() as libc::c_int);
             libc::pwritev(memory.as_raw_fd(), first, count, start)
         });
         written.map_err(|error| match error.raw_os_error() {
-            // Files of huge pages can only be mapped.
+            // Files of large pages can only be written through a mapping.
             Some(libc::EINVAL | libc::EPERM) => io::ErrorKind::Unsupported.into(),
             _ => error,
         })

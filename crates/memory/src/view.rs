@@ -11,17 +11,17 @@ use crate::map_error::size_of;
 use crate::region::map;
 use crate::{MapError, RawSlice, Region, process_id, view_fork};
 
-/// Bytes of a region that are seen where they lie, at an address of their own. What is written here changes them for this
-/// view alone: the page is copied then.
+/// A mapping of a region's bytes at an address of its own (copy-on-write). A write here copies the page, and changes
+/// the bytes for this view only.
 ///
-/// Until [`View::detach`] a change of the region's bytes shows here. Whoever makes a view sees to it that there is none.
-/// Then the bytes are the view's own, at the same address, and nobody who looks at them meanwhile notices.
+/// Until [`View::detach`] a change of the region's bytes shows here, so the caller must prevent such changes.
+/// Afterwards the view has its own copy at the same address. Concurrent readers do not notice the switch.
 ///
-/// A child of this process that was forked finds the bytes of that moment here.
+/// A forked child sees the bytes as of the fork.
 #[derive(Debug)]
 pub struct View {
     ptr: NonNull<u8>,
-    /// Length of the mapping, and where in it the bytes start.
+    /// Length of the mapping, and offset of the bytes in it.
     mapped: usize,
     lead: usize,
     len: usize,
@@ -35,11 +35,12 @@ unsafe impl Send for View {}
 unsafe impl Sync for View {}
 
 impl View {
-    /// Maps the `len` bytes of a region that start at `offset`.
+    /// Maps the `len` bytes of a region at `offset`.
     ///
     /// # Errors
-    /// If there are none, they do not lie within the region, it is no memory that cannot be cut short
-    /// ([`Region::sealed_descriptor`]), or the system refuses.
+    /// - `len` is zero, or the bytes do not lie within the region.
+    /// - The region is not sealed against truncation ([`Region::sealed_descriptor`]).
+    /// - A system call fails.
     pub fn of(region: &Region, offset: u64, len: u64) -> Result<View, MapError> {
         let bytes = size_of(len)?;
         let too_short = MapError::TooShort { offset, len, file_len: region.len() };
@@ -62,31 +63,31 @@ impl View {
         self.len
     }
 
-    /// Is there nothing in it? Never: an empty view cannot be made.
+    /// Always false: an empty view cannot be made.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The bytes. The view must outlive every use of them.
+    /// The bytes. The caller keeps the view until the last use of them.
     #[must_use]
     pub fn raw(&self) -> RawSlice {
-        // SAFETY: the mapping is readable and writable until drop and holds `lead + len` bytes; who takes the slice keeps the
-        // view, as the docs demand.
+        // SAFETY: the mapping is readable and writable until drop and holds `lead + len` bytes. The caller keeps the
+        // view while it uses the slice, as documented.
         unsafe { RawSlice::new(self.ptr.as_ptr().add(self.lead), self.len) }
     }
 
-    /// Whether the bytes are the view's own.
+    /// Whether the view has its own copy of the bytes.
     #[must_use]
     pub fn is_detached(&self) -> bool {
         self.is_detached.load(Ordering::Acquire)
     }
 
-    /// Makes the bytes the view's own: each page that nobody has written here is copied. From then on the region's may
-    /// change.
+    /// Copies each page that was not written here, so that the view has its own bytes. Afterwards the region's bytes
+    /// may change.
     ///
     /// # Errors
-    /// The system's, if it has not as much memory; nothing has changed then that could be seen.
+    /// The kernel's error if there is not enough memory. The visible bytes are unchanged then.
     pub fn detach(&self) -> io::Result<()> {
         let Self { ptr, mapped, is_detached, .. } = self;
         Detach { ptr: *ptr, mapped: *mapped, done: is_detached.clone() }.run()
@@ -95,12 +96,12 @@ impl View {
 
 impl Drop for View {
     fn drop(&mut self) {
-        // In a forked child a mapping that is not its own is not there, and something else may be.
+        // A forked child that did not inherit the mapping may have another one at this address.
         if process_id() != self.process && !self.is_detached() {
             return;
         }
         view_fork::leave(self.ptr.as_ptr().addr(), self.process);
-        // SAFETY: exactly the mapping made in `of`; nobody uses its slices any more, as the docs demand.
+        // SAFETY: exactly the mapping made in `of`; callers have stopped using its slices, as documented.
         let result = unsafe { munmap(self.ptr.as_ptr().cast(), self.mapped) };
         result.expect("the whole of a mapping can always be unmapped");
     }
@@ -118,7 +119,7 @@ mod tests {
         region
     }
 
-    /// Bytes that tell their place and a round.
+    /// A byte that depends on its position and a round.
     fn byte(at: usize, round: usize) -> u8 {
         (at * 7 + at / 251 + round * 31) as u8
     }
@@ -172,7 +173,7 @@ mod tests {
         assert!(view.raw().to_vec() == seen);
     }
 
-    /// A writer that is at work while pages are copied loses nothing.
+    /// Writes during the copying of pages are not lost.
     #[test]
     fn who_writes_while_it_is_detached_loses_nothing() {
         let region = region(4 << 20);
@@ -218,7 +219,7 @@ mod tests {
         let (view, early) = (view.unwrap(), early.unwrap());
         let ready = Region::anonymous(1).unwrap();
         drop(early);
-        // SAFETY: the child only looks at memory, waits, and ends without running anything else.
+        // SAFETY: the child only reads memory, spins, unmaps its view, and ends without destructors.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let at = |bytes: RawSlice, at| {
@@ -231,7 +232,7 @@ mod tests {
             }
             let is_same = (0..50_000).all(|place| at(view.raw(), place) == byte(place + 5, 1));
             drop(view);
-            // SAFETY: ends this process at once.
+            // SAFETY: ends the child at once.
             unsafe { libc::_exit(if is_same { 0 } else { 1 }) }
         }
         assert!(child > 0 && view.is_detached());

@@ -1,4 +1,4 @@
-//! Views and forks: a child must not find bytes that change under it, so views are detached before it is made.
+//! Detaches all views before a fork, so that a child's views do not change later.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -7,22 +7,22 @@ use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use crate::detach::Detach;
 use crate::process_id;
 
-/// All views of this process by their addresses; those in it are mapped.
+/// All mapped views of this process, by address.
 static VIEWS: Mutex<BTreeMap<usize, Detach>> = Mutex::new(BTreeMap::new());
 
-/// Puts a view on the list, before anybody has it.
+/// Registers a view before it is handed out.
 pub(crate) fn enter(address: usize, view: Detach) {
     static HOOK: Once = Once::new();
     // SAFETY: the hooks are functions of this program, which is never unloaded before the process ends.
     HOOK.call_once(|| unsafe {
         libc::pthread_atfork(Some(before), Some(after), Some(after));
     });
-    // For the case that it cannot be detached: better no memory there than memory that changes.
+    // If detaching fails at the fork, the child has no memory there, which is better than memory that changes.
     view.keep_from_children();
     views().insert(address, view);
 }
 
-/// Takes a view off the list, before it is unmapped. A child has no use for the list.
+/// Unregisters a view before it is unmapped. A child does not use the list.
 pub(crate) fn leave(address: usize, process: u32) {
     if process_id() == process {
         views().remove(&address);
@@ -38,18 +38,18 @@ thread_local! {
         const { RefCell::new(None) };
 }
 
-/// On the thread that forks. The list stays as it is until the child is made.
+/// Runs on the forking thread. It holds the lock, so the list does not change until the child exists.
 extern "C" fn before() {
     let views = views();
     for view in views.values() {
-        // One that cannot be is not there for the child.
+        // If this fails, the child does not inherit the mapping.
         let _ = view.run();
     }
-    // A thread that is ending has no such place any more; then the list is not held.
+    // A thread that is ending has no thread-locals any more; the lock is then not held during the fork.
     let _ = HELD.try_with(|held| *held.borrow_mut() = Some(views));
 }
 
-/// On the same thread, in parent and child.
+/// Runs on the forking thread, in parent and child.
 extern "C" fn after() {
     let _ = HELD.try_with(|held| held.borrow_mut().take());
 }

@@ -6,11 +6,11 @@ use mooncake_types::BusyWait;
 
 use crate::Wait;
 
-/// Threads of this process that poll.
+/// How many threads of this process poll now.
 static POLLING: AtomicUsize = AtomicUsize::new(0);
 
-/// Until then no thread of the process polls, since one found that others want the processor; in nanoseconds since
-/// [`since_start`] was first asked.
+/// Until this time no thread polls, because a polling thread noticed that others want the processor. In nanoseconds
+/// since the first call of [`since_start`].
 static PAUSED_UNTIL: AtomicU64 = AtomicU64::new(0);
 
 fn since_start(now: Instant) -> u64 {
@@ -19,9 +19,8 @@ fn since_start(now: Instant) -> u64 {
     u64::try_from(ns).unwrap_or(u64::MAX)
 }
 
-/// Waits for something on one socket again and again: polls for a while where [`BusyWait`] says so, and then blocks.
-/// Between two polls the processor is offered to others. At most half of the processors of a process poll at a time,
-/// and none where there is only one.
+/// Waits repeatedly for one socket: polls as long as [`BusyWait`] allows, and then blocks. It yields the processor
+/// between two polls. At most half of a process's processors poll at a time, so none if there is only one.
 #[derive(Clone, Copy, Debug)]
 pub struct Watch {
     policy: BusyWait,
@@ -50,23 +49,23 @@ impl Drop for Permit {
 }
 
 impl Watch {
-    /// Polls for `limit` at most before it blocks; zero: never.
+    /// A watch that polls for at most `limit` before it blocks. With zero it never polls.
     #[must_use]
     pub const fn new(limit: Duration) -> Self {
         Self { policy: BusyWait::new(limit) }
     }
 
-    /// Threads of this process that poll now. They run, but give way to others.
+    /// How many threads of this process poll now. They count as running, but yield to others.
     #[must_use]
     pub fn polling() -> usize {
         POLLING.load(Ordering::Relaxed)
     }
 
-    /// Takes `step` with [`Wait::Now`] for as long as polling pays and it is not ready, which `is_not_ready` tells of
-    /// its error, and then once with [`Wait::Block`].
+    /// Repeats `step` with [`Wait::Now`] as long as polling pays and `is_not_ready` holds of its error. Then calls it
+    /// once with [`Wait::Block`].
     ///
     /// # Errors
-    /// Those of the step that was taken last.
+    /// The error of the last call of `step`.
     pub fn wait<T, E>(
         &mut self,
         mut step: impl FnMut(Wait) -> Result<T, E>,
@@ -95,7 +94,7 @@ impl Watch {
             }
             std::thread::yield_now();
             let now = Instant::now();
-            // What is waited for may have come meanwhile, but it came no sooner for having been polled for.
+            // The socket may be ready by now: polling once more returns that, before polling pauses.
             if let Some(pause) = BusyWait::pause_after(now - before) {
                 PAUSED_UNTIL.fetch_max(since_start(now + pause), Ordering::Relaxed);
                 return poll();
@@ -114,7 +113,7 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(10);
 
-    /// A step that is ready when it was taken `polls` times, or when it may block; it counts both.
+    /// A step that is ready after `polls` calls, or when it may block. Records each call in `taken`.
     fn after<'a>(
         polls: usize,
         taken: &'a mut Vec<Wait>,
@@ -144,7 +143,7 @@ mod tests {
         }
         let mut taken = Vec::new();
         watch.wait(after(0, &mut taken), |error| *error == "not ready").unwrap();
-        // Without a second processor there is nothing to poll with, and another test may just have paused all polling.
+        // With one processor there is no polling, and another test may have paused all polling.
         assert_eq!(taken.len(), 1);
     }
 

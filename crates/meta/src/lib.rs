@@ -58,6 +58,6 @@ pub use meta::Meta;
 pub use notice::Notice;
 pub use recovery::{Senseless, Shadow};
 pub use report::{Awaited, KeyReport, SegmentReport};
-pub use segments::{Effect, Member, Record};
+pub use segments::{Effect, Member, RecordedMembers};
 pub use stats::Stats;
 pub use tombstones::{Remnant, RemnantCursor};

@@ -1,23 +1,23 @@
-//! Python arguments to Rust values, with errors that name the function and the argument.
+//! Converts Python arguments to Rust values. Errors name the function and the argument.
 //!
-//! Callers of the C++ package look for the argument's name in the text of a `TypeError`, so every error here says
-//! `put(): incompatible function arguments: 'key' must be a str, not NoneType`.
+//! Callers of the C++ package search the text of a `TypeError` for the argument's name. Every error here therefore
+//! says `put(): incompatible function arguments: 'key' must be a str, not NoneType`.
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyInt, PyList, PySet, PyString, PyTuple};
 
 use crate::buffer::LentBuffer;
-use crate::replicate_config::{ReplicateConfig, Rules};
+use crate::replicate_config::{ReplicateConfig, ReplicateSettings};
 use crate::rows::Rows;
 use crate::scalar;
 use crate::texts::{TEXT, Texts};
 
 const NUMBER: &str = "an integer from 0 to 2**64 - 1";
-/// Longest piece of a value that an error shows, in characters.
+/// The longest text of a value that an error shows, in characters.
 const SHOWN_CHARS: usize = 60;
 
-/// One argument of one function, or one attribute of a class, by name.
+/// One argument of one function, or one attribute of `ReplicateConfig`.
 #[derive(Clone, Copy)]
 pub(crate) enum Argument {
     /// An argument of a method.
@@ -37,12 +37,12 @@ pub(crate) const fn argument(function: &'static str, name: &'static str) -> Argu
 }
 
 impl Argument {
-    /// A key or another text, borrowed from the Python object. Bytes are taken for UTF-8.
+    /// A key or another text, borrowed from the Python object: a `str`, or `bytes` of UTF-8.
     pub(crate) fn text<'a>(self, value: &'a Bound<'_, PyAny>) -> PyResult<&'a str> {
         scalar::text(value.as_borrowed()).ok_or_else(|| self.wrong(TEXT, value))
     }
 
-    /// A list of keys, to be read with [`Texts::strs`].
+    /// A list of keys. Read it with [`Texts::strs`], which checks the items of a list or a tuple.
     pub(crate) fn texts<'py>(self, value: &Bound<'py, PyAny>) -> PyResult<Texts<'py>> {
         if let Some(items) = items(value) {
             return Ok(Texts::new(self, items));
@@ -84,7 +84,7 @@ impl Argument {
         Ok(grids)
     }
 
-    /// A list of lists of keys. Every item is a text.
+    /// A list of lists of keys. Checks that every item is a text.
     pub(crate) fn text_lists<'py>(self, value: &Bound<'py, PyAny>) -> PyResult<Vec<Texts<'py>>> {
         let mut lists = Vec::with_capacity(expected_items(value));
         self.each(value, "a list of lists of str", |item| {
@@ -96,7 +96,8 @@ impl Argument {
         Ok(lists)
     }
 
-    /// A flag: a bool, a number, or `None`, which means no. Texts and lists are none: their truth is their length.
+    /// A flag: a bool, a number, or `None`, which means false. Texts and lists are refused: even "false" would count
+    /// as true.
     pub(crate) fn flag(self, value: &Bound<'_, PyAny>) -> PyResult<bool> {
         if value.is_none() {
             return Ok(false);
@@ -108,7 +109,7 @@ impl Argument {
         truth.ok_or_else(|| self.wrong("a bool", value))
     }
 
-    /// The memory of a bytes-like object, held until the result is dropped.
+    /// The memory of a bytes-like object. Python keeps it in place until the result is dropped.
     pub(crate) fn buffer(self, value: &Bound<'_, PyAny>) -> PyResult<LentBuffer> {
         LentBuffer::of(value).ok_or_else(|| self.wrong("a contiguous bytes-like object", value))
     }
@@ -120,14 +121,14 @@ impl Argument {
         })
     }
 
-    /// The rules of a `ReplicateConfig`, the default ones if it is absent or `None`.
-    pub(crate) fn rules(self, value: Option<&Bound<'_, PyAny>>) -> PyResult<Rules> {
+    /// The settings of a `ReplicateConfig`. Without a value, or for `None`, the default settings.
+    pub(crate) fn settings(self, value: Option<&Bound<'_, PyAny>>) -> PyResult<ReplicateSettings> {
         let Some(value) = value.filter(|value| !value.is_none()) else {
-            return Ok(Rules::default());
+            return Ok(ReplicateSettings::default());
         };
         let config =
             value.cast::<ReplicateConfig>().map_err(|_| self.wrong("a ReplicateConfig", value))?;
-        Ok(config.try_borrow()?.rules().clone())
+        Ok(config.try_borrow()?.settings().clone())
     }
 
     /// The error for a `value` that is not `wanted`.
@@ -209,7 +210,7 @@ impl Argument {
     }
 }
 
-/// The items of a list or a tuple as they are now: code that runs meanwhile may change the list.
+/// A copy of the items of a list or a tuple: Python code that runs during the conversion may change the list.
 fn items<'py>(value: &Bound<'py, PyAny>) -> Option<Bound<'py, PyTuple>> {
     match value.cast::<PyList>() {
         Ok(list) => Some(list.to_tuple()),
@@ -217,12 +218,13 @@ fn items<'py>(value: &Bound<'py, PyAny>) -> Option<Bound<'py, PyTuple>> {
     }
 }
 
-/// Room to make at once for the items of a sequence. Its own word is not trusted beyond a common batch.
+/// The number of items to allocate room for at first: the length that the sequence reports, at most 4096. A sequence
+/// may report any length.
 fn expected_items(value: &Bound<'_, PyAny>) -> usize {
     value.len().unwrap_or(0).min(4096)
 }
 
-/// What an error says about `value`: a number or a text itself, the type of anything else.
+/// Describes `value` for an error: a number or a text by its value, anything else by its type.
 fn described(value: &Bound<'_, PyAny>) -> String {
     let shown = match value.is_instance_of::<PyInt>() || value.is_instance_of::<PyString>() {
         true => value.repr(),

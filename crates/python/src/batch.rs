@@ -1,11 +1,11 @@
-//! Batches in which some items are refused before the store sees them.
+//! Batches: checks some items here, sends the rest to the store, and turns results into numbers.
 
 use mooncake_client::ErrorCode;
 
 use crate::codes::Codes;
 use crate::log;
 
-/// Runs `operation` on the items that are fit, and gives one result per item, in order.
+/// Runs `operation` on the items that are `Ok`. Returns one result per item, in order.
 pub(crate) fn run<T, R>(
     items: impl Iterator<Item = Result<T, ErrorCode>>,
     operation: impl FnOnce(&[T]) -> Vec<Result<R, ErrorCode>>,
@@ -32,7 +32,7 @@ pub(crate) fn run<T, R>(
     (0..count).map(next).collect()
 }
 
-/// The number for Python: zero or a negative code. A key that was there already counts as stored.
+/// The number for Python: 0 or a negative code. A key that exists already counts as stored.
 pub(crate) fn stored(result: Result<(), ErrorCode>) -> i32 {
     match result {
         Ok(()) | Err(ErrorCode::ObjectAlreadyExists) => 0,
@@ -40,7 +40,7 @@ pub(crate) fn stored(result: Result<(), ErrorCode>) -> i32 {
     }
 }
 
-/// The number for Python: zero or a negative code.
+/// The number for Python: 0 or a negative code.
 pub(crate) fn done(result: Result<(), ErrorCode>) -> i32 {
     result.map_or_else(ErrorCode::number, |()| 0)
 }
@@ -53,12 +53,12 @@ pub(crate) fn counted(result: Result<u64, ErrorCode>) -> i64 {
     }
 }
 
-/// The number for Python: one, zero or a negative code.
+/// The number for Python: 1, 0 or a negative code.
 pub(crate) fn found(result: Result<bool, ErrorCode>) -> i32 {
     result.map_or_else(ErrorCode::number, i32::from)
 }
 
-/// The answer to lists whose lengths differ: the same refusal for every key.
+/// If the lists differ in length: `InvalidParams` for every key, and a warning in the log.
 pub(crate) fn lengths_differ<T: From<i32> + Clone>(
     operation: &str,
     keys: usize,

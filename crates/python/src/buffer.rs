@@ -16,11 +16,11 @@ use pyo3::types::{PyBytes, PyMemoryView};
 use crate::log;
 use crate::pool_client::PoolClient;
 
-/// The memory of a bytes-like object: it stays where it is, and its length what it is, until this is dropped.
+/// The memory of a bytes-like object. Until this is dropped, the exporter neither moves nor resizes it.
 pub(crate) struct LentBuffer(PyUntypedBuffer);
 
 impl LentBuffer {
-    /// The memory of `value`, unless it is not bytes-like or does not lie in one piece.
+    /// The memory of `value`. `None` if it is not bytes-like or not contiguous.
     pub(crate) fn of(value: &Bound<'_, PyAny>) -> Option<Self> {
         // A memory view fills in the strides that some exporters, like arrays of ctypes, leave out.
         let through_view =
@@ -29,47 +29,51 @@ impl LentBuffer {
         buffer.is_c_contiguous().then_some(Self(buffer))
     }
 
-    /// Its length in bytes.
+    /// The length in bytes.
     pub(crate) fn len(&self) -> usize {
         self.0.len_bytes()
     }
 
-    /// Whether it is a plain row of bytes: one dimension, items of one byte.
+    /// Whether the exporter describes one dimension with items of one byte.
     pub(crate) fn is_row_of_bytes(&self) -> bool {
         self.0.dimensions() == 1 && self.0.item_size() == 1
     }
 
-    /// The memory, to be read while `self` lives. Python code may write to it meanwhile.
+    /// The memory, valid while `self` lives. Python code may write to it at any time.
     pub(crate) fn slice(&self) -> RawSlice {
-        // SAFETY: the exporter keeps `len_bytes` bytes at `buf_ptr` readable, without gaps as `of` checked, until the
-        // buffer is released on drop; every caller in this crate keeps `self` until the store has returned.
+        // SAFETY: the exporter keeps `len_bytes` bytes at `buf_ptr` readable until the buffer is released on drop.
+        // `of` checked that they are contiguous. Every caller in this crate keeps `self` until the store has returned.
         unsafe { RawSlice::new(self.0.buf_ptr().cast(), self.len()) }
     }
 }
 
-/// A bytes object of `len` bytes that mean nothing yet, and its memory, to be filled before anybody else has the object. `None` if
-/// there is no room for it.
+/// Makes a bytes object of `len` uninitialized bytes. Returns it and its memory, which the caller fills before any
+/// other code gets the object. `None` if the interpreter has no memory for it.
 pub(crate) fn unfilled_bytes(py: Python<'_>, len: u64) -> Option<(Py<PyBytes>, RawSlice)> {
     let size = isize::try_from(len).ok()?;
-    // SAFETY: without a source the interpreter makes an object of so many bytes, whose reference is ours, or raises.
+    // SAFETY: with a null source the interpreter makes an object of that size and gives us its only reference, or
+    // raises.
     let made = unsafe {
         let made = ffi::PyBytes_FromStringAndSize(std::ptr::null(), size);
         Bound::from_owned_ptr_or_err(py, made)
     };
     let bytes = made.ok()?.cast_into::<PyBytes>().ok()?;
-    // SAFETY: the object is a bytes object, as was just checked; its memory stays where it is for as long as it lives, and may be
-    // written while nobody else has it. The caller keeps the object until the last use of the slice.
+    // SAFETY: `cast_into` has checked the type. The memory does not move while the object lives, and may be written
+    // while no other code has the object. The caller keeps the object until the last use of the slice.
     let memory =
         unsafe { RawSlice::new(ffi::PyBytes_AsString(bytes.as_ptr()).cast(), len as usize) };
     Some((bytes.unbind(), memory))
 }
 
-/// The `len` bytes at `address`. Python code names memory by address and promises that it stays mapped, as the
-/// documentation of `register_buffer` and of every method with a `buffer_ptr` says.
+/// The `len` bytes at `address`. Python callers name memory by address, and promise that it stays mapped during the
+/// call. The documentation of `register_buffer` and of every method with a `buffer_ptr` asks for that.
 ///
 /// # Errors
-/// `InvalidParams` if there are none, if they start in a registered buffer and run past its end, or outside of all and not in
-/// host memory.
+/// `InvalidParams` in three cases:
+///
+/// - the range is empty;
+/// - it starts in a registered buffer and runs past its end;
+/// - it starts outside of all registered buffers and not in host memory.
 pub(crate) fn memory_at(
     store: &PoolClient,
     address: u64,
@@ -79,7 +83,7 @@ pub(crate) fn memory_at(
     Ok(slice_at(address, len, known_memory(store, address, len)?.place))
 }
 
-/// As the processor counts.
+/// The range in this machine's word size.
 fn range_of(address: u64, len: u64) -> Result<(usize, usize), ErrorCode> {
     let invalid = |_| ErrorCode::InvalidParams;
     Ok((usize::try_from(address).map_err(invalid)?, usize::try_from(len).map_err(invalid)?))
@@ -87,7 +91,7 @@ fn range_of(address: u64, len: u64) -> Result<(usize, usize), ErrorCode> {
 
 fn known_memory(store: &PoolClient, address: usize, len: usize) -> Result<KnownMemory, ErrorCode> {
     store.check_registered(address, len).inspect_err(|_| {
-        // Looked up only if there is to be a line.
+        // Evaluated only if the limiter admits the line.
         let what = fmt::from_fn(|f| f.write_str(&describe_pointer(address)));
         let text = format_args!(
             "{len} bytes at {address:#x} are none, run past the end of their registered buffer, or are neither registered nor host memory \
@@ -97,10 +101,11 @@ fn known_memory(store: &PoolClient, address: usize, len: usize) -> Result<KnownM
     })
 }
 
-/// Memory that was found to be what the caller said.
+/// The slice of a range that [`known_memory`] has accepted.
 fn slice_at(address: usize, len: usize, place: Place) -> PlacedSlice {
-    // SAFETY: the Python caller promised that the range stays mapped, and writable for a read into it, until the call
-    // returns; a range that contradicts what was registered was just refused. Nothing in Rust refers to the memory.
+    // SAFETY: the Python caller promises that the range stays mapped until the call returns, and writable if the call
+    // reads into it. `known_memory` has refused ranges that contradict a registration. No Rust reference to the memory
+    // exists.
     unsafe {
         match place {
             Place::Host => {
@@ -111,11 +116,10 @@ fn slice_at(address: usize, len: usize, place: Place) -> PlacedSlice {
     }
 }
 
-/// The ranges that together hold one object, in order. Empty ones count for nothing.
+/// The ranges that together hold one object, in order. Empty ranges are skipped.
 ///
 /// # Errors
-/// As [`memory_at`]; also `InvalidParams` if the lists differ in length, or if the lengths together
-/// overflow.
+/// As [`memory_at`]; also `InvalidParams` if the lists differ in length, or if the sum of the lengths overflows.
 pub(crate) fn memory_list_at(
     store: &PoolClient,
     addresses: &[u64],
@@ -131,7 +135,7 @@ pub(crate) fn memory_list_at(
         return Err(ErrorCode::InvalidParams);
     }
     let mut slices = Vec::with_capacity(addresses.len());
-    // Most pieces lie in the buffer of the piece before.
+    // Most pieces lie in the same registered buffer as the piece before, so its lookup is kept.
     let mut known: Option<KnownMemory> = None;
     for (&address, &len) in addresses.iter().zip(lens).filter(|&(_, &len)| len > 0) {
         let (address, len) = range_of(address, len)?;
@@ -145,19 +149,20 @@ pub(crate) fn memory_list_at(
     Ok(slices.into_iter().collect())
 }
 
-/// The bytes of one object, this handle's own: they stay when the object is removed, and what is written to them changes
-/// nothing else. Offers the buffer protocol (one dimension, items of one byte, writable).
+/// The bytes of one object, as a buffer: one dimension, items of one byte, writable.
 ///
-/// Those of a large object on this host are not copied: they are seen where they lie until somebody writes them, here or
-/// there.
+/// The bytes stay valid and unchanged until this handle is collected, even if the object is removed. Writing to them
+/// changes neither the object nor other handles.
+///
+/// A large object on this host is not copied at first: the handle maps it copy-on-write.
 #[pyclass(frozen, weakref, module = "mooncake.store")]
 pub(crate) struct BufferHandle {
-    /// No Rust reference to the bytes is ever made: Python code may write them.
+    /// No Rust reference to the bytes may exist: Python code may write them.
     bytes: ObjectBytes,
 }
 
 impl BufferHandle {
-    /// Takes the bytes over without a copy.
+    /// Takes ownership of `bytes`, without a copy.
     pub(crate) const fn new(bytes: ObjectBytes) -> Self {
         Self { bytes }
     }
@@ -184,7 +189,7 @@ impl BufferHandle {
     }
 
     /// # Safety
-    /// Called by the interpreter alone, with a `view` that it allocated.
+    /// Only the interpreter calls this, with a `view` that it allocated.
     unsafe fn __getbuffer__(
         slf: Bound<'_, Self>,
         view: *mut ffi::Py_buffer,
@@ -192,15 +197,15 @@ impl BufferHandle {
     ) -> PyResult<()> {
         let bytes = slf.get().bytes.raw();
         let (start, len) = (bytes.as_ptr().cast(), isize::try_from(bytes.len())?);
-        // SAFETY: `view` is the interpreter's; `start` points to `len` bytes that live as long as the handle, to which
-        // the view gets a reference of its own.
+        // SAFETY: the interpreter owns `view`. `start` points to `len` bytes that live as long as this handle, and the
+        // view gets its own reference to the handle.
         let filled = unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start, len, 0, flags) };
         if filled == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
     }
 }
 
-/// The memory of a lease, which this view keeps from ending. Offers the buffer protocol (one dimension, items of one
-/// byte, writable).
+/// A view of a lease's memory, as a buffer: one dimension, items of one byte, writable. The lease stays valid while
+/// the view lives.
 #[pyclass(frozen, weakref, module = "mooncake.store")]
 pub(crate) struct BufferLeaseView {
     lease: Py<PyAny>,
@@ -210,13 +215,13 @@ pub(crate) struct BufferLeaseView {
 
 #[pymethods]
 impl BufferLeaseView {
-    /// A view of the `size` bytes at `ptr`, which stay mapped for as long as `lease` lives.
+    /// A view of the `size` bytes at `ptr`. They must stay mapped while `lease` lives.
     #[staticmethod]
     fn _of(lease: Py<PyAny>, ptr: usize, size: usize) -> Self {
         Self { lease, address: ptr, len: size }
     }
 
-    /// The memory.
+    /// A memoryview of the memory. It keeps this view alive.
     #[getter]
     fn buffer<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyMemoryView>> {
         PyMemoryView::from(slf)
@@ -227,7 +232,7 @@ impl BufferLeaseView {
     }
 
     /// # Safety
-    /// Called by the interpreter alone, with a `view` that it allocated.
+    /// Only the interpreter calls this, with a `view` that it allocated.
     unsafe fn __getbuffer__(
         slf: Bound<'_, Self>,
         view: *mut ffi::Py_buffer,
@@ -236,8 +241,8 @@ impl BufferLeaseView {
         let this = slf.get();
         let start = std::ptr::with_exposed_provenance_mut(this.address);
         let len = isize::try_from(this.len)?;
-        // SAFETY: `view` is the interpreter's; the lease, which this object keeps, keeps `len` bytes at `start` mapped,
-        // and the view gets a reference of its own to this object.
+        // SAFETY: the interpreter owns `view`. This object holds the lease, which keeps `len` bytes at `start` mapped,
+        // and the view gets its own reference to this object.
         let filled = unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start, len, 0, flags) };
         if filled == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
     }

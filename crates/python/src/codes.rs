@@ -5,8 +5,8 @@ use pyo3::types::PyList;
 
 /// The result of a batch: a Python list of one number per item.
 ///
-/// Most batches end alike for all items. The list is made of the first number alone, which costs next to nothing per
-/// item, and only the others are then put into their places.
+/// In most batches all items have the same result. The list is filled with the first number, which costs next to
+/// nothing per item; then only the items that differ are set.
 pub(crate) struct Codes<T>(Vec<T>);
 
 impl<T: Clone> Codes<T> {
@@ -22,7 +22,7 @@ impl<T: Copy> Codes<T> {
         self.0.first().copied()
     }
 
-    /// The first number that is as wanted.
+    /// The first number that `is_wanted` accepts.
     pub(crate) fn find(&self, is_wanted: impl Fn(T) -> bool) -> Option<T> {
         self.0.iter().copied().find(|&code| is_wanted(code))
     }

@@ -1,4 +1,4 @@
-//! The methods that read objects, and ask whether they exist.
+//! The methods that read objects, and that ask whether they exist.
 
 use mooncake_client::{Buffer, ErrorCode, GetTarget, RawSlice, ShownKey, SliceList};
 use mooncake_types::Prefetch;
@@ -15,14 +15,17 @@ use crate::store::{INVALID_PARAMS, MooncakeDistributedStore};
 
 #[pymethods]
 impl MooncakeDistributedStore {
-    /// The object's bytes; empty if there is no such object, or on any failure.
+    /// A copy of the object's bytes.
+    ///
+    /// Returns empty bytes if the object does not exist, and for every other failure. The log has a line for failures
+    /// other than a missing object.
     fn get<'py>(&self, py: Python<'py>, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
         let key = argument("get", "key").text(key)?;
         let values = self.values(py, "get", std::slice::from_ref(&key));
         Ok(values.into_iter().next().unwrap_or_else(|| PyBytes::new(py, &[])))
     }
 
-    /// The bytes of several objects, as `get`.
+    /// Copies of the bytes of several objects, in the order of `keys`; each as from `get`.
     fn get_batch<'py>(
         &self,
         py: Python<'py>,
@@ -33,15 +36,17 @@ impl MooncakeDistributedStore {
         Ok(self.values(py, "get_batch", &keys))
     }
 
-    /// A handle of the object's bytes, which stay as they are whatever becomes of the object; None if there is no such object,
-    /// or on any failure. A large object that lies on this host is not copied.
+    /// A handle of the object's bytes. They stay valid and unchanged while the handle lives, even if the object is
+    /// removed. A large object on this host is not copied.
+    ///
+    /// Returns None if the object does not exist, and for every other failure.
     fn get_buffer(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<Option<BufferHandle>> {
         let key = argument("get_buffer", "key").text(key)?;
         let handles = self.handles(py, "get_buffer", std::slice::from_ref(&key));
         Ok(handles.into_iter().next().flatten())
     }
 
-    /// Handles of several objects, as `get_buffer`.
+    /// Handles of several objects, in the order of `keys`; each as from `get_buffer`.
     fn batch_get_buffer(
         &self,
         py: Python<'_>,
@@ -52,10 +57,16 @@ impl MooncakeDistributedStore {
         Ok(self.handles(py, "batch_get_buffer", &keys))
     }
 
-    /// Reads the object into the `size` bytes at `buffer_ptr`, which must stay mapped during the call.
+    /// Reads the object into the `size` bytes at the address `buffer_ptr`, without a copy in this process. The memory
+    /// must stay mapped and writable during the call. After an error it may hold anything.
     ///
-    /// Returns the object's length; -600 if it is longer than `size`, or the bytes run past the end of the registered
-    /// buffer that they start in; -704 if there is no such object; or another negative code.
+    /// Returns the object's length in bytes, or a negative code:
+    ///
+    /// - -704 if there is no such object;
+    /// - -703 if its put has not ended;
+    /// - -600 if it is longer than `size`, or the range runs past the end of the registered buffer that it starts in;
+    /// - -707 if leases are too short for the read;
+    /// - -800 if no replica could be read.
     fn get_into(
         &self,
         py: Python<'_>,
@@ -76,9 +87,10 @@ impl MooncakeDistributedStore {
         Ok(codes.first().unwrap_or(i64::from(INVALID_PARAMS)))
     }
 
-    /// Reads several objects, each into one range of memory, as `get_into`.
+    /// Reads several objects, each as `get_into`: object k into the `sizes[k]` bytes at `buffer_ptrs[k]`.
     ///
-    /// Returns a list of the object's length or a negative code per key.
+    /// Returns a list with the object's length in bytes or a negative code per key; -600 for all if the lists differ
+    /// in length.
     fn batch_get_into(
         &self,
         py: Python<'_>,
@@ -106,11 +118,13 @@ impl MooncakeDistributedStore {
         }))
     }
 
-    /// Reads several objects, each scattered over several ranges of memory.
+    /// Reads several objects, each scattered over several ranges: object k fills the `all_sizes[k][i]` bytes at
+    /// `all_buffer_ptrs[k][i]`, in order. The sizes of an object's ranges must add up to at least its length.
     ///
-    /// `prefer_alloc_in_same_node` is accepted and changes nothing: a read goes where the object is.
+    /// `prefer_alloc_in_same_node` is accepted and changes nothing: a read goes to the node that holds the object.
     ///
-    /// Returns a list of the object's length or a negative code per key.
+    /// Returns a list with the object's length in bytes or a negative code per key, as `get_into`; -600 for all if the
+    /// outer lists differ in length.
     #[pyo3(signature = (keys, all_buffer_ptrs, all_sizes, prefer_alloc_in_same_node=None))]
     #[pyo3(
         text_signature = "($self, keys, all_buffer_ptrs, all_sizes, prefer_alloc_in_same_node=False)"
@@ -145,7 +159,9 @@ impl MooncakeDistributedStore {
         }))
     }
 
-    /// 1 if there is such an object, 0 if not, or a negative code. An object that exists gets a lease, as by a read.
+    /// Whether the object exists and is complete. If so, the call grants it a lease, as a read does.
+    ///
+    /// Returns 1 or 0, or a negative code.
     fn is_exist(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<i32> {
         let key = argument("is_exist", "key").text(key)?;
         let Some(store) = self.store_for("is_exist") else { return Ok(INVALID_PARAMS) };
@@ -153,7 +169,9 @@ impl MooncakeDistributedStore {
         Ok(results.into_iter().next().map_or(INVALID_PARAMS, batch::found))
     }
 
-    /// A list of what `is_exist` says of each key, in one round trip.
+    /// Whether several objects exist, each as `is_exist`, in one round trip.
+    ///
+    /// Returns a list with 1, 0 or a negative code per key.
     fn batch_is_exist(&self, py: Python<'_>, keys: &Bound<'_, PyAny>) -> PyResult<Codes<i32>> {
         let held = argument("batch_is_exist", "keys").texts(keys)?;
         let keys = held.strs()?;
@@ -166,8 +184,10 @@ impl MooncakeDistributedStore {
         }))
     }
 
-    /// How many objects there are from the first key on without a gap, or a negative code. Those that it counts get a lease, as
-    /// by a read; the others are not looked at.
+    /// Counts the objects that exist from `keys[0]` on, up to the first that is missing. The call grants leases to the
+    /// objects that it counts, as a read does; it does not look up later keys.
+    ///
+    /// Returns the count, or a negative code; -400 if any of the keys is invalid.
     fn batch_prefix_len(&self, py: Python<'_>, keys: &Bound<'_, PyAny>) -> PyResult<i64> {
         let held = argument("batch_prefix_len", "keys").texts(keys)?;
         let keys = held.strs()?;
@@ -177,7 +197,8 @@ impl MooncakeDistributedStore {
         Ok(batch::counted(py.detach(|| store.prefix_len(&keys))))
     }
 
-    /// The object's length in bytes, or a negative code.
+    /// The object's length in bytes, or a negative code: -704 if there is no such object, -703 if its put has not
+    /// ended.
     fn get_size(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<i64> {
         let key = argument("get_size", "key").text(key)?;
         let Some(store) = self.store_for("get_size") else {
@@ -186,8 +207,11 @@ impl MooncakeDistributedStore {
         Ok(batch::counted(py.detach(|| store.size(key))))
     }
 
-    /// Has objects that lie on disks alone brought to memory before they are read, and waits for nothing. A list with 1 for each
-    /// that lies in memory already, 0 for each that is on its way, or a negative code.
+    /// Starts to copy objects that lie only on disk to memory, so that later reads are faster. Does not wait for the
+    /// copies.
+    ///
+    /// Returns a list with 1 per object that lies in memory, 0 per object whose copy was requested, or a negative
+    /// code; -600 for all if the store is not set up or is a dummy.
     fn prefetch(&self, py: Python<'_>, keys: &Bound<'_, PyAny>) -> PyResult<Codes<i32>> {
         let held = argument("prefetch", "keys").texts(keys)?;
         let keys = held.strs()?;
@@ -201,14 +225,15 @@ impl MooncakeDistributedStore {
         }))
     }
 
-    /// How many objects this store has read from disks of nodes, its own among them; 0 if it is not set up, or is a dummy.
+    /// The number of objects that this store has read from disks of nodes, its own node included. 0 if the store is
+    /// not set up or is a dummy.
     fn get_offload_rpc_read_count(&self) -> u64 {
         self.own_store_for("get_offload_rpc_read_count").map_or(0, |store| store.disk_reads())
     }
 }
 
 impl MooncakeDistributedStore {
-    /// The bytes per key; empty for a miss and for any failure.
+    /// The bytes of each key; empty for a miss and for every other failure.
     fn values<'py>(
         &self,
         py: Python<'py>,
@@ -222,7 +247,7 @@ impl MooncakeDistributedStore {
         values.map(|(value, found)| bytes(py, value.filter(|_| found.is_some()))).collect()
     }
 
-    /// One handle per key; none for a miss and for any failure.
+    /// The handle of each key; `None` for a miss and for every other failure.
     fn handles(&self, py: Python<'_>, operation: &str, keys: &[&str]) -> Vec<Option<BufferHandle>> {
         let found = self.found(py, operation, keys, |store| store.get_bytes(keys));
         found.into_iter().map(|bytes| bytes.map(BufferHandle::new)).collect()
@@ -257,23 +282,24 @@ fn get_many(
     results.into_iter().map(batch::counted).collect()
 }
 
-/// A failure whose code the caller does not see. A miss is none.
+/// Logs a failure whose code the caller does not see. A miss is not a failure.
 fn log_failure(operation: &str, key: &str, code: ErrorCode) {
     if code != ErrorCode::ObjectNotFound {
         log::warn(operation, code.name(), format_args!("{}: {code}", ShownKey(key)));
     }
 }
 
-/// Shorter objects are copied once more rather than that the interpreter lock is taken in the middle of a call.
+/// Objects shorter than this are copied once more. Reading them in place would take the interpreter lock during the
+/// call.
 const COPIED_BYTES: u64 = 64 << 10;
 
-/// Where an object's bytes go.
+/// The memory that receives one object's bytes.
 enum Value {
     Copied(Buffer),
     InPlace(Py<PyBytes>),
 }
 
-/// Room for objects, by position.
+/// Allocates memory for the `wanted` objects: pairs of position and length. Stores it in `values`.
 fn make_room(values: &mut [Option<Value>], wanted: &[(usize, u64)]) -> Vec<Option<RawSlice>> {
     let is_long = |&(_, len): &(usize, u64)| len >= COPIED_BYTES;
     let mut long = Vec::new().into_iter();

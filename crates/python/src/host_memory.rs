@@ -1,4 +1,4 @@
-//! Memory by address: that of the process, and that of the store's local buffer.
+//! Memory by address: memory of this process, and ranges of the store's local buffer.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -10,7 +10,8 @@ use crate::argument::argument;
 use crate::pool_client::PoolClient;
 use crate::store::MooncakeDistributedStore;
 
-/// Allocates memory that a store can hand to another process of this host, so that it travels without a copy.
+/// Allocates memory that a dummy store can share with the `mooncake_client` process of its host, so that objects move
+/// without a copy.
 #[pyclass(frozen, module = "mooncake.store")]
 pub(crate) struct MooncakeHostMemAllocator;
 
@@ -21,13 +22,15 @@ impl MooncakeHostMemAllocator {
         Self
     }
 
-    /// Allocates `size` zero bytes, page by page. Returns the address of the first, or 0 if there are none to be had.
+    /// Allocates `size` zeroed bytes or more, a whole number of pages.
+    ///
+    /// Returns the address of the first byte, or 0 for no bytes, without memory, or past 1024 allocations.
     fn alloc(&self, py: Python<'_>, size: &Bound<'_, PyAny>) -> PyResult<usize> {
         let size = argument("alloc", "size").number(size)?;
         Ok(py.detach(|| HostMemory::of_process().alloc(size)).unwrap_or(0))
     }
 
-    /// Gives back the memory that starts at `ptr`. Returns 0, or -1 if none was allocated there.
+    /// Frees the memory that `alloc` returned as `ptr`. Returns 0, or -1 if no allocation starts there.
     fn free(&self, py: Python<'_>, ptr: &Bound<'_, PyAny>) -> PyResult<i32> {
         let address = argument("free", "ptr").number(ptr)?;
         Ok(if py.detach(|| free(address)) { 0 } else { -1 })
@@ -36,34 +39,36 @@ impl MooncakeHostMemAllocator {
 
 #[pymethods]
 impl MooncakeDistributedStore {
-    /// Takes `size` bytes of the store's local buffer, which the store reads and writes without a copy. They are the
-    /// caller's until the store is closed.
+    /// Reserves `size` bytes of the store's local buffer for the caller, until the store is closed. The store reads
+    /// and writes them without a copy.
     ///
-    /// Returns the address of the first, or 0 if there is no room.
+    /// Returns the address of the first byte. Returns 0 if the buffer has no free range of that size, or the store is
+    /// not set up.
     fn alloc_from_mem_pool(&self, py: Python<'_>, size: &Bound<'_, PyAny>) -> PyResult<usize> {
         let size = argument("alloc_from_mem_pool", "size").number(size)?;
         let Some(store) = self.store_for("alloc_from_mem_pool") else { return Ok(0) };
         Ok(py.detach(|| store.alloc_from_mem_pool(size)).unwrap_or(0))
     }
 
-    /// Takes `size` bytes of the local buffer, which stay mapped until what is returned is collected, also when the
-    /// store is closed before. None if there is no room.
+    /// Reserves `size` bytes of the local buffer. They stay mapped until the result is collected, even after `close`.
+    /// Returns None if the buffer has no free range of that size.
     fn _lend_from_mem_pool(&self, py: Python<'_>, size: u64) -> Option<LocalMemory> {
         let store = self.store_for("_lend_from_mem_pool")?;
         let address = py.detach(|| store.alloc_from_mem_pool(size))?;
         Some(LocalMemory { store, address })
     }
 
-    /// The length of the local buffer in bytes; zero while the store is not set up.
+    /// The size of the local buffer in bytes; 0 while the store is not set up.
     fn _local_buffer_size(&self) -> u64 {
         self.store().map_or(0, |store| store.local_buffer_bytes())
     }
 }
 
-/// Memory of a store's local buffer, given back when this is collected.
+/// A range of a store's local buffer. It returns to the buffer when this object is collected.
 #[pyclass(frozen, name = "_LocalMemory", module = "mooncake._native")]
 pub(crate) struct LocalMemory {
-    /// Keeps the buffer mapped. A store that was set up again in the meantime is another one.
+    /// Keeps the buffer mapped, and is the buffer that gets the range back: after `close`, another `setup` opens a new
+    /// client with a new buffer.
     store: Arc<PoolClient>,
     address: usize,
 }
@@ -83,8 +88,8 @@ impl Drop for LocalMemory {
     }
 }
 
-/// Runs this thread on the processors of a NUMA node from now on, and has its memory allocated there while there is
-/// room. A node that is not there changes nothing but the log.
+/// Binds this thread to the processors of NUMA node `node`, and makes the system prefer that node for the thread's
+/// memory. If there is no such node, the call only logs a warning.
 #[pyfunction]
 pub(crate) fn bind_to_numa_node(py: Python<'_>, node: &Bound<'_, PyAny>) -> PyResult<()> {
     let wanted = || argument("bind_to_numa_node", "node").wrong("an integer", node);
@@ -99,13 +104,13 @@ pub(crate) fn bind_to_numa_node(py: Python<'_>, node: &Bound<'_, PyAny>) -> PyRe
     Ok(())
 }
 
-/// The address of a C function `void *(size_t)` that allocates as `MooncakeHostMemAllocator.alloc`.
+/// The address of a C function `void *(size_t)` that allocates as `MooncakeHostMemAllocator.alloc` does.
 #[pyfunction]
 pub(crate) fn get_alloc_func_addr() -> usize {
     allocate_for_c as *const () as usize
 }
 
-/// The address of a C function `void (void *)` that gives back what the other one allocated.
+/// The address of a C function `void (void *)` that frees memory of the function at `get_alloc_func_addr`.
 #[pyfunction]
 pub(crate) fn get_free_func_addr() -> usize {
     free_for_c as *const () as usize

@@ -1,4 +1,5 @@
-//! Opening a store so that Ctrl-C ends it at once: Python looks at signals only between its own instructions.
+//! Opens a store so that Ctrl-C ends the attempt at once. Python runs signal handlers only between its own
+//! instructions, so the opening runs on another thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,14 +13,14 @@ use pyo3::prelude::*;
 use crate::pool_client::PoolClient;
 use crate::setup_error::SetupError;
 
-/// Time between two looks at whether there is a signal.
-const LOOK: Duration = Duration::from_millis(20);
+/// The interval between two checks for a signal.
+const SIGNAL_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Whether a store is still wanted.
+/// Returns false once the caller no longer wants the store.
 pub(crate) type Wanted = Box<dyn Fn() -> bool>;
 
-/// Opens a store on a thread of its own. Meanwhile this one, which must not hold the interpreter, has Python handle its
-/// signals. What a handler raises ends the opening, and a store that is open by then is closed again.
+/// Opens a store on a new thread. The calling thread, which must not hold the interpreter lock, runs Python's signal
+/// handlers meanwhile. If a handler raises, the opening ends; if the store is open by then, it is closed again.
 pub(crate) fn open(
     open: impl FnOnce(Wanted) -> Result<PoolClient, OpenError> + Send + 'static,
 ) -> Result<PoolClient, SetupError> {
@@ -28,14 +29,14 @@ pub(crate) fn open(
     let (sender, opened) = channel();
     let open = move || {
         let store = open(Box::new(move || seen.load(Ordering::Relaxed)));
-        // Nobody takes it if the caller was interrupted: then it is dropped, and closed by that.
+        // If a signal interrupted the caller, the receiver is gone. Then the store is dropped here, which closes it.
         let _ = sender.send(store);
     };
     let failed = |reason| OpenError::Thread { thread: "setup", reason };
     let thread = Builder::new().name("mooncake-setup".to_owned()).spawn(open);
     thread.map_err(|error| SetupError::Open(failed(error.to_string())))?;
     loop {
-        match opened.recv_timeout(LOOK) {
+        match opened.recv_timeout(SIGNAL_CHECK_INTERVAL) {
             Ok(store) => return store.map_err(SetupError::Open),
             Err(RecvTimeoutError::Timeout) => check_signals().map_err(|raised| {
                 is_wanted.store(false, Ordering::Relaxed);
@@ -48,7 +49,7 @@ pub(crate) fn open(
     }
 }
 
-/// Runs the handlers of signals that came. Without an interpreter there are none.
+/// Runs the handlers of signals that have arrived. Does nothing while the interpreter is shutting down.
 fn check_signals() -> PyResult<()> {
     let checked = Python::try_attach(|py| -> PyResult<()> {
         py.check_signals()?;

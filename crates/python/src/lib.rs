@@ -1,12 +1,13 @@
-//! The Python module `mooncake._native`: the API of `mooncake.store` on top of `mooncake_client::Store`.
+//! The Python module `mooncake._native`: the API of `mooncake.store` and `mooncake.engine`, on top of
+//! `mooncake_client::Store` and `mooncake_engine::Engine`.
 //!
-//! It converts arguments and results and does nothing else: no protocol, no retry, no policy. Inputs are converted
-//! first, then the interpreter lock is given up around everything that can wait, then results are converted. No
-//! method raises for what goes wrong in the cluster: callers get the numbers of `mooncake_types::ErrorCode`. Only an
-//! argument of a wrong type raises, a `TypeError` that names the argument.
+//! It only converts arguments and results: no protocol, no retry, no policy. A method converts its arguments, gives up
+//! the interpreter lock for the calls that may block, and converts the results. Failures in the cluster do not raise:
+//! callers get the numbers of `mooncake_types::ErrorCode`. An argument of a wrong type raises a `TypeError` that names
+//! the argument.
 //!
-//! Enter at `store.rs` for the class that callers use; its methods lie in modules named after
-//! what they do. All unsafe code is in `buffer.rs`, `scalar.rs` and `engine/memory.rs`.
+//! Enter at `store.rs`, which holds the class that callers use. Its methods lie in modules named after what they do.
+//! All unsafe code is in `buffer.rs`, `scalar.rs` and `engine/memory.rs`.
 
 #![deny(unsafe_code)]
 
@@ -21,7 +22,6 @@ mod host_memory;
 mod interruptible;
 mod lifecycle;
 mod log;
-mod places;
 mod pool_client;
 mod protocol;
 mod put;
@@ -35,6 +35,7 @@ mod scalar;
 mod segment;
 mod session;
 mod setup;
+mod setup_addresses;
 mod setup_error;
 mod setup_form;
 mod store;

@@ -1,4 +1,4 @@
-//! `setup`, `close`, and what a caller asks of the store itself.
+//! `setup`, `drain` and `close`, and what callers ask about the store itself.
 
 use std::time::Duration;
 
@@ -16,12 +16,12 @@ use crate::setup::Setup;
 use crate::setup_error::SetupError;
 use crate::store::{INVALID_PARAMS, MooncakeDistributedStore};
 
-/// As long as `mooncake_client` takes by default.
+/// The default of `mooncake_client`, too.
 const DRAIN_SECONDS: u64 = 20;
 
 #[pymethods]
 impl MooncakeDistributedStore {
-    /// Takes whatever the constructor of a subclass takes; `__init__` refuses arguments that are left for it.
+    /// Ignores all arguments, so that constructors of subclasses may take any. `__init__` takes none.
     #[new]
     #[pyo3(signature = (*_args, **_kwargs), text_signature = "()")]
     fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> Self {
@@ -30,8 +30,10 @@ impl MooncakeDistributedStore {
 
     fn __init__(&self) {}
 
-    /// Connects to a master, and lends `global_segment_size` bytes to its pool. Or has a pool without one, if
-    /// `master_server_addr` is 'local://'; with 'local:///folder' all processes that name the folder share it.
+    /// Opens the store. It connects to a master, and lends `global_segment_size` bytes of this process to its pool.
+    ///
+    /// With `master_server_addr='local://'` the pool has no master and lies in this process. With 'local:///folder'
+    /// all processes that name the folder share one pool.
     ///
     /// 1. setup(local_hostname: str, metadata_server: str, global_segment_size: int, local_buffer_size: int,
     ///    protocol: str, rdma_devices: str, master_server_addr: str, engine: object = None,
@@ -39,19 +41,31 @@ impl MooncakeDistributedStore {
     ///    enable_client_http_server: bool = False, client_http_port: int = 9300) -> int
     /// 2. setup(config: dict) -> int
     ///
-    /// Sizes are in bytes: zero, or at least 1024. `global_segment_size=0` makes a pure client,
-    /// `local_buffer_size=0` a pure server, whose copying calls are refused. A `local_hostname` without a port takes a
-    /// free one from 12300 to 14300. In a dict every value may be a text, and sizes may be written like "16MB".
+    /// Sizes are in bytes: 0, or at least 1024. With `global_segment_size=0` the store lends no memory. With
+    /// `local_buffer_size=0`, calls that copy (`put`, `get`, `get_buffer`) are refused. If `local_hostname` has no
+    /// port, the store takes a free port from 12300 to 14300. In a dict, every value may be a str, and sizes may be
+    /// written like "16MB".
     ///
-    /// `engine` is what `TransferEngine.get_engine()` returns; the engine stays open for as long as the store.
+    /// A dict may have further keys: `segment_path`, `segment_reset`, `domain`, `local_hot_cache_size` and
+    /// `drain_timeout_sec`. Unknown keys are ignored, with a warning in the log.
     ///
-    /// With `enable_client_http_server` the store serves `/health`, `/metrics` and `/metrics/summary` over HTTP on
-    /// `client_http_port` of all addresses.
+    /// The store does not contact `metadata_server`. If it is not 'P2PHANDSHAKE', and the port of `local_hostname` is
+    /// taken, the store takes a free port. `rdma_devices` is accepted and changes nothing. `tenant_id` must be
+    /// 'default'. With `enable_ssd_offload` the store lends the disk folder `ssd_offload_path`.
     ///
-    /// `protocol` is 'tcp', or 'rpc_only' for a client that moves no bytes. 'rdma' and 'efa' are taken for 'tcp', with a
-    /// warning. Other ones are refused, unless the environment variable `MC_FORCE_TCP` is set: then all are taken for it.
+    /// `engine` is a handle from `TransferEngine.get_engine()`, or None. The engine stays open at least as long as the
+    /// store.
     ///
-    /// Returns 0; -600 if an argument has a wrong value; -1 if the master cannot be reached or a port is taken.
+    /// With `enable_client_http_server` the store serves `/health`, `/metrics` and `/metrics/summary` over HTTP, on
+    /// `client_http_port` of all addresses of the host.
+    ///
+    /// `protocol` is 'tcp', or 'rpc_only' for a client that moves no bytes. 'rdma' and 'efa' are served by TCP, with a
+    /// warning. Other protocols are refused, unless the environment variable `MC_FORCE_TCP` is set: then TCP serves
+    /// all of them.
+    ///
+    /// Returns 0; -600 if an argument or an environment variable has a wrong value, or the store is set up already; -1
+    /// if the master cannot be reached, a port is taken, or another reason in the log. Raises TypeError for a missing
+    /// or unknown argument.
     #[pyo3(
         signature = (*args, **kwargs),
         text_signature = "($self, local_hostname, metadata_server, global_segment_size, local_buffer_size, protocol, \
@@ -68,12 +82,15 @@ impl MooncakeDistributedStore {
         self.finish_setup(py, "setup", || self.open(setup?))
     }
 
-    /// Connects to a `mooncake_client` process of this host, which does the work for this one: `server_address` is its
-    /// `host:port`. Memory of `MooncakeHostMemAllocator` and of `alloc_from_mem_pool` is shared with it and moves without
-    /// a copy; other memory passes through a pool of `mem_pool_size` plus `local_buffer_size` bytes. Calls that need a
-    /// store of their own (sessions, tasks, segments) are refused with -600.
+    /// Opens the store as a dummy: a `mooncake_client` process of this host, at `server_address` (`host:port`), does
+    /// its work.
     ///
-    /// Returns 0; -600 if an argument has a wrong value; -1 if the process cannot be reached.
+    /// Memory of `MooncakeHostMemAllocator` and of `alloc_from_mem_pool` is shared with that process, and moves
+    /// without a copy. Other memory passes through a shared pool of `mem_pool_size + local_buffer_size` bytes. Calls
+    /// that need a store in this process (sessions, tasks, segments, `prefetch`, `drain`) are refused with -600.
+    ///
+    /// Returns 0; -600 if an argument has a wrong value or the store is set up already; -1 if the process cannot be
+    /// reached.
     fn setup_dummy(
         &self,
         py: Python<'_>,
@@ -97,7 +114,8 @@ impl MooncakeDistributedStore {
         })
     }
 
-    /// Sets up a store on this host, with a master at 127.0.0.1:50051 and a local buffer of 1 GiB: `setup` for trials.
+    /// Opens a store on this host for a trial: master at 127.0.0.1:50051, local buffer of 1 GiB, segment of
+    /// `mount_segment_size` bytes. `device_name` is accepted and changes nothing.
     ///
     /// Returns as `setup`.
     #[pyo3(signature = (protocol, device_name, mount_segment_size=None))]
@@ -117,11 +135,15 @@ impl MooncakeDistributedStore {
         self.finish_setup(py, "init_all", || self.open(setup))
     }
 
-    /// Has other nodes take over what lies in this store's segments, before it is closed; takes `timeout_sec` at most.
-    /// Nothing new is put here meanwhile. `close` by another thread ends it.
+    /// Moves the objects in this store's segments to other nodes, for at most `timeout_sec` seconds; call it before
+    /// `close`. Meanwhile the segments take no new objects. A `close` by another thread ends the call.
     ///
-    /// Returns 0 if nothing is left here; -200 if the others have no room for all of it, -901 if the time was too short;
-    /// -600 if the store is not set up, or is a dummy; otherwise what the master answers.
+    /// Returns 0 if no object is left here; otherwise a negative code:
+    ///
+    /// - -200 if the other nodes have no room for all objects;
+    /// - -901 if the time was too short;
+    /// - -600 if the store is not set up or is a dummy;
+    /// - another code that the master returned.
     #[pyo3(signature = (timeout_sec=None))]
     #[pyo3(text_signature = "($self, timeout_sec=20)")]
     fn drain(&self, py: Python<'_>, timeout_sec: Option<&Bound<'_, PyAny>>) -> PyResult<i32> {
@@ -133,28 +155,34 @@ impl MooncakeDistributedStore {
         Ok(handed_over.map_or_else(ErrorCode::number, |()| 0))
     }
 
-    /// Leaves the pool: the own segment is unmounted and what it held is gone, as far as other nodes did not take it over
-    /// before (`drain`, or `drain_timeout_sec` of `setup`). A closed store may be set up again.
+    /// Leaves the pool. The objects in this store's segments are lost, unless other nodes took them over before: see
+    /// `drain`, and `drain_timeout_sec` of `setup`. A segment with a file (`segment_path` of `setup`) keeps its
+    /// objects for the next process that opens the file. A closed store may be set up again.
     ///
     /// Returns 0, also if the store was not set up.
     fn close(&self, py: Python<'_>) -> i32 {
         if let Some(store) = self.take() {
             py.detach(move || {
                 store.close();
-                // Unmapping what the store had takes a while too.
+                // Unmapping the store's memory takes time too, so it also happens without the interpreter lock.
                 drop(store);
             });
         }
         0
     }
 
-    /// `host:port` of this store, which is also its segment's default name; empty while the store is not set up.
+    /// The `host:port` of this store, and by default the name of its segment. Empty while the store is not set up; for
+    /// a dummy, the name of the host process.
     fn get_hostname(&self) -> String {
         self.store().map(|store| store.hostname().to_owned()).unwrap_or_default()
     }
 
-    /// 0 if all is well, 1 if the store is not set up, 2 if the master did not answer the last ping, 3 if a thread of the
-    /// store panicked: the process should be replaced.
+    /// The condition of the store. Returns
+    ///
+    /// - 0 if it works;
+    /// - 1 if it is not set up;
+    /// - 2 if the master did not answer the last ping;
+    /// - 3 if a thread of the process has panicked: replace the process.
     fn health_check(&self, py: Python<'_>) -> i32 {
         let Some(store) = self.store() else { return 1 };
         match py.detach(|| store.health()) {

@@ -6,8 +6,8 @@ use std::time::Instant;
 use mooncake_client::LogLimiter;
 use tracing::level_filters::LevelFilter;
 
-/// Starts logging at the level that the environment variable `MC_LOG_LEVEL` names, warnings and errors without it.
-/// A process that has a subscriber already keeps it.
+/// Starts logging at the level that the environment variable `MC_LOG_LEVEL` names; without it, warnings and errors. If
+/// the process has a `tracing` subscriber already, that one stays.
 pub(crate) fn start() {
     let name = std::env::var("MC_LOG_LEVEL").unwrap_or_default();
     let level = level(&name);
@@ -15,7 +15,8 @@ pub(crate) fn start() {
         .with_max_level(level.unwrap_or(LevelFilter::WARN))
         .with_writer(std::io::stderr)
         .with_ansi(false)
-        // A process goes on when nobody reads its log any more; telling that to the same stream would raise.
+        // If standard error is closed, the process goes on without a log. To report the failed write there would
+        // panic.
         .log_internal_errors(false)
         .finish();
     if tracing::subscriber::set_global_default(subscriber).is_err() {
@@ -29,7 +30,7 @@ pub(crate) fn start() {
     }
 }
 
-/// The level of this name, in any case; `None` if there is none.
+/// The level of this name, in upper or lower case; `None` if there is no such level.
 fn level(name: &str) -> Option<LevelFilter> {
     Some(match name.trim().to_ascii_lowercase().as_str() {
         "trace" => LevelFilter::TRACE,
@@ -42,21 +43,21 @@ fn level(name: &str) -> Option<LevelFilter> {
     })
 }
 
-/// Warns of a call that failed or was refused: one line for what is wrong with which operation, however many calls there are.
+/// Warns of a call that failed or was refused. The limiter admits few lines for each pair of operation and cause.
 pub(crate) fn warn(operation: &str, cause: &str, text: fmt::Arguments<'_>) {
     if let Some(more) = admit(operation, cause) {
         tracing::warn!("{operation}: {text}{more}");
     }
 }
 
-/// As [`warn`], for what a program has to mend.
+/// As [`warn`], at the level of errors: for a mistake that the program has to correct.
 pub(crate) fn error(operation: &str, cause: &str, text: fmt::Arguments<'_>) {
     if let Some(more) = admit(operation, cause) {
         tracing::error!("{operation}: {text}{more}");
     }
 }
 
-/// Whether there is to be a line: if so, what it says of those that were kept back.
+/// `None` if the limiter holds this line back. Otherwise the end of the line: how many were held back since the last.
 fn admit(operation: &str, cause: &str) -> Option<String> {
     static LIMITER: LogLimiter<(String, String)> = LogLimiter::new();
     let cause = (operation.to_owned(), cause.to_owned());

@@ -8,15 +8,14 @@ use mooncake_host_pool::HostPool;
 /// A result for each item of a batch, by position.
 type Results<T> = Vec<Result<T, ErrorCode>>;
 
-/// A way into the pool: a store of this process, with or without a master beside it, or a dummy that uses that of another.
-/// Every call is that of the same name of [`Store`].
+/// A client of the pool. Every method is the method of the same name of [`Store`], [`HostPool`] or [`DummyStore`].
 #[derive(Debug)]
 pub(crate) enum PoolClient {
-    /// A store of this process.
+    /// A store of this process, in a pool with a master.
     Store(Box<Store>),
-    /// A store of a pool without a master.
+    /// A store of this process, in a pool without a master.
     HostPool(Box<HostPool>),
-    /// A dummy.
+    /// A dummy: it uses the store of another process of this host.
     Dummy(Box<DummyStore>),
 }
 
@@ -38,7 +37,7 @@ impl From<DummyStore> for PoolClient {
     }
 }
 
-/// Calls that all kinds have.
+/// Declares methods that forward to the variant's own method.
 macro_rules! all_kinds {
     ($($(#[$doc:meta])* fn $name:ident(&$self:ident $(, $argument:ident: $kind:ty)*) $(-> $answer:ty)?;)*) => {
         impl PoolClient {
@@ -56,7 +55,7 @@ macro_rules! all_kinds {
 all_kinds! {
     /// See [`Store::close`].
     fn close(&self);
-    /// See [`Store::hostname`]; that of the host process for a dummy.
+    /// See [`Store::hostname`]; for a dummy, the hostname of the host process.
     fn hostname(&self) -> &str;
     /// See [`Store::health`].
     fn health(&self) -> Health;
@@ -103,7 +102,7 @@ all_kinds! {
 }
 
 impl PoolClient {
-    /// The store, if it is one of this process.
+    /// The store of this process; `None` for a dummy.
     pub(crate) fn own(&self) -> Option<&Store> {
         match self {
             Self::Store(store) => Some(store),
@@ -112,7 +111,7 @@ impl PoolClient {
         }
     }
 
-    /// See [`Store::get_bytes`]. A dummy copies.
+    /// See [`Store::get_bytes`]. A dummy copies the bytes.
     pub(crate) fn get_bytes(&self, keys: &[&str]) -> Results<ObjectBytes> {
         match self {
             Self::Store(store) => store.get_bytes(keys),

@@ -1,8 +1,8 @@
-//! Protocols that callers name and that another serves.
+//! Warns of protocols that this build serves by another protocol.
 
 use mooncake_client::no_effect::protocol_warning;
 
-/// A protocol that is served by another is said to be, wherever a caller names one.
+/// Logs a warning if this build serves `protocol` by another protocol, like 'rdma' by 'tcp'.
 pub(crate) fn warn_of_protocol(operation: &str, protocol: &str) {
     if let Some(warning) = protocol_warning(protocol) {
         tracing::warn!("{operation}: {warning}");

@@ -1,4 +1,4 @@
-//! The methods that write objects under keys that are free.
+//! The methods that put objects. A key that exists keeps its value.
 
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -14,10 +14,17 @@ const fn put(name: &'static str) -> Method {
 
 #[pymethods]
 impl MooncakeDistributedStore {
-    /// Stores a copy of a bytes-like value. A key that exists keeps its value.
+    /// Stores a copy of `value`, a bytes-like object, under `key`. If the key exists, it keeps its value.
     ///
-    /// Returns 0; -600 if the value is empty or there is no local buffer; -200 if the pool is full; or another
-    /// negative code.
+    /// `config` is a `ReplicateConfig`, or None for the defaults.
+    ///
+    /// Returns 0 if the value is stored or the key existed; otherwise a negative code:
+    ///
+    /// - -600 if the value is empty, `config` is invalid, the store is not set up, or it has no local buffer;
+    /// - -200 if the pool is full;
+    /// - -400 if the key is empty or longer than 4096 bytes;
+    /// - -800 if no node took the bytes;
+    /// - -900 or -901 if the master cannot be reached or does not answer in time.
     #[pyo3(signature = (key, value, config=None))]
     fn put(
         &self,
@@ -29,9 +36,10 @@ impl MooncakeDistributedStore {
         self.write_value(py, put("put"), (key, value, config))
     }
 
-    /// Stores the concatenation of bytes-like parts, each one-dimensional with items of one byte.
+    /// Stores the concatenation of `parts` under `key`. Parts are bytes-like, one-dimensional, with items of one byte.
     ///
-    /// Returns as `put`, but 0 if all parts are empty: nothing is stored then.
+    /// Returns as `put`; also 0 if all parts are empty, and then nothing is stored. Raises RuntimeError for a part of
+    /// another shape.
     #[pyo3(signature = (key, *parts, config=None))]
     fn put_parts(
         &self,
@@ -43,9 +51,10 @@ impl MooncakeDistributedStore {
         self.write_parts(py, put("put_parts"), (key, parts, config))
     }
 
-    /// Stores copies of several bytes-like values.
+    /// Stores copies of `values`, bytes-like objects, under `keys`, as `put`: one value per key.
     ///
-    /// Returns 0 or the first error.
+    /// Returns 0, or the first negative code of a key; -600 if the lists differ in length. Keys without an error are
+    /// stored.
     #[pyo3(signature = (keys, values, config=None))]
     fn put_batch(
         &self,
@@ -57,10 +66,11 @@ impl MooncakeDistributedStore {
         self.write_values(py, put("put_batch"), (keys, values, config))
     }
 
-    /// Stores `size` bytes at `buffer_ptr`, which must stay mapped during the call. Nothing is copied on the way.
+    /// Stores `size` bytes at the address `buffer_ptr` under `key`, without a copy in this process. The memory must
+    /// stay mapped during the call.
     ///
-    /// Returns 0; -600 if there are no bytes or they run past the end of the registered buffer that they start in; or
-    /// another negative code.
+    /// Returns as `put`, but needs no local buffer. Also -600 if `size` is 0, or the bytes run past the end of the
+    /// registered buffer that they start in.
     #[pyo3(signature = (key, buffer_ptr, size, config=None))]
     fn put_from(
         &self,
@@ -73,10 +83,9 @@ impl MooncakeDistributedStore {
         self.write_from(py, put("put_from"), (key, buffer_ptr, size), config)
     }
 
-    /// Stores an object made of the `metadata_size` bytes at `metadata_buffer_ptr` and the `size` bytes at
-    /// `buffer_ptr`, in this order.
+    /// Stores one object: `metadata_size` bytes at `metadata_buffer_ptr`, followed by `size` bytes at `buffer_ptr`.
     ///
-    /// Returns as `put_from`.
+    /// Returns as `put_from`, with -600 if both sizes are 0.
     #[pyo3(signature = (key, buffer_ptr, metadata_buffer_ptr, size, metadata_size, config=None))]
     #[allow(clippy::too_many_arguments, reason = "the signature is the C++ package's")]
     fn put_from_with_metadata(
@@ -99,13 +108,13 @@ impl MooncakeDistributedStore {
             argument(NAME, "metadata_size").number(metadata_size)?,
             argument(NAME, "size").number(size)?,
         ];
-        let rules = argument(NAME, "config").rules(config)?;
-        Ok(self.write_gathered(py, put(NAME), key, (&addresses, &sizes), &rules))
+        let settings = argument(NAME, "config").settings(config)?;
+        Ok(self.write_gathered(py, put(NAME), key, (&addresses, &sizes), &settings))
     }
 
-    /// Stores several objects, each from one range of memory, as `put_from`.
+    /// Stores several objects, as `put_from`: for each key, `sizes[k]` bytes at the address `buffer_ptrs[k]`.
     ///
-    /// Returns a list of 0 or a negative code per key.
+    /// Returns a list with 0 or a negative code per key; -600 for all if the lists differ in length.
     #[pyo3(signature = (keys, buffer_ptrs, sizes, config=None))]
     fn batch_put_from(
         &self,
@@ -118,9 +127,11 @@ impl MooncakeDistributedStore {
         self.write_many_from(py, put("batch_put_from"), (keys, buffer_ptrs, sizes), config)
     }
 
-    /// Stores several objects, each gathered from several ranges of memory.
+    /// Stores several objects, each gathered from several ranges: object k is the concatenation of the
+    /// `all_sizes[k][i]` bytes at `all_buffer_ptrs[k][i]`. Empty ranges are skipped.
     ///
-    /// Returns a list of 0 or a negative code per key.
+    /// Returns a list with 0 or a negative code per key, as `put_from`; -600 for all if the outer lists differ in
+    /// length.
     #[pyo3(signature = (keys, all_buffer_ptrs, all_sizes, config=None))]
     fn batch_put_from_multi_buffers(
         &self,

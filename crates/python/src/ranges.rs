@@ -12,13 +12,13 @@ use crate::rows::Rows;
 use crate::store::{INVALID_PARAMS, MooncakeDistributedStore};
 use crate::texts::Texts;
 
-/// Numbers by destination buffer, key and fragment.
+/// Numbers, indexed by destination buffer, key and fragment.
 type Grid = Vec<Rows>;
-/// Results in the same shape.
-type Codes = Vec<Vec<Vec<i64>>>;
+/// Results, indexed in the same way.
+type FragmentResults = Vec<Vec<Vec<i64>>>;
 
-/// What is to be read, as the caller said it: of one shape, as far as it was checked.
-struct Wanted<'a> {
+/// The arguments of one call. `is_of_one_shape` checks that their shapes match.
+struct RangeRequest<'a> {
     addresses: Vec<u64>,
     keys: Vec<Vec<&'a str>>,
     dst_offsets: Grid,
@@ -28,13 +28,20 @@ struct Wanted<'a> {
 
 #[pymethods]
 impl MooncakeDistributedStore {
-    /// Reads fragments of objects into several buffers: of the object `all_keys[b][k]` the `all_sizes[b][k][f]` bytes
-    /// from `all_src_offsets[b][k][f]` on, to `all_dst_offsets[b][k][f]` bytes behind `buffer_ptrs[b]`. The fragments
-    /// of one `[b][k]` are of one version of the object.
+    /// Reads fragments of objects into several buffers. The indices are b for a buffer, k for a key of that buffer,
+    /// and f for a fragment of that key. Each fragment has `all_sizes[b][k][f]` bytes, and is copied
     ///
-    /// Returns, in the shape of `all_dst_offsets`, the size of each fragment; -600 for one that is empty or runs past
-    /// the end of the object or of the registered buffer that it starts in, and for all if the shapes differ; or what
-    /// `get_into` returns.
+    /// - from the object `all_keys[b][k]`, from byte `all_src_offsets[b][k][f]` on;
+    /// - to the address `buffer_ptrs[b] + all_dst_offsets[b][k][f]`.
+    ///
+    /// All fragments of one `[b][k]` come from one version of the object.
+    ///
+    /// Returns, in the shape of `all_dst_offsets`, the fragment's size in bytes or a negative code:
+    ///
+    /// - -600 for a fragment that is empty or runs past the end of the object;
+    /// - -600 for a fragment that runs past the end of the registered buffer that it starts in;
+    /// - -600 for all fragments if the shapes differ or the store is not set up;
+    /// - otherwise the code that `get_into` would return for the object.
     #[allow(clippy::too_many_arguments, reason = "the signature is the C++ package's")]
     fn get_into_ranges(
         &self,
@@ -44,11 +51,11 @@ impl MooncakeDistributedStore {
         all_dst_offsets: &Bound<'_, PyAny>,
         all_src_offsets: &Bound<'_, PyAny>,
         all_sizes: &Bound<'_, PyAny>,
-    ) -> PyResult<Codes> {
+    ) -> PyResult<FragmentResults> {
         const NAME: &str = "get_into_ranges";
         let addresses = argument(NAME, "buffer_ptrs").numbers(buffer_ptrs)?;
         let lists = argument(NAME, "all_keys").text_lists(all_keys)?;
-        let wanted = Wanted {
+        let wanted = RangeRequest {
             addresses,
             keys: lists.iter().map(Texts::strs).collect::<PyResult<_>>()?,
             dst_offsets: argument(NAME, "all_dst_offsets").number_grids(all_dst_offsets)?,
@@ -64,7 +71,7 @@ impl MooncakeDistributedStore {
     }
 }
 
-impl Wanted<'_> {
+impl RangeRequest<'_> {
     fn is_of_one_shape(&self) -> bool {
         let buffers = self.addresses.len();
         let as_long = |grid: &Grid| {
@@ -78,12 +85,12 @@ impl Wanted<'_> {
             && rows(&self.src_offsets).zip(rows(&self.sizes)).all(same_len)
     }
 
-    fn refused(&self) -> Codes {
+    fn refused(&self) -> FragmentResults {
         let row = |fragments: &[u64]| vec![i64::from(INVALID_PARAMS); fragments.len()];
         self.dst_offsets.iter().map(|rows| rows.iter().map(row).collect()).collect()
     }
 
-    fn read(&self, store: &PoolClient) -> Codes {
+    fn read(&self, store: &PoolClient) -> FragmentResults {
         let mut codes = self.refused();
         let (mut items, mut places) = (Vec::new(), Vec::new());
         for (buffer, keys) in self.keys.iter().enumerate() {
@@ -103,7 +110,7 @@ impl Wanted<'_> {
         codes
     }
 
-    /// The fragments of one key that name memory which may be used, and their positions.
+    /// The fragments of one key whose memory the store may use, and their positions.
     fn fragments(
         &self,
         store: &PoolClient,

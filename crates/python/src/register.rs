@@ -1,4 +1,4 @@
-//! The methods that tell the store which memory it may read and write.
+//! The methods that register memory which the store may read and write.
 
 use mooncake_client::{ErrorCode, KnownMemory, Place};
 use pyo3::prelude::*;
@@ -8,16 +8,19 @@ use crate::batch;
 use crate::log;
 use crate::store::{INVALID_PARAMS, MooncakeDistributedStore};
 
-/// What `_check_registered` says of memory of a device.
+/// The number that `_check_registered` returns for memory of a device.
 const IN_DEVICE: i32 = 1;
 
 #[pymethods]
 impl MooncakeDistributedStore {
-    /// Registers `size` bytes at `buffer_ptr` for `put_from`, `get_into` and their batch forms. They must stay mapped
-    /// and writable until `unregister_buffer`. Memory of a GPU can be used only once it is registered.
+    /// Registers `size` bytes at the address `buffer_ptr` for `put_from`, `get_into` and their batch forms. The memory
+    /// must stay mapped and writable until `unregister_buffer`. GPU memory can be used only while it is registered;
+    /// host memory can also be used without.
     ///
-    /// Returns 0, or -600 if the range is empty, wraps around, overlaps a registered one, or is neither all memory of the host
-    /// nor all memory of one GPU.
+    /// Returns 0, or -600 if the range
+    ///
+    /// - is empty, wraps around, or overlaps a registered range;
+    /// - does not lie entirely in host memory or entirely on one GPU.
     fn register_buffer(
         &self,
         py: Python<'_>,
@@ -40,7 +43,7 @@ impl MooncakeDistributedStore {
         Ok(batch::done(result))
     }
 
-    /// Takes back the registration of the range that starts at `buffer_ptr`.
+    /// Unregisters the range that starts at the address `buffer_ptr`.
     ///
     /// Returns 0, or -600 if no registered range starts there.
     fn unregister_buffer(&self, py: Python<'_>, buffer_ptr: &Bound<'_, PyAny>) -> PyResult<i32> {
@@ -57,10 +60,14 @@ impl MooncakeDistributedStore {
         Ok(batch::done(result))
     }
 
-    /// Whether calls take the `size` bytes at `buffer_ptr`, for calls that touch them before any other does.
+    /// Checks whether methods accept the `size` bytes at `buffer_ptr`: for code that touches the bytes before it
+    /// passes them on.
     ///
-    /// Returns 0, or 1 if they lie in a GPU and the processor cannot touch them; -600 if there are none, if they start in a
-    /// registered buffer and run past its end, or outside of all and not in host memory.
+    /// Returns 0; 1 if they lie on a GPU, where the processor cannot touch them; or -600 if the range
+    ///
+    /// - is empty;
+    /// - starts in a registered buffer and runs past its end;
+    /// - starts outside of all registered buffers and not in host memory.
     fn _check_registered(&self, buffer_ptr: usize, size: usize) -> i32 {
         let Some(store) = self.store_for("_check_registered") else { return INVALID_PARAMS };
         let checked = match store.check_registered(buffer_ptr, size) {

@@ -11,10 +11,14 @@ use crate::store::{INVALID_PARAMS, MooncakeDistributedStore};
 
 #[pymethods]
 impl MooncakeDistributedStore {
-    /// Removes one object. A leased one is removed only with `force`.
+    /// Removes the object `key`. With `force`, also an object under a lease.
     ///
-    /// Returns 0; -704 if there is no such object; -706 if it is leased; -703 if it is not complete; or another
-    /// negative code.
+    /// Returns 0, or a negative code:
+    ///
+    /// - -704 if there is no such object;
+    /// - -706 if it has a lease and `force` is false;
+    /// - -703 if its put has not ended, also with `force`;
+    /// - -901 if not all nodes confirmed in time: the object may or may not be gone.
     #[pyo3(signature = (key, force=None), text_signature = "($self, key, force=False)")]
     fn remove(
         &self,
@@ -29,7 +33,7 @@ impl MooncakeDistributedStore {
         Ok(results.into_iter().next().map_or(INVALID_PARAMS, batch::done))
     }
 
-    /// Removes several objects in one round trip. Returns a list of what `remove` returns for each key.
+    /// Removes several objects in one round trip. Returns a list with the result of `remove` per key.
     #[pyo3(signature = (keys, force=None), text_signature = "($self, keys, force=False)")]
     fn batch_remove(
         &self,
@@ -49,9 +53,11 @@ impl MooncakeDistributedStore {
         }))
     }
 
-    /// Removes the objects in whose keys the regular expression finds a match; leased ones only with `force`.
+    /// Removes the objects whose keys contain a match of the regular expression; objects under a lease only with
+    /// `force`.
     ///
-    /// Returns how many; -600 if the expression does not parse; or another negative code.
+    /// Returns the number of objects removed; -600 if the expression is refused, which the log explains; or another
+    /// negative code, after which some objects may have been removed.
     #[pyo3(signature = (regex_pattern, force=None), text_signature = "($self, regex_pattern, force=False)")]
     fn remove_by_regex(
         &self,
@@ -72,7 +78,8 @@ impl MooncakeDistributedStore {
         Ok(batch::counted(result))
     }
 
-    /// Removes all objects; leased ones only with `force`. Returns how many, or a negative code.
+    /// Removes all objects; those under a lease only with `force`. Returns the number of objects removed, or a
+    /// negative code, after which some may have been removed.
     #[pyo3(signature = (force=None), text_signature = "($self, force=False)")]
     fn remove_all(&self, py: Python<'_>, force: Option<&Bound<'_, PyAny>>) -> PyResult<i64> {
         let force = flag("remove_all", force)?;

@@ -1,4 +1,4 @@
-//! Where the replicas of an object lie, as callers see it.
+//! Where the replicas of an object lie, as Python callers see it.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::log;
 use crate::replicate_config::member;
 use crate::store::MooncakeDistributedStore;
 
-/// The number of `ReplicaStatus.COMPLETE`: callers are told of no other replicas.
+/// The number of `ReplicaStatus.COMPLETE`. Callers learn of complete replicas only.
 const COMPLETE: u8 = 3;
 
 /// A range of a segment's memory.
@@ -22,9 +22,9 @@ const COMPLETE: u8 = 3;
 pub(crate) struct Descriptor {
     /// Length in bytes.
     size: u64,
-    /// Where the range starts in its segment, in bytes. Nodes never tell addresses of their memory.
+    /// The offset of the range in its segment, in bytes: nodes do not reveal addresses of their memory.
     buffer_address: u64,
-    /// The name of the segment, `host:port` by default.
+    /// The name of the segment; by default the `host:port` of its store.
     transport_endpoint: String,
 }
 
@@ -51,17 +51,17 @@ pub(crate) struct MemoryDescriptor {
 
 #[pymethods]
 impl MemoryDescriptor {
-    /// The replica's first range: all of it, unless it is striped.
+    /// The first range of the replica. A replica that is not striped has only this range.
     #[getter]
     fn buffer_descriptor(&self) -> Descriptor {
         self.buffer.clone()
     }
 }
 
-/// A replica in a directory that hosts share.
+/// A replica in a directory that several hosts share.
 #[pyclass(frozen, module = "mooncake.store", get_all)]
 pub(crate) struct DiskDescriptor {
-    /// The file that holds it.
+    /// The path of the file that holds the replica.
     file_path: String,
     /// The object's length in bytes.
     object_size: u64,
@@ -76,33 +76,33 @@ pub(crate) struct ReplicaDescriptor {
 
 #[pymethods]
 impl ReplicaDescriptor {
-    /// `ReplicaStatus.COMPLETE`.
+    /// Always `ReplicaStatus.COMPLETE`.
     #[getter]
     fn status<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         member(py, "ReplicaStatus", COMPLETE)
     }
 
-    /// Whether it lies in memory.
+    /// Whether the replica lies in memory.
     fn is_memory_replica(&self) -> bool {
         self.medium == Medium::Memory
     }
 
-    /// Whether it lies in a directory that hosts share.
+    /// Whether the replica lies in a directory that several hosts share.
     fn is_disk_replica(&self) -> bool {
         self.medium == Medium::SharedDisk
     }
 
-    /// Whether it lies on the disk of a node.
+    /// Whether the replica lies on the disk of a node.
     fn is_local_disk_replica(&self) -> bool {
         self.medium == Medium::Disk
     }
 
-    /// Whether it lies in an object store.
+    /// Whether the replica lies in an object store.
     fn is_object_store_replica(&self) -> bool {
         self.medium == Medium::ObjectStore
     }
 
-    /// Where it lies in memory. Raises RuntimeError if it does not.
+    /// The replica's place in memory. Raises RuntimeError unless `is_memory_replica()`.
     fn get_memory_descriptor(&self) -> PyResult<MemoryDescriptor> {
         if !self.is_memory_replica() {
             let text = format!("get_memory_descriptor(): the replica lies {}", self.place());
@@ -111,7 +111,7 @@ impl ReplicaDescriptor {
         Ok(MemoryDescriptor { buffer: self.stripes.first().cloned().unwrap_or_default() })
     }
 
-    /// The file that holds it. Raises RuntimeError if it lies in memory or on the disk of a node.
+    /// The file of the replica. Raises RuntimeError unless `is_disk_replica()`.
     fn get_disk_descriptor(&self) -> PyResult<DiskDescriptor> {
         let object_size = self.stripes.iter().map(|stripe| stripe.size).sum();
         match self.stripes.first().filter(|_| self.is_disk_replica()) {
@@ -133,7 +133,7 @@ impl ReplicaDescriptor {
 }
 
 impl ReplicaDescriptor {
-    /// Where it lies, in words.
+    /// The replica's medium, in words for an error.
     const fn place(&self) -> &'static str {
         match self.medium {
             Medium::Memory => "in memory",
@@ -160,8 +160,8 @@ impl ReplicaDescriptor {
 
 #[pymethods]
 impl MooncakeDistributedStore {
-    /// The complete replicas of an object; an empty list if there is no such object, or on any failure. An object that
-    /// is found gets a lease, as by a read.
+    /// The complete replicas of an object. The call grants an object that exists a lease, as a read does. Returns an
+    /// empty list if there is no such object, and for every other failure.
     fn get_replica_desc(
         &self,
         py: Python<'_>,
@@ -173,8 +173,8 @@ impl MooncakeDistributedStore {
         Ok(located.iter().flatten().next().map(ReplicaDescriptor::all_of).unwrap_or_default())
     }
 
-    /// The complete replicas of several objects: a dict from key to what `get_replica_desc` returns. Keys that were
-    /// not found are not in it.
+    /// The complete replicas of several objects: a dict from key to the list that `get_replica_desc` returns. Keys
+    /// that were not found are absent.
     fn batch_get_replica_desc<'py>(
         &self,
         py: Python<'py>,
@@ -194,10 +194,11 @@ impl MooncakeDistributedStore {
         Ok(found)
     }
 
-    /// Drops the replicas of objects that this store put: all of them, or those on segments named `segment_name`.
-    /// Objects under a lease, unfinished ones, and those of other writers are left as they are.
+    /// Drops replicas of objects that this store put: all of them, or, if `segment_name` is given, those on segments
+    /// of that name. An object without replicas is gone. Objects under a lease, incomplete objects, and objects that
+    /// other clients put stay as they are.
     ///
-    /// Returns the keys that were cleared.
+    /// Returns a list of the keys whose replicas were dropped; the log says why others were not.
     #[pyo3(signature = (keys, segment_name=None), text_signature = "($self, keys, segment_name='')")]
     fn batch_replica_clear(
         &self,

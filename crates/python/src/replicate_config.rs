@@ -1,4 +1,4 @@
-//! `ReplicateConfig`: how the replicas of an object are to be placed and kept, as Python sets it.
+//! `ReplicateConfig`: how a put places the replicas of an object, and how the pool keeps them.
 
 use std::fmt;
 
@@ -26,9 +26,9 @@ const DATA_TYPES: [&str; 10] = [
     "GENERAL",
 ];
 
-/// The attributes of a `ReplicateConfig`, as they were when a call began.
+/// A copy of the attributes of a `ReplicateConfig`, taken when a call began.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Rules {
+pub(crate) struct ReplicateSettings {
     replica_num: u64,
     nof_replica_num: u64,
     dfs_replica_num: u64,
@@ -44,7 +44,7 @@ pub(crate) struct Rules {
     group_ids: Option<Vec<String>>,
 }
 
-impl Default for Rules {
+impl Default for ReplicateSettings {
     fn default() -> Self {
         Self {
             replica_num: 1,
@@ -64,11 +64,11 @@ impl Default for Rules {
     }
 }
 
-impl Rules {
-    /// The rules of a put of one object.
+impl ReplicateSettings {
+    /// The configuration for a put of one object.
     ///
     /// # Errors
-    /// `InvalidParams` for rules that contradict each other or that such a put cannot follow.
+    /// `InvalidParams` if attributes contradict each other, or ask for what this put cannot do.
     pub(crate) fn for_one(
         &self,
         operation: &str,
@@ -79,10 +79,10 @@ impl Rules {
         self.for_many(operation, 1)
     }
 
-    /// The rules of a put of `keys` objects.
+    /// The configuration for a put of `keys` objects.
     ///
     /// # Errors
-    /// As [`Rules::for_one`].
+    /// As [`ReplicateSettings::for_one`].
     pub(crate) fn for_many(
         &self,
         operation: &str,
@@ -110,7 +110,7 @@ impl Rules {
         })
     }
 
-    /// The group of the object at this position of a call; empty if it has none.
+    /// The group of the object at this position of a batch; empty if it has none.
     pub(crate) fn group(&self, position: usize) -> &str {
         self.group_ids.as_ref().and_then(|ids| ids.get(position)).map_or("", String::as_str)
     }
@@ -125,7 +125,7 @@ impl Rules {
         }
     }
 
-    /// The segments to try first: the single one wins over the list.
+    /// The segments to try first. `preferred_segment` wins over the list.
     fn preferred(&self) -> Vec<&str> {
         if self.preferred_segment.is_empty() {
             self.preferred_segments.iter().map(String::as_str).collect()
@@ -140,7 +140,7 @@ fn refuse(operation: &str, reason: &str) -> ErrorCode {
     ErrorCode::InvalidParams
 }
 
-impl fmt::Display for Rules {
+impl fmt::Display for ReplicateSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let action = SOFT_PIN_ACTIONS[usize::from(self.soft_pin_action)];
         write!(f, "ReplicateConfig: {{ replica_num: {}", self.replica_num)?;
@@ -165,19 +165,24 @@ impl fmt::Display for Rules {
     }
 }
 
-/// How the replicas of an object are to be placed and kept.
+/// How a put places the replicas of an object, and how the pool keeps them.
 ///
-/// `with_soft_pin` pins until the object was not accessed for the master's default time;
-/// `soft_pin_action=SoftPinAction.ENABLE` pins until a fixed deadline, `soft_pin_ttl_ms` after the object became
-/// readable, and wins over `with_soft_pin`.
+/// A soft pin protects an object from eviction while other objects can be evicted. There are two forms:
+///
+/// - `with_soft_pin=True`: the pin ends once no client has accessed the object for the master's default time;
+/// - `soft_pin_action=SoftPinAction.ENABLE`: the pin ends `soft_pin_ttl_ms` milliseconds after the object became
+///   readable. This form wins over `with_soft_pin`.
+///
+/// Setting an attribute to a value of a wrong type raises TypeError. Combinations of values are checked by the put,
+/// which returns -600.
 #[pyclass(subclass, weakref, module = "mooncake.store")]
 pub(crate) struct ReplicateConfig {
-    rules: Rules,
+    settings: ReplicateSettings,
 }
 
 impl ReplicateConfig {
-    pub(crate) fn rules(&self) -> &Rules {
-        &self.rules
+    pub(crate) fn settings(&self) -> &ReplicateSettings {
+        &self.settings
     }
 }
 
@@ -189,12 +194,12 @@ fn texts(name: &'static str, value: &Bound<'_, PyAny>) -> PyResult<Vec<String>> 
     Ok(attribute(name).texts(value)?.strs()?.into_iter().map(str::to_owned).collect())
 }
 
-/// The member of the Python enumeration `class` with this number.
+/// The member of the Python enumeration `class` that has this number.
 pub(crate) fn member<'py>(py: Python<'py>, class: &str, number: u8) -> PyResult<Bound<'py, PyAny>> {
     py.import("mooncake._enums")?.getattr(class)?.call1((number,))
 }
 
-/// The number of a member of an enumeration with these `names`.
+/// The number of an enumeration's member. `names` are the names of all members.
 fn number_of(
     name: &'static str,
     names: &[&str],
@@ -207,183 +212,186 @@ fn number_of(
 
 #[pymethods]
 impl ReplicateConfig {
-    /// Takes whatever the constructor of a subclass takes; `__init__` refuses arguments that are left for it.
+    /// Ignores all arguments, so that constructors of subclasses may take any. `__init__` takes none.
     #[new]
     #[pyo3(signature = (*_args, **_kwargs), text_signature = "()")]
     fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> Self {
-        Self { rules: Rules::default() }
+        Self { settings: ReplicateSettings::default() }
     }
 
     fn __init__(&self) {}
 
     fn __str__(&self) -> String {
-        self.rules.to_string()
+        self.settings.to_string()
     }
 
     fn __repr__(&self) -> String {
-        self.rules.to_string()
+        self.settings.to_string()
     }
 
-    /// Memory replicas wanted, each on a segment of its own; best effort, at least one.
+    /// The number of memory replicas, at least 1. Each lies on a segment of its own; if there is no room for all, a
+    /// put makes fewer.
     #[getter]
     fn replica_num(&self) -> u64 {
-        self.rules.replica_num
+        self.settings.replica_num
     }
 
     #[setter]
     fn set_replica_num(&mut self, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.rules.replica_num = attribute("replica_num").number(value)?;
+        self.settings.replica_num = attribute("replica_num").number(value)?;
         Ok(())
     }
 
-    /// Replicas on NVMe-oF targets; this build has none, so it must stay 0.
+    /// The number of replicas on NVMe-oF targets. This build has none: it must stay 0.
     #[getter]
     fn nof_replica_num(&self) -> u64 {
-        self.rules.nof_replica_num
+        self.settings.nof_replica_num
     }
 
     #[setter]
     fn set_nof_replica_num(&mut self, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.rules.nof_replica_num = attribute("nof_replica_num").number(value)?;
+        self.settings.nof_replica_num = attribute("nof_replica_num").number(value)?;
         Ok(())
     }
 
-    /// Replicas on a distributed file system; this build has none, so it must stay 0.
+    /// The number of replicas on a distributed file system. This build has none: it must stay 0.
     #[getter]
     fn dfs_replica_num(&self) -> u64 {
-        self.rules.dfs_replica_num
+        self.settings.dfs_replica_num
     }
 
     #[setter]
     fn set_dfs_replica_num(&mut self, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.rules.dfs_replica_num = attribute("dfs_replica_num").number(value)?;
+        self.settings.dfs_replica_num = attribute("dfs_replica_num").number(value)?;
         Ok(())
     }
 
-    /// What a put does to the soft pin: a `SoftPinAction`.
+    /// A `SoftPinAction`: whether a put keeps, sets or removes the soft pin.
     #[getter]
     fn soft_pin_action<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        member(py, "SoftPinAction", self.rules.soft_pin_action)
+        member(py, "SoftPinAction", self.settings.soft_pin_action)
     }
 
     #[setter]
     fn set_soft_pin_action(&mut self, value: &Bound<'_, PyAny>) -> PyResult<()> {
         let number = number_of("soft_pin_action", &SOFT_PIN_ACTIONS, "a SoftPinAction", value)?;
-        self.rules.soft_pin_action = number;
+        self.settings.soft_pin_action = number;
         Ok(())
     }
 
-    /// How long a soft pin lasts, in milliseconds; the master's default if None. Needs `SoftPinAction.ENABLE`.
+    /// The duration of a soft pin in milliseconds, or None for the master's default. A put refuses a value without
+    /// `SoftPinAction.ENABLE`.
     #[getter]
     fn soft_pin_ttl_ms(&self) -> Option<u64> {
-        self.rules.soft_pin_ttl_ms
+        self.settings.soft_pin_ttl_ms
     }
 
     #[setter]
     fn set_soft_pin_ttl_ms(&mut self, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.rules.soft_pin_ttl_ms = match value.is_none() {
+        self.settings.soft_pin_ttl_ms = match value.is_none() {
             true => None,
             false => Some(attribute("soft_pin_ttl_ms").number(value)?),
         };
         Ok(())
     }
 
-    /// Whether the object is soft-pinned until it was not accessed for the master's default time.
+    /// Whether the object is soft-pinned until no client has accessed it for the master's default time.
     #[getter]
     fn with_soft_pin(&self) -> bool {
-        self.rules.with_soft_pin
+        self.settings.with_soft_pin
     }
 
     #[setter]
     fn set_with_soft_pin(&mut self, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.rules.with_soft_pin = attribute("with_soft_pin").flag(value)?;
+        self.settings.with_soft_pin = attribute("with_soft_pin").flag(value)?;
         Ok(())
     }
 
-    /// Whether the object is never evicted. It can still be removed.
+    /// Whether the pool never evicts the object. It can still be removed.
     #[getter]
     fn with_hard_pin(&self) -> bool {
-        self.rules.with_hard_pin
+        self.settings.with_hard_pin
     }
 
     #[setter]
     fn set_with_hard_pin(&mut self, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.rules.with_hard_pin = attribute("with_hard_pin").flag(value)?;
+        self.settings.with_hard_pin = attribute("with_hard_pin").flag(value)?;
         Ok(())
     }
 
-    /// Names of segments to try first, in order. What is read is a copy.
+    /// The names of the segments to try first, in order. Reading returns a copy: assign a new list to change it.
     #[getter]
     fn preferred_segments(&self) -> Vec<String> {
-        self.rules.preferred_segments.clone()
+        self.settings.preferred_segments.clone()
     }
 
     #[setter]
     fn set_preferred_segments(&mut self, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.rules.preferred_segments = texts("preferred_segments", value)?;
+        self.settings.preferred_segments = texts("preferred_segments", value)?;
         Ok(())
     }
 
-    /// The one segment to try first; wins over `preferred_segments` unless empty.
+    /// The name of the segment to try first. Unless empty, it wins over `preferred_segments`.
     #[getter]
     fn preferred_segment(&self) -> String {
-        self.rules.preferred_segment.clone()
+        self.settings.preferred_segment.clone()
     }
 
     #[setter]
     fn set_preferred_segment(&mut self, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.rules.preferred_segment = attribute("preferred_segment").text(value)?.to_string();
+        self.settings.preferred_segment = attribute("preferred_segment").text(value)?.to_string();
         Ok(())
     }
 
-    /// Names of NVMe-oF segments to try first; kept, and without effect.
+    /// Names of NVMe-oF segments. Accepted, without effect.
     #[getter]
     fn preferred_nof_segments(&self) -> Vec<String> {
-        self.rules.preferred_nof_segments.clone()
+        self.settings.preferred_nof_segments.clone()
     }
 
     #[setter]
     fn set_preferred_nof_segments(&mut self, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.rules.preferred_nof_segments = texts("preferred_nof_segments", value)?;
+        self.settings.preferred_nof_segments = texts("preferred_nof_segments", value)?;
         Ok(())
     }
 
-    /// Whether the objects of a batch are to lie on one segment, as far as it has room: that of the first of them, or the
-    /// preferred one. For batches only.
+    /// Whether a batch puts its objects on one segment as long as it has room. That is the preferred segment, or that
+    /// of the batch's first object. Puts of a single object refuse it with -600.
     #[getter]
     fn prefer_alloc_in_same_node(&self) -> bool {
-        self.rules.prefer_alloc_in_same_node
+        self.settings.prefer_alloc_in_same_node
     }
 
     #[setter]
     fn set_prefer_alloc_in_same_node(&mut self, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.rules.prefer_alloc_in_same_node =
+        self.settings.prefer_alloc_in_same_node =
             attribute("prefer_alloc_in_same_node").flag(value)?;
         Ok(())
     }
 
-    /// What the bytes are: an `ObjectDataType`. Stored, not acted on.
+    /// The kind of data, an `ObjectDataType`. The pool stores it and does not act on it.
     #[getter]
     fn data_type<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        member(py, "ObjectDataType", self.rules.data_type)
+        member(py, "ObjectDataType", self.settings.data_type)
     }
 
     #[setter]
     fn set_data_type(&mut self, value: &Bound<'_, PyAny>) -> PyResult<()> {
         let number = number_of("data_type", &DATA_TYPES, "an ObjectDataType", value)?;
-        self.rules.data_type = number;
+        self.settings.data_type = number;
         Ok(())
     }
 
-    /// The group of each key of a put, one id per key, or None. What is read is a copy.
+    /// The group of each key of a put, one str per key, or None for no groups. Reading returns a copy: assign a new
+    /// list to change it.
     #[getter]
     fn group_ids(&self) -> Option<Vec<String>> {
-        self.rules.group_ids.clone()
+        self.settings.group_ids.clone()
     }
 
     #[setter]
     fn set_group_ids(&mut self, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.rules.group_ids = match value.is_none() {
+        self.settings.group_ids = match value.is_none() {
             true => None,
             false => Some(texts("group_ids", value)?),
         };

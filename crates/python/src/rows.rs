@@ -1,10 +1,10 @@
 //! Lists of lists of numbers.
 
-/// Rows of numbers, which may differ in length, in one piece of memory.
+/// Rows of numbers, in one allocation. Rows may differ in length.
 #[derive(Default)]
 pub(crate) struct Rows {
     numbers: Vec<u64>,
-    /// Where each row ends.
+    /// The end of each row in `numbers`.
     ends: Vec<usize>,
 }
 
@@ -14,7 +14,7 @@ impl Rows {
         Self { numbers: Vec::with_capacity(rows), ends: Vec::with_capacity(rows) }
     }
 
-    /// Adds the row that `append` writes behind the numbers before it.
+    /// Adds a row: the numbers that `append` pushes.
     pub(crate) fn push_with<E>(
         &mut self,
         append: impl FnOnce(&mut Vec<u64>) -> Result<(), E>,

@@ -1,4 +1,4 @@
-//! Segments that are mounted and unmounted while the store runs.
+//! The methods that mount and unmount segments while the store runs.
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,11 +17,20 @@ type Unmount = fn(&Store, &[SegmentId], Duration) -> Result<(), ErrorCode>;
 
 #[pymethods]
 impl MooncakeDistributedStore {
-    /// Lends `size` bytes of the file at `path`, from `offset` on, which is a multiple of the page size. The file must
-    /// not be cut short while it is mounted. Room for all of it is taken at once; where there is none, `ret` is -1.
+    /// Mounts a segment: lends `size` bytes of the file at `path`, from byte `offset` on, to the pool. `offset` must
+    /// be a multiple of the page size. The pool overwrites the bytes. The call reserves disk space for all of them.
+    /// The file must not be truncated while it is mounted: access to missing bytes ends the process.
     ///
-    /// Returns a dict: `ret` is 0 or a negative code, `segment_ids` names what was mounted. `location` is accepted and
-    /// changes nothing.
+    /// `protocol` is 'tcp'; 'rdma' and 'efa' are served by TCP, with a warning. `location` is accepted and changes
+    /// nothing.
+    ///
+    /// Returns a dict. `segment_ids` is the list of the ids that were mounted. `ret` is 0 or a negative code:
+    ///
+    /// - -600 if an argument is wrong, or the store is not set up or is a dummy;
+    /// - -1100 or -1101 if the file is missing or cannot be opened;
+    /// - -1 if the file system has no room;
+    /// - -102 if a process lends a part of the range already;
+    /// - -1010 if the store lends 256 segments already.
     #[pyo3(signature = (path, size, offset=None, protocol=None, location=None))]
     #[pyo3(text_signature = "($self, path, size, offset=0, protocol='tcp', location='')")]
     #[allow(clippy::too_many_arguments, reason = "the signature is the C++ package's")]
@@ -53,9 +62,10 @@ impl MooncakeDistributedStore {
         mounted_dict(py, mounted)
     }
 
-    /// Lends `size` bytes of new memory.
+    /// Mounts a segment of `size` bytes of new memory, rounded up to 4 MiB.
     ///
-    /// Returns a dict as `mount_segment`, with `allocated_size`, the bytes lent.
+    /// Returns a dict as `mount_segment` does, with `allocated_size`: the number of bytes lent. `ret` is -1 if the
+    /// system has no memory.
     #[pyo3(signature = (size, protocol=None, location=None))]
     #[pyo3(text_signature = "($self, size, protocol='tcp', location='')")]
     fn allocate_and_mount_segment<'py>(
@@ -82,11 +92,11 @@ impl MooncakeDistributedStore {
         Ok(answer)
     }
 
-    /// Takes back segments that `mount_segment` lent. They take no more objects, and go on serving reads for
-    /// `grace_period_seconds`.
+    /// Unmounts segments of `mount_segment`. From now on they get no new objects. They serve reads for
+    /// `grace_period_seconds` more; then their objects are lost.
     ///
-    /// Returns 0; -600 if an id is none; -101 if a segment was not lent by `mount_segment`, and then nothing is taken
-    /// back; or another negative code.
+    /// Returns 0; -600 if `segment_ids` holds a text that is no id; -101 if `mount_segment` did not mount one of them,
+    /// and then nothing changes; or another negative code.
     #[pyo3(signature = (segment_ids, grace_period_seconds=None))]
     #[pyo3(text_signature = "($self, segment_ids, grace_period_seconds=0)")]
     fn unmount_segment(
@@ -103,7 +113,8 @@ impl MooncakeDistributedStore {
         )
     }
 
-    /// Takes back segments that `allocate_and_mount_segment` lent, as `unmount_segment`, and frees their memory.
+    /// Unmounts segments of `allocate_and_mount_segment` as `unmount_segment` does, and frees their memory. Returns as
+    /// `unmount_segment`.
     #[pyo3(signature = (segment_ids, grace_period_seconds=None))]
     #[pyo3(text_signature = "($self, segment_ids, grace_period_seconds=0)")]
     fn unmount_and_free_segment(
@@ -116,9 +127,11 @@ impl MooncakeDistributedStore {
         self.take_back(py, "unmount_and_free_segment", arguments, Store::unmount_and_free_segment)
     }
 
-    /// Takes back the disk that this store lends. What lies there is no longer read, and gone when it is lent again.
+    /// Unmounts the disk that this store lends. From now on it gets no new objects. It serves reads for
+    /// `grace_period_seconds` more; then its objects are not read any more. They are deleted when the disk is lent
+    /// again.
     ///
-    /// Returns 0; -101 if no disk is lent, -600 if the store is not set up.
+    /// Returns 0; -101 if the store lends no disk; -600 if it is not set up or is a dummy; or another negative code.
     #[pyo3(signature = (grace_period_seconds=None))]
     #[pyo3(text_signature = "($self, grace_period_seconds=0)")]
     fn unmount_local_disk_segment(
@@ -159,7 +172,7 @@ impl MooncakeDistributedStore {
     }
 }
 
-/// Whether the transport is one that this build has; a refusal is logged.
+/// Whether this build serves the protocol by TCP. Logs an error if not.
 fn is_tcp(name: &'static str, protocol: Option<Value<'_, '_>>) -> PyResult<bool> {
     let protocol =
         protocol.map(|protocol| argument(name, "protocol").text(protocol)).transpose()?;
@@ -186,7 +199,7 @@ fn mounted_dict(
     Ok(answer)
 }
 
-/// The id as the C++ package prints it: its two halves as decimal numbers.
+/// The id as the C++ package prints it: its upper and lower 64 bits, in decimal, separated by a hyphen.
 fn text_of(id: SegmentId) -> String {
     format!("{}-{}", (id.0 >> 64) as u64, id.0 as u64)
 }

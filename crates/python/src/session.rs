@@ -1,4 +1,4 @@
-//! Sessions: objects that are written or read part by part, without asking the master for each.
+//! Sessions write or read objects in parts: the master is asked at the start and at the end, not for each part.
 
 use mooncake_client::{ErrorCode, Fragment, PutItem, Ranged, Store};
 use pyo3::prelude::*;
@@ -12,17 +12,22 @@ use crate::pool_client::PoolClient;
 use crate::store::{INVALID_PARAMS, MooncakeDistributedStore};
 
 type Value<'a, 'py> = &'a Bound<'py, PyAny>;
-/// What moves the parts of a batch of objects.
+/// A method of [`Store`] that moves the parts of a batch of objects.
 type Move = fn(&Store, &[Ranged<'_>]) -> Vec<Result<u64, ErrorCode>>;
-/// What ends the sessions of a batch of objects.
+/// A method of [`Store`] that ends the sessions of a batch of objects.
 type Close = fn(&Store, &[&str]) -> Vec<Result<(), ErrorCode>>;
 
 #[pymethods]
 impl MooncakeDistributedStore {
-    /// Takes room for objects of these sizes, to be written by `batch_put_from_multi_buffer_ranges`. Nobody sees them
-    /// before `batch_put_session_end`.
+    /// Starts put sessions: reserves room for objects of `sizes[k]` bytes. `batch_put_from_multi_buffer_ranges` writes
+    /// them. They stay invisible until `batch_put_session_end`.
     ///
-    /// Returns a list of 0 or a negative code per key: -705 if the key is taken.
+    /// Returns a list with 0 or a negative code per key:
+    ///
+    /// - -705 if the key exists;
+    /// - -200 if the pool is full, or this store has 65536 put sessions open;
+    /// - -600 if this store has a put session for the key already, or the size is 0;
+    /// - -600 for all if the lists differ in length, or the store is not set up or is a dummy.
     #[pyo3(signature = (keys, sizes, config=None))]
     fn batch_put_session_start(
         &self,
@@ -35,7 +40,7 @@ impl MooncakeDistributedStore {
         let held = argument(NAME, "keys").texts(keys)?;
         let keys = held.strs()?;
         let sizes = argument(NAME, "sizes").numbers(sizes)?;
-        let rules = argument(NAME, "config").rules(config)?;
+        let settings = argument(NAME, "config").settings(config)?;
         let refused = || Codes::same(INVALID_PARAMS, keys.len());
         let Some(store) = self.own_store_for(NAME) else { return Ok(refused()) };
         if keys.len() != sizes.len() {
@@ -43,23 +48,27 @@ impl MooncakeDistributedStore {
             log::warn(NAME, "lengths", text);
             return Ok(refused());
         }
-        let Ok(config) = rules.for_many(NAME, keys.len()) else { return Ok(refused()) };
+        let Ok(config) = settings.for_many(NAME, keys.len()) else { return Ok(refused()) };
         Ok(py.detach(|| {
-            let items = keys
-                .iter()
-                .zip(&sizes)
-                .enumerate()
-                .map(|(position, (&key, &len))| PutItem { key, len, group: rules.group(position) });
+            let items = keys.iter().zip(&sizes).enumerate().map(|(position, (&key, &len))| {
+                PutItem { key, len, group: settings.group(position) }
+            });
             let items: Vec<_> = items.collect();
             store.put_session_start(&items, &config).into_iter().map(batch::done).collect()
         }))
     }
 
-    /// Writes parts of objects whose sessions are open: of each the `all_sizes[k][p]` bytes at `all_buffer_ptrs[k][p]`,
-    /// to `all_dst_offsets[k][p]` bytes from its start.
+    /// Writes parts of objects in put sessions. For object k and part p, copies the `all_sizes[k][p]` bytes at the
+    /// address `all_buffer_ptrs[k][p]` to byte `all_dst_offsets[k][p]` of the object. Empty parts are skipped. Several
+    /// threads may write different parts of one object.
     ///
-    /// Returns a list, per key, of the bytes written or a negative code: -600 if there is no such session or a part runs
-    /// past the end of the object.
+    /// Returns a list with the bytes written or a negative code per key:
+    ///
+    /// - -600 if the key has no put session, or a part runs past the end of the object: no part of this object is
+    ///   written;
+    /// - -714 while another call writes the same bytes;
+    /// - -707 if the session has expired;
+    /// - -800 if no replica took the bytes: then revoke the session.
     fn batch_put_from_multi_buffer_ranges(
         &self,
         py: Python<'_>,
@@ -79,16 +88,24 @@ impl MooncakeDistributedStore {
         )
     }
 
-    /// Makes objects visible whose bytes have all been written. An object with bytes missing is dropped.
+    /// Ends put sessions: publishes the objects whose bytes have all been written. Drops an object with missing bytes.
     ///
-    /// Returns a list of 0 or a negative code per key: -700 if bytes are missing, -600 if there is no such session.
+    /// Returns a list with 0 or a negative code per key:
+    ///
+    /// - -700 if bytes are missing, -800 if no replica has all bytes;
+    /// - -600 if the key has no put session;
+    /// - -704 if the master has given up the put meanwhile;
+    /// - -900 or -901 if the master did not answer: the session is still open, and may be ended again.
+    ///
+    /// A key that an upsert has written meanwhile counts as stored: 0.
     fn batch_put_session_end(&self, py: Python<'_>, keys: Value<'_, '_>) -> PyResult<Codes<i32>> {
         self.close_sessions(py, "batch_put_session_end", keys, Store::put_session_end)
     }
 
-    /// Drops objects whose sessions are open.
+    /// Ends put sessions and drops their objects.
     ///
-    /// Returns a list of 0 or a negative code per key: -600 if there is no such session.
+    /// Returns a list with 0 or a negative code per key: -600 if the key has no put session. After -900 or -901 the
+    /// session is still open, and may be revoked again.
     fn batch_put_session_revoke(
         &self,
         py: Python<'_>,
@@ -97,10 +114,11 @@ impl MooncakeDistributedStore {
         self.close_sessions(py, "batch_put_session_revoke", keys, Store::put_session_revoke)
     }
 
-    /// Looks objects up, to be read by `batch_get_into_multi_buffer_ranges`, and leases them. Starting again renews the
-    /// lease.
+    /// Starts get sessions: looks the objects up and grants them leases. `batch_get_into_multi_buffer_ranges` reads
+    /// them. A second start for a key renews its lease, and finds a newer version if there is one.
     ///
-    /// Returns a list of 0 or a negative code per key: -704 if there is no such object.
+    /// Returns a list with 0 or a negative code per key: -704 if there is no such object, -200 if this store has
+    /// 131072 get sessions open.
     fn batch_get_session_start(&self, py: Python<'_>, keys: Value<'_, '_>) -> PyResult<Codes<i32>> {
         const NAME: &str = "batch_get_session_start";
         let held = argument(NAME, "keys").texts(keys)?;
@@ -114,11 +132,16 @@ impl MooncakeDistributedStore {
         }))
     }
 
-    /// Reads parts of objects whose sessions are open: of each the `all_sizes[k][p]` bytes from `all_src_offsets[k][p]`
-    /// on, to `all_buffer_ptrs[k][p]`. All that one session reads of an object is of one version.
+    /// Reads parts of objects in get sessions. For object k and part p, copies `all_sizes[k][p]` bytes to the address
+    /// `all_buffer_ptrs[k][p]`, from byte `all_src_offsets[k][p]` of the object on. Empty parts are skipped. All reads
+    /// in one session are from one version of the object.
     ///
-    /// Returns a list, per key, of the bytes read or a negative code: -707 if the lease is over, -600 if there is no such
-    /// session or a part runs past the end of the object.
+    /// Returns a list with the bytes read or a negative code per key:
+    ///
+    /// - -600 if the key has no get session, or a part runs past the end of the object;
+    /// - -707 if the lease has expired, which ends the session;
+    /// - -704 if the object was removed by force or replaced since the session started;
+    /// - -800 if no replica could be read.
     fn batch_get_into_multi_buffer_ranges(
         &self,
         py: Python<'_>,
@@ -138,8 +161,9 @@ impl MooncakeDistributedStore {
         )
     }
 
-    /// Ends sessions of `batch_get_session_start`. Returns 0, also for keys that have none; -600 if the store is not
-    /// set up.
+    /// Ends get sessions.
+    ///
+    /// Returns 0, also for keys without a get session; -600 if the store is not set up or is a dummy.
     fn batch_get_session_end(&self, py: Python<'_>, keys: &Bound<'_, PyAny>) -> PyResult<i32> {
         let held = argument("batch_get_session_end", "keys").texts(keys)?;
         let keys = held.strs()?;
@@ -198,7 +222,7 @@ impl MooncakeDistributedStore {
     }
 }
 
-/// The parts of one object. Empty ones count for nothing.
+/// The parts of one object. Empty parts are skipped.
 fn parts(
     store: &PoolClient,
     addresses: &[u64],

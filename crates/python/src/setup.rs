@@ -15,21 +15,21 @@ use pyo3::types::{PyDict, PyTuple};
 
 use crate::argument::argument;
 use crate::engine::TransferEngineHandle;
-use crate::places::{DEFAULT_MASTER, PEER_TO_PEER, Places, text_of};
 use crate::protocol::warn_of_protocol;
+use crate::setup_addresses::{DEFAULT_MASTER, PEER_TO_PEER, SetupAddresses, text_of};
 use crate::setup_error::SetupError;
 use crate::setup_form::{NAMES, bind, mismatch, only_dict, warn_of_unknown_keys};
 
 const DEFAULT_SIZE: u64 = 16 << 20;
-/// The local buffer of a store set up for trials, as with the C++ package.
+/// The local buffer of a store that `init_all` opens, in bytes; as in the C++ package.
 const TRIAL_BUFFER_SIZE: u64 = 1 << 30;
 const DEFAULT_HTTP_PORT: u64 = 9300;
-/// All addresses, as with the C++ package.
+/// All addresses of the host, as in the C++ package.
 const HTTP_HOST: &str = "0.0.0.0";
 const MIN_SIZE: u64 = 1 << 10;
 const MAX_LOCAL_BUFFER: u64 = 1 << 40;
 
-/// What a caller wants of a store. `metadata_server` is not kept: the pool needs no metadata server.
+/// The arguments of `setup`, of either form. `metadata_server` matters only because it decides what the port means.
 pub(crate) struct Setup {
     local_hostname: String,
     global_segment_size: u64,
@@ -38,25 +38,25 @@ pub(crate) struct Setup {
     master_server_addr: String,
     metadata_server: String,
     tenant_id: String,
-    /// A transfer engine of the caller's.
+    /// The transfer engine to keep open.
     pub(crate) engine: Option<Py<TransferEngineHandle>>,
-    /// The port of the HTTP server, if there is to be one.
+    /// The port of the HTTP server; `None` for no server.
     http_port: Option<u64>,
-    /// The file of the segment, if not the environment's. Only a dict can say it.
+    /// The file of the segment; `None` leaves it to the environment. Only a dict can set it.
     segment_path: Option<String>,
     segment_reset: bool,
-    /// The failure domains, if not the environment's. Only a dict can say them.
+    /// The failure domains; `None` leaves them to the environment. Only a dict can set them.
     domains: Option<FailureDomains>,
-    /// How long others may take over what lies here when the store is closed, if not as long as the environment says. Only
-    /// a dict can say it.
+    /// How long `close` lets other nodes take over the objects that lie here; `None` leaves it to the environment.
+    /// Only a dict can set it.
     drain_timeout: Option<Duration>,
-    /// The length of the hot cache, if not the environment's. Only a dict can say it.
+    /// The size of the hot cache in bytes; `None` leaves it to the environment. Only a dict can set it.
     hot_cache_size: Option<u64>,
-    /// Whether a disk is lent, if not as the environment says.
+    /// Whether the store lends a disk; false leaves it to the environment.
     lends_disk: bool,
-    /// The folder of that disk, if not the environment's.
+    /// The folder of that disk; `None` leaves it to the environment.
     disk_path: Option<String>,
-    /// Arguments that were given and have no effect in this build.
+    /// The names of arguments that were given and have no effect in this build.
     ignored: Vec<String>,
 }
 
@@ -65,7 +65,7 @@ fn wrong(name: &'static str, reason: impl Into<String>) -> SetupError {
 }
 
 impl Setup {
-    /// From the arguments of a call in either form. A wrong value is the inner error, a wrong type the outer one.
+    /// Reads the arguments of a call in either form. A wrong value is the inner error, a wrong type the outer one.
     pub(crate) fn from_call(
         args: &Bound<'_, PyTuple>,
         kwargs: Option<&Bound<'_, PyDict>>,
@@ -77,7 +77,7 @@ impl Setup {
         Self::from_arguments(&bind(args, kwargs)?).map(Ok)
     }
 
-    /// A store on this host, whose master is where it is by default.
+    /// The arguments of `init_all`: a store on this host, with the master at its default address.
     pub(crate) fn for_trials(protocol: &str, segment_size: Option<u64>) -> Self {
         Self {
             local_hostname: "localhost".to_owned(),
@@ -157,7 +157,7 @@ impl Setup {
         };
         let (global_segment_size, local_buffer_size) =
             (size("global_segment_size")?, size("local_buffer_size")?);
-        let places = match Places::of(config)? {
+        let places = match SetupAddresses::of(config)? {
             Ok(places) => places,
             Err(missing) => return Ok(Err(missing)),
         };
@@ -209,12 +209,12 @@ impl Setup {
         }))
     }
 
-    /// The pool without a master that is wanted, if one is.
+    /// The address of the pool without a master; `None` if the store uses a master.
     pub(crate) fn host_pool(&self) -> Result<Option<HostPoolAddress>, SetupError> {
         HostPoolAddress::parse(&self.master_server_addr).map_err(SetupError::Open)
     }
 
-    /// The configuration of the Rust store, with the rest of it from the environment.
+    /// The configuration of the Rust store. Values that the arguments do not set come from the environment.
     pub(crate) fn store_config(&self) -> Result<StoreConfig, SetupError> {
         self.check_sizes()?;
         match self.protocol.as_str() {
@@ -256,7 +256,8 @@ impl Setup {
             segment_bytes: self.global_segment_size,
             local_buffer_bytes: self.local_buffer_size,
             http: self.http()?,
-            // With a metadata server the C++ package listens elsewhere; without one the port is where others connect.
+            // With a metadata server, peers of a C++ store look its address up there, and the port is only part of its
+            // name. Without one, peers connect to this port.
             port_is_a_name: self.metadata_server != PEER_TO_PEER,
             ..environment
         })
@@ -305,7 +306,7 @@ fn engine(value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Py<TransferEngine
     Ok(Some(handle.clone().unbind()))
 }
 
-/// Whether every protocol is taken for "tcp", for stores as for transfer engines.
+/// Whether the environment makes TCP serve every protocol, for stores as for transfer engines.
 fn is_tcp_forced() -> bool {
     EngineConfig::from_env().is_ok_and(|config| config.force_tcp)
 }
@@ -320,7 +321,7 @@ fn seconds(text: &str) -> Result<Duration, SetupError> {
     number.map(|number| Duration::from_secs(number.into()))
 }
 
-/// What a dict holds under keys that have no effect.
+/// The keys of a dict that have no effect, with their values.
 fn unused(config: &Bound<'_, PyDict>) -> PyResult<Vec<(&'static str, String)>> {
     let mut unused = Vec::new();
     for name in ["rdma_devices", "device_name", "ipc_socket_path"] {
@@ -331,13 +332,14 @@ fn unused(config: &Bound<'_, PyDict>) -> PyResult<Vec<(&'static str, String)>> {
     Ok(unused)
 }
 
-/// Those of these arguments without effect that ask for something.
+/// The names of these arguments whose values ask for something. None of the arguments has an effect.
 fn ignored(arguments: &[(&str, &str)]) -> Vec<String> {
     let asking = arguments.iter().filter(|(_, value)| !asks_for_nothing(value));
     asking.map(|(name, _)| (*name).to_owned()).collect()
 }
 
-/// Says once what of these arguments, and with the first store of the process what of its environment, has no effect.
+/// Logs one warning that names what has no effect: these arguments, and, in the first call of the process, variables
+/// of its environment.
 fn warn_of(arguments: &[String]) {
     static ENVIRONMENT: Once = Once::new();
     let mut names = arguments.to_vec();

@@ -11,15 +11,15 @@ pub(crate) enum SetupError {
     Missing(&'static str),
     /// An argument has a wrong value.
     Wrong { name: &'static str, reason: String },
-    /// Another thread was first.
+    /// Another thread has set the store up meanwhile.
     SetUpAlready,
-    /// A variable of the environment has a wrong value.
+    /// An environment variable has a wrong value.
     Environment(EnvError),
     /// The store could not be opened.
     Open(OpenError),
     /// The dummy could not be opened.
     Dummy(DummyError),
-    /// A signal came meanwhile, and its handler raised this.
+    /// A signal arrived during the opening, and its handler raised this.
     Interrupted(PyErr),
 }
 

@@ -1,11 +1,11 @@
-//! The two forms of a call of `setup`, and the names that either takes.
+//! The two forms of a call of `setup`, and the argument names of each.
 
 use mooncake_client::nearest;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-/// The arguments in their order; the first [`REQUIRED`] must be given.
+/// The arguments of the first form, in order. The first [`REQUIRED`] are required.
 pub(crate) const NAMES: [&str; 13] = [
     "local_hostname",
     "metadata_server",
@@ -22,7 +22,7 @@ pub(crate) const NAMES: [&str; 13] = [
     "client_http_port",
 ];
 const REQUIRED: usize = 7;
-/// The keys of the second form.
+/// The keys that the dict of the second form may have.
 const KEYS: [&str; 20] = [
     "local_hostname",
     "metadata_server",
@@ -52,7 +52,7 @@ const FORMS: &str = "The following forms are supported:\n    \
     enable_client_http_server: bool = False, client_http_port: int = 9300) -> int\n    \
     2. setup(config: dict) -> int";
 
-/// The dict of the second form, if the call has that form.
+/// The dict, if the call has the second form.
 pub(crate) fn only_dict<'py>(
     args: &Bound<'py, PyTuple>,
     kwargs: Option<&Bound<'py, PyDict>>,
@@ -66,7 +66,7 @@ pub(crate) fn only_dict<'py>(
     Ok(config.and_then(|config| config.cast_into::<PyDict>().ok()))
 }
 
-/// Every argument in its place.
+/// Assigns the arguments of the first form to the positions of [`NAMES`].
 pub(crate) fn bind<'py>(
     args: &Bound<'py, PyTuple>,
     kwargs: Option<&Bound<'py, PyDict>>,
@@ -93,7 +93,7 @@ pub(crate) fn bind<'py>(
     }
 }
 
-/// The name that the C++ package knows an argument by; some callers use other spellings.
+/// The name in [`NAMES`] of an argument that some callers spell differently.
 fn canonical(name: &str) -> &str {
     match name {
         "master_server_address" => "master_server_addr",
@@ -106,7 +106,7 @@ pub(crate) fn mismatch(reason: &str) -> PyErr {
     PyTypeError::new_err(format!("setup(): incompatible function arguments: {reason}. {FORMS}"))
 }
 
-/// Callers pass keys of their own too, so an unknown one is no error.
+/// Warns of unknown keys. They are no error: callers put keys of their own into the dict.
 pub(crate) fn warn_of_unknown_keys(config: &Bound<'_, PyDict>) -> PyResult<()> {
     for (key, _) in config {
         let key = key.str()?.to_string();

@@ -1,4 +1,4 @@
-//! The class that callers use. Its methods lie in the modules named after what they do.
+//! The class `MooncakeDistributedStore`. Its methods lie in the modules named after what they do.
 
 use std::ops::Deref;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -10,23 +10,28 @@ use crate::engine::TransferEngineHandle;
 use crate::log;
 use crate::pool_client::PoolClient;
 
-/// What every method answers while the store is not set up, or when an argument has a wrong value.
+/// The result of every method while the store is not set up, or if an argument has a wrong value.
 pub(crate) const INVALID_PARAMS: i32 = ErrorCode::InvalidParams.number();
 
-/// A client of the pool: it puts and gets objects, and lends memory to the pool if its segment is not empty.
+/// A client of the pool. It puts and gets objects. It also lends memory to the pool, unless its segment is empty. Call
+/// `setup` or `setup_dummy` first.
 ///
-/// Methods return numbers: zero or a count, or a negative error code. They raise nothing but TypeError, for arguments
-/// of a wrong type. One store may be used from many threads at once. A store that is never closed is closed when it is
+/// Unless a method says otherwise, it returns 0 or a count for success, and a negative code for a failure:
+/// `error_name` and `error_advice` explain codes. While the store is not set up, these methods return -600. Methods
+/// raise TypeError for an argument of a wrong type; other exceptions are named with the method that raises them.
+///
+/// Keys are str, or bytes of UTF-8, of 1 to 4096 bytes. Values are bytes-like objects. Addresses and sizes are
+/// integers, in bytes. Many threads may use one store at once. A store that is not closed is closed when it is
 /// collected.
 #[pyclass(frozen, subclass, weakref, module = "mooncake.store")]
 pub(crate) struct MooncakeDistributedStore {
-    /// What is open between `setup` and `close`.
+    /// The client and the engine, between `setup` and `close`.
     open: RwLock<Option<Open>>,
 }
 
 struct Open {
     client: Arc<PoolClient>,
-    /// The transfer engine that the store was given. It stays open for as long as the store.
+    /// The transfer engine that `setup` was given. It stays open at least as long as the store.
     _engine: Option<Py<TransferEngineHandle>>,
 }
 
@@ -35,13 +40,13 @@ impl MooncakeDistributedStore {
         Self { open: RwLock::new(None) }
     }
 
-    /// The open store, unless the store is not set up.
+    /// The open client; `None` if the store is not set up.
     pub(crate) fn store(&self) -> Option<Arc<PoolClient>> {
         let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
         open.as_ref().map(|open| Arc::clone(&open.client))
     }
 
-    /// The open store for `operation`, whose refusal is logged.
+    /// The open client. Logs an error for `operation` if the store is not set up.
     pub(crate) fn store_for(&self, operation: &str) -> Option<Arc<PoolClient>> {
         let store = self.store();
         if store.is_none() {
@@ -50,12 +55,13 @@ impl MooncakeDistributedStore {
         store
     }
 
-    /// The open store for `operation`, unless it is a dummy, which has no such operation.
+    /// The open store of this process. `None` for a dummy, which does not have `operation`.
     pub(crate) fn own_store_for(&self, operation: &str) -> Option<OwnStore> {
         self.store_for(operation).filter(|client| client.own().is_some()).map(OwnStore)
     }
 
-    /// The open store for `operation`, which copies through the local buffer; none if there is no such buffer.
+    /// The open client, for an `operation` that copies through the local buffer. `None`, and an error in the log,
+    /// without one.
     pub(crate) fn copying_store(&self, operation: &str) -> Option<Arc<PoolClient>> {
         let store = self.store_for(operation)?;
         if !store.allows_copies() {
@@ -65,7 +71,7 @@ impl MooncakeDistributedStore {
         store.allows_copies().then_some(store)
     }
 
-    /// Makes `client` the open one, or gives it back if there is one.
+    /// Makes `client` the open client. Gives it back if another client is open.
     pub(crate) fn install(
         &self,
         client: PoolClient,
@@ -79,14 +85,14 @@ impl MooncakeDistributedStore {
         Ok(())
     }
 
-    /// Takes the open store out: later calls find the store not set up.
+    /// Takes the open client out. Later calls find the store not set up.
     pub(crate) fn take(&self) -> Option<Arc<PoolClient>> {
         let open = self.open.write().unwrap_or_else(PoisonError::into_inner).take();
         open.map(|open| open.client)
     }
 }
 
-/// An open store that is no dummy.
+/// An open client that is not a dummy.
 pub(crate) struct OwnStore(Arc<PoolClient>);
 
 impl OwnStore {
@@ -106,7 +112,7 @@ impl Deref for OwnStore {
 impl Drop for MooncakeDistributedStore {
     fn drop(&mut self) {
         let Some(store) = self.take() else { return };
-        // Other threads may run while the store says goodbye, unless the interpreter is on its way out.
+        // Gives up the interpreter lock while the store leaves the pool, unless the interpreter is shutting down.
         if Python::try_attach(|py| py.detach(|| store.close())).is_none() {
             store.close();
         }

@@ -1,4 +1,4 @@
-//! Copying and moving replicas in the background.
+//! The methods that copy and move replicas in the background.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -9,10 +9,10 @@ use crate::argument::argument;
 use crate::replicate_config::member;
 use crate::store::{INVALID_PARAMS, MooncakeDistributedStore};
 
-/// A 128-bit id as callers know it: its upper and its lower half.
+/// A 128-bit id as Python sees it: its upper and its lower 64 bits.
 type Halves = (u64, u64);
 
-/// How far a task is.
+/// The progress of a copy or move task.
 #[pyclass(frozen, module = "mooncake.store")]
 pub(crate) struct QueryTaskResponse {
     report: TaskReport,
@@ -21,7 +21,7 @@ pub(crate) struct QueryTaskResponse {
 
 #[pymethods]
 impl QueryTaskResponse {
-    /// A response about no task.
+    /// An empty response, which is about no task.
     #[new]
     fn new() -> Self {
         Self { report: TaskReport::default(), asked_at: Duration::ZERO }
@@ -45,25 +45,25 @@ impl QueryTaskResponse {
         member(py, "TaskStatus", self.report.status as u8)
     }
 
-    /// When the task was created, in milliseconds since 1970.
+    /// The time when the task was created, in milliseconds since 1970-01-01 UTC.
     #[getter]
     fn created_at_ms_epoch(&self) -> u64 {
         self.ms_epoch(self.report.created_ms_ago)
     }
 
-    /// When its status last changed, in milliseconds since 1970.
+    /// The time when the status last changed, in milliseconds since 1970-01-01 UTC.
     #[getter]
     fn last_updated_at_ms_epoch(&self) -> u64 {
         self.ms_epoch(self.report.updated_ms_ago)
     }
 
-    /// The id of the client that carries it out, as a tuple of two integers.
+    /// The id of the client that executes the task, as a tuple of two integers.
     #[getter]
     fn assigned_client(&self) -> Halves {
         halves(self.report.assigned.0)
     }
 
-    /// Why it failed, or empty.
+    /// Why the task failed; empty if it did not.
     #[getter]
     fn message(&self) -> &str {
         &self.report.message
@@ -92,10 +92,15 @@ impl QueryTaskResponse {
 
 #[pymethods]
 impl MooncakeDistributedStore {
-    /// Has the pool copy an object to the segments named in `targets`, in the background.
+    /// Starts a task that copies an object to the segments named in `targets`. Does not wait for it.
     ///
-    /// Returns a tuple of the task's id and 0, or of (0, 0) and a negative code: -704 if there is no such object, -600
-    /// if there is no such segment.
+    /// Returns `(task_id, 0)`, or `((0, 0), code)` with a negative code. A task id is a tuple of two integers. Codes:
+    ///
+    /// - -704 if there is no such object, -703 if its put has not ended;
+    /// - -600 for no target, for more than 32, or for a name that no segment has;
+    /// - -600 if the store is not set up or is a dummy;
+    /// - -708 if the object is being copied or moved already;
+    /// - -1401 if too many tasks are pending.
     fn create_copy_task(
         &self,
         py: Python<'_>,
@@ -111,10 +116,10 @@ impl MooncakeDistributedStore {
         Ok(created(py.detach(|| store.create_copy_task(key, &targets))))
     }
 
-    /// Has the pool move an object's replica from the segment named `source` to the one named `target`, in the
-    /// background.
+    /// Starts a task that moves an object's replica from the segment named `source` to the segment named `target`.
+    /// Does not wait for it.
     ///
-    /// Returns as `create_copy_task`.
+    /// Returns as `create_copy_task`; also -710 if `source` holds no replica, and -711 if `target` holds one.
     fn create_move_task(
         &self,
         py: Python<'_>,
@@ -131,9 +136,11 @@ impl MooncakeDistributedStore {
         Ok(created(py.detach(|| store.create_move_task(key, source, target))))
     }
 
-    /// How far is the task with this id, a tuple of two integers?
+    /// The progress of a task. `task_id` is the tuple of two integers that `create_copy_task` or `create_move_task`
+    /// returned.
     ///
-    /// Returns a tuple of a `QueryTaskResponse` and 0, or of None and a negative code: -1400 if there is no such task.
+    /// Returns `(QueryTaskResponse, 0)`, or `(None, code)` with a negative code: -1400 if there is no such task, -600
+    /// if the store is not set up or is a dummy.
     fn query_task(
         &self,
         py: Python<'_>,

@@ -1,4 +1,4 @@
-//! Lists of keys, and of other texts.
+//! Lists of keys and of other texts.
 
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -6,18 +6,18 @@ use pyo3::types::PyTuple;
 use crate::argument::Argument;
 use crate::scalar::text;
 
-/// What a text must be, for errors.
+/// What errors say that a text must be.
 pub(crate) const TEXT: &str = "a str that UTF-8 can hold";
 
-/// The items of a list of texts. They stay while this lives, whatever becomes of the list: they can be read without the
-/// interpreter lock.
+/// The items of a list of texts. This keeps the items alive even if the list changes, so that they can be read without
+/// the interpreter lock.
 pub(crate) struct Texts<'py> {
     argument: Argument,
     items: Bound<'py, PyTuple>,
 }
 
 impl<'py> Texts<'py> {
-    /// The `items` that were given as `argument`, of any type.
+    /// The `items` that the caller gave as `argument`. Their types are not checked yet.
     pub(crate) const fn new(argument: Argument, items: Bound<'py, PyTuple>) -> Self {
         Self { argument, items }
     }
@@ -25,7 +25,7 @@ impl<'py> Texts<'py> {
     /// The texts, in order, borrowed from the Python objects.
     ///
     /// # Errors
-    /// `TypeError` that names the first item that is no text.
+    /// `TypeError` that names the first item that is not a text.
     pub(crate) fn strs(&self) -> PyResult<Vec<&str>> {
         let mut strs = Vec::with_capacity(self.items.len());
         for (position, item) in self.items.iter_borrowed().enumerate() {

@@ -1,7 +1,7 @@
-//! The methods that write objects whether their keys are free or not.
+//! The methods that upsert objects: they put an object, or replace the object that the key has.
 //!
-//! A reader of a key that is taken gets the old value until the new one is complete, and never a mix. A writer that
-//! fails or dies leaves the old one.
+//! A reader gets the old value until the new value is complete, and never a mix of both. If the writer fails or dies,
+//! the old value stays.
 
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -16,10 +16,14 @@ const fn upsert(name: &'static str) -> Method {
 
 #[pymethods]
 impl MooncakeDistributedStore {
-    /// Stores a copy of a bytes-like value, in the place of the value that the key has.
+    /// Stores a copy of `value`, a bytes-like object, under `key`, and replaces the value that the key has. Readers
+    /// get the whole old value or the whole new value. If the call fails, the old value stays.
     ///
-    /// Returns 0; -600 if the value is empty or there is no local buffer; -200 if the pool has no room for both values;
-    /// -708 if the object is being copied or moved; or another negative code.
+    /// Returns 0, or a negative code as `put` does; also:
+    ///
+    /// - -200 if the pool has no room for the new value beside the old one;
+    /// - -708 while the object is being copied or moved;
+    /// - -600 if `group_ids` of `config` names another group than the object has.
     #[pyo3(signature = (key, value, config=None))]
     fn upsert(
         &self,
@@ -31,7 +35,8 @@ impl MooncakeDistributedStore {
         self.write_value(py, upsert("upsert"), (key, value, config))
     }
 
-    /// Stores the concatenation of bytes-like parts, as `upsert`. Nothing changes if all parts are empty.
+    /// Stores the concatenation of `parts`, as `upsert` and `put_parts`. If all parts are empty, nothing changes and
+    /// the result is 0.
     #[pyo3(signature = (key, *parts, config=None))]
     fn upsert_parts(
         &self,
@@ -43,9 +48,10 @@ impl MooncakeDistributedStore {
         self.write_parts(py, upsert("upsert_parts"), (key, parts, config))
     }
 
-    /// Stores copies of several bytes-like values, as `upsert`. Of a key that stands twice the last value stays.
+    /// Stores copies of `values`, bytes-like objects, under `keys`, as `upsert`. If a key appears twice, its last
+    /// value is stored.
     ///
-    /// Returns 0 or the first error.
+    /// Returns 0, or the first negative code of a key; -600 if the lists differ in length.
     #[pyo3(signature = (keys, values, config=None))]
     fn upsert_batch(
         &self,
@@ -57,7 +63,8 @@ impl MooncakeDistributedStore {
         self.write_values(py, upsert("upsert_batch"), (keys, values, config))
     }
 
-    /// Stores `size` bytes at `buffer_ptr`, as `upsert`. Nothing is copied on the way.
+    /// Stores `size` bytes at the address `buffer_ptr` under `key`, as `upsert`, without a copy in this process. The
+    /// memory must stay mapped during the call. Returns as `upsert` and `put_from`.
     #[pyo3(signature = (key, buffer_ptr, size, config=None))]
     fn upsert_from(
         &self,
@@ -70,9 +77,9 @@ impl MooncakeDistributedStore {
         self.write_from(py, upsert("upsert_from"), (key, buffer_ptr, size), config)
     }
 
-    /// Stores several objects, each from one range of memory, as `upsert_from`.
+    /// Stores several objects, each as `upsert_from`: for each key, `sizes[k]` bytes at the address `buffer_ptrs[k]`.
     ///
-    /// Returns a list of 0 or a negative code per key.
+    /// Returns a list with 0 or a negative code per key; -600 for all if the lists differ in length.
     #[pyo3(signature = (keys, buffer_ptrs, sizes, config=None))]
     fn batch_upsert_from(
         &self,
@@ -85,9 +92,10 @@ impl MooncakeDistributedStore {
         self.write_many_from(py, upsert("batch_upsert_from"), (keys, buffer_ptrs, sizes), config)
     }
 
-    /// Stores several objects, each gathered from several ranges of memory, as `upsert_from`.
+    /// Stores several objects, as `upsert_from`, each gathered from several ranges: object k is the concatenation of
+    /// the `all_sizes[k][i]` bytes at `all_buffer_ptrs[k][i]`.
     ///
-    /// Returns a list of 0 or a negative code per key.
+    /// Returns a list with 0 or a negative code per key; -600 for all if the outer lists differ in length.
     #[pyo3(signature = (keys, all_buffer_ptrs, all_sizes, config=None))]
     fn batch_upsert_from_multi_buffers(
         &self,

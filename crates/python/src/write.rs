@@ -1,4 +1,4 @@
-//! What the put and the upsert families have in common: arguments, checks, results.
+//! The code that the put and the upsert methods share: arguments, checks and results.
 
 use mooncake_client::{ErrorCode, PutSource, ShownKey, SliceList};
 use pyo3::exceptions::PyRuntimeError;
@@ -11,32 +11,32 @@ use crate::buffer::{LentBuffer, memory_at, memory_list_at};
 use crate::codes::Codes;
 use crate::log;
 use crate::pool_client::PoolClient;
-use crate::replicate_config::Rules;
+use crate::replicate_config::ReplicateSettings;
 use crate::store::{INVALID_PARAMS, MooncakeDistributedStore};
 
 /// A method that writes objects.
 #[derive(Clone, Copy)]
 pub(crate) struct Method {
-    /// Its name, for errors.
+    /// The method's name, for errors.
     pub(crate) name: &'static str,
-    /// What it does with a key that is taken.
+    /// Whether the method puts or upserts.
     pub(crate) verb: Verb,
 }
 
-/// What becomes of a key that is taken.
+/// What a method does with a key that exists.
 #[derive(Clone, Copy)]
 pub(crate) enum Verb {
-    /// It keeps its value.
+    /// The key keeps its value.
     Put,
-    /// It gets the new value.
+    /// The key gets the new value.
     Upsert,
 }
 
-/// One call of a method: where to write, and under which rules.
+/// One call of a method: the store to write to, and the configuration.
 struct Call<'a> {
     method: Method,
     store: &'a PoolClient,
-    rules: &'a Rules,
+    settings: &'a ReplicateSettings,
 }
 
 type Value<'a, 'py> = &'a Bound<'py, PyAny>;
@@ -52,13 +52,13 @@ impl MooncakeDistributedStore {
     ) -> PyResult<i32> {
         let key = argument(method.name, "key").text(key)?;
         let value = argument(method.name, "value").buffer(value)?;
-        let rules = argument(method.name, "config").rules(config)?;
+        let settings = argument(method.name, "config").settings(config)?;
         let Some(store) = self.copying_store(method.name) else { return Ok(INVALID_PARAMS) };
-        let call = Call { method, store: &store, rules: &rules };
+        let call = Call { method, store: &store, settings: &settings };
         Ok(py.detach(|| call.one(key, SliceList::from(value.slice()))))
     }
 
-    /// Writes the concatenation of bytes-like parts; nothing at all if they are empty.
+    /// Writes the concatenation of bytes-like parts. Writes nothing if all are empty.
     pub(crate) fn write_parts(
         &self,
         py: Python<'_>,
@@ -73,18 +73,18 @@ impl MooncakeDistributedStore {
                 method.name
             )));
         }
-        let rules = argument(method.name, "config").rules(config)?;
+        let settings = argument(method.name, "config").settings(config)?;
         let Some(store) = self.copying_store(method.name) else { return Ok(INVALID_PARAMS) };
         let slices: Vec<_> =
             parts.iter().filter(|part| part.len() > 0).map(LentBuffer::slice).collect();
         if slices.is_empty() {
             return Ok(0);
         }
-        let call = Call { method, store: &store, rules: &rules };
+        let call = Call { method, store: &store, settings: &settings };
         Ok(py.detach(|| call.one(key, SliceList::from(slices))))
     }
 
-    /// Writes copies of several bytes-like values; gives 0 or the first error.
+    /// Writes copies of several bytes-like values. Returns 0 or the first error.
     pub(crate) fn write_values(
         &self,
         py: Python<'_>,
@@ -94,14 +94,14 @@ impl MooncakeDistributedStore {
         let held = argument(method.name, "keys").texts(keys)?;
         let keys = held.strs()?;
         let values = argument(method.name, "values").buffers(values)?;
-        let rules = argument(method.name, "config").rules(config)?;
+        let settings = argument(method.name, "config").settings(config)?;
         let Some(store) = self.copying_store(method.name) else { return Ok(INVALID_PARAMS) };
         if keys.len() != values.len() {
             let text = format_args!("{} keys, but {} values", keys.len(), values.len());
             log::warn(method.name, "lengths", text);
             return Ok(INVALID_PARAMS);
         }
-        let call = Call { method, store: &store, rules: &rules };
+        let call = Call { method, store: &store, settings: &settings };
         let codes = py.detach(|| {
             let slices = values.iter().map(|value| match value.len() {
                 0 => Err(ErrorCode::InvalidParams),
@@ -123,26 +123,26 @@ impl MooncakeDistributedStore {
         let key = argument(method.name, "key").text(key)?;
         let address = argument(method.name, "buffer_ptr").number(buffer_ptr)?;
         let size = argument(method.name, "size").number(size)?;
-        let rules = argument(method.name, "config").rules(config)?;
+        let settings = argument(method.name, "config").settings(config)?;
         let Some(store) = self.store_for(method.name) else { return Ok(INVALID_PARAMS) };
-        let call = Call { method, store: &store, rules: &rules };
+        let call = Call { method, store: &store, settings: &settings };
         Ok(py.detach(|| match memory_at(&store, address, size) {
             Ok(slice) => call.one(key, SliceList::from(slice)),
             Err(code) => code.number(),
         }))
     }
 
-    /// Writes one object that is gathered from several ranges of memory.
+    /// Writes one object, gathered from several ranges of memory.
     pub(crate) fn write_gathered(
         &self,
         py: Python<'_>,
         method: Method,
         key: &str,
         (addresses, sizes): (&[u64], &[u64]),
-        rules: &Rules,
+        settings: &ReplicateSettings,
     ) -> i32 {
         let Some(store) = self.store_for(method.name) else { return INVALID_PARAMS };
-        let call = Call { method, store: &store, rules };
+        let call = Call { method, store: &store, settings };
         py.detach(|| match memory_list_at(&store, addresses, sizes) {
             Ok(slices) => call.one(key, slices),
             Err(code) => code.number(),
@@ -161,13 +161,13 @@ impl MooncakeDistributedStore {
         let keys = held.strs()?;
         let addresses = argument(method.name, "buffer_ptrs").numbers(buffer_ptrs)?;
         let sizes = argument(method.name, "sizes").numbers(sizes)?;
-        let rules = argument(method.name, "config").rules(config)?;
+        let settings = argument(method.name, "config").settings(config)?;
         let Some(store) = self.store_for(method.name) else { return Ok(refused(&keys)) };
         let (addressed, sized) = (addresses.len(), sizes.len());
         if let Some(refused) = batch::lengths_differ(method.name, keys.len(), addressed, sized) {
             return Ok(refused);
         }
-        let call = Call { method, store: &store, rules: &rules };
+        let call = Call { method, store: &store, settings: &settings };
         Ok(py.detach(|| {
             let ranges = addresses.iter().zip(&sizes);
             let slices = ranges
@@ -188,13 +188,13 @@ impl MooncakeDistributedStore {
         let keys = held.strs()?;
         let addresses = argument(method.name, "all_buffer_ptrs").number_lists(all_buffer_ptrs)?;
         let sizes = argument(method.name, "all_sizes").number_lists(all_sizes)?;
-        let rules = argument(method.name, "config").rules(config)?;
+        let settings = argument(method.name, "config").settings(config)?;
         let Some(store) = self.store_for(method.name) else { return Ok(refused(&keys)) };
         let (addressed, sized) = (addresses.len(), sizes.len());
         if let Some(refused) = batch::lengths_differ(method.name, keys.len(), addressed, sized) {
             return Ok(refused);
         }
-        let call = Call { method, store: &store, rules: &rules };
+        let call = Call { method, store: &store, settings: &settings };
         Ok(py.detach(|| {
             let ranges = addresses.iter().zip(sizes.iter());
             let slices = ranges.map(|(addresses, sizes)| memory_list_at(&store, addresses, sizes));
@@ -212,11 +212,11 @@ impl Call<'_> {
         if let Err(code) = self.check(key, &src) {
             return code.number();
         }
-        let config = match self.rules.for_one(self.method.name) {
+        let config = match self.settings.for_one(self.method.name) {
             Ok(config) => config,
             Err(code) => return code.number(),
         };
-        let group = self.rules.group(0);
+        let group = self.settings.group(0);
         let results = self.write(&[PutSource { key, src, group }], &config);
         results.into_iter().next().map_or(INVALID_PARAMS, batch::stored)
     }
@@ -226,14 +226,14 @@ impl Call<'_> {
         keys: &[&str],
         slices: impl Iterator<Item = Result<SliceList, ErrorCode>>,
     ) -> Codes<i32> {
-        let config = match self.rules.for_many(self.method.name, keys.len()) {
+        let config = match self.settings.for_many(self.method.name, keys.len()) {
             Ok(config) => config,
             Err(code) => return Codes::same(code.number(), keys.len()),
         };
         let sources = keys.iter().zip(slices).enumerate().map(|(position, (&key, src))| {
             let src = src?;
             self.check(key, &src)?;
-            Ok(PutSource { key, src, group: self.rules.group(position) })
+            Ok(PutSource { key, src, group: self.settings.group(position) })
         });
         let results = batch::run(sources, |sources| self.write(sources, &config));
         results.into_iter().map(batch::stored).collect()

@@ -9,23 +9,22 @@ use mooncake_workload::{Trace, TraceLimits};
 
 use crate::content;
 
-/// Of the distinct blocks, the share that fits into the pool if nothing else is said.
+/// The default size of the pool, as a share of the trace's distinct blocks.
 const DEFAULT_POOL_RATIO: f64 = 0.1;
-/// Without a size of its own, the pool has room for this many of the longest request.
+/// The default pool has room for at least this many requests of the longest length.
 const MIN_LONGEST_REQUESTS: usize = 4;
 const MAX_NODES: u64 = 64;
 const MAX_CLIENTS: u64 = 256;
 
 /// Replay real requests against a pool and check every byte.
 ///
-/// Each request of the trace names the blocks of its prompt. For each request a client asks which blocks are
-/// stored, gets the longest stored prefix into a buffer, compares every byte with what the block's key and
-/// its last put say it must be, and puts the blocks that are missing. In the end a table stands the hit ratio
-/// beside those of an infinite cache and of an LRU cache of the same size, with speeds, latencies and the
-/// number of wrong bytes.
+/// Each request of the trace names the blocks of its prompt. For each request a client asks which blocks are stored,
+/// and gets the longest stored prefix into a buffer. It compares every byte with what the block's key and its last put
+/// say it must be. Then it puts the missing blocks. At the end a table shows the hit ratio beside those of an infinite
+/// cache and of an LRU cache of the same size. It also has speeds, latencies and the number of wrong bytes.
 ///
-/// Without --master, a master and storage nodes are started on free ports of this host and stopped at the end.
-/// The exit status is 1 if a byte was wrong or a call failed.
+/// Without --master, a master and storage nodes are started on free ports of this host, and stopped at the end. The
+/// exit status is 1 if a byte was wrong or a call failed.
 #[derive(Debug, Parser)]
 #[command(name = "mooncake replay", max_term_width = 110)]
 pub(crate) struct ReplayArgs {
@@ -38,35 +37,35 @@ pub(crate) struct ReplayArgs {
     /// Length of a block, like 65536 or 64KiB; a multiple of 8, at most 8 MiB.
     #[arg(long, value_name = "SIZE", default_value = "64KB", value_parser = block_bytes)]
     pub(crate) block_bytes: usize,
-    /// Size of the pool, all nodes together, like 2GiB. With --master: the size to compare with.
+    /// Size of the pool, all nodes together, like 2GiB. With --master: the size of the caches to compare with.
     #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "pool_ratio")]
     pub(crate) pool_bytes: Option<u64>,
-    /// Size of the pool as a share of the distinct blocks that the replayed requests have [default: 0.1, and
-    /// room for four of the longest request].
+    /// Size of the pool as a share of the distinct blocks in the replayed requests [default: 0.1, and room for four
+    /// requests of the longest length].
     #[arg(long, value_name = "SHARE", value_parser = share, conflicts_with = "master")]
     pub(crate) pool_ratio: Option<f64>,
-    /// Storage nodes to start.
+    /// How many storage nodes to start.
     #[arg(long, value_name = "N", default_value_t = 2, conflicts_with = "master",
           value_parser = clap::value_parser!(u64).range(1..=MAX_NODES))]
     pub(crate) nodes: u64,
-    /// Have each started node lend a disk in this folder: what has no room in memory sinks there instead of being evicted. The
-    /// files are removed at the end.
+    /// Let each started node lend a disk in this folder. Blocks without room in memory are offloaded there instead of
+    /// being evicted. The files are removed at the end.
     #[arg(long, value_name = "FOLDER", conflicts_with = "master")]
     pub(crate) disk: Option<PathBuf>,
-    /// How long the started master protects what was asked for or read, in milliseconds. The production default
-    /// of 5000 would be too long here: an hour of requests is replayed in seconds, and blocks that are
-    /// leased all the time cannot be evicted.
+    /// How long the started master protects a block after an existence check or a read, in milliseconds. The
+    /// production default of 5000 would be too long here: an hour of requests is replayed in seconds, and leased
+    /// blocks cannot be evicted.
     #[arg(long, value_name = "MS", default_value_t = 200, conflicts_with = "master",
           value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) lease_ms: u64,
-    /// Clients that replay requests at the same time, each with a thread and connections of its own.
+    /// How many clients replay requests in parallel, each with its own thread and connections.
     #[arg(long, value_name = "N", default_value_t = 1, visible_alias = "threads",
           value_parser = clap::value_parser!(u64).range(1..=MAX_CLIENTS))]
     pub(crate) clients: u64,
     /// Use the running cluster of this master instead of starting one. The blocks are removed at the end.
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) master: Option<String>,
-    /// Where the master of --master serves its metrics [default: its host, port 9003].
+    /// Address of the admin HTTP server of --master, for metrics [default: its host, port 9003].
     #[arg(long, value_name = "HOST:PORT", requires = "master")]
     pub(crate) master_http: Option<String>,
     /// The cluster id of the running cluster.
@@ -75,15 +74,15 @@ pub(crate) struct ReplayArgs {
     /// Also write the figures to this file, as JSON.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    /// How a started process asks the kernel to end with its parent.
+    /// The parent process. A started process asks the kernel to end with it.
     #[arg(long, value_name = "PID", hide = true)]
     pub(crate) as_child_of: Option<u32>,
-    /// What that process then becomes.
+    /// The program that the started process then becomes.
     #[arg(last = true, hide = true)]
     pub(crate) command: Vec<OsString>,
 }
 
-/// A pool that cannot hold one request would never serve it.
+/// The pool cannot hold the longest request.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a pool of {blocks} blocks is too small: the longest request has {longest}, so give at least \
@@ -96,14 +95,15 @@ pub(crate) struct PoolTooSmall {
 }
 
 impl ReplayArgs {
-    /// How much of the trace to read. A block is put at most once per request, and each put has its own generation.
+    /// How much of the trace to read. Each request puts a block at most once, so there are at most as many generations
+    /// as requests.
     pub(crate) fn trace_limits(&self) -> TraceLimits {
         let most = content::MAX_GENERATION as usize;
         let requests = self.requests.map_or(most, |wanted| most.min(wanted as usize));
         TraceLimits { requests, distinct_blocks: content::MAX_BLOCKS }
     }
 
-    /// How many blocks each started node has room for.
+    /// How many blocks each node must have room for.
     pub(crate) fn blocks_per_node(&self, trace: &Trace) -> Result<usize, PoolTooSmall> {
         let share = |ratio: f64| (trace.hash_ids.len() as f64 * ratio) as usize;
         let blocks = match (self.pool_bytes, self.pool_ratio) {

@@ -15,39 +15,40 @@ use self::disk::DiskFolder;
 use crate::process::{Process, SpawnError};
 use crate::stop::Stop;
 
-/// Master and nodes must serve this soon after their start.
+/// How long the master and the nodes may take to start.
 const START_DEADLINE: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(20);
-/// Keeps clients of other clusters out, and these out of others, whatever the environment says.
+/// The cluster id of the cluster. Clients of other clusters are refused, whatever the environment says.
 pub(crate) const CLUSTER_ID: &str = "replay";
-/// Another process may take a free port before the child binds it; then the start is tried again.
+/// How often the cluster is started before an error counts. Another process may take a free port before the child
+/// binds it.
 const START_ATTEMPTS: u32 = 3;
 
-/// What to start.
+/// The size and the programs of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     /// The folder of `mooncake`, `mooncake_master` and `mooncake_client`.
     pub(crate) programs: PathBuf,
-    /// Storage nodes.
+    /// How many storage nodes to start.
     pub(crate) nodes: usize,
     /// Memory that each node lends, in bytes.
     pub(crate) segment_bytes: u64,
     /// How long a lease lasts, in milliseconds.
     pub(crate) lease_ms: u64,
-    /// Where each node lends a disk too.
+    /// The folder in which nodes lend disks, if they do.
     pub(crate) disk: Option<PathBuf>,
 }
 
-/// A running cluster. Dropping it stops all of it.
+/// A running cluster. Dropping it stops all processes.
 pub(crate) struct Cluster {
-    // In the order in which they are to be stopped: nodes take leave of a master that still runs.
+    // Fields are dropped in this order, so that nodes can unmount from a running master.
     nodes: Vec<Process>,
     master: Process,
     ports: Ports,
     disk: Option<DiskFolder>,
 }
 
-/// Why a cluster does not run.
+/// Why a cluster does not run, or ended.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ClusterError {
     #[error(transparent)]
@@ -71,8 +72,8 @@ struct Ports {
 }
 
 impl Cluster {
-    /// Starts the plan's processes and returns when they serve. The calling thread must live as long as the
-    /// cluster ([`Process::spawn`]).
+    /// Starts the plan's processes, and returns when they serve. The calling thread must live as long as the cluster
+    /// ([`Process::spawn`]).
     pub(crate) fn start(plan: &Plan, stop: &Stop) -> Result<Cluster, ClusterError> {
         let mut attempt = 1;
         loop {
@@ -87,17 +88,17 @@ impl Cluster {
         }
     }
 
-    /// Where clients reach the master, `host:port`.
+    /// The RPC address of the master, `host:port`.
     pub(crate) fn master(&self) -> String {
         format!("127.0.0.1:{}", self.ports.rpc)
     }
 
-    /// Where the master serves admin HTTP, `host:port`.
+    /// The address of the master's admin server, `host:port`.
     pub(crate) fn admin(&self) -> String {
         format!("127.0.0.1:{}", self.ports.admin)
     }
 
-    /// An error with its last output if any process has ended.
+    /// An error with the last output of a process, if one has ended.
     pub(crate) fn check(&mut self) -> Result<(), ClusterError> {
         for process in self.nodes.iter_mut().chain([&mut self.master]) {
             if let Some(status) = process.ended() {
@@ -176,7 +177,7 @@ impl Drop for Cluster {
     }
 }
 
-/// Evicts only when a put finds no room, as the LRU cache beside it does.
+/// The arguments of the master. It evicts only when a put finds no room, as the LRU cache in the report does.
 fn master_args(plan: &Plan, ports: Ports) -> Vec<String> {
     let offloads = plan.disk.is_some();
     vec![
@@ -194,7 +195,7 @@ fn master_args(plan: &Plan, ports: Ports) -> Vec<String> {
     ]
 }
 
-/// A node chooses a free port itself.
+/// The arguments of a node, which chooses a free port itself.
 fn node_args(plan: &Plan, master: &str) -> Vec<String> {
     vec![
         "--host=127.0.0.1".to_owned(),
@@ -206,7 +207,7 @@ fn node_args(plan: &Plan, master: &str) -> Vec<String> {
     ]
 }
 
-/// Ports that were free a moment ago.
+/// Two ports that were free a moment ago.
 fn free_ports() -> io::Result<Ports> {
     let listen = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
     let (rpc, admin) = (listen()?, listen()?);
@@ -218,7 +219,7 @@ fn names_a_taken_port(output: &str) -> bool {
     output.contains("in use") || output.contains("taken")
 }
 
-/// The folder of the running executable, where its siblings are.
+/// The folder of this executable, which also holds the other programs.
 pub(crate) fn programs_folder() -> io::Result<PathBuf> {
     let executable = std::env::current_exe()?;
     Ok(executable.parent().unwrap_or(Path::new("/")).to_owned())

@@ -1,9 +1,8 @@
-//! Block bytes that describe themselves: each 8-byte word says which block, which put of it and which place in
-//! it the word belongs to, so a swapped, shifted, torn or stale block shows wherever one looks.
+//! Block bytes that describe themselves. Each 8-byte word names its block, the put that wrote it, and its place in the
+//! block. So every swapped, shifted, torn or stale block shows.
 //!
-//! A word is its (generation, block, index) packed into 64 bits and multiplied by an odd constant. All words
-//! of a replay differ, a word can be read back, and the next word is one addition away, so that filling and
-//! checking run at the speed of memory.
+//! A word packs (generation, block, index) into 64 bits, multiplied by an odd constant. All words of a replay differ,
+//! and a word can be decoded. The next word needs one addition, so filling and checking run at the speed of memory.
 
 /// Most distinct blocks of a replay.
 pub(crate) const MAX_BLOCKS: u32 = 1 << BLOCK_BITS;
@@ -11,33 +10,34 @@ pub(crate) const MAX_BLOCKS: u32 = 1 << BLOCK_BITS;
 pub(crate) const MAX_GENERATION: u32 = (1 << GENERATION_BITS) - 1;
 /// Largest block, in bytes.
 pub(crate) const MAX_BLOCK_BYTES: usize = WORD_BYTES << INDEX_BITS;
-/// Blocks consist of whole words.
+/// Bytes of a word. Blocks consist of whole words.
 pub(crate) const WORD_BYTES: usize = 8;
 
 const INDEX_BITS: u32 = 20;
 const BLOCK_BITS: u32 = 24;
 const GENERATION_BITS: u32 = 20;
-/// The golden ratio's 64 bits; any odd number that spreads small differences over the word would do.
+/// The golden ratio in 64 bits. Any odd number that spreads small differences over the word would do.
 const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
 const INVERSE: u64 = inverse(FACTOR);
 
-/// Whose bytes these are.
+/// Identifies the bytes of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
     /// The block.
     pub(crate) block: u32,
-    /// Which put of it in this replay, from 1.
+    /// The number of the put that wrote the bytes, from 1.
     pub(crate) generation: u32,
 }
 
 /// The first wrong word of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mismatch {
-    /// Where in the bytes that were checked the first wrong byte is.
+    /// The offset of the first wrong byte in the checked bytes.
     pub(crate) at: usize,
     /// How many bytes are wrong.
     pub(crate) bytes: u64,
-    /// Whose word lies there, and which of its block's words that is, if it is one of this replay's at all.
+    /// The stamp and the index that the wrong word decodes to. They mean nothing if the word is not one of this
+    /// replay.
     pub(crate) found: (Stamp, usize),
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn check(stamp: Stamp, first: usize, bytes: &[u8]) -> Result<(), Mism
     if difference == 0 { Ok(()) } else { Err(locate(start, bytes)) }
 }
 
-/// Whose word this is, and which of its block's words.
+/// Decodes a word into its stamp and its index in the block.
 pub(crate) fn read_back(word: &[u8]) -> (Stamp, usize) {
     let packed = load(word).wrapping_mul(INVERSE);
     let field = |shift: u32, bits: u32| (packed >> shift & ((1 << bits) - 1)) as u32;
@@ -109,7 +109,7 @@ fn locate(start: u64, bytes: &[u8]) -> Mismatch {
     mismatch.expect("called for bytes that differ")
 }
 
-/// The inverse of an odd number modulo 2^64, by Newton's method: each step doubles the bits that are right.
+/// The inverse of an odd number modulo 2^64, by Newton's method. Each step doubles the number of correct bits.
 const fn inverse(odd: u64) -> u64 {
     let mut x = odd;
     let mut step = 0;

@@ -1,4 +1,4 @@
-//! The replay itself: clients that take the next request each, and one loop that watches over them.
+//! The replay: clients that take one request at a time, and a loop that watches them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -14,24 +14,25 @@ use crate::request::{Blocks, Client};
 use crate::stop::Stop;
 use crate::tally::Tally;
 
-/// A client that met this many errors gives up: the pool is out of order, and more would say nothing new.
+/// After this many errors of one client the replay stops, since the pool does not work.
 const MAX_ERRORS: u64 = 100;
 const WATCH_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What came of a replay.
+/// The result of a replay.
 pub(crate) struct Outcome {
     pub(crate) tally: Tally,
     pub(crate) wall: Duration,
-    /// Not all requests were replayed.
+    /// Whether some requests were not replayed.
     pub(crate) cut_short: bool,
-    /// What the cluster died of.
+    /// Why the cluster ended, if it did.
     pub(crate) failure: Option<ClusterError>,
 }
 
-/// Replays the trace with one client per pool. `alive` says from time to time whether the cluster still is.
+/// Replays the trace with one client per pool. Calls `alive` repeatedly, and stops if it reports that the cluster has
+/// ended.
 ///
 /// # Errors
-/// There is no memory for a client's buffer.
+/// If there is no memory for a client's buffer.
 pub(crate) fn drive<P: Pool>(
     trace: &Trace,
     blocks: &Blocks,

@@ -1,32 +1,32 @@
-//! Which put of a block a get may return.
+//! Tells which put of a block a get may return.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The puts of every block of a replay, numbered from 1 for each block.
 ///
-/// A get that begins when put `n` is known to be the block's newest must return put `n` or a later one. Puts by
-/// several clients can overlap, and then which of them the store took last is not known to the clients: such
-/// a put never raises the lower bound.
+/// If put `n` is known to be the newest when a get begins, the get must return put `n` or a later one. If puts of
+/// several clients overlap, the clients do not know which one the store took last. Such puts never raise the lower
+/// bound.
 pub(crate) struct Generations {
     blocks: Mutex<Vec<Block>>,
 }
 
 #[derive(Clone, Copy, Default)]
 struct Block {
-    /// Puts begun so far.
+    /// How many puts have begun.
     begun: u32,
-    /// Puts under way.
+    /// How many puts are in flight.
     open: u32,
-    /// Gets may return this put or a later one.
+    /// The oldest put that gets may return.
     floor: u32,
 }
 
-/// A put under way.
+/// A put in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Put {
     pub(crate) block: u32,
     pub(crate) generation: u32,
-    /// Whether no other put of the block was under way when this one began.
+    /// Whether no other put of the block was in flight when this one began.
     alone: bool,
 }
 
@@ -35,7 +35,7 @@ impl Generations {
         Self { blocks: Mutex::new(vec![Block::default(); blocks]) }
     }
 
-    /// Numbers a put that is about to be sent.
+    /// Numbers a put that is about to begin.
     pub(crate) fn begin(&self, block: u32) -> Put {
         let mut blocks = self.lock();
         let state = &mut blocks[block as usize];
@@ -44,8 +44,7 @@ impl Generations {
         Put { block, generation: state.begun, alone: state.open == 1 }
     }
 
-    /// The put was answered; `stored` if the store took its bytes. An answer that leaves open what happened
-    /// is not a yes.
+    /// Notes the end of a put. `stored` is true only if the store certainly took its bytes.
     pub(crate) fn end(&self, put: Put, stored: bool) {
         let mut blocks = self.lock();
         let state = &mut blocks[put.block as usize];
@@ -55,12 +54,12 @@ impl Generations {
         }
     }
 
-    /// The oldest put that a get of the block beginning now may return.
+    /// The oldest put of the block that a get beginning now may return.
     pub(crate) fn oldest(&self, block: u32) -> u32 {
         self.lock()[block as usize].floor.max(1)
     }
 
-    /// The newest put that a get of the block ending now may return.
+    /// The newest put of the block that a get ending now may return.
     pub(crate) fn newest(&self, block: u32) -> u32 {
         self.lock()[block as usize].begun
     }

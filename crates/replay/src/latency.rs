@@ -1,4 +1,4 @@
-//! How long calls took.
+//! Durations of calls.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ impl Latencies {
         self.0.len()
     }
 
-    /// The durations that the given shares of all calls did not exceed; zero if there was no call.
+    /// The durations that these shares of all calls did not exceed. Zero without calls.
     pub(crate) fn quantiles<const N: usize>(&self, shares: [f64; N]) -> [Duration; N] {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();

@@ -1,9 +1,10 @@
-//! `mooncake replay`: real requests against a pool, with every byte checked. It measures the store and is no part of it.
+//! `mooncake replay` replays real requests against a pool, and checks every byte. It measures the store, and is not
+//! part of it.
 //!
-//! Requests come from a [`Trace`]; `target` and `cluster` start a master and nodes or find a running one, `drive` runs
-//! clients that replay one `request` at a time each, `content` makes bytes that describe themselves and `generations`
-//! knows which put a get may return, and `report` is the table, beside what other caches would have hit.
-//! Enter at [`main`].
+//! Enter at [`main`]. Requests come from a [`Trace`]. `target` and `cluster` start a master and nodes, or find a
+//! running pool. `drive` runs clients, each of which replays one `request` at a time. `content` makes bytes that
+//! describe themselves, and `generations` knows which put a get may return. `report` prints the results beside those
+//! of other caches.
 
 #![forbid(unsafe_code)]
 
@@ -44,10 +45,10 @@ use crate::request::Blocks;
 use crate::stop::Stop;
 use crate::target::Target;
 
-/// The exit status after Ctrl-C, as shells count it.
+/// The exit status after Ctrl-C, which shells use too.
 const INTERRUPTED: u8 = 130;
 
-/// Why a replay did not come to its end.
+/// Why a replay failed.
 #[derive(Debug, thiserror::Error)]
 enum ReplayError {
     #[error(transparent)]
@@ -68,8 +69,8 @@ enum ReplayError {
     System(io::Error),
 }
 
-/// Runs the program; `args` are without its name. The status is 0 if every byte was right and every call was
-/// answered as it should be, 1 if not, 2 for wrong arguments, and 130 after Ctrl-C or SIGTERM.
+/// Runs the program with `args`, which lack its name. The status is 0 if all bytes were right and no call failed, 1 if
+/// not, 2 for wrong arguments, and 130 after a signal.
 #[must_use]
 pub fn main(args: &[String]) -> ExitCode {
     let name = "mooncake replay".to_owned();
@@ -107,7 +108,7 @@ fn fail(error: &ReplayError) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Whether all was right.
+/// Runs the replay. True if no byte was wrong, no call failed, and all requests were replayed.
 fn replay(args: &ReplayArgs, stop: &Stop) -> Result<bool, ReplayError> {
     let trace = Trace::read(&args.trace, args.trace_limits())?;
     let mut target = Target::reach(args, &trace, stop)?;
@@ -170,7 +171,7 @@ fn write_json(args: &ReplayArgs, report: &Report) -> Result<(), ReplayError> {
     std::fs::write(path, text).map_err(|reason| ReplayError::Json { path: path.clone(), reason })
 }
 
-/// Begins the keys of this run alone, so that runs on one cluster never meet each other's blocks.
+/// The prefix of the keys of this run. It is unique, so that runs on one cluster do not share blocks.
 fn key_prefix() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     format!("replay/{:x}-{:x}/", std::process::id(), now.as_nanos())

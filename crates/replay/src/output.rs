@@ -1,4 +1,4 @@
-//! What is said to whoever runs the replay. Whether anybody reads it does not matter.
+//! Output of the program. Failures to write are ignored.
 
 use std::fmt;
 use std::io::{self, Write};

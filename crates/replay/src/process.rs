@@ -1,4 +1,4 @@
-//! One child process: started so that it cannot outlive this one, watched, and stopped by its own id.
+//! A child process, which ends when this process ends.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -15,9 +15,9 @@ use rustix::process::{Pid, Signal};
 /// The hidden flag of `mooncake replay` that makes it call [`become_child`].
 pub(crate) const CHILD_FLAG: &str = "--as-child-of";
 
-/// Lines of output kept for the message of a failure.
+/// Most lines of output that are kept for error messages.
 const KEPT_LINES: usize = 30;
-/// Longer lines are cut here, in bytes.
+/// Most bytes of a line. Longer lines are cut.
 const MAX_LINE_BYTES: u64 = 4096;
 const STOP_DEADLINE: Duration = Duration::from_secs(5);
 const OUTPUT_DEADLINE: Duration = Duration::from_secs(1);
@@ -41,11 +41,10 @@ pub(crate) enum SpawnError {
 }
 
 impl Process {
-    /// Starts `program` in a process group of its own, so that a Ctrl-C meant for this process does not reach
-    /// it first. The kernel ends it when the calling thread ends, which therefore has to be one that lives as
-    /// long as the child is needed.
+    /// Starts `program` in a process group of its own, so that a Ctrl-C for this process does not reach it. The kernel
+    /// kills the child when the calling thread ends. So that thread must live as long as the child is needed.
     ///
-    /// `launcher` is the `mooncake` executable, which asks the kernel for that in the child and then becomes
+    /// `launcher` is the `mooncake` executable. In the child it asks the kernel for that signal, and then becomes
     /// `program`.
     pub(crate) fn spawn(
         name: &str,
@@ -75,24 +74,23 @@ impl Process {
         Ok(Process { name: name.to_owned(), child, output, reader })
     }
 
-    /// What it is called in messages.
+    /// The name of the process in messages.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// How it ended, if it did.
+    /// The exit status, if the process has ended.
     pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
 
-    /// The last lines that it wrote, to either stream. Complete once it has ended and was stopped.
+    /// The last lines of both output streams. Complete once the process was stopped.
     pub(crate) fn last_output(&self) -> String {
         let lines = self.output.lock().unwrap_or_else(PoisonError::into_inner);
         lines.iter().map(|line| format!("  {line}\n")).collect()
     }
 
-    /// Asks it to stop, waits, and ends it if it has not stopped by the deadline. Does nothing more when called
-    /// again.
+    /// Sends SIGTERM and waits; kills the process if it misses the deadline. Further calls do nothing.
     pub(crate) fn stop(&mut self) {
         self.ask_to_stop();
         let deadline = Instant::now() + STOP_DEADLINE;
@@ -100,23 +98,23 @@ impl Process {
             thread::sleep(POLL);
         }
         if self.ended().is_none() {
-            // Both fail only if the child has ended in between.
+            // Both calls fail only if the child has ended meanwhile.
             let _ = self.child.kill();
             let _ = self.child.wait();
         }
-        // Output ends with the process, unless it left a process of its own behind.
+        // The output ends with the process, unless a process that it started still has the pipe.
         let deadline = Instant::now() + OUTPUT_DEADLINE;
         while !self.reader.is_finished() && Instant::now() < deadline {
             thread::sleep(POLL);
         }
     }
 
-    /// Sends SIGTERM, so that several children can stop at the same time before [`Process::stop`] waits.
+    /// Sends SIGTERM without waiting, so that several children can stop in parallel.
     pub(crate) fn ask_to_stop(&mut self) {
         if self.ended().is_none()
             && let Some(pid) = Pid::from_raw(self.child.id().cast_signed())
         {
-            // The child is not reaped yet, so the id is still its own.
+            // The child was not reaped yet, so no other process has its id.
             let _ = rustix::process::kill_process(pid, Signal::TERM);
         }
     }
@@ -128,8 +126,8 @@ impl Drop for Process {
     }
 }
 
-/// In the child: ask the kernel to end this process with its parent, then become the program. Returns only if
-/// that failed, with the reason.
+/// Runs in the child: asks the kernel to kill this process with its parent, then becomes the program. Returns the
+/// reason if that fails.
 pub(crate) fn become_child(parent: u32, command: &[OsString]) -> String {
     let Some((program, args)) = command.split_first() else {
         return "no program is named".to_owned();
@@ -137,7 +135,7 @@ pub(crate) fn become_child(parent: u32, command: &[OsString]) -> String {
     if let Err(error) = rustix::process::set_parent_process_death_signal(Some(Signal::KILL)) {
         return format!("cannot tie this process to its parent: {error}");
     }
-    // A parent that died before the call above sends no signal any more.
+    // A parent that died before the call above sends no signal.
     let actual = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get().cast_unsigned());
     if actual != Some(parent) {
         return format!("process {parent}, which started this one, is gone");

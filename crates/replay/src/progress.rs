@@ -1,4 +1,4 @@
-//! What a replay shows while it runs: a bar on a terminal, elsewhere a line every few seconds.
+//! Progress of a replay: a bar on a terminal, otherwise a line every few seconds.
 
 use std::io::{IsTerminal, stderr};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use crate::output::complain;
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
 const TEMPLATE: &str = "{bar:32} {pos}/{len} requests  {msg}  {elapsed} (eta {eta})";
 
-/// The counters that the progress bar shows while the clients work.
+/// Progress counters, which clients update.
 #[derive(Default)]
 pub(crate) struct Counters {
     pub(crate) next: AtomicUsize,

@@ -1,4 +1,4 @@
-//! The table and the JSON that a replay ends with.
+//! The results of a replay, as a table and as JSON.
 
 use std::fmt::{self, Display, Formatter, Write};
 use std::time::Duration;
@@ -11,23 +11,23 @@ use crate::tally::Tally;
 
 const QUANTILES: [f64; 3] = [0.5, 0.99, 1.0];
 
-/// All that is worth knowing about a replay.
+/// The figures of a replay.
 pub(crate) struct Report {
     pub(crate) tally: Tally,
     pub(crate) wall: Duration,
     pub(crate) cut_short: bool,
     pub(crate) clients: u64,
     pub(crate) block_bytes: usize,
-    /// Requests, distinct blocks and last arrival of the trace as far as it was read.
+    /// Requests, distinct blocks and last arrival, of the part of the trace that was read.
     pub(crate) trace_requests: usize,
     pub(crate) distinct_blocks: usize,
     pub(crate) last_ms: u64,
-    /// Storage nodes, where they are known.
+    /// How many storage nodes there are, if known.
     pub(crate) nodes: Option<usize>,
     pub(crate) pool_bytes: Option<u64>,
-    /// What has no room in the pool's memory sinks to disks.
+    /// Whether nodes lend disks, to which evicted blocks are offloaded.
     pub(crate) has_disks: bool,
-    /// On the requests that were replayed.
+    /// Counted over the replayed requests.
     pub(crate) infinite_hits: u64,
     pub(crate) lru_hits: Option<u64>,
     pub(crate) evicted_blocks: Option<u64>,
@@ -141,7 +141,7 @@ impl Report {
         )
     }
 
-    /// The overall speed counts the time in which blocks were made and checked too.
+    /// The overall speed includes the time in which clients make and check blocks.
     fn time_cell(&self) -> String {
         let seconds = self.wall.as_secs_f64();
         let bytes = self.tally.bytes_read + self.tally.bytes_written;
@@ -180,7 +180,7 @@ impl Display for Report {
     }
 }
 
-/// Of one client, while it waited for calls of this kind, in GB/s.
+/// The speed of one client while it waits for calls of this kind, in GB/s.
 fn speed(bytes: u64, calls: &Latencies) -> f64 {
     let seconds = calls.total().as_secs_f64();
     if seconds > 0.0 { bytes as f64 / seconds / 1e9 } else { 0.0 }
@@ -195,7 +195,7 @@ fn latency_json(calls: &Latencies) -> Value {
     json!({"calls": calls.calls(), "p50_us": p50, "p99_us": p99, "max_us": max})
 }
 
-/// The number with its thousands set apart.
+/// A number with a comma before every three digits.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();

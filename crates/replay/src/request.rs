@@ -1,4 +1,5 @@
-//! One client replaying one request: which prefix is stored, get it, check every byte, put the rest.
+//! A client replays one request: it asks which prefix is stored, gets it, checks every byte, and puts the missing
+//! blocks.
 
 use std::time::Instant;
 
@@ -12,20 +13,20 @@ use crate::tally::{Call, Tally, WrongBlock};
 
 /// Blocks are filled and checked in pieces that stay in the first-level cache.
 const PIECE_BYTES: usize = 16 << 10;
-/// What the buffer holds before a get: no block has this stamp.
+/// The byte that fills the buffer before a get. No block has the stamp that it decodes to.
 const POISON: u8 = 0xFF;
 
-/// What all clients of a replay share.
+/// The blocks of a trace, which all clients share.
 pub(crate) struct Blocks {
     /// The key of each distinct block.
     pub(crate) keys: Vec<String>,
-    /// Length of every block.
+    /// The length of each block.
     pub(crate) bytes: usize,
-    /// Which puts a get may return.
+    /// Tells which puts a get may return.
     pub(crate) generations: Generations,
 }
 
-/// One client.
+/// A client, which replays one request at a time.
 pub(crate) struct Client<'a, P> {
     pool: P,
     blocks: &'a Blocks,
@@ -36,13 +37,13 @@ pub(crate) struct Client<'a, P> {
 }
 
 impl<'a, P: Pool> Client<'a, P> {
-    /// A client that reads into and writes from `buffer`, which must outlive it.
+    /// A client that reads into `buffer` and puts from it. The buffer must outlive the client.
     pub(crate) fn new(pool: P, blocks: &'a Blocks, buffer: RawSlice) -> Self {
         let piece = vec![0; PIECE_BYTES.min(blocks.bytes)];
         Self { pool, blocks, buffer, piece, tally: Tally::default() }
     }
 
-    /// Replays request `number` (from 1), which has these blocks.
+    /// Replays request `number`, counted from 1, which names these blocks.
     pub(crate) fn replay(&mut self, number: usize, blocks: &[u32]) {
         let stored = self.exist(blocks);
         let prefix = stored.iter().take_while(|&&stored| stored).count();
@@ -72,7 +73,7 @@ impl<'a, P: Pool> Client<'a, P> {
         answers.into_iter().map(&mut found).collect()
     }
 
-    /// Reads the blocks and gives the length of the prefix that arrived. All that arrives is checked.
+    /// Gets the blocks, and checks all that arrive. Returns the length of the prefix that arrived.
     fn get(&mut self, number: usize, blocks: &[u32]) -> usize {
         if blocks.is_empty() {
             return 0;
@@ -128,7 +129,7 @@ impl<'a, P: Pool> Client<'a, P> {
         match answer {
             Ok(len) if len == self.blocks.bytes as u64 => return true,
             Ok(_) => self.tally.error(Call::Get, ErrorCode::InvalidRead),
-            // Both are what short leases and a busy pool bring about.
+            // Short leases and a busy pool cause both.
             Err(ErrorCode::ObjectNotFound | ErrorCode::LeaseExpired) => self.tally.lost += 1,
             Err(code) => self.tally.error(Call::Get, code),
         }
@@ -140,7 +141,7 @@ impl<'a, P: Pool> Client<'a, P> {
         let newest = self.blocks.generations.newest(block);
         slice.sub(0, WORD_BYTES).read_into(&mut self.piece[..WORD_BYTES]);
         let (found, _) = content::read_back(&self.piece[..WORD_BYTES]);
-        // Any put that may be the block's newest is right, but it has to be one put from end to end.
+        // Any put that may be the newest is right, but all bytes must belong to the same put.
         let plausible = found.block == block && (oldest..=newest).contains(&found.generation);
         let generation = if plausible { found.generation } else { newest };
         let stamp = Stamp { block, generation };
@@ -169,7 +170,7 @@ impl<'a, P: Pool> Client<'a, P> {
         }
     }
 
-    /// Overwrites what earlier calls left in the buffer, so that a get that writes nothing cannot look right.
+    /// Overwrites the buffer, so that a get that writes nothing cannot look right.
     fn poison(&mut self, blocks: usize) {
         self.piece.fill(POISON);
         for at in 0..blocks {

@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM.
+//! Requests to stop, by signals or by a failure.
 
 use std::io;
 use std::sync::Arc;
@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-/// Whether the user, the process manager or a failure elsewhere wants the replay to end.
+/// Whether the replay should stop, because of a signal or a failure.
 #[derive(Clone, Default)]
 pub(crate) struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// One that the first SIGINT or SIGTERM raises. A second one ends the process at once; the kernel then ends
-    /// the children.
+    /// A flag that the first SIGINT or SIGTERM raises. A second signal ends the process at once, and the kernel then
+    /// kills the children.
     pub(crate) fn on_signals() -> io::Result<Stop> {
         let stop = Stop::default();
         for signal in [SIGINT, SIGTERM] {

@@ -1,4 +1,4 @@
-//! The pool of a real cluster.
+//! The store as the pool of a replay.
 
 use mooncake_client::{GetTarget, PutSource, Store};
 use mooncake_types::{ErrorCode, ReplicateConfig};

@@ -1,4 +1,4 @@
-//! What happened in a replay, in numbers.
+//! Counters of a replay.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use mooncake_types::ErrorCode;
 use crate::content::Mismatch;
 use crate::latency::Latencies;
 
-/// The call that an error came from.
+/// The call that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Call {
     Exist,
@@ -25,19 +25,19 @@ impl Call {
     }
 }
 
-/// The sums over all requests that were replayed.
+/// Sums over all replayed requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) requests: u64,
     pub(crate) blocks: u64,
-    /// Blocks that were read as part of the longest stored prefix of their request.
+    /// Blocks that were read within the longest stored prefix of their request.
     pub(crate) hits: u64,
-    /// Blocks that were promised by exist and gone at the get.
+    /// Blocks that existed, but were gone at the get.
     pub(crate) lost: u64,
     pub(crate) stored: u64,
     /// Blocks that another client stored first.
     pub(crate) already_stored: u64,
-    /// Blocks that found the pool full of what may not be evicted.
+    /// Blocks for which the pool had no room.
     pub(crate) no_room: u64,
     pub(crate) bytes_read: u64,
     pub(crate) bytes_written: u64,
@@ -50,10 +50,10 @@ pub(crate) struct Tally {
     pub(crate) put: Latencies,
 }
 
-/// A block that came back with other bytes than it was put with.
+/// A block whose bytes differ from those that were put.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WrongBlock {
-    /// Requests count from 1, in the order of the trace.
+    /// The number of the request in the trace, from 1.
     pub(crate) request: usize,
     pub(crate) key: String,
     pub(crate) block: u32,
@@ -87,7 +87,7 @@ impl Tally {
         self.errors.values().sum()
     }
 
-    /// Whether every byte was right and every call was answered as it should be.
+    /// Whether every byte was right, and no call failed.
     pub(crate) fn is_clean(&self) -> bool {
         self.wrong_bytes == 0 && self.errors.is_empty()
     }

@@ -1,4 +1,4 @@
-//! The cluster that is replayed against: one started for it, or one that runs already.
+//! The cluster of a replay: one that was started for it, or a running one.
 
 use mooncake_client::{Store, StoreConfig};
 use mooncake_http::admin;
@@ -16,18 +16,18 @@ const CAPACITY_METRIC: &str = "master_total_capacity_bytes";
 const EVICTION_METRIC: &str = "master_evicted_key_count";
 
 pub(crate) struct Target {
-    /// Absent if the cluster is not ours to stop.
+    /// `None` if the cluster was running before: it is not stopped.
     cluster: Option<Cluster>,
     admin: String,
     config: StoreConfig,
-    /// Storage nodes, where they are known.
+    /// How many storage nodes there are, if known.
     pub(crate) nodes: Option<usize>,
-    /// Memory of the whole pool, where it is known.
+    /// Bytes of memory of the whole pool, if known.
     pub(crate) pool_bytes: Option<u64>,
 }
 
 impl Target {
-    /// Starts a cluster, or takes the one that the arguments name.
+    /// Starts a cluster, or uses the one of `--master`.
     pub(crate) fn reach(
         args: &ReplayArgs,
         trace: &Trace,
@@ -46,17 +46,17 @@ impl Target {
         (1..=clients).map(open).collect()
     }
 
-    /// An error if a process of a started cluster has ended.
+    /// An error if a process of the started cluster has ended.
     pub(crate) fn check(&mut self) -> Result<(), ClusterError> {
         self.cluster.as_mut().map_or(Ok(()), Cluster::check)
     }
 
-    /// Blocks evicted since the master's start; absent if it does not say.
+    /// How many blocks the master has evicted since its start; `None` if it does not answer.
     pub(crate) fn evicted_blocks(&self) -> Option<u64> {
         admin::metric(&admin::get(&self.admin, "/metrics").ok()?, EVICTION_METRIC)
     }
 
-    /// Takes the blocks whose keys begin with `prefix` out of a cluster that goes on running.
+    /// Removes the blocks whose keys begin with `prefix`, if the cluster keeps running.
     pub(crate) fn clean(&self, prefix: &str) {
         if self.cluster.is_some() {
             return;
@@ -105,7 +105,7 @@ impl Target {
     }
 }
 
-/// A store that lends no memory and makes no copies.
+/// The configuration of a store that lends no memory and makes no copies.
 fn pure_client(host: &str, master: &str, config: StoreConfig) -> StoreConfig {
     StoreConfig {
         local_hostname: host.to_owned(),

@@ -1,4 +1,4 @@
-//! The thread that keeps a client a member.
+//! The heartbeat thread, which keeps a client a member.
 
 use bytes::Bytes;
 use mooncake_client::membership::{Membership, MembershipStep};
@@ -8,7 +8,7 @@ use mooncake_types::{ChangesPage, InventoryPage, Reply, Request, SegmentId};
 
 use crate::errand::Change;
 use crate::ids::{ConnId, Part, Process, Side, Site};
-use crate::member::{Around, CARRIER, Member, encode};
+use crate::member::{CARRIER, EventContext, Member, encode};
 use crate::message::Message;
 use crate::net::{Event, Net};
 use crate::node::Node;
@@ -21,17 +21,17 @@ const CALL_US: u64 = 500_000;
 /// How long an attempt to connect may take.
 const DIAL_US: u64 = 200_000;
 
-/// Entries in one page of an inventory: few, so that most have several pages.
+/// Most entries in one page of an inventory. Few, so that most inventories have several pages.
 const PAGE_ENTRIES: usize = 3;
 
-/// See the module.
+/// The heartbeat of one process.
 pub(crate) struct Beat {
     pub(crate) membership: Membership,
     generation: u64,
     conn: Option<ConnId>,
     state: BeatState,
     unreachable: Vec<SegmentId>,
-    /// What it is to take notice of before its next deed.
+    /// Changes to lent segments, applied before the next step.
     pub(crate) changes: Vec<Change>,
 }
 
@@ -42,11 +42,12 @@ enum BeatState {
     Asking(Asked),
 }
 
-/// What the master was asked.
+/// How the heartbeat reads the master's answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Asked {
     Reply,
-    /// It was told a page, and this is where the next begins.
+    /// The answer to a page of an inventory or of changes. Holds the place where the next page begins, if there is
+    /// one.
     Report(Option<u64>),
 }
 
@@ -60,7 +61,7 @@ impl Beat {
         self.unreachable.push(segment);
     }
 
-    /// Has it look at once what is due, if it waits for nothing else.
+    /// Runs the heartbeat at once, unless it waits for an answer.
     pub(crate) fn wake(&mut self, process: Process, net: &mut Net) {
         if self.state == BeatState::Idle {
             self.wake_at(process, net.now_us, net);
@@ -75,8 +76,8 @@ impl Beat {
 }
 
 impl Member {
-    /// Does what is due until something has to be waited for.
-    fn beat_on(&mut self, around: &mut Around<'_>) {
+    /// Takes steps until one has to wait.
+    fn beat_on(&mut self, around: &mut EventContext<'_>) {
         self.make_changes(around);
         let (now_us, process) = (around.net.now_us, self.process);
         let beat = &mut self.beat;
@@ -121,7 +122,7 @@ impl Member {
                 }
             }
             MembershipStep::StartEmpty { segment } => {
-                // No other ever has this one.
+                // No segment ever had this id.
                 let id = SegmentId(segment.0 + 1);
                 around.hosts[self.number].start_empty(segment, id, around.net);
                 self.own = leak(around.hosts[self.number].own());
@@ -146,19 +147,19 @@ impl Member {
         beat.wake_at(process, now_us + CALL_US, around.net);
     }
 
-    pub(crate) fn on_beat_wake(&mut self, generation: u64, around: &mut Around<'_>) {
+    pub(crate) fn on_beat_wake(&mut self, generation: u64, around: &mut EventContext<'_>) {
         if self.beat.generation == generation {
             let error = CallError::TimedOut { after_ms: CALL_US / 1_000 };
             self.end_deed(None, Err(error), around);
         }
     }
 
-    /// The deed that is under way has ended, if there is one.
+    /// Ends the step that is under way, if there is one, and goes on.
     fn end_deed(
         &mut self,
         epoch: Option<mooncake_types::Epoch>,
         reply: Result<Reply, CallError>,
-        around: &mut Around<'_>,
+        around: &mut EventContext<'_>,
     ) {
         let now = self.clock.tick(around.net.now_us);
         let beat = &mut self.beat;
@@ -183,7 +184,7 @@ impl Member {
         &mut self,
         conn: ConnId,
         message: Message,
-        around: &mut Around<'_>,
+        around: &mut EventContext<'_>,
     ) {
         if self.beat.conn != Some(conn) {
             return around.net.forget(conn, Side::Client);
@@ -197,7 +198,7 @@ impl Member {
                 let reply = mooncake_wire::decode_reply(body).expect("a master's reply is sound");
                 self.end_deed(None, Ok(reply), around);
             }
-            // An idle connection that broke is found out by the next ping.
+            // The next ping finds out that an idle connection broke.
             _ if self.beat.state == BeatState::Idle => {
                 around.net.forget(conn, Side::Client);
                 self.beat.conn = None;
@@ -210,11 +211,12 @@ impl Member {
     }
 }
 
-/// A page of what changed in a segment since a number, and where the next begins; nothing if that is not known any more.
+/// A page of the changes in a segment since a number, and where the next page begins. `None` if the ledger has
+/// forgotten some.
 fn report_changes(
     (segment, page, since): (SegmentId, u32, u64),
     number: usize,
-    around: &mut Around<'_>,
+    around: &mut EventContext<'_>,
 ) -> Option<(Bytes, Asked)> {
     let node = around.hosts[number].segment(segment).expect("it is lent");
     let changed = node.ledger().changed(since, PAGE_ENTRIES);

@@ -1,4 +1,4 @@
-//! What is looked at after each event.
+//! Checks of invariants that run after each event.
 
 use mooncake_meta::Meta;
 use mooncake_types::Placement;
@@ -8,7 +8,7 @@ use crate::master::{Granted, version_of};
 use crate::world::{EntryPlace, World};
 
 impl World {
-    /// What must never be, after each event.
+    /// Blames each invariant that does not hold after this event.
     pub(crate) fn check(&mut self) {
         let master = &mut self.masters[self.leader];
         let granted = master.take_granted();
@@ -33,7 +33,7 @@ impl World {
         }
     }
 
-    /// No byte changes where what readers are given lies.
+    /// No byte may change in a range that the leader gives to readers.
     fn check_writes(&mut self) {
         let Self { desk, masters, hosts, .. } = self;
         let master = &masters[self.leader];
@@ -51,12 +51,12 @@ impl World {
         }
     }
 
-    /// L5: nothing is granted where a writer of an older leader may be at work.
+    /// L5: the leader grants no range in which a writer of an older leader may still be at work.
     fn check_grants(&mut self, granted: &[Granted]) {
         let Self { desk, hosts, net, scenario, .. } = self;
         let held_ms = scenario.put_release_ms - scenario.put_discard_ms;
         let is_held = |granted: &&Granted| {
-            // Clocks run at different rates.
+            // The master's clock may run faster than virtual time, so a hold may be up to 1 % shorter.
             let until_us = granted.reported_us.map(|at| at + 990 * held_ms);
             until_us.is_some_and(|until_us| net.now_us < until_us)
         };
@@ -70,11 +70,11 @@ impl World {
         }
     }
 
-    /// Learns which keys are not there, or not where they were.
+    /// Notes which keys have no readable object, or had it moved, so that a miss now is no mistake.
     fn note_absence(&mut self, is_changed: bool) {
         let Self { desk, masters, hosts, places, .. } = self;
         let meta = &masters[self.leader].meta;
-        // What it held cannot be read any more, and the master is about to be told.
+        // Objects in a segment that is being taken back cannot be read, although the master may not know it yet.
         let mut nodes = hosts.iter().flat_map(|host| &host.nodes);
         let is_one_away = nodes.any(|node| !node.is_lent);
         let knows_places = std::mem::replace(&mut self.knows_places, true);
@@ -82,7 +82,7 @@ impl World {
             let mut has_moved = false;
             if is_changed || !knows_places {
                 let known = std::mem::replace(there, places_of(meta, key));
-                // Who reads a replica that is moved away looks up once more, and may be late again.
+                // A reader that lost a moved replica looks up once more. The object may move again before it reads.
                 has_moved = !known.iter().all(|place| there.contains(place))
                     && known.first().map(|place| place.0) == there.first().map(|place| place.0);
             }

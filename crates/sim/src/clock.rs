@@ -4,7 +4,7 @@ use mooncake_types::Tick;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     started_us: u64,
-    /// How many microseconds too many it counts in a second.
+    /// How many microseconds too many the clock counts in a second; negative if it is slow.
     surplus: i64,
 }
 
@@ -15,16 +15,16 @@ impl Clock {
         Self { started_us, surplus }
     }
 
-    /// What it shows at a moment.
+    /// The tick that the clock shows at this moment of virtual time.
     pub(crate) fn tick(&self, now_us: u64) -> Tick {
         let passed = i128::from(now_us.saturating_sub(self.started_us));
         let shown_us = passed + passed * i128::from(self.surplus) / SECOND;
         Tick(u64::try_from(shown_us / 1_000).unwrap_or(0))
     }
 
-    /// A moment at which it shows this tick already.
+    /// A moment at which the clock has already reached this tick.
     pub(crate) fn moment(&self, tick: Tick) -> u64 {
-        // Somewhere in the next hundred years.
+        // This bounds the tick to the next hundred years, so that the product fits.
         let shown_us = i128::from(tick.0.min(1 << 42)) * 1_000;
         let passed = shown_us * SECOND / (SECOND + i128::from(self.surplus)) + 2;
         self.started_us + u64::try_from(passed).unwrap_or(u64::MAX)

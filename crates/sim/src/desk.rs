@@ -3,13 +3,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use mooncake_meta::KeyReport;
 use mooncake_types::{Chance, ClientId, Epoch, ErrorCode, Version};
 
-use crate::errand::Errand;
+use crate::errand::LenderStep;
 use crate::history::History;
 use crate::ids::{ConnId, Process};
 use crate::log::Log;
 use crate::scenario::{Kind, Scenario};
 
-/// How gets and writes ended.
+/// How gets, puts and other operations ended, and how often faults occurred.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Items of gets that returned right bytes.
@@ -18,13 +18,13 @@ pub struct Tally {
     pub missed: u64,
     /// Items of gets that failed, by code.
     pub failed_gets: BTreeMap<ErrorCode, u64>,
-    /// Items of gets that began with a known route.
+    /// Items of gets that began with a cached route.
     pub hits: u64,
     /// Items of puts that are in place.
     pub puts: u64,
     /// Items of puts that failed, by code.
     pub failed_puts: BTreeMap<ErrorCode, u64>,
-    /// Objects that were written part by part.
+    /// Objects that were put part by part.
     pub sessions: u64,
     /// Keys that were removed.
     pub removed: u64,
@@ -32,18 +32,18 @@ pub struct Tally {
     pub drops: u64,
     /// Writes that a node refused.
     pub refused_writes: u64,
-    /// Copies and moves that ended well.
+    /// Copies and moves that succeeded.
     pub carried: u64,
     /// Objects that a new leader found again.
     pub survived: u64,
     /// Faults, by their names.
     pub faults: BTreeMap<&'static str, u64>,
-    /// What else was met, by its name.
+    /// How often each other counted thing occurred, by name.
     pub met: BTreeMap<&'static str, u64>,
 }
 
 impl Tally {
-    /// Everything but faults, by name.
+    /// All counts but those of faults, by name.
     #[must_use]
     pub fn counts(&self) -> BTreeMap<&'static str, u64> {
         let named = [
@@ -64,75 +64,75 @@ impl Tally {
     }
 }
 
-/// What a run found to be wrong.
+/// A rule that was broken in a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// The rule that was broken.
     pub rule: &'static str,
-    /// What happened.
+    /// The details of the violation.
     pub text: String,
 }
 
-/// What everybody in a run writes to and draws from.
-pub(crate) struct Desk {
+/// State that all parts of a run share: randomness, log, tally, history and verdicts.
+pub(crate) struct RunRecord {
     pub(crate) chance: Chance,
     pub(crate) log: Log,
     pub(crate) tally: Tally,
     pub(crate) history: History,
-    /// Events so far.
+    /// How many events there were so far.
     pub(crate) event: u64,
     pub(crate) violation: Option<Violation>,
     pub(crate) keys: usize,
     pub(crate) most_len: u64,
     pub(crate) reads_mostly: bool,
     pub(crate) has_hot_caches: bool,
-    /// Longest rests of a client between two things that it does, each as likely as the others.
+    /// Longest rests of a client between two operations. Each one is equally likely.
     pub(crate) rests_us: [u64; 5],
     pub(crate) has_groups: bool,
     pub(crate) has_soft_pins: bool,
-    /// Whether a miss of a key that was there all the time is a mistake.
+    /// Whether a miss of a key that was readable all the time is a violation.
     pub(crate) judges_misses: bool,
-    /// Whether a get that fails is a mistake: nothing fails, and no segment leaves.
+    /// Whether a failed get is a violation: in this run nothing fails, and no segment leaves.
     pub(crate) judges_failures: bool,
-    /// No faults and no new operations any more.
+    /// The faults have ended, and clients begin no new operations.
     pub(crate) is_ending: bool,
-    /// A later leader found objects in the ledgers of nodes.
+    /// Whether a second leader began. It may have found objects in the ledgers of nodes.
     pub(crate) has_recovered: bool,
-    /// Of the newest leader.
+    /// The epoch of the newest leader.
     pub(crate) newest_epoch: Epoch,
-    /// What could be read when the last master died and was not found by the next yet: by key, the version and where it
-    /// lay.
+    /// Objects that the last leader could read and the present one has not found yet. By key, with their version and
+    /// place.
     pub(crate) survivors: BTreeMap<usize, KeyReport>,
-    /// What nodes have to go on with.
-    pub(crate) errands: Vec<(Process, Errand)>,
-    /// What masters did, by the connection over which its client will hear of it.
+    /// Errands of nodes that are to be run.
+    pub(crate) errands: Vec<(Process, LenderStep)>,
+    /// Ends and removals at masters that the client has not heard of yet, by the connection of the reply.
     noted: BTreeMap<ConnId, Vec<Note>>,
-    /// What clients heard of since they began what they are doing.
+    /// Ends and removals that each client has heard of since it began its present operation.
     told: BTreeMap<ClientId, Vec<Note>>,
-    /// What each client began last.
+    /// The operation that each client began last.
     begun: BTreeMap<ClientId, Begun>,
-    /// For what each version was granted.
+    /// The client and operation for which each version was granted.
     puts: BTreeMap<Version, Deed>,
-    /// As which versions each has become readable.
+    /// The versions that became readable, by the put that they belong to.
     ended: BTreeMap<Deed, BTreeSet<Version>>,
 }
 
 #[derive(Default)]
 struct Begun {
-    /// The how manieth it is.
+    /// The count of operations that the client has begun, this one included.
     number: u64,
-    /// The keys of its items. One may be there twice: each of its items is a put of its own.
+    /// The key of each item. A key may occur twice: each item is a put of its own.
     keys: Vec<usize>,
 }
 
-/// What a client did with one key.
+/// One client's operation on one key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Deed {
     client: ClientId,
-    /// The how manieth it was of what the client did.
+    /// The count of operations that the client had begun by then.
     number: u64,
     key: usize,
-    /// How many of its items name the key.
+    /// How many items of the operation name the key.
     items: usize,
 }
 
@@ -142,7 +142,7 @@ enum Note {
     Removal { key: usize, newest: Version },
 }
 
-impl Desk {
+impl RunRecord {
     pub(crate) fn new(scenario: &Scenario, kind: Kind, chance: Chance, log: Log) -> Self {
         Self {
             chance,
@@ -176,7 +176,7 @@ impl Desk {
         }
     }
 
-    /// Notes that a rule was broken; the first time counts.
+    /// Notes a broken rule. Only the first one of a run is kept.
     pub(crate) fn blame(&mut self, rule: &'static str, text: String) {
         self.violation.get_or_insert(Violation { rule, text });
     }
@@ -187,7 +187,7 @@ impl Desk {
         }
     }
 
-    /// A read that began at that event returned this version.
+    /// Judges a read of this version, which began at event `began`.
     pub(crate) fn check_version(&mut self, key: usize, version: Version, began: u64) {
         let verdict = self.history.check(key, version, began, self.has_recovered);
         self.judge("reads are linearizable", verdict);
@@ -198,7 +198,7 @@ impl Desk {
         self.chance.below(self.keys as u64) as usize
     }
 
-    /// The length of some object.
+    /// A random length of an object.
     pub(crate) fn any_len(&mut self) -> u64 {
         match self.chance.below(4) {
             0 => self.most_len,
@@ -210,7 +210,7 @@ impl Desk {
         *self.tally.faults.entry(name).or_default() += 1;
     }
 
-    /// Something was met that many times.
+    /// Counts that something occurred `times` times.
     pub(crate) fn meet(&mut self, name: &'static str, times: u64) {
         if times > 0 {
             *self.tally.met.entry(name).or_default() += times;
@@ -231,7 +231,7 @@ impl Desk {
         }
     }
 
-    /// A master has granted a put to a client.
+    /// Notes that a master granted a put to a client.
     pub(crate) fn note_grant(&mut self, client: ClientId, key: usize, version: Version) {
         self.history.grant(key, version);
         if let Some(begun) = self.begun.get(&client) {
@@ -240,7 +240,7 @@ impl Desk {
         }
     }
 
-    /// A master has taken the end of a put; `over` is the connection that says so.
+    /// Notes that a master ended a put. Its reply travels on the connection `over`.
     pub(crate) fn note_end(&mut self, over: ConnId, key: usize, version: Version) {
         self.history.end(key, version);
         if let Some(&deed) = self.puts.get(&version) {
@@ -255,19 +255,19 @@ impl Desk {
         self.noted.entry(over).or_default().push(Note::End { key, version });
     }
 
-    /// A master has removed what it had under a key.
+    /// Notes that a master removed the object under a key. Its reply travels on the connection `over`.
     pub(crate) fn note_removal(&mut self, over: ConnId, key: usize, newest: Version) {
         self.noted.entry(over).or_default().push(Note::Removal { key, newest });
     }
 
-    /// A reply has come over a connection.
+    /// Notes that a client received the reply on this connection, and with it what the master did.
     pub(crate) fn hear(&mut self, over: ConnId, client: ClientId) {
         if let Some(notes) = self.noted.remove(&over) {
             self.told.entry(client).or_default().extend(notes);
         }
     }
 
-    /// A client begins something new, whose items have these keys: what it was told before has been dealt with.
+    /// Notes that a client begins an operation whose items have these keys. Earlier replies no longer matter.
     pub(crate) fn begin(&mut self, client: ClientId, keys: &[usize]) {
         self.told.remove(&client);
         let begun = self.begun.entry(client).or_default();
@@ -278,7 +278,7 @@ impl Desk {
         self.told.get(&client).map_or(&[], Vec::as_slice)
     }
 
-    /// A client was told that what it put under a key is in place.
+    /// Notes that a client knows its put of a key to be complete.
     pub(crate) fn acknowledge_put(&mut self, client: ClientId, key: usize) {
         let of_key = |note: &Note| match *note {
             Note::End { key: ended, version } if ended == key => Some(version),
@@ -289,7 +289,7 @@ impl Desk {
         }
     }
 
-    /// A client was told what became of removals: those of these keys are done.
+    /// Notes that a client knows the outcome of its removals. `is_done` tells which keys were removed.
     pub(crate) fn acknowledge_removals(
         &mut self,
         client: ClientId,

@@ -1,21 +1,21 @@
-//! The end of a run: the faults stop, and everything must come right.
+//! The end of a run: faults stop, and the cluster must recover.
 
 use crate::ids::Site;
-use crate::member::{Around, CALLER};
+use crate::member::{CALLER, EventContext};
 use crate::net::Event;
 use crate::scenario::Faults;
 use crate::task::Task;
 use crate::verbs::{Doer, get, put, remove};
 use crate::world::{TASK_MS, World};
 
-/// Events within which all that was begun has to end.
+/// Most events that one phase of recovery may take.
 const MOST_EVENTS: u64 = 20_000;
 
-/// The same in microseconds.
+/// Longest virtual time that one phase of recovery may take, in microseconds.
 const LONGEST_US: u64 = 120_000_000;
 
 impl World {
-    /// Faults stop, and whatever was begun has to end. Then everybody must be there, and the pool work.
+    /// Ends the faults. All operations must then end, all nodes be mounted, and the pool work.
     pub(crate) fn converge(&mut self) {
         self.heal();
         let is_calm = |world: &World| {
@@ -32,7 +32,7 @@ impl World {
         self.run_until("everything that was begun ends", is_calm);
         self.end_drains();
         self.run_until("what was drained comes back", is_calm);
-        // What unfinished puts held is free after a while, and who is gone is forgotten.
+        // By then unfinished puts have released their ranges, and clients that are gone have been forgotten.
         let scenario = &self.scenario;
         let puts_ms = scenario.put_release_ms.max(2 * TASK_MS);
         let wait_ms = puts_ms + 4 * scenario.client_ttl_ms + scenario.lease_ms;
@@ -47,7 +47,7 @@ impl World {
         self.prove_life();
     }
 
-    /// Everything that was broken is whole again.
+    /// Ends all faults, and starts or resumes all processes.
     fn heal(&mut self) {
         self.desk.log.add(self.net.now_us, format_args!("the faults end"));
         self.desk.is_ending = true;
@@ -66,7 +66,7 @@ impl World {
                 self.start(Site::Member(number));
             }
         }
-        // From here on: what was missed before is forgiven.
+        // Misses count from here on; earlier ones are forgiven.
         self.desk.judges_misses = true;
         for key in 0..self.desk.keys {
             self.desk.history.absent(key, self.desk.event);
@@ -104,7 +104,7 @@ impl World {
         }
     }
 
-    /// Everybody finds what the master has.
+    /// Each member must be able to read every object that the master has.
     fn read_all(&mut self) {
         let there = self.keys_there();
         if let Some(key) = there.iter().find(|&&key| self.is_ghost(key)) {
@@ -122,7 +122,7 @@ impl World {
         }
     }
 
-    /// In a pool that is well, what is put can be read.
+    /// In a healthy pool, objects that are put can be read.
     fn prove_life(&mut self) {
         for number in 0..self.members.len() {
             let all = (0..self.desk.keys).collect();
@@ -154,7 +154,7 @@ impl World {
         let doer = Doer { own: member.own, routes: &routes, now, names: &[] };
         let task = make(&doer, self);
         let Self { net, desk, hosts, members, .. } = self;
-        members[number].begin(CALLER, task, &mut Around { net, desk, hosts });
+        members[number].begin(CALLER, task, &mut EventContext { net, desk, hosts });
         self.run_until("an operation ends", |world| world.members[number].fibers[CALLER].is_idle());
     }
 }

@@ -1,4 +1,4 @@
-//! What the heartbeat of a node is told, and what follows from what its node did.
+//! Messages between the threads of a node that takes its segment back: to its heartbeat, and to its lender thread.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -6,32 +6,33 @@ use std::rc::Rc;
 use mooncake_client::membership::Lent;
 use mooncake_types::{ErrorCode, SegmentId, Tick};
 
-/// What a segment is called that the heartbeat names no more, and when all that it promised is over.
+/// The id of a segment that the heartbeat has taken back, and when all promises in it end. Empty until then.
 pub(crate) type Taken = Rc<Cell<Option<(SegmentId, Tick)>>>;
 
-/// What the heartbeat is told, between two of its deeds.
+/// A change to the lent segments. The heartbeat applies it before its next step.
 pub(crate) enum Change {
-    /// The master has this segment, and is to keep it.
+    /// The master has mounted this segment: heartbeats name it from now on.
     Lend(Lent),
-    /// The master is not to have the segment any more, of which this is told what it is called now. It is served on.
+    /// Heartbeats stop naming the segment in memory. The heartbeat writes its id to `taken`; the node goes on serving
+    /// it.
     TakeBack { taken: Taken },
-    /// Whether the master has this segment is unknown; it is not to have it.
+    /// The master may have mounted this segment: the heartbeat unmounts it.
     Unmount(SegmentId),
 }
 
-/// What follows from what a node did.
+/// The next step of a node that takes a segment back or lends one.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Errand {
-    /// The segment is to be taken back now.
+pub(crate) enum LenderStep {
+    /// Take the segment back now.
     Leave,
-    /// All promises are over: the master is to unmount it. It is served for `grace_ms` more.
+    /// All promises have ended: ask the master to unmount the segment. The node serves it for `grace_ms` more.
     Unmount { id: SegmentId, grace_ms: u64 },
-    /// The master was told, and answered.
+    /// The master answered the request to unmount.
     Left { id: SegmentId, grace_ms: u64, result: Result<(), ErrorCode> },
-    /// A segment is to be lent now.
+    /// Lend a segment now.
     Come,
     /// The master has mounted it.
     Came { id: SegmentId },
-    /// The master has not, or that is unknown.
+    /// The master did not mount the segment; with `is_unsure` it may have.
     Stay { id: SegmentId, is_unsure: bool },
 }

@@ -2,21 +2,21 @@ use std::collections::BTreeMap;
 
 use mooncake_types::Version;
 
-/// What a byte of the simulated memory says of itself.
+/// What each byte of the simulated memory says about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Content {
     /// The number of the object's key.
     pub(crate) key: usize,
-    /// The version of the put that it is a byte of.
+    /// The version of the object that the byte belongs to.
     pub(crate) version: Version,
-    /// Its place in the object.
+    /// The byte's offset in the object.
     pub(crate) at: u64,
     /// The grant under which it was written here.
     pub(crate) grant: Version,
 }
 
-/// Bytes that lie together: the first has this content, the others those that follow it. Without one they were never
-/// written.
+/// A run of bytes. The first has this content; the content of the others follows from it. Without content, nobody
+/// wrote them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub(crate) len: u64,
@@ -24,7 +24,7 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
-    /// The bytes from `from` on, `len` at most.
+    /// The bytes from `from` on, at most `len` of them.
     fn part(self, from: u64, len: u64) -> Piece {
         let content = self.content.map(|content| Content { at: content.at + from, ..content });
         Piece { len: len.min(self.len - from), content }
@@ -39,7 +39,7 @@ impl Piece {
     }
 }
 
-/// Memory whose bytes are contents: it costs by what was written there and not by its length.
+/// Simulated memory. Its cost grows with the number of pieces written, not with its length.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Extents {
     pieces: BTreeMap<u64, Piece>,
@@ -50,7 +50,7 @@ impl Extents {
         self.pieces.is_empty()
     }
 
-    /// Lays pieces one behind the other, from `offset` on.
+    /// Writes pieces one after the other, from `offset` on.
     pub(crate) fn write(&mut self, offset: u64, pieces: &[Piece]) {
         let mut at = offset;
         for piece in pieces.iter().filter(|piece| piece.len > 0) {
@@ -60,7 +60,7 @@ impl Extents {
         }
     }
 
-    /// The `len` bytes from `offset` on, those without content included.
+    /// The `len` bytes from `offset` on. Bytes that nobody wrote have no content.
     pub(crate) fn read(&self, offset: u64, len: u64) -> Vec<Piece> {
         let mut found: Vec<Piece> = Vec::new();
         let mut push = |piece: Piece| match found.last_mut() {
@@ -82,7 +82,7 @@ impl Extents {
         found
     }
 
-    /// The pieces that share a byte with a range, with their starts.
+    /// The pieces that share a byte with a range, with their offsets.
     pub(crate) fn overlapping(
         &self,
         offset: u64,

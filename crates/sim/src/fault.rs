@@ -1,4 +1,4 @@
-//! What goes wrong, and how it ends.
+//! Injection of faults, and when each of them ends.
 
 use mooncake_types::limits;
 
@@ -8,7 +8,7 @@ use crate::node::Node;
 use crate::world::World;
 
 impl World {
-    /// Something may go wrong now.
+    /// Lets each fault of the scenario happen by its odds.
     pub(crate) fn inject(&mut self) {
         let faults = self.net.faults;
         let mut happens = |one_in: u64| self.net.happens(one_in);
@@ -47,7 +47,7 @@ impl World {
         }
     }
 
-    /// A time of one of these lengths, in milliseconds.
+    /// A random time in microseconds, up to one of these lengths in milliseconds.
     fn some_time_us(&mut self, longest_ms: &[u64]) -> u64 {
         let chance = &mut self.desk.chance;
         let longest_ms = longest_ms[chance.below(longest_ms.len() as u64) as usize];
@@ -59,7 +59,7 @@ impl World {
         self.desk.log.add(self.net.now_us, format_args!("{name}: {site:?}"));
     }
 
-    /// Two sites cannot reach each other for a while, or only one of them the other.
+    /// Cuts two sites off from each other for a while, or only one from the other.
     fn part(&mut self) {
         let (one, other) = (self.any_site(), self.any_site());
         if one == other {
@@ -76,7 +76,7 @@ impl World {
         }
     }
 
-    /// A process dies. Its system says so to its peers; not if the whole machine is cut off, as it may be.
+    /// Kills a process. The network tells its peers, unless the whole host is cut off for a while as well.
     pub(crate) fn kill(&mut self, site: Site) {
         let is_alive = match site {
             Site::Master(number) => &mut self.masters[number].is_alive,
@@ -109,14 +109,14 @@ impl World {
         if let Site::Member(number) = site
             && self.hosts[number].nodes.iter().any(Node::is_named)
         {
-            // A process that comes after another waits for what that one may have promised.
+            // The next process starts only when the promises of the dead one have ended.
             time_us = time_us.max(limits::PROMISE_MS * 1_000);
         }
         self.net.close_all(process);
         self.net.after(time_us, Event::Start { site });
     }
 
-    /// A process stands still, and may do so for longer than anybody waits for it.
+    /// Pauses a process, possibly for longer than its peers wait for it.
     fn pause(&mut self, site: Site) {
         if self.paused.contains_key(&site) {
             return;

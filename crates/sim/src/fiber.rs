@@ -1,4 +1,4 @@
-//! A thread of a client: an operation, and what it waits for.
+//! A thread of a client: its operation, and what the operation waits for.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use mooncake_ops::{CallError, MasterRetry, Step, is_idempotent};
 use mooncake_types::{Reply, Request};
 
 use crate::ids::{ConnId, Part, Side, Site};
-use crate::member::{Around, CALLER, Member, RENEWER, encode};
+use crate::member::{CALLER, EventContext, Member, RENEWER, encode};
 use crate::message::Message;
 use crate::net::Event;
 use crate::task::Task;
@@ -20,16 +20,16 @@ const CALL_US: u64 = 700_000;
 /// How long an attempt to connect to a master may take.
 const DIAL_US: u64 = 200_000;
 
-/// See the module.
+/// A simulated thread.
 #[derive(Default)]
 pub(crate) struct Fiber {
     pub(crate) task: Option<Task>,
-    /// Whatever waits for an older one is not waited for any more.
+    /// Counts waits. A wake-up with an older number is ignored.
     generation: u64,
     wait: Wait,
-    /// A connection to the master that nobody uses.
+    /// An idle connection to the master.
     line: Option<ConnId>,
-    /// The master that answered last.
+    /// The index of the master that answered last.
     address: usize,
     retry: MasterRetry,
     pub(crate) transfer: Option<Transfer>,
@@ -39,32 +39,32 @@ pub(crate) struct Fiber {
 
 #[derive(Default)]
 enum Wait {
-    /// For its next task.
+    /// The thread has no task, or may begin one.
     #[default]
     Nothing,
     Pause,
     Transfer,
     Call(Call),
-    /// A master that is only beginning is asked again.
+    /// The request, which is sent again after a pause, since the master is still recovering.
     Retry(Request<'static>),
 }
 
-/// A question to the master.
+/// A request to the master that is under way.
 struct Call {
     request: Request<'static>,
     body: Bytes,
-    /// It may be asked twice.
+    /// Whether the request may be sent twice.
     may_repeat: bool,
     stage: CallStage,
 }
 
 #[derive(Clone, Copy)]
 enum CallStage {
-    /// Asked over a connection that was there.
+    /// The request was sent on an idle connection.
     OnOld(ConnId),
-    /// Connecting; so many addresses were tried before.
+    /// Connecting to a master. The number tells how many addresses were tried before.
     Dialing(ConnId, usize),
-    /// Asked over a connection that was made for it.
+    /// The request was sent on a connection that was made for it.
     OnNew(ConnId),
 }
 
@@ -83,8 +83,8 @@ impl Fiber {
 }
 
 impl Member {
-    /// Has a thread begin something.
-    pub(crate) fn begin(&mut self, fiber: usize, task: Task, around: &mut Around<'_>) {
+    /// Gives a thread a task, and starts it.
+    pub(crate) fn begin(&mut self, fiber: usize, task: Task, around: &mut EventContext<'_>) {
         if fiber == CALLER {
             around.desk.begin(self.client, &task.keys);
         }
@@ -92,16 +92,16 @@ impl Member {
         self.drive(fiber, around);
     }
 
-    /// Wakes a thread after a while, unless it goes on before.
-    pub(crate) fn wake_at(&mut self, fiber: usize, when_us: u64, around: &mut Around<'_>) {
+    /// Wakes a thread at a moment, unless another wait begins before.
+    pub(crate) fn wake_at(&mut self, fiber: usize, when_us: u64, around: &mut EventContext<'_>) {
         let fibre = &mut self.fibers[fiber];
         fibre.generation += 1;
         let (part, generation) = (Part::Fiber(fiber), fibre.generation);
         around.net.at(when_us, Event::Wake { process: self.process, part, generation });
     }
 
-    /// Goes on with what a thread does until it has to wait.
-    fn drive(&mut self, fiber: usize, around: &mut Around<'_>) {
+    /// Runs a thread's task until it has to wait.
+    fn drive(&mut self, fiber: usize, around: &mut EventContext<'_>) {
         loop {
             let now = self.clock.tick(around.net.now_us);
             let Some(task) = self.fibers[fiber].task.as_mut() else { break };
@@ -133,8 +133,8 @@ impl Member {
         self.rest(fiber, around);
     }
 
-    /// A thread has nothing to do.
-    fn rest(&mut self, fiber: usize, around: &mut Around<'_>) {
+    /// The thread has no task. The caller renews routes, and rests for a random time.
+    fn rest(&mut self, fiber: usize, around: &mut EventContext<'_>) {
         if fiber != CALLER {
             return;
         }
@@ -151,12 +151,12 @@ impl Member {
         self.wake_at(CALLER, around.net.now_us + delay_us, around);
     }
 
-    /// A moment has come that a thread may wait for. True if it waits for something to do.
+    /// A wait of a thread has ended or timed out. True if the thread is idle and may get a task.
     pub(crate) fn on_wake(
         &mut self,
         fiber: usize,
         generation: u64,
-        around: &mut Around<'_>,
+        around: &mut EventContext<'_>,
     ) -> bool {
         if self.fibers[fiber].generation != generation {
             return false;
@@ -180,7 +180,7 @@ impl Member {
         false
     }
 
-    fn call(&mut self, fiber: usize, request: Request<'static>, around: &mut Around<'_>) {
+    fn call(&mut self, fiber: usize, request: Request<'static>, around: &mut EventContext<'_>) {
         let body = encode(&request);
         around
             .desk
@@ -194,20 +194,26 @@ impl Member {
                 self.await_reply(fiber, Call { request, body, may_repeat, stage }, CALL_US, around);
             }
             None => {
-                // The stage is overwritten at once.
+                // `dial` replaces the stage at once.
                 let stage = CallStage::OnNew(ConnId::NONE);
                 self.dial(fiber, Call { request, body, may_repeat, stage }, 0, around);
             }
         }
     }
 
-    fn await_reply(&mut self, fiber: usize, call: Call, patience_us: u64, around: &mut Around<'_>) {
+    fn await_reply(
+        &mut self,
+        fiber: usize,
+        call: Call,
+        patience_us: u64,
+        around: &mut EventContext<'_>,
+    ) {
         self.fibers[fiber].wait = Wait::Call(call);
         self.wake_at(fiber, around.net.now_us + patience_us, around);
     }
 
-    /// Tries every address once, beginning with the one that answered last.
-    fn dial(&mut self, fiber: usize, call: Call, tried: usize, around: &mut Around<'_>) {
+    /// Tries every address once, beginning with the master that answered last. `tried` addresses have failed so far.
+    fn dial(&mut self, fiber: usize, call: Call, tried: usize, around: &mut EventContext<'_>) {
         let count = around.net.masters();
         if tried >= count {
             let error = CallError::Unreachable { reason: "no master answers".to_owned() };
@@ -221,17 +227,17 @@ impl Member {
         self.await_reply(fiber, call, DIAL_US, around);
     }
 
-    /// A message came over a connection of this thread.
+    /// A message arrived on a connection of this thread.
     pub(crate) fn on_message(
         &mut self,
         fiber: usize,
         conn: ConnId,
         message: Message,
-        around: &mut Around<'_>,
+        around: &mut EventContext<'_>,
     ) {
         let fibre = &mut self.fibers[fiber];
         if fibre.line == Some(conn) {
-            // Only that it is closed is ever said without a question.
+            // On an idle connection, only its end can arrive.
             fibre.line = None;
             return around.net.forget(conn, Side::Client);
         }
@@ -251,7 +257,7 @@ impl Member {
         fiber: usize,
         call: Call,
         message: Message,
-        around: &mut Around<'_>,
+        around: &mut EventContext<'_>,
     ) {
         let conn = call.stage.conn();
         let unreachable = || Err(CallError::Unreachable { reason: "it broke".to_owned() });
@@ -285,13 +291,13 @@ impl Member {
         }
     }
 
-    /// A call has ended; it may have to be made again.
+    /// A call has ended. The thread repeats it later, or its task goes on.
     fn answered(
         &mut self,
         fiber: usize,
         request: &Request<'static>,
         reply: Result<Reply, CallError>,
-        around: &mut Around<'_>,
+        around: &mut EventContext<'_>,
     ) {
         // A leader can change its epoch without closing a connection.
         if let Ok(Reply::Granted { results, .. }) = &reply
@@ -316,12 +322,12 @@ impl Member {
         self.drive(fiber, around);
     }
 
-    /// All of a transfer has ended.
+    /// All moves of a transfer have ended, and the task goes on.
     pub(crate) fn transferred(
         &mut self,
         fiber: usize,
         transfer: Transfer,
-        around: &mut Around<'_>,
+        around: &mut EventContext<'_>,
     ) {
         let fibre = &mut self.fibers[fiber];
         fibre.wait = Wait::Nothing;

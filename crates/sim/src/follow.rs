@@ -1,23 +1,23 @@
-//! A master that stands by and follows what the nodes hold. It asks over no network: it may be behind by any time anyhow.
+//! A standby that follows the ledgers of nodes. It reads them directly: its knowledge may be old, as over a network.
 
 use std::collections::BTreeMap;
 
 use mooncake_meta::Shadow;
 use mooncake_types::{Chance, SegmentId};
 
-use crate::desk::Desk;
+use crate::desk::RunRecord;
 use crate::host::Host;
 
-/// Entries in one page of what a node tells.
+/// Most entries that a node puts into one page.
 const PAGE_ENTRIES: usize = 3;
 
-/// Most entries that a leader takes up at once.
+/// Most entries that a leader takes from a shadow at once.
 const MOST_AT_ONCE: u64 = 4;
 
-/// One of so many events has it ask somebody.
+/// The standby asks a node at one event in this many.
 const ASKS_IN: u64 = 3;
 
-/// What it knows.
+/// The standby, with a shadow of each ledger that it has read.
 pub(crate) struct Follower {
     chance: Chance,
     shadows: BTreeMap<SegmentId, Shadow>,
@@ -28,8 +28,8 @@ impl Follower {
         Self { chance: Chance::new(seed), shadows: BTreeMap::new() }
     }
 
-    /// Asks one of the nodes, or none.
-    pub(crate) fn ask(&mut self, hosts: &[Host], desk: &mut Desk) {
+    /// Asks one node for its changes, or none.
+    pub(crate) fn ask(&mut self, hosts: &[Host], desk: &mut RunRecord) {
         if self.chance.below(ASKS_IN) > 0 {
             return;
         }
@@ -52,7 +52,7 @@ impl Follower {
         }
     }
 
-    /// What it knows when it leads; as often as not somebody else does, who knows nothing.
+    /// The shadows that a new leader begins with. In one case of three it is a master that followed nothing.
     pub(crate) fn lead(&mut self) -> BTreeMap<SegmentId, Shadow> {
         let shadows = std::mem::take(&mut self.shadows);
         if self.chance.below(3) > 0 { shadows } else { BTreeMap::new() }

@@ -2,11 +2,11 @@ use std::collections::BTreeMap;
 
 use mooncake_types::Version;
 
-/// What is known of every key, in events of a run. With it each read is judged when it ends.
+/// What the run knows about every key, by event. Each read is judged against it when the read ends.
 ///
-/// A key is a register: versions take their places in growing order, each between the call that ends its put at the
-/// master and the moment when its writer is told so, or at any later time if the writer is told that it failed, or
-/// nothing. A removal empties it. A miss says nothing, unless the key was there all the time.
+/// A key is a register, and its versions take effect in growing order. A version takes effect between two events: the
+/// master ends its put, and its writer hears of it. If the writer hears of a failure, or nothing, it may take effect
+/// at any later time. A removal empties the register. A miss is judged only if the key was readable all the time.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     keys: BTreeMap<usize, Key>,
@@ -21,9 +21,9 @@ struct Life {
 
 #[derive(Clone, Debug, Default)]
 struct Key {
-    /// From the event on, what a read must not be older than; in growing order of both.
+    /// The bounds for reads, each with the event from which it holds. Both grow.
     bounds: Vec<(u64, Bound)>,
-    /// When the key was last without a readable object at the master.
+    /// The last event at which the master had no readable object under the key.
     absent_at: u64,
 }
 
@@ -31,27 +31,27 @@ struct Key {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Bound {
     version: Version,
-    /// That version was removed: only newer ones may be read.
+    /// Whether that version was removed: then reads may return only newer ones.
     is_removed: bool,
 }
 
 impl History {
-    /// A master has granted a put.
+    /// Notes that a master granted a put.
     pub(crate) fn grant(&mut self, key: usize, version: Version) {
         self.granted.insert(version, Life { key, is_ended: false });
     }
 
-    /// A master has ended a put.
+    /// Notes that a master ended a put.
     pub(crate) fn end(&mut self, key: usize, version: Version) {
         self.granted.insert(version, Life { key, is_ended: true });
     }
 
-    /// A writer was told that its version is in place, or a reader got it.
+    /// Notes that a writer knows its version to be complete, or that a reader got it.
     pub(crate) fn know(&mut self, key: usize, version: Version, event: u64) {
         self.bind(key, Bound { version, is_removed: false }, event);
     }
 
-    /// Whoever asked for a removal was told that it is done: it took this version, and with it all older ones.
+    /// Notes that a client knows its removal to be done. The removal took this version and all older ones.
     pub(crate) fn remove(&mut self, key: usize, newest: Version, event: u64) {
         self.bind(key, Bound { version: newest, is_removed: true }, event);
     }
@@ -63,13 +63,13 @@ impl History {
         }
     }
 
-    /// There is nothing to be read under a key at the master.
+    /// Notes that the master has no readable object under a key.
     pub(crate) fn absent(&mut self, key: usize, event: u64) {
         self.keys.entry(key).or_default().absent_at = event;
     }
 
-    /// Judges a read that began at that event and returned this version. A version whose end no master took may be
-    /// read if a later leader found its bytes complete.
+    /// Judges a read that began at event `began` and returned this version. A version whose put no master ended may be
+    /// read only if a later leader found its bytes complete.
     pub(crate) fn check(
         &self,
         key: usize,
@@ -103,7 +103,7 @@ impl History {
         }
     }
 
-    /// Judges an answer that something is there under a key, to a question that was asked at that event.
+    /// Judges an answer that a key has an object, to a question asked at event `began`.
     pub(crate) fn check_presence(
         &self,
         key: usize,
@@ -120,7 +120,7 @@ impl History {
         }
     }
 
-    /// Judges a miss of a read that began at that event.
+    /// Judges a miss of a read that began at event `began`.
     pub(crate) fn check_miss(&self, key: usize, began: u64) -> Result<(), String> {
         let absent_at = self.keys.get(&key).map_or(u64::MAX, |key| key.absent_at);
         match absent_at >= began {

@@ -5,18 +5,18 @@ use std::collections::BTreeMap;
 use mooncake_node::{Admission, LentSegments};
 use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, SegmentId, Version};
 
-use crate::desk::Desk;
+use crate::desk::RunRecord;
 use crate::ids::{ConnId, Process};
 use crate::net::{Event, Net};
 use crate::node::{Node, Writer, WriterTicket};
 use crate::published::Stale;
 use crate::service::Service;
 
-/// What a process lends, if anything, and whom it serves.
+/// The segments that a process lends, if any, and the connections that it serves.
 pub(crate) struct Host {
     pub(crate) process: Process,
     pub(crate) is_alive: bool,
-    /// What each segment is called, and which epoch the process obeys.
+    /// The id of each segment, and the epoch that the process obeys.
     names: LentSegments<usize>,
     /// The segment in memory, if any, and then the disk.
     pub(crate) nodes: Vec<Node>,
@@ -31,19 +31,19 @@ impl Host {
         host
     }
 
-    /// A segment is served from now on, under the id that it has.
+    /// Serves a segment under its present id from now on.
     fn lend(&mut self, node: usize) {
         let (segment, epoch) = (self.nodes[node].segment(), self.nodes[node].epoch());
         self.names.lend(segment, node);
         self.see_epoch(epoch);
     }
 
-    /// How many processes have lent what outlives them, this one included.
+    /// The run number of the lent segments: how many processes have lent them, this one included.
     pub(crate) fn run(&self) -> u64 {
         self.nodes.iter().map(|node| node.run).max().unwrap_or(1)
     }
 
-    /// What is lent at the moment, by its ids.
+    /// The ids of the segments that are lent at the moment.
     pub(crate) fn own(&self) -> Vec<SegmentId> {
         self.nodes.iter().filter(|node| node.is_lent).map(Node::segment).collect()
     }
@@ -58,12 +58,12 @@ impl Host {
         names.obey(epoch, |node, epoch| nodes[*node].obey(epoch));
     }
 
-    /// The segment in memory, of a process that has one.
+    /// The segment in memory. Panics if the process lends none.
     pub(crate) fn memory(&mut self) -> &mut Node {
         self.nodes.first_mut().expect("a process that lends something lends memory")
     }
 
-    /// The segment in which somebody writes.
+    /// The segment in which this ticket's writer writes.
     pub(crate) fn node_of(&mut self, ticket: WriterTicket) -> &mut Node {
         &mut self.nodes[ticket.node]
     }
@@ -73,18 +73,18 @@ impl Host {
         self.names.find(id).ok().map(|&node| &self.nodes[node])
     }
 
-    /// The segment that has this id, or had it.
+    /// The segment that has this id, or had it earlier.
     pub(crate) fn segment_ever(&self, id: SegmentId) -> Option<&Node> {
         self.names.find_ever(id).ok().map(|&node| &self.nodes[node])
     }
 
-    /// Takes a range for a writer, and has older ones told to stop.
+    /// Begins a write, and tells older writers of its range to stop.
     pub(crate) fn begin_write(
         &mut self,
         write: (Epoch, &RangeWrite<'static>),
         (writer, patience_us): (Writer, u64),
         net: &mut Net,
-        desk: &mut Desk,
+        desk: &mut RunRecord,
     ) -> Result<WriterTicket, ErrorCode> {
         let node = *self.names.find(write.1.segment)?;
         let times = (net.instant(net.now_us), net.instant(net.now_us + patience_us));
@@ -93,12 +93,12 @@ impl Host {
         Ok(WriterTicket { node, id })
     }
 
-    /// Whether a writer may change bytes. Its ticket is over if not.
+    /// Whether a writer may change bytes now. If it is refused, its ticket ends.
     pub(crate) fn admit(&mut self, ticket: WriterTicket, net: &Net) -> Admission {
         self.node_of(ticket).admit(ticket.id, net.instant(net.now_us))
     }
 
-    /// Has an entry dropped.
+    /// Drops an entry, and tells its writers to stop.
     pub(crate) fn drop_range(&mut self, range: &RangeDrop, net: &mut Net) -> Result<(), ErrorCode> {
         let node = *self.names.find_ever(range.segment)?;
         let stop = self.nodes[node].drop_range(range, net.instant(net.now_us))?;
@@ -106,21 +106,21 @@ impl Host {
         Ok(())
     }
 
-    /// Promises to hold an entry for a while.
+    /// Promises to keep an entry for a while.
     pub(crate) fn promise(&mut self, range: &RangeRead, net: &Net) -> Result<(), ErrorCode> {
         let node = *self.names.find(range.segment)?;
         self.nodes[node].promise(range, net.instant(net.now_us))
     }
 
-    /// Drops all that lies in a segment, and calls it by another id.
+    /// Drops everything in a segment, and gives it another id.
     pub(crate) fn start_empty(&mut self, id: SegmentId, new_id: SegmentId, net: &mut Net) {
         let Self { names, nodes, .. } = self;
         let stop = names.start_empty(id, new_id, |node| nodes[*node].start_empty(new_id));
         self.stop(stop.expect("it has that id"), net);
     }
 
-    /// Serves the segment in memory no longer. What it lends next lies in the same memory, under an id of its own, and nobody who
-    /// was at work here may harm that.
+    /// Stops serving the segment in memory. The same memory is lent again later, under a new id, so that no earlier
+    /// writer can change it.
     pub(crate) fn withdraw(&mut self, net: &mut Net) {
         let id = self.memory().segment();
         self.names.take_back(id);
@@ -134,7 +134,7 @@ impl Host {
             let Writer::Peer(conn) = writer else { continue };
             let is_in_place = self.services.get(&conn).is_some_and(Service::is_in_place);
             if is_in_place {
-                // It goes on listening: the peer may still be writing.
+                // The connection stays open: the peer may still be writing.
                 net.tell_to_stop(conn);
             } else {
                 let delay_us = net.moment_us();
@@ -143,7 +143,7 @@ impl Host {
         }
     }
 
-    /// Whether that version lies here; gives the grant that it was written under.
+    /// The grant under which this version was written, if the version lies in the range.
     pub(crate) fn find(&self, range: &RangeRead) -> Result<Version, ErrorCode> {
         let node = *self.names.find(range.segment)?;
         self.nodes[node].find(range)
@@ -153,7 +153,8 @@ impl Host {
         self.segment(range.segment).is_some_and(|node| node.still_holds(range, grant))
     }
 
-    /// The number of the slot by which another process of the machine reads a range; `None` if it has to ask.
+    /// The number of the slot through which another process of this host reads a range; `None` if it must ask the
+    /// node.
     pub(crate) fn find_slot(&self, range: &RangeRead) -> Option<Result<u64, Stale>> {
         self.segment(range.segment)?.slots.find(range)
     }

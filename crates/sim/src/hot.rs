@@ -1,48 +1,48 @@
-//! The hot cache of a process: what was read from other machines and is read again.
+//! The hot cache of a process: copies of ranges that it read on other hosts.
 
 use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{RangeRead, limits};
 
-use crate::desk::Desk;
+use crate::desk::RunRecord;
 use crate::extents::Piece;
 use crate::message::Message;
-use crate::moves::What;
+use crate::moves::MoveKind;
 
-/// Few, so that copies go.
+/// Small, so that copies are replaced.
 const MOST_COPIES: usize = 24;
 
 #[derive(Default)]
 pub(crate) struct HotCache {
-    /// The oldest first.
+    /// Ordered by age, the oldest first.
     copies: Vec<Copy>,
 }
 
 struct Copy {
     range: RangeRead,
     pieces: Vec<Piece>,
-    /// Until when its node promised to hold it.
+    /// The node promised to keep the range until this moment.
     promised_us: u64,
-    /// When the node was asked for a promise, if it has not answered.
+    /// When the process asked the node for a promise; `None` if no question is open.
     asked_us: Option<u64>,
 }
 
-/// How a range is read.
+/// How a read of a cached range goes on.
 pub(crate) enum Reading {
-    /// Nothing is asked.
+    /// The copy may be used without a question.
     Done,
     Ask(Message),
 }
 
 impl HotCache {
-    /// Takes the bytes of a read from here, if they are here. The node is asked unless it promised to hold them: now and
-    /// then for a promise.
+    /// Serves a read from a copy, if there is one. Unless the node's promise still holds, the process asks the node:
+    /// whether it still holds the range, or for a promise.
     pub(crate) fn begin(
         &mut self,
-        what: &mut What,
+        what: &mut MoveKind,
         now_us: u64,
-        desk: &mut Desk,
+        desk: &mut RunRecord,
     ) -> Option<Reading> {
-        let What::Read { fetch, pieces } = what else { return None };
+        let MoveKind::Read { fetch, pieces } = what else { return None };
         let copy = self.copies.iter_mut().find(|copy| copy.range == fetch.range)?;
         pieces.clone_from(&copy.pieces);
         desk.meet("read a copy of a hot cache", 1);
@@ -62,7 +62,7 @@ impl HotCache {
         }))
     }
 
-    /// A node answered whether it promises a range. It did so after it was first asked.
+    /// Notes the node's answer to a request for a promise. The promise counts from the moment of the first question.
     pub(crate) fn on_promised(&mut self, range: &RangeRead, is_promised: bool) {
         let Some(copy) = self.copies.iter_mut().find(|copy| copy.range == *range) else { return };
         if let (Some(asked_us), true) = (copy.asked_us.take(), is_promised) {
@@ -70,7 +70,7 @@ impl HotCache {
         }
     }
 
-    /// Keeps what was read.
+    /// Keeps a copy of a range that was read.
     pub(crate) fn keep(&mut self, range: RangeRead, pieces: Vec<Piece>) {
         self.copies.retain(|copy| copy.range != range);
         if self.copies.len() == MOST_COPIES {

@@ -1,8 +1,8 @@
-//! What the parts of a simulated cluster are called: sites, processes, connections.
+//! Names of the parts of a simulated cluster: sites, processes, connections.
 
 use std::fmt;
 
-/// A place where processes run, one after the other; others know it by its address.
+/// A place where one process runs at a time. Other processes know it by its address.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Site {
     Master(usize),
@@ -18,7 +18,7 @@ impl fmt::Debug for Site {
     }
 }
 
-/// One process.
+/// One process of a site. A later one has a higher incarnation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Process {
     pub(crate) site: Site,
@@ -31,7 +31,7 @@ impl fmt::Debug for Process {
     }
 }
 
-/// A part of a process that waits for something of its own: a thread.
+/// A thread of a process: the heartbeat, or one that runs operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Part {
     /// The thread of the heartbeat.
@@ -44,7 +44,7 @@ pub(crate) enum Part {
 pub(crate) struct ConnId(pub(crate) u64);
 
 impl ConnId {
-    /// No connection.
+    /// The id of no connection.
     pub(crate) const NONE: ConnId = ConnId(0);
 }
 

@@ -1,7 +1,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-/// The same bytes for ever: those of one value are kept once.
+/// A `'static` copy of these bytes. Equal bytes share one copy.
 pub(crate) fn intern(bytes: &[u8]) -> &'static [u8] {
     thread_local! {
         static KNOWN: RefCell<BTreeSet<&'static [u8]>> = const { RefCell::new(BTreeSet::new()) };

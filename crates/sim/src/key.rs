@@ -1,6 +1,6 @@
 use mooncake_types::Chance;
 
-/// The keys that everything is about; a run uses the first of them.
+/// The keys of all operations. A run uses the first few of them.
 pub(crate) const KEYS: [&str; 12] =
     ["a0", "a1", "a2", "b0", "b1", "b2", "c0", "c1", "c2", "d0", "d1", "d2"];
 

@@ -1,4 +1,4 @@
-//! Who leads: a master that holds the lease, or the only one.
+//! Elections: the master that holds the lease leads. A single master always leads.
 
 use mooncake_meta::Meta;
 use mooncake_types::Tick;
@@ -9,7 +9,7 @@ use crate::net::Event;
 use crate::world::{World, clock, config};
 
 impl World {
-    /// A second master, which leads whenever the first does not. Both need leases from now on.
+    /// Adds a second master, which leads whenever the first does not. Both need leases from now on.
     pub(crate) fn add_standby(&mut self) {
         let first = self.masters[0].process;
         self.store.hold(first, 0);
@@ -24,16 +24,16 @@ impl World {
         }
     }
 
-    /// A master prolongs its lease, or takes one that is over.
+    /// Renews a master's lease, or takes the lease if it is free.
     pub(crate) fn lead_or_wait(&mut self, number: usize) {
         let (process, now_us) = (self.masters[number].process, self.net.now_us);
         self.net.after(self.look_us(), Event::Lead { process });
-        // Now and then nobody can be asked about leases, or not by this one.
+        // At times the coordinator cannot be reached, or not by this master.
         if !self.desk.is_ending && self.is_cut_off(number) {
             return;
         }
         if self.masters[number].leads && self.store.fences(process) {
-            // Another led since: what this one knows may be outdated, whoever leads now.
+            // Another master led since, so this master's objects may be outdated.
             return self.masters[number].step_down(&mut self.net);
         }
         if !self.store.hold(process, now_us) {
@@ -45,7 +45,7 @@ impl World {
         self.masters[number].prolong(now_us, &self.scenario);
     }
 
-    /// How often a master looks after its lease, or for one.
+    /// How often a master renews its lease, or tries to take it.
     fn look_us(&self) -> u64 {
         250 * self.scenario.leadership_ms
     }
@@ -65,7 +65,7 @@ impl World {
     }
 
     fn loses_coordinator(&mut self, number: usize) -> bool {
-        // Rivals are left alone until the first one is back.
+        // With rivals, only the leader is cut off, and only when all masters reach the coordinator.
         let is_one_away = self.masters.iter().any(|it| self.net.now_us < it.cut_off_until_us);
         if self.scenario.has_rivals && (is_one_away || !self.masters[number].leads) {
             return false;
@@ -74,7 +74,8 @@ impl World {
         looks > 0 && self.desk.chance.below(looks) == 0
     }
 
-    /// Each of the others reaches one of the masters only, for a while. Some are told that they have lost the other.
+    /// For a while, each member loses one of the masters. For some members the connections break, for others they fall
+    /// silent.
     fn split(&mut self, away_us: u64) {
         self.desk.fault("split between masters");
         for number in 0..self.members.len() {
@@ -94,7 +95,7 @@ impl World {
         }
     }
 
-    /// A master begins to lead.
+    /// Makes a master the leader: it recovers from the record, and from the shadows of the standby.
     pub(crate) fn lead(&mut self, number: usize) {
         self.remember_survivors();
         let ahead = 1 + self.desk.chance.below(3);

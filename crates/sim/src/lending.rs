@@ -1,4 +1,4 @@
-//! Nodes that take their segment back and lend another while their processes run, as stores do that unmount and mount.
+//! Nodes that take their segment back and lend another one while their process runs, as stores unmount and mount.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -6,15 +6,15 @@ use std::rc::Rc;
 use mooncake_client::membership::Lent;
 use mooncake_types::{ErrorCode, SegmentId};
 
-use crate::errand::{Change, Errand};
+use crate::errand::{Change, LenderStep};
 use crate::ids::{Process, Site};
-use crate::member::{Around, LENDER, Member};
+use crate::member::{EventContext, LENDER, Member};
 use crate::task::leak;
 use crate::verbs::{come, drain, outlast_promises, stay_away, unmount};
 use crate::world::{World, domains_of, endpoint_of};
 
 impl World {
-    /// A node takes its segment back, unless it is about that already. It may have it drained before.
+    /// Takes a node's segment back, unless its lender thread is busy. With `may_drain` it is sometimes drained first.
     pub(crate) fn begin_to_leave(&mut self, number: usize, may_drain: bool) {
         let node = self.hosts[number].nodes.first().filter(|node| node.is_lent);
         let Some(node) = node.filter(|_| self.members[number].fibers[LENDER].is_idle()) else {
@@ -29,7 +29,7 @@ impl World {
         let member = &mut members[number];
         let until = member.clock.tick(net.now_us).after_ms(patience_ms);
         let task = drain(member.process, id, until, desk);
-        member.begin(LENDER, task, &mut Around { net, desk, hosts });
+        member.begin(LENDER, task, &mut EventContext { net, desk, hosts });
     }
 
     fn leave(&mut self, number: usize, may_take_time: bool) {
@@ -40,10 +40,10 @@ impl World {
         let member = &mut members[number];
         member.change(Change::TakeBack { taken: Rc::clone(&taken) }, net);
         let task = outlast_promises(member.process, taken, grace_ms, desk);
-        member.begin(LENDER, task, &mut Around { net, desk, hosts });
+        member.begin(LENDER, task, &mut EventContext { net, desk, hosts });
     }
 
-    /// Goes on with what nodes are about.
+    /// Runs the errands that tasks of nodes have left.
     pub(crate) fn run_errands(&mut self) {
         while let Some((process, errand)) = self.desk.errands.pop() {
             if self.net.process_at(process.site) == process {
@@ -52,19 +52,19 @@ impl World {
         }
     }
 
-    fn run_errand(&mut self, process: Process, errand: Errand) {
+    fn run_errand(&mut self, process: Process, errand: LenderStep) {
         let Site::Member(number) = process.site else { unreachable!("masters lend nothing") };
         self.desk.log.add(self.net.now_us, format_args!("{process:?}: {errand:?}"));
         match errand {
-            Errand::Leave => self.leave(number, true),
-            Errand::Unmount { id, grace_ms } => self.unmount(number, id, grace_ms),
-            Errand::Left { id, grace_ms, result } => self.left(number, id, grace_ms, result),
-            Errand::Come => self.come(number),
-            Errand::Came { id } => {
+            LenderStep::Leave => self.leave(number, true),
+            LenderStep::Unmount { id, grace_ms } => self.unmount(number, id, grace_ms),
+            LenderStep::Left { id, grace_ms, result } => self.left(number, id, grace_ms, result),
+            LenderStep::Come => self.come(number),
+            LenderStep::Came { id } => {
                 self.desk.meet("segments lent at run time", 1);
                 self.lend(number, id);
             }
-            Errand::Stay { id, is_unsure } => {
+            LenderStep::Stay { id, is_unsure } => {
                 self.hosts[number].withdraw(&mut self.net);
                 if is_unsure {
                     self.members[number].change(Change::Unmount(id), &mut self.net);
@@ -78,12 +78,12 @@ impl World {
         let Self { net, desk, hosts, members, .. } = self;
         let member = &mut members[number];
         if grace_ms == 0 {
-            // Before the master is told.
+            // Without a grace period, the node stops serving before the master hears of it.
             hosts[number].withdraw(net);
             member.own = leak(hosts[number].own());
         }
         let task = unmount(member.process, id, grace_ms, desk);
-        member.begin(LENDER, task, &mut Around { net, desk, hosts });
+        member.begin(LENDER, task, &mut EventContext { net, desk, hosts });
     }
 
     fn left(&mut self, number: usize, id: SegmentId, grace_ms: u64, result: Result<(), ErrorCode>) {
@@ -95,13 +95,13 @@ impl World {
                 self.members[number].own = leak(self.hosts[number].own());
             }
             (0, Err(_)) => self.members[number].change(Change::Unmount(id), &mut self.net),
-            // It stays.
+            // The master refused: the segment stays lent.
             (_, Err(_)) => return self.lend(number, id),
         }
         self.stay_away(number);
     }
 
-    /// The master has a segment: the heartbeat is to name it.
+    /// The master has mounted a segment: heartbeats name it from now on.
     fn lend(&mut self, number: usize, id: SegmentId) {
         let lent = Lent { id, ..self.lent(number) };
         self.hosts[number].memory().is_lent = true;
@@ -110,7 +110,7 @@ impl World {
         member.change(Change::Lend(lent), &mut self.net);
     }
 
-    /// What a node lends, or is about to.
+    /// The description of the segment in memory for the master.
     fn lent(&self, number: usize) -> Lent {
         let run = self.hosts[number].run();
         let node = self.hosts[number].nodes.first().expect("it lends something now and then");
@@ -126,7 +126,7 @@ impl World {
         let away_ms = desk.chance.below(longest_ms);
         let until = member.clock.tick(net.now_us).after_ms(away_ms);
         let task = stay_away(member.process, until, desk);
-        member.begin(LENDER, task, &mut Around { net, desk, hosts });
+        member.begin(LENDER, task, &mut EventContext { net, desk, hosts });
     }
 
     fn come(&mut self, number: usize) {
@@ -134,19 +134,19 @@ impl World {
         let Self { net, desk, hosts, members, .. } = self;
         let member = &mut members[number];
         let task = come(member.process, lent, hosts[number].epoch(), desk);
-        member.begin(LENDER, task, &mut Around { net, desk, hosts });
+        member.begin(LENDER, task, &mut EventContext { net, desk, hosts });
     }
 }
 
 impl Member {
-    /// Has the heartbeat told something as soon as it can hear.
+    /// Queues a change for the heartbeat, and wakes it.
     fn change(&mut self, change: Change, net: &mut crate::net::Net) {
         self.beat.changes.push(change);
         self.beat.wake(self.process, net);
     }
 
-    /// Between two deeds of the heartbeat.
-    pub(crate) fn make_changes(&mut self, around: &mut Around<'_>) {
+    /// Applies the queued changes, between two steps of the heartbeat.
+    pub(crate) fn make_changes(&mut self, around: &mut EventContext<'_>) {
         let host = &mut around.hosts[self.number];
         for change in std::mem::take(&mut self.beat.changes) {
             match change {

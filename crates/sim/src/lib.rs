@@ -1,20 +1,22 @@
-//! Whole clusters in one thread and in virtual time, for tests: the real state machine of the master, the real
-//! operations and memberships of clients, the real machines of nodes; and between them a network, clocks and processes
-//! that fail.
+//! Whole clusters in one thread and in virtual time, for tests. The master's state machine, the operations and
+//! memberships of clients, and the segment machines of nodes are the real ones. Network, clocks and processes between
+//! them are simulated, and fail.
 //!
-//! A run follows from one number. Enter at [`run`]: it makes a cluster ([`Scenario`]), drives it through some hundred
-//! events while connections break, messages are late and processes die or stand still, then stops the faults and waits
-//! until everything has come right. On the way it looks for what must never be:
+//! A run follows from its seed. Enter at [`run`]: it makes a cluster ([`Scenario`]) and drives it through some hundred
+//! events. Meanwhile connections break, messages are late, and processes die or are paused. Then the faults stop, and
+//! the cluster must recover. On the way the run looks for violations:
 //!
-//! - a byte that changes in a range whose ledger entry is complete (L1), an entry that is complete without its bytes
-//!   (L2), an older leader that is obeyed (L3), an older writer's bytes on a newer one's (L7);
+//! - a byte that changes in a range whose ledger entry is complete (L1);
+//! - an entry that is complete without its bytes (L2);
+//! - an older leader that is obeyed (L3);
+//! - bytes of an older writer over those of a newer one (L7);
 //! - a write into a range that the master gave to another object;
-//! - a read whose bytes are not all of one version, or of one that was removed or replaced before it began;
+//! - a read whose bytes are not all of one version, or whose version was removed or replaced before the read began;
 //! - an invariant of the master that does not hold;
-//! - an operation that never ends, a node that is not mounted again, an object that is there and cannot be read.
+//! - an operation that never ends, a node that is not mounted again, an object that is held and cannot be read.
 //!
-//! Values describe themselves: each byte of the simulated memory says which byte of which version it is. What the
-//! simulation cannot see: threads of one process that meet within one event, real sockets, real memory.
+//! Each byte of the simulated memory names its version and its place there. The simulation does not cover races
+//! between threads within one event, real sockets or real memory.
 
 #![forbid(unsafe_code)]
 
@@ -65,20 +67,20 @@ pub use scenario::{Kind, Scenario};
 
 use world::World;
 
-/// What a run came to.
+/// The outcome of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// A number that two runs share only if the same happened in them; only of runs that [were written down](Detail).
+    /// A hash of all that happened: runs that differ have different hashes. `None` with [`Detail::Nothing`].
     pub hash: Option<u64>,
-    /// Events until the faults ended, and until the end of the run.
+    /// How many events there were until the faults ended, and until the run ended.
     pub events: (u64, u64),
     /// How operations ended.
     pub tally: Tally,
-    /// What was wrong, if anything was.
+    /// The first violation, if there was any.
     pub violation: Option<Violation>,
 }
 
-/// Runs a cluster through `events` events with faults, some runs through [more](Scenario::events), and then to its end.
+/// Runs a cluster through `events` events with faults, or [more](Scenario::events) with rivals, and then to its end.
 #[must_use]
 pub fn run(seed: u64, kind: Kind, events: u64, detail: Detail) -> Report {
     let mut world = World::new(seed, kind, events, detail);

@@ -1,17 +1,17 @@
 use std::fmt::{Arguments, Write};
 
-/// How much is written down of what happens in a run. It takes longer than the run itself.
+/// How much a run logs. Logging takes longer than the run itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
     /// Nothing.
     Nothing,
-    /// All of it, as one number.
+    /// Only a hash of all lines.
     Hash,
-    /// All of it, printed too.
+    /// The hash, and each line is printed.
     Lines,
 }
 
-/// What happened, in order.
+/// The log of a run.
 #[derive(Debug)]
 pub(crate) struct Log {
     hash: u64,
@@ -44,7 +44,7 @@ impl Log {
         }
     }
 
-    /// Two runs with the same lines have the same.
+    /// The hash of all lines so far; `None` if nothing is logged.
     pub(crate) fn hash(&self) -> Option<u64> {
         (self.detail != Detail::Nothing).then_some(self.hash)
     }

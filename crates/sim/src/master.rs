@@ -1,4 +1,4 @@
-//! A master: the state machine, its clock, its connections, and what is noted of what it does.
+//! A master: the state machine, its clock, its connections, and the checks of its answers.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,7 +11,7 @@ use mooncake_types::{
 use mooncake_wire::HEADER_LEN;
 
 use crate::clock::Clock;
-use crate::desk::Desk;
+use crate::desk::RunRecord;
 use crate::ids::{ConnId, Process, Side};
 use crate::key::{KEYS, number_of};
 use crate::message::Message;
@@ -25,33 +25,33 @@ pub(crate) struct Master {
     pub(crate) is_alive: bool,
     clock: Clock,
     pub(crate) meta: Watched,
-    /// It leads, as far as it knows.
+    /// Whether it believes that it leads.
     pub(crate) leads: bool,
-    /// From when on, by its own clock, others may lead; absent where there is no other.
+    /// From when on, by its own clock, another master may lead. `None` if there is no other.
     valid_until: Option<Tick>,
-    /// From when on it does not even wait to lead on.
+    /// From when on it closes connections instead of waiting to resume its lease.
     silent_from: Option<Tick>,
-    /// Until when it cannot ask for the lease, nor write.
+    /// Until then it reaches neither the lease nor the record.
     pub(crate) cut_off_until_us: u64,
-    /// Who is at the other end.
+    /// The client on each connection.
     clients: BTreeMap<ConnId, ClientId>,
-    /// Over which connection each client pinged last.
+    /// The connection on which each client pinged last.
     pings: BTreeMap<ClientId, ConnId>,
-    /// The moment of the timer that is set.
+    /// When the timer fires, if one is set.
     timer_us: Option<u64>,
-    /// What is being written to the record, in this order.
+    /// Changes to the record that are not durable yet, in order.
     writes: VecDeque<Write>,
-    /// When the last page of each inventory came.
+    /// When the last page of each segment's inventory or changes came.
     reported: BTreeMap<SegmentId, u64>,
-    /// What was granted since this was last asked.
+    /// Ranges granted since the last call of [`Master::take_granted`].
     granted: Vec<Granted>,
 }
 
 /// See [`Master::hold`].
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Hold {
+enum LeaseState {
     Sure,
-    /// It waits for the coordinator, and neither changes nor names anything.
+    /// It waits to resume its lease, and refuses puts, removals and look-ups.
     Suspended,
     Over,
 }
@@ -62,11 +62,11 @@ pub(crate) struct Granted {
     pub(crate) segment: SegmentId,
     pub(crate) range: (u64, u64),
     pub(crate) version: Version,
-    /// When the leader learned what lay in the segment, if it had to be told.
+    /// When the leader received the segment's inventory, if it needed one.
     pub(crate) reported_us: Option<u64>,
 }
 
-/// Changes of the record that are made in one step, and the mount that waits for them.
+/// Changes of the record that are written in one step. A mount waits for them, if there is one.
 struct Write {
     effects: Vec<Effect>,
     mount: Option<(ConnId, ClientId, Bytes)>,
@@ -99,20 +99,19 @@ impl Master {
         std::mem::take(&mut self.granted)
     }
 
-    /// One that waits until it may lead.
+    /// A master that waits until it may lead.
     pub(crate) fn standby(process: Process, clock: Clock) -> Self {
         let meta = Meta::new(Config::default(), Epoch(0));
         Self { leads: false, ..Self::new(process, clock, meta) }
     }
 
-    /// The clock of its process.
     pub(crate) fn clock(&self) -> Clock {
         self.clock
     }
 
-    /// Its lease was prolonged by what it asked for at `asked_us`.
+    /// Renews the lease. It counts from `asked_us`, when the master asked for it.
     pub(crate) fn prolong(&mut self, asked_us: u64, scenario: &Scenario) {
-        // Clocks run at different rates.
+        // The coordinator's clock may run faster than this one.
         let sure_ms = scenario.leadership_ms * 9 / 10;
         let until = self.clock.tick(asked_us).after_ms(sure_ms);
         self.valid_until = Some(until);
@@ -120,24 +119,24 @@ impl Master {
         self.silent_from = Some(until.after_ms(scenario.suspension_ms * 9 / 10));
     }
 
-    /// Whether it leads, and nobody else can.
+    /// Whether it leads, and no other master can.
     pub(crate) fn is_sure(&self, now_us: u64) -> bool {
-        self.is_alive && self.hold(now_us) == Hold::Sure
+        self.is_alive && self.hold(now_us) == LeaseState::Sure
     }
 
-    /// What it may do: all if it leads, and nobody else can.
-    fn hold(&self, now_us: u64) -> Hold {
+    /// What the master may do now, as its lease says.
+    fn hold(&self, now_us: u64) -> LeaseState {
         let now = self.clock.tick(now_us);
         let is_over = |end: Option<Tick>| end.is_some_and(|end| now >= end);
         match self.leads {
-            false => Hold::Over,
-            true if is_over(self.silent_from) => Hold::Over,
-            true if is_over(self.valid_until) => Hold::Suspended,
-            true => Hold::Sure,
+            false => LeaseState::Over,
+            true if is_over(self.silent_from) => LeaseState::Over,
+            true if is_over(self.valid_until) => LeaseState::Suspended,
+            true => LeaseState::Sure,
         }
     }
 
-    /// It leads no longer.
+    /// Stops leading: closes all connections, and gives up writes that are not durable.
     pub(crate) fn step_down(&mut self, net: &mut Net) {
         self.leads = false;
         for conn in std::mem::take(&mut self.clients).into_keys() {
@@ -152,10 +151,10 @@ impl Master {
         conn: ConnId,
         message: Message,
         net: &mut Net,
-        desk: &mut Desk,
+        desk: &mut RunRecord,
     ) {
         let hold = self.hold(net.now_us);
-        if hold == Hold::Over {
+        if hold == LeaseState::Over {
             self.step_down(net);
             return net.close(conn, Side::Server);
         }
@@ -164,7 +163,7 @@ impl Master {
                 self.clients.insert(conn, client);
                 net.send(conn, Side::Server, Message::Welcome(self.meta.epoch()));
             }
-            (Message::Request(body), Some(client)) if hold == Hold::Suspended => {
+            (Message::Request(body), Some(client)) if hold == LeaseState::Suspended => {
                 return self.answer_suspended((conn, client), body, net);
             }
             (Message::Request(body), Some(client)) => {
@@ -184,7 +183,7 @@ impl Master {
         self.set_timer(net);
     }
 
-    /// Answers after the end of the lease, and changes nothing.
+    /// Answers a request after the end of the lease, without changing any object.
     fn answer_suspended(&mut self, (conn, client): (ConnId, ClientId), body: Bytes, net: &mut Net) {
         let message = mooncake_wire::decode_request(body).expect("a client's request is sound");
         let request = message.request().expect("a client's request is sound");
@@ -214,7 +213,7 @@ impl Master {
         (conn, client): (ConnId, ClientId),
         body: Bytes,
         net: &mut Net,
-        desk: &mut Desk,
+        desk: &mut RunRecord,
     ) {
         let message = mooncake_wire::decode_request(body.clone());
         let message = message.expect("a client's request is sound");
@@ -234,17 +233,17 @@ impl Master {
         self.send(conn, client, &reply, net);
     }
 
-    /// Learns what was granted, ended and removed, whether or not the client hears of it.
+    /// Records what was granted, ended and removed, whether or not the client hears of it.
     fn note(
         &mut self,
         conn: ConnId,
         request: &Request<'_>,
         reply: &Reply,
         before: &[(usize, Version)],
-        (now_us, desk): (u64, &mut Desk),
+        (now_us, desk): (u64, &mut RunRecord),
     ) {
         for &(key, version) in before {
-            // Replicas elsewhere that the master cannot see at the moment stay.
+            // Replicas on nodes that are out of sight remain.
             let is_hidden = self.meta.is_out_of_sight(KEYS[key]);
             if is_hidden || version_of(&self.meta, key) == Some(version) {
                 continue;
@@ -305,14 +304,14 @@ impl Master {
         }
     }
 
-    /// Writing takes time.
+    /// Schedules the moment at which the first write is durable.
     fn write_on(&mut self, net: &mut Net) {
         let delay_us = 20 * net.moment_us();
         net.after(delay_us, Event::Written { process: self.process });
     }
 
-    /// The first of the writes is durable.
-    pub(crate) fn on_written(&mut self, store: &mut Store, net: &mut Net, desk: &mut Desk) {
+    /// The first write is durable.
+    pub(crate) fn on_written(&mut self, store: &mut Store, net: &mut Net, desk: &mut RunRecord) {
         if net.now_us < self.cut_off_until_us {
             return net.at(self.cut_off_until_us, Event::Written { process: self.process });
         }
@@ -330,10 +329,10 @@ impl Master {
             self.write_on(net);
         }
         match (write.mount, self.hold(net.now_us)) {
-            (Some((conn, client, body)), Hold::Sure) => {
+            (Some((conn, client, body)), LeaseState::Sure) => {
                 self.answer((conn, client), body, net, desk);
             }
-            (Some((conn, client, body)), Hold::Suspended) => {
+            (Some((conn, client, body)), LeaseState::Suspended) => {
                 self.answer_suspended((conn, client), body, net);
             }
             _ => {}
@@ -341,8 +340,8 @@ impl Master {
         self.set_timer(net);
     }
 
-    /// The process dies: some of what it was writing is durable.
-    pub(crate) fn lose_writes(&mut self, store: &mut Store, desk: &mut Desk) {
+    /// The process dies. Some of its pending writes became durable, in order.
+    pub(crate) fn lose_writes(&mut self, store: &mut Store, desk: &mut RunRecord) {
         let done = desk.chance.below(self.writes.len() as u64 + 1) as usize;
         for effect in self.writes.drain(..).take(done).flat_map(|write| write.effects) {
             store.apply(effect);
@@ -354,7 +353,7 @@ impl Master {
             return;
         }
         self.timer_us = None;
-        if self.hold(net.now_us) != Hold::Sure {
+        if self.hold(net.now_us) != LeaseState::Sure {
             return;
         }
         let now = self.clock.tick(net.now_us);
@@ -364,7 +363,8 @@ impl Master {
         self.set_timer(net);
     }
 
-    /// After the state machine was used.
+    /// Writes pending effects to the record, and schedules the next timeout. Call it after each use of the state
+    /// machine.
     pub(crate) fn set_timer(&mut self, net: &mut Net) {
         if self.meta.has_effects() {
             for effect in self.meta.change().take_effects() {
@@ -372,7 +372,7 @@ impl Master {
             }
         }
         let Some(due) = self.meta.poll_timeout() else { return };
-        // What is left to do is done after others were served.
+        // A timeout that is already due waits, so that requests are answered in between.
         let due_us = self.clock.moment(due).max(net.now_us + 100);
         if self.timer_us.is_none_or(|set_us| due_us < set_us) {
             self.timer_us = Some(due_us);
@@ -380,7 +380,7 @@ impl Master {
         }
     }
 
-    /// Whether this version is what readers of the key are given, and lies in that range.
+    /// The key and version that the master gives to readers in this range, if any.
     pub(crate) fn owner_of(
         &self,
         segment: SegmentId,
@@ -404,15 +404,15 @@ pub(crate) fn version_of(meta: &Meta, key: usize) -> Option<Version> {
     meta.peek(KEYS[key]).filter(|report| report.complete).map(|report| report.located.version)
 }
 
-/// What is special about a put that was granted.
-fn tally_put(put: &PutItem<'_>, config: &ReplicateConfig<'_>, desk: &mut Desk) {
+/// Counts the pins and groups of granted puts.
+fn tally_put(put: &PutItem<'_>, config: &ReplicateConfig<'_>, desk: &mut RunRecord) {
     let is_soft = !matches!(config.soft_pin, SoftPin::Preserve | SoftPin::Disable);
     desk.meet("puts in groups", u64::from(!put.group.is_empty()));
     desk.meet("hard-pinned puts", u64::from(config.hard_pin));
     desk.meet("soft-pinned puts", u64::from(is_soft));
 }
 
-/// Whether a request may remove what is under a key.
+/// Whether a request may remove the object under a key.
 fn names(request: &Request<'_>, key: usize) -> bool {
     match request {
         Request::Remove { keys, .. }
@@ -423,7 +423,7 @@ fn names(request: &Request<'_>, key: usize) -> bool {
     }
 }
 
-/// What a request may remove, of what is there.
+/// The readable objects that a request may remove.
 fn held(meta: &Meta, request: &Request<'_>, keys: usize) -> Vec<(usize, Version)> {
     let named = (0..keys).filter(|&key| names(request, key));
     named.filter_map(|key| Some((key, version_of(meta, key)?))).collect()

@@ -1,4 +1,4 @@
-//! A process of a client, as far as it asks others: its threads and what they share.
+//! The client half of a process: its threads, and what they share.
 
 use bytes::Bytes;
 use mooncake_types::{ClientId, Request, SegmentId};
@@ -6,7 +6,7 @@ use mooncake_wire::HEADER_LEN;
 
 use crate::beat::Beat;
 use crate::clock::Clock;
-use crate::desk::Desk;
+use crate::desk::RunRecord;
 use crate::fiber::Fiber;
 use crate::host::Host;
 use crate::hot::HotCache;
@@ -14,18 +14,18 @@ use crate::ids::{Process, Site};
 use crate::net::Net;
 use crate::verbs::Routes;
 
-/// The thread that does what an engine asks for.
+/// The thread that runs the operations of an engine.
 pub(crate) const CALLER: usize = 0;
-/// The thread that carries out tasks of the master.
+/// The thread that runs tasks of the master.
 pub(crate) const CARRIER: usize = 1;
-/// The thread that renews leases.
+/// The thread that renews leases of routes.
 pub(crate) const RENEWER: usize = 2;
-/// The thread that takes segments back and lends others.
+/// The thread that takes segments back and lends them again.
 pub(crate) const LENDER: usize = 3;
 const FIBERS: usize = 4;
 
 pub(crate) struct Member {
-    /// Its place among the members and hosts.
+    /// Its index among the members and hosts.
     pub(crate) number: usize,
     pub(crate) process: Process,
     pub(crate) client: ClientId,
@@ -35,14 +35,14 @@ pub(crate) struct Member {
     pub(crate) routes: Routes,
     pub(crate) hot: HotCache,
     pub(crate) own: &'static [SegmentId],
-    /// Segments that could not be reached, and when the master was told.
+    /// Segments that could not be reached, and when that was reported to the master.
     pub(crate) doubts: Vec<(SegmentId, u64)>,
 }
 
-/// What all processes share.
-pub(crate) struct Around<'w> {
+/// The rest of the world, as an event at one member sees it.
+pub(crate) struct EventContext<'w> {
     pub(crate) net: &'w mut Net,
-    pub(crate) desk: &'w mut Desk,
+    pub(crate) desk: &'w mut RunRecord,
     pub(crate) hosts: &'w mut [Host],
 }
 
@@ -69,8 +69,8 @@ impl Member {
         }
     }
 
-    /// A node could not be reached: the master is told with the next ping, which comes at once.
-    pub(crate) fn doubt(&mut self, segment: SegmentId, around: &mut Around<'_>) {
+    /// Reports a node that could not be reached, with a ping at once. Each segment is reported every 100 ms at most.
+    pub(crate) fn doubt(&mut self, segment: SegmentId, around: &mut EventContext<'_>) {
         const INTERVAL_US: u64 = 100_000;
         let now_us = around.net.now_us;
         self.doubts.retain(|(_, at)| at + INTERVAL_US > now_us);

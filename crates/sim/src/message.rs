@@ -4,10 +4,10 @@ use mooncake_types::{ClientId, Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrit
 use crate::extents::Piece;
 use crate::node::WriterTicket;
 
-/// What travels over a connection.
+/// A message on a connection.
 #[derive(Clone, Debug)]
 pub(crate) enum Message {
-    /// To a master: who connects.
+    /// To a master: the id of the client that connects.
     Hello(ClientId),
     /// The master's epoch.
     Welcome(Epoch),
@@ -15,34 +15,34 @@ pub(crate) enum Message {
     Request(Bytes),
     /// The body of a reply's frame.
     Reply(Bytes),
-    /// To a node: bytes of this range follow, in one part if `is_small`, and then the node does nothing with them before
-    /// all are there.
+    /// To a node: writes a range. Its bytes follow in [`Message::Part`]s. If `is_small`, they come in one part, and
+    /// the node begins the write only when it has them.
     Write {
         epoch: Epoch,
         range: RangeWrite<'static>,
         is_small: bool,
     },
     Part(Vec<Piece>),
-    /// The peer wants to write this range by itself.
+    /// To a node of the same host: the peer wants to write the range into the shared memory itself.
     Begin {
         epoch: Epoch,
         range: RangeWrite<'static>,
     },
-    /// It may, and its writer has this ticket.
+    /// The peer may write, under this ticket; or the node refused.
     Begun(Result<WriterTicket, ErrorCode>),
-    /// It has, or has given up.
+    /// The peer has written all bytes, or has given up.
     Complete(Result<(), ErrorCode>),
     Drop(RangeDrop),
-    /// The peer has a copy of this range.
+    /// The peer has a copy of this range, and asks the node for a promise to keep it.
     Promise(RangeRead),
-    /// Whether the node promises to hold it for a while.
+    /// Whether the node promised to keep the range.
     Promised(Result<(), ErrorCode>),
     /// How a write or a drop ended.
     Done(Result<(), ErrorCode>),
     Read(RangeRead),
     Found(Result<Vec<Piece>, ErrorCode>),
-    /// Nothing follows: the sender has closed its side, or the connection broke.
+    /// The last message: the sender closed its side, or the connection broke.
     Close,
-    /// Nobody listens at the port that was to be connected to.
+    /// No process runs at the site that the client connected to.
     Deserted,
 }

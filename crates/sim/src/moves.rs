@@ -1,4 +1,4 @@
-//! What a transfer moves, and where to.
+//! One move of a transfer: its bytes, and the node it goes to.
 
 use mooncake_ops::{RangeToRead, RangeToWrite};
 use mooncake_types::{Discard, Epoch, SegmentId};
@@ -7,14 +7,14 @@ use crate::extents::{Content, Extents, Piece};
 use crate::ids::Site;
 use crate::key::number_of;
 
-/// What moves.
-pub(crate) enum What {
+/// A read, a write or a drop of one range.
+pub(crate) enum MoveKind {
     Read { fetch: RangeToRead, pieces: Vec<Piece> },
     Write { epoch: Epoch, deposit: RangeToWrite<'static>, payload: Vec<Piece> },
     Drop(Discard),
 }
 
-impl What {
+impl MoveKind {
     pub(crate) fn segment(&self) -> SegmentId {
         match self {
             Self::Read { fetch, .. } => fetch.range.segment,
@@ -23,7 +23,7 @@ impl What {
         }
     }
 
-    /// The site at which it is served: its endpoint.
+    /// The site that serves the range, as its endpoint says.
     pub(crate) fn peer(&self) -> Site {
         let endpoint = match self {
             Self::Read { fetch, .. } => &fetch.endpoint,
@@ -35,7 +35,7 @@ impl What {
     }
 }
 
-/// The bytes to be written: those that were read for the item before, or the object's own.
+/// The bytes to write: those that were read into the item's buffer before, or else the object's own.
 pub(crate) fn payload(deposit: &RangeToWrite<'_>, buffers: &[Extents]) -> Vec<Piece> {
     let (range, buffer) = (&deposit.range, &buffers[deposit.position]);
     if !buffer.is_empty() {

@@ -1,4 +1,4 @@
-//! Reads of memory that is mapped here, without asking its node.
+//! Reads of memory that this process maps, without a question to its node.
 
 use mooncake_ops::MoveError;
 use mooncake_types::{ErrorCode, RangeRead, Version};
@@ -7,17 +7,17 @@ use crate::host::Host;
 use crate::ids::Process;
 use crate::published::Stale;
 
-/// What the bytes that are copied out are right by, if it is the same afterwards.
+/// How a reader finds out, after its copy, that the bytes are right: this must not have changed.
 #[derive(Clone, Copy)]
 pub(crate) enum Seen {
-    /// The entry, written under this grant.
+    /// The entry still has this grant.
     Entry(Version),
-    /// The slot with this number.
+    /// The range still has the slot with this number.
     Slot(u64),
 }
 
-/// By what a thread of the same machine may copy a range out, of the node's own process or of another; `None` if it has to
-/// ask the node.
+/// What a reader on the same host must check after copying a range. Readers of the node's own process check the entry,
+/// others the slot. `None` if the reader must ask the node.
 pub(crate) fn see(
     range: &RangeRead,
     is_own: bool,

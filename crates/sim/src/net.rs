@@ -1,4 +1,4 @@
-//! Connections between processes: in order, delayed, broken now and then.
+//! Connections between processes: ordered, delayed, and broken at times.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -9,28 +9,28 @@ use crate::ids::{ConnId, Part, Process, Side, Site};
 use crate::message::Message;
 use crate::scenario::{Faults, Scenario};
 
-/// What is to happen.
+/// An event that the network delivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// The next message of a connection arrives at that side.
+    /// The next message of a connection arrives at this side.
     Arrive { conn: ConnId, to: Side },
-    /// A thread goes on, if it still waits for that.
+    /// A thread's wait ends, unless the thread has a newer wait.
     Wake { process: Process, part: Part, generation: u64 },
-    /// A transfer of a thread goes on with that peer, if it still waits for that.
+    /// A thread's transfer with this peer goes on, unless it went on before.
     Move { process: Process, fiber: usize, peer: Site, generation: u64 },
-    /// A node goes on with what it does for a connection.
+    /// A node's server goes on with a connection.
     Serve { process: Process, conn: ConnId },
-    /// Something is due at a master.
+    /// The timer of a master is due.
     Timer { process: Process },
-    /// A change of the record is durable.
+    /// The first pending write of a master is durable.
     Written { process: Process },
-    /// A master looks after its lease, or whether it may lead.
+    /// A master renews its lease, or tries to take it.
     Lead { process: Process },
-    /// A process starts where another died.
+    /// A process starts at a site where another one died.
     Start { site: Site },
-    /// A process that stood still goes on.
+    /// A paused process resumes.
     Resume { site: Site },
-    /// A pair of sites can be reached again, in this direction.
+    /// Messages from one site reach the other again.
     Heal { from: Site, to: Site },
 }
 
@@ -38,19 +38,19 @@ pub(crate) enum Event {
 pub(crate) struct Conn {
     pub(crate) client: Process,
     pub(crate) server: Process,
-    /// Whose it is at the client.
+    /// The client's thread that uses the connection.
     pub(crate) part: Part,
     /// Both ends are on one host.
     is_local: bool,
     ways: [Way; 2],
 }
 
-/// One direction of a connection, named by the side that it leads to.
+/// One direction of a connection, named after its receiver's side.
 #[derive(Debug, Default)]
 struct Way {
     messages: VecDeque<(u64, Message)>,
     last_us: u64,
-    /// The receiver has closed its end, or nothing comes any more.
+    /// The receiver has closed its end, or no more messages can come.
     is_closed: bool,
 }
 
@@ -65,7 +65,7 @@ impl Conn {
 
 pub(crate) struct Net {
     pub(crate) now_us: u64,
-    /// The moment at which that was zero.
+    /// The [`Instant`] at which `now_us` was zero.
     zero: Instant,
     queue: BTreeMap<(u64, u64), Event>,
     scheduled: u64,
@@ -100,18 +100,18 @@ impl Net {
         }
     }
 
-    /// A moment as the machines of nodes are told it.
+    /// A moment of virtual time as an [`Instant`], for the machines of nodes.
     pub(crate) fn instant(&self, us: u64) -> Instant {
         self.zero + Duration::from_micros(us)
     }
 
-    /// A process starts at a site.
+    /// Registers a process at its site.
     pub(crate) fn settle(&mut self, process: Process) {
         self.processes.insert(process.site, process);
         self.masters = self.processes.keys().filter(|it| matches!(it, Site::Master(_))).count();
     }
 
-    /// How many addresses masters may have.
+    /// How many masters have a site.
     pub(crate) fn masters(&self) -> usize {
         self.masters
     }
@@ -124,13 +124,13 @@ impl Net {
         one_in > 0 && self.chance.below(one_in) == 0
     }
 
-    /// Members of one host: the first two, if there are any.
+    /// Whether two sites are on one host: a site with itself, and the first two members if the run has neighbours.
     pub(crate) fn are_neighbours(&self, one: Site, other: Site) -> bool {
         let on_host = |site| matches!(site, Site::Member(0..=1));
         one == other || (self.has_neighbours && on_host(one) && on_host(other))
     }
 
-    /// A number that was never used before.
+    /// A number that was not used before. Events and generations share the sequence.
     pub(crate) fn number(&mut self) -> u64 {
         self.scheduled += 1;
         self.scheduled
@@ -145,7 +145,7 @@ impl Net {
         self.at(self.now_us + delay_us, event);
     }
 
-    /// The next event; time moves to it.
+    /// Takes the next event, and moves the time to it.
     pub(crate) fn next(&mut self) -> Option<Event> {
         let ((when_us, _), event) = self.queue.pop_first()?;
         self.now_us = when_us;
@@ -156,7 +156,7 @@ impl Net {
         self.conns.get(&conn)
     }
 
-    /// A connection whose first message is this one.
+    /// Opens a connection with its first message.
     pub(crate) fn open(
         &mut self,
         client: (Process, Part),
@@ -172,11 +172,11 @@ impl Net {
         id
     }
 
-    /// Sends a message; nobody is told if nobody gets it.
+    /// Sends a message. It is lost without notice if the connection is gone.
     pub(crate) fn send(&mut self, id: ConnId, from: Side, message: Message) {
         let Some(conn) = self.conns.get(&id) else { return };
         if !conn.is_local && self.happens(self.faults.reset_in) {
-            // Whether the message left before the connection broke is for chance to say.
+            // The message may have left before the connection broke.
             if self.chance.below(2) == 0 {
                 self.push(id, from.other(), message);
             }
@@ -193,7 +193,7 @@ impl Net {
         }
         let arrives_us = self.now_us + self.delay_us(is_local);
         let way = &mut self.conns.get_mut(&id).expect("it is there").ways[to as usize];
-        // In order, whatever the delay of each.
+        // Messages stay in order, whatever their delays.
         way.last_us = arrives_us.max(way.last_us + 1);
         way.messages.push_back((way.last_us, message));
         let when_us = way.last_us;
@@ -207,12 +207,12 @@ impl Net {
         if is_late { delay_us * 100 } else { delay_us }
     }
 
-    /// A moment from now, of the length of most delays.
+    /// A random time of about one message delay.
     pub(crate) fn moment_us(&mut self) -> u64 {
         1 + self.chance.below(2 * self.latency_us + 20)
     }
 
-    /// The message that is due to arrive, if it can.
+    /// Takes the next message if it is due and its way is not blocked.
     pub(crate) fn receive(&mut self, id: ConnId, to: Side) -> Option<Message> {
         let conn = self.conns.get(&id)?;
         let (from, at) = (conn.process(to.other()).site, conn.process(to).site);
@@ -224,7 +224,7 @@ impl Net {
         way.messages.pop_front_if(|(due_us, _)| *due_us <= now_us).map(|(_, message)| message)
     }
 
-    /// One side wants nothing of a connection any more: the other learns it behind all that was sent before.
+    /// Closes one side. The other side gets [`Message::Close`] after everything that was sent before.
     pub(crate) fn close(&mut self, id: ConnId, by: Side) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         let own = &mut conn.ways[by as usize];
@@ -234,18 +234,18 @@ impl Net {
         self.forget_if_closed(id);
     }
 
-    /// A node asks a peer that writes in its memory to stop. It still listens.
+    /// A node tells a peer that writes its memory to stop. The node keeps listening.
     pub(crate) fn tell_to_stop(&mut self, id: ConnId) {
         self.push(id, Side::Client, Message::Close);
     }
 
-    /// Nobody listens where the connection leads to.
+    /// Answers for a process that is gone, and closes the server's side.
     pub(crate) fn refuse(&mut self, id: ConnId, message: Message) {
         self.push(id, Side::Client, message);
         self.forget(id, Side::Server);
     }
 
-    /// A side that was told that the connection is closed needs it no longer.
+    /// A side that received [`Message::Close`] releases the connection.
     pub(crate) fn forget(&mut self, id: ConnId, by: Side) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         conn.ways[by as usize].is_closed = true;
@@ -263,7 +263,7 @@ impl Net {
         }
     }
 
-    /// The connection breaks: of what is under way either side gets the first part, and then learns it.
+    /// Breaks a connection. Either side gets some of the messages under way, and then [`Message::Close`].
     pub(crate) fn reset(&mut self, id: ConnId) {
         for to in [Side::Client, Side::Server] {
             let Some(conn) = self.conns.get_mut(&id) else { return };
@@ -277,7 +277,7 @@ impl Net {
         }
     }
 
-    /// All connections from one site to another break.
+    /// Breaks all connections from one site to another.
     pub(crate) fn reset_all(&mut self, client: Site, server: Site) {
         let is_one = |conn: &Conn| conn.client.site == client && conn.server.site == server;
         let broken = self.conns.iter().filter(|(_, conn)| is_one(conn)).map(|(&id, _)| id);
@@ -286,7 +286,7 @@ impl Net {
         }
     }
 
-    /// A process is gone, and its system closes what it had open.
+    /// Closes all connections of a process that died.
     pub(crate) fn close_all(&mut self, process: Process) {
         let ends = self.conns.iter().flat_map(|(&id, conn)| {
             [(id, Side::Client, conn.client), (id, Side::Server, conn.server)]
@@ -302,7 +302,7 @@ impl Net {
         self.blocked.insert((from, to));
     }
 
-    /// What was held up arrives now.
+    /// Unblocks a way. Messages that were held up arrive now.
     pub(crate) fn heal(&mut self, from: Site, to: Site) {
         self.blocked.remove(&(from, to));
         let held = self.conns.iter().filter_map(|(&id, conn)| {

@@ -1,4 +1,4 @@
-//! The memory that a process lends: the real machine of a segment, and what must never be seen of it.
+//! A lent segment: the real segment machine, simulated memory, and the checks of what may never happen there.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -10,15 +10,15 @@ use mooncake_types::{
     Epoch, ErrorCode, Medium, RangeDrop, RangeRead, RangeWrite, SegmentId, Version,
 };
 
-use crate::desk::Desk;
+use crate::desk::RunRecord;
 use crate::extents::{Content, Extents, Piece};
 use crate::ids::ConnId;
 use crate::published::{Rows, Slots};
 
-/// Who holds a ticket of the ledger.
+/// The writer that holds a ticket of the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Writer {
-    /// The server, for a peer.
+    /// The node's server, on behalf of the peer on this connection.
     Peer(ConnId),
     /// A thread of the node's own process.
     Own,
@@ -27,13 +27,13 @@ pub(crate) enum Writer {
 /// A writer's ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WriterTicket {
-    /// Which of the segments of its process.
+    /// The index of the segment among those of its process.
     pub(crate) node: usize,
-    /// What the machine calls it.
+    /// The ticket's number in the segment machine.
     pub(crate) id: u64,
 }
 
-/// How the machine reaches a writer.
+/// The link between the machine and a writer. Through it the machine tells the writer to stop.
 pub(crate) struct Handle {
     writer: Writer,
     is_interrupted: Cell<bool>,
@@ -42,24 +42,24 @@ pub(crate) struct Handle {
 /// One lent segment.
 pub(crate) struct Node {
     machine: SegmentMachine<Rc<Handle>>,
-    /// How many processes have lent it.
+    /// How many processes have lent the segment, the present one included.
     pub(crate) run: u64,
-    /// The pool has it, as far as this knows, and is to keep it.
+    /// Whether heartbeats name the segment. The process has neither taken it back nor is about to.
     pub(crate) is_lent: bool,
     pub(crate) name: &'static str,
     pub(crate) medium: Medium,
-    /// By which processes of its host read it.
+    /// The slots through which other processes of its host read.
     pub(crate) slots: Slots,
-    /// By which the next process finds what was complete, if the segment outlives its process: then no other process is
-    /// given its memory.
+    /// The rows in which the next process finds complete entries, if the segment outlives its process. Then no other
+    /// process may write its memory directly.
     rows: Option<Rows>,
     memory: Extents,
-    /// The grants that have begun, at every byte the last one: what the ledger must go by.
+    /// For each byte, the last grant whose write began. Checked against the ledger's decisions.
     begun: Extents,
-    /// The highest epoch that was offered.
+    /// The highest epoch that the segment was told.
     offered: Epoch,
     tickets: BTreeMap<u64, Ticket>,
-    /// What changed since this was last asked.
+    /// Changes since the last call of [`Node::take_changes`].
     changes: Vec<(Version, (u64, u64))>,
 }
 
@@ -68,10 +68,10 @@ struct Ticket {
     handle: Rc<Handle>,
 }
 
-/// Most changes that a node remembers: few, so that a master that follows misses some now and then.
+/// Most changes that a ledger remembers; few, so that a following standby misses some at times.
 const MAX_CHANGES: usize = 24;
 
-/// Whose changes have numbers that those under no other process have.
+/// Numbers the ledger's changes so that no other process's changes have the same numbers.
 fn numbered(mut ledger: Ledger, segment: SegmentId, run: u64) -> Ledger {
     ledger.number_changes((segment.0 >> 32) as u64 + (run << 20), MAX_CHANGES);
     ledger
@@ -83,7 +83,7 @@ impl Node {
         Self::with_rows((segment, name, len), Medium::Memory, rows)
     }
 
-    /// A disk: it outlives its process, and no other process finds anything there without asking.
+    /// A segment on disk. It outlives its process, and other processes must ask the node for its entries.
     pub(crate) fn disk(segment: SegmentId, name: &'static str, len: u64) -> Self {
         let rows = Rows::of(segment).without_floor();
         Self::with_rows((segment, name, len), Medium::Disk, Some(rows))
@@ -111,17 +111,17 @@ impl Node {
         }
     }
 
-    /// Whether it outlives its process.
+    /// Whether the segment outlives its process.
     pub(crate) fn is_named(&self) -> bool {
         self.rows.is_some()
     }
 
-    /// The same memory under the next process, if it outlives the one before: what has a row is there again, if there was
-    /// room to remember it.
+    /// The segment under the next process, or `None` if it ends with its process. Complete entries return, unless
+    /// `has_room` drops their rows.
     pub(crate) fn start_again(
         self,
-        mut has_room: impl FnMut(&mut Desk) -> bool,
-        desk: &mut Desk,
+        mut has_room: impl FnMut(&mut RunRecord) -> bool,
+        desk: &mut RunRecord,
     ) -> Option<Self> {
         let mut rows = self.rows?;
         let ledger = self.machine.ledger().entries();
@@ -142,7 +142,7 @@ impl Node {
         Some(Self { machine, run, is_lent: true, slots, rows, tickets, ..self })
     }
 
-    /// What it is called now.
+    /// The present id.
     pub(crate) fn segment(&self) -> SegmentId {
         self.machine.id()
     }
@@ -151,7 +151,7 @@ impl Node {
         self.machine.ledger()
     }
 
-    /// The highest epoch that it obeys.
+    /// The highest epoch that the segment obeys.
     pub(crate) fn epoch(&self) -> Epoch {
         self.machine.epoch()
     }
@@ -161,12 +161,13 @@ impl Node {
         self.machine.ledger().len()
     }
 
-    /// The ranges that changed, and the version that was written there.
+    /// The versions that writers wrote since the last call, with their ranges as (offset, length).
     pub(crate) fn take_changes(&mut self) -> Vec<(Version, (u64, u64))> {
         std::mem::take(&mut self.changes)
     }
 
-    /// Has the machine change something, and does what that asks for; gives who is to be told to stop, too.
+    /// Applies a change to the machine and carries out its effects. Also returns the writers that must be told to
+    /// stop.
     fn change<T>(
         &mut self,
         change: impl FnOnce(
@@ -189,19 +190,19 @@ impl Node {
         (changed, stop)
     }
 
-    /// Obeys an epoch from now on.
+    /// Refuses older epochs from now on.
     pub(crate) fn obey(&mut self, epoch: Epoch) {
         self.offered = self.offered.max(epoch);
         self.change(|machine, effects| machine.obey(epoch, effects));
     }
 
-    /// Takes a range for a writer; gives its ticket, and who is to be told to stop.
+    /// Begins a write. Returns its ticket, and the writers that must be told to stop.
     pub(crate) fn begin(
         &mut self,
         (epoch, range): (Epoch, &RangeWrite<'static>),
         writer: Writer,
         (now, until): (Instant, Instant),
-        desk: &mut Desk,
+        desk: &mut RunRecord,
     ) -> Result<(u64, Vec<Writer>), ErrorCode> {
         let handle = Rc::new(Handle { writer, is_interrupted: Cell::new(false) });
         let writer = Rc::clone(&handle);
@@ -213,7 +214,7 @@ impl Node {
         Ok((ticket, stop))
     }
 
-    /// Whether a writer may change bytes. Its ticket is over if not.
+    /// Whether a writer may change bytes now. If it is refused, its ticket ends.
     pub(crate) fn admit(&mut self, ticket: u64, now: Instant) -> Admission {
         let admission = self.machine.admit(ticket, now);
         if matches!(admission, Admission::Refused(_)) {
@@ -222,7 +223,7 @@ impl Node {
         admission
     }
 
-    /// Promises to hold an entry for a while; a disk does not.
+    /// Promises to keep an entry for a while. A disk makes no promises.
     pub(crate) fn promise(&mut self, range: &RangeRead, now: Instant) -> Result<(), ErrorCode> {
         match self.medium {
             Medium::Memory => self.machine.promise(range, now),
@@ -230,12 +231,12 @@ impl Node {
         }
     }
 
-    /// Promises nothing any more; gives how long what was promised still holds.
+    /// Makes no more promises. Returns how long the earlier ones still hold.
     pub(crate) fn end_promises(&mut self, now: Instant) -> Duration {
         self.machine.end_promises(now).unwrap_or_default()
     }
 
-    /// Drops an entry; gives who is to be told to stop.
+    /// Drops an entry. Returns the writers that must be told to stop.
     pub(crate) fn drop_range(
         &mut self,
         range: &RangeDrop,
@@ -246,20 +247,20 @@ impl Node {
         dropped.map(|()| stop)
     }
 
-    /// Drops all that lies here, and has another id from then on.
+    /// Drops all entries, and gives the segment another id. Returns the writers that must be told to stop.
     pub(crate) fn start_empty(&mut self, segment: SegmentId) -> Vec<Writer> {
         let ((), stop) = self.change(|machine, effects| machine.start_empty(segment, effects));
         self.slots.open();
         stop
     }
 
-    /// Whether nothing lies here.
+    /// Whether the ledger has no entries.
     pub(crate) fn is_empty(&self) -> bool {
         self.ledger().is_empty()
     }
 
-    /// L3, and the first half of L7.
-    fn check_begin(&mut self, epoch: Epoch, range: &RangeWrite<'static>, desk: &mut Desk) {
+    /// Checks L3, and the first half of L7.
+    fn check_begin(&mut self, epoch: Epoch, range: &RangeWrite<'static>, desk: &mut RunRecord) {
         if epoch < self.offered {
             let text = format!("epoch {epoch} was obeyed after {} by {}", self.offered, self.name);
             desk.blame("L3", text);
@@ -274,8 +275,8 @@ impl Node {
         self.begun.write(range.offset, &[Piece { len: range.entry_len, content: Some(content) }]);
     }
 
-    /// A writer that may be at work in a range under a grant of an older leader, and was not told to stop: for one that
-    /// was, the node has newer ones wait.
+    /// A writer that may be at work in a range under an older leader's grant. Writers that were told to stop do not
+    /// count: the node makes newer writers wait for them.
     pub(crate) fn older_writer(
         &self,
         (offset, len): (u64, u64),
@@ -297,13 +298,13 @@ impl Node {
         self.tickets.get(&ticket).is_some_and(|ticket| ticket.handle.is_interrupted.get())
     }
 
-    /// A writer changes bytes, from `from` on in its part.
+    /// Writes bytes for a writer, `from` bytes after the start of its part of the entry.
     pub(crate) fn change_bytes(
         &mut self,
         ticket: u64,
         from: u64,
         pieces: &[Piece],
-        desk: &mut Desk,
+        desk: &mut RunRecord,
     ) {
         let range = self.tickets[&ticket].range;
         let offset = range.offset + range.from + from;
@@ -318,8 +319,8 @@ impl Node {
         self.memory.write(offset, &pieces);
     }
 
-    /// L1, and the second half of L7.
-    fn check_change(&self, range: &RangeWrite<'_>, offset: u64, len: u64, desk: &mut Desk) {
+    /// Checks L1, and the second half of L7.
+    fn check_change(&self, range: &RangeWrite<'_>, offset: u64, len: u64, desk: &mut RunRecord) {
         let touched = |at: u64, entry: &Entry| at < offset + len && offset < at + entry.len;
         let complete = self.ledger().entries().filter(|(_, it)| it.state == EntryState::Complete);
         let rows = self.rows.iter().flat_map(|rows| &rows.entries).map(|(&at, entry)| (at, entry));
@@ -342,8 +343,8 @@ impl Node {
         }
     }
 
-    /// A writer says that all its bytes are in place.
-    pub(crate) fn complete(&mut self, ticket: u64, desk: &mut Desk) -> Result<(), ErrorCode> {
+    /// Completes a write, and checks L2: the entry's bytes must all be there.
+    pub(crate) fn complete(&mut self, ticket: u64, desk: &mut RunRecord) -> Result<(), ErrorCode> {
         let range = self.forget(ticket);
         self.change(|machine, effects| machine.complete(ticket, Vec::new(), effects)).0?;
         if let Some(entry) = self.ledger().complete_at(range.offset) {
@@ -372,7 +373,7 @@ impl Node {
         self.tickets.remove(&ticket).expect("it has not ended").range
     }
 
-    /// Whether that version lies there; gives the grant that it was written under.
+    /// The grant under which this version was written, if the version lies in the range.
     pub(crate) fn find(&self, range: &RangeRead) -> Result<Version, ErrorCode> {
         Ok(self.machine.read(range)?.grant)
     }

@@ -1,4 +1,4 @@
-//! An operator: has segments drained, and what was drained leave.
+//! An operator, which drains segments and then lets drained nodes leave.
 
 use mooncake_types::{DrainOrder, DrainStatus, SegmentState};
 
@@ -6,7 +6,7 @@ use crate::ids::Site;
 use crate::world::World;
 
 impl World {
-    /// Now and then something is ordered, or taken back.
+    /// At some events, orders or cancels a drain, and lets drained nodes leave.
     pub(crate) fn operate(&mut self) {
         let drain_in = self.scenario.drain_in;
         if self.desk.is_ending || drain_in == 0 || self.desk.chance.below(drain_in) > 0 {
@@ -76,7 +76,7 @@ impl World {
         }
     }
 
-    /// At the end: jobs are canceled, and nodes that were drained come back.
+    /// At the end, cancels all jobs. Nodes whose segments are draining or drained take them back, and lend them again.
     pub(crate) fn end_drains(&mut self) {
         if self.desk.violation.is_some() {
             return;

@@ -1,18 +1,18 @@
-//! Where entries are found without asking the node, as its machine has it changed: slots that other processes of the host
-//! read, and rows that the next process reads.
+//! Entries as the segment machine publishes them, readable without a question to the node. Other processes of the host
+//! read the slots; the next process reads the rows.
 
 use std::collections::BTreeMap;
 
 use mooncake_node::{Effect, Entry, Ledger};
 use mooncake_types::{Epoch, RangeRead, RangeWrite, SegmentId, Version};
 
-/// The table that other processes map.
+/// The shared table of slots that other processes map.
 #[derive(Default)]
 pub(crate) struct Slots {
-    /// By where the entries start.
+    /// By the offset of the entry.
     shown: BTreeMap<u64, Slot>,
     is_closed: bool,
-    /// How many slots were filled.
+    /// How many slots were ever filled.
     filled: u64,
 }
 
@@ -21,7 +21,7 @@ pub(crate) struct Slot {
     version: Version,
     object_offset: u64,
     len: u64,
-    /// No other slot ever has it.
+    /// Unique within the table.
     number: u64,
 }
 
@@ -43,35 +43,36 @@ impl Slots {
         }
     }
 
-    /// There is a new table, and nothing in it.
+    /// Opens a new, empty table.
     pub(crate) fn open(&mut self) {
         self.is_closed = false;
     }
 
-    /// The number of the slot that stands for a range; `None` if there is none for its start.
+    /// The number of the slot at the range's offset. `None` if there is no slot, [`Stale`] if it belongs to another
+    /// version.
     pub(crate) fn find(&self, range: &RangeRead) -> Option<Result<u64, Stale>> {
         let slot = self.shown.get(&range.offset)?;
         let is_it = (slot.version, slot.object_offset) == (range.version, range.object_offset);
         Some(if is_it { Ok(slot.number) } else { Err(Stale) })
     }
 
-    /// Whether a slot has said the same all the time since it was found.
+    /// Whether the slot is still the same as when it was found.
     pub(crate) fn still_holds(&self, offset: u64, number: u64) -> bool {
         self.shown.get(&offset).is_some_and(|slot| slot.number == number)
     }
 
-    /// A slot that stands for some of these bytes.
+    /// A slot that covers some of these bytes.
     pub(crate) fn overlapping(&self, offset: u64, len: u64) -> Option<Slot> {
         let (&at, slot) = self.shown.range(..offset + len).next_back()?;
         (offset < at + slot.len).then_some(*slot)
     }
 }
 
-/// Another version lies there.
+/// The slot belongs to another version.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stale;
 
-/// What the file of a named segment says.
+/// The content of the file that outlives the process of a named segment.
 pub(crate) struct Rows {
     pub(crate) segment: SegmentId,
     pub(crate) epoch: Epoch,
@@ -85,7 +86,7 @@ impl Rows {
         Self { segment, epoch: Epoch(0), entries: BTreeMap::new(), floor: None, has_floor: true }
     }
 
-    /// Nothing that outlives the process keeps older writers out.
+    /// Rows that do not record a floor, so that the next process refuses no older writers.
     pub(crate) fn without_floor(self) -> Self {
         Self { has_floor: false, ..self }
     }
@@ -103,7 +104,7 @@ impl Rows {
         }
     }
 
-    /// What the next process begins with, in a segment of `len` bytes.
+    /// The ledger that the next process begins with, in a segment of `len` bytes.
     pub(crate) fn ledger(&self, len: u64) -> Ledger {
         let mut ledger = Ledger::new(len);
         for (&offset, entry) in &self.entries {

@@ -1,9 +1,9 @@
 use mooncake_types::Chance;
 
-/// What a run is made of. All of it follows from the run's number.
+/// The parameters of a run. All of them follow from its seed, kind and number of events.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// Events until the faults end.
+    /// How many events there are until the faults end.
     pub events: u64,
     pub(crate) nodes: usize,
     pub(crate) pure_clients: usize,
@@ -16,91 +16,93 @@ pub struct Scenario {
     pub(crate) put_release_ms: u64,
     pub(crate) stripe_threshold: u64,
     pub(crate) latency_us: u64,
-    /// Clocks run up to so many microseconds in a second too fast or too slow.
+    /// How many microseconds in a second clocks may run too fast or too slow.
     pub(crate) drift: u64,
-    /// Whether the processes of one number share a host, and with it memory.
+    /// Whether the first two members share a host, and with it memory.
     pub(crate) has_neighbours: bool,
-    /// Whether segments are named: nodes that die come back with what was complete in them.
+    /// Whether segments in memory are named: a node that died comes back with its complete entries.
     pub(crate) has_named: bool,
     /// Length of each node's disk in bytes; zero if there are none.
     pub(crate) disk_len: u64,
-    /// Whether objects go to a disk only when they are evicted; whether they may be evicted all the same if they cannot.
+    /// Whether objects are offloaded only when they are evicted. `forces_eviction`: whether they are evicted even if
+    /// they cannot be offloaded.
     pub(crate) sinks: bool,
     pub(crate) forces_eviction: bool,
-    /// Whether what is read from a disk comes back to memory.
+    /// Whether a read from a disk promotes the object to memory.
     pub(crate) promotes: bool,
-    /// Whether some of that found no room in the record that outlives a process.
+    /// Whether the rows of a named segment lack room for some complete entries.
     pub(crate) is_forgetful: bool,
     pub(crate) faults: Faults,
-    /// Whether most of what is done is to get objects.
+    /// Whether most operations are gets.
     pub(crate) reads_mostly: bool,
-    /// Whether processes keep copies of what they read from other machines.
+    /// Whether processes keep copies of ranges that they read on other hosts.
     pub(crate) has_hot_caches: bool,
     pub(crate) has_groups: bool,
     pub(crate) has_soft_pins: bool,
-    /// Whether what is soft-pinned is evicted when nothing else is left.
+    /// Whether soft-pinned objects are evicted when nothing else is left.
     pub(crate) evicts_soft_pinned: bool,
-    /// Used share of a segment above which its objects are evicted before anybody wants the room.
+    /// Used share of a segment above which its objects are evicted before a put needs the room.
     pub(crate) watermark: f64,
-    /// Whether what is read often gets more replicas.
+    /// Whether objects that are read often get more replicas.
     pub(crate) replicates: bool,
-    /// An operator begins or ends a drain job at one event in so many; never if zero.
+    /// An operator orders or cancels a drain at one event in this many; never if zero.
     pub(crate) drain_in: u64,
-    /// How long routes may be used after the last word of the leader that named them, or after its lease.
+    /// How long routes may be used after the end of the leader's lease, or after its last answer if it needs no lease.
     pub(crate) routes_last_ms: u64,
-    /// How long a lease of leadership lasts, and how much longer its holder may wait to resume it; where there are two masters.
+    /// How long a lease of leadership lasts, if there are two masters. `suspension_ms`: how much longer its holder may
+    /// wait to resume it.
     pub(crate) leadership_ms: u64,
     pub(crate) suspension_ms: u64,
-    /// A node takes its segment back before one in so many things that it does; never if zero.
+    /// A node takes its segment back before one in this many of its operations; never if zero.
     pub(crate) leave_in: u64,
-    /// Whether some stay with every leader that has lost the coordinator, while the others find the next one.
+    /// Whether a leader that loses the coordinator keeps some members, while others find the next leader.
     pub(crate) has_rivals: bool,
-    /// The longest time for which a master cannot ask about leases.
+    /// The longest time for which a master cannot reach the coordinator.
     pub(crate) longest_away_ms: u64,
 }
 
-/// What may go wrong: each happens at one event in so many, and never if it is zero.
+/// The odds of each fault: one in this many events or messages; never if zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Faults {
-    /// A connection breaks while something is sent over it.
+    /// A connection breaks while a message is sent.
     pub(crate) reset_in: u64,
     /// A message takes a hundred times as long as usual.
     pub(crate) straggler_in: u64,
-    /// Two processes cannot reach each other for a while, or only one the other.
+    /// Two sites cannot reach each other for a while, or only one cannot reach the other.
     pub(crate) partition_in: u64,
-    /// A process that lends memory dies, and comes back, empty or with its memory.
+    /// A process that lends memory dies. Another starts in its place, empty or with its memory.
     pub(crate) node_death_in: u64,
-    /// A process that lends none dies, and comes back.
+    /// A process that lends nothing dies, and another starts in its place.
     pub(crate) client_death_in: u64,
-    /// A process stands still for a while.
+    /// A process is paused for a while.
     pub(crate) pause_in: u64,
-    /// The master dies, and comes back.
+    /// A master dies, and another process starts in its place.
     pub(crate) master_death_in: u64,
-    /// One of two masters cannot ask about leases for a while: once in so many milliseconds, in the mean.
+    /// A master cannot reach the coordinator for a while: once in this many milliseconds on average.
     pub(crate) away_every_ms: u64,
 }
 
-/// What a run is about.
+/// Which kinds of faults a run has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Nothing fails, and a get finds what is there all the time.
+    /// Nothing fails, and a get must find each key that is readable all the time.
     Calm,
-    /// Connections break, messages are late, networks part.
+    /// Connections break, messages are late, and sites are cut off from each other.
     Network,
-    /// Processes die, stand still and come back.
+    /// As `Network`. Processes of members also die, are paused, and come back.
     Processes,
-    /// The master dies too, and comes back.
+    /// As `Processes`. The master also dies and comes back.
     Masters,
-    /// There are two masters, and a lease says which of them leads.
+    /// As `Masters`, with two masters. A lease decides which of them leads.
     Leaders,
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Kind; 5] =
         [Kind::Calm, Kind::Network, Kind::Processes, Kind::Masters, Kind::Leaders];
 
-    /// What it is called where runs are chosen.
+    /// The name on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -112,7 +114,7 @@ impl Kind {
         }
     }
 
-    /// The kind of that name.
+    /// The kind with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Kind> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
@@ -123,13 +125,13 @@ fn one_of<T: Copy>(chance: &mut Chance, of: &[T]) -> T {
     of[chance.below(of.len() as u64) as usize]
 }
 
-/// Each run has some of the faults, so that each meets states that the others would keep it from.
+/// Half of the runs leave a fault out, since it may keep runs from states in which others matter.
 fn maybe(chance: &mut Chance, one_in: &[u64]) -> u64 {
     if chance.below(2) == 0 { 0 } else { one_of(chance, one_in) }
 }
 
 impl Scenario {
-    /// The run of that number.
+    /// The scenario of this seed, kind and number of events.
     #[must_use]
     pub fn new(seed: u64, kind: Kind, events: u64) -> Self {
         let mut chance = Chance::new(seed ^ 0x5ce_0a10);
@@ -138,7 +140,7 @@ impl Scenario {
         let most_len = if is_large { 300_000 } else { one_of(chance, &[60, 300, 900]) };
         let room = one_of(chance, &[2, 4, 8, 30]);
         let latency_us = one_of(chance, &[50, 500, 3_000]);
-        // Shorter than late writers take, at times: what their ranges are given to must be safe from them all the same.
+        // Shorter than some late writers take. Their ranges may then be granted again, and must be safe all the same.
         let put_discard_ms = one_of(chance, &[20, 100, 400, 3_000]).max(latency_us / 15);
         let has_deaths = matches!(kind, Kind::Processes | Kind::Masters | Kind::Leaders);
         let mut apart = Chance::new(seed ^ 0xa6a_1a57);
@@ -176,7 +178,7 @@ impl Scenario {
             watermark: one_of(chance, &[1.0, 0.9]),
             replicates: chance.below(2) == 0,
             drain_in: maybe(chance, &[40, 150]),
-            // What outlives a process is lent for as long as that.
+            // A segment that outlives its process is lent for as long as the process lives.
             leave_in: maybe(chance, &[15, 60]) * u64::from(!has_named),
             leadership_ms: one_of(chance, &[50, 150, 500]),
             routes_last_ms: one_of(chance, &[100, 300, 1_000]),
@@ -194,7 +196,7 @@ impl Scenario {
         }
     }
 
-    /// Half of the runs that are not of puts, gets and removals alone have disks.
+    /// Half of the runs with extras have disks.
     fn with_disks(self, apart: &mut Chance) -> Self {
         if apart.below(2) > 0 {
             return self;
@@ -209,7 +211,7 @@ impl Scenario {
         }
     }
 
-    /// Half of the runs are of puts, gets and removals alone: all else makes the states rarer in which those go wrong.
+    /// Half of the runs have only puts, gets and removals. Extras make the states rarer in which those can go wrong.
     fn without_extras(self) -> Self {
         Self {
             has_groups: false,
@@ -223,7 +225,7 @@ impl Scenario {
         }
     }
 
-    /// There is hardly any room: ranges are granted again while those are at work who had them before.
+    /// There is hardly any room, so ranges are granted again while their earlier writers are still at work.
     fn crowded(self, kind: Kind) -> Self {
         let put_discard_ms = 20.max(self.latency_us / 15);
         let mut faults = self.faults;
@@ -244,15 +246,15 @@ impl Scenario {
         }
     }
 
-    /// Many read the same few keys by routes that they know, while those are replaced.
+    /// Many clients read the same few keys through cached routes, while others replace them.
     fn read_mostly(self) -> Self {
         let lease_ms = self.lease_ms.max(100);
         Self { pure_clients: 3, keys: 2, lease_ms, reads_mostly: true, ..self }
     }
 
-    /// A leader that has lost the coordinator keeps some nodes, while the others have found the next one, and readers know
-    /// routes of the first. What either may do follows from leases, so the run outlasts them: it is longer, ways are short,
-    /// and everybody takes their time. Nobody dies.
+    /// Two masters with followers. A leader that lost the coordinator keeps some nodes and readers, while the others
+    /// have found the next leader. Leases decide what either may do, so the run must outlast them: it has more events,
+    /// short delays and long rests. No process dies.
     fn with_rivals(self, apart: &mut Chance) -> Self {
         let Faults { reset_in, straggler_in, away_every_ms, .. } = self.faults;
         Self {

@@ -1,11 +1,11 @@
-//! What a node's server does for one connection.
+//! The node's server: the state machine of one connection.
 
 use std::collections::VecDeque;
 
 use mooncake_node::Admission;
 use mooncake_types::{Epoch, ErrorCode, RangeRead, RangeWrite, Version};
 
-use crate::desk::Desk;
+use crate::desk::RunRecord;
 use crate::extents::Piece;
 use crate::host::Host;
 use crate::ids::{ConnId, Side};
@@ -13,13 +13,13 @@ use crate::message::Message;
 use crate::net::{Event, Net};
 use crate::node::{Writer, WriterTicket};
 
-/// Longest wait of a writer for an older one to stop.
+/// How long a writer waits at most for an older one to stop.
 const PATIENCE_US: u64 = 300_000;
 
-/// How often a writer that waits looks again.
+/// How often a waiting writer is tried again.
 const LOOK_US: u64 = 2_000;
 
-/// One connection at the node.
+/// One connection at the node's server.
 #[derive(Default)]
 pub(crate) struct Service {
     inbox: VecDeque<Message>,
@@ -30,59 +30,59 @@ pub(crate) struct Service {
 enum ServiceState {
     #[default]
     Idle,
-    /// A range was begun, and an older writer may still be at work in it.
+    /// The write has begun, and an older writer may still be at work in its range.
     Waiting { ticket: WriterTicket, range: RangeWrite<'static>, kind: WriteKind },
-    /// Bytes come in.
+    /// The parts of a large write arrive.
     Receiving { ticket: WriterTicket, range: RangeWrite<'static>, done: u64 },
-    /// All bytes of a small range are to come before it is begun.
+    /// A small write begins once its only part has arrived.
     Gathering { epoch: Epoch, range: RangeWrite<'static> },
-    /// The bytes of a refused range are read past.
+    /// The parts of a refused write are discarded.
     Skipping { left: u64, code: ErrorCode },
-    /// The peer writes by itself.
+    /// The peer writes into the shared memory itself.
     InPlace { ticket: WriterTicket },
-    /// Bytes go out.
+    /// The bytes of a read are copied out.
     Sending { range: RangeRead, grant: Version, pieces: Vec<Piece>, done: u64 },
 }
 
 enum WriteKind {
     Large,
-    /// Its bytes are here.
+    /// With its bytes, which have arrived.
     Small(Vec<Piece>),
     InPlace,
 }
 
-/// Whether the connection is to be served on.
+/// Whether the server goes on with the connection.
 enum Next {
-    /// There may be more to do at once.
+    /// The next step may run at once.
     GoOn,
-    /// Something has to come, or to pass, first.
+    /// The next step waits for a message or for time.
     Pause,
-    /// The connection is over.
+    /// The connection ends.
     End,
 }
 
-/// A node and what it needs for a moment.
+/// A connection at a node, with the rest of the world as one event sees it.
 struct Site<'w> {
     conn: ConnId,
     host: &'w mut Host,
     net: &'w mut Net,
-    desk: &'w mut Desk,
+    desk: &'w mut RunRecord,
 }
 
-/// A message came for a node.
+/// Handles a message that arrived at a node.
 pub(crate) fn on_message(
     conn: ConnId,
     message: Message,
     host: &mut Host,
     net: &mut Net,
-    desk: &mut Desk,
+    desk: &mut RunRecord,
 ) {
     host.services.entry(conn).or_default().inbox.push_back(message);
     serve(conn, host, net, desk);
 }
 
-/// Goes on with a connection as far as it goes.
-pub(crate) fn serve(conn: ConnId, host: &mut Host, net: &mut Net, desk: &mut Desk) {
+/// Takes steps of a connection until one has to wait.
+pub(crate) fn serve(conn: ConnId, host: &mut Host, net: &mut Net, desk: &mut RunRecord) {
     let Some(mut service) = host.services.remove(&conn) else { return };
     let mut site = Site { conn, host, net, desk };
     loop {
@@ -145,7 +145,7 @@ impl Service {
         }
     }
 
-    /// Whether its peer may be writing by itself.
+    /// Whether the peer may be writing into the shared memory itself.
     pub(crate) fn is_in_place(&self) -> bool {
         matches!(self.state, ServiceState::InPlace { .. })
     }
@@ -243,7 +243,7 @@ impl Service {
         };
         site.desk.tally.refused_writes += 1;
         if code == ErrorCode::InvalidVersion {
-            // It was told to stop.
+            // A newer writer interrupted this one.
             return Next::End;
         }
         match kind {
@@ -262,7 +262,7 @@ impl Service {
         site: &mut Site<'_>,
     ) -> Next {
         let node = site.host.node_of(ticket);
-        // A part may be coming in while the server is told to stop: what is under way lands.
+        // A part that is already arriving may still be written after the server was told to stop.
         if node.is_interrupted(ticket.id)
             && (self.inbox.is_empty() || site.desk.chance.below(2) == 0)
         {
@@ -325,7 +325,7 @@ impl Service {
         }
     }
 
-    /// Copies a part out; at the end says whether the version was still there.
+    /// Copies some bytes out. After the last ones, checks that the entry is still there.
     fn send_part(
         &mut self,
         range: RangeRead,
@@ -350,7 +350,7 @@ impl Service {
         Next::GoOn
     }
 
-    /// The connection is over: what was begun and not completed is abandoned.
+    /// Abandons the write that was begun and not completed, since the connection ends.
     fn give_up(&mut self, site: &mut Site<'_>) {
         let (ServiceState::Waiting { ticket, .. }
         | ServiceState::Receiving { ticket, .. }

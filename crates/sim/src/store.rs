@@ -1,8 +1,8 @@
-//! What outlives every master: the membership record and the highest epoch that led.
+//! The coordinator: the lease, the membership record and the highest epoch that led. It outlives every master.
 
 use std::collections::BTreeMap;
 
-use mooncake_meta::{Effect, Member, Record};
+use mooncake_meta::{Effect, Member, RecordedMembers};
 use mooncake_types::{Epoch, SegmentId};
 
 use crate::ids::Process;
@@ -11,26 +11,26 @@ use crate::ids::Process;
 pub(crate) struct Store {
     members: BTreeMap<SegmentId, Member>,
     epoch: Epoch,
-    /// Who leads, and until when nobody else may; not kept where there is only one master.
+    /// The holder of the lease, and until when no other may take it. `None` with a single master.
     lease: Option<(Process, u64)>,
     lease_us: u64,
 }
 
 impl Store {
-    /// Nobody has led.
+    /// A store before the first leader.
     pub(crate) fn new(lease_us: u64) -> Self {
         Self { members: BTreeMap::new(), epoch: Epoch(0), lease: None, lease_us }
     }
 
-    /// What a leader finds that begins now, and its epoch, so much higher than the last.
-    pub(crate) fn lead(&mut self, ahead: u64) -> (Record, Epoch) {
+    /// The record that a new leader finds, and its epoch, which is `ahead` above the last one.
+    pub(crate) fn lead(&mut self, ahead: u64) -> (RecordedMembers, Epoch) {
         let members = self.members.values().copied().collect();
-        let record = Record { fresh: self.epoch == Epoch(0), members };
+        let record = RecordedMembers { fresh: self.epoch == Epoch(0), members };
         self.epoch = Epoch(self.epoch.0 + ahead);
         (record, self.epoch)
     }
 
-    /// Gives the lease to a process, or prolongs it. False if another has it.
+    /// Gives the lease to a process, or renews it. False if another process holds it.
     pub(crate) fn hold(&mut self, process: Process, now_us: u64) -> bool {
         let is_free = self.lease.is_none_or(|(holder, until)| holder == process || until <= now_us);
         if is_free {
@@ -39,12 +39,12 @@ impl Store {
         is_free
     }
 
-    /// Whether a process may not write any more: another leads.
+    /// Whether the record refuses writes of this process, since another one took the lease.
     pub(crate) fn fences(&self, process: Process) -> bool {
         self.lease.is_some_and(|(holder, _)| holder != process)
     }
 
-    /// A change is durable.
+    /// Applies a durable change.
     pub(crate) fn apply(&mut self, effect: Effect) {
         match effect {
             Effect::Join(id) => _ = self.join(id),

@@ -1,4 +1,4 @@
-//! What a master's death must not cost.
+//! Objects that must survive the death of a master.
 
 use mooncake_meta::KeyReport;
 use mooncake_node::EntryState;
@@ -13,7 +13,7 @@ impl World {
         &self.masters[self.leader]
     }
 
-    /// Another leads: what could be read from the last leader is to be found.
+    /// Remembers each object that the last leader could read. The next leader must find them.
     pub(crate) fn remember_survivors(&mut self) {
         for (key, name) in KEYS.iter().enumerate().take(self.desk.keys) {
             let report = self.leader().meta.peek(name).filter(|report| report.complete);
@@ -23,7 +23,7 @@ impl World {
         }
     }
 
-    /// Whether nodes hold a whole replica of what a master knew.
+    /// Whether nodes still hold a whole replica of an object that a master knew.
     fn is_held(&self, known: &KeyReport) -> bool {
         let is_there = |replica: u32| {
             let mut ranges = known.located.placements.iter().filter(|it| it.replica == replica);
@@ -38,12 +38,13 @@ impl World {
         known.located.placements.iter().any(|range| is_there(range.replica))
     }
 
-    /// Whether the master has an object that no node holds.
+    /// Whether the leader has an object of which no node holds a whole replica.
     pub(crate) fn is_ghost(&self, key: usize) -> bool {
         self.leader().meta.peek(KEYS[key]).is_some_and(|known| !self.is_held(&known))
     }
 
-    /// At the end, nothing is lost whose memory lives (I1), and nodes hold nothing that the master forgot (I2).
+    /// At the end, no survivor may be missing that nodes still hold (I1). Nodes may hold no entry that the leader does
+    /// not know (I2).
     pub(crate) fn check_survival(&mut self) {
         let survivors: Vec<KeyReport> = self.desk.survivors.values().cloned().collect();
         for known in survivors {

@@ -1,33 +1,33 @@
 use mooncake_ops::{CallError, Deadline, MoveError, Op, Step};
 use mooncake_types::{ClientId, Reply, Tick};
 
-use crate::desk::Desk;
+use crate::desk::RunRecord;
 use crate::extents::Extents;
 
-/// How long after its start a call begins something.
+/// How long after its start an operation may begin new steps.
 const CALL_MS: u64 = 30_000;
 
-/// An operation that a thread is in the middle of.
+/// An operation that a thread runs.
 pub(crate) struct Task {
     driven: Box<dyn Driven>,
-    /// By item, the number of its key.
+    /// The key number of each item.
     pub(crate) keys: Vec<usize>,
     began: u64,
-    /// By item, what was read for it.
+    /// The bytes that were read for each item.
     pub(crate) buffers: Vec<Extents>,
 }
 
-/// What an operation came to.
+/// The task that has ended, as its continuation sees it.
 pub(crate) struct After<'w> {
     pub(crate) client: ClientId,
     pub(crate) now: Tick,
-    pub(crate) desk: &'w mut Desk,
+    pub(crate) desk: &'w mut RunRecord,
     pub(crate) keys: Vec<usize>,
     pub(crate) buffers: Vec<Extents>,
     pub(crate) began: u64,
 }
 
-/// An operation of any kind, and what follows it.
+/// An operation of any type, with its continuation.
 trait Driven {
     fn next(&mut self, now: Tick) -> Step<'static>;
     fn on_reply(&mut self, reply: Result<Reply, CallError>);
@@ -59,17 +59,17 @@ impl<O: Op<'static>, F: FnOnce(O::Output, After<'_>) -> Option<Task>> Driven for
     }
 }
 
-/// Operations borrow what they are about; a test may leak it.
+/// Leaks items that an operation borrows. Tests may.
 pub(crate) fn leak<T>(items: Vec<T>) -> &'static [T] {
     Box::leak(items.into_boxed_slice())
 }
 
 impl Task {
-    /// Runs `op`, whose items are about these keys, and goes on with what `end` gives.
+    /// Runs `op`, whose items have these keys. `end` gets its result, and may return the next task.
     pub(crate) fn new<O: Op<'static> + 'static>(
         op: O,
         keys: Vec<usize>,
-        desk: &Desk,
+        desk: &RunRecord,
         end: impl FnOnce(O::Output, After<'_>) -> Option<Task> + 'static,
     ) -> Self {
         Self {
@@ -80,7 +80,7 @@ impl Task {
         }
     }
 
-    /// As begun at that event, when what it builds on was looked up.
+    /// The task, counted as begun at that event: then the client looked up what the task builds on.
     pub(crate) fn since(self, began: u64) -> Self {
         Self { began, ..self }
     }
@@ -97,8 +97,8 @@ impl Task {
         self.driven.on_transfer(results);
     }
 
-    /// What follows.
-    pub(crate) fn end(self, client: ClientId, now: Tick, desk: &mut Desk) -> Option<Task> {
+    /// Ends the task. Returns the task that follows it, if there is one.
+    pub(crate) fn end(self, client: ClientId, now: Tick, desk: &mut RunRecord) -> Option<Task> {
         let Self { driven, keys, buffers, began } = self;
         driven.end(After { client, now, desk, keys, buffers, began })
     }

@@ -1,7 +1,8 @@
 use crate::world::World;
 
 impl World {
-    /// What a master has counted is added up, before another takes its place and at the end.
+    /// Adds a master's counters to the tally. Called before another process takes its place, and at the end of the
+    /// run.
     pub(crate) fn end_term(&mut self, number: usize) {
         let counters = self.masters[number].meta.stats().counters;
         let counts = [

@@ -1,4 +1,4 @@
-//! Bytes between a thread and nodes: over connections, or straight to memory of the same host.
+//! Transfers between a thread and nodes: over connections, or straight to memory of the same host.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -6,24 +6,24 @@ use mooncake_node::Admission;
 use mooncake_ops::{MoveError, Retry, RetryPolicy, Step};
 use mooncake_types::ErrorCode;
 
-use crate::desk::Desk;
+use crate::desk::RunRecord;
 use crate::extents::Extents;
 use crate::fiber::Fiber;
 use crate::hot::Reading;
 use crate::ids::{ConnId, Part, Process, Side, Site};
 use crate::intern::intern;
-use crate::member::{Around, Member};
+use crate::member::{EventContext, Member};
 use crate::message::Message;
-use crate::moves::{What, part_of, payload};
+use crate::moves::{MoveKind, part_of, payload};
 use crate::near_read::{Seen, read_result, see};
 use crate::net::Event;
 use crate::node::{Writer, WriterTicket};
 use crate::task::Task;
 
-/// A node that says nothing for so long is given up.
+/// How long a node may be silent before its move fails.
 const PATIENCE_US: u64 = 500_000;
 
-/// What a step of an operation moves.
+/// The moves of one step of an operation.
 pub(crate) struct Transfer {
     moves: Vec<Move>,
     left: usize,
@@ -31,33 +31,33 @@ pub(crate) struct Transfer {
 }
 
 struct Move {
-    what: What,
+    what: MoveKind,
     state: TransferState,
     result: Option<Result<(), MoveError>>,
 }
 
 #[derive(Clone, Copy)]
 enum TransferState {
-    /// For its turn, or for the node to meet the leader.
+    /// Waits for its turn, or for the node to learn of the leader.
     Queued,
-    /// The node was asked.
+    /// Waits for the node's answer.
     Asked,
-    /// Copying out of memory that is mapped here.
+    /// Copies out of memory that this process maps.
     Reading { holder: Process, seen: Seen, done: u64 },
-    /// In a segment of this process: an older writer may be at work.
+    /// Waits for an older writer, in a segment of this process.
     Waiting { ticket: WriterTicket },
-    /// Copying into memory that is mapped here.
+    /// Copies into memory that this process maps.
     Copying { holder: Process, ticket: WriterTicket, done: u64 },
 }
 
-/// The moves at one node, one after the other.
+/// The moves at one node, which run one after the other.
 struct Lane {
     queue: VecDeque<usize>,
     current: Option<usize>,
     generation: u64,
-    /// The node wants this side to stop.
+    /// Whether the node has told this writer to stop.
     is_told_to_stop: bool,
-    /// The node has not met the leader yet.
+    /// Repeats moves at a node that does not know the leader yet.
     retry: Retry,
 }
 
@@ -74,10 +74,10 @@ impl Default for Lane {
 }
 
 impl Transfer {
-    pub(crate) fn new(step: Step<'static>, task: &Task, desk: &mut Desk) -> Self {
-        let whats: Vec<What> = match step {
+    pub(crate) fn new(step: Step<'static>, task: &Task, desk: &mut RunRecord) -> Self {
+        let whats: Vec<MoveKind> = match step {
             Step::Read(fetches) => {
-                let read = |fetch| What::Read { fetch, pieces: Vec::new() };
+                let read = |fetch| MoveKind::Read { fetch, pieces: Vec::new() };
                 fetches.into_iter().map(read).collect()
             }
             Step::Write(epoch, deposits) => deposits
@@ -85,12 +85,12 @@ impl Transfer {
                 .map(|mut deposit| {
                     deposit.range.attributes = intern(deposit.attributes.bytes());
                     let payload = payload(&deposit, &task.buffers);
-                    What::Write { epoch, deposit, payload }
+                    MoveKind::Write { epoch, deposit, payload }
                 })
                 .collect(),
             Step::Drop(discards) => {
                 desk.tally.drops += discards.len() as u64;
-                discards.into_iter().map(What::Drop).collect()
+                discards.into_iter().map(MoveKind::Drop).collect()
             }
             _ => unreachable!("only transfers move something"),
         };
@@ -104,10 +104,10 @@ impl Transfer {
         Self { left: moves.len(), moves, lanes }
     }
 
-    /// The results, once there are all; what was read goes to its item's buffer.
+    /// The results, once all moves have ended. Writes the bytes of reads to the buffers of their items.
     pub(crate) fn finish(self, buffers: &mut [Extents]) -> Vec<Result<(), MoveError>> {
         let finish = |done: Move| {
-            if let What::Read { fetch, pieces } = &done.what {
+            if let MoveKind::Read { fetch, pieces } = &done.what {
                 buffers[fetch.position].write(fetch.at, pieces);
             }
             done.result.expect("all have ended")
@@ -117,11 +117,11 @@ impl Transfer {
 }
 
 impl Member {
-    pub(crate) fn begin_transfer(&mut self, fiber: usize, around: &mut Around<'_>) {
+    pub(crate) fn begin_transfer(&mut self, fiber: usize, around: &mut EventContext<'_>) {
         let transfer = self.fibers[fiber].transfer.as_ref().expect("it was just put there");
         let peers: Vec<Site> = transfer.lanes.keys().copied().collect();
         for peer in peers {
-            // The last to begin may end all of them, and another transfer begin.
+            // If the last lane ended the transfer, another transfer may have begun meanwhile.
             let lane = self.fibers[fiber].transfer.as_ref().and_then(|it| it.lanes.get(&peer));
             if lane.is_some_and(|lane| lane.generation == 0) {
                 self.next_move(fiber, peer, around);
@@ -133,8 +133,8 @@ impl Member {
         lane_of(&mut self.fibers, fiber, peer)
     }
 
-    /// Begins the next move at a node, or ends the transfer if it was the last.
-    fn next_move(&mut self, fiber: usize, peer: Site, around: &mut Around<'_>) {
+    /// Begins the next move at a node. If all moves of the transfer have ended, the task goes on.
+    fn next_move(&mut self, fiber: usize, peer: Site, around: &mut EventContext<'_>) {
         let Some(transfer) = self.fibers[fiber].transfer.as_mut() else { return };
         let Some(lane) = transfer.lanes.get_mut(&peer) else { return };
         lane.current = lane.queue.pop_front();
@@ -149,7 +149,7 @@ impl Member {
         let what = &transfer.moves[index].what;
         let is_near = around.net.are_neighbours(self.process.site, peer);
         match what {
-            What::Read { fetch, .. } if is_near => {
+            MoveKind::Read { fetch, .. } if is_near => {
                 let range = fetch.range;
                 match see(&range, peer == self.process.site, &around.hosts[site_number(peer)]) {
                     Some(Ok((holder, seen))) => {
@@ -161,7 +161,7 @@ impl Member {
                     None => self.ask_node(fiber, peer, is_near, around),
                 }
             }
-            What::Write { epoch, deposit, .. } if peer == self.process.site => {
+            MoveKind::Write { epoch, deposit, .. } if peer == self.process.site => {
                 let (epoch, range) = (*epoch, deposit.range);
                 let (net, desk) = (&mut *around.net, &mut *around.desk);
                 let host = &mut around.hosts[self.number];
@@ -177,7 +177,7 @@ impl Member {
                     }
                 }
             }
-            What::Drop(discard) if peer == self.process.site => {
+            MoveKind::Drop(discard) if peer == self.process.site => {
                 let range = discard.range;
                 let dropped = around.hosts[self.number].drop_range(&range, around.net);
                 self.end_move(fiber, peer, dropped.map_err(MoveError::Refused), around);
@@ -186,12 +186,18 @@ impl Member {
         }
     }
 
-    fn step_later(&mut self, fiber: usize, peer: Site, around: &mut Around<'_>) {
+    fn step_later(&mut self, fiber: usize, peer: Site, around: &mut EventContext<'_>) {
         let delay_us = around.net.moment_us();
         self.go_on_after(fiber, peer, delay_us, around);
     }
 
-    fn go_on_after(&mut self, fiber: usize, peer: Site, delay_us: u64, around: &mut Around<'_>) {
+    fn go_on_after(
+        &mut self,
+        fiber: usize,
+        peer: Site,
+        delay_us: u64,
+        around: &mut EventContext<'_>,
+    ) {
         let Some(transfer) = self.fibers[fiber].transfer.as_mut() else { return };
         let Some(lane) = transfer.lanes.get_mut(&peer) else { return };
         lane.generation = around.net.number();
@@ -199,8 +205,8 @@ impl Member {
         around.net.after(delay_us, Event::Move { process, fiber, peer, generation });
     }
 
-    /// Sends what begins a move.
-    fn ask_node(&mut self, fiber: usize, peer: Site, is_near: bool, around: &mut Around<'_>) {
+    /// Sends the first messages of a move.
+    fn ask_node(&mut self, fiber: usize, peer: Site, is_near: bool, around: &mut EventContext<'_>) {
         let known = self.fibers[fiber].lanes.get(&peer).copied();
         let host = &around.hosts[site_number(peer)];
         let Some((transfer, index)) = lane_of(&mut self.fibers, fiber, peer) else { return };
@@ -220,10 +226,10 @@ impl Member {
         let chance = &mut around.desk.chance;
         let mut messages = Vec::new();
         match &asked.what {
-            What::Read { .. } if copied.is_some() => messages.extend(copied),
-            What::Read { fetch, .. } => messages.push(Message::Read(fetch.range)),
-            What::Drop(discard) => messages.push(Message::Drop(discard.range)),
-            What::Write { epoch, deposit, payload } => {
+            MoveKind::Read { .. } if copied.is_some() => messages.extend(copied),
+            MoveKind::Read { fetch, .. } => messages.push(Message::Read(fetch.range)),
+            MoveKind::Drop(discard) => messages.push(Message::Drop(discard.range)),
+            MoveKind::Write { epoch, deposit, payload } => {
                 let (epoch, range) = (*epoch, deposit.range);
                 if is_shared && chance.below(4) > 0 {
                     messages.push(Message::Begin { epoch, range });
@@ -259,13 +265,13 @@ impl Member {
         self.go_on_after(fiber, peer, PATIENCE_US, around);
     }
 
-    /// A move goes on, or its node has been silent for too long.
+    /// A move goes on, or its node was silent for too long.
     pub(crate) fn on_move(
         &mut self,
         fiber: usize,
         peer: Site,
         generation: u64,
-        around: &mut Around<'_>,
+        around: &mut EventContext<'_>,
     ) {
         let Some((transfer, index)) = self.lane(fiber, peer) else { return };
         if transfer.lanes[&peer].generation != generation {
@@ -298,13 +304,13 @@ impl Member {
         fiber: usize,
         peer: Site,
         (holder, seen, done): (Process, Seen, u64),
-        around: &mut Around<'_>,
+        around: &mut EventContext<'_>,
     ) {
         let (desk, host) = (&mut *around.desk, &around.hosts[site_number(peer)]);
         let Some((transfer, index)) = self.lane(fiber, peer) else { return };
         let is_there = host.is_alive && host.process == holder;
         let reading = &mut transfer.moves[index];
-        let What::Read { fetch, pieces } = &mut reading.what else { return };
+        let MoveKind::Read { fetch, pieces } = &mut reading.what else { return };
         let range = fetch.range;
         let Some(node) = host.segment_ever(range.segment).filter(|_| is_there) else {
             return self.end_move(fiber, peer, Err(MoveError::Broken), around);
@@ -328,7 +334,7 @@ impl Member {
         fiber: usize,
         peer: Site,
         ticket: WriterTicket,
-        around: &mut Around<'_>,
+        around: &mut EventContext<'_>,
     ) {
         let holder = self.process;
         match around.hosts[self.number].admit(ticket, around.net) {
@@ -349,7 +355,7 @@ impl Member {
         fiber: usize,
         peer: Site,
         (holder, ticket, done): (Process, WriterTicket, u64),
-        around: &mut Around<'_>,
+        around: &mut EventContext<'_>,
     ) {
         let is_own = peer == self.process.site;
         let host = &mut around.hosts[site_number(peer)];
@@ -367,7 +373,7 @@ impl Member {
             return self.end_move(fiber, peer, refused, around);
         }
         let copying = &mut transfer.moves[index];
-        let What::Write { deposit, payload, .. } = &copying.what else { return };
+        let MoveKind::Write { deposit, payload, .. } = &copying.what else { return };
         let range_len = deposit.range.len;
         let len = (1 + around.desk.chance.below(2 * (range_len - done))).min(range_len - done);
         node.change_bytes(ticket.id, done, &part_of(payload, done, len), around.desk);
@@ -386,18 +392,18 @@ impl Member {
         self.go_on_after(fiber, peer, PATIENCE_US, around);
     }
 
-    /// A message of a node.
+    /// A message of a node arrived.
     pub(crate) fn on_lane_message(
         &mut self,
         fiber: usize,
         conn: ConnId,
         message: Message,
-        around: &mut Around<'_>,
+        around: &mut EventContext<'_>,
     ) {
         let lanes = &self.fibers[fiber].lanes;
         let found = lanes.iter().find(|(_, lane)| **lane == conn).map(|(&peer, _)| peer);
         let Some(peer) = found else {
-            // What was given up before.
+            // An answer on a connection that was given up.
             return around.net.forget(conn, Side::Client);
         };
         let is_over = matches!(message, Message::Close | Message::Deserted);
@@ -410,13 +416,13 @@ impl Member {
         let current = &mut transfer.moves[index];
         let result = match (message, current.state, &mut current.what) {
             (Message::Close, TransferState::Copying { .. }, _) => {
-                // The next step notices it.
+                // The next step of the copy notices it.
                 transfer.lanes.get_mut(&peer).expect("it is at work").is_told_to_stop = true;
                 return;
             }
             (Message::Done(done), TransferState::Asked, _) => done.map_err(MoveError::Refused),
-            (Message::Found(Ok(found)), TransferState::Asked, What::Read { fetch, pieces }) => {
-                // Of what was copied here there was only a question.
+            (Message::Found(Ok(found)), TransferState::Asked, MoveKind::Read { fetch, pieces }) => {
+                // If the hot cache has filled `pieces`, the message only confirms the copy.
                 if pieces.is_empty() {
                     self.hot.keep(fetch.range, found.clone());
                     *pieces = found;
@@ -424,10 +430,10 @@ impl Member {
                 Ok(())
             }
             (Message::Found(Err(code)), TransferState::Asked, _) => read_result(Err(code)),
-            (Message::Promised(promised), TransferState::Asked, What::Read { fetch, .. }) => {
+            (Message::Promised(promised), TransferState::Asked, MoveKind::Read { fetch, .. }) => {
                 self.hot.on_promised(&fetch.range, promised.is_ok());
                 if promised.is_err() {
-                    // It may hold the range all the same.
+                    // Without a promise, the range may still be there.
                     let question = Message::Read(fetch.range.question());
                     return around.net.send(conn, Side::Client, question);
                 }
@@ -449,7 +455,7 @@ impl Member {
         self.end_move(fiber, peer, result, around);
     }
 
-    fn drop_lane(&mut self, fiber: usize, peer: Site, around: &mut Around<'_>) {
+    fn drop_lane(&mut self, fiber: usize, peer: Site, around: &mut EventContext<'_>) {
         if let Some(conn) = self.fibers[fiber].lanes.remove(&peer) {
             around.net.close(conn, Side::Client);
         }
@@ -460,7 +466,7 @@ impl Member {
         fiber: usize,
         peer: Site,
         result: Result<(), MoveError>,
-        around: &mut Around<'_>,
+        around: &mut EventContext<'_>,
     ) {
         if result == Err(MoveError::Refused(ErrorCode::UNKNOWN_LEADER))
             && self.ask_again(fiber, peer, around)
@@ -475,8 +481,8 @@ impl Member {
 }
 
 impl Member {
-    /// The node has not met the leader yet: it is asked again after a while, unless it had its time.
-    fn ask_again(&mut self, fiber: usize, peer: Site, around: &mut Around<'_>) -> bool {
+    /// Repeats a move later, since the node does not know the leader yet. False if the time for that is over.
+    fn ask_again(&mut self, fiber: usize, peer: Site, around: &mut EventContext<'_>) -> bool {
         let clock = self.clock;
         let Some((transfer, index)) = self.lane(fiber, peer) else { return false };
         let lane = transfer.lanes.get_mut(&peer).expect("it is at work");
@@ -489,7 +495,7 @@ impl Member {
     }
 }
 
-/// What a thread moves at a node at the moment.
+/// The move that a thread runs at a node at present, with its transfer.
 fn lane_of(fibers: &mut [Fiber], fiber: usize, peer: Site) -> Option<(&mut Transfer, usize)> {
     let transfer = fibers[fiber].transfer.as_mut()?;
     let current = transfer.lanes.get(&peer)?.current?;

@@ -2,7 +2,7 @@ use std::ops::Deref;
 
 use mooncake_meta::Meta;
 
-/// A state machine that knows whether it may have changed: what follows from its state alone is looked at only then.
+/// A `Meta` that records whether it may have changed. Checks of its state alone run only after a change.
 pub(crate) struct Watched {
     meta: Meta,
     is_changed: bool,
@@ -13,13 +13,13 @@ impl Watched {
         Self { meta, is_changed: true }
     }
 
-    /// To do something with it that may change it.
+    /// Access that may change the state machine.
     pub(crate) fn change(&mut self) -> &mut Meta {
         self.is_changed = true;
         &mut self.meta
     }
 
-    /// Whether it may have changed since this was last asked.
+    /// Whether the state may have changed since the last call.
     pub(crate) fn take_is_changed(&mut self) -> bool {
         std::mem::take(&mut self.is_changed)
     }

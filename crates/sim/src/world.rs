@@ -8,14 +8,14 @@ use mooncake_types::{Chance, ClientId, DrainId, FailureDomains, Medium, SegmentI
 
 use crate::beat::Beat;
 use crate::clock::Clock;
-use crate::desk::Desk;
+use crate::desk::RunRecord;
 use crate::follow::Follower;
 use crate::host::Host;
 use crate::ids::{ConnId, Part, Process, Side, Site};
 use crate::key::KEYS;
 use crate::log::{Detail, Log};
 use crate::master::{Master, version_of};
-use crate::member::{Around, CALLER, Member};
+use crate::member::{CALLER, EventContext, Member};
 use crate::message::Message;
 use crate::net::{Event, Net};
 use crate::node::Node;
@@ -25,36 +25,36 @@ use crate::store::Store;
 use crate::task::leak;
 use crate::verbs::{Doer, random};
 
-/// How long a task may wait, and may take.
+/// How long a task of the master may wait for its node, and then how long it may run.
 pub(crate) const TASK_MS: u64 = 3_000;
 
-/// A version, and where a range of it lies.
+/// A version, and the segment and offset of one of its ranges.
 pub(crate) type EntryPlace = (Version, SegmentId, u64);
 
 pub(crate) struct World {
     pub(crate) scenario: Scenario,
     pub(crate) net: Net,
-    pub(crate) desk: Desk,
+    pub(crate) desk: RunRecord,
     pub(crate) hosts: Vec<Host>,
     pub(crate) members: Vec<Member>,
     pub(crate) masters: Vec<Master>,
     /// The master that leads, or led last.
     pub(crate) leader: usize,
-    /// Sites that stand still, with what happened there meanwhile.
+    /// Paused sites, each with the events that wait for it.
     pub(crate) paused: BTreeMap<Site, Vec<Event>>,
     pub(crate) store: Store,
     pub(crate) follower: Follower,
-    /// Drain jobs that were begun under the leader.
+    /// Drain jobs that the operator ordered.
     pub(crate) drains: Vec<DrainId>,
     pub(crate) names: Vec<&'static str>,
     pub(crate) processes: u64,
-    /// Where readers of each key are sent.
+    /// By key, the ranges that the leader gives to readers.
     pub(crate) places: Vec<Vec<EntryPlace>>,
-    /// Those are of the last event.
+    /// Whether `places` was up to date after the last event.
     pub(crate) knows_places: bool,
 }
 
-/// What of a process outlives it.
+/// The parts of a process that outlive it.
 struct Past {
     nodes: Vec<Node>,
     client: ClientId,
@@ -66,7 +66,8 @@ impl World {
         let mut chance = Chance::new(seed);
         let mut net = Net::new(&scenario, Chance::new(chance.bits()));
         net.faults = Faults::default();
-        let mut desk = Desk::new(&scenario, kind, Chance::new(chance.bits()), Log::new(detail));
+        let mut desk =
+            RunRecord::new(&scenario, kind, Chance::new(chance.bits()), Log::new(detail));
         desk.log.add(0, format_args!("{scenario:?}"));
         let names = (0..scenario.nodes).map(name_of).collect();
         let process = Process { site: Site::Master(0), incarnation: 1 };
@@ -104,7 +105,7 @@ impl World {
         world
     }
 
-    /// A new process for that place, with what outlived the one before.
+    /// Makes the next process of a site, with what its predecessor left behind.
     fn process(&mut self, number: usize, past: Option<Past>) -> (Host, Member) {
         self.processes += 1;
         let process = Process { site: Site::Member(number), incarnation: self.processes };
@@ -128,7 +129,7 @@ impl World {
         (host, member)
     }
 
-    /// What a process begins with that comes after none, or has nothing of the one before.
+    /// The state of a process that has no predecessor, or nothing of it.
     fn nothing_past(&self, number: usize) -> Past {
         let (segment, len) =
             (SegmentId(u128::from(self.processes) << 64), self.scenario.segment_len);
@@ -144,16 +145,16 @@ impl World {
         Past { nodes, client: ClientId(u128::from(self.processes)) }
     }
 
-    /// What is left of the process that was at that place.
+    /// The state that the last process of a site left behind; `None` if nothing of it remains.
     fn past(&mut self, number: usize) -> Option<Past> {
         let is_forgetful = self.scenario.is_forgetful;
-        let has_room = |desk: &mut Desk| !is_forgetful || desk.chance.below(4) > 0;
+        let has_room = |desk: &mut RunRecord| !is_forgetful || desk.chance.below(4) > 0;
         let before = std::mem::take(&mut self.hosts[number].nodes);
         let mut nodes = Vec::new();
         for node in before {
             let medium = node.medium;
-            // A disk has room for all that lies there.
-            let keeps = |desk: &mut Desk| medium == Medium::Disk || has_room(desk);
+            // A disk keeps all of its rows.
+            let keeps = |desk: &mut RunRecord| medium == Medium::Disk || has_room(desk);
             nodes.extend(node.start_again(keeps, &mut self.desk));
         }
         if nodes.is_empty() {
@@ -169,7 +170,7 @@ impl World {
         Some(Past { nodes, client: self.members[number].client })
     }
 
-    /// Lets everybody join, and then begin.
+    /// Lets all members join without faults, and then begins the run.
     pub(crate) fn settle(&mut self) {
         for _ in 0..1_000 {
             if self.is_settled() {
@@ -190,14 +191,14 @@ impl World {
     fn start_caller(&mut self, number: usize) {
         let Self { net, desk, hosts, members, .. } = self;
         let when_us = net.now_us + desk.chance.below(1_000);
-        members[number].wake_at(CALLER, when_us, &mut Around { net, desk, hosts });
+        members[number].wake_at(CALLER, when_us, &mut EventContext { net, desk, hosts });
     }
 
     pub(crate) fn is_settled(&self) -> bool {
         self.members.iter().all(|member| member.beat.membership.is_settled())
     }
 
-    /// One event, and whatever goes wrong beside it.
+    /// Handles one event, then injects faults and checks the invariants.
     pub(crate) fn step(&mut self) {
         let Some(event) = self.net.next() else {
             return self.desk.blame("something always happens", "nothing is left to do".to_owned());
@@ -215,7 +216,7 @@ impl World {
         self.check();
     }
 
-    /// Whose event it is.
+    /// The site that handles an event, or `None` if the network does.
     fn site_of(&self, event: Event) -> Option<Site> {
         match event {
             Event::Arrive { conn, to } => Some(self.net.conn(conn)?.process(to).site),
@@ -259,7 +260,7 @@ impl World {
         }
         let number = self.site_of(event).map_or(0, number_of);
         let Self { net, desk, hosts, members, masters, store, .. } = self;
-        let mut around = Around { net, desk, hosts };
+        let mut around = EventContext { net, desk, hosts };
         match event {
             Event::Wake { part: Part::Beat, generation, .. } => {
                 members[number].on_beat_wake(generation, &mut around);
@@ -304,7 +305,7 @@ impl World {
                 service::on_message(conn, message, &mut hosts[number], net, desk);
             }
             (Side::Client, _) => {
-                let mut around = Around { net, desk, hosts };
+                let mut around = EventContext { net, desk, hosts };
                 match part.expect("the connection is there") {
                     Part::Beat => members[number].on_beat_message(conn, message, &mut around),
                     Part::Fiber(fiber) => {
@@ -326,10 +327,10 @@ impl World {
         let now = member.clock.tick(net.now_us);
         let doer = Doer { own: member.own, routes: &member.routes, now, names };
         let task = random(&doer, desk);
-        member.begin(CALLER, task, &mut Around { net, desk, hosts });
+        member.begin(CALLER, task, &mut EventContext { net, desk, hosts });
     }
 
-    /// A process starts where another died.
+    /// Starts a process at a site where another one died.
     pub(crate) fn start(&mut self, site: Site) {
         if self.is_alive(self.net.process_at(site)) {
             return;
@@ -373,12 +374,12 @@ fn number_of(site: Site) -> usize {
     }
 }
 
-/// Where the node of that number is served.
+/// The address of this node's server.
 pub(crate) fn endpoint_of(number: usize) -> String {
     format!("host:{number}")
 }
 
-/// What the node of that number shares with others. Every fourth is one of before that names nothing.
+/// The failure domains of this node. Every fourth node names none, as nodes of earlier releases.
 pub(crate) fn domains_of(number: usize) -> FailureDomains {
     let domains = match number % 4 {
         3 => String::new(),
@@ -387,7 +388,7 @@ pub(crate) fn domains_of(number: usize) -> FailureDomains {
     domains.parse().expect("a list of failure domains")
 }
 
-/// What disks are called, by the numbers of their nodes.
+/// The names of disks, by the number of their node.
 const DISK_NAMES: [&str; 4] = ["disk 0", "disk 1", "disk 2", "disk 3"];
 
 fn name_of(number: usize) -> &'static str {
@@ -399,7 +400,7 @@ pub(crate) fn clock(scenario: &Scenario, now_us: u64, chance: &mut Chance) -> Cl
     Clock::new(now_us, chance.below(2 * scenario.drift + 1) as i64 - drift)
 }
 
-/// Short times, so that everything that time brings about is met.
+/// The master's configuration, with short times so that all that time brings about occurs.
 pub(crate) fn config(scenario: &Scenario, chance: &mut Chance) -> Config {
     Config {
         lease_ttl_ms: scenario.lease_ms,
@@ -422,7 +423,7 @@ pub(crate) fn config(scenario: &Scenario, chance: &mut Chance) -> Config {
             admission_qps: 4.0,
             max_replicas: 3,
         },
-        // Replicas are made anew where nodes die.
+        // Repairs are on where nodes die.
         repair_bytes_per_second: if scenario.faults.node_death_in > 0 { 256 << 20 } else { 0 },
         offload: scenario.disk_len > 0,
         offload_on_evict: scenario.sinks,
@@ -434,7 +435,7 @@ pub(crate) fn config(scenario: &Scenario, chance: &mut Chance) -> Config {
 }
 
 impl World {
-    /// What readers are given, by key.
+    /// The keys of the objects that the leader gives to readers.
     pub(crate) fn keys_there(&self) -> Vec<usize> {
         (0..self.desk.keys.min(KEYS.len()))
             .filter(|&key| version_of(&self.masters[self.leader].meta, key).is_some())

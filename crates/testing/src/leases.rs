@@ -1,4 +1,4 @@
-//! The leases of a Kubernetes API server, for tests; `listen` of the stubs has them served.
+//! A stub of the leases of a Kubernetes API server. Serve it with [`crate::stub::listen`].
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -10,16 +10,16 @@ use crate::stub::{HttpAnswer, HttpRequest, serve_http};
 
 const NAMESPACE: &str = "/apis/coordination.k8s.io/v1/namespaces/kv/leases";
 
-/// What an API server takes of annotations, in bytes.
+/// Most bytes of annotations that an API server accepts.
 const MAX_ANNOTATION_BYTES: usize = 256 << 10;
 
-/// The leases of an API server that replaces an object only if the newest version of it is named.
+/// The leases of an API server. It replaces an object only if the request names the newest version.
 #[derive(Debug, Default)]
 pub struct Leases {
-    /// By their names.
+    /// The leases by name.
     pub objects: BTreeMap<String, Value>,
     version: u64,
-    /// What has to stand in a request, if anything.
+    /// The `Authorization` header that requests must have; `None` if they need none.
     pub authorization: Option<String>,
 }
 
@@ -55,7 +55,7 @@ impl Leases {
         }
     }
 
-    /// Keeps an object as its newest version, whatever there was, and gives the answer with this status.
+    /// Stores an object as the newest version, and returns an answer with this status.
     pub fn store(&mut self, name: &str, mut object: Value, status: u16) -> HttpAnswer {
         if object["metadata"]["annotations"].to_string().len() > MAX_ANNOTATION_BYTES {
             return failure(422, "Invalid");
@@ -73,10 +73,10 @@ fn failure(status: u16, reason: &str) -> HttpAnswer {
     (status, body.to_string().into_bytes())
 }
 
-/// Answers the requests of one connection.
+/// Answers the requests on one connection.
 ///
 /// # Panics
-/// A thread that held the leases did.
+/// If a thread panicked while it held the leases.
 pub fn serve(leases: &Mutex<Leases>, stream: impl Read + Write) {
     let _ = serve_http(stream, |request| leases.lock().expect("no panic").answer(request));
 }

@@ -1,5 +1,4 @@
-//! What tests of several crates share: programs as processes of their own (started, listened to, stopped, paused and
-//! killed), questions over HTTP, and servers that are stubs.
+//! Shared parts of the tests of several crates: programs as child processes, HTTP requests, and stub servers.
 
 #![forbid(unsafe_code)]
 

@@ -1,34 +1,34 @@
 use crate::{Program, http_get};
 
-/// A master that leads alone, on loopback.
+/// A master on loopback, without standbys.
 #[derive(Debug)]
 pub struct Master {
-    /// Its process.
+    /// The process of the master.
     pub program: Program,
-    /// Where it serves clients and nodes, `HOST:PORT`.
+    /// The address for clients and nodes, `HOST:PORT`.
     pub rpc: String,
-    /// Where it serves admin HTTP, `HOST:PORT`.
+    /// The address of the admin server, `HOST:PORT`.
     pub admin: String,
     path: String,
     flags: Vec<String>,
 }
 
 impl Master {
-    /// Starts the program at `path`, on free ports, and waits until it serves. It remembers no members, unless the flags
-    /// say otherwise: they come after those that this sets, and the last one counts.
+    /// Starts the program at `path` on free ports, and waits until it serves. It keeps no state file by default.
+    /// `flags` come after the default ones, and override them.
     ///
     /// # Panics
-    /// It does not serve.
+    /// If the master does not serve.
     #[must_use]
     pub fn start(path: &str, flags: &[&str]) -> Master {
         let flags = ["--state_dir=none"].iter().chain(flags).map(ToString::to_string).collect();
         Self::start_at(path, flags, "0", "0")
     }
 
-    /// As [`Master::start`], of one that remembers its members: for tests that start it again.
+    /// As [`Master::start`], with a state file, for tests that start the master again.
     ///
     /// # Panics
-    /// It does not serve.
+    /// If the master does not serve.
     #[must_use]
     pub fn start_lasting(path: &str, flags: &[&str]) -> Master {
         Self::start_at(path, flags.iter().map(ToString::to_string).collect(), "0", "0")
@@ -37,7 +37,7 @@ impl Master {
     fn start_at(path: &str, flags: Vec<String>, rpc_port: &str, admin_port: &str) -> Master {
         let rpc = format!("--rpc_port={rpc_port}");
         let admin = format!("--metrics_port={admin_port}");
-        // The older name of --rpc_port is used while that is 0.
+        // `--port` is used while `--rpc_port` is 0.
         let mut args = vec!["--rpc_address=127.0.0.1", "--metrics_host=127.0.0.1", "--port=0"];
         args.extend([&*rpc, &*admin]);
         args.extend(flags.iter().map(String::as_str));
@@ -48,29 +48,29 @@ impl Master {
         Master { program, rpc, admin, path: path.to_owned(), flags }
     }
 
-    /// Starts another at the ports of this one, which has ended.
+    /// Starts a new process at the ports of this one, which must have ended.
     ///
     /// # Panics
-    /// It does not serve there.
+    /// If the master does not serve there.
     pub fn start_again(&mut self) {
         let port = |address: &str| address.rsplit(':').next().unwrap_or_default().to_owned();
         let (rpc, admin) = (port(&self.rpc), port(&self.admin));
         *self = Self::start_at(&self.path, std::mem::take(&mut self.flags), &rpc, &admin);
     }
 
-    /// Kills it and starts another at its ports.
+    /// Kills the process, and starts a new one at its ports.
     ///
     /// # Panics
-    /// It had ended, or the other does not serve.
+    /// If the process had ended, or the new one does not serve.
     pub fn restart(&mut self) {
         self.program.kill();
         self.start_again();
     }
 
-    /// The body of what its admin server answers.
+    /// The body of the admin server's answer for this path.
     ///
     /// # Panics
-    /// It does not answer.
+    /// If the server does not answer.
     #[must_use]
     pub fn says(&self, path: &str) -> String {
         http_get(&self.admin, path)
@@ -79,7 +79,7 @@ impl Master {
     /// The value of a metric without labels.
     ///
     /// # Panics
-    /// There is no such metric, or it is no whole number.
+    /// If there is no such metric, or its value is no whole number.
     #[must_use]
     pub fn metric(&self, name: &str) -> u64 {
         let text = self.says("/metrics");

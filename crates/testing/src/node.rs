@@ -1,20 +1,20 @@
 use crate::Program;
 
-/// A storage node that has lent its memory, on loopback.
+/// A storage node on loopback, which has lent its memory.
 #[derive(Debug)]
 pub struct Node {
-    /// Its process.
+    /// The process of the node.
     pub program: Program,
-    /// Where others reach it, `HOST:PORT`: the name of its segment too.
+    /// The address of the node, `HOST:PORT`, which is also the name of its segment.
     pub address: String,
 }
 
 impl Node {
-    /// Starts the program at `path`, and waits until it is ready. It follows the master at `master`, and serves no dummies
+    /// Starts the program at `path` for this master, and waits until the node is ready. It serves no dummy clients,
     /// unless the flags say otherwise.
     ///
     /// # Panics
-    /// It does not get ready.
+    /// If the node does not get ready.
     #[must_use]
     pub fn start(path: &str, master: &str, flags: &[&str]) -> Node {
         let master = format!("--master_server_address={master}");

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Longest wait for anything.
+/// Longest wait of a test for anything.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Variables that would change what a program does.
+/// Environment variables that would change what a program does. They are removed.
 const VARIABLES: [&str; 4] = [
     "MOONCAKE_AUTH_TOKEN",
     "MC_STORE_CLUSTER_ID",
@@ -18,20 +18,20 @@ const VARIABLES: [&str; 4] = [
     "MOONCAKE_BUSY_POLL_US",
 ];
 
-/// Where the masters of this process remember their members: nobody else's are there.
+/// The folder for state files of masters. Each test process has its own.
 fn state_home() -> &'static PathBuf {
     static HOME: OnceLock<PathBuf> = OnceLock::new();
     HOME.get_or_init(|| {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970");
         let name = format!("mooncake-state-{}-{}", std::process::id(), now.as_nanos());
-        // Beside the folder of the program that runs the tests: where the build puts what is temporary.
+        // The build's folder for temporary files, above that of the test program.
         let program = std::env::current_exe().expect("this program has a place");
         let target = program.ancestors().nth(3).map(|folder| folder.join("tmp"));
         target.unwrap_or_else(std::env::temp_dir).join(name)
     })
 }
 
-/// A running program and the lines that it logs. Dropping it kills it.
+/// A running program, with the lines that it logs. Dropping it kills the program.
 #[derive(Debug)]
 pub struct Program {
     child: Child,
@@ -40,21 +40,21 @@ pub struct Program {
 }
 
 impl Program {
-    /// Starts it, with nothing in its environment that would change what it does.
+    /// Starts a program, without environment variables that would change what it does.
     ///
     /// # Panics
-    /// There is no such program.
+    /// If the program cannot be started.
     #[must_use]
     pub fn start(path: &str, args: &[&str]) -> Program {
-        Self::start_told(path, args, &[])
+        Self::start_with_variables(path, args, &[])
     }
 
-    /// As [`Program::start`], with these variables in its environment.
+    /// As [`Program::start`], with these environment variables.
     ///
     /// # Panics
-    /// There is no such program.
+    /// If the program cannot be started.
     #[must_use]
-    pub fn start_told(path: &str, args: &[&str], variables: &[(&str, &str)]) -> Program {
+    pub fn start_with_variables(path: &str, args: &[&str], variables: &[(&str, &str)]) -> Program {
         let mut command = Command::new(path);
         command.args(args).env("XDG_STATE_HOME", state_home()).stdin(Stdio::null());
         for variable in VARIABLES {
@@ -66,22 +66,22 @@ impl Program {
         let (send, lines) = mpsc::channel();
         std::thread::spawn(move || {
             let lines = BufReader::new(stderr).lines().map_while(Result::ok);
-            // Read on when nobody listens any more: the program must not stop at a full pipe.
+            // Reads on when the receiver is gone, so that the program does not block on a full pipe.
             lines.for_each(|line| drop(send.send(line)));
         });
         Program { child, lines, seen: RefCell::default() }
     }
 
-    /// Takes over what was started otherwise. Nobody listens to it.
+    /// Takes over a child process whose log is not read.
     #[must_use]
-    pub fn unheard(child: Child) -> Program {
+    pub fn without_log(child: Child) -> Program {
         Program { child, lines: mpsc::channel().1, seen: RefCell::default() }
     }
 
-    /// The next logged line that holds `word`.
+    /// Waits for the next logged line that contains `word`.
     ///
     /// # Panics
-    /// None comes.
+    /// If no line comes.
     pub fn line(&self, word: &str) -> String {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -96,31 +96,31 @@ impl Program {
         }
     }
 
-    /// The first logged line that holds `word`, whether or not it was asked for before.
+    /// The first logged line that contains `word`, among earlier lines too.
     ///
     /// # Panics
-    /// None comes.
+    /// If no line comes.
     pub fn first_line(&self, word: &str) -> String {
         let seen = self.seen.borrow().iter().find(|line| line.contains(word)).cloned();
         seen.unwrap_or_else(|| self.line(word))
     }
 
-    /// How many of the lines that were looked at so far hold `word`.
+    /// How many of the lines that were read so far contain `word`.
     #[must_use]
     pub fn seen(&self, word: &str) -> usize {
         self.seen.borrow().iter().filter(|line| line.contains(word)).count()
     }
 
-    /// Its number.
+    /// The process id.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Sends a signal. One that is to stop it has done so when this returns.
+    /// Sends a signal. After SIGSTOP, waits until all threads are stopped.
     ///
     /// # Panics
-    /// It has ended.
+    /// If the process has ended.
     pub fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(self.child.id().cast_signed()).expect("a process id");
         kill_process(pid, signal).expect("the process runs");
@@ -129,10 +129,10 @@ impl Program {
         }
     }
 
-    /// Waits for its end.
+    /// Waits until the process ends, and returns its exit status.
     ///
     /// # Panics
-    /// It does not end.
+    /// If the process does not end.
     pub fn end(&mut self) -> ExitStatus {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -144,29 +144,29 @@ impl Program {
         }
     }
 
-    /// Asks it to stop; gives how it ended and how long that took.
+    /// Sends a signal that ends the process. Returns the exit code, and how long the end took.
     ///
     /// # Panics
-    /// It does not end.
+    /// If the process does not end.
     pub fn stop(&mut self, signal: Signal) -> (Option<i32>, Duration) {
         let begun = Instant::now();
         self.signal(signal);
         (self.end().code(), begun.elapsed())
     }
 
-    /// Ends it without a chance to say goodbye; returns when its ports are free.
+    /// Kills the process with SIGKILL. When this returns, its ports are free.
     ///
     /// # Panics
-    /// It has ended before.
+    /// If the process had ended before.
     pub fn kill(&mut self) {
         self.child.kill().expect("the process runs");
         self.child.wait().expect("our child");
     }
 
-    /// What it says when it fails.
+    /// Waits for the process to fail, and returns the rest of its log.
     ///
     /// # Panics
-    /// It ends well, or does not end.
+    /// If the process succeeds, or does not end.
     #[must_use]
     pub fn failure(mut self) -> String {
         let status = self.end();
@@ -174,17 +174,17 @@ impl Program {
         self.lines.iter().collect::<Vec<String>>().join("\n")
     }
 
-    /// The value of a field in a logged line, whose name ends with an equals sign.
+    /// The value of a field in a logged line. `name` ends with an equals sign.
     ///
     /// # Panics
-    /// There is no such field.
+    /// If there is no such field.
     #[must_use]
     pub fn field(line: &str, name: &str) -> String {
         let (_, rest) = line.split_once(name).unwrap_or_else(|| panic!("no {name} in {line}"));
         rest.split(' ').next().unwrap_or_default().to_owned()
     }
 
-    /// A thread that runs on another processor stops a moment after the signal was sent.
+    /// Threads on other processors stop a moment after SIGSTOP was sent.
     fn wait_until_stopped(&self) {
         let begun = Instant::now();
         while !self.threads_are_stopped() {
@@ -197,7 +197,7 @@ impl Program {
         let threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id()));
         threads.expect("the process runs").flatten().all(|thread| {
             let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
-            // The name before it is in parentheses and may hold anything.
+            // The name before the state is in parentheses, and may contain anything.
             stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'))
         })
     }
@@ -205,7 +205,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! Servers that answer as a test says, and ways to servers that lose answers.
+//! Stub servers with prescribed answers, and proxies that lose answers.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -7,29 +7,29 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// How long a stub that drips waits between two bytes.
+/// Time between two bytes of a server that drips.
 const DRIP: Duration = Duration::from_millis(20);
 
-/// A request as a stub sees it.
+/// A request to a stub.
 #[derive(Clone, Debug, Default)]
 pub struct HttpRequest {
-    /// Its verb.
+    /// The HTTP method.
     pub method: String,
-    /// With what follows a question mark.
+    /// The path with its query.
     pub path: String,
-    /// The header of that name; empty if there is none.
+    /// The `Authorization` header; empty if there is none.
     pub authorization: String,
-    /// As many bytes as its header announced.
+    /// The body, as long as the `Content-Length` header says.
     pub body: Vec<u8>,
 }
 
 /// An answer: its status and its body.
 pub type HttpAnswer = (u16, Vec<u8>);
 
-/// Listens on a free port of loopback, gives it, and does something with each connection on a thread of its own.
+/// Listens on a free port of loopback, and returns the port. Calls `act` with each connection, on a thread of its own.
 ///
 /// # Panics
-/// No port is free.
+/// If no port is free.
 pub fn listen(act: impl Fn(TcpStream) + Send + Sync + 'static) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = listener.local_addr().expect("an address").port();
@@ -43,10 +43,10 @@ pub fn listen(act: impl Fn(TcpStream) + Send + Sync + 'static) -> u16 {
     port
 }
 
-/// Reads requests and answers them, until the client goes.
+/// Answers requests until the client disconnects.
 ///
 /// # Errors
-/// The connection ends, as it always does at last.
+/// The connection always ends with an error, at the latest when the client disconnects.
 pub fn serve_http(
     stream: impl Read + Write,
     answer: impl Fn(&HttpRequest) -> HttpAnswer,
@@ -89,7 +89,7 @@ fn read_request(stream: &mut impl BufRead) -> io::Result<HttpRequest> {
     Ok(request)
 }
 
-/// A server that sends these bytes as soon as it is asked, and then nothing more.
+/// A server that answers each request with these bytes. Returns its port.
 #[must_use]
 pub fn says(bytes: &[u8]) -> u16 {
     let bytes = bytes.to_vec();
@@ -101,7 +101,7 @@ pub fn says(bytes: &[u8]) -> u16 {
     })
 }
 
-/// A server that sends these bytes one by one, slowly, and then the last one for ever.
+/// A server that sends these bytes slowly, one by one, and then repeats the last one endlessly. Returns its port.
 #[must_use]
 pub fn drips(bytes: &[u8]) -> u16 {
     let bytes = bytes.to_vec();
@@ -118,7 +118,7 @@ pub fn drips(bytes: &[u8]) -> u16 {
     })
 }
 
-/// A server that sends these bytes, and then another as long as it is read.
+/// A server that sends these bytes, and then endless others as fast as the client reads. Returns its port.
 #[must_use]
 pub fn floods(start: &[u8]) -> u16 {
     let start = start.to_vec();
@@ -130,24 +130,24 @@ pub fn floods(start: &[u8]) -> u16 {
     })
 }
 
-/// A way to a server that can lose an answer: the request arrives, and the connection breaks. It remembers what
-/// was sent.
+/// A proxy to a server that can lose an answer: the request reaches the server, but the connection breaks before the
+/// answer. It records what clients sent.
 #[derive(Debug)]
 pub struct LossyWay {
-    /// Where it listens.
+    /// The port of the proxy.
     pub port: u16,
     server_port: u16,
     sent: Arc<Mutex<Vec<u8>>>,
-    /// How many answers to let pass before one is lost.
+    /// How many answers pass before one is lost. Each read from the server counts as one answer.
     lose_in: Arc<AtomicUsize>,
     has_lost: Arc<AtomicBool>,
 }
 
-/// No answer is lost.
+/// The value of `lose_in` with which no answer is lost.
 const NEVER: usize = usize::MAX;
 
 impl LossyWay {
-    /// A way to the server that listens on this port of loopback.
+    /// A proxy to the server on this port of loopback.
     #[must_use]
     pub fn to(server_port: u16) -> Self {
         let lose_in = Arc::new(AtomicUsize::new(NEVER));
@@ -161,27 +161,27 @@ impl LossyWay {
         Self { port, server_port, sent, lose_in, has_lost }
     }
 
-    /// Forgets what was sent so far.
+    /// Forgets what clients have sent so far.
     ///
     /// # Panics
-    /// A thread that held it did.
+    /// If a thread panicked while it held the record.
     pub fn forget(&self) {
         self.sent.lock().expect("no panic").clear();
     }
 
-    /// What was sent since, to be sent again later, as a network does that was slow.
+    /// What clients have sent since [`LossyWay::forget`]. A test can send it again later, as a slow network would.
     ///
     /// # Panics
-    /// A thread that held it did.
+    /// If a thread panicked while it held the record.
     #[must_use]
     pub fn sent(&self) -> Vec<u8> {
         self.sent.lock().expect("no panic").clone()
     }
 
-    /// Sends bytes to the server, and returns the beginning of its answer.
+    /// Sends bytes to the server, and returns the start of its answer.
     ///
     /// # Panics
-    /// It does not answer.
+    /// If the server does not answer.
     #[must_use]
     pub fn send_late(&self, bytes: &[u8]) -> String {
         let mut stream = TcpStream::connect(("127.0.0.1", self.server_port)).expect("it listens");
@@ -192,13 +192,13 @@ impl LossyWay {
         String::from_utf8_lossy(&answer[..len]).into_owned()
     }
 
-    /// Loses one answer, after so many more.
+    /// Loses one answer, after `answers` others.
     pub fn lose_after(&self, answers: usize) {
         self.has_lost.store(false, Ordering::SeqCst);
         self.lose_in.store(answers, Ordering::SeqCst);
     }
 
-    /// Whether that answer was lost by now.
+    /// Whether the answer was lost.
     #[must_use]
     pub fn has_lost(&self) -> bool {
         self.has_lost.load(Ordering::SeqCst)

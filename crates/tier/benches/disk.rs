@@ -14,20 +14,20 @@ use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use mooncake_memory::{Region, SliceList};
-use mooncake_tier::{Disk, DiskConfig, Folder, Name, Record, RecordStore};
+use mooncake_tier::{DiskConfig, Folder, LogStore, Record, RecordId, RecordStore};
 use mooncake_types::{Epoch, Version};
 
 const FILE_BYTES: u64 = 256 << 20;
 
-fn name(number: u64) -> Name {
-    Name { grant: Version { epoch: Epoch(1), counter: number + 1 }, offset: 0 }
+fn name(number: u64) -> RecordId {
+    RecordId { grant: Version { epoch: Epoch(1), counter: number + 1 }, offset: 0 }
 }
 
-fn open(path: &Path, capacity: u64) -> (Disk, u64) {
+fn open(path: &Path, capacity: u64) -> (LogStore, u64) {
     let folder = Folder::open(path, "bench").expect("the folder is ours");
     let config = DiskConfig { capacity, file_bytes: FILE_BYTES, seed: 1 };
     let mut told = 0;
-    let disk = Disk::open(Arc::new(folder), config, |_| told += 1).expect("it opens");
+    let disk = LogStore::open(Arc::new(folder), config, |_| told += 1).expect("it opens");
     (disk, told)
 }
 
@@ -109,7 +109,7 @@ fn measure(path: &Path, bytes: u64, total: u64) {
             bytes,
         );
     }
-    let names: Vec<Name> = (0..count).map(name).collect();
+    let names: Vec<RecordId> = (0..count).map(name).collect();
     let begun = Instant::now();
     assert_eq!(disk.drop_records(&names), Ok(count as usize));
     println!("| {count} records dropped | {:.3} s | | |", begun.elapsed().as_secs_f64());

@@ -4,7 +4,7 @@ use mooncake_memory::{Buffer, RawSlice};
 
 use crate::layout::BLOCK;
 
-/// Zero bytes that begin where disks want them: what goes between them and a disk needs no buffer of the system.
+/// Zeroed memory aligned to [`BLOCK`]. Direct I/O can read and write it without a bounce buffer of the kernel.
 pub(crate) struct BlockBuffer {
     memory: Buffer,
     start: usize,
@@ -12,10 +12,10 @@ pub(crate) struct BlockBuffer {
 }
 
 impl BlockBuffer {
-    /// Memory for `len` bytes.
+    /// Allocates `len` bytes.
     ///
     /// # Errors
-    /// The system has none.
+    /// There is not enough memory.
     pub(crate) fn zeroed(len: usize) -> io::Result<BlockBuffer> {
         let block = BLOCK as usize;
         let memory = len.checked_add(block).and_then(Buffer::try_zeroed);
@@ -24,7 +24,7 @@ impl BlockBuffer {
         Ok(BlockBuffer { start: address.next_multiple_of(block) - address, memory, len })
     }
 
-    /// The bytes, to be read and written while this lives.
+    /// The bytes. They may be read and written as long as this buffer lives.
     pub(crate) fn raw(&self) -> RawSlice {
         self.memory.raw().sub(self.start, self.len)
     }

@@ -1,4 +1,4 @@
-//! An object store in memory, for tests: its calls fail, answer late, or take effect only after they have failed.
+//! An object store in memory, for tests. Its calls can fail, answer late, or take effect only after they have failed.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,23 +10,23 @@ use mooncake_types::Chance;
 
 use crate::bucket::{Bucket, ListedObject};
 
-/// The store, whatever process uses it.
+/// The store itself. It outlives the simulated processes that use it.
 #[derive(Clone)]
 pub struct BucketDouble(Arc<Mutex<World>>);
 
 struct World {
     chance: Chance,
     objects: BTreeMap<String, (Vec<u8>, SystemTime)>,
-    /// Writes that failed as far as their callers know, and are still on their way.
+    /// Writes that returned an error to their callers and may still take effect later.
     delayed: Vec<Write>,
-    /// Calls that write, until one fails.
+    /// How many more writing calls succeed before one fails.
     fails_in: Option<u64>,
     fails_once: bool,
     is_unreadable: bool,
-    /// The next object that is created is said to be there already, though it is not.
+    /// The next `create` answers `AlreadyExists` although the object does not exist.
     conflicts_once: bool,
     delay: Duration,
-    /// Grows whenever a process dies.
+    /// Number of the running process. [`BucketDouble::kill`] increments it.
     life: u64,
     gets: u64,
     puts: u64,
@@ -40,7 +40,7 @@ enum Write {
 }
 
 impl BucketDouble {
-    /// An empty store, whose failures follow from `seed`.
+    /// An empty store. `seed` decides what each failed write does.
     #[must_use]
     pub fn new(seed: u64) -> BucketDouble {
         BucketDouble(Arc::new(Mutex::new(World {
@@ -58,13 +58,13 @@ impl BucketDouble {
         })))
     }
 
-    /// The store as one process reaches it, until that is killed.
+    /// The store as the running process sees it. [`BucketDouble::kill`] makes this handle fail.
     #[must_use]
     pub fn bucket(&self) -> DoubleBucket {
         DoubleBucket { store: self.clone(), life: self.lock().life }
     }
 
-    /// The process dies. What it sent may still arrive.
+    /// Kills the process that uses the store. Its delayed writes may still take effect.
     pub fn kill(&self) {
         let mut world = self.lock();
         world.life += 1;
@@ -72,40 +72,42 @@ impl BucketDouble {
         world.is_unreadable = false;
     }
 
-    /// After so many calls that write, all fail until the process is killed. Any of them may take effect, now or later.
+    /// After `calls` writing calls, all later ones fail until [`BucketDouble::kill`] or [`BucketDouble::heal`]. A
+    /// failed write may take effect, now or later.
     pub fn fail_in(&self, calls: u64) {
         let mut world = self.lock();
         (world.fails_in, world.fails_once) = (Some(calls), false);
     }
 
-    /// After so many calls that write, one fails.
+    /// After `calls` writing calls, exactly one fails.
     pub fn fail_once_in(&self, calls: u64) {
         let mut world = self.lock();
         (world.fails_in, world.fails_once) = (Some(calls), true);
     }
 
-    /// The next object that is created meets another attempt to create it, which comes to nothing.
+    /// The next `create` answers `AlreadyExists`, as if a concurrent attempt conflicted with it. That attempt creates
+    /// nothing.
     pub fn conflict_once(&self) {
         self.lock().conflicts_once = true;
     }
 
-    /// From now on all calls work again.
+    /// Makes all calls succeed again.
     pub fn heal(&self) {
         let mut world = self.lock();
         (world.fails_in, world.is_unreadable) = (None, false);
     }
 
-    /// From now on nothing can be read.
+    /// Makes all reads fail.
     pub fn refuse_reads(&self) {
         self.lock().is_unreadable = true;
     }
 
-    /// All objects were written so much earlier, by the clock of the store.
+    /// Makes all objects older by `by`, by the store's clock.
     pub fn age(&self, by: Duration) {
         self.lock().objects.values_mut().for_each(|(_, modified)| *modified -= by);
     }
 
-    /// From now on each call takes so long.
+    /// Makes every call take `time`.
     pub fn delay(&self, time: Duration) {
         self.lock().delay = time;
     }
@@ -117,22 +119,22 @@ impl BucketDouble {
         world.objects.keys().filter(|name| is_in(folder, name)).cloned().collect()
     }
 
-    /// Objects and parts that were read so far.
+    /// How many reads and listings were made so far.
     #[must_use]
     pub fn gets(&self) -> u64 {
         self.lock().gets
     }
 
-    /// Packs whose writing has begun so far.
+    /// How many `put` calls, each of which writes a pack, were made so far.
     #[must_use]
     pub fn puts(&self) -> u64 {
         self.lock().puts
     }
 
-    /// Changes the bytes of an object, or removes it if that gives nothing.
+    /// Replaces the bytes of an object by what `change` returns, or removes the object if that is `None`.
     ///
     /// # Panics
-    /// If there is no such object.
+    /// If the object does not exist.
     pub fn damage(&self, name: &str, change: impl FnOnce(Vec<u8>) -> Option<Vec<u8>>) {
         let mut world = self.lock();
         let (bytes, modified) = world.objects.remove(name).expect("the object is there");
@@ -179,7 +181,7 @@ impl World {
     }
 
     fn write(&mut self, life: u64, write: Write) -> io::Result<()> {
-        // What is on its way arrives at any time.
+        // A delayed write takes effect at a random later time.
         if !self.delayed.is_empty() && self.chance.below(3) == 0 {
             let at = self.chance.below(self.delayed.len() as u64) as usize;
             let late = self.delayed.swap_remove(at);
@@ -203,7 +205,7 @@ impl World {
     }
 }
 
-/// The objects of a [`BucketDouble`].
+/// The [`BucketDouble`] as one process sees it.
 pub struct DoubleBucket {
     store: BucketDouble,
     life: u64,

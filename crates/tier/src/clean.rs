@@ -1,35 +1,38 @@
-//! Making room: a file is given up, and the records of it that are worth keeping move to the end of the log.
+//! Making room: a file is retired, and the records in it that are worth keeping move to the end of the log.
 
 use std::io;
 use std::sync::PoisonError;
 
 use crate::block_buffer::BlockBuffer;
 use crate::contents::FoundRecord;
-use crate::disk::{Disk, Log, Room};
 use crate::errors::{Broken, PutError};
 use crate::index::RecordState;
 use crate::layout::BLOCK;
 use crate::log_file::LogFile;
-use crate::record::Name;
+use crate::log_store::{Log, LogStore, Room};
+use crate::record::RecordId;
 use crate::store::RecordStore;
 
-/// Fewest files of a log: one takes records, and one is given up.
+/// Fewest files in a log: one takes records, and another can be retired.
 pub(crate) const MIN_FILES: u64 = 4;
-/// A file of which fewer quarters are in use is given up for its holes, and its records move. In a log that is four fifths full
-/// some file is emptier than that. So records are evicted only where headers and padding take much of the room.
+/// A file with fewer live quarters than this is retired for its holes, and its records move. The node lends at most
+/// four fifths of a log, so a log usually has a file like that. Records are then evicted only where headers and
+/// padding take much of the room.
 const HOLLOW_QUARTERS: u64 = 3;
 
-impl Disk {
-    /// Gives up files until there is room for `wanted` bytes of records more. Returns the names of the records that it evicted.
-    /// A record that was read since it was written moves to another file, as far as there is room. So do all records of a file
-    /// that is mostly holes.
-    pub(crate) fn give_up_files(&self, wanted: u64) -> Result<Vec<Name>, Broken> {
+impl LogStore {
+    /// Retires files until there is room for `wanted` more bytes of records. Returns the names of the records that it
+    /// evicted.
+    ///
+    /// Records that were read since they were written move to another file, as far as there is room. So do all records
+    /// of a mostly empty file.
+    pub(crate) fn retire_files(&self, wanted: u64) -> Result<Vec<RecordId>, Broken> {
         let _cleaning = self.cleaning.lock().unwrap_or_else(PoisonError::into_inner);
         let files = wanted.div_ceil(self.longest_record());
         let kept_free = files.saturating_add(1).saturating_mul(self.config.file_bytes);
         let mut goal = self.config.capacity.saturating_sub(kept_free);
         if let Some(full) = self.lock().bytes_when_full.take() {
-            // Other programs fill the disk: a file goes for each that is to come.
+            // Other programs have filled the disk: retire one file for each new file.
             goal = goal.min(full.saturating_sub(files.saturating_mul(self.config.file_bytes)));
         }
         let mut evicted = Vec::new();
@@ -40,12 +43,12 @@ impl Disk {
                 if log.used_bytes() <= goal { None } else { pick(&log) }
             };
             let Some((number, is_hollow)) = victim else { return Ok(evicted) };
-            evicted.extend(self.give_up(number, is_hollow)?);
+            evicted.extend(self.retire_file(number, is_hollow)?);
         }
     }
 
-    /// Gives up a sealed file. Gives the names of what was evicted with it.
-    fn give_up(&self, number: u64, is_hollow: bool) -> Result<Vec<Name>, Broken> {
+    /// Retires a sealed file. Returns the names of the records that were evicted with it.
+    fn retire_file(&self, number: u64, is_hollow: bool) -> Result<Vec<RecordId>, Broken> {
         let file = {
             let log = self.lock();
             std::sync::Arc::clone(&log.files[&number].file)
@@ -60,7 +63,7 @@ impl Disk {
                 None => evicted.push(name),
             }
         }
-        // From here on only the copies are left: a caller that waits to drop such a record drops its copy.
+        // From here on only the moved copies count: a caller that waits to drop a record drops its copy.
         file.retire().map_err(|error| self.fail(&error))?;
         let mut log = self.lock();
         for (name, (file, block)) in moved {
@@ -80,22 +83,22 @@ impl Disk {
         }
     }
 
-    /// The records of a file that are to move, and those that leave; marked as such.
+    /// Marks the records of a file as moving or leaving, and returns the names of both.
     fn sort_out(
         &self,
         number: u64,
         records: &[FoundRecord],
         is_hollow: bool,
-    ) -> (Vec<Name>, Vec<Name>) {
+    ) -> (Vec<RecordId>, Vec<RecordId>) {
         let mut log = self.lock();
-        // Of a file that is nearly full a quarter leaves, so that room is gained.
+        // A nearly full file must lose a quarter of its records, or retiring it gains no room.
         let mut left = self.config.file_bytes / 4 * HOLLOW_QUARTERS;
         let mut live_bytes = log.files[&number].live_bytes;
         let (mut moving, mut leaving) = (Vec::new(), Vec::new());
         for FoundRecord { block, record } in records {
             let name = record.name;
             let Some(entry) = log.index.get_mut(&name) else { continue };
-            // What was dropped may have been put again, in another place.
+            // After a drop the same name may have been put again elsewhere.
             let is_here = (entry.file, u64::from(entry.block)) == (number, *block);
             if !is_here || entry.state != RecordState::Ready {
                 continue;
@@ -108,13 +111,13 @@ impl Disk {
             } else {
                 leaving.push(name);
             }
-            entry.state = if stays { RecordState::Moving } else { RecordState::Leaving };
+            entry.state = if stays { RecordState::Moving } else { RecordState::Unreadable };
         }
         if live_bytes > 0 {
-            // The disk has lost the headers of these. They go with the file.
+            // The disk has lost the headers of the remaining records. They are evicted with the file.
             for (&name, entry) in &mut log.index {
                 if entry.file == number && entry.state == RecordState::Ready {
-                    entry.state = RecordState::Leaving;
+                    entry.state = RecordState::Unreadable;
                     leaving.push(name);
                 }
             }
@@ -122,8 +125,8 @@ impl Disk {
         (moving, leaving)
     }
 
-    /// Copies a record to the end of the log. Nothing if it is damaged, or finds no room.
-    fn move_record(&self, name: Name, from: &LogFile) -> Result<Option<(u64, u32)>, Broken> {
+    /// Copies a record to the end of the log. Returns `None` if the record is damaged or there is no room.
+    fn move_record(&self, name: RecordId, from: &LogFile) -> Result<Option<(u64, u32)>, Broken> {
         let entry = self.lock().index[&name];
         let Ok(buffer) = BlockBuffer::zeroed(entry.len as usize) else { return Ok(None) };
         let stored = from.stored(u64::from(entry.block), entry.header_len, entry.len);
@@ -142,7 +145,7 @@ impl Disk {
     }
 }
 
-/// The file that goes: one that is mostly holes, or the oldest. Whether it is the first of these.
+/// Picks the file to retire: the emptiest of the mostly empty files (then true), otherwise the oldest file.
 fn pick(log: &Log) -> Option<(u64, bool)> {
     let is_idle = |number: &u64| log.open != Some(*number);
     let idle = || log.files.iter().filter(|(number, file)| is_idle(number) && file.is_sealed);

@@ -1,4 +1,4 @@
-//! Syncs that many callers share: who comes while one runs waits for the next, together with all others that came.
+//! Group commit: callers that arrive while a sync runs share the next one.
 
 use std::io;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -12,17 +12,17 @@ pub(crate) struct Commit {
 #[derive(Debug, Default)]
 struct Syncs {
     begun: u64,
-    /// The last that succeeded.
+    /// Number of the last sync that succeeded.
     ended: u64,
     is_running: bool,
     has_failed: bool,
 }
 
 impl Commit {
-    /// Returns once a sync that began after this call has ended.
+    /// Returns once a sync that began after this call has succeeded.
     ///
     /// # Errors
-    /// A sync failed, this one or one before: what was written before it may be lost, and no later sync would tell.
+    /// This sync or an earlier one failed. Earlier writes may then be lost, and no later sync would report that.
     pub(crate) fn wait(&self, sync: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         let mut syncs = self.lock();
         let wanted = syncs.begun + 1;

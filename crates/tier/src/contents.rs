@@ -1,15 +1,15 @@
-//! The table of contents of a file: the header of every record, so that a start need not look for them.
+//! The table of contents of a file: the header of every record. With it, opening a log need not scan the file.
 
 use crate::record::Record;
 
-/// A record, and the block that it begins at.
+/// A record, and the block at which it begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FoundRecord {
     pub(crate) block: u64,
     pub(crate) record: Record,
 }
 
-/// The table, as it is written.
+/// The table of contents, encoded.
 #[derive(Debug, Default)]
 pub(crate) struct Contents(Vec<u8>);
 
@@ -23,7 +23,7 @@ impl Contents {
         &self.0
     }
 
-    /// The records that a table names; those before the first that makes no sense.
+    /// Decodes the records of a table, up to the first invalid entry.
     pub(crate) fn decode(mut table: &[u8], nonce: u64) -> Vec<FoundRecord> {
         let mut found = Vec::new();
         while let Some((block, rest)) = table.split_first_chunk::<4>() {

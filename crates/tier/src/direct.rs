@@ -1,7 +1,7 @@
-//! A file whose bytes go between memory and the disk without the system's cache.
+//! A file that bypasses the page cache where it can (`O_DIRECT`).
 //!
-//! Disks want whole blocks at aligned addresses. Those go straight from and into the caller's memory. All others go through the
-//! system's cache, and so does everything where the file system has no direct way.
+//! Direct I/O needs whole blocks at aligned addresses. These go straight between the caller's memory and the disk. All
+//! others go through the page cache, as does everything on a filesystem without direct I/O.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -18,14 +18,14 @@ use crate::layout::BLOCK;
 const BLOCK_LEN: usize = BLOCK as usize;
 
 pub(crate) struct DirectFile {
-    /// By way of the system's cache.
+    /// The file, opened for I/O through the page cache.
     cached: File,
     direct: Option<Direct>,
 }
 
 struct Direct {
     file: File,
-    /// What addresses must be a multiple of.
+    /// Alignment that memory addresses need, in bytes.
     alignment: usize,
 }
 
@@ -34,12 +34,12 @@ impl DirectFile {
         Ok(DirectFile { cached, direct: open_direct(path)? })
     }
 
-    /// Whether whole blocks go past the system's cache.
+    /// Whether whole blocks bypass the page cache.
     pub(crate) const fn is_direct(&self) -> bool {
         self.direct.is_some()
     }
 
-    /// The file that these bytes go by.
+    /// The file descriptor through which these slices go.
     fn file_for(&self, slices: &[RawSlice], at: u64) -> BorrowedFd<'_> {
         match &self.direct {
             Some(direct) if are_blocks(slices, at, direct.alignment) => direct.file.as_fd(),
@@ -48,7 +48,7 @@ impl DirectFile {
     }
 }
 
-/// Whether slices are whole blocks, in memory and in the file.
+/// Whether all slices are whole blocks at aligned addresses, and `at` is at a block.
 fn are_blocks(slices: &[RawSlice], at: u64, alignment: usize) -> bool {
     let is_aligned = |slice: &RawSlice| {
         slice.is_empty()
@@ -58,7 +58,8 @@ fn are_blocks(slices: &[RawSlice], at: u64, alignment: usize) -> bool {
     at.is_multiple_of(BLOCK) && slices.iter().all(is_aligned)
 }
 
-/// Nothing where the file system cannot do it, or does not say what it wants.
+/// Opens the file for direct I/O. Returns `None` where the filesystem does not support it, or does not report the
+/// alignment.
 fn open_direct(path: &Path) -> io::Result<Option<Direct>> {
     let flags = OFlags::DIRECT.bits() as i32;
     let file = match OpenOptions::new().read(true).write(true).custom_flags(flags).open(path) {
@@ -95,7 +96,7 @@ mod tests {
     use super::*;
     use crate::tests::Dice;
 
-    /// Random lengths at random addresses, whole blocks in all.
+    /// Slices of random lengths at random addresses, whose total length is a multiple of a block.
     fn slices(dice: &mut Dice, memory: RawSlice) -> Vec<RawSlice> {
         let (mut slices, mut from, mut total) = (Vec::new(), 0, 0);
         for _ in 0..=dice.below(6) {

@@ -1,4 +1,4 @@
-//! Where files of records are: a folder, or what a test puts in its place.
+//! Where a store keeps its files: a folder, or a test double.
 
 use std::io;
 use std::sync::Arc;
@@ -8,112 +8,113 @@ use mooncake_usrbio::RegisteredFile;
 
 use crate::block_buffer::BlockBuffer;
 
-/// The files of one log, or of one store of [`Files`](crate::Files), by number.
+/// The files of one log, or of one store of [`FileStore`](crate::FileStore), by number.
 pub trait Directory: Notes {
-    /// Makes a file with room for this many bytes. That it is there lasts, once this returns.
+    /// Creates a file with room for `len` bytes. Once this returns, the file's existence is durable.
     ///
     /// # Errors
-    /// Those of the system; nothing is there then, or a file that holds nothing.
+    /// Any I/O error. The file then does not exist, or it holds no record.
     fn create(&self, number: u64, len: u64) -> io::Result<Arc<dyn BlockFile>>;
 
     /// Opens a file.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Any I/O error.
     fn open(&self, number: u64) -> io::Result<Arc<dyn BlockFile>>;
 
     /// The numbers of all files, in any order.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Any I/O error.
     fn list(&self) -> io::Result<Vec<u64>>;
 
-    /// Removes a file. It may be there again after a power cut.
+    /// Removes a file. After a power cut it may exist again.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Any I/O error.
     fn remove(&self, number: u64) -> io::Result<()>;
 
-    /// Makes a file that has its number only once it is [published](Self::publish), and is not listed before. One that was left
-    /// by a process that died is overwritten.
+    /// Creates a draft: a file that gets its number, and is listed, only once it is [published](Self::publish). It
+    /// overwrites a draft that a dead process left.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Any I/O error.
     fn draft(&self, number: u64) -> io::Result<Arc<dyn BlockFile>>;
 
-    /// Gives a draft its number, in the place of the file that has it. That lasts once this returns.
+    /// Publishes a draft: it replaces the file of this number. The replacement is durable once this returns.
     ///
     /// # Errors
-    /// Those of the system: either of the two may be there then.
+    /// Any I/O error. The number may then belong to the draft or to the old file.
     fn publish(&self, number: u64) -> io::Result<()>;
 
     /// Removes a draft.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Any I/O error.
     fn discard(&self, number: u64) -> io::Result<()>;
 
-    /// Removes files; those that are not there are no error. They are gone for good once this returns.
+    /// Removes files. A file that does not exist is no error. The removal is durable once this returns.
     ///
     /// # Errors
-    /// Those of the system: some may be gone then.
+    /// Any I/O error. Some of the files may be removed all the same.
     fn remove_all(&self, numbers: &[u64]) -> io::Result<()>;
 
-    /// What a process that died had removed is gone for good once this returns.
+    /// Makes all earlier removals durable, including those of a process that died.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Any I/O error.
     fn settle(&self) -> io::Result<()>;
 }
 
-/// What the owner of a store keeps beside its records.
+/// A note that the owner of a store keeps beside its records.
 pub trait Notes: Send + Sync {
-    /// What the owner noted last; nothing if it never did.
+    /// The last note, or `None` if the owner never wrote one.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Any I/O error.
     fn note(&self) -> io::Result<Option<Vec<u8>>>;
 
-    /// Puts a note in the place of the last, as a whole. It lasts once this returns.
+    /// Replaces the note as a whole. The new note is durable once this returns.
     ///
     /// # Errors
-    /// Those of the system; either of the two is there then.
+    /// Any I/O error. The old or the new note remains, as a whole.
     fn set_note(&self, note: &[u8]) -> io::Result<()>;
 }
 
-/// A file that is read in places.
+/// A file that can be read at any offset.
 pub trait ReadAt: Send + Sync {
-    /// Fills slices one behind the other from an offset on.
+    /// Fills the slices, one behind the other, from offset `at` on.
     ///
     /// # Errors
-    /// Those of the system, or that the file is too short.
+    /// Any I/O error, or that the file is too short.
     fn read(&self, slices: &[RawSlice], at: u64) -> io::Result<()>;
 }
 
-/// A file that is read and written in places.
+/// A file that can be read and written at any offset.
 pub trait BlockFile: ReadAt {
-    /// Writes slices one behind the other from an offset on. It lasts only after a [`sync`](Self::sync).
+    /// Writes the slices, one behind the other, from offset `at` on. The bytes are durable only after
+    /// [`sync`](Self::sync).
     ///
     /// # Errors
-    /// Those of the system; any part may have been written.
+    /// Any I/O error. A part of the bytes may be written.
     fn write(&self, slices: &[RawSlice], at: u64) -> io::Result<()>;
 
-    /// Has all lasting that was written before this call.
+    /// Makes everything durable that was written before this call.
     ///
     /// # Errors
-    /// Those of the system: nobody knows what lasts then.
+    /// Any I/O error. Which of the writes are durable is then unknown.
     fn sync(&self) -> io::Result<()>;
 }
 
 impl dyn BlockFile + '_ {
-    /// Writes private bytes.
+    /// Writes bytes of a Rust slice, by way of an aligned buffer.
     pub(crate) fn write_bytes(&self, bytes: &[u8], at: u64) -> io::Result<()> {
         let buffer = BlockBuffer::zeroed(bytes.len())?;
         buffer.raw().write_from(bytes);
         self.write(&[buffer.raw()], at)
     }
 
-    /// Reads private bytes.
+    /// Reads bytes into a new vector, by way of an aligned buffer.
     pub(crate) fn read_bytes(&self, len: usize, at: u64) -> io::Result<Vec<u8>> {
         let buffer = BlockBuffer::zeroed(len)?;
         self.read(&[buffer.raw()], at)?;

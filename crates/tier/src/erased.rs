@@ -1,8 +1,8 @@
-//! Which records of a file are dropped: a bit for the block that each begins at.
+//! Which records of a file are dropped: one bit for each block at which a record may begin.
 //!
-//! Bits are only ever set. So it does no harm if, of a block that is being written when the power fails, some sectors are
-//! new and others old. Each sector has a checksum of its own: of one that is damaged all records count as dropped, since one of
-//! them may have been.
+//! Bits are only ever set. A power cut may leave old and new sectors side by side in one block, which does no harm.
+//! Each sector has its own checksum. All records of a damaged sector count as dropped, because any of them may have
+//! been.
 
 use crate::layout::{BITS_PER_SECTOR, BLOCK, SECTOR, checksum, erased_blocks};
 
@@ -10,25 +10,25 @@ const SECTORS_PER_BLOCK: usize = BLOCK as usize / SECTOR;
 const SUM_AT: usize = SECTOR - 4;
 
 #[derive(Clone, Debug)]
-pub(crate) struct Erased {
+pub(crate) struct DropBitmap {
     nonce: u64,
-    /// Whole blocks of sectors.
+    /// All sectors of the bitmap, a whole number of blocks.
     sectors: Vec<[u8; SECTOR]>,
 }
 
-impl Erased {
-    /// No record of a new file is dropped.
-    pub(crate) fn none(file_bytes: u64, nonce: u64) -> Erased {
+impl DropBitmap {
+    /// The bitmap of a new file: no record is dropped.
+    pub(crate) fn none(file_bytes: u64, nonce: u64) -> DropBitmap {
         let count = erased_blocks(file_bytes) as usize * SECTORS_PER_BLOCK;
-        let mut erased = Erased { nonce, sectors: vec![[0; SECTOR]; count] };
+        let mut erased = DropBitmap { nonce, sectors: vec![[0; SECTOR]; count] };
         (0..count).for_each(|sector| erased.sum_up(sector));
         erased
     }
 
-    /// What the blocks of a file say.
-    pub(crate) fn decode(blocks: &[u8], nonce: u64) -> Erased {
+    /// Decodes the blocks of the bitmap.
+    pub(crate) fn decode(blocks: &[u8], nonce: u64) -> DropBitmap {
         let (sectors, _) = blocks.as_chunks::<SECTOR>();
-        let mut erased = Erased { nonce, sectors: sectors.to_vec() };
+        let mut erased = DropBitmap { nonce, sectors: sectors.to_vec() };
         for sector in 0..erased.sectors.len() {
             let bytes = &erased.sectors[sector];
             if bytes[SUM_AT..] != erased.sum_of(sector).to_le_bytes() {
@@ -44,7 +44,7 @@ impl Erased {
         self.sectors.get(sector).is_none_or(|sector| sector[byte] & mask != 0)
     }
 
-    /// The record that begins at this block is dropped. Gives the block of bits that is to be written.
+    /// Marks the record that begins at this block as dropped. Returns the bitmap block that must be written.
     pub(crate) fn insert(&mut self, block: u64) -> usize {
         let (sector, byte, mask) = place(block);
         self.sectors[sector][byte] |= mask;
@@ -52,12 +52,12 @@ impl Erased {
         sector / SECTORS_PER_BLOCK
     }
 
-    /// A block of bits, to be written.
+    /// The encoded bytes of one bitmap block.
     pub(crate) fn block(&self, at: usize) -> Vec<u8> {
         self.sectors[at * SECTORS_PER_BLOCK..][..SECTORS_PER_BLOCK].concat()
     }
 
-    /// All blocks of bits.
+    /// The encoded bytes of the whole bitmap.
     pub(crate) fn encode(&self) -> Vec<u8> {
         self.sectors.concat()
     }
@@ -67,13 +67,13 @@ impl Erased {
         self.sectors[sector][SUM_AT..].copy_from_slice(&sum);
     }
 
-    /// The place of a sector goes into its checksum, too.
+    /// The checksum of a sector. It also covers the sector's number.
     fn sum_of(&self, sector: usize) -> u32 {
         checksum(self.nonce ^ sector as u64, &self.sectors[sector][..SUM_AT])
     }
 }
 
-/// The sector, byte and bit of a block.
+/// The sector, byte and bit mask that belong to a block.
 fn place(block: u64) -> (usize, usize, u8) {
     let bit = block % BITS_PER_SECTOR;
     ((block / BITS_PER_SECTOR) as usize, (bit / 8) as usize, 1 << (bit % 8))
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn bits_stay_whatever_mixture_of_sectors_is_on_the_disk() {
         let file_bytes = 256 << 20;
-        let mut erased = Erased::none(file_bytes, 5);
+        let mut erased = DropBitmap::none(file_bytes, 5);
         let old = erased.encode();
         let dropped = [5, 4_063, 4_064, 30_000, 65_535];
         for block in dropped {
@@ -100,7 +100,7 @@ mod tests {
                 mixed[sector * SECTOR..][..SECTOR]
                     .copy_from_slice(&old[sector * SECTOR..][..SECTOR]);
             }
-            let read = Erased::decode(&mixed, 5);
+            let read = DropBitmap::decode(&mixed, 5);
             let expected = |block: u64| keep((block / BITS_PER_SECTOR) as usize);
             assert!(dropped.into_iter().all(|block| read.contains(block) == expected(block)));
             assert!(!read.contains(6));
@@ -109,12 +109,12 @@ mod tests {
 
     #[test]
     fn of_a_damaged_sector_all_records_count_as_dropped() {
-        let mut blocks = Erased::none(256 << 20, 5).encode();
+        let mut blocks = DropBitmap::none(256 << 20, 5).encode();
         blocks[SECTOR + 3] ^= 1;
-        let read = Erased::decode(&blocks, 5);
+        let read = DropBitmap::decode(&blocks, 5);
         let (first, last) = (BITS_PER_SECTOR, 2 * BITS_PER_SECTOR - 1);
         assert!(read.contains(first) && read.contains(last));
         assert!(!read.contains(first - 1) && !read.contains(last + 1));
-        assert!(Erased::decode(&blocks, 6).contains(5), "of another file");
+        assert!(DropBitmap::decode(&blocks, 6).contains(5), "of another file");
     }
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::layout::FORMAT;
 
-/// The disk failed. Nothing more is written: what was acknowledged is there, but what was dropped last may come back when the
-/// folder is opened again, so its owner has to start it empty.
+/// The disk failed, and the store writes nothing more. Acknowledged records are intact. Records that were dropped last
+/// may return when the store is opened again, so the owner must empty it before use.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the disk is broken: {0}")]
 pub struct Broken(pub(crate) Arc<str>);
@@ -13,10 +13,11 @@ pub struct Broken(pub(crate) Arc<str>);
 /// Why a record was not put.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PutError {
-    /// It would take more room than the log may have, or than the disk has: something is to be evicted first.
+    /// The record needs more room than the store may use, or than the disk has left. The caller must evict something
+    /// first.
     #[error("the disk is full")]
     Full,
-    /// It is longer than a file of the log.
+    /// The record is longer than the longest record of the store.
     #[error("{len} bytes are more than a record of this disk may have, which is {most}")]
     TooLong {
         /// Length of the record, with its header, in bytes.
@@ -24,13 +25,14 @@ pub enum PutError {
         /// The longest record, in bytes.
         most: u64,
     },
-    /// A part of it is missing or too long, or it has other bytes than it says.
+    /// A part of the record is missing or too long, or the record's length differs from that of its bytes.
     #[error("the record does not fit its bytes")]
     Malformed,
-    /// The store does not answer. The record may be there when it is opened again, unless it is dropped.
+    /// The object store does not answer. The record may exist when the store is opened again, unless the caller drops
+    /// it.
     #[error("the object store does not answer: {0}")]
     Unreachable(Arc<str>),
-    /// The disk failed, now or before.
+    /// The disk failed, now or earlier.
     #[error(transparent)]
     Broken(#[from] Broken),
 }
@@ -41,16 +43,16 @@ pub enum ReadError {
     /// There is no such record.
     #[error("the record is not there")]
     NotThere,
-    /// More was asked for than it has.
+    /// The requested range ends behind the record.
     #[error("the record ends before that")]
     OutOfBounds,
-    /// Its bytes are not those that were put.
+    /// The bytes do not match their checksums.
     #[error("the record is damaged")]
     Damaged,
-    /// The store does not answer. That says nothing of the record.
+    /// The object store does not answer. The record may be intact.
     #[error("the object store does not answer: {0}")]
     Unreachable(String),
-    /// The system could not read it.
+    /// The read failed with an I/O error.
     #[error("the record cannot be read: {0}")]
     Io(#[from] io::Error),
 }
@@ -58,39 +60,39 @@ pub enum ReadError {
 /// Why a disk was not opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The folder cannot be made, read or written.
+    /// The folder cannot be created, read or written.
     #[error("{path}: {error}")]
     Folder {
         /// The folder, or the file in it.
         path: PathBuf,
-        /// What the system says.
+        /// The I/O error.
         error: io::Error,
     },
-    /// Another process uses it.
+    /// Another process uses the folder.
     #[error("{0} is used by another process")]
     InUse(PathBuf),
-    /// It belongs to another cluster.
+    /// The folder belongs to another cluster.
     #[error("{path} belongs to the cluster '{found}', and this one is '{wanted}'")]
     OtherCluster {
         /// The folder.
         path: PathBuf,
-        /// Whose it is.
+        /// The cluster that owns the folder.
         found: String,
-        /// Who wants it.
+        /// The cluster that was to open it.
         wanted: String,
     },
-    /// Another version of this program made it.
+    /// The folder has the format of another version of this program.
     #[error("{path} has the format '{found}'; this version reads format {FORMAT}")]
     OtherFormat {
         /// The folder.
         path: PathBuf,
-        /// What it says of its format.
+        /// The format that the folder names.
         found: String,
     },
-    /// It holds files, and not those of a disk.
+    /// The folder holds files that do not belong to a disk.
     #[error("{0} is neither empty nor a disk of this store")]
     NotADisk(PathBuf),
-    /// The sizes that were asked for cannot be.
+    /// The configured sizes are invalid.
     #[error("{0}")]
     Config(String),
     /// The files cannot be read.

@@ -1,4 +1,4 @@
-//! The folder of a disk: its files, and whose it is.
+//! The folder of a disk: its files, and the identity that says which cluster owns it.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -15,29 +15,29 @@ use crate::directory::{BlockFile, Directory, Notes};
 use crate::errors::OpenError;
 use crate::layout::FORMAT;
 
-/// Says whose the folder is; locked by the process that uses it.
+/// Name of the identity file. It names format and cluster, and the process that uses the folder locks it.
 const IDENTITY: &str = "mooncake-disk";
-/// What the log's owner noted, and the next note until it takes that place.
+/// RecordId of the note's file. [`NEXT_NOTE`] holds the next note until it is renamed to this.
 const NOTE: &str = "mooncake-disk-note";
-/// Bytes that are kept free for the next note.
+/// Bytes that are reserved on disk for the next note.
 const RESERVED_FOR_NOTE: usize = 4096;
 const NEXT_NOTE: &str = "mooncake-disk-note.next";
-/// What the name of a draft ends in.
+/// File extension of drafts.
 const DRAFT: &str = "new";
-/// Longer files are not read as an identity or a note.
+/// Longest identity or note that is read, in bytes.
 const MAX_TEXT_BYTES: u64 = 4096;
 
-/// Where a folder has its files.
+/// How a folder arranges its files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Spread {
-    /// In itself: a log has few.
+    /// All files lie in the folder itself: a log has few.
     Flat,
-    /// In folders of its own, by a hash of their numbers: there is one for each object.
+    /// The files lie in subfolders, by a hash of their numbers: there is one file for each record.
     Hashed,
 }
 
 impl Spread {
-    /// What the names of the files end in.
+    /// File extension of the numbered files.
     const fn suffix(self) -> &'static str {
         match self {
             Self::Flat => "log",
@@ -46,17 +46,17 @@ impl Spread {
     }
 }
 
-/// How the bytes of files go to and from the disk.
+/// How files are read and written.
 #[derive(Debug)]
 enum Access {
-    /// By calls of the system.
+    /// By system calls.
     System,
-    /// By the rings of 3FS.
+    /// By the I/O rings of 3FS.
     Usrbio(Arc<Mount>),
 }
 
 impl Access {
-    /// That of files in a folder.
+    /// Chooses the access for files of this folder.
     fn of(path: &Path) -> Access {
         match Mount::find(path) {
             Ok(Some(mount)) => {
@@ -73,7 +73,7 @@ impl Access {
     }
 }
 
-/// A folder that this process alone uses, until this is dropped.
+/// A folder that this process uses exclusively as long as this value lives.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
@@ -83,18 +83,19 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Opens the folder of a log of this cluster, or makes it.
+    /// Opens the folder of a log of this cluster, or creates it.
     ///
     /// # Errors
-    /// It holds other things, is another cluster's or of another format, or is used by another process.
+    /// The folder holds other files, belongs to another cluster, has another format, or is used by another process.
     pub fn open(path: &Path, cluster: &str) -> Result<Folder, OpenError> {
         Self::open_as(path, cluster, Spread::Flat)
     }
 
-    /// As [`Folder::open`], of one that holds a file for each object. Files on 3FS are read and written by USRBIO where that can be.
+    /// As [`Folder::open`], for a folder that holds a file for each record. FileStore on 3FS are read and written by
+    /// USRBIO where possible.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Folder::open`].
     pub fn open_hashed(path: &Path, cluster: &str) -> Result<Folder, OpenError> {
         let folder = Self::open_as(path, cluster, Spread::Hashed)?;
         let made = (0..HASHES).try_for_each(|hash| match fs::create_dir(path.join(hashed(hash))) {
@@ -106,10 +107,10 @@ impl Folder {
         Ok(folder)
     }
 
-    /// The note in a folder that another process may use.
+    /// Reads the note of a folder, even while another process uses the folder.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Any I/O error.
     pub fn note_in(path: &Path) -> io::Result<Option<Vec<u8>>> {
         let file = match File::open(path.join(NOTE)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -126,7 +127,7 @@ impl Folder {
         let of_identity = |error| OpenError::Folder { path: identity.clone(), error };
         make_folder(path).map_err(of_folder)?;
         let is_other = || Ok(fs::read_dir(path)?.next().is_some() && !identity.exists());
-        // Another process may make it a disk at the same time.
+        // Checks `identity` again: another process may be creating the disk at the same time.
         if !identity.exists() && is_other().map_err(of_folder)? {
             return Err(OpenError::NotADisk(path.to_owned()));
         }
@@ -145,7 +146,7 @@ impl Folder {
         let mut text = String::new();
         (&file).take(MAX_TEXT_BYTES).read_to_string(&mut text).map_err(of_identity)?;
         if text.is_empty() {
-            // A process that died here left an empty file, and nothing else.
+            // The identity is new, or a process died before it wrote it. The folder holds nothing else.
             let text = format!("format {FORMAT}\ncluster {}\n", one_line(cluster));
             file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(of_identity)?;
             sync_folder(path).map_err(of_folder)?;
@@ -159,7 +160,7 @@ impl Folder {
         Ok(Folder { path: path.to_owned(), spread, access, _lock: file })
     }
 
-    /// The folder of a file.
+    /// The folder in which the file of this number lies.
     fn parent(&self, number: u64) -> PathBuf {
         match self.spread {
             Spread::Flat => self.path.clone(),
@@ -171,7 +172,7 @@ impl Folder {
         self.parent(number).join(format!("{number:016x}.{}", self.spread.suffix()))
     }
 
-    /// A file that was opened at a path.
+    /// Wraps a file that was opened at `path`.
     fn block_file(&self, file: File, path: &Path) -> io::Result<Arc<dyn BlockFile>> {
         Ok(match &self.access {
             Access::System => Arc::new(DirectFile::new(file, path)?),
@@ -183,13 +184,13 @@ impl Folder {
         self.parent(number).join(format!("{number:016x}.{DRAFT}"))
     }
 
-    /// Adds the numbers of the files in one folder. Drafts there are of processes that died, and go.
+    /// Adds the numbers of the files in one folder. Removes drafts, which dead processes have left.
     fn list_in(&self, folder: &Path, numbers: &mut Vec<u64>) -> io::Result<()> {
         for entry in fs::read_dir(folder)? {
             let path = entry?.path();
             let number = path.file_stem().and_then(|stem| stem.to_str());
             let number = number.and_then(|digits| u64::from_str_radix(digits, 16).ok());
-            // A name that only looks like one of ours is a foreign file's.
+            // A file is ours only if its whole name is the one that we would give it.
             let Some(number) = number else { continue };
             if path == self.file(number) {
                 numbers.push(number);
@@ -201,10 +202,10 @@ impl Folder {
     }
 }
 
-/// How many folders the files of a [`Folder::open_hashed`] are spread over.
+/// Into how many subfolders [`Folder::open_hashed`] spreads its files.
 const HASHES: u64 = 256;
 
-/// Numbers are offsets of ranges: their low bits say little.
+/// Numbers are offsets of ranges, whose low bits are mostly zero.
 const fn hash_of(number: u64) -> u64 {
     (number >> 12).wrapping_add(number).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56
 }
@@ -213,14 +214,14 @@ fn hashed(hash: u64) -> String {
     format!("{hash:02x}")
 }
 
-/// Where, in the folder of a store of [`Files`](crate::Files), the file of the range lies that begins at an offset.
+/// The path of the file for the range at `offset`, in the folder of a store of [`FileStore`](crate::FileStore).
 #[must_use]
 pub fn file_of_range(folder: &Path, offset: u64) -> PathBuf {
     let name = format!("{offset:016x}.{}", Spread::Hashed.suffix());
     folder.join(hashed(hash_of(offset))).join(name)
 }
 
-/// Names of clusters may hold anything.
+/// Escapes a cluster's name, which may contain line breaks.
 fn one_line(cluster: &str) -> String {
     cluster.escape_default().to_string()
 }
@@ -242,18 +243,18 @@ fn check(path: &Path, text: &str, wanted: &str) -> Result<(), OpenError> {
     }
 }
 
-/// Makes a folder, and those that it lies in, so that they last.
+/// Creates a folder and its missing parents, and makes them durable.
 fn make_folder(path: &Path) -> io::Result<()> {
     let missing = path.ancestors().take_while(|folder| !folder.as_os_str().is_empty());
     let missing: Vec<&Path> = missing.take_while(|folder| !folder.exists()).collect();
     fs::create_dir_all(path)?;
     missing.into_iter().filter_map(Path::parent).try_for_each(|parent| {
-        // Of a path that is relative the first is in the folder that the process is in.
+        // A relative path begins in the current folder.
         sync_folder(if parent.as_os_str().is_empty() { Path::new(".") } else { parent })
     })
 }
 
-/// That a file was made or removed lasts only after this.
+/// Makes the creation and removal of files in a folder durable.
 fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
@@ -262,7 +263,7 @@ impl Directory for Folder {
     fn create(&self, number: u64, len: u64) -> io::Result<Arc<dyn BlockFile>> {
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create_new(true).open(self.file(number))?;
-        // Room that is there from the start is in one piece, and never missing later.
+        // Allocated up front, the file is likely contiguous, and a later write cannot run out of space.
         allocate_file(file.as_fd(), len)?;
         file.sync_all()?;
         sync_folder(&self.path)?;
@@ -311,7 +312,8 @@ impl Directory for Folder {
         let mut parents = BTreeSet::new();
         for &number in numbers {
             match fs::remove_file(self.file(number)) {
-                // It may be gone since a moment ago only.
+                // A file that does not exist may have been removed a moment ago, not durably yet: sync its folder all
+                // the same.
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => parents.insert(self.parent(number)),
             };
@@ -342,7 +344,7 @@ impl Notes for Folder {
         file.sync_all()?;
         fs::rename(&next, self.path.join(NOTE))?;
         sync_folder(&self.path)?;
-        // Room for the one after it, so that a filesystem that is full takes that as well.
+        // Reserves space for the next note, so that it can be written even when the filesystem is full.
         let _ = fs::write(&next, [0; RESERVED_FOR_NOTE]);
         Ok(())
     }

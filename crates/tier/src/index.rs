@@ -1,43 +1,43 @@
-//! Where each record lies.
+//! The index: the location of each record.
 
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
 use crate::layout::{BLOCK, blocks_of};
-use crate::record::{Name, Record, data_offset};
+use crate::record::{Record, RecordId, data_offset};
 
-pub(crate) type Index = HashMap<Name, Entry, RandomState>;
+pub(crate) type Index = HashMap<RecordId, IndexEntry, RandomState>;
 
-/// What is known of a record in memory.
+/// What memory keeps of a record.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry {
-    /// Number of its file.
+pub(crate) struct IndexEntry {
+    /// Number of the file that holds the record.
     pub(crate) file: u64,
     pub(crate) block: u32,
-    /// Length of its header, in bytes, without padding.
+    /// Length of the record's header, in bytes, without padding.
     pub(crate) header_len: u32,
-    /// Length of its data, in bytes.
+    /// Length of the record's data, in bytes.
     pub(crate) len: u64,
     pub(crate) state: RecordState,
-    /// It was read since it was written or moved.
+    /// Whether the record was read since it was written or moved.
     pub(crate) was_read: bool,
 }
 
-/// Who wants to drop a record waits until it is ready.
+/// A thread that wants to drop a record waits until it is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RecordState {
-    /// It is being written for the first time, and is not there yet.
+    /// The record is being written for the first time, and cannot be read yet.
     Writing,
-    /// It is there.
+    /// The record can be read.
     Ready,
-    /// It is there, and is being written to another file.
+    /// The record can be read, and is being copied to another place.
     Moving,
-    /// It is evicted, and its file may still come back.
-    Leaving,
+    /// The record is evicted or being dropped, and cannot be read. It may still return after a restart.
+    Unreadable,
 }
 
-impl Entry {
-    /// Of a record that is there, and begins at a block of a file.
+impl IndexEntry {
+    /// The entry of a readable record that begins at `block` of `file`.
     pub(crate) fn ready(file: u64, block: u64, record: &Record) -> Self {
         Self {
             file,

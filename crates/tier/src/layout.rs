@@ -1,4 +1,4 @@
-//! What a file of the log looks like.
+//! The layout of a file of the log.
 //!
 //! ```text
 //! block 0            head: format, number of the file, its length, a random number
@@ -10,14 +10,15 @@
 
 use mooncake_memory::Crc32c;
 
-/// Everything begins at a multiple of this, in bytes: disks write such blocks as a whole, or at least each sector of them.
+/// Alignment of everything in the file, in bytes. Disks write a block of this size as a whole, or at least each sector
+/// of it.
 pub(crate) const BLOCK: u64 = 4096;
-/// What a disk writes as a whole even when its power fails, in bytes.
+/// Bytes that a disk writes atomically, even when its power fails.
 pub(crate) const SECTOR: usize = 512;
-/// Bits of the dropped records that share a sector with their checksum.
+/// Bits of the bitmap that share a sector with their checksum.
 pub(crate) const BITS_PER_SECTOR: u64 = (SECTOR as u64 - 4) * 8;
 
-/// The version of this format. Files of another are refused.
+/// The version of this format. Files of any other version are refused.
 pub(crate) const FORMAT: u32 = 2;
 const HEAD_MAGIC: u32 = 0x4d4b_4c46;
 const SEAL_MAGIC: u32 = 0x4d4b_5345;
@@ -25,29 +26,29 @@ const SEAL_MAGIC: u32 = 0x4d4b_5345;
 pub(crate) const SEAL_AT: u64 = BLOCK;
 pub(crate) const ERASED_AT: u64 = 2 * BLOCK;
 
-/// Blocks that so many bytes take.
+/// How many blocks `bytes` bytes take.
 pub(crate) fn blocks_of(bytes: u64) -> u64 {
     bytes.div_ceil(BLOCK)
 }
 
-/// Blocks of the bits of a file of this length.
+/// How many blocks the bitmap takes in a file of this length.
 pub(crate) fn erased_blocks(file_bytes: u64) -> u64 {
     let sectors = blocks_of(file_bytes).div_ceil(BITS_PER_SECTOR);
     (sectors * SECTOR as u64).div_ceil(BLOCK)
 }
 
-/// The first block that a record can begin at.
+/// The first block at which a record can begin.
 pub(crate) fn first_block(file_bytes: u64) -> u64 {
     2 + erased_blocks(file_bytes)
 }
 
-/// What block 0 says.
+/// The contents of block 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) number: u64,
     /// Where records end, in bytes.
     pub(crate) file_bytes: u64,
-    /// Goes into every checksum of a record: no bytes of an object pass for a record of this file.
+    /// Nonce that every checksum of this file covers. So bytes of an object cannot pass for a record.
     pub(crate) nonce: u64,
 }
 
@@ -57,7 +58,7 @@ impl Head {
         sealed(HEAD_MAGIC, &fields)
     }
 
-    /// Nothing if this is not the head of a file that is in use.
+    /// Decodes a head. Returns `None` if the block is not the head of a file in use.
     pub(crate) fn decode(block: &[u8]) -> Option<Head> {
         let [number, file_bytes, nonce] = unsealed(HEAD_MAGIC, block)?;
         let is_sound = file_bytes.is_multiple_of(BLOCK) && file_bytes <= MAX_FILE_BYTES;
@@ -65,15 +66,15 @@ impl Head {
     }
 }
 
-/// The longest file.
+/// The longest file, in bytes.
 pub(crate) const MAX_FILE_BYTES: u64 = 1 << 30;
 
-/// What block 1 of a full file says.
+/// The contents of block 1 of a full file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seal {
     /// Length of the table of contents, in bytes.
     pub(crate) len: u64,
-    /// Its CRC32C.
+    /// CRC32C of the table of contents.
     pub(crate) sum: u64,
 }
 
@@ -108,7 +109,7 @@ fn unsealed(magic: u32, block: &[u8]) -> Option<[u64; 3]> {
     (is_whole && is_known).then_some([field(16)?, field(24)?, field(32)?])
 }
 
-/// The CRC32C of some bytes of a file with this random number.
+/// CRC32C of a nonce and some bytes.
 pub(crate) fn checksum(nonce: u64, bytes: &[u8]) -> u32 {
     let mut sum = Crc32c::new();
     sum.update(&nonce.to_le_bytes());
@@ -128,7 +129,7 @@ mod tests {
         for bit in 0..40 * 8 {
             let mut flipped = block.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
-            // Bytes 12 to 16 are spare, and checked all the same.
+            // Bytes 12 to 16 are unused, and the checksum covers them.
             assert_eq!(Head::decode(&flipped), None, "bit {bit}");
         }
         assert_eq!(Head::decode(&[0; BLOCK as usize]), None);

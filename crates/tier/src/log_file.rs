@@ -8,28 +8,28 @@ use mooncake_memory::RawSlice;
 use crate::commit::Commit;
 use crate::contents::{Contents, FoundRecord};
 use crate::directory::{BlockFile, Directory};
-use crate::erased::Erased;
+use crate::erased::DropBitmap;
 use crate::layout::{
     BLOCK, ERASED_AT, Head, SEAL_AT, Seal, blocks_of, checksum, erased_blocks, first_block,
 };
 use crate::record::Record;
 use crate::stored::{StoredRecord, write_record};
 
-/// Blocks that are read at once by who looks for records.
+/// Blocks that a scan for records reads at once.
 const WINDOW_BLOCKS: u64 = 16;
 
 pub(crate) struct LogFile {
     pub(crate) head: Head,
     file: Arc<dyn BlockFile>,
-    erased: Mutex<Erased>,
+    erased: Mutex<DropBitmap>,
     commit: Commit,
 }
 
 impl LogFile {
-    /// A new file without records. Its head lasts from the first sync on, as the first record does.
+    /// Creates a file without records. The sync of the first record makes its head durable.
     pub(crate) fn create(directory: &dyn Directory, head: Head) -> io::Result<LogFile> {
         let file = directory.create(head.number, head.file_bytes)?;
-        let erased = Erased::none(head.file_bytes, head.nonce);
+        let erased = DropBitmap::none(head.file_bytes, head.nonce);
         let mut blocks = head.encode();
         blocks.resize(ERASED_AT as usize, 0);
         blocks.extend(erased.encode());
@@ -37,8 +37,8 @@ impl LogFile {
         Ok(LogFile { head, file, erased: Mutex::new(erased), commit: Commit::default() })
     }
 
-    /// A file that is there; nothing if it was retired, or never came into use. What it says lasts once this returns: a process
-    /// that died may have changed it without a sync.
+    /// Opens an existing file. Returns `None` if the file was retired, or never held a record. Syncs what it found,
+    /// because a process that died may have written it without a sync.
     pub(crate) fn open(directory: &dyn Directory, number: u64) -> io::Result<Option<LogFile>> {
         let file = directory.open(number)?;
         let first = match file.read_bytes(BLOCK as usize, 0) {
@@ -50,16 +50,16 @@ impl LogFile {
             return Ok(None);
         };
         let len = erased_blocks(head.file_bytes) * BLOCK;
-        let erased = Erased::decode(&file.read_bytes(len as usize, ERASED_AT)?, head.nonce);
+        let erased = DropBitmap::decode(&file.read_bytes(len as usize, ERASED_AT)?, head.nonce);
         Ok(Some(LogFile { head, file, erased: Mutex::new(erased), commit: Commit::default() }))
     }
 
-    /// Writes a record at a block, with zeros up to the end of its last one.
+    /// Writes a record at a block, padded with zeros to whole blocks.
     pub(crate) fn write(&self, block: u64, record: &Record, data: &[RawSlice]) -> io::Result<()> {
         write_record(&*self.file, (block * BLOCK, self.head.nonce), record, data)
     }
 
-    /// The record that begins at a block, with a header and data of these lengths.
+    /// The record at a block, whose header and data have these lengths.
     pub(crate) fn stored(&self, block: u64, header_len: u32, len: u64) -> StoredRecord<'_> {
         StoredRecord {
             file: &*self.file,
@@ -70,18 +70,18 @@ impl LogFile {
         }
     }
 
-    /// Returns once all lasts that was written before.
+    /// Returns once everything that was written before this call is durable.
     pub(crate) fn make_durable(&self) -> io::Result<()> {
         self.commit.wait(|| self.file.sync())
     }
 
-    /// Drops the records that begin at these blocks. They are gone for good once this returns.
+    /// Drops the records that begin at these blocks. The drop is durable once this returns.
     pub(crate) fn erase(&self, records: &[u64]) -> io::Result<()> {
         let mut erased = self.erased.lock().unwrap_or_else(PoisonError::into_inner);
         let mut blocks: Vec<usize> = records.iter().map(|&block| erased.insert(block)).collect();
         blocks.sort_unstable();
         blocks.dedup();
-        // Under the lock: an older state of the bits never overwrites a newer one.
+        // Written under the lock, so that an older bitmap block never overwrites a newer one.
         for at in blocks {
             self.file.write_bytes(&erased.block(at), ERASED_AT + at as u64 * BLOCK)?;
         }
@@ -93,19 +93,19 @@ impl LogFile {
         self.erased.lock().unwrap_or_else(PoisonError::into_inner).contains(block)
     }
 
-    /// Writes the table of contents of a file that takes no more records.
+    /// Writes the table of contents and the seal of a file that takes no more records.
     pub(crate) fn seal(&self, contents: &Contents) -> io::Result<()> {
         let table = contents.bytes();
         let seal =
             Seal { len: table.len() as u64, sum: u64::from(checksum(self.head.nonce, table)) };
         self.file.write_bytes(table, self.head.file_bytes)?;
-        // The seal is never there before what it is about.
+        // The table must be durable before the seal that names it.
         self.make_durable()?;
         self.file.write_bytes(&seal.encode(self.head.nonce), SEAL_AT)?;
         self.make_durable()
     }
 
-    /// What the table of contents names, if the file has one that is whole.
+    /// The records in the table of contents, or `None` if the file has no intact table.
     pub(crate) fn sealed_contents(&self) -> io::Result<Option<Vec<FoundRecord>>> {
         let block = self.file.read_bytes(BLOCK as usize, SEAL_AT)?;
         let Some(seal) = Seal::decode(&block, self.head.nonce) else { return Ok(None) };
@@ -117,12 +117,13 @@ impl LogFile {
         Ok(is_whole.then(|| Contents::decode(&table, self.head.nonce)))
     }
 
-    /// All records that were written here, dropped ones as well.
+    /// All records of the file, including dropped ones.
     pub(crate) fn records(&self) -> io::Result<Vec<FoundRecord>> {
         self.sealed_contents()?.map_or_else(|| self.scan(), Ok)
     }
 
-    /// Looks for records from the first block to the last. What lies between them was being written when its writer died.
+    /// Scans the file for records. It skips blocks without a valid header: a writer died there, or the disk lost the
+    /// header.
     pub(crate) fn scan(&self) -> io::Result<Vec<FoundRecord>> {
         let (mut found, mut block) = (Vec::new(), first_block(self.head.file_bytes));
         let end = self.head.file_bytes / BLOCK;
@@ -147,7 +148,8 @@ impl LogFile {
         Ok(found)
     }
 
-    /// The record that begins at a block, if one does that ends before another; of it these bytes were read.
+    /// The record that begins at `block` and ends before block `end`, if there is one. `bytes` begin at that block,
+    /// and may end before the header does.
     fn record_at(&self, block: u64, end: u64, bytes: &[u8]) -> io::Result<Option<Record>> {
         let Some(len) = Record::announced_len(bytes) else { return Ok(None) };
         let blocks = blocks_of(len as u64);
@@ -164,7 +166,7 @@ impl LogFile {
         Ok(record.filter(|record| block + record.blocks() <= end))
     }
 
-    /// Gives the file up: whatever becomes of it, nothing in it is a record any more.
+    /// Retires the file: it overwrites the head, so nothing in the file counts as a record again.
     pub(crate) fn retire(&self) -> io::Result<()> {
         self.file.write_bytes(&[0; BLOCK as usize], 0)?;
         self.make_durable()

@@ -1,4 +1,4 @@
-//! Opening a log: finding all records that last.
+//! Opening a log: finds all durable records.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -8,23 +8,23 @@ use crate::block_buffer::BlockBuffer;
 use crate::clean::MIN_FILES;
 use crate::contents::{Contents, FoundRecord};
 use crate::directory::Directory;
-use crate::disk::{Disk, DiskConfig, FileState, Log};
 use crate::errors::OpenError;
-use crate::index::Entry;
+use crate::index::IndexEntry;
 use crate::layout::{BLOCK, MAX_FILE_BYTES, first_block};
 use crate::log_file::LogFile;
-use crate::record::{Name, Record};
+use crate::log_store::{DiskConfig, FileState, Log, LogStore};
+use crate::record::{Record, RecordId};
 
-impl Disk {
-    /// Opens a log, or begins one. Each record that lasts is `told`.
+impl LogStore {
+    /// Opens a log, or creates one, and calls `told` with each durable record.
     ///
     /// # Errors
-    /// The sizes cannot be, or the files cannot be read or written.
+    /// The configured sizes are invalid, or the files cannot be read or written.
     pub fn open(
         directory: Arc<dyn Directory>,
         config: DiskConfig,
-        mut told: impl FnMut(Record),
-    ) -> Result<Disk, OpenError> {
+        mut on_record: impl FnMut(Record),
+    ) -> Result<LogStore, OpenError> {
         check(&config)?;
         let mut log = Log::default();
         let mut duplicates: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
@@ -41,14 +41,14 @@ impl Disk {
             let mut live_bytes = 0;
             let end = records.iter().map(|found| found.block + found.record.blocks()).max();
             for FoundRecord { block, record } in records.into_iter().filter(is_live) {
-                // It was moved when the power failed, and both copies are whole.
+                // The power failed while the record was being moved, and both copies are intact.
                 if log.index.contains_key(&record.name) {
                     duplicates.entry(number).or_default().push(block);
                     continue;
                 }
                 live_bytes += record.blocks() * BLOCK;
-                log.index.insert(record.name, Entry::ready(number, block, &record));
-                told(record);
+                log.index.insert(record.name, IndexEntry::ready(number, block, &record));
+                on_record(record);
             }
             let state = FileState {
                 next_block: end.unwrap_or(first_block(file.head.file_bytes)),
@@ -61,14 +61,14 @@ impl Disk {
             log.files.insert(number, state);
         }
         for (number, blocks) in duplicates {
-            // Before anybody can drop the record: a drop is about one copy.
+            // A drop erases one copy only, so the second copy must go before any drop is possible.
             log.files[&number].file.erase(&blocks)?;
         }
         let (log, changed, cleaning) = (Mutex::new(log), Condvar::new(), Mutex::new(()));
-        Ok(Disk { config, directory, log, changed, cleaning })
+        Ok(LogStore { config, directory, log, changed, cleaning })
     }
 
-    /// Makes a log empty that nobody has opened: none of its records is found any more once this returns.
+    /// Empties a log that no process has open. Once this returns, no record of it can be found again.
     ///
     /// # Errors
     /// The files cannot be read or written.
@@ -82,9 +82,9 @@ impl Disk {
         Ok(())
     }
 
-    /// The names of all records that can be read, in no order.
+    /// The names of all readable records, in no particular order.
     #[must_use]
-    pub fn names(&self) -> Vec<Name> {
+    pub fn names(&self) -> Vec<RecordId> {
         let log = self.lock();
         log.index.iter().filter(|(_, entry)| entry.is_readable()).map(|(&name, _)| name).collect()
     }
@@ -105,7 +105,7 @@ fn check(config: &DiskConfig) -> Result<(), OpenError> {
     Err(OpenError::Config(reason))
 }
 
-/// The records of a file. Of one that was not sealed each is read, and the file is sealed then.
+/// The records of a file. If the file is not sealed, this reads and checks every record, and then seals the file.
 fn find_records(file: &LogFile) -> io::Result<Vec<FoundRecord>> {
     let end = file.head.file_bytes / BLOCK;
     if let Some(sealed) = file.sealed_contents()? {
@@ -124,7 +124,7 @@ fn find_records(file: &LogFile) -> io::Result<Vec<FoundRecord>> {
     Ok(whole)
 }
 
-/// Whether all bytes of a record are those that were put.
+/// Reads a record and compares its checksums.
 fn is_whole(file: &LogFile, found: &FoundRecord) -> io::Result<bool> {
     let buffer = BlockBuffer::zeroed(found.record.len as usize)?;
     let header_len = found.record.header_len() as u32;

@@ -1,4 +1,4 @@
-//! What a folder or an object store can do, tried with a few bytes: for programs that tell people.
+//! Probes of a folder or an object store with a few bytes, for programs that report to people.
 
 use std::fs::{self, File};
 use std::io;
@@ -13,68 +13,68 @@ use crate::bucket::Bucket;
 use crate::direct::DirectFile;
 use crate::directory::BlockFile;
 
-/// Most bytes that are written to a folder.
+/// Most bytes that a probe writes to a folder.
 const MOST_BYTES: u64 = 64 << 20;
-/// Of a filesystem that is nearly full no more than this part of what is free.
+/// A probe writes at most one part in this many of the free space, but at least one piece.
 const MOST_OF_FREE: u64 = 16;
 const PIECE_BYTES: u64 = 4 << 20;
-/// Length of the object that is put into an object store.
+/// Length of the object that a probe stores.
 const OBJECT_BYTES: usize = 1 << 20;
 
-/// How bytes go to and from files of a folder.
+/// How files of a folder are read and written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileAccess {
-    /// Past the system's cache.
+    /// Direct I/O, which bypasses the page cache.
     Direct,
-    /// By way of the system's cache.
+    /// I/O through the page cache.
     Cached,
-    /// By the rings of 3FS.
+    /// I/O through the rings of 3FS.
     Usrbio,
-    /// The folder is on 3FS, but its rings cannot be used, for this reason.
+    /// The folder is on 3FS, but its rings are unusable for this reason.
     WithoutUsrbio(String),
 }
 
-/// What was found out about a folder.
+/// Results of [`probe_folder`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct FolderProbe {
-    /// Bytes of its filesystem.
+    /// Size of the filesystem, in bytes.
     pub total_bytes: u64,
-    /// Those that are free to this user.
+    /// Bytes that are free to this user.
     pub free_bytes: u64,
-    /// How files are read and written there.
+    /// How the probe read and wrote its file.
     pub access: FileAccess,
-    /// Bytes a second that were written, with the sync at the end.
+    /// Write throughput in bytes per second, including the final sync.
     pub written: f64,
-    /// Bytes a second that were read.
+    /// Read throughput in bytes per second.
     pub read: f64,
-    /// How long the sync took.
+    /// How long the final sync took.
     pub sync: Duration,
 }
 
-/// What was found out about an object store, with an object of 1 MiB.
+/// Results of [`probe_bucket`], which stores an object of 1 MiB.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BucketProbe {
-    /// How long it took to put it.
+    /// How long putting the object took.
     pub put: Duration,
-    /// How long it took to get it.
+    /// How long getting the object took.
     pub get: Duration,
 }
 
-/// A file that is removed at the end.
+/// A file that is removed when this is dropped.
 struct ProbeFile(PathBuf);
 
 impl Drop for ProbeFile {
     fn drop(&mut self) {
-        // It may not have been made.
+        // The file may not exist.
         let _ = fs::remove_file(&self.0);
     }
 }
 
-/// Writes, syncs and reads a file in a folder, and removes it. Takes little longer than `limit` unless a call of the system does.
-/// Where hosts share the folder, 3FS is used by its rings if it is on 3FS.
+/// Writes, syncs and reads a file in a folder, and removes it. Takes little longer than `limit`, unless a system call
+/// blocks for longer. With `is_shared`, the probe uses the rings of 3FS if the folder is on 3FS.
 ///
 /// # Errors
-/// Those of the system, or that other bytes were read than were written.
+/// Any I/O error, or that the bytes read differ from those written.
 pub fn probe_folder(folder: &Path, is_shared: bool, limit: Duration) -> io::Result<FolderProbe> {
     let filesystem = rustix::fs::statvfs(folder)?;
     let bytes_of = |blocks: u64| blocks.saturating_mul(filesystem.f_frsize);
@@ -115,7 +115,8 @@ fn speed(bytes: u64, took: Duration) -> f64 {
     bytes as f64 / took.as_secs_f64().max(1e-9)
 }
 
-/// Does something with pieces, at least one, until `len` bytes are through or the time is over. Gives how many were.
+/// Calls `work` with the offset of one piece after the other: at least once, until `len` bytes or `limit` are used up.
+/// Returns the number of bytes.
 fn each_piece(
     len: u64,
     limit: Duration,
@@ -152,7 +153,7 @@ fn open(file: File, path: &Path, is_shared: bool) -> io::Result<(FileAccess, Box
 /// Puts an object, gets it, and removes it.
 ///
 /// # Errors
-/// Those of the store; or it gives other bytes, or makes an object that is there already.
+/// Any error of the store. Also if the store returns other bytes, or creates an object that exists already.
 pub fn probe_bucket(bucket: &dyn Bucket) -> io::Result<BucketProbe> {
     let name = format!("mooncake-probe/{}", std::process::id());
     let bytes = vec![7; OBJECT_BYTES];
@@ -207,7 +208,7 @@ mod tests {
             assert!(ordinary.contains(&found.access), "{found:?}");
         }
         assert_eq!(fs::read_dir(&folder).expect("it is there").count(), 0);
-        // What looks like 3FS, on a host without its library.
+        // A folder that looks like 3FS, on a host without the library of 3FS.
         fs::create_dir_all(folder.join("3fs-virt")).expect("it can be made");
         let found = probe_folder(&folder, true, LIMIT).expect("it can be written");
         assert!(matches!(found.access, FileAccess::WithoutUsrbio(_)), "{found:?}");

@@ -1,4 +1,4 @@
-//! A record: a header that describes itself, and the bytes of a range.
+//! A record: a self-describing header, and the bytes of a range.
 
 use mooncake_types::limits::{CHUNK_BYTES, MAX_ATTRIBUTES_BYTES, MAX_KEY_BYTES};
 use mooncake_types::{Epoch, Version};
@@ -9,30 +9,30 @@ use crate::layout::{BLOCK, blocks_of, checksum};
 const MAGIC: u32 = 0x4d4b_5243;
 const FIXED_BYTES: usize = 80;
 
-/// What a record is called: the grant that its range was written under, and where the range lies. One version may have several
-/// records, each under a grant of its own.
+/// The name of a record: the grant under which its range was written, and the range's offset. One version may have
+/// several records, each under a grant of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Name {
-    /// What the range was written under.
+pub struct RecordId {
+    /// The grant under which the range was written.
     pub grant: Version,
-    /// Where the range begins in its segment, in bytes.
+    /// Offset of the range in its segment, in bytes.
     pub offset: u64,
 }
 
-/// What is kept of a range beside its bytes.
+/// The header of a record: everything that is kept of a range beside its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// What it is called.
-    pub name: Name,
+    /// The record's name.
+    pub name: RecordId,
     /// The version of the object.
     pub version: Version,
     /// The object's key.
     pub key: Box<str>,
-    /// What the master gave with the grant.
+    /// The attributes that the master gave with the grant.
     pub attributes: Box<[u8]>,
     /// Length of the whole object, in bytes.
     pub object_len: u64,
-    /// Where the range's bytes begin in the object, in bytes; zero unless the object is striped.
+    /// Offset of the range's bytes in the object, in bytes; zero unless the object is striped.
     pub object_offset: u64,
     /// Length of the range, in bytes.
     pub len: u64,
@@ -41,7 +41,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// Whether it can be written: its parts are as long as they may be, and fit each other.
+    /// Whether the record can be written: the lengths of its parts are valid and consistent.
     pub(crate) fn is_sound(&self) -> bool {
         (1..=MAX_KEY_BYTES).contains(&self.key.len())
             && self.attributes.len() <= MAX_ATTRIBUTES_BYTES
@@ -61,7 +61,8 @@ impl Record {
         blocks_of(self.header_len() as u64) + blocks_of(self.len)
     }
 
-    /// Whether a store takes it with so many bytes of data, if no record there is longer than `most` with its header.
+    /// Checks whether a store can take the record with `data_len` bytes of data. `most` is its longest record, with
+    /// header, in bytes.
     pub(crate) fn check(&self, data_len: u64, most: u64) -> Result<(), PutError> {
         if !self.is_sound() || self.len != data_len {
             return Err(PutError::Malformed);
@@ -70,7 +71,7 @@ impl Record {
         if len > most { Err(PutError::TooLong { len, most }) } else { Ok(()) }
     }
 
-    /// The header, for a file with this random number.
+    /// Encodes the header for a file with this nonce.
     pub(crate) fn encode(&self, nonce: u64) -> Vec<u8> {
         let mut header = Vec::with_capacity(self.header_len());
         header.extend([0; 4]);
@@ -78,7 +79,7 @@ impl Record {
         header.extend((self.header_len() as u32).to_le_bytes());
         header.extend((self.key.len() as u16).to_le_bytes());
         header.extend((self.attributes.len() as u16).to_le_bytes());
-        let Name { grant, offset } = self.name;
+        let RecordId { grant, offset } = self.name;
         for field in [
             grant.epoch.0,
             grant.counter,
@@ -99,13 +100,13 @@ impl Record {
         header
     }
 
-    /// How long the header that begins here says that it is; nothing if none begins here.
+    /// The length of the header that begins here, as it says itself. `None` if no header begins here.
     pub(crate) fn announced_len(bytes: &[u8]) -> Option<usize> {
         let word = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
         (word(4)? == MAGIC).then_some(word(8)? as usize).filter(|&len| len >= FIXED_BYTES)
     }
 
-    /// The record whose header begins here, if it is whole and of the file with this random number.
+    /// Decodes the record whose header begins here, if the header is intact and its checksum fits this nonce.
     pub(crate) fn decode(bytes: &[u8], nonce: u64) -> Option<Record> {
         let header = bytes.get(..Self::announced_len(bytes)?)?;
         let sum = u32::from_le_bytes(header[..4].try_into().ok()?);
@@ -123,7 +124,7 @@ impl Record {
             (FIXED_BYTES + short(12), FIXED_BYTES + short(12) + short(14));
         let sums = header.get(attributes_end..)?;
         let record = Record {
-            name: Name { grant: version(0)?, offset: field(2)? },
+            name: RecordId { grant: version(0)?, offset: field(2)? },
             version: version(3)?,
             key: std::str::from_utf8(header.get(FIXED_BYTES..key_end)?).ok()?.into(),
             attributes: header.get(key_end..attributes_end)?.into(),
@@ -152,7 +153,7 @@ mod tests {
     fn a_header_says_all_and_is_of_one_file() {
         let version = |counter| Version { epoch: Epoch(3), counter };
         let record = Record {
-            name: Name { grant: version(5), offset: 1 << 40 },
+            name: RecordId { grant: version(5), offset: 1 << 40 },
             version: version(4),
             key: "a key".into(),
             attributes: [1, 2, 3].into(),

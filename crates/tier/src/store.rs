@@ -1,62 +1,71 @@
-//! What a node asks of a disk, however the records lie there.
+//! The interface between a node and its disk, for all ways to arrange records.
 
 use mooncake_memory::{RawSlice, SliceList};
 
 use crate::errors::{Broken, PutError, ReadError};
-use crate::record::{Name, Record};
+use crate::record::{Record, RecordId};
 
-/// What there is in a folder.
+/// How much a store holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Records that can be read.
+    /// Number of readable records.
     pub records: usize,
-    /// Bytes that they take, with their headers.
+    /// Bytes that the live records take, with their headers.
     pub live_bytes: u64,
-    /// Bytes of the files.
+    /// Total length of the files or packs, in bytes.
     pub used_bytes: u64,
 }
 
-/// Records in a folder that one process owns. Every call may be made from any thread; those that write return when the disk has it.
+/// A store of records that one process owns. Any thread may make any call. A call that writes returns once its changes
+/// are durable.
 pub trait RecordStore: Send + Sync {
-    /// Writes a record, whose bytes lie in `data`. It lasts once this returns. One that is there already is not written again.
+    /// Writes a record, whose bytes lie in `data`. The record is durable once this returns. If the record exists
+    /// already, this writes nothing.
     ///
     /// # Errors
-    /// See [`PutError`]. A record that is not acknowledged may be there when the folder is opened again.
+    /// See [`PutError`]. After an error the record may exist when the store is opened again.
     fn put(&self, record: &Record, data: &SliceList) -> Result<(), PutError>;
 
-    /// Reads bytes of a record, from `from` on, as many as `dst` has room for. Gives the CRC32C of each chunk, if these are whole
-    /// chunks of it; they were compared.
+    /// Reads `dst.len()` bytes of a record, from `from` on. Returns the CRC32C of each chunk if the bytes are whole
+    /// chunks of the record. The checksums have been verified.
     ///
     /// # Errors
-    /// See [`ReadError`]. `dst` may hold anything then.
-    fn read(&self, name: Name, from: u64, dst: RawSlice) -> Result<Option<Box<[u32]>>, ReadError>;
+    /// See [`ReadError`]. The contents of `dst` are then unspecified.
+    fn read(
+        &self,
+        name: RecordId,
+        from: u64,
+        dst: RawSlice,
+    ) -> Result<Option<Box<[u32]>>, ReadError>;
 
-    /// Drops records. Those that were there are gone for good once this returns. Gives how many were.
+    /// Drops records, and returns how many of them existed. The drop is durable once this returns.
     ///
     /// # Errors
-    /// The disk failed: they may come back. Where it is not broken after that, the call is to be repeated.
-    fn drop_records(&self, names: &[Name]) -> Result<usize, Broken>;
+    /// The disk failed, and the records may return. If the store is not [broken](Self::is_broken), the caller must
+    /// repeat the call.
+    fn drop_records(&self, names: &[RecordId]) -> Result<usize, Broken>;
 
-    /// Evicts records until there is room for `wanted` bytes more, as far as it can. Gives their names.
+    /// Evicts records until there is room for `wanted` more bytes, as far as possible. Returns the names of the
+    /// evicted records.
     ///
     /// # Errors
     /// The disk failed.
-    fn make_room(&self, wanted: u64) -> Result<Vec<Name>, Broken>;
+    fn make_room(&self, wanted: u64) -> Result<Vec<RecordId>, Broken>;
 
-    /// What there is.
+    /// How much the store holds.
     fn usage(&self) -> Usage;
 
-    /// Whether the disk has failed: nothing is written any more.
+    /// Whether the store has failed for good: it writes nothing more.
     fn is_broken(&self) -> bool;
 
-    /// Whether it is reached over a network: what failed may be repeated as long as it is not broken.
-    fn is_far(&self) -> bool {
+    /// Whether the store is reached over a network. Failed calls may then be repeated until it is broken.
+    fn is_remote(&self) -> bool {
         false
     }
 
-    /// The longest record that there can be, with its header, in bytes.
+    /// The longest possible record, with its header, in bytes.
     fn longest_record(&self) -> u64;
 
-    /// All records are dropped, and those that are put from now on are of another segment, which has this number.
-    fn renew(&self, _nonce: u64) {}
+    /// Starts a new segment with this nonce. The caller has dropped all records.
+    fn start_segment(&self, _nonce: u64) {}
 }

@@ -1,4 +1,4 @@
-//! A record in a file: it is written as a whole, and read by the chunks that hold what is wanted.
+//! A record in a file. It is written as a whole, and read by the chunks that hold the wanted bytes.
 
 use std::io;
 use std::ops::Range;
@@ -10,9 +10,9 @@ use crate::block_buffer::BlockBuffer;
 use crate::directory::{BlockFile, ReadAt};
 use crate::errors::ReadError;
 use crate::layout::BLOCK;
-use crate::record::{Name, Record, data_offset};
+use crate::record::{Record, RecordId, data_offset};
 
-/// Writes a record at an offset of a file with this random number, with zeros up to the end of its last block.
+/// Writes a record at offset `at` of a file with this nonce, padded with zeros to whole blocks.
 pub(crate) fn write_record(
     file: &dyn BlockFile,
     (at, nonce): (u64, u64),
@@ -36,12 +36,13 @@ pub(crate) fn write_record(
     file.write(&slices, at)
 }
 
-/// Bytes of the whole blocks at the beginning of `len` bytes: those that need not be copied to lie as disks want them.
+/// Length of the whole blocks at the beginning of `len` bytes. Aligned data of this length needs no copy.
 const fn whole_blocks(len: u64) -> u64 {
     len - len % BLOCK
 }
 
-/// Reads blocks from an offset on: `head`, and then what `data` has room for. Of its last block only a part may be wanted.
+/// Reads `head` and then `data` from offset `at` on. Reads the last block of `data` by way of a buffer if it is not a
+/// whole block.
 fn read_blocks(file: &dyn ReadAt, head: RawSlice, data: RawSlice, at: u64) -> io::Result<()> {
     let whole = whole_blocks(data.len() as u64) as usize;
     let rest = data.len() - whole;
@@ -51,32 +52,32 @@ fn read_blocks(file: &dyn ReadAt, head: RawSlice, data: RawSlice, at: u64) -> io
     Ok(())
 }
 
-/// Where a record lies.
+/// The location of a record.
 pub(crate) struct StoredRecord<'a> {
     pub(crate) file: &'a dyn ReadAt,
-    /// What went into the checksum of its header.
+    /// Nonce that the header's checksum covers.
     pub(crate) nonce: u64,
-    /// Where it begins in the file, in bytes.
+    /// Offset of the record in the file, in bytes.
     pub(crate) at: u64,
-    /// Length of its header, in bytes, without padding.
+    /// Length of the record's header, in bytes, without padding.
     pub(crate) header_len: usize,
-    /// Length of its data, in bytes.
+    /// Length of the record's data, in bytes.
     pub(crate) len: u64,
 }
 
 impl StoredRecord<'_> {
-    /// Reads the header, and bytes of the data from the first one on. Nothing if no record begins here.
+    /// Reads the header, and the first `data.len()` bytes of the data. Returns `None` if no record begins here.
     pub(crate) fn header(&self, data: RawSlice) -> io::Result<Option<Record>> {
         let header = BlockBuffer::zeroed(data_offset(self.header_len) as usize)?;
         read_blocks(self.file, header.raw(), data, self.at)?;
         Ok(Record::decode(&header.raw().to_vec(), self.nonce))
     }
 
-    /// Reads bytes of the data, from `from` on, as many as `dst` has room for, if the record has this name. Gives the CRC32C of each
-    /// chunk, if these are whole chunks of it; they were compared.
+    /// Reads `dst.len()` bytes of the data, from `from` on, if the record has this name. Returns the CRC32C of each
+    /// chunk if the bytes are whole chunks of the record. The checksums have been verified.
     pub(crate) fn read(
         &self,
-        name: Name,
+        name: RecordId,
         from: u64,
         dst: RawSlice,
     ) -> Result<Option<Box<[u32]>>, ReadError> {
@@ -107,7 +108,7 @@ impl StoredRecord<'_> {
         Ok((begin == from && stop == end).then(sums))
     }
 
-    /// Reads whole chunks straight to where they are wanted.
+    /// Reads whole chunks directly into `dst`.
     fn read_whole(
         &self,
         record: &Record,
@@ -120,7 +121,7 @@ impl StoredRecord<'_> {
         ensure(dst.chunk_crcs() == sums)
     }
 
-    /// Reads parts of chunks by way of the whole ones, whose checksums are known.
+    /// Reads parts of chunks by way of a buffer for the whole chunk, whose checksum is known.
     fn read_edges(&self, record: &Record, from: u64, dst: RawSlice) -> Result<(), ReadError> {
         let end = from + dst.len() as u64;
         for chunk in from / CHUNK_BYTES..end.div_ceil(CHUNK_BYTES) {
@@ -139,7 +140,7 @@ impl StoredRecord<'_> {
     }
 }
 
-/// The chunks of a record that lie between two places as a whole.
+/// The chunks of a record that lie entirely between two offsets.
 fn whole_chunks(from: u64, end: u64, len: u64) -> Range<u64> {
     let last = if end == len { len.div_ceil(CHUNK_BYTES) } else { end / CHUNK_BYTES };
     from.div_ceil(CHUNK_BYTES)..last
@@ -158,7 +159,7 @@ mod tests {
     use super::*;
     use crate::tests::{name, record};
 
-    /// A file in memory that takes nothing but whole blocks at aligned addresses.
+    /// A file in memory that accepts only whole blocks at aligned addresses.
     #[derive(Default)]
     struct StrictFile(Mutex<Vec<u8>>);
 

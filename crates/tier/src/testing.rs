@@ -1,4 +1,4 @@
-//! A disk in memory, for tests: its calls can fail, and its power can be cut.
+//! A disk in memory, for tests. Its calls can fail, and its power can be cut.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,39 +14,40 @@ use crate::{BlockFile, Directory, Notes, ReadAt};
 
 pub use crate::bucket_double::{BucketDouble, DoubleBucket};
 
-/// The bit by which the number of a draft differs from that of its file.
+/// Set in the number of a draft, which otherwise equals that of its file.
 const DRAFT: u64 = 1 << 63;
 
-/// The disk, whatever process uses it. When its power is cut, any sectors are lost of what was not synced.
+/// The disk itself. It outlives the simulated processes that use it. A power cut loses any of the sectors that were
+/// not synced.
 #[derive(Clone)]
 pub struct DiskDouble {
     world: Arc<Mutex<World>>,
-    /// Syncs may end.
+    /// Signalled when syncs are released, and when an awaited read begins.
     let_go: Arc<Condvar>,
 }
 
 struct World {
     chance: Chance,
     files: BTreeMap<u64, Image>,
-    /// Removed since the power was cut last: they may come back.
+    /// Files that were removed, not durably yet: a power cut may bring them back.
     removed: BTreeMap<u64, Image>,
-    /// There is no room for more files than this.
+    /// Most files that the disk has room for.
     most_files: usize,
-    /// The note, and another that takes its place unless the power is cut first.
+    /// The note, and a newer note whose writing failed: a power cut may bring that one to the disk.
     note: (Option<Vec<u8>>, Option<Vec<u8>>),
-    /// Calls that write, until one fails.
+    /// How many more writing calls succeed before one fails.
     fails_in: Option<u64>,
-    /// Only one call fails.
+    /// Whether only one call fails.
     fails_once: bool,
-    /// Syncs do not end.
+    /// Whether syncs block.
     are_syncs_held: bool,
-    /// Calls that wrote.
+    /// How many writing calls were made.
     writes: u64,
-    /// Nothing can be read from the files.
+    /// Whether all reads of files fail.
     is_unreadable: bool,
-    /// Reads that are still to begin before one of those ends that began.
+    /// How many more reads must begin before any of them ends.
     awaited_reads: usize,
-    /// Grows whenever a process dies: what it had open is closed.
+    /// Number of the running process. [`DiskDouble::kill`] increments it, and all files of older processes are closed.
     life: u64,
 }
 
@@ -54,12 +55,12 @@ struct World {
 struct Image {
     now: Vec<u8>,
     lasting: Vec<u8>,
-    /// Since the last sync.
+    /// Writes since the last sync: offset and bytes.
     writes: Vec<(usize, Vec<u8>)>,
 }
 
 impl DiskDouble {
-    /// An empty disk, whose losses follow from `seed`.
+    /// An empty disk. `seed` decides which sectors a power cut loses.
     #[must_use]
     pub fn new(seed: u64) -> DiskDouble {
         let world = World {
@@ -79,13 +80,13 @@ impl DiskDouble {
         DiskDouble { world: Arc::new(Mutex::new(world)), let_go: Arc::default() }
     }
 
-    /// The disk as one process sees it, until that is killed.
+    /// The disk as the running process sees it. [`DiskDouble::kill`] makes this handle fail.
     #[must_use]
     pub fn directory(&self) -> DoubleDirectory {
         DoubleDirectory { disk: self.clone(), life: self.lock().life }
     }
 
-    /// The process dies; the system lives on.
+    /// Kills the process that uses the disk. The operating system keeps running, so no write is lost.
     pub fn kill(&self) {
         let mut world = self.lock();
         world.life += 1;
@@ -93,11 +94,11 @@ impl DiskDouble {
         world.is_unreadable = false;
     }
 
-    /// The system dies: of each write since the last sync any sectors are on the disk.
+    /// Cuts the power. Of each write since the last sync, a random choice of sectors is on the disk.
     pub fn cut(&self) {
         self.kill();
         let world = &mut *self.lock();
-        // A note that was not acknowledged may be there.
+        // A note whose writing failed may have reached the disk.
         if let Some(newer) = world.note.1.take()
             && world.chance.below(2) == 0
         {
@@ -109,7 +110,7 @@ impl DiskDouble {
                 world.files.insert(number, image);
             }
         }
-        // All, none, or some.
+        // All, half, a tenth or none of the sectors.
         let one_in = [1, 2, 10, 1_000_000][world.chance.below(4) as usize];
         for image in world.files.values_mut() {
             for (at, bytes) in std::mem::take(&mut image.writes) {
@@ -127,53 +128,53 @@ impl DiskDouble {
         }
     }
 
-    /// The calls that wrote so far.
+    /// How many writing calls were made so far.
     #[must_use]
     pub fn writes(&self) -> u64 {
         self.lock().writes
     }
 
-    /// After so many calls that write, all fail until the process is killed.
+    /// After `calls` writing calls, all later ones fail until [`DiskDouble::kill`].
     pub fn fail_in(&self, calls: u64) {
         let mut world = self.lock();
         (world.fails_in, world.fails_once) = (Some(calls), false);
     }
 
-    /// After so many calls that write, one fails.
+    /// After `calls` writing calls, exactly one fails.
     pub fn fail_once_in(&self, calls: u64) {
         let mut world = self.lock();
         (world.fails_in, world.fails_once) = (Some(calls), true);
     }
 
-    /// From now on no sync ends, or all do.
+    /// Blocks all syncs, or releases them.
     pub fn hold_syncs(&self, are_held: bool) {
         self.lock().are_syncs_held = are_held;
         self.let_go.notify_all();
     }
 
-    /// From now on there is no room for more files than there are, or there is again.
+    /// Leaves no room for further files, or makes room again.
     pub fn fill(&self, is_full: bool) {
         let mut world = self.lock();
         world.most_files = if is_full { world.files.len() } else { usize::MAX };
     }
 
-    /// From now on nothing can be read from the files, or it can again.
+    /// Makes all reads of files fail, or succeed again.
     pub fn refuse_reads(&self, is_unreadable: bool) {
         self.lock().is_unreadable = is_unreadable;
     }
 
-    /// No read ends before so many have begun.
+    /// Lets no read end before `count` reads have begun.
     ///
     /// # Panics
-    /// A read panics that waits for ten seconds.
+    /// A read panics after it has waited for ten seconds.
     pub fn gather_reads(&self, count: usize) {
         self.lock().awaited_reads = count;
     }
 
-    /// Changes a byte of a file.
+    /// Flips a bit of one byte of a file.
     ///
     /// # Panics
-    /// If there is no such file, or no such byte.
+    /// If the file or the byte does not exist.
     pub fn damage(&self, number: u64, at: usize) {
         let mut world = self.lock();
         let image = world.files.get_mut(&number).expect("the file is there");
@@ -211,13 +212,14 @@ impl World {
         }
     }
 
-    /// What an open file leads to. One that was removed takes writes, too; nothing if its removal lasts: nobody finds it again.
+    /// The contents of an open file. A removed file takes writes, too. `None` if its removal is durable: then no
+    /// process finds it again.
     fn image(&mut self, number: u64) -> Option<&mut Image> {
         self.files.get_mut(&number).or_else(|| self.removed.get_mut(&number))
     }
 }
 
-/// The files of a [`DiskDouble`].
+/// The [`DiskDouble`] as one process sees it.
 pub struct DoubleDirectory {
     disk: DiskDouble,
     life: u64,
@@ -233,7 +235,7 @@ impl Directory for DoubleDirectory {
         if world.files.len() > world.most_files {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        // What makes the new name last makes it last as well that others went.
+        // The sync that makes the new name durable also makes earlier removals durable.
         world.removed.clear();
         drop(world);
         self.open(number)
@@ -287,7 +289,7 @@ impl Directory for DoubleDirectory {
         Ok(())
     }
 
-    /// Of those whose removal fails any may be gone.
+    /// If the call fails, the file may return after a power cut.
     fn remove_all(&self, numbers: &[u64]) -> io::Result<()> {
         for number in numbers {
             let mut world = self.disk.lock();

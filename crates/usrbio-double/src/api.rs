@@ -1,4 +1,4 @@
-//! The functions of the library.
+//! The functions of the simulated 3FS library.
 
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
 use std::fs;
@@ -52,12 +52,12 @@ macro_rules! api {
             /// See the header of 3FS.
             ///
             /// # Safety
-            /// What 3FS demands of the pointers.
+            /// The pointers must satisfy what 3FS demands of this function.
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name($($argument: $kind),*) $(-> $result)? $body
         )*
 
-        /// The function of this name; null if there is none.
+        /// The function of this name, or null.
         #[must_use]
         pub fn symbol(name: &CStr) -> *mut c_void {
             match name.to_str() {
@@ -68,7 +68,7 @@ macro_rules! api {
     };
 }
 
-/// Zero, or an error number below zero.
+/// Zero or a positive number on success, a negative error number on failure.
 fn status(result: Result<c_int, c_int>) -> c_int {
     result.unwrap_or_else(|error| -error)
 }
@@ -77,12 +77,12 @@ fn mount_point_of(path: &Path) -> Option<&Path> {
     path.ancestors().find(|folder| folder.join(MARK).exists())
 }
 
-/// Shows something that lives, in the folder of a mount point.
+/// Creates a file in the mount point's folder that shows a live buffer or ring.
 ///
 /// # Safety
-/// The path ends with a zero.
+/// `mount_point` must end with a zero.
 unsafe fn link(mount_point: *const c_char, kind: &str, number: usize) -> Result<PathBuf, c_int> {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller promises that `mount_point` ends with a zero.
     let mount_point = unsafe { CStr::from_ptr(mount_point) };
     let mount_point = Path::new(OsStr::from_bytes(mount_point.to_bytes()));
     if !mount_point.join(MARK).exists() {
@@ -99,13 +99,13 @@ api! {
         if state().enter("hf3fs_extract_mount_point").is_err() {
             return -1;
         }
-        // SAFETY: the path ends with a zero.
+        // SAFETY: the caller promises that the path ends with a zero.
         let path = unsafe { CStr::from_ptr(path) };
         let path = fs::canonicalize(OsStr::from_bytes(path.to_bytes())).expect("it is there");
         let Some(mount_point) = mount_point_of(&path) else { return -1 };
         let bytes = mount_point.as_os_str().as_bytes();
         if (bytes.len() as c_int) < size {
-            // SAFETY: there is room for so many bytes and the zero.
+            // SAFETY: the caller promises `size` bytes, which is enough for the path and its zero.
             unsafe {
                 found.cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
                 found.add(bytes.len()).write(0);
@@ -120,11 +120,11 @@ api! {
         let mut state = state();
         let made = state.enter("hf3fs_iovcreate").and_then(|()| {
             let handle = state.next();
-            // SAFETY: the path ends with a zero.
+            // SAFETY: the caller promises that the path ends with a zero.
             let link = unsafe { link(mount_point, "iov", handle) }?;
             let memory = Box::leak(vec![0_u8; size].into_boxed_slice()).as_mut_ptr();
             state.buffers.insert(handle, Buffer { address: memory.expose_provenance(), len: size, link });
-            // SAFETY: the caller's own.
+            // SAFETY: the caller promises that `iov` is its own, and writable.
             unsafe {
                 (*iov).base = memory;
                 (*iov).handle = handle;
@@ -140,9 +140,9 @@ api! {
     fn hf3fs_iovdestroy(iov: *mut Iov) {
         let mut state = state();
         let _ = state.enter("hf3fs_iovdestroy");
-        // SAFETY: the caller's own.
+        // SAFETY: the caller promises that `iov` is its own, and writable.
         let handle = unsafe { std::mem::take(&mut (*iov).handle) };
-        // The memory stays: requests that were left unanswered name it.
+        // The memory is leaked, since requests that were left unanswered still name it.
         let buffer = state.buffers.remove(&handle).expect("it was made and not destroyed");
         let _ = fs::remove_file(buffer.link);
     }
@@ -153,7 +153,7 @@ api! {
         let mut state = state();
         let made = state.enter("hf3fs_iorcreate").and_then(|()| {
             let handle = state.next();
-            // SAFETY: the path ends with a zero.
+            // SAFETY: the caller promises that the path ends with a zero.
             let link = unsafe { link(mount_point, "ior", handle) }?;
             let ring = Ring {
                 is_for_read: for_read,
@@ -164,7 +164,7 @@ api! {
                 link,
             };
             state.rings.insert(handle, ring);
-            // SAFETY: the caller's own.
+            // SAFETY: the caller promises that `ior` is its own, and writable.
             unsafe {
                 (*ior).handle = handle;
                 (*ior).for_read = for_read;
@@ -178,7 +178,7 @@ api! {
     fn hf3fs_iordestroy(ior: *mut Ior) {
         let mut state = state();
         let _ = state.enter("hf3fs_iordestroy");
-        // SAFETY: the caller's own.
+        // SAFETY: the caller promises that `ior` is its own, and writable.
         let handle = unsafe { std::mem::take(&mut (*ior).handle) };
         let ring = state.rings.remove(&handle).expect("it was made and not destroyed");
         let _ = fs::remove_file(ring.link);
@@ -205,7 +205,7 @@ api! {
         len: u64, user_data: usize
     ) -> c_int {
         let mut state = state();
-        // SAFETY: the caller's own.
+        // SAFETY: the caller promises that both structures are its own, and alive.
         let (ring, buffer) = unsafe { ((*ior).handle, (*iov).handle) };
         let prepared = state.enter("hf3fs_prep_io").and_then(|()| {
             let buffer = state.buffers.get(&buffer).ok_or(libc::EINVAL)?;
@@ -233,7 +233,7 @@ api! {
 
     fn hf3fs_submit_ios(ior: *const Ior) -> c_int {
         let mut state = state();
-        // SAFETY: the caller's own.
+        // SAFETY: the caller promises that `ior` is its own, and alive.
         let handle = unsafe { (*ior).handle };
         let submitted = state.enter("hf3fs_submit_ios").and_then(|()| {
             let ring = state.rings.get_mut(&handle).ok_or(libc::EINVAL)?;
@@ -247,10 +247,10 @@ api! {
     fn hf3fs_wait_for_ios(
         ior: *const Ior, completions: *mut Completion, most: c_int, _least: c_int, until: *const libc::timespec
     ) -> c_int {
-        // Late: whoever uses the memory before it waits finds or leaves other bytes there.
+        // Carried out late: a caller that reuses the memory before it waits reads or writes wrong bytes.
         thread::sleep(Duration::from_micros(50));
         let mut state = state();
-        // SAFETY: the caller's own.
+        // SAFETY: the caller promises that `ior` is its own, and alive.
         let handle = unsafe { (*ior).handle };
         if let Err(error) = state.enter("hf3fs_wait_for_ios") {
             return -error;
@@ -265,13 +265,13 @@ api! {
                 result: done.result,
                 user_data: done.user_data,
             };
-            // SAFETY: there is room for `most`.
+            // SAFETY: the caller promises room for `most` completions.
             unsafe { completions.add(count as usize).write(completion) };
             count += 1;
         }
         drop(state);
         if count == 0 {
-            // SAFETY: the caller's own.
+            // SAFETY: the caller promises that `until` points to a `timespec`.
             let until = unsafe { Duration::new((*until).tv_sec as u64, (*until).tv_nsec as u32) };
             let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
             thread::sleep(until.saturating_sub(now.expect("after 1970")));

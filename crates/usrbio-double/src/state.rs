@@ -1,4 +1,4 @@
-//! What the library knows.
+//! The state of the simulated library.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ pub(crate) struct Fault {
 pub(crate) struct Buffer {
     pub(crate) address: usize,
     pub(crate) len: usize,
-    /// Shows that it lives.
+    /// A file that exists as long as the buffer lives.
     pub(crate) link: PathBuf,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct Request {
     pub(crate) user_data: usize,
 }
 
-/// A request that was carried out.
+/// The result of a request that was carried out.
 #[derive(Clone, Copy)]
 pub(crate) struct Done {
     pub(crate) index: i32,
@@ -46,22 +46,22 @@ pub(crate) struct Ring {
     pub(crate) link: PathBuf,
 }
 
-pub(crate) struct State {
+pub(crate) struct RingState {
     pub(crate) faults: Vec<Fault>,
     pub(crate) calls: BTreeMap<String, u64>,
     pub(crate) most_bytes: usize,
     pub(crate) unanswered: u64,
-    /// Requests that were left unanswered, with their rings.
+    /// Unanswered requests, with the handles of their rings.
     pub(crate) late: Vec<(usize, Request)>,
-    /// By handle.
+    /// All buffers, by handle.
     pub(crate) buffers: BTreeMap<usize, Buffer>,
     pub(crate) rings: BTreeMap<usize, Ring>,
     pub(crate) files: BTreeSet<i32>,
     pub(crate) next: usize,
 }
 
-static STATE: LazyLock<Mutex<State>> = LazyLock::new(|| {
-    Mutex::new(State {
+static STATE: LazyLock<Mutex<RingState>> = LazyLock::new(|| {
+    Mutex::new(RingState {
         faults: Vec::new(),
         calls: BTreeMap::new(),
         most_bytes: usize::MAX,
@@ -74,12 +74,12 @@ static STATE: LazyLock<Mutex<State>> = LazyLock::new(|| {
     })
 });
 
-pub(crate) fn state() -> MutexGuard<'static, State> {
+pub(crate) fn state() -> MutexGuard<'static, RingState> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl State {
-    /// Counts a call; its error if it is to fail.
+impl RingState {
+    /// Counts a call. Returns an error if a test wants the call to fail.
     pub(crate) fn enter(&mut self, call: &str) -> Result<(), i32> {
         *self.calls.entry(call.to_owned()).or_default() += 1;
         let Some(at) = self.faults.iter().position(|fault| fault.call == call) else {
@@ -97,14 +97,14 @@ impl State {
         self.next
     }
 
-    /// Carries a request out.
+    /// Carries out a request. Returns the number of bytes, or a negative error number.
     pub(crate) fn carry_out(&mut self, request: &Request) -> i64 {
         if let Err(error) = self.enter(if request.is_read { "read" } else { "write" }) {
             return -i64::from(error);
         }
         let len = request.len.min(self.most_bytes);
         let memory = std::ptr::with_exposed_provenance_mut(request.address);
-        // SAFETY: the memory lies in a buffer that is never unmapped, as was looked at when the request was prepared.
+        // SAFETY: `hf3fs_prep_io` checked that the memory lies in a buffer, and buffers are never unmapped.
         let moved = unsafe {
             if request.is_read {
                 libc::pread(request.file, memory, len, request.at)
@@ -119,7 +119,7 @@ impl State {
         moved as i64
     }
 
-    /// Carries out what was submitted to a ring.
+    /// Carries out the requests that were submitted to a ring.
     pub(crate) fn turn(&mut self, handle: usize) {
         while let Some(request) =
             self.rings.get_mut(&handle).and_then(|ring| ring.submitted.pop_front())

@@ -1,4 +1,4 @@
-//! A file that the library knows.
+//! A file that is registered with the library of 3FS.
 
 use std::fs::File;
 use std::io;
@@ -11,45 +11,45 @@ use crate::lane::Direction;
 use crate::mount::{LANE_BYTES, Mount};
 use crate::registration::Registration;
 
-/// A file on 3FS, read and written by USRBIO.
+/// A file on 3FS that is read and written by USRBIO.
 #[derive(Debug)]
 pub struct RegisteredFile {
-    // Before the file, whose descriptor it names.
+    // Dropped before the file, whose descriptor it registers.
     _registration: Registration,
     file: File,
     mount: Arc<Mount>,
 }
 
 impl RegisteredFile {
-    /// Takes a file of this mount, open for what is to be done with it.
+    /// Registers a file of this mount. The file must be open for the intended accesses.
     ///
     /// # Errors
-    /// The library does not take it.
+    /// The library refuses the file.
     pub fn new(file: File, mount: &Arc<Mount>) -> io::Result<RegisteredFile> {
         let registration = Registration::new(mount.functions, file.as_raw_fd())?;
         Ok(RegisteredFile { _registration: registration, file, mount: Arc::clone(mount) })
     }
 
-    /// Fills slices one behind the other from an offset on.
+    /// Fills the slices, one behind the other, from offset `at` on.
     ///
     /// # Errors
-    /// Those of 3FS, or that the file is too short, or [`io::ErrorKind::TimedOut`]. Some bytes may have been read.
+    /// An error of 3FS, that the file is too short, or [`io::ErrorKind::TimedOut`]. A part may have been read.
     pub fn read(&self, slices: &[RawSlice], at: u64) -> io::Result<()> {
         self.transfer(Direction::Read, slices, at)
     }
 
-    /// Writes slices one behind the other from an offset on.
+    /// Writes the slices, one behind the other, from offset `at` on.
     ///
     /// # Errors
-    /// Those of 3FS, or [`io::ErrorKind::TimedOut`]. Any part may have been written, or may be later.
+    /// An error of 3FS, or [`io::ErrorKind::TimedOut`]. A part may have been written, or may be written later.
     pub fn write(&self, slices: &[RawSlice], at: u64) -> io::Result<()> {
         self.transfer(Direction::Write, slices, at)
     }
 
-    /// Has all lasting that was written, and the length of the file.
+    /// Makes all written bytes and the file's length durable.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Any I/O error.
     pub fn sync(&self) -> io::Result<()> {
         self.file.sync_all()
     }
@@ -80,7 +80,7 @@ impl RegisteredFile {
     }
 }
 
-/// Gives the parts of slices, from so many bytes in on, each with the part of the buffer that is for it.
+/// Calls `copy` for each part of the slices behind offset `from`, with the part of `buffer` that belongs to it.
 fn for_each_part(
     slices: &[RawSlice],
     from: usize,

@@ -1,4 +1,4 @@
-//! A part of the shared buffer, and the rings by which the daemon fills and empties it.
+//! A lane: a part of the shared buffer, and the rings for its requests.
 
 use std::ffi::{CStr, c_int};
 use std::io;
@@ -9,19 +9,19 @@ use mooncake_memory::RawSlice;
 
 use crate::symbols::{Completion, Functions, Ior, Iov};
 
-/// Requests that a ring has room for. One is under way at a time.
+/// Capacity of a ring, in requests. Only one is in flight at a time.
 const ENTRIES: c_int = 16;
-/// The NUMA node of this process.
+/// Lets the library choose the NUMA node of this process.
 const OWN_NODE: c_int = -1;
 
-/// Which way bytes go.
+/// Direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     Read,
     Write,
 }
 
-/// Memory that the daemon knows. It is given back when this is dropped.
+/// Memory that is registered with the daemon until this is dropped.
 pub(crate) struct SharedBuffer {
     functions: &'static Functions,
     iov: Box<Iov>,
@@ -29,9 +29,9 @@ pub(crate) struct SharedBuffer {
     process: u32,
 }
 
-// SAFETY: the library lets any thread use what another made; the pointers are to memory of the process.
+// SAFETY: the library allows any thread to use its structures; their pointers refer to memory of the process.
 unsafe impl Send for SharedBuffer {}
-// SAFETY: nothing of it changes while it lives.
+// SAFETY: nothing changes the structure while it lives.
 unsafe impl Sync for SharedBuffer {}
 
 impl SharedBuffer {
@@ -41,7 +41,7 @@ impl SharedBuffer {
         len: usize,
     ) -> io::Result<SharedBuffer> {
         let mut iov = Box::new(Iov::EMPTY);
-        // SAFETY: the structure is the library's, and the path ends with a zero.
+        // SAFETY: `iov` has the library's layout, and the path ends with a zero.
         let status = unsafe {
             (functions.iov_create)(&raw mut *iov, mount_point.as_ptr(), len, 0, OWN_NODE)
         };
@@ -49,19 +49,19 @@ impl SharedBuffer {
         Ok(SharedBuffer { functions, iov, len, process: std::process::id() })
     }
 
-    /// All of it.
+    /// All bytes of the buffer.
     pub(crate) fn whole(&self) -> RawSlice {
-        // SAFETY: the library mapped so many bytes here, which stay until this is dropped. Lanes, which are the only ones to use
-        // it, are dropped before.
+        // SAFETY: the library mapped `len` bytes here, until this is dropped. Only lanes use the slice, and `Mount`
+        // drops them before the buffer.
         unsafe { RawSlice::new(self.iov.base, self.len) }
     }
 }
 
 impl Drop for SharedBuffer {
     fn drop(&mut self) {
-        // A child of a fork must not unregister what its parent uses.
+        // A forked child must not unregister memory that its parent uses.
         if self.process == std::process::id() {
-            // SAFETY: made by the library, and given back once.
+            // SAFETY: the library made the structure, and only this drop returns it.
             unsafe { (self.functions.iov_destroy)(&raw mut *self.iov) }
         }
     }
@@ -81,7 +81,7 @@ impl Ring {
     ) -> io::Result<Ring> {
         let mut ior = Box::new(Ior::EMPTY);
         let for_read = direction == Direction::Read;
-        // SAFETY: the structure is the library's, and the path ends with a zero.
+        // SAFETY: `ior` has the library's layout, and the path ends with a zero.
         let status = unsafe {
             let path = mount_point.as_ptr();
             (functions.ior_create)(&raw mut *ior, path, ENTRIES, for_read, 0, OWN_NODE)
@@ -90,7 +90,7 @@ impl Ring {
         Ok(Ring { functions, ior, process: std::process::id() })
     }
 
-    /// Waits for the completion that carries this number.
+    /// Waits for the completion of the request with this number.
     fn wait(&self, number: usize, limit: Duration) -> io::Result<i64> {
         let deadline = Instant::now() + limit;
         loop {
@@ -101,7 +101,7 @@ impl Ring {
             let mut completion =
                 Completion { index: 0, reserved: 0, result: 0, user_data: ptr::null() };
             let until = timespec_in(left);
-            // SAFETY: the ring is alive, and there is room for one completion.
+            // SAFETY: the ring lives, and `completion` has room for one entry.
             let count = unsafe {
                 (self.functions.wait_for_ios)(&raw const *self.ior, &mut completion, 1, 1, &until)
             };
@@ -118,24 +118,24 @@ impl Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         if self.process == std::process::id() {
-            // SAFETY: made by the library, and given back once.
+            // SAFETY: the library made the structure, and only this drop returns it.
             unsafe { (self.functions.ior_destroy)(&raw mut *self.ior) }
         }
     }
 }
 
-/// One thread uses it at a time.
+/// A buffer with a ring for reads and one for writes. One thread uses it at a time.
 pub(crate) struct Lane {
     pub(crate) buffer: RawSlice,
     read: Ring,
     write: Ring,
-    /// What the last request carried.
+    /// Number of the last request.
     last: usize,
-    /// A request may be under way that nobody waits for.
+    /// Whether a request may still be in flight for which no thread waits.
     pub(crate) is_lost: bool,
 }
 
-// SAFETY: the library lets a thread use the rings that another made, as long as it is one at a time.
+// SAFETY: the library allows threads to use each other's rings, one at a time; `&mut Lane` ensures that.
 unsafe impl Send for Lane {}
 
 impl Lane {
@@ -149,7 +149,8 @@ impl Lane {
         Ok(Lane { buffer, read, write, last: 0, is_lost: false })
     }
 
-    /// Moves up to `len` bytes between the lane's memory, which is part of this buffer, and a file. Gives how many, at least one.
+    /// Moves up to `len` bytes between the lane's part of `shared` and a file. Returns their number, which is at least
+    /// one.
     pub(crate) fn run(
         &mut self,
         shared: &SharedBuffer,
@@ -164,7 +165,8 @@ impl Lane {
         let is_read = direction == Direction::Read;
         let ring = if is_read { &self.read } else { &self.write };
         let offset = usize::try_from(at).map_err(|_| io::ErrorKind::InvalidInput)?;
-        // SAFETY: ring and buffer are alive, the memory lies in the buffer and is this lane's, and no other thread uses the ring.
+        // SAFETY: ring and buffer live, and the memory is this lane's part of the buffer. `&mut self` keeps other
+        // threads from the ring.
         let index = unsafe {
             let user_data = ptr::without_provenance(number);
             let (ior, iov) = (&raw const *ring.ior, &raw const *shared.iov);
@@ -172,9 +174,9 @@ impl Lane {
             prepare(ior, iov, is_read, memory, file, offset, len as u64, user_data)
         };
         check(index)?;
-        // The daemon may see the request from now on, whether or not it is told.
+        // From now on the daemon may see the request, even if submitting it fails.
         self.is_lost = true;
-        // SAFETY: the ring is alive, and no other thread uses it.
+        // SAFETY: the ring lives, and `&mut self` keeps other threads from it.
         check(unsafe { (ring.functions.submit_ios)(&raw const *ring.ior) })?;
         let moved = ring.wait(number, limit)?;
         self.is_lost = false;
@@ -188,12 +190,12 @@ impl Lane {
     }
 }
 
-/// A status below zero is an error.
+/// Converts a negative status to an error.
 fn check(status: c_int) -> io::Result<()> {
     if status < 0 { Err(error_of(i64::from(status))) } else { Ok(()) }
 }
 
-/// The error of a status below zero.
+/// The error of a negative status.
 fn error_of(status: i64) -> io::Error {
     match i32::try_from(-status) {
         Ok(number) => io::Error::from_raw_os_error(number),
@@ -201,7 +203,7 @@ fn error_of(status: i64) -> io::Error {
     }
 }
 
-/// The time of day after this long.
+/// The time of day after `left`, as the library wants it.
 fn timespec_in(left: Duration) -> libc::timespec {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let until = now + left;

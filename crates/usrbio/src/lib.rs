@@ -1,11 +1,13 @@
-//! Files on 3FS, read and written by USRBIO: requests go to the FUSE daemon of the host through rings in shared memory, and bytes
-//! through a buffer that it registered with the network.
+//! Files on 3FS, read and written by USRBIO. Requests go to the host's FUSE daemon through rings in shared memory.
+//! Their bytes go through a buffer that the daemon has registered for RDMA.
 //!
-//! The library of 3FS (`libhf3fs_api_shared.so`) is loaded when a folder on 3FS is opened, and never otherwise. [`Mount::find`] says
-//! whether a path is on 3FS, and makes the buffer and the rings. A [`RegisteredFile`] is read and written with them.
+//! The library of 3FS (`libhf3fs_api_shared.so`) is loaded only when a folder on 3FS is opened. [`Mount::find`] tells
+//! whether a path is on 3FS, and creates the buffer and the rings. [`RegisteredFile`] reads and writes a file with
+//! them.
 //!
-//! All files of a mount share one buffer of [`BUFFER_BYTES`], cut into [`LANES`] of the same length. A transfer takes a lane and its
-//! two rings, or waits for one. A request that was not answered may be carried out later, so its lane is never used again.
+//! All files of a mount share one buffer of [`BUFFER_BYTES`], cut into [`LANES`] of equal length. A transfer takes a
+//! lane with its two rings, or waits for one. A request that was not answered may be carried out later, so its lane is
+//! never reused.
 
 #![deny(unsafe_code)]
 

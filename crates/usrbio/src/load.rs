@@ -14,15 +14,15 @@ const LIBRARY: &CStr = c"libhf3fs_api_shared.so";
 /// Why the library of 3FS cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum LoadError {
-    /// The system's linker gives the reason.
+    /// The library cannot be loaded. The dynamic linker gives the reason.
     #[error("the library of 3FS cannot be loaded ({0})")]
     NotThere(String),
-    /// A function is missing.
+    /// The library lacks a function.
     #[error("the library of 3FS lacks the function {0}")]
     Lacks(String),
 }
 
-/// The functions of the library, which is loaded if it was not yet. It stays for as long as the process.
+/// The functions of the library. Loads it at the first call; it is never unloaded.
 pub(crate) fn functions() -> Result<&'static Functions, LoadError> {
     match FOUND.get() {
         Some(found) => Ok(found),
@@ -31,14 +31,14 @@ pub(crate) fn functions() -> Result<&'static Functions, LoadError> {
 }
 
 fn load(name: &CStr) -> Result<Functions, LoadError> {
-    // SAFETY: the name ends with a zero. The code that may run is that of the system's library.
+    // SAFETY: the name ends with a zero. Loading may run initialisers of the system's 3FS library, which is trusted.
     let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW) };
     if library.is_null() {
         return Err(LoadError::NotThere(why_not_loaded()));
     }
-    // SAFETY: the handle is valid, and the name ends with a zero.
+    // SAFETY: `dlopen` returned the handle, which is never closed; the name ends with a zero.
     let find = |name: &CStr| unsafe { libc::dlsym(library, name.as_ptr()) };
-    // SAFETY: the library of this name has 3FS's functions under their names.
+    // SAFETY: the library of this name is 3FS's, whose functions of these names have the expected signatures.
     unsafe { Functions::find(&find) }.map_err(lacks)
 }
 
@@ -47,21 +47,21 @@ fn lacks(symbol: &CStr) -> LoadError {
 }
 
 fn why_not_loaded() -> String {
-    // SAFETY: has no conditions; the text is this thread's until its next call of the linker.
+    // SAFETY: the call has no preconditions. The text belongs to this thread until its next call of the linker.
     let text = unsafe { libc::dlerror() };
     if text.is_null() {
         return "the linker does not say why".to_owned();
     }
-    // SAFETY: not null, and ends with a zero.
+    // SAFETY: `text` is not null, and ends with a zero.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
-/// Takes this library in place of the system's.
+/// Uses this library instead of the system's.
 #[cfg(feature = "testing")]
 pub(crate) fn take_library(find: &dyn Fn(&CStr) -> *mut std::ffi::c_void) {
-    // SAFETY: the tests give functions with the signatures of the library's.
+    // SAFETY: the tests pass functions with the signatures of the library's.
     let functions = unsafe { Functions::find(find) }.expect("it has all functions");
-    // Tests of one process give the same.
+    // Tests of one process all pass the same library, so the first one stays.
     let _ = FOUND.set(functions);
 }
 
@@ -84,7 +84,7 @@ mod tests {
             let find = |name: &CStr| {
                 if name == *lacking { std::ptr::null_mut() } else { some_function }
             };
-            // SAFETY: none of the functions is called.
+            // SAFETY: none of the functions is ever called.
             let missing = unsafe { Functions::find(&find) }.expect_err("one is missing");
             assert_eq!(missing, *lacking);
         }

@@ -1,4 +1,4 @@
-//! A mounted 3FS: its buffer, and the lanes that transfers wait for.
+//! A mounted 3FS: its buffer, and the lanes that transfers use.
 
 use std::ffi::{CString, c_char, c_int};
 use std::io;
@@ -15,26 +15,26 @@ use crate::symbols::{Functions, MOUNT_POINT_BYTES};
 
 /// Length of the buffer of a mount, in bytes.
 pub const BUFFER_BYTES: usize = 32 << 20;
-/// Transfers that are under way at the same time.
+/// Most transfers in flight.
 pub const LANES: usize = 8;
-/// The most bytes of one request.
+/// Most bytes of one request.
 pub(crate) const LANE_BYTES: usize = BUFFER_BYTES / LANES;
 
-/// What a mounted 3FS has at its root, and nothing else does.
+/// A folder that only the root of a mounted 3FS has.
 const MARK: &str = "3fs-virt";
-/// How long a request may take.
+/// Longest time of a request.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Why files on 3FS cannot be read and written by USRBIO. They can still be as other files are.
+/// Why USRBIO cannot be used for files on 3FS. System calls still can.
 #[derive(Debug, Error)]
 pub enum MountError {
-    /// There is no library, or it is another one.
+    /// The library cannot be loaded, or is a different one.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// It looks like 3FS, but the library does not know it as such.
+    /// The path looks like 3FS, but the library does not recognise it.
     #[error("the library of 3FS says that it is not on 3FS")]
     NotOn3fs,
-    /// The library takes no path that long.
+    /// The path of the mount point is too long for the library.
     #[error("the path of the mount point is too long for the library of 3FS")]
     PathTooLong,
     /// A call of the library failed.
@@ -42,18 +42,18 @@ pub enum MountError {
     Call {
         /// The name of the function.
         call: &'static str,
-        /// What it says.
+        /// The error of the call.
         error: io::Error,
     },
-    /// The path cannot be looked at.
+    /// The path cannot be resolved.
     #[error("{0}")]
     Path(io::Error),
 }
 
-/// The buffer and the rings by which this process reads and writes files of a mounted 3FS.
+/// The buffer and the rings through which this process accesses files of a mounted 3FS.
 pub struct Mount {
     pub(crate) functions: &'static Functions,
-    // Before the buffer that they are parts of.
+    // Dropped before the buffer of which they are parts.
     lanes: Mutex<Lanes>,
     returned: Condvar,
     buffer: SharedBuffer,
@@ -62,22 +62,22 @@ pub struct Mount {
 
 struct Lanes {
     free: Vec<Lane>,
-    /// How many there are that can be used.
+    /// How many lanes are usable, free or lent.
     usable: usize,
 }
 
 impl Mount {
-    /// The 3FS that a path is on; nothing if it is on another filesystem. The path must be there.
+    /// Opens the 3FS on which a path lies. `None` if it lies on another filesystem. The path must exist.
     ///
     /// # Errors
-    /// It is on 3FS, but that cannot be reached by USRBIO.
+    /// The path is on 3FS, but USRBIO cannot be used.
     pub fn find(path: &Path) -> Result<Option<Mount>, MountError> {
         Self::find_with(path, PATIENCE)
     }
 
     pub(crate) fn find_with(path: &Path, patience: Duration) -> Result<Option<Mount>, MountError> {
         let path = path.canonicalize().map_err(MountError::Path)?;
-        // Without this the library would be loaded on every host that has it.
+        // This check keeps hosts without 3FS from loading the library.
         if !path.ancestors().any(|folder| folder.join(MARK).is_dir()) {
             return Ok(None);
         }
@@ -94,7 +94,7 @@ impl Mount {
         Ok(Some(Mount { functions, lanes, returned: Condvar::new(), buffer, patience }))
     }
 
-    /// Waits for a lane that is free.
+    /// Waits for a free lane.
     pub(crate) fn lane(&self) -> io::Result<LentLane<'_>> {
         let mut lanes = self.lock();
         loop {
@@ -130,7 +130,7 @@ impl std::fmt::Debug for Mount {
     }
 }
 
-/// A lane until it is given back.
+/// A lane that is lent to a transfer. Dropping this returns it.
 pub(crate) struct LentLane<'a> {
     mount: &'a Mount,
     lane: Option<Lane>,
@@ -147,7 +147,7 @@ impl Drop for LentLane<'_> {
         let mut lanes = self.mount.lock();
         match self.lane.take() {
             Some(lane) if !lane.is_lost => lanes.free.push(lane),
-            // Its part of the buffer stays, for the request that may still be carried out.
+            // The lane's part of the buffer is not reused, since the request may still be carried out.
             _ => lanes.usable -= 1,
         }
         let none_left = lanes.usable == 0;
@@ -160,12 +160,12 @@ impl Drop for LentLane<'_> {
     }
 }
 
-/// Where the 3FS of a path is mounted.
+/// The mount point of the 3FS on which a path lies.
 fn mount_point_of(functions: &Functions, path: &Path) -> Result<CString, MountError> {
     let path = CString::new(path.as_os_str().as_bytes())
         .map_err(|error| MountError::Path(io::Error::new(io::ErrorKind::InvalidInput, error)))?;
     let mut found = vec![0_u8; MOUNT_POINT_BYTES];
-    // SAFETY: the buffer has this length, and the path ends with a zero and is there.
+    // SAFETY: `found` has this length, and the path is alive and ends with a zero.
     let len = unsafe {
         let buffer = found.as_mut_ptr().cast::<c_char>();
         (functions.extract_mount_point)(buffer, MOUNT_POINT_BYTES as c_int, path.as_ptr())

@@ -1,11 +1,11 @@
-//! What the library knows of a descriptor.
+//! Registration of a descriptor with the library.
 
 use std::ffi::c_int;
 use std::io;
 
 use crate::symbols::Functions;
 
-/// A descriptor that requests may name, until this is dropped. It must be open for as long.
+/// A descriptor that requests may name until this is dropped. The owner keeps the descriptor open for as long.
 #[derive(Debug)]
 pub(crate) struct Registration {
     functions: &'static Functions,
@@ -14,7 +14,7 @@ pub(crate) struct Registration {
 
 impl Registration {
     pub(crate) fn new(functions: &'static Functions, descriptor: c_int) -> io::Result<Self> {
-        // SAFETY: takes numbers alone.
+        // SAFETY: the call takes only numbers.
         match unsafe { (functions.reg_fd)(descriptor, 0) } {
             error if error > 0 => Err(io::Error::from_raw_os_error(error)),
             _ => Ok(Self { functions, descriptor }),
@@ -24,7 +24,7 @@ impl Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        // SAFETY: takes a number alone.
+        // SAFETY: the call takes only a number.
         unsafe { (self.functions.dereg_fd)(self.descriptor) }
     }
 }

@@ -1,8 +1,8 @@
-//! The functions of the library that are used, and its structures.
+//! The library's functions that this crate uses, and their structures.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
-/// Length of the path of a mount point, with the zero at its end.
+/// Longest path of a mount point, in bytes, including its terminating zero.
 pub(crate) const MOUNT_POINT_BYTES: usize = 256;
 
 /// `struct hf3fs_iov`: memory that this process and the daemon share.
@@ -35,12 +35,12 @@ pub(crate) struct Ior {
 pub(crate) struct Completion {
     pub(crate) index: i32,
     pub(crate) reserved: i32,
-    /// Bytes that were moved, or an error number below zero.
+    /// Bytes that were moved, or a negative error number.
     pub(crate) result: i64,
     pub(crate) user_data: *const c_void,
 }
 
-// As in the library's header.
+// Sizes as in the library's header.
 const _: () = assert!(size_of::<Iov>() == 312);
 const _: () = assert!(size_of::<Ior>() == 600 && std::mem::offset_of!(Ior, for_read) == 576);
 const _: () = assert!(size_of::<Completion>() == 24);
@@ -79,15 +79,17 @@ macro_rules! functions {
         }
 
         impl Functions {
-            /// Their names.
+            /// Names of the functions.
             #[cfg(test)]
             pub(crate) const SYMBOLS: &[&CStr] = &[$($symbol),*];
 
+            /// Looks up all functions.
+            ///
             /// # Errors
-            /// The name of one that is not there.
+            /// The name of a missing function.
             ///
             /// # Safety
-            /// What `find` gives is null, or the function of this name of the 3FS library.
+            /// `find` must return null, or the 3FS library's function of this name.
             pub(crate) unsafe fn find(
                 find: &dyn Fn(&CStr) -> *mut c_void,
             ) -> Result<Functions, &'static CStr> {
@@ -97,7 +99,8 @@ macro_rules! functions {
                         if found.is_null() {
                             return Err($symbol);
                         }
-                        // SAFETY: not null, and the library's function of this name, which has this signature.
+                        // SAFETY: not null, so the caller's `find` returned the library's function of this name, with
+                        // this signature.
                         unsafe {
                             std::mem::transmute::<
                                 *mut c_void,
@@ -123,11 +126,11 @@ functions! {
     ior_destroy: c"hf3fs_iordestroy" fn(*mut Ior);
     reg_fd: c"hf3fs_reg_fd" fn(c_int, u64) -> c_int;
     dereg_fd: c"hf3fs_dereg_fd" fn(c_int);
-    // Whether it is a read, address, file, offset, length, what the completion carries.
+    // Whether it is a read, address, file, offset, length, user data of the completion.
     prep_io: c"hf3fs_prep_io"
         fn(*const Ior, *const Iov, bool, *mut c_void, c_int, usize, u64, *const c_void) -> c_int;
     submit_ios: c"hf3fs_submit_ios" fn(*const Ior) -> c_int;
-    // Completions, how many at most and at least, and when to stop waiting.
+    // Completions, their greatest and least number, and the time to stop waiting.
     wait_for_ios: c"hf3fs_wait_for_ios"
         fn(*const Ior, *mut Completion, c_int, c_int, *const libc::timespec) -> c_int;
 }

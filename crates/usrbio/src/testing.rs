@@ -1,4 +1,4 @@
-//! For tests: a library in place of the system's.
+//! For tests: a library that replaces the system's.
 
 use std::ffi::{CStr, c_void};
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::load::take_library;
 use crate::{Mount, MountError};
 
-/// Takes this library, given by its symbols, in place of the one that the system has. The first that a process takes stays.
+/// Uses this library, given by its symbols, instead of the system's. The first library that a process uses stays.
 ///
 /// # Panics
 /// If a symbol is missing.
@@ -15,10 +15,10 @@ pub fn use_library(find: fn(&CStr) -> *mut c_void) {
     take_library(&find);
 }
 
-/// As [`Mount::find`], with requests that may take so long.
+/// As [`Mount::find`], with this timeout for requests.
 ///
 /// # Errors
-/// As there.
+/// As [`Mount::find`].
 pub fn find_with(path: &Path, patience: Duration) -> Result<Option<Mount>, MountError> {
     Mount::find_with(path, patience)
 }

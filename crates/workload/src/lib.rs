@@ -1,7 +1,8 @@
-//! Request traces: which blocks each request of an engine names, and what a pool makes of them.
+//! Traces of requests, each with the blocks that it names, and how a pool serves them.
 //!
-//! [`Trace`] reads them. [`lru_hits`] and [`best_hits`] say what ideal caches would hit. [`Pool`] is the master's own state
-//! machine, run by a trace in virtual time: no sockets, no bytes. The command `mooncake sim` compares them ([`sim`]).
+//! [`Trace`] reads traces. [`lru_hits`] and [`best_hits`] compute the hits of ideal caches. [`Pool`] runs a trace
+//! through the master's own state machine in virtual time, without sockets or bytes. The command `mooncake sim`
+//! compares them ([`sim`]).
 
 #![forbid(unsafe_code)]
 

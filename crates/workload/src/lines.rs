@@ -11,7 +11,7 @@ use crate::trace_error::{LineProblem, MAX_LINE_BYTES, TraceError};
 
 const GZIP_MAGIC: [u8; 2] = [0x1F, 0x8B];
 
-/// Calls `take` with each line of a file that is not blank, until that breaks.
+/// Calls `take` with each line of a file that is not blank, until `take` breaks.
 pub(crate) fn read(
     path: &Path,
     take: impl FnMut(&[u8]) -> Result<ControlFlow<()>, LineProblem>,
@@ -24,7 +24,7 @@ pub(crate) fn read(
     }
 }
 
-/// As [`read`], for the lines of a reader; `path` stands in errors.
+/// As [`read`], for the lines of a reader. `path` is used in errors.
 pub(crate) fn parse(
     path: &Path,
     mut reader: impl BufRead,

@@ -1,18 +1,18 @@
-//! What other caches would reach on the same requests, by the same rule: a hit is a block of the longest cached
-//! prefix of its request; then all blocks of the request are touched, in order, and inserted where missing.
+//! The hits of other caches on the same requests. Hits are blocks of the longest cached prefix of a request. Then all
+//! blocks of the request are touched in order, and missing ones are inserted.
 
 use crate::trace::Trace;
 
 const NONE: u32 = u32::MAX;
 
-/// Hits of a cache that never drops a block, on the first `requests` requests.
+/// Hits of a cache that never drops a block, over the first `requests` requests.
 #[must_use]
 pub fn infinite_hits(trace: &Trace, requests: usize) -> u64 {
     lru_hits(trace, requests, trace.hash_ids.len())
 }
 
-/// Hits of a cache of `capacity` blocks that drops the block touched longest ago, on the first `requests`
-/// requests.
+/// Hits of a cache of `capacity` blocks over the first `requests` requests. It drops the block that was touched
+/// longest ago.
 #[must_use]
 pub fn lru_hits(trace: &Trace, requests: usize, capacity: usize) -> u64 {
     let mut cache = Lru::new(trace.hash_ids.len(), capacity);
@@ -26,7 +26,7 @@ pub fn lru_hits(trace: &Trace, requests: usize, capacity: usize) -> u64 {
     hits
 }
 
-/// A doubly linked list threaded through the blocks, from the oldest touch to the newest.
+/// A doubly linked list through the blocks, from the oldest touch to the newest.
 struct Lru {
     links: Vec<Link>,
     oldest: u32,
@@ -111,9 +111,9 @@ mod tests {
             (&[&[0, 1], &[0, 1]], 2, 2),
             (&[&[0, 1], &[0, 1]], 1, 0),
             (&[&[0, 1], &[0, 1]], 0, 0),
-            // A gap ends the prefix: 2 is cached, 3 is not, so 4 is no hit.
+            // A gap ends the prefix: block 2 is cached and 3 is not, so 4 is no hit.
             (&[&[2, 4], &[2, 3, 4]], 9, 1),
-            // 0 is touched again before 1, so 1 makes room for 2.
+            // Block 0 is touched again, so block 1 is dropped for block 2.
             (&[&[0], &[1], &[0], &[2], &[0], &[1]], 2, 2),
         ];
         for &(requests, capacity, hits) in rows {
@@ -125,7 +125,7 @@ mod tests {
         }
     }
 
-    /// The figures were computed independently, with an ordered dictionary.
+    /// The expected figures were computed separately, with an ordered dictionary.
     #[test]
     fn the_shipped_trace_reaches_the_known_ratios() {
         let path =

@@ -1,4 +1,4 @@
-//! What a cache would hit that knows all later requests: no policy does better with blocks of one size.
+//! The hits of a cache that knows all later requests. With blocks of one size, no policy hits more.
 
 use std::collections::BTreeSet;
 
@@ -6,8 +6,8 @@ use crate::Trace;
 
 const NEVER: u32 = u32::MAX;
 
-/// Hits of a cache of `capacity` blocks that gives up the block whose next use is furthest, and takes none that is not
-/// used again. Of blocks that are used next by the same request the last goes first.
+/// Hits of a cache of `capacity` blocks that drops the block whose next use is furthest away. It never keeps a block
+/// without a next use. Of several blocks that the same request uses next, it drops the last one.
 #[must_use]
 pub fn best_hits(trace: &Trace, capacity: usize) -> u64 {
     let next_uses = next_uses(trace);
@@ -34,7 +34,7 @@ pub fn best_hits(trace: &Trace, capacity: usize) -> u64 {
     hits
 }
 
-/// For each block of each request, the number of the next request that has it.
+/// For each block of each request, the number of the next request that names the block.
 fn next_uses(trace: &Trace) -> Vec<Box<[u32]>> {
     let mut later = vec![NEVER; trace.hash_ids.len()];
     let mut next_uses = Vec::with_capacity(trace.requests.len());

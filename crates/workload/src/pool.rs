@@ -1,7 +1,7 @@
-//! The master's own state machine under the requests of a trace: in virtual time, without sockets or bytes.
+//! The requests of a trace against the master's own state machine, in virtual time, without sockets or bytes.
 //!
-//! Each request does what an engine does: it asks which of its blocks exist, reads the longest prefix that does, and puts
-//! what is missing. The node drops what was evicted before the next request.
+//! Each request does what an engine does: it asks which of its blocks exist, reads the longest existing prefix, and
+//! puts the missing blocks. Then the node drops what was evicted.
 
 use mooncake_meta::{Config, Meta};
 use mooncake_types::{
@@ -11,28 +11,28 @@ use mooncake_types::{
 
 use crate::Trace;
 
-/// Engine and node in one.
+/// The only client, which is engine and node in one.
 const CLIENT: ClientId = ClientId(1);
 
-/// What the pool is made of.
+/// The size and the configuration of a pool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PoolShape {
-    /// Memory of all segments together.
+    /// Bytes of all segments together.
     pub bytes: u64,
     /// How many segments there are, of equal length.
     pub segments: u32,
-    /// Length of each block.
+    /// Bytes of each block.
     pub block_bytes: u64,
-    /// Replicas of each block.
+    /// How many replicas each block has.
     pub replicas: u32,
-    /// What the master is told at its start.
+    /// The configuration of the master.
     pub config: Config,
 }
 
-/// A pool that the master would refuse.
+/// Why the master refuses a pool.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PoolError {
-    /// A setting makes no sense.
+    /// A setting is invalid.
     #[error("{0}")]
     Config(String),
     /// A segment is too small.
@@ -40,43 +40,43 @@ pub enum PoolError {
         "the master refuses segments of {bytes} bytes; give the pool more memory, or fewer segments"
     )]
     Segment {
-        /// The length of one.
+        /// The length of each segment.
         bytes: u64,
     },
 }
 
-/// What came of the requests.
+/// Counts over all requests so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Blocks of the longest prefix of its request that was there.
+    /// Blocks within the longest existing prefix of their request.
     pub hits: u64,
-    /// Blocks that were there, but behind one that was not: of no use to the request.
+    /// Blocks that existed behind a missing one, so that the request could not use them.
     pub stranded: u64,
-    /// Puts that found no room.
+    /// Blocks whose put found no room.
     pub refused: u64,
-    /// Objects that were evicted.
+    /// Objects that the master evicted.
     pub evicted: u64,
 }
 
-/// A pool with nothing in it, and then what the requests put there.
+/// A pool, empty at first.
 #[derive(Debug)]
 pub struct Pool {
     meta: Meta,
     block_bytes: u64,
     replication: ReplicateConfig<'static>,
-    /// What the node has dropped since it last told the master.
+    /// Ranges that the node has dropped, and reports to the master with the next call.
     dropped: Vec<RangeDrop>,
     tally: Tally,
 }
 
 impl Pool {
-    /// A pool whose segments are mounted.
+    /// A pool with all segments mounted.
     ///
     /// # Errors
     /// See [`PoolError`].
     pub fn new(shape: &PoolShape) -> Result<Self, PoolError> {
         shape.config.validate().map_err(PoolError::Config)?;
-        // The one client is there for as long as the trace goes on, and its heartbeats would only cost time.
+        // The only client never fails, so it needs no heartbeats.
         let config = Config {
             client_ttl_ms: u64::MAX / 4,
             disk_ttl_ms: u64::MAX / 4,
@@ -111,13 +111,13 @@ impl Pool {
         Ok(Self { meta, block_bytes, replication, dropped, tally: Tally::default() })
     }
 
-    /// What came of the requests so far.
+    /// The counts so far.
     #[must_use]
     pub fn tally(&self) -> Tally {
         Tally { evicted: self.meta.stats().counters.evicted_keys, ..self.tally }
     }
 
-    /// Request `number` of a trace.
+    /// Runs request `number` of the trace.
     pub fn request(&mut self, trace: &Trace, number: usize) {
         let now = Tick(trace.arrivals_ms[number]);
         let keys: Vec<String> =
@@ -168,7 +168,7 @@ impl Pool {
         self.meta.handle(now, CLIENT, &Request::PutEnd { puts });
     }
 
-    /// The node drops what was evicted.
+    /// The node fetches the ranges of evicted objects, and drops them.
     fn drop_evicted(&mut self, now: Tick) {
         let dropped = std::mem::take(&mut self.dropped);
         let limit = limits::MAX_FETCHED_DROPS;

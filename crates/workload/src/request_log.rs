@@ -1,8 +1,8 @@
-//! From the request log of an engine's front end to a trace.
+//! Makes a trace from a request log.
 //!
-//! NVIDIA Dynamo writes one record for each request that has ended, `dynamo.request.trace.v1`: when the request came, and a
-//! hash for each block of its prompt, which stands for the block and all blocks before it. Hits are in it like misses. It has
-//! no text.
+//! NVIDIA Dynamo writes one record, `dynamo.request.trace.v1`, for each request that has ended. It has the time of
+//! arrival, and for each block of the prompt a hash of that block and all blocks before it. Requests are recorded
+//! whether or not their blocks were cached. The log has no text.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -16,22 +16,22 @@ use crate::trace_error::{LineProblem, TraceError};
 const SCHEMA: &str = "dynamo.request.trace.v1";
 const REQUEST_END: &str = "request_end";
 
-/// What was read so far.
+/// Counts of what was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogCounts {
-    /// Requests of the trace.
+    /// Requests of the trace so far.
     pub requests: usize,
-    /// Records of other kinds: texts of requests, calls of tools.
+    /// Records of other kinds, such as texts of requests and tool calls.
     pub passed_over: usize,
-    /// Requests for other models than the wanted one.
+    /// Requests for other models than the one that was asked for.
     pub of_other_models: usize,
     /// Requests without hashes, or with an empty prompt.
     pub without_blocks: usize,
-    /// Tokens of a block.
+    /// How many tokens a block has.
     pub block_tokens: Option<u32>,
 }
 
-/// Requests that grow into a trace, file by file.
+/// Builds a trace from the records of one or more files.
 #[derive(Debug, Default)]
 pub struct RequestLog {
     wanted_model: Option<String>,
@@ -46,7 +46,7 @@ struct Received {
     hashes: Vec<u64>,
 }
 
-/// What tells records apart, without what they are about.
+/// The fields that tell kinds of records apart.
 #[derive(Deserialize)]
 #[serde(expecting = "an object with schema and event_type, or with such an object as its event")]
 struct Line {
@@ -86,19 +86,19 @@ struct Replay {
 }
 
 impl RequestLog {
-    /// An empty one, for requests of this model alone, if one is named.
+    /// An empty log. If a model is named, only its requests count.
     #[must_use]
     pub fn new(wanted_model: Option<String>) -> Self {
         Self { wanted_model, ..Self::default() }
     }
 
-    /// What was read so far.
+    /// The counts so far.
     #[must_use]
     pub fn counts(&self) -> LogCounts {
         LogCounts { requests: self.requests.len(), ..self.counts }
     }
 
-    /// Takes in a file, plain or gzipped.
+    /// Reads a file, plain or gzipped.
     ///
     /// # Errors
     /// See [`TraceError`].
@@ -106,7 +106,7 @@ impl RequestLog {
         lines::read(path, |line| self.take(line).map(ControlFlow::Continue))
     }
 
-    /// The requests in order of their arrival, the first at 0 ms.
+    /// The trace, with requests in the order of arrival. The first one arrives at 0 ms.
     #[must_use]
     pub fn finish(mut self) -> Trace {
         self.requests.sort_by_key(|request| request.at_ms);
@@ -155,7 +155,8 @@ impl RequestLog {
         Ok(())
     }
 
-    /// Hashes say nothing of the model: those of two would be taken for the same blocks.
+    /// Requires that all requests are for one model. Hashes do not include the model, so equal hashes of two models
+    /// would look like one block.
     fn check_model(&mut self, model: Option<String>) -> Result<(), LineProblem> {
         match (&self.found_model, model) {
             (Some(first), Some(second)) if *first != second => {

@@ -10,19 +10,19 @@ use serde::Deserialize;
 use crate::lines;
 use crate::trace_error::{LineProblem, MAX_REQUEST_BLOCKS, TraceError};
 
-/// Tokens of a block in the published traces.
+/// How many tokens a block has in the published traces.
 pub(crate) const BLOCK_TOKENS: usize = 512;
-/// How much of a trace is read.
+/// How much of a trace may be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceLimits {
-    /// Requests after these are not read.
+    /// Most requests that are read; later ones are ignored.
     pub requests: usize,
-    /// More distinct blocks are an error.
+    /// Most distinct blocks; more are an error.
     pub distinct_blocks: u32,
 }
 
 impl TraceLimits {
-    /// As much as a trace can hold.
+    /// No limits but those of the type.
     pub const NONE: Self = Self { requests: usize::MAX, distinct_blocks: u32::MAX };
 }
 
@@ -31,9 +31,9 @@ impl TraceLimits {
 pub struct Trace {
     /// The blocks of each request, from the start of its prompt, as indices into `hash_ids`.
     pub requests: Vec<Box<[u32]>>,
-    /// When each arrived, in milliseconds from the start of the trace: never before the one before it.
+    /// When each request arrived, in milliseconds from the start of the trace. The times never decrease.
     pub arrivals_ms: Vec<u64>,
-    /// The id of each distinct block, in the order of their first appearance.
+    /// The id of each distinct block, in the order of first appearance.
     pub hash_ids: Vec<u64>,
 }
 
@@ -59,7 +59,7 @@ impl Trace {
         rows.finish(path)
     }
 
-    /// How many blocks all requests have together.
+    /// How many blocks all requests name together.
     #[must_use]
     pub fn blocks(&self) -> usize {
         self.requests.iter().map(|blocks| blocks.len()).sum()
@@ -71,16 +71,17 @@ impl Trace {
         self.arrivals_ms.last().copied().unwrap_or(0)
     }
 
-    /// How many blocks the longest request has.
+    /// How many blocks the longest request names.
     #[must_use]
     pub fn longest(&self) -> usize {
         self.requests.iter().map(|blocks| blocks.len()).max().unwrap_or(0)
     }
 
-    /// The trace as JSON lines, as [`Trace::read`] takes them. Lengths of prompts are those of whole blocks of 512 tokens.
+    /// Writes the trace as JSON lines that [`Trace::read`] reads. The length of a prompt is that of its blocks, with
+    /// 512 tokens each.
     ///
     /// # Errors
-    /// Those of the writer.
+    /// The errors of the writer.
     pub fn write(&self, mut writer: impl Write) -> io::Result<()> {
         for (blocks, at_ms) in self.requests.iter().zip(&self.arrivals_ms) {
             let ids: Vec<String> =
@@ -95,7 +96,7 @@ impl Trace {
     }
 }
 
-/// Reads the rows of a file, until there are enough.
+/// Reads the rows of a file until enough are read.
 struct Rows {
     builder: TraceBuilder,
     left: usize,
@@ -121,7 +122,7 @@ impl Rows {
     }
 }
 
-/// A trace that grows, request by request.
+/// Builds a trace request by request.
 pub(crate) struct TraceBuilder {
     pub(crate) trace: Trace,
     index_of: HashMap<u64, u32>,
@@ -138,7 +139,7 @@ impl TraceBuilder {
         self.push(row.timestamp, &row.hash_ids)
     }
 
-    /// One more request, which arrived at a time in milliseconds.
+    /// Adds a request that arrived at `at_ms`, or with the previous one if that is later.
     pub(crate) fn push(&mut self, at_ms: u64, ids: &[u64]) -> Result<(), LineProblem> {
         check_ids(ids)?;
         let blocks: Result<_, _> = ids.iter().map(|&id| self.index(id)).collect();
@@ -161,7 +162,7 @@ impl TraceBuilder {
     }
 }
 
-/// Whether these can be the blocks of a request.
+/// Checks that these ids can be the blocks of one request.
 pub(crate) fn check_ids(ids: &[u64]) -> Result<(), LineProblem> {
     match ids.len() {
         0 => return Err(LineProblem::NoBlocks),

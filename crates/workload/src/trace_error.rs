@@ -1,42 +1,42 @@
 use std::path::PathBuf;
 
-/// Longest line that is read, in bytes.
+/// Most bytes of a line that are read.
 pub(crate) const MAX_LINE_BYTES: u64 = 16 << 20;
-/// Most blocks in one request; with 512-token blocks, 8 million tokens.
+/// Most blocks in one request: 8 million tokens with blocks of 512.
 pub(crate) const MAX_REQUEST_BLOCKS: usize = 16_384;
 
-/// Why a trace cannot be read.
+/// Why a trace could not be read.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TraceError {
-    /// There is no such file, or it may not be read.
+    /// The file does not exist, or cannot be opened.
     #[error("cannot open the trace {}: {reason}; --trace names another", path.display())]
     Open {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error message.
         reason: String,
     },
-    /// The file broke off.
+    /// Reading the file failed, or its archive is cut off.
     #[error("cannot read line {line} of the trace {}: {reason}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// Counted from 1.
+        /// The number of the line, from 1.
         line: usize,
-        /// What the system or the archive says.
+        /// The error message of the system or of the archive.
         reason: String,
     },
-    /// A line is no request.
+    /// A line is not a request.
     #[error("line {line} of the trace {}: {problem}", path.display())]
     Line {
         /// The file.
         path: PathBuf,
-        /// Counted from 1.
+        /// The number of the line, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The problem of the line.
         problem: LineProblem,
     },
-    /// There is not one request.
+    /// The file has no request.
     #[error("the trace {} holds no request", path.display())]
     Empty {
         /// The file.
@@ -44,15 +44,15 @@ pub enum TraceError {
     },
 }
 
-/// What is wrong with one line.
+/// Why a line is not a request.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LineProblem {
-    /// It is no JSON object with the fields of a request.
+    /// It is not a JSON object with the fields of a request.
     #[error("{message} (column {column})")]
     NotARequest {
-        /// What is wrong.
+        /// The parser's error message.
         message: String,
-        /// Where, counted from 1.
+        /// The column of the error, from 1.
         column: usize,
     },
     /// The request has no blocks.
@@ -61,60 +61,60 @@ pub enum LineProblem {
     /// The request has too many blocks.
     #[error("{count} hash_ids, at most {MAX_REQUEST_BLOCKS} are allowed")]
     TooManyBlocks {
-        /// How many it has.
+        /// How many blocks the request has.
         count: usize,
     },
-    /// A prompt would contain itself.
+    /// The request names a block twice, so its prompt would contain itself.
     #[error("hash_ids holds {id} twice; an id stands for a block and all blocks before it")]
     RepeatedBlock {
-        /// The id.
+        /// The id of the block.
         id: u64,
     },
-    /// The trace has too many blocks.
+    /// The trace has too many distinct blocks.
     #[error("more than {most} distinct blocks so far")]
     TooManyDistinctBlocks {
-        /// How many there may be.
+        /// The limit.
         most: u32,
     },
-    /// A record is of a kind that is not known.
+    /// The record has an unknown schema.
     #[error("the schema is {schema:?}, expected \"dynamo.request.trace.v1\"")]
     NoRecord {
-        /// What it says of itself.
+        /// The schema that the record names.
         schema: String,
     },
-    /// A request has another number of blocks than its length asks for.
+    /// The request names more or fewer blocks than its length needs.
     #[error(
         "input_length {tokens} in blocks of {block_tokens} makes {expected} input_sequence_hashes, not {found}"
     )]
     BlockCount {
-        /// Tokens of the prompt.
+        /// How many tokens the prompt has.
         tokens: u64,
-        /// Tokens of a block.
+        /// How many tokens a block has.
         block_tokens: u32,
-        /// Blocks that these are.
+        /// How many blocks the prompt needs.
         expected: u64,
-        /// Blocks that are named.
+        /// How many blocks the request names.
         found: usize,
     },
-    /// Requests of a log have blocks of several lengths.
+    /// The requests of a log have blocks of different lengths.
     #[error(
         "blocks of {second} tokens after blocks of {first}; convert the files of one model alone"
     )]
     BlockTokens {
-        /// Of the requests before.
+        /// The length in the earlier requests, in tokens.
         first: u32,
-        /// Of this one.
+        /// The length in this request, in tokens.
         second: u32,
     },
-    /// Requests of a log are for several models.
+    /// The requests of a log are for several models.
     #[error("a request for the model {second:?} after one for {first:?}; --model chooses one")]
     Models {
-        /// Of the requests before.
+        /// The model of the earlier requests.
         first: String,
-        /// Of this one.
+        /// The model of this request.
         second: String,
     },
-    /// The line has no end in sight.
+    /// The line is longer than the limit.
     #[error("longer than {MAX_LINE_BYTES} bytes")]
     TooLong,
 }

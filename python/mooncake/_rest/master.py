@@ -1,4 +1,4 @@
-"""Waiting for the master without keeping the event loop from signals, as a store's setup does."""
+"""Waits for the master without blocking the event loop. A store's `setup` would block it, and with it signals."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CONNECT_SECONDS = 2.0
 
 
 async def wait(event: asyncio.Event, seconds: float) -> None:
-    """Until the event, and no longer than this."""
+    """Waits for the event, for at most `seconds`."""
     try:
         await asyncio.wait_for(event.wait(), seconds)
     except asyncio.TimeoutError:
@@ -20,9 +20,11 @@ async def wait(event: asyncio.Event, seconds: float) -> None:
 
 
 async def await_master(address: str, seconds: float, stopping: asyncio.Event) -> bool:
-    """Waits until something listens at one of the master's addresses, for so long at most, or until `stopping`.
+    """Waits until a process listens at one of the master's addresses, for at most `seconds`, or until `stopping` is
+    set.
 
-    False if nothing does. An address of another kind than `host:port` is left to the setup.
+    `address` may have several addresses, separated by commas. Returns True if a process listens, and at once for an
+    address that is not `host:port`: the setup has to check it. Otherwise returns False.
     """
     deadline = asyncio.get_running_loop().time() + seconds
     try:

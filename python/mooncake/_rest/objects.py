@@ -13,7 +13,7 @@ class ObjectEndpoints(RestState):
 
     @endpoint
     async def handle_put(self, request: web.Request) -> web.Response:
-        """Stores the text `value` under `key`, in UTF-8. A key that exists keeps its value."""
+        """Puts the text `value`, as UTF-8, under `key`. A key that exists keeps its value."""
         body = await read_object(request)
         if not body.get("key") or body.get("value") is None:
             raise RequestError(400, "Missing key or value")
@@ -25,18 +25,18 @@ class ObjectEndpoints(RestState):
 
     @endpoint
     async def handle_get(self, request: web.Request) -> web.Response:
-        """The bytes of an object; 404 if there is none."""
+        """Answers with the bytes of an object; 404 if it does not exist."""
         value = await in_thread(_read, self.started(), _key(request))
         return web.Response(body=value, content_type="application/octet-stream")
 
     @endpoint
     async def handle_exist(self, request: web.Request) -> web.Response:
-        """`{"exists": bool}`."""
+        """Answers with `{"exists": bool}`."""
         return answer(200, {"exists": await in_thread(_exists, self.started(), _key(request))})
 
     @endpoint
     async def handle_remove(self, request: web.Request) -> web.Response:
-        """Removes an object that nobody holds a lease on."""
+        """Removes an object, unless it has a lease."""
         code = await in_thread(self.started().remove, _key(request))
         if code != 0:
             raise RequestError(500, "Remove operation failed", error_code=code)
@@ -44,7 +44,7 @@ class ObjectEndpoints(RestState):
 
     @endpoint
     async def handle_remove_all(self, _: web.Request) -> web.Response:
-        """Removes all objects that nobody holds a lease on, and says how many."""
+        """Removes all objects without a lease. Answers with their number."""
         removed = await in_thread(self.started().remove_all)
         if removed < 0:
             raise RequestError(500, "RemoveAll operation failed", error_code=removed)
@@ -63,7 +63,7 @@ def _exists(store: Store, key: str) -> bool:
 
 
 def _read(store: Store, key: str) -> bytes:
-    """The object's bytes. Raises RequestError 404 for a miss and 500 for a failure: `get` gives no bytes for both."""
+    """The object's bytes. `get` returns no bytes for a miss and for a failure; this raises RequestError 404 and 500."""
     if not _exists(store, key):
         raise RequestError(404, "Key not found")
     value = store.get(key)
@@ -72,7 +72,7 @@ def _read(store: Store, key: str) -> bytes:
     if value == b"":
         if not _exists(store, key):
             raise RequestError(404, "Key not found")
-        # An object is there and has bytes: none of its replicas could be read.
+        # The object exists and is not empty, so none of its replicas could be read.
         get_size = getattr(store, "get_size", None)
         if get_size is not None and get_size(key) > 0:
             raise RequestError(500, "GET operation failed")

@@ -1,4 +1,4 @@
-"""What the endpoints of the store's REST service share: JSON in, JSON errors out, calls beside the event loop."""
+"""The code that the REST endpoints share: JSON in, JSON errors out, limits, blocking calls beside the event loop."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Service = TypeVar("Service")
 
 
 class RequestError(Exception):
-    """A request that is answered with a status of 400 or more and `{"error": message, ...}`."""
+    """An error that the endpoint answers with `status` (400 or more) and `{"error": message, ...}`."""
 
     def __init__(self, status: int, message: str, **more: object) -> None:
         super().__init__(message)
@@ -37,19 +37,19 @@ class RequestError(Exception):
 
 
 def success(**fields: object) -> web.Response:
-    """200 with `{"status": "success", ...}`."""
+    """An answer 200 with `{"status": "success", ...}`."""
     return answer(200, {"status": "success", **fields})
 
 
 def answer(status: int, body: object) -> web.Response:
-    """The body as JSON."""
+    """An answer with `body` as JSON."""
     return web.Response(status=status, text=json.dumps(body), content_type="application/json")
 
 
 def endpoint(
     handler: Callable[[Service, web.Request], Awaitable[web.Response]],
 ) -> Callable[[Service, web.Request], Awaitable[web.Response]]:
-    """A handler whose errors are answers: a `RequestError` its own, any other exception 500 with its text."""
+    """Wraps a handler: answers a RequestError as it says, and any other exception with 500 and its text."""
 
     @functools.wraps(handler)
     async def handle(service: Service, request: web.Request) -> web.Response:
@@ -67,7 +67,7 @@ def endpoint(
 
 
 def limit_requests(most: int) -> Middleware:
-    """Answers 503 while `most` requests are being worked on: each may hold a body and a thread."""
+    """A middleware that answers 503 while `most` requests run: each request may hold a body and a thread."""
     working = 0
 
     @web.middleware
@@ -86,7 +86,7 @@ def limit_requests(most: int) -> Middleware:
 
 @web.middleware
 async def json_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Turns the web library's own errors (no such path, wrong method, body too long) into JSON."""
+    """Turns errors of the web library (unknown path, wrong method, body too long) into JSON."""
     if (request.content_length or 0) > MAX_BODY_BYTES:
         return answer(413, {"error": f"The body is longer than {MAX_BODY_BYTES} bytes"})
     try:
@@ -103,15 +103,17 @@ async def json_errors(request: web.Request, handler: Handler) -> web.StreamRespo
 
 
 async def read_object(request: web.Request) -> dict[str, Any]:
-    """The JSON object in the body. Raises RequestError: 400 for any other body, 408 for one that does not come."""
+    """The JSON object in the body. Raises RequestError 400 for any other body, and 408 if the body does not arrive in
+    time.
+    """
     try:
         body = await asyncio.wait_for(request.json(), BODY_SECONDS)
     except asyncio.TimeoutError:
         raise RequestError(408, f"The body did not come within {BODY_SECONDS:g} s") from None
-    # Chunks or compression that are none, a connection that breaks.
+    # Malformed chunks or compression, or a broken connection.
     except (web.RequestPayloadError, ConnectionError):
         raise RequestError(400, "The body cannot be read") from None
-    # Text that is no JSON, bytes that are no text, an unknown charset, brackets without end.
+    # Text that is not JSON, bytes that are not text, an unknown charset, or brackets nested too deep.
     except (ValueError, LookupError, RecursionError):
         raise RequestError(400, "Malformed JSON body") from None
     if not isinstance(body, dict):
@@ -120,7 +122,7 @@ async def read_object(request: web.Request) -> dict[str, Any]:
 
 
 def text_of(body: dict[str, Any], name: str, default: str = "") -> str:
-    """A field that is text in UTF-8. Raises RequestError 400 for another type."""
+    """A field of the body that is a text, valid in UTF-8. Raises RequestError 400 for anything else."""
     value = body.get(name, default)
     if not isinstance(value, str):
         raise RequestError(400, f"Invalid {name}, must be a string")
@@ -128,7 +130,7 @@ def text_of(body: dict[str, Any], name: str, default: str = "") -> str:
 
 
 def checked(name: str, value: str) -> str:
-    """The text; RequestError 400 if it has half a surrogate pair, which JSON can carry and UTF-8 cannot."""
+    """The text. Raises RequestError 400 if it has a lone surrogate, which JSON can express and UTF-8 cannot."""
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -153,7 +155,7 @@ def offset_of(body: dict[str, Any]) -> int:
 
 
 def grace_of(body: dict[str, Any]) -> int:
-    """The field `grace_period_seconds`; 0 if missing. Raises RequestError 400 unless it is an integer in bounds."""
+    """The field `grace_period_seconds`; 0 if missing. Raises RequestError 400 unless it is an integer in 0..3600."""
     grace = body.get("grace_period_seconds", 0)
     if type(grace) is not int or not 0 <= grace <= MAX_GRACE_SECONDS:
         bounds = f"must be a non-negative integer no greater than {MAX_GRACE_SECONDS}"
@@ -162,7 +164,9 @@ def grace_of(body: dict[str, Any]) -> int:
 
 
 def segment_ids_of(body: dict[str, Any]) -> list[str]:
-    """The field `segment_ids`: one id or a list. Raises RequestError 400 if there is none, or one that is no text."""
+    """The field `segment_ids`: one id or a list of ids. Raises RequestError 400 if it is missing or holds anything but
+    texts.
+    """
     ids = body.get("segment_ids", [])
     if isinstance(ids, str):
         ids = [ids] if ids else []
@@ -174,10 +178,10 @@ def segment_ids_of(body: dict[str, Any]) -> list[str]:
 
 
 async def in_thread(call: Callable[..., Result], *arguments: object) -> Result:
-    """What a blocking call returns or raises, from a thread of its own.
+    """Runs a blocking call in a new thread, and waits for it. Returns or raises what the call does.
 
-    Not from a pool: some calls wait for as long as a grace period, which must neither hold up the others nor the end
-    of the process.
+    The threads are not from a pool. Some calls block for a whole grace period, and must not delay other calls or the
+    end of the process.
     """
     loop = asyncio.get_running_loop()
     outcome: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()

@@ -1,4 +1,4 @@
-"""The REST endpoints for segments: mount and unmount memory of the process, shared memory and files; prefill/decode."""
+"""The REST endpoints for segments: mount and unmount memory and files, and switch between prefill and decode."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from mooncake._rest.request import (
 )
 from mooncake._rest.state import RestState
 
-# What the store answers where a segment of it lies over the same bytes.
+# The store's code if the bytes are part of a mounted segment already.
 SEGMENT_ALREADY_EXISTS = -102
-# What it answers where no such segment is lent.
+# The store's code if it does not lend such a segment.
 SEGMENT_NOT_FOUND = -101
-# What `mount_segment` takes, in its order.
+# The arguments of `mount_segment`, in order.
 MOUNT_ARGUMENTS = ("path", "size", "offset", "protocol", "location")
 
 
 def shm_name_to_path(name: object) -> str | None:
-    """Where the shared memory object with this name lies; a leading slash is allowed. None if it is no such name."""
+    """The path of a shared memory object. The name may start with a slash. None for an invalid name."""
     if not isinstance(name, str):
         return None
     plain = name.removeprefix("/")
@@ -42,11 +42,11 @@ def shm_name_to_path(name: object) -> str | None:
 
 
 class SegmentEndpoints(RestState):
-    """Handlers that lend memory to the pool and take it back."""
+    """Handlers that mount and unmount segments."""
 
     @endpoint
     async def handle_mount_shm(self, request: web.Request) -> web.Response:
-        """Lends `size` bytes of the shared memory object `name` from `offset` on."""
+        """Lends `size` bytes of the shared memory object `name`, from `offset` on."""
         body = await read_object(request)
         path = shm_name_to_path(body.get("name"))
         if path is None or body.get("size") is None:
@@ -58,7 +58,7 @@ class SegmentEndpoints(RestState):
 
     @endpoint
     async def handle_unmount_shm(self, request: web.Request) -> web.Response:
-        """Takes back segments that `/api/mount_shm` or `/api/reconfigure` mounted, each on its own."""
+        """Unmounts segments of `/api/mount_shm` and `/api/reconfigure`, one by one."""
         body = await read_object(request)
         ids, grace_seconds = segment_ids_of(body), grace_of(body)
         async with self._state_lock:
@@ -71,7 +71,7 @@ class SegmentEndpoints(RestState):
 
     @endpoint
     async def handle_mount(self, request: web.Request) -> web.Response:
-        """Allocates `size` bytes in this process and lends them."""
+        """Allocates `size` bytes in this process, and lends them."""
         body = await read_object(request)
         size = size_of(body)
         protocol, location = self._protocol_and_location(body)
@@ -82,7 +82,7 @@ class SegmentEndpoints(RestState):
 
     @endpoint
     async def handle_unmount(self, request: web.Request) -> web.Response:
-        """Takes back and frees segments that `/api/mount` mounted."""
+        """Unmounts segments of `/api/mount`, and frees their memory."""
         body = await read_object(request)
         ids, grace_seconds = segment_ids_of(body), grace_of(body)
         code = await in_thread(self.started().unmount_and_free_segment, ids, grace_seconds)
@@ -92,7 +92,7 @@ class SegmentEndpoints(RestState):
 
     @endpoint
     async def handle_unmount_local_disk(self, request: web.Request) -> web.Response:
-        """Takes this process's SSD out of the pool and waits for the grace period, before the process ends."""
+        """Unmounts the disk that this process lends, and waits for the grace period. Call it before a shutdown."""
         grace_seconds = grace_of(await read_object(request))
         code = await in_thread(self.started().unmount_local_disk_segment, grace_seconds)
         if code == SEGMENT_NOT_FOUND:
@@ -103,7 +103,7 @@ class SegmentEndpoints(RestState):
 
     @endpoint
     async def handle_reconfigure(self, request: web.Request) -> web.Response:
-        """Mode "decode" lends a file or shared memory instead of what it lent before; "prefill" lends none."""
+        """Mode "decode" lends a file or shared memory, instead of the segments before. Mode "prefill" lends none."""
         body = await read_object(request)
         mode = body.get("mode")
         mode = mode.lower() if isinstance(mode, str) else None
@@ -118,7 +118,7 @@ class SegmentEndpoints(RestState):
             raise RequestError(400, "Missing path or size for decode mode")
         arguments = self._mount_arguments(text_of(body, "path"), body)
         async with self._state_lock:
-            # The new segment first: if it cannot be mounted, the pool keeps the old ones.
+            # Mounts the new segment first: if that fails, the pool keeps the old ones.
             mounted = await in_thread(self.started().mount_segment, *arguments)
             if mounted["ret"] == SEGMENT_ALREADY_EXISTS and self._is_mounted(arguments):
                 return self._decoding()
@@ -131,7 +131,7 @@ class SegmentEndpoints(RestState):
                 **dict(zip(MOUNT_ARGUMENTS, arguments, strict=True)),
                 "segment_ids": list(mounted["segment_ids"]),
             }
-            # Those that cannot be unmounted stay among the mounted ones, for a later try.
+            # Segments that cannot be unmounted stay in `mounted_segment_ids`, for a later try.
             await self._unmount(previous, 0)
             return self._decoding()
 
@@ -139,7 +139,9 @@ class SegmentEndpoints(RestState):
         return success(mode=self.current_mode, segment_ids=list(self.mounted_segment_ids))
 
     def _is_mounted(self, arguments: tuple[object, ...]) -> bool:
-        """Whether the last mount was this one, and still is: the store mounts no bytes twice."""
+        """Whether the last mount had these arguments and is still mounted. The store does not mount the same bytes
+        twice.
+        """
         last = self.last_mount_info
         same = all(last.get(name) == value for name, value in zip(MOUNT_ARGUMENTS, arguments, strict=True))
         return same and set(last.get("segment_ids", [])) <= set(self.mounted_segment_ids)
@@ -164,7 +166,9 @@ class SegmentEndpoints(RestState):
         return answer(200, {"status": "success", "mode": "prefill"})
 
     async def _unmount(self, ids: list[str], grace_seconds: int) -> dict[str, int]:
-        """Unmounts one by one, for a batch tells only its first error. Returns the ids that failed, and their codes."""
+        """Unmounts one by one, because a batch returns only its first error. Returns the ids that failed, with their
+        codes.
+        """
         failed = {}
         for segment_id in ids:
             code = await in_thread(self.started().unmount_segment, [segment_id], grace_seconds)
@@ -176,9 +180,9 @@ class SegmentEndpoints(RestState):
         return failed
 
     def _mount_arguments(self, path: str, body: dict[str, Any]) -> tuple[str, int, int, str, str]:
-        """The `MOUNT_ARGUMENTS`."""
+        """The arguments of `mount_segment`, in the order of `MOUNT_ARGUMENTS`."""
         return (path, size_of(body), offset_of(body), *self._protocol_and_location(body))
 
     def _protocol_and_location(self, body: dict[str, Any]) -> tuple[str, str]:
-        """The protocol that data travels by, the configured one if missing, and where the memory lies."""
+        """The protocol for transfers, by default the configured one, and the location of the memory."""
         return text_of(body, "protocol", self.config.protocol), text_of(body, "location")

@@ -1,4 +1,4 @@
-"""What the endpoints of the store's REST service work on."""
+"""The state that the endpoints of the REST service share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mooncake.mooncake_config import MooncakeConfig
 
 
 class Store(Protocol):
-    """The calls of `MooncakeDistributedStore` that the service makes."""
+    """The methods of `MooncakeDistributedStore` that the service calls."""
 
     def setup(self, config: dict[str, Any], /) -> int: ...
     def drain(self, timeout_sec: int, /) -> int: ...
@@ -28,20 +28,20 @@ class Store(Protocol):
 
 
 class RestState:
-    """The store, its configuration, and what `/api/reconfigure` keeps of the segments that it mounted."""
+    """The store, its configuration, and the record of the segments that `/api/reconfigure` has mounted."""
 
     store: Store | None
     config: MooncakeConfig
-    # "prefill": no segment of /api/reconfigure is mounted; "decode": those of `mounted_segment_ids` are.
+    # "prefill": /api/reconfigure has mounted no segment. "decode": it has mounted `mounted_segment_ids`.
     current_mode: str
     mounted_segment_ids: list[str]
-    # The arguments and the `segment_ids` of the last mount by /api/reconfigure.
+    # The arguments and the `segment_ids` of the last mount of /api/reconfigure.
     last_mount_info: dict[str, Any]
-    # Held while mode and mounted segments change.
+    # Held while the mode and the mounted segments change.
     _state_lock: asyncio.Lock
 
     def started(self) -> Store:
-        """The store. Raises RequestError 503 before it is set up and after it was closed."""
+        """The store. Raises RequestError 503 before it is set up and after it is closed."""
         if self.store is None:
             raise RequestError(503, "The store is not running")
         return self.store

@@ -1,4 +1,4 @@
-"""NumPy, and what of it every part of a structured object needs."""
+"""NumPy, and the array functions that all parts of structured objects use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _numpy_module() -> Any:
         raise ImportError(message, name="numpy") from error
 
 
-# NumPy is no dependency of this package, so its types are not known here.
+# NumPy is not a dependency of this package, so its types are unknown here.
 np: Any = _numpy_module()
 Array: TypeAlias = Any
 DType: TypeAlias = Any
@@ -26,7 +26,7 @@ DType: TypeAlias = Any
 def stored_dtype(dtype: object) -> DType:
     """The NumPy type that `dtype` names.
 
-    Raises ValueError if there is none, or if its name alone does not bring its elements back: objects, records.
+    Raises ValueError if there is none, or if its name does not determine its elements, as for objects and records.
     """
     try:
         found = np.dtype(dtype)
@@ -38,31 +38,31 @@ def stored_dtype(dtype: object) -> DType:
 
 
 def length_bytes(shape: Sequence[int], dtype: DType) -> int:
-    """The length of an array's elements in bytes. One item if the shape is empty."""
+    """The length of an array's elements in bytes. An empty shape means one element."""
     return prod(shape) * int(dtype.itemsize)
 
 
 def stored_shape(shape: object, what: str) -> tuple[int, ...]:
-    """The shape in a manifest. Raises ValueError unless it is a list of whole numbers, none of them negative."""
+    """The shape in a manifest. Raises ValueError unless it is a list of integers that are not negative."""
     if not isinstance(shape, list) or not all(type(dim) is int and dim >= 0 for dim in shape):
         raise ValueError(f"{what} is missing dtype or shape")
     return tuple(shape)
 
 
 def bytes_of(array: Array) -> Array:
-    """The bytes of a C-contiguous array as a flat array that shares its memory."""
+    """The bytes of a C-contiguous array, as a flat array that shares its memory."""
     return array.reshape(-1).view(np.uint8)
 
 
 def byte_array(buffer: Any) -> Array:
-    """The bytes of a buffer as a flat array that shares its memory."""
+    """The bytes of a buffer, as a flat array that shares its memory."""
     if memoryview(buffer).nbytes == 0:
         return np.empty(0, dtype=np.uint8)
     return np.frombuffer(buffer, dtype=np.uint8)
 
 
 def memory_at(address: int, size: int, owner: object = None) -> Array:
-    """The `size` bytes at `address` as a flat array. It, and all that is made of it, keep `owner` alive."""
+    """The `size` bytes at `address`, as a flat array. The array, and arrays made of it, keep `owner` alive."""
     if size == 0:
         return np.empty(0, dtype=np.uint8)
     memory: Any = (ctypes.c_uint8 * size).from_address(address)
@@ -71,7 +71,7 @@ def memory_at(address: int, size: int, owner: object = None) -> Array:
 
 
 def object_array(values: Iterable[object]) -> Array:
-    """A flat array of Python objects, whatever their own shapes are."""
+    """A flat array of Python objects, even if these are sequences themselves."""
     rows = list(values)
     array = np.empty(len(rows), dtype=object)
     for row, value in enumerate(rows):

@@ -1,4 +1,4 @@
-"""Batches as callers have them: objects with three sections, or flat dicts."""
+"""Batches in the forms that callers have: objects with three sections, or flat dicts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SECTIONS = ("batch", "non_tensor_batch", "meta_info")
 
 @dataclass(frozen=True)
 class Batch:
-    """The fields of a batch by sections, and its rows."""
+    """The fields of a batch, by section, and its number of rows."""
 
     batch: dict[str, Any]
     non_tensor_batch: dict[str, Any]
@@ -24,10 +24,10 @@ class Batch:
 
 
 def split(data: Any, schemas: Mapping[str, FieldSchema] | None) -> Batch:
-    """The sections of a batch: of an object or a dict that has them; any other dict is all `batch`.
+    """Splits a batch into its sections. An object or a dict may have the sections; any other dict is all `batch`.
 
-    Raises TypeError for a section that is no mapping, ValueError for fields of different lengths or of two sections,
-    and for a schema of another section.
+    Raises TypeError for a section that is no mapping. Raises ValueError for fields of different lengths, for a field
+    in two sections, and for a schema that names another section.
     """
     if not isinstance(data, Mapping):
         raw = [getattr(data, name, None) for name in _SECTIONS]
@@ -47,7 +47,9 @@ def split(data: Any, schemas: Mapping[str, FieldSchema] | None) -> Batch:
 
 
 def built(sections: Mapping[str, dict[str, Any]], data_cls: Any) -> Any:
-    """The sections as the caller's class, or as they are for None and `dict`. TypeError if it does not take them."""
+    """The sections as an object of the caller's class, or as a dict for None and `dict`. Raises TypeError if the class
+    does not accept them.
+    """
     if data_cls is None or data_cls is dict:
         return dict(sections)
     batch, non_tensor, meta_info = (sections[name] for name in _SECTIONS)
@@ -62,9 +64,10 @@ def built(sections: Mapping[str, dict[str, Any]], data_cls: Any) -> Any:
 
 
 def from_flat(data: Any, schemas: Mapping[str, FieldSchema] | None) -> dict[str, Any]:
-    """The sections of a flat dict: rows of numbers, other rows, and the rest, unless a schema names the section.
+    """Sorts the fields of a flat dict into sections: rows of numbers, other rows, and the rest. A schema may name the
+    section.
 
-    Raises TypeError for what is no mapping, ValueError if it is not clear how many rows there are.
+    Raises TypeError for data that is no mapping, and ValueError if the number of rows is ambiguous.
     """
     if not isinstance(data, Mapping):
         raise TypeError("flat dict payload must be a mapping")
@@ -81,7 +84,7 @@ def from_flat(data: Any, schemas: Mapping[str, FieldSchema] | None) -> dict[str,
 
 
 def to_flat(sections: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-    """All fields in one dict, columns of objects as lists. Raises ValueError for a name in two sections."""
+    """All fields in one dict, with columns of objects as lists. Raises ValueError for a name in two sections."""
     names = [name for section in sections.values() for name in section]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -94,7 +97,7 @@ def to_flat(sections: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
 
 
 def as_column(name: str, value: Any) -> Array:
-    """The rows of a field. Raises TypeError for what has none."""
+    """The rows of a field, as an array. Raises TypeError if the value has no rows."""
     if isinstance(value, np.ndarray):
         return value
     if _is_sequence(value):
@@ -117,13 +120,13 @@ def _is_sequence(value: Any) -> bool:
 
 
 def _is_dense(value: Any) -> bool:
-    """Whether the value holds rows of numbers."""
+    """Whether the value is an array or a tensor with rows of numbers."""
     is_array = isinstance(value, np.ndarray) and value.dtype != object
     return (is_array or is_tensor(value)) and value.ndim > 0
 
 
 def _declared_rows(data: Mapping[str, Any], declared: Mapping[str, str | None]) -> int:
-    """The rows of the fields that schemas give to a section with rows; 0 if there are none."""
+    """The number of rows of the fields whose schemas name a section with rows; 0 if there are none."""
     sizes = set()
     for name, section in declared.items():
         if section in ("batch", "non_tensor_batch"):
@@ -137,7 +140,7 @@ def _declared_rows(data: Mapping[str, Any], declared: Mapping[str, str | None]) 
 
 
 def _guessed_rows(values: Sequence[Any]) -> int:
-    """The rows that all dense fields have; without any, those that all sequences have; 0 if there are none."""
+    """The number of rows of all dense fields or, without any, of all sequences; 0 if there are none."""
     dense = {len(value) for value in values if _is_dense(value)}
     if len(dense) > 1:
         raise ValueError(f"flat dict dense fields have ambiguous batch sizes: {sorted(dense)}")

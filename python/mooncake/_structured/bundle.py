@@ -1,4 +1,4 @@
-"""Bundles: named buffers, some bytes about them, and the manifest that names the keys of both."""
+"""Bundles: named buffers, some bytes of metadata, and a manifest with the keys of both."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _COPIED = BundleTransferPolicy(copy_mode="copy")
 
 
 class Transport:
-    """How the bytes of payloads get to a store and back."""
+    """Moves the bytes of payloads to a store and back."""
 
     def __init__(self, store: Any, buffer_pool: Any = None) -> None:
         self.store = store
@@ -37,12 +37,12 @@ class Transport:
         self.writer = Writer(store, buffer_pool)
 
     def _resolve_buffer_group_put_mode(self, groups: Sequence[Sequence[Any]], policy: BundleTransferPolicy) -> str:
-        """How groups of buffers, each group one chunk, are written under the policy."""
+        """The way to write groups of buffers under the policy. Each group is one chunk."""
         return put_mode([sum(len(buffer) for buffer in group) for group in groups], policy)
 
 
 class BundleStore:
-    """The bundles under one prefix."""
+    """Puts, finds and removes the bundles under one key prefix."""
 
     def __init__(self, transport: Transport, key_prefix: str, default_chunk_bytes: int) -> None:
         self._store = transport.store
@@ -61,10 +61,10 @@ class BundleStore:
         policy: BundleTransferPolicy | None,
         config: Any = None,
     ) -> RemoteBundleRef:
-        """Stores the buffers and the bytes about them, then the manifest. What raises leaves nothing behind.
+        """Stores the buffers and the metadata, then the manifest. If it raises, it has removed what it stored.
 
-        Raises ValueError for names that can be no part of a key, TypeError for what is no buffer, RuntimeError if the
-        store does not take it all.
+        Raises ValueError for names that cannot be part of a key, and TypeError for a value that is no buffer. Raises
+        RuntimeError if the store refuses a part.
         """
         chosen = checked(policy)
         chunk_bytes = checked_chunk_bytes(self._default_chunk_bytes if chunk_bytes is None else chunk_bytes)
@@ -93,7 +93,7 @@ class BundleStore:
         cleanup_keys: Sequence[str] | None = None,
         config: Any = None,
     ) -> RemoteBundleRef:
-        """Stores a new manifest over payloads of other bundles. `cleanup_keys` are removed together with it."""
+        """Stores a new manifest for payloads of other bundles. `remove_bundle` also removes `cleanup_keys`."""
         checked(policy)
         chunk_bytes = checked_chunk_bytes(self._default_chunk_bytes if chunk_bytes is None else chunk_bytes)
         manifest = self._new_manifest(partition)
@@ -112,7 +112,7 @@ class BundleStore:
             raise
 
     def remove_bundle(self, ref: BundleRef) -> None:
-        """Removes the manifest and all it names. Raises RuntimeError if the store keeps any of it."""
+        """Removes the manifest and all objects that it names. Raises RuntimeError if the store keeps any of them."""
         manifest = self.resolve_manifest(ref)
         key = self._keys.manifest_key_of(ref, manifest)
         payloads = [manifest["meta"], *manifest["buffers"].values()]
@@ -120,7 +120,7 @@ class BundleStore:
         remove_keys(self._store, [*keys, *manifest.get("cleanup_keys", []), key], strict=True)
 
     def manifest_key(self, ref: BundleRef) -> str:
-        """Where the manifest lies. Raises ValueError if the reference says something else."""
+        """The key of the manifest. Raises ValueError if the reference names another key."""
         return self._keys.manifest_key_of(ref, self.resolve_manifest(ref))
 
     def payload_keys(self, payload: PayloadSpec) -> list[str]:
@@ -128,13 +128,13 @@ class BundleStore:
         return chunk_keys(payload)
 
     def remove_keys(self, keys: Sequence[str], *, strict: bool) -> None:
-        """Removes the keys; RuntimeError for those that the store keeps, if `strict`."""
+        """Removes the keys. With `strict`, raises RuntimeError for keys that the store keeps."""
         remove_keys(self._store, keys, strict=strict)
 
     def resolve_manifest(self, ref: BundleRef) -> Manifest:
-        """The manifest in the reference or in the store.
+        """The manifest in the reference, or else in the store.
 
-        Raises ValueError if there is none, if it is damaged, or if it is the one of another object.
+        Raises ValueError if there is none, if it is damaged, or if it belongs to another object.
         """
         known = ref.manifest if isinstance(ref, RemoteBundleRef) else ref.get("manifest")
         if not known:
@@ -157,19 +157,19 @@ class BundleStore:
         return RemoteBundleRef(manifest_key=key, manifest=manifest)
 
     def _written(self, manifest: Manifest) -> list[str]:
-        """The keys of an unfinished bundle that are written."""
+        """The keys that an unfinished bundle has written."""
         payloads = [manifest["meta"], *manifest["buffers"].values()]
         return [key for payload in payloads if payload is not None for key in chunk_keys(payload)]
 
     def _put_payload(
         self, key: str, value: Any, chunk_bytes: int, transfer_policy: BundleTransferPolicy, config: Any = None
     ) -> dict[str, Any]:
-        """Stores one payload. Returns what the manifest says of it."""
+        """Stores one payload. Returns its entry in the manifest."""
         if isinstance(value, (TensorPayload, TensorObjectBuffer)):
             return self._writer.put_tensor(key, value, transfer_policy, config)
         return self._writer.put_arrays(key, _byte_arrays(key, value), chunk_bytes, transfer_policy, config)
 
-    # Known under this name to those who put arrays one by one.
+    # Callers that put arrays one by one use this name.
     _put_direct_copy_payload = _put_payload
 
 

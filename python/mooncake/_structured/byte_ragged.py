@@ -1,4 +1,4 @@
-"""Rows of bytes, and of what is stored as such: text, msgpack, JSON, images, and lists of bytes and images."""
+"""Codecs of byte rows, and of values stored as bytes: text, msgpack, JSON, images, and lists of bytes and images."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from mooncake._structured.column import Payload, bounds, flags, nulls_of, offset
 from mooncake._structured.infer import is_bytes, is_image
 from mooncake._structured.source import MultiBufferPayload
 
-# Their pixels are numbers of colours that are stored elsewhere in the image.
+# The pixels of these modes are indices into a palette, which the image stores elsewhere.
 _PALETTE_MODES = ("P", "PA")
 
 
 def encode_media(values: Sequence[Any]) -> tuple[Payload, dict[str, Any]]:
-    """The parts of bytes, images and None. Raises TypeError for other values, ValueError for images with a palette."""
+    """Encodes bytes, images and None. Raises TypeError for other values, and ValueError for images with a palette."""
     parts, metadata = _media_parts(values)
     return {**_joined(parts), "offsets": offsets_of(map(len, parts)), "nulls": nulls_of(values)}, metadata
 
 
 def decode_media(payload: Mapping[str, Any], rows: int, metadata: Mapping[str, Any] | None = None) -> list[Any]:
-    """The rows. Raises ValueError if the parts do not fit together, ImportError for images without Pillow."""
+    """The rows. Raises ValueError if the parts do not fit together, and ImportError for images without Pillow."""
     encodings = _encodings(metadata, rows)
     parts = _decode_parts(payload, rows, "bytes_ragged")
     return [None if part is None else _media(part, encodings[row]) for row, part in enumerate(parts)]
 
 
 def encode_media_lists(values: Sequence[Any]) -> tuple[Payload, dict[str, Any]]:
-    """As `encode_media`, for lists of bytes and images."""
+    """Encodes lists of bytes and images, as `encode_media`."""
     rows = [[] if value is None else list(value) for value in values]
     parts, metadata = _media_parts(list(chain.from_iterable(rows)))
     offsets = {"row_offsets": offsets_of(map(len, rows)), "byte_offsets": offsets_of(map(len, parts))}
@@ -39,7 +39,7 @@ def encode_media_lists(values: Sequence[Any]) -> tuple[Payload, dict[str, Any]]:
 
 
 def decode_media_lists(payload: Mapping[str, Any], rows: int, metadata: Mapping[str, Any] | None = None) -> list[Any]:
-    """As `decode_media`, for lists."""
+    """The rows, which are lists, as `decode_media`."""
     codec = "media_list_ragged"
     nulls = flags(payload, "nulls", rows, codec)
     data = memoryview(part(payload, "data", codec))
@@ -52,19 +52,19 @@ def decode_media_lists(payload: Mapping[str, Any], rows: int, metadata: Mapping[
 
 
 def encode_text(values: Sequence[str | None]) -> tuple[Payload, dict[str, Any]]:
-    """The parts of strings and None. Raises AttributeError for other values, ValueError for lone surrogates."""
+    """Encodes strings and None. Raises AttributeError for other values, and ValueError for lone surrogates."""
     return encode_media([None if value is None else value.encode() for value in values])
 
 
 def decode_text(payload: Mapping[str, Any], rows: int) -> list[str | None]:
-    """The rows. Raises ValueError if the parts do not fit together or are no UTF-8."""
+    """The rows. Raises ValueError if the parts do not fit together or are not UTF-8."""
     return [None if part is None else str(part, "utf-8") for part in _decode_parts(payload, rows, "utf8_ragged")]
 
 
 def encode_msgpack(path: str, values: Sequence[Any]) -> tuple[Payload, dict[str, Any]]:
-    """The parts of plain values: None, numbers, text, bytes, lists and dicts of them. Tuples come back as lists.
+    """Encodes plain values: None, numbers, text, bytes, and lists and dicts of these. Tuples are decoded as lists.
 
-    Raises ValueError for other values, ImportError without msgpack.
+    Raises ValueError for other values, and ImportError without msgpack.
     """
     pack = _msgpack_module().packb
 
@@ -76,17 +76,19 @@ def encode_msgpack(path: str, values: Sequence[Any]) -> tuple[Payload, dict[str,
 
 
 def decode_msgpack(payload: Mapping[str, Any], rows: int) -> list[Any]:
-    """The rows. Raises ValueError if the parts do not fit together or are no msgpack, ImportError without msgpack."""
+    """The rows. Raises ValueError if the parts do not fit together or are not msgpack, and ImportError without
+    msgpack.
+    """
     msgpack = _msgpack_module()
     parts = _decode_parts(payload, rows, "msgpack_ragged")
     try:
         return [None if part is None else msgpack.unpackb(part, raw=False, strict_map_key=False) for part in parts]
-    except Exception as error:  # the errors of msgpack have no base of their own
+    except Exception as error:  # msgpack's errors have no common base class
         raise ValueError(f"msgpack_ragged payload is damaged: {error}") from error
 
 
 def encode_json_rows(path: str, values: Sequence[Any]) -> tuple[Payload, dict[str, Any]]:
-    """The parts of what JSON can hold. Raises ValueError for other values, and for keys that are no strings."""
+    """Encodes values that JSON can express. Raises ValueError for other values, and for keys that are not strings."""
 
     def encoded(value: Any) -> bytes:
         simple = plain(value)
@@ -97,13 +99,13 @@ def encode_json_rows(path: str, values: Sequence[Any]) -> tuple[Payload, dict[st
 
 
 def decode_json_rows(payload: Mapping[str, Any], rows: int) -> list[Any]:
-    """The rows. Raises ValueError if the parts do not fit together or are no JSON."""
+    """The rows. Raises ValueError if the parts do not fit together or are not JSON."""
     parts = _decode_parts(payload, rows, "json_ragged")
     return [None if part is None else json.loads(bytes(part)) for part in parts]
 
 
 def plain(value: Any, *, arrays: bool = False) -> Any:
-    """The value with NumPy's scalars as numbers, tuples as lists and, if `arrays`, its arrays as lists."""
+    """The value with NumPy scalars as numbers, tuples as lists and, with `arrays`, NumPy arrays as lists."""
     if isinstance(value, np.generic) or (arrays and isinstance(value, np.ndarray)):
         return plain(value.tolist(), arrays=arrays)
     if isinstance(value, Mapping):
@@ -136,7 +138,7 @@ def _joined(parts: Sequence[bytes]) -> Payload:
 
 
 def _media_parts(values: Sequence[Any]) -> tuple[list[bytes], dict[str, Any]]:
-    """The bytes of each value, and how to make images of them again if there are any."""
+    """The bytes of each value and, if there are images, the metadata to decode them."""
     parts = [_media_bytes(value) for value in values]
     if not any(map(is_image, values)):
         return parts, {}
@@ -182,7 +184,7 @@ def _media(part: memoryview, encoding: Mapping[str, Any]) -> Any:
 
 
 def _check_json_keys(value: Any) -> None:
-    """Raises TypeError for keys that JSON would turn into strings."""
+    """Raises TypeError for keys that are not strings: JSON would convert them."""
     if isinstance(value, dict):
         if not all(isinstance(key, str) for key in value):
             raise TypeError("keys must be strings")

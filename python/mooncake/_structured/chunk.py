@@ -1,4 +1,4 @@
-"""Payloads cut into chunks, and ranges of a payload found in its chunks."""
+"""Splits payloads into chunks, and finds the chunks of a payload's ranges."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import NamedTuple, TypeAlias
 from mooncake._structured.array import Array, np
 from mooncake._structured.manifest import PayloadSpec
 
-# Byte arrays that are stored one after the other as one object.
+# Byte arrays that are stored as one object, one after the other.
 Chunk: TypeAlias = list[Array]
 
 
 class Range(NamedTuple):
-    """`length` bytes from `source` in a payload, to `target` in the memory that is read into."""
+    """`length` bytes at offset `source` of a payload, to be read to offset `target` of the destination."""
 
     source: int
     target: int
@@ -23,7 +23,7 @@ class Range(NamedTuple):
 
 
 class Fragments(NamedTuple):
-    """What is read of one chunk, whose whole length is `size` bytes."""
+    """The ranges to read from one chunk. `size` is the chunk's length in bytes."""
 
     key: str
     size: int
@@ -31,7 +31,7 @@ class Fragments(NamedTuple):
 
 
 def split(arrays: Iterable[Array], chunk_bytes: int) -> list[Chunk]:
-    """The bytes of all arrays in chunks of `chunk_bytes`, but for the last. Nothing is copied."""
+    """Splits the bytes of all arrays into chunks of `chunk_bytes`; the last may be shorter. Copies nothing."""
     chunks: list[Chunk] = []
     room = 0
     for array in arrays:
@@ -53,12 +53,14 @@ def chunk_size(chunk: Sequence[Array]) -> int:
 
 
 def joined(chunk: Chunk) -> memoryview:
-    """The bytes of a chunk in one piece, copied only if there are several."""
+    """The bytes of a chunk in one piece. Copies them only if the chunk has several arrays."""
     return memoryview(chunk[0] if len(chunk) == 1 else np.concatenate(chunk))
 
 
 def fragments(payload: PayloadSpec, ranges: Iterable[Range]) -> list[Fragments]:
-    """Where the ranges lie, chunk by chunk. Raises ValueError for one that is not all within the payload."""
+    """The chunks of the ranges, with the part of each. Raises ValueError for a range that is not all within the
+    payload.
+    """
     chunks = payload["chunks"]
     starts = [0, *accumulate(chunk["bytes"] for chunk in chunks)]
     found: dict[int, list[Range]] = {}

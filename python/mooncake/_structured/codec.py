@@ -1,4 +1,4 @@
-"""The codecs of columns by their names, and the choice among them."""
+"""The codecs of columns by name, and the choice of a codec for a column."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ARRAY_CODECS = ("ragged_tensor", "typed_ragged")
 
 
 def encode_values(path: str, values: Sequence[Any]) -> EncodedColumn:
-    """A column of Python objects, with the codec that suits them. Raises ValueError if there is none."""
+    """Encodes a column of Python objects with a codec that suits them. Raises ValueError if there is none."""
     leaves: list[InferredLeaf] = []
     nodes: list[InferredNode] = []
     try:
@@ -39,7 +39,7 @@ def encode_values(path: str, values: Sequence[Any]) -> EncodedColumn:
 
 
 def encode_leaf(path: str, values: Sequence[Any], decision: CodecDecision) -> EncodedColumn:
-    """A column with the codec that was chosen. Raises ValueError if none was, unless there is nothing to store."""
+    """Encodes a column with the chosen codec. If none was chosen, raises ValueError unless all values are None."""
     codec = decision.codec if present(values) else "json_ragged"
     if not decision.accepted and codec != "json_ragged":
         raise ValueError(f"unsupported structured non-tensor field {path}: {decision.reason}")
@@ -48,9 +48,9 @@ def encode_leaf(path: str, values: Sequence[Any], decision: CodecDecision) -> En
 
 
 def encode_with_schema(path: str, values: Sequence[Any], schema: FieldSchema) -> EncodedColumn:
-    """A column with the codec of a schema; with one that suits the values if that is "auto".
+    """Encodes a column with the codec of its schema. With "auto", chooses one that suits the values.
 
-    Raises ValueError for null values that the schema forbids, for an unknown codec, and if there is none.
+    Raises ValueError for null values that the schema forbids, for an unknown codec, and if no codec suits the values.
     """
     values = list(values)
     schema.check_nulls(path, values)
@@ -69,7 +69,7 @@ def encode_with_schema(path: str, values: Sequence[Any], schema: FieldSchema) ->
 
 
 def decode_column(codec: str, payload: Mapping[str, Any], rows: int, metadata: Mapping[str, Any] | None) -> list[Any]:
-    """The rows of a column. Raises ValueError for an unknown codec, and if the parts do not fit together."""
+    """Decodes the rows of a column. Raises ValueError for an unknown codec, and if the parts do not fit together."""
     if codec == "structured_recursive":
         return decode_tree(payload, rows, metadata or {}, decode_column)
     if codec == "ragged_tensor_dict":
@@ -126,7 +126,7 @@ def _encode_with_any(path: str, values: Sequence[Any]) -> EncodedColumn:
 
 
 def _encode_scalars(values: Sequence[Any], dtype: Any) -> Encoded:
-    """Numbers and None, as one array and a mask. Raises ValueError for values that the type would change."""
+    """Encodes numbers and None as an array and a mask. Raises ValueError for values that the type would change."""
     filled = [0 if value is None else value for value in values]
     data = np.asarray(filled)
     if data.ndim != 1:

@@ -1,4 +1,4 @@
-"""A column of rows of different lengths: their values one after the other, and the offset where each row begins."""
+"""A column of rows of different lengths: all values one after the other, and the offset at which each row begins."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from mooncake._structured.array import Array, np
 
-# Arrays and buffers under the names that their codec gives them.
+# Arrays and buffers, under the names that their codec uses.
 Payload: TypeAlias = dict[str, Any]
 
 
@@ -23,7 +23,7 @@ class EncodedColumn:
 
 
 def offsets_of(lengths: Iterable[int]) -> Array:
-    """Where rows of these lengths begin, and where the last one ends."""
+    """The offsets at which rows of these lengths begin, and the offset at which the last row ends."""
     sizes = np.fromiter(lengths, dtype=np.int64)
     offsets = np.zeros(len(sizes) + 1, dtype=np.int64)
     np.cumsum(sizes, out=offsets[1:])
@@ -31,12 +31,12 @@ def offsets_of(lengths: Iterable[int]) -> Array:
 
 
 def nulls_of(values: Sequence[object]) -> Array:
-    """Which rows are None."""
+    """A mask of the rows that are None."""
     return np.fromiter((value is None for value in values), dtype=np.bool_, count=len(values))
 
 
 def flags(payload: Mapping[str, Any], name: str, rows: int, codec: str) -> list[bool]:
-    """A part with one truth for each row. Raises ValueError unless it has as many."""
+    """A part with one bool per row. Raises ValueError if it has another type or number."""
     found = np.asarray(part(payload, name, codec))
     if found.dtype != np.bool_ or found.shape != (rows,):
         raise ValueError(f"{codec} {name} length {found.size} does not match rows {rows}")
@@ -45,7 +45,7 @@ def flags(payload: Mapping[str, Any], name: str, rows: int, codec: str) -> list[
 
 
 def check_offsets(payload: Mapping[str, Any], name: str, rows: int, codec: str) -> Array:
-    """The offsets of so many rows. Raises ValueError unless they rise from 0."""
+    """The offsets of `rows` rows. Raises ValueError unless they start at 0 and never decrease."""
     found = np.asarray(part(payload, name, codec))
     if found.dtype.kind not in "iu" or found.ndim != 1 or len(found) != rows + 1:
         raise ValueError(f"{codec} {name} length {found.size} does not match rows {rows}")
@@ -55,7 +55,7 @@ def check_offsets(payload: Mapping[str, Any], name: str, rows: int, codec: str) 
 
 
 def bounds(payload: Mapping[str, Any], name: str, rows: int, total: int, codec: str) -> list[int]:
-    """The offsets of so many rows of `total` values. Raises ValueError unless they rise from 0 to just that."""
+    """The offsets of `rows` rows with `total` values. Raises ValueError unless they rise from 0 to `total`."""
     found = check_offsets(payload, name, rows, codec)
     if int(found[-1]) != total:
         raise ValueError(f"{codec} {name} end at {int(found[-1])}, the data at {total}")

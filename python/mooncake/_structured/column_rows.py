@@ -1,4 +1,4 @@
-"""Rows of an encoded column, read without the rest of it."""
+"""Reads some rows of an encoded column, without the other rows."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from mooncake._structured.spec import runs
 def read_column(
     members: Members, path: str, encoded: Mapping[str, Any], rows: Sequence[int] | None
 ) -> tuple[Payload, Mapping[str, Any]]:
-    """The parts of these rows, or of all, of the column at `path`, and what their codec needs to know of them.
+    """Reads the parts of these rows, or of all rows, of the column at `path`. Returns them and the metadata for their
+    codec.
 
-    Raises ValueError for an unknown codec, for parts that are missing or do not fit together.
+    Raises ValueError for an unknown codec, and for parts that are missing or do not fit together.
     """
     names, metadata = encoded.get("payload_members"), encoded.get("metadata") or {}
     if not isinstance(names, Mapping) or not isinstance(metadata, Mapping):
@@ -38,7 +39,7 @@ def read_column(
 
 
 class _Column:
-    """One column, whose parts are the members that `names` gives."""
+    """One column. `names` maps its parts to members."""
 
     def __init__(self, members: Members, names: Mapping[str, str]) -> None:
         self._members = members
@@ -65,9 +66,10 @@ class _Column:
         return {name: self._members.read(self._names[name], rows) for name in names}
 
     def _spans(self, name: str, rows: Sequence[int], limit: int) -> tuple[Array, Array]:
-        """Where the rows begin and end, by a part with their offsets. The neighbours' are read once.
+        """Where the rows begin and end, from the part `name`, which has the offsets. Reads an offset that two adjacent
+        rows share once.
 
-        Raises ValueError unless the offsets rise, and stay within `limit`.
+        Raises ValueError unless the offsets rise and stay within `limit`.
         """
         blocks = runs(rows)
         found = self._members.read(self._names[name], [i for first, n in blocks for i in range(first, first + n + 1)])
@@ -82,7 +84,7 @@ class _Column:
         return begin, end
 
     def _data_type(self) -> tuple[DType, int]:
-        """The type of the values, and how many there are: elements of an array, or bytes."""
+        """The type of the values, and their number: elements of an array, or bytes."""
         member = self._names["data"]
         if self._members.spec(member).get("encoding") != "ndarray":
             return np.dtype(np.uint8), int(self._members.payloads[member]["bytes"])
@@ -90,7 +92,7 @@ class _Column:
         return dtype, prod(shape)
 
     def _values(self, begins: Array, ends: Array) -> Array:
-        """The values of all spans, one after the other."""
+        """The values of all rows, one after the other."""
         dtype, _ = self._data_type()
         target = np.empty(int((ends - begins).sum()), dtype=dtype)
         self._members.read_ranges(self._names["data"], _ranges(begins, ends, dtype.itemsize), target)
@@ -133,7 +135,7 @@ class _Column:
 
 
 def _ranges(begins: Array, ends: Array, item_bytes: int) -> list[Range]:
-    """The spans as ranges of bytes that follow each other; neighbours are one."""
+    """The byte ranges of all rows, one after the other in the target. Merges adjacent ranges."""
     ranges: list[Range] = []
     target = 0
     for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
@@ -148,7 +150,7 @@ def _ranges(begins: Array, ends: Array, item_bytes: int) -> list[Range]:
 
 
 def _chosen(metadata: Mapping[str, Any], name: str, rows: Sequence[int]) -> Mapping[str, Any]:
-    """The metadata with the entries of these rows only, where it has one for each row."""
+    """The metadata, with only the entries of these rows in the list `name`, if it has that list."""
     found = metadata.get(name)
     if found is None:
         return metadata

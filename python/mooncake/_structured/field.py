@@ -1,4 +1,4 @@
-"""Members with types: what the metadata says of each, under one reserved name."""
+"""Members and their types. The metadata holds the types of all members under one reserved name."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ BYTES_SPEC = {"encoding": "bytes"}
 
 
 def encode_fields(metadata: Mapping[str, Any], fields: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The metadata with the types of all members, and what is stored of each.
+    """The metadata with the types of all members, and the value to store for each member.
 
-    Raises TypeError unless the metadata is a mapping, ValueError if it uses the reserved name, and for members that
-    cannot be stored.
+    Raises TypeError for metadata that is no mapping. Raises ValueError if it uses the reserved name, and for members
+    that cannot be stored.
     """
     if not isinstance(metadata, Mapping):
         raise TypeError("structured metadata must be a mapping")
@@ -43,7 +43,7 @@ def encode_fields(metadata: Mapping[str, Any], fields: Mapping[str, Any]) -> tup
 
 
 def field_specs(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """The types of the members. Raises ValueError unless they are a mapping of mappings."""
+    """The types of the members. Raises ValueError unless the metadata holds a mapping of mappings."""
     specs = metadata.get(STRUCTURED_FIELD_SPECS_KEY, {})
     if not isinstance(specs, dict) or not all(isinstance(spec, dict) for spec in specs.values()):
         raise ValueError("structured field specs must be a dict")
@@ -51,9 +51,9 @@ def field_specs(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def merged_metadata(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """The metadata of one stage with the members of both.
+    """The metadata of a stage with the members of both arguments.
 
-    Raises ValueError if they are not of one stage, or if a member is in both.
+    Raises ValueError if they belong to different stages, or if a member is in both.
     """
     if old.get("dataproto") != new.get("dataproto"):
         raise ValueError("DataProto stage metadata mismatch during manifest merge")
@@ -76,7 +76,8 @@ def _encode_field(value: Any) -> tuple[dict[str, Any], Any]:
         return {"encoding": "ndarray", "dtype": value.dtype, "shape": list(value.shape)}, value
     if isinstance(value, np.ndarray):
         dtype = stored_dtype(value.dtype)
-        # `ascontiguousarray` makes an array of one dimension of one that has none.
+        # `ascontiguousarray` turns an array without dimensions into one of one dimension, so the shape is taken
+        # before.
         spec = {"encoding": "ndarray", "dtype": dtype.str, "shape": list(value.shape)}
         return spec, bytes_of(np.ascontiguousarray(value))
     return dict(BYTES_SPEC), value

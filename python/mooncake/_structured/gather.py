@@ -1,4 +1,4 @@
-"""Reading of a batch: the fields that are asked for, stage by stage, and what their manifests say of them."""
+"""Reads batches: the requested fields, stage by stage, and a view of the manifests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mooncake._structured.spec import selected_rows
 
 @dataclass(frozen=True)
 class Selection:
-    """The fields, the rows and the keys of `meta_info` that are asked for; all where it is None."""
+    """The requested fields, rows and keys of `meta_info`. None means all."""
 
     fields: Sequence[str] | None = None
     batch_fields: Sequence[str] | None = None
@@ -27,7 +27,7 @@ class Selection:
     destinations: Mapping[str, Any] = field(default_factory=dict)
 
     def names(self, ref: MooncakeDataProtoRef) -> list[str]:
-        """The fields. Raises ValueError if they are named twice over, KeyError for those that are not there."""
+        """The requested fields. Raises ValueError if they are given in two ways, and KeyError for unknown fields."""
         if self.batch_fields is None and self.non_tensor_fields is None:
             wanted = list(ref.field_index) if self.fields is None else list(self.fields)
         elif self.fields is None:
@@ -41,10 +41,10 @@ class Selection:
 
 
 def read_batch(bundles: BundleStore, ref: MooncakeDataProtoRef, wanted: Selection) -> dict[str, dict[str, Any]]:
-    """The sections of a batch, with what is asked for.
+    """The sections of a batch, with the requested fields and rows.
 
-    Raises as `Selection.names` and `selected_rows`; ValueError for what is damaged or cannot be read into a
-    destination, RuntimeError for what the store does not deliver.
+    Raises as `Selection.names` and `selected_rows`. Raises ValueError for damaged data and for values that do not fit
+    their destination, and RuntimeError if the store does not deliver all bytes.
     """
     names = wanted.names(ref)
     rows = selected_rows(wanted.rows, ref.batch_size)
@@ -69,7 +69,7 @@ def read_batch(bundles: BundleStore, ref: MooncakeDataProtoRef, wanted: Selectio
 
 
 def manifest_view(bundles: BundleStore, ref: MooncakeDataProtoRef) -> dict[str, Any]:
-    """What the manifests say of the batch's fields and stages. Raises ValueError if one is damaged."""
+    """A summary of the batch's fields and stages, from their manifests. Raises ValueError if one is damaged."""
     stages = {stage: Members(bundles, bundle) for stage, bundle in ref.stage_refs.items()}
     fields = {
         name: {

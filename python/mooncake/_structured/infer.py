@@ -1,4 +1,4 @@
-"""How a column of Python values can be stored: the codec for its rows, or columns of its parts."""
+"""Decides how to store a column of Python values: with one codec, or as a tree of columns of its parts."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from mooncake._structured.torch_tensor import is_tensor
 MAX_STRUCT_KEYS = 64
 MAX_LIST_LENGTH = 8
 MAX_DEPTH = 32
-# Integers up to this are exact as float64.
+# Integers up to this magnitude are exact as float64.
 _EXACT_FLOAT = 1 << 53
 _NUMERIC_KINDS = "biufc"
 
 
 class Missing:
-    """Stands for a key that a row does not have; None stands for itself."""
+    """Stands for a key that a row does not have. None stands for a key whose value is None."""
 
     __slots__ = ()
 
@@ -32,7 +32,7 @@ MISSING = Missing()
 
 @dataclass
 class CodecDecision:
-    """The codec for a column, or why it has none."""
+    """The codec for a column, or the reason why there is none."""
 
     accepted: bool
     codec: str
@@ -42,7 +42,7 @@ class CodecDecision:
 
 @dataclass
 class InferredLeaf:
-    """A column that is stored with one codec. `values` may hold MISSING."""
+    """A column to store with one codec. `values` may hold MISSING."""
 
     path: str
     values: list[Any]
@@ -51,9 +51,11 @@ class InferredLeaf:
 
 @dataclass
 class InferredNode:
-    """A column of dicts or lists, whose parts are columns of their own: `children` are keys or positions.
+    """A column of dicts or lists, whose parts are columns of their own. `children` are the keys or positions of the
+    parts.
 
-    `row_mask` tells the rows that hold one, `lengths` how long their lists are, `missing` the rows without any value.
+    `row_mask` marks the rows that hold a dict or list. `lengths` are the lengths of the lists. `missing` marks the
+    rows without any value.
     """
 
     path: str
@@ -65,24 +67,25 @@ class InferredNode:
 
 
 def present(values: Sequence[Any]) -> list[Any]:
-    """The values that are there."""
+    """The values that are neither None nor MISSING."""
     return [value for value in values if value is not None and value is not MISSING]
 
 
 def is_image(value: object) -> bool:
-    """Whether the value is an image of Pillow."""
+    """Whether the value is a Pillow image."""
     return type(value).__module__.startswith("PIL.") and hasattr(value, "save")
 
 
 def is_bytes(value: object) -> bool:
-    """Whether the value is bytes in one of Python's types."""
+    """Whether the value is bytes, a bytearray or a memoryview."""
     return isinstance(value, (bytes, bytearray, memoryview))
 
 
 def choose_leaf_codec(values: list[Any]) -> CodecDecision:
-    """The codec that brings every row back with the same values: tuples as lists, all bytes as `bytes`.
+    """The codec that decodes every row to equal values, except that tuples become lists and all byte types become
+    `bytes`.
 
-    Not accepted if there is none, and if no row has a value.
+    `accepted` is false if there is no such codec, and if no row has a value.
     """
     rows = present(values)
     if not rows:
@@ -115,7 +118,8 @@ def choose_leaf_codec(values: list[Any]) -> CodecDecision:
 def infer_structure(
     path: str, values: list[Any], leaves: list[InferredLeaf], nodes: list[InferredNode], *, _depth: int = 0
 ) -> None:
-    """Takes a column of dicts and short lists of those apart; adds what it finds to `leaves` and `nodes`.
+    """Splits a column of dicts, or of short lists of containers, into columns of its parts. Appends to `leaves` and
+    `nodes`.
 
     Raises ValueError if they are nested too deep.
     """
@@ -132,12 +136,12 @@ def infer_structure(
 
 
 def child_path(path: str, child: str | int) -> str:
-    """The path of a part of the column at `path`."""
+    """The path of one part of the column at `path`."""
     return f"{path}.{escape_key(child)}" if isinstance(child, str) else f"{path}[{child}]"
 
 
 def escape_key(key: str) -> str:
-    """A key as it stands in a path."""
+    """The key with the separators of a path escaped."""
     return key.replace("\\", "\\\\").replace(".", "\\.").replace("[", "\\[")
 
 
@@ -149,7 +153,9 @@ def _tensor_codec(rows: list[Any]) -> CodecDecision:
 
 
 def _common_dtype(rows: list[Any]) -> Any:
-    """The type that holds all numbers of all lists; None if one holds something else, or if a number would change."""
+    """The type that holds all numbers of all lists exactly. None if a list holds anything else, or a number would
+    change.
+    """
     if not all(map(_holds_numbers, rows)):
         return None
     try:
@@ -165,7 +171,7 @@ def _common_dtype(rows: list[Any]) -> Any:
 
 
 def _holds_numbers(row: Any) -> bool:
-    """Whether lists hold nothing but numbers. A bool would come back as one."""
+    """Whether nested lists hold only numbers. A bool does not count: it would be decoded as a number."""
     return all(
         _holds_numbers(item) if isinstance(item, (list, tuple)) else type(item) in (int, float) or _is_number(item)
         for item in row
@@ -177,7 +183,7 @@ def _is_number(item: object) -> bool:
 
 
 def _is_exact(array: Any) -> bool:
-    """Whether no integer among these numbers can have been rounded."""
+    """Whether all numbers are so small that no integer among them was rounded."""
     return array.size == 0 or bool((np.abs(array) <= _EXACT_FLOAT).all())
 
 
@@ -226,7 +232,7 @@ def _missing(values: list[Any]) -> list[bool]:
 
 
 def _child(value: Any, child: str | int) -> Any:
-    """The part of a row: MISSING if the row has none, None if there is no row."""
+    """The part of a row: MISSING if the row lacks it, None if the row is neither a dict nor a list."""
     if isinstance(child, str):
         return value.get(child, MISSING) if isinstance(value, dict) else None
     if isinstance(value, (list, tuple)):

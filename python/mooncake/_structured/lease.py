@@ -1,4 +1,4 @@
-"""Arrays in memory that a buffer pool lends, and how it gets it back."""
+"""Arrays in memory that a buffer pool lends, and the return of that memory."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import Any
 
 from mooncake._structured.array import Array, DType, length_bytes, memory_at, np
 
-# A chain of views is as long as the calls that made it; longer ones are not searched.
+# The most views that `_owner_of` follows: a chain is as long as the number of calls that made it.
 _MAX_VIEWS = 64
 
 
 class LeaseOwner:
-    """A lease that is given back once: by `release`, or when nothing uses its memory any more."""
+    """A lease that is returned once: by `release`, or when nothing uses its memory any more."""
 
     def __init__(self, lease: Any) -> None:
         self.lease = lease
         self.released = False
 
     def release(self) -> None:
-        """Gives the memory back. Does nothing the second time."""
+        """Returns the memory. A second call does nothing."""
         if not self.released:
             self.released = True
             self.lease.release()
@@ -29,15 +29,15 @@ class LeaseOwner:
 
 
 class PoolArray(np.ndarray):  # type: ignore[misc]
-    """An array in leased memory. Every view of it keeps the lease."""
+    """An array in leased memory. Every view of it keeps the lease alive."""
 
     def __array_finalize__(self, source: object) -> None:
-        # What was copied out of the leased memory does not need it.
+        # A copy has memory of its own, and does not need the lease.
         self._mooncake_pool_owner = None if self.flags.owndata else getattr(source, "_mooncake_pool_owner", None)
 
 
 def pool_array(owner: LeaseOwner, dtype: DType, shape: tuple[int, ...]) -> Array:
-    """The start of the leased memory as an array."""
+    """An array at the start of the leased memory."""
     memory = memory_at(owner.lease.ptr, length_bytes(shape, dtype), owner)
     array = memory.view(dtype).reshape(shape).view(PoolArray)
     array._mooncake_pool_owner = owner
@@ -45,7 +45,7 @@ def pool_array(owner: LeaseOwner, dtype: DType, shape: tuple[int, ...]) -> Array
 
 
 def release_result(result: Any) -> None:
-    """Gives the leased memory of all arrays in a result back. None of them may be used afterwards."""
+    """Returns the leased memory of all arrays in a result. None of them may be used afterwards."""
     released: set[int] = set()
     visited: set[int] = set()
     pending = [result]
@@ -68,7 +68,7 @@ def release_result(result: Any) -> None:
 
 
 def _owner_of(value: Any) -> Any:
-    """What owns the memory that an array is a view of; None if no pool does."""
+    """The owner of the leased memory behind an array or view; None if the memory is not leased."""
     for _ in range(_MAX_VIEWS):
         owner = getattr(value, "_mooncake_pool_owner", None)
         if owner is not None:

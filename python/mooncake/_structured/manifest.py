@@ -1,7 +1,7 @@
-"""The manifest of a bundle: a JSON object under `<prefix>/<object id>/manifest` that names the keys of all payloads.
+"""The manifest of a bundle: a JSON object under `<prefix>/<object id>/manifest` with the keys of all payloads.
 
-What is read back is checked before a key of it is touched, so no manifest leads outside of its own objects. A payload
-is `{"key", "bytes", "chunks": [{"key", "bytes"}, ...]}`; its chunks, one after the other, are its bytes.
+A manifest is checked before any of its keys is used, so that none can name keys outside of its own objects. A payload
+is `{"key", "bytes", "chunks": [{"key", "bytes"}, ...]}`. Its bytes are those of its chunks, one after the other.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PRINTABLE = 32
 
 @dataclass
 class RemoteBundleRef:
-    """Where a bundle is, and its manifest if it is known."""
+    """The key of a bundle's manifest, and the manifest if it is known."""
 
     manifest_key: str
     manifest: Manifest = field(default_factory=dict)
@@ -34,7 +34,7 @@ def encode_json(value: Mapping[str, Any], what: str) -> bytes:
 
 
 def decode_json(payload: bytes, what: str) -> dict[str, Any]:
-    """The mapping that was encoded. Raises ValueError if there is none."""
+    """Decodes a JSON object. Raises ValueError if the payload is anything else."""
     try:
         value = json.loads(bytes(payload).decode())
     except (ValueError, RecursionError) as error:
@@ -45,12 +45,12 @@ def decode_json(payload: bytes, what: str) -> dict[str, Any]:
 
 
 def decode_manifest(payload: bytes) -> Manifest:
-    """The manifest that was stored, not yet checked. Raises ValueError if it is missing or no JSON object."""
+    """Decodes a manifest without checking it. Raises ValueError if it is missing or no JSON object."""
     return decode_json(payload, "bundle manifest")
 
 
 def checked_prefix(key_prefix: str) -> str:
-    """The prefix without slashes around it. Raises ValueError if nothing is left, or if it cannot be printed."""
+    """The prefix without surrounding slashes. Raises ValueError if nothing is left, or it has control characters."""
     prefix = key_prefix.strip("/")
     if not prefix or any(ord(char) < _PRINTABLE for char in prefix):
         raise ValueError("key_prefix must be a non-empty key prefix")
@@ -58,18 +58,18 @@ def checked_prefix(key_prefix: str) -> str:
 
 
 def check_segment(value: object, what: str) -> None:
-    """Raises ValueError unless the value can stand between two slashes of a key."""
+    """Raises ValueError unless the value can be one part of a key, between slashes."""
     if not isinstance(value, str) or not value or "/" in value or any(ord(char) < _PRINTABLE for char in value):
         raise ValueError(f"invalid bundle {what}: {value!r}")
 
 
 def chunk_keys(payload: PayloadSpec) -> list[str]:
-    """The keys of a payload's chunks, in their order."""
+    """The keys of a payload's chunks, in order."""
     return [chunk["key"] for chunk in payload["chunks"]]
 
 
 def payload_spec(key: str, sizes: Sequence[int]) -> dict[str, Any]:
-    """What a manifest says of a payload with chunks of these lengths in bytes."""
+    """The manifest's entry for a payload whose chunks have these lengths in bytes."""
     names = [key] if len(sizes) == 1 else [f"{key}/chunk/{index}" for index in range(len(sizes))]
     chunks = [{"key": name, "bytes": size} for name, size in zip(names, sizes, strict=True)]
     return {"key": key, "bytes": sum(sizes), "chunks": chunks}
@@ -82,15 +82,15 @@ class Namespace:
     prefix: str
 
     def base_key(self, object_id: str) -> str:
-        """What the keys of one object begin with, before a slash."""
+        """The prefix of all keys of one object, without a trailing slash."""
         return f"{self.prefix}/{object_id}"
 
     def manifest_key(self, object_id: str) -> str:
-        """Where the manifest of an object is."""
+        """The key of an object's manifest."""
         return f"{self.base_key(object_id)}/manifest"
 
     def object_id_of(self, key: str) -> str | None:
-        """The object that a key belongs to; None if it is no key of a bundle."""
+        """The id of the object that a key belongs to; None if the key is not of a bundle."""
         path = key.removeprefix(f"{self.prefix}/")
         if path == key:
             return None
@@ -104,11 +104,11 @@ class Namespace:
         return None
 
     def object_ids_of(self, keys: Iterable[str]) -> list[str]:
-        """The objects that the keys belong to, sorted."""
+        """The ids of the objects that the keys belong to, sorted."""
         return sorted({found for key in keys if (found := self.object_id_of(key))})
 
     def manifest_key_of(self, ref: RemoteBundleRef | Mapping[str, Any], manifest: Manifest) -> str:
-        """Where the manifest lies. Raises ValueError if the reference says something else."""
+        """The key of the manifest. Raises ValueError if the reference names another key."""
         expected = self.manifest_key(manifest["object_id"])
         named = ref.manifest_key if isinstance(ref, RemoteBundleRef) else ref.get("manifest_key")
         if named is not None and named != expected:
@@ -116,7 +116,7 @@ class Namespace:
         return expected
 
     def check(self, manifest: Mapping[str, Any]) -> None:
-        """Raises ValueError unless the manifest is whole and names nothing but keys of its own objects."""
+        """Raises ValueError unless the manifest is complete and names only keys of its own objects."""
         if manifest.get("version") != 1 or manifest.get("layout") != "bundle":
             raise ValueError("invalid bundle manifest")
         object_id = manifest.get("object_id")

@@ -1,4 +1,4 @@
-"""The members of one structured object, read whole or by rows, into new memory or the caller's."""
+"""The members of one structured object. Reads them whole or by rows, into new memory or the caller's."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from mooncake._structured.torch_tensor import Tensor, loaded
 
 
 class Members:
-    """A structured object whose manifest and metadata have been read."""
+    """A structured object. The constructor has read its manifest and metadata."""
 
     def __init__(self, bundles: BundleStore, ref: RemoteBundleRef | Mapping[str, Any]) -> None:
-        """Raises ValueError if the manifest or the metadata are missing or damaged."""
+        """Raises ValueError if the manifest or the metadata is missing or damaged."""
         self.manifest = bundles.resolve_manifest(ref)
         self._reader = bundles.reader
         self.metadata = decode_json(self._reader.whole(self.manifest["meta"]), "structured metadata")
@@ -36,21 +36,21 @@ class Members:
         self.payloads: dict[str, PayloadSpec] = self.manifest["buffers"]
 
     def names(self, wanted: Sequence[str] | None) -> list[str]:
-        """The names that are wanted, or all. Raises KeyError for those that are not there."""
+        """The names in `wanted`, or all names for None. Raises KeyError for unknown members."""
         missing = [name for name in wanted or () if name not in self.payloads]
         if missing:
             raise KeyError(f"unknown bundle buffers: {missing}")
         return list(self.payloads) if wanted is None else list(wanted)
 
     def spec(self, name: str) -> dict[str, Any]:
-        """What the metadata says of a member."""
+        """The metadata's entry for a member."""
         return dict(self.specs.get(name, BYTES_SPEC))
 
     def read(self, name: str, rows: Sequence[int] | StructuredMemberSlice | None = None, into: Any = None) -> Any:
-        """A member, or its rows; `into` is the memory for it, which is returned then.
+        """Reads a member, or some of its rows. With `into`, reads it into that memory and returns the memory.
 
-        Raises ValueError if the member cannot be read like that or is not what the manifest says, RuntimeError if the
-        store does not deliver it.
+        Raises ValueError if the member cannot be read in that way, or does not match the manifest. Raises RuntimeError
+        if the store does not deliver all bytes.
         """
         (name,) = self.names([name])
         encoding = self.spec(name).get("encoding", "bytes")
@@ -69,7 +69,7 @@ class Members:
         self._reader.into(self.payloads[name], bytes_of(target), ranges)
 
     def array_type(self, name: str) -> tuple[Any, tuple[int, ...]]:
-        """The element type and the shape of an array. Raises ValueError unless its payload is as long as they say."""
+        """The element type and shape of an array. Raises ValueError unless they match the length of the payload."""
         spec = self.spec(name)
         if not isinstance(spec.get("dtype"), str):
             raise ValueError(f"structured ndarray field {name} is missing dtype or shape")
@@ -153,7 +153,9 @@ class Members:
 
 
 def _rows(name: str, rows: Sequence[int] | StructuredMemberSlice, shape: tuple[int, ...]) -> Sequence[int]:
-    """The rows of a member of this shape. Raises ValueError if it has none, IndexError for those not there."""
+    """The row numbers for a member of this shape. Raises ValueError if it has no rows, and IndexError for rows out of
+    range.
+    """
     if isinstance(rows, StructuredMemberSlice):
         rows = rows_of_slice(rows, shape[0] if shape else 0)
     if not shape:
@@ -164,9 +166,9 @@ def _rows(name: str, rows: Sequence[int] | StructuredMemberSlice, shape: tuple[i
 
 
 def _array_target(name: str, into: Any, dtype: Any, shape: tuple[int, ...]) -> Array:
-    """The array to read into: new, the caller's, or over the caller's memory.
+    """The array to read into: a new one, the caller's, or one over the caller's memory.
 
-    Raises TypeError or ValueError if the caller's cannot hold exactly that.
+    Raises TypeError or ValueError if the caller's array or memory does not suit the type and shape.
     """
     what = f"structured ndarray field {name} destination"
     if into is None:

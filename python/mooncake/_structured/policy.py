@@ -1,4 +1,4 @@
-"""How the chunks of a payload are written: one after the other or at once, copied or not."""
+"""How to write the chunks of a payload: one by one or in parallel, copied or not."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal
 DEFAULT_BUNDLE_CHUNK_BYTES = 64 << 20
 AUTO_PARALLEL_MIN_BYTES = DEFAULT_BUNDLE_CHUNK_BYTES
 AUTO_PARALLEL_MIN_CHUNKS = 8
-# More threads than this only wait for each other.
+# More threads do not write faster.
 MAX_WRITERS = 64
 
 _PUT_MODES = ("auto", "batch", "parallel")
@@ -18,9 +18,11 @@ _COPY_MODES = ("auto", "zero_copy", "copy")
 
 @dataclass(frozen=True)
 class BundleTransferPolicy:
-    """`max_inflight_put` chunks are written at once, if `put_mode` says so or if "auto" finds it worth it.
+    """How to write the chunks of a payload.
 
-    `copy_mode` "copy" uses nothing but `put`; "zero_copy" refuses whatever would have to be copied.
+    - `put_mode`: "batch" writes chunks one by one, "parallel" writes up to `max_inflight_put` at a time. "auto"
+      chooses "parallel" for many chunks and many bytes.
+    - `copy_mode`: "copy" uses only `put`. "zero_copy" refuses values that would have to be copied.
     """
 
     max_inflight_put: int = 1
@@ -29,7 +31,7 @@ class BundleTransferPolicy:
 
 
 def checked(policy: BundleTransferPolicy | None, max_inflight_put: int | None = None) -> BundleTransferPolicy:
-    """The policy, or the default one, with its `max_inflight_put` replaced. Raises ValueError if it makes no sense."""
+    """The policy, or the default, with `max_inflight_put` replaced if given. Raises ValueError for invalid values."""
     result = policy or BundleTransferPolicy()
     if max_inflight_put is not None:
         result = replace(result, max_inflight_put=max_inflight_put)
@@ -43,14 +45,14 @@ def checked(policy: BundleTransferPolicy | None, max_inflight_put: int | None = 
 
 
 def checked_chunk_bytes(chunk_bytes: int) -> int:
-    """The length of a chunk. Raises ValueError unless it is positive."""
+    """The length of a chunk in bytes. Raises ValueError unless it is positive."""
     if chunk_bytes <= 0:
         raise ValueError("chunk_bytes must be positive")
     return chunk_bytes
 
 
 def put_mode(sizes: Sequence[int], policy: BundleTransferPolicy) -> Literal["batch", "parallel"]:
-    """How chunks of these lengths are written under the policy."""
+    """The mode in which to write chunks of these lengths under the policy."""
     if policy.put_mode != "auto":
         return policy.put_mode
     worth_it = len(sizes) >= AUTO_PARALLEL_MIN_CHUNKS and sum(sizes) >= AUTO_PARALLEL_MIN_BYTES

@@ -1,4 +1,4 @@
-"""Payloads read from a store: straight into the memory that they are for where it can, else by way of `get`."""
+"""Reads payloads from a store: straight into their destination if the store can do that, otherwise with `get`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mooncake._structured.status import INVALID_PARAMS_ERROR, check_count, check
 
 
 class Reader:
-    """Reads payloads of one store. RuntimeError if the store does not deliver all the bytes."""
+    """Reads payloads from one store. Methods raise RuntimeError if the store does not deliver all bytes."""
 
     def __init__(self, store: Any, pool: Any) -> None:
         self._store = store
@@ -33,21 +33,23 @@ class Reader:
         return content
 
     def whole_as_array(self, payload: PayloadSpec) -> Array | bytes:
-        """As `whole`; as an array, in leased memory if there is a pool, for stores that have registered memory."""
+        """The payload's bytes. For stores with registered memory, returns an array, in leased memory if a pool has
+        room; for other stores, returns `bytes`.
+        """
         leased = self.into_pool(payload, np.dtype(np.uint8), (payload["bytes"],), 0)
         if leased is not None or payload["bytes"] == 0 or not callable(self._call("_get_pyclient_capsule")):
             return self.whole(payload) if leased is None else leased
         return np.frombuffer(bytearray(self.whole(payload)), dtype=np.uint8)
 
     def part(self, payload: PayloadSpec, offset: int, length: int) -> bytes:
-        """`length` bytes from `offset`."""
+        """`length` bytes of a payload, from `offset` on."""
         target = np.empty(length, dtype=np.uint8)
         self.into(payload, target, [Range(offset, 0, length)])
         content: bytes = target.tobytes()
         return content
 
     def into(self, payload: PayloadSpec, target: Array, ranges: Sequence[Range]) -> None:
-        """Reads the ranges into a byte array, which is registered with the store as long as that takes."""
+        """Reads ranges into a byte array. Registers the array with the store during the read."""
         found = fragments(payload, ranges)
         if not found:
             return
@@ -60,9 +62,9 @@ class Reader:
     def into_memory(
         self, payload: PayloadSpec, into: RawDestination | TensorObjectBuffer, ranges: Sequence[Range]
     ) -> None:
-        """Reads the ranges into the caller's memory, registered by the caller or as long as that takes.
+        """Reads ranges into the caller's memory. Unless the caller has registered it, registers it during the read.
 
-        Raises ValueError if it is too small.
+        Raises ValueError if the memory is too small.
         """
         found = fragments(payload, ranges)
         needed = max((part.target + part.length for part in ranges), default=0)
@@ -82,7 +84,7 @@ class Reader:
             self._copy(found, memory)
 
     def into_pool(self, payload: PayloadSpec, dtype: DType, shape: tuple[int, ...], offset: int) -> Array | None:
-        """An array in leased memory; None if there is no pool with room for it, or no way to read into it."""
+        """Reads an array into leased memory. None if no pool has room, or the store cannot read into memory."""
         size = length_bytes(shape, dtype)
         found = fragments(payload, [Range(offset, 0, size)])
         if size == 0 or self._pool is None or not callable(self._call("get_into_ranges")):
@@ -99,7 +101,9 @@ class Reader:
             raise
 
     def tensor(self, payload: PayloadSpec) -> Any:
-        """The tensor that `put_tensor` stored. RuntimeError if the store cannot get one, or if it is gone."""
+        """The tensor that `put_tensor` stored. Raises RuntimeError if the store has no `get_tensor`, or the tensor is
+        gone.
+        """
         get_tensor = self._call("get_tensor")
         if not callable(get_tensor):
             raise RuntimeError("structured tensor payload does not support get_tensor")
@@ -109,7 +113,7 @@ class Reader:
         return tensor
 
     def tensor_into(self, payload: PayloadSpec, address: int, size: int) -> Any:
-        """As `tensor`, in the caller's memory."""
+        """Reads the tensor that `put_tensor` stored into the caller's memory. Raises as `tensor`."""
         get_tensor_into = self._call("get_tensor_into")
         if not callable(get_tensor_into):
             raise RuntimeError("structured tensor payload does not support get_tensor_into")
@@ -126,7 +130,7 @@ class Reader:
 
     @contextmanager
     def _registered(self, target: Array) -> Iterator[int]:
-        """The address of a byte array that the store may write. The caller may have registered it before."""
+        """The address of a byte array, registered for writes of the store unless the caller has done so."""
         address = int(target.ctypes.data)
         status = self._store.register_buffer(address, len(target))
         if status == INVALID_PARAMS_ERROR:
@@ -154,7 +158,9 @@ class Reader:
         return True
 
     def _get_into(self, found: list[Fragments], address: int, size: int) -> bool:
-        """Reads one whole chunk that fills the memory; False if this is none, or if the store has no such call."""
+        """Reads one whole chunk that fills the memory. False if the fragments are anything else, or the store lacks
+        `get_into`.
+        """
         get_into = self._call("get_into")
         part = found[0]
         if len(found) > 1 or part.ranges != [Range(0, 0, size)] or part.size != size or not callable(get_into):
@@ -163,7 +169,7 @@ class Reader:
         return True
 
     def _get_ranges(self, found: list[Fragments], address: int) -> bool:
-        """Reads the fragments; False if the store has no call for that."""
+        """Reads the fragments. False if the store lacks `get_into_ranges`."""
         get_into_ranges = self._call("get_into_ranges")
         if not callable(get_into_ranges):
             return False

@@ -1,7 +1,7 @@
-"""Rows that are dicts and lists with arrays, tensors or bytes in them: a tree whose leaves are columns.
+"""Rows that are dicts and lists with arrays, tensors or bytes in them: stored as a tree whose leaves are columns.
 
-The metadata are `{"root_path", "nodes", "leaves"}`. Each node and each leaf has the path of its column; a node lists
-its children, a leaf names its codec. The parts of all are members under `node.<id>.<part>` and `leaf.<id>.<part>`.
+The metadata is `{"root_path", "nodes", "leaves"}`. Each node and each leaf has the path of its column. A node lists
+its children, a leaf names its codec. Their parts are members named `node.<id>.<part>` and `leaf.<id>.<part>`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _OWN_COLUMN = ("ragged_tensor", "bytes_ragged", "media_bytes", "media_list_ragge
 
 
 def is_worth_a_tree(leaves: Sequence[InferredLeaf]) -> bool:
-    """Whether a leaf holds what should not be packed with the rest of its row."""
+    """Whether a leaf holds values that deserve a column of their own, like arrays, tensors or bytes."""
     return any(
         leaf.decision.codec in _OWN_COLUMN
         or (leaf.decision.codec == "typed_ragged" and any(isinstance(x, np.ndarray) for x in present(leaf.values)))
@@ -42,7 +42,7 @@ def encode_tree(
     nodes: Sequence[InferredNode],
     encode_leaf: Callable[[str, Sequence[Any], CodecDecision], EncodedColumn],
 ) -> EncodedColumn:
-    """A column whose parts were inferred. Raises ValueError if a leaf cannot be stored."""
+    """Encodes a column as a tree of the inferred leaves and nodes. Raises ValueError if a leaf cannot be stored."""
     payload: Payload = {}
     described = {
         "schema_source": "inferred_from_runtime_values",
@@ -60,7 +60,7 @@ def decode_tree(
     metadata: Mapping[str, Any],
     decode_column: Callable[[str, Mapping[str, Any], int, Mapping[str, Any] | None], list[Any]],
 ) -> list[Any]:
-    """The rows. Raises ValueError if a part is missing or they do not fit together."""
+    """Decodes the rows. Raises ValueError if parts are missing or do not fit together."""
     columns: dict[str, list[Any]] = {}
     try:
         for leaf in metadata["leaves"]:
@@ -77,7 +77,7 @@ def decode_tree(
 
 
 def leaf_members(leaf: Mapping[str, Any], members: Mapping[str, str]) -> dict[str, str]:
-    """The members of one leaf, under the names that its codec knows."""
+    """The members of one leaf, under the names that its codec uses."""
     return {name: members[member] for name, member in leaf["payload_members"].items() if name != "missing"}
 
 
@@ -118,7 +118,7 @@ def _column(
     rows: int,
     depth: int,
 ) -> list[Any]:
-    """The values of a leaf, or those that the children of a node make up."""
+    """The values of a leaf, or the values of a node, built from its children."""
     if path in columns:
         return columns[path]
     if depth > MAX_DEPTH:

@@ -1,4 +1,4 @@
-"""Handles of batches: which stages there are, where each field is, and the JSON form that other processes get."""
+"""Handles of batches: their stages, the places of their fields, and the JSON form for other processes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mooncake._structured.manifest import RemoteBundleRef
 
 DATAPROTO_REF_HANDLE_TYPE = "mooncake_dataproto_ref"
 DATAPROTO_REF_HANDLE_VERSION = 1
-# Version 2 existed for a while; all it adds is that the group must be there.
+# Handles of version 2 must have a storage group; otherwise they equal version 1.
 _GROUPED_VERSION = 2
 _KIND = "bundle_stages"
 STORAGE_GROUP_ID = "storage_group_id"
@@ -21,7 +21,7 @@ Section: TypeAlias = Literal["batch", "non_tensor_batch"]
 
 @dataclass(frozen=True)
 class StructuredFieldLocation:
-    """The stage and the member that hold a field, and its section."""
+    """The place of a field: its stage, its member and its section."""
 
     stage: str
     member: str
@@ -30,7 +30,7 @@ class StructuredFieldLocation:
 
 @dataclass
 class MooncakeDataProtoRef:
-    """A batch of `batch_size` rows. What its fields look like is told by the manifests of its stages."""
+    """A handle of a batch of `batch_size` rows. The manifests of its stages hold the types and shapes of its fields."""
 
     batch_size: int
     stage_refs: dict[str, RemoteBundleRef]
@@ -47,12 +47,14 @@ DataProtoRefLike: TypeAlias = MooncakeDataProtoRef | Mapping[str, Any]
 
 
 def is_dataproto_ref_handle(value: Any) -> bool:
-    """Whether the value is a handle that `export_dataproto_ref` made."""
+    """Whether the value is a handle of `export_dataproto_ref`."""
     return isinstance(value, Mapping) and value.get("type") == DATAPROTO_REF_HANDLE_TYPE
 
 
 def export_dataproto_ref(ref: MooncakeDataProtoRef) -> dict[str, Any]:
-    """The handle of a batch as values that JSON can hold. TypeError for what is no ref, and for other values in it."""
+    """The handle of a batch as a dict for JSON. Raises TypeError for another argument, and for values that JSON cannot
+    hold.
+    """
     if not isinstance(ref, MooncakeDataProtoRef):
         raise TypeError(f"expected MooncakeDataProtoRef, got {type(ref).__name__}")
     handle = {
@@ -78,7 +80,9 @@ def export_dataproto_ref(ref: MooncakeDataProtoRef) -> dict[str, Any]:
 
 
 def import_dataproto_ref(handle: Mapping[str, Any]) -> MooncakeDataProtoRef:
-    """The batch of a handle; its manifests are read when they are needed. Raises ValueError if it is damaged."""
+    """The batch of a handle. Its manifests are read later, when they are needed. Raises ValueError if the handle is
+    damaged.
+    """
     if not is_dataproto_ref_handle(handle):
         raise ValueError("not a Mooncake DataProto ref handle")
     version = handle.get("version")
@@ -104,7 +108,7 @@ def import_dataproto_ref(handle: Mapping[str, Any]) -> MooncakeDataProtoRef:
 
 
 def resolved(ref: DataProtoRefLike) -> MooncakeDataProtoRef:
-    """The batch of a ref or of a handle. Raises TypeError for what is neither."""
+    """The batch of a ref or of a handle. Raises TypeError for anything else."""
     if isinstance(ref, MooncakeDataProtoRef):
         return ref
     if is_dataproto_ref_handle(ref):
@@ -163,14 +167,16 @@ def _indexes(value: Any) -> list[int] | None:
 
 
 def _json_safe(value: Any) -> Any:
-    """The value as what JSON can hold; arrays and their scalars as lists and numbers. TypeError for other values."""
+    """The value in a form that JSON can hold; NumPy arrays and scalars as lists and numbers. Raises TypeError for
+    other values.
+    """
     if value is None or type(value) in (str, int, float, bool):
         return value
     if isinstance(value, Mapping):
         return {str(key): _json_safe(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_json_safe(item) for item in value]
-    # Without NumPy there are neither arrays nor their scalars.
+    # Checked by name, so that NumPy need not be imported.
     if type(value).__module__ == "numpy" and hasattr(value, "tolist"):
         return _json_safe(value.tolist())
     if isinstance(value, (str, int, float)):

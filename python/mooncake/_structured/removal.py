@@ -1,4 +1,4 @@
-"""Removal of many keys, of which some may be gone already."""
+"""Removes many keys, some of which may be gone already."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ _GONE = (None, 0, MISSING_OBJECT_ERROR)
 
 
 def remove_keys(store: Any, keys: Sequence[str], *, strict: bool) -> None:
-    """Removes the keys, also those that somebody reads. What the one call for all leaves behind is removed one by one.
+    """Removes the keys, also objects under a lease. Removes one by one the keys that the batch call left.
 
-    If `strict`, raises RuntimeError for what remains, and whatever the store raises; otherwise nothing.
+    With `strict`, raises RuntimeError for keys that remain, and passes on exceptions of the store. Otherwise raises
+    nothing.
     """
     pending = list(dict.fromkeys(keys))
     try:
@@ -38,7 +39,7 @@ def remove_keys(store: Any, keys: Sequence[str], *, strict: bool) -> None:
 
 
 def _remove_together(store: Any, keys: list[str]) -> list[str]:
-    """Removes what one call can; returns what it left."""
+    """Removes keys with one batch call. Returns the keys that remain."""
     batch_remove = getattr(store, "batch_remove", None)
     if not callable(batch_remove) or not keys:
         return keys

@@ -1,4 +1,4 @@
-"""Two functions of `mooncake.structured_object_store` that whoever uses it may replace there."""
+"""Two functions that callers may replace in `mooncake.structured_object_store`. Each call looks them up there."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mooncake._structured.array import Array
 def concat_into(arrays: Sequence[Array], address: int, size: int) -> None:
     """Copies all arrays, one after the other, to the `size` bytes at `address`.
 
-    Raises RuntimeError if they are not as many bytes.
+    Raises RuntimeError if the arrays have another length together.
     """
     copied = _facade()._concat_arrays_into(list(arrays), address, size, 0, len(arrays))
     if copied != size:
@@ -20,7 +20,7 @@ def concat_into(arrays: Sequence[Array], address: int, size: int) -> None:
 
 
 def has_tensor_codec() -> bool:
-    """Whether tensors can be stored as header and elements."""
+    """Whether tensors can be stored as a header and elements."""
     return bool(_facade()._has_tensor_codec_helpers())
 
 

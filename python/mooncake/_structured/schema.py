@@ -1,4 +1,4 @@
-"""What a caller says of a field before it is stored: its codec, its section, its element type."""
+"""Schemas of fields: the codec, the section and the element type that a caller wants."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ _NUMERIC_KINDS = "biufc"
 class FieldSchema:
     """The codec of a field, or "auto".
 
-    `metadata` may hold `section`, the part of the batch that the schema is for, `dtype`, the type of numbers, and
-    `keys`, those of the rows of a `ragged_tensor_dict`.
+    `metadata` may hold three entries:
+
+    - `section`: the section of the batch that the schema is for;
+    - `dtype`: the type of numbers;
+    - `keys`: the keys of the rows of a `ragged_tensor_dict`.
     """
 
     codec: str
@@ -31,7 +34,7 @@ class FieldSchema:
 
 
 def schema_section(name: str, schema: FieldSchema) -> str | None:
-    """The section that a schema is for; None if it is for any. Raises ValueError if there is none of that name."""
+    """The section that a schema is for; None for any. Raises ValueError for an unknown section."""
     section = schema.metadata.get("section")
     if section is not None and section not in SECTIONS:
         raise ValueError(f"FieldSchema for {name!r} metadata['section'] must be one of {list(SECTIONS)}")
@@ -39,13 +42,13 @@ def schema_section(name: str, schema: FieldSchema) -> str | None:
 
 
 def schema_for(schemas: Mapping[str, FieldSchema] | None, name: str, section: str) -> FieldSchema | None:
-    """The schema of a field in this section; None if there is none."""
+    """The schema of a field in this section; None without one."""
     schema = (schemas or {}).get(name)
     return schema if schema is not None and schema_section(name, schema) in (None, section) else None
 
 
 def schema_dtype(schema: FieldSchema) -> DType | None:
-    """The type of numbers that a schema asks for, if any. Raises ValueError for other types."""
+    """The number type that a schema wants; None without one. Raises ValueError for a type that is not numeric."""
     name = schema.metadata.get("dtype")
     if name is None:
         return None
@@ -56,7 +59,7 @@ def schema_dtype(schema: FieldSchema) -> DType | None:
 
 
 def check_sections(sections: Mapping[str, Mapping[str, Any]], schemas: Mapping[str, FieldSchema] | None) -> None:
-    """Raises ValueError if a schema is for another section than the field is in."""
+    """Raises ValueError if a schema names another section than the one with the field."""
     for name, schema in (schemas or {}).items():
         declared = schema_section(name, schema)
         actual = sorted(section for section, fields in sections.items() if name in fields)

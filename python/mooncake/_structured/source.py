@@ -1,4 +1,4 @@
-"""What a member can be stored from and read into, besides plain arrays, tensors and bytes."""
+"""Sources and destinations of members, besides plain arrays, tensors and bytes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class TensorPayload:
 
 @dataclass(frozen=True)
 class TensorObjectBuffer:
-    """Registered memory that holds a tensor as it is stored, header and elements. `owner` keeps it in place."""
+    """Registered memory with a tensor in its stored form, header and elements. `owner` keeps it alive."""
 
     ptr: int
     size: int
@@ -33,7 +33,7 @@ class TensorObjectBuffer:
 
 @dataclass(frozen=True)
 class RawDestination:
-    """Memory to read into. `owner` keeps it in place."""
+    """Memory to read into. `owner` keeps it alive."""
 
     ptr: int
     size: int
@@ -43,7 +43,7 @@ class RawDestination:
 
 @dataclass(frozen=True)
 class MultiBufferPayload:
-    """Buffers that are stored one after the other, as an ndarray if they have `dtype` and `shape`."""
+    """Buffers to store one after the other; as an ndarray if they have `dtype` and `shape`."""
 
     buffers: tuple[memoryview, ...]
     owners: tuple[Any, ...] = ()
@@ -52,17 +52,17 @@ class MultiBufferPayload:
 
     @property
     def nbytes(self) -> int:
-        """The length of all of them in bytes."""
+        """The total length in bytes."""
         return sum(memoryview(buffer).nbytes for buffer in self.buffers)
 
     def byte_arrays(self) -> list[Array]:
-        """The bytes of each, without a copy."""
+        """The bytes of each buffer, without a copy."""
         return [byte_array(buffer) for buffer in self.buffers]
 
 
 @dataclass(frozen=True)
 class DirectCopyPayload:
-    """C-contiguous arrays that are stored one after the other as one ndarray."""
+    """C-contiguous arrays to store one after the other, as one ndarray."""
 
     arrays: list[Array]
     total_bytes: int
@@ -71,25 +71,31 @@ class DirectCopyPayload:
 
     @property
     def nbytes(self) -> int:
-        """The length of all of them in bytes."""
+        """The total length in bytes."""
         return self.total_bytes
 
     @staticmethod
     def from_flat_arrays(flat_arrays: list[Array], dtype: DType, total_elems: int) -> DirectCopyPayload:
-        """The payload of arrays of one type with so many elements together."""
+        """The payload of arrays of one type, with `total_elems` elements in total."""
         total_bytes = sum(array.nbytes for array in flat_arrays)
         return DirectCopyPayload(flat_arrays, total_bytes, np.dtype(dtype).str, (total_elems,))
 
     def byte_arrays(self) -> list[Array]:
-        """The bytes of each, without a copy."""
+        """The bytes of each array, without a copy."""
         return [bytes_of(array) for array in self.arrays]
 
 
 def tensor_object_buffer(ptr: int, size: int, owner: Any = None, batch_size: int | None = None) -> TensorObjectBuffer:
-    """Memory with a tensor as it is stored: to put from, or to get into. A batch needs `batch_size`, its rows."""
+    """Memory with a tensor in its stored form: a source of a put, or a destination of a get. `owner` keeps it alive.
+
+    As a field of a batch it needs `batch_size`, the number of rows.
+    """
     return TensorObjectBuffer(ptr=int(ptr), size=int(size), owner=owner, batch_size=batch_size)
 
 
 def raw_destination(ptr: int, size: int, owner: Any = None, *, pre_registered: bool = False) -> RawDestination:
-    """Memory to get an array or a tensor into. `pre_registered`: the store may write it as it is."""
+    """Memory to read an array or a tensor into. `owner` keeps it alive.
+
+    With `pre_registered`, the caller has registered the memory with the store.
+    """
     return RawDestination(ptr=int(ptr), size=int(size), owner=owner, pre_registered=pre_registered)

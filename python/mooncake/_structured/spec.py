@@ -1,4 +1,4 @@
-"""What is put and what is asked for: payloads, read specifications, results, and the rows of a member."""
+"""Arguments and results: payloads, read specifications, results, and the rows of a member."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mooncake._structured.manifest import RemoteBundleRef
 
 @dataclass(frozen=True, init=False)
 class StructuredObjectPayload:
-    """Metadata that JSON can hold, and named buffers. TypeError without buffers."""
+    """Metadata that JSON can hold, and named buffers. Raises TypeError without buffers."""
 
     metadata: Mapping[str, Any]
     buffers: Mapping[str, Any]
@@ -28,7 +28,7 @@ class StructuredObjectPayload:
 
 @dataclass
 class StructuredObjectResult:
-    """The metadata and the members that were asked for."""
+    """The metadata of a structured object, and the requested members."""
 
     metadata: dict[str, Any]
     objects: dict[str, Any]
@@ -36,7 +36,7 @@ class StructuredObjectResult:
 
 @dataclass(frozen=True)
 class StructuredMemberSlice:
-    """Rows `start` to `end` of a member, each `step`-th. Only axis 0 can be sliced."""
+    """The rows of a member from `start` up to, not including, `end`, in steps of `step`. Only axis 0 can be sliced."""
 
     axis: int
     start: int
@@ -46,28 +46,30 @@ class StructuredMemberSlice:
 
 @dataclass(frozen=True)
 class StructuredObjectReadSpec:
-    """The members to read, all unless some are named, and the rows of each."""
+    """The members to read, by default all, and the rows of each."""
 
     ref: RemoteBundleRef | Mapping[str, Any]
     member_names: tuple[str, ...] | None = None
     member_slices: tuple[tuple[str, StructuredMemberSlice], ...] = ()
 
     def select_members(self, names: Sequence[str] | None) -> StructuredObjectReadSpec:
-        """The same for these members only; for all if None."""
+        """A copy that reads only these members; for None, all."""
         return replace(self, member_names=None if names is None else tuple(names))
 
     def slice_member(self, name: str, axis: int, start: int, end: int, step: int = 1) -> StructuredObjectReadSpec:
-        """The same with only these rows of one member."""
+        """A copy that reads only these rows of one member."""
         slices = {**dict(self.member_slices), name: StructuredMemberSlice(axis, start, end, step)}
         return replace(self, member_slices=tuple(slices.items()))
 
     def member_slice(self, name: str) -> StructuredMemberSlice | None:
-        """The rows of a member; None if all are read."""
+        """The rows of a member; None for all rows."""
         return dict(self.member_slices).get(name)
 
 
 def rows_of_slice(member_slice: StructuredMemberSlice, total_rows: int) -> range:
-    """The rows of a member with so many. Raises ValueError for other axes, and for steps that are not positive."""
+    """The row numbers of a slice, for a member with `total_rows` rows. Raises ValueError for another axis, or a step
+    that is not positive.
+    """
     if member_slice.axis != 0:
         raise ValueError("structured member slicing supports axis=0 only")
     if member_slice.step <= 0:
@@ -76,10 +78,11 @@ def rows_of_slice(member_slice: StructuredMemberSlice, total_rows: int) -> range
 
 
 def selected_rows(rows: Any, total_rows: int) -> Sequence[int] | None:
-    """The rows that a caller asks for: a slice, a `StructuredMemberSlice` or indices, negative ones from the end.
+    """The row numbers that a caller requests: a slice, a `StructuredMemberSlice`, or indices, where negative ones
+    count from the end.
 
-    None if the caller asks for all. Raises TypeError for what is none of these, IndexError for rows that are not
-    there, ValueError for steps that are not positive.
+    Returns None for all rows. Raises TypeError for other values, IndexError for rows out of range, and ValueError for
+    steps that are not positive.
     """
     if rows is None:
         return None
@@ -107,7 +110,7 @@ def _row_index(row: Any, total_rows: int) -> int:
 
 
 def runs(rows: Sequence[int]) -> list[tuple[int, int]]:
-    """The rows as runs of neighbours in rising order, (first row, number of rows) each."""
+    """Groups the rows into runs of consecutive rows: pairs of the first row and the number of rows."""
     if isinstance(rows, range) and rows.step == 1:
         return [(rows.start, len(rows))] if rows else []
     order = list(rows)
@@ -116,7 +119,9 @@ def runs(rows: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def row_ranges(rows: Sequence[int], row_bytes: int, source: int = 0, target: int = 0) -> list[Range]:
-    """Where rows of one length lie, from byte `source` of a payload on, and where they go, from byte `target` on."""
+    """The byte ranges of rows of `row_bytes` each. Rows begin at byte `source` of the payload, and go to byte `target`
+    on.
+    """
     ranges = []
     for first, count in runs(rows):
         ranges.append(Range(source + first * row_bytes, target, count * row_bytes))

@@ -1,4 +1,4 @@
-"""Writing of a batch: each stage is one structured object, and a later stage of the same name joins the earlier."""
+"""Writes batches. Each stage is one structured object. A later stage of the same name is merged into the first."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from mooncake._structured.write_config import config_in_group, new_group_id
 
 @dataclass(frozen=True)
 class Destination:
-    """Where a stage goes, and how it is written."""
+    """The place of a stage, and how to write it."""
 
     namespace: str
     partition: str
@@ -35,7 +35,7 @@ class Destination:
 
 @dataclass
 class _Fields:
-    """The members of a stage, where its fields are in them, and how the encoded ones are read."""
+    """The members of a stage, the places of its fields in them, and the codecs of encoded fields."""
 
     buffers: dict[str, Any] = field(default_factory=dict)
     index: dict[str, StructuredFieldLocation] = field(default_factory=dict)
@@ -58,7 +58,7 @@ def put_object(bundles: BundleStore, payload: StructuredObjectPayload, to: Desti
 def put_stage(
     bundles: BundleStore, batch: Batch, to: Destination, schemas: Mapping[str, FieldSchema] | None
 ) -> MooncakeDataProtoRef:
-    """Stores a batch with this one stage. Nothing is written if it has no fields."""
+    """Stores a batch with this one stage. Writes nothing if the batch has no fields."""
     fields = _encoded_fields(batch, to.stage, schemas)
     group_id = new_group_id(to.config)
     ref = MooncakeDataProtoRef(
@@ -86,9 +86,10 @@ def append_stage(
     *,
     overwrite: bool,
 ) -> MooncakeDataProtoRef:
-    """Adds fields to a batch; with `overwrite`, in the place of all those that the stage had.
+    """Adds fields to a batch. With `overwrite`, they replace all fields of the stage.
 
-    Raises ValueError for another number of rows, and for fields that are there already or would be lost.
+    Raises ValueError for another number of rows, for fields that exist already without `overwrite`, and for fields
+    that `overwrite` would lose.
     """
     if batch.size != ref.batch_size and (batch.batch or batch.non_tensor_batch):
         raise ValueError(f"DataProto append batch size {batch.size} does not match ref batch size {ref.batch_size}")
@@ -128,7 +129,7 @@ def _encoded_fields(batch: Batch, stage: str, schemas: Mapping[str, FieldSchema]
 
 
 def _encoded_column(name: str, path: str, value: Any, schema: FieldSchema | None) -> EncodedColumn | None:
-    """The column of a field with a schema or with Python objects; None for one that is stored as it is."""
+    """Encodes a field with a schema or with Python objects. None for a field that is stored as it is."""
     if schema is not None:
         try:
             column = as_column(name, value)
@@ -181,7 +182,9 @@ def _put_over(
 
 
 def _merged(bundles: BundleStore, old: RemoteBundleRef, new: RemoteBundleRef, to: Destination) -> RemoteBundleRef:
-    """A manifest over the members of both. The old one stays, for others may hold it; it goes with the new one."""
+    """Stores a manifest with the members of both. The old manifest stays, because other handles may use it; removing
+    the new one removes both.
+    """
     before, after = Members(bundles, old), Members(bundles, new)
     collisions = sorted(before.payloads.keys() & after.payloads.keys())
     if collisions:

@@ -1,4 +1,4 @@
-"""Tensors as members: one header and the elements, or the parts of a nested tensor one after the other."""
+"""Tensors as members: a header and the elements, or the parts of a nested tensor one after the other."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mooncake._tensor.layout import Layout, full_layout, parse
 
 @dataclass(frozen=True)
 class Parts:
-    """The header and the elements of a tensor, in place. `owner` keeps the elements there."""
+    """The header and the elements of a tensor, without a copy. `owner` keeps the elements in place."""
 
     header: bytes
     elements: memoryview
@@ -27,12 +27,12 @@ class Parts:
 
     @property
     def buffers(self) -> tuple[memoryview, ...]:
-        """What is stored, one after the other."""
+        """The buffers to store, one after the other."""
         return (memoryview(self.header), self.elements)
 
 
 def store_has_codec() -> bool:
-    """Whether `mooncake.store` can be imported and turns tensors into bytes."""
+    """Whether `mooncake.store` can be imported and can convert tensors to bytes."""
     try:
         store = importlib.import_module("mooncake.store")
     except ImportError:
@@ -41,7 +41,7 @@ def store_has_codec() -> bool:
 
 
 def tensor_header_bytes() -> int:
-    """The length of the header that the store puts before a tensor's elements; 0 if it cannot be known."""
+    """The length of the header that the store puts before a tensor's elements; 0 if it is unknown."""
     try:
         return int(importlib.import_module("mooncake.store")._tensor_metadata_size())
     except (ImportError, AttributeError):
@@ -49,7 +49,7 @@ def tensor_header_bytes() -> int:
 
 
 def parts_of(tensor: Tensor) -> Parts | None:
-    """The header and the elements of a tensor; None if such tensors have no header."""
+    """The header and the elements of a tensor; None for tensors that cannot have a header."""
     try:
         header, address, size, owner = importlib.import_module("mooncake.store")._serialize_tensor(tensor)
     except ValueError:
@@ -58,14 +58,14 @@ def parts_of(tensor: Tensor) -> Parts | None:
 
 
 def tensor_of(payload: bytes) -> Tensor:
-    """The tensor in header and elements. Raises ValueError if there is none."""
+    """The tensor of a header and elements. Raises ValueError for other bytes."""
     return importlib.import_module("mooncake.store")._deserialize_tensor(payload)
 
 
 def as_described(tensor: Tensor, spec: Mapping[str, Any]) -> Tensor:
-    """The tensor in the shape that the metadata say: the store gives one that has no dimension a dimension.
+    """The tensor in the shape of the metadata. The store returns a tensor without dimensions with one dimension.
 
-    Raises ValueError if it is another tensor.
+    Raises ValueError if the tensor has another type or shape.
     """
     shape, dtype = spec.get("shape"), spec.get("dtype")
     if shape is None and dtype is None:
@@ -77,9 +77,9 @@ def as_described(tensor: Tensor, spec: Mapping[str, Any]) -> Tensor:
 
 
 def header_for(header: bytes, total_bytes: int, spec: Mapping[str, Any], rows: int) -> bytes:
-    """The header for so many rows of a tensor.
+    """The header for `rows` rows of a tensor.
 
-    Raises ValueError unless `header` is the one of an object of `total_bytes` with the type and shape in `spec`.
+    Raises ValueError unless `header` is that of an object of `total_bytes` bytes, with the type and shape in `spec`.
     """
     shape, dtype = spec.get("shape"), code_of(spec.get("dtype"))
     layout = parse(header, total_bytes)
@@ -89,18 +89,18 @@ def header_for(header: bytes, total_bytes: int, spec: Mapping[str, Any], rows: i
 
 
 def empty_rows(spec: Mapping[str, Any], rows: int) -> tuple[Tensor, Array]:
-    """A new tensor of so many rows, and its bytes, to be read into. Raises ValueError if the type is unknown."""
+    """A new tensor of `rows` rows, and its bytes to read into. Raises ValueError if the type is unknown."""
     tensor = torch_module().empty((rows, *spec["shape"][1:]), dtype=torch_dtype(spec.get("dtype")))
     return tensor, memory_at(int(tensor.data_ptr()), int(tensor.nbytes), tensor)
 
 
 def write_at(address: int, content: bytes) -> None:
-    """Copies the bytes there."""
+    """Copies the bytes to the address."""
     ctypes.memmove(address, content, len(content))
 
 
 def encode_nested(tensor: Tensor) -> tuple[dict[str, Any], MultiBufferPayload]:
-    """A jagged tensor: its values, its offsets and, if it has them, its lengths.
+    """Encodes a jagged tensor: its values, its offsets and, if it has them, its lengths.
 
     Raises ValueError for other nested tensors.
     """
@@ -123,7 +123,7 @@ def encode_nested(tensor: Tensor) -> tuple[dict[str, Any], MultiBufferPayload]:
 
 
 def decode_nested(payload: bytes, spec: Mapping[str, Any]) -> Tensor:
-    """The tensor that `encode_nested` made these bytes of. Raises ValueError if they are damaged."""
+    """Decodes the bytes of `encode_nested`. Raises ValueError if they are damaged."""
     kind = spec.get("format", "torch_save")
     if kind == "torch_save":
         return loaded(payload)
@@ -146,7 +146,7 @@ def decode_nested(payload: bytes, spec: Mapping[str, Any]) -> Tensor:
 
 
 def select_nested(tensor: Tensor, rows: Sequence[int]) -> Tensor:
-    """The rows of a jagged tensor, in this order."""
+    """A jagged tensor of these rows, in this order."""
     torch = torch_module()
     parts = tensor.unbind()
     chosen = [parts[row] for row in rows]
@@ -161,7 +161,9 @@ def select_nested(tensor: Tensor, rows: Sequence[int]) -> Tensor:
 
 
 def _check_offsets(parts: Sequence[Tensor]) -> None:
-    """Raises ValueError unless the offsets of a jagged tensor rise from 0: torch itself does not look."""
+    """Raises ValueError unless the offsets of a jagged tensor are not negative and never decrease. torch does not
+    check that.
+    """
     offsets = parts[1]
     if offsets.dim() != 1 or len(offsets) == 0 or int(offsets[0]) < 0 or bool((offsets.diff() < 0).any()):
         raise ValueError("nested tensor payload has invalid offsets")

@@ -1,4 +1,4 @@
-"""Rows that are tensors of one element type, and rows that are dicts of such tensors."""
+"""Codecs for rows that are tensors of one element type, and for rows that are dicts of such tensors."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ _SEPARATORS = "./\\"
 
 
 def encode(values: Sequence[Any]) -> tuple[Payload, dict[str, Any]]:
-    """The parts of tensors, numeric arrays and None, and what brings them back as tensors on the host.
+    """Encodes tensors, numeric arrays and None. They are decoded as tensors on the host.
 
-    Raises ValueError for more than one element type, and for types without a NumPy equivalent.
+    Raises ValueError for several element types, and for types without a NumPy equivalent. Raises TypeError for other
+    values.
     """
     tensors = [None if value is None else _on_host(value) for value in values]
     dtypes = {tensor.dtype for tensor in tensors if tensor is not None}
@@ -32,7 +33,7 @@ def encode(values: Sequence[Any]) -> tuple[Payload, dict[str, Any]]:
 
 
 def decode(payload: Mapping[str, Any], rows: int, metadata: Mapping[str, Any] | None = None) -> list[Tensor | None]:
-    """The rows. They share the memory of the data. Raises ValueError if the parts do not fit together."""
+    """Decodes the rows. They share the memory of the data. Raises ValueError if the parts do not fit together."""
     described = metadata or {}
     dtype = torch_dtype(described.get("dtype", DEFAULT_DTYPE))
     as_arrays = {**described, "dtype": str(numpy_dtype(dtype)), "row_format": "ndarray"}
@@ -42,10 +43,10 @@ def decode(payload: Mapping[str, Any], rows: int, metadata: Mapping[str, Any] | 
 
 
 def encode_dicts(values: Sequence[Any], declared: Iterable[Any] | None) -> tuple[Payload, dict[str, Any]]:
-    """The parts of dicts of tensors and None, key by key. Without `declared` keys, all that occur are stored.
+    """Encodes dicts of tensors and None, key by key. Without `declared` keys, encodes all keys that occur.
 
-    Raises TypeError for other rows and for keys with None, ValueError for keys that are not declared or can be no
-    part of a name, and for tensors that cannot be stored.
+    Raises TypeError for other rows and for keys whose value is None. Raises ValueError for keys that are not declared
+    or cannot be part of a name, and for tensors that cannot be stored.
     """
     keys = None if declared is None else checked_keys(declared)
     found: set[str] = set()
@@ -65,7 +66,7 @@ def encode_dicts(values: Sequence[Any], declared: Iterable[Any] | None) -> tuple
 
 
 def decode_dicts(payload: Mapping[str, Any], rows: int, metadata: Mapping[str, Any]) -> list[dict[str, Tensor] | None]:
-    """The rows. Raises ValueError if the parts do not fit together."""
+    """Decodes the rows. Raises ValueError if the parts do not fit together."""
     nulls = flags(payload, "null_mask", rows, _DICT_CODEC)
     columns = {
         key: decode(key_parts(payload, key), rows, key_metadata(metadata, key))
@@ -78,7 +79,9 @@ def decode_dicts(payload: Mapping[str, Any], rows: int, metadata: Mapping[str, A
 
 
 def checked_keys(keys: Iterable[Any]) -> list[str]:
-    """The keys in their order. Raises TypeError for what is no string, ValueError if it can be no part of a name."""
+    """The keys, in order. Raises TypeError for a key that is no string, and ValueError for one that cannot be part of
+    a name.
+    """
     result: list[str] = []
     for key in keys:
         if not isinstance(key, str):
@@ -94,7 +97,7 @@ def checked_keys(keys: Iterable[Any]) -> list[str]:
 
 
 def key_parts(parts: Mapping[str, Any], key: str) -> dict[str, Any]:
-    """What belongs to one key, under the names that the codec of its tensors knows. ValueError if one is missing."""
+    """The parts of one key, under the names that the tensor codec uses. Raises ValueError if one is missing."""
     missing = [name for name in PARTS if f"{key}.{name}" not in parts]
     if missing:
         raise ValueError(f"{_DICT_CODEC} key {key!r} is missing payloads: {missing}")
@@ -102,7 +105,7 @@ def key_parts(parts: Mapping[str, Any], key: str) -> dict[str, Any]:
 
 
 def key_metadata(metadata: Mapping[str, Any], key: str) -> dict[str, Any]:
-    """What brings the tensors of one key back."""
+    """The metadata to decode the tensors of one key."""
     return dict((metadata.get("key_codecs") or {}).get(key) or {})
 
 

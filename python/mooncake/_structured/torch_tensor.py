@@ -1,4 +1,7 @@
-"""torch, and what of it structured objects need. It is imported when a tensor is read; who writes one has it."""
+"""torch, and the torch functions that structured objects use.
+
+torch is imported when a tensor is read. A caller that writes a tensor has imported it already.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ Tensor: TypeAlias = Any
 
 
 def torch_module() -> Any:
-    """The module `torch`. Raises ImportError, saying what to install, if there is none."""
+    """The module `torch`. Raises ImportError that says what to install if it is missing."""
     try:
         return importlib.import_module("torch")
     except ImportError as error:
@@ -22,13 +25,13 @@ def torch_module() -> Any:
 
 
 def is_tensor(value: object) -> bool:
-    """Whether the value is a `torch.Tensor`. Does not import torch: without it there are none."""
+    """Whether the value is a `torch.Tensor`. Does not import torch: without torch there are no tensors."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.Tensor)
 
 
 def torch_dtype(name: object) -> Any:
-    """The `torch.dtype` of a name like `torch.int64`. Raises ValueError if there is none."""
+    """The `torch.dtype` of a name like `torch.int64`. Raises ValueError for other names."""
     torch = torch_module()
     found = getattr(torch, name.removeprefix("torch."), None) if isinstance(name, str) else None
     if not isinstance(found, torch.dtype):
@@ -45,18 +48,18 @@ def numpy_dtype(dtype: Any) -> DType:
 
 
 def saved(tensor: Tensor) -> bytes:
-    """What `torch.save` writes."""
+    """The bytes that `torch.save` writes."""
     buffer = io.BytesIO()
     torch_module().save(tensor, buffer)
     return buffer.getvalue()
 
 
 def loaded(payload: bytes) -> Tensor:
-    """The tensor in what `torch.save` wrote; no code in it is run. Raises ValueError if it is damaged."""
+    """Loads the bytes of `torch.save`, without running code in them. Raises ValueError if they are damaged."""
     torch = torch_module()
     try:
         tensor = torch.load(io.BytesIO(payload), weights_only=True)
-    except Exception as error:  # torch names no error of its own for a damaged file
+    except Exception as error:  # torch has no error class for a damaged file
         raise ValueError(f"invalid torch_save payload: {error}") from error
     if not is_tensor(tensor):
         raise ValueError("invalid torch_save payload: no tensor")

@@ -1,4 +1,4 @@
-"""The class that callers use: bundles, structured objects and batches over one store."""
+"""`MooncakeBundleTransfer`, the class that callers use: bundles, structured objects and batches over one store."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PayloadType: TypeAlias = Literal["dataproto", "dict"]
 
 
 class StoreCalls(Protocol):
-    """The least that a store must offer. All faster calls of `MooncakeDistributedStore` are used where they are."""
+    """The methods that a store must have. Faster methods of `MooncakeDistributedStore` are used if it has them."""
 
     def put(self, key: str, value: Any, config: Any = None) -> int: ...
 
@@ -43,10 +43,13 @@ class StoreCalls(Protocol):
 
 
 class MooncakeBundleTransfer:
-    """Stores structured objects under `key_prefix`, in chunks of `default_chunk_bytes`.
+    """Stores structured objects under `key_prefix`, in chunks of at most `default_chunk_bytes` bytes.
 
-    With a `buffer_pool`, bytes go by way of it, and arrays are read into leased memory, which they keep until
-    `release_result`, or until none of them is left.
+    With a `buffer_pool`, bytes are written from leased memory, and arrays are read into leased memory. Arrays keep
+    their lease until `release_result`, or until they are collected.
+
+    Methods that take `chunk_bytes`, `policy` and `max_inflight_put` let one call override how it writes. `config` is a
+    `ReplicateConfig`; its `group_ids` may hold one group id.
     """
 
     def __init__(
@@ -56,7 +59,7 @@ class MooncakeBundleTransfer:
         default_chunk_bytes: int = DEFAULT_BUNDLE_CHUNK_BYTES,
         buffer_pool: Any = None,
     ) -> None:
-        """Raises ValueError for an empty prefix and for chunks without a length."""
+        """Raises ValueError for an empty prefix, or chunks that are not longer than 0 bytes."""
         self.store = store
         self.key_prefix = checked_prefix(key_prefix)
         self.default_chunk_bytes = checked_chunk_bytes(default_chunk_bytes)
@@ -73,10 +76,10 @@ class MooncakeBundleTransfer:
         max_inflight_put: int | None = None,
         config: Any = None,
     ) -> RemoteBundleRef:
-        """Stores named buffers and some bytes about them.
+        """Stores named buffers, and `meta`, some bytes of metadata. Returns a reference to the bundle.
 
-        Raises ValueError for names that can be no part of a key, TypeError for what is no buffer, RuntimeError if the
-        store does not take it all. Nothing is left behind then.
+        Raises ValueError for names that cannot be part of a key, and TypeError for a value that is no buffer. Raises
+        RuntimeError if the store refuses a part. It then has removed what it stored.
         """
         return self._bundle_store.put_bundle(
             meta,
@@ -88,7 +91,9 @@ class MooncakeBundleTransfer:
         )
 
     def remove_bundle(self, ref: BundleRef) -> None:
-        """Removes a bundle. ValueError if its manifest is missing or damaged, RuntimeError if the store keeps a key."""
+        """Removes a bundle. Raises ValueError if its manifest is missing or damaged, and RuntimeError if the store
+        keeps a key.
+        """
         self._bundle_store.remove_bundle(ref)
 
     def put_structured_object(
@@ -100,7 +105,7 @@ class MooncakeBundleTransfer:
         max_inflight_put: int | None = None,
         config: Any = None,
     ) -> RemoteBundleRef:
-        """Stores metadata and named members: arrays, tensors, bytes. Raises as `put_bundle`."""
+        """Stores metadata and named members: arrays, tensors or bytes. Returns a reference. Raises as `put_bundle`."""
         to = Destination("", partition, "", chunk_bytes, checked(policy, max_inflight_put), config)
         return put_object(self._bundle_store, payload, to)
 
@@ -113,7 +118,9 @@ class MooncakeBundleTransfer:
         max_inflight_put: int | None = None,
         config: Any = None,
     ) -> RemoteBundleRef:
-        """Stores a mapping of members, or one array, tensor or piece of bytes. Raises as `put_bundle`."""
+        """Stores a mapping of members, or a single array, tensor or bytes object. Returns a reference. Raises as
+        `put_bundle`.
+        """
         if isinstance(obj, Mapping):
             payload = StructuredObjectPayload(buffers=obj)
         else:
@@ -121,27 +128,29 @@ class MooncakeBundleTransfer:
         return self.put_structured_object(payload, partition, chunk_bytes, policy, max_inflight_put, config)
 
     def get_object(self, ref: BundleRef) -> Any:
-        """What `put_object` stored. Raises as `materialize`."""
+        """Reads the object that `put_object` stored. Raises as `materialize`."""
         result = self.materialize(self.read_spec(ref))
         return result.objects["value"] if result.metadata.get(_WRAPPED) else result.objects
 
     def read_spec(self, ref: BundleRef) -> StructuredObjectReadSpec:
-        """What to read of a structured object: all, until some of it is selected. Reads nothing."""
+        """A specification that reads all of a structured object. Its methods select parts. Reads nothing itself."""
         return StructuredObjectReadSpec(ref=ref)
 
     def materialize(self, spec: StructuredObjectReadSpec) -> StructuredObjectResult:
-        """Reads what the specification says.
+        """Reads the members and rows that the specification selects.
 
-        Bytes come as a `uint8` array, from stores without registered memory as `bytes`. Raises KeyError for members
-        that are not there, ValueError for what is damaged or cannot be sliced, RuntimeError for what the store does not
-        deliver.
+        Bytes are returned as a `uint8` array; for stores without registered memory, as `bytes`. Raises KeyError for
+        unknown members, and ValueError for damaged data and members that cannot be sliced. Raises RuntimeError if the
+        store does not deliver all bytes.
         """
         return self.materialize_into(spec, None)
 
     def materialize_into(
         self, spec: StructuredObjectReadSpec, destinations: Mapping[str, Any] | None
     ) -> StructuredObjectResult:
-        """As `materialize`, into the caller's arrays or memory for the members that `destinations` names."""
+        """As `materialize`. Members in `destinations` are read into the caller's arrays or memory: an ndarray,
+        `raw_destination` or `tensor_object_buffer`.
+        """
         if spec.member_names is not None and not spec.member_names:
             raise ValueError("structured read spec selected no members")
         members = Members(self._bundle_store, spec.ref)
@@ -152,7 +161,7 @@ class MooncakeBundleTransfer:
 
     @staticmethod
     def release_result(result: Any) -> None:
-        """Gives the leased memory of a result back, at once. None of its arrays may be used afterwards."""
+        """Returns the leased memory of a result at once. None of its arrays may be used afterwards."""
         lease.release_result(result)
 
     def put(
@@ -168,10 +177,10 @@ class MooncakeBundleTransfer:
         config: Any = None,
         field_schemas: Mapping[str, FieldSchema] | None = None,
     ) -> MooncakeDataProtoRef:
-        """Stores a batch: an object or a dict with sections, or, as "dict", a flat one.
+        """Stores a batch. Type "dataproto" takes an object or a dict with sections, "dict" takes a flat dict. Returns
+        a handle.
 
-        Raises ValueError or TypeError for fields that cannot be stored as they are, RuntimeError if the store does not
-        take them all.
+        Raises ValueError or TypeError for fields that cannot be stored, and RuntimeError if the store refuses a part.
         """
         if _checked_type(type) == "dict":
             data = batch.from_flat(data, field_schemas)
@@ -191,10 +200,10 @@ class MooncakeBundleTransfer:
         destinations: Mapping[str, Any] | None = None,
         rows: Rows = None,
     ) -> Any:
-        """The selected fields and rows of a batch, with sections or, as "dict", flat.
+        """Reads the selected fields and rows of a batch: with sections, or, for type "dict", as a flat dict.
 
-        Raises KeyError for fields that are not there, IndexError for rows that are not, ValueError for what is damaged
-        or in two sections of a flat dict, RuntimeError for what the store does not deliver.
+        Raises KeyError for unknown fields and IndexError for rows out of range. Raises ValueError for damaged data,
+        and for a field in two sections of a flat dict. Raises RuntimeError if the store does not deliver all bytes.
         """
         wanted = Selection(fields, batch_fields, non_tensor_fields, meta_info_keys, rows, destinations or {})
         is_flat = _checked_type(type) == "dict"
@@ -213,7 +222,7 @@ class MooncakeBundleTransfer:
         field_schemas: Mapping[str, FieldSchema] | None = None,
         config: Any = None,
     ) -> MooncakeDataProtoRef:
-        """As `put`, for an object or a dict with sections."""
+        """Stores an object or a dict with sections, as `put`."""
         to = Destination(namespace, partition, stage, chunk_bytes, policy, config)
         return put_stage(self._bundle_store, batch.split(data, field_schemas), to, field_schemas)
 
@@ -229,9 +238,10 @@ class MooncakeBundleTransfer:
         field_schemas: Mapping[str, FieldSchema] | None = None,
         config: Any = None,
     ) -> MooncakeDataProtoRef:
-        """Adds fields to a batch. Returns the new handle; the old one remains good, but for a stage overwritten.
+        """Adds fields to a batch as a stage. Returns the new handle. The old handle stays valid, unless its stage was
+        overwritten.
 
-        Raises as `put`, and ValueError for fields that are there already, or that `overwrite` would lose.
+        Raises as `put`; also ValueError for fields that exist already, and for fields that `overwrite` would lose.
         """
         old = resolved(ref)
         to = Destination(old.namespace, old.partition, stage, chunk_bytes, policy, config)
@@ -239,7 +249,7 @@ class MooncakeBundleTransfer:
         return append_stage(self._bundle_store, old, fields, to, field_schemas, overwrite=overwrite)
 
     def dataproto_manifest_view(self, ref: DataProtoRefLike) -> dict[str, Any]:
-        """Types, shapes and places of the fields, as the manifests have them. ValueError if one is damaged."""
+        """Types, shapes and places of the fields, from the manifests. Raises ValueError if a manifest is damaged."""
         return gather.manifest_view(self._bundle_store, resolved(ref))
 
     def get_dataproto(
@@ -254,7 +264,7 @@ class MooncakeBundleTransfer:
         destinations: Mapping[str, Any] | None = None,
         rows: Rows = None,
     ) -> Any:
-        """As `get`, with sections."""
+        """Reads the selected fields and rows, with sections, as `get`."""
         wanted = Selection(fields, batch_fields, non_tensor_fields, meta_info_keys, rows, destinations or {})
         return batch.built(gather.read_batch(self._bundle_store, resolved(ref), wanted), data_cls)
 

@@ -1,4 +1,4 @@
-"""Rows of numbers, each an array of its own shape, with one element type."""
+"""A codec for rows of numbers: each row is an array of its own shape, all have one element type."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from mooncake._structured.torch_tensor import is_tensor
 DEFAULT_DTYPE = "int64"
 _CODEC = "typed_ragged"
 _MAX_NDIM = 64
-# Integers up to this are exact as float64.
+# Integers up to this magnitude are exact as float64.
 _EXACT_FLOAT = 1 << 53
 
 
 def encode(values: Sequence[Any], dtype_hint: DType | None = None) -> tuple[Payload, dict[str, Any]]:
-    """The parts of arrays, nested lists of numbers, and None, and what brings them back.
+    """Encodes arrays, nested lists of numbers, and None. Returns the parts and the metadata to decode them.
 
-    Raises ValueError if a number cannot be stored as the common type, or as the one that is asked for.
+    Raises ValueError if a number cannot be stored as the common type, or as `dtype_hint`.
     """
     dtype = stored_dtype(_common_dtype(values) if dtype_hint is None else dtype_hint)
     regular = encode_regular_rows(values, dtype)
@@ -44,7 +44,9 @@ def encode(values: Sequence[Any], dtype_hint: DType | None = None) -> tuple[Payl
 
 
 def encode_regular_rows(values: Sequence[Any], dtype: DType) -> tuple[Payload, dict[str, Any]] | None:
-    """As `encode`, for two or more arrays of one shape and just this type, which lie row by row; None for others."""
+    """As `encode`, without a loop over rows, for two or more C-contiguous arrays of this type and one shape. None for
+    other values.
+    """
     if len(values) < 2 or not all(isinstance(value, np.ndarray) for value in values):
         return None
     shape = values[0].shape
@@ -62,7 +64,7 @@ def encode_regular_rows(values: Sequence[Any], dtype: DType) -> tuple[Payload, d
 
 
 def decode(payload: Mapping[str, Any], rows: int, metadata: Mapping[str, Any] | None = None) -> list[Any]:
-    """The rows. Arrays share the memory of the data. Raises ValueError if the parts do not fit together."""
+    """Decodes the rows. Arrays share the memory of the data. Raises ValueError if the parts do not fit together."""
     described = metadata or {}
     data = _data(part(payload, "data", _CODEC), stored_dtype(described.get("dtype", DEFAULT_DTYPE)))
     limits = bounds(payload, "offsets", rows, len(data), _CODEC)
@@ -84,13 +86,13 @@ def decode(payload: Mapping[str, Any], rows: int, metadata: Mapping[str, Any] | 
 
 def _common_dtype(values: Sequence[Any]) -> DType:
     arrays = [np.asarray(value) for value in values if value is not None]
-    # What is empty says nothing of the type, unless all is.
+    # Empty rows do not influence the type, unless all rows are empty.
     dtypes = {array.dtype for array in arrays if array.size} or {array.dtype for array in arrays}
     return np.result_type(*dtypes) if dtypes else np.dtype(DEFAULT_DTYPE)
 
 
 def _converted(value: Any, dtype: DType) -> Array:
-    """The value as a C-contiguous array of this type, and of its own shape."""
+    """The value as a C-contiguous array of this type, in its own shape."""
     array = np.asarray(value)
     if array.size and array.dtype.kind == "f" and not isinstance(value, np.ndarray):
         _check_rounding(value, array)
@@ -100,7 +102,7 @@ def _converted(value: Any, dtype: DType) -> Array:
 
 
 def cast(array: Array, dtype: DType) -> Array:
-    """The array as another type. Raises ValueError if values change; from float to float they may be rounded."""
+    """The array as another type. Raises ValueError if values change; conversions from float to float may round."""
     if array.dtype == dtype:
         return array
     if array.dtype.kind not in "biufc":
@@ -110,7 +112,7 @@ def cast(array: Array, dtype: DType) -> Array:
         if array.dtype.kind == dtype.kind and dtype.kind in "fc":
             return result
         same = np.array_equal(result.astype(array.dtype), array)
-    # A large unsigned number turns negative and back again.
+    # A large unsigned number becomes negative, and equal again when it is converted back.
     turned = dtype.kind == "i" and array.dtype.kind == "u" and bool((result < 0).any())
     if not same or turned or (dtype.kind == "u" and array.dtype.kind == "i" and bool((array < 0).any())):
         raise ValueError(f"{_CODEC} rows of {array.dtype} cannot be stored as {dtype} without changing values")
@@ -118,7 +120,7 @@ def cast(array: Array, dtype: DType) -> Array:
 
 
 def _check_rounding(value: Any, array: Array) -> None:
-    """Raises ValueError if a list of integers and floats lost a digit when it became an array of floats."""
+    """Raises ValueError if a list of integers and floats lost digits in the conversion to an array of floats."""
     if bool((np.abs(array) > _EXACT_FLOAT).any()):
         numbers = np.asarray(value, dtype=object).reshape(-1).tolist()
         if any(a != b and b == b for a, b in zip(array.reshape(-1).tolist(), numbers, strict=True)):
@@ -141,7 +143,7 @@ def _metadata(dtype: DType, max_ndim: int, is_array: list[bool], values: Sequenc
 
 
 def _data(data: Any, dtype: DType) -> Array:
-    """The elements of all rows, of whatever type they were read as."""
+    """The elements of all rows, from an array, a tensor or bytes."""
     if is_tensor(data):
         data = data.numpy()
     if isinstance(data, np.ndarray) and data.dtype == dtype and data.ndim == 1:
@@ -166,7 +168,7 @@ def _shapes(payload: Mapping[str, Any], rows: int) -> list[tuple[int, ...]]:
 
 
 def _array_rows(metadata: Mapping[str, Any], rows: int) -> list[bool]:
-    """Which rows come back as arrays; the others as lists."""
+    """Which rows are decoded as arrays. The others are decoded as lists."""
     kind = metadata.get("row_format")
     if kind != "mixed":
         return [kind == "ndarray"] * rows

@@ -1,4 +1,4 @@
-"""Payloads written to a store, by way of leased memory where there is a pool, else by `put`."""
+"""Writes payloads to a store: from leased memory if there is a pool, otherwise with `put`."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from mooncake._structured.write_config import call_write, config_for_keys
 
 
 class Writer:
-    """Writes payloads. What raises leaves none of the payload's keys behind, as far as the store lets it."""
+    """Writes payloads. If a method raises, it has tried to remove the payload's keys."""
 
     def __init__(self, store: Any, pool: Any) -> None:
         self._store = store
         self._pool = pool
 
     def put_one(self, key: str, value: bytes | memoryview, config: Any) -> None:
-        """Stores one small object. Raises RuntimeError if the store does not take it."""
+        """Stores one small object. Raises RuntimeError if the store refuses it."""
         status = call_write(self._store.put, key, value, config=config_for_keys(config, 1))
         check_status(status, "put", key)
 
     def put_arrays(
         self, key: str, arrays: Chunk, chunk_bytes: int, policy: BundleTransferPolicy, config: Any
     ) -> dict[str, Any]:
-        """Stores byte arrays, one after the other, in chunks. Returns what the manifest says of them."""
+        """Stores byte arrays one after the other, in chunks. Returns their entry in the manifest."""
         chunks = split(arrays, chunk_bytes)
         if not chunks:
             return {"key": key, "bytes": 0, "chunks": []}
@@ -52,9 +52,9 @@ class Writer:
     def put_tensor(
         self, key: str, source: TensorPayload | TensorObjectBuffer, policy: BundleTransferPolicy, config: Any
     ) -> dict[str, Any]:
-        """Stores a tensor. Returns what the manifest says of it.
+        """Stores a tensor. Returns its entry in the manifest.
 
-        Raises ValueError if the policy forbids to copy a tensor that lies in no registered memory.
+        Raises ValueError if the policy forbids copies and the tensor does not lie in registered memory.
         """
         if isinstance(source, TensorObjectBuffer):
             self._put_buffer(key, source, config)
@@ -76,7 +76,7 @@ class Writer:
         check_status(call_write(put_from, key, source.ptr, source.size, config=config), "put_from", key)
 
     def _put_tensor_directly(self, key: str, source: TensorPayload, config: Any) -> dict[str, Any] | None:
-        """Stores a tensor with the store's own call; None if it has none, or none for such tensors."""
+        """Stores a tensor with `put_tensor` or `pub_tensor`. None if the store lacks it or refuses this tensor."""
         put = getattr(self._store, "put_tensor" if config is None else "pub_tensor", None)
         if not callable(put):
             return None
@@ -92,7 +92,9 @@ class Writer:
     def _put_serialized(
         self, key: str, source: TensorPayload, policy: BundleTransferPolicy, config: Any
     ) -> dict[str, Any]:
-        """Stores a tensor as bytes: header and elements, or what `torch.save` writes for those that have no header."""
+        """Stores a tensor as a header and elements, or, for tensors that cannot have a header, as `torch.save` writes
+        it.
+        """
         parts = parts_of(source.tensor) if has_tensor_codec() and source.tensor.dim() else None
         if parts is None:
             content = memoryview(saved(source.tensor))
@@ -127,7 +129,7 @@ class Writer:
                 raise
 
     def _put_chunk(self, key: str, chunk: Chunk, leased: bool, config: Any) -> None:
-        """Stores one chunk from leased memory, so that the store need not copy it again; by `put` if there is none."""
+        """Stores one chunk from leased memory, so that the store does not copy it again; without a lease, by `put`."""
         size = chunk_size(chunk)
         lease = self._lease(size) if leased else None
         if lease is None:

@@ -1,4 +1,4 @@
-"""The configuration of a write, when one logical object is many keys: they all join the object's one group."""
+"""The configuration of a write, when one structured object has many keys. All keys join the one group of the object."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _ONE_GROUP = (
 
 
 def config_for_keys(config: Any, key_count: int) -> Any:
-    """The configuration for a write of so many keys: `group_ids` names the group once for each of them.
+    """The configuration for a write of `key_count` keys: its `group_ids` repeats the group once per key.
 
-    The caller's own configuration is never changed. Raises ValueError if it names several groups.
+    Never changes the caller's configuration. Raises ValueError if it names several groups.
     """
     raw = getattr(config, "group_ids", None)
     if config is None or key_count <= 0 or raw is None:
@@ -34,7 +34,7 @@ def config_for_keys(config: Any, key_count: int) -> Any:
 
 
 def config_in_group(config: Any, group_id: str | None) -> Any:
-    """The configuration for a write into this group; unchanged if there is none.
+    """The configuration for a write into `group_id`; for None, the configuration itself.
 
     Raises ValueError if the configuration names another group.
     """
@@ -49,9 +49,10 @@ def config_in_group(config: Any, group_id: str | None) -> Any:
 
 
 def new_group_id(config: Any) -> str | None:
-    """The group for a new object: the one that the configuration names, else a new one.
+    """The group id for a new object: the group that the configuration names, otherwise a new id.
 
-    None if it names the empty group, which means none. Raises ValueError if it names several, or no text.
+    None if the configuration names the empty group, which means no group. Raises ValueError if it names several
+    groups, or a group that is no text.
     """
     raw = getattr(config, "group_ids", None)
     if raw is None:
@@ -70,7 +71,7 @@ def new_group_id(config: Any) -> str | None:
 
 
 def call_write(write: Callable[..., Any], *arguments: Any, config: Any) -> Any:
-    """Calls the write, with the configuration if there is one: not every store takes one."""
+    """Calls `write`. Passes `config` only if it is not None, because some stores do not take it."""
     return write(*arguments) if config is None else write(*arguments, config=config)
 
 
@@ -103,6 +104,6 @@ def _copied(config: Any) -> Any:
 
 
 def _settable(config: Any) -> list[str]:
-    """What makes up a configuration that cannot be copied: its attributes and its properties with a setter."""
+    """The attributes of a configuration that cannot be copied: instance attributes, and properties with a setter."""
     names = [name for name in dir(type(config)) if hasattr(getattr(type(config), name, None), "__set__")]
     return [name for name in dict.fromkeys([*names, *getattr(config, "__dict__", {})]) if not name.startswith("_")]

@@ -1,8 +1,11 @@
-"""Tensors of PyTorch in the store: a header of 304 bytes and the elements, as the C++ package stores them.
+"""PyTorch tensors in the store: a header of 304 bytes and the elements, in the format of the C++ package.
 
-`calls.TensorCalls` is what a store inherits. From the bytes up: `dtype` and `layout` are the header, `manifest` is what
-lies beside shards, `parallel` are the rules of shards and their keys; `payload` and `write` store, `read` and
-`reconstruct` read; `plain`, `tp`, `shards`, `targets`, `parallelism` and `safetensors` are the calls by subject.
+A store inherits `calls.TensorCalls`. The modules, from the bytes up:
+
+- `dtype` and `layout` define the header, `manifest` the object beside shards.
+- `parallel` has the rules of shards and their keys.
+- `payload` and `write` store objects; `read` and `reconstruct` read them.
+- `plain`, `tp`, `shards`, `targets`, `parallelism` and `safetensors` implement the public methods, by subject.
 """
 
 from mooncake._tensor.calls import TensorCalls

@@ -1,4 +1,4 @@
-"""Checks of arguments. A wrong type is a TypeError that names function and argument, as the native calls say it."""
+"""Checks of arguments. A wrong type raises a TypeError that names function and argument, as in native methods."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ def wrong(function: str, name: str, wanted: str, value: object) -> TypeError:
 
 
 def warn(message: str, *details: object) -> None:
-    """Logs a warning. `logging` is loaded by the first one, not by every program that imports the store."""
+    """Logs a warning. Imports `logging` only then, so that programs which import the store need not load it."""
     import logging
 
     logging.getLogger("mooncake.store").warning(message, *details)
 
 
 def refuse(function: str, reason: str) -> int:
-    """Logs why a call is refused, and returns the code for it."""
+    """Logs why a call is refused. Returns -600."""
     warn("%s: %s", function, reason)
     return INVALID_PARAMS
 
 
 def text(function: str, name: str, value: object) -> str:
-    """A key or another text. Bytes are taken for UTF-8."""
+    """A key or another text: a str, or bytes of UTF-8."""
     if isinstance(value, str):
         return value
     if isinstance(value, bytes):
@@ -51,7 +51,7 @@ def texts(function: str, name: str, value: object) -> list[str]:
 
 
 def number(function: str, name: str, value: object) -> int:
-    """An unsigned integer of 64 bits: an `int`, or anything with `__index__`."""
+    """An unsigned integer of 64 bits: an `int`, or an object with `__index__`."""
     return _integer(function, name, value, 0, _MAX_U64)
 
 
@@ -61,19 +61,19 @@ def numbers(function: str, name: str, value: object) -> list[int]:
 
 
 def small(function: str, name: str, value: object) -> int:
-    """A signed integer of 32 bits: a rank, a size, a dimension."""
+    """A signed integer of 32 bits, for a rank, a size or a dimension."""
     return _integer(function, name, value, -_MAX_I32 - 1, _MAX_I32)
 
 
 def tensors(function: str, value: object) -> list[Tensor]:
-    """The list `tensors_list`; what its items are is not looked at."""
+    """The list `tensors_list`. Does not check the items."""
     if not isinstance(value, (list, tuple)):
         raise wrong(function, "tensors_list", "a list", value)
     return list(value)
 
 
 def replication(function: str, value: object) -> ReplicateConfig | None:
-    """The argument `config`."""
+    """The argument `config`: a ReplicateConfig or None."""
     if value is None or isinstance(value, ReplicateConfig):
         return value
     raise wrong(function, "config", "a ReplicateConfig", value)

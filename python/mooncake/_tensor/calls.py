@@ -1,4 +1,4 @@
-"""All tensor calls of a store."""
+"""`TensorCalls`: all tensor methods of a store."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from mooncake._tensor.tp import TpCalls
 
 
 class TensorCalls(PlainCalls, TpCalls, ParallelismCalls, SafetensorsCalls):
-    """What a store can do with tensors of PyTorch, made of its calls for memory. Inherit it beside the native store.
+    """The methods for PyTorch tensors, implemented with a store's methods for memory. Inherit it beside the native
+    store.
 
-    torch is imported by the calls, not before; without it they raise ImportError.
+    The methods import torch when they are called; without torch they raise ImportError.
     """

@@ -1,4 +1,4 @@
-"""Tensors in the memory of a GPU: what the store has to be told of it, and reads straight into it."""
+"""Tensors in GPU memory: registers their memory with the store, and reads into it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from mooncake._tensor.layout import HEADER_BYTES, Layout, parse
 from mooncake._tensor.native import NativeStore, is_in_gpu
 
 _lock = threading.Lock()
-# How many calls need a registration that was made here: by the store's id, and address and length of the memory.
+# How many running calls use a registration of this module: by the store's id, and the memory's address and length.
 _uses: dict[tuple[int, int, int], int] = {}
 
 
 def _begin_anew() -> None:
-    """In a child that was forked: a thread of the parent may have held the lock."""
+    """Resets the state in a forked child: a thread of the parent may have held the lock."""
     global _lock
     _lock = threading.Lock()
     _uses.clear()
@@ -30,13 +30,13 @@ os.register_at_fork(after_in_child=_begin_anew)
 
 
 def is_cuda(tensor: object) -> bool:
-    """Whether this is a tensor in a GPU."""
+    """Whether the value is a tensor on a GPU."""
     return bool(getattr(tensor, "is_cuda", False))
 
 
 @contextmanager
 def registered(store: NativeStore, tensor: Tensor) -> Iterator[bool]:
-    """Has the memory of a tensor in a GPU registered while calls use it, if it is not. Gives whether it is."""
+    """Registers the memory of a GPU tensor during the block, unless it is registered. Yields whether it is."""
     with _lock:
         use = _our_use(store, tensor)
         if use is not None:
@@ -49,8 +49,11 @@ def registered(store: NativeStore, tensor: Tensor) -> Iterator[bool]:
 
 
 def _our_use(store: NativeStore, tensor: Tensor) -> tuple[int, int, int] | None:
-    """What is registered here for a tensor, from now on or already. None if that is the caller's, or cannot be."""
-    # All of its storage, so that calls with other tensors on it get along. Beside what a caller registered, less.
+    """The registration of this module for a tensor: an existing or a new one. None if the caller has registered the
+    memory, or it cannot be registered.
+    """
+    # Tries the whole storage first, so that calls with other tensors on it share the registration. If the caller has
+    # registered a part of the storage, that fails, and only the tensor's own memory is registered.
     storage = tensor.untyped_storage()
     ranges = [(int(storage.data_ptr()), int(storage.nbytes())), (int(tensor.data_ptr()), int(tensor.nbytes))]
     uses = [(id(store), *memory) for memory in ranges]
@@ -69,14 +72,16 @@ def _end_use(store: NativeStore, use: tuple[int, int, int]) -> None:
 
 
 def await_stream(tensor: Tensor) -> None:
-    """Returns once the GPU has done what was begun with a tensor."""
+    """Waits until the GPU has finished the work that was queued on the tensor's stream."""
     torch = torch_module()
     if torch.cuda.is_available():
         torch.cuda.current_stream(tensor.device).synchronize()
 
 
 def read_into_cuda(store: NativeStore, function: str, keys: Sequence[str], tensors: Sequence[Tensor]) -> list[int]:
-    """Reads the elements of stored tensors into tensors of the same types and shapes in a GPU. 0 or a code for each."""
+    """Reads stored elements into GPU tensors of the same types and shapes. Returns a list with 0 or a negative code
+    per key.
+    """
     if len(keys) != len(tensors):
         return [refuse(function, "the lists differ in length")] * len(keys)
     return [_read_one(store, function, key, tensor) for key, tensor in zip(keys, tensors, strict=True)]

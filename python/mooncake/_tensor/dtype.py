@@ -1,6 +1,6 @@
-"""The element types that a stored tensor may have: their numbers in the header, their names in torch, their sizes.
+"""The element types of stored tensors: their numbers in the header, their names in torch, and their sizes.
 
-The numbers are stored with every tensor and never change.
+The numbers are stored with every tensor: they must never change.
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from __future__ import annotations
 import importlib
 from typing import Any, TypeAlias
 
-# torch is no dependency of this package: it is imported by the calls that need it, so its types are not known here.
+# torch is not a dependency of this package. The methods that need it import it, so its types are unknown here.
 Tensor: TypeAlias = Any
 
-# The position is the number. Complex and quantized types have none.
+# A type's position is its number. Complex and quantized types cannot be stored.
 NAMES = (
     "float32",
     "float64",
@@ -36,7 +36,7 @@ _CODES = {f"torch.{name}": code for code, name in enumerate(NAMES)}
 def torch_module() -> Any:
     """The module `torch`.
 
-    Raises ImportError, saying what to install, if there is none.
+    Raises ImportError that says what to install if it is missing.
     """
     try:
         return importlib.import_module("torch")
@@ -51,5 +51,5 @@ def code_of(dtype: object) -> int | None:
 
 
 def torch_dtype(code: int) -> Any | None:
-    """The `torch.dtype` with this number; None if the installed torch has none of that name."""
+    """The `torch.dtype` with this number; None if the installed torch does not have it."""
     return getattr(torch_module(), NAMES[code], None)

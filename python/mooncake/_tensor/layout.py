@@ -1,10 +1,13 @@
-"""The header of a stored tensor: 304 bytes before its elements, which lie row by row.
+"""The header of a stored tensor: 304 bytes before its elements, which follow in row-major order.
 
-Little-endian. First 40 bytes: magic u32, version u16, header length u16, element type i32, rank i32, kind u32 (0 a full
-tensor, 1 a shard), reserved u32, offset of the elements u64, length of the elements in bytes u64. Then the global and
-the local shape, 8 x i64 each, filled up with -1; then the number of axes u32, reserved u32, and 4 axes of 32 bytes:
-kind, position, rank, size, split dimension (-1 without), expert or stage id, all i32, and the local extent of the
-split dimension i64. Bytes of axes that are not there are zero.
+All numbers are little-endian:
+
+- Front, 40 bytes: magic u32, version u16, header length u16, element type i32, rank i32, kind u32 (0 full tensor, 1
+  shard), reserved u32. Then offset and length of the elements in bytes, u64 each.
+- Global shape and local shape: 8 x i64 each, padded with -1.
+- Number of axes u32, reserved u32.
+- 4 axes of 32 bytes: kind, position, rank, size, split dimension (-1 for none), expert or stage id, all i32; local
+  extent of the split dimension i64. Unused axes are zero.
 """
 
 from __future__ import annotations
@@ -31,12 +34,12 @@ _AXIS = struct.Struct("<6iq")
 HEADER_BYTES = _FRONT.size + 2 * _SHAPE.size + _AXIS_COUNT.size + MAX_AXES * _AXIS.size
 _KIND_FULL = 0
 _KIND_SHARD = 1
-# A product of dimensions beyond this is no length of anything in memory.
+# No object in memory is longer than this. Larger products of dimensions are refused.
 _MAX_BYTES = (1 << 63) - 1
 
 
 class LayoutAxis(NamedTuple):
-    """One axis of parallelism as the header holds it. `kind` is a position in AXIS_KINDS."""
+    """One axis of parallelism, as in the header. `kind` is a position in AXIS_KINDS."""
 
     kind: int
     position: int
@@ -48,7 +51,7 @@ class LayoutAxis(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """What the header says of a tensor. `dtype` is a number of `mooncake._tensor.dtype`."""
+    """The content of a header. `dtype` is a number of `mooncake._tensor.dtype`."""
 
     dtype: int
     global_shape: tuple[int, ...]
@@ -59,16 +62,16 @@ class Layout(NamedTuple):
 
     @property
     def data_bytes(self) -> int:
-        """The length of the elements."""
+        """The length of the elements in bytes."""
         return prod(self.local_shape) * ITEM_BYTES[self.dtype]
 
     @property
     def total_bytes(self) -> int:
-        """The length of the object."""
+        """The length of the object in bytes: header and elements."""
         return self.data_offset + self.data_bytes
 
     def pack(self) -> bytes:
-        """The header for elements that follow it at once."""
+        """The bytes of the header, for elements that follow directly."""
         kind = _KIND_SHARD if self.is_shard else _KIND_FULL
         rank = len(self.global_shape)
         front = _FRONT.pack(MAGIC, VERSION, HEADER_BYTES, self.dtype, rank, kind, 0, HEADER_BYTES, self.data_bytes)
@@ -85,12 +88,12 @@ def full_layout(dtype: int, shape: tuple[int, ...]) -> Layout:
 
 
 def pack_shape(shape: tuple[int, ...]) -> bytes:
-    """Eight dimensions, those that are not there as -1."""
+    """Eight dimensions of 8 bytes each, padded with -1."""
     return _SHAPE.pack(*shape, *[NO_DIM] * (MAX_DIMS - len(shape)))
 
 
 def parse_shape(raw: bytes, rank: int) -> tuple[int, ...] | None:
-    """The first `rank` dimensions; None if one is negative, or if one after them is not -1."""
+    """The first `rank` dimensions; None if one of them is negative, or a later one is not -1."""
     dims: tuple[int, ...] = _SHAPE.unpack(raw)
     if min(dims[:rank], default=0) < 0 or any(dim != NO_DIM for dim in dims[rank:]):
         return None
@@ -99,10 +102,10 @@ def parse_shape(raw: bytes, rank: int) -> tuple[int, ...] | None:
 
 @lru_cache(maxsize=1024)
 def parse(header: bytes, total_bytes: int) -> Layout | None:
-    """The layout of an object of `total_bytes` that starts with these bytes; None if it is no tensor.
+    """The layout of an object of `total_bytes` bytes that starts with `header`; None if it is no tensor.
 
-    What is returned fits into the object: `data_offset + data_bytes == total_bytes`. Remembered, for tensors of one
-    layout have one header.
+    The layout fits the object: `data_offset + data_bytes == total_bytes`. Results are cached, because tensors of one
+    layout have equal headers.
     """
     if len(header) < HEADER_BYTES or not HEADER_BYTES <= total_bytes <= _MAX_BYTES:
         return None
@@ -128,7 +131,7 @@ def parse(header: bytes, total_bytes: int) -> Layout | None:
 
 
 def _fits(shape: tuple[int, ...], dtype: int) -> bool:
-    """Whether no product on the way overflows, even if a later dimension is zero."""
+    """Whether the product of all dimensions fits, even without those that are zero."""
     return prod(max(dim, 1) for dim in shape) * ITEM_BYTES[dtype] <= _MAX_BYTES
 
 

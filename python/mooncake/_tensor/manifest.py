@@ -1,7 +1,7 @@
-"""The manifest beside the shards of a tensor: 96 bytes that say how many shards there are and along which dimension.
+"""The manifest beside the shards of a tensor: 96 bytes with the number of shards and the split dimension.
 
-Little-endian: magic u32, version u16, length u16, element type i32, rank i32, split dimension i32, number of shards
-i32, reserved i32, 4 bytes of padding, the global shape 8 x i64 filled up with -1.
+All numbers are little-endian: magic u32, version u16, length u16, element type i32, rank i32, split dimension i32,
+number of shards i32, reserved i32, 4 bytes of padding, global shape 8 x i64, padded with -1.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MANIFEST_BYTES = _FRONT.size + 8 * MAX_DIMS
 
 
 class Manifest(NamedTuple):
-    """A tensor of `global_shape` that is stored as `shard_count` equal shards along `split_dim`."""
+    """A tensor of `global_shape`, stored as `shard_count` equal shards along `split_dim`."""
 
     dtype: int
     global_shape: tuple[int, ...]
@@ -27,14 +27,14 @@ class Manifest(NamedTuple):
     shard_count: int
 
     def pack(self) -> bytes:
-        """The bytes to store."""
+        """The bytes of the manifest."""
         rank = len(self.global_shape)
         front = _FRONT.pack(MAGIC, VERSION, MANIFEST_BYTES, self.dtype, rank, self.split_dim, self.shard_count, 0)
         return front + pack_shape(self.global_shape)
 
 
 def parse(raw: bytes) -> Manifest | None:
-    """The manifest in these bytes; None if they are none, or contradict themselves."""
+    """The manifest in these bytes; None if they hold none, or a contradictory one."""
     if len(raw) < MANIFEST_BYTES:
         return None
     magic, version, length, dtype, rank, split_dim, shard_count, _ = _FRONT.unpack_from(raw)

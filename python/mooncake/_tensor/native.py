@@ -1,4 +1,4 @@
-"""The native calls that the tensor calls are made of."""
+"""The native methods that the tensor methods use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mooncake._native import BufferHandle, ReplicateConfig
 
 
 class NativeStore(Protocol):
-    """What a store must offer. `mooncake._native.MooncakeDistributedStore` documents the methods."""
+    """The methods that a store must have. `mooncake._native.MooncakeDistributedStore` documents them."""
 
     def get_hostname(self) -> str: ...
     def _check_registered(self, buffer_ptr: int, size: int) -> int: ...
@@ -44,19 +44,19 @@ class NativeStore(Protocol):
 
 
 def may_touch(store: NativeStore, address: int, size: int) -> bool:
-    """Whether the caller's memory there is as it said: not null, not empty, not past the end of a registered buffer,
-    and no memory of a GPU.
+    """Whether Python may touch `size` bytes at `address`.
 
-    False too while the store is not set up.
+    They must be in host memory, not null and not empty, and must not run past the end of a registered buffer. False
+    also while the store is not set up.
     """
     return address != 0 and store._check_registered(address, size) == 0
 
 
 def is_in_gpu(store: NativeStore, address: int, size: int) -> bool:
-    """Whether this is memory of a GPU that was registered."""
+    """Whether this is registered memory of a GPU."""
     return store._check_registered(address, size) == 1
 
 
 def is_set_up(store: NativeStore) -> bool:
-    """Whether `setup` has succeeded and `close` was not called since."""
+    """Whether the store is set up and not closed."""
     return store.get_hostname() != ""

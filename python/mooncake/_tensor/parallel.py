@@ -1,4 +1,4 @@
-"""The rules of shards: valid axes, the keys that shards are stored under, and which part of a tensor a shard is."""
+"""The rules of shards: valid axes, the keys of shards, and the part of a tensor that a shard holds."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import NamedTuple
 
 from mooncake._tensor.layout import AXIS_KINDS, MAX_AXES, MAX_DIMS, NO_SPLIT, Layout, LayoutAxis
 
-# Most shards of one tensor.
+# The most shards of one tensor.
 MAX_SHARDS = 4096
-# The kinds that a caller may name, in the order in which they stand in keys.
+# The kinds that a caller may name, in their order in keys.
 KINDS = AXIS_KINDS[:4]
 _FIELDS = ("rank", "size", "split_dim", "expert_id", "stage_id")
 _I32 = range(-(1 << 31), 1 << 31)
 
 
 class InvalidAxesError(ValueError):
-    """Axes, or a writer's partition, that identify no shard. The text says why."""
+    """Axes, or a writer's partition, that identify no shard. The text gives the reason."""
 
 
 class Axis(NamedTuple):
-    """One axis, its kind in small letters."""
+    """One axis of a shard's identity. `kind` is in lower case."""
 
     kind: str
     rank: int
@@ -31,13 +31,13 @@ class Axis(NamedTuple):
 
     @property
     def member_id(self) -> int:
-        """The id that the header holds: an ep axis's expert, a pp axis's stage, else 0."""
+        """The id in the header: the expert of an ep axis, the stage of a pp axis, otherwise 0."""
         ids = {"ep": self.expert_id, "pp": self.stage_id}
         return ids.get(self.kind) or 0
 
 
 class Partition(NamedTuple):
-    """Shard `rank` of `size` equal ones along `split_dim`, as a writer stores its part of a full tensor."""
+    """Shard `rank` of `size` equal shards along `split_dim`: a writer's part of a full tensor."""
 
     rank: int
     size: int
@@ -48,7 +48,7 @@ class Partition(NamedTuple):
 
 
 def parse_axes(parallelism: object) -> tuple[Axis, ...]:
-    """The axes of a `TensorParallelism`, or of anything with the same attributes.
+    """The axes of a `TensorParallelism`, or of an object with the same attributes.
 
     Raises InvalidAxesError if they identify no shard.
     """
@@ -80,9 +80,9 @@ def _parse_axis(axis: object) -> Axis:
 
 
 def parse_partition(value: object) -> Partition:
-    """A writer's partition: anything with the integers `rank`, `size` and `split_dim`.
+    """A writer's partition, from an object with the integers `rank`, `size` and `split_dim`.
 
-    Raises InvalidAxesError if it is none.
+    Raises InvalidAxesError for other objects and for values out of range.
     """
     integers = _integers(value, _FIELDS[:3], optional=())
     partition = Partition(**integers)  # type: ignore[arg-type]
@@ -108,27 +108,27 @@ def _integers(value: object, names: tuple[str, ...], optional: tuple[str, ...]) 
 
 
 def tp_axis(axes: tuple[Axis, ...]) -> Axis | None:
-    """The tp axis, if there is one."""
+    """The tp axis; None without one."""
     return next((axis for axis in axes if axis.kind == "tp"), None)
 
 
 def with_tp(axes: tuple[Axis, ...], rank: int, size: int) -> tuple[Axis, ...]:
-    """The same axes with another place on the tp axis."""
+    """The same axes with another rank and size of the tp axis."""
     return tuple(axis._replace(rank=rank, size=size) if axis.kind == "tp" else axis for axis in axes)
 
 
 def in_order(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
-    """The axes in the order in which they stand in keys."""
+    """The axes in their order in keys."""
     return tuple(sorted(axes, key=lambda axis: KINDS.index(axis.kind)))
 
 
 def tp_key(key: str, rank: int) -> str:
-    """The key of a shard that tp alone identifies."""
+    """The key of a shard with only a tp axis."""
     return f"{key}_tp_{rank}"
 
 
 def shard_key(key: str, axes: tuple[Axis, ...]) -> str:
-    """The key of the shard that these axes identify; their order does not matter."""
+    """The key of the shard that these axes identify, in any order."""
     if len(axes) == 1 and axes[0].kind == "tp":
         return tp_key(key, axes[0].rank)
     return key + "".join(f"__{_suffix(axis)}" for axis in in_order(axes))
@@ -156,7 +156,7 @@ def parallelism_manifest_key(key: str) -> str:
 
 
 def splits(shape: tuple[int, ...], split_dim: int, count: int) -> bool:
-    """Whether `count` equal shards along that dimension make up the shape."""
+    """Whether the shape divides into `count` equal shards along `split_dim`."""
     return 0 <= split_dim < len(shape) and 0 < count <= MAX_SHARDS and shape[split_dim] % count == 0
 
 
@@ -168,7 +168,7 @@ def shard_shape(shape: tuple[int, ...], split_dim: int, count: int) -> tuple[int
 def shard_layout(
     dtype: int, global_shape: tuple[int, ...], local_shape: tuple[int, ...], axes: tuple[Axis, ...]
 ) -> Layout | None:
-    """The layout of a shard with these axes; None if a split dimension or the rank is out of range."""
+    """The layout of a shard with these axes; None if a split dimension or the number of dimensions is out of range."""
     if len(local_shape) > MAX_DIMS:
         return None
     stored = []
@@ -183,7 +183,7 @@ def shard_layout(
 
 
 def axes_of(layout: Layout) -> tuple[Axis, ...] | None:
-    """The axes of a stored shard, in the order of keys; None if it is no shard, or has an axis of no known kind."""
+    """The axes of a stored shard, in their order in keys; None for a full tensor, or an axis of an unknown kind."""
     if not layout.is_shard or any(axis.kind >= len(KINDS) for axis in layout.axes):
         return None
     return in_order(tuple(_stored_axis(axis) for axis in layout.axes))

@@ -1,4 +1,4 @@
-"""The calls that say by axes which shard they store, and by a target what they read."""
+"""The methods that identify the shard to store by axes, and the part to read by a target."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mooncake._tensor.write import Writer
 
 
 def _requests(parallelisms: object, writer_partitions: object) -> tuple[object, object] | None:
-    """What a batch asks for per key; None if it asks for nothing but whole tensors."""
+    """The requests of a batch, per key; None if all keys store whole tensors."""
     return None if parallelisms is None and writer_partitions is None else (parallelisms, writer_partitions)
 
 
@@ -71,7 +71,7 @@ def _store_many_from(
 
 
 def _targets(function: str, targets: object, count: int) -> list[Target | None] | None:
-    """One target per key, None for each that says nothing clear; None if they are no list of this length."""
+    """One target per key, None for an invalid one. Returns None if `targets` is no list of this length."""
     if targets is None:
         return [Target(None)] * count
     if not isinstance(targets, (list, tuple)) or len(targets) != count:
@@ -89,12 +89,15 @@ def _target(function: str, target: object) -> Target | None:
 
 
 class ParallelismCalls:
-    """The calls for shards of any parallelism.
+    """The methods for shards of any parallelism. A put stores
 
-    A put without `parallelism` and `writer_partition` stores a whole tensor. With a tp axis alone, `tensor` is the
-    shard; with a tp axis among others, `tensor` is the full one and its shard is cut out; with other axes alone,
-    `tensor` is stored as it is. With `writer_partition`, an object with `rank`, `size` and `split_dim`, the writer's
-    part of a full tensor is stored. Shards along a dimension are equal; a tensor that does not split so is refused.
+    - a whole tensor, without `parallelism` and `writer_partition`;
+    - `tensor` as the shard, with only a tp axis;
+    - the shard cut out of the full `tensor`, with a tp axis among others;
+    - `tensor` unchanged, with only other axes;
+    - the writer's part of the full `tensor`, with `writer_partition`: an object with `rank`, `size` and `split_dim`.
+
+    Shards along a dimension are equal. A tensor that does not divide into equal shards is refused.
     """
 
     def put_tensor_with_parallelism(
@@ -105,7 +108,7 @@ class ParallelismCalls:
         config: ReplicateConfig | None = None,
         writer_partition: object = None,
     ) -> int:
-        """Stores a tensor, or its shard. Returns 0, or a negative code: -600 for what cannot be stored so."""
+        """Stores a tensor, or its shard. Returns 0, or a negative code: -600 if it cannot be stored in this way."""
         name = "put_tensor_with_parallelism"
         writer = Writer(self, name, replication(name, config))
         return _store(writer, text(name, "key", key), tensor, parallelism, writer_partition)
@@ -118,7 +121,9 @@ class ParallelismCalls:
         config: ReplicateConfig | None = None,
         writer_partitions: Sequence[object] | None = None,
     ) -> list[int]:
-        """Stores several, as `put_tensor_with_parallelism`. Returns 0 or a negative code per key."""
+        """Stores several tensors, each as `put_tensor_with_parallelism`. Returns a list with 0 or a negative code per
+        key.
+        """
         name = "batch_put_tensor_with_parallelism"
         writer = Writer(self, name, replication(name, config))
         values = tensors(name, tensors_list)
@@ -133,7 +138,8 @@ class ParallelismCalls:
         config: ReplicateConfig | None = None,
         writer_partition: object = None,
     ) -> int:
-        """Stores a full tensor that lies, header first, in the caller's memory; with a tp axis, all of its shards.
+        """Stores a full tensor from the caller's memory: `size` bytes at `buffer_ptr`, header first. With a tp axis,
+        stores all of its shards.
 
         Returns as `put_tensor_with_parallelism`.
         """
@@ -151,7 +157,9 @@ class ParallelismCalls:
         config: ReplicateConfig | None = None,
         writer_partitions: Sequence[object] | None = None,
     ) -> list[int]:
-        """Stores several, as `put_tensor_with_parallelism_from`. Returns 0 or a negative code per key."""
+        """Stores several tensors, each as `put_tensor_with_parallelism_from`. Returns a list with 0 or a negative code
+        per key.
+        """
         name = "batch_put_tensor_with_parallelism_from"
         writer = Writer(self, name, replication(name, config))
         memory = numbers(name, "buffer_ptrs", buffer_ptrs), numbers(name, "sizes", sizes)
@@ -165,7 +173,7 @@ class ParallelismCalls:
         config: ReplicateConfig | None = None,
         writer_partition: object = None,
     ) -> int:
-        """As `put_tensor_with_parallelism`, in place of whatever the keys hold."""
+        """As `put_tensor_with_parallelism`, but replaces the objects that the keys have."""
         name = "upsert_tensor_with_parallelism"
         writer = Writer(self, name, replication(name, config), upsert=True)
         return _store(writer, text(name, "key", key), tensor, parallelism, writer_partition)
@@ -178,7 +186,7 @@ class ParallelismCalls:
         config: ReplicateConfig | None = None,
         writer_partitions: Sequence[object] | None = None,
     ) -> list[int]:
-        """As `batch_put_tensor_with_parallelism`, in place of whatever the keys hold."""
+        """As `batch_put_tensor_with_parallelism`, but replaces the objects that the keys have."""
         name = "batch_upsert_tensor_with_parallelism"
         writer = Writer(self, name, replication(name, config), upsert=True)
         values = tensors(name, tensors_list)
@@ -193,7 +201,7 @@ class ParallelismCalls:
         config: ReplicateConfig | None = None,
         writer_partition: object = None,
     ) -> int:
-        """As `put_tensor_with_parallelism_from`, in place of whatever the keys hold."""
+        """As `put_tensor_with_parallelism_from`, but replaces the objects that the keys have."""
         name = "upsert_tensor_with_parallelism_from"
         writer = Writer(self, name, replication(name, config), upsert=True)
         memory = number(name, "buffer_ptr", buffer_ptr), number(name, "size", size)
@@ -208,17 +216,17 @@ class ParallelismCalls:
         config: ReplicateConfig | None = None,
         writer_partitions: Sequence[object] | None = None,
     ) -> list[int]:
-        """As `batch_put_tensor_with_parallelism_from`, in place of whatever the keys hold."""
+        """As `batch_put_tensor_with_parallelism_from`, but replaces the objects that the keys have."""
         name = "batch_upsert_tensor_with_parallelism_from"
         writer = Writer(self, name, replication(name, config), upsert=True)
         memory = numbers(name, "buffer_ptrs", buffer_ptrs), numbers(name, "sizes", sizes)
         return _store_many_from(writer, texts(name, "keys", keys), memory, parallelisms, writer_partitions)
 
     def get_tensor_with_parallelism(self: NativeStore, key: str, target: ReadTarget | None = None) -> Tensor | None:
-        """The object as stored, a shard, or the full tensor, as `target` says.
+        """Reads the object as stored, a shard, or the full tensor: `target` selects which; None means as stored.
 
-        A shard or a full tensor is put together where it is stored in shards of another number. Returns None if what
-        is needed is not there, or does not fit together.
+        If the shards were stored for another number of ranks, assembles the result from them. Returns None if a needed
+        object is missing, or the shards do not fit together.
         """
         name = "get_tensor_with_parallelism"
         key, found = text(name, "key", key), _target(name, target)
@@ -227,7 +235,9 @@ class ParallelismCalls:
     def batch_get_tensor_with_parallelism(
         self: NativeStore, keys: Sequence[str], targets: Sequence[ReadTarget | None] | None = None
     ) -> list[Tensor | None]:
-        """What `get_tensor_with_parallelism` returns for each key and its target."""
+        """Reads several tensors, each as `get_tensor_with_parallelism` with its target. Returns a tensor or None per
+        key.
+        """
         name = "batch_get_tensor_with_parallelism"
         asked = texts(name, "keys", keys)
         if targets is None:
@@ -241,9 +251,10 @@ class ParallelismCalls:
     def get_tensor_with_parallelism_into(
         self: NativeStore, key: str, buffer_ptr: int, size: int, target: ReadTarget | None = None
     ) -> Tensor | None:
-        """As `get_tensor_with_parallelism`, into the `size` bytes at `buffer_ptr`, which must stay mapped meanwhile.
+        """As `get_tensor_with_parallelism`, into the `size` bytes at the address `buffer_ptr`, in host memory.
 
-        Returns a tensor that shares this memory; None also if there is not enough room.
+        Returns a tensor that shares this memory, which must stay mapped while the tensor is used. Returns None also if
+        the memory is too small.
         """
         name = "get_tensor_with_parallelism_into"
         key, found = text(name, "key", key), _target(name, target)
@@ -257,7 +268,9 @@ class ParallelismCalls:
         sizes: Sequence[int],
         targets: Sequence[ReadTarget | None] | None = None,
     ) -> list[Tensor | None]:
-        """What `get_tensor_with_parallelism_into` returns for each key, its memory and its target."""
+        """Reads several tensors, each as `get_tensor_with_parallelism_into`. Returns a tensor or None per key; all
+        None if the lists differ in length.
+        """
         name = "batch_get_tensor_with_parallelism_into"
         asked = texts(name, "keys", keys)
         ptrs, lengths = numbers(name, "buffer_ptrs", buffer_ptrs), numbers(name, "sizes", sizes)

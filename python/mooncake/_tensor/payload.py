@@ -1,4 +1,4 @@
-"""An object about to be stored: its bytes as ranges of memory, with whatever keeps that memory in place."""
+"""An object to store: its bytes as ranges of memory, and the objects that keep that memory alive."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from mooncake._tensor.parallel import Axis, shard_layout, shard_shape, splits
 
 
 class Payload(NamedTuple):
-    """Ranges that together are one object, (address, length in bytes) each. `owners` keeps the memory alive.
+    """The ranges of one object, as pairs of address and length in bytes. `owners` keep the memory alive.
 
-    The last range may be elements in a GPU; their tensor is an owner then.
+    The last range may be elements on a GPU; then their tensor is one of the owners.
     """
 
     ranges: tuple[tuple[int, int], ...]
     owners: tuple[Any, ...]
 
     def on_host(self, elements: Tensor) -> Payload:
-        """The same object, with the elements of this tensor in the memory of the host for those in a GPU."""
+        """The same object, with its elements on the GPU replaced by the elements of this tensor on the host."""
         *before, (_, size) = self.ranges
         return Payload((*before, (int(elements.data_ptr()), size)), (*self.owners, elements))
 
@@ -35,13 +35,13 @@ class Payload(NamedTuple):
 
 
 class Elements(NamedTuple):
-    """A tensor's elements in the memory of this host or of a GPU, row by row, and what the header is to say of them."""
+    """A tensor's elements on this host or on a GPU, in row-major order, and the layout for their header."""
 
     layout: Layout
     tensor: Tensor
 
     def payload(self) -> Payload:
-        """The header, then the elements where they lie."""
+        """The header and the elements, without a copy of the elements."""
         header = raw_payload(self.layout.pack())
         if self.layout.data_bytes == 0:
             return header
@@ -50,21 +50,21 @@ class Elements(NamedTuple):
 
 
 def raw_payload(raw: bytes) -> Payload:
-    """An object of these bytes."""
+    """An object with these bytes."""
     memory = ctypes.create_string_buffer(raw, len(raw))
     return Payload(((ctypes.addressof(memory), len(raw)),), (memory,))
 
 
 def memory_payload(address: int, size: int) -> Payload:
-    """An object that lies ready in the caller's memory."""
+    """An object whose bytes are in the caller's memory."""
     return Payload(((address, size),), ())
 
 
 def elements_of(tensor: object, on_host: bool = False) -> Elements | None:
-    """The elements of a tensor; None if it is no tensor, or one that cannot be stored.
+    """The elements of a tensor; None if the value is no tensor, or cannot be stored.
 
-    A contiguous tensor in the memory of this host stays where it is, and so does one in a GPU, unless it is to be
-    `on_host`; others are copied. Raises ImportError without torch.
+    A contiguous tensor on this host is not copied, nor is one on a GPU, unless `on_host` is true. Other tensors are
+    copied. Raises ImportError without torch.
     """
     torch = torch_module()
     if not isinstance(tensor, torch.Tensor):
@@ -79,11 +79,11 @@ def elements_of(tensor: object, on_host: bool = False) -> Elements | None:
         layout = full_layout(dtype, shape)
         return Elements(layout, here) if here.data_ptr() or layout.data_bytes == 0 else None
     except (RuntimeError, NotImplementedError, ValueError):
-        return None  # no memory behind it, like the tensors that torch traces
+        return None  # a tensor without memory, as torch uses for tracing
 
 
 def shard_of(elements: Elements, axes: tuple[Axis, ...], split_dim: int, rank: int, count: int) -> Elements | None:
-    """Shard `rank` of `count` equal ones of a full tensor, None if there are none. `axes` is what its header says."""
+    """Shard `rank` of `count` equal shards of a full tensor; None if it does not divide. `axes` go into its header."""
     shape = elements.layout.global_shape
     if not splits(shape, split_dim, count):
         return None

@@ -1,4 +1,7 @@
-"""Stored bytes as tensors, without a copy. What is no tensor, or contradicts its own length, is None."""
+"""Stored bytes as tensors, without a copy.
+
+Bytes that are no tensor, or whose header contradicts their length, give None.
+"""
 
 from __future__ import annotations
 
@@ -13,25 +16,25 @@ from mooncake._tensor.native import NativeStore, may_touch
 
 
 def memory_at(address: int, size: int) -> Any:
-    """The caller's memory as a buffer. It is not kept in place: that is the caller's promise."""
+    """A buffer over the caller's memory. The caller must keep it mapped."""
     return (ctypes.c_ubyte * size).from_address(address)
 
 
 def layout_of(buffer: Any) -> Layout | None:
-    """What the header at the start of a buffer says; None if the buffer holds no tensor."""
+    """The layout in the header at the start of a buffer; None if the buffer holds no tensor."""
     memory = memoryview(buffer)
     return parse(bytes(memory[:HEADER_BYTES]), memory.nbytes)
 
 
 def layout_at(store: NativeStore, address: int, size: int) -> Layout | None:
-    """What the header in the caller's memory says; None if the store does not take that memory, or for no tensor."""
+    """The layout in the header at an address; None if the store refuses that memory, or it holds no tensor."""
     if size < HEADER_BYTES or not may_touch(store, address, size):
         return None
     return parse(ctypes.string_at(address, HEADER_BYTES), size)
 
 
 def view(buffer: Any, layout: Layout) -> Tensor | None:
-    """The elements as a tensor that shares the buffer's memory; None if the installed torch has no such type."""
+    """A tensor of the elements, which shares the buffer's memory; None if the installed torch lacks the type."""
     torch, dtype = torch_module(), torch_dtype(layout.dtype)
     if dtype is None:
         return None
@@ -47,7 +50,7 @@ def view(buffer: Any, layout: Layout) -> Tensor | None:
 
 
 def decode(buffer: Any) -> Tensor | None:
-    """The tensor in a buffer, as calls return it: one without dimensions comes back with one dimension of length 1."""
+    """The tensor in a buffer, as public methods return it: a tensor without dimensions becomes one of length 1."""
     layout = layout_of(buffer)
     if layout is None:
         warn("%d bytes are no tensor", memoryview(buffer).nbytes)
@@ -57,12 +60,12 @@ def decode(buffer: Any) -> Tensor | None:
 
 
 def decode_handle(handle: BufferHandle | None) -> Tensor | None:
-    """The tensor of a stored object. It shares the handle's memory and keeps it."""
+    """The tensor of a stored object. It shares the handle's memory and keeps it alive."""
     return None if handle is None else decode(handle)
 
 
 def decode_at(address: int, length: int) -> Tensor | None:
-    """The tensor that a read left in the caller's memory; None if the length is a negative code."""
+    """The tensor that a read wrote to the caller's memory; None if `length` is a negative code."""
     if length < 0:
         return None
     return decode(memory_at(address, length)) if length >= HEADER_BYTES else None

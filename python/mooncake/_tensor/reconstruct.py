@@ -1,7 +1,7 @@
-"""A tensor, or a shard of it, put together from shards that were stored for another number of ranks.
+"""Assembles a tensor, or a shard of it, from shards that were stored for another number of ranks.
 
-Every shard is read whole, so its header and its elements are of one version. Nothing is allocated for the result before
-the shards that make it up are there and fit to each other.
+Every shard is read as a whole, so its header and its elements are of one version. Memory for the result is allocated
+only after all shards are read and fit together.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from mooncake._tensor.read import layout_of, memory_at
 
 
 class Source(NamedTuple):
-    """A tensor that is stored as equal shards along `split_dim`; `axes` tell which, but for the tp rank."""
+    """A tensor stored as equal shards along `split_dim`. `axes` identify the shards, together with the tp rank."""
 
     key: str
     dtype: int
@@ -50,7 +50,7 @@ class Source(NamedTuple):
         return self.global_shape[self.split_dim] // self.shard_count
 
     def is_whole(self) -> bool:
-        """Whether shards of this count can make up the tensor at all."""
+        """Whether the tensor divides into this number of equal shards."""
         return splits(self.global_shape, self.split_dim, self.shard_count)
 
     def key_of(self, rank: int) -> str:
@@ -60,7 +60,7 @@ class Source(NamedTuple):
         return shard_key(self.key, with_tp(self.axes, rank, self.shard_count))
 
     def owns(self, rank: int, layout: Layout) -> bool:
-        """Whether an object with this layout is the shard of that rank."""
+        """Whether an object with this layout is the shard of `rank`."""
         local_shape = shard_shape(self.global_shape, self.split_dim, self.shard_count)
         expected = (self.dtype, self.global_shape, local_shape)
         if (layout.dtype, layout.global_shape, layout.local_shape) != expected:
@@ -69,7 +69,7 @@ class Source(NamedTuple):
 
 
 class Shard(NamedTuple):
-    """A stored shard: its place among the others, and its bytes."""
+    """A stored shard: its rank among the shards, and its bytes."""
 
     rank: int
     handle: BufferHandle
@@ -77,7 +77,7 @@ class Shard(NamedTuple):
 
 
 class Assembly(NamedTuple):
-    """The shards that a result is made of. The result starts at `start` along the split dimension."""
+    """The shards of which a result consists. The result begins at index `start` of the split dimension."""
 
     source: Source
     shards: tuple[Shard, ...]
@@ -85,18 +85,18 @@ class Assembly(NamedTuple):
     layout: Layout
 
     def in_memory(self) -> bytearray:
-        """The result as an object in memory of its own."""
+        """The result as an object, in new memory."""
         memory = bytearray(self.layout.total_bytes)
         self._fill(memory)
         return memory
 
     def write_at(self, address: int) -> int:
-        """Leaves the result in the caller's memory, which has room for it. Returns its length in bytes."""
+        """Writes the result to the caller's memory, which must have room for it. Returns its length in bytes."""
         self._fill(memory_at(address, self.layout.total_bytes))
         return self.layout.total_bytes
 
     def _fill(self, memory: object) -> None:
-        """Writes header and elements. Shards are copied as rows of bytes, whatever their type is."""
+        """Writes the header and the elements. Copies shards as rows of bytes, so their element type does not matter."""
         torch = torch_module()
         flat = torch.frombuffer(memory, dtype=torch.uint8)
         flat[:HEADER_BYTES] = torch.frombuffer(bytearray(self.layout.pack()), dtype=torch.uint8)
@@ -116,7 +116,7 @@ class Assembly(NamedTuple):
 
 
 def full_from_writers(store: NativeStore, key: str) -> Assembly | None:
-    """The full tensor from the shards of writers' partitions; None if there are none, or one is missing or wrong."""
+    """The full tensor, from the shards of writers' partitions; None if there are none, or one is missing or wrong."""
     found = _manifest(store, writer_manifest_key(key))
     if found is None:
         return None
@@ -126,7 +126,7 @@ def full_from_writers(store: NativeStore, key: str) -> Assembly | None:
 
 
 def full(store: NativeStore, key: str, axes: tuple[Axis, ...]) -> Assembly | None:
-    """The full tensor from the shards that these axes identify, whatever their number; None as `full_from_writers`."""
+    """The full tensor, from the shards that these axes identify, of any number; None as for `full_from_writers`."""
     for source in _sources(store, key, axes):
         assembly = _assemble(store, source, 0, full_layout(source.dtype, source.global_shape))
         if assembly is not None:
@@ -135,7 +135,7 @@ def full(store: NativeStore, key: str, axes: tuple[Axis, ...]) -> Assembly | Non
 
 
 def shard(store: NativeStore, key: str, axes: tuple[Axis, ...]) -> Assembly | None:
-    """The shard that these axes identify, from shards of another number; None as `full_from_writers`."""
+    """The shard that these axes identify, from another number of shards; None as for `full_from_writers`."""
     tp = tp_axis(axes)
     if tp is None:
         return None
@@ -151,7 +151,9 @@ def shard(store: NativeStore, key: str, axes: tuple[Axis, ...]) -> Assembly | No
 
 
 def _sources(store: NativeStore, key: str, axes: tuple[Axis, ...]) -> Iterator[Source]:
-    """Where the tensor may be: as the manifest says, else as the first shard says. Only what both numbers divide."""
+    """The sources that may have the tensor: first as the manifest describes it, then as the first shard does. Only
+    those that divide into both numbers of shards.
+    """
     tp = tp_axis(axes)
     if tp is None:
         return
@@ -178,7 +180,7 @@ def _answers(source: Source, tp: Axis) -> bool:
 
 
 def _assemble(store: NativeStore, source: Source, start: int, layout: Layout) -> Assembly | None:
-    """Reads the shards that overlap the result, all of them if it is empty."""
+    """Reads the shards that overlap the result. If the result is empty, reads all of them."""
     end = start + layout.local_shape[source.split_dim]
     ranks = range(source.shard_count)
     if end > start:
@@ -191,7 +193,7 @@ def _assemble(store: NativeStore, source: Source, start: int, layout: Layout) ->
 
 
 def _read(store: NativeStore, keys: list[str]) -> list[tuple[BufferHandle, Layout]] | None:
-    """The tensors under all the keys, or None."""
+    """The tensors under all the keys; None if one is missing or no tensor."""
     found = []
     for handle in store.batch_get_buffer(keys):
         layout = None if handle is None else layout_of(handle)

@@ -1,4 +1,4 @@
-"""Tensors between the store and files in the format of safetensors."""
+"""Copies tensors between the store and files in the safetensors format."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from mooncake._tensor.write import Writer
 
 
 def _safetensors() -> tuple[Any, type[Exception]]:
-    """The module `safetensors.torch`, and the error that it raises for files that are none.
+    """The module `safetensors.torch`, and the error that it raises for files of another format.
 
-    Raises ImportError, saying what to install, if there is none.
+    Raises ImportError that says what to install if it is missing.
     """
     torch_module()
     try:
@@ -33,12 +33,13 @@ def _path(function: str, value: object) -> str:
 
 
 class SafetensorsCalls:
-    """The calls that copy one tensor between the store and a file."""
+    """The methods that copy one tensor between the store and a file."""
 
     def save_tensor_to_safetensor(self: NativeStore, key: str, file_name: str | None = None) -> int:
-        """Writes the tensor under the key into a file, by default one of the key's name, under the key as its name.
+        """Writes the tensor under the key to a file, under the key as its name. The file's name is the key by default.
 
-        Returns 0; -1100 if there is no such tensor; -600 if the file cannot be written.
+        Returns 0; -1100 if there is no such tensor; -600 if the file cannot be written or the store is not set up.
+        Raises ImportError without torch and safetensors.
         """
         name = "save_tensor_to_safetensor"
         key = text(name, "key", key)
@@ -59,11 +60,13 @@ class SafetensorsCalls:
     def load_tensor_from_safetensor(
         self: NativeStore, key: str | None = None, file_name: str | None = None
     ) -> Tensor | None:
-        """Stores a tensor of the file, the one named `key` or else the first, under the key.
+        """Stores a tensor from the file under `key`: the tensor named `key` or, if the file has none, its first
+        tensor.
 
-        Without a key, the name of the file is the key. `file_name` must be given.
+        Without `key`, the file's name is the key. `file_name` is required: without it, raises TypeError.
 
-        Returns the tensor; None if the file cannot be read or holds none, or if it cannot be stored.
+        Returns the tensor; None if the file cannot be read or has no tensor, or the tensor cannot be stored. Raises
+        ImportError without torch and safetensors.
         """
         name = "load_tensor_from_safetensor"
         if file_name is None:

@@ -1,4 +1,4 @@
-"""One tensor as bytes and back, without a store: the functions that structured objects are built on."""
+"""Converts one tensor to bytes and back, without a store. Structured objects use these functions."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ def tensor_metadata_size() -> int:
 
 
 def serialize_tensor(tensor: Tensor) -> tuple[bytes, int, int, Tensor]:
-    """The header, the address and the length in bytes of the elements, and the tensor that keeps them in place.
+    """Returns the header, the address of the elements, their length in bytes, and a tensor that keeps them in place.
 
-    Raises ValueError for what cannot be stored as a tensor.
+    Raises ValueError if the value cannot be stored as a tensor.
     """
     elements = elements_of(tensor, on_host=True)
     if elements is None:
@@ -27,9 +27,9 @@ def serialize_tensor(tensor: Tensor) -> tuple[bytes, int, int, Tensor]:
 
 
 def deserialize_tensor(payload: bytes) -> Tensor:
-    """The tensor in header and elements, in memory of its own.
+    """A tensor in new memory, from the bytes of a header and elements.
 
-    Raises TypeError for anything but bytes, ValueError for bytes that are no tensor.
+    Raises TypeError for a payload that is not bytes, and ValueError for bytes that are no tensor.
     """
     if not isinstance(payload, bytes):
         raise wrong("_deserialize_tensor", "payload", "bytes", payload)

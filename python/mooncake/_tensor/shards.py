@@ -1,4 +1,4 @@
-"""Writes of the parallelism calls: what one request stores, under which keys."""
+"""Writes of the parallelism methods: decides what one request stores, and under which keys."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from mooncake._tensor.write import Writer
 
 
 class Request:
-    """What is to be stored of a tensor: all of it, the shard of some axes, or a writer's partition.
+    """The part of a tensor that a call stores: all of it, the shard of some axes, or a writer's partition.
 
-    Raises InvalidAxesError for axes or partitions that identify no shard, and for both at once.
+    Raises InvalidAxesError for axes or a partition that identify no shard, and if both are given.
     """
 
     def __init__(self, parallelism: object, writer_partition: object) -> None:
@@ -41,7 +41,7 @@ class Request:
         self.tp = tp_axis(self.axes)
 
     def store(self, writer: Writer, key: str, tensor: object) -> int:
-        """Stores what is asked for of a tensor. Returns 0 or a negative code."""
+        """Stores the requested part of a tensor. Returns 0 or a negative code."""
         if self.partition is None and not self.axes:
             return store_tensor(writer, key, tensor)
         elements = elements_of(tensor)
@@ -56,7 +56,11 @@ class Request:
         return _store_cut(writer, key, elements, self.axes, self.tp)
 
     def store_from(self, writer: Writer, key: str, address: int, size: int) -> int:
-        """Stores what is asked for of a tensor in the caller's memory; with a tp axis, the shards of all its ranks."""
+        """Stores the requested part of a tensor in the caller's memory. With a tp axis, stores the shards of all its
+        ranks.
+
+        Returns 0 or a negative code.
+        """
         if self.partition is None and not self.axes:
             return store_objects(writer, [key], [address], [size])[0]
         layout = layout_at(writer.store, address, size)
@@ -77,7 +81,7 @@ class Request:
 
 
 def store_partition(writer: Writer, key: str, elements: Elements, partition: Partition) -> int:
-    """Stores a writer's part of a full tensor, then the manifest."""
+    """Stores a writer's part of a full tensor, then the manifest. Returns 0 or a negative code."""
     rank, size, split_dim = partition.rank, partition.size, partition.split_dim
     shard = shard_of(elements, (partition.axis(),), split_dim, rank, size)
     if shard is None:
@@ -86,7 +90,7 @@ def store_partition(writer: Writer, key: str, elements: Elements, partition: Par
 
 
 def _store_as_is(writer: Writer, key: str, elements: Elements, axes: tuple[Axis, ...]) -> int:
-    """Stores the tensor whole as the shard of axes that split nothing."""
+    """Stores the whole tensor as the shard of axes that do not split it."""
     shape = elements.layout.global_shape
     layout = shard_layout(elements.layout.dtype, shape, shape, axes)
     if layout is None:
@@ -95,7 +99,7 @@ def _store_as_is(writer: Writer, key: str, elements: Elements, axes: tuple[Axis,
 
 
 def _store_tp_shard(writer: Writer, key: str, elements: Elements, tp: Axis) -> int:
-    """Stores a tensor that is a shard already: the full one is `size` times as long."""
+    """Stores a tensor that is already a shard: the full tensor is `size` times as long."""
     local_shape, split_dim = elements.layout.local_shape, tp.split_dim
     if split_dim is None or not 0 <= split_dim < len(local_shape):
         return writer.refuse(f"split_dim is out of range of the tensor for {key!r}")
@@ -110,7 +114,7 @@ def _store_tp_shard(writer: Writer, key: str, elements: Elements, tp: Axis) -> i
 
 
 def _store_cut(writer: Writer, key: str, elements: Elements, axes: tuple[Axis, ...], tp: Axis) -> int:
-    """Stores the shard that the axes identify, cut out of a full tensor."""
+    """Cuts the shard that the axes identify out of a full tensor, and stores it."""
     split_dim = -1 if tp.split_dim is None else tp.split_dim
     shard = shard_of(elements, axes, split_dim, tp.rank, tp.size)
     if shard is None:
@@ -119,7 +123,7 @@ def _store_cut(writer: Writer, key: str, elements: Elements, axes: tuple[Axis, .
 
 
 def _with_manifest(writer: Writer, key: str, shard: Elements, manifest_key: str, split_dim: int, count: int) -> int:
-    """Stores a shard, then what says how many there are. Returns 0 or the first negative code."""
+    """Stores a shard, then the manifest with the number of shards. Returns 0 or the first negative code."""
     code = writer.write(key, shard.payload())
     if code:
         return code
@@ -134,7 +138,10 @@ def store_requests(
     requests: tuple[object, object],
     store_one: Callable[[Writer, Request, int], int],
 ) -> list[int]:
-    """Stores per key what its item of `parallelisms` or `writer_partitions` asks for. 0 or a negative code per key."""
+    """Stores for each key the part that its item of `parallelisms` or `writer_partitions` requests.
+
+    Returns a list with 0 or a negative code per key.
+    """
     parallelisms, partitions = requests
     items = partitions if parallelisms is None else parallelisms
     code = writer.group_code(len(keys))

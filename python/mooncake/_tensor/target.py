@@ -1,4 +1,4 @@
-"""What callers say about parallelism: the axes that identify a shard, and what a read is to return."""
+"""The classes by which callers describe parallelism: the axes of a shard, and the target of a read."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ MODES = ("as_stored", "shard", "full")
 
 
 class ParallelAxis:
-    """One axis of a shard's identity: rank `rank` of `size` along the axis `kind` ("tp", "dp", "ep" or "pp").
+    """One axis of a shard's identity: rank `rank` of `size` ranks along the axis `kind` ("tp", "dp", "ep" or "pp").
 
-    A tp axis needs `split_dim`, an ep axis `expert_id`, a pp axis `stage_id`. Values of a wrong type are TypeErrors;
-    values that contradict each other are found by the call that is given the axis.
+    A tp axis needs `split_dim`, an ep axis `expert_id`, a pp axis `stage_id`. Setting an attribute to a value of a
+    wrong type raises TypeError. Contradicting values are found by the method that gets the axis.
     """
 
     __slots__ = ("expert_id", "kind", "rank", "size", "split_dim", "stage_id")
@@ -48,7 +48,7 @@ class ParallelAxis:
         return f"<ParallelAxis {values}{extra}>"
 
     def copy(self) -> ParallelAxis:
-        """An equal axis of its own."""
+        """A copy of this axis."""
         axis = ParallelAxis()
         for name in self.__slots__:
             setattr(axis, name, getattr(self, name))
@@ -65,7 +65,7 @@ class TensorParallelism:
 
     @property
     def axes(self) -> list[ParallelAxis]:
-        """A list of the axes. Changes of an axis count, changes of the list do not: assign a list instead."""
+        """The axes, as a new list. Changing an axis has an effect; to add or remove axes, assign a new list."""
         return list(self._axes)
 
     @axes.setter
@@ -79,14 +79,14 @@ class TensorParallelism:
         return f"<TensorParallelism {self._axes!r}>"
 
     def copy(self) -> TensorParallelism:
-        """An equal one with axes of its own."""
+        """A copy, with copies of the axes."""
         parallelism = TensorParallelism()
         parallelism.axes = self._axes
         return parallelism
 
 
 class ReadTarget:
-    """What a read returns: the object "as_stored", the "shard" that `parallelism` names, or the "full" tensor."""
+    """The target of a read: the object "as_stored", the "shard" that `parallelism` identifies, or the "full" tensor."""
 
     __slots__ = ("_mode", "_parallelism")
 
@@ -96,7 +96,9 @@ class ReadTarget:
 
     @property
     def mode(self) -> str:
-        """One of "as_stored", "shard" and "full"; set in any case of letters."""
+        """One of "as_stored", "shard" and "full". Upper and lower case are accepted; raises RuntimeError for other
+        texts.
+        """
         return self._mode
 
     @mode.setter

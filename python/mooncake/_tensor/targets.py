@@ -1,4 +1,4 @@
-"""Reads of the parallelism calls: the object, or the shards, that answer a target."""
+"""Reads of the parallelism methods: finds the object, or the shards, that make up a target."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from mooncake._tensor.target import MODES
 
 
 class Target:
-    """What a read is to return: a mode, and the axes of a shard.
+    """The checked target of a read: a mode, and the axes of a shard.
 
-    Raises InvalidAxesError for a target that says nothing clear.
+    Raises InvalidAxesError for an unknown mode, and for axes that do not suit the mode.
     """
 
     def __init__(self, target: object) -> None:
@@ -42,7 +42,7 @@ class Target:
             raise InvalidAxesError("a target for a shard needs axes")
 
     def find(self, store: NativeStore, key: str) -> BufferHandle | Assembly | None:
-        """The object that is the answer, or the shards that make it up; None if they are not there."""
+        """The object that is the target, or the shards that make it up; None if they are missing."""
         if self.mode == "full":
             if self.axes:
                 return full(store, key, self.axes)
@@ -55,7 +55,7 @@ class Target:
 
 
 def get_target(store: NativeStore, key: str, target: Target) -> Tensor | None:
-    """The tensor that a target asks for, in memory of its own; None if it is not there."""
+    """A copy of the tensor that a target identifies; None if it is missing."""
     found = target.find(store, key)
     if isinstance(found, Assembly):
         return decode(found.in_memory())
@@ -65,7 +65,7 @@ def get_target(store: NativeStore, key: str, target: Target) -> Tensor | None:
 
 
 def get_target_into(store: NativeStore, key: str, address: int, size: int, target: Target) -> Tensor | None:
-    """The tensor that a target asks for, in the caller's memory; None if it is not there, or has no room."""
+    """Reads the tensor that a target identifies into the caller's memory; None if it is missing or does not fit."""
     if not may_touch(store, address, size):
         return None
     if target.mode == "as_stored":
@@ -81,7 +81,7 @@ def get_target_into(store: NativeStore, key: str, address: int, size: int, targe
 
 
 def _stored_shard(store: NativeStore, key: str, axes: tuple[Axis, ...]) -> BufferHandle | None:
-    """The object that is exactly this shard: stored by its axes, or as a writer's partition."""
+    """The object that is exactly this shard, stored by its axes or as a writer's partition."""
     for place in _places(key, axes):
         handle = store.get_buffer(place)
         layout = None if handle is None else layout_of(handle)
@@ -99,7 +99,7 @@ def _places(key: str, axes: tuple[Axis, ...]) -> list[str]:
 
 
 def _unmarked_shard(store: NativeStore, key: str, axes: tuple[Axis, ...]) -> Tensor | None:
-    """A tensor that somebody stored whole under the key of a tp shard. A shard of other axes is no answer."""
+    """A tensor that was stored whole under the key of a tp shard. Shards of other axes are not accepted."""
     if len(axes) > 1 or axes[0].kind != "tp":
         return None
     handle = store.get_buffer(tp_key(key, axes[0].rank))

@@ -1,4 +1,4 @@
-"""Tensors split over the ranks of tensor parallelism: a put stores all shards, a get reads one."""
+"""Tensors that are split over the ranks of tensor parallelism: a put stores all shards, a get reads one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mooncake._tensor.write import Writer, first_failure
 
 
 def elements_at(store: NativeStore, address: int, size: int) -> Elements | None:
-    """The elements of a tensor that lies, header first, in the caller's memory; None if it holds none, or a shard."""
+    """The elements of a full tensor in the caller's memory, header first; None for a shard or no tensor."""
     layout = layout_at(store, address, size)
     if layout is None or layout.local_shape != layout.global_shape:
         return None
@@ -77,11 +77,11 @@ class _Split:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the tensor is not split at all."""
+        """Whether the tensor stays whole."""
         return self.axis.size <= 1
 
     def key(self, key: str) -> str:
-        """The key that this rank reads."""
+        """The key that this rank reads: that of its shard, or of the whole tensor."""
         return key if self.is_whole else tp_key(key, self.axis.rank)
 
     def store(self, writer: Writer, keys: Sequence[str], values: Sequence[object]) -> list[int]:
@@ -102,16 +102,19 @@ class _Split:
 
 
 class TpCalls:
-    """The calls for tensors that are split over ranks. Shard `rank` has the key `<key>_tp_<rank>`.
+    """The methods for tensors that are split over ranks. The shard of `rank` has the key `<key>_tp_<rank>`.
 
-    Every put stores the shards of all ranks, whatever `tp_rank` is; the split dimension must divide into equal parts.
-    With `tp_size` 1 or less a tensor is stored and read whole, under its own key.
+    Every put stores the shards of all ranks; `tp_rank` does not matter. The length of `split_dim` must be a multiple
+    of `tp_size`. With `tp_size` 1 or less, a tensor is stored and read whole, under its own key.
     """
 
     def put_tensor_with_tp(
         self: NativeStore, key: str, tensor: Tensor, tp_rank: int = 0, tp_size: int = 1, split_dim: int = 0
     ) -> int:
-        """Splits a tensor along `split_dim` and stores its `tp_size` shards. Returns 0 or the first negative code."""
+        """Splits a tensor along dimension `split_dim`, and stores its `tp_size` shards.
+
+        Returns 0 or the first negative code: -600 if it does not split into equal parts.
+        """
         name = "put_tensor_with_tp"
         split = _Split(name, tp_rank, tp_size, split_dim)
         return split.store(Writer(self, name), [text(name, "key", key)], [tensor])[0]
@@ -124,7 +127,9 @@ class TpCalls:
         tp_size: int = 1,
         split_dim: int = 0,
     ) -> list[int]:
-        """Stores several tensors, as `put_tensor_with_tp`, in one batch. Returns 0 or a negative code per key."""
+        """Stores several tensors, each as `put_tensor_with_tp`, in one batch. Returns a list with 0 or a negative code
+        per key.
+        """
         name = "batch_put_tensor_with_tp"
         split = _Split(name, tp_rank, tp_size, split_dim)
         return split.store(Writer(self, name), texts(name, "base_keys", base_keys), tensors(name, tensors_list))
@@ -138,7 +143,7 @@ class TpCalls:
         tp_size: int = 1,
         split_dim: int = 0,
     ) -> int:
-        """Stores the shards of a tensor with a configuration. Returns as `put_tensor_with_tp`."""
+        """Stores the shards of a tensor, as `put_tensor_with_tp`, with a `ReplicateConfig`."""
         name = "pub_tensor_with_tp"
         split = _Split(name, tp_rank, tp_size, split_dim)
         writer = Writer(self, name, replication(name, config))
@@ -153,7 +158,9 @@ class TpCalls:
         tp_size: int = 1,
         split_dim: int = 0,
     ) -> list[int]:
-        """Stores the shards of several tensors with a configuration. Returns 0 or a negative code per key."""
+        """Stores the shards of several tensors with a `ReplicateConfig`. Returns a list with 0 or a negative code per
+        key.
+        """
         name = "batch_pub_tensor_with_tp"
         split = _Split(name, tp_rank, tp_size, split_dim)
         writer = Writer(self, name, replication(name, config))
@@ -168,7 +175,8 @@ class TpCalls:
         tp_size: int = 1,
         split_dim: int = 0,
     ) -> int:
-        """Stores the shards of a full tensor that lies, header first, in the caller's memory.
+        """Stores the shards of a full tensor in the caller's memory: `size` bytes at the address `buffer_ptr`, header
+        first.
 
         Returns 0, or a negative code: -600 if the memory holds no full tensor.
         """
@@ -187,7 +195,7 @@ class TpCalls:
         tp_size: int = 1,
         split_dim: int = 0,
     ) -> list[int]:
-        """Stores several tensors, as `put_tensor_with_tp_from`. Returns 0 or a negative code per key."""
+        """Stores several tensors, as `put_tensor_with_tp_from`. Returns a list with 0 or a negative code per key."""
         name = "batch_put_tensor_with_tp_from"
         split = _Split(name, tp_rank, tp_size, split_dim)
         keys = texts(name, "base_keys", base_keys)
@@ -197,7 +205,7 @@ class TpCalls:
     def get_tensor_with_tp(
         self: NativeStore, key: str, tp_rank: int = 0, tp_size: int = 1, split_dim: int = 0
     ) -> Tensor | None:
-        """The shard of `tp_rank`, as it was stored; None if there is none."""
+        """A copy of the shard of `tp_rank`, as it was stored; None if there is none."""
         name = "get_tensor_with_tp"
         split = _Split(name, tp_rank, tp_size, split_dim)
         return get_many(self, [split.key(text(name, "key", key))])[0]
@@ -205,7 +213,7 @@ class TpCalls:
     def batch_get_tensor_with_tp(
         self: NativeStore, base_keys: Sequence[str], tp_rank: int = 0, tp_size: int = 1
     ) -> list[Tensor | None]:
-        """The shards of `tp_rank` of several tensors, in one round trip; None for each that is not there."""
+        """Copies of the shards of `tp_rank` of several tensors, in one round trip; None for a missing shard."""
         name = "batch_get_tensor_with_tp"
         split = _Split(name, tp_rank, tp_size)
         return get_many(self, [split.key(key) for key in texts(name, "base_keys", base_keys)])
@@ -213,7 +221,9 @@ class TpCalls:
     def get_tensor_with_tp_into(
         self: NativeStore, key: str, buffer_ptr: int, size: int, tp_rank: int = 0, tp_size: int = 1, split_dim: int = 0
     ) -> Tensor | None:
-        """Reads the shard of `tp_rank` into the caller's memory, as `get_tensor_into`."""
+        """Reads the shard of `tp_rank` into the caller's memory, as `get_tensor_into`. Returns -600 if the address is
+        in a GPU.
+        """
         name = "get_tensor_with_tp_into"
         split = _Split(name, tp_rank, tp_size, split_dim)
         key = split.key(text(name, "key", key))
@@ -230,7 +240,9 @@ class TpCalls:
         tp_rank: int = 0,
         tp_size: int = 1,
     ) -> list[Tensor | None]:
-        """Reads the shards of `tp_rank` of several tensors, as `batch_get_tensor_into`."""
+        """Reads the shards of `tp_rank` of several tensors, as `batch_get_tensor_into`. Returns None per key if the
+        store is not set up.
+        """
         name = "batch_get_tensor_with_tp_into"
         split = _Split(name, tp_rank, tp_size)
         keys = [split.key(key) for key in texts(name, "base_keys", base_keys)]

@@ -1,4 +1,4 @@
-"""Storing payloads: one native call for a whole batch, as a put or as an upsert."""
+"""Stores payloads: one native call for a whole batch, as a put or as an upsert."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ _ATTRIBUTES = (
 
 
 class Writer:
-    """How one call stores objects: by put or by upsert, with which configuration. `function` is its name in the log."""
+    """Stores the objects of one call: by put or upsert, with a configuration. `function` is the method's name in the
+    log.
+    """
 
     def __init__(
         self, store: NativeStore, function: str, config: ReplicateConfig | None = None, upsert: bool = False
@@ -39,11 +41,11 @@ class Writer:
         self.upsert = upsert
 
     def refuse(self, reason: str) -> int:
-        """Logs why an object is not stored, and returns the code for it."""
+        """Logs why an object is not stored. Returns -600."""
         return refuse(self.function, reason)
 
     def config_code(self) -> int:
-        """0, or the code for a configuration that contradicts itself."""
+        """0, or -600 if the configuration does not name one preferred segment per replica."""
         config = self.config
         if config is None or not config.preferred_segments:
             return 0
@@ -52,7 +54,7 @@ class Writer:
         return self.refuse("preferred_segments needs one segment per replica")
 
     def for_keys(self, positions: Sequence[int]) -> Writer:
-        """A writer for the keys at these positions of the batch, with their group ids. A position may come often."""
+        """A writer for the keys at these positions of the batch, with their group ids. Positions may repeat."""
         config = self.config
         if config is None or not config.group_ids:
             return self
@@ -63,18 +65,20 @@ class Writer:
         return Writer(self.store, self.function, picked, self.upsert)
 
     def group_code(self, keys: int) -> int:
-        """0, or the code for group ids that are not one per key."""
+        """0, or -600 unless there is one group id per key."""
         group_ids = None if self.config is None else self.config.group_ids
         if not group_ids or len(group_ids) == keys:
             return 0
         return self.refuse("group_ids needs one id per key")
 
     def write(self, key: str, payload: Payload | None) -> int:
-        """Stores one object. Returns 0 or a negative code; None as payload is refused."""
+        """Stores one object. Returns 0 or a negative code: -600 if the payload is None."""
         return self.write_all([key], [payload])[0]
 
     def write_all(self, keys: Sequence[str], payloads: Sequence[Payload | None]) -> list[int]:
-        """Stores objects. Returns 0 or a negative code per key; a payload that is None is refused, the others go on."""
+        """Stores objects. Returns a list with 0 or a negative code per key. Refuses payloads that are None, stores the
+        others.
+        """
         code = self.config_code() or self.group_code(len(keys))
         if code:
             return [code] * len(keys)
@@ -82,7 +86,9 @@ class Writer:
             return self._write_all(keys, [payload and self._reachable(payload, uses) for payload in payloads])
 
     def _reachable(self, payload: Payload, uses: ExitStack) -> Payload | None:
-        """The payload as the store takes it while `uses` lasts: what it does not take from a GPU is copied."""
+        """The payload in memory that the store accepts while `uses` is open: memory of a GPU is registered, or copied
+        to the host.
+        """
         tensor = next((owner for owner in payload.owners if is_cuda(owner)), None)
         if tensor is None:
             return payload

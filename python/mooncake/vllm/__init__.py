@@ -1,11 +1,14 @@
-"""A KV connector for vLLM that keeps blocks of KV cache in the pool.
+"""A KV connector for vLLM that stores blocks of KV cache in the pool, and loads them from there.
 
     --kv-transfer-config '{"kv_connector": "MooncakeStoreConnector", "kv_role": "kv_both",
                            "kv_connector_module_path": "mooncake.vllm"}'
 
-`connector` meets vLLM's interface; it and `kv_events` alone import it. `scheduler` decides what to load and to save,
-`worker` does it with the threads of `send`, `receive` and `layerwise`, in the order that `stream` keeps with the
-device; `lookup` joins the two processes, and `stored` knows what is to be told of.
+- `connector` implements vLLM's interface. Only it and `kv_events` import vLLM.
+- `scheduler` decides what to load and to save.
+- `worker` moves the blocks, with the threads of `send`, `receive` and `layerwise`.
+- `stream` orders these threads against the device.
+- `lookup` lets the scheduler ask a worker which blocks the pool holds.
+- `stored` records the stored blocks, for vLLM's KV events.
 """
 
 from __future__ import annotations
@@ -19,7 +22,9 @@ __all__ = ["MooncakeStoreConnector"]
 
 
 def __getattr__(name: str) -> Any:
-    """`MooncakeStoreConnector`, imported at its first use: it needs vLLM. Raises AttributeError for other names."""
+    """`MooncakeStoreConnector`, imported at its first use because it needs vLLM. Raises AttributeError for other
+    names.
+    """
     if name != "MooncakeStoreConnector":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from mooncake.vllm.connector import MooncakeStoreConnector

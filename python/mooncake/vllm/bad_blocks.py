@@ -1,7 +1,7 @@
-"""Which blocks hold bytes that must never be stored: a load of them failed, or they were computed from such blocks.
+"""The blocks whose bytes must never be stored: their load failed, or they were computed from other bad blocks.
 
-vLLM notices a failed load only after the step that read the blocks, and steps that were scheduled before it notices
-run on them too.
+vLLM notices a failed load only after the step that read the blocks. Steps that it schedules before that also run on
+them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from mooncake.vllm.plan import Save
 
 
 class BadBlocks:
-    """Used by the threads of a worker."""
+    """The blocks of one worker that must not be stored. All threads of the worker may use it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -21,19 +21,19 @@ class BadBlocks:
         self._unreported: set[int] = set()
 
     def fail(self, block_ids: Iterable[int]) -> None:
-        """A load of these failed."""
+        """Records that a load of these blocks failed."""
         with self._lock:
             failed = set(block_ids)
             self._bad |= failed
             self._unreported |= failed
 
     def load(self, block_ids: Iterable[int]) -> None:
-        """These were filled from the pool."""
+        """Records that these blocks were loaded from the pool."""
         with self._lock:
             self._bad.difference_update(block_ids)
 
     def admit(self, save: Save) -> bool:
-        """Whether the blocks of a save may be stored. To be asked once for each save, in the order of the steps."""
+        """Whether the blocks of a save may be stored. Call it once per save, in the order of the steps."""
         before, computed = save.block_ids[: save.computed_from], save.block_ids[save.computed_from :]
         with self._lock:
             if not self._bad:
@@ -45,7 +45,7 @@ class BadBlocks:
             return False
 
     def take_failed(self) -> set[int]:
-        """The blocks whose load failed since the last call."""
+        """The blocks whose load has failed since the last call."""
         with self._lock:
             failed, self._unreported = self._unreported, set()
             return failed

@@ -1,4 +1,4 @@
-"""What `kv_connector_extra_config` may hold, and what the role allows."""
+"""The options in `kv_connector_extra_config`, and whether an instance of a role stores blocks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_REPLICAS = 16
 
 @dataclass(frozen=True)
 class Options:
-    """The options with their defaults. Raises ValueError for a value out of its range."""
+    """The options and their defaults. Raises ValueError for a value out of its range."""
 
     use_layerwise: bool = False
     load_async: bool = True
@@ -37,7 +37,7 @@ class Options:
 
     @staticmethod
     def from_extra_config(extra: Mapping[str, Any]) -> Options:
-        """Raises ValueError for a name that is no option, a value of another type, or one out of its range."""
+        """Reads the options. Raises ValueError for an unknown name, and for a value of a wrong type or out of range."""
         known = {field.name: type(field.default) for field in fields(Options)}
         for name, value in extra.items():
             if name not in known:
@@ -47,12 +47,12 @@ class Options:
         return Options(**extra)
 
     def saves(self, kv_role: str | None) -> bool:
-        """Whether an instance of this role stores what it computed."""
+        """Whether an instance of this role stores the blocks that it computes."""
         return kv_role in ("kv_producer", "kv_both") or self.consumer_is_to_put
 
     @property
     def loads_between_steps(self) -> bool:
-        """Layers can be loaded one by one only within the step that uses them."""
+        """Whether blocks are loaded between steps. The layer-wise mode loads them within the step that uses them."""
         return self.load_async and not self.use_layerwise
 
 
@@ -62,10 +62,11 @@ def _check_range(name: str, value: int, largest: int, smallest: int = 1) -> None
 
 
 def model_tag(model: str, cache_prefix: str, shape: Mapping[str, object]) -> str:
-    """`[{cache_prefix}@]{last part of the model's path}-{8 hex digits}`
+    """The first part of the keys: `[{cache_prefix}@]{last part of the model's path}-{8 hex digits}`
 
-    The digits are a digest of `shape`, JSON values that decide how the bytes of a block are to be read: two instances
-    whose types or layouts differ never share a key. They do not tell two sets of weights apart; the prefix may.
+    The digits are a digest of `shape`: JSON values that determine the layout of a block's bytes. Instances with
+    different types or layouts therefore never share a key. The digits do not distinguish two sets of weights; use the
+    prefix for that.
     """
     digest = hashlib.sha256(json.dumps(shape, sort_keys=True).encode()).hexdigest()[:8]
     name = f"{model.rstrip('/').rsplit('/', 1)[-1]}-{digest}"

@@ -1,4 +1,4 @@
-"""Setting up the store of a worker, from the file and the variables that vLLM's own connector reads as well."""
+"""Sets up a worker's store, from the file and the variables that vLLM's own connector also reads."""
 
 from __future__ import annotations
 
@@ -19,10 +19,12 @@ MAX_FILE_BYTES = 1 << 20
 
 
 def read_config(hostname: str) -> MooncakeConfig:
-    """From the file that `MOONCAKE_CONFIG_PATH` names, else from the variables of `mooncake.mooncake_config`.
+    """Reads the configuration from the file that `MOONCAKE_CONFIG_PATH` names, or as `MooncakeConfig.load_from_env`
+    does.
 
-    `hostname` is the one to use where neither the file nor `MOONCAKE_REQUESTER_LOCAL_HOSTNAME` has another. Keys of the
-    file that only vLLM knows are passed over. Raises OSError, or ValueError with the file and the wrong key.
+    With a file, the local hostname is the file's; without one there, `MOONCAKE_REQUESTER_LOCAL_HOSTNAME`; without
+    that, `hostname`. Keys that only vLLM knows are ignored. Raises OSError, or ValueError that names the wrong
+    variable, or the file and the wrong key.
     """
     path = os.environ.get(CONFIG_PATH_VARIABLE)
     if not path:
@@ -44,7 +46,7 @@ def read_config(hostname: str) -> MooncakeConfig:
 
 
 def connect(config: MooncakeConfig) -> MooncakeDistributedStore:
-    """A store that is set up. Raises RuntimeError with its code if it cannot be."""
+    """Sets up a store. Raises RuntimeError with the code of `setup` if that fails."""
     from mooncake.store import MooncakeDistributedStore
 
     store = MooncakeDistributedStore()

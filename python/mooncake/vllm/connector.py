@@ -1,4 +1,4 @@
-"""The class that vLLM makes, once in the process of its scheduler and once in each worker."""
+"""The connector class. vLLM creates one in its scheduler's process and one in each worker."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ logger = logging.getLogger(__name__)
 
 
 class PlanMetadata(KVConnectorMetadata):
-    """A plan on its way to the workers."""
+    """A plan, as vLLM sends it from the scheduler to the workers."""
 
     def __init__(self, plan: StepPlan) -> None:
         self.plan = plan
 
 
 class MooncakeStoreConnector(KVConnectorBase_V1):
-    """Keeps blocks of KV cache in the pool, and gets them from there instead of computing them.
+    """Stores blocks of KV cache in the pool, and loads them from there so that vLLM need not compute them.
 
-    Raises ValueError for options and models that it does not support, RuntimeError if the store cannot be set up.
+    Raises ValueError for options and models that it does not support, and RuntimeError if the store cannot be set up.
     """
 
     def __init__(self, vllm_config: Any, role: KVConnectorRole, kv_cache_config: Any = None) -> None:
@@ -74,16 +74,18 @@ class MooncakeStoreConnector(KVConnectorBase_V1):
 
     @property
     def requires_kv_delivery(self) -> bool:
-        """A block that is not stored is computed again, so no request has to wait for its save."""
+        """False: requests do not wait for their saves, because vLLM can compute a block again that was not stored."""
         return False
 
     @classmethod
     def requires_piecewise_for_cudagraph(cls, extra_config: dict[str, Any]) -> bool:
-        """Layers are announced from within the forward pass."""
+        """Whether CUDA graphs must be piecewise: in the layer-wise mode, the forward pass calls this connector per
+        layer.
+        """
         return bool(extra_config.get("use_layerwise", False))
 
     def shutdown(self) -> None:
-        """Stores what waits for it, for 10 s at most, and leaves the pool."""
+        """Stores the blocks that wait for it, for at most 10 s per thread, and leaves the pool."""
         if self._worker is not None:
             self._worker.close()
             self._worker = None
@@ -93,26 +95,26 @@ class MooncakeStoreConnector(KVConnectorBase_V1):
         if self._client is not None:
             self._client.close()
 
-    # The scheduler's half.
+    # Methods that vLLM calls in the scheduler.
 
     def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> tuple[int, bool]:
-        """How many more tokens the pool holds, and whether they are loaded between steps."""
+        """How many tokens after the computed ones the pool holds, and whether they are loaded between steps."""
         return self._of_scheduler().matched(request, num_computed_tokens)
 
     def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
-        """Notes the blocks that are to be filled from the pool."""
+        """Records the blocks to load from the pool."""
         self._of_scheduler().allocated(request, blocks.get_block_ids()[0], num_external_tokens)
 
     def build_connector_meta(self, scheduler_output: Any) -> PlanMetadata:
-        """The plan of a step."""
+        """The plan of one step."""
         return PlanMetadata(self._of_scheduler().plan(scheduler_output))
 
     def request_finished(self, request: Any, block_ids: list[int]) -> tuple[bool, dict[str, Any] | None]:
-        """Whether the blocks have to stay until `get_finished` names the request."""
+        """Whether the request's blocks have to stay until `get_finished` returns the request; and None."""
         return self._of_scheduler().finished(request.request_id), None
 
     def update_connector_output(self, connector_output: Any) -> None:
-        """Notes what the workers reported."""
+        """Records the results that the workers reported."""
         scheduler = self._of_scheduler()
         scheduler.loaded(connector_output.finished_recving or ())
         parts = getattr(connector_output, "kv_cache_events", None)
@@ -120,7 +122,7 @@ class MooncakeStoreConnector(KVConnectorBase_V1):
             scheduler.stored.note(parts.get_all_events())
 
     def take_events(self) -> Iterable[Any]:
-        """The events of the blocks that came into the pool."""
+        """The events of the blocks that were stored in the pool since the last call."""
         stored = self._of_scheduler().stored
         if stored is None or self._kv_events is None:
             return ()
@@ -128,17 +130,19 @@ class MooncakeStoreConnector(KVConnectorBase_V1):
         return events
 
     def reset_cache(self) -> bool | None:
-        """Removes the blocks of this model from the pool. Returns whether it worked; None in a worker."""
+        """Removes the blocks of this model from the pool. Returns whether that succeeded; None in a worker."""
         if self._client is None:
             return None
         if self._scheduler is not None and self._scheduler.stored is not None:
             self._scheduler.stored.clear()
         return self._client.reset()
 
-    # The worker's half.
+    # Methods that vLLM calls in a worker.
 
     def register_kv_caches(self, kv_caches: dict[str, torch.Tensor]) -> None:
-        """Meets the memory; nothing is moved before. Raises ValueError where the pool could not move it."""
+        """Registers the KV cache with the store and starts the worker's threads. Raises ValueError if the pool cannot
+        move it.
+        """
         layout = block_layout(kv_caches, self._num_blocks())
         register(self._store, kv_caches)
         config = ReplicateConfig()
@@ -157,12 +161,12 @@ class MooncakeStoreConnector(KVConnectorBase_V1):
         logger.info("%s: blocks of %d bytes in %d layers", model, layout.block_bytes, len(layout.layers))
 
     def handle_preemptions(self, kv_connector_metadata: KVConnectorMetadata) -> None:
-        """Returns once the blocks that requests lost are not read any more."""
+        """Waits until no save reads the blocks that preempted requests lost."""
         if self._worker is not None:
             self._worker.wait_for_preempted(_plan_of(kv_connector_metadata))
 
     def bind_connector_metadata(self, connector_metadata: KVConnectorMetadata) -> None:
-        """A step begins."""
+        """Begins a step."""
         super().bind_connector_metadata(connector_metadata)
         if self._worker is not None:
             self._worker.begin(_plan_of(connector_metadata))
@@ -173,36 +177,38 @@ class MooncakeStoreConnector(KVConnectorBase_V1):
             self._worker.load()
 
     def wait_for_layer_load(self, layer_name: str) -> None:
-        """What the device is given from now on finds the layer loaded."""
+        """Ensures that device work which is queued after this call finds the layer loaded."""
         if self._worker is not None:
             self._worker.wait_for_layer(layer_name)
 
     def save_kv_layer(self, layer_name: str, kv_layer: torch.Tensor, attn_metadata: Any, **kwargs: Any) -> None:
-        """Starts to store the layer, in the layer-wise mode."""
+        """In the layer-wise mode, starts to store the layer."""
         if self._worker is not None:
             self._worker.save_layer(layer_name)
 
     def wait_for_save(self) -> None:
-        """Starts to store what the step completed. It does not wait: the blocks stay until `get_finished`."""
+        """Starts to store the blocks that the step completed. Does not wait: blocks stay until `get_finished`."""
         if self._worker is not None:
             self._worker.save()
 
     def get_finished(self, finished_req_ids: set[str]) -> tuple[set[str] | None, set[str] | None]:
-        """The requests that `request_finished` held and whose saves are over, and the requests that are loaded."""
+        """The requests that `request_finished` held and whose saves have ended, and the requests whose loads have
+        ended. None instead of an empty set.
+        """
         if self._worker is None:
             return None, None
         saved, loaded = self._worker.take_finished()
         return saved or None, loaded or None
 
     def get_block_ids_with_load_errors(self) -> set[int]:
-        """The blocks that vLLM has to compute after all."""
+        """The blocks whose load failed since the last call: vLLM has to compute them."""
         return set() if self._worker is None else self._worker.take_failed_blocks()
 
     def get_kv_connector_kv_cache_events(self) -> Any:
-        """What this worker stored since the last call; None if that is nothing."""
+        """The blocks of which this worker stored its part since the last call; None if there are none."""
         return None if self._kv_events is None else self._kv_events.PartsOfStep.of(self._stored_parts)
 
-    # What vLLM's configuration says.
+    # Values from vLLM's configuration.
 
     def _of_scheduler(self) -> Scheduler:
         if self._scheduler is None:
@@ -230,7 +236,7 @@ class MooncakeStoreConnector(KVConnectorBase_V1):
         )
 
     def _shape(self) -> dict[str, object]:
-        """What decides, beside the tensors, how the bytes of a block are to be read."""
+        """The values that, besides the tensors, determine the layout of a block's bytes."""
         topology = self._topology()
         layers = self._vllm.model_config.hf_text_config.num_hidden_layers
         sizes = [topology.tp_size, topology.pp_size, topology.dcp_size, topology.kv_heads, layers]
@@ -242,7 +248,8 @@ class MooncakeStoreConnector(KVConnectorBase_V1):
             raise ValueError("mooncake.vllm does not support prefill context parallelism")
         ranks = parallel.tensor_parallel_size * parallel.pipeline_parallel_size
         if ranks > 1 and not self._options.loads_between_steps:
-            # A rank cannot know within the step that another one's load failed, and would store what came of it.
+            # Within a step, a rank does not learn that another rank's load failed, and would store blocks computed
+            # from it.
             raise ValueError("mooncake.vllm needs load_async and no use_layerwise with more than one rank")
         groups = self._cache.kv_cache_groups if self._cache is not None else []
         specs = [spec for group in groups for spec in _specs(group.kv_cache_spec)]
@@ -252,7 +259,7 @@ class MooncakeStoreConnector(KVConnectorBase_V1):
 
 
 def _specs(spec: Any) -> Iterable[Any]:
-    """The kinds of a group's layers."""
+    """The kinds of layers in a group."""
     inner = getattr(spec, "kv_cache_specs", None)
     return inner.values() if isinstance(inner, dict) else [spec]
 
@@ -262,7 +269,7 @@ def _plan_of(metadata: KVConnectorMetadata) -> StepPlan:
 
 
 def _kv_events(vllm_config: Any) -> types.ModuleType | None:
-    """What makes events, if vLLM publishes KV events and takes some from connectors."""
+    """The module that makes events. None unless vLLM publishes KV events and takes them from connectors."""
     if not getattr(getattr(vllm_config, "kv_events_config", None), "enable_kv_cache_events", False):
         return None
     try:

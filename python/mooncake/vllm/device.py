@@ -1,4 +1,4 @@
-"""The tensors of vLLM's KV cache, as addresses and strides."""
+"""The tensors of vLLM's KV cache: their addresses, strides and registration."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ logger = logging.getLogger(__name__)
 
 
 def first_tensor(cache: Any) -> Any:
-    """The tensor of a layer; of several that share one storage, the first."""
+    """The tensor of a layer. If it has several tensors, the first."""
     return cache[0] if isinstance(cache, (list, tuple)) else cache
 
 
 def block_layout(kv_caches: Mapping[str, Any], blocks: int) -> BlockLayout:
-    """The layout of a KV cache of `blocks` blocks. Raises ValueError where the pool could not move it."""
+    """The layout of a KV cache with `blocks` blocks. Raises ValueError if the pool cannot move it."""
     layers = {}
     for name, cache in kv_caches.items():
         if isinstance(cache, (list, tuple)) and len(cache) != 1:
@@ -30,7 +30,7 @@ def block_layout(kv_caches: Mapping[str, Any], blocks: int) -> BlockLayout:
 
 
 def block_shape(kv_caches: Mapping[str, Any], layout: BlockLayout) -> list[object]:
-    """What decides how the bytes of a block are to be read: types, inner strides and sizes, each that occurs once."""
+    """The values that determine the layout of a block's bytes: types, inner strides and sizes, without repetitions."""
     shapes = {
         (str(first_tensor(cache).dtype), layer.block_bytes, first_tensor(cache).stride()[1:], layer.pieces)
         for name, cache in kv_caches.items()
@@ -40,9 +40,10 @@ def block_shape(kv_caches: Mapping[str, Any], layout: BlockLayout) -> list[objec
 
 
 def register(store: Any, kv_caches: Mapping[str, Any]) -> None:
-    """Tells the store of each storage behind the KV cache.
+    """Registers each storage of the KV cache with the store.
 
-    Memory of the host that it refuses is logged: transfers of it may fail. Raises ValueError for that of a device.
+    Raises ValueError if the store refuses memory of a device. If it refuses memory of the host, only logs an error:
+    transfers of that memory may fail.
     """
     seen = set()
     for cache in kv_caches.values():

@@ -1,4 +1,4 @@
-"""The keys of blocks: which model, which rank's part of it, and the hash of the tokens up to the block's end."""
+"""The keys of blocks. A key names the model, the rank's part, and the hash of all tokens up to the block's end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Shard:
-    """The ranks that tell the parts of one block apart."""
+    """The ranks that distinguish the parts of one block."""
 
     head_or_tp_rank: int
     pp_rank: int = 0
@@ -18,7 +18,9 @@ class Shard:
 
 @dataclass(frozen=True)
 class Topology:
-    """Over how many ranks a block is spread. `kv_heads` is the model's whole number of them, 1 for latent attention."""
+    """The ranks over which a block is spread. `kv_heads` is the model's total number of KV heads, 1 for latent
+    attention.
+    """
 
     tp_size: int = 1
     pp_size: int = 1
@@ -27,26 +29,26 @@ class Topology:
 
     @property
     def copies(self) -> int:
-        """How many tensor-parallel ranks hold the same bytes, because there are more ranks than heads."""
+        """The number of tensor-parallel ranks that hold the same bytes, because there are more ranks than heads."""
         return 1 if self.dcp_size > 1 else max(1, self.tp_size // self.kv_heads)
 
     def shard(self, rank: int) -> Shard:
-        """The part of the worker with this rank, counted within one replica of the model."""
+        """The part that the worker with this rank holds. Ranks count within one replica of the model."""
         tp_rank, pp_rank = rank % self.tp_size, rank // self.tp_size % self.pp_size
         return Shard(tp_rank // self.copies, pp_rank, 0, tp_rank % self.dcp_size)
 
     def shards(self) -> list[Shard]:
-        """All parts of a block: it can be loaded only if each of them is in the pool."""
+        """All parts of a block. A block can be loaded only if the pool holds all of them."""
         return list(dict.fromkeys(self.shard(rank) for rank in range(self.tp_size * self.pp_size)))
 
     def writes(self, rank: int, block_index: int) -> bool:
-        """Whether this rank stores the block: ranks with the same bytes take turns."""
+        """Whether this rank stores the block. Ranks with the same bytes take turns."""
         return block_index % self.copies == rank % self.tp_size % self.copies
 
 
 @dataclass(frozen=True)
 class KeySpace:
-    """The keys of one part of the model. `model` names the model and whatever else decides what the bytes mean."""
+    """The keys of one part of the model. `model` names the model and the layout of its blocks."""
 
     model: str
     shard: Shard

@@ -1,4 +1,4 @@
-"""vLLM's own types for KV events. Imported only where vLLM has them, and has them turned on."""
+"""vLLM's types for KV events. Imported only if this version of vLLM has them and they are enabled."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from vllm.distributed.kv_events import BlockStored, KVConnectorKVEvents
 
 from mooncake.vllm.stored import StoredBlock, StoredParts
 
-# The word that vLLM uses for what an instance keeps outside of its device.
+# vLLM's name for the place of blocks that an instance keeps outside of its device.
 MEDIUM = "CPU"
 
 
 class PartsOfStep(KVConnectorKVEvents):
-    """Hashes of blocks, on their way from the workers to the scheduler. vLLM joins those of several workers."""
+    """Hashes of blocks that workers send to the scheduler. vLLM merges those of several workers."""
 
     def __init__(self, hashes: list[bytes]) -> None:
         self.hashes = hashes
@@ -22,7 +22,7 @@ class PartsOfStep(KVConnectorKVEvents):
 
     @staticmethod
     def of(parts: StoredParts) -> PartsOfStep | None:
-        """What a worker stored since the last call."""
+        """The hashes that a worker has stored since the last call; None if there are none."""
         hashes = parts.take()
         return PartsOfStep(hashes) if hashes else None
 
@@ -46,7 +46,7 @@ class PartsOfStep(KVConnectorKVEvents):
 
 
 def events_of(blocks: list[StoredBlock], block_tokens: int) -> Iterator[Any]:
-    """One event for each block, with the fields that this version of vLLM has."""
+    """One event per block, with the fields that this version of vLLM has."""
     known = BlockStored.__struct_fields__
     for block in blocks:
         parent = None if block.parent is None else _shown(block.parent)
@@ -63,7 +63,7 @@ def events_of(blocks: list[StoredBlock], block_tokens: int) -> Iterator[Any]:
 
 
 def _shown(block_hash: bytes) -> Any:
-    """A hash as vLLM shows it to others: bytes, or a number if it is told to."""
+    """A hash in the form that vLLM publishes: bytes, or a number if it is configured so."""
     try:
         from vllm.v1.core.kv_cache_utils import maybe_convert_block_hash
     except ImportError:

@@ -1,8 +1,9 @@
-"""Layer by layer, while the model runs: a layer is loaded while the ones before it are computed, and stored while the
-ones after it are.
+"""The layer-wise mode: moves blocks layer by layer while the model runs.
 
-An object is written in a session, which publishes it when all of its layers are there, and read in one. So the keys
-and the objects are the same as without layers, and instances of both kinds share them.
+A layer is loaded while earlier layers are computed, and stored while later layers are computed.
+
+An object is written in a put session, which publishes it once all layers are written, and read in a get session. Keys
+and objects are the same as without this mode, so instances with and without it share them.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ POLL_SECONDS = 1.0
 
 
 class LayerThread:
-    """Runs what it is given, one after the other."""
+    """A thread that runs jobs in the order in which they were submitted."""
 
     def __init__(self, name: str) -> None:
-        # Not bounded by a number: a step adds one entry for each layer.
+        # Needs no limit: each step adds one entry per layer.
         self.jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self.thread = threading.Thread(target=self._run, name=name, daemon=True)
         self.thread.start()
@@ -39,7 +40,7 @@ class LayerThread:
         return self.thread.is_alive()
 
     def close(self, seconds: float) -> None:
-        """Ends the thread after what waits; returns after `seconds` even if that takes longer."""
+        """Ends the thread after the jobs that wait. Returns after at most `seconds`, even if they still run."""
         self.jobs.put(None)
         self.thread.join(seconds)
 
@@ -52,10 +53,10 @@ class LayerThread:
 
 
 class LayerSave:
-    """The saves of one step. Its methods run on the thread that sends, in the order start, layer, finish."""
+    """The saves of one step. The sending thread calls its methods, in the order start, layer, finish."""
 
     def __init__(self, pool: Pool, layout: BlockLayout, saves: Mapping[str, Sequence[tuple[str, int]]]) -> None:
-        """`saves` has keys and block ids for each request."""
+        """`saves` maps each request to pairs of key and block id."""
         self.pool = pool
         self.layout = layout
         self.saves = saves
@@ -63,7 +64,9 @@ class LayerSave:
         self.written: set[int] = set()
 
     def start(self) -> None:
-        """Opens a session for each block that the pool does not hold; of blocks with one key, for the first."""
+        """Opens a put session for each block that the pool does not hold. Of several blocks with one key, it stores
+        the first.
+        """
         by_key: dict[str, int] = {}
         for blocks in self.saves.values():
             for key, block_id in blocks:
@@ -73,7 +76,7 @@ class LayerSave:
         self.open = {key: by_key[key] for key in missing if key in started}
 
     def layer(self, place: int) -> None:
-        """Writes a layer of all blocks."""
+        """Writes one layer of all blocks."""
         if place in self.written or not self.open:
             return
         self.written.add(place)
@@ -83,7 +86,7 @@ class LayerSave:
         self._revoke(set(self.open) - self.pool.put_ranges(ranges))
 
     def finish(self, refused_blocks: set[int]) -> None:
-        """Writes the layers that nobody announced and publishes the blocks, but for those of `refused_blocks`."""
+        """Writes the layers that were not announced, then publishes all blocks except `refused_blocks`."""
         self._revoke({key for key, block_id in self.open.items() if block_id in refused_blocks})
         for place in range(len(self.layout.layers)):
             self.layer(place)
@@ -98,7 +101,7 @@ class LayerSave:
 
 
 class LayerSender:
-    """Saves the blocks of a step while it runs."""
+    """Saves the blocks of a step, layer by layer, while the step runs."""
 
     def __init__(self, pool: Pool, layout: BlockLayout, pending: PendingSaves) -> None:
         self.pool = pool
@@ -108,7 +111,7 @@ class LayerSender:
         self.step: LayerSave | None = None
 
     def begin(self, saves: Mapping[str, Sequence[tuple[str, int]]]) -> None:
-        """A step that will complete these blocks begins; keys and block ids by request."""
+        """Begins a step that will complete these blocks. `saves` maps each request to pairs of key and block id."""
         self.step = LayerSave(self.pool, self.layout, saves) if saves else None
         if self.step is not None:
             for request_id in saves:
@@ -116,14 +119,16 @@ class LayerSender:
             self.thread.submit(self.step.start)
 
     def layer(self, place: int, mark: Mark) -> None:
-        """A layer of the step has been computed, as far as the engine's thread is concerned."""
+        """Queues the save of one layer. The model has issued the layer's computation; the device may not have run it
+        yet.
+        """
         step = self.step
         if step is not None:
             computed = mark()
             self.thread.submit(lambda: self._write(step, place, computed))
 
     def end(self, refused_blocks: set[int], mark: Mark) -> None:
-        """So has the step. Returns at once."""
+        """Queues the end of the step, and returns at once. Blocks in `refused_blocks` are not published."""
         step, self.step = self.step, None
         if step is not None:
             computed = mark()
@@ -144,7 +149,7 @@ class LayerSender:
 
 
 class LayerLoad:
-    """The loads of one step. `run` is for the thread that receives."""
+    """The loads of one step. The receiving thread calls `run`."""
 
     def __init__(
         self,
@@ -155,7 +160,7 @@ class LayerLoad:
         gate: Gate | None,
         count: int,
     ) -> None:
-        """`gate` stands at `count` before the first layer, and moves by one for each."""
+        """`count` is the value of `gate` before the first layer. Each layer advances it by one."""
         self.pool = pool
         self.layout = layout
         self.bad = bad
@@ -165,7 +170,7 @@ class LayerLoad:
         self.ready = [threading.Event() for _ in layout.layers]
 
     def run(self, unused: Reached) -> None:
-        """Loads all layers. A block whose layer fails is done with; the others go on."""
+        """Loads all layers. If a layer of a block fails, skips the block's other layers; other blocks go on."""
         by_key: dict[str, list[int]] = {}
         for key, block_id in self.blocks:
             by_key.setdefault(key, []).append(block_id)
@@ -190,18 +195,18 @@ class LayerLoad:
             self.bad.fail(block_id for key in by_key if key not in good for block_id in by_key[key])
 
     def give_up(self) -> None:
-        """Nothing loads the layers any more: all blocks count as failed, and nothing waits for them."""
+        """Gives the loads up: records all blocks as failed, and releases everything that waits for a layer."""
         self.bad.fail(block_id for _, block_id in self.blocks)
         self._open(len(self.ready) - 1)
 
     def _open(self, last: int) -> bool:
-        """Nothing waits for the layers up to `last` any more. False if the device went on before that."""
+        """Releases everything that waits for the layers up to `last`. Returns False if the device went on before."""
         for ready in self.ready[: last + 1]:
             ready.set()
         return self.gate is None or self.gate.open(self.count + last + 1)
 
     def _ranges(self, place: int, block_ids: Sequence[int]) -> Ranges:
-        """One layer of an object, into all the blocks that want it."""
+        """The ranges of one layer of an object, for all blocks that need it."""
         ranges: Ranges = ([], [], [])
         for block_id in block_ids:
             for column, part in zip(ranges, self.layout.layer_buffers(place, block_id), strict=True):
@@ -210,10 +215,10 @@ class LayerLoad:
 
 
 class LayerReceiver:
-    """Loads the blocks of a step while it runs."""
+    """Loads the blocks of a step, layer by layer, while the step runs."""
 
     def __init__(self, pool: Pool, layout: BlockLayout, bad: BadBlocks, gate: Gate | None = None) -> None:
-        """`gate` has the device wait for layers; without one the engine's thread does."""
+        """`gate` makes the device wait for layers. Without a gate, the engine's thread waits."""
         self.pool = pool
         self.layout = layout
         self.bad = bad
@@ -221,13 +226,13 @@ class LayerReceiver:
         self.thread = LayerThread("mooncake-receive-layers")
         self.step: LayerLoad | None = None
         self.over = threading.Event()
-        # Layers of all steps so far.
+        # The number of layers in all steps so far.
         self.count = 0
 
     def begin(self, blocks: Sequence[tuple[str, int]], unused: Reached) -> None:
-        """A step that reads these blocks, given as keys and block ids, begins.
+        """Begins a step that reads these blocks, given as pairs of key and block id.
 
-        They are written once `unused` has returned.
+        The receiving thread writes them only after `unused` has returned.
         """
         if not blocks:
             return
@@ -244,7 +249,9 @@ class LayerReceiver:
         self.thread.submit(run)
 
     def wait(self, place: int) -> None:
-        """What the device is given from now on finds the layer loaded, or it is known not to be."""
+        """Ensures that device work which is queued after this call runs once the layer is loaded, or known to have
+        failed.
+        """
         step = self.step
         if step is None or step.ready[place].is_set():
             return
@@ -252,7 +259,7 @@ class LayerReceiver:
             self._wait(step.ready[place])
 
     def end(self) -> None:
-        """Returns once all layers are loaded, and those that failed are known."""
+        """Waits until all layers are loaded or have failed. If the thread has died, all blocks count as failed."""
         if self.step is not None:
             self._wait(self.over)
             if not self.over.is_set():
@@ -260,6 +267,7 @@ class LayerReceiver:
             self.step = None
 
     def _wait(self, event: threading.Event) -> None:
-        # No other limit: blocks that are still being written must not be used. The store's calls have limits.
+        # The wait has no limit, because blocks that are still being written must not be used. The store's own calls
+        # have limits.
         while not event.wait(POLL_SECONDS) and self.thread.is_alive():
             logger.warning("still waiting for a layer")

@@ -1,7 +1,7 @@
-"""Where the parts of a block lie in the paged KV cache, and where they lie in the object that holds the block.
+"""The layout of a block: the places of its parts in the paged KV cache, and their offsets in the object.
 
-An object is the layers of a block one after the other, each in the order of its memory. It is the same object whether
-it was written as a whole or layer by layer.
+An object holds the layers of a block one after the other, each in the order of its memory. The object is the same
+whether it is written as a whole or layer by layer.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ MAX_PIECES = 4096
 
 
 def contiguous_pieces(shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:
-    """Offset and length of each run of memory that elements of a tensor fill, in ascending order.
+    """The contiguous runs of memory that the elements of a tensor fill, as pairs of offset and length, in ascending
+    order.
 
-    `strides` and the result are in bytes; the last entry of both is the element itself: its size, stride 1.
-    Raises ValueError if there are more than `MAX_PIECES`.
+    `strides` and the result are in bytes. The last entry of `shape` and `strides` is the element itself: its size in
+    bytes, with stride 1. Raises ValueError for more than `MAX_PIECES` runs.
     """
     dims = sorted((stride, size) for size, stride in zip(shape, strides, strict=True) if size > 1)
     run = 1
@@ -35,7 +36,7 @@ def contiguous_pieces(shape: Sequence[int], strides: Sequence[int]) -> list[tupl
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer's part of every block. Block `i` begins at `address + i * stride_bytes`."""
+    """One layer's part of every block. The part of block `i` begins at `address + i * stride_bytes`."""
 
     address: int
     stride_bytes: int
@@ -47,10 +48,11 @@ class Layer:
 
     @staticmethod
     def of(address: int, shape: Sequence[int], strides: Sequence[int], item_bytes: int, blocks: int) -> Layer:
-        """From a tensor's address, shape and strides in elements, for a cache of `blocks` blocks.
+        """Makes a layer from a tensor: its address, its shape and strides in elements, and its element size. The cache
+        has `blocks` blocks.
 
-        The blocks are counted by its first axis, or by its second if keys and values come first. An axis that is a
-        multiple of `blocks` holds blocks that the attention kernel has split. Raises ValueError if no axis fits.
+        The tensor's first axis counts the blocks, or its second axis if keys and values come first. If that axis is a
+        multiple of `blocks`, the attention kernel has split each block. Raises ValueError if no axis fits.
         """
         for axis in (0, 1):
             if axis < len(shape) and blocks > 0 and shape[axis] >= blocks and shape[axis] % blocks == 0:
@@ -64,10 +66,10 @@ class Layer:
 
 
 class BlockLayout:
-    """The layers of a worker. Layers that share their memory are one."""
+    """The layers of a worker. Layers that share their memory count as one."""
 
     def __init__(self, layers: Mapping[str, Layer]) -> None:
-        """Raises ValueError if there is none."""
+        """Raises ValueError if there are no layers."""
         if not layers:
             raise ValueError("there is no KV cache to keep in the pool")
         self.layers: list[Layer] = []
@@ -83,11 +85,11 @@ class BlockLayout:
 
     @property
     def block_bytes(self) -> int:
-        """The length of the object that holds a block."""
+        """The length in bytes of the object that holds a block."""
         return self.offsets[-1]
 
     def buffers(self, block_id: int) -> tuple[list[int], list[int]]:
-        """Addresses and lengths of the whole block, in the order of the object."""
+        """The addresses and lengths of a whole block, in the order of the object."""
         addresses, lengths = [], []
         for layer in self.layers:
             base = layer.address + block_id * layer.stride_bytes
@@ -97,7 +99,7 @@ class BlockLayout:
         return addresses, lengths
 
     def layer_buffers(self, place: int, block_id: int) -> tuple[list[int], list[int], list[int]]:
-        """Addresses, lengths and offsets in the object of one layer's part of a block."""
+        """One layer's part of a block: addresses, lengths in bytes, and offsets in the object."""
         layer = self.layers[place]
         base = layer.address + block_id * layer.stride_bytes
         lengths = [length for _, length in layer.pieces]
@@ -106,5 +108,5 @@ class BlockLayout:
 
 
 def natural_order(name: str) -> list[tuple[int, str]]:
-    """A key to sort names by, in which `layers.10` comes after `layers.9`."""
+    """A sort key under which `layers.10` comes after `layers.9`."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]

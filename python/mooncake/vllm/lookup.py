@@ -1,7 +1,8 @@
-"""The question of the scheduler to a worker: how many blocks of this prompt does the pool hold?
+"""Look-ups: the scheduler asks a worker how many blocks of a prompt the pool holds.
 
-Only workers have a store. Worker 0 answers on a Unix socket, to processes of its own user; a request is a frame of one
-byte for its kind, four for the length of what follows, and that; the answer is four bytes. All numbers are big-endian.
+Only workers have a store. Worker 0 answers on a Unix socket, and only to processes of its own user. A request is one
+byte for its kind, four bytes for the length of the payload, and the payload. An answer is four bytes. All numbers are
+big-endian.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ MAX_HASHES = 1 << 16
 MAX_HASH_BYTES = 64
 MAX_PAYLOAD_BYTES = 1 + MAX_HASHES * MAX_HASH_BYTES
 RESET_TIMEOUT_MS = 30_000
-# For this long no question is asked after one that got no answer in time.
+# After a request without a timely answer, the client sends no further request for this long.
 QUIET_SECONDS = 1.0
 POLL_SECONDS = 0.5
 FRAME = struct.Struct(">BI")
@@ -32,22 +33,25 @@ CREDENTIALS = struct.Struct("iii")
 
 
 def socket_name(engine_id: str) -> str:
-    """The same for the scheduler and the workers of one engine, and another one for each engine.
+    """The name of an engine's socket. The scheduler and the workers of one engine use the same name; each engine has
+    its own.
 
-    A name of Linux's abstract namespace: vLLM may kill its workers, and nothing is left of it then.
+    The name is in Linux's abstract namespace: if vLLM kills its workers, no file is left.
     """
     return f"\0mooncake-vllm-{hashlib.sha256(engine_id.encode()).hexdigest()[:32]}"
 
 
 def peer_user(connection: socket.socket) -> int:
-    """The user id of the process at the other end."""
+    """The user id of the process at the other end of the connection."""
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
     _, user, _ = CREDENTIALS.unpack(credentials)
     return int(user)
 
 
 def encode_hashes(hashes: Sequence[bytes]) -> bytes:
-    """The length of one hash and all of them, at most `MAX_HASHES`. Raises ValueError if their lengths differ."""
+    """Encodes at most `MAX_HASHES` hashes: the length of one hash, then all of them. Raises ValueError if lengths
+    differ.
+    """
     if not hashes:
         return b"\0"
     length = len(hashes[0])
@@ -57,7 +61,7 @@ def encode_hashes(hashes: Sequence[bytes]) -> bytes:
 
 
 def decode_hashes(payload: bytes) -> list[bytes]:
-    """What `encode_hashes` was given. Raises ValueError for bytes that it does not make."""
+    """Decodes the result of `encode_hashes`. Raises ValueError for other bytes."""
     length = payload[0] if payload else 0
     body = len(payload) - 1
     if body < 0 or length > MAX_HASH_BYTES or (body % length if length else body):
@@ -66,7 +70,7 @@ def decode_hashes(payload: bytes) -> list[bytes]:
 
 
 def receive(connection: socket.socket, length: int, deadline: float) -> bytes:
-    """Exactly `length` bytes. Raises OSError, TimeoutError among them, or EOFError."""
+    """Receives exactly `length` bytes. Raises EOFError, or OSError, of which TimeoutError is one."""
     received = bytearray()
     while len(received) < length:
         connection.settimeout(max(deadline - time.monotonic(), 0.001))
@@ -78,10 +82,10 @@ def receive(connection: socket.socket, length: int, deadline: float) -> bytes:
 
 
 class LookupServer:
-    """Answers with `count(hashes)`, or `reset()` for a reset. Started by its constructor, ended by `close`."""
+    """Answers look-ups with `count(hashes)` and resets with `reset()`. The constructor starts it, `close` ends it."""
 
     def __init__(self, name: str, count: Callable[[list[bytes]], int], reset: Callable[[], bool]) -> None:
-        """Raises OSError if the socket cannot be made."""
+        """Raises OSError if the socket cannot be created."""
         self.count = count
         self.reset = reset
         self.closed = False
@@ -115,7 +119,7 @@ class LookupServer:
                     logger.exception("a look-up failed")
 
     def _serve(self, connection: socket.socket) -> None:
-        """One connection at a time: there is one scheduler, and it comes again if it gave an answer up."""
+        """Serves one connection at a time: there is one scheduler. It connects again after an answer that was late."""
         while not self.closed:
             connection.settimeout(POLL_SECONDS)
             try:
@@ -139,8 +143,9 @@ class LookupServer:
 
 
 class LookupClient:
-    """Asks on the thread of the scheduler, so no question takes longer than `timeout_ms`; none is asked for a second
-    after one that did."""
+    """Sends requests on the scheduler's thread. A look-up therefore takes at most `timeout_ms`. For a second after a
+    late answer, the client sends no look-up.
+    """
 
     def __init__(self, name: str, timeout_ms: int) -> None:
         self.name = name
@@ -149,14 +154,14 @@ class LookupClient:
         self.quiet_until = 0.0
 
     def count(self, hashes: Sequence[bytes]) -> int:
-        """How many blocks from the first on are in the pool; 0 if there is no answer in time."""
+        """How many of these blocks, from the first on without a gap, are in the pool; 0 without an answer in time."""
         if time.monotonic() < self.quiet_until:
             return 0
         answer = self._ask(LOOKUP, encode_hashes(hashes), self.timeout_ms)
         return min(answer or 0, len(hashes))
 
     def reset(self) -> bool:
-        """Whether the pool was emptied of this model's blocks."""
+        """Removes the blocks of this model from the pool. Returns whether that succeeded."""
         return self._ask(RESET, b"", RESET_TIMEOUT_MS) == 1
 
     def close(self) -> None:
@@ -173,7 +178,7 @@ class LookupClient:
             self.connection.sendall(FRAME.pack(kind, len(payload)) + payload)
             (answer,) = ANSWER.unpack(receive(self.connection, ANSWER.size, deadline))
         except (OSError, EOFError) as error:
-            # A late answer would be taken for that of the next question.
+            # The connection is closed, or the next request would take the late answer for its own.
             self.close()
             self.quiet_until = time.monotonic() + QUIET_SECONDS
             logger.warning("no answer from the look-up server, so nothing counts as cached: %r", error)

@@ -1,4 +1,4 @@
-"""How many saves of each request are under way: its blocks must not be given away before they are over."""
+"""Counts the running saves of each request. The request's blocks must not be reused before its saves have ended."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ REPORT_SECONDS = 5.0
 
 
 class PendingSaves:
-    """Counted by the thread of the engine, counted down by the one that sends."""
+    """The engine's thread counts saves up. The sending thread counts them down."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -31,22 +31,22 @@ class PendingSaves:
             self._changed.notify_all()
 
     def finish(self, request_ids: Iterable[str]) -> None:
-        """These requests are over, so `take_finished` will return them."""
+        """Records that these requests have ended: `take_finished` will return them."""
         with self._changed:
             self._finished.update(request_ids)
 
     def take_finished(self) -> set[str]:
-        """Those that are over and have no save under way, each once."""
+        """The requests that have ended and whose saves have ended, each once."""
         with self._changed:
             done = {request_id for request_id in self._finished if not self._counts.get(request_id)}
             self._finished -= done
             return done
 
     def wait(self, request_ids: Iterable[str], is_alive: Callable[[], bool]) -> None:
-        """Returns once no save of these requests is under way, or nobody `is_alive` who could do it.
+        """Waits until no save of these requests runs, or until `is_alive` says that the sending thread has ended.
 
-        There is no other limit, because a put that reads a block while it gets new content would store wrong bytes.
-        The calls of the store that it waits for have limits.
+        There is no other limit: a save that reads a block while the block gets new content would store wrong bytes.
+        The calls of the store that the save makes have limits.
         """
         wanted = list(request_ids)
         with self._changed:

@@ -1,4 +1,4 @@
-"""What the scheduler tells the workers to do in one step. Plain data, counted in blocks."""
+"""The plan that the scheduler sends to the workers for one step. Plain data, counted in blocks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Load:
-    """Blocks of a request to fill from the pool; one id and one hash each."""
+    """Blocks of a request to load from the pool: one id and one hash per block."""
 
     block_ids: tuple[int, ...]
     hashes: tuple[bytes, ...]
@@ -16,10 +16,10 @@ class Load:
 
 @dataclass(frozen=True)
 class Save:
-    """Blocks of a request that are complete after this step.
+    """Blocks of a request to save, which are complete after this step.
 
-    `block_ids` are all blocks of the request up to the last one to save, `hashes` those of the blocks from
-    `first_block` on. Blocks from `computed_from` on were computed since the request's last save, by reading those
+    `block_ids` has all blocks of the request, up to the last one to save. `hashes` has the hashes of the blocks from
+    `first_block` on. The blocks from `computed_from` on were computed since the request's last save, from the blocks
     before them.
     """
 
@@ -31,9 +31,9 @@ class Save:
 
 @dataclass
 class StepPlan:
-    """Loads and saves by request id. The saves of `preempted` requests must be over before the step begins.
+    """Loads and saves by request id. The saves of `preempted` requests must have ended before the step begins.
 
-    `held` are requests that are over, and whose blocks stay until each worker reports that their saves are.
+    `held` are requests that have ended. Their blocks stay until each worker has reported that their saves have ended.
     """
 
     loads: dict[str, Load] = field(default_factory=dict)

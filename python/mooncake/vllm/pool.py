@@ -1,4 +1,4 @@
-"""The calls of the store that the connector makes. Whatever the store does, nothing raises: a block is there or not."""
+"""The calls of the store that the connector makes. They do not raise: a block that cannot be moved counts as absent."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from mooncake.vllm.stored import StoredParts
 
 logger = logging.getLogger(__name__)
 
-# Keys in one call, so that a long prompt does not make one long call.
+# The number of keys per call, so that a long prompt does not make one long call.
 BATCH_KEYS = 512
 ALREADY_EXISTS = -705
 NOT_DONE = -1
 
 Item = TypeVar("Item")
-# Addresses and lengths; addresses, lengths and offsets in the object.
+# Buffers: addresses and lengths. Ranges: addresses, lengths and offsets in the object.
 Buffers = tuple[list[int], list[int]]
 Ranges = tuple[list[int], list[int], list[int]]
 
 
 class Store(Protocol):
-    """The part of `mooncake.store.MooncakeDistributedStore` that is used."""
+    """The methods of `mooncake.store.MooncakeDistributedStore` that the connector uses."""
 
     def batch_is_exist(self, keys: list[str]) -> list[int]: ...
     def batch_prefix_len(self, keys: list[str]) -> int: ...
@@ -55,16 +55,16 @@ class Store(Protocol):
 
 
 def batches(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
-    """The items in runs of at most `BATCH_KEYS`."""
+    """Splits the items into runs of at most `BATCH_KEYS`."""
     for start in range(0, len(items), BATCH_KEYS):
         yield items[start : start + BATCH_KEYS]
 
 
 class Pool:
-    """A store with the replication that puts ask for, `config` being a `ReplicateConfig`. `stored` may be set to a note
-    of what is put, or was there when it was to be put.
+    """A store, with the `ReplicateConfig` of its puts. If `stored` is set, it records the keys that were put or
+    existed already.
 
-    All methods take keys in a batch of any length and return the keys for which the call succeeded.
+    Methods take batches of any length. Most of them return the keys for which the call succeeded.
     """
 
     def __init__(self, store: Store, config: Any) -> None:
@@ -73,7 +73,7 @@ class Pool:
         self.stored: StoredParts | None = None
 
     def leading(self, keys: Sequence[str]) -> int:
-        """How many keys from the first on exist without a gap."""
+        """How many keys, from the first on without a gap, exist; 0 if the call failed."""
         try:
             found = self.store.batch_prefix_len(list(keys))
         except Exception:
@@ -87,7 +87,7 @@ class Pool:
         return max(found, 0)
 
     def missing(self, keys: Sequence[str]) -> list[str]:
-        """Those that do not exist, each once. A key whose existence is not known counts as missing."""
+        """The keys that do not exist, each once. A key whose look-up failed counts as missing."""
         distinct = list(dict.fromkeys(keys))
         absent = []
         for batch in batches(distinct):
@@ -106,7 +106,7 @@ class Pool:
         return stored
 
     def get(self, blocks: dict[str, Buffers]) -> set[str]:
-        """Keys whose object filled its buffers exactly."""
+        """The keys whose object filled its buffers exactly."""
         loaded = set()
         for batch in batches(list(blocks)):
             pointers, lengths = [blocks[key][0] for key in batch], [blocks[key][1] for key in batch]
@@ -116,7 +116,9 @@ class Pool:
         return loaded
 
     def start_puts(self, keys: Sequence[str], length: int) -> set[str]:
-        """Keys that are this client's to write. Those that exist or are being written by another are not among them."""
+        """The keys for which this client got a put session. Keys that exist, or that another client writes, are left
+        out.
+        """
         started = set()
         for batch in batches(keys):
             codes = self._call("batch_put_session_start", list(batch), [length] * len(batch), self.config)
@@ -158,7 +160,7 @@ class Pool:
                 logger.exception("batch_get_session_end failed")
 
     def remove(self, pattern: str) -> bool:
-        """Removes the keys that match a regular expression, leased ones too. Returns whether it worked."""
+        """Removes the keys that match a regular expression, also those under a lease. Returns whether it succeeded."""
         try:
             return self.store.remove_by_regex(pattern, True) >= 0
         except Exception:
@@ -166,7 +168,7 @@ class Pool:
             return False
 
     def _note(self, keys: Iterable[str]) -> None:
-        """These are in the pool."""
+        """Records that these keys are in the pool."""
         if self.stored is not None:
             self.stored.add(keys)
 
@@ -180,7 +182,7 @@ class Pool:
         return done
 
     def _call(self, name: str, keys: list[str], *arguments: Any) -> list[int]:
-        """The codes of a call, one for each key whatever happens."""
+        """The codes of a call: one per key, even if the call raises."""
         try:
             codes: list[int] = getattr(self.store, name)(keys, *arguments)
         except Exception:

@@ -1,4 +1,4 @@
-"""Loading whole blocks: within a step, or between steps by threads."""
+"""Loads whole blocks, within a step or, on threads, between steps."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Job = tuple[str, list[tuple[str, int]], Reached]
 
 
 def load(pool: Pool, layout: BlockLayout, bad: BadBlocks, blocks: Sequence[tuple[str, int]]) -> None:
-    """Fills blocks, given as keys and block ids. Each is known to `bad` as failed, or not any more, afterwards.
+    """Loads blocks, given as pairs of key and block id. Afterwards `bad` has each block as failed or as loaded.
 
-    A key that comes more than once is read once for each of its blocks.
+    If a key appears several times, it is read once for each of its blocks.
     """
     waiting = list(blocks)
     while waiting:
@@ -37,13 +37,15 @@ def load(pool: Pool, layout: BlockLayout, bad: BadBlocks, blocks: Sequence[tuple
 
 
 class Receiver:
-    """Threads that load between steps. A request is reported once, after its blocks are filled or known to be bad."""
+    """Threads that load blocks between steps. A request is reported once, after all its blocks are loaded or have
+    failed.
+    """
 
     def __init__(self, pool: Pool, layout: BlockLayout, bad: BadBlocks, threads: int) -> None:
         self.pool = pool
         self.layout = layout
         self.bad = bad
-        # Not bounded by a number: each job holds blocks of the KV cache, which are.
+        # Needs no limit: each job holds blocks of the KV cache, whose number is limited.
         self.jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._finished: set[str] = set()
@@ -55,11 +57,13 @@ class Receiver:
             thread.start()
 
     def submit(self, request_id: str, blocks: Sequence[tuple[str, int]], unused: Reached) -> None:
-        """Loads blocks of a request, given as keys and block ids. They are written once `unused` has returned."""
+        """Queues the load of a request's blocks, pairs of key and block id. A thread writes them after `unused` has
+        returned.
+        """
         self.jobs.put((request_id, list(blocks), unused))
 
     def take_finished(self) -> set[str]:
-        """The requests whose loads are over since the last call."""
+        """The requests whose loads have ended since the last call."""
         with self._lock:
             finished, self._finished = self._finished, set()
             return finished

@@ -1,4 +1,4 @@
-"""What is loaded and what is saved: the connector's half in the process of vLLM's scheduler."""
+"""Decides which blocks to load and to save: the connector's half in the process of vLLM's scheduler."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mooncake.vllm.stored import StoredBlocks
 
 
 class Request(stored.Request, Protocol):
-    """What is read of `vllm.v1.request.Request`."""
+    """The attributes of `vllm.v1.request.Request` that the scheduler reads."""
 
     @property
     def request_id(self) -> str: ...
@@ -24,7 +24,7 @@ class Request(stored.Request, Protocol):
 
 @dataclass(frozen=True)
 class Rules:
-    """`block_tokens` is the number of tokens that a block and its hash stand for."""
+    """The options that the scheduler follows. `block_tokens` is the number of tokens in a block."""
 
     block_tokens: int
     saves: bool
@@ -34,7 +34,9 @@ class Rules:
 
 @dataclass
 class Tracker:
-    """How far a request is. `saved` counts the blocks up to which saves were planned; `loaded` is set by its load."""
+    """The progress of one request. Saves were planned for the first `saved` blocks; `loaded` is true once a load was
+    planned.
+    """
 
     request: Request
     block_ids: list[int] = field(default_factory=list)
@@ -43,16 +45,17 @@ class Tracker:
     loaded: bool = False
 
     def restart(self) -> None:
-        """After a preemption: its blocks are gone."""
+        """Resets the progress after a preemption, which takes the request's blocks."""
         self.block_ids = []
         self.saved = 0
         self.computed_from = None
         self.loaded = False
 
     def save(self, computed_tokens: int, scheduled_tokens: int, rules: Rules) -> Save | None:
-        """The blocks that this step completes; None if it completes none.
+        """The save of the blocks that this step completes; None if it completes none.
 
-        `computed_tokens` may be less than before: what failed to load is computed again, and then saved again.
+        `computed_tokens` may be less than before: tokens whose load failed are computed again, and their blocks saved
+        again.
         """
         first_computed = computed_tokens // rules.block_tokens
         self.saved = min(self.saved, first_computed)
@@ -60,7 +63,7 @@ class Tracker:
             self.computed_from = first_computed
         limit = self.request.num_tokens if rules.save_decode_cache else self.request.num_prompt_tokens
         end = min(computed_tokens + scheduled_tokens, limit) // rules.block_tokens
-        # Tokens that are only guessed, by speculative decoding, have no hash yet.
+        # Tokens that speculative decoding has only guessed have no hash yet.
         end = min(end, len(self.request.block_hashes), len(self.block_ids))
         if end <= self.saved:
             return None
@@ -71,7 +74,9 @@ class Tracker:
 
 
 class Scheduler:
-    """`count` asks how many of these blocks, from the first on, are in the pool. `stored`, if set, is told of saves."""
+    """Plans the loads and saves of each step. `count` returns how many of these blocks, from the first on, the pool
+    holds. `stored`, if set, records the planned saves.
+    """
 
     def __init__(self, rules: Rules, count: Callable[[Sequence[bytes]], int]) -> None:
         self.rules = rules
@@ -85,10 +90,10 @@ class Scheduler:
         self._held: set[str] = set()
 
     def matched(self, request: Request, computed_tokens: int) -> tuple[int, bool]:
-        """How many tokens beyond the computed ones can be loaded, and whether that happens between steps.
+        """How many tokens after the computed ones can be loaded, and whether they are loaded between steps.
 
-        At least one token is left to compute, as the next one is sampled from it. A request that was loaded and comes
-        back with its blocks lost to a failed load is not loaded again, or it might go round for ever.
+        At least one token is left to compute, because the next token is sampled from it. A request that was loaded and
+        comes back because its load failed is not loaded again: otherwise it could repeat that for ever.
         """
         tracker = self._trackers.get(request.request_id)
         if tracker is not None and tracker.loaded:
@@ -104,9 +109,9 @@ class Scheduler:
         return hit_tokens, self.rules.loads_between_steps
 
     def allocated(self, request: Request, block_ids: Sequence[int], external_tokens: int) -> None:
-        """The request has these blocks; those that come after its local hit are to be loaded, for `external_tokens`.
+        """Records a request's blocks. The blocks after its local hit are to be loaded, for `external_tokens` tokens.
 
-        Called a second time after a load between steps, then with 0 tokens.
+        After a load between steps, vLLM calls it again with 0 tokens.
         """
         tracker = self._trackers.setdefault(request.request_id, Tracker(request))
         first = self._local_blocks.pop(request.request_id, 0)
@@ -120,13 +125,14 @@ class Scheduler:
             self._loading.add(request.request_id)
 
     def loaded(self, request_ids: Iterable[str]) -> None:
-        """The workers reported that the loads of these, between steps, are over."""
+        """Records that the workers have ended the loads of these requests between steps."""
         self._loading.difference_update(request_ids)
 
     def finished(self, request_id: str) -> bool:
-        """The request is over. Returns whether its blocks must stay until the workers report that its saves are.
+        """Ends a request. Returns whether its blocks must stay until the workers report that its saves have ended.
 
-        They stay without that while it is loaded; its saves were over before it was preempted and loaded again.
+        During a load between steps vLLM keeps the blocks anyway. The request's saves ended before it was preempted and
+        loaded again.
         """
         self._local_blocks.pop(request_id, None)
         self._trackers.pop(request_id, None)
@@ -137,7 +143,7 @@ class Scheduler:
         return is_held
 
     def plan(self, output: Any) -> StepPlan:
-        """The plan for one `SchedulerOutput`."""
+        """The plan for one `SchedulerOutput` of vLLM."""
         plan = StepPlan(loads=self._loads, preempted=self._preempted(output) & self._saving, held=self._held)
         self._loads, self._held = {}, set()
         if not self.rules.saves:
@@ -175,7 +181,7 @@ class Scheduler:
             self.stored.plan(tracker.request, save)
 
     def _preempted(self, output: Any) -> set[str]:
-        """Requests that lost their blocks. Where vLLM does not tell, those that may have: all that do not run."""
+        """The requests that lost their blocks. If vLLM does not tell, all saving requests that are not scheduled."""
         told = getattr(output, "preempted_req_ids", None)
         if told is None:
             return self._saving - set(output.num_scheduled_tokens)
@@ -186,7 +192,7 @@ class Scheduler:
 
 
 def _resumed(cached: Any) -> set[str]:
-    """The requests whose blocks are all new, in the form of newer and of older versions of vLLM."""
+    """The requests whose blocks are all new. Newer and older versions of vLLM report them differently."""
     if hasattr(cached, "resumed_req_ids"):
         return set(cached.resumed_req_ids)
     return {

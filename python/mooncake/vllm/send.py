@@ -1,10 +1,11 @@
-"""The thread that stores blocks, whole ones, after the step that computed them."""
+"""The thread that stores whole blocks after the step that computed them."""
 
 from __future__ import annotations
 
 import logging
 import queue
 import threading
+import time
 from collections.abc import Sequence
 
 from mooncake.vllm.layout import BlockLayout
@@ -14,13 +15,13 @@ from mooncake.vllm.stream import Reached
 
 logger = logging.getLogger(__name__)
 
-# Saves that wait. The blocks of a save that does not fit in are not stored: somebody computes them again one day.
+# The most saves that wait. The blocks of a further save are not stored: a later request may compute and store them.
 QUEUE_LIMIT = 4096
 Job = tuple[str, list[tuple[str, int]], Reached]
 
 
 class Sender:
-    """`pending` is counted down for each job that was accepted or refused."""
+    """Stores blocks on a thread. Every submitted job counts in `pending` until it has ended or was refused."""
 
     def __init__(self, pool: Pool, layout: BlockLayout, pending: PendingSaves) -> None:
         self.pool = pool
@@ -34,9 +35,10 @@ class Sender:
         return self.thread.is_alive()
 
     def submit(self, request_id: str, blocks: Sequence[tuple[str, int]], computed: Reached) -> None:
-        """Stores blocks of a request, given as keys and block ids, as far as the pool does not hold them.
+        """Queues the save of a request's blocks, given as pairs of key and block id. Blocks that the pool holds are
+        skipped.
 
-        They are read once `computed` has returned.
+        The thread reads the blocks only after `computed` has returned.
         """
         self.pending.begin(request_id)
         try:
@@ -46,12 +48,13 @@ class Sender:
             self.pending.end(request_id)
 
     def close(self, seconds: float) -> None:
-        """Ends the thread after the saves that wait; returns after `seconds` even if they take longer."""
+        """Ends the thread after the saves that wait. Returns after at most `seconds`, even if saves still run."""
+        deadline = time.monotonic() + seconds
         try:
             self.jobs.put(None, timeout=seconds)
         except queue.Full:
             return
-        self.thread.join(seconds)
+        self.thread.join(max(deadline - time.monotonic(), 0))
 
     def _run(self) -> None:
         while (job := self.jobs.get()) is not None:
@@ -66,6 +69,6 @@ class Sender:
     def _store(self, blocks: list[tuple[str, int]], computed: Reached) -> None:
         by_key = dict(blocks)
         missing = self.pool.missing(list(by_key))
-        # Also if nothing is missing: the engine takes the blocks for something else once the save is over.
+        # Waits even if no block is missing: once the save ends, the engine reuses the blocks.
         computed()
         self.pool.put({key: self.layout.buffers(by_key[key]) for key in missing})

@@ -1,7 +1,8 @@
-"""What this instance stored in the pool, for vLLM's KV events: routers learn from them which blocks are where.
+"""Records which blocks this instance has stored, for vLLM's KV events. Routers learn from events where blocks are.
 
-Each worker notes the blocks of which it stored its part. The scheduler knows the tokens behind a block, and tells of it
-once all of its parts are in the pool. What the pool evicts or removes is not told here: the master alone knows it.
+Each worker records the blocks of which it stored its part. The scheduler knows the tokens of a block, and reports the
+block once all parts are in the pool. Blocks that the pool evicts or removes are not reported: only the master knows
+them.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from typing import Any, Protocol
 
 from mooncake.vllm.plan import Save
 
-# Blocks that were planned and are not known to be stored. Of more than that the oldest are told of no more.
+# The most blocks that are planned and not known to be stored. Beyond it, the oldest blocks are never reported.
 MAX_PLANNED = 1 << 16
 
 
 class StoredParts:
-    """The blocks of which a worker's part came into the pool. Used by all its threads."""
+    """The blocks of which a worker has stored its part. All threads of the worker may use it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -31,14 +32,14 @@ class StoredParts:
             self._hashes += hashes
 
     def take(self) -> list[bytes]:
-        """Those since the last call."""
+        """The hashes of the blocks that were added since the last call."""
         with self._lock:
             hashes, self._hashes = self._hashes, []
             return hashes
 
 
 class Request(Protocol):
-    """What is read of a `vllm.v1.request.Request` to tell of its blocks."""
+    """The attributes of `vllm.v1.request.Request` that describe its blocks."""
 
     @property
     def block_hashes(self) -> Sequence[bytes]: ...
@@ -50,7 +51,7 @@ class Request(Protocol):
 
 @dataclass(frozen=True)
 class StoredBlock:
-    """A block that is in the pool. `parent` is the hash of the block before it, None for the first."""
+    """A block in the pool. `parent` is the hash of the block before it, None for the first block."""
 
     block_hash: bytes
     parent: bytes | None
@@ -60,7 +61,7 @@ class StoredBlock:
 
 
 class StoredBlocks:
-    """The scheduler's half. A block has `parts`, each stored by another worker."""
+    """The scheduler's half of this record. A block has `parts` parts, each stored by another worker."""
 
     def __init__(self, block_tokens: int, parts: int) -> None:
         self.block_tokens = block_tokens
@@ -70,7 +71,7 @@ class StoredBlocks:
         self._stored: list[StoredBlock] = []
 
     def plan(self, request: Request, save: Save) -> None:
-        """These blocks are going to be stored."""
+        """Records that these blocks will be stored."""
         lora = getattr(request, "lora_request", None)
         lora_id, lora_name = getattr(lora, "lora_int_id", None), getattr(lora, "lora_name", None)
         for place, block_hash in enumerate(save.hashes, save.first_block):
@@ -82,7 +83,7 @@ class StoredBlocks:
             self._forget(next(iter(self._planned)))
 
     def note(self, hashes: Iterable[bytes]) -> None:
-        """Parts of these blocks came into the pool."""
+        """Records that one part of each of these blocks is in the pool."""
         for block_hash in hashes:
             block = self._planned.get(block_hash)
             if block is None:
@@ -93,12 +94,12 @@ class StoredBlocks:
                 self._stored.append(block)
 
     def take(self) -> list[StoredBlock]:
-        """The blocks all of whose parts are in the pool, since the last call."""
+        """The blocks whose last part came into the pool since the last call."""
         stored, self._stored = self._stored, []
         return stored
 
     def clear(self) -> None:
-        """The pool was emptied of this model's blocks."""
+        """Forgets all blocks: the blocks of this model were removed from the pool."""
         self._planned.clear()
         self._counts.clear()
         self._stored.clear()

@@ -1,11 +1,10 @@
-"""Order between what the model computes on a device and the threads that move its blocks.
+"""Orders the work of the device against the threads that move its blocks.
 
-A device runs late: when the engine's thread says that a layer is computed, the device may not have begun it. So the
-engine's thread leaves a mark in the device's stream where it speaks, and the thread that moves bytes waits until the
-device is there.
+A device runs asynchronously: when the engine's thread has issued a layer, the device may not have begun it. To save a
+layer, the engine's thread records a mark in the device's stream, and the thread that moves bytes waits for the mark.
 
-The other way round, attention must not read a layer before it is loaded. A `Gate` has the device's stream wait for
-that, while the engine's thread goes on.
+In the other direction, attention must not read a layer before it is loaded. A `Gate` makes the device's stream wait
+for the layer, while the engine's thread goes on.
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ from typing import Protocol
 
 from mooncake._native import _StreamCounter
 
-# Returns once the device has done all that came before the mark.
+# Blocks until the device has done all work that was queued before the mark.
 Reached = Callable[[], None]
-# Leaves a mark. For the engine's thread.
+# Records a mark. Only the engine's thread calls it.
 Mark = Callable[[], Reached]
 
 
 class Device(Protocol):
-    """What is read of a `torch.device`."""
+    """The attributes of `torch.device` that this module reads."""
 
     @property
     def type(self) -> str: ...
@@ -31,11 +30,11 @@ class Device(Protocol):
 
 
 def at_once() -> None:
-    """The processor computes in order: what came before is done."""
+    """Returns at once: the processor runs in order, so all earlier work is done."""
 
 
 def no_marks() -> Reached:
-    """For memory of the host."""
+    """Marks for a KV cache in host memory."""
     return at_once
 
 
@@ -47,10 +46,10 @@ def marks_on(device: Device) -> Mark:
     def mark() -> Reached:
         import torch
 
-        # What is captured runs later, with blocks that no plan names.
+        # A captured graph runs later, with blocks that this plan does not name.
         if torch.cuda.is_current_stream_capturing():
             return at_once
-        # A thread that waits for it sleeps.
+        # With `blocking`, a thread that waits for the event sleeps instead of polling.
         event = torch.cuda.Event(blocking=True)
         event.record(torch.cuda.current_stream(device))
         reached: Reached = event.synchronize
@@ -60,35 +59,38 @@ def marks_on(device: Device) -> Mark:
 
 
 class Counter(Protocol):
-    """What is used of a `_StreamCounter`."""
+    """The methods of `_StreamCounter` that a gate uses."""
 
     def wait(self, stream: int, count: int) -> bool: ...
     def advance(self, count: int) -> bool: ...
 
 
 class Gate:
-    """Has the stream in which the model computes wait for a count, which a thread of the processor moves."""
+    """Makes the model's stream wait until a counter has a value. A thread of the processor advances the counter."""
 
     def __init__(self, counter: Counter, stream: Callable[[], int | None]) -> None:
-        """`stream` gives the handle of the stream; None while it is captured. For the engine's thread."""
+        """`stream` returns the handle of the model's stream, or None during a graph capture. The engine's thread calls
+        it.
+        """
         self.counter = counter
         self.stream = stream
 
     def wait(self, count: int) -> bool:
-        """What the device is given from now on runs once the count is there. False if the processor has to wait."""
+        """Makes later work in the stream wait for `count`. Returns False if the calling thread has to wait instead."""
         stream = self.stream()
         return stream is not None and self.counter.wait(stream, count)
 
     def open(self, count: int) -> bool:
-        """The count is there. False if the stream went on without it."""
+        """Advances the counter to `count`. Returns False if the stream went on before."""
         return self.counter.advance(count)
 
 
 def gate_on(device: Device, limit_ms: int) -> Gate | None:
-    """A gate for a KV cache on this device; None where the processor has to wait.
+    """A gate for a KV cache on this device; None if the processor has to wait instead.
 
-    A stream that waits for `limit_ms` while no layer is loaded goes on, and the blocks of the step count as failed: a
-    device may run the copies that load a layer behind the very stream that waits for it. With 0 none waits.
+    If no layer is loaded for `limit_ms` milliseconds, a waiting stream goes on, and the step's blocks count as failed.
+    The limit prevents a deadlock: a device may run the copies that load a layer after the stream that waits for it.
+    With 0 there is no gate.
     """
     if device.type == "cpu" or limit_ms == 0:
         return None
@@ -100,7 +102,7 @@ def gate_on(device: Device, limit_ms: int) -> Gate | None:
         return None
 
     def stream() -> int | None:
-        # A graph would wait for this count each time that it runs.
+        # A captured graph would wait for this count at each of its runs.
         if torch.cuda.is_current_stream_capturing():
             return None
         return int(torch.cuda.current_stream(device).cuda_stream)

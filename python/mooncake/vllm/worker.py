@@ -27,7 +27,7 @@ CLOSE_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Place:
-    """Which worker this is. `model` is the first part of its keys."""
+    """The place of a worker. `model` is the first part of its keys."""
 
     model: str
     rank: int
@@ -35,7 +35,9 @@ class Place:
 
 
 class Worker:
-    """Its methods are called by the engine's thread, in the order of a step: begin, load, the layers, save, take."""
+    """Moves the blocks of one worker. The engine's thread calls its methods, in this order per step: `begin`, `load`,
+    the methods per layer, `save`, the `take_*` methods.
+    """
 
     def __init__(
         self,
@@ -47,7 +49,7 @@ class Worker:
         mark: Mark = no_marks,
         gate: Gate | None = None,
     ) -> None:
-        """`mark` and `gate` are those of the device on which the KV cache lies; only loads by layers use the gate."""
+        """`mark` and `gate` belong to the device of the KV cache. Only the layer-wise mode uses the gate."""
         self.pool = pool
         self.layout = layout
         self.place = place
@@ -64,26 +66,28 @@ class Worker:
         self.lookup: LookupServer | None = None
 
     def serve_lookups(self, name: str) -> None:
-        """Answers the scheduler from now on. For worker 0. Raises OSError if the socket cannot be made."""
+        """Starts to answer the scheduler's look-ups. Only for worker 0. Raises OSError if the socket cannot be
+        created.
+        """
         spaces = [KeySpace(self.place.model, shard) for shard in self.place.topology.shards()]
         pattern = f"^{re.escape(self.place.model)}@"
 
         def count(hashes: list[bytes]) -> int:
-            # The keys of a block's parts stand together, so that what leads without a gap is blocks.
+            # The keys of all parts of a block follow each other, so the keys before the first gap are whole blocks.
             keys = [key for parts in zip(*(space.keys(hashes) for space in spaces), strict=True) for key in parts]
             return self.pool.leading(keys) // len(spaces)
 
         self.lookup = LookupServer(name, count, lambda: self.pool.remove(pattern))
 
     def wait_for_preempted(self, plan: StepPlan) -> None:
-        """Returns once the blocks that requests lost are not read any more."""
+        """Waits until no save reads the blocks that preempted requests lost."""
         sender = self.sender or self.layer_sender
         if plan.preempted and sender is not None:
             alive = sender.is_alive if isinstance(sender, Sender) else sender.thread.is_alive
             self.pending.wait(plan.preempted, alive)
 
     def begin(self, plan: StepPlan) -> None:
-        """A step begins."""
+        """Begins a step."""
         self.plan = plan
         self.pending.finish(plan.held)
         self.wait_for_preempted(plan)
@@ -92,10 +96,10 @@ class Worker:
             self.layer_sender.begin(saves)
 
     def load(self) -> None:
-        """Starts the loads of the step; those that are not between steps and not by layers are done on return."""
+        """Starts the loads of the step. Loads within the step and not layer-wise have ended on return."""
         if not self.plan.loads:
             return
-        # Steps that the device was given before may use these blocks yet, for the requests that had them.
+        # Earlier steps may still run on the device and use these blocks for the requests that had them before.
         unused = self.mark()
         within = []
         for request_id, part in self.plan.loads.items():
@@ -110,17 +114,17 @@ class Worker:
             load(self.pool, self.layout, self.bad, within)
 
     def wait_for_layer(self, name: str) -> None:
-        """What the device is given from now on finds this layer of all blocks loaded."""
+        """Ensures that device work which is queued after this call finds this layer of all blocks loaded."""
         if self.layer_receiver is not None and name in self.layout.index:
             self.layer_receiver.wait(self.layout.index[name])
 
     def save_layer(self, name: str) -> None:
-        """The step has computed this layer."""
+        """Queues the save of this layer, which the step has computed."""
         if self.layer_sender is not None and name in self.layout.index:
             self.layer_sender.layer(self.layout.index[name], self.mark)
 
     def save(self) -> None:
-        """The step has been computed: stores what it completed, unless it was computed from blocks that are bad."""
+        """Ends the step: queues the saves of the blocks that it completed, except those computed from bad blocks."""
         if self.layer_receiver is not None:
             self.layer_receiver.end()
         refused: set[int] = set()
@@ -136,16 +140,16 @@ class Worker:
         self.plan = StepPlan()
 
     def take_finished(self) -> tuple[set[str], set[str]]:
-        """The held requests whose saves are over, and the requests whose loads between steps are; each once."""
+        """The held requests whose saves have ended, and those whose loads between steps have ended; each once."""
         loaded = self.receiver.take_finished() if self.receiver is not None else set()
         return self.pending.take_finished(), loaded
 
     def take_failed_blocks(self) -> set[int]:
-        """The blocks that could not be loaded, since the last call."""
+        """The blocks whose load has failed since the last call."""
         return self.bad.take_failed()
 
     def close(self) -> None:
-        """Ends the threads, after the saves that wait if they take no longer than 10 s."""
+        """Ends the threads after the jobs that wait. Gives each thread about 10 s."""
         for part in (self.sender, self.receiver):
             if part is not None:
                 part.close(CLOSE_SECONDS)
@@ -159,7 +163,7 @@ class Worker:
         return list(zip(self.keys.keys(part.hashes), part.block_ids, strict=True))
 
     def _to_save(self, save: Save) -> Sequence[tuple[str, int]]:
-        """Keys and block ids of this rank's turn."""
+        """Pairs of key and block id, for the blocks that this rank has to store."""
         pairs = zip(self.keys.keys(save.hashes), save.block_ids[save.first_block :], strict=True)
         topology, rank = self.place.topology, self.place.rank
         return [pair for index, pair in enumerate(pairs, save.first_block) if topology.writes(rank, index)]

@@ -1,23 +1,25 @@
-//! Whether what was read of one key is what one register could have given.
+//! Checks that the reads of one key are those of a single register.
 //!
-//! Each value is written once, so the search over all orders that unknown outcomes allow comes down to intervals
-//! (Gibbons and Korach, *Testing Shared Memories*, 1997): a value is there at least from the first end of a call that
-//! wrote or read it to the last beginning of one. Two such times may not meet, and no other write or removal may lie
-//! wholly within one. A write that failed ends never; if nobody read it, it need not have happened. A miss says nothing
-//! here.
+//! Each value is written once. So the search over all orders of calls with unknown outcomes reduces to intervals
+//! (Gibbons and Korach, *Testing Shared Memories*, 1997).
+//!
+//! The interval of a value begins with the first end of a call that wrote or read it. It ends with the last beginning
+//! of such a call. The value must be present throughout. Two intervals may not overlap, and no other write or removal
+//! may lie wholly within one. A failed write has no end; without a read, it need not have happened. Misses are not
+//! judged here.
 
 use std::collections::BTreeMap;
 
 use crate::history::{Call, Op, Outcome};
 use crate::value::ValueId;
 
-/// All calls that wrote or read one value.
+/// The interval in which the calls on one value require it to be present.
 #[derive(Clone, Copy, Debug)]
 struct Span<'a> {
     first_end_ns: u64,
     last_begin_ns: u64,
     write: &'a Op,
-    /// The last read, if there is any.
+    /// The read that began last, if there is any.
     read: Option<&'a Op>,
 }
 
@@ -27,22 +29,22 @@ impl Span<'_> {
         Span { first_end_ns, last_begin_ns: write.began_ns, write, read: None }
     }
 
-    /// Whether the value must have been there for a time, rather than just at some moment.
+    /// Whether the value must be present during an interval. Otherwise it need only be present at some moment.
     fn lasts(&self) -> bool {
         self.first_end_ns < self.last_begin_ns
     }
 
-    /// From when to when: for one that lasts, it was there at least; for another, it was there at a moment in between.
+    /// The bounds of the interval in which the value must be present, or of the moment at which it was.
     fn bounds(&self) -> (u64, u64) {
         let (one, other) = (self.first_end_ns, self.last_begin_ns);
         (one.min(other), one.max(other))
     }
 }
 
-/// Judges the calls on one key.
+/// Judges all calls on one key.
 ///
 /// # Errors
-/// What cannot be, with the calls that show it.
+/// The first contradiction, with the calls that show it.
 pub(crate) fn check(ops: &[&Op]) -> Result<(), String> {
     let mut spans: BTreeMap<ValueId, Span<'_>> = BTreeMap::new();
     for op in ops.iter().filter(|op| op.call.writes()) {
@@ -73,7 +75,7 @@ pub(crate) fn check(ops: &[&Op]) -> Result<(), String> {
     in_order(ops, &spans)
 }
 
-/// No value comes back after another took its place, or a removal took it.
+/// Checks that no value returns after another value replaced it, or after a removal.
 fn disjoint(spans: Vec<Span<'_>>) -> Result<(), String> {
     let (mut lasting, moments): (Vec<_>, Vec<_>) = spans.into_iter().partition(Span::lasts);
     lasting.sort_by_key(Span::bounds);
@@ -110,13 +112,13 @@ fn conflict(what: &str, one: &Span<'_>, other: &Span<'_>) -> String {
     lines.join("\n")
 }
 
-/// Who was answered, be it by an error, before a write that is acknowledged began, does not come after it: versions are
-/// given out in growing order. One register would allow that.
+/// Checks that an acknowledged upsert hides every write that was answered before it began, even with an error.
+/// Versions grow, so such a write cannot take effect later. A plain register would allow that.
 fn in_order(ops: &[&Op], spans: &BTreeMap<ValueId, Span<'_>>) -> Result<(), String> {
     let is_upsert = |op: &&&Op| op.call == Call::Upsert && op.outcome == Outcome::Done;
     let mut done: Vec<&Op> = ops.iter().filter(is_upsert).copied().collect();
     done.sort_by_key(|op| op.ended_ns);
-    // By its end, of all writes until then the one that began last.
+    // For each upsert in order of ends: the one among it and its predecessors that began last.
     let mut latest: Vec<&Op> = Vec::with_capacity(done.len());
     for op in &done {
         let last = latest.last().copied().filter(|last| last.began_ns > op.began_ns);
@@ -138,7 +140,7 @@ fn in_order(ops: &[&Op], spans: &BTreeMap<ValueId, Span<'_>>) -> Result<(), Stri
 mod tests {
     use super::*;
 
-    /// A history in one line: calls with a semicolon between, each its kind, value, beginning, end and outcome.
+    /// Parses a history: calls with semicolons between them. Each has kind, value, beginning, end and outcome.
     fn ops(text: &str) -> Vec<Op> {
         let read = |text: &str| {
             let words: Vec<&str> = text.split_whitespace().collect();
@@ -175,17 +177,17 @@ mod tests {
     fn what_one_register_could_give_passes() {
         for history in [
             "up 1 0 1 ok; get 1 2 3 ok; up 2 4 5 ok; get 2 6 7 ok",
-            // Either order of writes that meet, as long as all see the same.
+            // Overlapping writes take effect in either order, as long as all reads agree.
             "up 1 0 9 ok; up 2 1 8 ok; get 2 10 11 ok",
             "up 1 0 9 ok; up 2 1 8 ok; get 1 10 11 ok",
-            // A read that meets a write may give either value.
+            // A read that overlaps a write may return either value.
             "up 1 0 1 ok; up 2 4 9 ok; get 2 5 6 ok; get 2 7 8 ok",
             "up 1 0 1 ok; up 2 4 9 ok; get 1 5 6 ok; get 2 7 8 ok",
-            // A write that failed takes effect late, or never.
+            // A failed write takes effect late, or never.
             "up 1 0 1 ok; put 2 2 3 fail; get 1 4 5 ok; get 2 6 7 ok",
             "up 1 0 1 ok; put 2 2 never fail; up 3 4 5 ok; get 2 6 7 ok",
             "up 1 0 1 ok; up 2 2 3 fail; get 1 4 5 ok",
-            // A removal, and a miss at any time.
+            // Removals, and misses at any time.
             "up 1 0 1 ok; get 1 2 3 ok; rm 0 4 5 ok; get 0 6 7 miss; up 2 8 9 ok; get 2 10 11 ok",
             "up 1 0 1 ok; get 0 2 3 miss; get 1 4 5 ok",
             "up 1 0 1 ok; rm 0 2 9 ok; get 1 4 5 ok",
@@ -206,13 +208,13 @@ mod tests {
                 "up 1 0 9 ok; up 2 1 9 ok; get 1 2 3 ok; get 2 4 5 ok; get 1 6 7 ok",
                 "a value came back that another had replaced",
             ),
-            // The failed write was seen, so it happened before.
+            // The failed write was read, so it took effect before that read.
             (
                 "up 1 0 1 ok; up 2 2 3 fail; get 2 4 5 ok; get 1 6 7 ok",
                 "a value came back that another had replaced",
             ),
             ("up 1 0 1 ok; rm 0 2 3 ok; get 1 4 5 ok", "a value came back that was removed"),
-            // The same for a write whose outcome nobody knows, once it was read.
+            // The same holds for a write with an unknown outcome, once it was read.
             (
                 "up 1 0 never fail; get 1 1 2 ok; rm 0 3 4 ok; get 1 5 6 ok",
                 "a value came back that was removed",
@@ -220,14 +222,14 @@ mod tests {
             ("get 1 0 1 ok; up 1 2 3 ok", "it was read before it was written"),
             ("get 7 0 1 ok", "what nobody wrote was read"),
             ("get 7 0 1 wrong", "bytes are wrong: torn"),
-            // One register would allow this; versions that grow do not.
+            // A register would allow this; growing versions do not.
             ("up 1 0 1 fail; up 2 2 3 ok; get 1 4 5 ok", "an older value was read"),
         ] {
             assert_eq!(verdict(history), Err(expected.to_owned()), "{history}");
         }
     }
 
-    /// Whether some order of the calls, each at a moment between its beginning and its end, explains all reads.
+    /// Whether some order of the calls explains all reads. Each call takes effect between its beginning and its end.
     fn has_order(ops: &[Op], left: u32, register: u64) -> bool {
         let open = |at: &usize| left & (1 << at) != 0;
         let all: Vec<usize> = (0..ops.len()).filter(open).collect();
@@ -247,7 +249,7 @@ mod tests {
         })
     }
 
-    /// Small histories at random: the intervals and the search over all orders agree. Versions that grow are left out.
+    /// The intervals agree with a search over all orders, on small random histories without the check of versions.
     #[test]
     fn intervals_say_what_a_search_over_all_orders_says() {
         let mut chance = mooncake_types::Chance::new(11);
@@ -263,7 +265,7 @@ mod tests {
                     let (began_ns, mut ended_ns) = (one.min(other), one.max(other));
                     let (call, value, mut outcome) = match at {
                         0..3 => (Call::Put, at as u64 + 1, Outcome::Done),
-                        // A removal writes a value that nobody reads.
+                        // The removal writes a value that no get reads.
                         3 => (Call::Remove, 99, Outcome::Done),
                         _ => (Call::Get, 0, Outcome::Got(1 + chance.below(3))),
                     };

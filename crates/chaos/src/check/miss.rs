@@ -1,26 +1,26 @@
-//! Why a get may have found nothing. The pool is never full here, so nothing is evicted: a miss needs another cause.
+//! Why a get may miss. The pool is never full in a run, so nothing is evicted, and each miss needs another cause.
 
 use crate::fault::Fault;
 use crate::history::{Call, Holders, Op, Outcome};
 use crate::monotonic::SECOND_NS;
 
-/// After a master or its coordinator was disturbed: a lease, an election, and nodes that find the leader and tell it what
-/// they hold.
+/// How long a disturbed master or coordinator affects reads: a lease, an election, and the mounts and inventories of
+/// nodes.
 const MASTER_SETTLES_NS: u64 = 20 * SECOND_NS;
 
-/// After a node was: it is found again, and connections that were silent are given up.
+/// How long a disturbed node affects reads, until it is found again and silent connections are closed.
 const NODE_SETTLES_NS: u64 = 10 * SECOND_NS;
 
-/// Why nothing was found.
+/// The cause of a miss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Cause {
-    /// No write was acknowledged before.
+    /// No write of the key was acknowledged before the get.
     NothingThere,
-    /// A removal may have been the last to take effect.
+    /// A removal may have taken effect last.
     Removal,
-    /// All nodes that held a value that may have been the last were disturbed since it was written.
+    /// The latest value may be one whose nodes were all disturbed since its write.
     Node,
-    /// The master was, or what elects it.
+    /// A master or the coordinator was disturbed.
     Master,
 }
 
@@ -35,17 +35,17 @@ impl Cause {
     }
 }
 
-/// What explains misses.
+/// The faults and placements that may explain a miss.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Circumstances<'a> {
     pub(crate) faults: &'a [Fault],
     pub(crate) holders: &'a Holders,
-    /// Everything has been well for long: masters explain nothing any more.
+    /// Whether the faults ended long ago, so that a disturbed master explains no miss.
     pub(crate) is_final: bool,
 }
 
 impl Circumstances<'_> {
-    /// Why a get of that time may have found nothing, if there is a reason; of the calls on that key.
+    /// Why a get at this time may have missed, if there is a cause. `ops` are all calls on its key.
     pub(crate) fn cause(&self, ops: &[&Op], began_ns: u64, ended_ns: u64) -> Option<Cause> {
         let is_known =
             |op: &&&Op| op.call.writes() && op.outcome == Outcome::Done && op.ended_ns < began_ns;
@@ -70,7 +70,8 @@ impl Circumstances<'_> {
         (!self.is_final && masters.any(meets)).then_some(Cause::Master)
     }
 
-    /// Whether every node that holds what was written was disturbed since; any node, if it is not known who does.
+    /// Whether every node that held the value was disturbed since its write. If its nodes are unknown, any node
+    /// counts.
     fn is_disturbed(&self, write: &Op, until_ns: u64) -> bool {
         let since_ns = write.began_ns.saturating_sub(NODE_SETTLES_NS);
         let meets = |fault: &&Fault| fault.began_ns < until_ns && fault.ended_ns >= since_ns;

@@ -1,4 +1,4 @@
-//! Judges what clients were answered.
+//! Judges the answers that clients got.
 
 mod linear;
 mod miss;
@@ -11,40 +11,40 @@ use crate::monotonic::SECOND_NS;
 
 pub(crate) use miss::{Cause, Circumstances};
 
-/// No call may take longer, whatever is broken.
+/// No call may take longer than this, under any fault.
 const LONGEST_CALL_NS: u64 = 60 * SECOND_NS;
 
-/// What is wrong with one key, and what was done to it.
+/// A violation on one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Violation {
     pub(crate) key: String,
     pub(crate) text: String,
 }
 
-/// What was judged.
+/// The result of judging a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) violations: Vec<Violation>,
-    /// Misses, by why they may have been.
+    /// How many misses had which cause.
     pub(crate) misses: BTreeMap<Cause, u64>,
-    /// Keys that were there at the end.
+    /// How many keys had a value at the end.
     pub(crate) found: u64,
-    /// Keys that were not, by why they may be gone.
+    /// How many keys had no value at the end, by cause.
     pub(crate) gone: BTreeMap<Cause, u64>,
 }
 
-/// All calls of a run.
+/// Everything that is known about a run.
 #[derive(Debug)]
 pub(crate) struct Evidence {
     pub(crate) ops: Vec<Op>,
     pub(crate) holders: Holders,
     pub(crate) faults: Vec<Fault>,
-    /// From when on everything has been well for long.
+    /// The moment from which on the cluster has had no faults for long.
     pub(crate) settled_ns: u64,
 }
 
 impl Evidence {
-    /// The calls on each key, in the order of their beginnings.
+    /// The calls on each key, sorted by their beginnings.
     fn by_key(&self) -> BTreeMap<&str, Vec<&Op>> {
         let mut keys: BTreeMap<&str, Vec<&Op>> = BTreeMap::new();
         for op in &self.ops {
@@ -58,7 +58,7 @@ impl Evidence {
         Circumstances { faults: &self.faults, holders: &self.holders, is_final }
     }
 
-    /// Each key that was ever used, and whether a get of it that begins now has to find something.
+    /// Each key of the run, with whether a get that begins now must find a value.
     pub(crate) fn expected(&self, now_ns: u64) -> Vec<(String, bool)> {
         let around = self.circumstances(true);
         let keys = self.by_key().into_iter();
@@ -66,7 +66,7 @@ impl Evidence {
             .collect()
     }
 
-    /// Judges everything.
+    /// Judges all calls.
     pub(crate) fn judge(&self) -> Verdict {
         let mut verdict = Verdict::default();
         for (key, ops) in self.by_key() {
@@ -100,7 +100,8 @@ impl Evidence {
         verdict
     }
 
-    /// At the end a key may be missed for a while, but must be found, or gone for a reason; nothing, if nobody looked.
+    /// Judges the last get of a key after the faults: earlier ones may miss. A miss needs a cause. `None` if no get
+    /// was made.
     fn last_get(&self, ops: &[&Op]) -> Option<Result<Option<Cause>, String>> {
         let gets = ops.iter().filter(|op| op.call == Call::Get && op.began_ns >= self.settled_ns);
         let last = gets.max_by_key(|op| op.ended_ns)?;
@@ -112,7 +113,7 @@ impl Evidence {
         Some(cause.map(Some).ok_or_else(lost))
     }
 
-    /// But for processes that were stopped themselves.
+    /// Whether an answered call took too long. Calls of hosts under a fault do not count.
     fn took_too_long(&self, op: &Op) -> bool {
         let answered = op.outcome != Outcome::Unknown;
         let is_stopped = |fault: &Fault| {
@@ -125,7 +126,7 @@ impl Evidence {
             && !self.faults.iter().any(is_stopped)
     }
 
-    /// All that was done to a key, as text.
+    /// The calls on a key as text, for a person.
     pub(crate) fn history_of(&self, key: &str) -> String {
         let ops = self.by_key().remove(key).unwrap_or_default();
         let mut text = String::new();

@@ -1,4 +1,4 @@
-//! See [`mooncake_cli::client`]. The code is that of `mooncake`.
+//! See [`mooncake_cli::client`]. This program runs `mooncake`.
 
 #![forbid(unsafe_code)]
 

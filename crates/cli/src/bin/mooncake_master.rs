@@ -1,4 +1,4 @@
-//! See [`mooncake_cli::master`]. The code is that of `mooncake`.
+//! See [`mooncake_cli::master`]. This program runs `mooncake`.
 
 #![forbid(unsafe_code)]
 

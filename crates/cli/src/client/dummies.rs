@@ -7,11 +7,11 @@ use tracing::info;
 
 use super::DummyFlags;
 
-/// The port that dummy clients look for if they are told no other.
+/// The port that dummy clients try by default.
 const DEFAULT_PORT: u16 = 50_052;
 
-/// Serves dummy clients, if the flags say so. A port that was asked for must be free; the default one may be another
-/// node's.
+/// Serves dummy clients, if the flags ask for it. It is an error if the port of `--port` is taken. If the default port
+/// is taken, nothing is served.
 pub(super) fn serve(
     flags: &DummyFlags,
     auth_token: &str,

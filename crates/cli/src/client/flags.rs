@@ -15,7 +15,7 @@ pub struct ClientFlags {
     #[arg(long, default_value = "", hide_default_value = true, value_name = "FILE")]
     pub config_path: String,
 
-    /// How much is logged, to standard error.
+    /// Least level of log messages, which go to standard error.
     #[arg(long, value_enum, default_value = "info", value_name = "LEVEL")]
     pub log_level: LogLevel,
 
@@ -39,7 +39,7 @@ pub struct ClientFlags {
     #[command(flatten)]
     pub accepted: AcceptedFlags,
 
-    /// The flags that were given and have none.
+    /// The flags that were given and have no effect.
     #[arg(skip)]
     pub without_effect: Vec<String>,
 }
@@ -48,57 +48,59 @@ pub struct ClientFlags {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Node", rename_all = "snake_case")]
 pub struct NodeFlags {
-    /// Name that others reach this node by, with or without a port; without one, a free port of 12300 to 14300 is
-    /// taken. 0.0.0.0: the address that the master is reached from.
+    /// Host name of this node for others, with or without a port. Without a port, the node takes a free one from 12300
+    /// to 14300. 0.0.0.0: the address of this host on the route to the master.
     #[arg(long, default_value = "0.0.0.0", value_name = "HOST[:PORT]")]
     pub host: String,
-    /// What others are told to reach this node by, where that is not the address that it listens on; empty: that one.
+    /// Address that others use to reach this node, if it differs from the one that it listens on; empty: the same.
     /// Also read from MOONCAKE_ADVERTISE_ADDRESS.
     #[arg(long, default_value = "", hide_default_value = true, value_name = "HOST[:PORT]")]
     pub advertise_address: String,
-    /// What this node shares with others that may fail at once, beside its host, the nearest first, like
-    /// rack=r7,zone=east: replicas of an object lie in different ones as far as there are some. Also read from MOONCAKE_DOMAIN.
+    /// Failure domains of this node beside its host, the nearest first, like rack=r7,zone=east. Replicas of an object
+    /// go to different domains as far as possible. Also read from MOONCAKE_DOMAIN.
     #[arg(long, default_value = "", hide_default_value = true, value_name = "NAME=VALUE,...")]
     pub domain: FailureDomains,
-    /// Memory lent to the pool: bytes, or like 4GB.
+    /// Memory lent to the pool, in bytes, or like 4GB.
     #[arg(long, default_value = "4 GB", value_name = "SIZE")]
     pub global_segment_size: ByteSize,
-    /// File that the memory lies in, such as /dev/shm/mooncake: what is put there is there again when the node is
-    /// started again with the same file. Empty: the memory ends with the node. Also read from MOONCAKE_SEGMENT_PATH.
+    /// File for the memory, such as /dev/shm/mooncake. A node that starts with the same file again keeps its objects.
+    /// Empty: the memory ends with the node. Also read from MOONCAKE_SEGMENT_PATH.
     #[arg(long, default_value = "", hide_default_value = true, value_name = "FILE")]
     pub segment_path: String,
-    /// Begin with an empty segment whatever segment that file holds; anything else in it is never overwritten. Also read from MOONCAKE_SEGMENT_RESET.
+    /// Begin with an empty segment, whatever segment the file holds. Any other content is never overwritten. Also read
+    /// from MOONCAKE_SEGMENT_RESET.
     #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", value_name = "BOOL")]
     pub segment_reset: Switch,
-    /// Lend a disk beside the memory: what memory has no room for sinks to it, if the master runs with --enable_offload.
-    /// Also read from MOONCAKE_OFFLOAD_ENABLED.
+    /// Lend a disk beside the memory, for objects that memory has no room for. The master must run with
+    /// --enable_offload. Also read from MOONCAKE_OFFLOAD_ENABLED.
     #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", value_name = "BOOL")]
     pub enable_offload: Switch,
-    /// Folder for that disk; what lies there is there again when the node is started again. Each node that is given the
-    /// same folder has a part of it of its own. Also read from MOONCAKE_OFFLOAD_FILE_STORAGE_PATH.
+    /// Folder for that disk. Its objects remain when the node is started again. Nodes with the same folder use
+    /// separate parts of it. Also read from MOONCAKE_OFFLOAD_FILE_STORAGE_PATH.
     #[arg(long, default_value = "/data/file_storage", value_name = "FOLDER")]
     pub ssd_offload_path: String,
-    /// Most bytes to keep there, like 500GB; no more than nine tenths of the filesystem are used in any case. Also read
-    /// from MOONCAKE_OFFLOAD_TOTAL_SIZE_LIMIT_BYTES.
+    /// Most bytes to keep on that disk, like 500GB. At most nine tenths of the filesystem are used in any case. Also
+    /// read from MOONCAKE_OFFLOAD_TOTAL_SIZE_LIMIT_BYTES.
     #[arg(long, default_value = "2 TB", value_name = "SIZE")]
     pub ssd_offload_size: ByteSize,
-    /// Object store, and a prefix in it, where objects are kept that are used again, if the master runs with --enable_offload:
-    /// s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX or file:///FOLDER. Each node has a part of it of its own. Keys,
-    /// region and address come from the environment, such as AWS_ACCESS_KEY_ID. Also read from MOONCAKE_OBJECT_STORE_URL.
+    /// Object store for objects that are used again, with a prefix: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX,
+    /// az://CONTAINER/PREFIX or file:///FOLDER. The master must run with --enable_offload. Nodes use separate parts of
+    /// it. Keys, region and address come from the environment, such as AWS_ACCESS_KEY_ID. Also read from
+    /// MOONCAKE_OBJECT_STORE_URL.
     #[arg(long, default_value = "", hide_default_value = true, value_name = "URL")]
     pub object_store_url: String,
-    /// Most bytes of objects to keep there, like 500GB. Also read from MOONCAKE_OBJECT_STORE_SIZE_BYTES.
+    /// Most bytes to keep in the object store, like 500GB. Also read from MOONCAKE_OBJECT_STORE_SIZE_BYTES.
     #[arg(long, default_value = "1 TB", value_name = "SIZE")]
     pub object_store_size: ByteSize,
-    /// Buffer for copying puts and gets of this process, of which it makes none: bytes, or like 16MB.
+    /// Buffer for puts and gets of this process that copy, in bytes, or like 16MB. A storage node makes none.
     #[arg(long, default_value = "0", value_name = "SIZE")]
     pub local_buffer_size: ByteSize,
-    /// When SIGTERM comes, have other nodes take over what lies here, as far as they have room, for this many seconds at
-    /// most; 0: leave at once. A second signal ends the node at once. Not with --segment_path: the file keeps everything.
-    /// Also read from MOONCAKE_DRAIN_TIMEOUT_SEC.
+    /// On SIGTERM, move the objects of this node to other nodes with room, for at most this many seconds; 0: stop at
+    /// once. A second signal stops the node at once. Not with --segment_path, where the file keeps all objects. Also
+    /// read from MOONCAKE_DRAIN_TIMEOUT_SEC.
     #[arg(long, default_value_t = 20, value_name = "SECONDS")]
     pub drain_timeout_sec: u32,
-    /// How bytes travel: tcp, which also serves who asks for rdma or efa.
+    /// Transport of bytes: tcp. rdma and efa are accepted, and use tcp.
     #[arg(long, default_value = "tcp", value_name = "NAME")]
     pub protocol: String,
 }
@@ -107,17 +109,18 @@ pub struct NodeFlags {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Master", rename_all = "snake_case")]
 pub struct MasterAddressFlags {
-    /// Where the master is; several addresses with commas or semicolons between them are tried in turn. Or who knows which
-    /// master leads: etcd://HOST:PORT;HOST:PORT, redis://HOST:PORT, k8s://NAMESPACE/LEASE or file:///FOLDER.
+    /// Address of the master. Several masters, separated by commas or semicolons, are tried in turn. Or the
+    /// coordinator that knows the leader: etcd://HOST:PORT;HOST:PORT, redis://HOST:PORT, k8s://NAMESPACE/LEASE or
+    /// file:///FOLDER.
     #[arg(long, default_value = "127.0.0.1:50051", value_name = "HOST:PORT")]
     pub master_server_address: String,
-    /// Name of the cluster; it must be the master's. Also read from MC_STORE_CLUSTER_ID.
+    /// Name of the cluster, which must be the same as the master's. Also read from MC_STORE_CLUSTER_ID.
     #[arg(long, default_value = "mooncake_cluster", value_name = "NAME")]
     pub cluster_id: String,
-    /// Word that members of the cluster know; empty: none. Also read from MOONCAKE_AUTH_TOKEN.
+    /// Secret that all members of the cluster share; empty: none. Also read from MOONCAKE_AUTH_TOKEN.
     #[arg(long, default_value = "", hide_default_value = true, value_name = "TOKEN")]
     pub auth_token: String,
-    /// File that holds this word, which others of the host can see in a command line. Also read from
+    /// File that holds this secret. Other users of the host can see a secret in a command line. Also read from
     /// MOONCAKE_AUTH_TOKEN_FILE.
     #[arg(long, default_value = "", hide_default_value = true, value_name = "FILE")]
     pub auth_token_file: String,
@@ -127,11 +130,11 @@ pub struct MasterAddressFlags {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Dummy clients", rename_all = "snake_case")]
 pub struct DummyFlags {
-    /// Serve other processes of this host and user over the socket @mooncake_client_PORT.sock; 0: none. By default
-    /// 50052, unless another process has it.
+    /// Serve dummy clients of this host and user over the socket @mooncake_client_PORT.sock; 0: serve none. By default
+    /// the port is 50052, unless another process has it.
     #[arg(long, value_name = "PORT")]
     pub port: Option<u16>,
-    /// Calls of dummy clients that are worked on at once; further ones wait.
+    /// Most calls of dummy clients served at a time. Further calls wait.
     #[arg(long, default_value_t = 32, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     pub threads: u32,
 }
@@ -143,7 +146,7 @@ pub struct HttpFlags {
     /// Serve /health, /metrics and /metrics/summary over HTTP.
     #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", value_name = "BOOL")]
     pub enable_http_server: Switch,
-    /// Port of the HTTP server; 0: any free one, which is logged.
+    /// Port of the HTTP server; 0: any free port, which is logged.
     #[arg(long, default_value_t = 9300, value_name = "PORT")]
     pub http_port: u16,
     /// Address of the HTTP server.
@@ -152,7 +155,7 @@ pub struct HttpFlags {
 }
 
 impl HttpFlags {
-    /// Where the server is to be, if there is to be one.
+    /// The address of the HTTP server, if it is enabled.
     #[must_use]
     pub fn address(&self) -> Option<HttpAddress> {
         let address = || HttpAddress { host: self.http_host.clone(), port: self.http_port };
@@ -160,17 +163,17 @@ impl HttpFlags {
     }
 }
 
-/// Flags that existing start scripts pass and that change nothing here.
+/// Flags of existing start scripts, which have no effect here.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Accepted, no effect", rename_all = "snake_case")]
 pub struct AcceptedFlags {
     /// Nodes of this store need no metadata server.
     #[arg(long, default_value = "http://127.0.0.1:8080/metadata", value_name = "URL")]
     pub metadata_server: String,
-    /// Devices of RDMA.
+    /// RDMA devices.
     #[arg(long, default_value = "", hide_default_value = true, value_name = "NAMES")]
     pub device_names: String,
-    /// Others always read what lies on the disk of this node.
+    /// Others can always read the disk of this node.
     #[arg(long, num_args = 0..=1, default_value = "true", default_missing_value = "true", value_name = "BOOL")]
     pub start_offload_rpc_server: Switch,
     /// Tenant; this build has only the default one.
@@ -179,7 +182,7 @@ pub struct AcceptedFlags {
 }
 
 impl ClientFlags {
-    /// What no single flag can tell.
+    /// Checks flags against features that this build lacks.
     ///
     /// # Errors
     /// The text names the flag and its value.

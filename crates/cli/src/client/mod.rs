@@ -1,4 +1,4 @@
-//! `mooncake_client`.
+//! The storage node of a pool, `mooncake_client`.
 
 mod dummies;
 mod flags;
@@ -59,7 +59,7 @@ pub fn main(args: &[String]) -> ExitCode {
 /// Reads a command line, without the program's name.
 ///
 /// # Errors
-/// See [`UsageError`]; flags of features that this build lacks are errors when they turn one on.
+/// See [`UsageError`]. A flag that turns on a feature that this build lacks is an error.
 pub fn parse(args: &[String], variables: &[Variable]) -> Result<ClientFlags, UsageError> {
     let command = glog::add_to(ClientFlags::command());
     let matches = command_line::parse(command, args, variables)?;
@@ -94,14 +94,14 @@ fn host(flags: &ClientFlags) -> Result<(), String> {
         http: flags.http.address(),
         cluster_id: flags.master.cluster_id.clone(),
         auth_token: flags.master.auth_token.clone(),
-        // A signal says whether there is time for it.
+        // On a signal, `host` decides whether to drain.
         drain_timeout: Duration::ZERO,
         offload,
         ..environment
     };
     let master = mooncake_types::without_password(&config.master);
     let store = Arc::new(Store::open(config).map_err(|error| error.to_string())?);
-    // Only now: while a node waits for its master, a signal ends it as it ends any process.
+    // Signals are caught only now, so that they end a node that still waits for its master.
     let mut stop = StopSignal::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
     let dummies = dummies::serve(&flags.dummies, &flags.master.auth_token, &store)?;
     if let Some(http_addr) = store.http_address() {
@@ -117,9 +117,9 @@ fn host(flags: &ClientFlags) -> Result<(), String> {
     info!("stopping on {signal}");
     let again = stop.watch();
     let patience = Duration::from_secs(flags.node.drain_timeout_sec.into());
-    // Who interrupts a program at a terminal wants it to end; who takes a node away has time.
+    // An operator who presses Ctrl-C wants the program to end at once. Other signals leave time to drain.
     if signal != "SIGINT" && !patience.is_zero() {
-        // The log says what became of it.
+        // `hand_over` logs its outcome.
         let _ = store.hand_over(patience, || !again.has_come());
     }
     if let Some(dummies) = dummies {

@@ -1,14 +1,15 @@
-//! The GPUs of this host, and the way of their bytes to segments.
+//! The GPUs of this host, and how their bytes are copied to segments.
 
 use std::fmt::Write;
 
 use mooncake_device::{
-    CopyError, DeviceDescription, DeviceProbe, DeviceWay, PieceWay, devices, load_driver, probe,
+    CopyError, DeviceDescription, DeviceProbe, DeviceWay, PieceCopyMethod, devices, load_driver,
+    probe,
 };
 use mooncake_types::ByteSize;
 use rustix::process::{Resource, getrlimit};
 
-/// What there is, as text. A host without GPUs gets one line.
+/// Describes all GPUs. A host without GPUs gets one line.
 pub(super) fn describe() -> String {
     if let Err(error) = load_driver() {
         return format!("\nno GPU can be used here: {error}\n");
@@ -51,9 +52,9 @@ fn describe_one(device: &DeviceDescription, found: &Result<DeviceProbe, CopyErro
     let _ = writeln!(text, "  way         {way}\n  because     {reason}");
     let Ok(DeviceProbe { pieces, speed, .. }) = found else { return text };
     let pieces = match pieces {
-        PieceWay::Kernel => "a kernel for all",
-        PieceWay::Batch => "one call for all (cuMemcpyBatchAsync)",
-        PieceWay::Each => "a call for each",
+        PieceCopyMethod::Kernel => "a kernel for all",
+        PieceCopyMethod::Batch => "one call for all (cuMemcpyBatchAsync)",
+        PieceCopyMethod::Each => "a call for each",
     };
     let _ = writeln!(text, "  pieces      {pieces}");
     let _ = match speed {
@@ -66,7 +67,7 @@ fn describe_one(device: &DeviceDescription, found: &Result<DeviceProbe, CopyErro
     text
 }
 
-/// The limit of locked memory, which some drivers count.
+/// The limit of locked memory of this process. Some drivers count their page-locks against it.
 fn memlock() -> String {
     match getrlimit(Resource::Memlock).current {
         Some(bytes) => format!("; memlock of this process is {}", ByteSize(bytes)),
@@ -89,7 +90,7 @@ mod tests {
             numa_node: Some(1),
         };
         let speed = DeviceSpeed { to_host: 25.04e9, to_device: 9e8 };
-        let pieces = PieceWay::Kernel;
+        let pieces = PieceCopyMethod::Kernel;
         let found = DeviceProbe { way: DeviceWay::OneCopy, pieces, speed: Ok(speed) };
         let expected = "\nGPU 1: Name (8 GB), driver of CUDA 12.8, NUMA node 1
   way         one copy to and from segments that are mapped here, staged elsewhere
@@ -98,7 +99,7 @@ mod tests {
   speed       25.0 GB/s from it, 0.9 GB/s to it\n";
         assert_eq!(describe_one(&device, &Ok(found)), expected);
         let way = DeviceWay::Staged { reason: "no pages".to_owned() };
-        let pieces = PieceWay::Batch;
+        let pieces = PieceCopyMethod::Batch;
         let found = DeviceProbe { way, pieces, speed: Err(CopyError::NoDriver) };
         let text = describe_one(&device, &Ok(found));
         assert!(text.contains("\n  way         staged\n  because     the memory of segments cannot be locked: no pages"));

@@ -1,5 +1,5 @@
-//! `mooncake doctor`: which way bytes would take from this host to each segment of a pool and to its GPUs, and why; and what its disks
-//! can do. Enter at [`main`].
+//! `mooncake doctor`: how bytes travel between this host, each segment of a pool and its GPUs, and why; and how fast
+//! its disks and object store are. Enter at [`main`].
 
 mod args;
 mod devices;
@@ -19,8 +19,8 @@ use crate::exit::{complain, say};
 use crate::segment_list::{self, ListedSegment};
 use args::DoctorArgs;
 
-/// Runs the program; `args` are without its name. The status is 0 if the master and all nodes could be reached and all disks used,
-/// 1 if not, and 2 for wrong arguments.
+/// Runs the program with `args`, which lack its name. The status is 0 if the leader and all nodes answer and all disks
+/// work, 1 if not, and 2 for wrong arguments.
 #[must_use]
 pub fn main(args: &[String]) -> ExitCode {
     let name = "mooncake doctor".to_owned();
@@ -43,7 +43,7 @@ pub fn main(args: &[String]) -> ExitCode {
     }
 }
 
-/// Prints what is found, and says whether all nodes could be reached, and all disks used.
+/// Prints the findings. True if all nodes could be reached, and all disks and object stores work.
 fn examine(args: &DoctorArgs) -> Result<bool, String> {
     let mut config = StoreConfig::from_env().map_err(|error| error.to_string())?;
     if let Some(cluster_id) = &args.cluster_id {
@@ -56,7 +56,7 @@ fn examine(args: &DoctorArgs) -> Result<bool, String> {
     let tcp = TcpConfig {
         cluster_id: config.cluster_id.clone(),
         auth_token: config.auth_token,
-        // It only shakes hands and reads: nothing is remembered under this name.
+        // Nothing is recorded under this id, since the program only greets nodes and reads.
         client: ClientId(u128::from(std::process::id())),
         transfer_timeout: config.transfer_timeout,
         ..TcpConfig::default()
@@ -68,7 +68,7 @@ fn examine(args: &DoctorArgs) -> Result<bool, String> {
             if args.master_http.is_some() { "" } else { "; --master-http names another place" };
         format!("{error}{hint}")
     })?;
-    // Bytes of a disk travel by its node, whose memory is examined.
+    // The bytes of a disk travel by its node, which is examined as the owner of its memory segment.
     listed.retain(ListedSegment::is_memory);
     say(format_args!(
         "master {}: {} segments\nthis process: user {}, transports {}\n",
@@ -89,7 +89,7 @@ fn examine(args: &DoctorArgs) -> Result<bool, String> {
     Ok(all_reached && are_well)
 }
 
-/// Why no master that leads was found, and what to say instead.
+/// Why no leader was found. For a single address, with a hint to name all masters.
 fn explain(error: &OpenError, master: &str) -> String {
     let is_one = !master.contains([',', ';']) && !master.contains("://");
     let hint = match error {

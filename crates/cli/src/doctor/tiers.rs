@@ -1,4 +1,4 @@
-//! Where this host keeps objects below memory: its disk, the directory that hosts share, the object store.
+//! The tiers of this host below memory: its disk, the directory that all hosts share, and the object store.
 
 use std::fmt::Write;
 use std::io;
@@ -11,12 +11,12 @@ use mooncake_client::OffloadConfig;
 use mooncake_tier::{BucketProbe, Cloud, FileAccess, FolderProbe, probe_bucket, probe_folder};
 use mooncake_types::{ByteSize, SharedDirectory};
 
-/// How long bytes are written and read, about.
+/// For how long a probe writes and reads, roughly.
 const LIMIT: Duration = Duration::from_secs(2);
-/// How long a tier may take in all before it counts as one that does not answer.
+/// How long the probe of one tier may take before the tier counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What there is, as text, and whether all of it can be used.
+/// The text about all tiers, and whether all of them work.
 pub(super) fn describe(
     offload: &OffloadConfig,
     shared: Option<&SharedDirectory>,
@@ -54,7 +54,8 @@ fn describe_folder(kind: &str, path: &Path, is_shared: bool, hint: &str) -> (Str
     }
 }
 
-/// The folder to try: a node makes its own, and for a disk all above it. A shared directory must be mounted.
+/// The folder to probe: the closest one that exists. For a shared directory it must be the directory or its parent,
+/// since the directory must be mounted.
 fn folder_of(path: &Path, is_shared: bool) -> io::Result<PathBuf> {
     let may_be = path.ancestors().take(if is_shared { 2 } else { usize::MAX });
     let mut there = may_be.filter(|folder| folder.is_dir());
@@ -118,14 +119,14 @@ fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// What `work` gives, unless it takes too long. A call of the system that hangs stays behind in its thread.
+/// The result of `work`, or an error if it takes too long. The thread of a hanging call is left behind.
 fn within<T: Send + 'static>(
     patience: Duration,
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
     let (sender, receiver) = mpsc::channel();
     thread::Builder::new().name("mooncake-probe".to_owned()).spawn(move || {
-        // The caller has stopped waiting.
+        // The send fails only if the caller has timed out.
         let _ = sender.send(work());
     })?;
     receiver.recv_timeout(patience).unwrap_or_else(|_| {

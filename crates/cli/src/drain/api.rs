@@ -1,4 +1,4 @@
-//! The masters' HTTP interface of drain jobs, as a client of it.
+//! A client of the masters' HTTP interface for drain jobs.
 
 use mooncake_http::admin::{self, AdminRequest};
 use mooncake_types::ErrorCode;
@@ -7,13 +7,13 @@ use serde_json::json;
 
 use super::args::DrainArgs;
 
-/// A job that was created or canceled.
+/// The answer to the creation or cancelation of a job.
 #[derive(Debug, Deserialize)]
 struct Acknowledged {
     job_id: String,
 }
 
-/// How far a job is.
+/// The progress of a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub(super) struct Progress {
     pub(super) status_name: String,
@@ -36,21 +36,21 @@ impl Progress {
     }
 }
 
-/// What a master says of the segments of a name.
+/// A master's answer about all segments with one name.
 #[derive(Debug, Deserialize)]
 struct SegmentStatus {
     status_name: String,
 }
 
-/// Why a master did not do what it was asked for.
+/// Why a request to a master failed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ApiError {
-    /// It is not there, or does not lead.
+    /// The master does not answer, or does not lead.
     #[error("{0}")]
     Absent(String),
     #[error("the master refused: {reason}")]
     Refused { code: Option<ErrorCode>, reason: String },
-    /// It is no such master.
+    /// The answer is not that of a master.
     #[error("{0}")]
     Strange(String),
 }
@@ -60,7 +60,7 @@ impl ApiError {
         matches!(self, Self::Refused { code: Some(code), .. } if *code == wanted)
     }
 
-    /// Says what a refusal with this code means here.
+    /// Replaces the reason of a refusal that has this code.
     fn explained(self, wanted: ErrorCode, meaning: impl FnOnce() -> String) -> Self {
         match self.is(wanted) {
             true => Self::Refused { code: Some(wanted), reason: meaning() },
@@ -75,13 +75,13 @@ struct Refusal {
     error_message: String,
 }
 
-/// The admin servers of the masters, of which one leads.
+/// The admin servers of all masters. One of the masters leads.
 #[derive(Debug)]
 pub(super) struct Masters {
     addresses: Vec<String>,
-    /// The one that answered last.
+    /// The index of the server that answered last.
     current: usize,
-    /// Theirs, if they have one.
+    /// The token of the masters; empty if they have none.
     auth_token: String,
 }
 
@@ -90,7 +90,7 @@ impl Masters {
         Masters { addresses: addresses.to_vec(), current: 0, auth_token }
     }
 
-    /// Creates a job and gives its id.
+    /// Creates a job, and returns its id.
     pub(super) fn create(&mut self, args: &DrainArgs) -> Result<String, ApiError> {
         let body = json!({
             "segments": args.segments,
@@ -108,7 +108,7 @@ impl Masters {
         self.ask("GET", &format!("/api/v1/drain_jobs/query?job_id={}", plain(job)?), "")
     }
 
-    /// Whether all segments of a name are empty and take no puts.
+    /// Whether all segments with this name are empty and take no puts.
     pub(super) fn is_drained(&mut self, name: &str) -> Result<bool, ApiError> {
         let path = format!("/api/v1/segments/status?segment={}", encoded(name));
         let status: SegmentStatus = self.ask("GET", &path, "")?;
@@ -123,7 +123,7 @@ impl Masters {
             .map_err(|error| error.explained(ErrorCode::UnavailableInCurrentStatus, ended))
     }
 
-    /// Asks each, beginning with the one that answered last, until one is there and leads.
+    /// Asks each master in turn until one leads and answers. Begins with the server that answered last.
     fn ask<T: for<'de> Deserialize<'de>>(
         &mut self,
         method: &str,
@@ -143,7 +143,7 @@ impl Masters {
     }
 }
 
-/// A name as it stands in the query of a path.
+/// Percent-encodes a name for the query of a path.
 fn encoded(name: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     let encode = |byte: u8| match is_plain(byte) {
@@ -153,7 +153,7 @@ fn encoded(name: &str) -> String {
     name.bytes().map(encode).collect()
 }
 
-/// Ids are digits and hyphens; nothing else goes into a path.
+/// The id of a job for a path. Ids consist of digits and hyphens; anything else is refused.
 fn plain(job: &str) -> Result<&str, ApiError> {
     match job.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-') {
         true => Ok(job),
@@ -182,7 +182,7 @@ fn ask<T: for<'de> Deserialize<'de>>(
             let code = refusal.as_ref().and_then(|it| ErrorCode::from_number(it.error_code));
             let reason = match refusal {
                 Some(refusal) => refusal.error_message,
-                // The RPC port says so itself, and where admin HTTP is.
+                // An RPC port answers with a text that names the admin server.
                 None => format!("HTTP status {status}: {}", text.trim()),
             };
             Err(ApiError::Refused { code, reason })

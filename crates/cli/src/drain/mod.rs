@@ -1,4 +1,4 @@
-//! `mooncake drain`: empties segments through the masters' HTTP interface, and waits. Enter at [`main`].
+//! `mooncake drain`: drains segments through the masters' HTTP interface, and waits. Enter at [`main`].
 
 mod api;
 mod args;
@@ -14,8 +14,8 @@ use api::{ApiError, Masters, Progress};
 use args::DrainArgs;
 use watch::Watch;
 
-/// Runs the program; `args` are without its name. The status is 0 if the segments are empty, 3 if the time was over before,
-/// 2 for wrong arguments, and 1 for everything else.
+/// Runs the program with `args`, which lack its name. The status is 0 if the segments are empty, 3 if the time was
+/// over first, 2 for wrong arguments, and 1 otherwise.
 #[must_use]
 pub fn main(args: &[String]) -> ExitCode {
     let name = "mooncake drain".to_owned();
@@ -57,7 +57,7 @@ fn run(args: &DrainArgs) -> Result<ExitCode, String> {
     Ok(conclude(&watch.job, &watch.last))
 }
 
-/// Whether a job was refused because an earlier one has drained all of its segments.
+/// Whether a job was refused because all of its segments are drained already.
 fn is_done(masters: &mut Masters, args: &DrainArgs, refusal: &ApiError) -> bool {
     refusal.is(ErrorCode::UnavailableInCurrentStatus)
         && args.segments.iter().all(|name| masters.is_drained(name).unwrap_or(false))

@@ -1,4 +1,4 @@
-//! How a job goes on until its end, under whoever leads.
+//! Follows a job until it ends, also across changes of the leader.
 
 use std::time::{Duration, Instant};
 
@@ -9,19 +9,20 @@ use super::args::DrainArgs;
 use super::line;
 use crate::exit::complain;
 
-/// Time between two questions.
+/// Time between two queries of the job.
 const PACE: Duration = Duration::from_millis(200);
-/// Time between two lines about a job about which there is nothing new.
+/// Least time between two progress lines while the job's status is the same.
 const PERIOD: Duration = Duration::from_secs(2);
-/// How long no master that leads may answer, or a new one not know the segments: a lease, and the nodes' way to it.
+/// How long no leader may answer, or may not know the segments. A new leader is elected within a lease, and nodes then
+/// mount there.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A job that is watched.
+/// A job that this program follows.
 pub(super) struct Watch<'a> {
     masters: &'a mut Masters,
     args: &'a DrainArgs,
     pub(super) job: String,
-    /// What was told of it, and when.
+    /// The progress that was printed last, and when.
     told: Option<(Instant, Progress)>,
     pub(super) last: Progress,
 }
@@ -32,7 +33,7 @@ impl<'a> Watch<'a> {
         Watch { masters, args, job, told: None, last }
     }
 
-    /// Tells of the job until it has ended, or the time is over.
+    /// Prints progress until the job has ended, or the time is over.
     pub(super) fn run(&mut self) -> Result<(), String> {
         let limit = Duration::from_secs(self.args.timeout_sec);
         let begun = Instant::now();
@@ -41,7 +42,7 @@ impl<'a> Watch<'a> {
             match self.look() {
                 Ok(()) => answered = Instant::now(),
                 Err(ApiError::Absent(_)) if answered.elapsed() < PATIENCE => {}
-                // A new leader has yet to hear of the segments.
+                // A new leader does not know the segments until their nodes have mounted there.
                 Err(error) if is_for_now(&error) && answered.elapsed() < PATIENCE => {}
                 Err(error) => return Err(error.to_string()),
             }
@@ -65,7 +66,7 @@ impl<'a> Watch<'a> {
         let is_new = self.told.as_ref().is_none_or(|(at, before)| {
             at.elapsed() >= PERIOD && *before != now || before.status_name != now.status_name
         });
-        // The result says how it ended.
+        // The final result is printed by the caller.
         if is_new && !now.has_ended() {
             complain(format_args!("{}\n", line(&now)));
             self.told = Some((Instant::now(), now.clone()));
@@ -73,10 +74,10 @@ impl<'a> Watch<'a> {
         self.last = now;
     }
 
-    /// The master that led is gone, and the job with it: the one that leads now gets the same order.
+    /// The leader does not know the job, so it is a new leader. Orders the same drain from it.
     fn begin_anew(&mut self, unknown: ApiError) -> Result<(), ApiError> {
         if self.args.segments.is_empty() {
-            // What was wanted of a job that somebody else created is not known.
+            // The order of a job that another program created is unknown.
             let segments = self.last.segments.join(" ");
             return Err(match segments.is_empty() {
                 true => unknown,

@@ -1,17 +1,16 @@
-//! Flags of features that this build does not have. They are recognised so that existing start scripts and
-//! configuration files work: with values that leave the feature off they change nothing, with others they are
-//! refused.
+//! Flags of features that this build lacks. They are known, so that existing start scripts and configuration files
+//! work. A value that leaves the feature off has no effect. A value that turns it on is refused.
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use crate::quantity::truth;
 
-/// What a flag takes, and which of its values would turn something on.
+/// The kind of a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
-    /// Off while false.
+    /// Turns a feature on, if true.
     Switch,
-    /// A setting of a feature that another flag turns on.
+    /// A setting of a feature, which turns nothing on.
     Setting,
 }
 
@@ -91,7 +90,7 @@ const FEATURES: &[Feature] = &[
     },
 ];
 
-/// The heading that these flags stand under in `--help`.
+/// The heading of these flags in `--help`.
 const HEADING: &str =
     "Not in this build (accepted while off; so are all settings of these features)";
 
@@ -116,7 +115,7 @@ pub(super) fn add_to(command: Command) -> Command {
     command.args(flags)
 }
 
-/// The names of flags that set something of these features, and turn none on.
+/// The names of the flags that are settings.
 #[cfg(test)]
 pub(crate) fn settings() -> Vec<String> {
     let all = FEATURES.iter().flat_map(|feature| feature.flags);
@@ -124,7 +123,7 @@ pub(crate) fn settings() -> Vec<String> {
     all.filter(|(_, shape)| is_setting(shape)).map(|(name, _)| (*name).to_owned()).collect()
 }
 
-/// Refuses the first flag that would turn a feature on.
+/// Refuses the first flag that turns a feature on.
 ///
 /// # Errors
 /// The text names the flag, its value and the feature.
@@ -140,14 +139,9 @@ pub(super) fn check(matches: &ArgMatches) -> Result<(), String> {
 
 fn check_value(feature: &str, flag: &str, shape: Shape, value: &str) -> Result<(), String> {
     let on = match shape {
-        Shape::Switch => {
-            let on = truth(value).ok_or_else(|| {
-                format!(
-                    "invalid value '{value}' for '--{flag}': expected true, false, 1, 0, yes or no"
-                )
-            })?;
-            on && shape == Shape::Switch
-        }
+        Shape::Switch => truth(value).ok_or_else(|| {
+            format!("invalid value '{value}' for '--{flag}': expected true, false, 1, 0, yes or no")
+        })?,
         Shape::Setting => false,
     };
     match on {

@@ -9,31 +9,32 @@ use crate::quantity::Switch;
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "KV events", rename_all = "snake_case")]
 pub struct KvEventFlags {
-    /// Tell subscribers by ZeroMQ which keys are kept where.
+    /// Publish over ZeroMQ which keys are stored where.
     #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", value_name = "BOOL")]
     pub enable_kv_events: Switch,
-    /// Where they subscribe, like tcp://0.0.0.0:5557 or tcp://*:5557.
+    /// Address for subscribers, like tcp://0.0.0.0:5557 or tcp://*:5557.
     #[arg(long, default_value = "", hide_default_value = true, value_name = "ENDPOINT")]
     pub kv_events_bind_endpoint: String,
-    /// Where they ask for what they missed, and for all there is; empty: nowhere.
+    /// Address for requests of missed events and of all keys; empty: none.
     #[arg(long, default_value = "", hide_default_value = true, value_name = "ENDPOINT")]
     pub kv_events_replay_endpoint: String,
     /// Name of this pool in each event.
     #[arg(long, default_value = "", hide_default_value = true, value_name = "NAME")]
     pub kv_events_backend_id: String,
-    /// Give events the names of vLLM's own ones, too.
+    /// Also write the names of vLLM's own events into events.
     #[arg(long, num_args = 0..=1, default_value = "true", default_missing_value = "true", value_name = "BOOL")]
     pub kv_events_emit_legacy_compat: Switch,
-    /// Name keys in events; otherwise only keys that are numbers are told of.
+    /// Write keys into events. Otherwise events name only keys that are numbers.
     #[arg(long, num_args = 0..=1, default_value = "true", default_missing_value = "true", value_name = "BOOL")]
     pub kv_events_emit_object_key: Switch,
-    /// Events that may wait to be published. If more come the oldest are lost, and the numbers of batches have a gap.
+    /// Most events that wait to be published. If more come, the oldest are lost, and the numbers of batches have a
+    /// gap.
     #[arg(long, default_value_t = 65_536, value_name = "COUNT")]
     pub kv_events_queue_capacity: usize,
 }
 
 impl KvEventFlags {
-    /// What is to be published, if something is.
+    /// The configuration of KV events, if they are enabled.
     ///
     /// # Errors
     /// The text names the flag and its value.
@@ -62,7 +63,8 @@ impl KvEventFlags {
     }
 }
 
-/// The host and port of `tcp://HOST:PORT`. As in ZeroMQ `*` is any address, or any free port.
+/// The host and port of `tcp://HOST:PORT`. As in ZeroMQ, the host `*` is any address, and the port `*` is any free
+/// port.
 fn host_and_port(flag: &str, endpoint: &str) -> Result<(String, u16), String> {
     let wrong = || format!("--{flag}={endpoint}: it must be like tcp://0.0.0.0:5557");
     let (host, port) =

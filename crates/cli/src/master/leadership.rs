@@ -1,4 +1,4 @@
-//! From flags to who leads, and what is remembered.
+//! Turns flags into the configuration of leadership and of the state file.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,9 +8,9 @@ use mooncake_master::LeadershipConfig;
 
 use super::flags::{BackendName, LeadershipFlags};
 
-/// What the environment says, beside the flags.
+/// The environment of the process, as far as leadership depends on it.
 #[derive(Clone, Debug, Default)]
-pub struct Surroundings {
+pub struct LeadershipEnvironment {
     /// `XDG_STATE_HOME`.
     pub state_home: Option<PathBuf>,
     /// `HOME`.
@@ -19,13 +19,13 @@ pub struct Surroundings {
     pub kubernetes: Option<KubernetesAccess>,
 }
 
-impl Surroundings {
+impl LeadershipEnvironment {
     /// Reads the environment.
     #[must_use]
-    pub fn look() -> Surroundings {
-        // The specification of these folders: a relative path counts as none.
+    pub fn look() -> LeadershipEnvironment {
+        // By the XDG specification, a relative path counts as unset.
         let folder = |name| std::env::var_os(name).map(PathBuf::from).filter(|it| it.is_absolute());
-        Surroundings {
+        LeadershipEnvironment {
             state_home: folder("XDG_STATE_HOME"),
             home: folder("HOME"),
             kubernetes: KubernetesAccess::from_environment(),
@@ -39,7 +39,7 @@ impl Surroundings {
 }
 
 impl LeadershipFlags {
-    /// What no single flag can tell.
+    /// Checks flags that depend on each other.
     ///
     /// # Errors
     /// The text names the flag.
@@ -54,7 +54,7 @@ impl LeadershipFlags {
         }
     }
 
-    pub(super) fn config(&self, surroundings: Surroundings) -> LeadershipConfig {
+    pub(super) fn config(&self, surroundings: LeadershipEnvironment) -> LeadershipConfig {
         match self.address().filter(|_| self.enable_ha.0) {
             Some(coordinator) => LeadershipConfig::Elected {
                 coordinator,
@@ -65,12 +65,12 @@ impl LeadershipFlags {
         }
     }
 
-    /// Whether a master without a state file is not what was asked for.
+    /// Whether the operator expects a state file: `--state_dir` is not `none`.
     pub(super) fn forgets(&self) -> bool {
         self.state_dir != "none"
     }
 
-    fn state_dir(&self, surroundings: &Surroundings) -> Option<PathBuf> {
+    fn state_dir(&self, surroundings: &LeadershipEnvironment) -> Option<PathBuf> {
         match self.state_dir.as_str() {
             "none" => None,
             "" => surroundings.state_dir(),
@@ -78,7 +78,7 @@ impl LeadershipFlags {
         }
     }
 
-    /// The coordinator, with its scheme.
+    /// The address of the coordinator, with its scheme.
     fn address(&self) -> Option<String> {
         let scheme = match self.ha_backend_type {
             BackendName::Etcd => "etcd://",
@@ -147,7 +147,7 @@ mod tests {
         ] {
             let mut flags = flags(BackendName::File, "/run", "");
             (flags.enable_ha, flags.state_dir) = (Switch(false), flag.to_owned());
-            let surroundings = Surroundings { state_home, home, kubernetes: None };
+            let surroundings = LeadershipEnvironment { state_home, home, kubernetes: None };
             let config = flags.config(surroundings);
             assert_eq!(config, LeadershipConfig::Alone { state_dir: expected });
         }

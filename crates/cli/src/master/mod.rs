@@ -1,4 +1,4 @@
-//! `mooncake_master`.
+//! The master, `mooncake_master`.
 
 mod absent;
 mod flags;
@@ -22,7 +22,7 @@ pub use flags::{
 
 #[cfg(test)]
 pub(crate) use self::absent::settings as settings_of_absent_features;
-pub use self::leadership::Surroundings;
+pub use self::leadership::LeadershipEnvironment;
 use crate::command_line::{self, UsageError, Variable};
 use crate::stop_signal::StopSignal;
 use crate::{auth_token, exit, glog, logging, no_effect, open_files};
@@ -55,7 +55,7 @@ pub fn main(args: &[String]) -> ExitCode {
 /// Reads a command line, without the program's name.
 ///
 /// # Errors
-/// See [`UsageError`]; flags of features that this build lacks are errors when they turn one on.
+/// See [`UsageError`]. A flag that turns on a feature that this build lacks is an error.
 pub fn parse(args: &[String], variables: &[Variable]) -> Result<MasterFlags, UsageError> {
     let command = glog::add_to(absent::add_to(MasterFlags::command()));
     let matches = command_line::parse(command, args, variables)?;
@@ -72,7 +72,7 @@ pub fn parse(args: &[String], variables: &[Variable]) -> Result<MasterFlags, Usa
 
 fn serve(flags: &MasterFlags) -> Result<(), String> {
     let mut stop = StopSignal::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
-    let config = flags.settings(Surroundings::look())?;
+    let config = flags.settings(LeadershipEnvironment::look())?;
     if flags.leadership.forgets()
         && matches!(&config.leadership, LeadershipConfig::Alone { state_dir: None })
     {
@@ -88,11 +88,11 @@ fn serve(flags: &MasterFlags) -> Result<(), String> {
     std::thread::spawn(move || {
         let signal = stop.wait();
         info!("stopping on {signal}");
-        // The master may have ended by itself.
+        // The send fails only if the master has ended by itself.
         let _ = stopped.send(());
     });
     let shutdown = async {
-        // An error means that the waiting thread is gone; then nothing will ever ask for a stop.
+        // If the signal thread is gone, no stop will ever be requested.
         if stopping.await.is_err() {
             std::future::pending::<()>().await;
         }
@@ -110,7 +110,7 @@ fn note_what_has_no_effect(flags: &MasterFlags) {
     }
 }
 
-/// Any program that reaches the port may use a store without a token.
+/// Warns if the RPC port is open to other hosts without a token.
 fn warn_without_token(flags: &MasterFlags, master: &mooncake_master::Master) {
     let is_open = matches!(master.rpc_addr(), Ok(Some(address)) if !address.ip().is_loopback());
     if flags.rpc.auth_token.is_empty() && is_open {

@@ -1,4 +1,4 @@
-//! From flags to the master's configuration.
+//! Turns flags into the master's configuration.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use super::flags::{
     AllocatorName, DiskFlags, EvictionName, MasterFlags, MetadataFlags, ReplicaFlags,
     ReplicationName, StrategyName,
 };
-use super::leadership::Surroundings;
+use super::leadership::LeadershipEnvironment;
 use crate::quantity::Switch;
 
 impl MasterFlags {
-    /// What no single flag can tell.
+    /// Checks flags that depend on each other, or that this build lacks.
     ///
     /// # Errors
     /// The text names the flag and its value.
@@ -37,11 +37,11 @@ impl MasterFlags {
         self.pool_config().validate().map_err(|reason| format!("--{reason}"))
     }
 
-    /// The configuration that these flags ask for, in these surroundings.
+    /// The configuration that these flags and surroundings give.
     ///
     /// # Errors
-    /// `--rpc_interface` names no interface with an address, or a flag is wrong ([`MasterFlags::check`]).
-    pub fn settings(&self, surroundings: Surroundings) -> Result<Config, String> {
+    /// If `--rpc_interface` names no interface with an address, or a flag is wrong ([`MasterFlags::check`]).
+    pub fn settings(&self, surroundings: LeadershipEnvironment) -> Result<Config, String> {
         let rpc_address = match self.rpc.rpc_interface.as_str() {
             "" => self.rpc.rpc_address.clone(),
             name => address_of(name)?,
@@ -152,7 +152,7 @@ impl DiskFlags {
         Ok(())
     }
 
-    /// Where nodes keep files: a folder for each cluster.
+    /// The shared directory of this cluster, and how much a node may keep there.
     fn shared_directory(&self, cluster: &str) -> Option<SharedDirectory> {
         let root = self.root_fs_dir.trim_end_matches('/');
         let most = match (self.quota_bytes.0, self.global_file_segment_size.0) {
@@ -168,14 +168,14 @@ impl DiskFlags {
     }
 }
 
-/// The longest path of a shared directory, in bytes: the names of segments begin with it.
+/// The longest path of a shared directory, in bytes. The names of its segments begin with the path, and are limited.
 const LONGEST_DIRECTORY: usize = limits::MAX_NAME_BYTES - "/files-4294967295".len();
-/// The least that a node keeps there, in bytes.
+/// The least number of bytes that a node may be told to keep there.
 const LEAST_BYTES: u64 = 16 << 20;
 /// The default of `--global_file_segment_size`.
 const WHOLE_FILESYSTEM: u64 = i64::MAX as u64;
 
-/// What the folder of a cluster is called, whose name may hold anything.
+/// The folder name of a cluster. Its id may contain any characters, so they are percent-encoded.
 fn folder_name(cluster: &str) -> String {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_".contains(byte);
     let name: String = cluster
@@ -189,7 +189,7 @@ fn folder_name(cluster: &str) -> String {
 }
 
 impl MetadataFlags {
-    /// Start scripts that say where the metadata server listens want one, as long as they do not say otherwise.
+    /// Enables the metadata server if its port or host is given, unless the switch itself is given.
     pub(super) fn enable_if_described(&mut self, is_given: impl Fn(&str) -> bool) {
         let is_described =
             ["http_metadata_server_port", "http_metadata_server_host"].into_iter().any(&is_given);

@@ -2,16 +2,16 @@
 
 use clap::Parser;
 
-/// Say which master leads, how full the pool is, and what is wrong with it.
+/// Say which master leads, how full the pool is, and which problems it has.
 ///
-/// This asks the admin HTTP server of each master that --master-http names. It prints one line for each master and each
-/// segment, and the problems that it found at the end.
+/// This program asks the admin HTTP server of each master in --master-http. It prints one line for each master and
+/// each segment, and then the problems.
 ///
-/// The exit status is 0 if there are no problems, and 1 if there are some.
+/// The exit status is 0 without problems, and 1 with problems.
 #[derive(Debug, Parser)]
 #[command(name = "mooncake status", max_term_width = 110)]
 pub(super) struct StatusArgs {
-    /// Where the masters serve admin HTTP, with commas between them.
+    /// Admin HTTP addresses of the masters, separated by commas.
     #[arg(
         long,
         value_name = "HOST:PORT",

@@ -1,29 +1,29 @@
-//! What the admin server of each master says of its role.
+//! A master's role, as its admin server tells it.
 
 use mooncake_http::admin;
 use serde::Deserialize;
 
-/// A master, and its answer.
+/// A master, and its answer to `/health`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Master {
-    /// Its admin server, `host:port`.
+    /// The address of its admin server, `host:port`.
     pub(super) http: String,
     pub(super) health: Result<Health, String>,
 }
 
-/// `/health` of a master.
+/// The answer to `/health`.
 #[derive(Debug, PartialEq, Eq, Deserialize)]
 pub(super) struct Health {
     /// `leader` or `standby`.
     role: String,
-    /// `serving`, `recovering` and the like.
+    /// The state of the leadership, like `serving` or `recovering`.
     pub(super) ha_state: String,
     leader_address: Option<String>,
     view_version: Option<u64>,
     following: Option<Following>,
 }
 
-/// What a standby knows of the nodes' ledgers.
+/// How many ledgers a standby follows.
 #[derive(Debug, PartialEq, Eq, Deserialize)]
 struct Following {
     segments: usize,
@@ -44,12 +44,12 @@ impl Master {
         self.health.as_ref().is_ok_and(|health| health.role == "leader")
     }
 
-    /// Where clients reach the master that leads, as far as this one knows.
+    /// The address at which clients reach the leader, as far as this master knows.
     pub(super) fn known_leader(&self) -> Option<&str> {
         self.health.as_ref().ok()?.leader_address.as_deref()
     }
 
-    /// The cells of its line: the admin server, the role, the state, and what else there is to say.
+    /// The cells of the master's row: admin server, role, state, and details.
     pub(super) fn cells(&self) -> [String; 4] {
         let Ok(health) = &self.health else {
             return [self.http.clone(), "no answer".to_owned(), String::new(), String::new()];
@@ -67,7 +67,7 @@ impl Master {
         [self.http.clone(), health.role.clone(), health.ha_state.clone(), rest]
     }
 
-    /// Why changes do not go on here, if it leads.
+    /// Why the master is a problem: it does not answer, or leads without serving.
     pub(super) fn problem(&self) -> Option<String> {
         match &self.health {
             Err(reason) => Some(reason.clone()),

@@ -17,7 +17,7 @@ use args::StatusArgs;
 use master::Master;
 use report::{Pool, report};
 
-/// Runs the program; `args` are without its name. The status is 0 if there are no problems, 1 if there are some, and 2 for
+/// Runs the program with `args`, which lack its name. The status is 0 without problems, 1 with problems, and 2 for
 /// wrong arguments.
 #[must_use]
 pub fn main(args: &[String]) -> ExitCode {

@@ -1,4 +1,4 @@
-//! The text that is printed.
+//! The printed text, and the rules for problems.
 
 use std::fmt::Write;
 
@@ -9,14 +9,14 @@ use crate::segment_list::ListedSegment;
 
 const MEDIA: [&str; 4] = ["memory", "disk", "shared disk", "object store"];
 
-/// What the leader knows.
+/// The pool, as its leader describes it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Pool {
     pub(super) object_count: Option<u64>,
     pub(super) segments: Vec<ListedSegment>,
 }
 
-/// The text, and the problems that it ends with.
+/// The text to print, and the problems that it lists at the end.
 pub(super) fn report(masters: &[Master], pool: Option<&Pool>) -> (String, Vec<String>) {
     let mut text = "masters\n".to_owned();
     text += &table(masters.iter().map(Master::cells));
@@ -99,13 +99,13 @@ fn cells(segment: &ListedSegment) -> [String; 5] {
     [name.clone(), medium.clone(), state.clone(), used, sight]
 }
 
-/// `1 GB of 4 GB (25.0%)`.
+/// A share like `1 GB of 4 GB (25.0%)`.
 fn share(used: u64, len: u64) -> String {
     let percent = if len == 0 { 0.0 } else { used as f64 / len as f64 * 100.0 };
     format!("{} of {} ({percent:.1}%)", ByteSize(used), ByteSize(len))
 }
 
-/// Indented rows, each cell as wide as the widest of its column.
+/// Indented rows. Each column is as wide as its widest cell.
 fn table<const COLUMNS: usize>(rows: impl IntoIterator<Item = [String; COLUMNS]>) -> String {
     let rows: Vec<[String; COLUMNS]> = rows.into_iter().collect();
     let width =

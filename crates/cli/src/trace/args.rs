@@ -4,51 +4,52 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Parser};
 
-/// Make a trace for `mooncake sim` out of the KV events of an engine, or out of a log of requests.
+/// Make a trace for `mooncake sim` from the KV events of an engine, or from a log of requests.
 ///
-/// vLLM tells by `BlockStored` events which blocks it computed and kept, and after which other block; `--kv-events-config` of
-/// vLLM turns them on. From them this puts together which blocks each request named. The events come from a publisher, for a
-/// time, or from a file of batches as it published them, one after the other, which --record writes.
+/// vLLM reports by `BlockStored` events which blocks it stored, and after which other block. `--kv-events-config` of
+/// vLLM turns them on. This program joins the events into requests. It receives them from a publisher for a time, or
+/// reads them from a file of batches, which --record writes.
 ///
-/// An engine publishes nothing for blocks that it has. So a request of which all blocks were there is not in the trace, and
-/// docs/sizing.md says how the figures are to be read then.
+/// An engine publishes nothing for blocks that it has. So a request with all blocks in the cache is not in the trace.
+/// docs/sizing.md explains how to read the figures then.
 ///
 /// A log of requests names the blocks of every request. NVIDIA Dynamo writes one if DYN_REQUEST_TRACE=1 is set.
 #[derive(Debug, Parser)]
 #[command(name = "mooncake trace", max_term_width = 110)]
 #[command(group(ArgGroup::new("source").required(true).args(["endpoint", "events", "request_log"])))]
 pub(super) struct TraceArgs {
-    /// Where the engine publishes, like tcp://127.0.0.1:5557.
+    /// Endpoint of the engine's publisher, like tcp://127.0.0.1:5557.
     #[arg(long, value_name = "ENDPOINT", value_parser = address)]
     pub(super) endpoint: Option<String>,
-    /// A file of batches that were published before.
+    /// File of batches that were published before.
     #[arg(long, value_name = "FILE")]
     pub(super) events: Option<PathBuf>,
-    /// Files of requests as NVIDIA Dynamo records them (dynamo.request.trace.v1), plain or gzipped.
+    /// Files of request records of NVIDIA Dynamo (dynamo.request.trace.v1), plain or gzipped.
     #[arg(long, value_name = "FILES", value_delimiter = ',', num_args = 1..)]
     pub(super) request_log: Vec<PathBuf>,
-    /// Only requests for this model; needed if the log has several.
+    /// Only requests for this model. Needed if the log has several models.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["endpoint", "events"])]
     pub(super) model: Option<String>,
-    /// How long to listen, in seconds. SIGINT ends it earlier; what was heard until then counts.
+    /// How long to receive events, in seconds. SIGINT ends it earlier, and the events received by then count.
     #[arg(long, value_name = "N", default_value_t = 3600, conflicts_with_all = ["events", "request_log"],
           value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
     pub(super) seconds: u64,
-    /// Also write the batches to this file as they come.
+    /// Also write the received batches to this file.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["events", "request_log"])]
     pub(super) record: Option<PathBuf>,
     /// The trace to write.
     #[arg(long, value_name = "FILE")]
     pub(super) output: PathBuf,
-    /// Events of other media are passed over; those that name none are not.
+    /// Skip events of other media. Events that name no medium are not skipped.
     #[arg(long, value_name = "NAME", default_value = "GPU", conflicts_with = "request_log")]
     pub(super) medium: String,
-    /// Blocks that follow a request so soon, in milliseconds, are a part of it, since engines store prompts step by step.
+    /// Blocks that follow a request within this time, in milliseconds, belong to it, since engines store prompts step
+    /// by step.
     #[arg(long, value_name = "MS", default_value_t = 2_000, conflicts_with = "request_log")]
     pub(super) same_request_ms: u64,
 }
 
-/// `host:port` of an endpoint.
+/// Parses an endpoint into `host:port`.
 fn address(text: &str) -> Result<String, String> {
     let address = text.strip_prefix("tcp://").unwrap_or(text);
     match mooncake_types::host_port::split(address) {

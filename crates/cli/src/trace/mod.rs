@@ -1,4 +1,5 @@
-//! `mooncake trace`: a trace for `mooncake sim`, out of the KV events of an engine or a log of requests. Enter at [`main`].
+//! `mooncake trace`: makes a trace for `mooncake sim` from the KV events of an engine, or from a log of requests.
+//! Enter at [`main`].
 
 mod args;
 mod source;
@@ -16,7 +17,8 @@ use mooncake_workload::{EventTrace, EventTraceConfig, LogCounts, RequestLog, See
 use self::args::TraceArgs;
 use crate::exit::{complain, say};
 
-/// Runs the program; `args` are without its name. The status is 0, or 1 if there is no trace, or 2 for wrong arguments.
+/// Runs the program with `args`, which lack its name. The status is 0, or 1 if there is no trace, or 2 for wrong
+/// arguments.
 #[must_use]
 pub fn main(args: &[String]) -> ExitCode {
     let name = "mooncake trace".to_owned();
@@ -39,7 +41,7 @@ pub fn main(args: &[String]) -> ExitCode {
 fn convert(args: &TraceArgs) -> Result<(), String> {
     let path = args.output.display();
     let failed = |error: std::io::Error| format!("cannot write {path}: {error}");
-    // Before anything is waited for. What the file holds stays until there is something to write.
+    // Opened first, so that a wrong path fails at once. An existing file is not emptied until the trace is ready.
     let output = OpenOptions::new().write(true).create(true).truncate(false).open(&args.output);
     let output = output.map_err(failed)?;
     let inputs = args.request_log.iter().map(|file| ("--request-log", file));
@@ -60,7 +62,7 @@ fn convert(args: &TraceArgs) -> Result<(), String> {
     Ok(())
 }
 
-/// A trace, and what is said of it.
+/// Makes a trace from KV events. Returns it with its summary.
 fn from_events(args: &TraceArgs) -> Result<(Trace, String), String> {
     let (medium, same_request_ms) = (args.medium.clone(), args.same_request_ms);
     let mut events = EventTrace::new(EventTraceConfig { medium, same_request_ms });
@@ -81,7 +83,7 @@ fn from_events(args: &TraceArgs) -> Result<(Trace, String), String> {
     Ok((trace, summary))
 }
 
-/// A trace, and what is said of it.
+/// Makes a trace from logs of requests. Returns it with its summary.
 fn from_requests(args: &TraceArgs) -> Result<(Trace, String), String> {
     let mut log = RequestLog::new(args.model.clone());
     for file in &args.request_log {

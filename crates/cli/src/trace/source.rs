@@ -1,4 +1,4 @@
-//! Where events come from.
+//! The sources of KV events: a publisher, or a file.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -12,10 +12,10 @@ use super::args::TraceArgs;
 use crate::exit::complain;
 use crate::stop_signal::StopSignal;
 
-/// Between two lines about how far it is.
+/// Time between two progress lines.
 const PROGRESS: Duration = Duration::from_secs(5);
 
-/// Batches whose numbers tell that others were lost, and bytes that are no batch.
+/// Counts lost batches, by gaps in their numbers, and messages that are no batches.
 #[derive(Default)]
 struct Losses {
     last: Option<u64>,
@@ -23,7 +23,7 @@ struct Losses {
     unreadable: u64,
 }
 
-/// Takes in what is published from now on.
+/// Reads the batches that a publisher sends from now on.
 pub(super) fn listen(
     address: &str,
     args: &TraceArgs,
@@ -50,7 +50,7 @@ pub(super) fn listen(
     losses.tell();
     match (ended, unwritten) {
         (_, Some(error)) => Err(error),
-        // What was heard before it went away counts.
+        // If the publisher fails, the batches received so far still count.
         (Err(reason), None) if events.seen().batches > 0 => {
             complain(format_args!("mooncake trace: {reason}; what came before counts\n"));
             record.map_or(Ok(()), Record::finish)
@@ -59,7 +59,7 @@ pub(super) fn listen(
     }
 }
 
-/// Takes in what a file holds.
+/// Reads the batches of a file.
 pub(super) fn read(path: &Path, events: &mut EventTrace) -> Result<(), String> {
     let shown = path.display();
     let bytes = fs::read(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
@@ -69,7 +69,7 @@ pub(super) fn read(path: &Path, events: &mut EventTrace) -> Result<(), String> {
         let at = bytes.len() - rest.len();
         match EventBatch::read(&mut rest) {
             Ok(batch) => events.take(&batch),
-            // As a recording that was interrupted ends.
+            // A recording that was interrupted ends within a batch.
             Err(BadBatch::Cut) if events.seen().batches > 0 => {
                 complain(format_args!(
                     "mooncake trace: {shown} ends within a batch, at byte {at}\n"
@@ -83,14 +83,14 @@ pub(super) fn read(path: &Path, events: &mut EventTrace) -> Result<(), String> {
     Ok(())
 }
 
-/// Completes at SIGINT, SIGTERM and SIGHUP.
+/// Completes at SIGINT, SIGTERM or SIGHUP.
 fn stop() -> Result<impl Future<Output = ()>, String> {
     let mut signal =
         StopSignal::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
     let (told, stop) = oneshot::channel();
     std::thread::spawn(move || {
         let _ = signal.wait();
-        // It may have ended by itself.
+        // The receiver is gone if listening ended by itself.
         let _ = told.send(());
     });
     Ok(async {
@@ -119,7 +119,7 @@ impl Losses {
     }
 }
 
-/// The file that batches are kept in.
+/// The file that `--record` names.
 struct Record {
     file: BufWriter<File>,
     shown: String,
@@ -141,7 +141,7 @@ impl Record {
     }
 }
 
-/// A line every few seconds.
+/// Prints a progress line every few seconds.
 struct Progress {
     next: Instant,
 }

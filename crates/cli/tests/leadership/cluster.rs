@@ -20,10 +20,14 @@ pub(crate) struct Master {
 
 impl Master {
     pub(crate) fn start(coordinator: &str) -> Master {
-        Self::start_told(coordinator, &[], None)
+        Self::start_with_variables(coordinator, &[], None)
     }
 
-    fn start_told(coordinator: &str, variables: &[(&str, &str)], flag: Option<&str>) -> Master {
+    fn start_with_variables(
+        coordinator: &str,
+        variables: &[(&str, &str)],
+        flag: Option<&str>,
+    ) -> Master {
         let kind = coordinator.split("://").next().expect("a scheme");
         let args = [
             "--enable_ha",
@@ -38,7 +42,7 @@ impl Master {
         ];
         let args: Vec<&str> = args.into_iter().chain(flag).collect();
         let path = env!("CARGO_BIN_EXE_mooncake_master");
-        let program = Program::start_told(path, &args, variables);
+        let program = Program::start_with_variables(path, &args, variables);
         let line = program.line("the master stands for election");
         let field = |name| Program::field(&line, name);
         let (rpc, admin) = (field("rpc_addr="), field("admin_addr="));
@@ -99,7 +103,7 @@ impl Cluster {
 
     /// Starts a master that listens, and does whatever it is elected to.
     pub(crate) fn master(&self) -> Master {
-        Master::start_told(&self.coordinator, &self.variables(), self.flag)
+        Master::start_with_variables(&self.coordinator, &self.variables(), self.flag)
     }
 
     fn variables(&self) -> Vec<(&str, &str)> {
@@ -138,7 +142,7 @@ impl Cluster {
             &format!("--master_server_address={}", self.coordinator),
         ];
         let path = env!("CARGO_BIN_EXE_mooncake_client");
-        let node = Program::start_told(path, &args, &self.variables());
+        let node = Program::start_with_variables(path, &args, &self.variables());
         node.line("the storage node is ready");
         self.nodes.push(node);
     }

@@ -51,7 +51,7 @@ fn node(master: &Master, libraries: &Path) -> Node {
     let follows = format!("--master_server_address={}", master.rpc);
     let args = ["--host=127.0.0.1", "--port=0", "--global_segment_size=32MB", &follows];
     let libraries = libraries.display().to_string();
-    let program = Program::start_told(CLIENT, &args, &[("LD_LIBRARY_PATH", &libraries)]);
+    let program = Program::start_with_variables(CLIENT, &args, &[("LD_LIBRARY_PATH", &libraries)]);
     let line = program.line("the storage node is ready");
     let address = Program::field(&line, "address=").trim_matches('"').to_owned();
     Node { program, address }

@@ -15,7 +15,7 @@ use mooncake_types::{Discard, Epoch, ErrorCode, RangeWrite, Reply, Request, Segm
 use crate::clock::Clock;
 use crate::heartbeat::Heartbeat;
 use crate::metrics::{Extent, Fetched, Metrics};
-use crate::rpc::Pool;
+use crate::rpc::ConnectionPool;
 use failure::{is_out_of_reach, to_move_error};
 pub(crate) use memory::Memory;
 
@@ -31,7 +31,7 @@ enum Destination {
 /// What operations need to reach the master and the nodes.
 pub(crate) struct OpDriver<'w> {
     pub(crate) clock: &'w Clock,
-    pub(crate) pool: &'w Pool,
+    pub(crate) pool: &'w ConnectionPool,
     pub(crate) paths: &'w Paths,
     /// How long after its start a call may begin a step, not counting the time for its bytes; see [`Deadline`].
     pub(crate) call_ms: u64,

@@ -29,7 +29,7 @@ pub(crate) struct Heartbeat {
 }
 
 /// A change of the lent segments, made between two turns.
-pub(crate) enum Change {
+pub(crate) enum LendingChange {
     /// The master has this segment, and must keep it.
     Lend(Lent),
     /// The master must not have this segment any more.
@@ -53,7 +53,7 @@ struct HeartbeatState {
     stopping: bool,
     /// The thread has ended.
     has_ended: bool,
-    changes: Vec<Change>,
+    changes: Vec<LendingChange>,
     reports: UnreachableSegments,
     /// The connection in use, which [`Heartbeat::stop`] shuts down if a reply is late.
     in_use: Option<Arc<Private<TcpStream>>>,
@@ -89,7 +89,7 @@ impl Heartbeat {
 
     /// Hands these changes to the heartbeat thread, and waits until it has made them in order. Then no earlier mount
     /// is under way. A thread that has stopped, or is stuck, makes none.
-    pub(crate) fn change(&self, changes: Vec<Change>) {
+    pub(crate) fn change(&self, changes: Vec<LendingChange>) {
         let mut state = self.shared.lock();
         state.changes.extend(changes);
         self.shared.wake.notify_all();
@@ -184,12 +184,12 @@ impl Shared {
         }
         for change in state.changes.drain(..) {
             match change {
-                Change::Lend(lent) => master.membership.lend_also(lent),
-                Change::TakeBack(id) => {
+                LendingChange::Lend(lent) => master.membership.lend_also(lent),
+                LendingChange::TakeBack(id) => {
                     master.membership.take_back(master.host.current_id(id).unwrap_or(id));
                 }
-                Change::Unmount(id) => master.membership.unmount(id),
-                Change::ServeUntil(id, due) => retiring.push((id, due)),
+                LendingChange::Unmount(id) => master.membership.unmount(id),
+                LendingChange::ServeUntil(id, due) => retiring.push((id, due)),
             }
         }
         self.changed.notify_all();
@@ -271,7 +271,7 @@ mod tests {
         assert!(heartbeat.is_well());
         begin.send(()).expect("it waits");
         let started = Instant::now();
-        heartbeat.change(vec![Change::TakeBack(SegmentId(1))]);
+        heartbeat.change(vec![LendingChange::TakeBack(SegmentId(1))]);
         assert!(started.elapsed() < CHANGE_PATIENCE / 2, "{:?}", started.elapsed());
         assert!(!heartbeat.is_well());
         heartbeat.report(&[SegmentId(1)]);

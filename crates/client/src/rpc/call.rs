@@ -1,7 +1,7 @@
 use std::io;
 use std::time::Duration;
 
-use mooncake_connection::{CallFault, Connection, Fault, Progress};
+use mooncake_connection::{CallFault, CallProgress, Connection, Fault};
 use mooncake_types::{Reply, Request};
 use mooncake_wire::{Kind, decode_reply, encode_request};
 
@@ -11,7 +11,7 @@ use mooncake_ops::CallError;
 #[derive(Debug)]
 pub(crate) struct CallFailure {
     pub(crate) error: CallError,
-    pub(super) progress: Progress,
+    pub(super) progress: CallProgress,
 }
 
 /// Sends a request to the master and waits for its reply.
@@ -46,7 +46,7 @@ pub(super) fn call_within(
         return call(connection, request);
     }
     let unusable = |error: io::Error| {
-        let failure = CallFault { fault: error.into(), progress: Progress::NothingSent };
+        let failure = CallFault { fault: error.into(), progress: CallProgress::NothingSent };
         CallFailure::of(failure, most)
     };
     // A socket accepts no timeout of zero.
@@ -59,7 +59,7 @@ pub(super) fn call_within(
 impl CallFailure {
     /// The failure of a call whose reply arrived, but is not credible.
     pub(super) fn after_reply(reason: String) -> Self {
-        Self { error: CallError::Protocol { reason }, progress: Progress::Unknown }
+        Self { error: CallError::Protocol { reason }, progress: CallProgress::Unknown }
     }
 
     fn of(CallFault { fault, progress }: CallFault, timeout: Duration) -> Self {

@@ -2,7 +2,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mooncake_connection::{CallFault, Connection, Fault, Progress};
+use mooncake_connection::{CallFault, CallProgress, Connection, Fault};
 use mooncake_types::{Epoch, ErrorCode};
 use mooncake_wire::{Hello, Refusal};
 
@@ -123,7 +123,7 @@ impl Dialer {
 
 /// Why the first frame got no answer.
 fn no_greeting(CallFault { fault, progress }: &CallFault) -> String {
-    let is_mute = matches!(fault, Fault::TimedOut) || *progress == Progress::Closed;
+    let is_mute = matches!(fault, Fault::TimedOut) || *progress == CallProgress::Closed;
     let hint = if is_mute { "; is this the RPC port of a master?" } else { "" };
     format!("{fault}{hint}")
 }

@@ -12,4 +12,4 @@ pub(crate) use call::{call, call_meanwhile};
 pub(crate) use dial::Dialer;
 pub(crate) use dial_error::DialError;
 pub(crate) use masters::Masters;
-pub(crate) use pool::Pool;
+pub(crate) use pool::ConnectionPool;

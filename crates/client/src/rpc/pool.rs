@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use mooncake_connection::{Connection, IdleConnections, Progress};
+use mooncake_connection::{CallProgress, Connection, IdleConnections};
 use mooncake_node::Host;
 use mooncake_ops::{CallError, is_idempotent};
 use mooncake_types::{Epoch, Reply, Request};
@@ -15,7 +15,7 @@ use crate::metrics::Metrics;
 const MAX_IDLE: usize = 64;
 
 /// Connections to the master, each lent to one thread for one call.
-pub(crate) struct Pool {
+pub(crate) struct ConnectionPool {
     dialer: Dialer,
     metrics: Arc<Metrics>,
     /// Learns the epoch of every leader that is met, since it may outdate what an earlier leader said.
@@ -25,7 +25,7 @@ pub(crate) struct Pool {
     address: AtomicUsize,
 }
 
-impl Pool {
+impl ConnectionPool {
     pub(crate) fn new(dialer: Dialer, metrics: Arc<Metrics>, host: Arc<Host>) -> Self {
         let (idle, address) = (IdleConnections::new(MAX_IDLE), AtomicUsize::new(0));
         Self { dialer, metrics, host, idle, address }
@@ -126,8 +126,8 @@ impl Pool {
 
 fn may_try_again(failure: &CallFailure, request: &Request<'_>) -> bool {
     match failure.progress {
-        Progress::NothingSent => true,
-        Progress::Closed => is_idempotent(request),
-        Progress::Unknown => false,
+        CallProgress::NothingSent => true,
+        CallProgress::Closed => is_idempotent(request),
+        CallProgress::Unknown => false,
     }
 }

@@ -11,7 +11,7 @@ use mooncake_types::{
 };
 use mooncake_wire::{HEADER_LEN, Header, Hello, Kind, Role, Welcome};
 
-use super::{Dialer, Masters, Pool};
+use super::{ConnectionPool, Dialer, Masters};
 use crate::address::{HostPort, MasterEndpoint};
 use crate::metrics::Metrics;
 
@@ -31,11 +31,11 @@ enum Answer {
 }
 
 /// A pool whose master follows one script per connection. The channel reports each request that arrives.
-fn pool(scripts: Vec<Script>) -> (Pool, mpsc::Receiver<()>) {
+fn pool(scripts: Vec<Script>) -> (ConnectionPool, mpsc::Receiver<()>) {
     pool_of(Arc::new(Host::new(Vec::new())), scripts)
 }
 
-fn pool_of(host: Arc<Host>, scripts: Vec<Script>) -> (Pool, mpsc::Receiver<()>) {
+fn pool_of(host: Arc<Host>, scripts: Vec<Script>) -> (ConnectionPool, mpsc::Receiver<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let port = listener.local_addr().expect("it is bound").port();
     let (arrived, arrivals) = mpsc::channel();
@@ -56,7 +56,7 @@ fn pool_of(host: Arc<Host>, scripts: Vec<Script>) -> (Pool, mpsc::Receiver<()>) 
         call_timeout: TIMEOUT,
         ..Dialer::new(masters, hello, BusyWait::DEFAULT_LIMIT)
     };
-    (Pool::new(dialer, Arc::new(Metrics::new(1)), host), arrivals)
+    (ConnectionPool::new(dialer, Arc::new(Metrics::new(1)), host), arrivals)
 }
 
 fn play(mut stream: TcpStream, script: Script, arrived: &mpsc::Sender<()>) {

@@ -17,7 +17,7 @@ use super::closed::CLOSED;
 use super::mounts::{AllocatedSegment, Origin};
 use super::segment_warnings;
 use super::session::Session;
-use crate::heartbeat::Change;
+use crate::heartbeat::LendingChange;
 use crate::membership::Lent;
 use crate::random::random;
 
@@ -182,7 +182,7 @@ impl Session {
         self.host.lend(Segment::new(id, region));
         self.mount(&lent)?;
         self.mounts.lock().insert(id, (origin, lent.clone()));
-        self.heartbeat.change(vec![Change::Lend(lent)]);
+        self.heartbeat.change(vec![LendingChange::Lend(lent)]);
         if let Err(error) = self.prefaulting.start_or_wake() {
             // The segment is lent all the same: the caller needs its id to take it back.
             tracing::warn!(%error, "pages are provided when they are first written");
@@ -207,7 +207,7 @@ impl Session {
     }
 
     fn give_up_mount(&self, id: SegmentId, code: ErrorCode) -> ErrorCode {
-        self.heartbeat.change(vec![Change::Unmount(id)]);
+        self.heartbeat.change(vec![LendingChange::Unmount(id)]);
         code
     }
 
@@ -218,7 +218,7 @@ impl Session {
         origin: Origin,
     ) -> Result<(), ErrorCode> {
         let lent = self.mounts.withdraw(ids, origin)?;
-        self.heartbeat.change(lent.iter().map(|lent| Change::TakeBack(lent.id)).collect());
+        self.heartbeat.change(lent.iter().map(|lent| LendingChange::TakeBack(lent.id)).collect());
         let grace_ms = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
         let results: Vec<_> =
             lent.into_iter().map(|lent| self.unmount_one(lent, grace_ms, origin)).collect();
@@ -239,11 +239,15 @@ impl Session {
         };
         let change = match result {
             Ok(()) if grace_ms == 0 => return Ok(()),
-            Ok(()) => Change::ServeUntil(id, due),
+            Ok(()) => LendingChange::ServeUntil(id, due),
             Err(code) => {
                 tracing::warn!(segment = lent.name, %code, "the segment was not unmounted");
                 self.mounts.lock().insert(lent.id, (origin, lent.clone()));
-                if grace_ms == 0 { Change::Unmount(id) } else { Change::Lend(Lent { id, ..lent }) }
+                if grace_ms == 0 {
+                    LendingChange::Unmount(id)
+                } else {
+                    LendingChange::Lend(Lent { id, ..lent })
+                }
             }
         };
         self.heartbeat.change(vec![change]);

@@ -8,7 +8,7 @@ use mooncake_ops::{Renewed, RouteCache, renewed};
 use mooncake_types::{ErrorCode, Request};
 
 use crate::clock::Clock;
-use crate::rpc::Pool;
+use crate::rpc::ConnectionPool;
 use crate::worker::Worker;
 
 /// How long the thread stays idle before it ends.
@@ -18,14 +18,19 @@ const IDLE: Duration = Duration::from_secs(10);
 /// reader waits for the master, and the object counts as used.
 pub(super) struct Renewal {
     clock: Clock,
-    pool: Pool,
+    pool: ConnectionPool,
     host: Arc<Host>,
     cache: Arc<RouteCache>,
     worker: Arc<Worker>,
 }
 
 impl Renewal {
-    pub(super) fn new(clock: Clock, pool: Pool, host: Arc<Host>, cache: Arc<RouteCache>) -> Self {
+    pub(super) fn new(
+        clock: Clock,
+        pool: ConnectionPool,
+        host: Arc<Host>,
+        cache: Arc<RouteCache>,
+    ) -> Self {
         let worker = Worker::new("mooncake-routes", IDLE);
         Self { clock, pool, host, cache, worker }
     }

@@ -17,7 +17,7 @@ use crate::drive::{Memory, OpDriver};
 use crate::heartbeat::Heartbeat;
 use crate::http::Http;
 use crate::metrics::Metrics;
-use crate::rpc::{self, Dialer, Pool};
+use crate::rpc::{self, ConnectionPool, Dialer};
 use crate::store_condition::StoreCondition;
 use crate::tasks::Tasks;
 
@@ -28,7 +28,7 @@ pub(super) struct Session {
     /// The segments that this process lends.
     pub(super) host: Arc<Host>,
     pub(super) mounts: Mounts,
-    pub(super) pool: Pool,
+    pub(super) pool: ConnectionPool,
     pub(super) metrics: Arc<Metrics>,
     pub(super) http: Option<Http>,
     pub(super) paths: Paths,

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use mooncake_meta::{Config, Effect, Member, Meta, Record};
+use mooncake_meta::{Config, Effect, Member, Meta, RecordedMembers};
 use mooncake_types::{ClientId, Epoch, Request, SegmentId, Tick};
 use mooncake_wire::{Expected, HEADER_LEN, Header, Kind, Welcome};
 
@@ -106,7 +106,7 @@ impl Master {
         let member =
             |(&segment, &behind): (&SegmentId, &bool)| Member { segment, behind, is_disk: false };
         let of_record = members.iter().map(member);
-        let record = Record { fresh: false, members: of_record.collect() };
+        let record = RecordedMembers { fresh: false, members: of_record.collect() };
         let address = self.address();
         drop(self);
         let meta = Meta::recover(config(), epoch, Tick::ZERO, &record);
@@ -115,7 +115,7 @@ impl Master {
 
     /// One that keeps a record, which is empty.
     pub(crate) fn start_recorded() -> Self {
-        let record = Record { fresh: true, members: Vec::new() };
+        let record = RecordedMembers { fresh: true, members: Vec::new() };
         Self::start_at("127.0.0.1:0", Meta::recover(config(), Epoch(7), Tick::ZERO, &record))
     }
 

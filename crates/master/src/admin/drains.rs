@@ -48,7 +48,7 @@ impl Acknowledged {
 
 /// How far a job is. The fields have the names of the C++ store; the last three are new.
 #[derive(Serialize)]
-pub(super) struct Progress {
+pub(super) struct DrainAnswer {
     success: bool,
     job_id: String,
     r#type: i32,
@@ -72,14 +72,14 @@ pub(super) struct Progress {
     remaining_bytes: u64,
 }
 
-impl From<DrainReport> for Progress {
-    fn from(report: DrainReport) -> Progress {
+impl From<DrainReport> for DrainAnswer {
+    fn from(report: DrainReport) -> DrainAnswer {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let ago = |ms: u64| {
             let at = since_epoch.saturating_sub(Duration::from_millis(ms));
             u64::try_from(at.as_millis()).unwrap_or(u64::MAX)
         };
-        Progress {
+        DrainAnswer {
             success: true,
             job_id: report.id.to_string(),
             r#type: 0,
@@ -142,7 +142,7 @@ pub(super) async fn create(
 pub(super) async fn query(
     Extract(state): Extract<AdminState>,
     parameters: Parameters,
-) -> Result<Json<Progress>, Failure> {
+) -> Result<Json<DrainAnswer>, Failure> {
     let id = job_id(&parameters)?;
     let report = state.asker.ask(move |owner| owner.meta.drain(id)).await?;
     report.map(|report| Json(report.into())).ok_or_else(|| refused(ErrorCode::JobNotFound))

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::state::AdminState;
 
 #[derive(Serialize)]
-struct Status {
+struct KvEventStatus {
     enabled: bool,
     published_batches: u64,
     published_events: u64,
@@ -23,7 +23,7 @@ struct Status {
 pub(super) async fn status(Extract(state): Extract<AdminState>) -> impl IntoResponse {
     let publisher = state.kv_events.as_deref();
     let stats = publisher.map(Publisher::stats).unwrap_or_default();
-    Json(Status {
+    Json(KvEventStatus {
         enabled: publisher.is_some(),
         published_batches: stats.batches,
         published_events: stats.events,

@@ -105,7 +105,7 @@ pub(super) async fn query_segment(
 }
 
 #[derive(Serialize)]
-pub(super) struct Status {
+pub(super) struct SegmentStatus {
     success: bool,
     segment: String,
     status: u8,
@@ -118,12 +118,12 @@ pub(super) struct Status {
 pub(super) async fn status(
     Extract(state): Extract<AdminState>,
     parameters: Parameters,
-) -> Result<Json<Status>, Failure> {
+) -> Result<Json<SegmentStatus>, Failure> {
     let name = parameters.required("segment")?;
     let found = named(&state, name).await?;
     // A drain of a name waits for all its segments. The numbers of the states grow with a drain's progress.
     let first = found.iter().min_by_key(|report| report.state as u8).expect("there is one");
-    Ok(Json(Status {
+    Ok(Json(SegmentStatus {
         success: true,
         segment: name.to_owned(),
         status: first.state as u8,

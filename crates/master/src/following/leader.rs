@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tracing::debug;
 
-use super::pool::Pool;
+use super::pool::FollowedPool;
 use super::segment;
 use crate::config::Config;
 use crate::leadership::{Role, RoleStatus};
@@ -26,7 +26,7 @@ const MOST: usize = 8192;
 /// Asks the current leader for its segments and follows them, until it is dropped.
 pub(super) async fn run(
     config: Rc<Config>,
-    pool: Rc<Pool>,
+    pool: Rc<FollowedPool>,
     mut status: watch::Receiver<RoleStatus>,
 ) {
     let mut tasks = JoinSet::new();

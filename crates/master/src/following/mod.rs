@@ -22,11 +22,11 @@ use tokio::task::JoinSet;
 use crate::config::Config;
 use crate::leadership::RoleStatus;
 pub(crate) use pool::Followed;
-use pool::Pool;
+use pool::FollowedPool;
 
 /// Follows the ledgers until it is dropped or ended.
 pub(crate) struct Following {
-    pool: Rc<Pool>,
+    pool: Rc<FollowedPool>,
     /// The task that owns all others.
     _task: JoinSet<()>,
 }
@@ -37,7 +37,7 @@ impl Following {
         status: watch::Receiver<RoleStatus>,
         followed: Rc<watch::Sender<Followed>>,
     ) -> Following {
-        let pool = Rc::new(Pool::new(followed));
+        let pool = Rc::new(FollowedPool::new(followed));
         let mut task = JoinSet::new();
         task.spawn_local(leader::run(Rc::clone(config), Rc::clone(&pool), status));
         Following { pool, _task: task }

@@ -23,7 +23,7 @@ pub(crate) struct Followed {
 }
 
 /// The segments that are followed. Borrowed only between two awaits.
-pub(super) struct Pool {
+pub(super) struct FollowedPool {
     segments: RefCell<BTreeMap<SegmentId, FollowedSegment>>,
     /// The segments that the leader listed last.
     listed: RefCell<BTreeSet<SegmentId>>,
@@ -39,7 +39,7 @@ struct FollowedSegment {
     is_up_to_date: bool,
 }
 
-impl Pool {
+impl FollowedPool {
     pub(super) fn new(published: Rc<watch::Sender<Followed>>) -> Self {
         Self {
             segments: RefCell::default(),

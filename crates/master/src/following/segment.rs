@@ -6,7 +6,7 @@ use mooncake_wire::{Kind, decode_follow_reply, encode_follow};
 use tokio::time::sleep;
 use tracing::{debug, info};
 
-use super::pool::Pool;
+use super::pool::FollowedPool;
 use crate::config::Config;
 use crate::link::{Link, LinkError};
 
@@ -39,7 +39,7 @@ impl From<LinkError> for Stop {
 
 /// Follows a segment of the pool. Ends if its node does not have it, or if its node does not answer and the leader
 /// does not list it.
-pub(super) async fn follow(config: Rc<Config>, pool: Rc<Pool>, id: SegmentId) {
+pub(super) async fn follow(config: Rc<Config>, pool: Rc<FollowedPool>, id: SegmentId) {
     while let Some(endpoint) = pool.endpoint(id) {
         let Err(stop) = follow_at(&config, &pool, id, &endpoint).await;
         let mut pause = RETRY;
@@ -68,7 +68,7 @@ pub(super) async fn follow(config: Rc<Config>, pool: Rc<Pool>, id: SegmentId) {
 /// Follows a segment over one connection.
 async fn follow_at(
     config: &Config,
-    pool: &Pool,
+    pool: &FollowedPool,
     id: SegmentId,
     endpoint: &str,
 ) -> Result<std::convert::Infallible, Stop> {

@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use tokio::task::spawn_local;
 use tokio::time::timeout;
 
-use super::pool::Pool;
+use super::pool::FollowedPool;
 use super::{Followed, Following, segment};
 use crate::leadership::{Leader, Role, RoleStatus};
 
@@ -122,7 +122,7 @@ fn run<T>(what: impl Future<Output = T>) -> T {
 /// Follows a segment of this node until the known state `is_right`.
 async fn until(node: &str, is_right: impl FnMut(&Followed) -> bool) -> Followed {
     let (publish, mut seen) = watch::channel(Followed::default());
-    let pool = Rc::new(Pool::new(Rc::new(publish)));
+    let pool = Rc::new(FollowedPool::new(Rc::new(publish)));
     assert_eq!(pool.list(&[listed(node)], 9), [SEGMENT]);
     spawn_local(segment::follow(Rc::default(), Rc::clone(&pool), SEGMENT));
     *seen.wait_for(is_right).await.expect("it follows")

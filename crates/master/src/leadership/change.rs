@@ -1,7 +1,7 @@
 //! Converts between effects of the state machine and changes of the membership record.
 
 use mooncake_ha::{Change, Leadership};
-use mooncake_meta::{Effect, Member, Record};
+use mooncake_meta::{Effect, Member, RecordedMembers};
 
 /// The change of the record for an effect.
 pub(crate) fn change(effect: Effect) -> Change {
@@ -27,11 +27,11 @@ pub(crate) fn effect(change: Change) -> Option<Effect> {
 }
 
 /// The record that a leader begins with.
-pub(crate) fn record(leadership: &Leadership) -> Record {
+pub(crate) fn record(leadership: &Leadership) -> RecordedMembers {
     let record = leadership.record();
     let member =
         |mooncake_ha::Member { segment, behind, is_disk }| Member { segment, behind, is_disk };
-    Record { fresh: record.is_fresh(), members: record.members().map(member).collect() }
+    RecordedMembers { fresh: record.is_fresh(), members: record.members().map(member).collect() }
 }
 
 #[cfg(test)]

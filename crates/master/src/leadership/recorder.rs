@@ -55,12 +55,12 @@ pub(crate) struct Recorder {
 }
 
 enum Order {
-    Write(Entry),
+    Write(QueuedChanges),
     /// No more changes follow.
     Finish,
 }
 
-struct Entry {
+struct QueuedChanges {
     changes: Vec<Change>,
     /// The caller that waits for them; `None` for effects of the state machine.
     waiter: Option<(oneshot::Sender<Result<(), NotRecorded>>, Instant)>,
@@ -99,7 +99,7 @@ impl Recorder {
             return Err(NotRecorded::Late);
         }
         let (done, written) = oneshot::channel();
-        self.ask(Entry { changes, waiter: Some((done, Instant::now())) });
+        self.ask(QueuedChanges { changes, waiter: Some((done, Instant::now())) });
         // The thread may be blocked in a write that does not return.
         match timeout(PATIENCE, written).await {
             Ok(Ok(result)) => result,
@@ -109,10 +109,10 @@ impl Recorder {
 
     /// Makes effects of the state machine durable, in the order of the calls.
     pub(crate) fn note(&self, changes: Vec<Change>) {
-        self.ask(Entry { changes, waiter: None });
+        self.ask(QueuedChanges { changes, waiter: None });
     }
 
-    fn ask(&self, entry: Entry) {
+    fn ask(&self, entry: QueuedChanges) {
         // An error means that the leadership is over, which ends all that waits for the entry.
         let _ = self.orders.send(Order::Write(entry));
     }
@@ -148,7 +148,7 @@ struct Writer {
 
 impl Writer {
     fn run(&mut self, asked: &Receiver<Order>) {
-        let mut due: Vec<Entry> = Vec::new();
+        let mut due: Vec<QueuedChanges> = Vec::new();
         loop {
             let is_last = !gather(asked, &mut due, self.pause);
             due.retain_mut(is_patient);
@@ -172,11 +172,11 @@ impl Writer {
     }
 
     /// Writes all due entries, in batches.
-    fn write(&mut self, due: &mut Vec<Entry>) -> Result<(), CoordinatorError> {
+    fn write(&mut self, due: &mut Vec<QueuedChanges>) -> Result<(), CoordinatorError> {
         while !due.is_empty() {
             self.lateness.begin();
             let mut count = 0;
-            let fits = |entry: &&Entry| {
+            let fits = |entry: &&QueuedChanges| {
                 count += entry.changes.len();
                 count <= MAX_BATCH
             };
@@ -203,7 +203,7 @@ impl Writer {
     /// no other entry.
     fn write_what_fits(
         &self,
-        due: &mut Vec<Entry>,
+        due: &mut Vec<QueuedChanges>,
         entries: usize,
     ) -> Result<(), CoordinatorError> {
         let (mut left, mut outcome) = (Vec::new(), Ok(()));
@@ -215,14 +215,14 @@ impl Writer {
                 continue;
             }
             match (self.apply(&entry.changes), entry.waiter.take()) {
-                (Ok(()), waiter) => self.announce(Entry { waiter, ..entry }),
+                (Ok(()), waiter) => self.announce(QueuedChanges { waiter, ..entry }),
                 (Err(error), Some((waiter, _))) if is_full(&error) => {
                     error!(%error, "a segment is refused: no other can join before one has left");
                     // An error means that the caller has gone.
                     let _ = waiter.send(Err(NotRecorded::Full));
                 }
                 (Err(error), waiter) => {
-                    left.push(Entry { waiter, ..entry });
+                    left.push(QueuedChanges { waiter, ..entry });
                     outcome = Err(error);
                 }
             }
@@ -243,7 +243,7 @@ impl Writer {
         self.term.leadership.apply(changes)
     }
 
-    fn announce(&self, entry: Entry) {
+    fn announce(&self, entry: QueuedChanges) {
         // An error means that the caller has gone, or that the leadership is over.
         match entry.waiter {
             Some((waiter, _)) => _ = waiter.send(Ok(())),
@@ -258,7 +258,7 @@ fn is_full(error: &CoordinatorError) -> bool {
 
 /// Collects orders. Waits for the first if no entry is due yet, or only for `pause` if a write failed. False if no
 /// further orders come.
-fn gather(asked: &Receiver<Order>, due: &mut Vec<Entry>, pause: Duration) -> bool {
+fn gather(asked: &Receiver<Order>, due: &mut Vec<QueuedChanges>, pause: Duration) -> bool {
     let first = match due.is_empty() {
         true => asked.recv().map_err(|_| RecvTimeoutError::Disconnected),
         false => asked.recv_timeout(pause),
@@ -278,7 +278,7 @@ fn gather(asked: &Receiver<Order>, due: &mut Vec<Entry>, pause: Duration) -> boo
 }
 
 /// Whether an entry is tried again. Fails the caller that has waited too long.
-fn is_patient(entry: &mut Entry) -> bool {
+fn is_patient(entry: &mut QueuedChanges) -> bool {
     match entry.waiter.take_if(|(_, since)| since.elapsed() > PATIENCE) {
         Some((waiter, _)) => {
             // An error means that the caller has gone.

@@ -137,13 +137,13 @@ impl Operation {
 
 /// How many results a reply holds, and how many of them are errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Outcome {
+pub(crate) struct RequestOutcome {
     pub(crate) items: u64,
     pub(crate) failed: u64,
 }
 
-impl Outcome {
-    pub(crate) fn of(reply: &Reply) -> Outcome {
+impl RequestOutcome {
+    pub(crate) fn of(reply: &Reply) -> RequestOutcome {
         match reply {
             Reply::Pong(_)
             | Reply::Mounted(_)
@@ -154,9 +154,9 @@ impl Outcome {
             | Reply::TaskReported(_)
             | Reply::TasksFetched(_)
             | Reply::Draining(_)
-            | Reply::Segments(_) => Outcome { items: 1, failed: 0 },
-            Reply::Refused(_) => Outcome { items: 1, failed: 1 },
-            Reply::Done(result) => Outcome { items: 1, failed: result.is_err().into() },
+            | Reply::Segments(_) => RequestOutcome { items: 1, failed: 0 },
+            Reply::Refused(_) => RequestOutcome { items: 1, failed: 1 },
+            Reply::Done(result) => RequestOutcome { items: 1, failed: result.is_err().into() },
             Reply::Granted { results, .. } => count(results),
             Reply::Statuses(results) | Reply::Remaining { results, .. } => count(results),
             Reply::Located { results, .. } => count(results),
@@ -166,9 +166,9 @@ impl Outcome {
     }
 }
 
-fn count<T, E>(results: &[Result<T, E>]) -> Outcome {
+fn count<T, E>(results: &[Result<T, E>]) -> RequestOutcome {
     let failed = results.iter().filter(|result| result.is_err()).count();
-    Outcome { items: results.len() as u64, failed: failed as u64 }
+    RequestOutcome { items: results.len() as u64, failed: failed as u64 }
 }
 
 #[cfg(test)]
@@ -206,11 +206,17 @@ mod tests {
     #[test]
     fn errors_are_counted() {
         let statuses = vec![Ok(()), Err(ErrorCode::ObjectNotFound), Ok(())];
-        assert_eq!(Outcome::of(&Reply::Statuses(statuses)), Outcome { items: 3, failed: 1 });
         assert_eq!(
-            Outcome::of(&Reply::Refused(ErrorCode::InvalidParams)),
-            Outcome { items: 1, failed: 1 }
+            RequestOutcome::of(&Reply::Statuses(statuses)),
+            RequestOutcome { items: 3, failed: 1 }
         );
-        assert_eq!(Outcome::of(&Reply::Exist(vec![Ok(false)])), Outcome { items: 1, failed: 0 });
+        assert_eq!(
+            RequestOutcome::of(&Reply::Refused(ErrorCode::InvalidParams)),
+            RequestOutcome { items: 1, failed: 1 }
+        );
+        assert_eq!(
+            RequestOutcome::of(&Reply::Exist(vec![Ok(false)])),
+            RequestOutcome { items: 1, failed: 0 }
+        );
     }
 }

@@ -3,7 +3,7 @@ use std::time::Duration;
 use mooncake_types::{Reply, Request, ScanAction};
 
 use super::histogram::Histogram;
-use super::operation::{Operation, Outcome};
+use super::operation::{Operation, RequestOutcome};
 
 /// Upper bounds of latencies, in seconds.
 pub(crate) const LATENCY_BOUNDS: [f64; 16] =
@@ -76,7 +76,7 @@ impl RpcMetrics {
     /// Counts one request. The pages of one scan are one request; each page's latency counts.
     pub(crate) fn record(&mut self, request: &Request<'_>, reply: &Reply, took: Duration) {
         let operation = Operation::of(request);
-        let outcome = Outcome::of(reply);
+        let outcome = RequestOutcome::of(reply);
         let metrics = &mut self.operations[operation as usize];
         metrics.latency.observe(took.as_secs_f64());
         let continues = matches!(request, Request::Scan(scan) if scan.cursor != 0);

@@ -2,84 +2,84 @@ use thiserror::Error;
 
 use crate::MapError;
 
-/// Why a file cannot be a segment.
+/// Why a file cannot be opened as a segment.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum NamedSegmentError {
-    /// The system refused.
+    /// A system call failed.
     #[error("{call} failed: {reason}")]
     System {
-        /// The call.
+        /// The system call.
         call: &'static str,
-        /// What the system said.
+        /// The error of the call.
         reason: String,
     },
-    /// It is a directory, a pipe or a device.
+    /// The path is a directory, a pipe or a device.
     #[error("it is no plain file")]
     WrongKind,
-    /// Another user could change it at any time.
+    /// The file belongs to another user. That user could change it at any time.
     #[error("it belongs to user {owner}, and this process is of user {user}")]
     NotOurs {
-        /// Whose it is.
+        /// The owner's user id.
         owner: u32,
-        /// Who this is.
+        /// The user id of this process.
         user: u32,
     },
-    /// Another process has it.
+    /// Another process uses the file.
     #[error("another process has been using it for {waited_ms} ms")]
     InUse {
-        /// How long it was waited for, in milliseconds.
+        /// How long this process waited for it, in milliseconds.
         waited_ms: u64,
     },
-    /// It holds something else.
+    /// The file holds something that is not a segment.
     #[error(
         "it holds something that is no segment of Mooncake Store, which nothing here overwrites; remove it, or name another file"
     )]
     Foreign,
-    /// Another version made it.
+    /// Another version of this program made the file.
     #[error("its layout is number {found}, and this version knows only {known}")]
     Layout {
-        /// The layout's number.
+        /// The layout number in the file.
         found: u64,
-        /// The number that is known.
+        /// The layout number that this version knows.
         known: u64,
     },
-    /// It was cut short.
+    /// The file was truncated.
     #[error("it has {found} bytes of {wanted}")]
     Truncated {
         /// Its length in bytes.
         found: u64,
-        /// The length that it had, in bytes.
+        /// The length that its header names, in bytes.
         wanted: u64,
     },
-    /// The segment in it has another size.
+    /// The file holds a segment of another size.
     #[error("it holds a segment of {found} bytes, and one of {wanted} is wanted")]
     Size {
         /// The segment's length in bytes.
         found: u64,
-        /// The length that is asked for, in bytes.
+        /// The requested length, in bytes.
         wanted: u64,
     },
-    /// It is of another cluster.
+    /// The file belongs to another cluster.
     #[error("it is of the cluster {found:?}")]
     Cluster {
-        /// Which one.
+        /// The cluster in the file.
         found: String,
     },
-    /// Something else has written to it.
+    /// The file's contents are inconsistent: another program has written to it.
     #[error("it is damaged: {what}")]
     Damaged {
-        /// What is wrong.
+        /// What is inconsistent.
         what: &'static str,
     },
-    /// On a filesystem of large pages a segment takes whole ones.
+    /// The filesystem has large pages, and the segment is not a whole number of them.
     #[error("{wanted} bytes are no whole number of its filesystem's pages of {page_bytes} bytes")]
     Pages {
-        /// The length that is asked for, in bytes.
+        /// The requested length, in bytes.
         wanted: u64,
         /// Length of a page, in bytes.
         page_bytes: u64,
     },
-    /// It cannot be mapped, or there is no room for it.
+    /// The file cannot be mapped, or there is no space for it.
     #[error(transparent)]
     Map(#[from] MapError),
 }
@@ -91,7 +91,7 @@ impl From<&'static str> for NamedSegmentError {
 }
 
 impl NamedSegmentError {
-    /// Whether an empty segment could take the file's place.
+    /// Whether opening with [`super::NamedSegmentOptions::reset`] would replace the file by an empty segment.
     #[must_use]
     pub const fn ends_with_a_reset(&self) -> bool {
         match self {

@@ -1,4 +1,4 @@
-//! Opening the file of a named segment.
+//! Opens the file of a named segment.
 
 use std::fs::File;
 use std::io;
@@ -20,105 +20,106 @@ use crate::map_error::size_of;
 use crate::peer::own_uid;
 use crate::{MapError, Private, Region};
 
-/// Both parts of the file start, and end, at a multiple of this or of a page, if that is larger: large pages fit in.
+/// Alignment of both parts of the file, in bytes, unless the filesystem's pages are larger. Large pages of this size
+/// fit into it.
 const ALIGNMENT: u64 = 2 << 20;
 
-/// Bytes of a segment for each slot of a row that there may be: enough for ranges of 16 KiB. Slots that are not used take
-/// no memory.
+/// Bytes of a segment for each slot of the row table: enough slots for ranges of 16 KiB. Unused slots take no memory.
 const BYTES_PER_SLOT: u64 = 16 << 10;
 
-/// Time between two looks at whether another process has let go of a file.
+/// Time between two attempts to lock a file that another process uses.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Which segment is wanted.
+/// The segment that [`NamedSegment::open`] should open or create.
 #[derive(Clone, Debug)]
-pub struct NamedSegmentWish {
-    /// Its file.
+pub struct NamedSegmentOptions {
+    /// Path of the file.
     pub path: PathBuf,
-    /// Length of its memory in bytes.
+    /// Length of the segment's memory, in bytes.
     pub len: u64,
-    /// The cluster that it is for.
+    /// The cluster to which the segment belongs.
     pub cluster_id: String,
-    /// Which segment it is if it is a new one.
+    /// The id of the segment if it is created.
     pub segment: SegmentId,
-    /// What its node is to the master if it is a new one.
+    /// The client id of its node if the segment is created.
     pub client: ClientId,
-    /// Whether it is to be a new one whatever segment the file holds. A file of something else is never replaced.
+    /// Whether to replace an existing segment by an empty one. A file that is no segment is never replaced.
     pub reset: bool,
-    /// How long another process that has the file is waited for.
+    /// How long to wait for another process that uses the file.
     pub patience: Duration,
 }
 
-/// A segment whose memory, and the record of what lies in it, outlive their process.
+/// A segment whose memory, with the record of its contents, outlives the process.
 #[derive(Debug)]
 pub struct NamedSegment {
-    /// The memory.
+    /// The memory of the segment.
     pub memory: Region,
-    /// The file's first part. The record is in it.
+    /// The file's first part, which contains the record.
     pub words: MappedWords,
-    /// What the node is to the master.
+    /// The client id of the node.
     pub client: ClientId,
-    /// What the file was before.
-    pub past: Past,
-    /// How many processes have had it, this one included.
+    /// What the file was before it was opened.
+    pub past: SegmentOrigin,
+    /// How many processes have opened the segment, including this one.
     pub run: u64,
-    /// Whether its filesystem keeps it in memory alone. Pages of any other are written to a disk again and again.
+    /// Whether the filesystem keeps the file in memory only. Any other filesystem repeatedly writes its pages to a
+    /// disk.
     pub is_in_memory: bool,
 }
 
 /// What the file of a named segment was before it was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Past {
-    /// It was not there, or never whole, or was to be given up: the segment is new.
+pub enum SegmentOrigin {
+    /// The file did not exist, was incomplete, or was reset. The segment is new.
     None,
-    /// It was made in an earlier run of the machine. Nobody knows what became of its bytes: the segment is new.
+    /// The file is from an earlier boot of the machine, so its bytes may be inconsistent. The segment is new.
     EarlierRun,
-    /// All that it holds counts.
+    /// The segment and its contents are valid.
     Kept,
 }
 
 impl NamedSegment {
-    /// Opens the file, or makes it. Nobody else can have it while this lives. It must not be cut short: touching bytes that
-    /// are gone ends the process. Room for all of the memory is taken when it is made.
+    /// Opens the file, or creates it, and locks it as long as the segment lives. Nothing may truncate it: touching
+    /// missing bytes kills the process. Creating it reserves space for all of the memory.
     ///
     /// # Errors
-    /// Why the file cannot be this segment; nothing has changed in it then.
-    pub fn open(wish: &NamedSegmentWish) -> Result<Self, NamedSegmentError> {
+    /// Why the file cannot be this segment. The file is unchanged then.
+    pub fn open(wish: &NamedSegmentOptions) -> Result<Self, NamedSegmentError> {
         let file = take(&wish.path, wish.patience)?;
         let len = check(&file)?;
         if len == 0 {
-            return make(file, wish, Past::None);
+            return make(file, wish, SegmentOrigin::None);
         }
         let header = read_header(&file, len);
         if wish.reset && header.as_ref().map_or_else(NamedSegmentError::ends_with_a_reset, |_| true)
         {
-            return make(replace(&file, wish)?, wish, Past::None);
+            return make(replace(&file, wish)?, wish, SegmentOrigin::None);
         }
         match header? {
-            None => make(replace(&file, wish)?, wish, Past::None),
+            None => make(replace(&file, wish)?, wish, SegmentOrigin::None),
             Some(fixed) => match check_fixed(&fixed, wish, len)? {
-                Past::Kept => adopt(file, &fixed),
+                SegmentOrigin::Kept => adopt(file, &fixed),
                 past => make(replace(&file, wish)?, wish, past),
             },
         }
     }
 
-    /// Whether there is nothing in it: no rows, and no bytes that count.
+    /// Whether the segment is empty: it has no rows, and no valid bytes.
     #[must_use]
     pub fn is_new(&self) -> bool {
-        self.past != Past::Kept
+        self.past != SegmentOrigin::Kept
     }
 }
 
-/// Opens a file, makes it if it is not there, and locks all of it for as long as it is open, here or by whoever got the
-/// descriptor from here.
+/// Opens or creates a file, and locks all of it. The lock lasts as long as the open file description, which also
+/// descriptors that other processes received keep open.
 fn take(path: &Path, patience: Duration) -> Result<Private<OwnedFd>, NamedSegmentError> {
     let begun = Instant::now();
     loop {
         let file = open(path, false)?;
         match take_range(&file, 0, 0) {
             Ok(()) if is_still_at(&file, path) => return Ok(file),
-            // Somebody has put another file in its place meanwhile.
+            // Another process has replaced the file in the meantime.
             Ok(()) => {}
             Err(MapError::Taken) => {
                 let waited = begun.elapsed();
@@ -133,7 +134,7 @@ fn take(path: &Path, patience: Duration) -> Result<Private<OwnedFd>, NamedSegmen
     }
 }
 
-/// A pipe or a device must not keep the caller waiting.
+/// Opens a file without blocking, in case the path is a pipe or a device. With `anew`, the file must not exist yet.
 fn open(path: &Path, anew: bool) -> Result<Private<OwnedFd>, NamedSegmentError> {
     let mut options = File::options();
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -149,12 +150,12 @@ fn is_still_at(file: &Private<OwnedFd>, path: &Path) -> bool {
     matches!((at, ours), (Ok(at), Ok(ours)) if at == ours)
 }
 
-/// The same as a file to be read and written by calls.
+/// Duplicates the descriptor, for reads and writes by system calls.
 fn plain(file: &Private<OwnedFd>) -> Result<Private<File>, NamedSegmentError> {
     Ok(file.try_clone().map_err(|error| system("dup", &error))?.convert())
 }
 
-/// Length of a file that nobody else can change.
+/// Length of the file. Refuses anything but a regular file of this user.
 fn check(file: &Private<OwnedFd>) -> Result<u64, NamedSegmentError> {
     let found = metadata(file)?;
     if !found.is_file() {
@@ -170,10 +171,11 @@ fn metadata(file: &Private<OwnedFd>) -> Result<std::fs::Metadata, NamedSegmentEr
     plain(file)?.metadata().map_err(|error| system("fstat", &error))
 }
 
-/// An empty file in the place of a full one. That one is not cut short: whoever has it mapped goes on with it.
+/// Puts an empty file in the place of an old one. The old file is not truncated, since another process may still have
+/// it mapped.
 fn replace(
     old: &Private<OwnedFd>,
-    wish: &NamedSegmentWish,
+    wish: &NamedSegmentOptions,
 ) -> Result<Private<OwnedFd>, NamedSegmentError> {
     if is_still_at(old, &wish.path) {
         std::fs::remove_file(&wish.path).map_err(|error| system("unlink", &error))?;
@@ -183,22 +185,22 @@ fn replace(
     Ok(file)
 }
 
-/// Makes the segment in an empty file that is locked. If there is no room for it, the file goes again.
+/// Creates the segment in an empty, locked file. Removes the file if that fails.
 fn make(
     file: Private<OwnedFd>,
-    wish: &NamedSegmentWish,
-    past: Past,
+    wish: &NamedSegmentOptions,
+    past: SegmentOrigin,
 ) -> Result<NamedSegment, NamedSegmentError> {
     fill(file, wish, past).inspect_err(|_| {
-        // What cannot be removed is not taken for a segment either.
+        // If the removal fails, the incomplete file still does not count as a segment.
         let _ = std::fs::remove_file(&wish.path);
     })
 }
 
 fn fill(
     file: Private<OwnedFd>,
-    wish: &NamedSegmentWish,
-    past: Past,
+    wish: &NamedSegmentOptions,
+    past: SegmentOrigin,
 ) -> Result<NamedSegment, NamedSegmentError> {
     size_of(wish.len)?;
     let alignment = match large_page_bytes(&file, wish.len)? {
@@ -218,7 +220,8 @@ fn fill(
     };
     let file_len = fixed.file_len().ok_or(MapError::TooLarge { len: wish.len })?;
     let plain = plain(&file)?;
-    // A file that is given up from here on is known to be one of ours. Filesystems of large pages take no such write.
+    // Marks an incomplete file as ours, in case the process dies from here on. Filesystems of large pages refuse this
+    // write.
     let _ = plain.write_at(&BEING_MADE.to_ne_bytes(), 0);
     plain.set_len(file_len).map_err(|error| system("ftruncate", &error))?;
     take_room(&file, 0, alignment.min(fixed.memory_offset))?;
@@ -230,7 +233,7 @@ fn fill(
     map(file, words, &fixed, past)
 }
 
-/// The header, if the file is whole.
+/// Reads the header. `None` if the file is incomplete.
 fn read_header(file: &Private<OwnedFd>, len: u64) -> Result<Option<Fixed>, NamedSegmentError> {
     let plain = plain(file)?;
     let mut bytes = [0; HEADER_BYTES as usize];
@@ -243,12 +246,12 @@ fn read_header(file: &Private<OwnedFd>, len: u64) -> Result<Option<Fixed>, Named
     Fixed::read(&header)
 }
 
-/// Whether a file of that length is the segment that is wanted.
+/// Checks whether a file of this length is the wanted segment.
 fn check_fixed(
     fixed: &Fixed,
-    wish: &NamedSegmentWish,
+    wish: &NamedSegmentOptions,
     len: u64,
-) -> Result<Past, NamedSegmentError> {
+) -> Result<SegmentOrigin, NamedSegmentError> {
     let wanted = fixed.file_len().ok_or("its parts are out of bounds")?;
     if fixed.cluster_id != wish.cluster_id {
         return Err(NamedSegmentError::Cluster { found: fixed.cluster_id.clone() });
@@ -264,7 +267,7 @@ fn check_fixed(
 
 fn adopt(file: Private<OwnedFd>, fixed: &Fixed) -> Result<NamedSegment, NamedSegmentError> {
     let words = map_words(&file, fixed)?;
-    map(file, words, fixed, Past::Kept)
+    map(file, words, fixed, SegmentOrigin::Kept)
 }
 
 fn map_words(file: &Private<OwnedFd>, fixed: &Fixed) -> Result<MappedWords, NamedSegmentError> {
@@ -277,7 +280,7 @@ fn map(
     file: Private<OwnedFd>,
     words: MappedWords,
     fixed: &Fixed,
-    past: Past,
+    past: SegmentOrigin,
 ) -> Result<NamedSegment, NamedSegmentError> {
     let size = size_of(fixed.memory_len)?;
     let is_in_memory = lies_in_memory(&file)?;
@@ -286,16 +289,16 @@ fn map(
     Ok(NamedSegment { memory, words, client: fixed.client, past, run, is_in_memory })
 }
 
-/// Which run of the machine this is: memory outlives a process, and no run. Zero where the system does not say.
+/// The id of this boot: memory outlives a process, but not a boot. Zero if the kernel does not tell.
 fn boot() -> u128 {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
     u128::from_str_radix(&digits, 16).unwrap_or(0)
 }
 
-/// What becomes of a file of that run in this one. Where the system names no runs, it may be of any.
-fn past_of(made_in: u128, now: u128) -> Past {
-    if made_in == now && now != 0 { Past::Kept } else { Past::EarlierRun }
+/// Whether a file from boot `made_in` is valid in boot `now`. If either is unknown, it is not.
+fn past_of(made_in: u128, now: u128) -> SegmentOrigin {
+    if made_in == now && now != 0 { SegmentOrigin::Kept } else { SegmentOrigin::EarlierRun }
 }
 
 fn system(call: &'static str, error: &io::Error) -> NamedSegmentError {
@@ -311,7 +314,11 @@ mod tests {
         let cases = [(7, 7, true), (7, 8, false), (0, 7, false), (7, 0, false), (0, 0, false)];
         for (made_in, now, is_kept) in cases {
             let past = past_of(made_in, now);
-            assert_eq!(matches!(past, Past::Kept), is_kept, "made in {made_in}, now {now}");
+            assert_eq!(
+                matches!(past, SegmentOrigin::Kept),
+                is_kept,
+                "made in {made_in}, now {now}"
+            );
         }
     }
 }

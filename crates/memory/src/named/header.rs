@@ -5,25 +5,25 @@ use super::latest::LATEST_WORDS;
 use super::words::WordMemory;
 use crate::{crc32c, page_bytes};
 
-/// Bytes before the first row.
+/// Bytes before the first slot.
 pub(super) const HEADER_BYTES: u64 = 4096;
 
 pub(super) const HEADER_WORDS: usize = (HEADER_BYTES / 8) as usize;
 
-/// How all of the file lies; another number is another layout.
+/// Version of the whole file's layout.
 const LAYOUT: u64 = 1;
 
-/// First word of a file that is whole.
+/// First word of a complete file.
 const WHOLE: u64 = u64::from_le_bytes(*b"mooncSEG");
 
-/// First word of a file that is still being made: there is nothing in it.
+/// First word of a file that is still being created, and is empty.
 pub(super) const BEING_MADE: u64 = u64::from_le_bytes(*b"mooncNEW");
 
-/// Words of what never changes: first the layout's number, then those of [`Fixed`], last their checksum.
+/// Words of the fixed part: the layout's version, then the fields of [`Fixed`], then their checksum.
 const FIXED_WORDS: usize = 8 + limits::MAX_NAME_BYTES.div_ceil(8);
 const CHECKSUM_WORD: usize = 1 + FIXED_WORDS;
 
-/// Words that change.
+/// Positions of the words that change.
 pub(super) const EPOCH_WORD: usize = 128;
 pub(super) const PROVIDED_WORD: usize = 129;
 pub(super) const RUN_WORD: usize = 130;
@@ -32,21 +32,21 @@ pub(super) const FLOOR_WORD: usize = SEGMENT_WORD + LATEST_WORDS;
 
 const _: () = assert!(CHECKSUM_WORD < EPOCH_WORD && FLOOR_WORD + LATEST_WORDS <= HEADER_WORDS);
 
-/// What a file says of itself for as long as it lives.
+/// The fields of a file that never change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fixed {
-    /// Length of the segment in bytes, and where it starts in the file.
+    /// Length of the segment in bytes, and its offset in the file.
     pub(super) memory_len: u64,
     pub(super) memory_offset: u64,
-    /// The run of the machine that the file was made in.
+    /// The boot of the machine in which the file was created.
     pub(super) boot: u128,
-    /// What the node is to the master.
+    /// The client id of the node.
     pub(super) client: ClientId,
     pub(super) cluster_id: String,
 }
 
 impl Fixed {
-    /// Length of the whole file in bytes; `None` if it cannot be.
+    /// Length of the whole file in bytes. `None` if the fields are inconsistent.
     pub(super) fn file_len(&self) -> Option<u64> {
         let is_placed = self.memory_offset > HEADER_BYTES
             && self.memory_offset.is_multiple_of(page_bytes())
@@ -55,7 +55,7 @@ impl Fixed {
         end.checked_next_multiple_of(page_bytes()).filter(|_| is_placed)
     }
 
-    /// Writes the header into words that are zero but for the first. The file is whole once [`seal`] was called.
+    /// Writes the fixed part into words that are zero except for the first. The file is complete only after [`seal`].
     pub(super) fn write(&self, words: &impl WordMemory) {
         let fixed = self.words();
         words.store(0, BEING_MADE);
@@ -86,10 +86,10 @@ impl Fixed {
         words
     }
 
-    /// Reads a header; `None` if the file was never whole.
+    /// Decodes a header. `None` if the file is incomplete.
     ///
     /// # Errors
-    /// If it is none, or one of another layout, or damaged.
+    /// The header is not a segment's, has another layout, or is damaged.
     pub(super) fn read(header: &[u64; HEADER_WORDS]) -> Result<Option<Self>, NamedSegmentError> {
         match header[0] {
             WHOLE => {}
@@ -118,14 +118,14 @@ impl Fixed {
     }
 }
 
-/// One more process has the file; gives how many have had it, as far as that was counted.
+/// Counts this process, and returns how many processes have opened the segment.
 pub(super) fn count_run(words: &impl WordMemory) -> u64 {
     let run = words.load(RUN_WORD).saturating_add(1);
     words.store(RUN_WORD, run);
     run
 }
 
-/// Says that a file is whole.
+/// Marks the file as complete.
 pub(super) fn seal(words: &impl WordMemory) {
     words.barrier();
     words.store(0, WHOLE);

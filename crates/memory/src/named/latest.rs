@@ -1,13 +1,13 @@
 use super::words::WordMemory;
 
-/// A value of two words that changes as one: it stands in two copies, and a change overwrites the older of them. A copy is
-/// a number and the two words. The number is zero while the copy is being changed, and the higher one counts.
+/// A value of two words that changes atomically. It has two copies, and a change overwrites the older one. A copy is a
+/// number and two words. The number is zero while the copy changes, and the copy with the higher number is valid.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Latest {
     first_word: usize,
 }
 
-/// Words that a value takes.
+/// Words that both copies together take.
 pub(super) const LATEST_WORDS: usize = 6;
 
 impl Latest {
@@ -30,7 +30,7 @@ impl Latest {
         words.store(older, number + 1);
     }
 
-    /// Where the copy that counts starts, and its number.
+    /// Where the valid copy starts, and its number.
     fn newest(self, words: &impl WordMemory) -> (usize, u64) {
         let copies = [self.first_word, self.first_word + 3];
         let [one, other] = copies.map(|copy| words.load(copy));

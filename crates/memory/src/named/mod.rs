@@ -1,31 +1,31 @@
-//! Named segments: memory, and the record of what lies in it, in one file that outlives its process.
+//! Named segments: memory, and the record of its contents, in one file that outlives the process.
 //!
 //! # The file
 //!
 //! ```text
-//! header        4 KiB   what never changes: layout, lengths, cluster, client, run of the machine, their checksum;
-//!                       what does: the segment's id, the highest epoch, the highest grant, how many slots there are,
-//!                       how many processes have had it
-//! slots         256 B each, of which those that were used take memory; a row lies in one, or goes on in others
+//! header        4 KiB   fixed part: layout, lengths, cluster, client, boot of the machine, their checksum;
+//!                       changing part: the segment's id, the highest epoch, the highest grant, how many slots have
+//!                       space, how many processes have opened the segment
+//! slots         256 B each; only used slots take memory; a row takes one slot, or several that are chained
 //! memory        from a multiple of 2 MiB on
 //! ```
 //!
-//! # Why it is right at every moment
+//! # Why the file is consistent at every moment
 //!
-//! The file lies in memory. What a process has stored there stays when it is killed, and the next one maps it again: nothing
-//! is ever written back, and nothing has to be. So only the order of stores counts. All stores to the header and the slots
-//! are of single words, in program order ([`WordMemory`]), and each change takes effect by one of them:
+//! The file lies in memory. What a process stored there remains when it is killed, and the next process maps it again.
+//! Nothing is ever written back. So only the order of stores matters. All stores to the header and the slots are of
+//! single words, in program order ([`WordMemory`]). Each change takes effect by one store:
 //!
-//! - a row is there once its mark is stored, after all its bytes, and is not there any more once its mark is zero;
-//! - a value of two words stands twice, and the copy that does not count is changed ([`latest`]);
-//! - a file is whole once its first word says so.
+//! - A row exists once its mark is stored, after all its bytes, and until its mark is set to zero.
+//! - A value of two words has two copies, and the invalid copy is changed ([`latest`]).
+//! - A file is complete once its first word says so.
 //!
-//! Whoever keeps rows adds the rest: a row that says what bytes lie where is added after the bytes are in place, and
-//! withdrawn, with a barrier, before the first of them changes. The test of this is made of all prefixes of the stores of
-//! random histories (`mooncake-client`, `node/kept`).
+//! The owner of the rows adds one rule. It adds a row that describes bytes only after the bytes are in place. It
+//! withdraws the row, with a barrier, before the first of them changes. A test stops random histories after every
+//! prefix of their stores (`mooncake-node`, `mapped/rows/tests`).
 //!
-//! A file that was made before the machine started is not believed: on a disk its pages may have been written back in any
-//! order, or not at all.
+//! A file from an earlier boot is not trusted: on a disk, its pages may have been written back in any order, or not at
+//! all.
 
 mod error;
 mod file;
@@ -39,7 +39,7 @@ mod words;
 mod tests;
 
 pub use error::NamedSegmentError;
-pub use file::{NamedSegment, NamedSegmentWish, Past};
+pub use file::{NamedSegment, NamedSegmentOptions, SegmentOrigin};
 pub use record::Record;
 pub use rows::{MAX_ROW_BYTES, RowId};
 pub use words::{MappedWords, WordMemory};

@@ -8,11 +8,11 @@ use super::words::{MappedWords, WordMemory};
 const SEGMENT: Latest = Latest::at(SEGMENT_WORD);
 const FLOOR: Latest = Latest::at(FLOOR_WORD);
 
-/// What is remembered of a segment beside its bytes: which one it is, what its node obeys, and rows of bytes that say what
-/// lies in it.
+/// The record of a segment, beside its bytes: its id, the epoch that its node obeys, and rows of bytes that describe
+/// its contents.
 ///
-/// Each change is there when its call returns, as a whole, and is there as a whole or not at all if the process ends
-/// before. Changes come from one thread at a time.
+/// A change is complete when its call returns. If the process dies before, the change is there as a whole or not at
+/// all. Only one thread at a time may make changes.
 #[derive(Debug)]
 pub struct Record<W = MappedWords> {
     words: W,
@@ -20,7 +20,7 @@ pub struct Record<W = MappedWords> {
 }
 
 impl<W: WordMemory> Record<W> {
-    /// A record without rows, in words that are zero from the header's changing ones on.
+    /// A record without rows. The words must be zero, from the header's changing ones on.
     pub fn empty(words: W, segment: SegmentId) -> Self {
         let rows = Rows::empty(capacity_of(&words), PROVIDED_WORD);
         let record = Self { words, rows };
@@ -28,10 +28,10 @@ impl<W: WordMemory> Record<W> {
         record
     }
 
-    /// The record of before, whose rows are shown to `found`, in no order.
+    /// Recovers the record of an earlier process, and passes its rows to `found`, in no particular order.
     ///
     /// # Errors
-    /// What is wrong with the words, in which case something else has changed them; what `found` says.
+    /// The words are damaged, which means that another program changed them. Or the error of `found`.
     pub fn recover<E: From<&'static str>>(
         words: W,
         found: impl FnMut(RowId, &[u8]) -> Result<(), E>,
@@ -43,25 +43,25 @@ impl<W: WordMemory> Record<W> {
         Ok(Self { words, rows })
     }
 
-    /// Which segment it is.
+    /// The segment's id.
     #[must_use]
     pub fn segment(&self) -> SegmentId {
         let (low, high) = SEGMENT.get(&self.words).unwrap_or_default();
         SegmentId(u128::from(low) | u128::from(high) << 64)
     }
 
-    /// It is another segment from now on.
+    /// Gives the segment a new id.
     pub fn rename(&self, SegmentId(id): SegmentId) {
         SEGMENT.set(&self.words, (id as u64, (id >> 64) as u64));
     }
 
-    /// The highest epoch that was noted.
+    /// The highest noted epoch.
     #[must_use]
     pub fn epoch(&self) -> Epoch {
         Epoch(self.words.load(EPOCH_WORD))
     }
 
-    /// Notes an epoch, if it is higher than the last. What the caller then does comes after that.
+    /// Notes an epoch, if it is higher than the last. The caller's later stores come after it.
     pub fn raise_epoch(&self, epoch: Epoch) {
         if epoch > self.epoch() {
             self.words.store(EPOCH_WORD, epoch.0);
@@ -69,7 +69,7 @@ impl<W: WordMemory> Record<W> {
         }
     }
 
-    /// The highest grant that was noted, if any was.
+    /// The highest noted grant, if any.
     #[must_use]
     pub fn floor(&self) -> Option<Version> {
         let (epoch, counter) = FLOOR.get(&self.words)?;
@@ -83,33 +83,33 @@ impl<W: WordMemory> Record<W> {
         }
     }
 
-    /// Adds a row of at most [`super::MAX_ROW_BYTES`]. `None` if there is no room for it.
+    /// Adds a row of at most [`super::MAX_ROW_BYTES`]. `None` if there is no space for it.
     pub fn put(&mut self, row: &[u8]) -> Option<RowId> {
         self.rows.put(&self.words, row)
     }
 
-    /// Takes a row out.
+    /// Removes a row.
     pub fn withdraw(&mut self, row: RowId) {
         self.rows.withdraw(&self.words, row);
     }
 
-    /// All that was done so far comes before whatever the caller does to any other memory afterwards.
+    /// A barrier between all changes so far and the caller's later stores to any other memory.
     pub fn barrier(&self) {
         self.words.barrier();
     }
 
-    /// The words, as they are now.
+    /// The words that hold the record.
     pub const fn words(&self) -> &W {
         &self.words
     }
 
-    /// The words alone.
+    /// Releases the words.
     pub(super) fn into_words(self) -> W {
         self.words
     }
 }
 
-/// Slots that there is room for in all.
+/// How many slots the words have space for.
 fn capacity_of(words: &impl WordMemory) -> usize {
     let slots = words.len_words().saturating_sub(word_of(0)) / (word_of(1) - word_of(0));
     slots.min(u32::MAX as usize)

@@ -4,60 +4,62 @@ use super::header::HEADER_WORDS;
 use super::words::WordMemory;
 use crate::crc32c;
 
-/// Bytes of a slot. Most rows fit into one; longer ones go on in others.
+/// Bytes of a slot. Most rows fit into one slot; a longer row chains several.
 pub(super) const SLOT_BYTES: u64 = 256;
 
 const SLOT_WORDS: usize = (SLOT_BYTES / 8) as usize;
 
-/// Bytes of a row that a slot holds behind its two words: the mark and the next slot.
+/// Bytes of a row in one slot, behind its two words: the mark, and the number of the next slot.
 const PAYLOAD_BYTES: usize = (SLOT_WORDS - 2) * 8;
 
 /// Longest row, in bytes.
 pub const MAX_ROW_BYTES: usize = 8 << 10;
 
-/// Slots that room is asked for at a time: a mebibyte.
+/// Slots for which space is reserved at a time: 1 MiB.
 const STEP: usize = 4096;
 
-/// No next slot.
+/// Marks the last slot of a row.
 const END: u64 = u64::MAX;
 
-/// Set in the mark of every first slot of a row, so that it is never zero.
+/// A bit in the mark of a row's first slot, so that the mark is never zero.
 const LIVE: u64 = 1 << 31;
 
-/// The name of a row until it is withdrawn.
+/// The id of a row until it is withdrawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowId(u32);
 
 /// Rows of bytes in slots of one size.
 ///
-/// A row is there from the moment at which the mark of its first slot is stored, which says how long it is and what its
-/// checksum is, until the mark is set to zero; both are single stores. The bytes and the next slots are stored before the
-/// mark. The mark of every other slot is zero: so that none is found as a row, only the mark of a row that begins there is
-/// ever stored in its place.
+/// A row exists from the store of its first slot's mark until the mark is set to zero. Both are single stores. The
+/// mark holds the length and the checksum of the row. Its bytes and its next slots are stored before the mark.
+///
+/// The mark of any other slot is zero, so recovery does not take it for a row. In the place of a mark, only marks of
+/// rows that begin there are ever stored.
 #[derive(Debug)]
 pub(super) struct Rows {
-    /// Slots that there may be.
+    /// Most slots that the memory can hold.
     capacity: usize,
-    /// Slots that there is room for; all that were ever used are among them. The word that holds their number is stored
-    /// before the first of them is touched.
+    /// Slots with reserved space; all used slots are among them. The word that holds their number is stored before the
+    /// first of them is touched.
     provided: usize,
-    /// Slots below this one were used.
+    /// Slots from this number on were never used.
     fresh: usize,
     free: Vec<u32>,
-    /// The further slots of rows that take several.
+    /// The further slots of rows that take several, by their first slot.
     chains: BTreeMap<u32, Vec<u32>>,
-    /// Where the number of provided slots stands.
+    /// The word that holds the number of provided slots.
     provided_word: usize,
 }
 
 impl Rows {
-    /// No rows, in memory that is zero.
+    /// No rows. The memory must be zero.
     pub(super) fn empty(capacity: usize, provided_word: usize) -> Self {
         let (free, chains) = (Vec::new(), BTreeMap::new());
         Self { capacity, provided: 0, fresh: 0, free, chains, provided_word }
     }
 
-    /// The rows of before, each of which is shown to `found`. What is wrong, if anything is.
+    /// Recovers the rows of an earlier process, and passes each to `found`. Fails if the words are inconsistent, or if
+    /// `found` does.
     pub(super) fn recover<E: From<&'static str>>(
         words: &impl WordMemory,
         capacity: usize,
@@ -87,7 +89,7 @@ impl Rows {
         Ok(rows)
     }
 
-    /// Reads the row that begins in this slot, and names its further slots.
+    /// Reads the row that begins in this slot, and returns its further slots.
     fn read(
         &self,
         words: &impl WordMemory,
@@ -122,7 +124,7 @@ impl Rows {
         Ok(chain)
     }
 
-    /// Adds a row. `None` if there is no room for it.
+    /// Adds a row. `None` if there is no space for it.
     pub(super) fn put(&mut self, words: &impl WordMemory, row: &[u8]) -> Option<RowId> {
         if row.len() > MAX_ROW_BYTES {
             return None;
@@ -157,14 +159,14 @@ impl Rows {
         Some(RowId(first))
     }
 
-    /// Takes a row out: it is not there any more when this returns.
+    /// Removes a row. It does not exist any more when this returns.
     pub(super) fn withdraw(&mut self, words: &impl WordMemory, RowId(first): RowId) {
         words.store(word_of(first as usize), 0);
         self.free.extend(self.chains.remove(&first).unwrap_or_default());
         self.free.push(first);
     }
 
-    /// A slot that is of no row.
+    /// Takes a slot that belongs to no row.
     fn take(&mut self, words: &impl WordMemory) -> Option<u32> {
         if let Some(slot) = self.free.pop() {
             return Some(slot);
@@ -182,7 +184,7 @@ impl Rows {
     }
 }
 
-/// Where a slot starts.
+/// Index of a slot's first word.
 pub(super) const fn word_of(slot: usize) -> usize {
     HEADER_WORDS + slot * SLOT_WORDS
 }

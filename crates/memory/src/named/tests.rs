@@ -9,7 +9,7 @@ use super::*;
 use crate::child::Child;
 use crate::{MapError, Region};
 
-/// A place for a file, which goes at the end.
+/// A path for a test's file, which is removed when this is dropped.
 struct Place(PathBuf);
 
 impl Place {
@@ -17,8 +17,8 @@ impl Place {
         Self(PathBuf::from(format!("/dev/shm/mooncake-test-{}-{name}", std::process::id())))
     }
 
-    fn wish(&self) -> NamedSegmentWish {
-        NamedSegmentWish {
+    fn wish(&self) -> NamedSegmentOptions {
+        NamedSegmentOptions {
             path: self.0.clone(),
             len: 1 << 20,
             cluster_id: "blue".to_owned(),
@@ -39,7 +39,7 @@ impl Place {
     }
 
     fn reset(&self) -> NamedSegment {
-        NamedSegment::open(&NamedSegmentWish { reset: true, ..self.wish() }).unwrap()
+        NamedSegment::open(&NamedSegmentOptions { reset: true, ..self.wish() }).unwrap()
     }
 }
 
@@ -73,8 +73,8 @@ fn processes_are_counted_from_the_first_on() {
     assert_eq!((reset, place.open().unwrap().run), (1, 2));
 }
 
-/// A process that had it mapped could go on writing there after the one that lends it has ended, and the next would not
-/// know.
+/// Another process that mapped the memory could still write there after the lending process ended, unnoticed by the
+/// next one.
 #[test]
 fn its_memory_is_handed_to_nobody() {
     let place = Place::new("handed");
@@ -89,7 +89,7 @@ fn what_was_written_is_there_for_the_next_to_open_it() {
     let made = place.open().unwrap();
     assert_eq!(
         (made.past, made.client, made.memory.len()),
-        (Past::None, ClientId(1 << 90 | 6), 1 << 20)
+        (SegmentOrigin::None, ClientId(1 << 90 | 6), 1 << 20)
     );
     made.memory.slice(1000, 5).unwrap().write_from(b"bytes");
     let mut record = Record::empty(made.words, SegmentId(7 << 80));
@@ -111,7 +111,7 @@ fn what_was_written_is_there_for_the_next_to_open_it() {
     let mut other = place.wish();
     (other.segment, other.client) = (SegmentId(0), ClientId(0));
     let again = NamedSegment::open(&other).unwrap();
-    assert_eq!((again.past, again.client), (Past::Kept, ClientId(1 << 90 | 6)));
+    assert_eq!((again.past, again.client), (SegmentOrigin::Kept, ClientId(1 << 90 | 6)));
     assert_eq!(again.memory.slice(1000, 5).unwrap().to_vec(), b"bytes");
     let (mut record, found) = recover(again.words).unwrap();
     assert_eq!(record.segment(), SegmentId(7 << 80));
@@ -163,9 +163,9 @@ fn files_that_are_no_such_segment_are_refused_and_stay_as_they_are() {
     assert_eq!(std::fs::read(&place.0).unwrap(), [0; 5000]);
     std::fs::remove_file(&place.0).unwrap();
     drop(place.open().unwrap());
-    assert_eq!(place.open().unwrap().past, Past::Kept);
+    assert_eq!(place.open().unwrap().past, SegmentOrigin::Kept);
 
-    let with = |change: &dyn Fn(&mut NamedSegmentWish)| {
+    let with = |change: &dyn Fn(&mut NamedSegmentOptions)| {
         let mut wish = place.wish();
         change(&mut wish);
         NamedSegment::open(&wish).expect_err("it is not to be opened")
@@ -180,7 +180,7 @@ fn files_that_are_no_such_segment_are_refused_and_stay_as_they_are() {
     let wanted = whole.len() as u64;
     assert_eq!(refusal(), NamedSegmentError::Truncated { found: wanted - 1, wanted });
     place.write(0, &whole);
-    assert_eq!(place.open().unwrap().past, Past::Kept, "it was not touched");
+    assert_eq!(place.open().unwrap().past, SegmentOrigin::Kept, "it was not touched");
 
     place.write(8, &2_u64.to_ne_bytes());
     assert_eq!(refusal(), NamedSegmentError::Layout { found: 2, known: 1 });
@@ -192,7 +192,7 @@ fn files_that_are_no_such_segment_are_refused_and_stay_as_they_are() {
 #[test]
 fn a_reset_takes_the_place_of_segments_and_of_nothing_else() {
     let place = Place::new("precious");
-    let reset = || NamedSegment::open(&NamedSegmentWish { reset: true, ..place.wish() });
+    let reset = || NamedSegment::open(&NamedSegmentOptions { reset: true, ..place.wish() });
     for precious in [&b"a database"[..], b"x", &[0; 5000]] {
         std::fs::write(&place.0, precious).unwrap();
         assert_eq!(reset().unwrap_err(), NamedSegmentError::Foreign);
@@ -206,11 +206,11 @@ fn a_reset_takes_the_place_of_segments_and_of_nothing_else() {
     let (another_layout, damaged) = ((8, 2_u64), (16, 3_u64 << 20));
     for (at, word) in [another_layout, damaged] {
         place.write(at, &word.to_ne_bytes());
-        assert_eq!(reset().unwrap().past, Past::None);
+        assert_eq!(reset().unwrap().past, SegmentOrigin::None);
         place.write(0, &whole);
     }
     File::options().write(true).open(&place.0).unwrap().set_len(9).unwrap();
-    assert_eq!(reset().unwrap().past, Past::None, "a file of ours that was cut short");
+    assert_eq!(reset().unwrap().past, SegmentOrigin::None, "a file of ours that was cut short");
 }
 
 #[test]
@@ -223,13 +223,13 @@ fn files_on_a_disk_are_told_from_those_in_memory() {
 
 #[test]
 fn what_is_no_file_of_ours_is_refused() {
-    let directory = NamedSegmentWish { path: "/dev/shm".into(), ..Place::new("none").wish() };
+    let directory = NamedSegmentOptions { path: "/dev/shm".into(), ..Place::new("none").wish() };
     let error = NamedSegment::open(&directory).unwrap_err();
     assert!(matches!(error, NamedSegmentError::System { call: "open", .. }), "{error}");
-    let nowhere = NamedSegmentWish { path: "/nowhere/file".into(), ..directory.clone() };
+    let nowhere = NamedSegmentOptions { path: "/nowhere/file".into(), ..directory.clone() };
     let error = NamedSegment::open(&nowhere).unwrap_err();
     assert!(matches!(error, NamedSegmentError::System { call: "open", .. }), "{error}");
-    let device = NamedSegmentWish { path: "/dev/null".into(), ..directory };
+    let device = NamedSegmentOptions { path: "/dev/null".into(), ..directory };
     let error = NamedSegment::open(&device).unwrap_err();
     assert!(!error.ends_with_a_reset(), "{error}");
 }
@@ -240,7 +240,7 @@ fn a_file_of_an_earlier_run_or_one_that_was_never_whole_begins_empty() {
     drop(place.open().unwrap());
     let mut header = vec![0; 4096];
     File::open(&place.0).unwrap().read_exact_at(&mut header, 0).unwrap();
-    // A file that another run has made, told by its own checksum.
+    // Makes the file look like that of another boot, with a valid checksum.
     let boot = 5 * 8;
     header[boot] ^= 1;
     let (fixed, checksum) = (8..8 + (8 + 64) * 8, 8 + (8 + 64) * 8);
@@ -248,37 +248,37 @@ fn a_file_of_an_earlier_run_or_one_that_was_never_whole_begins_empty() {
     header[checksum..checksum + 8].copy_from_slice(&sum.to_ne_bytes());
     place.write(0, &header);
     let old = std::fs::metadata(&place.0).unwrap().ino();
-    assert_eq!(place.open().unwrap().past, Past::EarlierRun);
+    assert_eq!(place.open().unwrap().past, SegmentOrigin::EarlierRun);
     assert_ne!(std::fs::metadata(&place.0).unwrap().ino(), old, "that one was not cut short");
-    assert_eq!(place.open().unwrap().past, Past::Kept);
+    assert_eq!(place.open().unwrap().past, SegmentOrigin::Kept);
 
     for len in [8, 4096, 1 << 20] {
         std::fs::remove_file(&place.0).unwrap();
         place.write(len - 1, &[0]);
         place.write(0, b"mooncNEW");
-        assert_eq!(place.open().unwrap().past, Past::None, "{len}");
-        assert_eq!(place.open().unwrap().past, Past::Kept);
+        assert_eq!(place.open().unwrap().past, SegmentOrigin::None, "{len}");
+        assert_eq!(place.open().unwrap().past, SegmentOrigin::Kept);
     }
     std::fs::remove_file(&place.0).unwrap();
     place.write(0, b"");
-    assert_eq!(place.open().unwrap().past, Past::None, "an empty file is as good as none");
+    assert_eq!(place.open().unwrap().past, SegmentOrigin::None, "an empty file is as good as none");
 }
 
 #[test]
 fn a_file_in_use_is_refused_even_to_a_reset_and_waited_for() {
     let place = Place::new("used");
     let held = place.open().unwrap();
-    let reset = NamedSegmentWish { reset: true, ..place.wish() };
+    let reset = NamedSegmentOptions { reset: true, ..place.wish() };
     let in_use = |error| matches!(error, NamedSegmentError::InUse { .. });
     assert!(in_use(NamedSegment::open(&reset).unwrap_err()));
     let file = File::options().read(true).write(true).open(&place.0).unwrap();
     let lent = Region::of_file(file.into(), 0, 4096).unwrap_err();
     assert_eq!(lent, MapError::Taken, "no other way to lend it either");
-    let patient = NamedSegmentWish { patience: Duration::from_secs(20), ..place.wish() };
+    let patient = NamedSegmentOptions { patience: Duration::from_secs(20), ..place.wish() };
     let opened = std::thread::spawn(move || NamedSegment::open(&patient).unwrap().past);
     std::thread::sleep(Duration::from_millis(50));
     drop(held);
-    assert_eq!(opened.join().unwrap(), Past::Kept);
+    assert_eq!(opened.join().unwrap(), SegmentOrigin::Kept);
 }
 
 #[test]

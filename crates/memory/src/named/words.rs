@@ -4,33 +4,33 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use crate::foreign::take_room;
 use crate::{Private, Region};
 
-/// Words that outlive whoever writes them. Stores take effect one after the other in the order in which they are made, so
-/// whenever their process ends, a prefix of them is there and nothing of the rest.
+/// Words that outlive the process that writes them. Stores take effect one by one, in program order. So a process that
+/// dies at any moment leaves a prefix of its stores.
 pub trait WordMemory {
-    /// Their number.
+    /// The number of words.
     fn len_words(&self) -> usize;
 
-    /// What a word holds.
+    /// Reads a word.
     ///
     /// # Panics
-    /// If there is no such word.
+    /// If `index` is out of bounds.
     fn load(&self, index: usize) -> u64;
 
-    /// Changes a word.
+    /// Writes a word.
     ///
     /// # Panics
-    /// If there is no such word.
+    /// If `index` is out of bounds.
     fn store(&self, index: usize, value: u64);
 
-    /// All stores of before come before whatever the caller does to any other memory afterwards.
+    /// A barrier between all stores so far and the caller's later stores to any other memory.
     fn barrier(&self);
 
-    /// Has the system set room aside for the first `words` words. False if it has none: then only those may be touched that
-    /// it was asked for before.
+    /// Reserves space for the first `words` words. Returns false if there is none: then only words that were reserved
+    /// before may be touched.
     fn provide(&self, words: usize) -> bool;
 }
 
-/// The words of a file's first bytes. What is stored stays when the process dies, however it dies; the machine must live on.
+/// The first words of a file. Stores survive any death of the process, but not of the machine.
 #[derive(Debug)]
 pub struct MappedWords {
     region: Region,

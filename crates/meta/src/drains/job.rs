@@ -50,12 +50,12 @@ pub(crate) struct Drain {
 pub(crate) struct Source {
     pub(super) id: SegmentId,
     pub(super) name: Arc<str>,
-    pub(super) stage: Stage,
+    pub(super) stage: SourceStage,
 }
 
 /// How far a segment of a job is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
+pub(crate) enum SourceStage {
     Draining,
     /// Nothing is left there.
     Drained,
@@ -167,7 +167,7 @@ impl Drains {
     }
 
     /// Notes whether a job has something to do, now that the ranges end there.
-    pub(crate) fn settle(&mut self, number: u32, end: u32) {
+    pub(crate) fn note_work(&mut self, number: u32, end: u32) {
         match self.jobs[&number].has_work(end) {
             true => self.awake.insert(number),
             false => self.awake.remove(&number),

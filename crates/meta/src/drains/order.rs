@@ -8,7 +8,7 @@ use mooncake_types::{
     Tick, limits,
 };
 
-use super::job::{Drain, Pass, Source, Stage};
+use super::job::{Drain, Pass, Source, SourceStage};
 use crate::Meta;
 use crate::segments::Closed;
 use crate::tasks::Ending;
@@ -72,7 +72,7 @@ impl Meta {
         for &slot in slots {
             let segment = &self.segments[slot];
             let (id, name) = (segment.id, Arc::clone(&segment.name));
-            sources.push(Source { id, name, stage: Stage::Draining });
+            sources.push(Source { id, name, stage: SourceStage::Draining });
             self.segments.set(slot, Closed::Draining, true);
         }
         self.drains.created = self.drains.created.wrapping_add(1);
@@ -230,7 +230,7 @@ impl Meta {
                 }
             }
         }
-        self.drains.settle(number, self.ranges.end());
+        self.drains.note_work(number, self.ranges.end());
     }
 
     /// A unit was dropped without a move.

@@ -2,7 +2,7 @@
 
 use mooncake_types::{DrainId, DrainReport, DrainStatus};
 
-use super::job::{Drain, Stage};
+use super::job::{Drain, SourceStage};
 use crate::Meta;
 
 impl Drain {
@@ -13,8 +13,12 @@ impl Drain {
                 reasons.map(|(reason, count)| format!("{reason}: {count}")).collect();
             reasons.join(", ")
         };
-        let gone: Vec<&str> =
-            self.sources.iter().filter(|it| it.stage == Stage::Gone).map(|it| &*it.name).collect();
+        let gone: Vec<&str> = self
+            .sources
+            .iter()
+            .filter(|it| it.stage == SourceStage::Gone)
+            .map(|it| &*it.name)
+            .collect();
         match self.status {
             DrainStatus::Created => "Drain job created".to_owned(),
             DrainStatus::Canceled => "Drain job canceled".to_owned(),

@@ -2,7 +2,7 @@
 
 use mooncake_types::{DrainStatus, ErrorCode, TaskKind};
 
-use super::job::{MOST_FAILED_PASSES, Source, Stage};
+use super::job::{MOST_FAILED_PASSES, Source, SourceStage};
 use crate::Meta;
 use crate::objects::ObjectState;
 use crate::segments::Closed;
@@ -39,7 +39,7 @@ impl Meta {
         if job.cursor >= end && job.active.is_empty() {
             self.end_pass(number, &slots);
         }
-        self.drains.settle(number, self.ranges.end());
+        self.drains.note_work(number, self.ranges.end());
     }
 
     /// The slots of a job on which something may still lie, in order. Segments that left are noted.
@@ -48,8 +48,8 @@ impl Meta {
         let segments = &self.segments;
         for source in &mut self.drains.job(number).sources {
             match segments.find(source.id) {
-                None if source.stage == Stage::Draining => source.stage = Stage::Gone,
-                Some(slot) if source.stage == Stage::Draining => slots.push(slot),
+                None if source.stage == SourceStage::Draining => source.stage = SourceStage::Gone,
+                Some(slot) if source.stage == SourceStage::Draining => slots.push(slot),
                 _ => {}
             }
         }
@@ -139,13 +139,13 @@ impl Meta {
             }
             let job = self.drains.job(number);
             let source = job.sources.iter_mut().find(|source| source.id == id);
-            source.expect("the slot is one of the job's").stage = Stage::Drained;
+            source.expect("the slot is one of the job's").stage = SourceStage::Drained;
             self.segments.set(slot, Closed::Drained, true);
         }
         let job = self.drains.job(number);
-        let is_at = |stage: Stage| move |source: &Source| source.stage == stage;
-        if !job.sources.iter().any(is_at(Stage::Draining)) {
-            let lost_one = job.sources.iter().any(is_at(Stage::Gone));
+        let is_at = |stage: SourceStage| move |source: &Source| source.stage == stage;
+        if !job.sources.iter().any(is_at(SourceStage::Draining)) {
+            let lost_one = job.sources.iter().any(is_at(SourceStage::Gone));
             let status = if lost_one { DrainStatus::Failed } else { DrainStatus::Succeeded };
             return self.end_drain(number, status);
         }

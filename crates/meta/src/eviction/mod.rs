@@ -19,4 +19,4 @@ mod window;
 pub(crate) use self::effort::Effort;
 pub(crate) use self::evict::CHOICES;
 pub(crate) use self::usage::Usage;
-pub(crate) use self::window::{MOST_BARREN_MS, Wanted, Window};
+pub(crate) use self::window::{MOST_BARREN_MS, WantedWindow, Window};

@@ -60,7 +60,7 @@ impl Window {
 
 /// What a window is to be.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted<'a> {
+pub(crate) struct WantedWindow<'a> {
     /// It ends to grow once it is as long as this.
     pub(crate) len: u64,
     /// It need not be longer than this.
@@ -86,12 +86,12 @@ impl Meta {
         if alone.len >= len {
             return Some(alone);
         }
-        self.find_window(slot, Wanted { len, least: len, most_bytes, taken: &[] })
+        self.find_window(slot, WantedWindow { len, least: len, most_bytes, taken: &[] })
     }
 
     /// The window on a segment that costs least, of those around the ranges that go first. Soft-pinned objects are left
     /// if there is one without.
-    pub(crate) fn find_window(&mut self, slot: u32, wanted: Wanted<'_>) -> Option<Window> {
+    pub(crate) fn find_window(&mut self, slot: u32, wanted: WantedWindow<'_>) -> Option<Window> {
         let allowed = self.config.allow_evict_soft_pinned;
         for (enough, pinned_too) in [(SEEDS, false), (SEEDS, allowed), (MOST_SEEDS, allowed)] {
             let mut seeds: SmallVec<[u32; SEEDS]> = self.unread_extra(slot).into_iter().collect();
@@ -107,7 +107,7 @@ impl Meta {
     fn cheapest_window(
         &mut self,
         (slot, seeds): (u32, &[u32]),
-        wanted: Wanted<'_>,
+        wanted: WantedWindow<'_>,
         pinned_too: bool,
     ) -> Option<Window> {
         let mut best: Option<Window> = None;
@@ -117,7 +117,7 @@ impl Meta {
             }
             let most_bytes = best.as_ref().map_or(wanted.most_bytes, |best| best.bytes - 1);
             let Some(window) =
-                self.grow_window(slot, seed, Wanted { most_bytes, ..wanted }, pinned_too)
+                self.grow_window(slot, seed, WantedWindow { most_bytes, ..wanted }, pinned_too)
             else {
                 continue;
             };
@@ -153,7 +153,7 @@ impl Meta {
         &mut self,
         slot: u32,
         seed: u32,
-        wanted: Wanted<'_>,
+        wanted: WantedWindow<'_>,
         pinned_too: bool,
     ) -> Option<Window> {
         let mut window = self.alone(slot, seed);

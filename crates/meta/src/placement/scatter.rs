@@ -8,7 +8,7 @@ use mooncake_types::limits;
 use super::place::MOST_EVICTED;
 use super::route::Route;
 use crate::Meta;
-use crate::eviction::{Wanted, Window};
+use crate::eviction::{WantedWindow, Window};
 use crate::segments::Pieces;
 use crate::segments::{Cursor, Room};
 
@@ -209,7 +209,7 @@ impl Meta {
             looked_at += 1;
             while windows.len() < most {
                 let least = least.min(left);
-                let wanted = Wanted { len: left, least, most_bytes, taken: &windows };
+                let wanted = WantedWindow { len: left, least, most_bytes, taken: &windows };
                 let Some(window) = self.find_window(slot, wanted) else { break };
                 most_bytes -= window.bytes;
                 left -= left.min(window.len);

@@ -11,7 +11,7 @@ use super::attributes::Attributes;
 use super::entry::{Senseless, read_entry};
 use crate::Meta;
 use crate::segments::Piece;
-use crate::segments::{Closed, Progress};
+use crate::segments::{Closed, ReportProgress};
 
 /// Entries whose keys are looked up ahead of them.
 const AHEAD: usize = 256;
@@ -19,7 +19,7 @@ const AHEAD: usize = 256;
 impl Meta {
     /// Takes up an inventory that begins.
     pub(crate) fn begin_inventory(&mut self, slot: u32) {
-        self.segments.set_progress(slot, Some(Progress::default()));
+        self.segments.set_progress(slot, Some(ReportProgress::default()));
         if is_broken(Rule::RangesAreReserved) {
             self.segments.set(slot, Closed::Recovering, false);
         }
@@ -95,7 +95,7 @@ impl Meta {
         &self,
         entry: &InventoryEntry<'a>,
         slot: u32,
-        progress: &Progress,
+        progress: &ReportProgress,
     ) -> Result<Attributes<'a>, Senseless> {
         let end = entry.offset.checked_add(entry.len);
         let capacity = self.segments[slot].allocator.capacity();

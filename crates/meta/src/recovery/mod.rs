@@ -53,7 +53,7 @@ pub use self::shadow::Shadow;
 use self::shadows::Shadows;
 pub(crate) use self::term::Term;
 use self::waiting_stripes::WaitingStripes;
-use crate::segments::Record;
+use crate::segments::RecordedMembers;
 
 /// The recovery of one leader.
 #[derive(Debug)]
@@ -72,7 +72,7 @@ pub(crate) struct Recovery {
 }
 
 impl Recovery {
-    fn new(record: &Record) -> Self {
+    fn new(record: &RecordedMembers) -> Self {
         Self {
             phase: Phase::first(record),
             overruled: HashMap::default(),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use mooncake_types::SegmentId;
 
-use crate::segments::Record;
+use crate::segments::RecordedMembers;
 
 /// Each phase is followed by the next, or by one further down.
 ///
@@ -49,7 +49,7 @@ pub(super) enum Phase {
 
 impl Phase {
     /// The phase in which a leader with this record begins.
-    pub(super) fn first(record: &Record) -> Self {
+    pub(super) fn first(record: &RecordedMembers) -> Self {
         if record.fresh && record.members.is_empty() {
             return Self::Adopting { is_open: true, are_former_routes_over: false };
         }
@@ -146,7 +146,7 @@ mod tests {
     fn first(fresh: bool, members: &[(SegmentId, bool)]) -> Phase {
         let member =
             |&(segment, behind): &(SegmentId, bool)| Member { segment, behind, is_disk: false };
-        Phase::first(&Record { fresh, members: members.iter().map(member).collect() })
+        Phase::first(&RecordedMembers { fresh, members: members.iter().map(member).collect() })
     }
 
     fn hearing(missing: &[SegmentId], has_behind: bool) -> Phase {

@@ -15,7 +15,7 @@ use super::Recovery;
 use super::phase::Phase;
 use crate::Meta;
 use crate::config::Config;
-use crate::segments::{Effect, Members, Record, Segment};
+use crate::segments::{Effect, Members, RecordedMembers, Segment};
 use crate::timer::Timer;
 
 /// The part of the time for which routes last that a leader lets them be used, in tenths.
@@ -28,7 +28,7 @@ impl Meta {
     /// # Panics
     /// If the configuration does not [validate](Config::validate).
     #[must_use]
-    pub fn recover(config: Config, epoch: Epoch, now: Tick, record: &Record) -> Self {
+    pub fn recover(config: Config, epoch: Epoch, now: Tick, record: &RecordedMembers) -> Self {
         let members = Members::recorded(record);
         Self::begin(config, epoch, now, (members, Recovery::new(record)))
     }
@@ -39,7 +39,7 @@ impl Meta {
     /// If the configuration does not [validate](Config::validate).
     #[must_use]
     pub fn unrecorded(config: Config, epoch: Epoch, now: Tick) -> Self {
-        let record = Record { fresh: true, members: Vec::new() };
+        let record = RecordedMembers { fresh: true, members: Vec::new() };
         Self::begin(config, epoch, now, (Members::default(), Recovery::new(&record)))
     }
 

@@ -14,7 +14,7 @@ use mooncake_types::{EntryState, InventoryEntry};
 
 use crate::Meta;
 use crate::objects::{ObjectState, Range};
-use crate::segments::{Closed, Progress};
+use crate::segments::{Closed, ReportProgress};
 
 /// Ranges that are looked at between two requests.
 const RANGES_PER_TURN: usize = 4_096;
@@ -27,15 +27,17 @@ impl Meta {
             return;
         }
         let segment = &self.segments[slot];
-        let all = Progress { known_to: segment.allocator.capacity(), ..Progress::default() };
+        let all =
+            ReportProgress { known_to: segment.allocator.capacity(), ..ReportProgress::default() };
         // If the segment was still reporting, only what it has reported so far is compared.
         self.compare(slot, segment.recovering.unwrap_or(all));
     }
 
     /// An inventory begins, for the first time or not: what is known by now, if anything is, is compared with it.
-    pub(super) fn compare(&mut self, slot: u32, progress: Progress) {
+    pub(super) fn compare(&mut self, slot: u32, progress: ReportProgress) {
         let known_to = progress.known_to.max(progress.end);
-        self.segments.set_progress(slot, Some(Progress { known_to, ..Progress::default() }));
+        self.segments
+            .set_progress(slot, Some(ReportProgress { known_to, ..ReportProgress::default() }));
         self.segments.set(slot, Closed::Reviewed, known_to > 0);
         if known_to == 0 {
             return self.reviews.forget(slot);

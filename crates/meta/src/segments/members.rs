@@ -47,7 +47,7 @@ pub struct Member {
 
 /// The membership record as a new leader finds it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Record {
+pub struct RecordedMembers {
     /// Nobody has ever led before, as far as the record knows: it says nothing of the segments that there are.
     pub fresh: bool,
     /// Its members, in any order.
@@ -67,7 +67,7 @@ pub(crate) struct Members {
 }
 
 impl Members {
-    pub(crate) fn recorded(record: &Record) -> Self {
+    pub(crate) fn recorded(record: &RecordedMembers) -> Self {
         let known = record.members.iter().map(|member| (member.segment, *member));
         Self { is_recorded: true, known: known.collect(), ..Self::default() }
     }

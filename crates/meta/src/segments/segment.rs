@@ -30,7 +30,7 @@ pub(crate) struct Segment {
     /// When its last grace period ends, if it had one.
     pub(super) grace_end: Tick,
     /// While its node tells what it holds: how far that is.
-    pub(crate) recovering: Option<Progress>,
+    pub(crate) recovering: Option<ReportProgress>,
     /// Its place among those that take puts, or [`NONE`].
     pub(super) place: u32,
     /// Since when it takes puts, if it does.
@@ -49,7 +49,7 @@ pub(crate) struct Segment {
 
 /// How far an inventory is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Progress {
+pub(crate) struct ReportProgress {
     pub(crate) next_page: u32,
     /// Where the last entry ends, in bytes.
     pub(crate) end: u64,

@@ -11,7 +11,7 @@ use super::closed::Closed;
 use super::domains::{DomainIds, Domains, host_of};
 use super::free_room::{Cursor, Room, Rooms};
 use super::ramp::Ramp;
-use super::segment::{Progress, Segment};
+use super::segment::{ReportProgress, Segment};
 use super::slots_by_name::SlotsByName;
 use crate::objects::{Queue, Range, Records, SINKING_PLACE, Side};
 use crate::slab::{NONE, Slab};
@@ -336,7 +336,7 @@ impl Segments {
     }
 
     /// How far the inventory of a slot is, or that there is none.
-    pub(crate) fn set_progress(&mut self, slot: u32, progress: Option<Progress>) {
+    pub(crate) fn set_progress(&mut self, slot: u32, progress: Option<ReportProgress>) {
         self.slots[slot].recovering = progress;
     }
 

@@ -18,7 +18,7 @@ const MEDIA: [Medium; 3] = [Medium::Disk, Medium::SharedDisk, Medium::ObjectStor
 
 /// Where a copy of an object can go.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Way {
+pub(super) struct OffloadPath {
     /// The replica in memory that is read.
     pub(super) replica: u8,
     /// The client that has it, and lends the disk.
@@ -65,19 +65,19 @@ impl Meta {
         medium != Medium::ObjectStore || self.was_used_again(object)
     }
 
-    pub(super) fn submit_offload(&mut self, origin: Origin, object: u32, way: Way) {
+    pub(super) fn submit_offload(&mut self, origin: Origin, object: u32, way: OffloadPath) {
         let target = self.segments[way.disk].name.clone();
         self.submit_task(NewTask::copy(origin, object, &[&target], way.client));
     }
 
     /// The way of an object to a segment of this medium of a node that has it in memory, where it can be read.
-    pub(super) fn way_to(&self, object: u32, medium: Medium) -> Option<Way> {
+    pub(super) fn way_to(&self, object: u32, medium: Medium) -> Option<OffloadPath> {
         let len = self.objects[object].len;
         self.ranges_of(object).find_map(|(_, range)| {
             let memory = &self.segments[range.segment];
             let is_source = memory.medium == Medium::Memory && memory.serves();
             let disk = if is_source { self.disk_of(memory.client, len, medium) } else { None }?;
-            Some(Way { replica: range.replica, client: memory.client, disk })
+            Some(OffloadPath { replica: range.replica, client: memory.client, disk })
         })
     }
 

@@ -7,7 +7,7 @@
 
 use mooncake_types::{ErrorCode, Medium, Version};
 
-use super::offload::Way;
+use super::offload::OffloadPath;
 use crate::Meta;
 use crate::objects::{ObjectState, Pin, QueueKind};
 use crate::placement::MOST_EVICTED;
@@ -39,7 +39,7 @@ impl Meta {
 
     /// Where an object goes for which memory has no room: to a disk, unless it lies below memory already, or to an object store if
     /// it was used again.
-    fn way_down(&self, object: u32) -> Option<Way> {
+    fn way_down(&self, object: u32) -> Option<OffloadPath> {
         let to_disk = || self.way_to(object, Medium::Disk).filter(|_| !self.is_on_disk(object));
         let to_store = || {
             let medium = Medium::ObjectStore;
@@ -49,7 +49,7 @@ impl Meta {
         to_disk().or_else(to_store)
     }
 
-    fn sink(&mut self, object: u32, way: Way) {
+    fn sink(&mut self, object: u32, way: OffloadPath) {
         let others = self.memory_replicas(object) & !(1 << way.replica);
         if others != 0 {
             self.counters.evicted_bytes += self.free_replicas(object, others);

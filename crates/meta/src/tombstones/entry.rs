@@ -7,7 +7,7 @@ pub(crate) type EntryId = (u64, Version);
 
 /// What is known of an entry beside its place.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct Tombstone {
     pub(super) len: u64,
     /// Of the key.
     pub(super) hash: u64,

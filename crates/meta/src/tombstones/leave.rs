@@ -3,7 +3,7 @@
 use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{Tick, Version};
 
-use super::{Entry, EntryId};
+use super::{EntryId, Tombstone};
 use crate::Meta;
 use crate::objects::{Object, ObjectState, Range};
 use crate::segments::{Closed, Piece};
@@ -15,7 +15,7 @@ impl Meta {
     pub(crate) fn leave_tombstone(&mut self, slot: u32, place: EntryId, len: u64, hash: u64) {
         if self.segments[slot].is_mounted() {
             let grant = self.term.newest_grant();
-            self.tombstones.insert(slot, place, Entry { len, hash, grant }, self.now);
+            self.tombstones.insert(slot, place, Tombstone { len, hash, grant }, self.now);
             let is_newer =
                 |record: &Object| record.state == ObjectState::Complete && record.version > place.1;
             if self.index.has_hashed(&self.objects, hash, is_newer) {

@@ -33,7 +33,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashSet;
 use mooncake_types::{Tick, Version};
 
-pub(crate) use self::entry::{Entry, EntryId};
+pub(crate) use self::entry::{EntryId, Tombstone};
 pub(crate) use self::gathered::Gathered;
 use self::keys::Keys;
 use self::leased::Leased;
@@ -60,7 +60,7 @@ pub(crate) struct Tombstones {
 
 #[derive(Debug, Default)]
 struct SlotEntries {
-    known: BTreeMap<EntryId, Entry>,
+    known: BTreeMap<EntryId, Tombstone>,
     /// Where the next list begins, so that every entry gets its turn.
     next: EntryId,
     /// When its node last said that it dropped some, or there were none.
@@ -91,19 +91,19 @@ impl Tombstones {
         self.by_slot.get(&slot).is_some_and(|entries| entries.known.contains_key(&place))
     }
 
-    pub(crate) fn get(&self, slot: u32, place: EntryId) -> Option<Entry> {
+    pub(crate) fn get(&self, slot: u32, place: EntryId) -> Option<Tombstone> {
         let entry = self.by_slot.get(&slot)?.known.get(&place)?;
-        Some(Entry { grant: self.named_grant(slot, place, entry), ..*entry })
+        Some(Tombstone { grant: self.named_grant(slot, place, entry), ..*entry })
     }
 
-    fn named_grant(&self, slot: u32, place: EntryId, entry: &Entry) -> Version {
+    fn named_grant(&self, slot: u32, place: EntryId, entry: &Tombstone) -> Version {
         match !self.beneath.is_empty() && self.beneath.contains(&(slot, place)) {
             true => entry.grant,
             false => entry.grant.max(self.named_from),
         }
     }
 
-    pub(crate) fn insert(&mut self, slot: u32, place: EntryId, entry: Entry, now: Tick) {
+    pub(crate) fn insert(&mut self, slot: u32, place: EntryId, entry: Tombstone, now: Tick) {
         let none = || SlotEntries { confirmed_at: now, ..SlotEntries::default() };
         self.by_slot.entry(slot).or_insert_with(none).known.insert(place, entry);
         self.by_key.insert(entry.hash, (slot, place));
@@ -142,7 +142,7 @@ impl Tombstones {
 
     pub(crate) fn remove(&mut self, slot: u32, place: EntryId) {
         let Some(entries) = self.by_slot.get_mut(&slot) else { return };
-        let Some(Entry { hash, .. }) = entries.known.remove(&place) else { return };
+        let Some(Tombstone { hash, .. }) = entries.known.remove(&place) else { return };
         if entries.known.is_empty() {
             self.by_slot.remove(&slot);
         }
@@ -209,7 +209,7 @@ impl Tombstones {
     }
 
     /// Every entry, with its slot and place.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, EntryId, Entry)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, EntryId, Tombstone)> {
         self.by_slot.iter().flat_map(|(&slot, entries)| {
             entries.known.iter().map(move |(&place, &entry)| (slot, place, entry))
         })

@@ -79,7 +79,7 @@ pub(crate) enum Action {
         nth: u64,
     },
     /// Some of what is to be recorded is.
-    Record {
+    RecordedMembers {
         count: u64,
     },
     /// The master dies and another takes over; at once all nodes report, if it is `calm`.
@@ -120,7 +120,7 @@ pub(crate) fn draw(dice: &mut Dice) -> Action {
         146..156 => Action::Read { nth },
         156..162 => Action::Remove { key, force: dice.roll(2) == 0 },
         162..178 => Action::Retry { nth },
-        178..196 => Action::Record { count: 1 + dice.roll(3) },
+        178..196 => Action::RecordedMembers { count: 1 + dice.roll(3) },
         _ => Action::Die { calm: dice.roll(2) == 0 },
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use mooncake_meta::{Config, Effect, Member, Meta, Record};
+use mooncake_meta::{Config, Effect, Member, Meta, RecordedMembers};
 use mooncake_types::{
     ClientId, Epoch, ErrorCode, Located, MountOutcome, MountSegment, Remains, Reply, Request,
     SegmentAddress, SegmentId, SegmentState, Tick, Version,
@@ -97,7 +97,7 @@ impl Cluster {
     fn lead(&mut self, epoch: Epoch, fresh: bool) {
         let member =
             |(&segment, &behind): (&SegmentId, &bool)| Member { segment, behind, is_disk: false };
-        let record = Record { fresh, members: self.record.iter().map(member).collect() };
+        let record = RecordedMembers { fresh, members: self.record.iter().map(member).collect() };
         self.meta = Meta::recover(self.config.clone(), epoch, self.now, &record);
         self.meta.remember(self.follower.lead(!epoch.0.is_multiple_of(3)));
         self.unrecorded.clear();
@@ -151,7 +151,7 @@ impl Cluster {
             Action::Read { nth } => self.read(nth),
             Action::Remove { key, force } => self.remove(&name(key), force),
             Action::Retry { nth } => self.retry(nth),
-            Action::Record { count } => self.write_record(count as usize),
+            Action::RecordedMembers { count } => self.write_record(count as usize),
             Action::Die { calm } => self.die(calm),
         }
     }

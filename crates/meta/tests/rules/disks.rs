@@ -1,6 +1,6 @@
 //! Disks where objects are drained, lost and found again.
 
-use mooncake_meta::{Config, Member, Meta, Record};
+use mooncake_meta::{Config, Member, Meta, RecordedMembers};
 use mooncake_types::{
     DrainStatus, InventoryEntry, Medium, MountOutcome, MountSegment, Reply, Request, SegmentId,
     Tick,
@@ -94,7 +94,7 @@ fn recover(world: &mut World, (id, medium): (SegmentId, Medium), entries: &[Inve
 fn a_new_leader_finds_objects_in_memory_and_on_disks() {
     let (memory, disk) = (SegmentId(1), SegmentId(2));
     let members = [memory, disk].map(|segment| Member { segment, behind: false, is_disk: false });
-    let record = Record { fresh: false, members: members.to_vec() };
+    let record = RecordedMembers { fresh: false, members: members.to_vec() };
     let config = Config { offload: true, offload_on_evict: true, ..Config::default() };
     for disk_first in [false, true] {
         let now = Tick(1_000);

@@ -1,6 +1,6 @@
 //! Disks whose nodes are away while a leader begins.
 
-use mooncake_meta::{Config, Effect, Member, Meta, Record};
+use mooncake_meta::{Config, Effect, Member, Meta, RecordedMembers};
 use mooncake_types::{
     ErrorCode, InventoryEntry, Medium, MountOutcome, MountSegment, Reply, Request, Scan,
     ScanAction, SegmentId, Tick,
@@ -21,7 +21,7 @@ fn leader() -> World {
         behind: false,
         is_disk,
     });
-    let before = Record { fresh: false, members: members.to_vec() };
+    let before = RecordedMembers { fresh: false, members: members.to_vec() };
     let config = Config { offload: true, disk_ttl_ms: 60_000, ..Config::default() };
     let now = Tick(1_000);
     let mut world = World { meta: Meta::recover(config, EPOCH, now, &before), now };
@@ -151,7 +151,7 @@ fn a_disk_that_is_telling_what_it_has_is_not_given_up_for_a_removal_by_pattern()
 #[test]
 fn a_disk_that_stays_away_over_two_leaders_starts_empty() {
     let members = vec![Member { segment: A, behind: true, is_disk: true }];
-    let before = Record { fresh: false, members };
+    let before = RecordedMembers { fresh: false, members };
     let now = Tick(1_000);
     let mut world = World { meta: Meta::recover(Config::default(), EPOCH, now, &before), now };
     assert_eq!(remove(&mut world, "a").0, EARLY);
@@ -163,7 +163,7 @@ fn a_disk_that_stays_away_over_two_leaders_starts_empty() {
 #[test]
 fn a_disk_that_an_earlier_version_recorded_is_recorded_as_one_when_it_mounts() {
     let members = vec![Member { segment: A, behind: false, is_disk: false }];
-    let before = Record { fresh: false, members };
+    let before = RecordedMembers { fresh: false, members };
     let now = Tick(1_000);
     let mut world = World { meta: Meta::recover(Config::default(), EPOCH, now, &before), now };
     let mount = MountSegment { medium: Medium::ObjectStore, ..disk() };

@@ -1,6 +1,6 @@
 //! A leader that is not the first.
 
-use mooncake_meta::{Config, Effect, Member, Meta, Record};
+use mooncake_meta::{Config, Effect, Member, Meta, RecordedMembers};
 use mooncake_types::{
     ClientId, Epoch, ErrorCode, InventoryEntry, InventoryPage, MountOutcome, MountSegment, PutEnd,
     PutItem, PutMode, PutRevoke, PutStart, ReplicateConfig, Reply, Request, Scan, ScanAction,
@@ -23,7 +23,7 @@ pub(crate) fn version(counter: u64) -> Version {
 pub(crate) fn leader(members: &[SegmentId]) -> World {
     let members =
         members.iter().map(|&segment| Member { segment, behind: false, is_disk: false }).collect();
-    let record = Record { fresh: false, members };
+    let record = RecordedMembers { fresh: false, members };
     let now = Tick(1_000);
     World { meta: Meta::recover(Config::default(), EPOCH, now, &record), now }
 }
@@ -212,14 +212,16 @@ fn a_member_that_does_not_report_in_time_is_struck() {
 
 #[test]
 fn who_may_come_back_with_what_it_holds() {
-    let behind =
-        Record { fresh: false, members: vec![Member { segment: A, behind: true, is_disk: false }] };
-    let fresh = Record { fresh: true, members: vec![] };
-    let known = Record {
+    let behind = RecordedMembers {
+        fresh: false,
+        members: vec![Member { segment: A, behind: true, is_disk: false }],
+    };
+    let fresh = RecordedMembers { fresh: true, members: vec![] };
+    let known = RecordedMembers {
         fresh: false,
         members: vec![Member { segment: A, behind: false, is_disk: false }],
     };
-    let empty = Record::default();
+    let empty = RecordedMembers::default();
     for (record, wait_ms, is_empty, expected) in [
         (&known, 0, false, MountOutcome::WantsInventory),
         (&known, 0, true, MountOutcome::Ready),
@@ -409,7 +411,7 @@ fn keys_are_removed_by_walking_only_once_all_members_have_told_theirs() {
 
 #[test]
 fn a_stranger_brings_back_nothing_that_a_walk_would_have_removed() {
-    let record = Record { fresh: true, members: vec![] };
+    let record = RecordedMembers { fresh: true, members: vec![] };
     let now = Tick(1_000);
     let mut world = World { meta: Meta::recover(Config::default(), EPOCH, now, &record), now };
     assert!(matches!(remove_all(&mut world), Reply::Scanned(_)));
@@ -534,7 +536,7 @@ fn a_leader_waits_for_the_routes_to_a_member_that_was_behind() {
     let members =
         members.map(|(segment, behind)| Member { segment, behind, is_disk: false }).to_vec();
     let now = Tick(1_000);
-    let record = Record { fresh: false, members };
+    let record = RecordedMembers { fresh: false, members };
     let mut world = World { meta: Meta::recover(Config::default(), EPOCH, now, &record), now };
     recover(&mut world, B, &[entry("k", 0, KIB, 2)]);
     assert_eq!(chain(&mut world, "k"), [2]);
@@ -554,7 +556,7 @@ fn a_member_that_was_behind_and_does_not_come_is_struck_when_the_window_is_over(
     let members =
         members.map(|(segment, behind)| Member { segment, behind, is_disk: false }).to_vec();
     let now = Tick(1_000);
-    let record_before = Record { fresh: false, members };
+    let record_before = RecordedMembers { fresh: false, members };
     let meta = Meta::recover(Config::default(), EPOCH, now, &record_before);
     let mut world = World { meta, now };
     recover(&mut world, B, &[]);

@@ -1,6 +1,6 @@
 //! What nodes tell a leader that is not the first of what they hold.
 
-use mooncake_meta::{AllocatorKind, Config, Effect, Member, Meta, Record};
+use mooncake_meta::{AllocatorKind, Config, Effect, Member, Meta, RecordedMembers};
 use mooncake_types::{
     CreateTask, EntryState, ErrorCode, InventoryEntry, InventoryPage, Located, Medium,
     MountOutcome, MountSegment, Placement, Reply, Request, SegmentId, TaskKind, Tick, Version,
@@ -160,7 +160,7 @@ fn a_disk_in_slabs_is_recovered_page_by_page() {
     };
     let offsets = keys.map(|key| on_disk(before.get(key).expect("it is there")));
 
-    let record = Record {
+    let record = RecordedMembers {
         fresh: false,
         members: vec![Member { segment: B, behind: false, is_disk: false }],
     };

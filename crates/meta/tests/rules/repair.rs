@@ -1,6 +1,6 @@
 //! Replicas that were lost are made anew.
 
-use mooncake_meta::{Config, Member, Meta, Notice, Record};
+use mooncake_meta::{Config, Member, Meta, Notice, RecordedMembers};
 use mooncake_types::{
     ClientId, CreateTask, Epoch, ErrorCode, InventoryEntry, InventoryPage, MountSegment, PutMode,
     ReplicateConfig, Reply, Request, SegmentId, TaskKind, Tick, Version,
@@ -367,7 +367,7 @@ fn a_put_that_lost_a_replica_under_way_gets_it_later() {
 #[test]
 fn a_new_leader_knows_how_many_replicas_were_asked_for() {
     let members = [1, 2].map(|id| Member { segment: SegmentId(id), behind: false, is_disk: false });
-    let record = Record { fresh: false, members: members.to_vec() };
+    let record = RecordedMembers { fresh: false, members: members.to_vec() };
     let now = Tick(1_000);
     let mut before = World::new(Config::default());
     for id in 1..=2 {

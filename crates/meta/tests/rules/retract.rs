@@ -132,7 +132,7 @@ fn a_segment_that_is_adopted_is_behind_until_all_that_it_told_is_settled() {
         mooncake_meta::Config::default(),
         EPOCH,
         world.now,
-        &mooncake_meta::Record { fresh: true, members: vec![] },
+        &mooncake_meta::RecordedMembers { fresh: true, members: vec![] },
     );
     let unknown = MountSegment {
         id: A,

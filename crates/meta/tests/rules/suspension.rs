@@ -1,6 +1,6 @@
 //! A leader whose lease is over, and the one that may follow it.
 
-use mooncake_meta::{Config, Effect, Member, Meta, Record};
+use mooncake_meta::{Config, Effect, Member, Meta, RecordedMembers};
 use mooncake_types::{
     CreateTask, ErrorCode, InventoryPage, MountSegment, Pong, PutEnd, PutRevoke, PutStart, Reply,
     Request, Scan, ScanAction, SegmentId, TaskKind, Tick,
@@ -17,7 +17,7 @@ const LATER: ErrorCode = ErrorCode::UnavailableInCurrentStatus;
 fn leader(members: &[SegmentId], former_lease_ms: u64) -> World {
     let members =
         members.iter().map(|&segment| Member { segment, behind: false, is_disk: false }).collect();
-    let record = Record { fresh: false, members };
+    let record = RecordedMembers { fresh: false, members };
     let config = Config {
         lease_ttl_ms: 60_000,
         routes_last_ms: ROUTES_MS,

@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use mooncake_tier::{Name, Notes, RecordStore};
+use mooncake_tier::{Notes, RecordId, RecordStore};
 use mooncake_types::ErrorCode;
 
 use super::identity::Identity;
@@ -30,7 +30,7 @@ pub(super) struct Durability {
 
 struct Queue {
     /// Records to erase.
-    erased: Vec<Name>,
+    erased: Vec<RecordId>,
     identity: Identity,
     is_identity_new: bool,
     /// Number of the change that was queued last.
@@ -49,7 +49,7 @@ struct Queue {
 
 /// The changes of one write.
 struct Batch {
-    erased: Vec<Name>,
+    erased: Vec<RecordId>,
     /// The note to write, if it changed.
     identity: Option<Identity>,
     /// Number of the last change in the batch.
@@ -109,7 +109,7 @@ impl Durability {
     }
 
     /// Queues the erasure of a record.
-    pub(super) fn erase(&self, name: Name) {
+    pub(super) fn erase(&self, name: RecordId) {
         let mut queue = self.lock();
         queue.erased.push(name);
         queue.last_queued += 1;
@@ -137,7 +137,7 @@ impl Durability {
             queue = match queue.writing_since {
                 None if queue.pauses_until.is_some_and(|until| Instant::now() < until) => break,
                 None => self.begin_write(queue, disk),
-                Some(since) if disk.is_far() => {
+                Some(since) if disk.is_remote() => {
                     let left = PATIENCE.saturating_sub(since.elapsed());
                     if left.is_zero() {
                         break;
@@ -160,7 +160,7 @@ impl Durability {
     ) -> MutexGuard<'a, Queue> {
         let (batch, before) = (queue.begin_write(), queue.thread.take());
         drop(queue);
-        if !disk.is_far() {
+        if !disk.is_remote() {
             self.write(batch, &**disk);
             return self.lock();
         }
@@ -189,10 +189,10 @@ impl Durability {
     fn write(&self, batch: Batch, disk: &dyn RecordStore) {
         let is_written = disk.drop_records(&batch.erased).is_ok()
             && batch.identity.as_ref().is_none_or(|identity| {
-                disk.renew(identity.nonce());
+                disk.start_segment(identity.nonce());
                 self.notes.set_note(&identity.encode()).is_ok()
             });
-        if !is_written && !disk.is_broken() && disk.is_far() {
+        if !is_written && !disk.is_broken() && disk.is_remote() {
             return self.put_off(batch);
         }
         let mut queue = self.lock();

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use mooncake_tier::{
-    Bucket, Directory, Disk, DiskConfig, Files, FilesConfig, Folder, Name, Notes, Packs,
-    PacksConfig, Record, RecordStore,
+    Bucket, Directory, DiskConfig, FileStore, FilesConfig, Folder, LogStore, Notes, PackStore,
+    PacksConfig, Record, RecordId, RecordStore,
 };
 use mooncake_types::{ClientId, Epoch, Medium, RangeWrite, SegmentId, limits};
 
@@ -136,8 +136,8 @@ impl DiskSegment {
     ) -> Result<Self, OpenDiskError> {
         let staging = staging(&options)?;
         let empty = || match options.kind {
-            DiskKind::Files { .. } => Files::empty(&*directory),
-            DiskKind::Log | DiskKind::Packs => Disk::empty(&*directory),
+            DiskKind::Files { .. } => FileStore::empty(&*directory),
+            DiskKind::Log | DiskKind::Packs => LogStore::empty(&*directory),
         };
         let identity = adopt(&*directory, &options, empty)?;
         let mut records = Vec::new();
@@ -158,7 +158,7 @@ impl DiskSegment {
         let longest_record = options.staging_bytes.min(MOST_FILE_BYTES);
         let config = PacksConfig::usual(longest_record, options.seed);
         let mut records = Vec::new();
-        let packs = Packs::open(bucket, config, |record| records.push(record))?;
+        let packs = PackStore::open(bucket, config, |record| records.push(record))?;
         let identity = adopt(&packs, &options, || {
             records.clear();
             packs.clear()
@@ -211,10 +211,10 @@ fn open_records(
         DiskKind::Files { evicts } => {
             let longest_record = capacity / FILES;
             let config = FilesConfig { capacity, longest_record, nonce, evicts };
-            Arc::new(Files::open(directory, config, told)?)
+            Arc::new(FileStore::open(directory, config, told)?)
         }
         DiskKind::Log | DiskKind::Packs => {
-            Arc::new(Disk::open(directory, DiskConfig { capacity, file_bytes, seed }, told)?)
+            Arc::new(LogStore::open(directory, DiskConfig { capacity, file_bytes, seed }, told)?)
         }
     })
 }
@@ -273,7 +273,7 @@ struct Restored {
     /// The grant of each entry's record, by the offset of the entry.
     names: std::collections::BTreeMap<u64, mooncake_types::Version>,
     /// Records that a newer one overlaps, or that the ledger refuses.
-    stale: Vec<Name>,
+    stale: Vec<RecordId>,
     /// Ranges of the stale records.
     stale_ranges: Vec<Range<u64>>,
 }
@@ -286,7 +286,7 @@ impl Restored {
 
     /// Restores a record. Its grant must be older than those of all earlier calls.
     fn restore(&mut self, record: &Record) {
-        let Name { grant, offset } = record.name;
+        let RecordId { grant, offset } = record.name;
         let range = offset..offset + record.len;
         let write = RangeWrite {
             segment: SegmentId(0),

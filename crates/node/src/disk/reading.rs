@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mooncake_tier::{Name, ReadError};
+use mooncake_tier::{ReadError, RecordId};
 use mooncake_transfer::ReadTicket;
 use mooncake_types::limits::CHUNK_BYTES;
 use mooncake_types::{ErrorCode, RangeRead};
@@ -27,7 +27,7 @@ impl DiskSegment {
         let begin = range.from / CHUNK_BYTES * CHUNK_BYTES;
         let stop = end.next_multiple_of(CHUNK_BYTES).min(entry_len);
         let region = self.staging.take(stop - begin, PATIENCE)?;
-        let name = Name { grant, offset: range.offset };
+        let name = RecordId { grant, offset: range.offset };
         let checksums = self.disk.read(name, begin, region.whole()).map_err(|error| {
             if let ReadError::Unreachable(reason) = &error {
                 tracing::debug!(reason, "an object is not read now");
@@ -45,7 +45,7 @@ impl DiskSegment {
     }
 
     /// Drops the entry of a record that cannot be read.
-    fn note_loss(&self, name: Name, error: &ReadError) {
+    fn note_loss(&self, name: RecordId, error: &ReadError) {
         if !matches!(error, ReadError::NotThere) {
             tracing::warn!(%error, "a disk has lost an object");
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use mooncake_tier::{Name, Notes, RecordStore, Usage};
+use mooncake_tier::{Notes, RecordId, RecordStore, Usage};
 use mooncake_transfer::{Interrupt, ReadTicket, WriteTicket};
 use mooncake_types::{
     ClientId, Epoch, ErrorCode, Medium, RangeRead, RangeWrite, SegmentId, Version,
@@ -62,7 +62,7 @@ impl EffectCarrier for DiskEntries {
         match *effect {
             Effect::RemoveRow { offset } => {
                 if let Some(grant) = self.records.remove(&offset) {
-                    self.durability.erase(Name { grant, offset });
+                    self.durability.erase(RecordId { grant, offset });
                 }
             }
             // The record was appended already.
@@ -166,8 +166,8 @@ impl DiskSegment {
     }
 
     /// Drops the entries of records that the disk has lost.
-    pub(super) fn lose(&self, names: &[Name]) {
-        for &Name { grant, offset } in names {
+    pub(super) fn lose(&self, names: &[RecordId]) {
+        for &RecordId { grant, offset } in names {
             let is_lost =
                 self.machine.change(|machine, effects| machine.lose(offset, grant, effects));
             self.losses.fetch_add(u64::from(is_lost), Ordering::Relaxed);
@@ -186,7 +186,7 @@ impl DiskSegment {
     fn outlast_superseded_appends(&self) -> Result<(), ErrorCode> {
         let mut locked = self.machine.lock();
         while let Some(since) = locked.carrier.superseded_append_since(locked.machine.ledger()) {
-            if self.disk.is_far() && since.elapsed() >= PATIENCE {
+            if self.disk.is_remote() && since.elapsed() >= PATIENCE {
                 return Err(BROKEN);
             }
             locked = self.machine.stopped.wait(locked, RECHECK_INTERVAL);

@@ -5,7 +5,7 @@ use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 use mooncake_memory::{RawSlice, Region, SliceList};
-use mooncake_tier::{Name, PutError, Record};
+use mooncake_tier::{PutError, Record, RecordId};
 use mooncake_transfer::{Interrupt, WriteTicket};
 use mooncake_types::limits::CHUNK_BYTES;
 use mooncake_types::{Epoch, ErrorCode, RangeWrite};
@@ -154,7 +154,7 @@ impl DiskSegment {
                 Err(code)
             }
         });
-        let Name { grant, offset } = record.name;
+        let RecordId { grant, offset } = record.name;
         if appended.is_ok() && locked.carrier.records.get(&offset) != Some(&grant) {
             self.durability.erase(record.name);
         }
@@ -220,7 +220,7 @@ fn record_of(locked: &Locked<DiskEntries>, ticket: u64) -> Option<Record> {
     let entry = locked.machine.ledger().finished_by(ticket)?;
     let offset = locked.machine.ledger().offset_of(ticket);
     Some(Record {
-        name: Name { grant: entry.grant, offset },
+        name: RecordId { grant: entry.grant, offset },
         version: entry.version,
         key: entry.key.clone(),
         attributes: entry.attributes.clone(),

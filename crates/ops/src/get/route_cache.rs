@@ -46,12 +46,12 @@ struct CachedRoutes {
 
 #[derive(Debug, Default)]
 struct Generation {
-    routes: HashMap<Box<str>, Entry>,
+    routes: HashMap<Box<str>, CachedRoute>,
     bytes: usize,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct CachedRoute {
     route: Arc<Route>,
     /// From this moment on, no get may begin with it.
     until: Tick,
@@ -123,7 +123,7 @@ impl RouteCache {
         let outdated = state.see(epoch);
         for (key, route) in routes {
             let route = route.compact().map_or(route, Arc::new);
-            let Some(entry) = Entry::new(route, now) else { continue };
+            let Some(entry) = CachedRoute::new(route, now) else { continue };
             let old = state.old.take(key).map(|(_, entry)| entry);
             let before = state.young.insert(key.into(), entry).or(old);
             if let Some(uses) = before.map(|entry| entry.uses).filter(|&uses| uses > 0) {
@@ -248,7 +248,7 @@ impl CachedRoutes {
 
 impl Generation {
     /// Returns the entry that it replaces.
-    fn insert(&mut self, key: Box<str>, entry: Entry) -> Option<Entry> {
+    fn insert(&mut self, key: Box<str>, entry: CachedRoute) -> Option<CachedRoute> {
         let before = self.take(&key).map(|(_, entry)| entry);
         self.bytes += len_bytes(&key, &entry);
         self.routes.insert(key, entry);
@@ -262,7 +262,7 @@ impl Generation {
         }
     }
 
-    fn take(&mut self, key: &str) -> Option<(Box<str>, Entry)> {
+    fn take(&mut self, key: &str) -> Option<(Box<str>, CachedRoute)> {
         let (key, entry) = self.routes.remove_entry(key)?;
         self.bytes -= len_bytes(&key, &entry);
         Some((key, entry))
@@ -273,7 +273,7 @@ impl Generation {
     }
 }
 
-impl Entry {
+impl CachedRoute {
     /// An entry for the rest of the route's lease, less a margin for clock drift and for rounding to milliseconds.
     /// `None` if too little is left.
     fn new(route: Arc<Route>, now: Tick) -> Option<Self> {
@@ -285,8 +285,8 @@ impl Entry {
 }
 
 /// Approximate size of an entry in memory, in bytes.
-fn len_bytes(key: &str, entry: &Entry) -> usize {
-    size_of::<(Box<str>, Entry)>() + key.len() + entry.route.len_bytes()
+fn len_bytes(key: &str, entry: &CachedRoute) -> usize {
+    size_of::<(Box<str>, CachedRoute)>() + key.len() + entry.route.len_bytes()
 }
 
 #[cfg(test)]
@@ -393,7 +393,8 @@ mod tests {
 
     #[test]
     fn entries_and_bytes_are_bounded_and_what_is_used_stays() {
-        let one = len_bytes("key 0000", &Entry::new(compacted(), Tick(0)).expect("it is long"));
+        let one =
+            len_bytes("key 0000", &CachedRoute::new(compacted(), Tick(0)).expect("it is long"));
         for (entries, bytes) in [(100, 1 << 20), (10_000, one * 100)] {
             let cache = cache(entries, bytes);
             keep(&cache, "key used", 0, 0);

@@ -1,14 +1,14 @@
-//! The methods that have bytes moved in the background.
+//! The methods that start transfers in the background and report how they end.
 
 use mooncake_engine::{BatchStatus, Opcode};
 use pyo3::prelude::*;
 
 use super::TransferEngine;
 use super::code::FAILED;
-use super::transfer::{Order, opcode};
+use super::transfer::{TransferArguments, opcode};
 use crate::argument::argument;
 
-/// In the place of a number: nothing was submitted.
+/// Returned in the place of a batch number: nothing was submitted.
 const NONE: u64 = 0;
 
 const DONE: i32 = 1;
@@ -16,7 +16,7 @@ const RUNNING: i32 = 0;
 const TIMED_OUT: i32 = -2;
 
 impl TransferEngine {
-    fn submit(&self, py: Python<'_>, opcode: Opcode, order: Order) -> u64 {
+    fn submit(&self, py: Python<'_>, opcode: Opcode, order: TransferArguments) -> u64 {
         let function = order.function;
         let Some(engine) = self.engine_for(function) else { return NONE };
         let Some(pieces) = order.pieces else { return NONE };
@@ -32,10 +32,11 @@ impl TransferEngine {
 
 #[pymethods]
 impl TransferEngine {
-    /// As `transfer_sync_write`, in the background.
+    /// Starts `transfer_sync_write` in the background. Both memory ranges must stay registered until the transfer has
+    /// ended.
     ///
-    /// Returns a number to ask `transfer_check_status` about, or 0 if the peer cannot be found, the memory is not
-    /// registered here, or too many transfers are under way.
+    /// Returns a batch number for `transfer_check_status`. Returns 0 if the peer cannot be found, the local memory is
+    /// not registered, or 65536 transfers run or have ended without a query of their status. The log says which.
     #[pyo3(signature = (target_hostname, buffer, peer_buffer_address, length, transport_hint=None))]
     #[pyo3(
         text_signature = "($self, target_hostname, buffer, peer_buffer_address, length, transport_hint='')"
@@ -49,11 +50,17 @@ impl TransferEngine {
         transport_hint: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<u64> {
         let one = [buffer, peer_buffer_address, length];
-        let order = Order::of_one("transfer_submit_write", target_hostname, one, transport_hint)?;
+        let order = TransferArguments::of_one(
+            "transfer_submit_write",
+            target_hostname,
+            one,
+            transport_hint,
+        )?;
         Ok(self.submit(buffer.py(), Opcode::Write, order))
     }
 
-    /// As `batch_transfer_sync_write`, in the background: see `transfer_submit_write`.
+    /// Starts `batch_transfer_sync_write` in the background. Returns as `transfer_submit_write`; 0 also if the lists
+    /// differ in length.
     #[pyo3(signature = (target_hostname, buffers, peer_buffer_addresses, lengths, transport_hint=None))]
     #[pyo3(
         text_signature = "($self, target_hostname, buffers, peer_buffer_addresses, lengths, transport_hint='')"
@@ -68,11 +75,12 @@ impl TransferEngine {
     ) -> PyResult<u64> {
         const NAME: &str = "batch_transfer_async_write";
         let many = [buffers, peer_buffer_addresses, lengths];
-        let order = Order::of_many(NAME, target_hostname, many, transport_hint)?;
+        let order = TransferArguments::of_many(NAME, target_hostname, many, transport_hint)?;
         Ok(self.submit(buffers.py(), Opcode::Write, order))
     }
 
-    /// As `batch_transfer_sync_read`, in the background: see `transfer_submit_write`.
+    /// Starts `batch_transfer_sync_read` in the background. Returns as `transfer_submit_write`; 0 also if the lists
+    /// differ in length.
     #[pyo3(signature = (target_hostname, buffers, peer_buffer_addresses, lengths, transport_hint=None))]
     #[pyo3(
         text_signature = "($self, target_hostname, buffers, peer_buffer_addresses, lengths, transport_hint='')"
@@ -87,11 +95,12 @@ impl TransferEngine {
     ) -> PyResult<u64> {
         const NAME: &str = "batch_transfer_async_read";
         let many = [buffers, peer_buffer_addresses, lengths];
-        let order = Order::of_many(NAME, target_hostname, many, transport_hint)?;
+        let order = TransferArguments::of_many(NAME, target_hostname, many, transport_hint)?;
         Ok(self.submit(buffers.py(), Opcode::Read, order))
     }
 
-    /// Reads or writes several ranges, as `opcode` says, in the background: see `transfer_submit_write`.
+    /// Starts a read or a write of several ranges in the background; `opcode` is a `TransferOpcode`. Returns as
+    /// `transfer_submit_write`; 0 also if the lists differ in length.
     #[pyo3(signature = (
         target_hostname, buffers, peer_buffer_addresses, lengths, opcode, transport_hint=None
     ))]
@@ -111,14 +120,15 @@ impl TransferEngine {
     ) -> PyResult<u64> {
         const NAME: &str = "batch_transfer_async";
         let many = [buffers, peer_buffer_addresses, lengths];
-        let order = Order::of_many(NAME, target_hostname, many, transport_hint)?;
+        let order = TransferArguments::of_many(NAME, target_hostname, many, transport_hint)?;
         Ok(self.submit(buffers.py(), self::opcode(NAME, opcode)?, order))
     }
 
-    /// How a transfer in the background is getting on. Its number is forgotten once its end was told.
+    /// The status of the background transfer `batch_id`. The engine forgets the number once this has returned a final
+    /// status.
     ///
-    /// Returns 0 while it runs, 1 when all bytes are in place, -1 if it has failed or is not known, -2 if its time was
-    /// over. After an end nothing of it is under way any more.
+    /// Returns 0 while it runs. Final statuses: 1 if all bytes are in place, -1 if it failed or the number is unknown,
+    /// -2 if it timed out. After a final status the transfer touches no memory.
     fn transfer_check_status(&self, batch_id: &Bound<'_, PyAny>) -> PyResult<i32> {
         const NAME: &str = "transfer_check_status";
         let number = argument(NAME, "batch_id").number(batch_id)?;
@@ -131,9 +141,9 @@ impl TransferEngine {
         })
     }
 
-    /// Waits until all these transfers have ended, and forgets their numbers.
+    /// Blocks until all these background transfers have ended, and forgets their numbers.
     ///
-    /// Returns 0 if all bytes of all of them are in place, or -1.
+    /// Returns 0 if all of them moved all their bytes, otherwise -1.
     fn get_batch_transfer_status(
         &self,
         py: Python<'_>,

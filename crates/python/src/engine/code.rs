@@ -1,10 +1,10 @@
-//! The numbers that callers of the C++ package know.
+//! The negative numbers that methods of `mooncake.engine` return, as in the C++ package.
 
 use std::fmt::Display;
 
 use mooncake_engine::{PeerError, RegisterError, UnregisterError};
 
-/// Whatever has no number of its own.
+/// Errors without a number of their own.
 pub(super) const FAILED: i32 = -1;
 
 const TOO_MANY: i32 = -2;
@@ -15,9 +15,9 @@ const SOCKET: i32 = -102;
 const METADATA: i32 = -200;
 const NO_MEMORY: i32 = -302;
 
-/// An error of the engine with its number.
+/// An error of the engine that has a number for Python.
 pub(super) trait Numbered: Display {
-    /// Never zero.
+    /// The number; never zero.
     fn number(&self) -> i32;
 }
 
@@ -52,7 +52,7 @@ impl Numbered for PeerError {
     }
 }
 
-/// Zero, or the number of the error, which is logged.
+/// 0 for success. Otherwise logs the error and returns its number.
 pub(super) fn of(function: &str, result: Result<(), impl Numbered>) -> i32 {
     match result {
         Ok(()) => 0,

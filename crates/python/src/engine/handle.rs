@@ -3,11 +3,11 @@ use std::sync::Arc;
 use mooncake_engine::Engine;
 use pyo3::prelude::*;
 
-/// The engine itself, for `MooncakeDistributedStore.setup(engine=...)`. It lives as long as this object or the
-/// `TransferEngine` that gave it.
+/// An opaque handle of an engine, for `MooncakeDistributedStore.setup(engine=...)`. The engine stays open while this
+/// handle or its `TransferEngine` lives.
 #[pyclass(frozen, weakref, name = "InnerTransferEngine", module = "mooncake.engine")]
 pub(crate) struct TransferEngineHandle {
-    /// Always there until the drop.
+    /// `None` only during the drop.
     engine: Option<Arc<Engine>>,
 }
 
@@ -31,7 +31,8 @@ impl Drop for TransferEngineHandle {
     }
 }
 
-/// Other threads may run while an engine ends, unless the interpreter is on its way out.
+/// Drops a reference to an engine, which may end it. Gives up the interpreter lock meanwhile, unless the interpreter
+/// is shutting down.
 pub(super) fn let_go(engine: Option<Arc<Engine>>) {
     let Some(engine) = engine else { return };
     let mut engine = Some(engine);

@@ -1,5 +1,5 @@
-//! The classes of `mooncake.engine` on top of `mooncake_engine::Engine`. Enter at `transfer_engine.rs`; the methods lie in the
-//! modules named after what they do.
+//! The classes of `mooncake.engine`, on top of `mooncake_engine::Engine`. Enter at `transfer_engine.rs`. The other
+//! modules hold its methods and are named after what they do.
 
 mod batch;
 mod code;

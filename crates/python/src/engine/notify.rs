@@ -3,13 +3,13 @@ use pyo3::prelude::*;
 
 use super::TransferEngine;
 
-/// What one engine tells another when bytes have been moved.
+/// A notification: one engine sends it to another after a transfer.
 #[pyclass(module = "mooncake.engine")]
 pub(crate) struct TransferNotify {
-    /// What it is about.
+    /// The subject of the notification.
     #[pyo3(get, set)]
     name: String,
-    /// What it says.
+    /// The text of the notification.
     #[pyo3(get, set)]
     msg: String,
 }
@@ -35,8 +35,11 @@ impl TransferNotify {
 
 #[pymethods]
 impl TransferEngine {
-    /// The notifications that peers have sent since the last call, oldest first. Up to 65536 are kept; while so many wait,
-    /// a transfer that would send another fails, so none that was acknowledged is lost.
+    /// The notifications that peers have sent since the last call, oldest first; an empty list if the engine is not
+    /// initialized.
+    ///
+    /// The engine keeps up to 65536 notifications, and 64 MiB of them. While it is full, transfers of peers that would
+    /// send another one fail: no acknowledged notification is lost.
     fn get_notifies(&self) -> Vec<TransferNotify> {
         let notes = self.engine().map_or_else(Vec::new, |engine| engine.take_notes());
         notes.into_iter().map(|Note { name, text }| TransferNotify { name, msg: text }).collect()

@@ -1,4 +1,4 @@
-//! The methods about memory of this process.
+//! The methods that register, allocate and copy memory of this process.
 
 use mooncake_engine::{Engine, RegisterError};
 use pyo3::exceptions::PyValueError;
@@ -13,13 +13,18 @@ use crate::buffer::LentBuffer;
 
 #[pymethods]
 impl TransferEngine {
-    /// Lets peers read and write `capacity` bytes at `buffer_addr`, and transfers of this engine use them. They must stay
-    /// mapped until `unregister_memory` has returned 0. Memory that the process itself cannot write is only read.
+    /// Registers `capacity` bytes at the address `buffer_addr`: peers may read and write them, and transfers of this
+    /// engine may use them. They must stay mapped until `unregister_memory` has returned 0. Peers can only read memory
+    /// that this process cannot write.
     ///
-    /// Memory of a GPU is found out by its address; `location` is accepted and changes nothing.
+    /// The engine recognizes GPU memory by its address. `location` is accepted and changes nothing.
     ///
-    /// Returns 0; -7 if some of it is registered already; -302 if the process has no such memory; or another negative
-    /// number.
+    /// Returns 0, or a negative number:
+    ///
+    /// - -7 if a part of the range is registered already;
+    /// - -302 if the process has no such memory;
+    /// - -2 if there are too many registrations;
+    /// - -1 if the range is empty or the engine is not initialized.
     #[pyo3(signature = (buffer_addr, capacity, location=None))]
     #[pyo3(text_signature = "($self, buffer_addr, capacity, location='*')")]
     fn register_memory(
@@ -37,10 +42,10 @@ impl TransferEngine {
         Ok(code::of(NAME, py.detach(|| register(&engine, &[start], &[len]))))
     }
 
-    /// Takes back the registration of the memory that starts at `buffer_addr`, and waits until no transfer uses it.
+    /// Unregisters the memory that starts at `buffer_addr`, after it has waited for transfers that use it.
     ///
-    /// Returns 0; -3 if no registered memory starts there; -4 if a transfer goes on for too long: then it is still
-    /// registered and must not be freed.
+    /// Returns 0; -3 if no registered range starts there; -4 if a transfer did not end in time: the memory is then
+    /// still registered and must not be freed; -1 if the engine is not initialized.
     fn unregister_memory(&self, py: Python<'_>, buffer_addr: &Bound<'_, PyAny>) -> PyResult<i32> {
         const NAME: &str = "unregister_memory";
         let start = argument(NAME, "buffer_addr").number(buffer_addr)?;
@@ -48,7 +53,9 @@ impl TransferEngine {
         Ok(code::of(NAME, py.detach(|| engine.unregister(start))))
     }
 
-    /// Registers several ranges, all of them or none, as `register_memory`.
+    /// Registers several ranges, as `register_memory`: either all of them or none.
+    ///
+    /// Returns as `register_memory`; -1 if the lists differ in length.
     #[pyo3(signature = (buffer_addresses, capacities, location=None))]
     #[pyo3(text_signature = "($self, buffer_addresses, capacities, location='*')")]
     fn batch_register_memory(
@@ -70,9 +77,9 @@ impl TransferEngine {
         Ok(code::of(NAME, py.detach(|| register(&engine, &starts, &lens))))
     }
 
-    /// Takes back several registrations, as `unregister_memory`. All are tried.
+    /// Unregisters several ranges, as `unregister_memory`. Goes on after an error.
     ///
-    /// Returns 0, or the negative number of the first that failed.
+    /// Returns 0, or the negative number of the first range that failed.
     fn batch_unregister_memory(
         &self,
         py: Python<'_>,
@@ -87,9 +94,10 @@ impl TransferEngine {
         }))
     }
 
-    /// `length` zeroed bytes of the engine's own, registered.
+    /// Allocates `length` zeroed bytes and registers them.
     ///
-    /// Returns their address, or 0 if there are none.
+    /// Returns their address, or 0 if the system has no memory or there are too many registrations. Free them with
+    /// `free_managed_buffer`.
     fn allocate_managed_buffer(&self, py: Python<'_>, length: &Bound<'_, PyAny>) -> PyResult<u64> {
         const NAME: &str = "allocate_managed_buffer";
         let len = argument(NAME, "length").number(length)?;
@@ -100,9 +108,10 @@ impl TransferEngine {
         }))
     }
 
-    /// Gives back what `allocate_managed_buffer` has given, when no transfer uses it any more.
+    /// Frees a buffer of `allocate_managed_buffer`, after it has waited for transfers that use it.
     ///
-    /// Returns 0; -3 if there is no such buffer of this length; -4 if a transfer goes on for too long.
+    /// Returns 0; -3 if no managed buffer of this length starts at `buffer_addr`; -4 if a transfer did not end in
+    /// time; -1 if the engine is not initialized.
     fn free_managed_buffer(
         &self,
         py: Python<'_>,
@@ -116,9 +125,10 @@ impl TransferEngine {
         Ok(code::of(NAME, py.detach(|| engine.free(start, len))))
     }
 
-    /// Copies the first `length` bytes of `src_ptr` to an address in registered memory. A str is taken as UTF-8.
+    /// Copies the first `length` bytes of `src_ptr` to `dest_address`, in registered memory. `src_ptr` is a bytes-like
+    /// object, or a str, which is encoded as UTF-8.
     ///
-    /// Returns 0, or -1 if there are not as many, or the memory is not registered.
+    /// Returns 0, or -1 if the source is shorter than `length`, or the destination is not registered or not writable.
     fn write_bytes_to_buffer(
         &self,
         py: Python<'_>,
@@ -150,7 +160,9 @@ impl TransferEngine {
         }))
     }
 
-    /// A copy of `length` bytes at an address in registered memory. Raises ValueError if it is not registered.
+    /// Copies `length` bytes at `source_address`, in registered memory, to a bytes object.
+    ///
+    /// Raises ValueError if the memory is not registered or cannot be read, or the engine is not initialized.
     fn read_bytes_from_buffer<'py>(
         &self,
         py: Python<'py>,

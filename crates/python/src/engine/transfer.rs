@@ -7,22 +7,22 @@ use super::code::FAILED;
 use super::{TransferEngine, TransferNotify};
 use crate::argument::argument;
 
-/// What a transfer is told by its arguments.
-pub(super) struct Order<'a> {
+/// The arguments of a transfer.
+pub(super) struct TransferArguments<'a> {
     pub(super) function: &'static str,
     pub(super) peer: &'a str,
     /// `None` if the lists differ in length.
     pub(super) pieces: Option<Vec<Piece>>,
 }
 
-/// The arguments of a method that moves one piece: address here, address there, length.
-type One<'a, 'py> = [&'a Bound<'py, PyAny>; 3];
+/// The arguments of one transfer: local address, peer address, length; or three lists of these.
+type TransferColumns<'a, 'py> = [&'a Bound<'py, PyAny>; 3];
 
-impl<'a> Order<'a> {
+impl<'a> TransferArguments<'a> {
     pub(super) fn of_one(
         function: &'static str,
         peer: &'a Bound<'_, PyAny>,
-        [buffer, peer_buffer_address, length]: One<'_, '_>,
+        [buffer, peer_buffer_address, length]: TransferColumns<'_, '_>,
         transport_hint: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let local = argument(function, "buffer").number(buffer)?;
@@ -35,7 +35,7 @@ impl<'a> Order<'a> {
     pub(super) fn of_many(
         function: &'static str,
         peer: &'a Bound<'_, PyAny>,
-        [buffers, peer_buffer_addresses, lengths]: One<'_, '_>,
+        [buffers, peer_buffer_addresses, lengths]: TransferColumns<'_, '_>,
         transport_hint: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let locals = argument(function, "buffers").numbers(buffers)?;
@@ -63,7 +63,7 @@ impl<'a> Order<'a> {
     }
 }
 
-/// `TransferOpcode.Read` or `TransferOpcode.Write`, or its number.
+/// The opcode of `TransferOpcode.Read` or `TransferOpcode.Write`, or of its number.
 pub(super) fn opcode(function: &'static str, value: &Bound<'_, PyAny>) -> PyResult<Opcode> {
     match argument(function, "opcode").number(value)? {
         0 => Ok(Opcode::Read),
@@ -77,7 +77,13 @@ fn note(notify: Option<&Bound<'_, TransferNotify>>) -> PyResult<Option<Note>> {
 }
 
 impl TransferEngine {
-    fn run(&self, py: Python<'_>, opcode: Opcode, order: Order, note: Option<Note>) -> i32 {
+    fn run(
+        &self,
+        py: Python<'_>,
+        opcode: Opcode,
+        order: TransferArguments,
+        note: Option<Note>,
+    ) -> i32 {
         let function = order.function;
         let Some(engine) = self.engine_for(function) else { return FAILED };
         let Some(pieces) = order.pieces else { return FAILED };
@@ -94,10 +100,13 @@ impl TransferEngine {
 
 #[pymethods]
 impl TransferEngine {
-    /// Writes `length` bytes at `buffer` to an address of the peer. Both must lie in registered memory.
+    /// Writes `length` bytes from the local address `buffer` to the address `peer_buffer_address` of the peer named
+    /// `target_hostname`. Both ranges must be registered, each in its own process. Blocks until the transfer has
+    /// ended.
+    ///
     /// `transport_hint` is accepted and changes nothing.
     ///
-    /// Returns 0 when the bytes are in place, or -1.
+    /// Returns 0 when the bytes are in place, otherwise -1; the log says why.
     #[pyo3(signature = (target_hostname, buffer, peer_buffer_address, length, transport_hint=None))]
     #[pyo3(
         text_signature = "($self, target_hostname, buffer, peer_buffer_address, length, transport_hint='')"
@@ -111,11 +120,15 @@ impl TransferEngine {
         transport_hint: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<i32> {
         let one = [buffer, peer_buffer_address, length];
-        let order = Order::of_one("transfer_sync_write", target_hostname, one, transport_hint)?;
+        let order =
+            TransferArguments::of_one("transfer_sync_write", target_hostname, one, transport_hint)?;
         Ok(self.run(buffer.py(), Opcode::Write, order, None))
     }
 
-    /// Reads `length` bytes at an address of the peer to `buffer`, as `transfer_sync_write`.
+    /// Reads `length` bytes from the address `peer_buffer_address` of the peer into the local address `buffer`. Both
+    /// ranges must be registered, as for `transfer_sync_write`.
+    ///
+    /// Returns 0 when the bytes are in place, otherwise -1.
     #[pyo3(signature = (target_hostname, buffer, peer_buffer_address, length, transport_hint=None))]
     #[pyo3(
         text_signature = "($self, target_hostname, buffer, peer_buffer_address, length, transport_hint='')"
@@ -129,11 +142,16 @@ impl TransferEngine {
         transport_hint: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<i32> {
         let one = [buffer, peer_buffer_address, length];
-        let order = Order::of_one("transfer_sync_read", target_hostname, one, transport_hint)?;
+        let order =
+            TransferArguments::of_one("transfer_sync_read", target_hostname, one, transport_hint)?;
         Ok(self.run(buffer.py(), Opcode::Read, order, None))
     }
 
-    /// Writes several ranges, as `transfer_sync_write`. Returns 0 when all are in place, or -1.
+    /// Writes several ranges, as `transfer_sync_write`: `lengths[i]` bytes from `buffers[i]` to
+    /// `peer_buffer_addresses[i]`.
+    ///
+    /// Returns 0 when all bytes are in place; otherwise -1, and some ranges may have been written. -1 also if the
+    /// lists differ in length.
     #[pyo3(signature = (target_hostname, buffers, peer_buffer_addresses, lengths, transport_hint=None))]
     #[pyo3(
         text_signature = "($self, target_hostname, buffers, peer_buffer_addresses, lengths, transport_hint='')"
@@ -148,11 +166,15 @@ impl TransferEngine {
     ) -> PyResult<i32> {
         const NAME: &str = "batch_transfer_sync_write";
         let many = [buffers, peer_buffer_addresses, lengths];
-        let order = Order::of_many(NAME, target_hostname, many, transport_hint)?;
+        let order = TransferArguments::of_many(NAME, target_hostname, many, transport_hint)?;
         Ok(self.run(buffers.py(), Opcode::Write, order, None))
     }
 
-    /// Reads several ranges, as `transfer_sync_read`. Returns 0 when all are in place, or -1.
+    /// Reads several ranges, as `transfer_sync_read`: `lengths[i]` bytes from `peer_buffer_addresses[i]` to
+    /// `buffers[i]`.
+    ///
+    /// Returns 0 when all bytes are in place; otherwise -1, and some ranges may have been read. -1 also if the lists
+    /// differ in length.
     #[pyo3(signature = (target_hostname, buffers, peer_buffer_addresses, lengths, transport_hint=None))]
     #[pyo3(
         text_signature = "($self, target_hostname, buffers, peer_buffer_addresses, lengths, transport_hint='')"
@@ -167,13 +189,14 @@ impl TransferEngine {
     ) -> PyResult<i32> {
         const NAME: &str = "batch_transfer_sync_read";
         let many = [buffers, peer_buffer_addresses, lengths];
-        let order = Order::of_many(NAME, target_hostname, many, transport_hint)?;
+        let order = TransferArguments::of_many(NAME, target_hostname, many, transport_hint)?;
         Ok(self.run(buffers.py(), Opcode::Read, order, None))
     }
 
-    /// Reads or writes, as `opcode` says, and then sends `notify` to the peer.
+    /// Reads or writes one range, as `transfer_sync_read` or `transfer_sync_write`; `opcode` is a `TransferOpcode`.
+    /// Then sends `notify`, a `TransferNotify`, to the peer, unless it is None.
     ///
-    /// Returns 0 when the bytes are in place and the peer has the notification, or -1.
+    /// Returns 0 when the bytes are in place and the peer has the notification, otherwise -1.
     #[pyo3(signature = (
         target_hostname, buffer, peer_buffer_address, length, opcode, notify=None, transport_hint=None
     ))]
@@ -193,12 +216,14 @@ impl TransferEngine {
         transport_hint: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<i32> {
         let one = [buffer, peer_buffer_address, length];
-        let order = Order::of_one("transfer_sync", target_hostname, one, transport_hint)?;
+        let order =
+            TransferArguments::of_one("transfer_sync", target_hostname, one, transport_hint)?;
         let opcode = self::opcode("transfer_sync", opcode)?;
         Ok(self.run(buffer.py(), opcode, order, note(notify)?))
     }
 
-    /// Reads or writes several ranges, as `transfer_sync`.
+    /// Reads or writes several ranges, as `transfer_sync`. Returns 0 when all bytes are in place and the peer has the
+    /// notification, otherwise -1.
     #[pyo3(signature = (
         target_hostname, buffers, peer_buffer_addresses, lengths, opcode, notify=None, transport_hint=None
     ))]
@@ -218,7 +243,12 @@ impl TransferEngine {
         transport_hint: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<i32> {
         let many = [buffers, peer_buffer_addresses, lengths];
-        let order = Order::of_many("batch_transfer_sync", target_hostname, many, transport_hint)?;
+        let order = TransferArguments::of_many(
+            "batch_transfer_sync",
+            target_hostname,
+            many,
+            transport_hint,
+        )?;
         let opcode = self::opcode("batch_transfer_sync", opcode)?;
         Ok(self.run(buffers.py(), opcode, order, note(notify)?))
     }

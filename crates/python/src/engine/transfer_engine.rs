@@ -1,4 +1,4 @@
-//! The class that callers use: its beginning and its end.
+//! The class `TransferEngine`: how it starts, how it ends, and what it is called.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -10,17 +10,17 @@ use super::handle::{TransferEngineHandle, let_go};
 use crate::argument::argument;
 use crate::protocol::warn_of_protocol;
 
-/// The metadata server that an address without a scheme means.
+/// The type of a metadata server whose address has no scheme.
 const DEFAULT_METADATA: &str = "etcd";
 
 /// Moves bytes between registered memory of processes, by address.
 ///
-/// Methods return numbers: zero, or a negative one on failure, whose reason is logged. They raise nothing but TypeError,
-/// for arguments of a wrong type, where their documentation does not say more. One engine may be used from many
-/// threads at once. It ends when it is collected.
+/// Unless a method says otherwise, it returns 0 for success or a negative number for a failure, and the log says why.
+/// Methods raise TypeError for an argument of a wrong type; other exceptions are named with the method that raises
+/// them. Many threads may use one engine at once. The engine ends when this object and all its handles are collected.
 #[pyclass(frozen, subclass, weakref, module = "mooncake.engine")]
 pub(crate) struct TransferEngine {
-    /// The engine, once `initialize` has succeeded.
+    /// `None` until `initialize` has succeeded.
     open: RwLock<Option<Arc<Engine>>>,
 }
 
@@ -29,7 +29,7 @@ impl TransferEngine {
         self.open.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The engine for `function`, whose refusal is logged.
+    /// The engine. Logs an error for `function` if it is not initialized.
     pub(super) fn engine_for(&self, function: &str) -> Option<Arc<Engine>> {
         let engine = self.engine();
         if engine.is_none() {
@@ -38,7 +38,7 @@ impl TransferEngine {
         engine
     }
 
-    fn open(&self, wish: &Wish) -> Result<(), OpenError> {
+    fn open(&self, wish: &InitializeArguments) -> Result<(), OpenError> {
         let config = EngineConfig {
             local_hostname: wish.local_hostname.to_string(),
             metadata: Metadata::parse(wish.metadata_server, wish.metadata_type)?,
@@ -49,14 +49,14 @@ impl TransferEngine {
         let engine = Arc::new(Engine::open(config)?);
         let mut slot = self.open.write().unwrap_or_else(PoisonError::into_inner);
         if slot.is_some() {
-            // Another thread was first; ours ends here.
+            // Another thread has initialized it meanwhile. The engine opened here is dropped.
             return Err(OpenError::System { reason: "it is initialized already".to_owned() });
         }
         *slot = Some(engine);
         Ok(())
     }
 
-    fn initialize_as(&self, py: Python<'_>, wish: &Wish) -> i32 {
+    fn initialize_as(&self, py: Python<'_>, wish: &InitializeArguments) -> i32 {
         if self.engine().is_some() {
             tracing::error!("initialize: the engine is initialized already");
             return FAILED;
@@ -72,20 +72,23 @@ impl TransferEngine {
 }
 
 /// The arguments of `initialize`.
-struct Wish<'a> {
+struct InitializeArguments<'a> {
     local_hostname: &'a str,
     metadata_server: &'a str,
     protocol: &'a str,
     metadata_type: &'a str,
 }
 
-/// The arguments that both forms have: hostname, metadata server, protocol and devices.
-fn wish<'a>(function: &'static str, arguments: [&'a Bound<'_, PyAny>; 4]) -> PyResult<Wish<'a>> {
+/// The arguments that `initialize` and `initialize_ext` share: hostname, metadata server, protocol and devices.
+fn wish<'a>(
+    function: &'static str,
+    arguments: [&'a Bound<'_, PyAny>; 4],
+) -> PyResult<InitializeArguments<'a>> {
     let [local_hostname, metadata_server, protocol, device_name] = arguments;
     if !device_name.is_none() {
         argument(function, "device_name").text(device_name)?;
     }
-    Ok(Wish {
+    Ok(InitializeArguments {
         local_hostname: argument(function, "local_hostname").text(local_hostname)?,
         metadata_server: argument(function, "metadata_server").text(metadata_server)?,
         protocol: argument(function, "protocol").text(protocol)?,
@@ -100,15 +103,18 @@ impl TransferEngine {
         Self { open: RwLock::new(None) }
     }
 
-    /// Starts the engine: it listens on a free port of the host that `local_hostname` names.
+    /// Starts the engine. It listens on a free port of the host that `local_hostname` names.
     ///
-    /// With `metadata_server="P2PHANDSHAKE"` peers call this engine `host:port` with the port of `get_rpc_port`. With
-    /// `"http://host:port/metadata"` its name is `local_hostname` as it is. `protocol` is "tcp"; "rdma" and "efa" are
-    /// taken for it. `device_name` is accepted and
-    /// changes nothing.
+    /// With `metadata_server="P2PHANDSHAKE"`, peers name this engine `host:port`, with the port of `get_rpc_port`.
+    /// With `"http://host:port/metadata"`, peers name it exactly as `local_hostname`. `protocol` is "tcp"; "rdma" and
+    /// "efa" are served by TCP, with a warning. `device_name` is accepted and changes nothing.
     ///
-    /// Returns 0, or -1: the protocol or the metadata server is not in this build, the host has no such name or no
-    /// free port, the metadata server does not answer, or the engine is initialized already.
+    /// Returns 0, or -1 in these cases; the log says which:
+    ///
+    /// - this build lacks the protocol or the type of metadata server;
+    /// - the host has no such name or no free port;
+    /// - the metadata server does not answer;
+    /// - the engine is initialized already.
     fn initialize(
         &self,
         py: Python<'_>,
@@ -121,7 +127,8 @@ impl TransferEngine {
         Ok(self.initialize_as(py, &wish("initialize", arguments)?))
     }
 
-    /// As `initialize`; `metadata_type` is the scheme of a metadata server that is given without one, like "http".
+    /// Starts the engine, as `initialize`. If `metadata_server` has no scheme, `metadata_type` is its scheme, like
+    /// "http".
     #[expect(clippy::too_many_arguments, reason = "they are the method's in Python")]
     fn initialize_ext(
         &self,
@@ -134,22 +141,22 @@ impl TransferEngine {
     ) -> PyResult<i32> {
         let arguments = [local_hostname, metadata_server, protocol, device_name];
         let metadata_type = argument("initialize_ext", "metadata_type").text(metadata_type)?;
-        let wish = Wish { metadata_type, ..wish("initialize_ext", arguments)? };
+        let wish = InitializeArguments { metadata_type, ..wish("initialize_ext", arguments)? };
         Ok(self.initialize_as(py, &wish))
     }
 
-    /// The port that the engine listens on; 0 while it is not initialized.
+    /// The TCP port that the engine listens on; 0 while it is not initialized.
     fn get_rpc_port(&self) -> u16 {
         self.engine().map_or(0, |engine| engine.port())
     }
 
-    /// The engine itself, for `MooncakeDistributedStore.setup(engine=...)`; None while it is not initialized.
+    /// An opaque handle for `MooncakeDistributedStore.setup(engine=...)`; None while the engine is not initialized.
     fn get_engine(&self) -> Option<TransferEngineHandle> {
         self.engine().map(TransferEngineHandle::new)
     }
 
-    /// A number that no other engine of this process has; 0 while it is not initialized. It is no address that other
-    /// libraries could use.
+    /// A number that identifies this engine in this process; 0 while it is not initialized. It is not a pointer that C
+    /// or C++ libraries can use.
     fn get_engine_ptr(&self) -> usize {
         self.engine().map_or(0, |engine| Arc::as_ptr(&engine).addr())
     }

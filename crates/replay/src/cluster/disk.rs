@@ -1,14 +1,14 @@
-//! The folder in which the nodes of a cluster lend disks.
+//! The folder in which the nodes of a cluster lend their disks.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A folder that is removed when this is dropped.
+/// A folder that is removed on drop.
 pub(super) struct DiskFolder(PathBuf);
 
 impl DiskFolder {
-    /// A new one in a folder that is there.
+    /// Makes the folder inside an existing one.
     pub(super) fn new(parent: &Path) -> io::Result<DiskFolder> {
         let path = parent.join(format!("mooncake-replay-{}", std::process::id()));
         fs::create_dir(&path)?;

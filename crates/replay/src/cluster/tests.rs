@@ -3,7 +3,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use super::*;
 
-/// A folder of shell scripts in place of the programs.
+/// A folder with shell scripts in place of the programs.
 struct Programs(PathBuf);
 
 impl Programs {
@@ -50,7 +50,7 @@ impl Drop for Programs {
     }
 }
 
-/// One test, because a process that is forked while a script is being written keeps the script from running.
+/// A single test: a process that another test forks while a script is written would keep the script from running.
 #[test]
 fn a_cluster_that_cannot_start_says_why() {
     let missing = Programs::new("missing", "");

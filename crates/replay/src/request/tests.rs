@@ -5,33 +5,33 @@ use mooncake_memory::Region;
 
 use super::*;
 
-/// Not a whole number of pieces.
+/// The length of a block; not a multiple of the piece length.
 const BYTES: usize = 24 << 10;
 
-/// What goes wrong in a [`FakePool`].
+/// The fault of a [`FakePool`].
 #[derive(Clone, Copy, Debug)]
 enum Fault {
     None,
-    /// A get returns another key's bytes.
+    /// Gets return another key's bytes.
     Swap,
-    /// A get says that it read a block and writes nothing.
+    /// Gets report success, but write nothing.
     Skip,
-    /// The second half of a block is that of the put before.
+    /// The second half of a block is that of the previous put.
     Tear,
-    /// A get returns the put before.
+    /// Gets return the previous put.
     Stale,
-    /// A get returns the block's bytes eight bytes too early.
+    /// Gets return bytes that are shifted by eight.
     Shift,
-    /// A get reads half a block.
+    /// Gets read half a block.
     Short,
-    /// Blocks are gone at the get.
+    /// Blocks vanish before the get.
     Lose,
     Get(ErrorCode),
     Put(ErrorCode),
     Exist(ErrorCode),
 }
 
-/// Remembers all puts of each key.
+/// A pool that remembers all puts of each key.
 struct FakePool {
     fault: Fault,
     objects: Mutex<Objects>,
@@ -103,7 +103,7 @@ impl Pool for &FakePool {
     }
 }
 
-/// Stores blocks 0 to 2 twice, with an eviction in between, then replays `last` in a pool with a fault.
+/// Stores blocks 0 to 2 twice, with an eviction in between. Then replays `last` in a pool with a fault.
 fn replay(fault: Fault, last: &[u32]) -> Tally {
     let keys = (0..8).map(|block| format!("key-{block}")).collect();
     let blocks = Blocks { keys, bytes: BYTES, generations: Generations::new(8) };
@@ -123,7 +123,7 @@ fn replay(fault: Fault, last: &[u32]) -> Tally {
 
 #[test]
 fn a_prefix_that_is_stored_is_read_and_the_rest_is_put() {
-    // 3 is missing and ends the prefix; 2 behind it is stored and neither a hit nor put again.
+    // Block 3 is missing and ends the prefix. Block 2 behind it is stored, so it is neither a hit nor put again.
     let tally = replay(Fault::None, &[0, 1, 3, 2, 4]);
     let expected = Tally {
         requests: 1,

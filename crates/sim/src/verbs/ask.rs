@@ -1,7 +1,7 @@
 use mooncake_ops::{CallError, MoveError, Op, Step};
 use mooncake_types::{Reply, Request, Tick};
 
-/// One question to the master, by who does not bring it in an operation of its own, and its answer.
+/// One request to the master, for uses that have no operation of their own.
 pub(crate) struct Ask {
     request: Option<Request<'static>>,
     reply: Option<Result<Reply, CallError>>,
@@ -33,7 +33,7 @@ impl Op<'static> for Ask {
     }
 }
 
-/// A while in which a thread does nothing.
+/// A pause of a thread.
 pub(crate) struct Rest {
     pub(crate) until: Tick,
 }

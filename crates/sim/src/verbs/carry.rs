@@ -1,12 +1,12 @@
 use mooncake_ops::{CarryOp, TaskOp};
 use mooncake_types::{SegmentAddress, TaskOrder};
 
-use crate::desk::Desk;
+use crate::desk::RunRecord;
 use crate::key::{KEYS, number_of};
 use crate::task::{Task, leak};
 
-/// Has a random replica copied or moved to a random segment.
-pub(super) fn create(names: &[&'static str], desk: &mut Desk) -> Task {
+/// Asks for a copy or a move of a random key to a random segment.
+pub(super) fn create(names: &[&'static str], desk: &mut RunRecord) -> Task {
     let key = desk.any_key();
     let mut any = || names[desk.chance.below(names.len() as u64) as usize];
     let (source, target) = (any(), any());
@@ -17,8 +17,8 @@ pub(super) fn create(names: &[&'static str], desk: &mut Desk) -> Task {
     Task::new(op, vec![key], desk, |_, _| None)
 }
 
-/// What the thread for tasks of a node does.
-pub(crate) fn fetch(desk: &Desk) -> Task {
+/// Fetches and runs a task of the master. The carrier thread of a node runs this.
+pub(crate) fn fetch(desk: &RunRecord) -> Task {
     Task::new(TaskOp::fetch(1, 0), vec![0], desk, |fetched, after| {
         let fetched = fetched.ok()?;
         let order = fetched.orders.into_iter().next()?;
@@ -26,14 +26,14 @@ pub(crate) fn fetch(desk: &Desk) -> Task {
     })
 }
 
-fn carry(order: TaskOrder, segments: Vec<SegmentAddress>, desk: &mut Desk) -> Task {
+fn carry(order: TaskOrder, segments: Vec<SegmentAddress>, desk: &mut RunRecord) -> Task {
     let key = number_of(&order.key);
     let order: &'static TaskOrder = Box::leak(Box::new(order));
-    // Short, so that most objects go in several windows.
+    // Short, so that most objects are copied in several windows.
     let op = CarryOp::new(order, segments, desk.most_len / 3 + 1);
     Task::new(op, vec![key], desk, |carried, after| {
         after.desk.tally.carried += u64::from(carried.is_ok());
-        // There may be more.
+        // The master may have more tasks.
         Some(fetch(after.desk))
     })
 }

@@ -4,11 +4,11 @@ use mooncake_types::{ErrorCode, Version};
 use crate::extents::Extents;
 use crate::task::After;
 
-/// A part of an object, and whether the object has it.
+/// A part that was asked for, and whether the object is long enough to have it.
 pub(crate) type Wanted = (Part, bool);
 
-/// The version that memory is all of, if it holds these parts of one object of that key; no version if there is nothing
-/// to look at. A part that is not there has its place all the same.
+/// The version of the bytes in `memory`, where these parts lie one after the other. `None` if the object has none of
+/// the parts. A part that the object lacks still takes up its length.
 fn one_version(key: usize, parts: &[Wanted], memory: &Extents) -> Result<Option<Version>, String> {
     let mut found = None;
     let mut place = 0;
@@ -28,8 +28,8 @@ fn one_version(key: usize, parts: &[Wanted], memory: &Extents) -> Result<Option<
     Ok(found)
 }
 
-/// What an item was answered must be true: if its parts were read, all their bytes are of one committed version that was
-/// there after the get began. Gives the version, unless there was nothing to read.
+/// Judges the answer to one item of a get. If parts were read, all their bytes must be of one committed version that
+/// was readable after the get began. Returns the version, unless there was nothing to read.
 pub(crate) fn check_item(
     position: usize,
     found: Result<Vec<Wanted>, ErrorCode>,
@@ -45,7 +45,7 @@ pub(crate) fn check_item(
                     let verdict = desk.history.check_miss(key, after.began);
                     desk.judge("what is there is found", verdict);
                 }
-                // The last of them: whenever it was looked up, it was replaced before it was read.
+                // Writers replaced the object between each look-up and its read.
                 ErrorCode::ObjectNotFound
                 | ErrorCode::ReplicaIsNotReady
                 | ErrorCode::ObjectReplicaBusy => {}

@@ -4,12 +4,12 @@ use mooncake_types::{Chance, ErrorCode, SegmentId};
 use super::Doer;
 use super::content::{Wanted, check_item};
 use super::routes::RoutedGet;
-use crate::desk::Desk;
+use crate::desk::RunRecord;
 use crate::key::{KEYS, some_keys};
 use crate::task::{Task, leak};
 
-/// Gets of whole objects or of parts of them.
-pub(super) fn random(doer: &Doer<'_>, desk: &mut Desk) -> Task {
+/// A get of whole objects, or of parts of them.
+pub(super) fn random(doer: &Doer<'_>, desk: &mut RunRecord) -> Task {
     let keys = some_keys(&mut desk.chance, desk.keys);
     match desk.chance.below(3) {
         0 => ranges(keys, doer, desk),
@@ -17,7 +17,7 @@ pub(super) fn random(doer: &Doer<'_>, desk: &mut Desk) -> Task {
     }
 }
 
-pub(crate) fn get(keys: Vec<usize>, doer: &Doer<'_>, desk: &mut Desk) -> Task {
+pub(crate) fn get(keys: Vec<usize>, doer: &Doer<'_>, desk: &mut RunRecord) -> Task {
     let items = keys.iter().map(|&key| GetItem::whole(KEYS[key], Some(desk.most_len)));
     let op = begin(leak(items.collect()), &keys, doer, desk);
     Task::new(op, keys, desk, |results, mut after| {
@@ -33,21 +33,21 @@ fn begin(
     items: &'static [GetItem<'static>],
     keys: &[usize],
     doer: &Doer<'_>,
-    desk: &mut Desk,
+    desk: &mut RunRecord,
 ) -> RoutedGet {
     let op = GetOp::new(items, doer.own, Chance::new(desk.chance.bits()));
     doer.routes.get(op, keys, doer.now, desk)
 }
 
 /// A few parts, some of them past the end of most objects.
-fn random_parts(desk: &mut Desk) -> &'static [Part] {
+fn random_parts(desk: &mut RunRecord) -> &'static [Part] {
     let half = desk.most_len / 2 + 1;
     let mut part = || Part { from: desk.chance.below(half), len: desk.chance.below(half) };
     let count = [1, 1, 2, 3][part().from as usize % 4];
     leak((0..count).map(|_| part()).collect())
 }
 
-fn ranges(keys: Vec<usize>, doer: &Doer<'_>, desk: &mut Desk) -> Task {
+fn ranges(keys: Vec<usize>, doer: &Doer<'_>, desk: &mut RunRecord) -> Task {
     let parts: Vec<_> = keys.iter().map(|_| random_parts(desk)).collect();
     let items = keys.iter().zip(&parts).map(|(&key, parts)| GetItem::parts(KEYS[key], parts));
     let op = begin(leak(items.collect()), &keys, doer, desk);
@@ -59,13 +59,13 @@ fn ranges(keys: Vec<usize>, doer: &Doer<'_>, desk: &mut Desk) -> Task {
     })
 }
 
-/// The parts, and which of them the object has.
+/// The parts, each with whether the object has it.
 fn there(parts: &[Part], object_len: u64) -> Vec<Wanted> {
     parts.iter().map(|part| (*part, part.lies_within(object_len))).collect()
 }
 
-/// A route that is held, and several reads of parts by it.
-pub(super) fn session(own: &'static [SegmentId], desk: &mut Desk) -> Task {
+/// A session of gets: one route is looked up, and several reads of parts use it.
+pub(super) fn session(own: &'static [SegmentId], desk: &mut RunRecord) -> Task {
     let key = desk.any_key();
     let op = RoutesOp::new(leak(vec![KEYS[key]]));
     Task::new(op, vec![key], desk, move |found, mut after| {
@@ -84,12 +84,12 @@ struct Session {
     key: usize,
     own: &'static [SegmentId],
     route: Route,
-    /// When the route was looked up: what it leads to may have been replaced since.
+    /// When the route was looked up. The object may have been replaced since.
     began: u64,
     reads: u32,
 }
 
-fn held(session: Session, desk: &mut Desk) -> Task {
+fn held(session: Session, desk: &mut RunRecord) -> Task {
     let Session { key, own, ref route, began, .. } = session;
     let parts = random_parts(desk).iter().copied();
     let parts: Vec<Part> = parts.filter(|part| part.lies_within(route.object_len())).collect();
@@ -97,7 +97,7 @@ fn held(session: Session, desk: &mut Desk) -> Task {
     let chance = Chance::new(desk.chance.bits());
     let op = GetOp::held(items, vec![Some(route.clone())], own, chance);
     let task = Task::new(op, vec![key], desk, move |results, mut after| {
-        // A lease that is over, or a version that was replaced or removed, says nothing about the key.
+        // An ended lease, or a version that was replaced or removed, says nothing about the key.
         if let Err(ErrorCode::LeaseExpired | ErrorCode::ObjectNotFound) = results[0] {
             after.desk.tally.missed += 1;
             return None;

@@ -1,4 +1,4 @@
-//! What a node does to take its segment back, and to lend another.
+//! The tasks of a node that takes its segment back and lends another.
 
 use mooncake_client::membership::Lent;
 use mooncake_ops::{CallError, MoveError, Op, Step};
@@ -7,19 +7,19 @@ use mooncake_types::{
 };
 
 use super::ask::{Ask, Rest};
-use crate::desk::Desk;
-use crate::errand::{Errand, Taken};
+use crate::desk::RunRecord;
+use crate::errand::{LenderStep, Taken};
 use crate::ids::Process;
 use crate::task::{Task, leak};
 
-/// Time between two questions how far a drain is.
+/// Time between two questions about a drain's progress.
 const PACE_MS: u64 = 50;
 
-/// How often the heartbeat is looked at, which has to take notice first.
+/// How often a task checks whether the heartbeat has applied a change.
 const LOOK_MS: u64 = 5;
 
-/// Has what lies in a segment moved elsewhere, until `until` at most.
-pub(crate) fn drain(process: Process, id: SegmentId, until: Tick, desk: &Desk) -> Task {
+/// Asks the master to drain a segment, until it is done or until `until`.
+pub(crate) fn drain(process: Process, id: SegmentId, until: Tick, desk: &RunRecord) -> Task {
     let ask = Ask::new(Request::DrainSegments { segments: vec![id] });
     Task::new(ask, vec![0], desk, move |reply, after| {
         let has_ended = match reply {
@@ -31,7 +31,7 @@ pub(crate) fn drain(process: Process, id: SegmentId, until: Tick, desk: &Desk) -
             _ => false,
         };
         if has_ended || after.now >= until {
-            after.desk.errands.push((process, Errand::Leave));
+            after.desk.errands.push((process, LenderStep::Leave));
             return None;
         }
         let rest = Rest { until: after.now.after_ms(PACE_MS) };
@@ -41,7 +41,7 @@ pub(crate) fn drain(process: Process, id: SegmentId, until: Tick, desk: &Desk) -
     })
 }
 
-/// Waits until the heartbeat has taken notice, and until all promises are over.
+/// Waits until the heartbeat has taken the segment back, and until all promises in it have ended.
 struct OutlastPromises(Taken);
 
 impl Op<'static> for OutlastPromises {
@@ -68,7 +68,7 @@ impl Op<'static> for OutlastPromises {
     }
 }
 
-/// Has the master unmount a segment, and waits for `grace_ms` after that.
+/// Asks the master to unmount a segment, and waits for `grace_ms` after that.
 struct Unmount {
     id: SegmentId,
     grace_ms: u64,
@@ -92,7 +92,7 @@ impl Op<'static> for Unmount {
 
     fn on_reply(&mut self, reply: Result<Reply, CallError>) {
         self.result = Some(match reply {
-            // A master that forgot the segment has nothing to take back.
+            // A master that does not know the segment need not unmount it.
             Ok(Reply::Done(Ok(()) | Err(ErrorCode::SegmentNotFound))) => Ok(()),
             Ok(Reply::Done(Err(code)) | Reply::Refused(code)) => Err(code),
             Ok(_) => Err(ErrorCode::InternalError),
@@ -109,42 +109,49 @@ impl Op<'static> for Unmount {
     }
 }
 
-/// See [`OutlastPromises`]. The segment is served meanwhile.
-pub(crate) fn outlast_promises(process: Process, taken: Taken, grace_ms: u64, desk: &Desk) -> Task {
+/// Runs [`OutlastPromises`]. The node goes on serving the segment.
+pub(crate) fn outlast_promises(
+    process: Process,
+    taken: Taken,
+    grace_ms: u64,
+    desk: &RunRecord,
+) -> Task {
     Task::new(OutlastPromises(taken), vec![0], desk, move |id, after| {
-        after.desk.errands.push((process, Errand::Unmount { id, grace_ms }));
+        after.desk.errands.push((process, LenderStep::Unmount { id, grace_ms }));
         None
     })
 }
 
-/// See [`Unmount`].
-pub(crate) fn unmount(process: Process, id: SegmentId, grace_ms: u64, desk: &Desk) -> Task {
+/// Runs [`Unmount`].
+pub(crate) fn unmount(process: Process, id: SegmentId, grace_ms: u64, desk: &RunRecord) -> Task {
     let op = Unmount { id, grace_ms, until: Tick::ZERO, result: None };
     Task::new(op, vec![0], desk, move |result, after| {
-        let left = Errand::Left { id, grace_ms, result };
+        let left = LenderStep::Left { id, grace_ms, result };
         after.desk.errands.push((process, left));
         None
     })
 }
 
-/// Waits before something is lent again.
-pub(crate) fn stay_away(process: Process, until: Tick, desk: &Desk) -> Task {
+/// Waits before the node lends a segment again.
+pub(crate) fn stay_away(process: Process, until: Tick, desk: &RunRecord) -> Task {
     Task::new(Rest { until }, vec![0], desk, move |(), after| {
-        after.desk.errands.push((process, Errand::Come));
+        after.desk.errands.push((process, LenderStep::Come));
         None
     })
 }
 
-/// Has the master mount an empty segment.
-pub(crate) fn come(process: Process, lent: Lent, seen_epoch: Epoch, desk: &Desk) -> Task {
+/// Asks the master to mount an empty segment.
+pub(crate) fn come(process: Process, lent: Lent, seen_epoch: Epoch, desk: &RunRecord) -> Task {
     let (id, lent) = (lent.id, &leak(vec![lent])[0]);
     let mount = lent.mount(seen_epoch, true);
     Task::new(Ask::new(mount), vec![0], desk, move |reply, after| {
         let came = match reply {
-            Ok(Reply::Mounted(MountOutcome::Ready)) => Errand::Came { id },
-            Ok(Reply::Done(Err(_)) | Reply::Refused(_)) => Errand::Stay { id, is_unsure: false },
-            // Whether it is mounted is unknown; the master must not go on placing objects in it.
-            _ => Errand::Stay { id, is_unsure: true },
+            Ok(Reply::Mounted(MountOutcome::Ready)) => LenderStep::Came { id },
+            Ok(Reply::Done(Err(_)) | Reply::Refused(_)) => {
+                LenderStep::Stay { id, is_unsure: false }
+            }
+            // The master may have mounted it. The node then unmounts it, so that no objects are placed there.
+            _ => LenderStep::Stay { id, is_unsure: true },
         };
         after.desk.errands.push((process, came));
         None

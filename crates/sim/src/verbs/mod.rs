@@ -1,4 +1,4 @@
-//! What the clients of a run do.
+//! The operations that clients run.
 
 mod ask;
 mod carry;
@@ -19,11 +19,11 @@ pub(crate) use put::put;
 pub(crate) use remove::remove;
 pub(crate) use routes::{Routes, renew};
 
-use crate::desk::Desk;
+use crate::desk::RunRecord;
 use crate::key::some_keys;
 use crate::task::Task;
 
-/// Who does something: the segments of its process, the routes that it knows, and its time.
+/// The client that runs an operation: its own segments, its cached routes and its clock.
 pub(crate) struct Doer<'a> {
     pub(crate) own: &'static [SegmentId],
     pub(crate) routes: &'a Routes,
@@ -32,8 +32,8 @@ pub(crate) struct Doer<'a> {
     pub(crate) names: &'a [&'static str],
 }
 
-/// Something to do.
-pub(crate) fn random(doer: &Doer<'_>, desk: &mut Desk) -> Task {
+/// A random operation.
+pub(crate) fn random(doer: &Doer<'_>, desk: &mut RunRecord) -> Task {
     if desk.reads_mostly && desk.chance.below(3) > 0 {
         return get::random(doer, desk);
     }

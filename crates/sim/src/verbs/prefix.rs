@@ -1,11 +1,11 @@
 use mooncake_ops::PrefixLenOp;
 
-use crate::desk::Desk;
+use crate::desk::RunRecord;
 use crate::key::{KEYS, some_keys};
 use crate::task::{Task, leak};
 
-/// Asks how many of some keys are there, from the first on.
-pub(super) fn count(desk: &mut Desk) -> Task {
+/// Asks how many of some keys have objects, counted from the first until one has none.
+pub(super) fn count(desk: &mut RunRecord) -> Task {
     let keys = some_keys(&mut desk.chance, desk.keys);
     let names = leak(keys.iter().map(|&key| KEYS[key]).collect());
     Task::new(PrefixLenOp::new(names), keys, desk, |counted, after| {

@@ -2,20 +2,20 @@ use mooncake_client::{ReplicateConfig, SoftPin};
 use mooncake_ops::{CloseOp, CloseOutcome, Closing, Part, PutOp, PutPartsOp, PutSession, StartOp};
 use mooncake_types::{ErrorCode, PutItem, Tick};
 
-use crate::desk::Desk;
+use crate::desk::RunRecord;
 use crate::key::{KEYS, some_keys};
 use crate::task::{After, Task, leak};
 
-/// Sessions end when the master says so: what keeps bytes right must not depend on the client's clock.
+/// Only the master ends sessions: correctness may not depend on the client's clock.
 const SESSION_TTL_MS: u64 = 3_600_000;
 
-fn config(desk: &mut Desk, replica_num: u32) -> ReplicateConfig<'static> {
+fn config(desk: &mut RunRecord, replica_num: u32) -> ReplicateConfig<'static> {
     let hard_pin = desk.chance.below(16) == 0;
     let soft_pin = if desk.has_soft_pins { soft_pin(desk) } else { SoftPin::Preserve };
     ReplicateConfig { replica_num, hard_pin, soft_pin, ..ReplicateConfig::default() }
 }
 
-fn soft_pin(desk: &mut Desk) -> SoftPin {
+fn soft_pin(desk: &mut RunRecord) -> SoftPin {
     match desk.chance.below(6) {
         0 => SoftPin::Sliding,
         1 => SoftPin::Enable { ttl_ms: None },
@@ -25,8 +25,8 @@ fn soft_pin(desk: &mut Desk) -> SoftPin {
     }
 }
 
-/// An object to be put, of some group or of none. An upsert that names another group than the object has is refused.
-fn item(key: usize, len: u64, desk: &mut Desk) -> PutItem<'static> {
+/// An object to put, with a random group or none. The master refuses an upsert that names another group.
+fn item(key: usize, len: u64, desk: &mut RunRecord) -> PutItem<'static> {
     let group = match desk.has_groups && !desk.is_ending {
         true => ["", "g", "h"][desk.chance.below(3) as usize],
         false => "",
@@ -44,8 +44,8 @@ fn tally(results: Vec<Result<(), ErrorCode>>, after: After<'_>) -> Option<Task> 
     None
 }
 
-/// Puts or upserts of random keys and lengths.
-pub(super) fn random(desk: &mut Desk) -> Task {
+/// A put or an upsert of random keys and lengths.
+pub(super) fn random(desk: &mut RunRecord) -> Task {
     let keys = some_keys(&mut desk.chance, desk.keys);
     let lens = keys.iter().map(|_| desk.any_len()).collect();
     let replicas = [1, 1, 2, 3][desk.chance.below(4) as usize];
@@ -58,7 +58,7 @@ pub(crate) fn put(
     lens: Vec<u64>,
     replicas: u32,
     upserts: bool,
-    desk: &mut Desk,
+    desk: &mut RunRecord,
 ) -> Task {
     let items = leak(keys.iter().zip(lens).map(|(&key, len)| item(key, len, desk)).collect());
     let config = config(desk, replicas);
@@ -69,8 +69,8 @@ pub(crate) fn put(
     Task::new(op, keys, desk, tally)
 }
 
-/// A put that is written part by part, in random order; now and then a part is left out.
-pub(super) fn session(desk: &mut Desk) -> Task {
+/// A put session: its parts are written in random order, and at times one is left out.
+pub(super) fn session(desk: &mut RunRecord) -> Task {
     let (key, len) = (desk.any_key(), desk.any_len());
     let items = leak(vec![item(key, len, desk)]);
     let replicas = 1 + desk.chance.below(2) as u32;
@@ -85,8 +85,8 @@ pub(super) fn session(desk: &mut Desk) -> Task {
     })
 }
 
-/// All bytes of an object in a few parts, shuffled; one in eight times not quite all.
-fn random_parts(len: u64, desk: &mut Desk) -> Vec<Part> {
+/// The parts of an object in random order. Once in eight times one is missing.
+fn random_parts(len: u64, desk: &mut RunRecord) -> Vec<Part> {
     let mut parts = Vec::new();
     let mut from = 0;
     while from < len {
@@ -109,12 +109,12 @@ fn random_parts(len: u64, desk: &mut Desk) -> Vec<Part> {
 struct Session {
     key: usize,
     put: PutSession,
-    /// What is still to be written.
+    /// The parts that are not written yet.
     parts: Vec<Part>,
 }
 
 impl Session {
-    fn go_on(mut self, now: Tick, desk: &mut Desk) -> Task {
+    fn go_on(mut self, now: Tick, desk: &mut RunRecord) -> Task {
         let count = self.parts.len().min(1 + desk.chance.below(3) as usize);
         let parts = self.parts.split_off(self.parts.len() - count);
         let begun = match parts.is_empty() {
@@ -126,14 +126,14 @@ impl Session {
         let op = PutPartsOp::new(vec![write]);
         Task::new(op, vec![key], desk, move |written, after| {
             for write in written {
-                // A put that no replica is left for fails when it is closed.
+                // If no replica is left, closing the put fails.
                 let _ = self.put.finish(&write);
             }
             Some(self.go_on(after.now, after.desk))
         })
     }
 
-    fn close(mut self, desk: &mut Desk) -> Task {
+    fn close(mut self, desk: &mut RunRecord) -> Task {
         let key = KEYS[self.key];
         let closing = match self.put.ending(key) {
             Ok(end) if desk.chance.below(10) > 0 => Closing::End(end),

@@ -1,22 +1,22 @@
 use mooncake_ops::{RemoveOp, RemoveScanOp};
 
-use crate::desk::Desk;
+use crate::desk::RunRecord;
 use crate::key::{KEYS, some_keys};
 use crate::task::{Task, leak};
 
-pub(crate) fn remove(keys: Vec<usize>, force: bool, desk: &Desk) -> Task {
+pub(crate) fn remove(keys: Vec<usize>, force: bool, desk: &RunRecord) -> Task {
     let names = leak(keys.iter().map(|&key| KEYS[key]).collect());
     Task::new(RemoveOp::new(names, force), keys, desk, |removed, after| {
         let of_key = |key| after.keys.iter().zip(&removed).filter(move |(of, _)| **of == key);
-        // One result of a key that is named twice is good, and the other is a miss.
+        // If a key is named twice, one of its results is a success and the other a miss.
         let is_done = |key| of_key(key).any(|(_, result)| result.is_ok());
         after.desk.acknowledge_removals(after.client, is_done);
         None
     })
 }
 
-/// Removes what a pattern finds.
-pub(super) fn some(desk: &mut Desk) -> Task {
+/// Removes the keys that a pattern matches.
+pub(super) fn some(desk: &mut RunRecord) -> Task {
     let op = RemoveScanOp::new(Some("^[ab]"), desk.chance.below(2) == 0);
     Task::new(op, vec![0], desk, |removed, after| {
         after.desk.acknowledge_removals(after.client, |_| removed.is_ok());
@@ -24,8 +24,8 @@ pub(super) fn some(desk: &mut Desk) -> Task {
     })
 }
 
-/// Drops the replicas of objects that this client put: all, or those in one segment.
-pub(super) fn clear(segments: &[&'static str], desk: &mut Desk) -> Task {
+/// Drops the replicas of some objects: all of them, or those in one segment.
+pub(super) fn clear(segments: &[&'static str], desk: &mut RunRecord) -> Task {
     let keys = some_keys(&mut desk.chance, desk.keys);
     let names = leak(keys.iter().map(|&key| KEYS[key]).collect());
     let segment = match desk.chance.below(2) {

@@ -7,18 +7,18 @@ use mooncake_ops::{
 use mooncake_types::{Epoch, ErrorCode, Reply, Request, Tick};
 
 use super::ask::Ask;
-use crate::desk::Desk;
+use crate::desk::RunRecord;
 use crate::key::{KEYS, number_of};
 use crate::task::Task;
 
-/// Small, so that routes are forgotten.
+/// Small, so that the cache forgets routes.
 const LIMITS: CacheLimits = CacheLimits { entries: 24, bytes: 1 << 20 };
 
-/// The routes that one process knows.
+/// The route cache of a process.
 #[derive(Clone)]
 pub(crate) struct Routes {
     cache: Rc<RouteCache>,
-    /// The highest epoch that the process had seen when this was taken out.
+    /// The highest epoch that the process had seen when it began its last operation.
     pub(crate) epoch: Epoch,
 }
 
@@ -27,18 +27,18 @@ impl Routes {
         Self { cache: Rc::new(RouteCache::new(LIMITS)), epoch: Epoch(0) }
     }
 
-    /// What a master has said of routes.
+    /// Prolongs cached routes to the end that a master has named.
     pub(crate) fn prolong(&self, end: RoutesEnd) {
         self.cache.prolong(end.epoch, end.at);
     }
 
-    /// A get that begins with what is known.
+    /// A get that begins with the cached routes of its keys.
     pub(crate) fn get(
         &self,
         op: GetOp<'static>,
         keys: &[usize],
         now: Tick,
-        desk: &mut Desk,
+        desk: &mut RunRecord,
     ) -> RoutedGet {
         let (routes, _) = self.cache.find(keys.iter().map(|&key| KEYS[key]), now, self.epoch);
         desk.tally.hits += routes.iter().flatten().count() as u64;
@@ -46,7 +46,7 @@ impl Routes {
     }
 }
 
-/// A get that learns routes.
+/// A get that keeps the routes that it learns in the cache.
 pub(crate) struct RoutedGet {
     op: GetOp<'static>,
     keys: Vec<usize>,
@@ -80,8 +80,8 @@ impl Op<'static> for RoutedGet {
     }
 }
 
-/// Has the leases renewed of routes that were used, if there are any.
-pub(crate) fn renew(routes: &Routes, now: Tick, desk: &Desk) -> Option<Task> {
+/// Renews the leases of cached routes that were used, if there are any.
+pub(crate) fn renew(routes: &Routes, now: Tick, desk: &RunRecord) -> Option<Task> {
     let due = routes.cache.take_due();
     if due.is_empty() {
         return None;

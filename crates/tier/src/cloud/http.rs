@@ -1,4 +1,4 @@
-//! Requests of the crate `object_store`, carried out by `ureq` on the thread that waits for them.
+//! Carries out the requests of the crate `object_store` with `ureq`, on the thread that waits for the answer.
 
 use std::io;
 use std::time::Duration;
@@ -11,16 +11,16 @@ use object_store::client::{
     HttpResponse, HttpService,
 };
 
-/// A request with a longer body gets more time.
+/// Requests with a longer body get [`LONG_PATIENCE`].
 const SMALL_BYTES: usize = 1 << 20;
-/// From the first try to connect to the first byte of the answer, without the time for sending a long body.
+/// Timeout of each phase of a request: resolving, connecting, sending the headers, and waiting for the answer.
 const PATIENCE: Duration = Duration::from_millis(1500);
-/// For sending a long body, and for receiving one.
+/// Timeout of sending a long body and waiting for its answer, and of receiving any body.
 const LONG_PATIENCE: Duration = Duration::from_secs(20);
-/// Longest answer: a pack with one large record.
+/// Longest answer body: a pack that holds one large record.
 const MAX_ANSWER_BYTES: u64 = 1 << 30;
 
-/// Makes clients.
+/// Makes the HTTP clients of `object_store`.
 #[derive(Debug)]
 pub(super) struct Connector;
 
@@ -63,7 +63,7 @@ impl HttpService for Client {
     }
 }
 
-/// What `object_store` makes its choice by whether to try again.
+/// Converts an error to the kind by which `object_store` decides whether to retry.
 fn to_http(error: ureq::Error) -> HttpError {
     let kind = match &error {
         ureq::Error::Timeout(_) => HttpErrorKind::Timeout,

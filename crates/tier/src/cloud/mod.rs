@@ -1,7 +1,7 @@
-//! Object stores of clouds, and folders in their place, as [`Bucket`]s.
+//! Object stores of clouds, and local folders in their place, as [`Bucket`]s.
 //!
-//! The crate `object_store` speaks their protocols and repeats what failed. Its requests go out on the thread that calls
-//! (`http.rs`), so nothing here runs between two calls.
+//! The crate `object_store` speaks the stores' protocols and retries failed requests. Requests run on the calling
+//! thread (`http.rs`), so no request runs between two calls.
 
 mod http;
 
@@ -30,29 +30,29 @@ use crate::bucket::{Bucket, ListedObject};
 pub struct Cloud {
     store: Arc<dyn ObjectStore>,
     prefix: Path,
-    /// For the pauses between attempts, and for folders.
+    /// Runs the pauses between attempts, and the I/O of folders.
     runtime: Arc<Runtime>,
 }
 
-/// Why a URL leads to no object store.
+/// Why a URL cannot be opened as an object store.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CloudError {
-    /// It names no kind of store that is known, or no bucket.
+    /// The URL names no known kind of store, or no bucket.
     #[error(
         "'{0}' is none of s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX and file:///FOLDER"
     )]
     Url(String),
-    /// The environment says too little, or something that makes no sense.
+    /// The configuration in the environment is incomplete or invalid.
     #[error("{url}: {reason}")]
     Config {
-        /// The URL.
+        /// The URL that was given.
         url: String,
-        /// What is wrong.
+        /// What is wrong with the configuration.
         reason: String,
     },
 }
 
-/// What failed is tried again for so long at most: callers wait for it.
+/// The retry policy. It gives up soon, because callers block meanwhile.
 fn retry() -> RetryConfig {
     RetryConfig {
         backoff: BackoffConfig {
@@ -66,7 +66,8 @@ fn retry() -> RetryConfig {
 }
 
 impl Cloud {
-    /// The store of a URL, which is not asked anything. Keys, regions and addresses come from the environment.
+    /// Opens the store that a URL names, without sending a request. Keys, regions and addresses come from the
+    /// environment.
     ///
     /// # Errors
     /// See [`CloudError`].
@@ -111,7 +112,7 @@ impl Cloud {
         Ok(Cloud { store, prefix, runtime })
     }
 
-    /// What lies below a further part of the name, which may hold anything.
+    /// A sub-prefix: the objects below one more part of the name. The part may contain any characters.
     #[must_use]
     pub fn below(&self, part: &str) -> Cloud {
         Cloud { prefix: self.prefix.clone().join(part), ..self.clone() }
@@ -191,7 +192,7 @@ fn to_io(error: Error) -> io::Error {
     io::Error::new(kind, message(&error))
 }
 
-/// An error with all that caused it: the outermost one says little.
+/// The texts of an error and of all its causes. The outermost error alone says little.
 fn message(error: &Error) -> String {
     let (mut text, mut cause) = (error.to_string(), error.source());
     while let Some(inner) = cause {

@@ -1,12 +1,12 @@
-use super::Files;
+use super::FileStore;
 use crate::errors::Broken;
 use crate::layout::BLOCK;
-use crate::record::Name;
+use crate::record::RecordId;
 
-impl Files {
-    /// Evicts what was written and read longest ago, until there is room for `wanted` bytes more, and at least as many have come free:
-    /// where others fill the filesystem, the room that these files may take says little.
-    pub(super) fn evict(&self, wanted: u64) -> Result<Vec<Name>, Broken> {
+impl FileStore {
+    /// Evicts the least recently used records until there is room for `wanted` more bytes. Even if there seems to be
+    /// room, it tries to free `wanted` bytes: other programs may have filled the filesystem.
+    pub(super) fn evict(&self, wanted: u64) -> Result<Vec<RecordId>, Broken> {
         let mut state = self.lock();
         state.check()?;
         if !self.config.evicts {
@@ -22,7 +22,7 @@ impl Files {
             }
             let entry = &state.entries[&offset];
             freed += entry.bytes();
-            names.push(Name { grant: entry.grant, offset });
+            names.push(RecordId { grant: entry.grant, offset });
         }
         let offsets: Vec<u64> = names.iter().map(|name| name.offset).collect();
         if offsets.is_empty() {

@@ -1,11 +1,11 @@
-//! Records as files: one for each object, in a folder that other processes may read.
+//! Records as files: one file for each record, in a folder that other processes may read.
 //!
-//! A file has the number of the place in the segment where its range begins, so that a reader finds it by the range alone. It is
-//! written as a draft, synced, and renamed: what has the number of a range is whole. The checksum of its header depends on the
-//! segment, so a file of an earlier segment, or of another, is no record here.
+//! The number of a file is the offset of the record's range in its segment. So a reader finds the file by the range
+//! alone. The store writes a draft, syncs it, and renames it, so every numbered file is whole. The checksum of the
+//! header covers the segment's nonce. A file of an earlier or another segment is therefore no record here.
 //!
-//! Ranges of one segment never overlap, so there is at most one record for each number. A record is dropped by the removal of its
-//! file, and that is synced.
+//! Ranges of one segment never overlap, so there is at most one record for each number. Dropping a record removes its
+//! file and syncs the folder.
 
 mod evict;
 mod open;
@@ -19,62 +19,62 @@ use mooncake_memory::{RawSlice, SliceList};
 use crate::directory::Directory;
 use crate::errors::{Broken, PutError, ReadError};
 use crate::layout::BLOCK;
-use crate::record::{Name, Record, data_offset};
+use crate::record::{Record, RecordId, data_offset};
 use crate::store::{RecordStore, Usage};
 use crate::stored::{StoredRecord, write_record};
 
-/// How many files there may be, and whose they are.
+/// Limits of the store, and the segment that it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FilesConfig {
-    /// Bytes that all files together take at most.
+    /// Most bytes that all files take together.
     pub capacity: u64,
     /// The longest record, with its header, in bytes.
     pub longest_record: u64,
-    /// A number of the segment that the records are of.
+    /// The nonce of the segment, covered by every header's checksum.
     pub nonce: u64,
-    /// Whether records are evicted to make room for others.
+    /// Whether the store may evict records to make room for others.
     pub evicts: bool,
 }
 
 /// A store of records, each in a file of its own.
-pub struct Files {
+pub struct FileStore {
     config: FilesConfig,
     directory: Arc<dyn Directory>,
-    state: Mutex<State>,
-    /// A file has been written or removed.
+    state: Mutex<FilesState>,
+    /// Signalled when a file was written or removed.
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
-    /// By where their ranges begin.
-    entries: BTreeMap<u64, Entry>,
-    /// The records that can be read, by when they were written or read last.
+struct FilesState {
+    /// All records, by the offset of their ranges.
+    entries: BTreeMap<u64, FileEntry>,
+    /// The readable records, least recently used first: use number to offset.
     order: BTreeMap<u64, u64>,
     next_use: u64,
-    /// Bytes of all files, those that are being written included.
+    /// Bytes of all files, including those that are being written.
     used_bytes: u64,
     nonce: u64,
     broken: Option<Broken>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct FileEntry {
     grant: mooncake_types::Version,
     header_len: u32,
     /// Length of its data, in bytes.
     len: u64,
-    /// Its place in the order of uses; absent while its file is written or removed.
+    /// The record's key in [`FilesState::order`]; `None` while its file is being written or removed.
     used: Option<u64>,
 }
 
-impl Entry {
+impl FileEntry {
     fn bytes(&self) -> u64 {
         data_offset(self.header_len as usize) + self.len.next_multiple_of(BLOCK)
     }
 }
 
-impl State {
+impl FilesState {
     fn check(&self) -> Result<(), Broken> {
         self.broken.clone().map_or(Ok(()), Err)
     }
@@ -83,7 +83,7 @@ impl State {
         self.entries.get(&offset).is_none_or(|entry| entry.used.is_some())
     }
 
-    /// A record can be read: it was written or read just now.
+    /// Marks a record as readable, and as the most recently used.
     fn use_now(&mut self, offset: u64) {
         self.leave_order(offset);
         self.order.insert(self.next_use, offset);
@@ -92,7 +92,7 @@ impl State {
         self.next_use += 1;
     }
 
-    /// A record cannot be read any more.
+    /// Marks a record as unreadable.
     fn leave_order(&mut self, offset: u64) {
         let entry = self.entries.get_mut(&offset).expect("what leaves is there");
         if let Some(used) = entry.used.take() {
@@ -100,7 +100,7 @@ impl State {
         }
     }
 
-    /// There is no such file any more.
+    /// Forgets a record whose file was removed.
     fn forget(&mut self, offset: u64) {
         self.leave_order(offset);
         let entry = self.entries.remove(&offset).expect("what is forgotten is there");
@@ -108,12 +108,12 @@ impl State {
     }
 }
 
-impl Files {
-    /// Claims the place and the bytes of a record. False if it is there already.
+impl FileStore {
+    /// Reserves the number and the bytes of a record. Returns false if the record exists already.
     fn claim(&self, record: &Record) -> Result<bool, PutError> {
-        let Name { grant, offset } = record.name;
+        let RecordId { grant, offset } = record.name;
         let header_len = record.header_len() as u32;
-        let entry = Entry { grant, header_len, len: record.len, used: None };
+        let entry = FileEntry { grant, header_len, len: record.len, used: None };
         let mut state = self.lock();
         loop {
             state.check()?;
@@ -123,7 +123,7 @@ impl Files {
             }
             match state.entries.get(&offset).map(|there| there.grant) {
                 Some(there) if there == grant => return Ok(false),
-                // Its owner has dropped it, or is about to.
+                // An older record of this range: its owner has dropped it or is about to.
                 Some(_) => state = self.remove(state, &[offset])?,
                 None => break,
             }
@@ -136,7 +136,7 @@ impl Files {
         Ok(true)
     }
 
-    /// Writes the file of a record as a whole.
+    /// Writes the file of a record: draft, sync, publish.
     fn write(&self, record: &Record, data: &[RawSlice]) -> Result<(), PutError> {
         let (number, nonce) = (record.name.offset, self.lock().nonce);
         let drafted = self.directory.draft(number).and_then(|file| {
@@ -145,9 +145,9 @@ impl Files {
         });
         match drafted.map_err(|error| (error.kind(), error)) {
             Ok(()) => {}
-            // Others use the same filesystem.
+            // Other programs fill the filesystem.
             Err((io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded, _)) => {
-                // Otherwise the next process finds and removes it.
+                // If the discard fails, the next process to open the folder removes the draft.
                 let _ = self.directory.discard(number);
                 return Err(PutError::Full);
             }
@@ -156,12 +156,12 @@ impl Files {
         self.directory.publish(number).map_err(|error| self.fail(&error).into())
     }
 
-    /// Removes the files of records that can be read. They are gone for good once this returns.
+    /// Removes the files of readable records. The removal is durable once this returns.
     fn remove<'a>(
         &'a self,
-        mut state: MutexGuard<'a, State>,
+        mut state: MutexGuard<'a, FilesState>,
         offsets: &[u64],
-    ) -> Result<MutexGuard<'a, State>, Broken> {
+    ) -> Result<MutexGuard<'a, FilesState>, Broken> {
         offsets.iter().for_each(|&offset| state.leave_order(offset));
         drop(state);
         self.directory.remove_all(offsets).map_err(|error| self.fail(&error))?;
@@ -171,7 +171,7 @@ impl Files {
         Ok(state)
     }
 
-    /// Nothing more is written.
+    /// Marks the store as broken: it writes nothing more.
     fn fail(&self, error: &io::Error) -> Broken {
         let broken = Broken(error.to_string().into());
         self.lock().broken.get_or_insert(broken.clone());
@@ -179,16 +179,16 @@ impl Files {
         broken
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, FilesState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    fn wait<'a>(&self, state: MutexGuard<'a, FilesState>) -> MutexGuard<'a, FilesState> {
         self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The record of a name, if it can be read.
-    fn find(&self, name: Name) -> Option<(Entry, u64)> {
+    /// Finds a readable record and marks it as used. Returns it with the segment's nonce.
+    fn find(&self, name: RecordId) -> Option<(FileEntry, u64)> {
         let mut state = self.lock();
         let entry = *state.entries.get(&name.offset)?;
         if entry.grant != name.grant || entry.used.is_none() {
@@ -199,7 +199,7 @@ impl Files {
     }
 }
 
-impl RecordStore for Files {
+impl RecordStore for FileStore {
     fn put(&self, record: &Record, data: &SliceList) -> Result<(), PutError> {
         record.check(data.total_len(), self.longest_record())?;
         if !self.claim(record)? {
@@ -216,17 +216,22 @@ impl RecordStore for Files {
         written
     }
 
-    fn read(&self, name: Name, from: u64, dst: RawSlice) -> Result<Option<Box<[u32]>>, ReadError> {
+    fn read(
+        &self,
+        name: RecordId,
+        from: u64,
+        dst: RawSlice,
+    ) -> Result<Option<Box<[u32]>>, ReadError> {
         let (entry, nonce) = self.find(name).ok_or(ReadError::NotThere)?;
         let read = self.directory.open(name.offset).map_err(ReadError::Io).and_then(|file| {
             let (header_len, len) = (entry.header_len as usize, entry.len);
             StoredRecord { file: &*file, nonce, at: 0, header_len, len }.read(name, from, dst)
         });
-        // It may have been dropped meanwhile.
+        // Another thread may have dropped the record meanwhile.
         read.map_err(|error| if self.find(name).is_some() { error } else { ReadError::NotThere })
     }
 
-    fn drop_records(&self, names: &[Name]) -> Result<usize, Broken> {
+    fn drop_records(&self, names: &[RecordId]) -> Result<usize, Broken> {
         let mut state = self.lock();
         loop {
             state.check()?;
@@ -235,7 +240,7 @@ impl RecordStore for Files {
             }
             state = self.wait(state);
         }
-        let is_there = |name: &&Name| {
+        let is_there = |name: &&RecordId| {
             state.entries.get(&name.offset).is_some_and(|entry| entry.grant == name.grant)
         };
         let offsets: BTreeSet<u64> = names.iter().filter(is_there).map(|it| it.offset).collect();
@@ -246,7 +251,7 @@ impl RecordStore for Files {
         Ok(offsets.len())
     }
 
-    fn make_room(&self, wanted: u64) -> Result<Vec<Name>, Broken> {
+    fn make_room(&self, wanted: u64) -> Result<Vec<RecordId>, Broken> {
         self.evict(wanted)
     }
 
@@ -264,7 +269,7 @@ impl RecordStore for Files {
         self.config.longest_record
     }
 
-    fn renew(&self, nonce: u64) {
+    fn start_segment(&self, nonce: u64) {
         self.lock().nonce = nonce;
     }
 }

@@ -1,33 +1,34 @@
-//! Opening a store of files: finding all records that last.
+//! Opening a store of files: finds all durable records.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex};
 
 use mooncake_memory::with_waiting_helpers;
 
-use super::{Entry, Files, FilesConfig, State};
+use super::{FileEntry, FileStore, FilesConfig, FilesState};
 use crate::directory::{BlockFile, Directory};
 use crate::errors::OpenError;
 use crate::layout::BLOCK;
 use crate::record::{Record, data_offset};
 
-/// The longest header of a record, in bytes: that of an object of 4 TiB.
+/// The longest header of a record, in bytes, which an object of 4 TiB has.
 const MAX_HEADER_BYTES: usize = 64 << 20;
 
-impl Files {
-    /// Opens the files of a folder. Each record that lasts is `told`. What has the number of one and is none is removed.
+impl FileStore {
+    /// Opens the files of a folder, and calls `told` with each durable record. Numbered files that hold no record of
+    /// this store are removed.
     ///
     /// # Errors
     /// The files cannot be read or removed.
     pub fn open(
         directory: Arc<dyn Directory>,
         config: FilesConfig,
-        told: impl FnMut(Record),
-    ) -> Result<Files, OpenError> {
-        // Otherwise the power could bring back what this process has never seen.
+        on_record: impl FnMut(Record),
+    ) -> Result<FileStore, OpenError> {
+        // A file whose removal was not durable could otherwise return after a power cut, unknown to this process.
         directory.settle()?;
         let numbers = directory.list()?;
-        // A shared filesystem is far away.
+        // Shared filesystems have long latencies, so the files are read in parallel.
         let found =
             with_waiting_helpers(&numbers, |&number| header_of(&*directory, number, config.nonce));
         let (mut records, mut others) = (Vec::new(), Vec::new());
@@ -38,15 +39,15 @@ impl Files {
             }
         }
         directory.remove_all(&others)?;
-        // The folder does not say when they were used: what was granted first goes first.
+        // The folder does not record uses: the oldest grants are evicted first.
         records.sort_unstable_by_key(|record| record.name.grant);
-        let mut state = State { nonce: config.nonce, ..State::default() };
+        let mut state = FilesState { nonce: config.nonce, ..FilesState::default() };
         records.iter().for_each(|record| state.take(record));
-        records.into_iter().for_each(told);
-        Ok(Files { config, directory, state: Mutex::new(state), changed: Condvar::new() })
+        records.into_iter().for_each(on_record);
+        Ok(FileStore { config, directory, state: Mutex::new(state), changed: Condvar::new() })
     }
 
-    /// Removes all files of a folder that no process has opened.
+    /// Removes all files of a folder that no process has open.
     ///
     /// # Errors
     /// The files cannot be listed or removed.
@@ -56,18 +57,18 @@ impl Files {
     }
 }
 
-impl State {
-    /// A record that was found.
+impl FilesState {
+    /// Adds a record that was found in the folder.
     fn take(&mut self, record: &Record) {
         let header_len = record.header_len() as u32;
-        let entry = Entry { grant: record.name.grant, header_len, len: record.len, used: None };
+        let entry = FileEntry { grant: record.name.grant, header_len, len: record.len, used: None };
         self.used_bytes += entry.bytes();
         self.entries.insert(record.name.offset, entry);
         self.use_now(record.name.offset);
     }
 }
 
-/// The header of the record in a file, if it holds the record of its number.
+/// Reads the header of a file, if it names the record of this number.
 fn header_of(directory: &dyn Directory, number: u64, nonce: u64) -> io::Result<Option<Record>> {
     match directory.open(number) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -75,7 +76,7 @@ fn header_of(directory: &dyn Directory, number: u64, nonce: u64) -> io::Result<O
     }
 }
 
-/// The header that a file begins with, if it is one of this number.
+/// Reads the header at the beginning of a file, if its checksum fits this nonce.
 pub(super) fn read_header(file: &dyn BlockFile, nonce: u64) -> io::Result<Option<Record>> {
     let read = |len: u64| match file.read_bytes(len as usize, 0) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(Vec::new()),

@@ -2,30 +2,32 @@ use std::time::Duration;
 
 use super::process;
 
-/// Whose packs they are, and when they are stored.
+/// The owner of the packs, and when it stores them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PacksConfig {
-    /// A pack takes no more records from this length on, in bytes.
+    /// A pack of this length, in bytes, takes no more records.
     pub pack_bytes: u64,
-    /// It is stored at the latest this long after its first record came.
+    /// Longest time that a pack gathers records after its first one.
     pub gather: Duration,
-    /// How long the owner serves after it stored an entry of the journal. The same for all processes.
+    /// How long the owner may serve after it began to store its last journal entry. The same for all processes.
     pub lease: Duration,
-    /// How long a process sees no entry of the owner before it takes the prefix over: longer than the lease, since clocks of two
-    /// hosts need not run equally fast.
+    /// How long a process must see no entry of the owner before it takes the prefix over. It exceeds the lease, since
+    /// clocks of two hosts need not run equally fast.
     pub silence: Duration,
-    /// After a failure to store an entry nothing is tried for so long: callers hear of it at once.
+    /// After a failure to store an entry the journal refuses changes for this long, so that callers do not wait in
+    /// vain.
     pub pause: Duration,
     /// The longest record, with its header, in bytes.
     pub longest_record: u64,
-    /// A number that nobody can guess: no two processes have the same.
+    /// A random secret that identifies this process. No two processes share it.
     pub seed: u64,
-    /// What the host is called: a process that starts on it waits for an owner that was there to be gone for sure.
+    /// The host's name. A process waits for `silence` only if the last owner ran on the same host, or was silent for
+    /// very long.
     pub host: String,
 }
 
 impl PacksConfig {
-    /// For a process of this host that stores records as they come.
+    /// The usual configuration of a process on this host.
     #[must_use]
     pub fn usual(longest_record: u64, seed: u64) -> PacksConfig {
         PacksConfig {

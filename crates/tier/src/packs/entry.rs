@@ -1,4 +1,4 @@
-//! What an object of the journal says, and a checkpoint, which says the same of all objects before it.
+//! The contents of journal objects. A checkpoint has the same form and stands for all entries up to its number.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -6,28 +6,28 @@ use std::sync::Arc;
 use mooncake_memory::crc32c;
 
 const MAGIC: u32 = 0x4d4b_4a4e;
-/// The version of the journal and of packs. A prefix of another is refused.
+/// The version of the journal and of packs. A prefix of another version is refused.
 pub(super) const FORMAT: u32 = 1;
 
-/// Changes that were stored together.
+/// Changes that are stored together, as one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
-    /// Its place in the journal; of a checkpoint, the last place that it covers.
+pub(super) struct JournalEntry {
+    /// The entry's place in the journal. For a checkpoint: the last place that it covers.
     pub(super) number: u64,
-    /// The random number of the process that wrote it.
+    /// The seed of the process that wrote the entry.
     pub(super) owner: u64,
     pub(super) changes: Vec<Change>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    /// A process has taken the prefix over: from here on it alone writes.
+    /// A process took the prefix over. From here on it alone writes.
     Claimed(Owner),
-    /// The owner has ended, and writes no more.
+    /// The owner has closed the prefix, and writes no more.
     Released,
-    /// The owner's note.
+    /// The owner replaced its note.
     Noted(Vec<u8>),
-    /// A pack is there, with these live records. It takes the place of what was known of that pack.
+    /// The pack is stored and has these live records. This replaces any earlier description of the pack.
     Packed(Arc<Pack>),
     /// The records of a pack that begin at these blocks are dropped.
     Dropped { pack: u64, blocks: Vec<u32> },
@@ -36,40 +36,40 @@ pub(super) enum Change {
 /// The process that a prefix belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Owner {
-    /// What its host is called.
+    /// The name of the owner's host.
     pub(super) host: String,
-    /// Which process of the host it is; see [`super::process`].
+    /// The process on that host; see [`super::process`].
     pub(super) process: String,
 }
 
-/// What is known of a pack without reading it.
+/// The description of a pack that the journal holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Pack {
     pub(super) id: u64,
-    /// Goes into every checksum of a header in it.
+    /// Nonce that the checksums of the pack's headers cover.
     pub(super) nonce: u64,
-    /// Where its table of contents begins, in bytes: the length of its records.
+    /// Offset of the pack's table of contents, in bytes: the length of its records.
     pub(super) len: u64,
-    /// Length of the table.
+    /// Length of the table, in bytes.
     pub(super) table_len: u64,
     /// Blocks at which live records begin.
     pub(super) live: BTreeSet<u32>,
 }
 
-/// What all entries up to some number come to.
+/// The combined effect of all entries up to a number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct JournalState {
     /// The number of the next entry.
     pub(super) next: u64,
-    /// Who wrote the last claim, unless that process has released the prefix.
+    /// The owner that wrote the last claim, unless it has released the prefix.
     pub(super) owner: Option<Owner>,
     pub(super) note: Option<Vec<u8>>,
-    /// Shared with the checkpoints that are being written.
+    /// The packs with live records, by id. Checkpoints that are being written share them.
     pub(super) packs: BTreeMap<u64, Arc<Pack>>,
 }
 
 impl JournalState {
-    pub(super) fn take(&mut self, entry: Entry) {
+    pub(super) fn take(&mut self, entry: JournalEntry) {
         self.next = entry.number + 1;
         for change in entry.changes {
             match change {
@@ -83,13 +83,13 @@ impl JournalState {
         }
     }
 
-    /// One entry that comes to the same.
-    pub(super) fn checkpoint(&self, owner: u64) -> Entry {
+    /// A checkpoint: one entry that has the same effect as all entries so far.
+    pub(super) fn checkpoint(&self, owner: u64) -> JournalEntry {
         let claim = self.owner.clone().map(Change::Claimed);
         let note = self.note.clone().map(Change::Noted);
         let packs = self.packs.values().cloned().map(Change::Packed);
         let changes = claim.into_iter().chain(note).chain(packs).collect();
-        Entry { number: self.next - 1, owner, changes }
+        JournalEntry { number: self.next - 1, owner, changes }
     }
 
     fn drop_blocks(&mut self, pack: u64, blocks: &[u32]) {
@@ -102,7 +102,7 @@ impl JournalState {
     }
 }
 
-impl Entry {
+impl JournalEntry {
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         bytes.extend(MAGIC.to_le_bytes());
@@ -115,8 +115,8 @@ impl Entry {
         bytes
     }
 
-    /// Nothing if these are not the bytes of an entry, or of one of another format.
-    pub(super) fn decode(bytes: &[u8]) -> Option<Entry> {
+    /// Decodes an entry. Returns `None` if the bytes are no intact entry of this format.
+    pub(super) fn decode(bytes: &[u8]) -> Option<JournalEntry> {
         let (body, sum) = bytes.split_last_chunk::<4>()?;
         if u32::from_le_bytes(*sum) != crc32c(body) {
             return None;
@@ -130,7 +130,7 @@ impl Entry {
         while !from.0.is_empty() {
             changes.push(Change::decode(&mut from)?);
         }
-        Some(Entry { number, owner, changes })
+        Some(JournalEntry { number, owner, changes })
     }
 }
 
@@ -189,7 +189,7 @@ fn put_blocks<'a>(to: &mut Vec<u8>, count: usize, blocks: impl Iterator<Item = &
     blocks.for_each(|block| to.extend(block.to_le_bytes()));
 }
 
-/// Bytes that are still to be decoded.
+/// The bytes that remain to be decoded.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -236,8 +236,8 @@ mod tests {
         Arc::new(Pack { id, nonce: 7, len: 8192, table_len: 99, live })
     }
 
-    fn entry(number: u64, changes: Vec<Change>) -> Entry {
-        Entry { number, owner: 5, changes }
+    fn entry(number: u64, changes: Vec<Change>) -> JournalEntry {
+        JournalEntry { number, owner: 5, changes }
     }
 
     #[test]
@@ -254,12 +254,12 @@ mod tests {
             ],
         );
         let bytes = entry.encode();
-        assert_eq!(Entry::decode(&bytes), Some(entry));
+        assert_eq!(JournalEntry::decode(&bytes), Some(entry));
         for at in 0..bytes.len() {
-            assert_eq!(Entry::decode(&bytes[..at]), None, "cut off at {at}");
+            assert_eq!(JournalEntry::decode(&bytes[..at]), None, "cut off at {at}");
             let mut flipped = bytes.clone();
             flipped[at] ^= 4;
-            assert_eq!(Entry::decode(&flipped), None, "flipped at {at}");
+            assert_eq!(JournalEntry::decode(&flipped), None, "flipped at {at}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Putting: records gather in a pack, which one of their callers stores for all.
+//! Putting records: they gather in a pack, which one of the callers stores for all of them.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
@@ -8,14 +8,14 @@ use mooncake_memory::SliceList;
 use super::entry::Change;
 use super::names::{PACKS, name_of};
 use super::open_pack::{Draft, OpenPack, copy_of};
-use super::state::{PackState, Shared, State, is_being_placed};
-use crate::disk::nonce;
+use super::state::{PackState, PacksState, Shared, is_being_placed};
 use crate::errors::{Broken, PutError};
-use crate::index::{Entry, RecordState};
+use crate::index::{IndexEntry, RecordState};
+use crate::log_store::nonce;
 use crate::record::Record;
 
 impl Shared {
-    /// Puts a sound record.
+    /// Puts a record that [`Record::check`] has accepted.
     pub(super) fn put(&self, record: &Record, data: &SliceList) -> Result<(), PutError> {
         let bytes = copy_of(record, data);
         let mut state = self.lock();
@@ -27,7 +27,7 @@ impl Shared {
                 Some(entry) if is_being_placed(entry) => {
                     state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
                 }
-                // It was dropped, or its put failed; nobody knows what of that lasts.
+                // The record was dropped, or its put failed, and the outcome is unknown: drop it before the new put.
                 Some(_) => {
                     drop(state);
                     let dropped = self.drop_records(&[record.name]);
@@ -54,7 +54,7 @@ impl Shared {
         let mut filling = pack.lock();
         filling.draft.push((pack.id, pack.nonce), record, bytes);
         let (_, entry) = filling.draft.records.last().expect("it was added just now");
-        let writing = Entry { state: RecordState::Writing, ..*entry };
+        let writing = IndexEntry { state: RecordState::Writing, ..*entry };
         let is_full = filling.draft.len >= self.config.pack_bytes;
         drop(filling);
         state.index.insert(record.name, writing);
@@ -66,14 +66,14 @@ impl Shared {
         if is_first { self.store_gathered(&pack) } else { wait_for(&pack) }
     }
 
-    /// The number of a new pack, and what goes into the checksums of its headers.
-    pub(super) fn new_pack(&self, state: &mut State) -> (u64, u64) {
+    /// The id and the nonce of a new pack.
+    pub(super) fn new_pack(&self, state: &mut PacksState) -> (u64, u64) {
         let id = state.next_pack;
         state.next_pack += 1;
         (id, nonce(self.config.seed, id))
     }
 
-    /// Waits until a pack is full, or time is up, and stores it.
+    /// Waits until a pack is closed or its gathering time is over, and stores it.
     fn store_gathered(&self, pack: &Arc<OpenPack>) -> Result<(), PutError> {
         let until = Instant::now() + self.config.gather;
         let mut filling = pack.lock();
@@ -98,7 +98,7 @@ impl Shared {
     fn store(&self, pack: &OpenPack, draft: &mut Draft) -> Result<(), PutError> {
         let (bytes, described) = draft.finish((pack.id, pack.nonce));
         if let Err(error) = self.bucket.put(&name_of(PACKS, pack.id), bytes) {
-            // No change names the pack, so what is stored of it is no record.
+            // No journal entry names the pack, so whatever is stored of it is no record.
             let mut state = self.lock();
             draft.records.iter().for_each(|(name, _)| _ = state.index.remove(name));
             state.dead.push(pack.id);
@@ -107,11 +107,11 @@ impl Shared {
         }
         let named = self.journal.append(vec![Change::Packed(Arc::new(described.clone()))]);
         let mut state = self.lock();
-        // If that failed, nobody knows whether the records are there: they are to be dropped.
+        // If this failed, the entry may be stored all the same: the records count as being dropped.
         let is_lasting = named.is_ok();
-        let next = if is_lasting { RecordState::Ready } else { RecordState::Leaving };
+        let next = if is_lasting { RecordState::Ready } else { RecordState::Unreadable };
         for (name, entry) in &draft.records {
-            state.index.insert(*name, Entry { state: next, ..*entry });
+            state.index.insert(*name, IndexEntry { state: next, ..*entry });
         }
         state.packs.insert(pack.id, PackState::new(&described, &draft.records));
         self.changed.notify_all();

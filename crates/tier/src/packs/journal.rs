@@ -1,10 +1,12 @@
-//! The journal of a prefix: numbered objects, each created only if it is not there yet.
+//! The journal of a prefix: numbered objects, each created only if it does not exist yet.
 //!
-//! That makes one process at a time the owner. Who takes a prefix over creates the next entry, a claim. The owner before it finds
-//! out when it creates that number itself, and writes nothing more. So no change is acknowledged that the next owner has not read.
+//! So only one process at a time can write. A process takes the prefix over by creating the next entry, a claim. The
+//! old owner notices when it tries to create that number itself, and stops writing. The new owner has therefore read
+//! every change that was acknowledged.
 //!
-//! Serving needs a time: an owner serves for the length of a lease after it began to store its last entry, and so it stores one
-//! now and then. A process takes a prefix over only after it has seen no new entry for longer than that.
+//! Serving is bounded by a lease: an owner may serve for the lease's length after it began to store its last entry. It
+//! stores empty entries to renew the lease. Another process takes the prefix over only after it has seen no new entry
+//! for longer than a lease.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -12,36 +14,36 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::config::PacksConfig;
-use super::entry::{Change, Entry, JournalState};
+use super::entry::{Change, JournalEntry, JournalState};
 use super::names::{CHECKPOINTS, JOURNAL, name_of, number_of};
 use crate::bucket::Bucket;
 use crate::errors::{Broken, PutError};
 
-/// Most entries after a checkpoint: a start reads each of them.
+/// Most entries after a checkpoint. Opening the journal reads each of them.
 const MOST_ENTRIES: u64 = if cfg!(test) { 16 } else { 256 };
 
-/// The end of a journal that this process owns.
+/// The journal of a prefix that this process owns, for appending.
 pub(super) struct Journal {
     bucket: Arc<dyn Bucket>,
-    /// The random number of this process.
+    /// The seed of this process.
     owner: u64,
     lease: Duration,
     pause: Duration,
     queue: Mutex<Queue>,
-    /// An attempt to store an entry has ended.
+    /// Signalled when an attempt to store an entry has ended.
     ended: Condvar,
 }
 
 struct Queue {
-    /// What all entries come to that are stored.
+    /// The combined effect of all stored entries.
     state: JournalState,
-    /// The entry up to which the last checkpoint goes.
+    /// Number of the last entry that the last checkpoint covers.
     checkpoint: u64,
     changes: Vec<Change>,
-    /// How often changes were queued, and how much of it was tried.
+    /// How many batches of changes were queued so far, and how many of these were tried.
     queued: u64,
     tried: u64,
-    /// Which of it failed, as long as its caller has not heard so.
+    /// The batches that failed and whose callers do not know it yet.
     failed: BTreeSet<u64>,
     is_writing: bool,
     lease_end: Instant,
@@ -50,16 +52,16 @@ struct Queue {
     broken: Option<Broken>,
 }
 
-/// What was queued, to be waited for once.
+/// A batch of queued changes. Wait for it exactly once.
 #[must_use]
 pub(super) struct Queued(u64);
 
-/// Why changes were not acknowledged.
+/// Why changes are not acknowledged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum JournalError {
-    /// The store does not answer. They may be stored all the same, and are to be repeated.
+    /// The store does not answer. The changes may be stored all the same; the caller must repeat them.
     Unreachable(Arc<str>),
-    /// The prefix has another owner: they are not stored.
+    /// Another process owns the prefix. The changes are not stored.
     Broken(Broken),
 }
 
@@ -81,17 +83,18 @@ impl From<JournalError> for PutError {
     }
 }
 
-/// How an attempt to store an entry ended.
+/// The outcome of an attempt to store an entry.
 enum Attempt {
     Stored,
-    /// The number holds an earlier entry of this process, of which nobody knew whether it was stored.
-    IsEarlier(Entry),
+    /// The number belongs to an earlier entry of this process, whose outcome was unknown.
+    IsEarlier(JournalEntry),
     IsOthers,
     Failed(io::Error),
 }
 
 impl Journal {
-    /// Of a prefix that this process claimed by the last entry, which it began to store at `since`.
+    /// The journal of a prefix that this process has claimed. The claim is the last entry, and its storing began at
+    /// `since`.
     pub(super) fn new(
         bucket: Arc<dyn Bucket>,
         (state, checkpoint): (JournalState, u64),
@@ -115,13 +118,13 @@ impl Journal {
         Journal { bucket, owner, lease, pause, queue, ended }
     }
 
-    /// Stores changes. They last once this returns.
+    /// Stores changes. They are durable once this returns.
     pub(super) fn append(&self, changes: Vec<Change>) -> Result<(), JournalError> {
         let queued = self.queue(changes);
         self.wait(&queued)
     }
 
-    /// Queues changes: those that are queued later are stored later. The caller waits for them.
+    /// Queues changes, in the order in which they will be stored. The caller must wait for them.
     pub(super) fn queue(&self, changes: Vec<Change>) -> Queued {
         let mut queue = self.lock();
         queue.changes.extend(changes);
@@ -129,7 +132,7 @@ impl Journal {
         Queued(queue.queued)
     }
 
-    /// Returns once what was queued lasts. Callers that wait at the same time share an entry.
+    /// Returns once the queued changes are durable. Callers that wait at the same time share an entry.
     pub(super) fn wait(&self, queued: &Queued) -> Result<(), JournalError> {
         let mut queue = self.lock();
         while queue.tried < queued.0 {
@@ -147,7 +150,7 @@ impl Journal {
         })
     }
 
-    /// Stores all that is queued as one entry.
+    /// Stores all queued changes as one entry.
     fn write<'a>(&'a self, mut queue: MutexGuard<'a, Queue>) -> MutexGuard<'a, Queue> {
         let changes = std::mem::take(&mut queue.changes);
         let (first, last) = (queue.tried + 1, queue.queued);
@@ -169,19 +172,20 @@ impl Journal {
         queue
     }
 
-    /// Stores an entry under the first number that is free. Whether it lasts.
+    /// Stores an entry under the first free number. Returns whether it is durable.
     fn store<'a>(
         &'a self,
         mut queue: MutexGuard<'a, Queue>,
         changes: Vec<Change>,
     ) -> (MutexGuard<'a, Queue>, bool) {
-        let mut entry = Entry { number: queue.state.next, owner: self.owner, changes };
+        let mut entry = JournalEntry { number: queue.state.next, owner: self.owner, changes };
         loop {
             let lease_end = queue.lease_end;
             drop(queue);
             let begun = Instant::now();
             let mut attempt = create(&*self.bucket, &entry);
-            // Beyond its lease another owner may have come, written more, and removed the entry in the place of this one.
+            // After the lease's end another owner may have written more, and removed the entry that stood at this
+            // number.
             if matches!(attempt, Attempt::Stored | Attempt::IsEarlier(_))
                 && Instant::now() >= lease_end
             {
@@ -217,13 +221,13 @@ impl Journal {
         }
     }
 
-    /// Whether no other process can own the prefix.
+    /// Whether this process may serve: its lease runs, so no other process can own the prefix.
     pub(super) fn may_serve(&self) -> bool {
         let queue = self.lock();
         queue.broken.is_none() && !queue.is_ended && Instant::now() < queue.lease_end
     }
 
-    /// Whether it is time for an entry that only says that the owner lives.
+    /// Whether it is time for an empty entry that renews the lease.
     pub(super) fn is_renewal_due(&self) -> bool {
         let left = self.lock().lease_end.saturating_duration_since(Instant::now());
         left < self.lease * 2 / 3
@@ -233,12 +237,12 @@ impl Journal {
         self.lock().broken.clone()
     }
 
-    /// The note that lasts.
+    /// The last stored note.
     pub(super) fn note(&self) -> Option<Vec<u8>> {
         self.lock().state.note.clone()
     }
 
-    /// Stores a checkpoint if many entries came after the last one, and removes what it makes needless.
+    /// Stores a checkpoint if many entries came after the last one, and removes the objects that it replaces.
     pub(super) fn keep_short(&self) -> io::Result<()> {
         let checkpoint = {
             let queue = self.lock();
@@ -249,7 +253,7 @@ impl Journal {
         };
         let number = checkpoint.number;
         match self.bucket.create(&name_of(CHECKPOINTS, number), checkpoint.encode()) {
-            // An attempt before this one made it.
+            // An earlier attempt created it.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             created => created?,
         }
@@ -262,9 +266,9 @@ impl Journal {
         self.bucket.remove_all(&needless)
     }
 
-    /// The last entry. Nothing is stored any more.
+    /// Stores the last entry, which releases the prefix. Later changes are refused.
     pub(super) fn release(&self) {
-        // Otherwise the next process waits until it sees that this one is gone.
+        // If this fails, the next process waits until it sees that this one is dead or silent.
         let _ = self.append(vec![Change::Released]);
         self.lock().is_ended = true;
     }
@@ -274,8 +278,8 @@ impl Journal {
     }
 }
 
-/// Creates an entry unless there is one of its number.
-fn create(bucket: &dyn Bucket, entry: &Entry) -> Attempt {
+/// Creates an entry unless its number is taken.
+fn create(bucket: &dyn Bucket, entry: &JournalEntry) -> Attempt {
     let (name, bytes) = (name_of(JOURNAL, entry.number), entry.encode());
     match bucket.create(&name, bytes) {
         Ok(()) => return Attempt::Stored,
@@ -288,11 +292,12 @@ fn create(bucket: &dyn Bucket, entry: &Entry) -> Attempt {
         Err(error) => return Attempt::Failed(error),
         Ok(found) => found,
     };
-    match found.as_deref().map(Entry::decode) {
+    match found.as_deref().map(JournalEntry::decode) {
         Some(Some(found)) if found == *entry => Attempt::Stored,
         Some(Some(found)) if found.owner == entry.owner => Attempt::IsEarlier(found),
         Some(_) => Attempt::IsOthers,
-        // A later owner removed it behind a checkpoint. Or another attempt to create it is still under way, which is a conflict too.
+        // Either a later owner removed the entry behind a checkpoint, or another attempt to create it is still under
+        // way.
         None => match is_longer(bucket, (entry.number + 1, entry.number)) {
             Ok(true) => Attempt::IsOthers,
             Ok(false) => Attempt::Failed(io::Error::other("another attempt is under way")),
@@ -301,7 +306,7 @@ fn create(bucket: &dyn Bucket, entry: &Entry) -> Attempt {
     }
 }
 
-/// Whether a journal has an entry from the first number on, or a checkpoint from the second on.
+/// Whether a journal has an entry at or after the first number, or a checkpoint at or after the second.
 pub(super) fn is_longer(bucket: &dyn Bucket, (entry, checkpoint): (u64, u64)) -> io::Result<bool> {
     let reaches = |folder: &str, least: u64| -> io::Result<bool> {
         let listed = bucket.list(folder)?;
@@ -310,8 +315,8 @@ pub(super) fn is_longer(bucket: &dyn Bucket, (entry, checkpoint): (u64, u64)) ->
     Ok(reaches(JOURNAL, entry)? || reaches(CHECKPOINTS, checkpoint)?)
 }
 
-/// Creates the entry by which a process becomes the owner. False if another was faster.
-pub(super) fn claim(bucket: &dyn Bucket, entry: &Entry) -> io::Result<bool> {
+/// Creates the entry by which a process becomes the owner. Returns false if another process was faster.
+pub(super) fn claim(bucket: &dyn Bucket, entry: &JournalEntry) -> io::Result<bool> {
     match create(bucket, entry) {
         Attempt::Stored => Ok(true),
         Attempt::IsEarlier(_) | Attempt::IsOthers => Ok(false),

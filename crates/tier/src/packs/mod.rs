@@ -1,22 +1,24 @@
-//! Records in an object store: many of them in each object, a pack, and a journal that says which packs there are.
+//! Records in an object store: packs, which are objects of many records each, and a journal that names the packs.
 //!
 //! ```text
 //! journal/NUMBER        changes, in the order of their numbers (`journal.rs`, `entry.rs`)
-//! checkpoints/NUMBER    what all changes up to a number come to
+//! checkpoints/NUMBER    the combined effect of all changes up to a number
 //! packs/NUMBER          records, each from a whole block on, and a table of their headers
 //! ```
 //!
-//! A record is put when its pack and the change that names it are stored (`gather.rs`). It is dropped when the change that says so
-//! is stored. Packs are never changed: one that is mostly dropped is written anew without what was dropped (`keep.rs`). A start
-//! reads the last checkpoint, what came after it, and the table of each pack (`open.rs`).
+//! A put is complete when the pack and the journal entry that names it are stored (`gather.rs`). A drop is complete
+//! when its journal entry is stored. Packs are never changed: the live records of a mostly dropped pack are copied to
+//! a new one (`keep.rs`). Opening reads the last checkpoint, the entries after it, and the table of each pack
+//! (`open.rs`).
 //!
-//! One process owns a prefix (`journal.rs`). One that lost it writes nothing more, and has stopped serving before another begins.
+//! One process owns a prefix (`journal.rs`). A process that lost its prefix writes nothing more. It has stopped
+//! serving before the next owner begins.
 
 mod config;
 mod entry;
 mod gather;
 mod journal;
-mod keep;
+mod maintenance;
 mod names;
 mod open;
 mod open_pack;
@@ -36,27 +38,32 @@ use self::pack_file::is_cut_or_gone;
 use self::state::Shared;
 use crate::directory::Notes;
 use crate::errors::{Broken, PutError, ReadError};
-use crate::record::{Name, Record};
+use crate::record::{Record, RecordId};
 use crate::store::{RecordStore, Usage};
 
-/// A store of records below one prefix of an object store, which this process owns.
-pub struct Packs {
+/// A store of records below one prefix of an object store. This process owns the prefix.
+pub struct PackStore {
     shared: Arc<Shared>,
     keeper: Option<JoinHandle<()>>,
 }
 
-impl RecordStore for Packs {
+impl RecordStore for PackStore {
     fn put(&self, record: &Record, data: &SliceList) -> Result<(), PutError> {
         record.check(data.total_len(), self.longest_record())?;
         self.shared.put(record, data)
     }
 
-    fn read(&self, name: Name, from: u64, dst: RawSlice) -> Result<Option<Box<[u32]>>, ReadError> {
+    fn read(
+        &self,
+        name: RecordId,
+        from: u64,
+        dst: RawSlice,
+    ) -> Result<Option<Box<[u32]>>, ReadError> {
         let shared = &self.shared;
         loop {
             let place = shared.find(name).ok_or(ReadError::NotThere)?;
             let read = shared.read_at(name, place, (from, dst));
-            // Another owner may have dropped it.
+            // The lease has ended, so another owner may have dropped the record.
             if !shared.journal.may_serve() {
                 return Err(ReadError::Unreachable("its owner has not reached it for long".into()));
             }
@@ -69,12 +76,12 @@ impl RecordStore for Packs {
         }
     }
 
-    fn drop_records(&self, names: &[Name]) -> Result<usize, Broken> {
+    fn drop_records(&self, names: &[RecordId]) -> Result<usize, Broken> {
         self.shared.drop_records(names)
     }
 
-    /// An object store has room for all that the segment holds: nothing is evicted.
-    fn make_room(&self, _wanted: u64) -> Result<Vec<Name>, Broken> {
+    /// Removes dead objects, and evicts nothing: an object store has room for all that the segment holds.
+    fn make_room(&self, _wanted: u64) -> Result<Vec<RecordId>, Broken> {
         self.shared.check()?;
         self.shared.tidy();
         Ok(Vec::new())
@@ -92,7 +99,7 @@ impl RecordStore for Packs {
         self.shared.journal.broken().is_some()
     }
 
-    fn is_far(&self) -> bool {
+    fn is_remote(&self) -> bool {
         true
     }
 
@@ -101,7 +108,7 @@ impl RecordStore for Packs {
     }
 }
 
-/// An error that says nothing of the record: the store did not answer.
+/// Turns an error that does not concern the record itself into [`ReadError::Unreachable`].
 fn as_unreachable(error: ReadError) -> ReadError {
     match error {
         ReadError::Io(error) if !is_cut_or_gone(&error) => {
@@ -111,7 +118,7 @@ fn as_unreachable(error: ReadError) -> ReadError {
     }
 }
 
-impl Notes for Packs {
+impl Notes for PackStore {
     fn note(&self) -> io::Result<Option<Vec<u8>>> {
         Ok(self.shared.journal.note())
     }
@@ -122,23 +129,23 @@ impl Notes for Packs {
     }
 }
 
-impl Packs {
+impl PackStore {
     /// Drops all records.
     ///
     /// # Errors
-    /// The store did not take that.
+    /// The object store did not accept the drop.
     pub fn clear(&self) -> io::Result<()> {
-        let names: Vec<Name> = self.shared.lock().index.keys().copied().collect();
+        let names: Vec<RecordId> = self.shared.lock().index.keys().copied().collect();
         self.shared.drop_records(&names).map(drop).map_err(io::Error::other)
     }
 }
 
-impl Drop for Packs {
+impl Drop for PackStore {
     fn drop(&mut self) {
         self.shared.lock().is_closing = true;
         self.shared.changed.notify_all();
         if let Some(keeper) = self.keeper.take() {
-            // A keeper that panicked has said so.
+            // The panic of a keeper was reported already.
             let _ = keeper.join();
         }
         self.shared.journal.release();

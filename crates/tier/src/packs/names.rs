@@ -8,7 +8,7 @@ pub(super) fn name_of(folder: &str, number: u64) -> String {
     format!("{folder}/{number:016x}")
 }
 
-/// The number of an object's name; nothing if it has none.
+/// The number in an object's name, or `None` if the name has none.
 pub(super) fn number_of(name: &str) -> Option<u64> {
     let (_, digits) = name.rsplit_once('/')?;
     (digits.len() == 16).then(|| u64::from_str_radix(digits, 16).ok()).flatten()

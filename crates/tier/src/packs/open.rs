@@ -1,4 +1,4 @@
-//! Opening a prefix: whose it is, and what lies there.
+//! Opening a prefix: claims it, and finds its records.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,40 +10,40 @@ use std::time::{Duration, Instant, SystemTime};
 use mooncake_memory::with_waiting_helpers;
 
 use super::config::PacksConfig;
-use super::entry::{Change, Entry, JournalState, Owner, Pack};
+use super::entry::{Change, JournalEntry, JournalState, Owner, Pack};
 use super::journal::{Journal, claim, is_longer};
 use super::names::{CHECKPOINTS, JOURNAL, PACKS, name_of, number_of};
 use super::pack_file::is_cut_or_gone;
 use super::process::Life;
-use super::state::{PackState, Shared, State};
-use super::{Packs, process};
+use super::state::{PackState, PacksState, Shared};
+use super::{PackStore, process};
 use crate::bucket::Bucket;
 use crate::contents::{Contents, FoundRecord};
 use crate::errors::{Broken, OpenError};
-use crate::index::Entry as IndexEntry;
-use crate::record::{Name, Record};
+use crate::index::IndexEntry;
+use crate::record::{Record, RecordId};
 
-/// How often a journal is read again that changed meanwhile.
+/// How often to read a journal that changes while it is read.
 const MOST_READS: usize = 4;
-/// A prefix whose journal nobody has added to for so long may be taken over by any host.
+/// After this silence any host may take a prefix over.
 const LONG_SILENCE: Duration = Duration::from_secs(600);
 
-impl Packs {
-    /// Opens a prefix, or begins it. Each record that lasts is `told`.
+impl PackStore {
+    /// Opens a prefix, or creates it, and calls `told` with each durable record.
     ///
     /// # Errors
-    /// Another process owns it, what lies there is no journal of this format, or the store does not answer.
+    /// Another process owns the prefix, its journal is damaged or of another format, or the store does not answer.
     pub fn open(
         bucket: Arc<dyn Bucket>,
         config: PacksConfig,
-        told: impl FnMut(Record),
-    ) -> Result<Packs, OpenError> {
+        on_record: impl FnMut(Record),
+    ) -> Result<PackStore, OpenError> {
         let mut found = read_journal(&*bucket)?;
         let is_free = is_free(&*bucket, &found, &config)?;
         let owner = Owner { host: config.host.clone(), process: process::own() };
         let claimed = vec![Change::Claimed(owner)];
         let number = found.state.next;
-        let entry = Entry { number, owner: config.seed, changes: claimed };
+        let entry = JournalEntry { number, owner: config.seed, changes: claimed };
         let since = Instant::now();
         if !is_free || !claim(&*bucket, &entry)? {
             return Err(OpenError::InUse(PathBuf::from("a prefix of the object store")));
@@ -52,23 +52,23 @@ impl Packs {
         let packs: Vec<Arc<Pack>> = found.state.packs.values().cloned().collect();
         let journal =
             Journal::new(Arc::clone(&bucket), (found.state, found.checkpoint), (since, &config));
-        // No other process has had this number.
-        let state = State { next_pack: number << 32, ..State::default() };
+        // Journal numbers are unique to a process, so no other process uses these pack ids.
+        let state = PacksState { next_pack: number << 32, ..PacksState::default() };
         let (state, changed) = (Mutex::new(state), Condvar::new());
         let shared = Arc::new(Shared { config, bucket, journal, state, changed });
         let keeping = Arc::clone(&shared);
         let keeper = Builder::new().name("mooncake-packs".to_owned());
-        let keeper = keeper.spawn(move || keeping.keep())?;
-        let opened = Packs { shared, keeper: Some(keeper) };
-        opened.take_over(packs, told)?;
+        let keeper = keeper.spawn(move || keeping.run_maintenance())?;
+        let opened = PackStore { shared, keeper: Some(keeper) };
+        opened.take_over(packs, on_record)?;
         Ok(opened)
     }
 
-    /// Takes what the owner before left.
+    /// Takes over the packs of the previous owner.
     fn take_over(
         &self,
         packs: Vec<Arc<Pack>>,
-        mut told: impl FnMut(Record),
+        mut on_record: impl FnMut(Record),
     ) -> Result<(), OpenError> {
         let shared = &self.shared;
         let own = shared.lock().next_pack;
@@ -76,7 +76,7 @@ impl Packs {
         let is_orphan = |id: &u64| *id < own && !packs.iter().any(|pack| pack.id == *id);
         let orphans: Vec<u64> = listed.filter(is_orphan).collect();
         let tables = with_waiting_helpers(&packs, |pack| read_table(&*shared.bucket, pack));
-        let mut taken: BTreeMap<Name, (Record, IndexEntry)> = BTreeMap::new();
+        let mut taken: BTreeMap<RecordId, (Record, IndexEntry)> = BTreeMap::new();
         let mut needless = Vec::new();
         for (pack, table) in packs.iter().zip(tables) {
             let table = table?;
@@ -84,7 +84,8 @@ impl Packs {
             for FoundRecord { block, record } in table {
                 if missing.remove(&(block as u32)) {
                     let entry = IndexEntry::ready(pack.id, block, &record);
-                    // The same record twice: its first put failed, as far as its caller knows.
+                    // The record was put twice: its first put failed, as far as the caller knew. The pack of the
+                    // higher id counts.
                     if let Some((_, older)) = taken.insert(record.name, (record, entry)) {
                         needless.push((older.file, older.block));
                     }
@@ -100,13 +101,13 @@ impl Packs {
             let dropped = shared.journal.append(needless.into_iter().map(one).collect());
             dropped.map_err(|error| OpenError::Io(io::Error::other(Broken::from(error))))?;
         }
-        let mut records: BTreeMap<u64, Vec<(Name, IndexEntry)>> = BTreeMap::new();
+        let mut records: BTreeMap<u64, Vec<(RecordId, IndexEntry)>> = BTreeMap::new();
         let mut state = shared.lock();
         state.dead.extend(orphans);
         for (name, (record, entry)) in taken {
             state.index.insert(name, entry);
             records.entry(entry.file).or_default().push((name, entry));
-            told(record);
+            on_record(record);
         }
         for pack in &packs {
             match records.get(&pack.id) {
@@ -118,16 +119,16 @@ impl Packs {
     }
 }
 
-/// A journal as it was read.
+/// A journal as it was read from the store.
 struct Found {
     state: JournalState,
-    /// The entry up to which the last checkpoint goes.
+    /// Number of the last entry that the last checkpoint covers; zero if there is no checkpoint.
     checkpoint: u64,
-    /// When the last entry was stored, or the last checkpoint.
+    /// When the last entry or checkpoint was stored.
     modified: Option<SystemTime>,
 }
 
-/// Reads a journal whose owner may be at work.
+/// Reads a journal while its owner may still be writing.
 fn read_journal(bucket: &dyn Bucket) -> Result<Found, OpenError> {
     for _ in 0..MOST_READS {
         if let Some(found) = try_read_journal(bucket)? {
@@ -137,13 +138,13 @@ fn read_journal(bucket: &dyn Bucket) -> Result<Found, OpenError> {
     Err(OpenError::InUse(PathBuf::from("a prefix of the object store")))
 }
 
-/// Nothing if a part of it was removed meanwhile.
+/// Reads the journal once. Returns `None` if a part of it was removed meanwhile.
 fn try_read_journal(bucket: &dyn Bucket) -> Result<Option<Found>, OpenError> {
     let mut numbers = BTreeMap::new();
     for listed in bucket.list(JOURNAL)? {
         numbers.extend(number_of(&listed.name).map(|number| (number, listed.modified)));
     }
-    // After the entries: those that go are covered by a checkpoint that is there then.
+    // Listed after the entries: if an entry is removed meanwhile, the checkpoint that covers it exists by then.
     let checkpoints = bucket.list(CHECKPOINTS)?;
     let checkpoint = checkpoints.iter().filter_map(|it| number_of(&it.name)).max();
     let mut state = JournalState { next: 1, ..JournalState::default() };
@@ -158,17 +159,17 @@ fn try_read_journal(bucket: &dyn Bucket) -> Result<Option<Found>, OpenError> {
             None => return Ok(None),
         }
     }
-    // A checkpoint may have taken the place of all entries.
+    // A checkpoint may have replaced all entries.
     let entries = numbers.last_key_value().map(|(_, &modified)| modified);
     let modified = checkpoints.iter().map(|it| it.modified).chain(entries).max();
     Ok(Some(Found { state, checkpoint: checkpoint.unwrap_or(0), modified }))
 }
 
-/// An entry of the journal, or a checkpoint. One that cannot be understood is an error.
-fn read_entry(bucket: &dyn Bucket, folder: &str, number: u64) -> io::Result<Option<Entry>> {
+/// Reads an entry or a checkpoint. Fails if it cannot be decoded.
+fn read_entry(bucket: &dyn Bucket, folder: &str, number: u64) -> io::Result<Option<JournalEntry>> {
     let name = name_of(folder, number);
     let Some(bytes) = bucket.get(&name)? else { return Ok(None) };
-    match Entry::decode(&bytes).filter(|entry| entry.number == number) {
+    match JournalEntry::decode(&bytes).filter(|entry| entry.number == number) {
         Some(entry) => Ok(Some(entry)),
         None => {
             let reason = format!(
@@ -179,7 +180,8 @@ fn read_entry(bucket: &dyn Bucket, folder: &str, number: u64) -> io::Result<Opti
     }
 }
 
-/// Whether no process owns the prefix. Where one did and it may be gone, this waits to see whether it stores another entry.
+/// Whether no process owns the prefix. If the last owner may be gone, this waits for `silence` and watches for a new
+/// entry.
 fn is_free(bucket: &dyn Bucket, found: &Found, config: &PacksConfig) -> io::Result<bool> {
     let Some(owner) = &found.state.owner else { return Ok(true) };
     match process::life_of(&owner.process) {
@@ -206,7 +208,7 @@ fn is_free(bucket: &dyn Bucket, found: &Found, config: &PacksConfig) -> io::Resu
     }
 }
 
-/// The records that the table of a pack names; none if the pack is gone or damaged.
+/// The records that a pack's table names; none if the pack is missing or damaged.
 fn read_table(bucket: &dyn Bucket, pack: &Pack) -> io::Result<Vec<FoundRecord>> {
     if pack.table_len == 0 {
         return Ok(Vec::new());
@@ -224,7 +226,7 @@ mod tests {
     use super::*;
     use crate::bucket_double::BucketDouble;
 
-    /// Whether a prefix is free whose last owner is this process of this host, for one of the host `here` that waits for so long.
+    /// Runs [`is_free`] on the host `here`, for a prefix whose last owner is this process of this host.
     fn check(host: &str, process: &str, silence: Duration) -> bool {
         let owner = Owner { host: host.to_owned(), process: process.to_owned() };
         let state = JournalState { next: 2, owner: Some(owner), ..JournalState::default() };

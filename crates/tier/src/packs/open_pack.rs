@@ -5,16 +5,16 @@ use mooncake_memory::SliceList;
 use super::entry::Pack;
 use crate::contents::Contents;
 use crate::errors::PutError;
-use crate::index::Entry;
+use crate::index::IndexEntry;
 use crate::layout::BLOCK;
-use crate::record::{Name, Record, data_offset};
+use crate::record::{Record, RecordId, data_offset};
 
-/// A pack that takes records, or is being stored.
+/// A pack that is taking records or being stored.
 pub(super) struct OpenPack {
     pub(super) id: u64,
     pub(super) nonce: u64,
     filling: Mutex<Filling>,
-    /// It takes no more records, or it is stored.
+    /// Signalled when the pack is closed, and when it was stored.
     pub(super) changed: Condvar,
 }
 
@@ -25,30 +25,30 @@ pub(super) struct Filling {
     pub(super) outcome: Option<Result<(), PutError>>,
 }
 
-/// What a pack is going to hold, and what is in it.
+/// The contents of a future pack.
 #[derive(Default)]
 pub(super) struct Draft {
-    /// The bytes of each record.
+    /// The encoded bytes of each record.
     parts: Vec<Vec<u8>>,
     pub(super) len: u64,
     contents: Contents,
-    pub(super) records: Vec<(Name, Entry)>,
+    pub(super) records: Vec<(RecordId, IndexEntry)>,
 }
 
 impl Draft {
-    /// Adds a record behind the last one: `bytes` is [`copy_of`] it.
+    /// Adds a record behind the last one. `bytes` must come from [`copy_of`].
     pub(super) fn push(&mut self, (id, nonce): (u64, u64), record: &Record, mut bytes: Vec<u8>) {
         let block = self.len / BLOCK;
         let header = record.encode(nonce);
         bytes[..header.len()].copy_from_slice(&header);
-        let entry = Entry::ready(id, block, record);
+        let entry = IndexEntry::ready(id, block, record);
         self.len += bytes.len() as u64;
         self.parts.push(bytes);
         self.contents.push(block, record, nonce);
         self.records.push((record.name, entry));
     }
 
-    /// The whole object, and what is known of the pack, all of whose records are live.
+    /// The bytes of the whole object, and the description of the pack. All its records are live.
     pub(super) fn finish(&mut self, (id, nonce): (u64, u64)) -> (Vec<u8>, Pack) {
         let (len, table) = (self.len, self.contents.bytes());
         let mut bytes = Vec::with_capacity(len as usize + table.len());
@@ -59,7 +59,7 @@ impl Draft {
     }
 }
 
-/// A record as it lies in a pack, in whole blocks, but for its header. That takes long, and is done without a lock.
+/// Copies a record to whole blocks and leaves room for its header. Copying takes long, so the caller holds no lock.
 pub(super) fn copy_of(record: &Record, data: &SliceList) -> Vec<u8> {
     let begin = data_offset(record.header_len()) as usize;
     let end = (begin + record.len as usize).next_multiple_of(BLOCK as usize);
@@ -71,7 +71,7 @@ pub(super) fn copy_of(record: &Record, data: &SliceList) -> Vec<u8> {
 }
 
 impl OpenPack {
-    /// With this number, whose headers have this in their checksums.
+    /// An open pack with this id and nonce.
     pub(super) fn new((id, nonce): (u64, u64)) -> Self {
         Self { id, nonce, filling: Mutex::default(), changed: Condvar::new() }
     }
@@ -80,7 +80,7 @@ impl OpenPack {
         self.filling.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// It takes no more records.
+    /// Closes the pack: it takes no more records.
     pub(super) fn close(&self) {
         self.lock().is_closed = true;
         self.changed.notify_all();

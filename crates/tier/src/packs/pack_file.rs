@@ -5,7 +5,7 @@ use mooncake_memory::{Buffer, RawSlice};
 use crate::bucket::Bucket;
 use crate::directory::ReadAt;
 
-/// A pack as a file that is read in places.
+/// A pack that can be read like a file.
 pub(super) struct PackFile<'a> {
     pub(super) bucket: &'a dyn Bucket,
     pub(super) name: String,
@@ -28,7 +28,7 @@ impl ReadAt for PackFile<'_> {
     }
 }
 
-/// Whether an error says that a pack, or its end, is not there.
+/// Whether an error says that the pack is missing or too short.
 pub(super) fn is_cut_or_gone(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof)
 }

@@ -1,18 +1,18 @@
-//! Which process of which host something belongs to, so that its death can be told for sure.
+//! Identities of processes, by which a host can tell for certain that a process has died.
 
 use std::fs;
 
-/// What this host is called; empty if it does not say.
+/// The name of this host; empty if the system does not tell.
 pub(crate) fn host() -> String {
     fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
 }
 
-/// This process: the start of its system, the namespace of its number, the number, and when it began.
+/// The identity of this process: boot id, pid namespace, pid and start time.
 pub(super) fn own() -> String {
     of(std::process::id())
 }
 
-/// The same of a process of this system and namespace.
+/// The identity of a process of this boot and pid namespace.
 pub(super) fn of(pid: u32) -> String {
     format!("{} {pid} {}", scope(), started(pid).unwrap_or_default())
 }
@@ -21,13 +21,13 @@ pub(super) fn of(pid: u32) -> String {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Life {
     Dead,
-    /// It is another process than this one.
+    /// Another process than this one, and it is alive.
     Alive,
-    /// It is of another system or namespace, or this process itself, which may have given up what it had.
+    /// The process belongs to another boot or namespace. Or it is this process, which may have closed the prefix.
     Unknown,
 }
 
-/// Whether a process lives. That can be told of processes of this system and namespace.
+/// Whether a process is alive. This is known only for other processes of this boot and pid namespace.
 pub(super) fn life_of(process: &str) -> Life {
     let Some((other_scope, rest)) = process.rsplit_once(' ').and_then(|(front, started)| {
         let (scope, pid) = front.rsplit_once(' ')?;
@@ -37,7 +37,7 @@ pub(super) fn life_of(process: &str) -> Life {
     };
     let (pid, then) = rest;
     let is_known = !then.is_empty() && other_scope == scope() && !scope().is_empty();
-    // A process that cannot be looked at may live.
+    // Where this process cannot see itself in /proc, another process may be alive and invisible.
     if !is_known || !is_visible() || process == own() {
         return Life::Unknown;
     }
@@ -47,7 +47,7 @@ pub(super) fn life_of(process: &str) -> Life {
     }
 }
 
-/// What makes the number of a process mean this process: one start of one system, and one namespace.
+/// Boot id and pid namespace: a pid is meaningful only within these. Empty if either is unknown.
 fn scope() -> String {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let namespace = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
@@ -57,18 +57,18 @@ fn scope() -> String {
     }
 }
 
-/// Whether processes can be looked at at all: this one can.
+/// Whether /proc shows processes at all: it must show this one.
 fn is_visible() -> bool {
     started(std::process::id()).is_some()
 }
 
-/// When a process began, in ticks since the system did; nothing if there is none, or if it has ended.
+/// When a process started, in clock ticks since boot. `None` if it does not exist or has ended.
 fn started(pid: u32) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name of the command comes second, in parentheses, and may hold anything.
+    // The second field is the command's name, in parentheses, and may contain any characters.
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_whitespace();
-    // One that has ended stays known until its parent asks.
+    // A process that has ended remains as a zombie until its parent reaps it.
     let has_ended = matches!(fields.next()?, "Z" | "X");
     fields.nth(18).filter(|_| !has_ended).map(str::to_owned)
 }

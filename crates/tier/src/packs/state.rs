@@ -1,4 +1,4 @@
-//! What is known of the records of a prefix, and of the packs that they lie in.
+//! The state of a prefix in memory: its records, and the packs that hold them.
 
 use std::collections::{BTreeMap, BTreeSet, btree_map};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -14,52 +14,52 @@ use super::open_pack::OpenPack;
 use super::pack_file::PackFile;
 use crate::bucket::Bucket;
 use crate::errors::{Broken, ReadError};
-use crate::index::{Entry, Index, RecordState};
+use crate::index::{Index, IndexEntry, RecordState};
 use crate::layout::BLOCK;
-use crate::record::Name;
+use crate::record::RecordId;
 use crate::stored::StoredRecord;
 
-/// Longest wait for a record that is being written or moved, by a caller that wants to drop it.
+/// Longest time that a drop waits for a record that is being written or moved.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A prefix, as its owner shares it between its threads.
+/// The state of a prefix that all threads of its owner share.
 pub(super) struct Shared {
     pub(super) config: PacksConfig,
     pub(super) bucket: Arc<dyn Bucket>,
     pub(super) journal: Journal,
-    pub(super) state: Mutex<State>,
-    /// A record is ready, or the store is to close.
+    pub(super) state: Mutex<PacksState>,
+    /// Signalled when a record changes its state, and when the store is to close.
     pub(super) changed: Condvar,
 }
 
 #[derive(Default)]
-pub(super) struct State {
-    /// The file of an entry is its pack.
+pub(super) struct PacksState {
+    /// All records. `file` of an entry is the id of its pack.
     pub(super) index: Index,
     pub(super) packs: BTreeMap<u64, PackState>,
-    /// The pack that takes records.
+    /// The pack that takes new records.
     pub(super) open: Option<Arc<OpenPack>>,
     pub(super) next_pack: u64,
-    /// Packs without live records, which are to be removed.
+    /// Ids of packs without live records, which the keeper will remove.
     pub(super) dead: Vec<u64>,
     pub(super) is_closing: bool,
 }
 
 pub(super) struct PackState {
     pub(super) nonce: u64,
-    /// Length of its records, in bytes, and of its table.
+    /// Lengths of the pack's records and of its table, in bytes.
     pub(super) len: u64,
     pub(super) table_len: u64,
-    /// The live ones, by the block that each begins at.
-    pub(super) live: BTreeMap<u32, Name>,
+    /// The live records, by their first block.
+    pub(super) live: BTreeMap<u32, RecordId>,
     pub(super) live_bytes: u64,
-    /// The blocks of live records that could not be read: they are not written anew.
+    /// First blocks of live records that could not be read. These records are not copied to a new pack.
     pub(super) damaged: BTreeSet<u32>,
 }
 
 impl PackState {
-    /// Of a pack all of whose records are known.
-    pub(super) fn new(pack: &Pack, records: &[(Name, Entry)]) -> PackState {
+    /// The state of a pack. `records` are all its live records.
+    pub(super) fn new(pack: &Pack, records: &[(RecordId, IndexEntry)]) -> PackState {
         let live = records.iter().map(|(name, entry)| (entry.block, *name)).collect();
         let live_bytes = records.iter().map(|(_, entry)| entry.bytes()).sum();
         let Pack { nonce, len, table_len, .. } = *pack;
@@ -67,9 +67,9 @@ impl PackState {
     }
 }
 
-impl State {
-    /// A record is live no more. Its pack is dead if that was the last one.
-    pub(super) fn forget(&mut self, entry: &Entry) {
+impl PacksState {
+    /// Removes a record from its pack. A pack without live records is dead.
+    pub(super) fn forget(&mut self, entry: &IndexEntry) {
         let Some(pack) = self.packs.get_mut(&entry.file) else { return };
         if pack.live.remove(&entry.block).is_some() {
             pack.live_bytes -= entry.bytes();
@@ -83,7 +83,7 @@ impl State {
 }
 
 impl Shared {
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, PacksState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -91,19 +91,19 @@ impl Shared {
         self.journal.broken().map_or(Ok(()), Err)
     }
 
-    /// Drops records, those too of which nobody knows whether they are there.
-    pub(super) fn drop_records(&self, names: &[Name]) -> Result<usize, Broken> {
+    /// Drops records, including those whose put or drop had an unknown outcome.
+    pub(super) fn drop_records(&self, names: &[RecordId]) -> Result<usize, Broken> {
         let mut state = self.wait_until_settled(names)?;
-        let mut gone: BTreeMap<Name, Entry> = BTreeMap::new();
+        let mut gone: BTreeMap<RecordId, IndexEntry> = BTreeMap::new();
         let mut blocks: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
         for name in names {
             let Some(entry) = state.index.get_mut(name) else { continue };
-            // A name may come twice.
+            // The caller may name a record twice.
             if let btree_map::Entry::Vacant(slot) = gone.entry(*name) {
                 slot.insert(*entry);
                 blocks.entry(entry.file).or_default().push(entry.block);
-                // Nobody reads it from here on. It stays known until its drop lasts.
-                entry.state = RecordState::Leaving;
+                // The record cannot be read from here on. Its entry remains until the drop is durable.
+                entry.state = RecordState::Unreadable;
             }
         }
         if gone.is_empty() {
@@ -117,10 +117,11 @@ impl Shared {
         let mut state = self.lock();
         let mut count = 0;
         for (name, entry) in gone {
-            let is_same = |it: &&Entry| {
-                it.state == RecordState::Leaving && (it.file, it.block) == (entry.file, entry.block)
+            let is_same = |it: &&IndexEntry| {
+                it.state == RecordState::Unreadable
+                    && (it.file, it.block) == (entry.file, entry.block)
             };
-            // Another caller may have dropped it at the same time, and a third may have put it again since.
+            // Another thread may have dropped the record meanwhile, and a third may have put it again.
             if state.index.get(&name).filter(is_same).is_some() {
                 state.index.remove(&name);
                 state.forget(&entry);
@@ -131,8 +132,9 @@ impl Shared {
         Ok(count)
     }
 
-    /// Waits until none of these records is being written or moved. All of them keep their places while the caller holds the lock.
-    fn wait_until_settled(&self, names: &[Name]) -> Result<MutexGuard<'_, State>, Broken> {
+    /// Waits until none of these records is being written or moved. Their places then cannot change while the caller
+    /// holds the lock.
+    fn wait_until_settled(&self, names: &[RecordId]) -> Result<MutexGuard<'_, PacksState>, Broken> {
         let until = Instant::now() + PATIENCE;
         let mut state = self.lock();
         loop {
@@ -149,8 +151,8 @@ impl Shared {
         }
     }
 
-    /// Where a record that can be read lies.
-    pub(super) fn find(&self, name: Name) -> Option<(Entry, u64)> {
+    /// Finds a readable record: its entry and the nonce of its pack.
+    pub(super) fn find(&self, name: RecordId) -> Option<(IndexEntry, u64)> {
         let state = self.lock();
         let entry = *state.index.get(&name).filter(|entry| entry.is_readable())?;
         let pack = state.packs.get(&entry.file).expect("the pack of a record is there");
@@ -159,8 +161,8 @@ impl Shared {
 
     pub(super) fn read_at(
         &self,
-        name: Name,
-        (entry, nonce): (Entry, u64),
+        name: RecordId,
+        (entry, nonce): (IndexEntry, u64),
         (from, dst): (u64, RawSlice),
     ) -> Result<Option<Box<[u32]>>, ReadError> {
         let file = PackFile { bucket: &*self.bucket, name: name_of(PACKS, entry.file) };
@@ -170,7 +172,7 @@ impl Shared {
     }
 }
 
-/// Whether a record is written or moved, so that its place is about to be another.
-pub(super) fn is_being_placed(entry: &Entry) -> bool {
+/// Whether a record is being written or moved, so that its place is about to change.
+pub(super) fn is_being_placed(entry: &IndexEntry) -> bool {
     matches!(entry.state, RecordState::Writing | RecordState::Moving)
 }

@@ -1,4 +1,4 @@
-//! Single faults of a disk, and what comes of each.
+//! Single faults of a disk, and their effects.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,13 +7,13 @@ use super::{CONFIG, bytes, get, name, put, record};
 use crate::RecordStore;
 use crate::layout::{BLOCK, SEAL_AT, first_block};
 use crate::testing::DiskDouble;
-use crate::{Disk, PutError, ReadError};
+use crate::{LogStore, PutError, ReadError};
 use mooncake_memory::SliceList;
 
-fn open(power: &DiskDouble) -> (Disk, Vec<u64>) {
+fn open(power: &DiskDouble) -> (LogStore, Vec<u64>) {
     let mut told = Vec::new();
     let directory = Arc::new(power.directory());
-    let disk = Disk::open(directory, CONFIG, |record| told.push(record.name.grant.counter));
+    let disk = LogStore::open(directory, CONFIG, |record| told.push(record.name.grant.counter));
     told.sort_unstable();
     (disk.expect("it opens"), told)
 }
@@ -59,7 +59,7 @@ fn a_flipped_bit_is_an_error_of_its_record_alone() {
     assert!(matches!(get(&disk, name(1), 0, 5_000), Err(ReadError::Damaged)));
     assert!(matches!(get(&disk, name(1), 10, 10), Err(ReadError::Damaged)), "by its chunk");
     assert!(get(&disk, name(2), 0, 5_000).is_ok());
-    // The file was not sealed: its records are read at the next start.
+    // The file is not sealed, so the next start reads its records in full.
     power.kill();
     assert_eq!(open(&power).1, [2, 3]);
 }
@@ -90,7 +90,7 @@ fn a_file_whose_head_is_damaged_is_given_up() {
 fn bytes_of_an_object_do_not_pass_for_a_record() {
     let power = DiskDouble::new(1);
     let (disk, _) = open(&power);
-    // An object that holds a copy of a header, as it was written for another file of the same log.
+    // An object whose bytes hold a record's header that was written for another file of the same log.
     let (forged, _) = record(name(7), 100);
     let mut content = vec![0; 3 * BLOCK as usize];
     let header = forged.encode(12345);
@@ -99,7 +99,7 @@ fn bytes_of_an_object_do_not_pass_for_a_record() {
     let (mut own, _) = record(name(1), 3 * BLOCK);
     own.checksums = data.raw().chunk_crcs().into();
     disk.put(&own, &SliceList::from(data.raw())).expect("there is room");
-    // Its own header is lost, so its bytes are looked at.
+    // Its own header is lost, so the scan examines its bytes.
     power.damage(power.numbers()[0], (first_block(CONFIG.file_bytes) * BLOCK) as usize + 40);
     power.kill();
     assert_eq!(open(&power).1, [] as [u64; 0]);
@@ -133,7 +133,7 @@ fn records_whose_headers_the_disk_lost_go_with_their_file() {
     let (disk, _) = open(&power);
     let puts = (1..).take_while(|&number| put(&disk, name(number), 30_000).is_ok()).count() as u64;
     let number = power.numbers()[0];
-    // Its table of contents, and the header of its first record.
+    // The seal, and the header of the first record.
     power.damage(number, SEAL_AT as usize);
     power.damage(number, (first_block(CONFIG.file_bytes) * BLOCK) as usize + 40);
     let mut there: BTreeSet<u64> = (1..=puts).collect();

@@ -1,4 +1,5 @@
-//! What is special about files: others see them, fill their filesystem, and leave some of their own there.
+//! Tests specific to [`FileStore`]: other programs see the files, fill their filesystem, and leave files of their own
+//! there.
 
 use std::fs;
 use std::sync::Arc;
@@ -7,12 +8,12 @@ use super::folders::Scratch;
 use super::{FILES, Kind, bytes, get, name, put};
 use crate::layout::BLOCK;
 use crate::testing::DiskDouble;
-use crate::{Files, FilesConfig, Folder, PutError, ReadError, RecordStore, file_of_range};
+use crate::{FileStore, FilesConfig, Folder, PutError, ReadError, RecordStore, file_of_range};
 
-fn open(scratch: &Scratch, config: FilesConfig) -> (Files, Vec<u64>) {
+fn open(scratch: &Scratch, config: FilesConfig) -> (FileStore, Vec<u64>) {
     let folder = Folder::open_hashed(scratch.path(), "a cluster").expect("it is ours");
     let mut told = Vec::new();
-    let files = Files::open(Arc::new(folder), config, |it| told.push(it.name.grant.counter));
+    let files = FileStore::open(Arc::new(folder), config, |it| told.push(it.name.grant.counter));
     told.sort_unstable();
     (files.expect("it opens"), told)
 }
@@ -54,7 +55,7 @@ fn stale_and_foreign_files_are_never_told_and_go() {
     assert!((5..=7).all(|number| !file(number).exists()));
     assert!(!file(8).with_extension("new").exists() && beside.exists());
     drop(files);
-    // The files of an earlier segment in the same folder.
+    // The nonce of another segment: all files are from an earlier one.
     assert_eq!(open(&scratch, FilesConfig { nonce: 78, ..FILES }).1, [] as [u64; 0]);
     assert!(!file(1).exists());
 }
@@ -96,7 +97,7 @@ fn where_others_fill_the_filesystem_the_oldest_go() {
 #[test]
 fn a_store_that_must_not_evict_is_full_and_stays_so() {
     let directory = Arc::new(DiskDouble::new(1).directory());
-    let files = Files::open(directory, FilesConfig { evicts: false, ..FILES }, |_| {});
+    let files = FileStore::open(directory, FilesConfig { evicts: false, ..FILES }, |_| {});
     let files = files.expect("it opens");
     let puts = (1..).take_while(|&number| put(&files, name(number), 30_000).is_ok()).count();
     assert_eq!(puts as u64, FILES.capacity / (9 * BLOCK));
@@ -105,12 +106,12 @@ fn a_store_that_must_not_evict_is_full_and_stays_so() {
     assert_eq!(files.usage().records, puts);
 }
 
-/// A range that is written again, whose old record nobody has dropped yet.
+/// A range is written again before its old record is dropped.
 #[test]
 fn a_record_takes_the_place_of_an_older_one() {
     let power = DiskDouble::new(1);
     let files = Kind::Files.open(&power, |_| {}).expect("it opens");
-    let (older, newer) = (name(1), crate::Name { grant: name(2).grant, ..name(1) });
+    let (older, newer) = (name(1), crate::RecordId { grant: name(2).grant, ..name(1) });
     put(&*files, older, 5_000).expect("there is room");
     put(&*files, newer, 100).expect("there is room");
     assert!(matches!(get(&*files, older, 0, 5_000), Err(ReadError::NotThere)));

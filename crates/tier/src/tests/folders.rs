@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::{fs, thread};
 
 use super::{Dice, bytes, get, name, put};
-use crate::{Directory, Disk, DiskConfig, Folder, Notes, OpenError, PutError, RecordStore};
+use crate::{Directory, DiskConfig, Folder, LogStore, Notes, OpenError, PutError, RecordStore};
 
 const CONFIG: DiskConfig = DiskConfig { capacity: 16 << 20, file_bytes: 1 << 20, seed: 1 };
 
-/// A folder that is removed at the end.
+/// A folder that is removed when this is dropped.
 pub(super) struct Scratch(PathBuf);
 
 impl Scratch {
@@ -20,7 +20,7 @@ impl Scratch {
         Scratch(path)
     }
 
-    /// One that another process removes.
+    /// A folder that another process removes.
     pub(super) fn at(path: PathBuf) -> std::mem::ManuallyDrop<Scratch> {
         std::mem::ManuallyDrop::new(Scratch(path))
     }
@@ -29,15 +29,15 @@ impl Scratch {
         &self.0
     }
 
-    pub(super) fn open(&self, told: impl FnMut(crate::Record)) -> Disk {
+    pub(super) fn open(&self, told: impl FnMut(crate::Record)) -> LogStore {
         let folder = Folder::open(&self.0, "a cluster").expect("it is ours");
-        Disk::open(Arc::new(folder), CONFIG, told).expect("it opens")
+        LogStore::open(Arc::new(folder), CONFIG, told).expect("it opens")
     }
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // It may not have been made.
+        // The folder may not exist.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -156,7 +156,7 @@ fn sizes_that_cannot_be_are_refused() {
         (DiskConfig { capacity: 3 << 20, ..CONFIG }, "are less than 4 files"),
     ] {
         let folder = Folder::open(&scratch.0, "a cluster").expect("it is ours");
-        let refused = Disk::open(Arc::new(folder), config, |_| {}).err().expect("it cannot be");
+        let refused = LogStore::open(Arc::new(folder), config, |_| {}).err().expect("it cannot be");
         assert!(refused.to_string().contains(reason), "{refused}");
     }
 }
@@ -167,7 +167,7 @@ fn a_note_is_one_or_the_other_and_never_a_part() {
     let folder = Folder::open(&scratch.0, "a").expect("it is made");
     assert_eq!(folder.note().expect("it is read"), None);
     for note in ["first", "the second is longer", "3"] {
-        // A process that died while it wrote the next one.
+        // The rest of a process that died while it wrote the next note.
         fs::write(scratch.0.join("mooncake-disk-note.next"), "half").expect("a file");
         folder.set_note(note.as_bytes()).expect("it is written");
         assert_eq!(folder.note().expect("it is read").as_deref(), Some(note.as_bytes()));

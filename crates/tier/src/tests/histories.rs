@@ -1,28 +1,28 @@
-//! Random histories of one process after the other, whose promises are checked after each start.
+//! Random histories of successive processes. After each start the test checks what the store promised.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{CONFIG, Dice, Kind, Power, bytes, get, name, put};
-use crate::{Disk, Files, Name, OpenError, PutError, ReadError, RecordStore};
+use crate::{FileStore, LogStore, OpenError, PutError, ReadError, RecordId, RecordStore};
 
 const HISTORIES: u64 = 60;
 const STEPS: u64 = 300;
 
-/// As many histories as `MOONCAKE_TEST_LIVES` says.
+/// Number of histories, from `MOONCAKE_TEST_LIVES` if it is set.
 fn histories() -> u64 {
     let lives = std::env::var("MOONCAKE_TEST_LIVES").ok();
     lives.map_or(HISTORIES, |text| text.parse().expect("MOONCAKE_TEST_LIVES is a number"))
 }
 
-/// What must be, may be and must not be on the disk.
+/// Which records must, may and must not be on the disk.
 struct Expected {
     kind: Kind,
-    /// Acknowledged, and neither dropped nor evicted since.
-    there: BTreeMap<Name, u64>,
+    /// Put and acknowledged, and neither dropped nor evicted since.
+    there: BTreeMap<RecordId, u64>,
     /// Their drop was acknowledged.
-    dropped: BTreeSet<Name>,
-    /// Evicted, or never acknowledged: they may come back.
-    perhaps: BTreeMap<Name, u64>,
+    dropped: BTreeSet<RecordId>,
+    /// Evicted, or their put or drop was never acknowledged: they may return.
+    perhaps: BTreeMap<RecordId, u64>,
 }
 
 impl Expected {
@@ -31,7 +31,7 @@ impl Expected {
         Self { kind, there, dropped, perhaps }
     }
 
-    /// Opens the disk and checks what it tells.
+    /// Opens the store and checks which records it reports.
     fn open(&mut self, power: &Power) -> Box<dyn RecordStore> {
         let (disk, told) = loop {
             let mut told = BTreeMap::new();
@@ -39,7 +39,7 @@ impl Expected {
                 assert!(told.insert(record.name, record.len).is_none(), "{record:?} is told twice");
             });
             match disk {
-                // What the process before had sent arrived.
+                // A delayed write of the previous process arrived meanwhile.
                 Err(OpenError::InUse(_)) => assert_eq!(self.kind, Kind::Packs),
                 disk => break (disk.expect("it opens after whatever happened"), told),
             }
@@ -65,14 +65,14 @@ impl Expected {
         assert_eq!(disk.usage().records, self.there.len(), "no others are there");
     }
 
-    fn random(&self, dice: &mut Dice) -> Option<Name> {
+    fn random(&self, dice: &mut Dice) -> Option<RecordId> {
         let count = self.there.len() as u64;
         (count > 0)
             .then(|| dice.below(count) as usize)
             .and_then(|at| self.there.keys().nth(at).copied())
     }
 
-    /// One call. False if the disk failed.
+    /// Makes one random call. Returns false if the store failed.
     fn step(&mut self, disk: &dyn RecordStore, dice: &mut Dice, next: &mut u64) -> bool {
         match dice.below(10) {
             0..5 => {
@@ -98,10 +98,10 @@ impl Expected {
                 assert!(part == bytes(name, len)[from as usize..], "{name:?}");
             }
             7..9 => {
-                let names: Vec<Name> =
+                let names: Vec<RecordId> =
                     (0..dice.below(4)).filter_map(|_| self.random(dice)).collect();
                 let gone = disk.drop_records(&names);
-                let distinct: BTreeSet<Name> = names.into_iter().collect();
+                let distinct: BTreeSet<RecordId> = names.into_iter().collect();
                 for name in &distinct {
                     let len = self.there.remove(name).expect("it was there");
                     match gone {
@@ -125,7 +125,7 @@ impl Expected {
 
     fn make_room(&mut self, disk: &dyn RecordStore, wanted: u64) -> bool {
         let Ok(evicted) = disk.make_room(wanted) else {
-            // Nobody knows what of it went.
+            // The call failed, so any of the records may be evicted.
             self.perhaps.append(&mut self.there);
             return false;
         };
@@ -150,7 +150,7 @@ fn live(kind: Kind, seed: u64, faults: bool) -> u64 {
             expected.check(&*disk);
         }
         if !works && kind == Kind::Packs && dice.happens(2) {
-            // It goes on once it can be reached again.
+            // An object store continues once it can be reached again.
             power.heal();
         } else if !works || dice.happens(25) {
             match dice.happens(2) {
@@ -191,8 +191,8 @@ fn of_what_was_made_empty_no_record_comes_back() {
         assert!(puts > 10, "{puts}");
         power.kill();
         let emptied = match kind {
-            Kind::Log => Disk::empty(&disk_power.directory()),
-            Kind::Files | Kind::Packs => Files::empty(&disk_power.directory()),
+            Kind::Log => LogStore::empty(&disk_power.directory()),
+            Kind::Files | Kind::Packs => FileStore::empty(&disk_power.directory()),
         };
         emptied.expect("the disk works");
         power.cut();

@@ -1,4 +1,4 @@
-//! Processes that are killed in the middle of whatever they do.
+//! Processes that are killed at a random moment.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
@@ -11,7 +11,7 @@ use super::{Dice, bytes, get, name, put};
 use crate::{PutError, RecordStore};
 
 const KILLS: u64 = 12;
-/// Names the folder to the process that is to be killed, and where its names begin.
+/// Environment variables that tell the killed process which folder to use, and its first record number.
 const FOLDER: &str = "MOONCAKE_TEST_KILLED_FOLDER";
 const FIRST: &str = "MOONCAKE_TEST_KILLED_FIRST";
 
@@ -19,7 +19,7 @@ fn len(number: u64) -> u64 {
     1 + number * 7_919 % 60_000
 }
 
-/// Puts and drops until it is killed, and says what was acknowledged.
+/// Puts and drops records until it is killed. Prints every acknowledgement.
 #[test]
 #[ignore = "it is run by the test below, which kills it"]
 fn works_until_it_is_killed() {
@@ -28,7 +28,7 @@ fn works_until_it_is_killed() {
     let disk = Scratch::at(folder.into()).open(|_| {});
     let mut dice = Dice(first + 1);
     let mut out = std::io::stdout();
-    // Behind what the test's runner has said.
+    // The test runner has printed something on the same line.
     writeln!(out).expect("somebody listens");
     for number in first.. {
         match put(&disk, name(number), len(number)) {
@@ -69,7 +69,7 @@ fn a_process_that_is_killed_at_any_moment_loses_nothing_and_brings_nothing_back(
         thread::sleep(Duration::from_millis(50 + dice.below(250)));
         child.kill().expect("it runs");
         child.wait().expect("it is ours");
-        // What the last call was about, of which nobody knows whether it was done.
+        // The record of the last call, whose outcome is unknown.
         let (mut is_unsaid, mut perhaps) = (false, None);
         for line in heard.join().expect("it ends with the process") {
             let Some((what, number)) = line.split_once(' ') else { continue };

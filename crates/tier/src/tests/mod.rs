@@ -1,4 +1,4 @@
-//! Tests of the log, and of files, as a whole: random histories whose power is cut, faults of the disk, real folders.
+//! Tests of whole stores: random histories with power cuts, faults of the disk, and real folders.
 
 mod faults;
 mod files;
@@ -16,7 +16,8 @@ use mooncake_types::{Epoch, Version};
 
 use crate::testing::{BucketDouble, DiskDouble};
 use crate::{
-    Disk, DiskConfig, Files, FilesConfig, Name, OpenError, PutError, ReadError, Record, RecordStore,
+    DiskConfig, FileStore, FilesConfig, LogStore, OpenError, PutError, ReadError, Record, RecordId,
+    RecordStore,
 };
 
 /// Files of 128 KiB, ten of them: a few records each.
@@ -25,7 +26,7 @@ const CONFIG: DiskConfig = DiskConfig { capacity: 10 << 17, file_bytes: 1 << 17,
 const FILES: FilesConfig =
     FilesConfig { capacity: 10 << 17, longest_record: 1 << 17, nonce: 77, evicts: true };
 
-/// How records are kept.
+/// The kinds of store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Log,
@@ -33,14 +34,14 @@ enum Kind {
     Packs,
 }
 
-/// What outlives the processes of a test.
+/// The simulated disk or object store, which outlives the processes of a test.
 enum Power {
     Disk(DiskDouble),
     Bucket(BucketDouble),
 }
 
 impl Power {
-    /// The process dies; the system lives on.
+    /// Kills the process; the operating system keeps running.
     fn kill(&self) {
         match self {
             Self::Disk(disk) => disk.kill(),
@@ -48,7 +49,7 @@ impl Power {
         }
     }
 
-    /// The system dies. An object store does not die with it.
+    /// Cuts the power of the host. An object store keeps running, so only the process dies.
     fn cut(&self) {
         match self {
             Self::Disk(disk) => disk.cut(),
@@ -63,7 +64,7 @@ impl Power {
         }
     }
 
-    /// What can be made to work again does.
+    /// Makes an object store reachable again. A disk stays broken.
     fn heal(&self) {
         if let Self::Bucket(bucket) = self {
             bucket.heal();
@@ -97,14 +98,14 @@ impl Kind {
     ) -> Result<Box<dyn RecordStore>, OpenError> {
         let directory = Arc::new(power.directory());
         Ok(match self {
-            Self::Log => Box::new(Disk::open(directory, CONFIG, told)?),
-            Self::Files => Box::new(Files::open(directory, FILES, told)?),
+            Self::Log => Box::new(LogStore::open(directory, CONFIG, told)?),
+            Self::Files => Box::new(FileStore::open(directory, FILES, told)?),
             Self::Packs => unreachable!("packs lie in an object store"),
         })
     }
 }
 
-/// Chance that repeats.
+/// A random generator that repeats its numbers.
 pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
@@ -120,19 +121,19 @@ impl Dice {
     }
 }
 
-pub(crate) fn name(number: u64) -> Name {
+pub(crate) fn name(number: u64) -> RecordId {
     // No two ranges overlap.
     let offset = (number % (1 << 30)) << 20;
-    Name { grant: Version { epoch: Epoch(1), counter: number }, offset }
+    RecordId { grant: Version { epoch: Epoch(1), counter: number }, offset }
 }
 
-/// The bytes of the record with this name: nobody else has them.
-fn bytes(name: Name, len: u64) -> Vec<u8> {
+/// The bytes of the record with this name. They are unlike those of any other record.
+fn bytes(name: RecordId, len: u64) -> Vec<u8> {
     let seed = name.grant.counter.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (0..len).map(|at| (seed.rotate_left((at % 61) as u32) ^ at) as u8).collect()
 }
 
-pub(crate) fn record(name: Name, len: u64) -> (Record, Buffer) {
+pub(crate) fn record(name: RecordId, len: u64) -> (Record, Buffer) {
     let data = Buffer::from_vec(bytes(name, len));
     let record = Record {
         name,
@@ -147,12 +148,12 @@ pub(crate) fn record(name: Name, len: u64) -> (Record, Buffer) {
     (record, data)
 }
 
-fn put(disk: &dyn RecordStore, name: Name, len: u64) -> Result<(), PutError> {
+fn put(disk: &dyn RecordStore, name: RecordId, len: u64) -> Result<(), PutError> {
     let (record, data) = record(name, len);
     disk.put(&record, &SliceList::from(data.raw()))
 }
 
-fn get(disk: &dyn RecordStore, name: Name, from: u64, len: u64) -> Result<Vec<u8>, ReadError> {
+fn get(disk: &dyn RecordStore, name: RecordId, from: u64, len: u64) -> Result<Vec<u8>, ReadError> {
     let buffer = Buffer::zeroed(len as usize);
     disk.read(name, from, buffer.raw())?;
     Ok(buffer.into_vec())
@@ -161,10 +162,10 @@ fn get(disk: &dyn RecordStore, name: Name, from: u64, len: u64) -> Result<Vec<u8
 #[test]
 fn parts_of_a_record_are_read_by_whole_chunks() {
     let config = DiskConfig { capacity: 64 << 20, file_bytes: 4 << 20, seed: 1 };
-    let disk = Disk::open(Arc::new(DiskDouble::new(1).directory()), config, |_| {});
+    let disk = LogStore::open(Arc::new(DiskDouble::new(1).directory()), config, |_| {});
     check_parts(&disk.expect("it is empty"));
     let config = FilesConfig { capacity: 64 << 20, longest_record: 4 << 20, ..FILES };
-    let files = Files::open(Arc::new(DiskDouble::new(1).directory()), config, |_| {});
+    let files = FileStore::open(Arc::new(DiskDouble::new(1).directory()), config, |_| {});
     check_parts(&files.expect("there are none"));
     let packs = packs::open(&BucketDouble::new(1), |_| {});
     check_parts(&packs.expect("there are none"));

@@ -1,4 +1,4 @@
-//! What is special about packs: one owner, calls whose outcome nobody knows, and what a start reads.
+//! Tests specific to [`PackStore`]: a single owner, calls with unknown outcomes, and the cost of a start.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use super::{bytes, get, name, put};
 use crate::testing::BucketDouble;
 use crate::{
-    Bucket, Notes, OpenError, Packs, PacksConfig, PutError, ReadError, Record, RecordStore,
+    Bucket, Notes, OpenError, PackStore, PacksConfig, PutError, ReadError, Record, RecordStore,
 };
 
-/// No two processes have the same.
+/// The seed of the next process. No two processes share one.
 static NEXT_SEED: AtomicU64 = AtomicU64::new(1);
 
 pub(super) fn config() -> PacksConfig {
@@ -27,22 +27,22 @@ pub(super) fn config() -> PacksConfig {
     }
 }
 
-pub(super) fn open(store: &BucketDouble, told: impl FnMut(Record)) -> Result<Packs, OpenError> {
-    Packs::open(Arc::new(store.bucket()), config(), told)
+pub(super) fn open(store: &BucketDouble, told: impl FnMut(Record)) -> Result<PackStore, OpenError> {
+    PackStore::open(Arc::new(store.bucket()), config(), told)
 }
 
-fn reopen(store: &BucketDouble) -> (Packs, Vec<u64>) {
+fn reopen(store: &BucketDouble) -> (PackStore, Vec<u64>) {
     let mut told = Vec::new();
     let packs = open(store, |record| told.push(record.name.grant.counter)).expect("it opens");
     told.sort_unstable();
     (packs, told)
 }
 
-/// Eight records of four blocks, numbered from 1, which fill a pack.
-fn one_full_pack() -> (BucketDouble, Packs) {
+/// A store with one full pack: eight records of four blocks each, numbered from 1.
+fn one_full_pack() -> (BucketDouble, PackStore) {
     let store = BucketDouble::new(1);
     let patient = PacksConfig { gather: Duration::from_secs(60), ..config() };
-    let packs = Packs::open(Arc::new(store.bucket()), patient, |_| {}).expect("it is empty");
+    let packs = PackStore::open(Arc::new(store.bucket()), patient, |_| {}).expect("it is empty");
     thread::scope(|scope| {
         for number in 1..=8 {
             let packs = &packs;
@@ -73,7 +73,7 @@ fn a_prefix_has_one_owner_and_the_one_before_neither_writes_nor_serves() {
     let (old, _) = reopen(&store);
     put(&old, name(1), 100).expect("it is stored");
     put(&old, name(2), 100).expect("it is stored");
-    // The new owner saw no entry for a while, which is shorter here than the lease.
+    // The new owner waits only for the silence, which is shorter than the lease in this test.
     let (new, told) = reopen(&store);
     assert_eq!(told, [1, 2]);
     assert_eq!(new.drop_records(&[name(1)]), Ok(1));
@@ -93,17 +93,17 @@ fn a_prefix_has_one_owner_and_the_one_before_neither_writes_nor_serves() {
 fn who_is_at_work_keeps_its_prefix() {
     let store = BucketDouble::new(1);
     let busy = PacksConfig { lease: Duration::from_millis(100), ..config() };
-    let (owner, mut refused) = (Packs::open(Arc::new(store.bucket()), busy.clone(), |_| {}), 0);
+    let (owner, mut refused) = (PackStore::open(Arc::new(store.bucket()), busy.clone(), |_| {}), 0);
     let other = PacksConfig { silence: Duration::from_secs(20), ..config() };
-    match Packs::open(Arc::new(store.bucket()), other, |_| {}) {
+    match PackStore::open(Arc::new(store.bucket()), other, |_| {}) {
         Err(OpenError::InUse(_)) => refused += 1,
         outcome => panic!("{:?}", outcome.err()),
     }
-    // A host that has nothing to do with it does not even wait.
+    // A process on another host is refused at once.
     let far =
         PacksConfig { silence: Duration::from_secs(600), host: "elsewhere".to_owned(), ..config() };
     let begun = Instant::now();
-    match Packs::open(Arc::new(store.bucket()), far, |_| {}) {
+    match PackStore::open(Arc::new(store.bucket()), far, |_| {}) {
         Err(OpenError::InUse(_)) => refused += 1,
         outcome => panic!("{:?}", outcome.err()),
     }
@@ -111,7 +111,7 @@ fn who_is_at_work_keeps_its_prefix() {
     assert_eq!(refused, 2);
     drop(owner);
     let released = PacksConfig { silence: Duration::from_secs(600), ..config() };
-    let opened = Packs::open(Arc::new(store.bucket()), released, |_| {});
+    let opened = PackStore::open(Arc::new(store.bucket()), released, |_| {});
     assert!(opened.is_ok(), "who ends releases it");
 }
 
@@ -119,7 +119,7 @@ fn who_is_at_work_keeps_its_prefix() {
 fn an_owner_that_cannot_store_anything_stops_serving_in_time_and_goes_on_later() {
     let store = BucketDouble::new(1);
     let short = PacksConfig { lease: Duration::from_millis(200), ..config() };
-    let packs = Packs::open(Arc::new(store.bucket()), short, |_| {}).expect("it is empty");
+    let packs = PackStore::open(Arc::new(store.bucket()), short, |_| {}).expect("it is empty");
     put(&packs, name(1), 100).expect("it is stored");
     store.fail_in(0);
     let begun = Instant::now();
@@ -141,10 +141,10 @@ fn an_owner_that_cannot_store_anything_stops_serving_in_time_and_goes_on_later()
 fn an_entry_that_arrives_where_a_later_owner_has_tidied_up_is_not_believed() {
     let store = BucketDouble::new(1);
     let short = PacksConfig { lease: Duration::ZERO, ..config() };
-    let old = Packs::open(Arc::new(store.bucket()), short, |_| {}).expect("it is empty");
+    let old = PackStore::open(Arc::new(store.bucket()), short, |_| {}).expect("it is empty");
     put(&old, name(1), 100).expect("it is stored");
     let (new, _) = reopen(&store);
-    // A checkpoint, and the entries before it go: their numbers are free again.
+    // A checkpoint replaces the old entries, so their numbers are free again.
     (2..40).for_each(|number| put(&new, name(number), 100).expect("it is stored"));
     new.make_room(0).expect("it is at work");
     assert!(store.names("journal").len() < 10 && store.names("checkpoints").len() == 1);
@@ -154,7 +154,7 @@ fn an_entry_that_arrives_where_a_later_owner_has_tidied_up_is_not_believed() {
     assert_eq!(reopen(&store).1, (1..40).collect::<Vec<_>>());
 }
 
-/// S3 answers so while an earlier attempt of the same process is still under way there.
+/// S3 answers like this while an earlier attempt of the same process is still under way.
 #[test]
 fn an_entry_that_is_said_to_be_there_and_is_not_is_stored_by_the_next_attempt() {
     let store = BucketDouble::new(1);
@@ -193,7 +193,7 @@ fn what_is_mostly_dropped_is_written_anew_and_small_packs_become_one() {
     assert_eq!(reopen(&store).1, [8, 16, 24, 32]);
 }
 
-/// Waiting for one record releases the lock, and cleaning may move another one meanwhile.
+/// A drop that waits for one record releases the lock. Cleaning may then move another record.
 #[test]
 fn a_drop_that_waits_for_one_record_drops_another_where_cleaning_has_moved_it() {
     let store = BucketDouble::new(1);
@@ -201,7 +201,8 @@ fn a_drop_that_waits_for_one_record_drops_another_where_cleaning_has_moved_it() 
     (1..=8).for_each(|number| put(&packs, name(number), 10_000).expect("it is stored"));
     drop(packs);
     let gathering = PacksConfig { gather: Duration::from_secs(1), ..config() };
-    let packs = Packs::open(Arc::new(store.bucket()), gathering, |_| {}).expect("it is released");
+    let packs =
+        PackStore::open(Arc::new(store.bucket()), gathering, |_| {}).expect("it is released");
     let (step, before) = (Duration::from_millis(200), store.names("packs"));
     thread::scope(|scope| {
         scope.spawn(|| put(&packs, name(9), 10_000).expect("it is stored"));
@@ -224,7 +225,7 @@ fn an_owner_serves_while_it_writes_packs_anew_for_longer_than_its_lease() {
     (1..=32).for_each(|number| put(&packs, name(number), 1_000).expect("it is stored"));
     drop(packs);
     let short = PacksConfig { lease: Duration::from_secs(2), ..config() };
-    let packs = Packs::open(Arc::new(store.bucket()), short, |_| {}).expect("it is released");
+    let packs = PackStore::open(Arc::new(store.bucket()), short, |_| {}).expect("it is released");
     store.delay(Duration::from_millis(150));
     let is_cleaning = AtomicBool::new(true);
     thread::scope(|scope| {
@@ -232,7 +233,7 @@ fn an_owner_serves_while_it_writes_packs_anew_for_longer_than_its_lease() {
             packs.make_room(0).expect("it is at work");
             is_cleaning.store(false, Ordering::Relaxed);
         });
-        // Then the old ones go, here one by one.
+        // The keeper then removes the old packs. In this test it removes them one by one.
         while is_cleaning.load(Ordering::Relaxed) && store.names("packs").len() >= 32 {
             assert!(get(&packs, name(1), 0, 1_000).is_ok(), "its lease has ended");
         }
@@ -251,7 +252,7 @@ fn a_start_reads_no_record() {
     let before = store.gets();
     let (_packs, told) = reopen(&store);
     assert_eq!(told.len(), 20);
-    // The lists, the last checkpoint, what came after it, and a table for each pack.
+    // The lists, the last checkpoint, the entries after it, and a table for each pack.
     let gets = store.gets() - before;
     assert!(gets < 20 + 16 + 16, "{gets}");
 }
@@ -300,7 +301,7 @@ fn packs_that_are_damaged_cut_or_gone_keep_no_others_from_being_written_anew() {
     }
 }
 
-/// Only the record that was damaged stays, until it is dropped.
+/// Only the damaged record stays, until it is dropped.
 #[test]
 fn what_is_sound_in_a_damaged_pack_is_written_anew() {
     let (store, packs) = one_full_pack();
@@ -323,7 +324,7 @@ fn what_is_sound_in_a_damaged_pack_is_written_anew() {
     assert!(sound[5..].iter().all(is_sound));
 }
 
-/// Its journal may be empty: a checkpoint has taken the place of all entries.
+/// The journal may be empty, because a checkpoint has replaced all entries.
 #[test]
 fn the_prefix_of_a_host_that_vanished_is_taken_over_after_a_long_silence() {
     let store = BucketDouble::new(1);
@@ -334,7 +335,7 @@ fn the_prefix_of_a_host_that_vanished_is_taken_over_after_a_long_silence() {
     store.kill();
     drop(old);
     let far = || PacksConfig { host: "elsewhere".to_owned(), ..config() };
-    let opened = |config| Packs::open(Arc::new(store.bucket()), config, |_| {});
+    let opened = |config| PackStore::open(Arc::new(store.bucket()), config, |_| {});
     assert!(matches!(opened(far()), Err(OpenError::InUse(_))));
     store.age(Duration::from_secs(601));
     let packs = opened(far()).expect("its owner has been silent for long");
@@ -367,12 +368,12 @@ fn a_note_comes_back() {
     assert_eq!(reopen(&store).0.note().expect("it is known").as_deref(), Some(&b"two"[..]));
 }
 
-/// A slow store delays those who wait for it, and nobody reads what is not there.
+/// A slow store delays only its callers. No thread reads a record that does not exist.
 #[test]
 fn many_threads_put_read_and_drop_while_answers_are_slow() {
     let store = BucketDouble::new(1);
     let gathering = PacksConfig { gather: Duration::from_millis(5), ..config() };
-    let packs = Packs::open(Arc::new(store.bucket()), gathering, |_| {}).expect("it is empty");
+    let packs = PackStore::open(Arc::new(store.bucket()), gathering, |_| {}).expect("it is empty");
     store.delay(Duration::from_millis(2));
     thread::scope(|scope| {
         for thread in 0..8 {

@@ -1,4 +1,4 @@
-//! Files on 3FS, by the test double of its library.
+//! Files on 3FS, with the test double of its library.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,9 +9,9 @@ use mooncake_usrbio_double::{control, symbol};
 
 use super::folders::Scratch;
 use super::{FILES, bytes, get, name, put};
-use crate::{Files, FilesConfig, Folder, PutError, ReadError, RecordStore, file_of_range};
+use crate::{FileStore, FilesConfig, Folder, PutError, ReadError, RecordStore, file_of_range};
 
-/// What the double is told holds for all tests of a process.
+/// Held by each test, because the double's settings are global to the process.
 static TURN: Mutex<()> = Mutex::new(());
 
 fn turn() -> MutexGuard<'static, ()> {
@@ -19,17 +19,17 @@ fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A folder of a mounted 3FS.
+/// A folder of a mounted (simulated) 3FS.
 fn mounted(scratch: &Scratch) -> PathBuf {
     fs::create_dir_all(scratch.path()).expect("it can be made");
     control::mount(scratch.path());
     scratch.path().join("cluster/files-0")
 }
 
-fn open(path: &std::path::Path, config: FilesConfig) -> (Files, usize) {
+fn open(path: &std::path::Path, config: FilesConfig) -> (FileStore, usize) {
     let folder = Folder::open_hashed(path, "a cluster").expect("it is ours");
     let mut told = 0;
-    let files = Files::open(Arc::new(folder), config, |_| told += 1);
+    let files = FileStore::open(Arc::new(folder), config, |_| told += 1);
     (files.expect("it opens"), told)
 }
 
@@ -41,7 +41,7 @@ fn records_on_3fs_go_through_its_rings_and_are_ordinary_files() {
     let config = FilesConfig { capacity: 64 << 20, longest_record: 16 << 20, ..FILES };
     let (files, _) = open(&path, config);
     let before = (control::calls("write"), control::calls("read"));
-    // Of several requests, and of one.
+    // Lengths that take several requests, and lengths that take one.
     for (number, len) in [(1, 9 << 20), (2, 5_000), (3, 100)] {
         put(&files, name(number), len).expect("there is room");
         assert!(
@@ -53,7 +53,7 @@ fn records_on_3fs_go_through_its_rings_and_are_ordinary_files() {
     assert_eq!(files.drop_records(&[name(2)]), Ok(1));
     drop(files);
     assert_eq!((control::rings(), control::buffer_bytes(), control::registered()), (0, 0, 0));
-    // Without the rings the files are the same.
+    // Without the rings, the same files are read and written by system calls.
     control::fail("hf3fs_iovcreate", 0, libc::ENOMEM);
     let before = control::calls("read");
     let (files, told) = open(&path, config);

@@ -1,8 +1,8 @@
-//! Chance, from a seed.
+//! Random numbers from a seed.
 
 use std::f64::consts::TAU;
 
-/// SplitMix64, and the distributions that traffic has.
+/// SplitMix64, with the distributions that traffic needs.
 pub(super) struct Dice(u64);
 
 impl Dice {
@@ -18,36 +18,37 @@ impl Dice {
         z ^ (z >> 31)
     }
 
-    /// From zero up to but not including one.
+    /// A number from 0 to 1, without 1.
     pub(super) fn share(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// A number below `count`, all as likely.
+    /// A number below `count`. All are equally likely.
     pub(super) fn below(&mut self, count: u64) -> u64 {
         (self.share() * count as f64) as u64
     }
 
-    /// The time to the next of events that come independently, `mean` apart.
+    /// The time to the next of independent events that are `mean` apart on average.
     pub(super) fn exponential(&mut self, mean: f64) -> f64 {
         -mean * (1.0 - self.share()).ln()
     }
 
-    /// Half of the values are below `median`; `sigma` is the deviation of their logarithms.
+    /// A log-normal number: `median` is the median, and `sigma` the deviation of the logarithms.
     pub(super) fn log_normal(&mut self, median: f64, sigma: f64) -> f64 {
         let radius = (-2.0 * (1.0 - self.share()).ln()).sqrt();
         median * (sigma * radius * (TAU * self.share()).cos()).exp()
     }
 
-    /// How often something is done that goes on, each time, with the same chance; at least once, `mean` times on average.
+    /// How often something is repeated that continues with the same chance each time. At least once, and `mean` times
+    /// on average.
     pub(super) fn geometric(&mut self, mean: f64) -> u32 {
         1 + self.exponential(1.0 / (mean / (mean - 1.0)).ln()) as u32
     }
 }
 
-/// Ranks from 0 on, each as likely as its place to the power of minus `skew`.
+/// Ranks from 0 on. The probability of a rank is proportional to `(rank + 1)` to the power of `-skew`.
 pub(super) struct Zipf {
-    /// For each rank, the weight of it and of all before it.
+    /// For each rank, the sum of its weight and those of all ranks before it.
     sums: Vec<f64>,
 }
 
@@ -86,7 +87,7 @@ mod tests {
         close(mean(|dice| dice.log_normal(100.0, 0.5)), 100.0 * 0.125f64.exp());
         close(mean(|dice| f64::from(dice.geometric(4.0))), 4.0);
         close(mean(|dice| dice.below(11) as f64), 5.0);
-        // A third of the weight of 1 + 1/2 + 1/3 + 1/4 = 25/12 is at the ranks after the first.
+        // Rank 0 has the weight 1, of 1 + 1/2 + 1/3 + 1/4 = 25/12 in all.
         let zipf = Zipf::new(4, 1.0);
         close(mean(|dice| f64::from(u8::from(zipf.pick(dice) == 0))), 12.0 / 25.0);
     }

@@ -1,14 +1,14 @@
-//! Traffic that is made up, from a seed: the shapes that published traces have, for sizes and policies to be tried on more than
-//! one trace.
+//! Synthetic traffic from a seed, in the shapes of published traces. Sizes and policies can then be compared on more
+//! than one trace.
 //!
-//! Lengths and popularities are in the manner of these papers, rounded; they were not checked against them one by one:
+//! Lengths and popularities follow these papers roughly. They were not checked against each of them:
 //!
 //! - *LMSYS-Chat-1M* (Zheng and others, ICLR 2024): two turns on average, answers of 215 tokens. *WildChat* (Zhao and others, ICLR
 //!   2024): 2.5 turns, with a long tail of long conversations.
 //! - *Mooncake* (Qin and others, FAST 2025): prompts of 12,000 tokens on average in its conversations, 7 requests in two seconds.
 //! - *Preble* (Srivatsa and others, 2024): 85 % of the tokens of tool users are a prompt that many share.
 //! - *RAGCache* (Jin and others, 2024): documents of 3,700 tokens; 3 % of the documents are 60 % of what is retrieved.
-//! - *BurstGPT* (Wang and others, 2024): what comes in bursts, at rates that change by the hour.
+//! - *BurstGPT* (Wang and others, 2024): requests in bursts, at rates that change by the hour.
 
 mod dice;
 mod prompt;
@@ -26,23 +26,25 @@ use crate::trace_error::MAX_REQUEST_BLOCKS;
 /// A shape of traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Workload {
-    /// Conversations of several turns, some of which come back after long.
+    /// Conversations of several turns. Some continue after a long pause.
     Chat,
-    /// Agents that work step by step, each behind one of some hundred prompts that say which tools there are.
+    /// Agents that work in steps. Each begins with one of some hundred prompts that describe tools.
     Agents,
-    /// Questions about two documents each, of a large collection in which few are popular.
+    /// Questions, each about two documents of a large collection. Few documents are popular.
     Retrieval,
-    /// Conversations, and jobs that go once through thousands of records faster than people ask; the same job runs again later.
+    /// Conversations, and jobs that read thousands of records once, faster than people ask. The same job runs again
+    /// later.
     Scan,
-    /// Conversations before noon; after it agents, and questions about documents of which others are popular.
+    /// At first mostly conversations. In the second half agents, and questions about documents, of which other ones
+    /// are popular.
     Noon,
 }
 
 impl Workload {
-    /// All of them.
+    /// All shapes.
     pub const ALL: [Self; 5] = [Self::Chat, Self::Agents, Self::Retrieval, Self::Scan, Self::Noon];
 
-    /// As users write it.
+    /// The name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -54,7 +56,7 @@ impl Workload {
         }
     }
 
-    /// What a session is that begins when this share of all requests has come.
+    /// The kind of a session that begins when `progress`, a share of all requests, has been generated.
     fn source(self, dice: &mut Dice, progress: f64) -> Source {
         let drawn = dice.share();
         match self {
@@ -77,14 +79,14 @@ impl Workload {
     }
 }
 
-/// Popularities, made once.
+/// The popularity of shared texts.
 struct Popularity {
     systems: Zipf,
     tools: Zipf,
     documents: Zipf,
 }
 
-/// So many requests of a shape. The same seed makes the same trace.
+/// Generates requests of a shape. The same seed gives the same trace.
 #[must_use]
 pub fn generate(workload: Workload, seed: u64, requests: usize) -> Trace {
     let popularity = Popularity {
@@ -95,7 +97,8 @@ pub fn generate(workload: Workload, seed: u64, requests: usize) -> Trace {
     let mut dice = Dice::new(seed);
     let mut blocks = Blocks::default();
     let mut builder = TraceBuilder::new(u32::MAX);
-    // What comes next, by time; sessions by number, so that the order never hangs on what they are.
+    // The next request of each session, by time. Sessions have numbers, so that the order never depends on their
+    // content.
     let mut due = BinaryHeap::new();
     let mut sessions: BTreeMap<u64, Session> = BTreeMap::new();
     let (mut next_start, mut started) = (0.0f64, 0u64);
@@ -139,7 +142,7 @@ mod tests {
         }
     }
 
-    /// Where all is hit or nothing, no policy differs from another.
+    /// If all blocks are hit, or none, all policies are equal.
     #[test]
     fn every_shape_has_hits_that_depend_on_the_size_of_the_pool() {
         for workload in Workload::ALL {

@@ -1,18 +1,18 @@
-//! Prompts as ids of blocks: what begins alike has the same ids as far as it is alike.
+//! Prompts as ids of blocks. Prompts that begin with the same text have the same first ids.
 
 use std::collections::HashMap;
 
 use crate::trace::BLOCK_TOKENS;
 
-/// Hands out ids: to what follows the same text, for the same text, the same.
+/// Assigns ids to blocks. The same shared text after the same block always gets the same ids.
 #[derive(Default)]
 pub(super) struct Blocks {
-    /// The first id of a text that many prompts have, behind the block before it.
+    /// The first id of a shared text, by the block before it and the text.
     shared: HashMap<(u64, Text), u64>,
     next: u64,
 }
 
-/// A text that prompts share.
+/// A text that several prompts contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Text {
     System(u64),
@@ -21,17 +21,17 @@ pub(super) enum Text {
     Record { job: u64, number: u64 },
 }
 
-/// The blocks of a prompt that is written.
+/// A prompt, block by block.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Prompt {
-    /// Those that are full.
+    /// The ids of its full blocks.
     ids: Vec<u64>,
-    /// Tokens of the block after these.
+    /// How many tokens the last, incomplete block has.
     rest: usize,
 }
 
 impl Prompt {
-    /// Appends a text that others may have as well: it fills whole blocks.
+    /// Appends a shared text, which fills whole blocks.
     pub(super) fn append_shared(&mut self, blocks: &mut Blocks, text: Text, count: u64) {
         let before = self.ids.last().map_or(0, |id| id + 1);
         let next = blocks.next;
@@ -43,7 +43,7 @@ impl Prompt {
         self.rest = 0;
     }
 
-    /// Appends tokens that no other prompt has.
+    /// Appends tokens that no other prompt contains.
     pub(super) fn append_own(&mut self, blocks: &mut Blocks, tokens: f64) {
         let tokens = self.rest + tokens as usize;
         for _ in 0..tokens / BLOCK_TOKENS {
@@ -53,7 +53,7 @@ impl Prompt {
         self.rest = tokens % BLOCK_TOKENS;
     }
 
-    /// The ids of a request with this prompt. A last block that is not full has an id that never comes again.
+    /// The ids of a request with this prompt. An incomplete last block gets an id that is never used again.
     pub(super) fn request(&self, blocks: &mut Blocks) -> Vec<u64> {
         let mut ids = self.ids.clone();
         if self.rest > 0 || ids.is_empty() {

@@ -1,27 +1,27 @@
-//! Sessions: requests of which each goes on where the one before it ended.
+//! Sessions of requests, each of which continues the previous one.
 
 use super::Popularity;
 use super::dice::Dice;
 use super::prompt::{Blocks, Prompt, Text};
 
-/// What a session is.
+/// The kind of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
     Chat,
     Agent,
-    /// The most popular document is number `shift`.
+    /// `shift` is the number of the most popular document.
     Question {
         shift: u64,
     },
     Job,
 }
 
-/// Jobs that there are; each goes through its own records, in their order, whenever it runs.
+/// How many jobs there are. Each one reads its own records in order whenever it runs.
 const JOBS: u64 = 4;
 const DOCUMENTS: u64 = 20_000;
 
 impl Source {
-    /// The time to the beginning of the next session, in milliseconds: about 3.5 requests come in a second.
+    /// The time until the next session begins, in milliseconds. It gives about 3.5 requests a second.
     pub(super) fn gap_ms(self, dice: &mut Dice) -> f64 {
         match self {
             Self::Chat | Self::Job => dice.exponential(900.0),
@@ -31,13 +31,13 @@ impl Source {
     }
 }
 
-/// One session, between two of its requests.
+/// A session, between two of its requests.
 pub(super) struct Session {
     source: Source,
     prompt: Prompt,
-    /// Requests that are still to come.
+    /// How many requests are left, the present one included.
     left: u32,
-    /// Which job it is, and how many of its records were read.
+    /// For a job: its number, and how many of its records were read.
     record: (u64, u64),
 }
 
@@ -54,7 +54,7 @@ impl Session {
             Source::Chat => {
                 let system = popularity.systems.pick(dice);
                 prompt.append_shared(blocks, Text::System(system), 1 + system % 4);
-                // Most conversations are short; some begin with a long text, or go on for long.
+                // Most conversations are short. Some begin with a long text, or have many turns.
                 prompt.append_own(blocks, dice.log_normal(2_000.0, 1.6).min(60_000.0));
                 session.left =
                     if dice.share() < 0.15 { dice.geometric(12.0) } else { dice.geometric(2.2) };
@@ -87,12 +87,13 @@ impl Session {
         self.prompt.request(blocks)
     }
 
-    /// Blocks of the prompt.
+    /// How many full blocks the prompt has.
     pub(super) fn len(&self) -> usize {
         self.prompt.len()
     }
 
-    /// Appends the answer and what is said next. Gives the time to the next request, in milliseconds, if there is one.
+    /// Appends the answer and the next question. Returns the time to the next request in milliseconds, or `None` at
+    /// the end.
     pub(super) fn go_on(&mut self, dice: &mut Dice, blocks: &mut Blocks) -> Option<f64> {
         self.left -= 1;
         if self.left == 0 {
@@ -105,7 +106,7 @@ impl Session {
                     blocks,
                     dice.exponential(215.0) + dice.log_normal(80.0, 1.2).min(8_000.0),
                 );
-                // One in ten comes back after a quarter of an hour, more or less.
+                // One in ten pauses is about a quarter of an hour.
                 let pause = if dice.share() < 0.1 { 900_000.0 } else { 45_000.0 };
                 5_000.0 + dice.log_normal(pause, 0.9)
             }
@@ -127,7 +128,7 @@ impl Session {
         })
     }
 
-    /// The next record of a job, in a prompt of its own.
+    /// Makes a new prompt of the job's next record.
     fn read_record(&mut self, blocks: &mut Blocks) {
         let (job, number) = self.record;
         self.record.1 += 1;

@@ -1,48 +1,48 @@
-//! A batch of events as vLLM publishes it: `[seconds, [event, ...], rank]`, each event a list that begins with its type, or a
-//! map with a `type`.
+//! A batch of events as vLLM publishes it: `[seconds, [event, ...], rank]`. Each event is a list that begins with its
+//! type, or a map with a `type`.
 
 use super::value::{NoValue, Value, read};
 
-/// Blocks that an engine keeps from now on, each after the one before it.
+/// Blocks that an engine stored, in the order of the prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredBlocks {
-    /// What the engine calls each block and all before it.
+    /// The engine's hash of each block and all blocks before it.
     pub hashes: Vec<Box<[u8]>>,
-    /// The block before the first; absent at the start of a prompt.
+    /// The hash of the block before the first one; `None` at the start of a prompt.
     pub parent: Option<Box<[u8]>>,
-    /// Tokens of a block, if the engine says so.
+    /// How many tokens a block has, if the event says so.
     pub block_tokens: Option<u32>,
-    /// Where they are kept, if the engine says so.
+    /// The medium that stores the blocks, if the event names it.
     pub medium: Option<String>,
 }
 
-/// What of a batch a trace is made of.
+/// The content of a batch that a trace needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventBatch {
     /// When it was published, in milliseconds since 1970.
     pub time_ms: u64,
-    /// In the order in which they were stored.
+    /// The `BlockStored` events, in order.
     pub stored: Vec<StoredBlocks>,
-    /// Events of other types.
+    /// How many events of other types the batch has.
     pub others: usize,
 }
 
-/// Why bytes are no batch.
+/// Why bytes are not a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadBatch {
-    /// They end within it.
+    /// The bytes end within the batch.
     #[error("the batch of events is cut off")]
     Cut,
-    /// They are something else.
+    /// The bytes are not a batch.
     #[error("these are no KV events as vLLM publishes them: {0}")]
     Wrong(&'static str),
 }
 
-/// Times below this are seconds, others milliseconds.
+/// A time below this is in seconds, any other in milliseconds.
 const LEAST_MS: f64 = 1e11;
 
 impl EventBatch {
-    /// Takes the batch that the bytes begin with.
+    /// Reads the batch at the start of `bytes`, and advances past it.
     ///
     /// # Errors
     /// See [`BadBatch`].
@@ -72,7 +72,7 @@ impl EventBatch {
     }
 }
 
-/// The fields of an event, by their names or their places.
+/// An event, whose fields are found by name or by position.
 struct Event<'v, 'a>(&'v Value<'a>);
 
 impl<'v, 'a> Event<'v, 'a> {
@@ -89,7 +89,7 @@ impl<'v, 'a> Event<'v, 'a> {
     }
 }
 
-/// Nothing, if the event is of another type.
+/// Reads a `BlockStored` event. `None` for events of other types.
 fn stored(event: &Value<'_>) -> Result<Option<StoredBlocks>, BadBatch> {
     let event = Event(event);
     match event.field(0, "type") {
@@ -116,7 +116,7 @@ fn stored(event: &Value<'_>) -> Result<Option<StoredBlocks>, BadBatch> {
     }))
 }
 
-/// Numbers, signed or not, and bytes: versions of vLLM differ.
+/// Reads a hash. Depending on its version, vLLM writes signed or unsigned numbers, or bytes.
 fn hash(value: &Value<'_>) -> Result<Box<[u8]>, BadBatch> {
     match value {
         Value::Number(number) => Ok((*number as u64).to_be_bytes().into()),

@@ -1,6 +1,6 @@
-//! From the KV events of an engine to a trace: which blocks its requests named, as far as its events tell.
+//! Makes a trace from the KV events of an engine: which blocks its requests named, as far as the events tell.
 //!
-//! `value` reads MessagePack, `batch` the events in it, and [`EventTrace`] puts requests together.
+//! `value` reads MessagePack, `batch` reads the events, and [`EventTrace`] joins them into requests.
 
 mod batch;
 mod requests;

@@ -1,8 +1,8 @@
-//! Requests out of the blocks that they stored.
+//! Joins stored blocks into requests.
 //!
-//! An event names the blocks that were stored and the block before them. So it tells a whole prompt, from its first block on,
-//! if the blocks before were seen too. An engine stores the blocks of one request step by step: what follows the last block of
-//! a request soon is a part of that request, and what comes later is another, such as the next turn of a conversation.
+//! An event names stored blocks and the block before them. If those blocks were seen too, the whole prompt is known.
+//! An engine stores the blocks of one request step by step. Blocks that follow a request's last block soon belong to
+//! the same request. Later ones belong to another request, such as the next turn of a conversation.
 
 use std::collections::HashMap;
 
@@ -10,12 +10,12 @@ use super::batch::{EventBatch, StoredBlocks};
 use crate::Trace;
 use crate::trace_error::MAX_REQUEST_BLOCKS;
 
-/// What makes requests.
+/// How events are joined into requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventTraceConfig {
-    /// Blocks that follow a request within so many milliseconds are its own.
+    /// Blocks that follow within this many milliseconds belong to the same request.
     pub same_request_ms: u64,
-    /// Events of other media are passed over; those that name none are not.
+    /// The medium whose events count. Events that name no medium count too.
     pub medium: String,
 }
 
@@ -25,35 +25,35 @@ impl Default for EventTraceConfig {
     }
 }
 
-/// What was seen so far.
+/// Counts of what was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// Batches.
+    /// Batches that were read.
     pub batches: usize,
     /// Events that stored blocks and count.
     pub stored: usize,
-    /// Events of other types or media.
+    /// Events of other types or media, or without blocks.
     pub passed_over: usize,
-    /// Requests.
+    /// Requests so far.
     pub requests: usize,
-    /// Blocks whose prompt began before the first event.
+    /// Events whose parent block is unknown: their prompt began before the first event.
     pub without_start: usize,
-    /// Blocks beyond the longest request that a trace takes.
+    /// Blocks that were left out, because their request is too long or has them already.
     pub too_long: usize,
-    /// Tokens of a block, as the last event said.
+    /// How many tokens a block has, as the last event said.
     pub block_tokens: Option<u32>,
 }
 
-/// A trace that grows with each batch of events.
+/// Builds a trace from batches of events.
 #[derive(Debug, Default)]
 pub struct EventTrace {
     config: EventTraceConfig,
-    /// The number of each block.
+    /// The number of each block, by its hash.
     numbers: HashMap<Box<[u8]>, u32>,
-    /// The block before each, by its number.
+    /// The block before each block, by numbers.
     parents: Vec<Option<u32>>,
     requests: Vec<Request>,
-    /// The requests that may go on, by the last block of each.
+    /// Requests that may continue, by the number of their last block.
     open: HashMap<u32, usize>,
     seen: Seen,
 }
@@ -66,19 +66,19 @@ struct Request {
 }
 
 impl EventTrace {
-    /// An empty one.
+    /// A trace without requests.
     #[must_use]
     pub fn new(config: EventTraceConfig) -> Self {
         Self { config, ..Self::default() }
     }
 
-    /// What was seen so far.
+    /// The counts so far.
     #[must_use]
     pub fn seen(&self) -> Seen {
         Seen { requests: self.requests.len(), ..self.seen }
     }
 
-    /// Takes a batch in.
+    /// Adds the events of a batch.
     pub fn take(&mut self, batch: &EventBatch) {
         self.seen.batches += 1;
         self.seen.passed_over += batch.others;
@@ -94,7 +94,7 @@ impl EventTrace {
         }
     }
 
-    /// The requests in order of their arrival.
+    /// The trace, with requests in the order of arrival.
     #[must_use]
     pub fn finish(mut self) -> Trace {
         self.requests.sort_by_key(|request| request.begun_ms);
@@ -147,7 +147,7 @@ impl EventTrace {
         self.open.extend(before.map(|last| (last, request)));
     }
 
-    /// The number of a block, and whether it was never seen before.
+    /// The number of a block, and whether the block is new.
     fn number(&mut self, hash: &[u8]) -> (u32, bool) {
         if let Some(&number) = self.numbers.get(hash) {
             return (number, false);
@@ -158,7 +158,7 @@ impl EventTrace {
         (number, true)
     }
 
-    /// Remembers what comes before a block. Hashes that run in a circle are not those of prompts; a new one is in none.
+    /// Records the block before a block, unless that would close a cycle. A new block cannot be in one.
     fn follow(&mut self, (block, is_new): (u32, bool), before: Option<u32>) {
         let Some(before) = before else { return };
         let has_none = self.parents[block as usize].is_none();
@@ -167,7 +167,7 @@ impl EventTrace {
         }
     }
 
-    /// The blocks up to this one.
+    /// The blocks of a prompt, up to this one.
     fn prompt(&self, last: u32) -> Vec<u32> {
         let before = |block: &u32| self.parents[*block as usize];
         let mut blocks: Vec<u32> =
@@ -185,7 +185,7 @@ mod tests {
         name.as_bytes().into()
     }
 
-    /// Blocks named by letters, after another.
+    /// A batch that stores blocks, named by letters, after `parent`.
     fn stored(time_ms: u64, parent: Option<&str>, blocks: &str) -> EventBatch {
         let hashes = blocks.chars().map(|letter| hash(&letter.to_string())).collect();
         let parent = parent.map(hash);
@@ -193,7 +193,7 @@ mod tests {
         EventBatch { time_ms, stored: vec![blocks], others: 0 }
     }
 
-    /// The requests, as letters, and when they came.
+    /// Arrivals and blocks of the requests, with the counts.
     fn requests(batches: &[EventBatch]) -> (Vec<(u64, Vec<u64>)>, Seen) {
         let mut events = EventTrace::new(EventTraceConfig::default());
         batches.iter().for_each(|batch| events.take(batch));

@@ -1,9 +1,9 @@
-//! A value of MessagePack, read out of memory.
+//! Reads MessagePack values from memory.
 
 use rmp::Marker;
 use rmp::decode::read_marker;
 
-/// Lists within lists; events have four.
+/// Most lists within each other; events have four.
 const MAX_DEPTH: u32 = 16;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -18,16 +18,16 @@ pub(super) enum Value<'a> {
     Map(Vec<(Value<'a>, Value<'a>)>),
 }
 
-/// Why there is no value.
+/// Why bytes are not a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoValue {
-    /// The bytes end within it.
+    /// The bytes end within the value.
     Cut,
-    /// It is nothing that events have.
+    /// The value has a type that events do not use, or is malformed.
     Wrong,
 }
 
-/// Takes the value that the bytes begin with.
+/// Reads the value at the start of `bytes`, and advances past it.
 pub(super) fn read<'a>(bytes: &mut &'a [u8]) -> Result<Value<'a>, NoValue> {
     read_within(bytes, MAX_DEPTH)
 }
@@ -95,7 +95,8 @@ fn binary<'a>(bytes: &mut &'a [u8], len: usize) -> Result<Value<'a>, NoValue> {
     take(bytes, len).map(Value::Bytes)
 }
 
-/// Each item has a byte at least, so that no more room is made than bytes can fill.
+/// Checks a count of items before memory is reserved: each item takes at least one byte. Returns the depth left for
+/// the items.
 fn items(bytes: &[u8], count: usize, depth: u32) -> Result<u32, NoValue> {
     if count > bytes.len() {
         return Err(NoValue::Cut);

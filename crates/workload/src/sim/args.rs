@@ -14,48 +14,48 @@ const GENERATED_REQUESTS: usize = 20_000;
 /// A thousand years.
 const MAX_LEASE_MS: u64 = 1_000 * 365 * 86_400_000;
 
-/// Say what a pool of a size would hit on a trace of requests, for several sizes and eviction policies.
+/// Say what pools of several sizes and eviction policies would hit on a trace of requests.
 ///
-/// Each request asks which blocks of its prompt exist, reads the longest prefix that does, and puts what is missing. The
-/// answers are those of the master's own code, at the times of the trace, without sockets and without bytes: a million
-/// requests take minutes. A hit is a block of the longest prefix that exists. `optimum` is a cache that knows all later
-/// requests: no policy hits more.
+/// Each request asks which blocks of its prompt exist, reads the longest existing prefix, and puts the missing blocks.
+/// The answers come from the master's own code, at the times of the trace, without sockets and without bytes: a
+/// million requests take minutes. A hit is a block of the longest existing prefix. `optimum` is a cache that knows all
+/// later requests: no policy hits more.
 #[derive(Debug, Parser)]
 #[command(name = "mooncake sim", max_term_width = 110)]
 pub(crate) struct SimArgs {
     /// The trace: JSON lines with timestamp, input_length, output_length and hash_ids; plain or gzipped.
     #[arg(long, value_name = "FILE", default_value = "data/conversation_trace.jsonl.gz")]
     pub(crate) trace: PathBuf,
-    /// Requests of a shape that is made up, instead of a trace: chat, agents, retrieval, scan or noon.
+    /// Generate requests of this shape, instead of a trace: chat, agents, retrieval, scan or noon.
     #[arg(long, value_name = "SHAPE", value_parser = workload, conflicts_with = "trace")]
     pub(crate) generate: Option<Workload>,
-    /// What chance begins with: the same seed makes the same requests.
+    /// Seed of the generated requests. The same seed gives the same requests.
     #[arg(long, value_name = "N", default_value_t = 1, requires = "generate")]
     pub(crate) seed: u64,
-    /// Take only the first N requests; with --generate, make so many [default: all; 20000].
+    /// Take only the first N requests. With --generate: generate N requests [default: all; 20000].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) requests: Option<u64>,
     /// Also write the requests to this file, as a trace.
     #[arg(long, value_name = "FILE")]
     pub(crate) save_trace: Option<PathBuf>,
-    /// Memory that one block takes, like 2MiB: tokens of a block, times bytes that the model keeps for a token.
+    /// Memory of one block, like 2MiB: tokens of a block, times bytes that the model stores for a token.
     #[arg(long, value_name = "SIZE", default_value = "64KiB", value_parser = block_bytes)]
     pub(crate) block_bytes: u64,
     /// Sizes of the pool as shares of the distinct blocks of the trace.
     #[arg(long, value_name = "SHARES", value_delimiter = ',', value_parser = share,
           default_value = "0.01,0.02,0.05,0.1,0.2,0.4,0.8")]
     pub(crate) pool_ratio: Vec<f64>,
-    /// Sizes of the pool, like 64GiB,128GiB, instead.
+    /// Sizes of the pool, like 64GiB,128GiB, instead of shares.
     #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = size, conflicts_with = "pool_ratio")]
     pub(crate) pool_bytes: Vec<u64>,
     /// Eviction policies to compare.
     #[arg(long, value_name = "POLICIES", value_delimiter = ',', value_parser = policy,
           default_values = EvictionPolicy::ALL.map(EvictionPolicy::name))]
     pub(crate) policy: Vec<EvictionPolicy>,
-    /// Segments that the pool consists of, of equal length.
+    /// How many segments of equal length the pool has.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=MAX_SEGMENTS))]
     pub(crate) segments: u32,
-    /// Replicas of each block. There are no more than segments.
+    /// Replicas of each block, at most as many as segments.
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(limits::MAX_REPLICAS)))]
     pub(crate) replicas: u32,
@@ -63,19 +63,19 @@ pub(crate) struct SimArgs {
     #[arg(long, value_name = "MS", default_value_t = Config::default().lease_ttl_ms,
           value_parser = clap::value_parser!(u64).range(1..=MAX_LEASE_MS))]
     pub(crate) lease_ms: u64,
-    /// Pools to run at the same time [default: one for each processor].
+    /// How many pools run at a time [default: one for each processor].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
     pub(crate) threads: Option<u64>,
-    /// Also write the figures to this file, as comma-separated values.
+    /// Also write the results to this file, as comma-separated values.
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
-    /// Also draw them, into this SVG file.
+    /// Also draw the results into this SVG file.
     #[arg(long, value_name = "FILE")]
     pub(crate) plot: Option<PathBuf>,
 }
 
 impl SimArgs {
-    /// The requests.
+    /// The requests to run: a trace file, or generated ones.
     pub(crate) fn requests(&self) -> Result<Trace, SimError> {
         let count = |default| self.requests.map_or(default, |wanted| wanted as usize);
         match self.generate {
@@ -87,9 +87,14 @@ impl SimArgs {
         }
     }
 
-    /// The sizes to try, in bytes, the smallest first.
+    /// Replicas of each block: each one lies on a segment of its own.
+    pub(crate) fn replicas(&self) -> u32 {
+        self.replicas.min(self.segments)
+    }
+
+    /// The pool sizes to compare, in bytes, in ascending order.
     pub(crate) fn sizes(&self, trace: &Trace) -> Result<Vec<u64>, SimError> {
-        let (replicas, block_bytes) = (self.replicas, self.block_bytes);
+        let (replicas, block_bytes) = (self.replicas(), self.block_bytes);
         let distinct = trace.hash_ids.len() as f64;
         let unit = u64::from(replicas) * block_bytes;
         let mut sizes = match self.pool_bytes.is_empty() {
@@ -104,18 +109,18 @@ impl SimArgs {
         }
     }
 
-    /// Blocks that a pool of so many bytes has room for, each with all its replicas.
+    /// How many blocks a pool of `bytes` bytes can hold, with all their replicas.
     pub(crate) fn blocks(&self, bytes: u64) -> u64 {
-        bytes / self.block_bytes / u64::from(self.replicas)
+        bytes / self.block_bytes / u64::from(self.replicas())
     }
 
-    /// A pool of one size and policy.
+    /// A pool of this size with this policy.
     pub(crate) fn shape(&self, bytes: u64, policy: EvictionPolicy) -> PoolShape {
         PoolShape {
             bytes,
             segments: self.segments,
             block_bytes: self.block_bytes,
-            replicas: self.replicas.min(self.segments),
+            replicas: self.replicas(),
             config: Config {
                 eviction_policy: policy,
                 lease_ttl_ms: self.lease_ms,
@@ -198,10 +203,16 @@ mod tests {
         let rows: &[(&[&str], &[u64])] = &[
             (&["--pool-ratio", "0.5,0.1,0.1"], &[100 << 16, 500 << 16]),
             (&["--pool-ratio", "0.1", "--replicas", "2", "--segments", "2"], &[200 << 16]),
+            (&["--pool-ratio", "0.1", "--replicas", "3", "--segments", "1"], &[100 << 16]),
             (&["--pool-bytes", "2MiB,1MiB"], &[1 << 20, 2 << 20]),
         ];
         for (args, expected) in rows {
-            assert_eq!(parse(args).unwrap().sizes(&trace).unwrap(), *expected, "{args:?}");
+            let args_of_row = parse(args).unwrap();
+            assert_eq!(args_of_row.sizes(&trace).unwrap(), *expected, "{args:?}");
+            // The optimum gets as many blocks as the pool.
+            let pool = args_of_row.shape(expected[0], EvictionPolicy::Lru);
+            let blocks = pool.bytes / pool.block_bytes / u64::from(pool.replicas);
+            assert_eq!(args_of_row.blocks(expected[0]), blocks, "{args:?}");
         }
         let error = parse(&["--pool-ratio", "0.0001"]).unwrap().sizes(&trace).unwrap_err();
         let expected = "a pool of 0 bytes has no room for 1 replicas of one block of 65536";

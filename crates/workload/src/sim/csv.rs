@@ -1,4 +1,4 @@
-//! The figures as comma-separated values.
+//! The results as comma-separated values.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use super::run::Comparison;
 
 const HEAD: &str = "policy,pool_bytes,pool_blocks,distinct_blocks,requests,blocks,hits,hit_ratio,stranded,evicted,refused\n";
 
-/// A line for each pool, and for the optimum of each size.
+/// One line for each pool, and one for the optimum of each size.
 pub(super) fn csv(comparison: &Comparison) -> String {
     let mut text = HEAD.to_owned();
     let Comparison { distinct_blocks, requests, blocks, .. } = comparison;

@@ -1,7 +1,8 @@
-//! `mooncake sim`: what a pool of a size would hit, by policy, beside a cache that knows all later requests.
+//! `mooncake sim` computes the hits of pools of several sizes and policies, and those of a cache that knows all later
+//! requests.
 //!
-//! `args` says what to compare, `run` runs it on all processors, `table`, `csv` and `plot` write what came of it. Enter at
-//! [`main`].
+//! `args` defines what to compare, `run` runs the pools on all processors, and `table`, `csv` and `plot` write the
+//! results. Enter at [`main`].
 
 mod args;
 mod csv;
@@ -20,7 +21,7 @@ use self::args::SimArgs;
 use self::run::Comparison;
 use crate::{PoolError, TraceError};
 
-/// Why there is nothing to show.
+/// Why a comparison failed.
 #[derive(Debug, thiserror::Error)]
 enum SimError {
     #[error(transparent)]
@@ -35,7 +36,8 @@ enum SimError {
     Write { path: PathBuf, reason: io::Error },
 }
 
-/// Runs the program; `args` are without its name. The status is 0, or 1 if there is nothing to show, or 2 for wrong arguments.
+/// Runs the program with `args`, which lack its name. The status is 0, or 1 if the comparison failed, or 2 for wrong
+/// arguments.
 #[must_use]
 pub fn main(args: &[String]) -> ExitCode {
     let name = "mooncake sim".to_owned();

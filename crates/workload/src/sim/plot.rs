@@ -1,4 +1,4 @@
-//! The figures as an SVG: hits by the size of the pool, a line for each policy. Readable on light and dark pages.
+//! The results as an SVG: hits by pool size, one line for each policy. It is readable on light and dark pages.
 
 use std::fmt::Write;
 
@@ -11,20 +11,20 @@ const LEFT: f64 = 56.0;
 const RIGHT: f64 = 24.0;
 const TOP: f64 = 64.0;
 const BOTTOM: f64 = 62.0;
-/// A palette that people who see few colours can tell apart; the last is for the optimum.
+/// Colours that colour-blind people can tell apart.
 const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
 const STYLE: &str = "text { font: 12px system-ui, sans-serif; fill: #24292f; } .title { font-size: 15px; font-weight: 600; } \
     .tick { font-size: 11px; fill: #57606a; } .grid { stroke: #d0d7de; } .line { fill: none; stroke-width: 2; } \
     .limit { stroke: #57606a; stroke-dasharray: 5 4; } @media (prefers-color-scheme: dark) { text { fill: #e6edf3; } \
     .tick { fill: #9da7b3; } .grid { stroke: #30363d; } .limit { stroke: #8b949e; } }";
 
-/// Where values lie on the page.
+/// Maps values to positions in the image.
 struct Axes {
-    /// Logarithms of the least and the greatest pool.
+    /// The logarithms of the smallest and the largest pool.
     pools: (f64, f64),
-    /// The greatest hit ratio, in percent.
+    /// The highest hit ratio on the axis, in percent.
     top: f64,
-    /// From one line of the grid to the next, in percent.
+    /// The distance between grid lines, in percent.
     step: f64,
 }
 
@@ -36,7 +36,7 @@ impl Axes {
         let steps = [0.5, 1.0, 2.0, 5.0, 10.0, 20.0];
         let step = steps.into_iter().find(|step| most / step <= 6.0).unwrap_or(25.0);
         let top = (most / step).ceil() * step;
-        // A single pool stands in the middle.
+        // A single pool is drawn in the middle.
         let spread = if greatest > least { 0.0 } else { 1.0 };
         Self { pools: (least - spread, greatest + spread), top, step }
     }
@@ -51,7 +51,7 @@ impl Axes {
     }
 }
 
-/// The whole file.
+/// The text of the SVG file.
 pub(super) fn plot(comparison: &Comparison) -> String {
     let axes = Axes::new(comparison);
     let mut svg = format!(

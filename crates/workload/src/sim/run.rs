@@ -1,4 +1,4 @@
-//! All pools of a comparison, several at the same time.
+//! Runs all pools of a comparison, several in parallel.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,34 +11,34 @@ use super::SimError;
 use super::args::SimArgs;
 use crate::{Pool, PoolError, Tally, Trace, best_hits, infinite_hits};
 
-/// Requests between two looks at the clock.
+/// How many requests pass between updates of the progress bar.
 const STEP: usize = 256;
 const TEMPLATE: &str = "{bar:32} {pos}/{len} requests  {elapsed} (eta {eta})";
 
-/// What the pools of a comparison did.
+/// The results of a comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Comparison {
     pub(crate) requests: u64,
     pub(crate) blocks: u64,
     pub(crate) distinct_blocks: u64,
-    /// What a pool that never evicts would hit.
+    /// The hits of a pool that never evicts.
     pub(crate) possible_hits: u64,
     pub(crate) segments: u32,
     pub(crate) replicas: u32,
     pub(crate) block_bytes: u64,
     pub(crate) lease_ms: u64,
     pub(crate) policies: Vec<EvictionPolicy>,
-    /// One for each size, the smallest first.
+    /// One row for each size, in ascending order.
     pub(crate) rows: Vec<Row>,
 }
 
-/// Pools of one size.
+/// The results of pools of one size.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Row {
     pub(crate) bytes: u64,
-    /// Blocks that there is room for.
+    /// How many blocks the pool can hold.
     pub(crate) room: u64,
-    /// One for each policy.
+    /// One tally for each policy.
     pub(crate) tallies: Vec<Tally>,
     pub(crate) best_hits: u64,
 }
@@ -80,7 +80,7 @@ impl Comparison {
             distinct_blocks: trace.hash_ids.len() as u64,
             possible_hits: infinite_hits(trace, trace.requests.len()),
             segments: args.segments,
-            replicas: args.replicas.min(args.segments),
+            replicas: args.replicas(),
             block_bytes: args.block_bytes,
             lease_ms: args.lease_ms,
             policies: args.policy.clone(),
@@ -96,7 +96,8 @@ impl Comparison {
 
 type Runner<'a> = dyn Fn(&(u64, EvictionPolicy)) -> Result<Tally, PoolError> + Sync + 'a;
 
-/// Runs the pools, so many at a time, and gives the tallies in their order. The largest begin first, since they take longest.
+/// Runs the pools on `threads` threads, and returns the tallies in the pools' order. Larger pools begin first, since
+/// they take longest.
 fn run_all(
     pools: &[(u64, EvictionPolicy)],
     threads: usize,

@@ -1,10 +1,10 @@
-//! The figures as a table, and what they say about the memory that the requests need.
+//! The results as a table, and the pool sizes that reach given shares of the possible hits.
 
 use std::fmt::Write;
 
 use super::run::{Comparison, Row};
 
-/// Of all possible hits, the shares of which it is said how large a pool reaches them.
+/// Shares of all possible hits, in percent, for which the smallest sufficient pool is printed.
 const SHARES: [u64; 3] = [80, 90, 95];
 
 /// The whole text.
@@ -33,7 +33,7 @@ pub(super) fn table(comparison: &Comparison) -> String {
     text
 }
 
-/// From which pool on each policy reaches a share of the possible hits.
+/// The smallest pool with which each policy reaches each share of the possible hits.
 fn needed(comparison: &Comparison) -> String {
     let mut text = String::new();
     for (at, policy) in comparison.policies.iter().enumerate() {
@@ -50,7 +50,7 @@ fn needed(comparison: &Comparison) -> String {
     text
 }
 
-/// Puts that found no room: the pool was too small for what was leased.
+/// Pools in which puts found no room, since all other blocks were leased.
 fn refusals(comparison: &Comparison) -> String {
     let refused = |row: &Row| row.tallies.iter().map(|it| it.refused).max().unwrap_or(0);
     let rows = comparison.rows.iter().filter(|row| refused(row) > 0);
@@ -61,7 +61,7 @@ fn refusals(comparison: &Comparison) -> String {
     .collect()
 }
 
-/// Bytes as people write them.
+/// A size with a binary unit.
 pub(super) fn size(bytes: u64) -> String {
     let units = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
     let unit = units.into_iter().find(|&(_, shift)| bytes >> shift > 0);

@@ -1,4 +1,4 @@
-//! The client's operations as pure machines, with replies that are made beforehand, and the node's ledger.
+//! The client's operations as pure machines with prepared replies, and the node's ledger.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::keys::{BATCH, batches, borrowed};
 
 const OBJECT_BYTES: u64 = 64 << 10;
 const SEGMENT: SegmentId = SegmentId(7);
-/// Ranges that the ledger holds.
+/// How many ranges the ledger holds.
 const HELD: usize = 10 * BATCH;
 const NOW: Tick = Tick(1);
 
@@ -41,7 +41,7 @@ pub(crate) const OPERATIONS: &[Row] = &[
     ),
 ];
 
-/// Runs an operation with answers that are known beforehand.
+/// Runs an operation with a prepared reply.
 fn drive<'a, O: Op<'a>>(mut op: O, reply: &Reply) -> O::Output {
     loop {
         match op.next(NOW) {
@@ -125,7 +125,7 @@ fn held(keys: &[Vec<String>]) -> Ledger {
     ledger
 }
 
-/// The ranges of a round, in an order unlike that of their offsets.
+/// The ranges of a round, in an order unlike that of their offsets. A stride of 7,919 scatters them.
 fn scattered(round: usize) -> impl Iterator<Item = usize> {
     (0..BATCH).map(move |i| (round * BATCH + i) * 7919 % HELD)
 }

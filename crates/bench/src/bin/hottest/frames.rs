@@ -1,4 +1,4 @@
-//! Frames, encoded and decoded.
+//! Encoding and decoding of frames.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -63,7 +63,7 @@ fn located() -> Reply {
     Reply::Located { results, successors: vec![], predecessors: vec![], segments, lease_ms: 5000 }
 }
 
-/// Encodes a frame again and again, as a connection does.
+/// Encodes a frame repeatedly into one buffer, as a connection does.
 fn encode(rounds: usize, encode: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
     let mut frame = Vec::new();
     encode(&mut frame);

@@ -1,20 +1,20 @@
-//! Keys as engines make them, 120 bytes long.
+//! Keys of 120 bytes, in the format of engines.
 
-/// Keys of one request.
+/// How many keys one request names.
 pub(crate) const BATCH: usize = 1000;
 
-/// The key of a number.
+/// The key with this number.
 pub(crate) fn key(number: usize) -> String {
     format!("Qwen/Qwen3-32B@pcp0@dcp0@head_or_tp_rank:0@pp_rank:0@{number:0>67x}")
 }
 
-/// `batches` batches of keys, one after the other, from the number `first` on.
+/// `batches` batches of keys with consecutive numbers, from `first` on.
 pub(crate) fn batches(first: usize, batches: usize) -> Vec<Vec<String>> {
     let batch = |at: usize| (0..BATCH).map(|i| key(first + at * BATCH + i)).collect();
     (0..batches).map(batch).collect()
 }
 
-/// A batch as requests have it.
+/// The keys of a batch as requests borrow them.
 pub(crate) fn borrowed(batch: &[String]) -> Vec<&str> {
     batch.iter().map(String::as_str).collect()
 }

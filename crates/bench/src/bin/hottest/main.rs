@@ -1,7 +1,7 @@
-//! Runs one of the hottest operations a given number of times, for its instructions to be counted.
+//! Runs one of the hottest operations a given number of times, so that its instructions can be counted.
 //!
-//! `bench/instructions.py` (`make bench-check`) runs this under valgrind with two counts; what the longer run costs more
-//! is what the operation costs, without preparations. By hand:
+//! `bench/instructions.py` (`make bench-check`) runs this under valgrind with two counts of rounds. The difference is
+//! the cost of the operation without its preparation. By hand:
 //!
 //! ```sh
 //! cargo build --release -p mooncake-bench --bin hottest
@@ -9,7 +9,7 @@
 //! valgrind --tool=callgrind --callgrind-out-file=/dev/null target/release/hottest exist_1000 20
 //! ```
 //!
-//! Nothing here is random and no clock is read: two runs of one build differ by next to nothing.
+//! Nothing is random here, and no clock is read, so two runs of one build hardly differ.
 
 #![forbid(unsafe_code)]
 
@@ -21,17 +21,17 @@ mod memory;
 
 use std::process::ExitCode;
 
-/// Most rounds of one run: keys for all of them are made beforehand, whatever the count.
+/// Most rounds of one run. Operations prepare keys for this many rounds, whatever the count.
 const MAX_ROUNDS: usize = 64;
 
-/// One operation.
+/// An operation to measure.
 struct Operation {
     name: &'static str,
-    /// What is counted, as a reader of the table wants it said.
+    /// The description of one item, for the printed table.
     what: &'static str,
-    /// How often that is done in one round.
+    /// How many items one round processes.
     items: usize,
-    /// Prepares and then runs that many rounds.
+    /// Prepares the operation, and runs this many rounds.
     run: fn(usize),
 }
 
@@ -43,7 +43,7 @@ fn operations() -> Vec<Operation> {
         .collect()
 }
 
-/// A row of a module's table: name, what is counted, how often in one round, what runs it.
+/// An operation as a row: name, description, items of a round, and the function that runs it.
 type Row = (&'static str, &'static str, usize, fn(usize));
 
 fn main() -> ExitCode {

@@ -1,4 +1,4 @@
-//! The master's state machine: look-ups, puts, evictions.
+//! The master's state machine: look-ups, puts and evictions.
 
 use std::hint::black_box;
 
@@ -13,10 +13,10 @@ use crate::{MAX_ROUNDS, Row};
 
 const CLIENT: ClientId = ClientId(1);
 const OBJECT_BYTES: u64 = 64 << 10;
-/// Objects that are there already, in batches.
+/// How many batches of objects are stored before the rounds.
 const STORED: usize = 20;
 const SEGMENTS: usize = 4;
-/// Later than any lease.
+/// After the end of all leases.
 const LATER: Tick = Tick(3_600_000);
 
 pub(crate) const OPERATIONS: &[Row] = &[
@@ -49,7 +49,7 @@ pub(crate) const OPERATIONS: &[Row] = &[
     ),
 ];
 
-/// A master whose pool has room for so many batches.
+/// A master whose pool has room for this many batches.
 fn pool(batches: usize) -> Meta {
     let config = Config { eviction_high_watermark_ratio: 1.0, ..Config::default() };
     let mut meta = Meta::new(config, Epoch(1));
@@ -95,12 +95,12 @@ fn filled(meta: &mut Meta, stored: usize) -> Vec<Vec<String>> {
     keys
 }
 
-/// Looks up batch after batch, `at_once` keys a request.
+/// Looks up one batch each round, with `at_once` keys in each request.
 fn look_up(rounds: usize, at_once: usize, request: impl for<'a> Fn(Vec<&'a str>) -> Request<'a>) {
     let mut meta = pool(STORED);
     let keys = filled(&mut meta, STORED);
     for round in 0..rounds {
-        // A stride that visits the batches in an order unlike that of the puts.
+        // The stride visits batches in another order than that of the puts.
         for asked in keys[round * 7 % STORED].chunks(at_once) {
             black_box(meta.handle(Tick(2), CLIENT, &request(borrowed(asked))));
         }

@@ -1,4 +1,4 @@
-//! Ranges of a segment, and checksums of bytes.
+//! The allocator of ranges, and checksums.
 
 use std::hint::black_box;
 
@@ -9,7 +9,7 @@ use mooncake_types::limits::CHUNK_BYTES;
 use crate::Row;
 use crate::keys::BATCH;
 
-/// Ranges that are live.
+/// How many ranges are allocated at a time.
 const LIVE: usize = 50_000;
 const KIB: u64 = 1 << 10;
 const CHUNKS: usize = 4;
@@ -30,7 +30,7 @@ pub(crate) const OPERATIONS: &[Row] = &[
     ),
 ];
 
-/// SplitMix64.
+/// The SplitMix64 generator.
 struct Dice(u64);
 
 impl Dice {
@@ -44,7 +44,7 @@ impl Dice {
     }
 }
 
-/// Frees a range at random and allocates another in its place, a batch a round.
+/// In each step, frees a random range and allocates another one. A round has a batch of steps.
 fn replace(rounds: usize, mut len: impl FnMut(&mut Dice) -> u64) {
     let mut dice = Dice(42);
     let lens: Vec<u64> = (0..LIVE).map(|_| len(&mut dice)).collect();
@@ -58,7 +58,7 @@ fn replace(rounds: usize, mut len: impl FnMut(&mut Dice) -> u64) {
         if let Some(handle) = live[at].take() {
             arena.free(handle);
         }
-        // Mixed lengths may find no gap long enough; that is a part of what is counted.
+        // With mixed lengths, no gap may be long enough. That search is part of the measurement.
         live[at] = arena.alloc(black_box(len(&mut dice))).map(|found| found.handle);
     }
     black_box(&arena);

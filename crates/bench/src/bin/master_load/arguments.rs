@@ -1,30 +1,30 @@
-//! What is asked for on the command line.
+//! The command line.
 
 use crate::work::Work;
 
-/// Most of everything that is counted, so that a slip of the hand costs no machine.
+/// The limit of all counts, so that a typing error does not exhaust the machine.
 const MOST: usize = 10_000_000;
 
-/// The options, each `--name value`.
+/// The options, each given as `--name value`.
 pub(crate) struct Arguments {
-    /// `host:port`.
+    /// The RPC address of the master, `host:port`.
     pub(crate) master: String,
     pub(crate) work: Work,
     pub(crate) connections: usize,
-    /// Requests in flight on each connection.
+    /// How many requests are in flight on each connection.
     pub(crate) in_flight: usize,
-    /// Keys of a request.
+    /// How many keys each request names.
     pub(crate) keys: usize,
-    /// Objects that are there to be asked for.
+    /// How many objects are stored before the load.
     pub(crate) objects: usize,
     pub(crate) seconds: usize,
-    /// Whose CPU time to report, if anybody's.
+    /// The process id of the master, to report its CPU time.
     pub(crate) master_pid: Option<usize>,
 }
 
 impl Arguments {
     /// # Errors
-    /// A message that names the option and what it wants.
+    /// A message that names the option, and which values it accepts.
     pub(crate) fn parse(given: impl Iterator<Item = String>) -> Result<Self, String> {
         let mut found = Self {
             master: "127.0.0.1:50051".to_owned(),
@@ -65,7 +65,7 @@ impl Arguments {
         Ok(self)
     }
 
-    /// Objects that puts in flight may have at once, beside those that stay.
+    /// How many objects the puts in flight can have at once, beside the stored ones.
     pub(crate) fn spare(&self) -> usize {
         self.connections * self.in_flight * self.keys
     }

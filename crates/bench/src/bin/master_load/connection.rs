@@ -1,4 +1,4 @@
-//! A connection to the master that sends without waiting for the answers.
+//! A connection to the master that sends requests without waiting for replies.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -10,24 +10,24 @@ use mooncake_wire::{
     encode_hello, encode_request,
 };
 
-/// No answer takes longer.
+/// Longest wait for a reply.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Why the load could not be run.
+/// Why the load failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LoadError {
-    /// The command line makes no sense.
+    /// The command line is invalid.
     #[error("{0}")]
     Usage(String),
-    /// The master cannot be reached, or went away.
+    /// The master cannot be reached, or the connection broke.
     #[error("the connection to the master failed: {0}")]
     Io(#[from] io::Error),
-    /// The master said what it should not have.
+    /// The master sent an unexpected answer.
     #[error("the answer to {to} was {got}")]
     Answer {
-        /// What was asked.
+        /// The request that was answered.
         to: &'static str,
-        /// What came.
+        /// The answer.
         got: String,
     },
 }
@@ -37,15 +37,15 @@ pub(crate) struct Connection {
     out: Vec<u8>,
     body: Vec<u8>,
     last_id: u64,
-    /// The master's, of the handshake.
+    /// The master's epoch, from the handshake.
     epoch: Epoch,
 }
 
 impl Connection {
-    /// Connects and shakes hands.
+    /// Connects to the master, and shakes hands.
     ///
     /// # Errors
-    /// If nobody listens there, or the master refuses.
+    /// If the master cannot be reached, or refuses the client.
     pub(crate) fn open(master: &str, client: ClientId) -> Result<Self, LoadError> {
         let stream = TcpStream::connect(master)?;
         stream.set_nodelay(true)?;
@@ -68,19 +68,19 @@ impl Connection {
         Err(LoadError::Answer { to: "the handshake", got })
     }
 
-    /// Whom this side obeys.
+    /// The epoch of the master.
     pub(crate) const fn epoch(&self) -> Epoch {
         self.epoch
     }
 
-    /// Queues a request; returns its id.
+    /// Queues a request, and returns its id.
     pub(crate) fn queue(&mut self, request: &Request<'_>) -> u64 {
         self.last_id += 1;
         encode_request(&mut self.out, self.last_id, request);
         self.last_id
     }
 
-    /// Sends what is queued.
+    /// Sends the queued requests.
     ///
     /// # Errors
     /// If the connection is broken.
@@ -90,10 +90,10 @@ impl Connection {
         Ok(())
     }
 
-    /// The next answer, with the id of its request.
+    /// Waits for the next reply. Returns it with the id of its request.
     ///
     /// # Errors
-    /// If the connection is broken, or what came is no answer.
+    /// If the connection is broken, or the frame is not a reply.
     pub(crate) fn answer(&mut self) -> Result<(u64, Reply), LoadError> {
         let header = self.frame()?;
         let wrong = |got: String| LoadError::Answer { to: "a request", got };
@@ -105,7 +105,7 @@ impl Connection {
         Ok((header.request_id, reply))
     }
 
-    /// Asks and waits.
+    /// Sends a request, and waits for its reply. No other request may be in flight.
     ///
     /// # Errors
     /// Those of [`Connection::flush`] and [`Connection::answer`].
@@ -115,7 +115,7 @@ impl Connection {
         Ok(self.answer()?.1)
     }
 
-    /// Reads a frame; its body is in `self.body`.
+    /// Reads a frame. Its body is then in `self.body`.
     fn frame(&mut self) -> Result<Header, LoadError> {
         let mut header = [0; HEADER_LEN];
         self.stream.read_exact(&mut header)?;

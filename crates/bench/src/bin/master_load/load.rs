@@ -1,4 +1,4 @@
-//! Runs the load and counts.
+//! Runs the load, and measures it.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -9,16 +9,16 @@ use crate::arguments::Arguments;
 use crate::connection::{Connection, LoadError};
 use crate::work::{Stage, Work};
 
-/// Keys of the requests that prepare the load.
+/// How many keys the requests name that store objects before the load.
 const STORED_AT_ONCE: usize = 1000;
 
-/// What was measured.
+/// The results of a load.
 pub(crate) struct Figures {
     seconds: f64,
     keys_per_request: usize,
-    /// The time of each request from its sending to its answer, in microseconds, sorted.
+    /// How long each request took until its reply, in microseconds, sorted.
     latencies_us: Vec<u32>,
-    /// Processors that the master used, and this process.
+    /// How many processors the master used, if its process id was given; and how many this process used.
     master_cpus: Option<f64>,
     own_cpus: f64,
 }
@@ -43,10 +43,10 @@ impl fmt::Display for Figures {
     }
 }
 
-/// Stores what is to be asked for, then has every connection work for the time that was asked for.
+/// Stores the objects, and then runs all connections for the given time.
 ///
 /// # Errors
-/// The first that a connection met.
+/// The first error of a connection.
 pub(crate) fn run(arguments: &Arguments, client: ClientId) -> Result<Figures, LoadError> {
     let stored = batches("stored", 0, arguments.objects / arguments.keys, arguments.keys);
     let open = || Connection::open(&arguments.master, client);
@@ -81,13 +81,13 @@ pub(crate) fn run(arguments: &Arguments, client: ClientId) -> Result<Figures, Lo
     })
 }
 
-/// Batches of keys of 120 bytes.
+/// Batches of keys of about 120 bytes.
 fn batches(name: &str, first: usize, count: usize, keys: usize) -> Vec<Vec<String>> {
     let key = |number: usize| format!("Qwen/Qwen3-32B@load@{name}@pp_rank:0@{number:0>80x}");
     (first..first + count).map(|at| (at * keys..(at + 1) * keys).map(key).collect()).collect()
 }
 
-/// Puts all of them, in batches of a length of its own.
+/// Puts all keys, [`STORED_AT_ONCE`] in each request.
 fn store(connection: &mut Connection, stored: &[Vec<String>]) -> Result<(), LoadError> {
     for keys in stored.concat().chunks(STORED_AT_ONCE) {
         let granted = connection.call(&Stage::Start.request(Work::Put, keys))?;
@@ -97,16 +97,16 @@ fn store(connection: &mut Connection, stored: &[Vec<String>]) -> Result<(), Load
     Ok(())
 }
 
-/// One connection with its requests in flight.
+/// A connection with its requests in flight.
 struct Worker<'a> {
     work: Work,
     connection: Connection,
-    /// The batches to ask for; of puts, one for each slot.
+    /// For puts, a batch of keys for each slot; otherwise empty.
     keys: Vec<Vec<String>>,
     stored: &'a [Vec<String>],
     slots: Vec<RequestSlot>,
     latencies_us: Vec<u32>,
-    /// The batch that comes next.
+    /// The number of the next batch to look up.
     turn: usize,
 }
 
@@ -135,12 +135,12 @@ impl<'a> Worker<'a> {
             stored,
             slots: Vec::with_capacity(slots),
             latencies_us: Vec::new(),
-            // Connections start at different places.
+            // Connections start at different batches.
             turn: number * 7919,
         }
     }
 
-    /// Keeps the slots busy until the time is over, then waits for what is in flight.
+    /// Keeps all slots busy until the time is over, then waits for the replies in flight.
     fn run(mut self, until: Instant) -> Result<Vec<u32>, LoadError> {
         for slot in 0..self.slots.capacity() {
             let begun = self.send(slot, Stage::first(self.work));
@@ -182,10 +182,10 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// CPU time of a process so far, to a hundredth of a second.
+/// The CPU time of a process so far, in seconds, with a resolution of a hundredth.
 fn cpu_seconds(pid: usize) -> Option<f64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may hold anything; user and system time are the 12th and 13th field after it.
+    // The name in parentheses may contain anything. User and system time are the 12th and 13th field after it.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let ticks = |at: usize| fields.get(at)?.parse::<f64>().ok();
     Some((ticks(11)? + ticks(12)?) / 100.0)

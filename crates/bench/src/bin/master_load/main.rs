@@ -1,16 +1,17 @@
-//! Loads a running master over the wire: several connections, each with some requests in flight, batches of keys.
+//! Loads a running master over the wire: several connections, each with several batched requests in flight.
 //!
-//! `bench/master_load.py` starts a master, runs this, and prints a table. By hand, beside a master that holds nothing else:
+//! `bench/master_load.py` starts a master, runs this program, and prints a table. By hand, with a master that has no
+//! other objects:
 //!
 //! ```sh
 //! cargo run --release -p mooncake-bench --bin master_load -- \
 //!     --master 127.0.0.1:50051 --work exist --connections 4 --in-flight 4 --keys 1000 --seconds 3
 //! ```
 //!
-//! Works: `exist` and `get` ask for keys that are there; `put` starts, ends and removes puts, and says that their ranges
-//! were dropped. It mounts a segment that has no memory, since no byte of an object passes the master, and lets go of it in
-//! the end. One line of `name value` pairs goes to the standard output: rates a second, latencies in microseconds, shares of
-//! one processor.
+//! With `--work exist` or `get`, the requests look up stored keys. With `put`, they start and end puts, remove the
+//! objects, and report the ranges as dropped. The program mounts a segment without memory, since no byte of an object
+//! passes through the master, and unmounts it at the end. It prints one line of `name value` pairs: rates per second,
+//! latencies in microseconds, and used processors.
 
 #![forbid(unsafe_code)]
 
@@ -30,7 +31,7 @@ use crate::load::Figures;
 
 const ME: ClientId = ClientId(0x10AD);
 const NAME: &str = "127.0.0.1:9";
-/// How often the master hears from us, well within the least time that it is patient.
+/// Time between two heartbeats, well within the shortest client TTL.
 const PING_EVERY: Duration = Duration::from_millis(500);
 
 fn main() -> ExitCode {
@@ -49,7 +50,7 @@ fn main() -> ExitCode {
 
 fn run(arguments: &Arguments) -> Result<Figures, LoadError> {
     let mut control = Connection::open(&arguments.master, ME)?;
-    // Another one each time: a master may remember that of a run that was cut short.
+    // A new id for each run: the master may still know the segment of a run that was cut short.
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let segment = SegmentId(since_1970.as_nanos());
     let mount = MountSegment {
@@ -70,7 +71,7 @@ fn run(arguments: &Arguments) -> Result<Figures, LoadError> {
     let measured = std::thread::scope(|scope| {
         let (stop, stopped) = std::sync::mpsc::channel::<()>();
         let pings = scope.spawn(move || {
-            // The channel closes when the load is over, however it ended.
+            // The channel closes when the load has ended, with or without an error.
             while stopped.recv_timeout(PING_EVERY)
                 == Err(std::sync::mpsc::RecvTimeoutError::Timeout)
             {

@@ -1,4 +1,4 @@
-//! What a request asks for, and what comes after its answer.
+//! The requests of each kind of work, and their order.
 
 use mooncake_types::{
     PutEnd, PutItem, PutMode, PutStart, RangeDrop, ReplicateConfig, Reply, Request, Version,
@@ -6,7 +6,7 @@ use mooncake_types::{
 
 use crate::connection::LoadError;
 
-/// Length of every object.
+/// The length of each object.
 pub(crate) const OBJECT_BYTES: u64 = 64 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub(crate) enum Work {
 
 impl Work {
     /// # Errors
-    /// A message that names those that there are.
+    /// A message that lists the kinds of work.
     pub(crate) fn named(name: &str) -> Result<Self, String> {
         match name {
             "exist" => Ok(Self::Exist),
@@ -29,14 +29,14 @@ impl Work {
     }
 }
 
-/// How far the batch in a slot is.
+/// The next request of the batch in a slot.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Stage {
     Ask,
     Start,
     End(Vec<Version>),
     Remove,
-    /// The node's word that it dropped what was removed.
+    /// The report that the node has dropped these ranges.
     Drop(Vec<RangeDrop>),
 }
 
@@ -45,7 +45,7 @@ impl Stage {
         if work == Work::Put { Self::Start } else { Self::Ask }
     }
 
-    /// The request of this stage.
+    /// The request of this stage, for these keys.
     pub(crate) fn request<'a>(&self, work: Work, keys: &'a [String]) -> Request<'a> {
         let all = || keys.iter().map(String::as_str);
         match self {
@@ -66,10 +66,10 @@ impl Stage {
         }
     }
 
-    /// What follows the answer; none if the batch is done.
+    /// The stage after the reply; `None` if the batch is done.
     ///
     /// # Errors
-    /// If a part of the answer is not a success.
+    /// If the reply is not a success for every key.
     pub(crate) fn after(&self, reply: Reply) -> Result<Option<Self>, LoadError> {
         let (is_good, next) = match reply {
             Reply::Exist(found) => (found.iter().all(|one| *one == Ok(true)), None),

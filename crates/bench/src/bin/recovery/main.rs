@@ -1,15 +1,18 @@
-//! How long a pool is without its objects when its master is killed: two nodes in this process, a master in a process of
-//! its own that is ended by SIGKILL.
+//! How long a pool cannot be read after its master is killed. This process has two nodes, and the master runs in a
+//! process of its own, which is ended with SIGKILL.
 //!
 //! ```sh
 //! cargo build --release -p mooncake-cli --bins
 //! cargo run --release -p mooncake-bench --bin recovery -- target/release/mooncake_master [objects] [rounds] [who]
 //! ```
 //!
-//! Objects are a million by default, of 64 bytes, with keys of 120. Who leads next: the same master, started again at its
-//! port (`alone`), or another that stood by, elected in a folder, and followed the nodes (`warm`) or did not (`cold`).
-//! One line for each round: seconds from the start of the new master, or the death of the old one, until every object
-//! was found, and how many were read and compared then.
+//! By default there are a million objects of 64 bytes, with keys of 120 bytes. The last argument selects the next
+//! leader. `alone` starts the same master again at its port. `warm` and `cold` have a standby, elected in a folder. A
+//! warm standby follows the nodes, a cold one does not.
+//!
+//! The program prints one line for each round: how many seconds passed until every object was found, and how many
+//! objects were then read and compared. The time counts from the start of the new master, or with a standby from the
+//! death of the old one.
 
 #![forbid(unsafe_code)]
 
@@ -26,13 +29,13 @@ use objects::Objects;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// Longest time that a round may take.
+/// Longest wait within a round.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Who leads when the leader is killed.
+/// Which master leads after the leader was killed.
 enum Next {
     Itself,
-    /// Another, which is told this.
+    /// A standby with these flags.
     Standby {
         flags: Vec<String>,
         is_warm: bool,
@@ -64,7 +67,7 @@ impl Next {
         }
     }
 
-    /// Kills the leader. Gives the next, and when the pool was left without one.
+    /// Kills the leader. Returns the next leader, and the moment from which the pool counts as leaderless.
     fn follow(&self, program: &str, mut leader: Master) -> Outcome<(Master, Instant)> {
         match self {
             Next::Itself => {
@@ -96,7 +99,7 @@ fn main() -> Outcome<()> {
     let folder = folder.to_str().ok_or("the folder for temporary files has a name")?.to_owned();
     let next = Next::read(args.next().as_deref().unwrap_or("alone"), &folder)?;
     let outcome = run(&program, &next, &folder, (count, rounds));
-    // It is there only if masters were elected in it.
+    // The folder exists only if masters were elected in it.
     let _ = std::fs::remove_dir_all(&folder);
     outcome
 }
@@ -112,7 +115,7 @@ fn run(program: &str, next: &Next, folder: &str, (count, rounds): (usize, usize)
         let (master, defaults) = (place.clone(), StoreConfig::from_env()?);
         Ok(StoreConfig { master, segment_bytes, ..defaults })
     };
-    // With room to spare, so that nothing is evicted.
+    // Larger than needed, so that nothing is evicted.
     let segment_bytes = (objects.len_bytes() * 4).next_multiple_of(64 << 20);
     let nodes = [Store::open(config(segment_bytes)?)?, Store::open(config(segment_bytes)?)?];
     let store = Store::open(config(0)?)?;

@@ -1,4 +1,4 @@
-//! A master in a process of its own.
+//! A master as a child process.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -8,7 +8,7 @@ use mooncake_http::admin::{self, AdminRequest};
 
 use crate::Outcome;
 
-/// A master in a process of its own. Dropping it kills it.
+/// A master as a child process. Dropping it kills the process.
 pub(crate) struct Master {
     child: Child,
     address: String,
@@ -16,7 +16,7 @@ pub(crate) struct Master {
 }
 
 impl Master {
-    /// Starts a master of this host that is told this too, and waits until it serves or stands for election.
+    /// Starts a master on loopback with these flags, and waits until it serves or campaigns.
     pub(crate) fn start(program: &str, flags: &[String]) -> Outcome<Self> {
         let free = ["--port=0", "--metrics_port=0"];
         let here = ["--rpc_address=127.0.0.1", "--metrics_host=127.0.0.1"];
@@ -34,7 +34,7 @@ impl Master {
                 break found;
             }
         };
-        // Read on, so that the master does not stop at a full pipe.
+        // Reads on, so that the master does not block on a full pipe.
         std::thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
         Ok(Self { child, address, admin })
     }
@@ -47,7 +47,7 @@ impl Master {
         self.address.rsplit(':').next().unwrap_or_default()
     }
 
-    /// Waits until its admin server answers this path with these words.
+    /// Waits until the admin server's answer for this path contains `words`.
     pub(crate) fn wait_for(&self, path: &str, words: &str, patience: Duration) -> Outcome<()> {
         let begun = Instant::now();
         while !self.says(path)?.contains(words) {
@@ -64,7 +64,7 @@ impl Master {
         Ok(admin::call(&self.admin, &asked)?.1)
     }
 
-    /// Ends it without a chance to say goodbye.
+    /// Kills the process with SIGKILL.
     pub(crate) fn kill(&mut self) -> Outcome<()> {
         self.child.kill()?;
         self.child.wait()?;
@@ -74,7 +74,7 @@ impl Master {
 
 impl Drop for Master {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.kill();
     }
 }

@@ -8,13 +8,13 @@ const VALUE_BYTES: usize = 64;
 
 const KEY_BYTES: usize = 120;
 
-/// Keys in one call.
+/// How many keys one call names.
 const BATCH: usize = 4096;
 
 /// One object in this many is read and compared.
 const READ_ONE_IN: usize = 100;
 
-/// Small objects whose bytes are those of their keys.
+/// Small objects, whose values are the ends of their keys.
 pub(crate) struct Objects {
     keys: Vec<String>,
     values: Buffer,
@@ -47,7 +47,7 @@ impl Objects {
         Ok(())
     }
 
-    /// Waits until every object is found.
+    /// Waits until the store finds every object.
     pub(crate) fn wait_for(&self, store: &Store, patience: Duration) -> Outcome<()> {
         let begun = Instant::now();
         for keys in self.keys.chunks(BATCH) {
@@ -62,7 +62,7 @@ impl Objects {
         Ok(())
     }
 
-    /// Reads some of the objects, and compares them; gives their number.
+    /// Reads some objects, compares their bytes, and returns how many they were.
     pub(crate) fn read_some(&self, store: &Store) -> Outcome<usize> {
         let keys: Vec<&str> = self.keys.iter().step_by(READ_ONE_IN).map(String::as_str).collect();
         for (key, got) in keys.iter().zip(store.get(&keys)) {

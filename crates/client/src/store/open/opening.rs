@@ -13,7 +13,7 @@ use crate::leader::masters;
 use crate::metrics::Metrics;
 use crate::open_error::OpenError;
 use crate::random::random;
-use crate::rpc::{Dialer, Masters, Pool};
+use crate::rpc::{ConnectionPool, Dialer, Masters};
 use crate::store::renewal::Renewal;
 use crate::store::segment_warnings;
 use crate::tasks::Tasks;
@@ -102,8 +102,8 @@ impl Opening {
         call_timeout: Duration,
         host: &Arc<Host>,
         metrics: &Arc<Metrics>,
-    ) -> Pool {
-        Pool::new(self.dialer(call_timeout), Arc::clone(metrics), Arc::clone(host))
+    ) -> ConnectionPool {
+        ConnectionPool::new(self.dialer(call_timeout), Arc::clone(metrics), Arc::clone(host))
     }
 
     /// The tasks of the store. They have their own connections, one to each node.

@@ -1,7 +1,9 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use mooncake_memory::{NamedSegment, NamedSegmentError, NamedSegmentWish, Past, Region};
+use mooncake_memory::{
+    NamedSegment, NamedSegmentError, NamedSegmentOptions, Region, SegmentOrigin,
+};
 use mooncake_node::Segment;
 use mooncake_types::SegmentId;
 
@@ -41,7 +43,7 @@ impl Opening {
         new_id: SegmentId,
     ) -> Result<Segment, NamedSegmentError> {
         let begun = Instant::now();
-        let named = NamedSegment::open(&NamedSegmentWish {
+        let named = NamedSegment::open(&NamedSegmentOptions {
             path: path.to_owned(),
             len: self.config.segment_bytes,
             cluster_id: self.config.cluster_id.clone(),
@@ -58,12 +60,14 @@ impl Opening {
         self.client = named.client;
         let segment = Segment::named(new_id, named)?;
         match past {
-            Past::None => tracing::info!(%path, segment = %segment.id(), "a named segment is made"),
-            Past::EarlierRun => tracing::warn!(
+            SegmentOrigin::None => {
+                tracing::info!(%path, segment = %segment.id(), "a named segment is made");
+            }
+            SegmentOrigin::EarlierRun => tracing::warn!(
                 %path,
                 "the segment file was written before this machine started: the segment begins empty"
             ),
-            Past::Kept => {
+            SegmentOrigin::Kept => {
                 let (objects, bytes) = segment.complete_entries();
                 let took_ms = begun.elapsed().as_millis() as u64;
                 let segment = segment.id();

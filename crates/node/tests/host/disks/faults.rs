@@ -6,7 +6,7 @@ use std::time::Duration;
 use mooncake_memory::{Buffer, Region, SliceList};
 use mooncake_node::{DiskKind, DiskSegment, Host, Segment};
 use mooncake_tier::testing::DiskDouble;
-use mooncake_tier::{Disk, DiskConfig, Name, Record, RecordStore};
+use mooncake_tier::{DiskConfig, LogStore, Record, RecordId, RecordStore};
 use mooncake_transfer::SegmentHost;
 use mooncake_types::{Epoch, ErrorCode, Medium, SegmentId};
 
@@ -268,11 +268,11 @@ fn a_slow_disk_holds_up_nobody_in_memory() {
 /// Puts records by hand, as a process left them that died at a bad moment.
 fn append(double: &DiskDouble, pieces: &[Piece]) {
     let config = DiskConfig { capacity: CAPACITY, file_bytes: CAPACITY / 16, seed: 7 };
-    let log = Disk::open(Arc::new(double.directory()), config, |_| {}).expect("it opens");
+    let log = LogStore::open(Arc::new(double.directory()), config, |_| {}).expect("it opens");
     for piece in pieces {
         let data = Buffer::from_vec(piece.bytes(0, piece.len));
         let record = Record {
-            name: Name { grant: piece.grant, offset: piece.offset },
+            name: RecordId { grant: piece.grant, offset: piece.offset },
             version: piece.version,
             key: "key".into(),
             attributes: [1].into(),

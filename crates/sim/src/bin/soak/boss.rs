@@ -1,4 +1,4 @@
-//! Hands out seeds to workers, and takes in what they find.
+//! The boss, which hands out seeds to worker processes, and collects what they find.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -9,25 +9,25 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use crate::flags::Flags;
-use crate::ran::Ran;
+use crate::ran::RunResult;
 use crate::span::Span;
 use crate::state::SoakState;
 use crate::summary;
 use crate::worker::ENDLESS;
 
-/// Seeds that one process runs: few enough for what their runs leak.
+/// How many seeds one worker process runs. Few, since runs leak memory.
 const SEEDS_PER_WORKER: u64 = 200;
 
-/// How often it is told how far it is.
+/// How often the boss prints its progress.
 const REPORT_EVERY: Duration = Duration::from_secs(20);
 
-/// How often what was done is written to the file.
+/// How often the boss saves its state.
 const SAVE_EVERY: Duration = Duration::from_secs(5);
 
-/// All runs of one seed, or why there are none.
-type Done = Result<(u64, Vec<Ran>), String>;
+/// All runs of one seed; or the error that ended a thread.
+type Done = Result<(u64, Vec<RunResult>), String>;
 
-/// Runs what is left to run; true if nothing was wrong then and before.
+/// Runs the seeds that are left. True if no run found a violation, those of earlier calls included.
 ///
 /// # Errors
 /// The state cannot be read or written, or no process can be started.
@@ -36,7 +36,7 @@ pub(crate) fn main(flags: &Flags) -> Result<bool, String> {
         Some(path) => SoakState::open(path, flags.plan())?,
         None => SoakState::new(flags.plan()),
     };
-    let mut ledger = Ledger::new(state, flags);
+    let mut ledger = SeedCollector::new(state, flags);
     ledger.save()?;
     let (next, is_over) = (&AtomicU64::new(ledger.state.next), &AtomicBool::new(false));
     let (sender, receiver) = channel();
@@ -48,7 +48,7 @@ pub(crate) fn main(flags: &Flags) -> Result<bool, String> {
         drop(sender);
         let worked = ledger.take_in(&receiver);
         is_over.store(true, Ordering::Relaxed);
-        // Whoever still sends learns that nobody listens.
+        // Threads that still send learn from this that they may stop.
         drop(receiver);
         worked
     });
@@ -58,7 +58,7 @@ pub(crate) fn main(flags: &Flags) -> Result<bool, String> {
     Ok(ledger.state.found() == 0)
 }
 
-/// Has processes run seeds, one process after the other, until all are run.
+/// Takes spans of seeds and runs each in a worker process, until none are left.
 fn hand_out(flags: &Flags, next: &AtomicU64, is_over: &AtomicBool, sender: &Sender<Done>) {
     while !is_over.load(Ordering::Relaxed) {
         let seed = next.fetch_add(SEEDS_PER_WORKER, Ordering::Relaxed);
@@ -68,19 +68,19 @@ fn hand_out(flags: &Flags, next: &AtomicU64, is_over: &AtomicBool, sender: &Send
         let end = flags.end().min(seed.saturating_add(SEEDS_PER_WORKER));
         let worked = run_span(flags, Span { seed, kind: 0, end }, sender);
         if let Err(error) = worked {
-            // It is told already, if nobody listens.
+            // If nobody receives, an error was reported before.
             let _ = sender.send(Err(error));
             return;
         }
     }
 }
 
-/// Runs some seeds, also if a process ends before it has run its own.
+/// Runs a span. If a worker process ends early, its run is a finding, and another process continues after it.
 fn run_span(flags: &Flags, mut span: Span, sender: &Sender<Done>) -> Result<(), String> {
     let kinds = flags.kinds();
     let mut runs = Vec::new();
     while !span.is_over() {
-        let mut take = |ran: Ran, span: &mut Span| {
+        let mut take = |ran: RunResult, span: &mut Span| {
             runs.push(ran);
             let seed = span.seed;
             span.advance(kinds.len());
@@ -94,7 +94,7 @@ fn run_span(flags: &Flags, mut span: Span, sender: &Sender<Done>) -> Result<(), 
         for line in lines.map_while(Result::ok) {
             let Ok(ran) = serde_json::from_str(&line) else { break };
             if take(ran, &mut span).is_err() {
-                // Nobody wants to know any more.
+                // The boss has ended.
                 let _ = child.kill();
                 let _ = child.wait();
                 return Ok(());
@@ -102,7 +102,7 @@ fn run_span(flags: &Flags, mut span: Span, sender: &Sender<Done>) -> Result<(), 
         }
         let status = child.wait().map_err(|error| format!("a process is lost: {error}"))?;
         if !span.is_over() {
-            let lost = Ran::lost(span.seed, kinds[span.kind], how_it_ended(status));
+            let lost = RunResult::lost(span.seed, kinds[span.kind], how_it_ended(status));
             if take(lost, &mut span).is_err() {
                 return Ok(());
             }
@@ -133,18 +133,18 @@ fn how_it_ended(status: ExitStatus) -> String {
     }
 }
 
-/// Keeps what was done, in the order of the seeds.
-struct Ledger<'f> {
+/// Collects finished seeds, and adds them to the state in order.
+struct SeedCollector<'f> {
     state: SoakState,
     path: Option<&'f Path>,
     end: u64,
-    /// Seeds that were done before others in front of them.
-    early: BTreeMap<u64, Vec<Ran>>,
+    /// Seeds that finished before an earlier one.
+    early: BTreeMap<u64, Vec<RunResult>>,
     started: Instant,
     seconds_before: f64,
 }
 
-impl<'f> Ledger<'f> {
+impl<'f> SeedCollector<'f> {
     fn new(state: SoakState, flags: &'f Flags) -> Self {
         Self {
             seconds_before: state.seconds,
@@ -177,7 +177,7 @@ impl<'f> Ledger<'f> {
         }
     }
 
-    fn add(&mut self, (seed, runs): (u64, Vec<Ran>)) {
+    fn add(&mut self, (seed, runs): (u64, Vec<RunResult>)) {
         for found in runs.iter().filter_map(|ran| ran.finding.as_ref()) {
             println!("{}", summary::finding(found, self.state.plan.events));
         }
@@ -198,7 +198,7 @@ mod tests {
     use super::*;
     use clap::Parser;
 
-    /// The program that is started here is the tests', which knows no such flags and ends.
+    /// The worker process here is the test's own program. It does not know the flags, and ends.
     #[test]
     fn a_run_whose_process_ends_is_found_and_the_next_goes_on() {
         let flags = Flags::parse_from(["soak", "--kinds=calm,masters"]);
@@ -209,7 +209,7 @@ mod tests {
         let lost = |seed| {
             let text = "the process ended with exit status: 101";
             let kinds = [mooncake_sim::Kind::Calm, mooncake_sim::Kind::Masters];
-            (seed, kinds.map(|kind| Ran::lost(seed, kind, text.to_owned())).to_vec())
+            (seed, kinds.map(|kind| RunResult::lost(seed, kind, text.to_owned())).to_vec())
         };
         assert_eq!(done, [lost(7), lost(8)]);
     }

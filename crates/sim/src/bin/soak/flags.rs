@@ -8,33 +8,33 @@ use mooncake_types::mutation::Rule;
 use crate::span::Span;
 use crate::state::Plan;
 
-/// Runs many simulated clusters whose parts fail, and says what was wrong in any. Ends with 0 if nothing was, with 1 if
-/// something was, and with 2 if it could not be run.
+/// Runs many simulated clusters with faults, and reports every violation. The exit status is 0 without violations, 1
+/// with violations, and 2 if the soak could not run.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "soak")]
 pub(crate) struct Flags {
-    /// How many seeds; each is run once for each kind. Together with --state: those of earlier calls included.
+    /// How many seeds to run, each once for each kind. With --state, the seeds of earlier calls count too.
     #[arg(long, default_value = "10000")]
     seeds: NonZeroU64,
-    /// The first of them.
+    /// The first seed.
     #[arg(long, default_value_t = 0)]
     first: u64,
     /// How many events each run has before its faults end.
     #[arg(long, default_value = "500")]
     events: NonZeroU64,
-    /// Which kinds of runs there are of each seed, with commas between them; all, if not given.
+    /// Kinds of runs, separated by commas [default: all].
     #[arg(long, value_delimiter = ',', value_parser = kind)]
     kinds: Vec<Kind>,
-    /// How many run at a time; as many as there are processors, if not given.
+    /// How many runs are in progress at a time [default: one for each processor].
     #[arg(long)]
     threads: Option<NonZeroUsize>,
-    /// Keeps in this file what was done and found, every few seconds. If it is there already, this goes on where that ended.
+    /// Save progress and findings to this file every few seconds. If the file exists, continue from it.
     #[arg(long, value_name = "FILE")]
     pub(crate) state: Option<PathBuf>,
-    /// Break this rule in all runs, to see that it is found; `?` lists them.
+    /// Break this rule in all runs, to check that the soak detects it; `?` lists the rules.
     #[arg(long, value_name = "RULE", value_parser = rule)]
     pub(crate) broken: Option<Rule>,
-    /// Be a process that runs these seeds.
+    /// Run these seeds as a worker process.
     #[arg(long, hide = true)]
     pub(crate) worker: Option<Span>,
 }
@@ -56,7 +56,7 @@ impl Flags {
         self.events.get()
     }
 
-    /// Behind the last seed.
+    /// One past the last seed.
     pub(crate) fn end(&self) -> u64 {
         self.first.saturating_add(self.seeds.get())
     }

@@ -1,8 +1,8 @@
-//! Many runs of the simulation: `make soak SEEDS=100000`. Each seed is run once for each kind; `--help` lists the flags.
+//! Many runs of the simulation: `make soak SEEDS=100000`. Each seed runs once for each kind; `--help` lists the flags.
 //!
-//! Seeds are run in processes of their own, some hundred in each: what runs leak goes with them, and a run that ends its
-//! process or never ends is found like all that is wrong. Enter at [`boss::main`] and [`worker::main`]; what was done is a
-//! [`state::SoakState`], which a later call may go on with.
+//! Worker processes run some hundred seeds each, so that the memory that runs leak goes with the process. A run that
+//! crashes its process or never ends is a finding too. Enter at [`boss::main`] and [`worker::main`]. The progress is a
+//! [`state::SoakState`], which a later call may continue.
 
 #![forbid(unsafe_code)]
 

@@ -1,13 +1,13 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// Runs that are to be done, in the order of their seeds and then of their kinds: of the first seed those from a kind on.
+/// Runs still to do, ordered by seed and then by kind. For the first seed, only the kinds from `kind` on are left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) seed: u64,
-    /// The place of the next kind.
+    /// The index of the next kind.
     pub(crate) kind: usize,
-    /// Behind the last seed.
+    /// One past the last seed.
     pub(crate) end: u64,
 }
 
@@ -16,7 +16,7 @@ impl Span {
         self.seed >= self.end
     }
 
-    /// The next run is done, of a seed that has so many.
+    /// The next run is done. Each seed has `kinds` runs.
     pub(crate) fn advance(&mut self, kinds: usize) {
         self.kind += 1;
         if self.kind >= kinds {

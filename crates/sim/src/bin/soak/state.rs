@@ -1,4 +1,4 @@
-//! What was done so far and what was found, which a later call may go on with.
+//! The progress and findings of a soak, which a later call may continue.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,12 +7,12 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ran::{Finding, Ran};
+use crate::ran::{Finding, RunResult};
 
-/// Findings that are kept; all are counted.
+/// Most findings that are kept. All of them are counted.
 const MOST_FINDINGS: usize = 200;
 
-/// What is run. Only the same can be gone on with.
+/// The parameters of a soak. A call continues a state only with equal parameters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Plan {
@@ -21,19 +21,19 @@ pub(crate) struct Plan {
     pub(crate) kinds: Vec<String>,
 }
 
-/// What was done: all runs of the seeds from the first one to before the next.
+/// The results of all seeds from `plan.first` up to `next`, exclusive.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SoakState {
     pub(crate) plan: Plan,
-    /// The first seed that is not done.
+    /// The first seed without results.
     pub(crate) next: u64,
-    /// How long that took, in seconds.
+    /// The run time so far, in seconds.
     pub(crate) seconds: f64,
     pub(crate) runs: u64,
-    /// Events while there were faults, of all runs.
+    /// Events up to the end of faults, summed over all runs.
     pub(crate) events: u64,
-    /// And until the ends of the runs.
+    /// Events up to the end of runs, summed over all runs.
     pub(crate) all_events: u64,
     pub(crate) faults: BTreeMap<String, u64>,
     pub(crate) met: BTreeMap<String, u64>,
@@ -58,10 +58,10 @@ impl SoakState {
         }
     }
 
-    /// What an earlier call left in a file, or nothing done if there is no file.
+    /// Reads the state that an earlier call saved. Without a file, nothing is done yet.
     ///
     /// # Errors
-    /// The text names the file, and says why this cannot go on with it.
+    /// The text names the file, and says why this call cannot continue it.
     pub(crate) fn open(path: &Path, plan: Plan) -> Result<Self, String> {
         let name = path.display();
         let text = match fs::read_to_string(path) {
@@ -80,7 +80,7 @@ impl SoakState {
         }
     }
 
-    /// Writes the file anew, in one step.
+    /// Replaces the file atomically.
     ///
     /// # Errors
     /// The text names the file.
@@ -97,8 +97,8 @@ impl SoakState {
         write().map_err(|error: io::Error| format!("{}: {error}", path.display()))
     }
 
-    /// Takes in all runs of the next seed.
-    pub(crate) fn add(&mut self, runs: Vec<Ran>) {
+    /// Adds all runs of the next seed.
+    pub(crate) fn add(&mut self, runs: Vec<RunResult>) {
         for ran in runs {
             self.runs += 1;
             self.events += ran.events.0;
@@ -115,7 +115,7 @@ impl SoakState {
         self.next += 1;
     }
 
-    /// Runs that found something.
+    /// How many runs found a violation.
     pub(crate) fn found(&self) -> u64 {
         self.found.values().sum()
     }

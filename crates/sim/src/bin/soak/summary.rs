@@ -1,4 +1,4 @@
-//! What people are told.
+//! The texts that a soak prints.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::ran::Finding;
 use crate::state::SoakState;
 
-/// How far it is, how fast, and how long it will take, where `since` was the state `passed` ago.
+/// Progress, speed and time left. `since` was the state `passed` ago.
 pub(crate) fn progress(state: &SoakState, since: &SoakState, passed: Duration, end: u64) -> String {
     let seconds = passed.as_secs_f64().max(0.001);
     let rate = |now: u64, then: u64| (now - then) as f64 / seconds;
@@ -31,7 +31,7 @@ pub(crate) fn finding(finding: &Finding, events: u64) -> String {
     format!("{}\n  event {event}: {rule}: {text}", finding.command(events))
 }
 
-/// Everything.
+/// The final summary.
 pub(crate) fn all(state: &SoakState) -> String {
     let SoakState { plan, seconds, runs, events, all_events, .. } = state;
     let mut text = format!(

@@ -8,27 +8,27 @@ use std::time::Duration;
 use mooncake_sim::{Detail, run};
 
 use crate::flags::Flags;
-use crate::ran::Ran;
+use crate::ran::RunResult;
 use crate::span::Span;
 
-/// A run takes milliseconds; one that takes this long, on however busy a machine, does not end.
+/// A run takes milliseconds. After this long it counts as endless, even on a busy machine.
 const LONGEST: Duration = Duration::from_secs(300);
 
-/// How a process ends whose run did not.
+/// Exit status of a worker whose run did not end.
 pub(crate) const ENDLESS: u8 = 9;
 
-/// Runs done by this process.
+/// How many runs this process has finished.
 static DONE: AtomicU64 = AtomicU64::new(0);
 
 pub(crate) fn main(flags: &Flags, span: Span) -> ExitCode {
-    // A panic is a finding like others, and told with its seed.
+    // The run reports a panic as a finding, so the default message is not needed.
     std::panic::set_hook(Box::new(|_| {}));
     #[cfg(debug_assertions)]
     mooncake_types::mutation::break_rule(flags.broken);
     std::thread::spawn(watch);
     match run_all(flags, span) {
         Ok(()) => ExitCode::SUCCESS,
-        // Nobody listens any more.
+        // The boss has ended.
         Err(_) => ExitCode::FAILURE,
     }
 }
@@ -39,7 +39,7 @@ fn run_all(flags: &Flags, mut span: Span) -> io::Result<()> {
     while !span.is_over() {
         let kind = kinds[span.kind];
         let report = run(span.seed, kind, flags.events(), Detail::Nothing);
-        serde_json::to_writer(&mut out, &Ran::new(span.seed, kind, report))?;
+        serde_json::to_writer(&mut out, &RunResult::new(span.seed, kind, report))?;
         out.write_all(b"\n")?;
         out.flush()?;
         DONE.fetch_add(1, Ordering::Relaxed);
@@ -48,7 +48,7 @@ fn run_all(flags: &Flags, mut span: Span) -> io::Result<()> {
     Ok(())
 }
 
-/// Ends the process if a run does not end.
+/// Ends the process if no run finishes for [`LONGEST`].
 fn watch() {
     loop {
         let before = DONE.load(Ordering::Relaxed);

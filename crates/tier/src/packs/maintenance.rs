@@ -1,4 +1,4 @@
-//! What an owner does beside puts and drops: it stays the owner, keeps the journal short, and removes what is needless.
+//! The owner's background work: it renews the lease, shortens the journal, and removes objects without live records.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,26 +13,26 @@ use super::names::{PACKS, name_of};
 use super::open_pack::{Draft, copy_of};
 use super::pack_file::{PackFile, is_cut_or_gone};
 use super::state::{PackState, Shared};
-use crate::index::{Entry, RecordState};
+use crate::index::{IndexEntry, RecordState};
 use crate::layout::BLOCK;
-use crate::record::{Name, Record};
+use crate::record::{Record, RecordId};
 use crate::stored::StoredRecord;
 
-/// Packs that are removed with one call.
+/// Most packs that one call removes.
 const REMOVED_AT_ONCE: usize = 1000;
-/// Packs that hold little and have lost nothing become one when there are so many of them: each costs a read at the next start.
+/// If there are this many small packs, they are merged, because each costs a read at the next start.
 const MANY: usize = 8;
 
 /// Records that are to move to another pack.
 struct Moving {
     draft: Draft,
-    /// Where they lay.
-    from: Vec<(Name, Entry)>,
+    /// Name and old place of each record.
+    from: Vec<(RecordId, IndexEntry)>,
 }
 
 impl Shared {
-    /// Runs until the store closes.
-    pub(super) fn keep(&self) {
+    /// Runs the background work until the store closes or loses its prefix.
+    pub(super) fn run_maintenance(&self) {
         while self.rest(self.config.lease / 10) {
             if self.journal.broken().is_some() {
                 return;
@@ -42,15 +42,15 @@ impl Shared {
         }
     }
 
-    /// Renews the lease if it is time to. What takes long calls this now and then.
+    /// Renews the lease if it is due. Long work calls this from time to time.
     fn renew_if_due(&self) {
         if self.journal.is_renewal_due() {
-            // Without it nothing is served, and the next attempt follows soon.
+            // If this fails and the lease ends, nothing is served until a later attempt succeeds.
             let _ = self.journal.append(Vec::new());
         }
     }
 
-    /// Removes what is needless.
+    /// Shortens the journal, rewrites packs with few live records, and removes dead packs.
     pub(super) fn tidy(&self) {
         let tidied = self.journal.keep_short().and_then(|()| self.clean());
         let removed = self.remove_dead();
@@ -59,14 +59,14 @@ impl Shared {
         }
     }
 
-    /// Waits. False if the store closes.
+    /// Waits for `time`. Returns false if the store closes.
     fn rest(&self, time: Duration) -> bool {
         let state = self.lock();
         let waited = self.changed.wait_timeout_while(state, time, |state| !state.is_closing);
         !waited.unwrap_or_else(PoisonError::into_inner).0.is_closing
     }
 
-    /// Removes packs that no change names as live any more.
+    /// Removes packs without live records.
     fn remove_dead(&self) -> io::Result<()> {
         let dead: Vec<u64> = {
             let mut state = self.lock();
@@ -84,7 +84,7 @@ impl Shared {
         removed
     }
 
-    /// Writes the live records of packs that hold few of them to a new pack.
+    /// Copies the live records of sparse or small packs to a new pack.
     fn clean(&self) -> io::Result<()> {
         let chosen = self.choose();
         if chosen.is_empty() {
@@ -102,7 +102,7 @@ impl Shared {
                 moving.draft.push((id, nonce), &record, bytes);
                 moving.from.push((name, entry));
             } else if let Some(pack) = self.lock().packs.get_mut(&entry.file) {
-                // What is damaged stays where it is until it is dropped. It must not be chosen again and again.
+                // A damaged record stays where it is until it is dropped, and is not chosen again.
                 pack.damaged.insert(entry.block);
             }
         }
@@ -112,8 +112,9 @@ impl Shared {
         self.move_all((id, nonce), moving)
     }
 
-    /// Live records of packs of which less than half is live, or which are many and small, as many as a pack takes.
-    fn choose(&self) -> Vec<(Name, Entry)> {
+    /// Chooses live records, at most as many as fill a pack. They come from packs that are less than half live, or
+    /// else from many small packs.
+    fn choose(&self) -> Vec<(RecordId, IndexEntry)> {
         let state = self.lock();
         let most = self.config.pack_bytes;
         let is_wasteful = |pack: &&PackState| pack.live_bytes * 2 < pack.len;
@@ -130,7 +131,7 @@ impl Shared {
                 break;
             }
             bytes += pack.live_bytes;
-            let ready = |name: &Name| {
+            let ready = |name: &RecordId| {
                 let entry = state.index.get(name).filter(|it| it.state == RecordState::Ready);
                 entry.map(|entry| (*name, *entry))
             };
@@ -140,8 +141,12 @@ impl Shared {
         chosen
     }
 
-    /// A record with all its bytes; nothing if it cannot be read as it was put.
-    fn read_whole(&self, name: Name, entry: Entry) -> io::Result<Option<(Record, Buffer)>> {
+    /// Reads a whole record. Returns `None` if it is missing or damaged.
+    fn read_whole(
+        &self,
+        name: RecordId,
+        entry: IndexEntry,
+    ) -> io::Result<Option<(Record, Buffer)>> {
         let Some(nonce) = self.lock().packs.get(&entry.file).map(|pack| pack.nonce) else {
             return Ok(None);
         };
@@ -161,7 +166,7 @@ impl Shared {
         Ok(record.filter(is_whole).map(|record| (record, data)))
     }
 
-    /// Stores the new pack, and names the new places of all records that are still where they were.
+    /// Stores the new pack, and then the new places of all records that have not been dropped meanwhile.
     fn move_all(&self, of: (u64, u64), mut moving: Moving) -> io::Result<()> {
         let (bytes, mut pack) = moving.draft.finish(of);
         self.renew_if_due();
@@ -171,12 +176,12 @@ impl Shared {
             self.lock().dead.push(pack.id);
             return Err(error);
         }
-        let mut moved: Vec<(Name, Entry, Entry)> = Vec::new();
+        let mut moved: Vec<(RecordId, IndexEntry, IndexEntry)> = Vec::new();
         let mut state = self.lock();
         pack.live.clear();
         let mut left: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
         for ((name, from), (_, to)) in moving.from.iter().zip(&moving.draft.records) {
-            let is_there = |it: &&mut Entry| {
+            let is_there = |it: &&mut IndexEntry| {
                 it.state == RecordState::Ready && (it.file, it.block) == (from.file, from.block)
             };
             let Some(entry) = state.index.get_mut(name).filter(is_there) else { continue };
@@ -191,13 +196,14 @@ impl Shared {
         let changes: Vec<Change> = packed.into_iter().chain(dropped).collect();
         let is_lasting = self.append_until_durable(&changes);
         let mut state = self.lock();
-        let records: Vec<(Name, Entry)> = moved.iter().map(|&(name, _, to)| (name, to)).collect();
+        let records: Vec<(RecordId, IndexEntry)> =
+            moved.iter().map(|&(name, _, to)| (name, to)).collect();
         if is_lasting {
             state.packs.insert(pack.id, PackState::new(&pack, &records));
         }
         for (name, from, to) in moved {
             let entry = if is_lasting { to } else { from };
-            state.index.insert(name, Entry { state: RecordState::Ready, ..entry });
+            state.index.insert(name, IndexEntry { state: RecordState::Ready, ..entry });
             if is_lasting {
                 state.forget(&from);
             }
@@ -210,7 +216,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Repeats changes until they last, since nobody knows what a failure leaves. False if the store closes or is lost.
+    /// Repeats changes until they are durable, since the effect of a failed attempt is unknown. Returns false if the
+    /// store closes or loses its prefix.
     fn append_until_durable(&self, changes: &[Change]) -> bool {
         loop {
             match self.journal.append(changes.to_vec()) {

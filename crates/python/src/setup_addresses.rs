@@ -1,4 +1,4 @@
-//! Where a store is, and where its master is, as a dict says it.
+//! The addresses in the dict that `setup` takes: of the store, of its metadata server and of its master.
 
 use mooncake_host_pool::HostPoolAddress;
 use pyo3::prelude::*;
@@ -6,19 +6,19 @@ use pyo3::types::PyDict;
 
 use crate::setup_error::SetupError;
 
-/// The metadata server of callers who have none.
+/// The value of `metadata_server` for callers without a metadata server.
 pub(crate) const PEER_TO_PEER: &str = "P2PHANDSHAKE";
 pub(crate) const DEFAULT_MASTER: &str = "127.0.0.1:50051";
 
-/// See the module.
-pub(crate) struct Places {
+/// The addresses of one store.
+pub(crate) struct SetupAddresses {
     pub(crate) local_hostname: String,
     pub(crate) metadata_server: String,
     pub(crate) master: String,
 }
 
-impl Places {
-    /// A store of a pool without a master needs neither a hostname nor a metadata server.
+impl SetupAddresses {
+    /// Reads the addresses from `config`. Without a master, the hostname and the metadata server may be absent.
     pub(crate) fn of(config: &Bound<'_, PyDict>) -> PyResult<Result<Self, SetupError>> {
         let master = text_of(config, &["master_server_addr", "master_server_address"])?;
         let master = master.unwrap_or_else(|| DEFAULT_MASTER.to_owned());
@@ -35,7 +35,7 @@ impl Places {
     }
 }
 
-/// The text under the first of these keys that there is.
+/// The value of the first of these keys that is present and not `None`, as text.
 pub(crate) fn text_of(config: &Bound<'_, PyDict>, names: &[&str]) -> PyResult<Option<String>> {
     for name in names {
         if let Some(value) = config.get_item(name)?.filter(|value| !value.is_none()) {

@@ -9,31 +9,32 @@ use mooncake_memory::{RawSlice, SliceList};
 use crate::contents::Contents;
 use crate::directory::Directory;
 use crate::errors::{Broken, PutError, ReadError};
-use crate::index::{Entry, Index, RecordState};
+use crate::index::{Index, IndexEntry, RecordState};
 use crate::layout::{BLOCK, Head, MAX_FILE_BYTES, first_block};
 use crate::log_file::LogFile;
-use crate::record::{Name, Record};
+use crate::record::{Record, RecordId};
 use crate::store::{RecordStore, Usage};
 
 /// How large a log is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskConfig {
-    /// Bytes that all files together take at most, but for their tables of contents. One file of it is for records that move.
+    /// Most bytes that all files take together, without their tables of contents. One file of it is reserved for
+    /// records that move.
     pub capacity: u64,
-    /// Length of each file, in bytes: a multiple of 4,096, at most 1 GiB. No record is longer.
+    /// Length of each file, in bytes: a multiple of 4,096, at most 1 GiB. No record is longer than a file.
     pub file_bytes: u64,
-    /// A number that nobody can guess, from which the random numbers of files come.
+    /// A secret number, from which the nonces of files are derived.
     pub seed: u64,
 }
 
-/// A log of records. Every call may be made from any thread; those that write return when the disk has it.
-pub struct Disk {
+/// A log of records. Any thread may make any call. A call that writes returns once its changes are durable.
+pub struct LogStore {
     pub(crate) config: DiskConfig,
     pub(crate) directory: Arc<dyn Directory>,
     pub(crate) log: Mutex<Log>,
-    /// An entry is ready, or a file is open.
+    /// Signalled when an entry becomes ready, or a file was opened.
     pub(crate) changed: Condvar,
-    /// Held by who makes room.
+    /// Held by the thread that makes room.
     pub(crate) cleaning: Mutex<()>,
 }
 
@@ -45,24 +46,24 @@ pub(crate) struct Log {
     pub(crate) open: Option<u64>,
     pub(crate) next_number: u64,
     pub(crate) is_opening: bool,
-    /// Bytes of the files when the disk had no room for one more; nothing once room was made.
+    /// Total length of the files when the disk had no space for one more. `None` once room was made.
     pub(crate) bytes_when_full: Option<u64>,
     pub(crate) broken: Option<Broken>,
 }
 
 pub(crate) struct FileState {
     pub(crate) file: Arc<LogFile>,
-    /// Where the next record begins, or where the last one ends.
+    /// Block at which the next record begins; in a sealed file, the block behind the last record.
     pub(crate) next_block: u64,
-    /// Records that are being written.
+    /// How many threads are writing records to this file.
     pub(crate) writers: usize,
     pub(crate) live_bytes: u64,
-    /// Of a file that is not sealed.
+    /// The table of contents so far; empty once the file is sealed.
     pub(crate) contents: Contents,
     pub(crate) is_sealed: bool,
 }
 
-/// Room for a record in a file.
+/// Space for one record in a file.
 pub(crate) struct Room {
     pub(crate) file: Arc<LogFile>,
     pub(crate) block: u64,
@@ -78,15 +79,15 @@ impl Log {
     }
 }
 
-impl Disk {
+impl LogStore {
     /// Whether a record can be read.
     #[must_use]
-    pub fn contains(&self, name: Name) -> bool {
-        self.lock().index.get(&name).is_some_and(Entry::is_readable)
+    pub fn contains(&self, name: RecordId) -> bool {
+        self.lock().index.get(&name).is_some_and(IndexEntry::is_readable)
     }
 
-    /// The record of a name, if it can be read, and the file that holds it.
-    fn find(&self, name: Name) -> Option<(Entry, Arc<LogFile>)> {
+    /// Finds a readable record, and the file that holds it. Marks the record as read.
+    fn find(&self, name: RecordId) -> Option<(IndexEntry, Arc<LogFile>)> {
         let mut log = self.lock();
         let entry = log.index.get_mut(&name).filter(|entry| entry.is_readable())?;
         entry.was_read = true;
@@ -95,8 +96,8 @@ impl Disk {
         Some((entry, Arc::clone(&file.file)))
     }
 
-    /// Writes a record at the end of the log, where it lasts once `done` is called. The files may take `most` bytes. As long as
-    /// `done` has not returned, the file stays.
+    /// Writes a record at the end of the log, makes it durable, and then calls `done` under the lock. The files
+    /// together may take `most` bytes. Nothing retires the file before `done` has returned.
     pub(crate) fn append(
         &self,
         record: &Record,
@@ -121,7 +122,7 @@ impl Disk {
         Ok(self.seal_if_full(number)?)
     }
 
-    /// Room for so many blocks in the file that is open, or in a new one.
+    /// Reserves `blocks` blocks in the open file, or in a new one.
     fn make_space(&self, blocks: u64, most: u64) -> Result<Room, PutError> {
         let mut log = self.lock();
         loop {
@@ -152,7 +153,7 @@ impl Disk {
         }
     }
 
-    /// Begins a new file.
+    /// Opens a new file for records.
     fn open_file(&self) -> Result<MutexGuard<'_, Log>, PutError> {
         let number = {
             let mut log = self.lock();
@@ -163,7 +164,7 @@ impl Disk {
         let nonce = nonce(self.config.seed, number);
         let created = LogFile::create(&*self.directory, Head { number, file_bytes, nonce });
         let created = created.map_err(|error| match error.kind() {
-            // Others use the same disk. What was begun of the file is no file of the log, whether or not it can be removed.
+            // Other programs fill the disk. The unfinished file is no file of the log, even if it cannot be removed.
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
                 let _ = self.directory.remove(number);
                 PutError::Full
@@ -189,7 +190,7 @@ impl Disk {
         Ok(log)
     }
 
-    /// Seals a file that takes no more records, once its last writer is done.
+    /// Seals a file that takes no more records, once its last writer has finished.
     fn seal_if_full(&self, number: u64) -> Result<(), Broken> {
         let mut log = self.lock();
         if log.open == Some(number) {
@@ -205,7 +206,7 @@ impl Disk {
         log_file.seal(&contents).map_err(|error| self.fail(&error))
     }
 
-    /// Nothing more is written.
+    /// Marks the log as broken: it writes nothing more.
     pub(crate) fn fail(&self, error: &io::Error) -> Broken {
         let broken = Broken(error.to_string().into());
         self.lock().broken.get_or_insert(broken.clone());
@@ -222,7 +223,7 @@ impl Disk {
     }
 }
 
-impl RecordStore for Disk {
+impl RecordStore for LogStore {
     fn put(&self, record: &Record, data: &SliceList) -> Result<(), PutError> {
         record.check(data.total_len(), self.longest_record())?;
         let mut log = self.lock();
@@ -234,12 +235,13 @@ impl RecordStore for Disk {
                 Some(_) => log = self.wait(log),
             }
         }
-        let entry = Entry { state: RecordState::Writing, ..Entry::ready(0, 0, record) };
+        let entry = IndexEntry { state: RecordState::Writing, ..IndexEntry::ready(0, 0, record) };
         log.index.insert(record.name, entry);
         drop(log);
         let most = self.config.capacity - self.config.file_bytes;
         let written = self.append(record, data.slices(), most, |log, room| {
-            log.index.insert(record.name, Entry::ready(room.file.head.number, room.block, record));
+            log.index
+                .insert(record.name, IndexEntry::ready(room.file.head.number, room.block, record));
         });
         if written.is_err() {
             self.lock().index.remove(&record.name);
@@ -248,12 +250,17 @@ impl RecordStore for Disk {
         written
     }
 
-    fn read(&self, name: Name, from: u64, dst: RawSlice) -> Result<Option<Box<[u32]>>, ReadError> {
+    fn read(
+        &self,
+        name: RecordId,
+        from: u64,
+        dst: RawSlice,
+    ) -> Result<Option<Box<[u32]>>, ReadError> {
         let (entry, file) = self.find(name).ok_or(ReadError::NotThere)?;
         file.stored(u64::from(entry.block), entry.header_len, entry.len).read(name, from, dst)
     }
 
-    fn drop_records(&self, names: &[Name]) -> Result<usize, Broken> {
+    fn drop_records(&self, names: &[RecordId]) -> Result<usize, Broken> {
         let mut erased: BTreeMap<u64, (Arc<LogFile>, Vec<u64>)> = BTreeMap::new();
         let mut count = 0;
         let mut log = self.lock();
@@ -281,8 +288,8 @@ impl RecordStore for Disk {
         Ok(count)
     }
 
-    fn make_room(&self, wanted: u64) -> Result<Vec<Name>, Broken> {
-        self.give_up_files(wanted)
+    fn make_room(&self, wanted: u64) -> Result<Vec<RecordId>, Broken> {
+        self.retire_files(wanted)
     }
 
     fn usage(&self) -> Usage {
@@ -301,7 +308,7 @@ impl RecordStore for Disk {
     }
 }
 
-/// The random number of a file.
+/// The nonce of a file.
 pub(crate) fn nonce(seed: u64, number: u64) -> u64 {
     let mut mixed = seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     for _ in 0..3 {
