@@ -1,5 +1,5 @@
-//! Bodies of every kind of frame, and headers. The first byte of the input chooses the kind. Nothing may panic, and what is
-//! accepted must decode to itself when it is encoded again.
+//! Decodes arbitrary bodies of every kind of frame, and headers. The first byte of the input chooses the kind.
+//! Decoding must not panic. An accepted value must decode to itself after it is encoded again.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-"""Real processes on free ports for the tests: masters, storage nodes and stores, all stopped by their pid."""
+"""Masters, storage nodes and stores as processes on free ports. The tests stop them by their process ids."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ STOP_SECONDS = 10.0
 
 
 def content(key: str, length: int) -> bytes:
-    """The bytes that belong under a key: whoever reads others sees it."""
+    """Bytes generated from the key, so that a test recognises the bytes of another key."""
     return hashlib.shake_128(key.encode()).digest(length)
 
 
 def ports_of_this_process() -> Iterator[int]:
-    """Ports outside of the range that stores choose from: none that a process beside it draws, none again for long."""
+    """Shuffled ports below the range of stores. Test processes on the same machine draw from disjoint sets."""
     number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     own = range(20_000 + number, 32_000, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
     return itertools.cycle(random.sample(own, len(own)))
@@ -43,7 +43,7 @@ PORTS = ports_of_this_process()
 
 
 def free_port() -> int:
-    """A port that was free a moment ago."""
+    """A port that is free at this moment."""
     while True:
         port = next(PORTS)
         with socket.socket() as probe:
@@ -63,7 +63,7 @@ def wait_until(condition: Callable[[], bool], seconds: float, what: str) -> None
 
 
 class Memory:
-    """Mapped memory with an address, for the calls that take one. Unmapped when it is collected."""
+    """Mapped memory with an address, for calls that take one. It is unmapped when it is collected."""
 
     def __init__(self, size: int) -> None:
         self.bytes = mmap.mmap(-1, size)
@@ -71,7 +71,7 @@ class Memory:
         self.size = size
 
     def write(self, offset: int, value: bytes) -> int:
-        """Puts the bytes there and gives their address."""
+        """Writes the bytes at this offset, and returns their address."""
         self.bytes[offset : offset + len(value)] = value
         return self.address + offset
 
@@ -79,7 +79,7 @@ class Memory:
         return self.bytes[offset : offset + length]
 
 
-# Where masters remember their members, for as long as the tests run.
+# Masters store their membership records here while the tests run.
 STATE_HOME = tempfile.TemporaryDirectory(prefix="mooncake-state-")
 
 
@@ -112,12 +112,12 @@ class Process:
         wait_until(is_ready, START_SECONDS, f"{self.command} is ready")
 
     def kill(self) -> None:
-        """SIGKILL: no goodbye."""
+        """Kills the process with SIGKILL."""
         self.process.kill()
         self.process.wait(STOP_SECONDS)
 
     def stop(self) -> int:
-        """SIGTERM, and the exit status."""
+        """Sends SIGTERM, waits for the end, and returns the exit status."""
         if self.process.poll() is None:
             self.process.terminate()
         try:
@@ -133,7 +133,7 @@ class Cluster:
     def __init__(self, *master_flags: str) -> None:
         self.master_flags = master_flags
         self.rpc_port, self.http_port = free_port(), free_port()
-        # Ports are used again by other clusters, whose members must not be missed here.
+        # Other clusters may reuse the ports; this master must not wait for the members that their records name.
         self.state = tempfile.TemporaryDirectory(prefix="mooncake-state-")
         self.nodes: list[Process] = []
         self.stores: list[MooncakeDistributedStore] = []
@@ -156,7 +156,7 @@ class Cluster:
         self.master.wait_ready(lambda: self.http("/health") is not None)
 
     def http(self, path: str) -> str | None:
-        """What the admin server answers; None if it does not."""
+        """The admin server's answer to this path, or None if there is none."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.http_port}{path}", timeout=5) as reply:
                 text: str = reply.read().decode()
@@ -168,7 +168,7 @@ class Cluster:
         return (self.http("/get_all_segments") or "").split()
 
     def start_node(self, segment_bytes: int, *flags: str) -> Process:
-        """A `mooncake_client` whose segment is mounted."""
+        """Starts a `mooncake_client`, and waits until its segment is mounted."""
         before = len(self.segments())
         node = Process(
             "mooncake_client",
@@ -186,7 +186,7 @@ class Cluster:
         return store.setup(*arguments)
 
     def store(self, segment_bytes: int = 0, buffer_bytes: int = 64 * MIB) -> MooncakeDistributedStore:
-        """A store that is set up, and closed with the cluster."""
+        """Sets a store up. It is closed with the cluster."""
         store = MooncakeDistributedStore()
         assert self.setup(store, segment_bytes, buffer_bytes) == 0
         self.stores.append(store)
@@ -203,7 +203,7 @@ class Cluster:
 
 
 def in_other_process(code: str, *arguments: str, timeout: float = 60) -> object:
-    """Runs Python code in a process of its own; it prints one JSON value, which is returned."""
+    """Runs Python code in another process, which prints one JSON value. Returns that value."""
     run = subprocess.run(
         [sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=timeout, check=False
     )

@@ -1,4 +1,4 @@
-"""Fixtures. The pool of a module is shared by its tests; each test starts with it empty."""
+"""Fixtures. The tests of a module share a pool, which is empty when a test starts."""
 
 import os
 import signal
@@ -9,12 +9,12 @@ from cluster import MIB, Cluster, Memory
 from gpu import IS_REAL, DeviceMemory, reset
 from mooncake.store import MooncakeDistributedStore
 
-# What the tests start is told to end by these, also where the suite itself runs in the background or under `nohup`,
-# which has its children ignore them.
+# Processes that the tests start must react to these signals. A shell ignores them for what it runs in the background
+# or under `nohup`, and child processes inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
-# Needs torch and a GPU; `make gpu` runs it.
+# These tests need torch and a GPU; `make gpu` runs them.
 collect_ignore = [] if IS_REAL else ["test_torch_on_gpu.py"]
 
 
@@ -28,7 +28,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Runs the tests of modules that name `POOLS` on each of these, but for tests that need the cluster itself."""
+    """Runs the tests of modules that name `POOLS` on each of these pools, except tests that use the cluster itself."""
     pools = getattr(metafunc.module, "POOLS", [])
     if pools and "shared_store" in metafunc.fixturenames:
         pools = ["master"] if "cluster" in metafunc.fixturenames else pools
@@ -49,14 +49,14 @@ def shared_store(request: pytest.FixtureRequest) -> Iterator[MooncakeDistributed
 
 @pytest.fixture
 def store(shared_store: MooncakeDistributedStore) -> MooncakeDistributedStore:
-    """A pure client of an empty pool."""
+    """A store that lends no memory, of an empty pool."""
     assert shared_store.remove_all(force=True) >= 0
     return shared_store
 
 
 @pytest.fixture(params=[Memory, DeviceMemory], ids=["host", "gpu"])
 def memory(store: MooncakeDistributedStore, request: pytest.FixtureRequest) -> Iterator[Memory | DeviceMemory]:
-    """8 MiB of registered memory, of the host and of a GPU."""
+    """8 MiB of registered memory, first of the host and then of a GPU."""
     memory: Memory | DeviceMemory = request.param(8 * MIB)
     assert store.register_buffer(memory.address, memory.size) == 0
     yield memory
@@ -65,7 +65,7 @@ def memory(store: MooncakeDistributedStore, request: pytest.FixtureRequest) -> I
 
 @pytest.fixture
 def host_memory(store: MooncakeDistributedStore) -> Iterator[Memory]:
-    """The same, of the host alone."""
+    """8 MiB of registered memory of the host."""
     memory = Memory(8 * MIB)
     assert store.register_buffer(memory.address, memory.size) == 0
     yield memory
@@ -74,7 +74,7 @@ def host_memory(store: MooncakeDistributedStore) -> Iterator[Memory]:
 
 @pytest.fixture(scope="module")
 def own_store(cluster: Cluster) -> MooncakeDistributedStore:
-    """A store of which the segment is its process's own."""
+    """A store whose own process lends the segment."""
     return cluster.store(64 * MIB)
 
 
@@ -90,7 +90,7 @@ def tcp_store(cluster: Cluster) -> MooncakeDistributedStore:
 
 @pytest.fixture(params=["own", "host", "tcp"])
 def any_store(store: MooncakeDistributedStore, request: pytest.FixtureRequest) -> MooncakeDistributedStore:
-    """A store of each path, of an empty pool."""
+    """A store for each way to the bytes: own process, same host, TCP. The pool is empty."""
     name = {"own": "own_store", "host": "shared_store", "tcp": "tcp_store"}[request.param]
     any_store: MooncakeDistributedStore = request.getfixturevalue(name)
     return any_store
@@ -98,7 +98,7 @@ def any_store(store: MooncakeDistributedStore, request: pytest.FixtureRequest) -
 
 @pytest.fixture
 def gpu(any_store: MooncakeDistributedStore) -> Iterator[DeviceMemory]:
-    """24 MiB of a GPU, registered with the store."""
+    """24 MiB of registered GPU memory."""
     memory = DeviceMemory(24 * MIB)
     assert any_store.register_buffer(memory.address, memory.size) == 0
     yield memory

@@ -1,4 +1,4 @@
-"""A device that runs late: what it is given runs in order, on a thread of its own, once it is let go."""
+"""A slow device: it runs its jobs in order on its own thread, after the test has released it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 class DeviceStream:
-    """Used in a `with`; a test that fails lets it go, so that nothing waits for it for ever."""
+    """Used in a `with`, which releases the device when a test fails, so that no job waits for ever."""
 
     def __init__(self) -> None:
         self.jobs: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()

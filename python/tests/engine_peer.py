@@ -1,4 +1,4 @@
-"""A process with a transfer engine, driven over its standard streams: a JSON list in, a JSON value out, per line."""
+"""A process with a transfer engine. It reads a JSON list a line from its input, and writes a JSON value for each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAME = "127.0.0.1"
 
 
 class Peer:
-    """The process, seen from the test. Use it in a `with`."""
+    """The process, from the test's side. Used in a `with`."""
 
     def __init__(self, metadata: str = "P2PHANDSHAKE", name: str = NAME, **env: str) -> None:
         self.process = subprocess.Popen(
@@ -34,7 +34,7 @@ class Peer:
         return json.loads(self.process.stdout.readline())
 
     def call(self, method: str, *arguments: Any) -> Any:
-        """What the peer's engine answers; bytes travel as hexadecimal text."""
+        """Calls a method of the peer's engine, and returns the result. Bytes travel as hexadecimal text."""
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps([method, *arguments]) + "\n")
         self.process.stdin.flush()
@@ -47,7 +47,7 @@ class Peer:
         return bytes.fromhex(self.call("look", address, length))
 
     def kill(self) -> None:
-        """SIGKILL: no goodbye."""
+        """Kills the process with SIGKILL."""
         self.process.kill()
         self.process.wait(10)
 

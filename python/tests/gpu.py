@@ -1,7 +1,6 @@
-"""Memory of a GPU for the tests, by the test double of the CUDA driver: addresses that the processor cannot touch.
+"""GPU memory for the tests, from a test double of the CUDA driver: the processor cannot access its addresses.
 
-With `MOONCAKE_TEST_DRIVER=libcuda.so.1` it is memory of a real GPU, and the tests that tell the double what to do are
-left out.
+`MOONCAKE_TEST_DRIVER=libcuda.so.1` selects a real GPU. Tests that control the double are then skipped.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @cache
 def library_path() -> str:
-    """The double, built if need be."""
+    """The path of the double, which is built if necessary, or of the driver that the environment names."""
     path = os.environ.get("MOONCAKE_TEST_DRIVER")
     if path is None:
         build = ["cargo", "build", "--locked", "--quiet", "--package", "mooncake-device-double"]
@@ -29,15 +28,15 @@ def library_path() -> str:
     return path
 
 
-# Of a real driver, whose folder is none of ours.
+# Whether the driver is a real one.
 IS_REAL = os.environ.get("MOONCAKE_TEST_DRIVER", "").startswith("libcuda.so")
-# For tests that tell the driver what to do, or need a second GPU.
+# For tests that control the double, or need a second GPU.
 needs_double = pytest.mark.skipif(IS_REAL, reason="it tells the double what to do")
 
 
 @cache
 def driver() -> ctypes.CDLL:
-    """The double, loaded as the driver of this process, or the real one."""
+    """The double or the real driver, loaded as the driver of this process."""
     cuda = ctypes.CDLL(library_path())
     cuda.cuMemcpyHtoD_v2.argtypes = [ctypes.c_uint64, ctypes.c_char_p, ctypes.c_size_t]
     cuda.cuMemcpyDtoH_v2.argtypes = [ctypes.c_char_p, ctypes.c_uint64, ctypes.c_size_t]
@@ -66,7 +65,7 @@ def primary_context(device: int) -> ctypes.c_void_p:
 
 
 def use_device(device: int) -> None:
-    """Makes the GPU that of this thread, as `cudaSetDevice` does."""
+    """Makes this GPU the current one of the calling thread, as `cudaSetDevice` does."""
     if IS_REAL:
         assert driver().cuCtxSetCurrent(primary_context(device)) == 0
     else:
@@ -74,7 +73,7 @@ def use_device(device: int) -> None:
 
 
 def reset() -> None:
-    """The double does again what it was not told otherwise."""
+    """Resets every setting of the double."""
     if not IS_REAL:
         driver().double_reset()
 
@@ -91,28 +90,28 @@ def allocate(device: int, size: int) -> int:
 
 
 class DeviceMemory:
-    """As `cluster.Memory`, in a GPU."""
+    """As `cluster.Memory`, on a GPU."""
 
     def __init__(self, size: int, device: int = 0) -> None:
         self.size, self.device = 0, device
         self.address = allocate(device, size)
         self.size = size
         if IS_REAL:
-            # What an earlier test left there is none of this one's.
+            # Clears what an earlier test has left there.
             self.write(0, bytes(size))
 
     def use_device(self) -> None:
-        # The double copies without it, and shows that the store needs no context of its caller's.
+        # The double copies without a current device. That shows that the store needs no context of its caller.
         if IS_REAL:
             use_device(self.device)
 
     def write(self, offset: int, value: bytes) -> int:
-        """Puts the bytes there and gives their address."""
+        """Writes the bytes at this offset, and returns their address."""
         assert offset + len(value) <= self.size
         self.use_device()
         assert driver().cuMemcpyHtoD_v2(self.address + offset, value, len(value)) == 0
         if IS_REAL:
-            # A short copy from memory that is not page-locked may be under way yet, on the default stream.
+            # A short copy from pageable memory may still be running on the default stream.
             assert driver().cuStreamSynchronize(None) == 0
         return self.address + offset
 
@@ -132,12 +131,12 @@ class DeviceMemory:
             self.free()
 
 
-# What a stream of a test reads at most.
+# The most bytes that a test's stream reads.
 TARGET_BYTES = 8 << 20
 
 
 class Stream:
-    """A stream of the application. Used in a `with`, by the thread that made it."""
+    """A stream of the application. The thread that makes it uses it in a `with`."""
 
     def __enter__(self) -> Stream:
         use_device(0)
@@ -151,10 +150,10 @@ class Stream:
 
     @staticmethod
     def locked_room() -> int:
-        """The address of zeros for what the stream reads.
+        """The address of zeroed, page-locked memory for the stream's reads.
 
-        A real driver has who asks for a copy to other memory wait for it, and who asks for such memory later for all
-        streams.
+        A real driver blocks the caller of a copy to pageable memory. Allocating page-locked memory later would wait
+        for all streams.
         """
         address = ctypes.c_void_p()
         if not IS_REAL:
@@ -175,11 +174,11 @@ class Stream:
         assert driver().cuStreamDestroy_v2(self.handle) == 0
 
     def read(self, address: int, length: int) -> Callable[[], bytes]:
-        """Has the stream read memory of the GPU; what it found is known once it is finished."""
+        """Makes the stream read GPU memory. The result is valid once the stream has finished."""
         use_device(0)
         target = self.target(length)
         assert driver().cuMemcpyDtoHAsync_v2(target, address, length, self.handle) == 0
-        # The stream writes it whatever becomes of the test.
+        # The stream writes to the target even if the test fails, so the target must stay alive.
         self.targets.append(target)
         return lambda: target.raw
 

@@ -1,6 +1,6 @@
-"""A process that looks at objects without copying them, does what it is told, and can be stopped and killed.
+"""A process that holds views of objects and runs commands, and that tests pause and kill.
 
-It reads one JSON list a line, a command and its arguments, and answers each with one JSON value.
+It reads a JSON list a line, a command and its arguments, and answers each with a JSON value.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SEGMENT = "mooncake-segment"
 
 
 class Holder:
-    """The process, seen from the test."""
+    """The process, from the test's side."""
 
     def __init__(self, master: str, segment_bytes: int = 0) -> None:
         command = [sys.executable, str(Path(__file__)), master, str(segment_bytes)]
@@ -44,7 +44,7 @@ class Holder:
         return json.loads(line)
 
     def stop(self) -> None:
-        """SIGSTOP; returns when all its threads stand still."""
+        """Pauses the process with SIGSTOP, and waits until all its threads are paused."""
         self.process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)
 
@@ -56,13 +56,13 @@ class Holder:
         self.process.wait(ANSWER_SECONDS)
 
     def end(self) -> int:
-        """Lets it end by itself, and gives its exit status."""
+        """Lets the process end, and returns its exit status."""
         assert self.process.stdin is not None
         self.process.stdin.close()
         return self.process.wait(ANSWER_SECONDS)
 
     def segments(self) -> set[str]:
-        """The inodes of the segments whose memory it has mapped."""
+        """The inodes of the segments that the process has mapped."""
         lines = Path(f"/proc/{self.process.pid}/maps").read_text().splitlines()
         return {line.split()[4] for line in lines if SEGMENT in line}
 
@@ -77,7 +77,7 @@ class Holder:
 
 
 def is_in_place(handle: BufferHandle) -> bool:
-    """Whether the bytes lie in pages of a segment that are mapped here."""
+    """Whether the bytes lie in a mapped page of a segment, and not in a copy."""
     with open("/proc/self/maps") as maps:
         for line in maps:
             start, end = (int(at, 16) for at in line.split()[0].split("-"))
@@ -87,7 +87,7 @@ def is_in_place(handle: BufferHandle) -> bool:
 
 
 class Views:
-    """What the process can be told to do."""
+    """The commands of the process."""
 
     def __init__(self, master: str, segment_bytes: int) -> None:
         self.store = MooncakeDistributedStore()
@@ -103,14 +103,14 @@ class Views:
         return version_of(key, self.store.get(key))
 
     def look(self, key: str) -> bool:
-        """Holds the object from now on; whether it is seen where it lies."""
+        """Gets the object and holds it. Returns whether the view is of the segment itself."""
         handle = self.store.get_buffer(key)
         assert handle is not None
         self.held[key] = handle
         return is_in_place(handle)
 
     def seen(self) -> dict[str, int | None]:
-        """The version of each object that is held, if each byte is right."""
+        """The version of each held object, or None where a byte is wrong."""
         return {key: version_of(key, bytes(handle)) for key, handle in self.held.items()}
 
     def release(self) -> int:

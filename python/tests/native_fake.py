@@ -1,4 +1,4 @@
-"""A native store in this process, for tests of the Python calls above it: a dictionary, and what it was asked for."""
+"""A native store for tests of the Python calls above it: a dictionary, and a record of the calls."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Handle(bytearray):
 
 
 class FakeNative:
-    """The native calls that the tensor calls are made of. `codes` are results to give instead of storing, by key."""
+    """The native calls that the tensor calls use. `codes` are results, by key, that it returns in place of storing."""
 
     def __init__(self) -> None:
         self.objects: dict[str, bytes] = {}
@@ -108,4 +108,4 @@ class FakeNative:
 
 
 class FakeStore(TensorCalls, FakeNative):
-    """The tensor calls above a dictionary."""
+    """The tensor calls, on a dictionary."""

@@ -1,4 +1,4 @@
-"""Requests to the store's REST service, and a service whose store records what it is asked."""
+"""Requests to the store's REST service, and a service whose store records its calls."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CONFIG = MooncakeConfig("localhost", "P2PHANDSHAKE", 0, 0, "tcp", "", "127.0.0.1
 
 
 def ask(port: int, method: str, path: str, body: object = None, host: str = "127.0.0.1") -> Answer:
-    """The status, and the body: parsed if it is JSON. A body of bytes is sent as it is, any other as JSON."""
+    """The status, and the body, parsed if it is JSON. A request body of bytes is sent unchanged, others as JSON."""
     content = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
     connection = http.client.HTTPConnection(host, port, timeout=20)
     try:
@@ -29,7 +29,7 @@ def ask(port: int, method: str, path: str, body: object = None, host: str = "127
 
 
 class RecordingStore:
-    """Answers what it is told to, and records its calls."""
+    """A store that records its calls and returns the prepared answers."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
@@ -50,7 +50,7 @@ class RecordingStore:
 
 
 class Api:
-    """A service over a store that records, in a thread."""
+    """A service on a thread, over a store that records its calls."""
 
     def __init__(self) -> None:
         self.store = RecordingStore()
@@ -92,7 +92,7 @@ def error(status: int, message: str, **more: object) -> Answer:
 
 
 class HeadOnly:
-    """The reply to a request's head alone, or with the body as it is."""
+    """A request whose client sends the head, and then its body only if it has one."""
 
     def __init__(self, port: int, method: str, path: str, headers: dict[str, str], body: bytes = b"") -> None:
         self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)

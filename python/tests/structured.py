@@ -1,4 +1,4 @@
-"""What the tests of structured objects compare, and what they store."""
+"""Comparisons and sample values for the tests of structured objects."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ np: Any = pytest.importorskip("numpy")
 
 
 def column(*rows: object) -> Any:
-    """Rows as a batch has them: a flat array of Python objects."""
+    """Rows in the form that a batch has: a flat array of Python objects."""
     array = np.empty(len(rows), dtype=object)
     for index, row in enumerate(rows):
         array[index] = row
@@ -20,12 +20,12 @@ def column(*rows: object) -> Any:
 
 
 def chosen(values: Any, rows: Any) -> Any:
-    """The rows that a read should give."""
+    """The rows that a read of `rows` must return."""
     return values if rows is None else values[list(rows) if isinstance(rows, tuple) else rows]
 
 
 def same(actual: Any, expected: Any) -> bool:
-    """Whether both are equal in value, type, element type and shape, all the way down; NaN equals NaN."""
+    """Whether both are equal in value, type, element type and shape, at every level. NaN equals NaN."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(expected, torch.Tensor):
         return _same_tensors(torch, actual, expected)
@@ -58,7 +58,7 @@ def _same_tensors(torch: Any, actual: Any, expected: Any) -> bool:
 
 
 class DictStore:
-    """The least that structured objects need of a store, in memory. A get of a missing key gives nothing.
+    """The calls that structured objects need of a store, in memory. A get of a missing key returns no bytes.
 
     `refused` is the number of the put that fails, counted from 1.
     """

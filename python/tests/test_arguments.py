@@ -1,4 +1,4 @@
-"""Arguments of a wrong type raise a TypeError that names the argument; nothing else raises."""
+"""Arguments of a wrong type raise a TypeError that names the argument; no other argument raises."""
 
 import threading
 import time
@@ -10,7 +10,7 @@ from cluster import Cluster, Memory
 from mooncake.store import MooncakeDistributedStore, ReplicateConfig
 
 CALLS: dict[str, tuple[list[Any], dict[str, list[Any]]]] = {
-    # method: good arguments, and bad values of each argument
+    # Each method with good arguments, and with bad values for each argument.
     "put": (
         ["k", b"v"],
         {"key": [None, 5, "\ud800", ["k"]], "value": [None, "text", 5, [b"v"], memoryview(b"abcd")[::2]]},
@@ -118,7 +118,7 @@ CALLS: dict[str, tuple[list[Any], dict[str, list[Any]]]] = {
 
 
 def shown(value: object) -> str:
-    """The value without its address, so that all processes that share the tests call them the same."""
+    """The value without its address, so that all test processes give a test the same name."""
     return "strided memory" if isinstance(value, memoryview) else repr(value)
 
 
@@ -168,7 +168,7 @@ def test_a_missing_argument_is_named(method: str) -> None:
             method_of(method)()
 
 
-# What a method answers instead of a result, for the arguments above; of numbers any that is negative.
+# The result of a refused call with the arguments above. Where it is a number, any negative one.
 REFUSED: dict[str, Any] = {
     "get": b"",
     "get_batch": [b""],
@@ -179,7 +179,7 @@ REFUSED: dict[str, Any] = {
     "batch_replica_clear": [],
     "alloc_from_mem_pool": 0,
 }
-# These need no pool, or make a store of their own.
+# These methods need no pool, or open their own store.
 ALONE = {"register_buffer", "unregister_buffer", "alloc_from_mem_pool", "setup_dummy", "init_all"}
 
 
@@ -212,7 +212,7 @@ def test_a_store_that_is_closed_refuses(cluster: Cluster, method: str) -> None:
 
 
 def test_every_method_answers_without_a_master() -> None:
-    """At once, since its connection is refused: nothing waits for its whole time limit."""
+    """Without a master the connection is refused, so no call waits for its time limit."""
     memory = Memory(4096)
     with Cluster() as cluster:
         store = cluster.store()
@@ -228,7 +228,7 @@ def test_every_method_answers_without_a_master() -> None:
 
 
 def with_memory(argument: Any, address: int) -> Any:
-    """The same argument, where it is an address one that may be read and written."""
+    """The same argument, with a valid address wherever it is an address."""
     if isinstance(argument, list):
         return [with_memory(item, address) for item in argument]
     return address if type(argument) is int and argument == 1 else argument
@@ -250,11 +250,11 @@ def test_lists_of_different_lengths_are_refused_for_every_key(store: MooncakeDis
 
 
 class Keys(list[Any]):
-    """A list of another class."""
+    """A subclass of list."""
 
 
 class Key(str):
-    """A str of another class."""
+    """A subclass of str."""
 
 
 @pytest.mark.parametrize("lent", [list, tuple, iter, Keys])

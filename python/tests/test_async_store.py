@@ -1,4 +1,4 @@
-"""The store for asyncio: twins of all methods, cancellation, and the end of its threads."""
+"""The store for asyncio: a twin for every method, cancellation, and the end of its threads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WAIT_SECONDS = 30.0
 
 
 class Slow(MooncakeDistributedStoreAsync):
-    """With a method that was added later: it waits until it may end, and counts."""
+    """A store with another method, which waits for `may_end` and records its ends."""
 
     def __init__(self, max_workers: int | None = None) -> None:
         super().__init__(max_workers)

@@ -1,4 +1,4 @@
-"""The parts of the benchmarks that measure nothing: medians, ratios, verdicts, tables, plots."""
+"""The parts of the benchmarks that do not measure: medians, ratios, verdicts, tables, plots."""
 
 import shutil
 import sys
@@ -241,7 +241,7 @@ def test_lines_put_every_point_into_its_panel() -> None:
     ]
     assert len(drawn) == 5
     assert all(0 < x < width and 0 < y < height for x, y in drawn)
-    # A line goes from left to right, and up where values grow.
+    # A line runs from left to right, and upwards where values grow.
     assert drawn[2][0] < drawn[3][0]
     assert drawn[2][1] > drawn[3][1]
     words = [text.text for text in root.iter(SVG + "text")]
@@ -326,7 +326,7 @@ def test_a_median_leaves_out_what_failed() -> None:
     assert python_overhead.median([None, None]) is None
 
 
-# As perf prints it: a line for each sample, with the process and the moment, and then its stack.
+# The output of perf: a line for each sample, with the process and the time, and then its stack.
 SCRIPT = """  11 100.000100:
 \tffffffff81 _copy_to_iter ([kernel.kallsyms])
 \tffffffff82 __x64_sys_recvmsg ([kernel.kallsyms])

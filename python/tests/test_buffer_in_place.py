@@ -1,4 +1,4 @@
-"""`get_buffer` of large objects on this host, which are not copied: the bytes stay, whatever becomes of the object."""
+"""`get_buffer` gives views of large objects on this host. Their bytes stay, even if the object is removed."""
 
 import ctypes
 import gc
@@ -19,7 +19,7 @@ Store = MooncakeDistributedStore
 
 @pytest.fixture(params=["neighbour", "own"])
 def reader(request: pytest.FixtureRequest, cluster: Cluster, store: Store) -> Iterator[Store]:
-    """A store whose objects lie at nodes of this host, or one that puts them in its own segment."""
+    """A store whose objects lie on other nodes of this host, or one that lends the segment itself."""
     if request.param == "neighbour":
         yield store
     else:
@@ -34,7 +34,7 @@ def got(store: Store, key: str) -> BufferHandle:
 
 
 def fill(store: Store) -> None:
-    """Puts more than a pool of two nodes of 64 MiB holds."""
+    """Puts more bytes than a pool of two nodes of 64 MiB holds."""
     value = content("other", 4 * MIB)
     for at in range(40):
 

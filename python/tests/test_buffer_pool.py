@@ -1,4 +1,4 @@
-"""BufferPool: what it lends, when it waits, and what it refuses."""
+"""BufferPool: what it lends, when it blocks, and what it refuses."""
 
 import gc
 import threading
@@ -79,7 +79,7 @@ def test_a_lease_outlives_the_store(cluster: Cluster) -> None:
     for view in views:
         view[:] = content("late", MIB)
     assert [bytes(view) for view in views] == [content("late", MIB)] * 2
-    # The buffer of the store that is set up again is another one, whatever old leases give back.
+    # After a new setup the store has another buffer. Returned leases of the old one do not affect it.
     assert cluster.setup(store, buffer_bytes=MIB) == 0
     mine = store.alloc_from_mem_pool(MIB)
     assert mine not in [0, *(lease.ptr for lease in leases)]

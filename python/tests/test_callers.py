@@ -1,8 +1,8 @@
-"""What the inference engines rely on: their recorded calls, replayed, and the probes that they make.
+"""The calls of inference engines, replayed, and the checks that engines make.
 
-`callers/*.json` were recorded from unmodified engines with `engines/callers.py`. A script's calls are made again in
-their order, with the same shapes. All results have to be the recorded ones, in strict types, and every byte that is got
-has to be the one that was put.
+`engines/callers.py` recorded `callers/*.json` from unmodified engines. The test repeats the calls of each script in
+order, with the same shapes. Every result must equal the recorded one, in strict types, and every byte must be the one
+that was put.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SCRIPTS = sorted((Path(__file__).parent / "callers").glob("*.json"))
 SCRIPT_NAMES = ["lmcache", "lmcache_meta", "sglang", "sglang_linker", "vllm", "vllm_ec"]
 HEADER_BYTES = 28
 OBJECT_NOT_FOUND = -704
-# A caller may reuse its buffers after these: nothing of the transfer is still under way.
+# After these codes no transfer is running, so a caller may reuse its buffers.
 SETTLED = {-200, -600, -702, -703, -704, -705, -707, -900, -901, -1700}
 
 
@@ -31,19 +31,19 @@ def join(pieces: list[list[Any]]) -> list[Any]:
 
 
 class Replay:
-    """Stores and buffers of one script, and the bytes that lie under each key."""
+    """The stores and buffers of one script, and the expected bytes of each key."""
 
     def __init__(self, script: dict[str, Any], cluster: Cluster, kind: type[Memory | DeviceMemory]) -> None:
         self.cluster = cluster
         self.calls: list[dict[str, Any]] = script["calls"]
-        # Their callers register all of them.
+        # The engines register all these buffers.
         self.buffers: list[Memory | DeviceMemory] = [kind(size) for size in script["buffers"]]
         self.stores: dict[int, MooncakeDistributedStore] = {}
         self.objects: dict[str, bytes] = {}
         self.sent = 0
 
     def argument(self, value: Any) -> Any:
-        """What was passed: addresses in this process's memory, the address of this pool's master."""
+        """The recorded argument, with addresses of this process and the master of this pool in place of its own."""
         if value == "MASTER":
             return self.cluster.master_address
         if isinstance(value, list):
@@ -63,12 +63,12 @@ class Replay:
         return {name: self.argument(item) for name, item in value.items()}
 
     def fresh(self, length: int) -> bytes:
-        """Bytes that were not sent before."""
+        """Bytes that no earlier call has sent."""
         self.sent += 1
         return content(f"value {self.sent}", length)
 
     def fill(self, key: str, addresses: list[int], sizes: list[int]) -> None:
-        """Writes the value that a put is about to read from memory."""
+        """Writes to memory the value that the next put reads."""
         pieces = [self.fresh(size) for size in sizes]
         for address, piece in zip(addresses, pieces, strict=True):
             memory = self.memory_at(address)
@@ -98,7 +98,7 @@ class Replay:
                 after(result, where, *args)
 
     def compare(self, result: Any, recorded: Any, where: str) -> None:
-        """Exact types, as callers zip results with keys and ask for `type(x) is int`."""
+        """Compares exact types too: callers zip results with keys, and check `type(x) is int`."""
         if isinstance(recorded, list):
             assert type(result) is list, where
             assert len(result) == len(recorded), where
@@ -112,7 +112,7 @@ class Replay:
             assert type(result) is type(recorded), where
             assert result == recorded or type(recorded) is str, where
 
-    # What a put reads.
+    # Before a put: note or write the value that it reads.
 
     def before_put(self, key: str, value: bytes, *_: object) -> None:
         self.objects[key] = value
@@ -133,7 +133,7 @@ class Replay:
         for key, places, lengths in zip(keys, addresses, sizes, strict=True):
             self.fill(key, places, lengths)
 
-    # What a get wrote or returned.
+    # After a get: compare what it wrote or returned.
 
     def after_get(self, result: bytes, where: str, key: str) -> None:
         assert result == self.objects[key], where
@@ -246,7 +246,7 @@ def test_setup_from_strings_alone_takes_both_spellings(
 def test_replicate_config_has_the_fields_that_callers_probe_and_set(store: MooncakeDistributedStore) -> None:
     for field in ("group_ids", "preferred_segment", "prefer_alloc_in_same_node", "replica_num", "data_type"):
         assert hasattr(ReplicateConfig, field) or hasattr(ReplicateConfig(), field), field
-    # One object serves all puts of a vLLM worker, with other groups each time.
+    # A vLLM worker uses one config for all its puts, and changes the group before each.
     config = ReplicateConfig()
     memory = Memory(4096)
     assert store.register_buffer(memory.address, memory.size) == 0
@@ -262,7 +262,7 @@ def test_replicate_config_has_the_fields_that_callers_probe_and_set(store: Moonc
 def test_failures_are_plain_ints_that_leave_no_transfer_in_doubt(
     store: MooncakeDistributedStore, memory: Memory
 ) -> None:
-    """vLLM's embedding store gives a worker up for any other code."""
+    """After any other code, vLLM's embedding store declares a worker unusable."""
     keys, address = ["here", "nowhere"], memory.address
     assert store.put("here", bytes(100)) == 0
     results = {
@@ -294,7 +294,7 @@ def test_lmcache_reads_a_chunk_and_its_header_through_the_buffer_protocol(store:
 
 
 def test_what_lmcache_takes_as_a_truth_value_is_never_negative(store: MooncakeDistributedStore) -> None:
-    """It counts any number but 0 as a hit."""
+    """LMCache counts any number except 0 as a hit."""
     found = [store.is_exist(key) for key in ("nowhere", "")]
     assert [type(code) for code in found] == [int, int]
     assert found[0] == 0

@@ -1,4 +1,4 @@
-"""The modules that run the native programs in their own place, and the scripts that the wheel declares."""
+"""The modules that replace their process by a native program, and the scripts that the wheel declares."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_module_becomes_its_program(module: str, program: str) -> None:
     }
     process = Process("python", "-m", f"mooncake.{module}", *flags[program])
     about = Path(f"/proc/{process.pid}")
-    # One program serves under both names.
+    # Both names start the same program.
     process.wait_ready(lambda: (about / "exe").resolve().name == "mooncake")
     process.wait_ready(lambda: (about / "comm").read_text().strip() == program)
     process.stop()
@@ -88,7 +88,7 @@ def test_a_reader_that_has_gone_causes_no_traceback(module: str, arguments: list
 
 
 class Engine:
-    """Stands in for `TransferEngine`: lends 1 MiB at address 1000, and refuses a batch beyond it."""
+    """Replaces `TransferEngine`: it lends 1 MiB at address 1000, and refuses a batch beyond that."""
 
     code = 0
     batches: Counter[str]

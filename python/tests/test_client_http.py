@@ -1,4 +1,4 @@
-"""The HTTP server of a store: how it is asked for, what it answers, and its end."""
+"""The HTTP server of a store: its configuration, its answers, and its end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MASTER_LOST = (503, {"status": "master_unreachable", "code": 2})
 
 
 def ask(port: int, path: str, method: str = "GET") -> tuple[int, str, str]:
-    """Status, content type and body of the answer."""
+    """Status, content type and body of the response."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
     try:
         connection.request(method, path)
@@ -39,7 +39,7 @@ def listens(port: int) -> bool:
 
 
 def setup(store: MooncakeDistributedStore, cluster: Cluster, **options: Any) -> int:
-    """With a segment of 16 MiB, the first seven arguments by position."""
+    """Sets the store up with a segment of 16 MiB, with the first seven arguments by position."""
     first = ("localhost", "P2PHANDSHAKE", 16 * MIB, 16 * MIB, "tcp", "", cluster.master_address)
     return store.setup(*first, **options)
 
@@ -58,7 +58,7 @@ def test_a_store_serves_its_health_and_its_metrics(cluster: Cluster) -> None:
     store, port = MooncakeDistributedStore(), free_port()
     assert setup(store, cluster, enable_client_http_server=True, client_http_port=port) == 0
     assert health(port) == HEALTHY
-    # Where "k" lies is known after the get: the batch asks the master for the two others.
+    # After the get, the store has a route to "k", so the batch asks the master only for the other two.
     assert (store.put("k", b"x" * 4096), store.get("k"), store.get_batch(["k", "none", "nothing"])) == (
         0,
         b"x" * 4096,

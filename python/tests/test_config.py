@@ -1,4 +1,4 @@
-"""The configuration from files, from the environment and from text, and every way in which it can be wrong."""
+"""The configuration from files, from the environment and from text, and every kind of mistake in it."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def written(folder: Path, content: object) -> str:
-    """The path of a file that holds this: bytes as they are, anything else as JSON."""
+    """Writes a configuration file and returns its path. Bytes are written as they are, other content as JSON."""
     path = folder / "mooncake.json"
     path.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
     return str(path)

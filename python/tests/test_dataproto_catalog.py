@@ -1,4 +1,4 @@
-"""The catalog of batches: what it names, what it forgets, what it refuses without a change."""
+"""The catalog of batches: what it names, what it forgets, and what it refuses without changing."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_fragment_is_forgotten_with_its_last_field() -> None:
     catalog.update("p", ["a", "b"], handle=handle("one", ["x"]))
     catalog.update("p", ["a"], handle=handle("two", ["x"], 1))
     catalog.remove("p", ["b", "nobody"])
-    # Another batch under the same key is refused as long as the first is known.
+    # While the first batch is known, another batch under its key is refused.
     catalog.update("p", ["c"], handle=handle("one", ["other"], 1))
     with pytest.raises(ValueError, match="collision"):
         catalog.update("p", ["d"], handle=handle("two", ["other"], 1))

@@ -1,4 +1,4 @@
-"""Disks behind memory: what memory has no room for sinks, is read where it lies, and comes back."""
+"""Disks behind memory: objects sink when memory is full, are read from the disk, and return to memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def offloading(*flags: str) -> Cluster:
 
 
 def opened(cluster: Cluster, disk: Path | None, segment_bytes: int, **settings: Any) -> MooncakeDistributedStore:
-    """A store that lends so much memory, and a disk in this folder."""
+    """A store that lends `memory` bytes, and a disk in this folder."""
     store = MooncakeDistributedStore()
     config: dict[str, Any] = {
         "local_hostname": "localhost",
@@ -37,7 +37,7 @@ def opened(cluster: Cluster, disk: Path | None, segment_bytes: int, **settings: 
 
 
 def tiers(store: MooncakeDistributedStore, key: str) -> set[str]:
-    """Where the replicas of an object lie."""
+    """The tiers of an object's replicas."""
     replicas = store.get_replica_desc(key)
     names = {True: "memory", False: "disk"}
     for replica in replicas:
@@ -47,7 +47,7 @@ def tiers(store: MooncakeDistributedStore, key: str) -> set[str]:
 
 
 def settled(store: MooncakeDistributedStore, keys: list[str], wanted: set[str]) -> None:
-    """Waits until these objects lie there."""
+    """Waits until all replicas of these objects lie in the wanted tiers."""
     wait_until(lambda: all(tiers(store, key) == wanted for key in keys), 10, f"all lie in {wanted}")
 
 
@@ -61,14 +61,14 @@ def metric(cluster: Cluster, name: str) -> int:
 
 @pytest.fixture
 def eager() -> Iterator[Cluster]:
-    """Every object goes to the disk once it is put."""
+    """A cluster that copies every object to a disk after its put."""
     with offloading() as cluster:
         yield cluster
 
 
 @pytest.fixture
 def on_evict() -> Iterator[Cluster]:
-    """Only what memory has no room for goes to the disk."""
+    """A cluster that copies objects to a disk only when memory is full."""
     with offloading("--offload_on_evict=true") as cluster:
         yield cluster
 
@@ -97,7 +97,7 @@ def test_what_is_put_goes_to_the_disk_and_is_read_there_once_memory_has_evicted_
 def test_fifty_megabytes_of_memory_take_a_hundred_objects_of_one(
     tmp_path: Path, flags: tuple[str, ...], offloaded: int
 ) -> None:
-    """The run of the pull request that brought offload on evict: 96 of 100 went to the disk, and puts were refused."""
+    """In the C++ pull request for offload on evict, 96 of 100 objects went to the disk, and puts were refused."""
     with offloading("--offload_on_evict=true", *flags) as cluster:
         store = opened(cluster, tmp_path, 50 * MB)
         keys = [f"key-{number}" for number in range(100)]

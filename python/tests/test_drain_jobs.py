@@ -1,4 +1,4 @@
-"""Drain jobs over the master's HTTP interface, as tools for the C++ package ask for them."""
+"""Drain jobs over the master's HTTP interface, with the requests that tools for the C++ package send."""
 
 import os
 import re
@@ -31,7 +31,7 @@ def create(pool: Cluster, **order: object) -> str:
     assert status == 200, created
     job: str = created.pop("job_id")
     assert created == {"success": True, "status": "CREATED", "error_code": 0, "error_message": ""}
-    # A tool for the C++ package takes it apart.
+    # Tools for the C++ package parse the id.
     assert re.fullmatch(r"\d+-\d+", job)
     return job
 
@@ -86,7 +86,7 @@ def test_a_job_from_its_creation_to_its_end() -> None:
             "message": "Drain job finished successfully",
             "error_code": 0,
             "error_message": "",
-            # The C++ master has no more than those.
+            # The C++ master does not have these fields.
             "released_units": 0,
             "remaining_units": 0,
             "remaining_bytes": 0,
@@ -106,7 +106,7 @@ def test_a_job_is_canceled_while_something_is_on_its_way() -> None:
         store = pool.store()
         assert store.put("k", content("k", MIB)) == 0
         pool.start_node(32 * MIB)
-        # A node that stands still moves nothing.
+        # A paused node moves no object.
         os.kill(node.pid, signal.SIGSTOP)
         job = create(pool, segments=[name])
         wait_until(lambda: query(pool, job)["active_units"] == 1, 10, "a unit is on its way")
@@ -148,13 +148,13 @@ def test_orders_and_ids_that_make_no_sense_are_refused(cluster: Cluster) -> None
             answer = ask(cluster.http_port, method, f"{JOBS}/{path}{wrong}")
             assert answer == refused(400, -600, "Missing or invalid job_id"), wrong
         assert ask(cluster.http_port, method, f"{JOBS}/{path}?job_id=1-2") == refused(404, -1402, UNKNOWN)
-    # Nothing of it took effect; and there is no list of jobs, as in the C++ package.
+    # No part of the request took effect. There is no list of jobs, as in the C++ package.
     assert [segment_status(cluster, name) for name in (first, second)] == ["OK", "OK"]
     assert ask(cluster.http_port, "GET", JOBS)[0] == 405
 
 
 def lender(cluster: Cluster, **settings: object) -> MooncakeDistributedStore:
-    """A store of this process that lends 16 MiB, with ten objects of its own there."""
+    """A store in this process that lends 16 MiB, and has put ten objects there."""
     store = MooncakeDistributedStore()
     places = {"local_hostname": "localhost", "metadata_server": "", "master_server_addr": cluster.master_address}
     sizes = {"global_segment_size": 16 * MIB, "local_buffer_size": 16 * MIB}

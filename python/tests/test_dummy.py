@@ -1,4 +1,4 @@
-"""Dummy clients: processes that use the store of a `mooncake_client` on the same host, over shared memory."""
+"""Dummy clients: processes that use the store of a `mooncake_client` on their host, through shared memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Store = MooncakeDistributedStore
 
 
 class Host:
-    """A `mooncake_client` that serves dummies, and the dummies that the tests open on it."""
+    """A `mooncake_client` that serves dummies, and the dummies that a test opens on it."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster, self.port = cluster, free_port()
@@ -41,7 +41,7 @@ class Host:
         return dummy
 
     def shared_maps(self) -> int:
-        """Pieces of shared memory that the host has mapped."""
+        """How many pieces of shared memory the host has mapped."""
         maps = Path(f"/proc/{self.process.pid}/maps").read_text()
         return sum("memfd:" in line for line in maps.splitlines())
 

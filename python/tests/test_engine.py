@@ -1,4 +1,4 @@
-"""`mooncake.engine`: two processes that move bytes between memory that they registered."""
+"""`mooncake.engine`: two processes that transfer bytes between registered memory."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def shared_peer() -> Iterator[Peer]:
 
 @pytest.fixture(scope="module")
 def far(shared_peer: Peer) -> int:
-    """The address of 8 MiB of the peer's."""
+    """The address of 8 MiB of the peer's memory."""
     address: int = shared_peer.call("allocate_managed_buffer", 8 * MIB)
     assert address > 0
     return address
@@ -94,7 +94,7 @@ def test_a_batch_goes_at_once(engine: TransferEngine, peer: Peer, near: Memory, 
 
 
 def ended(engine: TransferEngine, batch: int) -> int:
-    """How the transfer in the background ended."""
+    """The final status of a transfer in the background."""
     assert batch != 0
     code = 0
 
@@ -181,7 +181,7 @@ def test_buffers_of_the_engines_own(engine: TransferEngine) -> None:
 
 
 def test_more_bytes_than_there_is_memory_for(engine: TransferEngine) -> None:
-    no_reserve = 0x4000  # It has a name from Python 3.13 on.
+    no_reserve = 0x4000  # Python names this constant from 3.13 on.
     with mmap.mmap(-1, 1 << 45, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | no_reserve) as endless:
         view = ctypes.c_char.from_buffer(endless)
         start = ctypes.addressof(view)
@@ -264,13 +264,13 @@ def test_other_threads_run_during_a_transfer(engine: TransferEngine, peer: Peer,
 
 
 class MetadataHandler(http.server.BaseHTTPRequestHandler):
-    """Values under keys, as the metadata servers of both packages keep them."""
+    """A metadata server as in both packages: a map of keys to values."""
 
     protocol_version = "HTTP/1.1"
     values: dict[str, bytes]
 
     def log_message(self, *_: object) -> None:
-        """Says nothing."""
+        """Discards the log."""
 
     def answer(self, action: Callable[[str], bytes | None]) -> None:
         key = urllib.parse.parse_qs(urllib.parse.urlsplit(self.path).query)["key"][0]
@@ -293,7 +293,7 @@ class MetadataHandler(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def metadata() -> Iterator[tuple[str, dict[str, bytes]]]:
-    """The URL of a metadata server, and what it holds."""
+    """The URL of a metadata server, and its values."""
     values: dict[str, bytes] = {}
     handler = type("Handler", (MetadataHandler,), {"values": values})
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:

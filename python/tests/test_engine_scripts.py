@@ -1,4 +1,4 @@
-"""The parts of `engines/` that need no engine: limits on figures, outcomes, the plot, what the scripts are told."""
+"""The parts of `engines/` that need no engine: limits on figures, outcomes, the plot, and the scripts' arguments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ENGINES = Path(__file__).resolve().parents[2] / "engines"
 
 @pytest.fixture
 def engines(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Imports a module of `engines/` by its name. They are forgotten again: `bench/` has some of the same names."""
+    """Imports a module of `engines/`, and unloads it later, since `bench/` has modules with the same names."""
     names = {path.stem for path in ENGINES.glob("*.py")}
     others = {name: sys.modules.pop(name) for name in names & set(sys.modules)}
     monkeypatch.syspath_prepend(str(ENGINES))
@@ -89,7 +89,7 @@ def test_scripts_are_told_what_they_take(engines: Any, name: str, quick: bool, w
     run = engines("run")
     given = argparse.Namespace(quick=quick, shapes="gqa,mha")
     found = run.arguments_of(run.ENGINES[name], given, with_cpp)
-    # The paths are those of the machine.
+    # The paths depend on the machine.
     assert [each.partition("=")[0] if each.startswith(("--models", "--cpp")) else each for each in found] == told
 
 

@@ -1,4 +1,4 @@
-"""Tables of embeddings: stored head by head, read row by row."""
+"""Embedding tables: stored by heads, and read by rows."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_a_table_that_is_leased_stays(store: Store, engram: EngramStore) -> None
 
 
 class Failing:
-    """A store whose second table is not stored."""
+    """A store that fails to store the second table."""
 
     def __init__(self) -> None:
         self.removed: list[tuple[str, bool]] = []

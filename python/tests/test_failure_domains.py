@@ -1,4 +1,4 @@
-"""Replicas lie in different racks, as the nodes name them."""
+"""Replicas lie in different racks, which the nodes name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ INVALID = -600
 
 
 def opened(cluster: Cluster, **settings: object) -> tuple[MooncakeDistributedStore, int]:
-    """A store that lends 16 MiB, set up from a dict with these settings too, and what `setup` returned."""
+    """Sets up a store that lends 16 MiB, with these further settings. Returns it and the result of `setup`."""
     store = MooncakeDistributedStore()
     common = {"local_hostname": "localhost", "metadata_server": "P2PHANDSHAKE", "local_buffer_size": MIB}
     sizes = {"global_segment_size": 16 * MIB, "master_server_addr": cluster.master_address}
@@ -21,13 +21,13 @@ def opened(cluster: Cluster, **settings: object) -> tuple[MooncakeDistributedSto
 
 
 def racks_of_segments(cluster: Cluster) -> dict[str, list[str]]:
-    """The failure domains of each segment, as the master lists them, by its name."""
+    """The failure domains that the master lists for each segment, by the segment's name."""
     detail = json.loads(cluster.http("/get_segments_detail") or "null")
     return {segment["segment_name"]: segment["domains"] for segment in detail["segments"]}
 
 
 def test_replicas_lie_in_different_racks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On one host only racks tell segments apart: two named in `setup`, one by the environment, one by a flag."""
+    """Only racks tell the segments of one host apart: two from `setup`, one from the environment, one from a flag."""
     with Cluster() as cluster:
         all_three = [opened(cluster, domain="rack=a") for _ in range(2)]
         monkeypatch.setenv("MOONCAKE_DOMAIN", "rack=a,zone=east")
@@ -45,7 +45,7 @@ def test_replicas_lie_in_different_racks(monkeypatch: pytest.MonkeyPatch) -> Non
             replicas = first.get_replica_desc(key)
             endpoints = [it.get_memory_descriptor().buffer_descriptor.transport_endpoint for it in replicas]
             assert sorted(racks[endpoint][0] for endpoint in endpoints) == ["rack=a", "rack=b"], key
-        # Both racks have all of them.
+        # Each rack holds a replica of every object.
         node.kill()
         assert [second.get(key) for key in keys] == [content(key, 10_000) for key in keys]
         for store in (first, second, third):

@@ -1,4 +1,4 @@
-"""Many arrays in one copy: the range that is asked for, and nothing past the memory's end."""
+"""Many arrays in one copy: exactly the requested range is copied, and no byte past the end of memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes that die: every call ends in bounded time, and no wrong byte is ever returned."""
+"""Processes that are killed: every call ends in bounded time, and no call returns a wrong byte."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _short_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Timed:
-    """Remembers when calls began and ended, whichever thread made them."""
+    """Records when calls began and ended, on any thread."""
 
     def __init__(self) -> None:
         self.spans: list[tuple[float, float]] = []
@@ -45,14 +45,14 @@ class Timed:
         return max(end - begin for begin, end in self.spans)
 
     def around(self, moment: float) -> tuple[int, int, int]:
-        """How many calls had ended at that moment, were under way, and began after it."""
+        """How many calls had ended at this time, how many were running, and how many began later."""
         ended = sum(end < moment for _, end in self.spans)
         begun_later = sum(begin > moment for begin, _ in self.spans)
         return ended, len(self.spans) - ended - begun_later, begun_later
 
 
 class Killer(threading.Thread):
-    """Kills a process once enough calls have ended, in the midst of further ones."""
+    """Kills a process once enough calls have ended, while others run."""
 
     def __init__(self, process: Process, timed: Timed, calls: int) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ class Killer(threading.Thread):
         assert (before >= self.calls, during > 0, after > 0) == (True, True, True), (before, during, after)
 
     def numbers(self, calls_after: int) -> Iterator[int]:
-        """Counts until the process was killed, and `calls_after` further."""
+        """Counts until the process is killed, and `calls_after` numbers further."""
         for number in itertools.count():
             if self.done.is_set():
                 calls_after -= 1
@@ -239,7 +239,7 @@ HOG = "import time\nend = time.time() + 60\nwhile time.time() < end: pass"
 
 
 def test_a_fresh_segment_beside_busy_processes_is_reached() -> None:
-    """The thread that provides its pages must not keep its other threads from starting."""
+    """The thread that prefaults the segment must not delay the start of the process's other threads."""
     with Cluster() as cluster:
         arguments = [sys.executable, "-c", LENDER, cluster.master_address]
         lender = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

@@ -1,4 +1,4 @@
-"""A process that is forked from one with an open store."""
+"""A process that forks while it has an open store."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_forked_child_cannot_disturb_its_parent(cluster: Cluster) -> None:
     assert run.returncode == 0, run.stderr
 
 
-# A process that forks while another of its threads registers buffers all the time.
+# A process that forks while another of its threads keeps registering buffers.
 REGISTERS = """
 import mmap, ctypes, os, sys, threading
 from mooncake.store import MooncakeDistributedStore
@@ -89,7 +89,7 @@ def test_a_child_does_not_hang_where_a_thread_of_its_parent_was_registering(clus
     assert run.returncode == 0, run.stderr
 
 
-# A process that is killed, and leaves a child that does nothing.
+# A process that forks and is killed. Its child does nothing.
 KILLED = """
 import os, signal, sys, time
 from mooncake.store import MooncakeDistributedStore, ReplicateConfig
@@ -115,7 +115,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 @contextmanager
 def orphan(cluster: Cluster, segment_bytes: int = 0, path: str = "") -> Iterator[None]:
-    """While this lasts a process lives whose parent had a store and was killed."""
+    """Inside the `with`, the child of a killed process that had a store is alive."""
     arguments = [cluster.master_address, str(segment_bytes), path]
     with subprocess.Popen(
         [sys.executable, "-c", KILLED, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -134,7 +134,7 @@ def orphan(cluster: Cluster, segment_bytes: int = 0, path: str = "") -> Iterator
 
 @pytest.fixture
 def pool() -> Iterator[Cluster]:
-    """A pool with nodes of its own: some are killed."""
+    """A pool for one test, which kills nodes."""
     with Cluster("--default_kv_lease_ttl=300") as cluster:
         cluster.start_node(64 * MIB)
         yield cluster
@@ -160,12 +160,12 @@ def test_a_child_of_a_killed_process_does_not_keep_what_that_looked_at(pool: Clu
     assert store.put("k", value) == 0
     with orphan(pool):
         assert store.remove("k", True) == 0
-        # Nearly all of the segment, and so the place of the object too.
+        # The objects fill nearly the whole segment, so they reuse the range of the removed object.
         assert [store.put(f"other {at}", value) for at in range(15)] == [0] * 15
 
 
 def test_a_child_of_a_killed_process_does_not_keep_it_in_sight(pool: Cluster) -> None:
     store = pool.store()
     with orphan(pool, 16 * MIB):
-        # Long before the master gives it up because it is silent.
+        # The master notices the lost connection long before the node's silence would count.
         wait_until(lambda: store.is_exist("own") == 0, 3, "the node is missed")

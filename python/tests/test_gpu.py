@@ -1,4 +1,4 @@
-"""Memory of a GPU, by the double of its driver: all paths, what is refused, and what the driver may do wrong."""
+"""GPU memory, with a double of the driver: all ways to the bytes, refused calls, and faults of the driver."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_hundreds_of_small_pieces(any_store: Store, gpu: DeviceMemory) -> None:
     keys = [f"k{i}" for i in range(8)]
     values = [content(key, 128 * 4096) for key in keys]
     gpu.write(0, b"".join(values))
-    # The blocks of an object lie apart, as those of the layers of a KV cache.
+    # The blocks of an object are not adjacent, as the blocks of a KV cache's layers are not.
     pieces = [[gpu.address + (block * 8 + i) * 4096 for block in range(128)] for i in range(8)]
     whole = b"".join(values)
     expected = [b"".join(whole[at - gpu.address : at - gpu.address + 4096] for at in addresses) for addresses in pieces]
@@ -190,7 +190,7 @@ def test_a_child_does_not_use_the_driver_that_its_parent_initialised(cluster: Cl
 
 
 def doctor(cluster: Cluster, libraries: Path, **environment: str) -> str:
-    """What `mooncake doctor` says with the driver of a folder, if there is one."""
+    """The output of `mooncake doctor` with the driver in this folder, if any."""
     metrics = f"127.0.0.1:{cluster.http_port}"
     command = ["mooncake", "doctor", "--master", cluster.master_address, "--master-http", metrics]
     ended = subprocess.run(

@@ -1,4 +1,4 @@
-"""Tensors that are read into a GPU, by the double of its driver."""
+"""Tensors that are read into a GPU, with a double of the driver."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpu import DeviceMemory, needs_double
 from mooncake.store import MooncakeDistributedStore
 
 Store = MooncakeDistributedStore
-# `test_torch_on_gpu.py` has real tensors.
+# `test_torch_on_gpu.py` tests real tensors.
 pytestmark = needs_double
 
 
@@ -28,7 +28,7 @@ class CudaStorage:
 
 
 class CudaTensor(torch.Tensor):  # type: ignore[misc]
-    """What the calls look at of a tensor in a GPU, whose first elements are those of the memory from `offset` on."""
+    """The attributes of a GPU tensor that the calls read. Its first elements lie in the memory from `offset` on."""
 
     memory: DeviceMemory
     offset: int
@@ -98,7 +98,7 @@ def test_tensors_are_not_shown_in_a_gpu(any_store: Store, gpu: DeviceMemory) -> 
 
 
 def copies_to_host(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Which tensors torch copied to the host."""
+    """The shapes of the tensors that torch copied to the host."""
     copied: list[str] = []
     cpu = CudaTensor.cpu
 
@@ -119,7 +119,7 @@ def test_a_tensor_is_stored_from_a_gpu(
     values = [torch.arange(6000, dtype=torch.float32).reshape(60, 100) + number for number in range(4)]
     tensors: list[Any] = [CudaTensor.filled(memory, value, i * 30_000) for i, value in enumerate(values)]
     assert any_store.put_tensor("one", tensors[0]) == 0
-    # One of the batch comes twice, one is of the host, one is no tensor.
+    # One tensor of the batch appears twice, one is on the host, and one item is no tensor.
     keys = ["a", "b", "c", "d", "e"]
     batch: list[Any] = [tensors[1], tensors[1], values[2], None, tensors[3]]
     assert any_store.batch_put_tensor(keys, batch) == [0, 0, 0, -600, 0]
@@ -142,7 +142,7 @@ def test_a_tensor_that_cannot_be_registered_is_copied_first(
     memory = DeviceMemory(MIB)
     value = torch.arange(300, dtype=torch.int64)
     tensor: Any = CudaTensor.filled(memory, value)
-    # A part of its storage is registered, so that all of it cannot be.
+    # Part of the tensor's storage is registered already, so the whole of it cannot be.
     assert any_store.register_buffer(memory.address, 8) == 0
     assert any_store.put_tensor("t", tensor) == 0
     assert copied == ["(300,)"]

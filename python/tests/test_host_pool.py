@@ -1,4 +1,4 @@
-"""Pools without a master: one of this process alone, and those of processes that name a folder."""
+"""Pools without a master: in this process only, and shared by the processes that name a folder."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mooncake.store import MooncakeDistributedStore
 INVALID = -600
 LENGTH = 300_000
 
-# Opens a store at a folder, puts some keys, and then does what it is told, line by line.
+# Opens a store at a folder, puts some keys, and then runs the commands of its input, a line each.
 PEER = """
 import json, os, sys
 from mooncake.store import MooncakeDistributedStore
@@ -41,7 +41,7 @@ for line in sys.stdin:
 
 
 class Peer:
-    """A process that names a folder."""
+    """A process that opens a store at a folder."""
 
     def __init__(self, address: str, segment_bytes: int, **settings: Any) -> None:
         self.process = subprocess.Popen(
@@ -95,14 +95,14 @@ def keys(name: str, count: int = 16) -> list[str]:
 
 
 def held(store: MooncakeDistributedStore, names: list[str]) -> list[str]:
-    """Those that are there; fails on wrong bytes."""
+    """The names whose objects exist. Fails on wrong bytes."""
     values = {name: store.get(name) for name in names}
     assert all(value in (b"", content(name, LENGTH)) for name, value in values.items())
     return [name for name, value in values.items() if value]
 
 
 def place(store: MooncakeDistributedStore, key: str) -> str:
-    """The segment that an object lies in."""
+    """The segment that holds an object."""
     return store.get_replica_desc(key)[0].get_memory_descriptor().buffer_descriptor.transport_endpoint
 
 
@@ -189,7 +189,7 @@ def test_what_others_hold_outlives_the_leader_that_dies(address: str, peers: lis
 
 
 def put_soon(put: Callable[..., Any], *names: str) -> None:
-    """Puts by a process or store, as soon as it finds who leads."""
+    """Puts through a process or store, as soon as it has found the leader."""
     wait_until(lambda: put("put", *names) == [0] * len(names), 20, "puts go on")
 
 
@@ -205,7 +205,7 @@ def test_reads_and_writes_go_on_while_leaders_die(address: str, peers: list[Peer
         names = keys(f"turn{turn}-")
         put_soon(peers[-1], *names)
         if turn == 0:
-            # The first leads until it closes; then those that are killed do, each after the one before.
+            # The first store leads until it closes. Then each killed process has led since the one before it ended.
             store.close()
             put_soon(peers[-1], "leads")
             store = opened(address, 64 * MIB)

@@ -1,4 +1,4 @@
-"""Copies of what other hosts hold. All is one host here: bytes go by TCP since nothing else is allowed."""
+"""Cached copies of objects on other hosts. All stores run on one host, and use only TCP as if they did not."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_what_is_read_often_is_right_whatever_becomes_of_it(
 def test_processes_that_are_killed_do_no_harm(
     cluster: Cluster, store: MooncakeDistributedStore, reader: MooncakeDistributedStore
 ) -> None:
-    """Each dies while it fills the cache, or reads from it."""
+    """Each process is killed while it fills the cache or reads from it."""
     keys = [f"shared {i}" for i in range(40)]
     values = [content(key, LENGTH) for key in keys]
     assert store.put_batch(keys, values) == 0

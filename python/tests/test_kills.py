@@ -1,4 +1,4 @@
-"""Processes killed at random moments, many times: what was acknowledged is there, and no byte is ever wrong."""
+"""Processes that are killed at random times: acknowledged objects are there, and no byte is wrong."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _short_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def used_bytes(cluster: Cluster) -> dict[str, int]:
-    """Bytes in use by segment."""
+    """The used bytes of each segment, by its id."""
     answer = json.loads(cluster.http("/get_segments_detail") or '{"segments": []}')
     return {segment["segment_id"]: segment["allocator_used_bytes"] for segment in answer["segments"]}
 
@@ -38,7 +38,7 @@ Allowed = dict[str, set[int | None]]
 
 
 def follow(allowed: Allowed, said: list[Said], lost: bool) -> None:
-    """Works out which versions a key may hold, None for a miss, and checks all that was got. `lost`: all may go."""
+    """Works out which versions a key may hold, None for a miss, and checks every get. `lost`: any key may be gone."""
     for what, key, version, _ in said:
         if what == "remove":
             allowed[key] = allowed[key] | {None}
@@ -55,7 +55,7 @@ def follow(allowed: Allowed, said: list[Said], lost: bool) -> None:
 
 
 def held(cluster: Cluster, store: MooncakeDistributedStore) -> dict[str, int | None]:
-    """The version under each key; fails on wrong bytes."""
+    """The version under each key. Fails on wrong bytes."""
     versions: dict[str, int | None] = {}
     for key in {*KEYS, *(cluster.http("/get_all_keys") or "").split()}:
         value = store.get(key)
@@ -77,7 +77,7 @@ def test_a_value_that_was_damaged_is_found_out() -> None:
 def test_clients_that_are_killed_leave_no_wrong_bytes() -> None:
     print(f"MOONCAKE_TEST_SEED={SEED}")
     chance, cut_off = random.Random(SEED), 0
-    # Room for everything: nothing is evicted, so what was acknowledged must be there.
+    # The pool has room for all objects, so it evicts none, and every acknowledged object must exist.
     with Cluster() as cluster:
         for _ in range(2):
             cluster.start_node(256 * MIB)
@@ -100,7 +100,7 @@ def test_clients_that_are_killed_leave_no_wrong_bytes() -> None:
 
 
 def start_again(cluster: Cluster) -> str:
-    """A node in the place of one that was killed; the id of its segment."""
+    """Starts a node in place of one that was killed. Returns it with the id of its segment."""
     before = used_bytes(cluster).keys()
     node = Process(
         "mooncake_client",
@@ -119,7 +119,7 @@ def is_used(cluster: Cluster, segment: str) -> bool:
 
 
 def wait_for(worker: Worker, what: str, times: int) -> None:
-    """Until the worker says it this often from now on."""
+    """Waits until the worker has said this `times` more."""
     start = len(worker.said)
 
     def is_said() -> bool:

@@ -1,8 +1,8 @@
-"""The pods of docs/services.md, each a network namespace with an address of its own.
+"""The pods of docs/services.md. Each is a network namespace with its own address.
 
-Nothing but their names, commands and environment says where they are.
+Only their names, commands and environments determine where they find each other.
 
-It needs network namespaces with a bridge: root, or a kernel that lets everybody have user namespaces.
+The test needs network namespaces with a bridge: root, or a kernel that permits user namespaces to every user.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "services.md"
 MASTER_NAME = "s-sglang-demo-mooncake-master"
 NODE_IP = "10.244.0.1"
 OBJECTS = 100
-# What a machine that runs tests has; the document's is for one that serves.
+# For a machine that runs tests; the document's value is for a production machine.
 SEGMENT_BYTES = str(64 << 20)
 
 
 @dataclass(frozen=True)
 class Role:
-    """The pods of one kind, as the document has them."""
+    """The pods of one role, as the document describes them."""
 
     name: str
     replicas: int
     env: dict[str, str]
     command: str
-    # None: it is not probed.
+    # None if the role has no probe.
     port: int | None
     pre_stop: list[str]
 
@@ -51,7 +51,7 @@ def only(pattern: str, text: str) -> str:
 
 
 def roles() -> dict[str, Role]:
-    """The roles of the document's manifest. It is read by the shape that it has there, and no other YAML."""
+    """The roles of the document's manifest. The parser understands only its shape, not YAML in general."""
     manifest = only(r"(?s)```yaml\n(apiVersion: .*?)```", DOCUMENT.read_text())
     found = {}
     for text in re.split(r"(?m)^  - name: ", manifest)[1:]:
@@ -68,7 +68,7 @@ def roles() -> dict[str, Role]:
             name=name,
             replicas=int(only(r"replicas: (\d+)", text)),
             env=env,
-            # As YAML reads it: a backslash joins a line with the next, less its indentation.
+            # In YAML, a backslash joins a line with the next, without its indentation.
             command=re.sub(r"\\\n *", "", command),
             port=int(ports[0]) if ports else None,
             pre_stop=json.loads(hooks[0]) if hooks else [],
@@ -77,7 +77,7 @@ def roles() -> dict[str, Role]:
 
 
 class Pods(Namespaces):
-    """A bridge, and a namespace at it for each pod."""
+    """A bridge, and a namespace behind it for each pod."""
 
     def __init__(self, hosts: Path) -> None:
         super().__init__()
@@ -93,7 +93,7 @@ class Pods(Namespaces):
             raise
 
     def pod(self) -> tuple[tuple[str, ...], str]:
-        """What enters a new pod, and its address."""
+        """The command that enters a new pod, and the pod's address."""
         self.pods += 1
         enter, link = self.namespace(self.hosts), f"pod{self.pods}"
         address = f"10.244.0.{10 + self.pods}"
@@ -105,7 +105,7 @@ class Pods(Namespaces):
         return enter, address
 
     def listens(self, address: str, port: int) -> bool:
-        """What a probe of the node's agent finds."""
+        """Whether a probe from the node's agent succeeds."""
         code = f"import socket; socket.create_connection(({address!r}, {port}), 2)"
         probed = subprocess.run([*self.node, sys.executable, "-c", code], capture_output=True, timeout=20)
         return probed.returncode == 0
@@ -125,19 +125,19 @@ def variables(role: Role, address: str, **env: str) -> dict[str, str]:
 
 
 def environment(given: dict[str, str]) -> list[str]:
-    """Those variables, and no others of the store's."""
+    """A command prefix that sets these variables and unsets all others of the store."""
     unset = [word for name in os.environ if name.startswith(("MOONCAKE_", "MC_")) for word in ("-u", name)]
     path = f"PATH={COMMANDS}:{os.environ['PATH']}"
     return ["env", *unset, path, *(f"{name}={value}" for name, value in given.items())]
 
 
 class Pod(Process):
-    """A role's command in a pod, where it is the first process: it ignores signals that it does not handle."""
+    """A role's command as the first process of a pod. A first process ignores signals that it has no handler for."""
 
     def __init__(self, pods: Pods, role: Role, **env: str) -> None:
         enter, self.address = pods.pod()
         given = variables(role, self.address, **env)
-        # Kubernetes puts variables in where a command names them.
+        # Kubernetes expands variables that a command names.
         line = re.sub(r"\$\((\w+)\)", lambda found: given[found[1]], role.command)
         nsenter = shutil.which(enter[0])
         assert nsenter is not None
@@ -149,7 +149,7 @@ class Pod(Process):
         self.wait_ready(lambda: pods.listens(self.address, port))
 
     def delete(self) -> int:
-        """What Kubernetes does to a pod that goes; gives the exit status."""
+        """Ends the pod as Kubernetes does, and returns the exit status."""
         (first,) = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
         if self.pre_stop:
             run(["nsenter", "--target", first, "--pid", "--mount", *self.pre_stop])
@@ -158,7 +158,7 @@ class Pod(Process):
 
 
 class Engine:
-    """A program with the environment of a role, which puts and gets when it is told to."""
+    """A program with the environment of a role. It puts and gets on command."""
 
     def __init__(self, pods: Pods, role: Role) -> None:
         enter, address = pods.pod()
@@ -228,7 +228,7 @@ def test_the_manifest_has_the_commands_of_the_projects_that_deploy_it() -> None:
 @pytest.fixture
 def pods(tmp_path: Path) -> Iterator[Pods]:
     hosts = tmp_path / "hosts"
-    # The address of the first pod.
+    # The address that the first pod will get.
     hosts.write_text(f"127.0.0.1 localhost\n::1 localhost\n10.244.0.11 {MASTER_NAME}\n")
     try:
         pods = Pods(hosts)
@@ -276,6 +276,6 @@ def test_pods_that_call_themselves_localhost_reach_each_other_and_one_goes_witho
 
 
 def detail(pods: Pods, master: Pod) -> list[tuple[str, str, str]]:
-    """Host, port and name of each segment, by host."""
+    """Host, port and name of each segment, sorted by host."""
     segments = json.loads(pods.http(f"{master.address}:9003", "/get_segments_detail"))["segments"]
     return sorted((*segment["te_endpoint"].split(":"), segment["segment_name"]) for segment in segments)

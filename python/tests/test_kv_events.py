@@ -1,4 +1,4 @@
-"""KV events, as a consumer with libzmq sees them: the stream, what was missed, and all that there is."""
+"""KV events for a consumer with libzmq: the stream, the replay of missed batches, and snapshots."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ END = (-1).to_bytes(8, "big", signed=True)
 
 
 class Follower:
-    """A consumer: what it knows is the set of keys and tiers."""
+    """A consumer. It tracks the set of keys and their tiers."""
 
     def __init__(self, ports: tuple[int, int]) -> None:
         self.context = zmq.Context()
@@ -49,7 +49,7 @@ class Follower:
             (self.known.add if event["event_type"] == "stored" else self.known.discard)(place)
 
     def read(self) -> None:
-        """Takes in what has come."""
+        """Processes the batches that have arrived."""
         while self.stream.poll(0):
             topic, sequence, payload = self.stream.recv_multipart()
             assert topic == b""
@@ -73,7 +73,7 @@ class Follower:
             answers.append((int.from_bytes(sequence, "big"), payload))
 
     def begin(self) -> None:
-        """Forgets what it knows and takes in all that there is."""
+        """Clears its state and loads a snapshot."""
         self.known.clear()
         self.gaps = 0
         for number, payload in self.ask(b"snapshot"):
@@ -82,7 +82,7 @@ class Follower:
 
 
 class Events:
-    """A cluster that publishes, and its followers."""
+    """A cluster that publishes events, and its followers."""
 
     def __init__(self, *flags: str) -> None:
         self.ports = (free_port(), free_port())
@@ -106,7 +106,7 @@ class Events:
         self.cluster.__exit__(*error)
 
     def follow(self) -> Follower:
-        """A follower whose subscription has arrived."""
+        """Starts a follower, and waits until its subscription has arrived."""
         before = self.status()["subscribers"]
         follower = Follower(self.ports)
         self.followers.append(follower)
@@ -128,7 +128,7 @@ def events() -> Iterator[Events]:
 
 
 def probe(store: MooncakeDistributedStore, follower: Follower) -> None:
-    """Returns once what is put reaches the follower: a subscription is sent after the connection stands."""
+    """Waits until an event reaches the follower: the subscription arrives later than the connection."""
     number = 0
 
     def comes() -> bool:
@@ -142,7 +142,7 @@ def probe(store: MooncakeDistributedStore, follower: Follower) -> None:
 
 
 def settled(events: Events, follower: Follower, keys: set[str]) -> None:
-    """Waits until the follower knows these keys, and no others."""
+    """Waits until the follower knows exactly these keys."""
 
     def is_so() -> bool:
         follower.read()
@@ -203,11 +203,11 @@ def test_a_follower_knows_the_keys_of_a_pool_under_eviction(events: Events) -> N
     settled(events, follower, events.keys())
     assert 1 <= len(follower.known) < 60
     assert follower.gaps == 0
-    # A follower that begins now learns the same at once.
+    # A follower that starts now gets the same keys from a snapshot.
     late = events.follow()
     late.begin()
     assert late.known == follower.known
-    # And who missed some gets them once more.
+    # A follower that missed batches asks for them.
     missed = Follower(events.ports)
     events.followers.append(missed)
     batches = missed.ask((1).to_bytes(8, "big"))

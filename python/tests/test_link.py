@@ -1,7 +1,7 @@
 """Batches over a slow link, with and without a delay.
 
-It needs network namespaces with a rate: root, or a kernel that lets everybody have user namespaces, and `tc`. Where
-there are none it fails and says so; `make test ARGS="--ignore=python/tests/test_link.py"` leaves it out.
+The test needs `tc` and network namespaces with a rate: root, or a kernel that permits user namespaces to every user.
+Without them it fails with a message; `make test ARGS="--ignore=python/tests/test_link.py"` leaves it out.
 """
 
 import shutil
@@ -11,7 +11,7 @@ import link
 import pytest
 from wire import Wire, WireError
 
-# Slow enough for any machine, so that the link is what limits.
+# The link is slower than any test machine, so it is the bottleneck.
 RATE_MBIT = 400
 TRIES = 5
 
@@ -24,7 +24,7 @@ def test_batches_of_1_mib_use_nine_tenths_of_a_slow_link(delay_ms: float) -> Non
         pytest.fail(f"{error}\n{__doc__}")
     best = {"put": 0.0, "get": 0.0}
     with wire:
-        # What else the machine does can only slow a batch down, so one good batch of each is enough.
+        # Other processes can only slow a batch down, so one fast batch of each kind is enough.
         for _ in range(TRIES):
             load = link.Load(batch=16, rounds=2, takes_best=True)
             shares = link.shares(wire, "rust_tcp", load, python=sys.executable)
@@ -32,7 +32,7 @@ def test_batches_of_1_mib_use_nine_tenths_of_a_slow_link(delay_ms: float) -> Non
             if min(best.values()) >= link.GOAL:
                 break
     assert min(best.values()) >= link.GOAL, f"{best} with a delay of {delay_ms} ms by {wire.delayed_by}"
-    # More than all of it would say that the bytes went another way.
+    # A share above 1 would mean that the bytes did not use the link.
     assert max(best.values()) <= 1.02, best
 
 

@@ -1,4 +1,4 @@
-"""What a program's log says while its master is away: few lines, none with a whole long key, and Ctrl-C is heard."""
+"""The log of a program without its master: few lines, none with a whole long key. Ctrl-C still ends the program."""
 
 from __future__ import annotations
 

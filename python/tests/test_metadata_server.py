@@ -1,4 +1,4 @@
-"""The metadata server: its answers, its limits, and its life as a command."""
+"""The metadata server: its answers, its limits, and its start and end as a command."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Answer = tuple[int, str, bytes]
 
 
 def ask(port: int, method: str, path: str, body: bytes | None = None) -> Answer:
-    """Status, content type and body of the answer."""
+    """Status, content type and body of the response."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
     try:
         connection.request(method, path, body)

@@ -1,4 +1,4 @@
-"""Random sequences of calls against a dict: every answer is the one that the dict gives.
+"""Random sequences of calls, compared with a dict: every result must equal the dict's.
 
 A failure prints the sequence and how to repeat it (`@reproduce_failure`).
 """
@@ -20,7 +20,7 @@ ROOM = 4096
 
 
 class Against(RuleBasedStateMachine):
-    """The store that is tested, beside the dict that it should be like."""
+    """The tested store and the dict that models it."""
 
     store: MooncakeDistributedStore
 
@@ -121,7 +121,7 @@ def test_the_store_is_like_a_dict(cluster: Cluster) -> None:
         pass
 
     Machine.store = store
-    # The store remembers leases between examples, so that a failure may not repeat at once; time is not the store's.
+    # Leases from earlier examples remain in the store, and real time passes, so a failure may not repeat at once.
     run_state_machine_as_test(
         Machine,
         settings=settings(

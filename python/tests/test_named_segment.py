@@ -1,4 +1,4 @@
-"""Segments whose memory lies in a file that outlives the store."""
+"""Segments in files that outlive the store."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def file() -> Iterator[Path]:
 
 
 def opened(cluster: Cluster, **settings: Any) -> tuple[MooncakeDistributedStore, int]:
-    """A store that lends 16 MiB, set up from a dict with these settings too, and what `setup` returned."""
+    """Sets up a store that lends 16 MiB, with these further settings. Returns it and the result of `setup`."""
     store = MooncakeDistributedStore()
     common = {"local_hostname": "localhost", "metadata_server": "P2PHANDSHAKE", "local_buffer_size": MIB}
     sizes = {"global_segment_size": 16 * MIB, "master_server_addr": cluster.master_address}

@@ -1,4 +1,4 @@
-"""Objects that nodes keep in an object store: an S3-compatible server that the test starts, and a folder."""
+"""Objects in an object store: an S3-compatible server that the test starts, or a folder."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KEYS = [f"key-{number}" for number in range(24)]
 
 @pytest.fixture(scope="module")
 def s3() -> Iterator[dict[str, str]]:
-    """A server with a bucket, as the environment names it to a node."""
+    """Starts a server with a bucket. Returns the environment variables that name it to a node."""
     port = free_port()
     server = subprocess.Popen(
         [sys.executable, "-m", "moto.server", "--host", "127.0.0.1", "--port", str(port)],
@@ -56,7 +56,7 @@ def answers(url: str) -> bool:
 
 @pytest.fixture(params=["s3", "file"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, dict[str, str]]:
-    """The URL of an object store, and what the environment says of it."""
+    """The URL of an object store, and the environment variables for it."""
     if request.param == "file":
         return f"file://{tmp_path}/objects", {}
     return f"s3://bucket/{tmp_path.name}", request.getfixturevalue("s3")
@@ -90,7 +90,7 @@ def lies_there(store: MooncakeDistributedStore, key: str) -> bool:
 
 
 def is_used(store: MooncakeDistributedStore, key: str) -> Callable[[], bool]:
-    """Reads an object, and says whether it lies in the object store."""
+    """A condition that reads the object, and holds once it lies in the object store."""
     return lambda: store.get(key) == content(key, MIB) and lies_there(store, key)
 
 
@@ -99,11 +99,11 @@ def is_readable(store: MooncakeDistributedStore, key: str) -> Callable[[], bool]
 
 
 def put_and_use(store: MooncakeDistributedStore, keys: list[str]) -> None:
-    """Puts objects that are used again, so each goes to the object store before the next is put."""
+    """Puts each object and reads it, until it lies in the object store."""
     for key in keys:
         assert store.put(key, content(key, MIB)) == 0
         wait_until(is_used(store, key), 20, f"{key} lies in the object store")
-        # Longer than the lease of what asked where it lies.
+        # Longer than the lease of the lookup above.
         time.sleep(0.06)
 
 

@@ -1,4 +1,4 @@
-"""What the wheel brings, and that it needs nothing but glibc."""
+"""The contents of the wheel, and that it needs only glibc."""
 
 import subprocess
 import sys
@@ -9,11 +9,10 @@ from pathlib import Path
 import mooncake
 
 DISTRIBUTION = "mooncake-store-rs"
-# A wheel of the release profile has at most 15 MB; `bench/package.py` fails if it has more. The same code built for
-# tests takes one and a half times as much.
+# `bench/package.py` limits a release wheel to 15 MB. The test build is half as large again.
 MAX_TEST_WHEEL_BYTES = 22_000_000
 COMMANDS = {"mooncake", "mooncake_master", "mooncake_client"}
-# libgcc_s comes with glibc wherever glibc is packaged.
+# Distributions ship libgcc_s with glibc.
 SYSTEM = {
     "linux-vdso",
     "ld-linux-x86-64",
@@ -47,7 +46,7 @@ def test_the_wheel_brings_the_module_its_types_and_the_commands() -> None:
 
 def test_the_wheel_is_small(tmp_path: Path) -> None:
     stripped = []
-    # The build for tests keeps the symbols that a release leaves out.
+    # The test build keeps symbols that a release build strips.
     for number, path in enumerate(binaries()):
         stripped.append(tmp_path / f"{number}")
         subprocess.run(["strip", "-o", stripped[-1], path], check=True)

@@ -1,4 +1,4 @@
-"""The calls that copy: put, put_parts, put_batch, get, get_batch, get_buffer and what asks about keys."""
+"""The calls that copy: put, put_parts, put_batch, get, get_batch, get_buffer, and the calls that ask about keys."""
 
 import ctypes
 import gc

@@ -1,4 +1,4 @@
-"""The quick start of the README works when pasted; only the ports are others, so that tests can share a machine."""
+"""The quick start of the README works as pasted. The tests replace only its ports, to share a machine."""
 
 import re
 import shlex
@@ -13,7 +13,7 @@ README = Path(__file__).resolve().parents[2] / "README.md"
 
 
 def blocks(language: str, title: str = "Quick start") -> list[str]:
-    """The code blocks of the section, by language."""
+    """The code blocks of the section in this language."""
     section = README.read_text().split(f"## {title}", 1)[1].split("\n## ", 1)[0]
     return re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL)
 

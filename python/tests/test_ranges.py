@@ -1,4 +1,4 @@
-"""Reading parts of objects, and sessions that write and read them layer by layer."""
+"""Reads of parts of objects, and sessions that write and read objects layer by layer."""
 
 import pytest
 from cluster import MIB, Cluster, Memory, content, wait_until
@@ -154,7 +154,7 @@ def test_a_read_session_ends_with_its_lease(store: Store, memory: Memory) -> Non
     read = store.batch_get_into_multi_buffer_ranges
     assert read(["k"], [[memory.address]], [[5]], [[0]]) == [5]
     assert read(["k"], [[memory.address]], [[6]], [[0]])[0] == -600
-    # The pool of these tests leases for 300 ms.
+    # The leases of this pool last 300 ms.
     wait_until(lambda: read(["k"], [[memory.address]], [[5]], [[0]]) == [-707], 5, "the lease is over")
     assert store.batch_get_session_end(["k"]) == 0
     assert read(["k"], [[memory.address]], [[5]], [[0]])[0] < 0

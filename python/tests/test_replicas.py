@@ -1,4 +1,4 @@
-"""Where replicas lie, clearing them, and copying and moving them in the background."""
+"""Where replicas lie, how they are cleared, and how they are copied and moved in the background."""
 
 from time import monotonic
 
@@ -129,7 +129,7 @@ def test_an_object_that_lost_a_replica_and_was_read_once_can_be_removed_a_lease_
             metric = f"master_repaired_replicas_total {count}\n"
             wait_until(lambda: metric in (cluster.http("/metrics") or ""), seconds, f"{count} replicas are made anew")
 
-        # A master that has just begun repairs nothing yet: what is missing may be reported.
+        # A master that has just started repairs no replica yet, since nodes may still report it.
         assert reader.put("first", value, config) == 0
         lender.close()
         assert cluster.setup(lender, 64 * MIB) == 0
@@ -144,5 +144,6 @@ def test_an_object_that_lost_a_replica_and_was_read_once_can_be_removed_a_lease_
         repaired = monotonic()
         wait_until(lambda: reader.remove("k") == 0, 3 * lease_s, "it is not leased")
         rested = monotonic() - read
-        # The copy must not have leased it anew; it was made in the middle of the lease.
+        # The copy was made in the middle of the lease. If it had renewed the lease, the removal would have waited
+        # longer.
         assert rested < lease_s + (repaired - read) / 2, f"{rested} s after the read, {repaired - read} s to repair"

@@ -1,4 +1,4 @@
-"""`ReplicateConfig`, the enumerations, and what puts make of them."""
+"""`ReplicateConfig`, the enumerations, and their effects on puts."""
 
 import copy
 import pickle

@@ -1,4 +1,4 @@
-"""Every endpoint of the store's REST service and every bad request, against a store that records its calls."""
+"""Every endpoint of the store's REST service, and every bad request, with a store that records its calls."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MOUNTED = {"ret": 0, "segment_ids": [FIRST]}
 ALLOCATED = {"ret": 0, "segment_ids": [FIRST, SECOND], "allocated_size": 4096}
 REFUSED = {"ret": -600, "segment_ids": []}
 
-# Request, what the store answers, the answer, the calls on the store.
+# The request, the store's results, the response, and the calls on the store.
 Row = tuple[str, str, object, dict[str, Any], Answer, list[tuple[Any, ...]]]
 OBJECTS: list[Row] = [
     ("PUT", "/api/put", {"key": "k", "value": "h\u00e9"}, {}, OK, [("put", "k", "h\u00e9".encode())]),

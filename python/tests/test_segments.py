@@ -13,7 +13,7 @@ Store = MooncakeDistributedStore
 
 @pytest.fixture
 def lender(cluster: Cluster, store: Store) -> Iterator[Store]:
-    """A store that has lent nothing yet."""
+    """A store that lends no segment yet."""
     lender = cluster.store()
     yield lender
     lender.close()
@@ -85,7 +85,7 @@ def test_what_cannot_be_mounted(lender: Store, tmp_path: Path) -> None:
     os.truncate(hollow, 8 << 40)
     for where, size, offset in [
         (tmp_path / "none", MIB, 0),
-        # There is no such disk: the first put into a hole without room would end the process.
+        # No disk is that large. The first put into a hole of the file would kill the process.
         (hollow, 8 << 40, 0),
         (tmp_path, MIB, 0),
         (path, MIB + 1, 0),

@@ -1,4 +1,4 @@
-"""Setting a store up, in both forms; closing it; what it answers before and after."""
+"""The setup of a store in both forms, its close, and its answers before and after."""
 
 import gc
 import inspect
@@ -295,7 +295,7 @@ print(MooncakeDistributedStore().setup({**settings, "segment_reset": "enable"}))
 
 
 def test_what_has_no_effect_is_named_and_what_is_misspelt(cluster: Cluster) -> None:
-    """One warning for a cause, in a process of its own, whose log can be read."""
+    """A warning for each cause. The store runs in another process, so that the test can read its log."""
     variables = {"MC_LOG_LEVEL": "noisy", "MC_STORE_LOCAL_HOT_USE_SHM": "1", "MC_STORE_USE_HUGEPAGE": "0"}
     ended = subprocess.run(
         [sys.executable, "-c", NOTICES, cluster.master_address],
@@ -314,7 +314,7 @@ def test_what_has_no_effect_is_named_and_what_is_misspelt(cluster: Cluster) -> N
         'segment_reset is "enable"; it must be true or false',
     ):
         assert notice in ended.stderr, f"{notice} is not in\n{ended.stderr}"
-    # The environment is told of with the first store alone.
+    # Only the first store of a process warns about the environment.
     assert ended.stderr.count("MC_STORE_LOCAL_HOT_USE_SHM") == 1
     assert "HUGEPAGE" not in ended.stderr
 

@@ -1,4 +1,4 @@
-"""Objects that nodes keep as files in a directory that hosts share."""
+"""Objects that nodes write as files to a shared directory."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def opened(cluster: Cluster, segment_bytes: int) -> MooncakeDistributedStore:
 
 
 def files(store: MooncakeDistributedStore, key: str) -> list[Path]:
-    """The files that hold an object."""
+    """The files of an object's replicas."""
     kept = [replica for replica in store.get_replica_desc(key) if replica.is_disk_replica()]
     for replica in kept:
         assert not replica.is_memory_replica()
@@ -42,7 +42,7 @@ def files(store: MooncakeDistributedStore, key: str) -> list[Path]:
 
 
 def put_all(store: MooncakeDistributedStore, keys: list[str]) -> None:
-    """Puts objects, each of which is kept as a file before the next is put."""
+    """Puts each object and waits until its file exists."""
 
     def put(key: str) -> None:
         assert store.put(key, content(key, MIB)) == 0
@@ -50,7 +50,7 @@ def put_all(store: MooncakeDistributedStore, keys: list[str]) -> None:
 
     for key in keys:
         put(key)
-        # Longer than the lease of what asked where it lies.
+        # Longer than the lease of the lookup above.
         time.sleep(0.06)
 
 

@@ -1,7 +1,7 @@
-"""The module has the names, and its methods the parameters and defaults, that callers of the C++ package know.
+"""The module has the names, parameters and defaults that callers of the C++ package use.
 
-`signatures.txt` is what `mooncake.store` of the C++ package 0.3.13.post1 reports about itself, one name a line, without
-what pybind11 adds.
+`signatures.txt` lists what `mooncake.store` of the C++ package 0.3.13.post1 reports about itself, a name a line,
+without the additions of pybind11.
 """
 
 import ast
@@ -15,7 +15,7 @@ from mooncake.store import MooncakeDistributedStore
 
 LIST = Path(__file__).with_name("signatures.txt")
 STORE = "MooncakeDistributedStore."
-# The C++ package leaves these parameters without a name; ours have one, so that both ways of calling work.
+# The C++ package has no names for these parameters. Here they have names, so both ways to call work.
 NAMED = {
     "alloc_from_mem_pool": ["size"],
     "get": ["key"],
@@ -26,8 +26,8 @@ NAMED = {
     "is_exist": ["key"],
     "get_size": ["key"],
 }
-# What the C++ package does not have: a gathering form of upsert beside that of put, the longest prefix, and what
-# empties a store that goes.
+# Methods that the C++ package does not have: an upsert that gathers buffers, the longest prefix, the drain of a store,
+# and the prefetch.
 ADDED = {"batch_prefix_len", "batch_upsert_from_multi_buffers", "drain", "prefetch"}
 
 
@@ -58,7 +58,7 @@ def test_nothing_is_missing() -> None:
 
 @pytest.mark.parametrize(("name", "text"), methods())
 def test_a_method_has_the_known_parameters(name: str, text: str) -> None:
-    # Python has no way to write the C++ package's parameter without a default behind one that has it.
+    # In Python, a parameter after one with a default needs a default too; the C++ package has one without.
     text = text.replace("key: object = None, file_name: str", "key: object = None, file_name: str = None")
     function = ast.parse(f"def {text}: ...").body[0]
     assert isinstance(function, ast.FunctionDef)

@@ -1,7 +1,7 @@
-"""Processes that stand still, or are killed, while they look at objects without a copy.
+"""Processes that are paused or killed while they hold views of objects.
 
-They do not let go of a place that is wanted, so its bytes must stay, however long that takes; and when they go on, or
-are gone, the place must be there again.
+They do not release their ranges when asked, so the bytes must stay, however long that takes. Once they continue or are
+gone, the ranges must be usable again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from values import stamped, version_of
 
 Store = MooncakeDistributedStore
 SEGMENT_BYTES = 16 * MIB
-# A quarter of a segment, the most of it that may be held.
+# A quarter of a segment: the largest share of it that views may hold.
 LENGTH = 4 * MIB
 OLD, NEW = 1, 2
 NO_ROOM = -200
@@ -25,7 +25,7 @@ NO_ROOM = -200
 
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
-    """A master that soon forgets who read what, who does not ping, and where somebody did not let go."""
+    """A master with short times for leases, for silent clients, and for ranges that a reader does not release."""
     timeouts = ("--put_start_discard_timeout_sec=4", "--put_start_release_timeout_sec=5")
     with Cluster("--default_kv_lease_ttl=300", "--client_ttl=1", *timeouts) as cluster:
         yield cluster
@@ -37,19 +37,19 @@ def living_clients(cluster: Cluster) -> int:
 
 
 def stop(cluster: Cluster, holder: Holder) -> None:
-    """Has it stand still until its leases are over and the master has given it up."""
+    """Pauses the process until its leases have ended and the master has declared it dead."""
     living = living_clients(cluster)
     holder.stop()
     wait_until(lambda: living_clients(cluster) < living, 10, "the master missed it")
 
 
 def keys(cluster: Cluster) -> set[str]:
-    """What is in the pool; this gives no lease."""
+    """The keys of the pool. Asking for them takes no lease."""
     return set((cluster.http("/get_all_keys") or "").split())
 
 
 def used_bytes(cluster: Cluster) -> list[int]:
-    """Bytes in use, by segment."""
+    """The used bytes of each segment."""
     answer = json.loads(cluster.http("/get_segments_detail") or '{"segments": []}')
     return [segment["allocator_used_bytes"] for segment in answer["segments"]]
 
@@ -60,7 +60,7 @@ def room(cluster: Cluster) -> int:
 
 
 def replace(node: Process, cluster: Cluster, how: str) -> None:
-    """Another node in the place of this one."""
+    """Ends a node and starts another."""
     getattr(node, how)()
     cluster.nodes.remove(node)
     wait_until(lambda: used_bytes(cluster) == [], 10, "the master gave its segment up")
@@ -68,13 +68,13 @@ def replace(node: Process, cluster: Cluster, how: str) -> None:
 
 
 def upsert(store: Store, key: str) -> None:
-    """Puts the new version. There is room when leases are over, and who went on has let go."""
+    """Puts the new version, as soon as leases have ended and resumed holders have released their ranges."""
     value = stamped(key, NEW, LENGTH)
     wait_until(lambda: store.upsert(key, value) == 0, 10, "there is room")
 
 
 def put_as_leases_end(store: Store, key: str, value: bytes) -> None:
-    """Puts as soon as something can be evicted; nothing else may go wrong."""
+    """Puts as soon as an object can be evicted. No other error may occur."""
     codes: list[int] = []
 
     def put() -> bool:
@@ -86,27 +86,27 @@ def put_as_leases_end(store: Store, key: str, value: bytes) -> None:
 
 
 def crowd(cluster: Cluster, store: Store) -> int:
-    """Puts far more than there is room for, and gives how many objects there were room for."""
+    """Puts far more objects than the pool has room for. Returns how many it holds."""
     for number in range(4 * room(cluster)):
         upsert(store, f"other-{number}")
     return len(keys(cluster))
 
 
 def check_all(cluster: Cluster, store: Store) -> None:
-    """Every object is whole, or missing."""
+    """Checks that every object is complete or missing."""
     for key in keys(cluster):
         value = store.get(key)
         assert value == b"" or version_of(key, value) is not None, f"{key}: {len(value)} wrong bytes"
 
 
 def fill(cluster: Cluster, store: Store) -> None:
-    """Puts the whole pool to use, as soon as nothing of it is held any more, and looks at each byte."""
+    """Fills the pool as soon as no view holds a range, and checks every byte."""
     assert store.remove_all(force=True) >= 0
     wait_until(lambda: crowd(cluster, store) == room(cluster), 10, "all of the pool can be used")
     check_all(cluster, store)
 
 
-# Who writes meanwhile does so in memory of this host that it has mapped, or from afar.
+# The writer writes to memory of this host that it has mapped, or over TCP.
 @pytest.mark.parametrize(
     ("fate", "transports"), [("removed", "shm"), ("replaced", "shm"), ("evicted", "shm"), ("evicted", "tcp")]
 )
@@ -212,7 +212,7 @@ def test_what_a_process_that_is_killed_looked_at_can_be_written(cluster: Cluster
         if stands_still:
             stop(cluster, holder)
             assert store.remove("k") == 0, "the lease is over"
-            # The place may be asked for now, and the put refused there.
+            # The put may be granted the held range, and then be refused there.
             store.put("k", stamped("k", NEW, LENGTH))
         holder.kill()
         fill(cluster, store)

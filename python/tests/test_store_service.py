@@ -1,4 +1,4 @@
-"""The store's REST service as a process: its start, its configuration, its pool and its end."""
+"""The store's REST service as a process: its start, configuration, pool and end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Structured objects and batches through a real pool: everything that goes in comes out, whole and by rows."""
+"""Structured objects and batches in a real pool: they return unchanged, whole and by rows."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ ARRAYS: dict[str, Callable[[], Any]] = {
 
 @pytest.fixture
 def transfer(store: Store) -> Any:
-    """Small chunks, so that most of what is stored has several."""
+    """A transfer with small chunks, so that most objects have several."""
     return sos.MooncakeBundleTransfer(store, key_prefix="structured", default_chunk_bytes=16)
 
 
@@ -263,7 +263,7 @@ def test_stages_join_and_replace(store: Store, transfer: Any) -> None:
 
 
 class Refusing:
-    """A store whose `batch_put_from` fails once, at the call with that number, and `get_into_ranges` always."""
+    """A store whose `batch_put_from` fails at the call with this number, and whose `get_into_ranges` always fails."""
 
     def __init__(self, store: Store, refused: int) -> None:
         self._store, self._refused, self._calls = store, refused, itertools.count(1)

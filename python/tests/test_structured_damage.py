@@ -1,4 +1,4 @@
-"""What was damaged on its way is refused with an error that says so, or comes back right; it is never wrong."""
+"""A damaged object is refused with an error that says so, or its value is right. It is never wrong."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PAYLOAD = {"raw": b"0123456789", "array": np.arange(6, dtype="<i4").reshape(3, 2
 
 
 def stored(values: Any, chunk_bytes: int = 1 << 20) -> tuple[DictStore, Any, dict[str, Any]]:
-    """A store with one column in it, its transfer and the handle."""
+    """A store with one column, its transfer, and the handle of the column."""
     store = DictStore()
     transfer = sos.MooncakeBundleTransfer(store, key_prefix="p", default_chunk_bytes=chunk_bytes)
     ref = transfer.put_dataproto({"batch": {"i": np.arange(4)}, "non_tensor_batch": {"x": values}})
@@ -26,7 +26,7 @@ def stored(values: Any, chunk_bytes: int = 1 << 20) -> tuple[DictStore, Any, dic
 
 
 def check_refused_or_right(transfer: Any, handle: Any, values: Any, what: object) -> int:
-    """How many of the reads are refused; those that are not must be right."""
+    """Returns how many of the reads are refused. The others must return the right values."""
     refused = 0
     for rows in (None, [0, 1, 2, 3], [3, 1], slice(1, 4)):
         try:
@@ -58,7 +58,7 @@ def test_objects_that_are_lost_or_of_another_length_are_refused(name: str, chunk
     assert check_refused_or_right(transfer, handle, COLUMNS[name][1], "mended") == 0
 
 
-# An array without elements may have any shape with a zero in it.
+# An array without elements may have any shape that contains a zero.
 @pytest.mark.parametrize("name", [name for name in COLUMNS if name != "empty arrays"])
 @pytest.mark.parametrize("byte", [b"\xff", b"\x7f", b"\x01"])
 def test_offsets_and_shapes_that_lead_elsewhere_are_refused(name: str, byte: bytes) -> None:

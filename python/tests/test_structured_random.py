@@ -1,4 +1,4 @@
-"""Random rows of all kinds come back, whole and by random rows. Failures print how to repeat them."""
+"""Random rows of all kinds return unchanged, whole and by random rows. Failures print how to repeat them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DTYPES = ("int8", "<u2", ">i4", "float16", "float64", "complex64", "bool", "<U3"
 
 @st.composite
 def arrays(draw: st.DrawFn) -> Any:
-    """Any type and shape, with any strides."""
+    """Arrays of any type, shape and strides."""
     shape = draw(st.lists(st.integers(0, 4), min_size=1, max_size=3))
     dtype = np.dtype(draw(st.sampled_from(DTYPES)))
     raw = draw(st.binary(min_size=64, max_size=64))
@@ -57,7 +57,7 @@ def test_any_column_survives(
     try:
         ref = transfer.put_dataproto({"batch": {}, "non_tensor_batch": {"x": values}})
     except ValueError as error:
-        # Columns of one key become leaves of a tree, and those have to be of one kind.
+        # Columns under one key become leaves of a tree, which must all be of one kind.
         if "unsupported structured non-tensor field" not in str(error):
             raise
         return

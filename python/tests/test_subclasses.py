@@ -1,4 +1,4 @@
-"""Callers build on the classes: subclasses with constructors of their own, and objects that stand around a store."""
+"""Callers extend the classes: subclasses with their own constructors, and objects that wrap a store."""
 
 import inspect
 import weakref
@@ -37,7 +37,7 @@ class Pinned(ReplicateConfig):
 
 
 class Around:
-    """An object that holds a store, and gives it away as the store's own method does."""
+    """An object that wraps a store, and returns it from the method that a store has for that."""
 
     def __init__(self, store: MooncakeDistributedStore) -> None:
         self.store = store

@@ -1,4 +1,4 @@
-"""Whole tensors in a real pool: every type, every form of memory, everything that is refused."""
+"""Whole tensors in a real pool: every type, every layout in memory, and every refused tensor."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ HEADER_BYTES = 304
 
 @pytest.fixture
 def memory(host_memory: Memory) -> Memory:
-    """Tensors are not made over memory of a GPU."""
+    """Host memory only: these tests make no tensors in GPU memory."""
     return host_memory
 
 
 def same(left: Any, right: Any) -> bool:
-    """Whether two tensors have one type, one shape and the same bytes."""
+    """Whether two tensors have the same type, shape and bytes."""
     if left is None or left.dtype != right.dtype or left.shape != right.shape:
         return False
     packed = (tensor.clone(memory_format=torch.contiguous_format).flatten() for tensor in (left, right))
@@ -180,7 +180,7 @@ NOT_TENSORS = {
 
 
 def lie(offset: int, form: str, value: int) -> bytes:
-    """A tensor of 2 x 3 float32 with one lie in its header."""
+    """A stored tensor of 2 x 3 float32 whose header has one wrong value."""
     store = FakeStore()
     assert store.put_tensor("k", numbered(2, 3)) == 0
     raw = bytearray(store.objects["k"])

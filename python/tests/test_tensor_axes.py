@@ -1,4 +1,4 @@
-"""What callers say about parallelism: types of attributes, axes that identify nothing, and the keys of shards."""
+"""Descriptions of parallelism: types of attributes, axes that identify no shard, and the keys of shards."""
 
 from __future__ import annotations
 

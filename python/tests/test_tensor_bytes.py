@@ -1,4 +1,4 @@
-"""The bytes are those of the C++ package: headers, shards, manifests and their keys."""
+"""The bytes equal those of the C++ package: headers, shards, manifests and their keys."""
 
 from __future__ import annotations
 

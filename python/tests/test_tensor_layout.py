@@ -1,4 +1,4 @@
-"""The header of a tensor and the manifest of its shards: written, read, and refused where they lie."""
+"""The header of a tensor and the manifest of its shards: written, read, and refused if they are inconsistent."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_what_was_packed_is_parsed(made: Layout) -> None:
         assert layout.parse(raw, wrong) is None
 
 
-# Offset in the header, format, value: each makes the header of PLAIN, an object of 328 bytes, a lie.
+# Offset in the header, format, value: each makes the header of PLAIN, an object of 328 bytes, inconsistent.
 LIES = [
     (0, "<I", 0x4D4F4F4F),
     (4, "<H", 2),
@@ -59,7 +59,7 @@ LIES = [
     (168, "<I", 5),
     (168, "<I", (1 << 32) - 1),
 ]
-# The same in the axis of SHARD_OF_ONE, which starts at byte 176.
+# The same for the axis of SHARD_OF_ONE, which starts at byte 176.
 AXIS_LIES = [(0, -1), (0, 5), (8, -1), (8, 2), (12, 0), (12, -1), (16, -2), (16, 2)]
 SHARD_OF_ONE = Layout(0, (4, 3), (2, 3), (LayoutAxis(1, 0, 1, 2, 0, 0, 2),), is_shard=True)
 

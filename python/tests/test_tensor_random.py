@@ -1,4 +1,4 @@
-"""Random tensors survive, and random splits are what a model of them says. Failures print how to repeat them."""
+"""Random tensors return unchanged, and random splits agree with a model. Failures print how to repeat them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def raw_bytes(tensor: Any) -> bytes:
 
 @st.composite
 def tensors(draw: st.DrawFn) -> Any:
-    """Any type, up to 8 dimensions, any order of strides, any steps, any offset."""
+    """Tensors of any type with up to 8 dimensions, and any order of strides, steps and offset."""
     dtype = getattr(torch, draw(st.sampled_from(NAMES)))
     shape = draw(st.lists(st.integers(0, 5), min_size=1, max_size=4))
     shape += [1] * draw(st.integers(0, 8 - len(shape)))

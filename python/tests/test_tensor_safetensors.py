@@ -1,4 +1,4 @@
-"""One tensor between the store and a file in the format of safetensors."""
+"""A tensor between the store and a safetensors file."""
 
 from __future__ import annotations
 

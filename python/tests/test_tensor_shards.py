@@ -1,4 +1,4 @@
-"""Tensors stored as shards: split by a put, by axes or by writers, and read with any other number of ranks."""
+"""Tensors stored as shards: split by a put, by axes or by writers, and read by any number of ranks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FULL = torch.arange(8 * 12 * 6, dtype=torch.int32).reshape(8, 12, 6)
 
 @pytest.fixture
 def memory(host_memory: Memory) -> Memory:
-    """Tensors are not made over memory of a GPU."""
+    """Host memory only: these tests make no tensors in GPU memory."""
     return host_memory
 
 
@@ -71,7 +71,7 @@ OTHERS = {
 
 
 def put_by_axes(store: Any, tensor: Any, size: int, split_dim: int, others: list[ParallelAxis]) -> None:
-    """Stores the shards of all tp ranks. With tp alone, the caller cuts them."""
+    """Stores the shards of all tp ranks. With tp alone, this function cuts them."""
     for rank in range(size):
         given = tensor if others else shard_of(tensor, rank, size, split_dim)
         code = store.put_tensor_with_parallelism("k", given, parallelism(tp(rank, size, split_dim), *others))
@@ -85,7 +85,7 @@ def test_shards_are_read_with_any_number_of_ranks(store: Store, memory: Memory, 
     extent = FULL.shape[split_dim]
     for size in (1, 2, 3, 4, 5, 6, 8, 12):
         divides = extent % size == 0
-        # The order in which a reader names the axes does not matter.
+        # A reader may name the axes in any order.
         axes = [*reversed(OTHERS[layout]), tp(size - 1, size, split_dim)]
         whole = target("full", *axes)
         assert same(store.get_tensor_with_parallelism("k", whole), FULL) == divides
@@ -266,7 +266,7 @@ def test_memory_past_the_end_of_its_buffer_is_not_touched(store: Store, memory: 
 
 @pytest.mark.parametrize("size", [1 << 62, 1 << 63, (1 << 64) - 1])
 def test_a_length_that_no_memory_has_is_refused(store: Store, size: int) -> None:
-    # Not registered, so that the store has no better word than the caller's.
+    # The memory is not registered, so the store relies on the caller's sizes.
     memory = Memory(4096)
     assert store.put_tensor("whole", FULL[:1]) == 0
     at = memory.write(0, store.get("whole"))

@@ -1,4 +1,4 @@
-"""One store in many threads, with the interpreter lock given up while calls wait."""
+"""One store in many threads. Calls release the interpreter lock while they wait."""
 
 import os
 import random
@@ -62,7 +62,7 @@ def test_threads_that_put_one_key(cluster: Cluster, store: Store) -> None:
 
 
 def test_other_threads_run_while_a_call_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The call waits for a master that is played by another thread of the same interpreter."""
+    """The call waits for a master that another thread of this interpreter plays."""
     monkeypatch.setenv("MC_RPC_CONNECT_TIMEOUT_MS", "1500")
     returned = threading.Event()
 
@@ -105,18 +105,18 @@ def test_close_while_others_call(cluster: Cluster) -> None:
 
 
 def threads_of_stores() -> dict[int, str]:
-    """The threads of this process that stores have started: their names, as far as the system keeps them, by id."""
+    """The threads that stores have started in this process: their names, as far as the kernel keeps them, by id."""
     names = {}
     for task in Path("/proc/self/task").iterdir():
         try:
             names[int(task.name)] = (task / "comm").read_text().strip()
         except OSError:
-            continue  # It has ended.
+            continue  # The thread has ended.
     return {thread: name for thread, name in names.items() if name.startswith(("data", "mooncake"))}
 
 
 def affinity(thread: int) -> set[int]:
-    """The processors that a thread may use; all that this one may if it has ended."""
+    """The processors that a thread may use. If the thread has ended, those that the caller may use."""
     try:
         return os.sched_getaffinity(thread)
     except ProcessLookupError:
@@ -124,7 +124,7 @@ def affinity(thread: int) -> set[int]:
 
 
 def test_a_pinned_thread_does_not_pin_those_that_its_store_starts(cluster: Cluster) -> None:
-    """Engines pin what computes, and set the store up there: behind a thread that spins its threads would never run."""
+    """Engines set the store up on a pinned thread that spins. Threads that inherited the pin would never run."""
     everywhere = os.sched_getaffinity(0)
     earlier = threads_of_stores()
 

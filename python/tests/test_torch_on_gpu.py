@@ -1,4 +1,4 @@
-"""Tensors of torch in a GPU: what its streams, its allocators and its graphs do while the store moves their bytes."""
+"""Tensors of torch on a GPU: streams, allocators and graphs, while the store moves their bytes."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from mooncake.vllm.stream import gate_on, marks_on
 Store = MooncakeDistributedStore
 CUDA = torch.device("cuda", 0)
 DTYPES = [torch.float32, torch.float16, torch.bfloat16, torch.int8, torch.bool, torch.float8_e4m3fn]
-# Multiplications that take a stream some hundred milliseconds.
+# Multiplications that keep a stream busy for some hundred milliseconds.
 SLOW_ROUNDS, SLOW_WIDTH = 200, 8192
 
 
 def slow(target: Any, value: float) -> None:
-    """Has the current stream fill the tensor once it has computed for long."""
+    """Makes the current stream compute for long, and then fill the tensor."""
     matrix = torch.ones(SLOW_WIDTH, SLOW_WIDTH, dtype=torch.bfloat16, device=CUDA)
     for _ in range(SLOW_ROUNDS):
         matrix @ matrix
@@ -65,7 +65,7 @@ def test_a_stream_that_computes_does_not_hold_the_store_up(any_store: Store) -> 
     other = torch.zeros(MIB, device=CUDA)
     torch.cuda.synchronize()
     assert any_store.register_buffer(here.data_ptr(), MIB) == 0
-    # The first time, pages are locked and staging is set up.
+    # The first copies lock pages and set up staging memory.
     assert any_store.upsert_from("k", here.data_ptr(), MIB) == 0
     assert any_store.get_into("k", here.data_ptr(), MIB) == MIB
     for stream in (torch.cuda.Stream(), torch.cuda.default_stream()):
@@ -148,7 +148,7 @@ def test_a_graph_is_captured_while_the_store_works(any_store: Store) -> None:
         static = torch.ones(64, 64, device=CUDA)
         for _ in range(5):
             graph = torch.cuda.CUDAGraph()
-            # What vLLM asks for: calls of other threads are none of the graph's.
+            # vLLM uses this mode: the graph does not capture calls of other threads.
             with torch.cuda.graph(graph, capture_error_mode="thread_local"):
                 out = static @ static + 1
             graph.replay()
@@ -190,7 +190,7 @@ def test_marks_and_gates_keep_the_order_of_streams(any_store: Store) -> None:
 
 
 def test_pages_are_locked_while_a_stream_waits(cluster: Cluster) -> None:
-    """A node of which nothing is locked yet is first used by a load that a stream waits for."""
+    """The first use of a node, which has locked no pages yet, is a load that a stream waits for."""
     gate = gate_on(SimpleNamespace(type="cuda", index=0), 10_000)
     assert gate is not None
     store = cluster.store(256 * MIB)
@@ -219,7 +219,7 @@ def test_a_host_tensor_that_torch_has_pinned(any_store: Store) -> None:
 
 
 def test_objects_of_many_pieces(any_store: Store) -> None:
-    """As the blocks of a large model: 16 objects, each of 64 pieces that lie apart."""
+    """16 objects of 64 pieces each that are not adjacent, as the blocks of a large model."""
     piece, count, objects = 64 << 10, 64, 16
     memory = torch.randint(0, 256, (objects * count * piece,), dtype=torch.uint8, device=CUDA)
     copy = memory.clone()

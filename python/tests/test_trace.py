@@ -1,4 +1,4 @@
-"""`mooncake trace`: from the KV events of an engine that is made up to a trace, and what `mooncake sim` says of it."""
+"""`mooncake trace`, from the KV events of a made-up engine to a trace, and the output of `mooncake sim` for it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ START = 1_760_000_000.0
 
 
 class Engine:
-    """An engine that keeps all blocks, and tells of each that it did not have, as vLLM does."""
+    """An engine that keeps all blocks, and publishes each new one, as vLLM does."""
 
     def __init__(self, as_numbers: bool) -> None:
         self.as_numbers = as_numbers
@@ -31,7 +31,7 @@ class Engine:
         return block if self.as_numbers else struct.pack(">Q", block) * 4
 
     def batch(self, seconds: float, blocks: list[int]) -> bytes | None:
-        """What is published for a request whose prompt has these blocks; nothing if all of them are known."""
+        """The events of a request whose prompt has these blocks, or None if all are known."""
         first = next((at for at, block in enumerate(blocks) if block not in self.known), None)
         if first is None:
             return None
@@ -49,7 +49,7 @@ class Engine:
 
 
 def conversations() -> list[tuple[float, list[int]]]:
-    """Requests of 20 conversations of five turns, each of which has all blocks of the turn before it."""
+    """Requests of 20 conversations of five turns. Each turn has all blocks of the turn before."""
     chance = random.Random(1)
     requests = []
     for chat in range(20):
@@ -102,7 +102,7 @@ def test_a_live_publisher_is_recorded_and_converted(tmp_path: Path) -> None:
         for number, (seconds, blocks) in enumerate(conversations()):
             batch = engine.batch(seconds, blocks)
             assert batch is not None
-            # One is lost on the way.
+            # One batch is lost on the way.
             publisher.send_multipart([b"kv-events", (number + (number > 50)).to_bytes(8, "big"), batch])
         publisher.send_multipart([b"kv-events", (101).to_bytes(8, "big"), b"\xc1 no events"])
         time.sleep(1)
@@ -115,7 +115,7 @@ def test_a_live_publisher_is_recorded_and_converted(tmp_path: Path) -> None:
     assert "100 requests, 400 distinct blocks" in said
     assert "1 batches were lost on the way" in said
     assert "1 messages were no KV events" in said
-    # What was no batch ends what can be read again; all before it is there.
+    # Reading the record stops at the message that is no batch; all batches before it are read.
     record.write_bytes(record.read_bytes().removesuffix(b"\xc1 no events"))
     run("trace", "--events", str(record), "--output", str(again))
     assert again.read_text() == trace.read_text()

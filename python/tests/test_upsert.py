@@ -1,4 +1,4 @@
-"""The upsert family: the new value takes the place of the old one at once, and never a part of it."""
+"""The upsert family: the new value replaces the old one at once, and never in part."""
 
 import threading
 
@@ -76,7 +76,7 @@ def test_a_group_is_for_good(store: Store) -> None:
 
 
 def test_a_reader_sees_the_old_value_or_the_new(cluster: Cluster, store: Store) -> None:
-    """Two writers and two readers on few keys: every value is whole, and versions of one reader never go back."""
+    """Two writers and two readers on few keys: every value is complete, and no reader sees an older version again."""
     keys = [f"k{i}" for i in range(4)]
     length = 256 << 10
     for key in keys:

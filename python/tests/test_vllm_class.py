@@ -1,4 +1,4 @@
-"""The class that vLLM makes, on a stand-in for the modules that it imports of vLLM."""
+"""The class that vLLM instantiates, with stand-ins for the vLLM modules that it imports."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class SlidingWindowSpec:
 
 
 class Base:
-    """What the connector uses of `KVConnectorBase_V1`."""
+    """The parts of `KVConnectorBase_V1` that the connector uses."""
 
     def __init__(self, vllm_config: Any, role: str, kv_cache_config: Any) -> None:
         self.given = (vllm_config, role, kv_cache_config)
@@ -41,7 +41,7 @@ class Base:
 
 
 class Tensor:
-    """What is read of a tensor: bytes of registered memory, in blocks."""
+    """The attributes of a tensor that the connector reads: registered memory, in blocks."""
 
     def __init__(self, memory: Memory, device: str = "cpu", dtype: str = "uint8", inner: int = 1) -> None:
         self.memory = memory
@@ -67,7 +67,7 @@ class Tensor:
 
 
 class BlockStored:
-    """An event of vLLM's, of a version that knows no names of adapters."""
+    """An event of a vLLM version without names of adapters."""
 
     __struct_fields__ = ("block_hashes", "parent_block_hash", "token_ids", "block_size", "lora_id", "medium")
 
@@ -78,7 +78,7 @@ class BlockStored:
 
 @pytest.fixture
 def connector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The class, from `mooncake.vllm` as vLLM finds it."""
+    """The class, imported from `mooncake.vllm` as vLLM imports it."""
     base = {
         "KVConnectorBase_V1": Base,
         "KVConnectorMetadata": object,
@@ -256,7 +256,7 @@ def test_a_vllm_that_takes_no_events_is_served_without(
 
 
 def run(scheduler: Any, worker: Any, new: list[Any], scheduled: dict[str, int], compute: Any = lambda: None) -> None:
-    """One step, in vLLM's order of calls."""
+    """Runs one step, with the calls in vLLM's order."""
     cached = SimpleNamespace(req_ids=[], resumed_req_ids=set(), new_block_ids=[], num_computed_tokens=[])
     output = SimpleNamespace(
         scheduled_new_reqs=new,

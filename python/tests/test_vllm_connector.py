@@ -1,4 +1,4 @@
-"""The connector for vLLM, without vLLM: keys, options, layouts, and what is planned for each step."""
+"""The connector for vLLM, without vLLM: keys, options, layouts, and the plan of each step."""
 
 from __future__ import annotations
 
@@ -174,11 +174,11 @@ def test_a_block_in_too_many_pieces() -> None:
         # [blocks, heads, tokens, content], and the same with each block split in two by the kernel.
         ([10, 2, 4, 8], [64, 32, 8, 1], 10, Layer(1000, 128, ((0, 128),))),
         ([20, 2, 2, 8], [32, 16, 8, 1], 10, Layer(1000, 128, ((0, 128),))),
-        # Blocks of several layers side by side.
+        # The blocks of several layers are adjacent.
         ([10, 2, 4, 8], [192, 32, 8, 1], 10, Layer(1000, 384, ((0, 128),))),
-        # Keys and values first, as older versions have it.
+        # Keys and values come first, as in older versions.
         ([2, 10, 4, 8], [320, 32, 8, 1], 10, Layer(1000, 64, ((0, 64), (640, 64)))),
-        # Tokens before heads, in memory.
+        # In memory, tokens come before heads.
         ([10, 2, 4, 8], [64, 8, 16, 1], 10, Layer(1000, 128, ((0, 128),))),
     ],
 )
@@ -208,7 +208,7 @@ def test_an_object_is_its_layers_one_after_the_other() -> None:
 
 @dataclass
 class Request:
-    """A prompt of so many tokens; `num_tokens` grows with the output."""
+    """A prompt of `num_prompt_tokens` tokens; `num_tokens` grows with the output."""
 
     request_id: str
     num_prompt_tokens: int
@@ -239,7 +239,7 @@ def hashes(first: int, end: int) -> tuple[bytes, ...]:
 
 @dataclass
 class Step:
-    """A scheduler's output: `new` has ids with blocks and computed tokens, `cached` also whether they were resumed."""
+    """A scheduler's output. `new`: ids, blocks and computed tokens. `cached`: also whether it was resumed."""
 
     scheduled: dict[str, int]
     new: list[tuple[str, list[int], int]] = field(default_factory=list)
@@ -283,7 +283,7 @@ def scheduler(in_pool: int = 0, saves: bool = True, decode: bool = False, betwee
         (17, 8, 3, 4),
         (17, 12, 3, 0),
         (17, 16, 9, 0),
-        # The last token is always computed, so a prompt of whole blocks leaves one of them.
+        # The last token is always computed, so of a prompt of whole blocks the last block is not loaded.
         (16, 0, 9, 12),
         (17, 0, 9, 16),
         (3, 0, 9, 0),
@@ -352,7 +352,7 @@ def test_steps_too_small_for_a_block_count_as_computed_with_the_one_that_complet
     plans = scheduler()
     plans.allocated(Request("r", 8), [1, 2], 0)
     assert plans.plan(Step({"r": 5}, new=[("r", [1, 2], 0)]).output()).saves == {"r": Save(0, (1,), hashes(0, 1), 0)}
-    # Computed again from token 2 on, in pieces.
+    # The request is computed again from token 2 on, in pieces.
     assert plans.plan(Step({"r": 1}, cached=[("r", None, 2, False)]).output()).saves == {}
     assert plans.plan(Step({"r": 5}, cached=[("r", None, 3, False)]).output()).saves == {
         "r": Save(0, (1, 2), hashes(0, 2), 0)
@@ -452,7 +452,7 @@ def test_what_was_computed_from_a_failed_load_is_refused_until_it_is_computed_ag
     assert bad.admit(Save(1, (4, 10), none, 1)) is True
 
 
-# What is told of stored blocks
+# Events of stored blocks
 
 
 def test_a_block_is_told_of_once_when_all_its_parts_are_stored() -> None:

@@ -1,7 +1,7 @@
-"""The connector for vLLM under random requests, failures and preemptions: no wrong block is ever stored or used.
+"""The connector for vLLM under random requests, failures and preemptions: it stores and uses no wrong block.
 
-A small engine stands for vLLM: it schedules chunks, computes blocks layer by layer from the blocks before them, and
-takes back what failed to load. What it computes from a wrong block is wrong, so that wrong blocks spread.
+A small engine replaces vLLM. It schedules chunks, computes blocks layer by layer from the blocks before them, and
+recomputes what failed to load. Whatever it computes from a wrong block is wrong too, so wrong blocks spread.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ Tokens = tuple[object, ...]
 
 
 def right(block_hash: bytes, layer: int) -> Tokens:
-    """What the tokens of a layer of a block are to be."""
+    """The right tokens of a layer of a block."""
     return ((block_hash, layer),) * BLOCK
 
 
 class Memory:
-    """What the tokens of each layer of each block hold, by the address of the layer's part of the block."""
+    """The tokens of each layer of each block, by the address of the layer's part of the block."""
 
     def __init__(self) -> None:
         self.values: dict[int, Tokens] = {}
@@ -51,7 +51,7 @@ class Memory:
 
 
 class FlakyStore:
-    """A store in a dictionary that checks what it is given, and fails from time to time."""
+    """A store in a dictionary that checks its arguments and sometimes fails."""
 
     def __init__(self, memory: Memory, chance: random.Random) -> None:
         self.memory, self.chance = memory, chance
@@ -155,7 +155,7 @@ class Request:
     branch: int
     blocks: list[int] = field(default_factory=list)
     computed: int = 0
-    state: str = "fresh"  # then "loading", "ready" or "running"
+    state: str = "fresh"  # Then "loading", "ready" or "running".
     is_new: bool = True
     lora_request: object = None
 
@@ -169,17 +169,17 @@ class Request:
 
     @property
     def size(self) -> int:
-        """Blocks for all of its tokens."""
+        """The number of blocks for all tokens."""
         return -(-self.num_tokens // BLOCK)
 
     @property
     def block_hashes(self) -> list[bytes]:
-        """Prompts share their first blocks, and differ from the third one on by their branch."""
+        """Prompts share their first two blocks; from the third on, their branch distinguishes them."""
         return [f"{index}/{self.branch if index > 1 else 0}".encode() for index in range(self.num_tokens // BLOCK)]
 
 
 class Engine:
-    """Steps of a scheduler with chunks, local prefix hits within what is running, and the policy `recompute`."""
+    """The steps of a scheduler with chunks, local prefix hits among running requests, and the policy `recompute`."""
 
     def __init__(self, options: Options, chance: random.Random) -> None:
         self.options, self.chance = options, chance
@@ -207,7 +207,7 @@ class Engine:
         request.blocks = []
 
     def take(self, request: Request, wanted: int) -> bool:
-        """Blocks for so many; False if there are too few."""
+        """Takes blocks until the request has this many. False if too few are free."""
         missing = wanted - len(request.blocks)
         if missing > len(self.free):
             return False
@@ -218,7 +218,7 @@ class Engine:
         return True
 
     def local_hit(self, request: Request) -> list[int]:
-        """Blocks that a running request computed, or counts as computed because it loads them in this step."""
+        """Blocks that a running request has computed, or counts as computed because it loads them in this step."""
         best: list[int] = []
         for other in self.running:
             shared = 0
@@ -229,7 +229,7 @@ class Engine:
         return list(best)
 
     def admit(self, request: Request) -> bool:
-        """Starts a waiting request; False if it has to wait, for room or for its load."""
+        """Starts a waiting request. False if it has to wait for blocks or for its load."""
         if request.state == "fresh" and not self.look_up(request):
             return False
         if request.state == "loading" or not self.take(request, request.size):
@@ -240,7 +240,7 @@ class Engine:
         return True
 
     def look_up(self, request: Request) -> bool:
-        """Takes blocks for what is cached; False if there is no room."""
+        """Takes blocks for the cached part of the prompt. False if too few are free."""
         request.blocks = self.local_hit(request)
         for block_id in request.blocks:
             self.users[block_id] += 1
@@ -295,7 +295,7 @@ class Engine:
         return output
 
     def compute(self, request: Request, tokens: int, layer: int) -> None:
-        """A layer of these tokens: right only if that of all tokens before them is."""
+        """Computes a layer of these tokens. It is right only if the layer is right for all tokens before them."""
         values, hashes = self.memory.values, request.block_hashes
         good = True
         for token in range(request.computed + tokens):
@@ -331,7 +331,7 @@ class Engine:
             self.release(self.held.pop(request_id))
 
     def advance(self, request: Request, tokens: int, failed: set[int]) -> None:
-        """After a step: back to the first block that failed, or on, or done."""
+        """After a step: returns to the first failed block, or continues, or ends the request."""
         lost = [i for i in range(-(-request.computed // BLOCK)) if request.blocks[i] in failed]
         if lost:
             request.computed = lost[0] * BLOCK
@@ -344,7 +344,7 @@ class Engine:
         self.end(request)
 
     def arrive(self, request: Request, failed: set[int], is_over: bool) -> None:
-        """A load between steps: what of it is good, once it is over."""
+        """A load between steps has ended: only the blocks before the first failed one count."""
         for index, block_id in enumerate(request.blocks):
             if block_id in failed:
                 request.computed = min(request.computed, index * BLOCK)

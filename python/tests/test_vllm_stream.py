@@ -1,4 +1,4 @@
-"""A GPU that waits for the layers of a step in its own stream, by the double of its driver."""
+"""A GPU stream that waits for the layers of a step, with a double of the driver."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from test_vllm_worker import LAYERED, LAYERS, NAMES, SECONDS, WHOLE, Instance, l
 
 @pytest.fixture
 def model() -> str:
-    """A model of which the pool holds nothing."""
+    """A model of which the pool holds no block."""
     return f"m-{uuid.uuid4().hex[:8]}"
 
 
 class Attention:
-    """A reader on a GPU: what its stream reads of each layer, as attention does, while the layers are loaded."""
+    """A reader on a GPU. While layers load, its stream reads each of them, as attention does."""
 
     def __init__(self, cluster: Cluster, model: str, stream: Stream, limit_ms: int = 60_000) -> None:
         counter = _StreamCounter.of_device(0, limit_ms)
@@ -39,14 +39,14 @@ class Attention:
         self.instance.calls.broken["batch_get_into_multi_buffer_ranges"] = self.get
 
     def get(self, *arguments: Any) -> Any:
-        """Loads the first layer at once, and the others when they are let go."""
+        """Loads the first layer at once, and the others after the test has released them."""
         self.calls += 1
         if self.calls > 1:
             assert self.held.wait(SECONDS)
         return self.instance.calls.store.batch_get_into_multi_buffer_ranges(*arguments)
 
     def launch(self, loads: dict[str, Load]) -> list[Any]:
-        """What the engine's thread gives the device; it does not wait for the loads."""
+        """Launches the reads on the device, as the engine's thread does, without waiting for the loads."""
         worker = self.instance.worker
         worker.begin(StepPlan(loads=loads))
         worker.load()
@@ -82,7 +82,7 @@ def stream(store: MooncakeDistributedStore) -> Iterator[Stream]:
 
 
 def bytes_of(seen: list[Any]) -> bytes:
-    """What the stream read, in the order of an object's layers."""
+    """The bytes that the stream read, in the order of an object's layers."""
     return b"".join(read() for layer in seen for read in layer)
 
 
@@ -94,7 +94,7 @@ def stored(cluster: Cluster, model: str, *names: str) -> dict[str, bytes]:
     writer.finish("w")
     writer.worker.close()
     assert writer.calls.store.unregister_buffer(writer.memory.address) == 0
-    # Here: where it is collected later, a real driver has that thread wait for all streams.
+    # Freed here: if it were collected later, a real driver would make that thread wait for all streams.
     assert isinstance(writer.memory, DeviceMemory)
     writer.memory.free()
     return {name: content(name, writer.layout.block_bytes) for name in names}
@@ -108,7 +108,7 @@ def test_the_device_waits_for_its_layers_and_the_engine_does_not(cluster: Cluste
     for step in range(3):
         attention.calls = 0
         attention.held.clear()
-        # Of two requests in one step, which share a block.
+        # Two requests of one step share a block.
         seen = attention.launch({"r": load(LAYERED, (4, 6), "a", "b"), "s": load(LAYERED, (1, 7), "a", "c")})
         wait_until(lambda: attention.calls == 2, SECONDS, "the second layer is being loaded")
         wait_until(lambda seen=seen: bytes_of(seen[:1]) == expected[0], SECONDS, "the first is read")  # type: ignore[misc]
@@ -135,7 +135,7 @@ def test_a_load_that_fails_lets_the_device_go_on(cluster: Cluster, model: str, s
     attention.instance.calls.broken["batch_get_into_multi_buffer_ranges"] = fail
     attention.launch(plan)
     assert attention.end() == {1, 2}
-    # The thread that loads is gone, for whatever reason.
+    # The loading thread has ended, for any reason.
     attention.instance.worker.layer_receiver.thread.close(SECONDS)  # type: ignore[union-attr]
     attention.launch(plan)
     assert attention.end() == {1, 2}
@@ -150,14 +150,14 @@ def test_a_load_that_does_not_end_in_time_counts_as_failed(
     attention = Attention(cluster, model, stream, limit_ms=200)
     plan = {"r": load(LAYERED, (1,), "a")}
     if why == "queue":
-        # What loads the layers stands behind the stream that waits for them.
+        # The loads stand in the queue behind the stream that waits for them.
         driver().double_one_queue(True)
         attention.held.set()
     attention.launch(plan)
     stream.finish()
     attention.held.set()
     assert attention.end() == {1}
-    # From now on the processor waits, and all is well.
+    # From now on the processor waits, and loads succeed.
     seen = attention.launch(plan)
     assert attention.end() == set()
     assert bytes_of(seen) == values["a"]

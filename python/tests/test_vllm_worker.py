@@ -1,4 +1,4 @@
-"""The worker of the connector for vLLM, without vLLM: it moves blocks of real memory through a real pool."""
+"""The worker of the connector for vLLM, without vLLM: it moves blocks between memory and a real pool."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from mooncake.vllm.worker import Place, Worker
 
 SECONDS = 10.0
 BLOCKS, LAYERS, PIECE_BYTES = 16, 3, 4096
-# A block of a layer lies in two pieces, keys and values, which are half of the layer apart.
+# A layer's part of a block lies in two pieces, keys and values, half a layer apart.
 LAYER_BYTES = 2 * BLOCKS * PIECE_BYTES
 NAMES = [f"model.layers.{number}.attn" for number in range(LAYERS)]
 WHOLE = Options()
@@ -47,7 +47,7 @@ LAYERED = Options(use_layerwise=True)
 
 
 class Calls:
-    """A store that notes the names of the calls, and lets a test break one of them."""
+    """A store that records the names of calls, and in which a test can break a call."""
 
     def __init__(self, store: MooncakeDistributedStore) -> None:
         self.store = store
@@ -65,7 +65,7 @@ class Calls:
 
 
 class Instance:
-    """A worker with a KV cache of its own, in which each block holds what its name says, and steps to run."""
+    """A worker with its own KV cache, in which each block holds bytes generated from its name, and steps to run."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Instance:
         self.worker = Worker(pool, self.layout, place, options, can_put, mark, gate)
 
     def write(self, block_id: int, name: str) -> None:
-        """What the model computes for a block."""
+        """Writes a block as the model would compute it."""
         value = content(name, self.layout.block_bytes)
         for address, length, offset in self._pieces(block_id):
             self.memory.write(address - self.memory.address, value[offset : offset + length])
@@ -110,7 +110,7 @@ class Instance:
         ]
 
     def step(self, plan: StepPlan, computed: dict[int, str] | None = None) -> set[int]:
-        """One step in vLLM's order; it computes blocks layer by layer. Returns the blocks that failed to load."""
+        """Runs a step in vLLM's order, computing blocks layer by layer. Returns the blocks that failed to load."""
         worker = self.worker
         worker.begin(plan)
         worker.load()
@@ -131,14 +131,14 @@ class Instance:
         return worker.take_failed_blocks()
 
     def finish(self, request_id: str) -> None:
-        """Returns once the saves of the request are over."""
+        """Waits until the saves of the request have ended."""
         self.worker.begin(StepPlan(held={request_id}))
         wait_until(lambda: request_id in self.worker.take_finished()[0], SECONDS, "the saves are over")
 
 
 @pytest.fixture
 def model(store: MooncakeDistributedStore) -> str:
-    """A model of which the pool, which is empty, holds nothing."""
+    """A model of which the empty pool holds no block."""
     return f"m-{uuid.uuid4().hex[:8]}"
 
 
@@ -174,7 +174,7 @@ def test_what_one_instance_stored_another_one_loads_in_any_mode(make: Any, sourc
     writer, reader = make(source), make(target)
     assert writer.step(StepPlan(saves={"w": save(0, (5, 2, 9), "a", "b", "c")}), {5: "a", 2: "b", 9: "c"}) == set()
     writer.finish("w")
-    # Two requests share a prefix, and a block each is on top.
+    # Two requests share a prefix, and each has another block after it.
     loads = {"r": load(target, (1, 4, 3), "a", "b", "c"), "s": load(target, (0, 7), "a", "b")}
     assert reader.step(StepPlan(loads=loads)) == set()
     wanted = {1: "a", 4: "b", 3: "c", 0: "a", 7: "b"}
@@ -212,7 +212,7 @@ def test_a_load_waits_for_the_steps_that_use_its_blocks_yet(make: Any, options: 
     writer.finish("w")
     with DeviceStream() as device:
         reader = make(options, stream=device)
-        # A request that is over had the block; its last step has not run.
+        # The last step of the block's earlier request has not run yet.
         device.launch(lambda: reader.write(5, "late"))
         threading.Timer(0.2, device.is_free.set).start()
         assert reader.step(StepPlan(loads={"r": load(options, (5,), "a")})) == set()
@@ -258,7 +258,7 @@ def test_what_the_pool_holds_is_not_stored_again(make: Any, options: Options) ->
     second.step(StepPlan(saves={"r": save(0, (1, 2), "a", "b")}), {1: "a", 2: "b"})
     second.finish("r")
     assert second.calls.names == ["batch_is_exist"]
-    # Within a step, too: of two requests with one prefix, one is stored.
+    # Two requests of one step share a prefix; the worker stores it once.
     saves = {"s": save(0, (3, 4), "c", "d"), "t": save(0, (5, 6), "c", "e")}
     second.step(StepPlan(saves=saves), {3: "c", 4: "d", 5: "c", 6: "e"})
     second.finish("s")
@@ -283,7 +283,7 @@ def test_what_came_of_blocks_that_are_not_there_is_not_stored(make: Any, options
         reader.finish("s")
         exists = reader.calls.store.batch_is_exist(reader.worker.keys.keys(hashes("wrong", "gone", "fine")))
         assert exists == [0, 0, 1]
-    # Computed again from the lost block on, it is stored.
+    # After the request is computed again from the lost block on, the block is stored.
     reader.step(StepPlan(saves={"r": save(2, (1, 2, 3, 4), "gone", "wrong")}), {3: "gone", 4: "wrong"})
     reader.finish("r")
     assert reader.calls.store.batch_is_exist(reader.worker.keys.keys(hashes("gone", "wrong"))) == [1, 1]
@@ -337,7 +337,7 @@ def test_a_block_whose_layer_cannot_be_written_is_not_published(make: Any) -> No
     writer.finish("r")
     keys = writer.worker.keys.keys(hashes("a", "b"))
     assert (writes, writer.calls.store.batch_is_exist(keys)) == ([2, 2], [0, 0])
-    # Nothing is left open: the next step can store them.
+    # The failed step leaves no session open, so the next step can store the blocks.
     writer.step(StepPlan(saves={"r": save(0, (1, 2), "a", "b")}), {1: "a", 2: "b"})
     writer.finish("r")
     assert writer.calls.store.batch_is_exist(keys) == [1, 1]
@@ -394,7 +394,7 @@ def test_saves_that_are_over_are_reported_once() -> None:
     pending.wait(["c"], lambda: False)
 
 
-# Look-ups
+# Lookups
 
 
 def test_the_scheduler_asks_the_worker(make: Any) -> None:

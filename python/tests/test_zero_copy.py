@@ -1,4 +1,4 @@
-"""The calls that take addresses: put_from, get_into and their batch forms; registration."""
+"""The calls that take addresses: put_from, get_into and their batch forms, and the registration of memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Store = MooncakeDistributedStore
 
 
 class Index:
-    """An integer of another library, as NumPy's are."""
+    """An integer type of another library, like NumPy's."""
 
     def __init__(self, value: int) -> None:
         self.value = value
@@ -139,7 +139,7 @@ def test_registration(store: Store) -> None:
 
 
 def unreadable() -> Iterator[tuple[str, int]]:
-    """Addresses that are no host memory: one that nothing is mapped at, and one that is reserved, as a GPU's are."""
+    """Addresses without readable host memory: one that is not mapped, and one that is only reserved, like a GPU's."""
     yield "unmapped", 4096
     libc = ctypes.CDLL(None, use_errno=True)
     libc.mmap.restype = ctypes.c_void_p

@@ -1,4 +1,4 @@
-"""Values that describe themselves: wrong bytes show, and so do right bytes in the wrong place. Cheap to make."""
+"""Values that describe themselves: a test detects wrong bytes, and right bytes in the wrong place. They are cheap."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import zlib
 from array import array
 
 LONGEST = 4 << 20
-# Word number n holds n in its lower half; the upper half is stamped over.
+# Word number n holds n in its lower half; `stamped` overwrites the upper half.
 NUMBERED = array("Q", range(LONGEST // 8)).tobytes()
 
 
 def stamped(key: str, version: int, length: int) -> bytes:
-    """`length` bytes, a multiple of 8. The first word is the version, the others name their place, key and version."""
+    """`length` bytes, a multiple of 8. The first word is the version; the others hold offset, key and version."""
     words = length // 8
     stamp = struct.pack("<I", zlib.crc32(f"{key} {version} {length}".encode()))
     value = bytearray(NUMBERED[:length])
@@ -23,7 +23,7 @@ def stamped(key: str, version: int, length: int) -> bytes:
 
 
 def version_of(key: str, value: bytes) -> int | None:
-    """The version that was put under the key with exactly these bytes; None if there is none."""
+    """The version of these bytes if they were put under this key, else None."""
     if len(value) < 8 or len(value) % 8 or len(value) > LONGEST:
         return None
     (version,) = struct.unpack("<Q", value[:8])

@@ -1,7 +1,7 @@
-"""A process that puts and gets until it is killed, and says on its standard output what it does.
+"""A process that puts and gets until it is killed, and reports that on its standard output.
 
-Each line is one JSON list: what, the key, the version, the seconds that the call took. `put`, `remove`
-and `get` are said before the call; `done`, `failed`, `hit`, `miss` and `wrong` after it.
+Each line is a JSON list: event, key, version, and the seconds that the call took. `put`, `remove` and `get` come
+before the call; `done`, `failed`, `hit`, `miss` and `wrong` come after it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Said = tuple[str, str, int, float]
 
 @dataclass(frozen=True)
 class End:
-    """When a worker is killed: so long after it said this, once it has said enough."""
+    """When to kill a worker: this long after it has said `what`, once it has written enough lines."""
 
     what: str
     lines: int
@@ -36,7 +36,7 @@ class End:
 
 
 class Worker:
-    """The process, seen from the test."""
+    """The process, from the test's side."""
 
     def __init__(self, master: str, seed: int, first_version: int, end: End | None = None) -> None:
         arguments = [sys.executable, str(Path(__file__)), master, str(seed), str(first_version)]
@@ -49,7 +49,7 @@ class Worker:
     def _read(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            # The last line may be cut short; what it began to say did not happen as far as anyone knows.
+            # The kill may cut the last line short; its event then does not count.
             if line.endswith(b"\n"):
                 what, key, version, seconds = json.loads(line)
                 self.said.append((what, key, version, seconds))
@@ -59,7 +59,7 @@ class Worker:
                     self.end = None
 
     def wait(self) -> list[Said]:
-        """All that it said until its end, which must be the one that was meant for it."""
+        """All that the worker said until its planned end."""
         assert (self.process.wait(10), self.end) == (-signal.SIGKILL, None), self.said[-3:]
         self.reader.join(10)
         return self.said
@@ -76,7 +76,7 @@ class Worker:
 
 
 def say(what: str, key: str, version: int, seconds: float = 0.0) -> None:
-    """In one write, so that a line is either there or not."""
+    """Writes the line in one call, so that a kill leaves all of it or none."""
     os.write(1, json.dumps([what, key, version, seconds]).encode() + b"\n")
 
 

@@ -1,8 +1,8 @@
-//! What one allocation costs, how much of an arena is usable, and what a live range costs in memory.
+//! The time of one allocation, the usable share of an arena, and the memory that a live range needs.
 //!
-//! `cargo bench -p mooncake-alloc [-- RANGES...]`: how many ranges are live (default 50,000, which is a large
-//! segment, and 1,000,000). Times are the best of three runs. Ranges are freed in random order, so at a million of
-//! them a free meets two or three cache lines that it has not seen for long; nothing else is timed.
+//! `cargo bench -p mooncake-alloc [-- RANGES...]` takes the numbers of live ranges (default 50,000, a large segment,
+//! and 1,000,000). Times are the best of three runs. Ranges are freed in random order: with a million of them, a free
+//! misses the cache two or three times. Nothing else is timed.
 
 #![allow(clippy::disallowed_methods, reason = "a benchmark needs a clock")]
 
@@ -29,7 +29,7 @@ impl Dice {
     }
 }
 
-/// The lengths that a workload asks for, in bytes.
+/// The distribution of the lengths in bytes.
 struct Workload {
     name: &'static str,
     mean: u64,
@@ -46,7 +46,7 @@ const WORKLOADS: [Workload; 4] = [
     },
     Workload {
         name: "mixed 4 KiB to 4 MiB",
-        // A power of two at random, and a length at random up to the next one.
+        // A random power of two plus a random part of it.
         mean: (4 * KIB * ((1 << 10) - 1) / 10) * 3 / 2,
         len: |dice| {
             let power = (4 * KIB) << dice.roll(10);
@@ -62,18 +62,18 @@ const ALLOCATORS: [(&str, New); 2] = [
     ("cachelib", |len| Allocator::Cachelib(SlabAllocator::new(len))),
 ];
 
-/// The figures of one run, in nanoseconds per operation unless they say otherwise.
+/// The figures of one run, in nanoseconds per operation unless stated otherwise.
 #[derive(Clone, Copy)]
 struct Figures {
-    /// Filling an empty arena to nine tenths.
+    /// To fill an empty arena to nine tenths.
     fill: f64,
-    /// Freeing a random range and allocating another, both together.
+    /// To free a random range and allocate another.
     pair: f64,
-    /// Allocations of the steady state that were refused, per thousand.
+    /// Refused allocations per thousand, in the steady state.
     refused: f64,
     /// Heap bytes per live range after the steady state.
     bytes: f64,
-    /// Freeing everything in random order.
+    /// To free all ranges in random order.
     drain: f64,
 }
 
@@ -146,7 +146,7 @@ fn measure(new: New, workload: &Workload, ranges: usize) -> Figures {
     Figures { fill, pair, refused: f64::from(refused) * 1000.0 / pairs as f64, bytes, drain }
 }
 
-/// Share of an arena that ranges of one length can fill, in percent.
+/// The share of an arena that ranges of one length fill, in percent.
 fn usable(new: New, len: u64) -> f64 {
     let capacity = 1000 * len.max(64 * KIB);
     let mut arena = new(capacity);

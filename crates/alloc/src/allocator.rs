@@ -9,7 +9,7 @@ pub enum Allocator {
     Cachelib(SlabAllocator),
 }
 
-/// Evaluates the same expression on whichever allocator it is.
+/// Evaluates the same expression on either allocator.
 macro_rules! either {
     ($self:expr, $allocator:ident => $call:expr) => {
         match $self {
@@ -25,20 +25,20 @@ impl Allocator {
         either!(self, a => a.alloc(len))
     }
 
-    /// Reserves `[offset, offset + len)`, which recovery knows to be in use. `None` if it is not free, not
-    /// inside the arena, or not a place where this allocator puts ranges of that length.
+    /// Reserves `[offset, offset + len)`, which recovery knows to be in use. `None` if it is not free, not inside the
+    /// arena, or not a range that this allocator returns for that length.
     pub fn alloc_at(&mut self, offset: u64, len: u64) -> Option<Allocation> {
         either!(self, a => a.alloc_at(offset, len))
     }
 
-    /// Reserves the range that [`alloc`](Self::alloc) has once given for `len` bytes at `offset`, rounded up as it was then
-    /// but not past `free_until`, where the next range in use starts. `None` as in [`alloc_at`](Self::alloc_at), or if the
-    /// bytes reach past `free_until`.
+    /// Reserves the range at `offset` that [`alloc`](Self::alloc) returned earlier for `len` bytes. The length is
+    /// rounded up as in `alloc`, but not past `free_until`, where the next range in use starts. `None` as in
+    /// [`alloc_at`](Self::alloc_at), or if the bytes reach past `free_until`.
     pub fn occupy(&mut self, offset: u64, len: u64, free_until: u64) -> Option<Allocation> {
         either!(self, a => a.occupy(offset, len, free_until))
     }
 
-    /// Gives a range back.
+    /// Frees a range.
     ///
     /// # Panics
     /// If `handle` names no live range.
@@ -46,7 +46,7 @@ impl Allocator {
         either!(self, a => a.free(handle));
     }
 
-    /// The range that is reserved under `handle`: at least as long as what was asked for.
+    /// The reserved range of `handle`, at least as long as requested.
     ///
     /// # Panics
     /// If `handle` names no live range.
@@ -54,12 +54,13 @@ impl Allocator {
         either!(self, a => a.range(handle))
     }
 
-    /// A length that [`alloc`](Self::alloc) satisfies now; 0 if it satisfies none. A longer one may succeed too.
+    /// A length that [`alloc`](Self::alloc) can serve now; 0 if it can serve none. It may serve a longer one too.
     pub fn largest_free(&self) -> u64 {
         either!(self, a => a.largest_free())
     }
 
-    /// The size class of the longest range that may be free: no length of a higher one is served now. See [`class_of`].
+    /// The size class of the longest free range: [`alloc`](Self::alloc) serves no length of a higher class now. See
+    /// [`class_of`].
     pub fn largest_class(&self) -> u32 {
         match self {
             Allocator::Offset(allocator) => allocator.largest_class(),
@@ -67,7 +68,8 @@ impl Allocator {
         }
     }
 
-    /// What lies before a live range and behind it, in this order. Of slabs nothing is told.
+    /// The neighbours before and after a live range, in this order. The slab allocator does not know them and returns
+    /// defaults.
     ///
     /// # Panics
     /// If `handle` names no live range.
@@ -78,12 +80,12 @@ impl Allocator {
         }
     }
 
-    /// Whether neighbouring ranges that are freed become one.
+    /// Whether the allocator joins neighbouring free ranges to one.
     pub fn joins_neighbours(&self) -> bool {
         matches!(self, Allocator::Offset(_))
     }
 
-    /// Bytes reserved, what was added by rounding included.
+    /// Reserved bytes, including those added by rounding.
     pub fn used(&self) -> u64 {
         either!(self, a => a.used())
     }
@@ -98,7 +100,7 @@ impl Allocator {
         either!(self, a => a.allocations())
     }
 
-    /// Bytes of heap memory that the allocator itself holds.
+    /// Bytes of heap memory that the allocator itself uses.
     pub fn heap_bytes(&self) -> usize {
         either!(self, a => a.heap_bytes())
     }
@@ -106,7 +108,7 @@ impl Allocator {
     /// Verifies every invariant, in time that grows with the number of ranges. For tests.
     ///
     /// # Errors
-    /// A sentence that names the first invariant found broken.
+    /// A sentence that names the first broken invariant.
     pub fn check(&self) -> Result<(), String> {
         either!(self, a => a.check())
     }

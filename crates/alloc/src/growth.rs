@@ -1,5 +1,5 @@
-/// Makes room for one more element. A full table grows by an eighth, not by half: these tables are most of what
-/// an allocator costs per live range, and space that is only reserved counts as much as space in use.
+/// Appends an element. A full table grows by an eighth, not to twice its size. These tables are most of the memory
+/// that an allocator needs per live range, and reserved capacity counts as much as used capacity.
 pub(crate) fn push<T>(table: &mut Vec<T>, value: T) {
     if table.len() == table.capacity() {
         table.reserve_exact(table.len() / 8 + 8);

@@ -1,8 +1,9 @@
 use std::num::NonZeroU32;
 
-/// Names one live range of the allocator that returned it, until it is freed. Four bytes, also in an `Option`.
+/// Names one live range of the allocator that returned it, until the range is freed. It takes four bytes, also in an
+/// `Option`.
 ///
-/// Handles are reused: one that was freed may later name another range of the same allocator.
+/// Allocators reuse handles: a freed handle may later name another range of the same allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Handle(NonZeroU32);
 
@@ -15,36 +16,36 @@ impl Handle {
         self.0.get()
     }
 
-    /// A number that no other live range of the allocator has. Numbers are small: few are larger than the most ranges
-    /// that were ever live.
+    /// A number that no other live range of the allocator has. Numbers stay small: hardly any exceeds the highest
+    /// number of ranges that were live at one time.
     pub fn number(self) -> u32 {
         self.index()
     }
 }
 
-/// A range that was just allocated.
+/// A range that was just reserved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allocation {
-    /// What to free it by.
+    /// The handle that frees it.
     pub handle: Handle,
-    /// Its first byte.
+    /// The offset of its first byte.
     pub offset: u64,
 }
 
-/// What lies on one side of a live range.
+/// The neighbours on one side of a live range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Neighbour {
-    /// Free bytes right beside it.
+    /// Free bytes directly beside it.
     pub free: u64,
-    /// The live range beyond the free bytes. None at the edge of the arena, or if the allocator does not know it.
+    /// The live range beyond the free bytes. `None` at the edge of the arena, or if the allocator does not know it.
     pub next: Option<Handle>,
 }
 
-/// A stretch of the arena: `[offset, offset + len)`, in bytes.
+/// A part of the arena: `[offset, offset + len)`, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
-    /// First byte.
+    /// Offset of the first byte.
     pub offset: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u64,
 }

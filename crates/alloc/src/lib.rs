@@ -1,15 +1,15 @@
-//! Allocators of byte ranges over an arena `[0, len)`: the master's view of a segment's memory.
+//! Allocators of byte ranges over an arena `[0, len)`. The master uses one for each segment's memory.
 //!
-//! Everything here is arithmetic on offsets. There is no pointer, no memory that is allocated *from*, no
-//! clock and no randomness: the same calls give the same ranges, always. Offsets are in bytes from the start
-//! of the arena and are not aligned to anything.
+//! This crate only computes offsets: it has no pointer, no memory that it allocates from, no clock and no randomness.
+//! The same calls always return the same ranges. Offsets are in bytes from the start of the arena, without alignment.
 //!
 //! Enter at [`Allocator`], which is one of
-//! - [`RangeAllocator`], the default: any length, good fit in constant time, neighbours joined at once;
+//! - [`RangeAllocator`], the default: any length, a good fit in constant time, neighbouring free ranges joined at
+//!   once;
 //! - [`SlabAllocator`], known to operators as `cachelib`: size classes in slabs of 4 MiB.
 //!
-//! A length that cannot be served is `None`. A [`Handle`] that names no live range is a broken invariant of
-//! the caller and panics, in release builds too: to go on would hand the same bytes to two objects.
+//! An allocator returns `None` for a length that it cannot serve. A [`Handle`] that names no live range is a fault of
+//! the caller and panics, in release builds too. Otherwise two objects could get the same bytes.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! The part of this that is a test like any other, so that it is built as they are.
+//! Runs the chaos program for a minute, as a test.
 
 use std::process::Command;
 

@@ -1,5 +1,5 @@
-//! Peers that come and go, for as long as an engine may run: descriptors, threads and memory of those that stay return
-//! to where they were. No other test may run in this process.
+//! Peers join and leave, again and again. In the processes that stay, the numbers of descriptors and threads return to
+//! their first values, and memory does not grow. No other test may run in this process.
 
 #![allow(missing_docs, reason = "tests are no public interface")]
 
@@ -11,10 +11,10 @@ use rustix::process::Signal;
 
 const LEN: usize = 100_000;
 
-/// How long nothing changes before the first peers come.
+/// How long the counts must stay equal before the first peers join.
 const STILL: Duration = Duration::from_secs(1);
 
-/// How long those that stay may take to let go of peers that have left.
+/// How long the remaining processes may take to release the resources of peers that left.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn start_node(master: &Master) -> Node {
@@ -46,7 +46,7 @@ fn get(store: &Store, key: &str) {
     assert!(got.into_vec() == value(key), "{key} is wrong");
 }
 
-/// What a process holds open.
+/// How many descriptors, threads and mapped segments a process holds.
 #[derive(Debug, PartialEq)]
 struct Holdings {
     descriptors: usize,
@@ -72,7 +72,7 @@ impl Holdings {
     }
 }
 
-/// Memory of a process that lies in no file, in bytes.
+/// Anonymous memory of a process in bytes.
 fn anonymous_bytes(process: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("it runs");
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("it is said");
@@ -85,7 +85,7 @@ fn thread_names(process: &str) -> Vec<String> {
     tasks.flatten().filter_map(|task| name(task).ok()).map(|name| name.trim().to_owned()).collect()
 }
 
-/// What a process holds once nothing changes any more: a connection may be there before the thread that serves it.
+/// The holdings of a process once they stay equal: a connection may exist before the thread that serves it.
 fn settled(process: &str) -> Holdings {
     let mut last = (Holdings::of(process), Instant::now());
     while last.1.elapsed() < STILL {
@@ -114,7 +114,7 @@ fn expect_as_before(process: &str, before: &Holdings, wave: u32) {
     }
 }
 
-/// Peers that lend and are read, half of which are killed, and clients that read.
+/// Starts nodes that lend and are read, and clients that read. Kills half of the nodes, and stops the others.
 fn come_and_go(master: &Master, staying: &[&Store], of_node: &str, wave: u32) {
     let mut lenders: Vec<Node> = (0..6).map(|_| start_node(master)).collect();
     for (number, lender) in lenders.iter().enumerate() {
@@ -154,7 +154,7 @@ fn descriptors_threads_and_memory_return_to_where_they_were_when_peers_leave() {
         bytes.push(processes.map(anonymous_bytes));
     }
     println!("{before:?}, {bytes:?} bytes after each wave");
-    // The first waves make what is used again.
+    // The first waves allocate memory that later waves reuse.
     for process in [0, 1] {
         let grown = bytes[9][process].saturating_sub(bytes[2][process]);
         assert!(grown < 4 << 20, "{}: {bytes:?}", processes[process]);

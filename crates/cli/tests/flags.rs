@@ -1,4 +1,4 @@
-//! Command lines and configuration files, from words to configuration.
+//! Command lines and configuration files, parsed into configurations.
 
 #![allow(missing_docs, reason = "tests are no public interface")]
 

@@ -1,5 +1,5 @@
-//! What a master, a node and a client take of the processors when they have nothing to do, or little. No other test may
-//! run in this process.
+//! How much processor time a master, a node and a client use when idle and under light load. No other test may run in
+//! this process.
 
 #![allow(missing_docs, reason = "tests are no public interface")]
 
@@ -10,7 +10,7 @@ use mooncake_client::{
 };
 use mooncake_testing::{Master, Node, Program};
 
-/// What all threads of a process have had of the processors.
+/// The processor time that all threads of a process have used.
 fn processor_time(process: &str) -> Duration {
     let tasks = std::fs::read_dir(format!("/proc/{process}/task")).expect("it runs");
     let of_task = |task: std::io::Result<std::fs::DirEntry>| {
@@ -22,7 +22,7 @@ fn processor_time(process: &str) -> Duration {
     Duration::from_nanos(tasks.map(of_task).sum())
 }
 
-/// A pool of three processes, this one among them.
+/// A master, a node and a client; the client is this process.
 struct Pool {
     master: Master,
     node: Node,
@@ -56,7 +56,7 @@ impl Pool {
         }
     }
 
-    /// What master, node and client take of one processor while `work` is done, each as a share.
+    /// The share of one processor that master, node and client each use while `work` runs.
     fn shares(&self, work: impl FnOnce()) -> [f64; 3] {
         let of = |program: &Program| processor_time(&program.id().to_string());
         let times = || [of(&self.master.program), of(&self.node.program), processor_time("self")];
@@ -70,9 +70,9 @@ impl Pool {
 #[test]
 fn looking_for_messages_costs_an_idle_pool_nothing_and_a_slow_one_little() {
     let pool = Pool::start();
-    // For a while the node has pages provided ahead of the first put, if others leave it the processors.
+    // At first the node may prefault its segment when processors are free, so not every second is idle.
     let idle = (0..5).map(|_| {
-        // All three have learned that messages come fast.
+        // Fast replies make all three processes poll for the next message.
         pool.get_for(Duration::from_millis(200));
         pool.shares(|| std::thread::sleep(Duration::from_secs(1)))
     });

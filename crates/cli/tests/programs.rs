@@ -1,4 +1,4 @@
-//! The programs as processes: how they start, say what they do, and end.
+//! The programs as processes: their starts, their messages and their ends.
 
 #![allow(missing_docs, reason = "tests are no public interface")]
 
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use mooncake_testing::{Master, PATIENCE, Program, free_port, http_get};
 use rustix::process::Signal;
 
-/// Port 0 under both names of the flag means any free port.
+/// Both names of the port flag; port 0 means any free port.
 const ANY_PORTS: [&str; 6] = [
     "--state_dir=none",
     "--rpc_port=0",
@@ -122,7 +122,7 @@ fn a_master_goes_on_when_nobody_reads_its_log() {
         let mut stream = TcpStream::connect(&rpc).expect("the master serves");
         stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
         stream.write_all(&[0x5a; 64]).expect("there is room");
-        // It logs that it refuses this, and goes on.
+        // The master logs that it refuses these bytes, and continues.
         let _ = stream.read_to_end(&mut Vec::new());
     }
     let mut program = Program::without_log(child);

@@ -1,4 +1,4 @@
-//! `mooncake replay` as users run it: with a master and nodes as real processes.
+//! `mooncake replay` with a master and nodes as processes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +17,7 @@ const PROCESSES: usize = 3;
 
 fn replay(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mooncake"));
-    // The shipped trace is found from the root of the checkout.
+    // The path of the shipped trace is relative to the root of the checkout.
     command.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
     command.arg("replay").args(args);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -42,7 +42,7 @@ fn children(parent: u32) -> BTreeMap<i32, String> {
         };
         let read = |file: &str| fs::read_to_string(entry.path().join(file)).unwrap_or_default();
         let stat = read("stat");
-        // pid (name) state ppid ...; the name may hold blanks.
+        // The fields are `pid (name) state ppid ...`, and the name may contain blanks.
         let parent_field = stat.rsplit_once(')').and_then(|(_, rest)| rest.split(' ').nth(2));
         if parent_field == Some(parent.to_string().as_str()) {
             found.insert(pid, read("cmdline").replace('\0', " "));
@@ -64,7 +64,7 @@ fn poll<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
 
 fn running(pid: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // Nobody may reap orphans inside a container: a zombie has ended too.
+    // In a container without a reaper, an orphan that has ended remains a zombie.
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
 }
 
@@ -72,7 +72,7 @@ fn signal(pid: i32, signal: Signal) {
     kill_process(Pid::from_raw(pid).expect("not zero"), signal).expect("the process exists");
 }
 
-/// A replay that runs for longer than the test, once its cluster stands and requests are under way.
+/// Starts a replay that outlasts the test, and waits until its processes run.
 fn long_replay() -> (Child, BTreeMap<i32, String>) {
     let child =
         replay(&["--block-bytes", "1MiB", "--pool-bytes", "512MiB"]).spawn().expect("starts");

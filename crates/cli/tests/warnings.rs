@@ -1,4 +1,4 @@
-//! What the programs say of a start that will not do what its operator expects.
+//! Warnings and errors about starts that will not do what the operator expects.
 
 #![allow(missing_docs, reason = "tests are no public interface")]
 
@@ -10,13 +10,13 @@ use mooncake_testing::{Master, Node, Program, free_port};
 const MASTER: &str = env!("CARGO_BIN_EXE_mooncake_master");
 const CLIENT: &str = env!("CARGO_BIN_EXE_mooncake_client");
 
-/// A file of this test's own.
+/// The path of a file for this test.
 fn place(name: &str) -> PathBuf {
     let name = format!("{name}-{}", std::process::id());
     PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name)
 }
 
-/// What a program says that cannot start.
+/// The error output of a program that cannot start.
 fn says(path: &str, args: &[&str]) -> String {
     let ended = Command::new(path).args(args).output().expect("the program exists");
     assert!(!ended.status.success(), "{args:?}");
@@ -81,7 +81,7 @@ fn dummy_clients_are_missed_only_where_they_were_asked_for() {
     let args = ["--host=127.0.0.1", &address, SMALL];
     let (first, second) = (Program::start(CLIENT, &args), Program::start(CLIENT, &args));
     for node in [first, second] {
-        // One of them has the default socket, unless a node outside of this test has it.
+        // One of the two nodes gets the default socket, unless a node outside this test has it.
         let line = node.line("dummy clients are");
         assert!(line.contains(" INFO "), "{line}");
     }
@@ -108,7 +108,7 @@ fn a_segment_on_a_disk_is_warned_about() {
     std::fs::remove_file(file).expect("it is there");
 }
 
-/// With a limit on its addresses the process gets no such memory in the end: no machine is filled up by this test.
+/// A limit on its address space keeps the process from getting this memory, so the test does not fill the machine.
 #[test]
 fn a_segment_larger_than_the_machine_is_warned_about() {
     let command = format!("ulimit -v 8000000; exec {CLIENT} --global_segment_size=32TB");

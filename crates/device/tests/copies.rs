@@ -1,4 +1,4 @@
-//! Copies between memory of a device and of the host, by the test double of the driver.
+//! Copies between device memory and host memory, with a test double of the driver.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
@@ -13,14 +13,14 @@ use mooncake_memory::{Buffer, MemoryLimit, Place, PlacedSlice, RawSlice, Region,
 
 const MIB: usize = 1 << 20;
 
-/// The driver is one for all tests of a process: they take turns, and each finds it as it was at first.
+/// All tests of a process share the driver. They run in turn, and each starts with the driver's initial state.
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     static DRIVER: Once = Once::new();
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     DRIVER.call_once(|| use_driver(symbol));
     control::double_reset();
-    // Page-locks of contexts that tests before this one have lost are given up with the next lock.
+    // An earlier test may have lost a context with page-locked memory; the next lock releases it.
     let (memory, region) = (DeviceMemory::new(0, 1), Region::anonymous(1).expect("memory"));
     let list = memory.whole();
     let _ = copy_each(Direction::ToHost, &[job(&list, region.whole(), Some(&region))], &|_| true);
@@ -29,7 +29,7 @@ fn turn() -> MutexGuard<'static, ()> {
     turn
 }
 
-/// Memory of a device.
+/// Memory of one device.
 struct DeviceMemory {
     ordinal: u32,
     start: u64,
@@ -128,8 +128,8 @@ fn a_segment_is_locked_once_and_unlocked_before_it_goes() {
     assert_eq!((control::double_locked(), locked_bytes()), before);
 }
 
-/// Copies every second block of 4 KiB, from the last to the first, from one device to the host and on to another. All of them start
-/// `shift` bytes late.
+/// Copies every second block of 4 KiB, from the last to the first, from one device to the host and on to another one.
+/// Each block starts `shift` bytes late.
 fn copy_blocks(shift: usize) {
     let (memory, target) = (DeviceMemory::new(0, 4 * MIB), DeviceMemory::new(1, 4 * MIB));
     let expected = memory.fill(3);
@@ -151,7 +151,7 @@ fn copy_blocks(shift: usize) {
     assert!(read.chunks(8192).map(part).eq(expected.chunks(8192).map(part)));
 }
 
-/// How often each way was taken: kernels, batches, single copies to the host.
+/// How many copies went each way: kernels, batches, single copies to the host.
 fn ways() -> [u64; 3] {
     ["cuLaunchKernel", "cuMemcpyBatchAsync", "cuMemcpyDtoHAsync"].map(control::calls)
 }
@@ -160,7 +160,7 @@ fn ways() -> [u64; 3] {
 fn many_pieces_are_one_kernel_or_one_call() {
     let _turn = turn();
     copy_blocks(0);
-    // The first time, both devices try what they have loaded; `read` is a copy of one piece.
+    // The first copies make both devices try their kernels; `read` copies a single piece.
     let [kernels, ..] = ways();
     copy_blocks(0);
     assert_eq!(ways(), [kernels + 2, 0, 2], "a kernel each way");
@@ -189,7 +189,7 @@ fn pieces_of_all_lengths_and_more_than_a_list_holds() {
             })
             .collect();
         let list = |memory: &DeviceMemory| -> SliceList {
-            // Neighbours are apart in the list, so that they stay pieces.
+            // Adjacent pieces are not adjacent in the list, so they are not merged.
             let (even, odd): (Vec<_>, Vec<_>) =
                 places.iter().enumerate().partition(|(i, _)| i % 2 == 0);
             even.into_iter().chain(odd).map(|(_, &(at, len))| memory.slice(at, len)).collect()
@@ -295,14 +295,14 @@ fn each_call_of_the_driver_may_fail() {
     assert!(memory.read() == expected, "all is well again");
 }
 
-/// What was begun must not go on in memory that its owner uses again.
+/// After an error, the copy must not touch memory that its owner uses again.
 #[test]
 fn nothing_is_under_way_after_a_wait_that_failed() {
     let _turn = turn();
     let device = DeviceMemory::new(0, MIB);
     let list = device.whole();
     let host = Buffer::from_vec(bytes(1, MIB));
-    // The calls before it look where the memory lies and begin the copy.
+    // The `before` calls that succeed first locate the memory and begin the copy.
     for call in ["cuCtxPushCurrent", "cuStreamSynchronize"] {
         for before in 0..4 {
             device.fill(7);
@@ -337,7 +337,7 @@ fn a_lost_context_is_an_error_and_the_next_one_is_found() {
 fn a_copy_waits_for_no_staging_memory_that_its_caller_may_have() {
     let _turn = turn();
     let memory = DeviceMemory::new(0, MIB);
-    // All that a process may have at a time.
+    // The most staging memory that a process may have at a time.
     let all: Vec<Staging> =
         (0..8).map(|_| Staging::of_device(0).expect("there is memory")).collect();
     let filled = memory.fill(3);
@@ -408,7 +408,7 @@ fn copies_do_not_wait_while_a_large_segment_is_unlocked() {
         while control::calls("cuMemHostUnregister") == 0 {
             std::thread::yield_now();
         }
-        // Both in pages that are locked already, and in others.
+        // One copy uses pages that are locked already, the other locks new ones.
         copied(&small, MIB as u64);
         let fresh = Region::anonymous(2 * MIB as u64).expect("memory");
         copied(&fresh, 0);
@@ -424,7 +424,7 @@ fn what_was_not_used_for_the_longest_time_is_unlocked_for_others() {
     let pieces = bound / PIECE + 3;
     let memory = DeviceMemory::new(0, 4096);
     let (expected, list) = (memory.fill(1), memory.whole());
-    // Only what is copied there is ever touched.
+    // The copies touch only a few pages of this region.
     let region = Region::anonymous(pieces * PIECE).expect("memory");
     let copy = |piece: u64| {
         let host = region.slice(piece * PIECE + 100, 4096).expect("inside");
@@ -441,7 +441,7 @@ fn what_was_not_used_for_the_longest_time_is_unlocked_for_others() {
     assert_eq!(unlocked(), before, "it is locked yet");
     copy(0);
     assert!(unlocked() > before, "the first was unlocked for the last");
-    // Threads that each want what the others have unlocked, while that takes its time.
+    // Each thread wants pieces that the others unlock, while unlocking takes time.
     control::double_unlock_delay_us(300);
     std::thread::scope(|scope| {
         for thread in 0..4 {
@@ -450,7 +450,7 @@ fn what_was_not_used_for_the_longest_time_is_unlocked_for_others() {
         }
     });
     drop(region);
-    // Two pairs of staging buffers are kept.
+    // The store keeps two pairs of staging buffers.
     assert!(locked_bytes() <= 4 * STAGING_BYTES as u64, "{}", locked_bytes());
     assert!(control::double_locked() < PIECE as usize, "{}", control::double_locked());
 }

@@ -1,5 +1,5 @@
-//! Staging memory of a device that is next to a NUMA node, by the test double of the driver. A process of its own: what a device is
-//! next to is asked once.
+//! Staging memory near a device's NUMA node, with a test double of the driver. The test needs its own process, because
+//! the node of a device is read once.
 
 use std::io;
 
@@ -8,11 +8,11 @@ use mooncake_device::{Staging, StagingBuffer, devices};
 use mooncake_device_double::{control, symbol};
 use mooncake_memory::Region;
 
-/// The policy of memory at an address, and whether node 0 is in its set.
+/// The memory policy at an address, and whether node 0 is in its set.
 fn policy_of(address: *mut u8) -> io::Result<(i32, bool)> {
     const OF_ADDRESS: usize = 2;
     let (mut policy, mut nodes) = (-1_i32, [0_u64; 16]);
-    // SAFETY: writes a number and as many bits as it is told.
+    // SAFETY: the call writes one number and at most the given number of bits.
     let result = unsafe {
         let (policy, nodes) = (&raw mut policy, nodes.as_mut_ptr());
         libc::syscall(libc::SYS_get_mempolicy, policy, nodes, 1024_usize, address, OF_ADDRESS)
@@ -36,12 +36,12 @@ fn staging_memory_prefers_the_node_of_its_device() {
         memory.sub(0, 14).write_from(b"it can be used");
         policy_of(memory.as_ptr()).ok()
     });
-    // Some containers may not choose where their memory lies.
+    // Some containers may not choose a memory policy.
     if !refused && found[1].is_some() {
         assert_eq!(found[0], Some((libc::MPOL_PREFERRED, true)));
         assert_ne!(found[1].map(|(policy, _)| policy), Some(libc::MPOL_PREFERRED));
     }
-    // What comes back is for devices that are next to the same node.
+    // Staging memory that was given back is reused only for devices of the same node.
     let address = near.memory(StagingBuffer::Front).as_ptr();
     drop(near);
     let second = Staging::of_device(1).expect("there is memory");

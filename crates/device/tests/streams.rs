@@ -1,4 +1,4 @@
-//! Streams that wait for a count, by the test double of the driver.
+//! Streams that wait for a counter, with a test double of the driver.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
@@ -12,7 +12,7 @@ use mooncake_memory::Buffer;
 const LONG: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_millis(100);
 
-/// The driver is one for all tests of a process: they take turns, and each finds it as it was at first.
+/// All tests of a process share the driver. They run in turn, and each starts with the driver's initial state.
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     static DRIVER: Once = Once::new();
@@ -22,7 +22,7 @@ fn turn() -> MutexGuard<'static, ()> {
     turn
 }
 
-/// A stream of the application, which the store did not make.
+/// A stream that the application made, not the store.
 struct Stream(*mut c_void);
 
 fn function(name: &CStr) -> *mut c_void {
@@ -47,7 +47,7 @@ impl Stream {
         self.0.expose_provenance()
     }
 
-    /// Has the stream copy memory of a device to the host: what attention would read.
+    /// Makes the stream copy device memory to the host, as attention would read it.
     fn read(&self, memory: &DeviceMemory, into: &Buffer) {
         // SAFETY: the driver's function of this name.
         let copy: unsafe extern "C" fn(*mut c_void, u64, usize, *mut c_void) -> c_int =
@@ -83,7 +83,7 @@ fn what_a_stream_does_after_a_wait_comes_after_the_count() {
     stream.read(&memory, &first);
     assert!(counter.wait(stream.handle(), 2));
     stream.read(&memory, &second);
-    // The stream would have been there long ago.
+    // Without the wait, the stream would be done by now.
     std::thread::sleep(Duration::from_millis(20));
     assert!(first.as_slice().iter().all(|&byte| byte == 0), "the stream did not wait");
     mooncake_device::copy_to_caller(Buffer::from_vec(bytes(2)).raw(), &memory.list())
@@ -137,7 +137,7 @@ fn a_device_of_one_queue_does_not_hang() {
     let (counter, stream) = (StreamCounter::new(0, SHORT).expect("it can wait"), Stream::new());
     let memory = DeviceMemory::with(0, &bytes(7));
     assert!(counter.wait(stream.handle(), 1));
-    // The load itself stands behind the stream that waits for it.
+    // With a single queue, the load stands behind the stream that waits for it.
     let buffer = Buffer::zeroed(5000);
     copy_from_caller(&memory.list(), buffer.raw()).expect("copied");
     assert_eq!(buffer.as_slice(), bytes(7));

@@ -1,4 +1,4 @@
-//! Servers as their owners see them: bodies, limits, and the end.
+//! HTTP servers: bodies, limits and shutdown.
 
 #![allow(missing_docs, reason = "tests are no public interface")]
 
@@ -28,7 +28,7 @@ fn send(server: &Server, bytes: &[u8]) -> TcpStream {
     stream
 }
 
-/// The status and the body of the answer; fails if the server does not close.
+/// The status and the body of the answer. Panics if the server does not close the connection.
 fn answer(mut stream: TcpStream) -> (u16, String) {
     let mut text = String::new();
     stream.read_to_string(&mut text).expect("the server answers and closes");

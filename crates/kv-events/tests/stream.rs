@@ -1,4 +1,4 @@
-//! The stream as peers see it, down to the bytes. What libzmq makes of it is tested in Python.
+//! The bytes of the event stream. The Python tests read it with libzmq.
 
 #![allow(missing_docs, reason = "tests are no public interface")]
 
@@ -11,7 +11,7 @@ use mooncake_kv_events::{Change, Config, Event, Fields, Page, Publisher, Snapsho
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Two pages of one key each.
+/// A snapshot of two pages with one key each.
 struct TwoKeys;
 
 impl Snapshot for TwoKeys {
@@ -38,14 +38,14 @@ fn listener() -> (TcpListener, SocketAddr) {
     (listener, address)
 }
 
-/// A publisher, where it publishes, and where it answers.
+/// A publisher, the address where it publishes, and the address where it answers requests.
 fn start(config: Config) -> (Publisher, SocketAddr, SocketAddr) {
     let ((subscribers, address), (replays, asked)) = (listener(), listener());
     let publisher = Publisher::start(subscribers, Some(replays), config, Box::new(TwoKeys));
     (publisher.expect("it starts"), address, asked)
 }
 
-/// A peer that speaks the protocol by hand.
+/// A peer that sends and reads ZMTP frames itself.
 struct Peer(TcpStream);
 
 impl Peer {
@@ -108,14 +108,14 @@ impl Peer {
         }
     }
 
-    /// The number of the next batch, and the batch.
+    /// The number of the next batch, and its bytes.
     fn batch(&mut self) -> (u64, Vec<u8>) {
         let [topic, number, batch] = self.message().try_into().expect("three frames");
         assert_eq!(topic, b"");
         (u64::from_be_bytes(number.try_into().expect("eight bytes")), batch)
     }
 
-    /// Whether the other side closes.
+    /// Whether the publisher closes the connection.
     fn is_closed(&mut self) -> bool {
         let mut rest = Vec::new();
         match self.0.read_to_end(&mut rest) {
@@ -148,7 +148,7 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// Publishes until a subscriber has something to read.
+/// Publishes until the subscriber has received something.
 fn publish_until_it_comes(publisher: &Publisher, peer: &Peer) {
     peer.0.set_read_timeout(Some(Duration::from_millis(20))).expect("it can be told");
     let end = Instant::now() + PATIENCE;
@@ -169,7 +169,7 @@ fn a_subscriber_gets_what_is_published_from_then_on() {
     publisher.publish([stored("before")]);
     wait_until("it is published", || publisher.stats().batches == 1);
     let (mut one, mut two) = (Peer::subscribe(address), Peer::subscribe(address));
-    // Nothing says when a subscription has arrived.
+    // A subscriber gets no answer to its subscription, so the test publishes until an event arrives.
     publish_until_it_comes(&publisher, &one);
     publish_until_it_comes(&publisher, &two);
     publisher.publish([stored("last"), Event::Cleared]);
@@ -195,7 +195,7 @@ fn who_is_slow_skips_and_sees_it_by_the_numbers() {
     wait_until("it is there", || publisher.stats().subscribers == 1);
     let long = "x".repeat(60_000);
     let mut sent = 0;
-    // More than all buffers of the system between the two.
+    // More than the socket buffers hold.
     while sent < 1_000 {
         publisher.publish([stored(&long)]);
         sent += 1;
@@ -268,7 +268,7 @@ fn whoever_speaks_something_else_is_left_and_the_others_are_served() {
         peer.0.write_all(greeting).expect("it reads");
         assert!(peer.is_closed());
     }
-    // The wrong kind of socket, a message that is too long, a request of another length.
+    // A wrong kind of socket, a message that is too long, and a request of a wrong length.
     assert!(Peer::greet(address, "PULL").is_closed());
     let mut long = Peer::greet(address, "SUB");
     long.0.write_all(&[2, 0xff, 0, 0, 0, 0, 0, 0, 0]).expect("it reads");

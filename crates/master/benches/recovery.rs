@@ -1,8 +1,8 @@
-//! What it takes a new leader to know the pool again: inventories of two segments, decoded from frames and applied.
+//! The time and memory that a new leader needs to learn the pool from the inventories of two segments.
 //!
-//! `cargo bench -p mooncake-master --bench recovery [-- OBJECTS] [warm]`. Keys have 120 bytes. The time to build the frames is
-//! not counted; memory is what the process holds resident, at the end and at most. With `warm` the master followed the
-//! segments before, which is not counted either, and is told that nothing changed since.
+//! `cargo bench -p mooncake-master --bench recovery [-- OBJECTS] [warm]`. Keys have 120 bytes. Building the frames is
+//! not timed. Memory is the resident set of the process, at the end and at its peak. With `warm`, the master has
+//! followed the segments as a standby, which is not timed either, and the nodes report no changes.
 
 #![allow(clippy::disallowed_methods, reason = "a benchmark needs a clock")]
 
@@ -23,7 +23,7 @@ const OBJECT_BYTES: u64 = 64 << 10;
 const NODE: ClientId = ClientId(1);
 const SEGMENTS: [SegmentId; 2] = [SegmentId(1), SegmentId(2)];
 
-/// Keys, end to end in one piece of memory that is not counted.
+/// A key of 120 bytes.
 fn key(number: usize) -> String {
     format!("Qwen/Qwen3-32B@pcp0@dcp0@head_or_tp_rank:0@pp_rank:0@{number:067x}")
 }
@@ -36,7 +36,7 @@ fn mebibytes(name: &str) -> f64 {
     kibibytes.parse::<f64>().expect("a number") / 1024.0
 }
 
-/// The objects of one segment, by their numbers.
+/// The objects of one segment, as a range of numbers.
 #[derive(Clone, Copy)]
 struct Share {
     segment: SegmentId,
@@ -49,7 +49,7 @@ impl Share {
         ((self.end - self.start) as u64 + 1) * OBJECT_BYTES
     }
 
-    /// Keys of a page that begins with an object, and whether it is the last.
+    /// The keys of the page that begins with this object, and whether it is the last page.
     fn keys(self, first: usize) -> (Vec<String>, bool) {
         let end = self.end.min(first + MAX_INVENTORY_PAGE_ENTRIES);
         ((first..end).map(key).collect(), end == self.end)
@@ -85,7 +85,7 @@ impl Share {
         })
     }
 
-    /// What a standby knows that has followed the segment.
+    /// The shadow of a standby that has followed the segment.
     fn shadow(self) -> Shadow {
         let mut shadow = Shadow::new(self.len_bytes());
         let mut first = self.start;
@@ -103,7 +103,7 @@ impl Share {
     }
 }
 
-/// How long something took, and the longest piece of it.
+/// The time that all calls took, and the longest of them.
 #[derive(Default)]
 struct Spent {
     all: Duration,
@@ -120,7 +120,7 @@ impl Spent {
     }
 }
 
-/// Every page of every segment is told.
+/// Reports every page of every segment's inventory.
 fn tell_all(meta: &mut Meta, shares: &[Share], spent: &mut Spent) {
     for share in shares {
         let reply = meta.handle(Tick(0), NODE, &share.mount());
@@ -147,7 +147,7 @@ fn tell_all(meta: &mut Meta, shares: &[Share], spent: &mut Spent) {
     }
 }
 
-/// Every segment tells that nothing changed.
+/// Reports for every segment that nothing has changed.
 fn tell_nothing(meta: &mut Meta, shares: &[Share], spent: &mut Spent) {
     for share in shares {
         let reply = meta.handle(Tick(0), NODE, &share.mount());

@@ -1,7 +1,7 @@
-//! The state machine in process: nanoseconds per key and bytes per object.
+//! Measures the state machine in process: nanoseconds per key and bytes per object.
 //!
-//! `cargo bench -p mooncake-meta [-- OBJECTS]`, or `-- placement` for the last row alone. Batches of 1,000 keys of 120 bytes; the time of building the
-//! requests is not counted, that of building the replies is.
+//! `cargo bench -p mooncake-meta [-- OBJECTS]`, or `-- placement` for the last row alone. Batches have 1,000 keys of
+//! 117 bytes. The times include building the replies, but not building the requests.
 
 #![allow(clippy::disallowed_methods, reason = "a benchmark needs a clock")]
 
@@ -48,7 +48,7 @@ fn pool(segments: usize, objects: usize) -> Meta {
     meta
 }
 
-/// Runs `requests` one after the other; returns nanoseconds per key and the longest single request.
+/// Runs `requests` one after the other. Returns nanoseconds per key and the longest single request.
 fn time<'a>(
     meta: &mut Meta,
     now: Tick,
@@ -107,7 +107,7 @@ fn measure(objects: usize, segments: usize) {
     let mut meta = pool(segments, objects);
     let (start, end) = put_all(&mut meta, &keys, Tick(1));
     let bytes = (resident_bytes() - before) as f64 / objects as f64;
-    // A stride that visits the batches in an order unlike that of the puts.
+    // A stride that visits the batches in another order than the puts.
     let batches: Vec<&[String]> = keys.chunks(BATCH).collect();
     let stride = |i: usize| batches[i * 37 % batches.len()].iter().map(String::as_str).collect();
     let all = 0..batches.len();
@@ -135,7 +135,7 @@ fn measure(objects: usize, segments: usize) {
     );
 }
 
-/// Starts puts over 16 segments in a pool that is otherwise empty and revokes them, which is not timed: little but
+/// Starts puts over 16 segments in an otherwise empty pool, and revokes them untimed. Nearly all of the time is
 /// placement.
 fn measure_placement() {
     const ROUNDS: usize = 300;
@@ -160,7 +160,7 @@ fn measure_placement() {
     println!("placement over 16 segments, best of {ROUNDS} batches: {per_key:.0} ns per put_start");
 }
 
-/// Each row in a process of its own, so that resident memory is that of the row.
+/// Runs each row in a process of its own, so that its resident memory is not mixed with that of other rows.
 fn main() {
     let numbers: Vec<usize> = std::env::args().filter_map(|text| text.parse().ok()).collect();
     if std::env::args().any(|text| text == "placement") {

@@ -1,9 +1,9 @@
-//! What many segments cost: mounting them, puts into a full pool, puts while some of its segments are new, and the heartbeats of many
-//! nodes while much is evicted.
+//! Measures the cost of many segments: mounts, puts into a full pool, puts while some segments are new, and the
+//! heartbeats of many nodes during many evictions.
 //!
-//! `cargo bench -p mooncake-meta --bench segments`; `-- mounts SEGMENTS`, `-- puts SEGMENTS`, `-- ramp SEGMENTS` or `-- pings NODES` for
-//! one row. All pools have
-//! the same number of objects, spread over all segments. The time of building the requests is not counted.
+//! `cargo bench -p mooncake-meta --bench segments`; `-- mounts SEGMENTS`, `-- puts SEGMENTS`, `-- ramp SEGMENTS` or
+//! `-- pings NODES` for one row. All full pools have the same number of objects, spread over all segments. The times
+//! do not include building the requests.
 
 #![allow(clippy::disallowed_methods, reason = "a benchmark needs a clock")]
 
@@ -17,16 +17,16 @@ use mooncake_types::{
 
 const OBJECTS: usize = 1 << 19;
 const OBJECT_BYTES: u64 = 64 << 10;
-/// Short, so that whatever else runs on the machine seldom interrupts one.
+/// Short, so that other work on the machine seldom interrupts a batch.
 const BATCH: usize = 16;
-/// Batches into the full pool.
+/// Number of batches into the full pool.
 const ROUNDS: usize = 16_000;
 const WRITER: ClientId = ClientId(1 << 64);
 const PINGS_PER_SECOND: usize = 4;
 const SECONDS: usize = 5;
-/// Puts in a second while nodes ping, each of which evicts an object.
+/// Puts per second while nodes ping. Each put evicts an object.
 const PUTS_PER_SECOND: usize = 40_960;
-/// When a leader has long stopped to wait for what others may report.
+/// A time at which the leader's recovery is long over, in milliseconds.
 const BEGUN: u64 = 3_600_000;
 
 fn node(segment: usize) -> ClientId {
@@ -37,7 +37,7 @@ fn id(segment: usize) -> SegmentId {
     SegmentId(segment as u128)
 }
 
-/// Has a segment mounted by a node of its own.
+/// Mounts a segment for a node of its own.
 fn mount(meta: &mut Meta, segment: usize, len: u64, now: Tick) {
     let name = format!("node-{segment}:12345");
     let mount = MountSegment {
@@ -55,7 +55,7 @@ fn mount(meta: &mut Meta, segment: usize, len: u64, now: Tick) {
     assert!(matches!(reply, Reply::Mounted(_)), "{reply:?}");
 }
 
-/// A pool that is just full: the next put evicts.
+/// A full pool: the next put evicts.
 fn full_pool(segments: usize) -> Meta {
     let config = Config {
         eviction_high_watermark_ratio: 1.0,
@@ -75,7 +75,7 @@ fn full_pool(segments: usize) -> Meta {
     meta
 }
 
-/// Starts the puts of a batch. Gives their ends, and how long the starts took.
+/// Starts the puts of a batch. Returns their keys and versions, and the time that the starts took.
 fn start(meta: &mut Meta, batch: usize, now: Tick) -> (Vec<(String, Version)>, Duration) {
     let keys: Vec<String> = (0..BATCH).map(|i| format!("{:064x}", batch * BATCH + i)).collect();
     let puts = keys.iter().map(|key| PutItem::new(key, OBJECT_BYTES)).collect();
@@ -101,7 +101,7 @@ fn end(meta: &mut Meta, started: &[(String, Version)], now: Tick) {
     meta.handle(now, WRITER, &Request::PutEnd { puts: puts.collect() });
 }
 
-/// Puts a batch. The time of the starts.
+/// Puts a batch. Returns the time that the starts took.
 fn put(meta: &mut Meta, batch: usize, now: Tick) -> Duration {
     let (started, took) = start(meta, batch, now);
     end(meta, &started, now);
@@ -123,7 +123,7 @@ fn measure_mounts(segments: usize) {
     println!("| {segments} segments that mount one after the other | {per_mount:.0} ns each | |");
 }
 
-/// A fifth of the segments begins to take puts when the others are full.
+/// Measures puts while a fifth of the segments is new and the others are full.
 fn measure_ramp(segments: usize) {
     let old = segments * 4 / 5;
     let mut meta = full_pool(old);
@@ -152,14 +152,14 @@ fn measure_puts(segments: usize) {
     );
 }
 
-/// Nodes of one segment each, that ping and fetch what they are to drop, as nodes do.
+/// Measures nodes with one segment each, which ping and fetch drops as real nodes do.
 fn measure_pings(nodes: usize) {
     let mut meta = full_pool(nodes);
     let mut dropped: Vec<Vec<RangeDrop>> = vec![Vec::new(); nodes];
     let (mut times, mut drops, mut batch) = (Vec::new(), 0, OBJECTS / BATCH);
     for beat in 0..SECONDS * PINGS_PER_SECOND {
         let now = Tick(BEGUN + beat as u64 * 1_000 / PINGS_PER_SECOND as u64);
-        // While a put runs, its node is to drop what was evicted for it.
+        // While a put runs, its node drops the entry that was evicted for it.
         let batches = batch..batch + PUTS_PER_SECOND / PINGS_PER_SECOND / BATCH;
         batch = batches.end;
         let started: Vec<_> = batches.map(|batch| start(&mut meta, batch, now).0).collect();
@@ -191,7 +191,7 @@ fn measure_pings(nodes: usize) {
     );
 }
 
-/// Each row in a process of its own.
+/// Runs each row in a process of its own.
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();

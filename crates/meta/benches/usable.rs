@@ -1,6 +1,8 @@
-//! How much of a full pool objects of mixed lengths hold, while each put evicts: counted, so each run gives the same figures.
+//! Measures how much of a full pool the objects hold, with mixed lengths and an eviction at each put. It counts bytes
+//! rather than time, so each run gives the same figures.
 //!
-//! `cargo bench -p mooncake-meta --bench usable [-- SEEDS]`: how many seeds, 3 by default. The suite runs a smaller one, with bounds.
+//! `cargo bench -p mooncake-meta --bench usable [-- SEEDS]`: the number of seeds, 3 by default. The test suite runs a
+//! smaller version, with bounds.
 
 #[path = "../tests/usable/churn.rs"]
 mod churn;

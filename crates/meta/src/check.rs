@@ -1,15 +1,16 @@
-//! The invariants, each a named sentence. Those of a room are in its own folder.
+//! The invariants. Each is a function whose name is a sentence. The `check` module of each folder has the invariants
+//! of its records.
 
 use std::fmt;
 
 use crate::Meta;
 
-/// A sentence that is not true, and what shows it.
+/// An invariant that does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// The invariant.
     pub sentence: &'static str,
-    /// The record that breaks it.
+    /// The record that breaks the invariant.
     pub evidence: String,
 }
 
@@ -33,7 +34,7 @@ impl Meta {
     /// Tests all invariants. Takes time in proportion to the whole state.
     ///
     /// # Errors
-    /// The first sentence that does not hold.
+    /// The first invariant that does not hold.
     pub fn check(&self) -> Result<(), Violation> {
         self.every_key_leads_to_its_object()?;
         self.every_object_is_made_of_its_ranges()?;

@@ -2,47 +2,48 @@ use std::ops::RangeInclusive;
 
 use mooncake_types::{Epoch, Medium, SharedDirectory, limits};
 
-/// How ranges are carved out of a segment.
+/// The allocator of a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AllocatorKind {
-    /// Ranges of any length, freed neighbours joined.
+    /// Ranges of any length. Free neighbours are joined.
     #[default]
     Offset,
-    /// Slabs of equal pieces.
+    /// Slabs, each of which is cut into slots of one length.
     Cachelib,
 }
 
-/// Which segment a replica goes to.
+/// The order in which segments are asked for room for a new replica.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Strategy {
-    /// Any segment with room, from a random start.
+    /// The segments with room in turn. Each request begins at a random one.
     #[default]
     Random,
-    /// The emptier of two, of which one is drawn: so all are full to the same share, whatever their lengths.
+    /// The emptier of two segments: one in turn, the other drawn with a probability in proportion to its length. So
+    /// all segments fill up evenly, whatever their lengths.
     FreeRatioFirst,
-    /// Those on the host of the writer, then those on the hosts that follow by name.
+    /// Segments on the writer's host first, then those on the hosts that follow by name.
     LocalFirst,
 }
 
-/// Which objects go first when there is no room.
+/// The objects that are evicted first when there is no room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EvictionPolicy {
-    /// Those that are worth least, by what was learned about the use of such objects.
+    /// Objects whose class and age promise the fewest uses, as learned from a sample of the keys.
     #[default]
     Adaptive,
-    /// The least recently used.
+    /// The least recently used objects.
     Lru,
-    /// Those that were used once and did not come back, by S3-FIFO.
+    /// Objects that were not used again soon after their put, by S3-FIFO.
     S3Fifo,
-    /// Those that were not used since they were looked at last, by SIEVE.
+    /// Objects that were not used since the hand of SIEVE passed them last.
     Sieve,
 }
 
 impl EvictionPolicy {
-    /// All of them, the default first.
+    /// All policies, the default first.
     pub const ALL: [Self; 4] = [Self::Adaptive, Self::Lru, Self::S3Fifo, Self::Sieve];
 
-    /// As operators write it.
+    /// The name that operators write.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -57,12 +58,12 @@ impl EvictionPolicy {
 /// Whether objects that are read often get more replicas.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReplicationMode {
-    /// Nobody counts reads.
+    /// The master does not count reads.
     #[default]
     Off,
-    /// Which objects are read often is counted and told.
+    /// The master counts reads, and reports the objects that are read often.
     Observe,
-    /// They get more replicas.
+    /// The master also makes further replicas of these objects.
     Enforce,
 }
 
@@ -79,13 +80,13 @@ impl ReplicationMode {
 /// When an object gets a further replica because it is read often.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Replication {
-    /// Whether it does at all.
+    /// Whether reads are counted, and whether replicas are made because of them.
     pub mode: ReplicationMode,
     /// Length of the windows in which reads are counted, in milliseconds.
     pub window_ms: u64,
-    /// Reads per second, in the mean of a window, from which on an object is read often.
+    /// Fewest reads per second, averaged over a window, of an object that is read often.
     pub admission_qps: f64,
-    /// Objects with that many replicas get no more.
+    /// An object with this many replicas in memory gets no further one.
     pub max_replicas: u32,
 }
 
@@ -97,93 +98,98 @@ impl Default for Replication {
 }
 
 impl Replication {
-    /// Reads within a window that are often.
+    /// Fewest reads within a window of an object that is read often.
     pub(crate) fn least_reads(&self) -> u32 {
-        // A float beyond the range of integers is taken for the nearest.
+        // The cast turns a float beyond the range of integers into the nearest integer.
         (self.admission_qps * self.window_ms as f64 / 1_000.0).ceil().max(1.0) as u32
     }
 }
 
-/// What the master is told at its start. Durations are in milliseconds.
+/// The settings of the state machine. Durations are in milliseconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// How long a read or an existence check protects an object.
+    /// Length of the lease that a read or an existence check grants.
     pub lease_ttl_ms: u64,
-    /// How long a soft pin lasts where the put does not say.
+    /// Length of a soft pin for which the put gives no length.
     pub soft_pin_ttl_ms: u64,
     /// The longest soft pin that a put may ask for.
     pub max_soft_pin_ttl_ms: u64,
-    /// Whether soft-pinned objects may be evicted when nothing else is left.
+    /// Whether eviction may take soft-pinned objects when it finds no others.
     pub allow_evict_soft_pinned: bool,
-    /// Which objects go first when there is no room.
+    /// The objects that are evicted first when there is no room.
     pub eviction_policy: EvictionPolicy,
-    /// Share of a segment that is freed beyond the watermark once it is passed.
+    /// Once a segment is above the watermark, eviction frees it down to this share of its length below the watermark.
     pub eviction_ratio: f64,
-    /// Used share of a segment above which eviction starts without waiting for a put to find no room. One: never, since
-    /// a put that evicts takes as many victims as it needs and looks at no others.
+    /// Used share of a segment above which the master evicts there between requests. One switches this off: a segment
+    /// then evicts only for a put that finds no room, and only as much as the put needs.
     pub eviction_high_watermark_ratio: f64,
-    /// How ranges are carved out of segments.
+    /// The allocator of every segment.
     pub allocator: AllocatorKind,
-    /// Which segment a replica goes to.
+    /// The order in which segments are asked for room for a new replica.
     pub strategy: Strategy,
-    /// A client that has been silent for this long goes out of sight. It is dead once it has been out of sight for the length
-    /// of a lease.
+    /// A client that has been silent for this long goes out of sight. It is dead once it has been out of sight for
+    /// the length of a lease.
     pub client_ttl_ms: u64,
-    /// What lies on the disk of a dead client is kept this long, counted from its last ping or from the beginning of a new
-    /// leader, for its next process, or as long as its memory if that is longer.
+    /// How long the objects on a silent client's disks are kept for the client's next process. The time counts from
+    /// the client's last ping, or from the start of a new leader. The objects in the client's memory are never kept
+    /// longer than those on its disks.
     pub disk_ttl_ms: u64,
-    /// A put that has not ended after this long no longer holds its key.
+    /// A put that has not ended after this long is discarded: it does not hold its key any more.
     pub put_discard_ms: u64,
-    /// The ranges of a discarded put are free this long after its start.
+    /// The ranges of a discarded put stay reserved until this long after its start.
     pub put_release_ms: u64,
-    /// Objects longer than this are striped over several segments; zero: only those that fit no segment.
+    /// Objects longer than this are striped over several segments. Zero: an object is cut only where no segment has a
+    /// range for it.
     pub stripe_threshold_bytes: u64,
-    /// The wall clock when the leader began, as an epoch, if it is known. It bounds which epochs the leader believes, since
-    /// its own record may be much older than what nodes have seen.
+    /// The wall clock at the start of the leader, as an epoch; zero if it is not known. The leader believes no epoch
+    /// far above it. Its own record may be much older than the epochs that nodes have obeyed.
     pub wall_epoch: Epoch,
-    /// Reads may begin with a leader's routes for so long after the end of the leader's lease, or after its last answer if no
-    /// lease keeps others from leading. A new leader waits that long before it changes anything, unless all members report.
+    /// How long readers may still begin reads with a leader's routes after the leader's lease has ended. Without a
+    /// lease the time counts from the leader's last answer. A new leader changes nothing for this long, unless all
+    /// members report.
     pub routes_last_ms: u64,
-    /// How long the lease of the leader before may last from now on: zero unless that gave the leadership back before its end.
+    /// How long the previous leader's lease may still last; zero unless that leader gave its leadership back before
+    /// the end of the lease.
     pub former_lease_ms: u64,
-    /// Ended tasks that can still be asked about.
+    /// Most ended tasks that clients can still query.
     pub max_finished_tasks: usize,
-    /// Most tasks that wait for their clients.
+    /// Most tasks that no client has fetched.
     pub max_pending_tasks: usize,
     /// Most tasks that clients work on.
     pub max_processing_tasks: usize,
-    /// A task that no client fetched for this long has failed; zero: never.
+    /// A task fails if no client has fetched it for this long; zero: never.
     pub pending_task_ms: u64,
-    /// A task that was fetched and has not ended for this long has failed; zero: never.
+    /// A task fails if it was fetched and has not ended for this long; zero: never.
     pub processing_task_ms: u64,
-    /// How often a task that finds no room is tried again.
+    /// How many times a task that finds no room is retried.
     pub max_task_retries: u32,
-    /// Most entries that the node of a segment is still to drop while puts go there. A node that has more and drops none of
-    /// them for a client's time to live is struck.
+    /// Most tombstones on a segment that takes puts. The master strikes a segment that has more if its node drops
+    /// none of them for `client_ttl_ms`.
     pub most_tombstones: usize,
-    /// Most bytes per second that are copied to replace replicas that were lost; zero: they are not replaced.
+    /// Most bytes per second that are copied to replace lost replicas; zero: lost replicas are not replaced.
     pub repair_bytes_per_second: u64,
     /// Whether objects that are read often get more replicas.
     pub replication: Replication,
-    /// Whether objects are copied to disks of their nodes once they are put.
+    /// Whether nodes copy objects to their disks: after the put, or at eviction with `offload_on_evict`.
     pub offload: bool,
-    /// Whether that waits until eviction chooses them: nothing is written to disks before.
+    /// Whether an object is copied to a disk only when eviction chooses it.
     pub offload_on_evict: bool,
-    /// Whether eviction takes objects without a copy while `offload_cap_ratio` allows no further copy; otherwise it waits.
+    /// Whether eviction takes objects that have no copy while `offload_cap_ratio` allows no further copy. If not,
+    /// eviction waits.
     pub offload_force_evict: bool,
-    /// Share of `offloading_queue_limit` that copies for eviction may be.
+    /// Largest share of `offloading_queue_limit` that copies for eviction may take.
     pub offload_cap_ratio: f64,
     /// Most copies to disks that are under way or wait for their nodes.
     pub offloading_queue_limit: usize,
-    /// Whether objects that lie on disks alone are copied to memory when they are read often enough.
+    /// Whether objects that lie on disks only are copied to memory once they are read often enough.
     pub promotion_on_hit: bool,
     /// How many reads are enough for `promotion_on_hit`.
     pub promotion_admission_threshold: u32,
     /// Most copies to memory that are under way or wait for their nodes.
     pub promotion_queue_limit: usize,
-    /// Where nodes keep a copy of each object that is put, as a file; absent: they keep none.
+    /// The directory in which nodes keep a file for each object that is put; absent: nodes keep no files.
     pub shared_directory: Option<SharedDirectory>,
-    /// Seed of everything that is left to chance.
+    /// Seed of the generator of random numbers.
     pub seed: u64,
 }
 
@@ -234,7 +240,7 @@ impl Default for Config {
 const QUEUE_LIMITS: RangeInclusive<usize> = 1..=100_000_000;
 
 impl Config {
-    /// Whether objects are copied to disks at all.
+    /// Whether objects are copied to disks or to a shared directory.
     pub(crate) fn has_disks(&self) -> bool {
         self.offload || self.shared_directory.is_some()
     }
@@ -244,30 +250,30 @@ impl Config {
         match medium {
             Medium::Memory => false,
             Medium::SharedDisk => self.shared_directory.is_some(),
-            // To an object store goes what is used again.
+            // Object stores take objects that are used again.
             Medium::Disk | Medium::ObjectStore => self.offload && !self.offload_on_evict,
         }
     }
 
-    /// Whether eviction takes anything from segments of a medium.
+    /// Whether eviction takes replicas from segments of a medium.
     pub(crate) fn evicts_from(&self, medium: Medium) -> bool {
         medium != Medium::SharedDisk || self.shared_directory.as_ref().is_none_or(|it| it.evicts)
     }
 
-    /// Whether what eviction chooses goes to disks first.
+    /// Whether an object that eviction chooses is copied to a disk before its memory is freed.
     pub(crate) fn sinks(&self) -> bool {
         self.offload && self.offload_on_evict
     }
 
-    /// Most objects that sink at a time.
+    /// Most objects that may sink at a time.
     pub(crate) fn most_sinking(&self) -> usize {
         ((self.offloading_queue_limit as f64 * self.offload_cap_ratio) as usize).max(1)
     }
 
-    /// Names the first setting that makes no sense.
+    /// Checks all settings.
     ///
     /// # Errors
-    /// The text names the setting, its value and what it must be.
+    /// The text names the first setting that is not valid, its value, and what it must be.
     pub fn validate(&self) -> Result<(), String> {
         let replication = &self.replication;
         let (qps, replicas) = (replication.admission_qps, replication.max_replicas);
@@ -321,7 +327,7 @@ impl Config {
     }
 }
 
-/// Whether a setting makes sense, and what is said if it does not.
+/// Whether a setting is valid, and the message if it is not.
 type Rule = (bool, String);
 
 fn share(name: &str, value: f64) -> Rule {

@@ -1,34 +1,34 @@
-//! What the master counts from its start on.
+//! Counters of the master since its start.
 
 use crate::tasks::Origin;
 
 /// Counters that only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Keys looked up by reads.
+    /// Keys that reads looked up.
     pub lookups: u64,
     /// Times that eviction was tried.
     pub evictions_attempted: u64,
-    /// Times that it freed something.
+    /// Times that eviction found a victim.
     pub evictions_successful: u64,
-    /// Objects that lost their last replica by eviction.
+    /// Objects whose last replica was evicted.
     pub evicted_keys: u64,
-    /// Bytes of the replicas evicted.
+    /// Bytes of evicted replicas.
     pub evicted_bytes: u64,
-    /// Puts discarded by timeout.
+    /// Puts that did not end in time and were discarded.
     pub puts_discarded: u64,
-    /// Reservations that outlived their puts and were released: of discarded puts, and of ranges that nodes could not let
-    /// writers have.
+    /// Reservations that outlived their puts and have ended: of discarded puts, and of ranges that a node could not
+    /// clear for a writer.
     pub puts_released: u64,
     /// Puts refused for lack of room.
     pub allocation_failures: u64,
     /// Puts that got fewer replicas than they asked for.
     pub partial_allocations: u64,
-    /// Objects dropped because the last segment that held them went away.
+    /// Objects that were dropped because their last replica was lost.
     pub lost_keys: u64,
     /// Copy and move tasks that made their replicas.
     pub tasks_succeeded: u64,
-    /// Copy and move tasks that did not.
+    /// Copy and move tasks that failed.
     pub tasks_failed: u64,
     /// Replicas that drains moved.
     pub drain_moved: u64,
@@ -38,43 +38,44 @@ pub struct Counters {
     pub drain_released: u64,
     /// Times that a drain could not move a replica.
     pub drain_failures: u64,
-    /// Replicas made in the place of ones that were lost.
+    /// Replicas that were made in place of lost ones.
     pub repairs: Copies,
-    /// Copies of objects on disks.
+    /// Copies of objects to disks.
     pub offloads: Copies,
     /// Objects that were put and not copied to disks, because too many copies were under way.
     pub offloads_refused: u64,
-    /// Objects that eviction chose and that went to disks first.
+    /// Objects that eviction chose and that nodes copied to disks before their memory was freed.
     pub evictions_deferred: u64,
-    /// Objects that it took without a copy, because as many were on their way as may be.
+    /// Objects that eviction took without a copy, because no further copy was allowed.
     pub evictions_forced: u64,
-    /// Times that a put was told to wait for room that is being made.
+    /// Puts that the master told to wait, because room was being made.
     pub puts_delayed: u64,
-    /// Copies in memory of objects that lay on disks alone.
+    /// Copies of objects that lay on disks only, to memory.
     pub promotions: Copies,
-    /// Times that a read was to begin such a copy and did not: too many were under way, or something else was done to it.
+    /// Times that a read should have begun a promotion and did not: too many were under way, the object had another
+    /// task, or no replica could be read.
     pub promotions_refused: u64,
-    /// Times that an object was found to be read often.
+    /// Times that the master found that an object is read often.
     pub hot_objects: u64,
-    /// Replicas made because of that.
+    /// Extra replicas that were made of these objects.
     pub replications: Copies,
-    /// Of them, replicas that were evicted.
+    /// Extra replicas that were evicted.
     pub extra_replicas_evicted: u64,
 }
 
-/// Copies that the master has made by itself.
+/// Copies of one kind that the master ordered by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Copies {
     /// Replicas that were made.
     pub made: u64,
-    /// Their bytes.
+    /// Bytes of these replicas.
     pub bytes: u64,
     /// Copies that failed.
     pub failed: u64,
 }
 
 impl Copies {
-    /// A copy has ended: `made` bytes, or none if it failed.
+    /// Counts a copy that has ended: `made` bytes, or none if it failed.
     fn count(&mut self, made: Option<u64>) {
         match made {
             Some(bytes) => {
@@ -87,7 +88,7 @@ impl Copies {
 }
 
 impl Counters {
-    /// A task of this origin has ended: it made so many bytes, or failed.
+    /// Counts the copy of a task that has ended: `made` bytes, or none if it failed.
     pub(crate) fn count_copy(&mut self, origin: Origin, made: Option<u64>) {
         match origin {
             Origin::Caller | Origin::Drain(_) => {}

@@ -1,29 +1,30 @@
-//! The master's state machine: which objects there are, where their replicas lie, who may read, write and evict
-//! them, and which segments the pool is made of.
+//! The master's state machine. It records which objects exist, where their replicas lie, which leases and grants
+//! hold, and which segments make up the pool.
 //!
-//! It is pure: no I/O, no clock, no thread, no chance but a seeded generator. A request goes in with the moment at
-//! which it came, a reply comes out; what time alone brings about is done by [`Meta::handle_timeout`]. A test can
-//! drive it a million steps a second and replay every one.
+//! It is pure: it uses no I/O, no clock and no thread, and draws random numbers from a seeded generator only. A
+//! request goes in with the time at which it arrived, and a reply comes out. [`Meta::handle_timeout`] does the work
+//! that is due because time has passed. A test can take a million steps a second and replay each of them.
 //!
-//! Enter at [`Meta`], in `meta`. Each folder is a room, and its `mod.rs` says what it holds and which invariants it keeps:
+//! Enter at [`Meta`], in `meta`. The `mod.rs` of each folder says what the folder holds and which invariants it
+//! keeps:
 //!
-//! | room | holds |
+//! | folder | holds |
 //! |---|---|
 //! | `objects` | keys, versions, replicas; put, read, remove; groups and pins |
-//! | `segments` | segments and the clients that lend them; mounts, sight, the membership record |
-//! | `placement` | which ranges a new replica gets |
-//! | `eviction` | which replica goes when there is no room |
-//! | `tombstones` | entries that nodes may still hold and that must go; memory that nobody owns |
+//! | `segments` | segments and the clients that lend them; mounts, which nodes are in sight, the membership record |
+//! | `placement` | the ranges of a new replica |
+//! | `eviction` | the choice of the replica that is evicted when there is no room |
+//! | `tombstones` | entries that nodes may still hold and that must go; memory that is reserved for no object |
 //! | `tasks` | copies and moves that clients carry out |
 //! | `drains` | jobs that empty segments |
-//! | `replication` | replicas that were lost, or that reads make worth having |
+//! | `replication` | new replicas in place of lost ones, and further replicas of objects that are read often |
 //! | `tiers` | which objects are copied to disks, and back to memory |
-//! | `recovery` | what a new leader hears and believes |
-//! | `key_events` | which keys moved to other tiers, or went, for subscribers outside of the pool |
-//! | `check` | the invariants of all of them |
+//! | `recovery` | the reports of nodes to a new leader, and which of them it believes |
+//! | `key_events` | events for subscribers outside of the pool: which keys moved to other tiers or lost all replicas |
+//! | `check` | the invariants of all folders |
 //!
-//! Costs: a look-up, a grant and an eviction each touch only the objects that they are about. The queues in which
-//! objects stand are threaded through their records.
+//! Costs: a look-up, a grant and an eviction each touch only the objects that they are about. Queues link the range
+//! records through fields of these records.
 
 #![forbid(unsafe_code)]
 

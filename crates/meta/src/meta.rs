@@ -1,4 +1,4 @@
-//! The state machine's frame: what it holds, and the one way in.
+//! The state machine itself: its fields, and the entry point for requests.
 
 use std::collections::BTreeSet;
 
@@ -23,18 +23,21 @@ use crate::tiers::{self, Offloads};
 use crate::timer::Timer;
 use crate::tombstones::{Gathered, Tombstones};
 
-/// Objects whose records the processor's caches hold no more.
+/// Fewest objects of a pool whose records do not all fit into the processor's caches.
 const LARGE_POOL: usize = 1 << 16;
-/// Keys from which on a request is worth fetching ahead for.
+/// Fewest keys of a request for which fetching ahead pays off.
 const LARGE_BATCH: usize = 8;
-/// Keys that are fetched ahead. More of them would push the first ones out of the processor's caches.
+/// Most keys that are fetched ahead. Further keys would push the first ones out of the processor's caches.
 const MOST_AHEAD: usize = 2_048;
 
-/// The master's state: who lends what, which objects there are, where they lie, who may read or write them.
+/// The master's state: segments and the clients that lend them, objects and where they lie, grants and leases.
 ///
-/// One owner, no locks, no clock: time comes with every call and never goes back. The methods come in four kinds:
-/// `handle`, `handle_disconnect` and `handle_timeout` change the state, `poll_timeout` says when the latter is due, the getters and
-/// [`Meta::check`] only look.
+/// It has one owner, takes no lock and reads no clock: every call passes the time, which never goes back.
+///
+/// - `handle` and the other `handle_*` methods change the state.
+/// - `poll_timeout` says when [`Meta::handle_timeout`] is due.
+/// - The `take_*` methods hand out what the shell must write or report.
+/// - The getters and [`Meta::check`] only read.
 #[derive(Debug)]
 pub struct Meta {
     pub(crate) config: Config,
@@ -44,10 +47,10 @@ pub struct Meta {
     pub(crate) ranges: Records<Range>,
     pub(crate) index: Index,
     pub(crate) usage: Usage,
-    /// The puts that run beside the objects that hold their keys.
+    /// Puts that have not ended, by key, where another object holds the key.
     pub(crate) beside: ByKey,
     pub(crate) groups: Groups,
-    /// What this request may yet do to make room.
+    /// How much work the current request may still do to make room.
     pub(crate) effort: Effort,
     pub(crate) tasks: Tasks,
     pub(crate) drains: Drains,
@@ -67,17 +70,17 @@ pub struct Meta {
     pub(crate) reviews: Reviews,
     pub(crate) extras: Extras,
     pub(crate) offloads: Offloads,
-    /// Reads of objects that lie on disks alone, if these are counted.
+    /// Counts reads of objects that lie on disks only. Absent if such objects are not promoted.
     pub(crate) disk_heat: Option<Heat>,
     pub(crate) repair: Repair,
     pub(crate) replicator: Replicator,
     pub(crate) notices: Vec<Notice>,
-    /// None unless a shell asked for them.
+    /// Absent unless the shell asked for events.
     pub(crate) key_events: Option<Box<KeyEvents>>,
 }
 
 impl Meta {
-    /// [`Meta::unrecorded`] for a clock that begins now.
+    /// As [`Meta::unrecorded`], with a clock that starts at zero.
     ///
     /// # Panics
     /// If the configuration does not [validate](Config::validate).
@@ -137,22 +140,23 @@ impl Meta {
         self.term.began_under()
     }
 
-    /// The epoch under which grants are given.
+    /// The epoch under which this leader grants now.
     #[must_use]
     pub fn epoch(&self) -> Epoch {
         self.term.epoch()
     }
 
-    /// Where nodes are to keep objects as files.
+    /// The shared directory in which nodes keep objects as files.
     #[must_use]
     pub fn shared_directory(&self) -> Option<&SharedDirectory> {
         self.config.shared_directory.as_ref()
     }
 
-    /// Answers one request of one client. Every request counts as a sign of life.
+    /// Answers one request of one client. A request is a sign of life of its client, unless an operator or a standby
+    /// sent it.
     pub fn handle(&mut self, now: Tick, from: ClientId, request: &Request<'_>) -> Reply {
         self.advance(now);
-        // Another master is no client.
+        // Standbys list segments. Neither they nor operators are clients.
         if from != ClientId::OPERATOR && !matches!(request, Request::ListSegments { .. }) {
             if self.clients.get(from).is_none() && self.clients.len() >= limits::MAX_CLIENTS {
                 return Reply::Refused(ErrorCode::UnavailableInCurrentStatus);
@@ -176,7 +180,7 @@ impl Meta {
         reply
     }
 
-    /// Answers a request that was admitted.
+    /// Answers an admitted request.
     fn answer(&mut self, from: ClientId, request: &Request<'_>) -> Reply {
         match request {
             Request::Ping { segments, unreachable, .. } => self.ping(from, segments, unreachable),
@@ -238,7 +242,8 @@ impl Meta {
         }
     }
 
-    /// Has the processor fetch what the look-ups and evictions of a batch will read, where it is not likely to be near anyway.
+    /// Has the processor load the records that a batch will read in look-ups and evictions, unless its caches are
+    /// likely to hold them.
     fn fetch_ahead(&mut self, request: &Request<'_>) {
         if self.objects.len() < LARGE_POOL || keys_of(request) < LARGE_BATCH {
             return;
@@ -265,21 +270,21 @@ impl Meta {
         }
     }
 
-    /// An id that is drawn at random, but never twice under an epoch: its low bits are this number.
+    /// Draws a random id. No two ids of one epoch are equal, because `number` makes up their low bits.
     pub(crate) fn draw_id(&mut self, number: u64, number_bits: u32) -> u128 {
         let low = self.chance.bits() << number_bits | number;
         u128::from(self.term.epoch().0) << 64 | u128::from(low)
     }
 
-    /// Time never goes back, whatever the caller's clock says.
+    /// Sets the clock, unless `now` lies before the time that it has.
     pub(crate) fn advance(&mut self, now: Tick) {
         self.now = self.now.max(now);
         self.segments.set_clock(self.now);
     }
 }
 
-/// Does the same for each item, from the last to the first, so that the first is the most recently used one: blocks
-/// of a prompt are worth nothing without those before them. Returns the results in the order of the items.
+/// Calls `act` for each item, from the last to the first, so that the first item becomes the most recently used. A
+/// block of a prompt is of no use without the blocks before it. Returns the results in the order of the items.
 fn in_reverse<T, R>(items: &[T], act: impl FnMut(&T) -> R) -> Vec<R> {
     let mut results: Vec<R> = items.iter().rev().map(act).collect();
     results.reverse();

@@ -1,78 +1,81 @@
-//! What operators are to be told of the master's own work.
+//! Notices: what the master tells operators about its own work.
 
 use std::sync::Arc;
 
-/// Something that is worth a line in the log.
+/// An event that is worth a line in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// Objects that lack replicas are repaired from now on.
+    /// The master begins to repair objects that lack replicas.
     RepairBegins {
-        /// How many lack some.
+        /// Objects that lack replicas.
         objects: usize,
     },
-    /// Nothing more can be repaired now.
+    /// The repair ends: nothing more can be repaired now.
     RepairEnds {
         /// Replicas that were made.
         replicas: u64,
-        /// Their bytes.
+        /// Bytes of these replicas.
         bytes: u64,
         /// Copies that failed.
         failures: u64,
         /// Objects that still lack replicas: there is no room for them, or their sources cannot be read.
         left: usize,
-        /// How long it took, in milliseconds.
+        /// How long the repair took, in milliseconds.
         took_ms: u64,
     },
-    /// A segment is lent from now on.
+    /// A segment has joined the pool.
     SegmentJoins {
         /// Its name.
         name: Arc<str>,
-        /// Where its node serves it.
+        /// The address at which its node serves it.
         endpoint: Arc<str>,
         /// Its length in bytes.
         len: u64,
     },
-    /// A segment is lent no longer, and what lay there is gone.
+    /// A segment has left the pool. Its bytes are lost.
     SegmentGoes {
         /// Its name.
         name: Arc<str>,
-        /// Replicas of objects that lay there. Objects that have no other are lost.
+        /// Ranges of finished objects that lay there. An object without another replica is lost.
         replicas: u64,
         /// Bytes that were reserved there.
         bytes: u64,
-        /// Its node did not take it back, but was not heard of for too long, or another process took its place.
+        /// Whether the node did not unmount the segment: it was silent for too long, or another process took its
+        /// place.
         is_lost: bool,
     },
-    /// A client that lends segments is out of sight: nothing that lies there can be read.
+    /// A client that lends segments is out of sight: no range of these segments can be read.
     SightLost {
         /// The name of one of its segments.
         name: Arc<str>,
-        /// How many it lends.
+        /// How many segments the client lends.
         segments: usize,
     },
-    /// It is back, with all that it held.
+    /// The client is back in sight, with all objects on its segments.
     SightRegained {
         /// The name of one of its segments.
         name: Arc<str>,
-        /// How many it lends.
+        /// How many segments the client lends.
         segments: usize,
     },
-    /// Eviction chose objects that go to disks first, in a second or so.
+    /// Eviction chose objects that are copied to disks before their memory is freed. One notice covers about a
+    /// second.
     Sinking {
-        /// How many do.
+        /// Objects that began to sink.
         deferred: u64,
-        /// How many others were evicted without a copy, because as many are on their way as may be.
+        /// Objects that were evicted without a copy, because no further copy was allowed.
         forced: u64,
-        /// How many, of these and earlier ones, were evicted because their copies failed.
+        /// Copies that failed, of these objects and earlier ones.
         failed: u64,
     },
-    /// An object is read so often that it is worth another replica. Of many there is one notice in a tenth of a second.
+    /// An object is read so often that it is worth another replica. At most one such notice is given in a tenth of a
+    /// second.
     Hot {
         /// Its key.
         key: Box<str>,
-        /// Replicas that it has.
+        /// Replicas that it has in memory.
         replicas: u32,
-        /// The segment that gets a further one; absent if it is only observed.
+        /// The segment that gets a further replica; absent if reads are only observed.
         target: Option<Arc<str>>,
     },
 }

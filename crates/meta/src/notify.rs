@@ -1,4 +1,4 @@
-//! How operators are told of the master's own work.
+//! Gathers the notices that the shell logs.
 
 use std::sync::Arc;
 
@@ -8,11 +8,11 @@ use crate::Meta;
 use crate::notice::Notice;
 use crate::segments::Closed;
 
-/// Notices that wait to be taken; further ones are lost.
+/// Most notices that are kept until [`Meta::take_notices`]. Further ones are lost.
 const MOST_NOTICES: usize = 256;
 
 impl Meta {
-    /// What has happened since this was last asked, in order. At most 256 are kept.
+    /// Takes the notices since the last call, in order. At most 256 are kept.
     pub fn take_notices(&mut self) -> Vec<Notice> {
         std::mem::take(&mut self.notices)
     }
@@ -24,7 +24,7 @@ impl Meta {
         self.notify(Notice::SegmentJoins { name, endpoint, len });
     }
 
-    /// To be called while what lies in the segment is known.
+    /// Notes that a segment leaves the pool. Must be called while the table still has the segment's queues.
     pub(crate) fn notify_gone(&mut self, slot: u32) {
         let segment = &self.segments[slot];
         let name = Arc::clone(&segment.name);
@@ -33,7 +33,7 @@ impl Meta {
         self.notify(Notice::SegmentGoes { name, replicas, bytes, is_lost });
     }
 
-    /// Whether a client is in sight has changed. One that lends nothing is no news.
+    /// Notes that a client came into sight or went out of it, unless the client lends no segment.
     pub(crate) fn notify_sight(&mut self, client: ClientId, in_sight: bool) {
         let slots = self.segments.of_client(client);
         let Some(&first) = slots.first() else { return };

@@ -1,4 +1,4 @@
-//! What operators ask: segments, and single keys without a lease.
+//! Answers to operators: segments, and single keys without a lease.
 
 use std::sync::Arc;
 
@@ -12,25 +12,25 @@ use crate::timer::Timer;
 /// One mounted segment, as operators see it. Lengths are in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentReport {
-    /// Its incarnation.
+    /// Its id. A segment that was struck returns under another id.
     pub id: SegmentId,
-    /// The name that callers know it by.
+    /// The name by which callers know it.
     pub name: Arc<str>,
-    /// Where its node serves, `host:port`.
+    /// The address at which its node serves it, `host:port`.
     pub endpoint: Arc<str>,
     /// The failure domains that its node named, the nearest first.
     pub domains: Vec<Arc<str>>,
     /// The client that lends it.
     pub client: ClientId,
-    /// What its bytes lie in.
+    /// The medium in which its bytes lie.
     pub medium: Medium,
-    /// Whether it takes puts and serves gets, while it is in sight.
+    /// Whether it takes puts and serves gets, provided that it is in sight.
     pub state: SegmentState,
-    /// Whether its node is heard of; if not, its bytes cannot be read until it is.
+    /// Whether its client is in sight and the segment is not struck. If not, its bytes cannot be read.
     pub in_sight: bool,
-    /// Whether its node can be connected to where it says that it serves, as far as is known; if not, it takes no puts.
+    /// Whether the master can connect to its node at `endpoint`, as far as is known. If not, it takes no puts.
     pub is_reached: bool,
-    /// Whether it holds entries that its node has yet to drop, and takes no puts until then.
+    /// Whether it is stale: it holds entries that its node has yet to drop, and takes no puts until then.
     pub behind: bool,
     /// Bytes reserved.
     pub used: u64,
@@ -45,31 +45,31 @@ pub struct SegmentReport {
 pub struct KeyReport {
     /// Whether the put has ended.
     pub complete: bool,
-    /// What the writer said the bytes are (the Python API's `ObjectDataType`).
+    /// The type of the bytes, as the writer named it (the Python API's `ObjectDataType`).
     pub data_type: u8,
-    /// Where it lies.
+    /// Where its replicas lie.
     pub located: Located,
-    /// The segments that the placements point into.
+    /// The segments to which the placements point.
     pub segments: Vec<SegmentAddress>,
 }
 
-/// What a leader waits for before it takes puts and removals.
+/// What a leader waits for before it answers requests that change objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Awaited {
-    /// Recorded segments that have not told all that they hold.
+    /// Members that have not reported all their entries.
     pub missing: usize,
-    /// Some of them.
+    /// The first of these members.
     pub first_missing: Vec<SegmentId>,
-    /// Segments that are telling what they hold.
+    /// Mounted segments whose nodes are reporting their entries.
     pub telling: usize,
-    /// Objects that are known already.
+    /// Objects that the leader knows already.
     pub objects: usize,
-    /// After this many milliseconds it waits for those no longer that have not come; absent if it waits for something else.
+    /// Milliseconds after which the leader stops waiting for missing members; absent if it waits for something else.
     pub at_most_ms: Option<u64>,
 }
 
 impl Meta {
-    /// All segments that serve gets, or would if they were in sight, in the order of their names.
+    /// All mounted segments, in sight or not, in the order of their names.
     #[must_use]
     pub fn segments(&self) -> Vec<SegmentReport> {
         let mounted = self.segments.iter().filter(|(_, segment)| segment.is_mounted());
@@ -94,19 +94,20 @@ impl Meta {
         reports
     }
 
-    /// Living clients.
+    /// How many clients are alive.
     #[must_use]
     pub fn clients(&self) -> usize {
         self.clients.len()
     }
 
-    /// Whether a key is that of a finished object that nobody can read as long as its nodes are out of sight.
+    /// Whether the object of a key is finished and has replicas, none of which may be read now. Its nodes are out of
+    /// sight, or it awaits the end of earlier leaders' routes.
     #[must_use]
     pub fn is_out_of_sight(&self, key: &str) -> bool {
         self.find(key).is_some_and(|object| self.lives(object) && !self.is_readable(object))
     }
 
-    /// What a leader that does not serve yet waits for; nothing if it serves. At most `most` segments are named.
+    /// What a leader that does not serve yet waits for; none if it serves. At most `most` members are named.
     #[must_use]
     pub fn awaited(&self, most: usize) -> Option<Awaited> {
         if self.serves() {

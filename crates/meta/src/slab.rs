@@ -1,4 +1,4 @@
-//! Records at stable indices, in pages, so that growing never copies and never doubles.
+//! Records at stable indices. They lie in pages: a slab grows by one page and copies no record.
 
 const PAGE: usize = 1024;
 
@@ -8,7 +8,7 @@ pub(crate) const NONE: u32 = u32::MAX;
 /// A slab of `T`. An index is reused after its record was removed.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
-    /// Whole pages, so that an index into one needs no look at its length.
+    /// Pages of a fixed length, so that an index into a page needs no check of that length.
     pages: Vec<Box<[SlabSlot<T>; PAGE]>>,
     first_free: u32,
     /// One more than the largest index ever used.
@@ -86,7 +86,7 @@ impl<T> Slab<T> {
     }
 }
 
-/// A page on the heap, which was never on the stack.
+/// Makes an empty page on the heap. No page is ever built on the stack.
 fn empty_page<T>() -> Box<[SlabSlot<T>; PAGE]> {
     let slots: Box<[SlabSlot<T>]> = (0..PAGE).map(|_| SlabSlot::Free { next: NONE }).collect();
     slots.try_into().ok().expect("a page has its length")

@@ -7,20 +7,20 @@ use crate::counters::Counters;
 use crate::segments::{Closed, Segment};
 use crate::tasks::Origin;
 
-/// [`Counters`], and gauges of this moment.
+/// [`Counters`], and gauges of the present state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Counters since the start.
     pub counters: Counters,
-    /// Objects in the index, also unfinished ones and ones whose segments are out of sight.
+    /// Objects in the index, unfinished ones and ones out of sight included.
     pub keys: usize,
-    /// Objects whose soft pin is in force.
+    /// Objects whose soft pins are in force.
     pub soft_pinned_keys: usize,
     /// Puts that are running.
     pub running_puts: usize,
-    /// Tombstones of puts and copies that ended without success, which reserve their bytes until a time.
+    /// Reservations of puts and copies that ended without success. Each reserves its bytes until a time.
     pub reserved_tombstones: usize,
-    /// Bytes of these.
+    /// Bytes of these reservations.
     pub reserved_bytes: u64,
     /// Tombstones of versions that were replaced or removed while readers had leases on them.
     pub leased_tombstones: usize,
@@ -34,37 +34,37 @@ pub struct Stats {
     pub drains: usize,
     /// Objects that have fewer replicas than were asked for.
     pub short_objects: usize,
-    /// Copies under way to replace replicas that were lost.
+    /// Copies under way that replace lost replicas.
     pub repairs_under_way: usize,
     /// Copies to disks that are under way or wait for their nodes.
     pub offloads_under_way: usize,
     /// Copies from disks to memory that are under way or wait for their nodes.
     pub promotions_under_way: usize,
-    /// Objects with replicas made because they were read often.
+    /// Objects that have extra replicas because they were read often.
     pub extra_replica_objects: usize,
-    /// Copies under way that make these.
+    /// Copies under way that make extra replicas.
     pub replications_under_way: usize,
     /// Bytes reserved in all memory in sight.
     pub used_bytes: u64,
     /// Bytes of all memory in sight.
     pub capacity_bytes: u64,
-    /// Bytes reserved on all disks in sight.
+    /// Bytes reserved in sight below memory: on disks, in shared directories and in object stores.
     pub disk_used_bytes: u64,
-    /// Bytes of all disks in sight.
+    /// Bytes in sight below memory.
     pub disk_capacity_bytes: u64,
-    /// Objects with replicas on disks in sight.
+    /// Ranges of finished objects in sight below memory.
     pub disk_objects: u64,
     /// Mounted segments.
     pub segments: usize,
-    /// Mounted segments that are out of sight: their bytes cannot be read until their nodes ping.
+    /// Mounted segments that are out of sight: their bytes cannot be read until their clients ping.
     pub segments_out_of_sight: usize,
-    /// Mounted segments that are still reporting what they hold.
+    /// Mounted segments whose nodes are still reporting their entries.
     pub segments_recovering: usize,
-    /// Members of the record that have not reported what they hold.
+    /// Members that have not reported their entries.
     pub members_missing: usize,
-    /// Tombstones of entries that their nodes have not confirmed to be dropped.
+    /// Tombstones whose entries may still exist: no node has confirmed that it dropped them.
     pub tombstones: usize,
-    /// Clients whose last ping came over a connection that is still open.
+    /// Clients in sight: as far as is known, the connection of their last ping is open.
     pub clients: usize,
 }
 

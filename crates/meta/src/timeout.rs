@@ -1,15 +1,16 @@
-//! Everything that happens because time passes.
+//! What the state machine does as time passes.
 
 use mooncake_types::Tick;
 
 use crate::Meta;
 use crate::timer::Timer;
 
-/// Timers that fire between two requests.
+/// Most timers that fire between two requests.
 const TIMERS_PER_TURN: usize = 256;
 
 impl Meta {
-    /// When [`Meta::handle_timeout`] has something to do; a moment that has passed if it has work left.
+    /// The time at which [`Meta::handle_timeout`] is due: the present time if work is left, none if nothing is ever
+    /// due.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Tick> {
         let more = self.segments.has_work()
@@ -25,7 +26,7 @@ impl Meta {
         [discard, timer, self.repair_due()].into_iter().flatten().min()
     }
 
-    /// Does what is due, or a bounded part of it: [`Meta::poll_timeout`] then says that more is.
+    /// Does a bounded part of the work that is due. If some is left, [`Meta::poll_timeout`] gives the present time.
     pub fn handle_timeout(&mut self, now: Tick) {
         self.advance(now);
         self.discard_overdue();

@@ -1,7 +1,8 @@
-//! Keeps `generated.rs` and `generated_fields.rs` of `crates/wire/src` in step with `proto/mooncake.proto`.
+//! Keeps `generated.rs` and `generated_fields.rs` of `crates/wire/src` equal to the code that `proto/mooncake.proto`
+//! generates.
 //!
-//! This crate has nothing but tests, `tests/generated`: they generate the code anew and compare. It is a crate of its own
-//! because the protobuf compiler, which nothing else needs, takes the better part of a minute to compile. After a change
+//! This crate contains only tests, `tests/generated`: they generate the code anew and compare it. They have a crate of
+//! their own because the protobuf compiler takes most of a minute to compile and nothing else needs it. After a change
 //! of the schema:
 //!
 //! ```text

@@ -1,4 +1,4 @@
-//! The tests of the simulation: each rule is broken on purpose, and a bounded number of runs must find it.
+//! Tests of the simulation itself: each test breaks one rule, and a bounded number of runs must detect that.
 
 #![cfg(debug_assertions)]
 
@@ -7,7 +7,7 @@ use mooncake_types::mutation::{Rule, break_rule};
 
 const EVENTS: u64 = 500;
 
-/// Runs until something is found that is not there while the rule holds, `most` seeds at most.
+/// Runs up to `most` seeds, until a run finds a violation that it does not find while the rule holds.
 fn finds(rule: Rule, kinds: &[Kind], most: u64) {
     for seed in 0..most {
         for &kind in kinds {
@@ -55,7 +55,8 @@ fn l8_remains_are_dropped() {
     finds(Rule::RemainsAreDropped, &[Kind::Calm, Kind::Network], 200);
 }
 
-/// The writer must die between the end of its put and the drop, and the master before it was told.
+/// This needs a writer that dies between its `PutEnd` and the drop, and a master that dies before it learns of the
+/// drop.
 #[test]
 #[ignore = "minutes: it takes tens of thousands of seeds"]
 fn l8_readers_drop_what_is_older_first() {
@@ -88,7 +89,7 @@ fn l4_a_removal_asked_for_again_takes_only_what_it_took() {
     finds(Rule::RepeatsAreBounded, &[Kind::Network, Kind::Processes, Kind::Masters], 500);
 }
 
-/// Its answer must be lost just when another client removes the key.
+/// This needs a lost answer to a `PutEnd`, and a client that removes the key at the same time.
 #[test]
 #[ignore = "half a minute: it takes hundreds of seeds"]
 fn l4_a_put_whose_end_is_unknown_is_not_written_again() {
@@ -110,7 +111,7 @@ fn l5_the_highest_version_wins() {
     finds(Rule::HighestVersionWins, &[Kind::Masters], 500);
 }
 
-/// Where this is broken the nodes' own rule, that older writers stop first, saves nearly every run.
+/// While this rule is broken, another rule of the nodes, that older writers stop first, prevents most violations.
 #[test]
 #[ignore = "a minute: it takes a thousand seeds or more"]
 fn l5_writers_are_waited_for() {
@@ -137,7 +138,7 @@ fn l6_latecomers_give_way() {
     finds(Rule::LatecomersGiveWay, &[Kind::Masters, Kind::Leaders], 2_000);
 }
 
-/// A reader must know a route to a node that the next leader does not hear from.
+/// This needs a reader with a route to a node that the next leader does not hear from.
 #[test]
 fn l6_routes_end_with_their_leader() {
     finds(Rule::RoutesEndWithTheirLeader, &[Kind::Masters, Kind::Leaders], 2_000);

@@ -1,5 +1,5 @@
-//! Runs from many seeds: none may find anything wrong. `SEED=n` repeats one of them and prints all that happens, and
-//! `KIND` says which (`calm`, `network`, `processes`, `masters`, `leaders`); `SEEDS=first..last` runs others.
+//! Runs of many seeds, none of which may find a violation. `SEED=n` repeats one of them and prints every event. `KIND`
+//! selects the kind (`calm`, `network`, `processes`, `masters`, `leaders`), and `SEEDS=first..last` other seeds.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use mooncake_sim::{Detail, Kind, run};
 const EVENTS: u64 = 500;
 const RUNS: u64 = 400;
 
-/// For states that take thousands of events to come about.
+/// For states that appear only after thousands of events.
 const LONG_EVENTS: u64 = 20_000;
 const LONG_RUNS: std::ops::Range<u64> = 1_000..1_004;
 
@@ -129,7 +129,7 @@ fn one_seed_is_one_run() {
     }
 }
 
-/// Whatever is written down, the same happens.
+/// A run is the same, whatever detail it records.
 #[test]
 fn a_run_that_is_not_written_down_is_the_same() {
     for kind in Kind::ALL {

@@ -1,4 +1,4 @@
-//! The program of `make soak`.
+//! The program that `make soak` runs.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -11,7 +11,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A file of its own for each test.
+/// The path of a file for one test, which does not exist yet.
 fn file(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("soak-{name}.json"));
     let _ = std::fs::remove_file(&path);
@@ -92,7 +92,7 @@ fn a_state_that_cannot_be_gone_on_with_is_named() {
     assert_eq!(text(&output.stderr), expected);
 }
 
-/// The state without how long it took.
+/// The saved state, without the time that the runs took.
 fn state(path: &Path) -> serde_json::Value {
     let content = std::fs::read_to_string(path).expect("the state is there");
     let mut state: serde_json::Value = serde_json::from_str(&content).expect("it is sound");
@@ -120,7 +120,7 @@ fn a_soak_goes_on_where_it_was_ended() {
     assert!(told.starts_with(begin), "{told}");
     assert!(told.contains("faults: ") && told.contains("met: "), "{told}");
     assert!(told.ends_with("nothing was wrong\n"), "{told}");
-    // What is done is not done again.
+    // Seeds that have run are not repeated.
     let before = state(&whole);
     run("3", &whole);
     assert_eq!(state(&whole), before);
@@ -146,6 +146,6 @@ fn what_is_found_is_kept_with_the_command_that_repeats_it() {
     let told = text(&output.stdout);
     assert_eq!(told.matches(&command).count(), 2, "at once and at the end: {told}");
     assert!(told.contains("runs that found something, by rule: "), "{told}");
-    // Who comes later learns of it too.
+    // A later run reports the saved finding again.
     assert_eq!(soak(&flags).status.code(), Some(1));
 }

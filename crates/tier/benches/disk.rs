@@ -1,9 +1,9 @@
-//! How fast records go to a disk and back, how long a start takes, and what a record costs in memory.
+//! How fast records are written to a disk and read back, how long a start takes, and how much memory a record needs.
 //!
-//! `cargo bench -p mooncake-tier --bench disk -- FOLDER [GIB] [MILLION_RECORDS]` writes that many GiB (4) of records in a folder of
-//! its own under FOLDER, and that many million small records (1; none if 0). Every byte is compared. Beside it, on the same disk:
-//! `fio --name=x --directory=FOLDER --direct=1 --bs=1M --size=1G --numjobs=4 --group_reporting --rw=write --end_fsync=1`, and
-//! `--rw=randread`.
+//! `cargo bench -p mooncake-tier --bench disk -- FOLDER [GIB] [MILLION_RECORDS]` writes GIB of records (default 4) to
+//! its own folder under FOLDER, and MILLION_RECORDS million small records (default 1, none if 0). It compares every
+//! byte. To compare with fio on the same disk, run this command, and again with `--rw=randread`:
+//! `fio --name=x --directory=FOLDER --direct=1 --bs=1M --size=1G --numjobs=4 --group_reporting --rw=write --end_fsync=1`.
 
 #![allow(clippy::disallowed_methods, reason = "a benchmark needs a clock")]
 
@@ -31,7 +31,7 @@ fn open(path: &Path, capacity: u64) -> (LogStore, u64) {
     (disk, told)
 }
 
-/// Does the work of `count` items in some threads. Gives how long it took, and how long each item did.
+/// Runs `act` for `count` items on several threads. Returns the total time and the time of each item.
 fn work(
     threads: usize,
     count: u64,
@@ -143,7 +143,7 @@ fn measure_starts(path: &Path, count: u64) {
     println!("| {count} records found at a start | {:.2} s | | |", begun.elapsed().as_secs_f64());
 }
 
-/// Bytes of memory that this process has.
+/// The resident memory of this process in bytes.
 fn resident() -> u64 {
     let text = fs::read_to_string("/proc/self/statm").expect("the system says it");
     let pages = text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());

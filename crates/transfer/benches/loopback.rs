@@ -1,6 +1,6 @@
-//! Reads and writes over loopback beside a bare loop of `read` and `write` on a socket that moves the same bytes in the
-//! same way. `cargo bench -p mooncake-transfer --bench loopback`. With `-- --halves`, one large object is also moved as two
-//! halves at once, each on a connection of its own, which is the most that splitting objects could bring.
+//! Reads and writes over loopback, compared with a plain loop of `read` and `write` that moves the same bytes. `cargo
+//! bench -p mooncake-transfer --bench loopback`. With `-- --halves`, it also moves one large object as two halves at
+//! once, each on its own connection: the most that splitting objects could gain.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -28,7 +28,7 @@ const CASES: [(usize, usize); 7] = [
     (1000, 64),
 ];
 
-/// Entries are where they were written last; nothing else is checked, so that the transport is what is measured.
+/// A host that keeps the last entry at each offset and checks nothing else, so that only the transport is measured.
 struct FlatHost {
     region: Arc<Region>,
     entries: Mutex<HashMap<u64, Entry>>,
@@ -88,7 +88,7 @@ impl SegmentHost for FlatHost {
     }
 }
 
-/// One case's buffers and operations.
+/// The buffers and the operations of one case.
 struct Load {
     objects: usize,
     len: usize,
@@ -145,7 +145,7 @@ impl Load {
     }
 }
 
-/// Repeats `work` for a while; the median of its durations.
+/// The median time of `work`, which is repeated for at least 700 ms and 20 times.
 fn median(mut work: impl FnMut()) -> Duration {
     let begin = Instant::now();
     let mut times = Vec::new();
@@ -158,7 +158,7 @@ fn median(mut work: impl FnMut()) -> Duration {
     times[times.len() / 2]
 }
 
-/// Answers `(is write, length)` requests with as many bytes, or takes as many and answers with sixteen.
+/// Answers a read request with `length` bytes, and a write request of `length` bytes with sixteen.
 fn serve_raw(mut stream: TcpStream) -> std::io::Result<()> {
     let mut memory = vec![7_u8; 64 << 20];
     loop {
@@ -193,7 +193,7 @@ fn raw(stream: &mut TcpStream, memory: &mut [u8], is_write: bool) {
     }
 }
 
-/// Moves what `work` moves of each half, both at once on two threads; the median of the time that both take.
+/// Runs `work` for both halves at once, on two threads. Returns the median time of both together.
 fn median_of_halves(work: impl Fn(usize) + Sync) -> Duration {
     let (begin, end, stop) = (Barrier::new(2), Barrier::new(2), AtomicBool::new(false));
     std::thread::scope(|scope| {
@@ -218,7 +218,7 @@ fn median_of_halves(work: impl Fn(usize) + Sync) -> Duration {
     })
 }
 
-/// The same bytes in one piece, and as two halves that have connections of their own.
+/// Moves the same bytes in one piece, and as two halves on their own connections.
 fn halves(transport: &TcpTransport, endpoint: &Arc<str>, len: usize, whole: [Duration; 2]) {
     let load = Load::new(2, len / 2, endpoint);
     let version = Version { epoch: EPOCH, counter: 1 };

@@ -1,5 +1,6 @@
-/// An address as logs, errors and `/health` show it: without the name and the password that may stand before its host, as in
-/// `redis://user:password@host`. A password may hold anything, so all up to the last `@` is left out.
+/// An address as logs, errors and `/health` show it: without the user name and the password that may precede its host,
+/// as in `redis://user:password@host`. A password may contain any character, so this drops everything up to the last
+/// `@`.
 #[must_use]
 pub fn without_password(text: &str) -> String {
     let Some((before, host)) = text.rsplit_once('@') else { return text.to_owned() };

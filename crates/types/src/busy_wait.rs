@@ -1,12 +1,14 @@
 use std::time::Duration;
 
-/// How long a thread polls for an event before it blocks, decided by how long its last waits took.
+/// Decides how long a thread polls for an event before it blocks, from the durations of its last waits.
 ///
-/// A processor that went to sleep takes tens of microseconds to wake, which is longer than a small request takes on the
-/// wire. So polling pays only where waits are short: it begins after a few short waits in a row, and stops after one or
-/// two long ones. A thread whose answers come slowly or never does not poll, and a pause in a fast sequence costs at most
-/// the limit. Where other threads want the processor, the thread blocks: the kernel runs a woken thread ahead of running
-/// ones, but lets a polling thread wait for its turn.
+/// A sleeping processor takes tens of microseconds to wake, longer than a small request takes on the wire. So polling
+/// pays only where waits are short. It begins after a few short waits in a row, and stops after one or two long ones.
+/// A thread whose answers come slowly or never does not poll, and one long wait in a fast sequence costs at most the
+/// limit.
+///
+/// While other threads want the processor, the thread blocks. The kernel runs a woken thread before running ones, but
+/// a polling thread must wait for its turn.
 ///
 /// ```
 /// use std::time::Duration;
@@ -20,56 +22,58 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BusyWait {
     limit: Duration,
-    /// Grows by one with each short wait, and is halved by each long one.
+    /// A short wait adds one; a long wait halves it.
     trust: u8,
 }
 
-/// The trust from which on a thread polls: so many short waits in a row.
+/// A thread polls from this trust on: after this many short waits in a row.
 const ENOUGH_TRUST: u8 = 4;
 
-/// Trust grows no further than this, so that two long waits end the polling.
+/// Upper bound of the trust. From here, two long waits end the polling.
 const MOST_TRUST: u8 = 8;
 
-/// If a thread yields the processor and gets it back later than this, another thread wanted it.
+/// If a thread yields the processor and gets it back after this time or later, another thread wanted it.
 const LATE: Duration = Duration::from_micros(50);
 
-/// A thread that lost the processor for some time does not poll for this many times as long: so it loses 3 % at most.
+/// A thread that lost the processor for a time does not poll for this many times as long. So it loses at most 3 % of
+/// its time.
 const PRICE: u32 = 32;
 
-/// Longest pause of polling: the other threads may be gone long before.
+/// Longest pause of polling. The other threads may end much earlier.
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
 impl BusyWait {
-    /// The default limit: more than a round trip between two hosts of one rack, and about as long as waking takes.
+    /// The default limit: longer than a round trip between two hosts of one rack, and about as long as a processor
+    /// takes to wake.
     pub const DEFAULT_LIMIT: Duration = Duration::from_micros(100);
 
-    /// The longest limit that users can ask for: beyond it, waking is no longer what a wait is made of.
+    /// The longest limit that users can configure, in microseconds. In longer waits the time to wake hardly counts.
     pub const LONGEST_LIMIT_US: u64 = 1000;
 
-    /// What users may ask for, in words.
+    /// The values that users may configure, in words.
     pub const WANTED: &'static str = "a number of microseconds from 0 to 1000";
 
-    /// The limit that a user asks for, in microseconds.
+    /// Parses a limit in microseconds. `None` if the text is not a number, or above the longest limit.
     #[must_use]
     pub fn parse_limit(text: &str) -> Option<Duration> {
         let us = text.parse().ok().filter(|us| *us <= Self::LONGEST_LIMIT_US)?;
         Some(Duration::from_micros(us))
     }
 
-    /// Polls for `limit` at most; never if that is zero. There is no trust yet.
+    /// Polls for at most `limit`; never if it is zero. The trust begins at zero.
     #[must_use]
     pub const fn new(limit: Duration) -> Self {
         Self { limit, trust: 0 }
     }
 
-    /// How long to poll now; zero: block at once.
+    /// How long to poll now. Zero means block at once.
     #[must_use]
     pub fn budget(&self) -> Duration {
         if self.trust >= ENOUGH_TRUST { self.limit } else { Duration::ZERO }
     }
 
-    /// A wait took this long, from its beginning to the answer, with or without sleep. Up to twice the limit is short:
-    /// a sleep has its waking in it.
+    /// Records a wait of this duration, from its beginning to the answer, with or without sleep. A wait of up to twice
+    /// the limit counts as short, because a wait with sleep includes the time to wake.
     pub fn on_wait(&mut self, took: Duration) {
         match took > self.limit.saturating_mul(2) {
             true => self.trust /= 2,
@@ -77,8 +81,8 @@ impl BusyWait {
         }
     }
 
-    /// How long not to poll after a thread yielded the processor and got it back only after `away`; `None` if no other thread
-    /// seems to have wanted it.
+    /// How long a thread must not poll after it yielded the processor and got it back after `away`. `None` if no other
+    /// thread seems to have wanted the processor.
     #[must_use]
     pub fn pause_after(away: Duration) -> Option<Duration> {
         (away >= LATE).then(|| away.saturating_mul(PRICE).min(LONGEST_PAUSE))
@@ -93,7 +97,7 @@ mod tests {
     const SHORT: Duration = Duration::from_micros(150);
     const LONG: Duration = Duration::from_millis(1);
 
-    /// The number of waits that are looked at, of waits of these lengths.
+    /// Counts in how many of these waits the thread polls.
     fn looks(wait: &mut BusyWait, waits: impl IntoIterator<Item = Duration>) -> usize {
         let look = |&took: &Duration| {
             let looked = wait.budget() > Duration::ZERO;

@@ -1,18 +1,18 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A size as people write it: a plain number of bytes, or a number with one of the units `b`, `k`, `kb`, `kib` and
-/// so on up to `t`, in any case, with or without a blank between. Units are powers of 1024. It is shown as flags and the
-/// C++ store write it: `4 GB`.
+/// A size as people write it: a number of bytes, or a number with a unit. The units are `b`, `k`, `kb`, `kib` and so
+/// on up to `t`, in any case, with or without a blank before. Units are powers of 1024. `Display` writes it as flags
+/// and the C++ store do: `4 GB`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByteSize(pub u64);
 
 /// Why a text is not a [`ByteSize`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ByteSizeError {
-    /// A share of something, like `50%`.
+    /// It is a percentage, like `50%`.
     Percentage,
-    /// Not a number with a known unit, or too large a one.
+    /// It is not a number with a known unit, or the number is too large.
     Malformed,
 }
 
@@ -38,7 +38,7 @@ impl FromStr for ByteSize {
     }
 }
 
-/// `number` times `scale`, exactly where the number is whole.
+/// `number` times `scale`; exact if `number` is whole. `None` if the product is too large.
 fn scaled(number: &str, scale: u64) -> Option<u64> {
     if let Ok(whole) = number.parse::<u64>() {
         return whole.checked_mul(scale);

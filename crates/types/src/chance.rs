@@ -1,11 +1,11 @@
-/// A small seeded generator (SplitMix64) for choices that need to be spread, never to be secret.
+/// A small seeded generator (SplitMix64) for choices that need to be spread, not secret.
 #[derive(Clone, Debug)]
 pub struct Chance {
     state: u64,
 }
 
 impl Chance {
-    /// A generator whose whole sequence follows from `start`.
+    /// A generator whose whole sequence `start` determines.
     #[must_use]
     pub const fn new(start: u64) -> Self {
         Self { state: start }
@@ -20,14 +20,14 @@ impl Chance {
         mixed ^ (mixed >> 31)
     }
 
-    /// A place in a list of this length, which is not zero.
+    /// A position in a list of `len` elements; `len` must not be zero.
     pub fn place(&mut self, len: usize) -> usize {
         self.below(len as u64) as usize
     }
 
-    /// A number below `bound`, which is not zero.
+    /// A number below `bound`; `bound` must not be zero.
     pub fn below(&mut self, bound: u64) -> u64 {
-        // The high half of the product is uniform but for a bias under bound / 2^64.
+        // The high half of the product is uniform, with a bias below bound / 2^64.
         ((u128::from(self.bits()) * u128::from(bound)) >> 64) as u64
     }
 }

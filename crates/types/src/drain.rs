@@ -1,7 +1,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A drain job: drawn at random. It is written as the C++ package writes its ids, two decimal numbers with a hyphen.
+/// The id of a drain job, drawn at random. Its text is two decimal numbers with a hyphen between them, as in the C++
+/// package.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DrainId(pub u128);
 
@@ -11,7 +12,7 @@ impl fmt::Display for DrainId {
     }
 }
 
-/// A text is not the id of a drain job.
+/// The error of parsing a text that is not the id of a drain job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotADrainId;
 
@@ -36,27 +37,28 @@ impl FromStr for DrainId {
     }
 }
 
-/// The life of a drain job. The numbers never change.
+/// The states of a drain job. The numbers never change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum DrainStatus {
-    /// Nothing was done yet.
+    /// The job has not begun.
     #[default]
     Created = 0,
-    /// The job looks for replicas to move. This master looks for them while the job runs, and never reports this status.
+    /// The job looks for replicas to move. This master looks for them while the job runs, and never reports this
+    /// status.
     Planning = 1,
-    /// Replicas are being moved.
+    /// The job is moving replicas.
     Running = 2,
-    /// Nothing is left on its segments.
+    /// No replica is left on its segments.
     Succeeded = 3,
-    /// Something could not be moved; the segments take puts again.
+    /// The job could not move some replicas; its segments take puts again.
     Failed = 4,
-    /// It was canceled; the segments take puts again.
+    /// The job was canceled; its segments take puts again.
     Canceled = 5,
 }
 
 impl DrainStatus {
-    /// Whether the job is over.
+    /// Whether the job has ended.
     #[must_use]
     pub const fn has_ended(self) -> bool {
         matches!(self, DrainStatus::Succeeded | DrainStatus::Failed | DrainStatus::Canceled)
@@ -76,39 +78,39 @@ impl DrainStatus {
     }
 }
 
-/// What is to be drained. See [`DrainReport`] for what a unit is.
+/// A request to drain segments. [`DrainReport`] says what a unit is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DrainOrder {
-    /// Names of the segments that are to be empty; all segments of a name are.
+    /// Names of the segments to drain. If several segments share a name, the job drains all of them.
     pub segments: Vec<String>,
-    /// Names of the segments to move to; empty: whichever have room.
+    /// Names of the segments to move replicas to. If empty, any segment with room.
     pub targets: Vec<String>,
-    /// Units that are moved at a time.
+    /// Most units that the job moves at a time.
     pub max_concurrency: u32,
 }
 
-/// How far a drain job is. A unit is one replica that lies, at least in part, on its segments.
+/// The progress of a drain job. A unit is one replica that lies, at least in part, on the segments of the job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DrainReport {
     /// The job.
     pub id: DrainId,
-    /// How far it is.
+    /// Its status.
     pub status: DrainStatus,
     /// Time since it was created, in milliseconds.
     pub created_ms_ago: u64,
-    /// Time since something last changed, in milliseconds.
+    /// Time since its progress last changed, in milliseconds.
     pub updated_ms_ago: u64,
-    /// Names of its segments.
+    /// Names of the segments that it drains.
     pub segments: Vec<String>,
     /// Units that were moved.
     pub moved_units: u64,
-    /// Bytes of the objects that were moved.
+    /// Bytes of the objects whose units were moved.
     pub moved_bytes: u64,
     /// Units that were dropped, because no target had room and another replica lies elsewhere.
     pub released_units: u64,
-    /// Units that could not be moved when they were last tried.
+    /// Units whose last move failed.
     pub failed_units: u64,
-    /// Units that wait for something else: a put or a task that has not ended, a node that is out of sight.
+    /// Units that cannot be moved yet: a put or a task has not ended, or a node is unreachable.
     pub blocked_units: u64,
     /// Units that are being moved.
     pub active_units: u64,
@@ -116,7 +118,7 @@ pub struct DrainReport {
     pub remaining_units: u64,
     /// Bytes that are still reserved on its segments.
     pub remaining_bytes: u64,
-    /// How it stands, for people.
+    /// The progress in words, for people.
     pub message: String,
 }
 

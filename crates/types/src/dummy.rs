@@ -1,5 +1,5 @@
-//! What a dummy client asks of its host process, and is answered. No object byte travels: requests name pieces of memory
-//! that the dummy client shares, which both processes have mapped.
+//! Requests of a dummy client to its host process, and the replies. No object byte travels: requests name pieces of
+//! memory that the dummy client shares and that both processes have mapped.
 
 use crate::{ErrorCode, Located, PutMode, ReplicateConfig, SegmentAddress};
 
@@ -14,7 +14,7 @@ pub struct Piece {
     pub len: u64,
 }
 
-/// An object, and where its bytes come from or go to, in order.
+/// An object, and the pieces of memory that are the source or the destination of its bytes, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DummyObject<'a> {
     /// Its key.
@@ -23,16 +23,16 @@ pub struct DummyObject<'a> {
     pub pieces: Vec<Piece>,
 }
 
-/// An object to be put.
+/// An object to put.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DummyPut<'a> {
-    /// Its key, and where its bytes come from.
+    /// Its key, and the source of its bytes.
     pub object: DummyObject<'a>,
     /// The name of its group; empty for none.
     pub group: &'a str,
 }
 
-/// Parts of an object, each given by its offset in the object, and where they go to.
+/// Parts of an object. Each part is an offset in the object and the piece of memory that receives its bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DummyFragments<'a> {
     /// The key of the object.
@@ -41,32 +41,32 @@ pub struct DummyFragments<'a> {
     pub fragments: Vec<(u64, Piece)>,
 }
 
-/// What a dummy client asks.
+/// A request of a dummy client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DummyRequest<'a> {
     /// The first request on each connection.
     Attach {
-        /// The attachment that this connection joins. Absent on the first connection of an attachment: the attachment ends
-        /// with that connection.
+        /// The attachment that this connection joins. Absent on the first connection of an attachment: the attachment
+        /// ends with that connection.
         attachment: Option<u128>,
     },
-    /// Has the host process map memory. The descriptor of the memory comes with the request.
+    /// Asks the host process to map memory. The file descriptor of the memory comes with the request.
     ShareMemory {
         /// Its length in bytes.
         len: u64,
     },
-    /// Has it unmapped.
+    /// Asks the host process to unmap memory.
     UnshareMemory {
         /// Its number.
         map: u32,
     },
-    /// Does the master answer?
+    /// Asks whether the master answers.
     Health,
     /// Puts objects.
     Put {
-        /// What happens to keys that are taken.
+        /// What happens if an object with one of the keys exists.
         mode: PutMode,
-        /// How they are placed and kept.
+        /// Placement and pins, the same for all objects.
         config: ReplicateConfig<'a>,
         /// The objects.
         puts: Vec<DummyPut<'a>>,
@@ -81,19 +81,19 @@ pub enum DummyRequest<'a> {
         /// The parts, by object.
         objects: Vec<DummyFragments<'a>>,
     },
-    /// Do these objects exist?
+    /// Asks which of these objects exist.
     Exist {
         /// Their keys.
         keys: Vec<&'a str>,
     },
-    /// How many of these objects exist, from the first on without a gap?
+    /// Asks how many of these objects exist, from the first on without a gap.
     PrefixLen {
         /// Their keys, in order.
         keys: Vec<&'a str>,
     },
-    /// Where do these objects lie?
+    /// Asks where these objects lie.
     Locate {
-        /// They are to be got: one that does not exist counts as a miss.
+        /// Whether the caller will get the objects: one that does not exist counts as a miss.
         to_get: bool,
         /// Their keys.
         keys: Vec<&'a str>,
@@ -102,14 +102,14 @@ pub enum DummyRequest<'a> {
     Remove {
         /// Their keys.
         keys: Vec<&'a str>,
-        /// Leased ones too.
+        /// Whether leased objects are removed too.
         force: bool,
     },
     /// Removes all objects whose keys match.
     RemoveMatching {
         /// A regular expression; all objects if absent.
         pattern: Option<&'a str>,
-        /// Leased ones too.
+        /// Whether leased objects are removed too.
         force: bool,
     },
     /// Lists all objects whose keys match.
@@ -121,19 +121,19 @@ pub enum DummyRequest<'a> {
     ClearReplicas {
         /// The keys of the objects.
         keys: Vec<&'a str>,
-        /// The name of the segments whose replicas go; all if empty.
+        /// Only replicas on segments of this name; all replicas if empty.
         segment: &'a str,
     },
 }
 
-/// What a dummy client is answered. Lists of results stand in the order of what was asked.
+/// A reply to a dummy client. Lists of results are in the order of the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DummyReply {
     /// To [`DummyRequest::Attach`].
     Attached {
-        /// Names the attachment on further connections.
+        /// The id of the attachment. Further connections name it.
         attachment: u128,
-        /// What the host process is known by, `host:port`.
+        /// The name of the host process in the pool, `host:port`.
         hostname: String,
     },
     /// To [`DummyRequest::ShareMemory`].
@@ -145,8 +145,8 @@ pub enum DummyReply {
     Statuses(Vec<Result<(), ErrorCode>>),
     /// To [`DummyRequest::Health`]: whether the master answers.
     Health(bool),
-    /// To [`DummyRequest::Get`]: the lengths of the objects. To [`DummyRequest::GetFragments`]: those of the parts, of one
-    /// object after the other.
+    /// To [`DummyRequest::Get`]: the length of each object. To [`DummyRequest::GetFragments`]: the length of each
+    /// part, object by object.
     Lengths(Vec<Result<u64, ErrorCode>>),
     /// To [`DummyRequest::Exist`].
     Exist(Vec<Result<bool, ErrorCode>>),
@@ -156,18 +156,18 @@ pub enum DummyReply {
     Located {
         /// One result for each key.
         results: Vec<Result<Located, ErrorCode>>,
-        /// The segments that the placements point into.
+        /// The segments to which the placements refer.
         segments: Vec<SegmentAddress>,
     },
     /// To [`DummyRequest::RemoveMatching`]: how many objects were removed.
     Removed(u64),
     /// To [`DummyRequest::List`].
     Listed {
-        /// Keys and places.
+        /// The keys and placements of the objects.
         objects: Vec<(String, Located)>,
-        /// The segments that the placements point into.
+        /// The segments to which the placements refer.
         segments: Vec<SegmentAddress>,
     },
-    /// To anything: the whole request failed.
+    /// To any request: all of it failed.
     Refused(ErrorCode),
 }

@@ -2,8 +2,8 @@ use std::fmt;
 
 macro_rules! error_codes {
     ($($(#[$doc:meta])* $variant:ident = $number:literal, $name:literal;)*) => {
-        /// What went wrong, as callers of the Python API and of the admin HTTP server see it. The numbers are those
-        /// of the C++ store and never change.
+        /// An error, as callers of the Python API and of the admin HTTP server see it. The numbers are those of the
+        /// C++ store and never change.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(i32)]
         pub enum ErrorCode {
@@ -67,15 +67,15 @@ error_codes! {
     InvalidRead = -701, "INVALID_READ";
     /// Invalid replica.
     InvalidReplica = -702, "INVALID_REPLICA";
-    /// The object exists and is not complete.
+    /// The object exists but is not complete.
     ReplicaIsNotReady = -703, "REPLICA_IS_NOT_READY";
     /// There is no such object.
     ObjectNotFound = -704, "OBJECT_NOT_FOUND";
-    /// The key is taken.
+    /// An object with this key exists.
     ObjectAlreadyExists = -705, "OBJECT_ALREADY_EXISTS";
     /// A reader holds a lease on the object.
     ObjectHasLease = -706, "OBJECT_HAS_LEASE";
-    /// The lease ran out before the read ended.
+    /// The lease ended before the read ended.
     LeaseExpired = -707, "LEASE_EXPIRED";
     /// Object has replication task.
     ObjectHasReplicationTask = -708, "OBJECT_HAS_REPLICATION_TASK";
@@ -91,7 +91,7 @@ error_codes! {
     ReplicaNotInLocalMemory = -713, "REPLICA_NOT_IN_LOCAL_MEMORY";
     /// Object replica busy.
     ObjectReplicaBusy = -714, "OBJECT_REPLICA_BUSY";
-    /// The bytes could not be moved; no transfer is under way any more.
+    /// The bytes could not be transferred. No transfer of them is still running.
     TransferFail = -800, "TRANSFER_FAIL";
     /// The bytes that arrived are not those that were sent.
     ChecksumMismatch = -801, "CHECKSUM_MISMATCH";
@@ -182,8 +182,8 @@ error_codes! {
 }
 
 impl ErrorCode {
-    /// A node answers this to a request under a leader that the node's own master has not named yet. If that leader does lead,
-    /// the next heartbeat tells the node, so the request may be repeated.
+    /// A node answers this if its own master has not yet named the leader of the request. If that leader does lead,
+    /// the next heartbeat tells the node, so the caller may repeat the request.
     pub const UNKNOWN_LEADER: ErrorCode = ErrorCode::ReplicaIsNotReady;
 
     /// The number that crosses the wire and the Python boundary: zero or negative.

@@ -1,11 +1,11 @@
 use crate::ErrorCode;
 
-/// What a code means where a call returns it, and what to do then.
+/// The meaning of an error code that a call returned, and how to react.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ErrorAdvice {
-    /// What has happened, in one sentence.
+    /// The meaning, in one sentence.
     pub meaning: &'static str,
-    /// What a caller or an operator can do about it.
+    /// The action for a caller or an operator.
     pub remedy: &'static str,
 }
 
@@ -17,7 +17,7 @@ const fn row(
     (code, ErrorAdvice { meaning, remedy })
 }
 
-/// Every code that a call returns here. `docs/errors.md` is this table.
+/// Every code that a call of this store returns. A test keeps `docs/errors.md` equal to this table.
 const ROWS: &[(ErrorCode, ErrorAdvice)] = &[
     row(ErrorCode::Ok, "The call did what it was asked for.", "Nothing."),
     row(
@@ -197,7 +197,7 @@ const ROWS: &[(ErrorCode, ErrorAdvice)] = &[
 ];
 
 impl ErrorCode {
-    /// What to make of this code; `None` for one that the C++ store has and that no call returns here.
+    /// The advice for this code. `None` if only the C++ store returns it.
     #[must_use]
     pub fn advice(self) -> Option<ErrorAdvice> {
         ROWS.iter().find(|(code, _)| *code == self).map(|(_, advice)| *advice)

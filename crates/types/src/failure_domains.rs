@@ -3,25 +3,25 @@ use std::str::FromStr;
 
 use crate::limits::{MAX_DOMAIN_BYTES, MAX_DOMAINS};
 
-/// What a node shares, beside its host, with other nodes that may fail at the same time: a rack, a power feed, a zone. Each
-/// domain is written as `NAME=VALUE`, the nearest first, with commas between them: `rack=r7,zone=east`. Two nodes are in
-/// the same domain if name and value are the same.
+/// The failure domains of a node, apart from its host: a rack, a power feed, a zone. Nodes in one domain may fail at
+/// the same time. A domain is written as `NAME=VALUE`; a list has the nearest domain first and commas between:
+/// `rack=r7,zone=east`. Two nodes are in the same domain if name and value are equal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FailureDomains(Vec<String>);
 
-/// Why a text, or a list, names no failure domains.
+/// Why a text or a list is not a list of failure domains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FailureDomainError {
-    /// One is not of the form `NAME=VALUE`.
+    /// A domain is not of the form `NAME=VALUE`.
     Malformed(String),
-    /// One has more than [`MAX_DOMAIN_BYTES`] bytes.
+    /// A domain has more than [`MAX_DOMAIN_BYTES`] bytes.
     TooLong {
         /// Its length in bytes.
         len: usize,
     },
-    /// Two have this name.
+    /// Two domains have this name.
     Repeated(String),
-    /// There are more than [`MAX_DOMAINS`].
+    /// There are more than [`MAX_DOMAINS`] domains.
     TooMany {
         /// How many there are.
         count: usize,
@@ -29,7 +29,7 @@ pub enum FailureDomainError {
 }
 
 impl FailureDomains {
-    /// What a text must be to name some.
+    /// The accepted form, in words.
     pub const WANTED: &str =
         "up to 4 of NAME=VALUE with commas between them, the nearest first, like rack=r7,zone=east";
 
@@ -39,10 +39,10 @@ impl FailureDomains {
         &self.0
     }
 
-    /// Whether such a list makes sense.
+    /// Checks a list of domains.
     ///
     /// # Errors
-    /// The first thing that is wrong with it.
+    /// The first fault of the list.
     pub fn check(domains: &[String]) -> Result<(), FailureDomainError> {
         if domains.len() > MAX_DOMAINS {
             return Err(FailureDomainError::TooMany { count: domains.len() });
@@ -61,7 +61,8 @@ impl FailureDomains {
     }
 }
 
-/// The name of a domain. `None` if the name or the value is empty, or has a character that cannot be printed or listed.
+/// The name of a domain. `None` if the name or the value is empty, or contains a comma, an equals sign, white space or
+/// a control character.
 fn name_of(domain: &str) -> Option<&str> {
     let (name, value) = domain.split_once('=')?;
     let is_plain = |part: &str| {

@@ -1,12 +1,12 @@
-//! Hosts and ports as they are written in configurations: `host:port`, with brackets around IPv6 literals.
+//! Hosts and ports as configurations write them: `host:port`, with brackets around IPv6 literals.
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// The host, and the port if there is one, of `host`, `host:port`, `[v6]`, `[v6]:port` or a bare IPv6 literal. The host
-/// stands without brackets; it may be empty.
+/// Splits `host`, `host:port`, `[v6]`, `[v6]:port` or a bare IPv6 literal into the host and the port, if there is one.
+/// The host comes without brackets and may be empty.
 ///
 /// # Errors
-/// What is wrong with the text, to follow "it is not host:port".
+/// The fault of the text, as a clause that follows "it is not host:port".
 pub fn split(text: &str) -> Result<(&str, Option<u16>), &'static str> {
     if text.chars().any(|letter| letter.is_whitespace() || matches!(letter, '/' | ',')) {
         return Err("it must be host:port, without spaces, slashes or a scheme");
@@ -20,7 +20,7 @@ pub fn split(text: &str) -> Result<(&str, Option<u16>), &'static str> {
             None => Err("a colon and a port must follow the bracket"),
         };
     }
-    // More than one colon without brackets can only be an IPv6 literal without a port.
+    // Without brackets, more than one colon can only be an IPv6 literal without a port.
     if text.matches(':').count() > 1 {
         let wrong = |_| "an IPv6 address with a port needs brackets around the address";
         return text.parse::<Ipv6Addr>().map(|_| (text, None)).map_err(wrong);
@@ -44,7 +44,7 @@ pub fn join(host: &str, port: u16) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
-/// Whether the host stands for every address of its machine.
+/// Whether the host stands for every address of its machine, like `0.0.0.0`.
 #[must_use]
 pub fn is_unspecified(host: &str) -> bool {
     host.is_empty() || host.parse::<IpAddr>().is_ok_and(|address| address.is_unspecified())

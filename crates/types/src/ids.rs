@@ -2,35 +2,36 @@ use std::fmt;
 
 use crate::limits;
 
-/// A client process for as long as it lives: drawn at random when the process sets its store up.
+/// The id of a client, drawn at random when a process opens its store. A later process that takes over the memory or
+/// the disk folder of an earlier one keeps the id.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId(pub u128);
 
 impl ClientId {
-    /// Stands for the client in requests of operators, which come through the admin HTTP server. No client has this id, so
-    /// it is never counted as alive or dead.
+    /// The client of requests of operators, which come through the admin HTTP server. No client has this id, so the
+    /// master never counts it as alive or dead.
     pub const OPERATOR: ClientId = ClientId(0);
 }
 
-/// One incarnation of a segment: drawn at random when the memory is mapped, so that memory that was lost and
-/// mapped again never answers for its predecessor.
+/// The id of one incarnation of a segment, drawn at random when its memory is first mapped. Memory that was lost and
+/// mapped again has a new id, so it never answers for the lost memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SegmentId(pub u128);
 
-/// The fencing number of a leader. A node obeys only the highest that it has seen.
+/// The number of a leadership, for fencing. A node obeys only the highest epoch that its own master has named to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub u64);
 
 impl Epoch {
-    /// Whether a leader may have this epoch where `known` is the highest that is known. One far above is from nowhere: a
-    /// cluster that followed it would have to count on from there for good.
+    /// Whether a leader can have this epoch if `known` is the highest known one. An epoch far above is an error: a
+    /// cluster that accepted it could never again use lower epochs.
     #[must_use]
     pub fn is_credible(self, known: Epoch) -> bool {
         self <= limits::HIGHEST_EPOCH && self.0.saturating_sub(known.0) <= limits::MAX_EPOCH_JUMP
     }
 
-    /// The epoch of the leader that follows this one, by a wall clock that shows `now`. If the clock is far ahead, the epoch
-    /// is the highest [credible](Self::is_credible) one, unless there was no leader before.
+    /// The epoch of the leader after this one, if the wall clock shows `now`. If the clock is far ahead, this is the
+    /// highest [credible](Self::is_credible) epoch, unless there was no leader before.
     #[must_use]
     pub fn next(self, now: Epoch) -> Epoch {
         let furthest = match self {
@@ -41,7 +42,7 @@ impl Epoch {
     }
 }
 
-/// The version of one put. It grows over the whole cluster: first by leader, then by put.
+/// The version of one put. Versions grow over the whole pool: first by leader, then by put.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version {
     /// The leader that granted the put.

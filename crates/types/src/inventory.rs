@@ -1,16 +1,16 @@
 use crate::{SegmentId, Version};
 
-/// What became of a mount.
+/// The outcome of a mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum MountOutcome {
-    /// The segment is mounted. There is nothing more to do.
+    /// The segment is mounted. The node has nothing more to do.
     #[default]
     Ready = 0,
     /// The leader does not know what the segment holds and wants the whole inventory: see
     /// [`crate::Request::ReportInventory`]. It grants no range of the segment before the last page.
     WantsInventory = 1,
-    /// What the segment holds must not be read any more: the node drops every entry, and mounts the memory under a new id.
+    /// No entry of the segment may be read. The node drops every entry and mounts the memory under a new id.
     StartEmpty = 2,
     /// The leader followed the ledger while it was a standby, and wants the changes since then: see
     /// [`crate::Request::ReportChanges`]. A node that has forgotten some of them reports the whole inventory.
@@ -24,41 +24,41 @@ pub enum MountOutcome {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum EntryState {
-    /// They are: it can be read.
+    /// All bytes are in place: the entry can be read.
     #[default]
     Complete = 0,
-    /// A writer has begun and may still be at work.
+    /// A writer has begun, and may still be at work.
     Writing = 1,
 }
 
-/// One page of what a segment's ledger holds, in the order of the offsets over all pages. An entry whose writer gave it
-/// up is not reported.
+/// One page of a segment's ledger. Over all pages, the entries are in the order of their offsets. Entries that their
+/// writer gave up are not reported.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InventoryPage<'a> {
     /// The segment.
     pub segment: SegmentId,
-    /// Which process tells it: see [`crate::MountSegment::run`].
+    /// The process that reports: see [`crate::MountSegment::run`].
     pub run: u64,
-    /// The number of the page, from 0. Page 0 begins the inventory anew; what was reported before is reported again.
+    /// The number of the page, from 0. Page 0 begins the inventory anew, and the node reports all entries again.
     pub page: u32,
-    /// No page follows.
+    /// Whether this is the last page.
     pub last: bool,
     /// The entries, at most [`crate::limits::MAX_INVENTORY_PAGE_ENTRIES`].
     pub entries: Vec<InventoryEntry<'a>>,
 }
 
-/// One page of what changed in a segment's ledger since the leader followed it.
+/// One page of the changes in a segment's ledger since the leader, then a standby, followed it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChangesPage<'a> {
     /// The segment.
     pub segment: SegmentId,
-    /// The number of the page, from 0. Page 0 begins anew with what the leader asked for.
+    /// The number of the page, from 0. Page 0 begins the changes anew, from the cursor that the leader asked for.
     pub page: u32,
-    /// No page follows.
+    /// Whether this is the last page.
     pub last: bool,
-    /// What lies there; see [`crate::FollowPage::entries`].
+    /// The entries that now lie at changed offsets; see [`crate::FollowPage::entries`].
     pub entries: Vec<InventoryEntry<'a>>,
-    /// Where nothing lies any more; see [`crate::FollowPage::gone`].
+    /// Changed offsets at which no entry starts now; see [`crate::FollowPage::gone`].
     pub gone: Vec<u64>,
 }
 
@@ -73,14 +73,14 @@ pub struct InventoryEntry<'a> {
     pub key: &'a str,
     /// The version of the object.
     pub version: Version,
-    /// What the range was written under; see [`crate::RangeWrite::grant`].
+    /// The grant under which the range was written; see [`crate::RangeWrite::grant`].
     pub grant: Version,
     /// Length of the whole object, in bytes.
     pub object_len: u64,
-    /// Where this range's bytes lie in the object, in bytes; zero unless the object is striped.
+    /// Where this range's bytes begin in the object, in bytes; zero unless the object is striped.
     pub object_offset: u64,
     /// Whether all its bytes are in place.
     pub state: EntryState,
-    /// What the master gave with the grant; see [`crate::Grant::attributes`].
+    /// The attributes that the master gave with the grant; see [`crate::Grant::attributes`].
     pub attributes: &'a [u8],
 }

@@ -1,9 +1,12 @@
-//! The words that every other crate speaks: ids, versions, ticks, error codes, limits, and the requests and
-//! replies of the master as plain data.
+//! The vocabulary of every other crate: ids, versions, ticks, error codes, limits, and the requests and replies of the
+//! master as plain data.
 //!
-//! There is no I/O, no clock and no dependency here: callers of [`BusyWait`] and [`LogLimiter`] pass the time. Enter at
-//! [`Request`] and [`Reply`] for what clients ask of the master and what it answers, at [`RangeRead`] and [`RangeWrite`]
-//! for what clients ask of a node, and at [`ErrorCode`] for what can go wrong.
+//! This crate has no I/O, no clock and no dependency: callers of [`BusyWait`] and [`LogLimiter`] pass the time.
+//!
+//! Where to enter:
+//! - [`Request`] and [`Reply`]: the requests of clients to the master, and its replies;
+//! - [`RangeRead`] and [`RangeWrite`]: the requests of clients to a node;
+//! - [`ErrorCode`]: the errors.
 
 #![forbid(unsafe_code)]
 

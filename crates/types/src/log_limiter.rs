@@ -1,17 +1,18 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// After a line about a cause, further ones are kept back for this long at first.
+/// After the first line about a cause, the limiter suppresses further lines about it for this long.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
-/// While the cause lasts the pauses double up to this.
+/// While the cause lasts, the pauses double up to this.
 const LONGEST_PAUSE: Duration = Duration::from_secs(32);
 
-/// Causes that are told apart at a time. With more, the one that was said longest ago is forgotten.
+/// Most causes that are distinguished at a time. Beyond this, a new cause replaces the cause that was logged longest
+/// ago.
 const MAX_CAUSES: usize = 64;
 
-/// Limits the lines that one place in the code logs: a line for a cause, not for each call. What is kept back is counted, and
-/// the next line about its cause says how many.
+/// Limits the lines that one place in the code logs: one line per cause and pause, not one per call. The limiter
+/// counts suppressed lines, and the next line about the cause gives their number.
 #[derive(Debug)]
 pub struct LogLimiter<C>(Mutex<Vec<Said<C>>>);
 
@@ -19,7 +20,7 @@ pub struct LogLimiter<C>(Mutex<Vec<Said<C>>>);
 struct Said<C> {
     cause: C,
     at: Instant,
-    /// Before this time since then no other line is admitted.
+    /// No other line about the cause is admitted until this long after `at`.
     pause: Duration,
     kept_back: u64,
 }
@@ -31,13 +32,14 @@ impl<C: PartialEq> Default for LogLimiter<C> {
 }
 
 impl<C: PartialEq> LogLimiter<C> {
-    /// Nothing was said yet.
+    /// A limiter that has admitted no line yet.
     #[must_use]
     pub const fn new() -> Self {
         Self(Mutex::new(Vec::new()))
     }
 
-    /// Whether to log a line about a cause at this moment: if so, how many were kept back since the last one about it.
+    /// Whether to log a line about a cause at `now`. If so, returns how many lines were suppressed since the last one
+    /// about it.
     pub fn admit(&self, cause: C, now: Instant) -> Option<u64> {
         let mut causes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(said) = causes.iter_mut().find(|said| said.cause == cause) else {

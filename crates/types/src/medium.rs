@@ -1,31 +1,31 @@
 use crate::limits;
 
-/// What the bytes of a segment lie in. Of two replicas the one on the lesser medium is read first.
+/// The medium that holds the bytes of a segment. Readers prefer the replica on the lesser medium.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Medium {
-    /// The memory of a node.
+    /// Memory of a node.
     #[default]
     Memory = 0,
-    /// A folder on a disk of a node. Nothing is put there: nodes offload to it.
+    /// A folder on a disk of one node. No put goes there: nodes offload to it.
     Disk = 1,
-    /// Files in a directory that hosts share, one for each object. Nothing is put there: nodes offload to it.
+    /// Files in a directory that hosts share, one for each object. No put goes there: nodes offload to it.
     SharedDisk = 2,
-    /// A prefix of an object store, which one node has for itself. Nothing is put there: that node offloads to it the objects
+    /// A prefix of an object store that belongs to one node. No put goes there: that node offloads to it the objects
     /// that were used again.
     ObjectStore = 3,
 }
 
 /// A record on a disk begins and ends at multiples of this, in bytes.
 const BLOCK: u64 = 4096;
-/// Reserved for the header of a record beside the checksums of its chunks, in bytes: more than keys of usual length take.
+/// Reserved for the header of a record, without the checksums of its chunks, in bytes. Keys of usual length fit.
 const HEADER_BYTES: u64 = 1024;
 
 impl Medium {
-    /// All of them, the one that is read first at the start.
+    /// All media, in the order in which readers prefer them.
     pub const ALL: [Medium; 4] = [Self::Memory, Self::Disk, Self::SharedDisk, Self::ObjectStore];
 
-    /// The name of the tier, as metrics have it.
+    /// The name of the tier in metrics.
     #[must_use]
     pub const fn tier(self) -> &'static str {
         match self {
@@ -36,7 +36,8 @@ impl Medium {
         }
     }
 
-    /// Bytes that a range of this length takes: on disks a header comes with it, and all is padded to blocks.
+    /// Bytes that a range of this length takes. Except in memory, a record has a header, and both header and bytes are
+    /// padded to blocks.
     #[must_use]
     pub const fn reserved_len(self, len: u64) -> u64 {
         match self {
@@ -50,12 +51,12 @@ impl Medium {
     }
 }
 
-/// A directory that hosts share, as a master tells its nodes of it.
+/// A directory that hosts share, as the master names it to its nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedDirectory {
-    /// Where it is on every host.
+    /// Its path, the same on every host.
     pub path: String,
-    /// Most bytes that each process keeps there; zero: a share of the filesystem.
+    /// Most bytes that each process keeps there; zero stands for a share of the filesystem.
     pub most_bytes: u64,
     /// Whether the oldest files are deleted when there is no room for a new one.
     pub evicts: bool,

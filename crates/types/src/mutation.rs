@@ -1,63 +1,65 @@
-//! Rules that a test breaks on purpose, to see that a simulation finds it. Only builds with debug assertions can.
+//! Rules that a test breaks on purpose, to check that a simulation finds the fault. Only builds with debug assertions
+//! can break them.
 
-/// A rule, in the words in which it holds.
+/// A rule of the protocol. Each comment states the rule; `ARCHITECTURE.md` states L1 to L8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// L1: a range is taken only when the entries that overlap it are gone.
+    /// L1: a writer takes a range only after the entries that overlap it were dropped.
     OverlappedEntriesAreDropped,
     /// L2: an entry is complete only when all its parts are in place.
     AllPartsAreThere,
-    /// L3: a node obeys only the highest epoch that it has seen.
+    /// L3: a node refuses writes under an epoch below the epoch that its own master has named.
     OldLeadersAreRefused,
-    /// L7: a write under an older grant than the last that began in its range is refused.
+    /// L7: a node refuses a write under a grant older than the last one that began in the range.
     OlderGrantsAreRefused,
-    /// L7: an older writer has stopped before a newer one's bytes land.
+    /// L7: an older writer has stopped before bytes of a newer one land.
     OlderWritersStopFirst,
-    /// L8: a removal or a replacement is over only when no node holds the old version any more.
+    /// L8: a removal or a replacement is over only when no node holds the old version.
     RemainsAreDropped,
-    /// L8: before a client reads a version, it has the nodes drop what they may hold of older ones.
+    /// L8: before a client reads a version, it has the nodes drop the older versions that they may hold.
     PredecessorsAreDropped,
-    /// A node drops nothing for a leader before the one that it obeys.
+    /// A node obeys no drop that a leader named before the leader that it obeys.
     OldLeadersDropsAreRefused,
-    /// L8: a range that readers may have routes to is not granted again.
+    /// L8: the master does not grant a range to which readers may have routes.
     LeavingRangesAreReserved,
-    /// A lookup grants a lease, and what is leased is not evicted.
+    /// A lookup grants a lease, and the master evicts no leased object.
     ReadsGrantLeases,
-    /// L4, L6: a client that removes or replaces a key is told of all versions of it that nodes may still hold.
+    /// L4, L6: the reply to a removal or a replacement names all versions of the key that nodes may still hold.
     RemovalsReachTheNodes,
-    /// L5: what is reported to a new leader is reserved before anything is granted there.
+    /// L5: a new leader reserves the ranges that a segment reports before it grants any range there.
     RangesAreReserved,
-    /// L5: of the versions of a key that are reported the highest is served.
+    /// L5: of the reported versions of a key, the leader serves the highest.
     HighestVersionWins,
-    /// L5: a new leader reserves a range that was being written until the writer must have stopped.
+    /// L5: a new leader reserves a range with an unfinished write until its writer must have stopped.
     WritersAreWaitedFor,
-    /// L5: a leader uses what it learned as a standby only after the node has told what changed since.
+    /// L5: a leader uses the ledger that it followed as a standby only after the node has reported the changes since.
     ShadowsAreConfirmed,
-    /// L5: a node that tells what changed tells of what was dropped too.
+    /// L5: a node that reports changes also reports dropped entries.
     DropsAreTold,
-    /// L6: what was removed or put since a leader began is not overruled by a late inventory.
+    /// L6: a late inventory does not overrule removals and puts since the leader began.
     LatecomersGiveWay,
-    /// L4: what nodes drop is confirmed before a removal is acknowledged.
+    /// L4: nodes confirm their drops before a client acknowledges a removal.
     DropsAreConfirmed,
-    /// A removal that is repeated under a later leader takes only the versions that it took before.
+    /// A removal that is repeated under a later leader removes only the versions that it removed before.
     RepeatsAreBounded,
-    /// Entries that a restarted node no longer holds count as lost.
+    /// If a restarted node does not report an entry again, the entry counts as lost.
     RestartedNodesAreReviewed,
     /// A `PutEnd` that was sent twice and finds no put may have succeeded the first time: its outcome is unknown.
     LostEndsAreUnknown,
-    /// L6: a client begins reads with cached routes only for as long as their leader's last pong allows.
+    /// L6: a client begins reads with cached routes only as long as the last pong of their leader allows.
     RoutesEndWithTheirLeader,
-    /// L4, L6: before a client uses a copy in its hot cache, it asks the node whether that still holds the version, unless the
-    /// node has promised so.
+    /// L4, L6: before a client uses a copy in its hot cache, it asks the node whether the entry still holds the
+    /// version. It need not ask while a promise of the node holds.
     CopiesAreAskedFor,
-    /// L4, L6: a node confirms no drop of an entry while it promises that it holds it.
+    /// L4, L6: a node confirms no drop of an entry while it promises that the entry stays.
     PromisesAreKept,
-    /// L6: a new leader changes nothing before the routes of earlier leaders are over, or every member has reported.
+    /// L6: a new leader changes no object until the routes of earlier leaders have ended, or every member has
+    /// reported.
     RoutesAreWaitedFor,
 }
 
 impl Rule {
-    /// All of them.
+    /// All rules.
     pub const ALL: [Rule; 25] = [
         Rule::OverlappedEntriesAreDropped,
         Rule::AllPartsAreThere,
@@ -95,26 +97,26 @@ std::thread_local! {
 #[cfg(debug_assertions)]
 static BROKEN_EVERYWHERE: std::sync::OnceLock<Rule> = std::sync::OnceLock::new();
 
-/// Breaks a rule in all threads of this process, until its end. The first one counts.
+/// Breaks a rule in all threads, until the process ends. Only the first call has an effect.
 #[cfg(debug_assertions)]
 pub fn break_rule_everywhere(rule: Rule) {
     BROKEN_EVERYWHERE.get_or_init(|| rule);
 }
 
-/// Breaks a rule in this thread, or none.
+/// Breaks this rule, or none, in the calling thread.
 #[cfg(debug_assertions)]
 pub fn break_rule(rule: Option<Rule>) {
     BROKEN.set(rule);
 }
 
-/// Whether a rule is broken; never so without debug assertions.
+/// Whether a test has broken the rule. Always false without debug assertions.
 #[cfg(debug_assertions)]
 #[must_use]
 pub fn is_broken(rule: Rule) -> bool {
     BROKEN.get() == Some(rule) || BROKEN_EVERYWHERE.get() == Some(&rule)
 }
 
-/// Whether a rule is broken; never so without debug assertions.
+/// Whether a test has broken the rule. Always false without debug assertions.
 #[cfg(not(debug_assertions))]
 #[must_use]
 #[inline(always)]

@@ -1,39 +1,40 @@
 use crate::SegmentId;
 
-/// How an object resists eviction for a while.
+/// How an object is protected from eviction for a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SoftPin {
-    /// No soft pin; on an upsert, keep what the object had.
+    /// No soft pin of its own; an upsert keeps the soft pin of the object that it replaces.
     #[default]
     Preserve,
-    /// Pinned until a fixed deadline after the object became readable.
+    /// Pinned until a fixed time after the object became readable.
     Enable {
-        /// Milliseconds; the master's default if absent; zero means an ordinary object.
+        /// The duration in milliseconds; the master's default if absent. Zero means no pin.
         ttl_ms: Option<u64>,
     },
-    /// No soft pin; on an upsert, take away what the object had.
+    /// No soft pin; an upsert removes the soft pin of the object that it replaces.
     Disable,
     /// Pinned until it has not been accessed for the master's default time; the next access pins it again.
     Sliding,
 }
 
-/// How the replicas of an object are to be placed and kept.
+/// Where the master places the replicas of an object, and what protects them from eviction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplicateConfig<'a> {
-    /// Memory replicas wanted, each on a segment of its own; best effort, at least one.
+    /// Number of memory replicas wanted, each on a segment of its own. The master makes at least one, and as many as
+    /// it can.
     pub replica_num: u32,
-    /// Resistance to eviction.
+    /// Protection from eviction for a time.
     pub soft_pin: SoftPin,
-    /// Never evicted; removal is still possible.
+    /// Whether the master never evicts the object. Callers can still remove it.
     pub hard_pin: bool,
     /// Segment names to try first, in order.
     pub preferred_segments: Vec<&'a str>,
-    /// Segments that just failed this writer and are not to be granted again.
+    /// Segments on which a write of this client just failed. The master grants no range there.
     pub excluded_segments: Vec<SegmentId>,
-    /// The objects of one request go to one segment, as far as it has room: to the first object's, unless
-    /// [`ReplicateConfig::preferred_segments`] names others.
+    /// Whether all objects of the request go to one segment, as far as it has room. That is the first object's
+    /// segment, unless [`ReplicateConfig::preferred_segments`] names others.
     pub same_node: bool,
-    /// What the bytes are (the Python API's `ObjectDataType`); stored, not acted on.
+    /// The type of the data, the Python API's `ObjectDataType`. The store keeps it and does not act on it.
     pub data_type: u8,
 }
 

@@ -9,10 +9,10 @@ pub struct RangeRead {
     pub segment: SegmentId,
     /// Where the entry starts in its segment, in bytes.
     pub offset: u64,
-    /// The version that must lie there, complete.
+    /// The version that the entry must hold, complete.
     pub version: Version,
-    /// Where the entry's bytes lie in the object, in bytes; zero unless the object is striped. The node holds no other
-    /// stripe of that version there.
+    /// Where the entry's bytes begin in the object, in bytes; zero unless the object is striped. The node refuses the
+    /// read if the entry holds another stripe.
     pub object_offset: u64,
     /// First byte wanted, counted from the start of the entry.
     pub from: u64,
@@ -21,41 +21,42 @@ pub struct RangeRead {
 }
 
 impl RangeRead {
-    /// The question whether the entry is still there: the first byte that is wanted. No bytes at all cannot be asked for.
+    /// A read of one byte, the first one wanted, to ask whether the entry is still there. A read of no bytes is not
+    /// possible.
     #[must_use]
     pub const fn question(&self) -> RangeRead {
         RangeRead { len: 1, ..*self }
     }
 }
 
-/// A ledger entry that a storage node is to drop.
+/// A ledger entry that a storage node must drop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RangeDrop {
     /// The segment that holds the entry.
     pub segment: SegmentId,
     /// Where the entry starts in its segment, in bytes.
     pub offset: u64,
-    /// The version to be dropped. Whatever else lies there stays.
+    /// The version to drop. An entry that was written under a newer grant stays.
     pub version: Version,
-    /// It is dropped only if it was written under this grant or an older one: the same version may be copied to the same
-    /// place again.
+    /// The node drops the entry only if it was written under this grant or an older one. The same version may be
+    /// copied to the same place again later, under a newer grant.
     pub grant: Version,
 }
 
-/// A [`RangeDrop`], and who is to carry it out.
+/// A [`RangeDrop`], and the node that must carry it out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Discard {
     /// The node's data port, `host:port`.
     pub endpoint: Arc<str>,
-    /// What to drop.
+    /// The entry to drop.
     pub range: RangeDrop,
 }
 
-/// A write of one ledger entry, or of a part of it, at a storage node. An entry is complete when every byte of it has
+/// A write of one ledger entry, or of a part of it, at a storage node. An entry is complete once every byte of it has
 /// been written under the same grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RangeWrite<'a> {
-    /// The segment that was granted.
+    /// The segment of the granted range.
     pub segment: SegmentId,
     /// Where the granted range starts in its segment, in bytes.
     pub offset: u64,
@@ -69,13 +70,13 @@ pub struct RangeWrite<'a> {
     pub key: &'a str,
     /// The version of the object.
     pub version: Version,
-    /// What orders the writers of a range: an older grant never overwrites what a newer one began. A put is its own
-    /// grant, `version`; a further replica of an object is made under a newer one.
+    /// The grant, which orders the writers of a range: an older grant never overwrites a newer one. A put is its own
+    /// grant, `version`; a further replica of an object is written under a newer grant.
     pub grant: Version,
     /// Length of the whole object, in bytes.
     pub object_len: u64,
-    /// Where this range's bytes lie in the object, in bytes; zero unless the object is striped.
+    /// Where this range's bytes begin in the object, in bytes; zero unless the object is striped.
     pub object_offset: u64,
-    /// What the master gave with the grant, for the node to keep; see [`crate::Grant::attributes`].
+    /// The attributes that the master gave with the grant; the node keeps them. See [`crate::Grant::attributes`].
     pub attributes: &'a [u8],
 }

@@ -1,24 +1,24 @@
-//! What a client counts of its reads, and tells the master.
+//! The counts of a client's reads, which it reports to the master.
 
 use crate::Medium;
 
-/// Objects that were read, and their bytes.
+/// A number of objects that were read, and of bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadVolume {
-    /// Objects, or parts of one object that were read together.
+    /// Reads of objects. Parts of one object that are read together count as one.
     pub objects: u64,
-    /// Bytes of them.
+    /// The bytes that these reads returned.
     pub bytes: u64,
 }
 
 impl ReadVolume {
-    /// Both together.
+    /// The sum of both.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         self.with(other, u64::saturating_add)
     }
 
-    /// Nothing where `other` says more.
+    /// The difference of both; zero where `other` is larger.
     fn minus(self, other: Self) -> Self {
         self.with(other, u64::saturating_sub)
     }
@@ -29,28 +29,29 @@ impl ReadVolume {
     }
 }
 
-/// What one process has read since it opened its store. The numbers only grow.
+/// Counts of the reads of one process since it opened its store. The numbers only grow. Bytes count where they lay. An
+/// object counts once by transport and once by tier: for the farthest of its parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadCounts {
-    /// Objects that were got.
+    /// Objects that gets returned.
     pub get_hits: u64,
-    /// Objects that were to be got and were not there.
+    /// Objects that gets asked for and did not find.
     pub get_misses: u64,
     /// Existence checks that found their objects.
     pub exist_hits: u64,
-    /// Existence checks that found nothing.
+    /// Existence checks that did not find their objects.
     pub exist_misses: u64,
-    /// What was read from segments of the same process.
+    /// Reads from segments of the same process.
     pub own: ReadVolume,
-    /// What was read from other processes of the same host without TCP.
+    /// Reads from other processes of the same host without TCP.
     pub host: ReadVolume,
-    /// What was read by TCP.
+    /// Reads over TCP.
     pub tcp: ReadVolume,
-    /// Of all these, what did not lie in memory: on disks, in shared directories and in object stores, at least in part.
+    /// Of all these reads, those from disks, shared directories and object stores.
     pub disk: ReadVolume,
-    /// Of `disk`, what lay in directories that hosts share, and in no object store.
+    /// Of `disk`, reads from directories that hosts share.
     pub shared_disk: ReadVolume,
-    /// Of `disk`, what lay in object stores, at least in part.
+    /// Of `disk`, reads from object stores.
     pub object_store: ReadVolume,
 }
 
@@ -91,14 +92,15 @@ impl ReadCounts {
         Self::from_fields(std::array::from_fn(|at| join(ours[at], theirs[at])))
     }
 
-    /// What was read from memory alone.
+    /// Reads from memory.
     #[must_use]
     pub fn memory(&self) -> ReadVolume {
         let all = self.own.plus(self.host).plus(self.tcp);
         all.minus(self.disk)
     }
 
-    /// What was read from each tier, the nearest first. Each object counts in one tier: the farthest that a part of it lay in.
+    /// Reads from each tier, the nearest first. Each object counts in one tier, the farthest in which a part of it
+    /// lay.
     #[must_use]
     pub fn tiers(&self) -> [(Medium, ReadVolume); Medium::ALL.len()] {
         let Self { disk, shared_disk, object_store, .. } = *self;
@@ -113,35 +115,35 @@ impl ReadCounts {
         })
     }
 
-    /// What came since `earlier`; nothing where that says more.
+    /// The growth since `earlier`; zero where `earlier` is larger.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         self.with(earlier, u64::saturating_sub)
     }
 
-    /// Both together, the largest number where that is too much.
+    /// The sum of both, bounded by the largest number.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         self.with(other, u64::saturating_add)
     }
 
-    /// The larger of each two numbers.
+    /// For each count, the larger of both numbers.
     #[must_use]
     pub fn max(&self, other: &Self) -> Self {
         self.with(other, u64::max)
     }
 }
 
-/// What a client tells of its reads. Counts are totals, so a later report makes up for one that was lost, and a report that
+/// A client's report of its reads. Counts are totals: a later report makes up for a lost one, and a report that
 /// arrives twice counts once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadReport {
-    /// A number for the process that counts, drawn when it opened its store.
+    /// A number that identifies the process, drawn when it opened its store.
     pub run: u64,
-    /// All that it has counted.
+    /// All that the process has counted.
     pub counts: ReadCounts,
-    /// What it had counted by its last report that a master confirmed. A master that does not know the process counts
-    /// what came since.
+    /// The counts of the last report that a master confirmed. A master that does not know the process adds only the
+    /// difference.
     pub confirmed: ReadCounts,
 }
 
@@ -190,7 +192,7 @@ mod tests {
             (Medium::ObjectStore, volume(2, 200)),
         ];
         assert_eq!(counts.tiers(), expected);
-        // Of a process that does not know the tiers beyond disks.
+        // The report of a process that does not know the tiers beyond disks.
         let older = ReadCounts { shared_disk: volume(0, 0), object_store: volume(0, 0), ..counts };
         assert_eq!(older.tiers()[1], (Medium::Disk, volume(29, 2_900)));
     }

@@ -3,158 +3,162 @@ use crate::{
     SegmentId, TaskId, TaskKind, Version,
 };
 
-/// What a client or a node asks of the master. Every operation on keys is a batch; results are by position.
+/// A request of a client or a node to the master. Every operation on keys is a batch; results are in the order of the
+/// keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request<'a> {
-    /// A heartbeat. It names the segments that the client hosts, so that the master can ask for what it misses.
+    /// A heartbeat. The master asks for the segments in it that it does not know.
     Ping {
         /// The segments that the client hosts.
         segments: Vec<SegmentId>,
-        /// Segments of other clients whose nodes this client could not reach since its last ping. A node that does not ping
-        /// soon after is out of sight until it does.
+        /// Segments of other clients whose nodes this client could not reach since its last ping. If one of these
+        /// nodes does not ping soon after, the master treats it as unreachable until its next ping.
         unreachable: Vec<SegmentId>,
-        /// What the client has read.
+        /// What the client has read so far.
         reads: Option<Box<ReadReport>>,
     },
-    /// The client pings no more. One that lends nothing is forgotten.
+    /// The client leaves: it sends no further pings. The master forgets a client that lends no segment.
     Leave {
-        /// What it has read.
+        /// What the client has read so far.
         reads: Option<Box<ReadReport>>,
     },
-    /// Lend a segment to the pool. Mounting one that is mounted already changes nothing.
+    /// Lends a segment to the pool. Mounting a segment a second time changes nothing.
     MountSegment(MountSegment<'a>),
-    /// One page of the inventory of a mounted segment, which the master asked for. What was reported can be read from then
-    /// on; the last page ends the inventory.
+    /// One page of the inventory of a mounted segment, which the master asked for. The entries of a page can be read
+    /// once the master has it; the last page ends the inventory.
     ReportInventory(InventoryPage<'a>),
-    /// One page of what changed in a mounted segment's ledger since the leader followed it as a standby. The last page ends
-    /// the changes; what the segment holds can be read soon after that.
+    /// One page of the changes in a mounted segment's ledger since the leader, then a standby, followed it. The last
+    /// page ends the changes; the entries of the segment can be read soon after that.
     ReportChanges(ChangesPage<'a>),
-    /// Which segments are mounted, and where? For masters that stand by.
+    /// A standby master asks which segments are mounted, and where.
     ListSegments {
-        /// Zero to begin, then what the last page said.
+        /// Zero for the first page, then the [`next`](crate::SegmentPage::next) of the page before.
         from: u32,
-        /// No more than this many; [`crate::limits::MAX_LISTED_SEGMENTS`] bounds it.
+        /// Most segments in the answer; [`crate::limits::MAX_LISTED_SEGMENTS`] bounds it.
         limit: u32,
     },
-    /// Which entries is this client to drop from the ledgers of its segments? No caller waits for these drops, but a later
-    /// leader must not find the entries.
+    /// Asks which entries this client must drop from the ledgers of its segments, and confirms earlier drops. No
+    /// caller waits for these drops, but a later leader must not find the entries.
     FetchDrops {
-        /// What they have dropped since the last time.
+        /// The entries that it has dropped since the last request.
         dropped: Vec<RangeDrop>,
-        /// No more than this many; [`crate::limits::MAX_FETCHED_DROPS`] bounds it.
+        /// Most entries in the answer; [`crate::limits::MAX_FETCHED_DROPS`] bounds it.
         limit: u32,
     },
-    /// Take a segment back. Its replicas are gone when the reply arrives, or when `grace_ms` has passed.
+    /// Takes a segment out of the pool. Its replicas are gone when the reply arrives, or when `grace_ms` has passed.
     UnmountSegment {
         /// The segment.
         id: SegmentId,
-        /// How long it goes on serving gets, in milliseconds.
+        /// How long the segment still serves gets, in milliseconds.
         grace_ms: u64,
     },
-    /// Ask for ranges to write new objects to. [`ErrorCode::UnavailableInCurrentStatus`] as the result of a put says that
-    /// the master is making room, since objects are on their way to disks: the client asks again later.
+    /// Asks for ranges to write new objects to. The result [`ErrorCode::UnavailableInCurrentStatus`] of a put says
+    /// that the master is making room by offloading objects: the client asks again later.
     PutStart(PutStart<'a>),
-    /// Make written objects visible.
+    /// Ends puts: the written objects become readable.
     PutEnd {
-        /// What was written.
+        /// The puts to end.
         puts: Vec<PutEnd<'a>>,
     },
-    /// Give up puts that were started.
+    /// Revokes puts that this client started.
     PutRevoke {
-        /// What was started.
+        /// The puts to revoke.
         puts: Vec<PutRevoke<'a>>,
     },
-    /// Where are these objects? Grants a lease on each that is found.
+    /// Asks where these objects lie. The master grants a lease on each object that it finds.
     GetReplicaList {
         /// The keys.
         keys: Vec<&'a str>,
     },
-    /// As [`Request::GetReplicaList`], of keys that are read by routes that the client has.
+    /// As [`Request::GetReplicaList`], for keys to which the client has cached routes.
     RenewRoutes {
         /// The keys.
         keys: Vec<&'a str>,
-        /// How often each was read since the master was asked for it last.
+        /// How often the client read each key since it last asked the master for that key.
         uses: Vec<u32>,
     },
-    /// Do these objects exist, complete? Grants a lease on each that does.
+    /// Asks which of these objects exist and are complete. The master grants a lease on each of them.
     ExistKey {
         /// The keys.
         keys: Vec<&'a str>,
     },
-    /// How many of these objects exist, complete, from the first on without a gap? Grants a lease on each that counts.
+    /// Asks how many of these objects exist and are complete, from the first on without a gap. The master grants a
+    /// lease on each object that counts.
     PrefixLen {
         /// The keys, in order.
         keys: Vec<&'a str>,
     },
-    /// Have these objects copied to memory where they lie on disks alone. Grants no lease.
+    /// Asks the master to have those of these objects copied to memory that lie only on disks. Grants no lease.
     Prefetch {
         /// The keys.
         keys: Vec<&'a str>,
     },
-    /// Remove objects.
+    /// Removes objects.
     Remove {
         /// The keys.
         keys: Vec<&'a str>,
-        /// Remove leased objects too.
+        /// Whether leased objects are removed too.
         force: bool,
     },
-    /// The nodes no longer hold these, which [`crate::Remains`] named: their ranges are free.
+    /// Confirms that nodes have dropped entries that [`crate::Remains`] named. The ranges of these entries are free.
     Dropped {
-        /// What was dropped, at most [`crate::limits::MAX_FETCHED_DROPS`]; what the master does not know is passed over.
+        /// The dropped entries, at most [`crate::limits::MAX_FETCHED_DROPS`]. The master ignores entries that it does
+        /// not know.
         dropped: Vec<RangeDrop>,
     },
-    /// What must nodes still drop of these ranges? A removal named them in [`crate::Remains`], perhaps under an earlier
-    /// leader. A leader that found these versions again in inventories removes them, with all replicas that it knows of. What
-    /// was put under the keys since stays. Without keys only the leader that named the ranges can answer.
+    /// Asks which of these ranges nodes must still drop. A removal named them in [`crate::Remains`], perhaps under an
+    /// earlier leader. A leader that found these versions again in inventories removes them, with all replicas that it
+    /// knows of. Later puts of the keys stay. Without keys, only the leader that named the ranges can answer.
     Retract {
         /// The keys of the objects, in any order.
         keys: Vec<&'a str>,
-        /// What was named, at most [`crate::limits::MAX_FETCHED_DROPS`].
+        /// The named ranges, at most [`crate::limits::MAX_FETCHED_DROPS`].
         ranges: Vec<RangeDrop>,
     },
     /// One page of a walk over all objects.
     Scan(Scan<'a>),
-    /// Drop the replicas of objects that this client put, unless they are leased. An object with no replica left is
-    /// gone.
+    /// Drops replicas of objects that this client put, except of leased objects. An object that loses its last replica
+    /// is removed.
     ClearReplicas {
         /// The keys.
         keys: Vec<&'a str>,
-        /// Only the replicas on segments of this name; all of them if empty.
+        /// Only replicas on segments of this name; all replicas if empty.
         segment: &'a str,
     },
-    /// Have a replica copied or moved in the background, by the client that hosts it.
+    /// Asks the master to have a replica copied or moved in the background. The client that hosts the replica carries
+    /// out the task.
     CreateTask(CreateTask<'a>),
-    /// How far is a task?
+    /// Asks for the progress of a task.
     QueryTask {
         /// The task.
         id: TaskId,
     },
-    /// Tasks for this client to carry out. Each is handed out once.
+    /// Asks for tasks to carry out. The master hands out each task once.
     FetchTasks {
-        /// No more than this many; [`crate::limits::MAX_FETCHED_TASKS`] bounds it.
+        /// Most tasks in the answer; [`crate::limits::MAX_FETCHED_TASKS`] bounds it.
         limit: u32,
-        /// If none waits, the answer comes when one does, or after this time, in milliseconds;
+        /// If no task is pending, the master waits up to this many milliseconds for one before it answers.
         /// [`crate::limits::MAX_TASK_WAIT_MS`] bounds it.
         wait_ms: u32,
     },
-    /// Drain segments of this client: move their replicas to other segments, as far as there is room without evicting
-    /// anything. If the segments are being drained already, this only asks how far the job is.
+    /// Asks the master to drain segments of this client: to move their replicas to other segments, as far as there is
+    /// room without eviction. If these segments are being drained already, the request only asks for the progress.
     DrainSegments {
         /// The segments.
         segments: Vec<SegmentId>,
     },
-    /// A fetched task has ended.
+    /// Reports that a fetched task has ended.
     EndTask {
         /// The task.
         id: TaskId,
-        /// Whether its bytes are in place at every target, or why not.
+        /// `Ok` if all bytes are in place at every target, else the error.
         outcome: Result<(), ErrorCode>,
     },
 }
 
 impl Request<'_> {
-    /// Whether it changes, or may begin to change, what lies under a key: a new leader puts such requests off until it knows
-    /// what the nodes hold.
+    /// Whether the request changes the object under a key, or may begin to. A new leader delays these requests until
+    /// it knows what the nodes hold.
     #[must_use]
     pub fn changes_objects(&self) -> bool {
         match self {
@@ -172,64 +176,67 @@ impl Request<'_> {
     }
 }
 
-/// See [`Request::MountSegment`].
+/// A segment to lend; see [`Request::MountSegment`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MountSegment<'a> {
     /// The segment's incarnation.
     pub id: SegmentId,
-    /// The name that callers know it by, `host:port` by default. Several segments may share one.
+    /// The name under which callers know the segment, `host:port` by default. Several segments may share one name.
     pub name: &'a str,
     /// Where its node serves reads and writes, `host:port`.
     pub endpoint: &'a str,
     /// Its length in bytes.
     pub len: u64,
-    /// The highest epoch that the node has obeyed. The master must lead with a higher one.
+    /// The highest epoch that the node has obeyed. If it is above the leader's epoch, the leader takes an even higher
+    /// one.
     pub seen_epoch: Epoch,
-    /// Its ledger holds no entry, neither complete nor being written.
+    /// Whether the segment's ledger holds no entry, neither complete nor being written.
     pub is_empty: bool,
-    /// How many processes of this client have lent a segment that outlives the process, this one included; zero if that is
-    /// not known. A later process may have fewer entries than the one before it had.
+    /// The number of processes of this client that have lent a segment that outlives the process, this process
+    /// included. Zero if that is not known. A later process may have fewer entries than an earlier one.
     pub run: u64,
-    /// What its bytes lie in.
+    /// The medium that holds its bytes.
     pub medium: Medium,
-    /// The failure domains that its node lies in beside its host, the nearest first: see [`FailureDomains`](crate::FailureDomains).
+    /// The failure domains of its node, apart from its host, the nearest first: see
+    /// [`FailureDomains`](crate::FailureDomains).
     pub domains: &'a [String],
 }
 
-/// See [`Request::PutStart`].
+/// Puts to start; see [`Request::PutStart`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PutStart<'a> {
     /// The objects.
     pub puts: Vec<PutItem<'a>>,
-    /// Placement and pins, the same for all of them.
+    /// Placement and pins, the same for all objects.
     pub config: ReplicateConfig<'a>,
-    /// What becomes of keys that are taken.
+    /// What happens if an object with one of the keys exists.
     pub mode: PutMode,
 }
 
-/// What a put does with a key that is taken.
+/// What a put does if an object with its key exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PutMode {
-    /// Leaves the object that has it: the put is refused.
+    /// The master refuses the put, and the existing object stays.
     #[default]
     Insert,
-    /// Takes the place of the object that has it, when the put ends. Until then readers get the old one.
+    /// The new object replaces the existing one when the put ends. Until then readers get the existing one.
     Upsert,
 }
 
-/// One object to be put.
+/// One object to put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PutItem<'a> {
     /// Its key.
     pub key: &'a str,
     /// Its length in bytes.
     pub len: u64,
-    /// The group that it belongs to for good: objects of one group share leases and are evicted together. Empty: none.
+    /// The name of the object's group, which never changes; empty for none. Objects of one group share leases and are
+    /// evicted together.
     pub group: &'a str,
 }
 
 impl<'a> PutItem<'a> {
-    /// An object of no group.
+    /// An object without a group.
     #[must_use]
     pub const fn new(key: &'a str, len: u64) -> Self {
         Self { key, len, group: "" }
@@ -243,67 +250,68 @@ pub struct PutEnd<'a> {
     pub key: &'a str,
     /// The version that was granted.
     pub version: Version,
-    /// Bit `i` is set if the write of granted replica `i` failed; that replica is dropped.
+    /// Bit `i` is set if the write of granted replica `i` failed. The master drops that replica.
     pub failed_replicas: u32,
-    /// Of those, the ones whose ranges the node could not clear, since readers or older writers kept them: the master does
-    /// not grant these ranges again for a while.
+    /// The failed replicas whose ranges the node could not clear, because readers or older writers still use them. The
+    /// master reserves these ranges for a time.
     pub held_replicas: u32,
 }
 
-/// One put that is given up.
+/// One put to revoke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PutRevoke<'a> {
     /// Its key.
     pub key: &'a str,
     /// The version that was granted.
     pub version: Version,
-    /// Bit `i` is set if readers or older writers kept the range of granted replica `i`: see [`PutEnd::held_replicas`].
+    /// Bit `i` is set if readers or older writers still use the range of granted replica `i`: see
+    /// [`PutEnd::held_replicas`].
     pub held_replicas: u32,
 }
 
 impl<'a> PutRevoke<'a> {
-    /// A put whose ranges nobody holds.
+    /// A put whose ranges no reader or older writer uses.
     #[must_use]
     pub const fn new(key: &'a str, version: Version) -> Self {
         Self { key, version, held_replicas: 0 }
     }
 }
 
-/// One page of a walk over all objects in an order that does not depend on chance. An object that exists during
-/// the whole walk is met exactly once.
+/// One page of a walk over all objects, in a deterministic order. The walk meets an object that exists from its begin
+/// to its end exactly once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scan<'a> {
-    /// Only keys that this regular expression finds (it need not match the whole key); all keys if absent.
+    /// Only keys in which this regular expression finds a match (it need not match the whole key); all keys if absent.
     pub pattern: Option<&'a str>,
-    /// What to do with each.
+    /// What the scan does with each object.
     pub action: ScanAction,
-    /// Zero to begin, then what the last page said.
+    /// Zero for the first page, then the [`next_cursor`](crate::ScanPage::next_cursor) of the page before.
     pub cursor: u64,
-    /// Look at no more than this many objects; [`crate::limits::MAX_SCAN_OBJECTS`] bounds it.
+    /// Most objects that this page looks at; [`crate::limits::MAX_SCAN_OBJECTS`] bounds it.
     pub limit: u32,
 }
 
-/// What a scan does with the objects that it meets.
+/// What a scan does with the objects that match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScanAction {
-    /// Give their keys and places. Grants no lease.
+    /// Returns their keys and placements. Grants no lease.
     List,
-    /// Remove them; leased ones only if forced, unfinished ones never.
+    /// Removes them: leased ones only if forced, unfinished ones never.
     Remove {
-        /// Remove leased objects too.
+        /// Whether leased objects are removed too.
         force: bool,
     },
 }
 
-/// See [`Request::CreateTask`].
+/// A task to create; see [`Request::CreateTask`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreateTask<'a> {
     /// The object's key.
     pub key: &'a str,
     /// Copy or move.
     pub kind: TaskKind,
-    /// The segment name of the replica to be moved; empty for a copy, whose source the master chooses.
+    /// The segment name of the replica to move; empty for a copy, whose source the master chooses.
     pub source: &'a str,
-    /// The segment names that are to hold a replica: one for a move, at least one for a copy.
+    /// The segment names on which the task makes replicas: one for a move, at least one for a copy.
     pub targets: Vec<&'a str>,
 }

@@ -3,8 +3,8 @@ use std::fmt;
 /// Most characters of a key that logs and errors show.
 const MOST_CHARS: usize = 120;
 
-/// A key, or another text of a caller's, as logs and errors show it: in quotes, control characters escaped; of a long one the
-/// beginning, and how long it is.
+/// A key, or another text from a caller, as logs and errors show it: in quotes, with control characters escaped. Of a
+/// long text they show the beginning and the length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShownKey<'a>(pub &'a str);
 

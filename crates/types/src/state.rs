@@ -1,4 +1,4 @@
-/// The life of one replica, as callers of the Python API see it. The numbers never change.
+/// The states of one replica, as callers of the Python API see them. The numbers never change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum ReplicaStatus {
@@ -7,9 +7,9 @@ pub enum ReplicaStatus {
     Undefined = 0,
     /// A range is allocated, nothing is written.
     Initialized = 1,
-    /// The writer has its grant and has not ended its put.
+    /// The writer has its grant, and has not ended its put.
     Processing = 2,
-    /// All bytes are in place; readers may have it.
+    /// All bytes are in place; readers may read it.
     Complete = 3,
     /// Removed.
     Removed = 4,
@@ -17,23 +17,23 @@ pub enum ReplicaStatus {
     Failed = 5,
 }
 
-/// The life of one segment at the master.
+/// The states of one segment at the master.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum SegmentState {
-    /// Not known to the master.
+    /// The master does not know the segment.
     #[default]
     Undefined = 0,
     /// Mounted: it takes puts and serves gets.
     Ok = 1,
-    /// Its objects are being moved to other segments.
+    /// A drain job is moving its replicas to other segments.
     Draining = 2,
-    /// Nothing is left on it.
+    /// A drain job has ended, and no replica is left on it.
     Drained = 3,
-    /// It serves gets until its grace period ends and takes no puts.
+    /// It serves gets until its grace period ends, and takes no puts.
     GracefullyUnmounting = 4,
-    /// It serves nothing; the master is forgetting its objects.
+    /// It serves nothing; the master is removing its replicas.
     Unmounting = 5,
-    /// Its node is telling the master what lies there: it serves what was told, and takes no puts.
+    /// Its node is reporting its ledger to the master. The segment serves the reported entries, and takes no puts.
     Recovering = 6,
 }

@@ -2,7 +2,7 @@ use std::fmt;
 
 use crate::{ClientId, Placement, SegmentAddress, Version};
 
-/// A task that the master has a client carry out in the background: drawn at random.
+/// The id of a task that a client carries out in the background for the master, drawn at random.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskId(pub u128);
 
@@ -16,14 +16,14 @@ impl fmt::Display for TaskId {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum TaskKind {
-    /// Makes further replicas.
+    /// Makes further replicas of the object.
     #[default]
     Copy = 0,
-    /// Makes a further replica and then drops the one it was made from.
+    /// Makes one further replica, then drops its source.
     Move = 1,
 }
 
-/// The life of a task. The numbers never change.
+/// The states of a task. The numbers never change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum TaskStatus {
@@ -32,49 +32,49 @@ pub enum TaskStatus {
     Pending = 0,
     /// A client works on it.
     Processing = 1,
-    /// It ended without its replicas.
+    /// It ended, and its replicas were not made.
     Failed = 2,
-    /// Its replicas are there.
+    /// Its replicas are complete.
     Success = 3,
 }
 
-/// How far a task is.
+/// The progress of a task.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TaskReport {
     /// The task.
     pub id: TaskId,
-    /// What it does.
+    /// Copy or move.
     pub kind: TaskKind,
-    /// How far it is.
+    /// Its status.
     pub status: TaskStatus,
     /// Time since it was created, in milliseconds.
     pub created_ms_ago: u64,
     /// Time since its status last changed, in milliseconds.
     pub updated_ms_ago: u64,
-    /// The client that carries it out.
+    /// The client that carries out the task.
     pub assigned: ClientId,
-    /// Why it failed, or empty.
+    /// Why the task failed, or empty.
     pub message: String,
 }
 
-/// A task with all that its client needs to carry it out.
+/// A task, with all that its client needs to carry it out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TaskOrder {
     /// The task.
     pub id: TaskId,
     /// The object's key.
     pub key: String,
-    /// The version to be copied.
+    /// The version to copy.
     pub version: Version,
     /// Its length in bytes.
     pub len: u64,
-    /// The grant that the writes to the targets are made under; see [`crate::RangeWrite::grant`].
+    /// The grant under which the client writes to the targets; see [`crate::RangeWrite::grant`].
     pub grant: Version,
-    /// The replica to be read.
+    /// The replica to read.
     pub source: Vec<Placement>,
-    /// The replicas to be written.
+    /// The replicas to write.
     pub targets: Vec<Placement>,
-    /// What goes with the writes to the targets; see [`crate::Grant::attributes`].
+    /// The attributes that the client sends with the writes to the targets; see [`crate::Grant::attributes`].
     pub attributes: Vec<u8>,
 }
 
@@ -83,6 +83,6 @@ pub struct TaskOrder {
 pub struct TaskOrders {
     /// The tasks.
     pub orders: Vec<TaskOrder>,
-    /// The segments that their placements point into.
+    /// The segments to which their placements refer.
     pub segments: Vec<SegmentAddress>,
 }

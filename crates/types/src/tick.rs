@@ -1,8 +1,8 @@
 use std::fmt;
 
-/// A moment in milliseconds on a monotonic clock whose zero is the start of the process that owns it.
+/// A moment in milliseconds on a monotonic clock. Zero is the start of the process that owns the clock.
 ///
-/// Ticks of two processes are never compared; what crosses the wire is a duration.
+/// Ticks of two processes are never compared; the wire carries durations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tick(pub u64);
 
@@ -10,7 +10,7 @@ impl Tick {
     /// The first moment.
     pub const ZERO: Tick = Tick(0);
 
-    /// The moment `ms` milliseconds later; it stops at the end of time instead of wrapping.
+    /// The moment `ms` milliseconds later. At the largest tick it saturates instead of wrapping.
     #[must_use]
     pub const fn after_ms(self, ms: u64) -> Tick {
         Tick(self.0.saturating_add(ms))

@@ -1,4 +1,4 @@
-//! `docs/errors.md` is made of the tables of this crate.
+//! `docs/errors.md` shows the tables of this crate.
 
 #![allow(missing_docs, reason = "tests are no public interface")]
 
@@ -8,7 +8,7 @@ use mooncake_types::{ByteSize, ErrorCode, limits};
 
 const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/errors.md");
 
-/// The table of codes as it stands in the document.
+/// The table of error codes, as the document must show it.
 fn codes() -> String {
     let mut rows = "| code | name | meaning | what to do |\n|---|---|---|---|\n".to_owned();
     for code in ErrorCode::ALL {
@@ -42,7 +42,7 @@ fn bounds() -> String {
     table
 }
 
-/// The rows of the table in the document that begins so.
+/// The rows of the document's table that begins with `head`.
 fn written(text: &str, head: &str) -> String {
     let begin = text.find(head).unwrap_or_else(|| panic!("no table begins with {head}"));
     let lines = text[begin..].split_inclusive('\n');

@@ -1,5 +1,5 @@
-//! Files of a mount, by the test double of the library. Each test may share the process, and what the double was told, with others:
-//! they take turns.
+//! Files on a mounted 3FS, with a test double of its library. The tests of a process share the double's state, so they
+//! run in turn.
 
 use std::fs::{self, File};
 use std::io;
@@ -16,7 +16,7 @@ use mooncake_usrbio_double::{control, symbol};
 
 static TURN: Mutex<()> = Mutex::new(());
 
-/// A folder that counts as a mounted 3FS, and is removed at the end.
+/// A folder that passes for a mounted 3FS, removed on drop.
 struct Scene {
     folder: PathBuf,
     _turn: MutexGuard<'static, ()>,
@@ -50,7 +50,7 @@ impl Scene {
         RegisteredFile::new(self.file(name), mount).expect("it is on 3FS")
     }
 
-    /// Buffers and rings that live.
+    /// How many buffers and rings are registered.
     fn links(&self) -> usize {
         fs::read_dir(self.folder.join("3fs-virt/iovs")).expect("it is there").count()
     }
@@ -58,12 +58,12 @@ impl Scene {
 
 impl Drop for Scene {
     fn drop(&mut self) {
-        // It may be gone.
+        // The folder may not exist.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
-/// Bytes that say where they are.
+/// Bytes generated from the offset and the seed.
 fn pattern(len: usize, seed: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 31 + at / 257 + seed * 7) as u8).collect()
 }
@@ -135,7 +135,7 @@ fn requests_that_move_few_bytes_go_on_where_they_ended() {
     let target = Buffer::zeroed(10_500);
     file.read(&cut(target.raw(), &[700, 9_000, 800]), 0).expect("it is there");
     assert!(target.into_vec() == pattern(10_500, 3));
-    // The file ends within what is asked for, or before it.
+    // The file ends within the requested range, or before it.
     let beyond = Buffer::zeroed(10_501);
     for at in [0, 10_500, 1 << 40] {
         let error = file.read(&[beyond.raw()], at).expect_err("there is less");
@@ -204,7 +204,7 @@ fn what_is_not_on_3fs_is_left_alone() {
     fs::create_dir_all(&other).expect("it can be made");
     assert!(Mount::find(&other).expect("it is no error").is_none());
     assert_eq!(asked(), before, "the library is not asked");
-    // It looks like 3FS, and is not.
+    // A folder with the files of 3FS that is not on 3FS.
     fs::create_dir_all(other.join("3fs-virt")).expect("it can be made");
     assert!(matches!(Mount::find(&other), Err(MountError::NotOn3fs)));
     fs::remove_dir_all(&other).expect("it is there");
@@ -220,7 +220,7 @@ fn what_is_not_on_3fs_is_left_alone() {
     assert!(matches!(Mount::find(Path::new(&long)), Err(MountError::PathTooLong)));
 }
 
-/// The daemon may carry a request out after nobody waits for it: its memory must not be another's by then.
+/// The daemon may carry out a request after its timeout. By then its memory must not belong to another request.
 #[test]
 fn a_request_that_was_not_answered_never_touches_the_bytes_of_others() {
     let scene = Scene::new("unanswered");
@@ -237,7 +237,7 @@ fn a_request_that_was_not_answered_never_touches_the_bytes_of_others() {
         let error = stuck.read(&[target.raw()], 0).expect_err("nothing answers");
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
-    // The last lane serves all.
+    // One lane remains, and it serves every request.
     for _ in 0..10 {
         file.read(&[target.raw()], 0).expect("it is there");
         control::answer_late();

@@ -1,7 +1,7 @@
-//! Time to encode and to decode the frames that carry most of the traffic, in nanoseconds per key.
+//! The time to encode and to decode the most frequent frames, in nanoseconds per key.
 //!
-//! `cargo bench -p mooncake-wire`. Each figure is the best of many rounds over a batch of 1000 keys of 120 bytes, so that
-//! what else the machine does shows as little as possible.
+//! `cargo bench -p mooncake-wire`. Each figure is the best of many rounds over 1000 keys of 120 bytes, to exclude the
+//! load of other processes.
 
 #![allow(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
@@ -138,7 +138,7 @@ fn ranges(keys: &[&str]) {
     }
 }
 
-/// Measures both ways and prints one line.
+/// Measures both directions and prints one line.
 fn report(name: &str, encode: impl Fn(&mut Vec<u8>), decode: impl Fn(&Bytes)) {
     let mut frame = Vec::new();
     encode(&mut frame);
@@ -153,7 +153,7 @@ fn report(name: &str, encode: impl Fn(&mut Vec<u8>), decode: impl Fn(&Bytes)) {
     println!("{name:<24} {bytes:>9.1} {encoding:>8.1} ns {decoding:>8.1} ns");
 }
 
-/// The shortest round, in nanoseconds per key.
+/// The time of the shortest round, in nanoseconds per key.
 fn best(round: impl FnMut()) -> f64 {
     let mut round = round;
     let (begin, mut best) = (Instant::now(), Duration::MAX);

@@ -8,12 +8,12 @@ use crate::{DecodeError, generated as proto};
 
 const ID_BYTES: usize = 16;
 
-/// An id as its message holds it.
+/// Encodes an id as 16 bytes, most significant first.
 pub(crate) fn from_id(id: u128) -> Bytes {
     Bytes::copy_from_slice(&id.to_be_bytes())
 }
 
-/// The id that a field holds.
+/// Decodes the id in a field.
 pub(crate) fn to_id(what: &'static str, bytes: &[u8]) -> Result<u128, DecodeError> {
     match bytes.try_into() {
         Ok(bytes) => Ok(u128::from_be_bytes(bytes)),
@@ -22,7 +22,7 @@ pub(crate) fn to_id(what: &'static str, bytes: &[u8]) -> Result<u128, DecodeErro
     }
 }
 
-/// A medium as its message holds it.
+/// Encodes a medium as its enum number.
 pub(crate) fn from_medium(medium: Medium) -> i32 {
     match medium {
         Medium::Memory => proto::Medium::Memory.into(),
@@ -32,7 +32,7 @@ pub(crate) fn from_medium(medium: Medium) -> i32 {
     }
 }
 
-/// The medium that a field holds.
+/// Decodes the medium in a field.
 pub(crate) fn to_medium(number: i32) -> Result<Medium, DecodeError> {
     match proto::Medium::try_from(number) {
         Ok(proto::Medium::Memory) => Ok(Medium::Memory),
@@ -43,7 +43,7 @@ pub(crate) fn to_medium(number: i32) -> Result<Medium, DecodeError> {
     }
 }
 
-/// A column of ids: 16 bytes each, end to end.
+/// Encodes a column of ids: 16 bytes each, end to end.
 pub(crate) fn from_ids(ids: impl ExactSizeIterator<Item = u128>) -> Bytes {
     let mut column = Vec::with_capacity(ids.len() * ID_BYTES);
     for id in ids {
@@ -52,12 +52,12 @@ pub(crate) fn from_ids(ids: impl ExactSizeIterator<Item = u128>) -> Bytes {
     column.into()
 }
 
-/// A column of segment ids.
+/// Encodes a column of segment ids.
 pub(crate) fn from_segments(ids: impl ExactSizeIterator<Item = SegmentId>) -> Bytes {
     from_ids(ids.map(|id| id.0))
 }
 
-/// The ids of a column, which must hold `count`.
+/// Decodes a column of exactly `count` ids.
 pub(crate) fn to_ids<'a>(
     what: &'static str,
     column: &'a [u8],
@@ -68,7 +68,7 @@ pub(crate) fn to_ids<'a>(
     Ok(ids.map(|&bytes| u128::from_be_bytes(bytes)))
 }
 
-/// The segments of a column, which must hold `count`.
+/// Decodes a column of exactly `count` segment ids.
 pub(crate) fn to_segments<'a>(
     what: &'static str,
     column: &'a [u8],
@@ -77,7 +77,7 @@ pub(crate) fn to_segments<'a>(
     Ok(to_ids(what, column, count)?.map(SegmentId))
 }
 
-/// The ids of a column that stands alone, at most `limit`.
+/// Decodes a column of at most `limit` segment ids, whose length no other column gives.
 pub(crate) fn to_segment_list(
     what: &'static str,
     column: &[u8],
@@ -90,7 +90,7 @@ pub(crate) fn to_segment_list(
     Ok(to_segments(what, column, count)?.collect())
 }
 
-/// A column of versions: epoch and counter of each in turn.
+/// Encodes a column of versions: two numbers each, epoch and counter.
 pub(crate) fn from_versions(versions: impl ExactSizeIterator<Item = Version>) -> Vec<u64> {
     let mut column = Vec::with_capacity(versions.len() * 2);
     for version in versions {
@@ -99,7 +99,7 @@ pub(crate) fn from_versions(versions: impl ExactSizeIterator<Item = Version>) ->
     column
 }
 
-/// The versions of a column, which must hold `count`.
+/// Decodes a column of exactly `count` versions.
 pub(crate) fn to_versions<'a>(
     what: &'static str,
     column: &'a [u64],
@@ -110,7 +110,7 @@ pub(crate) fn to_versions<'a>(
     Ok(pairs.map(|&[epoch, counter]| Version { epoch: Epoch(epoch), counter }))
 }
 
-/// A column of attributes, which is absent if all of them are empty.
+/// Encodes a column of attributes, which is absent if all of them are empty.
 pub(crate) fn from_attributes<'a>(
     attributes: impl Iterator<Item = &'a [u8]> + Clone,
 ) -> Vec<Bytes> {
@@ -120,7 +120,7 @@ pub(crate) fn from_attributes<'a>(
     }
 }
 
-/// The attributes of a column, which must hold `count` unless it is absent.
+/// Decodes a column of exactly `count` attributes. If the column is absent, all of them are empty.
 pub(crate) fn to_attributes(
     column: &[Bytes],
     count: usize,
@@ -135,7 +135,7 @@ pub(crate) fn to_attributes(
     Ok(column.iter().map(|bytes| &bytes[..]).chain(std::iter::repeat(&[][..])))
 }
 
-/// Refuses a column that has not as many elements as the table has rows.
+/// Refuses a column whose length is not the number of rows of its table.
 pub(crate) fn check_len<T>(
     what: &'static str,
     column: &[T],
@@ -145,12 +145,12 @@ pub(crate) fn check_len<T>(
     if found == expected { Ok(()) } else { Err(DecodeError::Length { what, expected, found }) }
 }
 
-/// The text of key `index`.
+/// Decodes key `index` as text.
 pub(crate) fn to_key((index, key): (usize, &Bytes)) -> Result<&str, DecodeError> {
     std::str::from_utf8(key).map_err(|_| DecodeError::NotUtf8 { index })
 }
 
-/// The texts of all keys.
+/// Decodes all keys as text.
 pub(crate) fn to_keys(keys: &[Bytes]) -> Result<Vec<&str>, DecodeError> {
     keys.iter().enumerate().map(to_key).collect()
 }

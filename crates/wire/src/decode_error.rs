@@ -1,4 +1,4 @@
-/// A body that is not a message of its kind. Nothing of it may be used.
+/// Why a body is not a message of its kind. The receiver must use nothing of the body.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// The body is not protobuf.
@@ -7,10 +7,10 @@ pub enum DecodeError {
         /// Where the field begins, in bytes from the start of the body.
         at: usize,
     },
-    /// The body is protobuf, of another schema.
+    /// The body is protobuf, but does not fit the schema.
     #[error("the body does not fit its schema: {0}")]
     Schema(#[from] prost::DecodeError),
-    /// A field that must be there is not.
+    /// A required field is missing.
     #[error("`{what}` is missing")]
     Missing {
         /// The field.
@@ -21,7 +21,7 @@ pub enum DecodeError {
     TooMany {
         /// The list.
         what: &'static str,
-        /// The most that it may hold.
+        /// Most elements that it may hold.
         limit: usize,
     },
     /// An id, or a column of a table, is longer or shorter than it must be.
@@ -29,21 +29,21 @@ pub enum DecodeError {
     Length {
         /// The id or the column.
         what: &'static str,
-        /// The length that it must have: bytes for an id, elements for a column.
+        /// The required length: in bytes for an id, in elements for a column.
         expected: usize,
-        /// The length that it has.
+        /// The actual length.
         found: usize,
     },
-    /// A key is not text.
+    /// A key is not UTF-8.
     #[error("key {index} is not UTF-8")]
     NotUtf8 {
-        /// Which key, from 0.
+        /// The position of the key, from 0.
         index: usize,
     },
-    /// The name of a group is not text.
+    /// The name of a group is not UTF-8.
     #[error("the name of a group is not UTF-8")]
     GroupNotUtf8,
-    /// A number means nothing where it stands.
+    /// The schema does not define a number for its field.
     #[error("`{what}` cannot be {value}")]
     OutOfRange {
         /// The field.

@@ -1,4 +1,4 @@
-//! How far drain jobs are.
+//! The messages about drain jobs: their status and progress.
 
 use mooncake_types::limits::{MAX_DRAIN_SEGMENTS, MAX_TASK_MESSAGE_BYTES};
 use mooncake_types::{DrainId, DrainReport, DrainStatus};

@@ -1,4 +1,4 @@
-//! Entries that nodes drop, in the messages that name them.
+//! Lists of entries to drop, in every message that carries one.
 
 use bytes::Bytes;
 use mooncake_types::limits::{MAX_FETCHED_DROPS, MAX_FRAME_RANGES};
@@ -12,21 +12,21 @@ const MOST_DROPS: usize = MAX_FETCHED_DROPS as usize;
 /// Appends a [`Kind::Drop`] frame.
 ///
 /// # Panics
-/// If the body would be longer than [`mooncake_types::limits::MAX_FRAME_BODY_BYTES`]. It is not if the caller keeps to
-/// [`MAX_FRAME_RANGES`].
+/// If the body is longer than [`mooncake_types::limits::MAX_FRAME_BODY_BYTES`]. Up to [`MAX_FRAME_RANGES`] ranges fit.
 pub fn encode_drop(out: &mut Vec<u8>, request_id: u64, ranges: &[RangeDrop]) {
     frame::append(out, Kind::Drop, request_id, &from_drops(ranges));
 }
 
-/// The body of a [`Kind::Drop`] frame. Whether the ranges lie in their segments is for the node to check.
+/// Decodes the body of a [`Kind::Drop`] frame. The node must check that the ranges lie in their segments.
 ///
 /// # Errors
-/// If the body is no such message, or holds more than [`MAX_FRAME_RANGES`].
+/// If the body is not a message of this kind, a column has the wrong length, or the body names more than
+/// [`MAX_FRAME_RANGES`] ranges.
 pub fn decode_drop(body: &[u8]) -> Result<Vec<RangeDrop>, DecodeError> {
     to_drops(&Columns::of(&proto::DropRequest::decode(body)?), MAX_FRAME_RANGES)
 }
 
-/// The columns of a list of entries.
+/// A list of entries as columns.
 pub(crate) struct Columns<'a> {
     pub(crate) segment_ids: &'a [u8],
     pub(crate) offsets: &'a [u64],
@@ -41,7 +41,7 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// The columns of a list of entries, as the message of a [`Kind::Drop`] frame has them.
+/// Encodes a list of entries as the message of a [`Kind::Drop`] frame.
 pub(crate) fn from_drops(ranges: &[RangeDrop]) -> proto::DropRequest {
     proto::DropRequest {
         segment_ids: column::from_segments(ranges.iter().map(|range| range.segment)),
@@ -51,7 +51,7 @@ pub(crate) fn from_drops(ranges: &[RangeDrop]) -> proto::DropRequest {
     }
 }
 
-/// The entries that columns name, at most `limit`.
+/// Decodes columns to at most `limit` entries.
 pub(crate) fn to_drops(columns: &Columns<'_>, limit: usize) -> Result<Vec<RangeDrop>, DecodeError> {
     let count = columns.offsets.len();
     if count > limit {
@@ -93,7 +93,7 @@ pub(crate) fn from_retract(keys: &[&str], ranges: &[RangeDrop]) -> proto::Retrac
     proto::RetractRequest { keys, ranges: Some(from_drops(ranges)) }
 }
 
-/// The ranges that a message names beside its keys.
+/// Decodes the ranges of a message; the caller decodes its keys.
 pub(crate) fn to_retract(message: &proto::RetractRequest) -> Result<Vec<RangeDrop>, DecodeError> {
     let ranges = message.ranges.as_ref().ok_or(DecodeError::Missing { what: "ranges" })?;
     to_drops(&Columns::of(ranges), MOST_DROPS)

@@ -10,8 +10,8 @@ use crate::{
     reply_encode, shape, status,
 };
 
-/// Appends a [`Kind::DummyReply`] frame. A reply that does not fit a frame is sent as [`DummyReply::Refused`] with
-/// `BufferOverflow`.
+/// Appends a [`Kind::DummyReply`] frame. If the reply does not fit a frame, sends [`DummyReply::Refused`] with
+/// `BufferOverflow` instead.
 pub fn encode_dummy_reply(out: &mut Vec<u8>, request_id: u64, reply: &DummyReply) {
     let fit = frame::Fit { out, frame: (Kind::DummyReply, request_id), refused: &field::REFUSED };
     match reply {
@@ -49,12 +49,15 @@ pub fn encode_dummy_reply(out: &mut Vec<u8>, request_id: u64, reply: &DummyReply
     }
 }
 
-/// The body of a [`Kind::DummyReply`] frame. Whether it answers what was asked, with one result for each row, is for the
-/// caller to check.
+/// Decodes the body of a [`Kind::DummyReply`] frame. The caller must check that the reply answers its request and has
+/// one result for each row.
 ///
 /// # Errors
-/// If the body is no such message, a list in it is longer than its limit, a column has not as many elements as its table
-/// has rows, or a placement points past the list of segments.
+/// If one of these holds:
+/// - the body is not a message of this kind;
+/// - a list is longer than its limit;
+/// - a column is not as long as its table;
+/// - a placement refers to a segment that the reply does not list.
 pub fn decode_dummy_reply(body: Bytes) -> Result<DummyReply, DecodeError> {
     use dummy_response::Result as Proto;
     shape::check(&body, field::FIELDS)?;

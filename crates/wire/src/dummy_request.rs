@@ -11,8 +11,8 @@ use crate::{DecodeError, Kind, column, generated as proto, put_config, shape};
 /// Appends a [`Kind::DummyRequest`] frame.
 ///
 /// # Panics
-/// If the body would be longer than [`mooncake_types::limits::MAX_FRAME_BODY_BYTES`]. It is not if the caller keeps the
-/// limits on the lengths of keys and names, and on the numbers of keys and pieces.
+/// If the body is longer than [`mooncake_types::limits::MAX_FRAME_BODY_BYTES`]. A request within the limits on the
+/// lengths of keys and names, and on the numbers of keys and pieces, fits.
 pub fn encode_dummy_request(out: &mut Vec<u8>, request_id: u64, request: &DummyRequest<'_>) {
     let mut body = Envelope { out, frame: (Kind::DummyRequest, request_id) };
     match request {
@@ -98,17 +98,17 @@ fn from_pieces<'a>(
     pieces
 }
 
-/// The body of a [`Kind::DummyRequest`] frame. It owns the bytes that its [`DummyRequest`] borrows.
+/// The decoded body of a [`Kind::DummyRequest`] frame. It owns the bytes that its [`DummyRequest`] borrows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DummyRequestMessage {
     operation: Operation,
 }
 
-/// The body of a [`Kind::DummyRequest`] frame. Keys are not copied; they keep the frame alive.
+/// Decodes the body of a [`Kind::DummyRequest`] frame. Does not copy keys: the message keeps the frame's memory alive.
 ///
 /// # Errors
-/// If the body is no such message, or a list in it is longer than its limit. The lengths of keys and names are not
-/// checked here.
+/// If the body is not a message of this kind, or a list is longer than its limit. This function does not check the
+/// lengths of keys and names.
 pub fn decode_dummy_request(body: Bytes) -> Result<DummyRequestMessage, DecodeError> {
     shape::check(&body, field::FIELDS)?;
     let operation = proto::DummyRequest::decode(body)?.operation;
@@ -117,11 +117,11 @@ pub fn decode_dummy_request(body: Bytes) -> Result<DummyRequestMessage, DecodeEr
 }
 
 impl DummyRequestMessage {
-    /// The request.
+    /// The request, which borrows from this message.
     ///
     /// # Errors
-    /// If a key or a group is not UTF-8, a column has not as many elements as it must have, there are too many pieces, or
-    /// a number means nothing.
+    /// If a key or a group is not UTF-8, a column has the wrong length, there are too many pieces, or a number is
+    /// undefined.
     pub fn request(&self) -> Result<DummyRequest<'_>, DecodeError> {
         Ok(match &self.operation {
             Operation::Attach(attach) => {
@@ -204,7 +204,7 @@ fn to_fragments(get: &proto::GetPiecesRequest) -> Result<Vec<DummyFragments<'_>>
     Ok(objects.into_iter().map(fragments).collect())
 }
 
-/// The pieces of each of `count` keys.
+/// Decodes the pieces of each of `count` keys.
 fn to_pieces(
     count: usize,
     pieces: Option<&proto::Pieces>,

@@ -1,10 +1,10 @@
-/// A field of a message, as `proto/mooncake.proto` has it: a message, or a list of elements with a length each.
+/// A field of `proto/mooncake.proto` that `shape.rs` counts: a message, or a list of messages, bytes or strings.
 #[derive(Clone, Copy)]
 pub(crate) struct Field {
     pub(crate) number: u32,
     pub(crate) name: &'static str,
-    /// How often it may stand in its message.
+    /// Most occurrences of the field in one message.
     pub(crate) limit: usize,
-    /// The fields of this kind in the messages that it holds.
+    /// The counted fields of the messages that the field holds.
     pub(crate) fields: &'static [Field],
 }

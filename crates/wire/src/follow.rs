@@ -1,4 +1,4 @@
-//! What a standby asks nodes, and what they answer; and the segments that a leader lists for it.
+//! The messages with which a standby follows the ledgers of nodes, and the segments that a leader lists for it.
 
 use bytes::Bytes;
 use mooncake_types::limits::MAX_LISTED_SEGMENTS;
@@ -17,10 +17,10 @@ pub fn encode_follow(out: &mut Vec<u8>, request_id: u64, follow: &Follow) {
     frame::append(out, Kind::Follow, request_id, &message);
 }
 
-/// The body of a [`Kind::Follow`] frame.
+/// Decodes the body of a [`Kind::Follow`] frame.
 ///
 /// # Errors
-/// If the body is no such message.
+/// If the body is not a message of this kind.
 pub fn decode_follow(body: &[u8]) -> Result<Follow, DecodeError> {
     let proto::FollowRequest { since, from, segment_id } = proto::FollowRequest::decode(body)?;
     let segment = SegmentId(column::to_id("segment_id", &segment_id)?);
@@ -30,8 +30,7 @@ pub fn decode_follow(body: &[u8]) -> Result<Follow, DecodeError> {
 /// Appends a [`Kind::FollowReply`] frame about this segment.
 ///
 /// # Panics
-/// If the body would be longer than [`mooncake_types::limits::MAX_FRAME_BODY_BYTES`]. It is not if the caller keeps to the
-/// limits of a page.
+/// If the body is longer than [`mooncake_types::limits::MAX_FRAME_BODY_BYTES`]. A page within its limits fits.
 pub fn encode_follow_reply(
     out: &mut Vec<u8>,
     request_id: u64,
@@ -52,27 +51,26 @@ pub fn encode_follow_reply(
     frame::append(out, Kind::FollowReply, request_id, &message);
 }
 
-/// The body of a [`Kind::FollowReply`] frame. It owns the bytes that its [`FollowPage`] borrows.
+/// The decoded body of a [`Kind::FollowReply`] frame. It owns the bytes that its [`FollowPage`] borrows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FollowMessage {
     message: proto::FollowResponse,
 }
 
-/// The body of a [`Kind::FollowReply`] frame.
+/// Decodes the body of a [`Kind::FollowReply`] frame.
 ///
 /// # Errors
-/// If the body is no such message.
+/// If the body is not a message of this kind.
 pub fn decode_follow_reply(body: Bytes) -> Result<FollowMessage, DecodeError> {
     shape::check(&body, fields::follow_response::FIELDS)?;
     Ok(FollowMessage { message: proto::FollowResponse::decode(body)? })
 }
 
 impl FollowMessage {
-    /// The segment and its page, or why there is none.
+    /// The segment and its page, or the error with which the node answered.
     ///
     /// # Errors
-    /// If a column has not as many elements as there are entries, a list is longer than its limit, or a number means
-    /// nothing.
+    /// If a column is not as long as the table of entries, a list is longer than its limit, or a number is undefined.
     pub fn page(&self) -> Result<Result<(SegmentId, FollowPage<'_>), ErrorCode>, DecodeError> {
         let message = &self.message;
         let number = message.status_code.ok_or(DecodeError::Missing { what: "status_code" })?;

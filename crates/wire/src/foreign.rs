@@ -1,7 +1,7 @@
-//! Peers that speak another protocol.
+//! Recognizes peers that speak another protocol.
 
-/// The protocol that a peer speaks, by the first bytes that it sent: a client that connected to a port of this protocol by
-/// mistake, or a server whose port was taken for one of this protocol.
+/// The protocol that a peer speaks, by the first bytes that it sent. The peer is a client of that protocol that
+/// connected to the wrong port, or a server to whose port this side connected by mistake.
 #[must_use]
 pub fn foreign_protocol(first: &[u8]) -> Option<&'static str> {
     const STARTS: [(&[u8], &str); 18] = [
@@ -16,7 +16,7 @@ pub fn foreign_protocol(first: &[u8]) -> Option<&'static str> {
         (b"TRACE ", "HTTP"),
         (b"CONNECT ", "HTTP"),
         (b"PRI * HTTP/2", "gRPC or HTTP/2"),
-        // A record of a handshake, and of an alert.
+        // TLS records: a handshake and an alert.
         (b"\x16\x03", "TLS"),
         (b"\x15\x03", "TLS"),
         (b"-ERR", "Redis"),
@@ -25,7 +25,7 @@ pub fn foreign_protocol(first: &[u8]) -> Option<&'static str> {
         (b"*2\r\n$", "Redis"),
         (b"SSH-", "SSH"),
     ];
-    // The first frame of an HTTP/2 server: settings of the whole connection.
+    // An HTTP/2 server sends a SETTINGS frame first, on stream 0.
     let is_settings = first.len() >= 9 && first[..2] == [0, 0] && first[3..9] == [4, 0, 0, 0, 0, 0];
     let named = STARTS.iter().find(|(start, _)| first.starts_with(start)).map(|(_, name)| *name);
     named.or(is_settings.then_some("gRPC or HTTP/2"))

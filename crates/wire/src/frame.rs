@@ -12,7 +12,7 @@ pub(crate) fn append(out: &mut Vec<u8>, kind: Kind, request_id: u64, message: &i
     put(out, message);
 }
 
-/// Appends a frame whose body is an envelope with `message` in its field `number`.
+/// Appends a frame whose body is an envelope that holds `message` in its field `number`.
 fn append_in(
     out: &mut Vec<u8>,
     (kind, request_id): (Kind, u64),
@@ -25,11 +25,12 @@ fn append_in(
     put(out, message);
 }
 
-/// Appends a frame whose body holds `keys` and the message `rest`, in this field of an envelope if there is one.
+/// Appends a frame whose body holds `keys` and the message `rest`. With an `envelope`, the body holds both in that
+/// field of it.
 ///
-/// `keys` is field 1 of every such message, and the encoding of field 1 followed by that of the other fields is the
-/// encoding of the message. So `rest` comes without its keys, and they are copied once: from the caller's strings into
-/// the frame.
+/// In every message with keys, `keys` is field 1. The encoding of field 1, followed by that of the other fields, is
+/// the encoding of the message. So `rest` comes without keys, and this function copies each key once, from the
+/// caller's string into the frame.
 pub(crate) fn append_keyed<'a>(
     out: &mut Vec<u8>,
     (kind, request_id): (Kind, u64),
@@ -53,10 +54,10 @@ pub(crate) fn append_keyed<'a>(
     put(out, rest);
 }
 
-/// Where a request goes: into one field of an envelope, in a frame.
+/// Writes a request into a frame, as one field of an envelope.
 pub(crate) struct Envelope<'a> {
     pub(crate) out: &'a mut Vec<u8>,
-    /// Its kind, and the id of the request.
+    /// The kind of the frame, and the id of the request.
     pub(crate) frame: (Kind, u64),
 }
 
@@ -75,18 +76,18 @@ impl Envelope<'_> {
         append_keyed(self.out, self.frame, Some(field), keys, rest);
     }
 
-    /// A message that has keys and nothing else.
+    /// Appends a message that has only keys.
     pub(crate) fn keys(&mut self, field: &Field, keys: &[&str]) {
         self.keyed(field, keys.iter().copied(), &proto::ExistKeyRequest::default());
     }
 }
 
-/// Where a reply goes: into one field of an envelope, in a frame. A reply that does not fit is sent as a refusal.
+/// Writes a reply into a frame, as one field of an envelope. If the reply does not fit, writes a refusal instead.
 pub(crate) struct Fit<'a> {
     pub(crate) out: &'a mut Vec<u8>,
-    /// Its kind, and the id of the request.
+    /// The kind of the frame, and the id of the request.
     pub(crate) frame: (Kind, u64),
-    /// The envelope's field that refuses the whole request.
+    /// The field of the envelope that holds a refusal of the whole request.
     pub(crate) refused: &'static Field,
 }
 
@@ -100,12 +101,12 @@ impl Fit<'_> {
     }
 }
 
-/// The length of a field that holds `len` bytes, in an encoding where its number is below 16.
+/// The encoded length of a field with a number below 16 that holds `len` bytes.
 pub(crate) fn delimited_len(len: usize) -> usize {
     1 + prost::length_delimiter_len(len) + len
 }
 
-/// The length of a field that holds `len` bytes: from number 16 up its key has two bytes.
+/// The encoded length of a field that holds `len` bytes. From number 16 on, its key has two bytes.
 fn field_len(number: u32, len: usize) -> usize {
     delimited_len(len) + usize::from(number >= 16)
 }
@@ -122,7 +123,7 @@ fn begin(out: &mut Vec<u8>, kind: Kind, request_id: u64, body_len: usize) {
     out.extend_from_slice(&header);
 }
 
-/// Appends the key of a field that holds `len` bytes, and that length.
+/// Appends the key of a length-delimited field, and its length `len`.
 fn put_key(out: &mut Vec<u8>, number: u32, len: usize) {
     const LENGTH_DELIMITED: u32 = 2;
     assert!(number < 2048, "the key of a field has two bytes at most");

@@ -5,13 +5,13 @@ use prost::Message;
 
 use crate::{DecodeError, Kind, column, frame, generated as proto, status};
 
-/// The frames and messages that this build speaks. A peer that speaks others is refused.
+/// The version of the frames and messages that this build speaks. It refuses peers of any other version.
 pub const PROTOCOL_VERSION: u32 = 3;
 
-/// Longest message of a refusal, in bytes, so that its frame fits whatever the peer sent.
+/// Longest message of a refusal, in bytes. With this bound its frame fits, whatever the peer sent.
 const MAX_REFUSAL_BYTES: usize = 4 << 10;
 
-/// What the side that opened a connection is.
+/// The role of the side that opened a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     /// It puts and gets.
@@ -25,13 +25,13 @@ pub enum Role {
 pub struct Hello {
     /// [`PROTOCOL_VERSION`] of that side.
     pub protocol_version: u32,
-    /// The pool that it belongs to.
+    /// The pool to which it belongs.
     pub cluster_id: String,
-    /// What it is.
+    /// Its role.
     pub role: Role,
-    /// The process.
+    /// The id of its client.
     pub client: ClientId,
-    /// The secret that members of the pool share; empty if there is none.
+    /// The secret that all processes of the pool share; empty if there is none.
     pub auth_token: String,
 }
 
@@ -46,53 +46,53 @@ impl fmt::Debug for Hello {
     }
 }
 
-/// The answer that opens a connection.
+/// The answer that accepts a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Welcome {
     /// [`PROTOCOL_VERSION`] of the side that answers.
     pub protocol_version: u32,
-    /// The epoch of the master, or the highest that a node has seen.
+    /// The epoch of the master, or the highest epoch that a node has seen.
     pub epoch: Epoch,
-    /// For logs; nothing may depend on it.
+    /// For logs only: no code may depend on it.
     pub software_version: String,
-    /// Where processes of the same host find a node, if it takes such connections.
+    /// The socket on which a node serves processes of its own host, if it has one.
     pub local_socket: Option<LocalSocket>,
-    /// Where nodes keep objects as files, if a master wants that.
+    /// The directory in which nodes keep objects as files, if the master names one.
     pub shared_directory: Option<SharedDirectory>,
 }
 
-/// A Unix socket of a node, in the namespace of names that no file has.
+/// A Unix socket of a node in the abstract namespace: its name belongs to no file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalSocket {
-    /// The boot of the host's kernel.
+    /// The boot id of the host's kernel.
     pub boot_id: String,
-    /// The network namespace that the socket's name is in.
+    /// The network namespace to which the socket's name belongs.
     pub network_namespace: u64,
-    /// The node's server: new each time one starts.
+    /// The id of the node's server: each server that starts draws a new one.
     pub instance: u128,
 }
 
-/// The answer after which a connection is closed.
+/// The answer that refuses a connection; its sender then closes the connection.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message} ({})", code.name())]
 pub struct Refusal {
-    /// What kind of mismatch it was.
+    /// The kind of mismatch.
     pub code: ErrorCode,
-    /// What was wrong, for people. It holds no secret.
+    /// The reason, for people. It holds no secret.
     pub message: String,
 }
 
-/// What a [`Hello`] must show.
+/// The values that a [`Hello`] must have.
 #[derive(Clone, Copy)]
 pub struct Expected<'a> {
-    /// The pool of the side that was connected to.
+    /// The pool of the side that accepts the connection.
     pub cluster_id: &'a str,
     /// The secret of that pool; empty if it has none.
     pub auth_token: &'a str,
 }
 
 impl Hello {
-    /// What a process of this build says to a pool that has neither a name nor a secret.
+    /// The hello of a process of this build to a pool that has neither a name nor a secret.
     #[must_use]
     pub const fn new(role: Role, client: ClientId) -> Self {
         Self {
@@ -104,11 +104,11 @@ impl Hello {
         }
     }
 
-    /// Whether the side that said this may stay.
+    /// Checks whether the side that sent this hello may connect.
     ///
     /// # Errors
-    /// What to send back before closing the connection: `InvalidVersion` for another protocol version, `InvalidParams`
-    /// for another cluster, `IllegalClient` for a wrong token.
+    /// The refusal to send before the connection is closed: `InvalidVersion` for another protocol version,
+    /// `InvalidParams` for another cluster, `IllegalClient` for a wrong token.
     pub fn check(&self, expected: &Expected<'_>) -> Result<(), Refusal> {
         let refuse = |code, message| Err(Refusal { code, message });
         if self.protocol_version != PROTOCOL_VERSION {
@@ -138,7 +138,7 @@ impl Hello {
 }
 
 impl Welcome {
-    /// The answer of this build where no local socket is.
+    /// The answer of this build, without a local socket and without a shared directory.
     #[must_use]
     pub fn new(epoch: Epoch) -> Self {
         Self {
@@ -151,7 +151,7 @@ impl Welcome {
     }
 }
 
-/// Compares in a time that does not tell how much of a guess was right.
+/// Compares two secrets in a time that does not depend on how many bytes of a guess are right.
 #[must_use]
 pub fn same_secret(left: &[u8], right: &[u8]) -> bool {
     let differences = left.iter().zip(right).fold(0, |seen, (left, right)| seen | (left ^ right));
@@ -193,7 +193,7 @@ pub fn encode_welcome(out: &mut Vec<u8>, request_id: u64, welcome: &Welcome) {
     frame::append(out, Kind::Welcome, request_id, &message);
 }
 
-/// Appends a [`Kind::Refusal`] frame. A message of more than 4 KiB, which repeats what the peer sent, is cut short.
+/// Appends a [`Kind::Refusal`] frame. Cuts a message to 4 KiB: it may repeat text of the peer.
 pub fn encode_refusal(out: &mut Vec<u8>, request_id: u64, refusal: &Refusal) {
     let end = refusal.message.floor_char_boundary(MAX_REFUSAL_BYTES);
     let message = proto::RefusalResponse {
@@ -203,13 +203,13 @@ pub fn encode_refusal(out: &mut Vec<u8>, request_id: u64, refusal: &Refusal) {
     frame::append(out, Kind::Refusal, request_id, &message);
 }
 
-/// The body of a [`Kind::Hello`] frame.
+/// Decodes the body of a [`Kind::Hello`] frame.
 ///
-/// Of a peer that speaks another version, no more is read than [`Hello::check`] needs to refuse it: its role counts as
-/// client, its id as zero.
+/// If the peer speaks another version, keeps only the fields that [`Hello::check`] needs to refuse it: the role
+/// becomes client, the id zero.
 ///
 /// # Errors
-/// If the body is no such message.
+/// If the body is not a message of this kind.
 pub fn decode_hello(body: &[u8]) -> Result<Hello, DecodeError> {
     let message = proto::HelloRequest::decode(body)?;
     let (role, client) = match message.protocol_version {
@@ -238,10 +238,10 @@ fn to_role(number: i32) -> Result<Role, DecodeError> {
     }
 }
 
-/// The body of a [`Kind::Welcome`] frame.
+/// Decodes the body of a [`Kind::Welcome`] frame.
 ///
 /// # Errors
-/// If the body is no such message.
+/// If the body is not a message of this kind.
 pub fn decode_welcome(body: &[u8]) -> Result<Welcome, DecodeError> {
     let message = proto::WelcomeResponse::decode(body)?;
     let epoch = message.epoch.ok_or(DecodeError::Missing { what: "epoch" })?;
@@ -263,10 +263,10 @@ fn to_local_socket(socket: proto::LocalSocket) -> Result<LocalSocket, DecodeErro
     Ok(LocalSocket { boot_id, network_namespace, instance })
 }
 
-/// The body of a [`Kind::Refusal`] frame.
+/// Decodes the body of a [`Kind::Refusal`] frame.
 ///
 /// # Errors
-/// If the body is no such message.
+/// If the body is not a message of this kind.
 pub fn decode_refusal(body: &[u8]) -> Result<Refusal, DecodeError> {
     let message = proto::RefusalResponse::decode(body)?;
     let number = message.status_code.ok_or(DecodeError::Missing { what: "status_code" })?;

@@ -7,7 +7,8 @@ use crate::foreign_protocol;
 /// Length of an encoded [`Header`], in bytes.
 pub const HEADER_LEN: usize = 16;
 
-/// Longest body of a handshake frame, in bytes: what a peer can make the other side hold before it has shown its token.
+/// Longest body of a handshake frame, in bytes. A peer can make the other side allocate this much before it has shown
+/// its token.
 pub const MAX_HANDSHAKE_BODY_BYTES: u32 = 16 << 10;
 
 /// The first two bytes of every frame, `KM` on the wire.
@@ -15,7 +16,7 @@ const MAGIC: u16 = 0x4D4B;
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $variant:ident = $number:literal,)*) => {
-        /// What a frame is. The numbers are those on the wire.
+        /// The kind of a frame. The numbers are those on the wire.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum Kind {
@@ -49,27 +50,27 @@ kinds! {
     Request = 16,
     /// From the master: a [`mooncake_types::Reply`].
     Reply = 17,
-    /// To a node: ranges to be read.
+    /// To a node: ranges to read.
     Read = 32,
-    /// From a node: one result per range, then the payload and its trailer.
+    /// From a node: one result per range, then the payload and its trailer (see [`crate::encode_results`]).
     ReadReply = 33,
-    /// To a node: ranges to be written, then each one's payload, followed by the checksums of its chunks.
+    /// To a node: ranges to write, then the payload of each range, followed by the checksums of its chunks.
     Write = 34,
     /// From a node: one result per range.
     WriteReply = 35,
-    /// To a node: entries to be dropped.
+    /// To a node: entries to drop.
     Drop = 36,
     /// From a node: one result per range.
     DropReply = 37,
-    /// To a node, from a master that stands by: asks how a ledger is, and what changes there.
+    /// To a node, from a standby master: asks for the entries of a ledger, and then for its changes.
     Follow = 38,
-    /// From a node: a page of that.
+    /// From a node: a page of entries or changes.
     FollowReply = 39,
     /// To a node, on its local socket: asks for a segment's memory.
     Share = 40,
-    /// From a node: a [`crate::Shared`], and descriptors.
+    /// From a node: a [`crate::Shared`], and file descriptors.
     ShareReply = 41,
-    /// To a node, on its local socket: ranges that the sender is going to write in place.
+    /// To a node, on its local socket: ranges that the sender wants to write in place.
     Begin = 42,
     /// From a node: one result per range.
     BeginReply = 43,
@@ -77,27 +78,29 @@ kinds! {
     Complete = 44,
     /// From a node: one result per range that was begun.
     CompleteReply = 45,
-    /// To a node, on its local socket: ranges that are to stay as they are.
+    /// To a node, on its local socket: ranges whose bytes must not change.
     Pin = 46,
     /// From a node: one result per range.
     PinReply = 47,
     /// To a node, on its local socket: ranges that may change again. There is no answer.
     Unpin = 48,
-    /// From a node, before its answer to a request: it waits for a disk or an object store. There is no body.
+    /// From a node, before its answer to a request: the node waits for a disk or an object store. The body is empty.
     Keepalive = 49,
-    /// To a node: entries of which the sender has copies, and wants to use these for a while without asking.
+    /// To a node: entries of which the sender has copies. It asks for a promise, to use the copies for a time without
+    /// asking.
     Promise = 50,
     /// From a node: one result per range.
     PromiseReply = 51,
-    /// To a host process, from a dummy client: a [`mooncake_types::DummyRequest`], and a descriptor with some.
+    /// To a host process, from a dummy client: a [`mooncake_types::DummyRequest`]. A file descriptor arrives with some
+    /// of these.
     DummyRequest = 64,
     /// From a host process: a [`mooncake_types::DummyReply`].
     DummyReply = 65,
 }
 
 impl Kind {
-    /// Longest body of a frame of this kind, in bytes: what a peer can make this side hold at once. There is room for the
-    /// fullest frame that the limits allow, and for fields of later versions.
+    /// Longest body of a frame of this kind, in bytes. A peer can make this side allocate this much at once. The bound
+    /// leaves room for the fullest frame that the limits allow, and for fields of later versions.
     #[must_use]
     pub const fn max_body_bytes(self) -> u32 {
         const RANGES: u32 = MAX_FRAME_RANGES as u32;
@@ -118,17 +121,17 @@ impl Kind {
     }
 }
 
-/// What stands before the body of every frame. On the wire, little endian: magic `u16`, kind `u8`, flags `u8`, length of
-/// the body `u32`, request id `u64`.
+/// The 16 bytes before the body of every frame. On the wire, little endian: magic `u16`, kind `u8`, flags `u8`, length
+/// of the body `u32`, request id `u64`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// What the body is.
+    /// The kind of the frame.
     pub kind: Kind,
-    /// Zero when sent, ignored when received: room for later versions.
+    /// Senders write zero and receivers ignore it: reserved for later versions.
     pub flags: u8,
-    /// Length of the body in bytes, without any payload after it.
+    /// Length of the body in bytes, without the payload after it.
     pub body_len: u32,
-    /// Chosen by the side that asks, repeated by the side that answers.
+    /// The side that asks chooses it, and the side that answers repeats it.
     pub request_id: u64,
 }
 
@@ -138,14 +141,14 @@ pub fn keepalive(request_id: u64) -> [u8; HEADER_LEN] {
     Header { kind: Kind::Keepalive, flags: 0, body_len: 0, request_id }.encode()
 }
 
-/// What a peer seems to speak.
+/// The end of an error message that names the peer's protocol; empty if it is unknown.
 fn hint(protocol: Option<&str>) -> String {
     let hint =
         |protocol| format!(": it speaks {protocol}; the port that serves the pool is another");
     protocol.map_or_else(String::new, hint)
 }
 
-/// A header that does not begin a frame. The connection cannot be understood any further and must be closed.
+/// Why a header does not begin a frame. The receiver must close the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// The peer speaks another protocol.
@@ -159,7 +162,7 @@ pub enum FrameError {
     /// The peer speaks another version of this protocol.
     #[error("there is no frame of kind {found}")]
     UnknownKind {
-        /// The number that stood for the kind.
+        /// The number in the header.
         found: u8,
     },
     /// The body is longer than its kind allows.
@@ -167,7 +170,7 @@ pub enum FrameError {
     BodyTooLong {
         /// The kind of the frame.
         kind: Kind,
-        /// The length that was announced, in bytes.
+        /// The length in the header, in bytes.
         found: u32,
         /// [`Kind::max_body_bytes`].
         limit: u32,
@@ -187,10 +190,10 @@ impl Header {
         out
     }
 
-    /// The header that these bytes hold.
+    /// Decodes a header.
     ///
     /// # Errors
-    /// If they do not begin a frame, or its body is too long: see [`FrameError`].
+    /// If the bytes do not begin a frame, or its body is too long: see [`FrameError`].
     pub fn decode(bytes: &[u8; HEADER_LEN]) -> Result<Header, FrameError> {
         let [m0, m1, kind, flags, l0, l1, l2, l3, request_id @ ..] = *bytes;
         let magic = u16::from_le_bytes([m0, m1]);

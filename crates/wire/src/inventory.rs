@@ -1,5 +1,5 @@
-//! The messages `ReportInventoryRequest` and `ReportChangesRequest`: a page of a ledger, as columns. Keys and attributes stand
-//! end to end, so that a page costs a handful of allocations on either side, however many entries it has.
+//! The messages `ReportInventoryRequest` and `ReportChangesRequest`: a page of a ledger, as columns. Keys and
+//! attributes are end to end, so that a page costs a handful of allocations on each side, for any number of entries.
 
 use mooncake_types::limits::{MAX_ATTRIBUTES_BYTES, MAX_INVENTORY_PAGE_ENTRIES};
 use mooncake_types::{ChangesPage, EntryState, InventoryEntry, InventoryPage, SegmentId};
@@ -17,7 +17,7 @@ pub(crate) fn from_changes(page: &ChangesPage<'_>) -> proto::ReportChangesReques
     proto::ReportChangesRequest { entries: Some(entries), gone: page.gone.clone() }
 }
 
-/// The columns of these entries, as page 0 of several.
+/// Encodes entries as the columns of page 0, not the last one. The caller sets `run`, `page` and `last`.
 pub(crate) fn from_entries(
     segment: SegmentId,
     entries: &[InventoryEntry<'_>],
@@ -105,7 +105,7 @@ pub(crate) fn to_changes(
     Ok(ChangesPage { segment, page, last, entries, gone: to_gone(&message.gone)? })
 }
 
-/// Offsets where nothing lies any more.
+/// Decodes the offsets at which no entry starts.
 pub(crate) fn to_gone(column: &[u64]) -> Result<Vec<u64>, DecodeError> {
     match column.len() <= MAX_INVENTORY_PAGE_ENTRIES {
         true => Ok(column.to_vec()),
@@ -113,7 +113,7 @@ pub(crate) fn to_gone(column: &[u64]) -> Result<Vec<u64>, DecodeError> {
     }
 }
 
-/// The column, or `other` if the column is absent: a sender leaves it out if both are equal.
+/// The column, or `other` if the column is absent: a sender omits the column if both are equal.
 fn present_or<'a, T>(column: &'a [T], other: &'a [T]) -> &'a [T] {
     if column.is_empty() { other } else { column }
 }
@@ -145,7 +145,7 @@ fn to_keys(
     Ok(keys)
 }
 
-/// Which of the pieces of these lengths holds byte `at` of all of them.
+/// The index of the piece that holds byte `at`, if pieces of these lengths are end to end.
 fn piece_at(lens: &[u32], at: usize) -> usize {
     let mut end = 0;
     lens.iter()

@@ -1,16 +1,19 @@
-//! The frames of Mooncake Store: how requests, replies and the words of [`mooncake_types`] become bytes and come back.
+//! The frames of Mooncake Store: encodes the data types of [`mooncake_types`] to bytes, and decodes them.
 //!
-//! A connection carries frames both ways. A frame is a 16-byte [`Header`] and a protobuf body (`proto/mooncake.proto`);
-//! raw payload follows the body of some data frames and is not counted in its length. The first frame each way is the
-//! handshake: a [`Hello`] from the side that connected, a [`Welcome`] or a [`Refusal`] from the other.
+//! A connection carries frames in both directions. A frame is a 16-byte [`Header`] and a protobuf body
+//! (`proto/mooncake.proto`). Raw payload follows the body of some data frames; the length in the header does not count
+//! it. The first frame in each direction is the handshake: the side that connected sends a [`Hello`], the other side a
+//! [`Welcome`] or a [`Refusal`].
 //!
-//! There are no sockets here and no clock. Every `encode_*` appends one whole frame, header and body; every `decode_*`
-//! takes the body of one frame, whose [`Kind`] the caller has read from the header. Bodies come from anywhere: decoding
-//! never panics, and allocates no more than a small multiple of the body's length.
+//! This crate has no sockets and no clock. Every `encode_*` appends one whole frame, header and body. Every `decode_*`
+//! takes the body of one frame; the caller has read its [`Kind`] from the header. Bodies are untrusted: decoding never
+//! panics, and allocates at most a small multiple of the body's length.
 //!
-//! Enter at [`encode_request`] and [`decode_request`] for the master's protocol, at [`encode_read`] and
-//! [`encode_write`] for a node's, at [`encode_dummy_request`] for that of a dummy client's host process, and at
-//! [`Hello::check`] for who may connect.
+//! Where to enter:
+//! - [`encode_request`] and [`decode_request`]: the protocol of the master;
+//! - [`encode_read`] and [`encode_write`]: the protocol of a node;
+//! - [`encode_dummy_request`]: the protocol between a dummy client and its host process;
+//! - [`Hello::check`]: which peers may connect.
 //!
 //! ```
 //! use mooncake_types::Request;
@@ -40,7 +43,8 @@ mod field;
 mod follow;
 mod foreign;
 mod frame;
-// Written by prost-build from `proto/mooncake.proto`; `crates/protogen` says how and holds them together.
+// prost-build writes this from `proto/mooncake.proto`. A test in `crates/protogen` compares the two and can write it
+// anew.
 #[rustfmt::skip]
 #[allow(
     missing_docs,

@@ -4,8 +4,8 @@ use prost::Message;
 
 use crate::{DecodeError, Kind, frame, generated as proto, read};
 
-/// Appends a [`Kind::Pin`] frame. The ranges of a connection are numbered in the order in which they are asked for, from 0
-/// on, whether they are pinned or not. [`crate::decode_read`] reads it.
+/// Appends a [`Kind::Pin`] frame. The ranges of all pin frames of a connection are numbered consecutively, from 0,
+/// whether the node pins them or not. [`crate::decode_read`] decodes the frame.
 ///
 /// # Panics
 /// As [`crate::encode_read`].
@@ -19,10 +19,10 @@ pub fn encode_unpin(out: &mut Vec<u8>, request_id: u64, pins: &[u64]) {
     frame::append(out, Kind::Unpin, request_id, &message);
 }
 
-/// The body of a [`Kind::Unpin`] frame.
+/// Decodes the body of a [`Kind::Unpin`] frame.
 ///
 /// # Errors
-/// If the body is no such message, or names more than [`MAX_FRAME_RANGES`].
+/// If the body is not a message of this kind, or names more than [`MAX_FRAME_RANGES`] ranges.
 pub fn decode_unpin(body: &[u8]) -> Result<Vec<u64>, DecodeError> {
     let pins = proto::UnpinRequest::decode(body)?.pins;
     if pins.len() > MAX_FRAME_RANGES {

@@ -2,7 +2,7 @@ use mooncake_types::RangeRead;
 
 use crate::{Kind, read};
 
-/// Appends a [`Kind::Promise`] frame: ranges of which the sender has copies. [`crate::decode_read`] reads it.
+/// Appends a [`Kind::Promise`] frame: ranges of which the sender has copies. [`crate::decode_read`] decodes the frame.
 ///
 /// # Panics
 /// As [`crate::encode_read`].

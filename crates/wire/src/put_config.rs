@@ -1,4 +1,4 @@
-//! How objects are to be put: the parts that requests to the master and to a host process have in common.
+//! Placement, pins, mode and groups of a put: the parts that requests to the master and to a host process share.
 
 use bytes::Bytes;
 use mooncake_types::limits::MAX_SEGMENTS;
@@ -25,7 +25,7 @@ pub(crate) fn from_config(config: &ReplicateConfig<'_>) -> proto::ReplicateConfi
     }
 }
 
-/// The configuration of a request, which must be there.
+/// Decodes the configuration of a request, which is required.
 pub(crate) fn to_config(
     config: Option<&proto::ReplicateConfig>,
 ) -> Result<ReplicateConfig<'_>, DecodeError> {
@@ -67,7 +67,7 @@ pub(crate) fn to_mode(mode: i32) -> Result<PutMode, DecodeError> {
     }
 }
 
-/// The column of groups, which is absent if no object has one.
+/// Encodes the column of groups, which is absent if no object has a group.
 pub(crate) fn from_groups<'a>(
     is_grouped: bool,
     groups: impl Iterator<Item = &'a str>,
@@ -78,7 +78,7 @@ pub(crate) fn from_groups<'a>(
     }
 }
 
-/// The groups of a column that is not absent, which must hold `count`.
+/// Decodes a column of exactly `count` groups. The caller has checked that the column is present.
 pub(crate) fn to_groups(
     column: &[Bytes],
     count: usize,

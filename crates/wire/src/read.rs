@@ -7,13 +7,12 @@ use crate::{DecodeError, Kind, column, frame, generated as proto};
 /// Appends a [`Kind::Read`] frame.
 ///
 /// # Panics
-/// If the body would be longer than [`mooncake_types::limits::MAX_FRAME_BODY_BYTES`]. It is not if the caller keeps to
-/// [`MAX_FRAME_RANGES`].
+/// If the body is longer than [`mooncake_types::limits::MAX_FRAME_BODY_BYTES`]. Up to [`MAX_FRAME_RANGES`] ranges fit.
 pub fn encode_read(out: &mut Vec<u8>, request_id: u64, ranges: &[RangeRead]) {
     append_ranges(out, (Kind::Read, request_id), ranges);
 }
 
-/// Appends a frame of this kind and id that names entries to be read, pinned or promised.
+/// Appends a frame of this kind and request id that names entries to read, pin or promise.
 pub(crate) fn append_ranges(
     out: &mut Vec<u8>,
     (kind, request_id): (Kind, u64),
@@ -36,11 +35,12 @@ pub(crate) fn append_ranges(
     frame::append(out, kind, request_id, &message);
 }
 
-/// The body of a [`Kind::Read`], [`Kind::Pin`] or [`Kind::Promise`] frame. Whether the ranges lie in their segments is for the
-/// node to check.
+/// Decodes the body of a [`Kind::Read`], [`Kind::Pin`] or [`Kind::Promise`] frame. The node must check that the ranges
+/// lie in their segments.
 ///
 /// # Errors
-/// If the body is no such message, or holds more than [`MAX_FRAME_RANGES`].
+/// If the body is not a message of this kind, a column has the wrong length, or the body names more than
+/// [`MAX_FRAME_RANGES`] ranges.
 pub fn decode_read(body: &[u8]) -> Result<Vec<RangeRead>, DecodeError> {
     let message = proto::ReadRequest::decode(body)?;
     let count = message.offsets.len();

@@ -1,4 +1,4 @@
-//! What clients tell of their reads.
+//! The messages with which clients report their read counts.
 
 use mooncake_types::{ReadCounts, ReadReport, ReadVolume};
 

@@ -1,4 +1,4 @@
-//! The messages `Remains` and `Predecessors`: what nodes are to drop, as columns.
+//! The messages `Remains` and `Predecessors`: ranges that nodes must drop, as columns.
 
 use mooncake_types::limits::MAX_PREDECESSORS;
 use mooncake_types::{RemainingRange, Remains};
@@ -36,7 +36,7 @@ pub(crate) fn from_predecessors(ranges: &[(u32, RemainingRange)]) -> proto::Pred
     }
 }
 
-/// The ranges in a reply about so many keys with so many segments.
+/// Decodes the ranges in a reply about this many keys that lists this many segments.
 pub(crate) fn to_predecessors(
     message: &proto::Predecessors,
     (keys, segments): (usize, usize),
@@ -52,7 +52,7 @@ pub(crate) fn to_predecessors(
     Ok(message.keys.iter().copied().zip(ranges).collect())
 }
 
-/// Ranges from their columns: segments, of which there are so many, offsets, versions and grants.
+/// Decodes ranges from four columns: segments, offsets, versions and grants. The message lists `count` segments.
 fn to_ranges<'a>(
     (segments, offsets, versions, grants): (&'a [u32], &'a [u64], &'a [u64], &'a [u64]),
     count: usize,

@@ -1,4 +1,4 @@
-//! The message `ReplicaLists`: where many objects lie, as columns.
+//! The message `ReplicaLists`: placements of many objects, as columns.
 
 use std::ops::Range;
 
@@ -7,10 +7,10 @@ use mooncake_types::{ErrorCode, Placement, SegmentAddress, SegmentId, Version};
 
 use crate::{DecodeError, column, generated as proto, status};
 
-/// One object: its version and placements, or why there are none.
+/// One object: its version and placements, or the error.
 type Row<'a> = Result<(Version, &'a [Placement]), ErrorCode>;
 
-/// What was decoded: one result per object, and the segments that their placements point into.
+/// The decoded lists: one result per object, and the segments to which their placements refer.
 type Decoded<T> = (Vec<Result<T, ErrorCode>>, Vec<SegmentAddress>);
 
 pub(crate) fn from_rows<'a>(
@@ -58,12 +58,12 @@ pub(crate) fn from_segment(segment: &SegmentAddress) -> proto::SegmentInfo {
     }
 }
 
-/// The lists of a reply, which must be there.
+/// The replica lists of a reply, which are required.
 pub(crate) fn required<T>(lists: Option<T>) -> Result<T, DecodeError> {
     lists.ok_or(DecodeError::Missing { what: "replica_lists" })
 }
 
-/// Turns the columns back into objects, at most `limit`, each made by `make` from its version and placements.
+/// Decodes the columns to at most `limit` objects. `make` makes each object from its version and placements.
 pub(crate) fn to_rows<T>(
     lists: &proto::ReplicaLists,
     limit: usize,
@@ -90,12 +90,13 @@ pub(crate) fn to_rows<T>(
     Ok((objects, segments))
 }
 
-/// How many objects have a place.
+/// The number of objects whose status is 0.
 pub(crate) fn found(lists: &proto::ReplicaLists) -> usize {
     lists.status_codes.iter().filter(|&&number| number == ErrorCode::Ok.number()).count()
 }
 
-/// Refuses columns of handles that are not as long as the counts say, and handles that point nowhere.
+/// Refuses columns of handles whose length is not the sum of the counts. Also refuses handles that refer to no listed
+/// segment, or to a replica beyond the limit.
 fn check_handles(lists: &proto::ReplicaLists) -> Result<(), DecodeError> {
     let total: u64 = lists.handle_counts.iter().map(|&count| u64::from(count)).sum();
     let total = usize::try_from(total).unwrap_or(usize::MAX);

@@ -12,12 +12,15 @@ use crate::{
     mount, remains, replica_lists, shape, status, task,
 };
 
-/// The body of a [`crate::Kind::Reply`] frame. Whether it answers what was asked, with one result for each key, is for
-/// the caller to check.
+/// Decodes the body of a [`crate::Kind::Reply`] frame. The caller must check that the reply answers its request and
+/// has one result for each key.
 ///
 /// # Errors
-/// If the body is no such message, a list in it is longer than its limit, a column has not as many elements as its table
-/// has rows, or a placement points past the list of segments.
+/// If one of these holds:
+/// - the body is not a message of this kind;
+/// - a list is longer than its limit;
+/// - a column is not as long as its table;
+/// - a placement refers to a segment that the reply does not list.
 pub fn decode_reply(body: Bytes) -> Result<Reply, DecodeError> {
     shape::check(&body, fields::response::FIELDS)?;
     let result = proto::Response::decode(body)?.result;
@@ -99,7 +102,7 @@ fn to_located(message: proto::GetReplicaListResponse) -> Result<Reply, DecodeErr
     Ok(Reply::Located { results, successors, predecessors, segments, lease_ms })
 }
 
-/// One result for each object, and the segments that placements point into.
+/// One result for each object, and the segments to which their placements refer.
 type Places = (Vec<Result<Located, ErrorCode>>, Vec<SegmentAddress>);
 
 pub(crate) fn to_places(
@@ -129,7 +132,7 @@ fn to_prefetched(
     Ok(answers.into_iter().map(|answer| answer.map(prefetch)).collect())
 }
 
-/// What each byte answers. Each byte [`answer::REFUSED`] takes the next of the status codes.
+/// Decodes one answer per byte. Each byte [`answer::REFUSED`] takes the next of the status codes.
 fn to_answers(
     what: &'static str,
     bytes: &[u8],
@@ -167,11 +170,10 @@ fn to_page(message: &proto::ScanResponse) -> Result<ScanPage, DecodeError> {
     })
 }
 
-/// Objects with their keys.
+/// Objects with their keys, and the segments to which their placements refer.
 type Objects = (Vec<(String, Located)>, Vec<SegmentAddress>);
 
-/// The objects of a page, at most `limit`, by their keys, replica lists and lengths; and the segments that their placements
-/// point into.
+/// Decodes at most `limit` objects of a page from their keys, replica lists and lengths.
 pub(crate) fn to_objects(
     (keys, lists, lens): (&[Bytes], Option<&proto::ReplicaLists>, &[u64]),
     limit: usize,

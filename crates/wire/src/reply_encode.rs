@@ -18,9 +18,11 @@ pub(crate) mod answer {
 
 /// Appends a [`Kind::Reply`] frame.
 ///
-/// A reply that does not fit a frame is sent as [`Reply::Refused`] with `BufferOverflow`: the side that asked decides how to
-/// ask for less. An error that claims to be `Ok` is sent as `InternalError`. The message of a task is cut
-/// to [`mooncake_types::limits::MAX_TASK_MESSAGE_BYTES`].
+/// Changes some replies:
+/// - A reply that does not fit a frame becomes [`Reply::Refused`] with `BufferOverflow`: the side that asked decides
+///   how to ask for less.
+/// - An error whose code is `Ok` becomes `InternalError`.
+/// - A message of a task or of a drain job is cut to [`mooncake_types::limits::MAX_TASK_MESSAGE_BYTES`].
 pub fn encode_reply(out: &mut Vec<u8>, request_id: u64, reply: &Reply) {
     let fit = frame::Fit { out, frame: (Kind::Reply, request_id), refused: &field::REFUSED };
     match reply {
@@ -129,7 +131,7 @@ fn from_prefetched(results: &[Result<Prefetch, ErrorCode>]) -> proto::PrefetchRe
     proto::PrefetchResponse { in_memory, status_codes }
 }
 
-/// A byte for each answer, and the status code of each byte [`answer::REFUSED`].
+/// Encodes one byte for each answer, and the status code of each byte [`answer::REFUSED`].
 fn from_answers(answers: impl Iterator<Item = Result<bool, ErrorCode>>) -> (Bytes, Vec<i32>) {
     let mut status_codes = Vec::new();
     let byte = |result| match result {
@@ -157,7 +159,7 @@ fn from_page(page: &ScanPage) -> proto::ScanResponse {
     }
 }
 
-/// Objects with their keys, and the segments that their placements point into.
+/// Encodes objects with their keys, and the segments to which their placements refer.
 pub(crate) fn from_objects(
     objects: &[(String, Located)],
     segments: &[SegmentAddress],

@@ -11,17 +11,18 @@ use crate::{
     put_config, reads, shape, status, task,
 };
 
-/// The body of a [`crate::Kind::Request`] frame. It owns the bytes that its [`Request`] borrows.
+/// The decoded body of a [`crate::Kind::Request`] frame. It owns the bytes that its [`Request`] borrows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestMessage {
     operation: Operation,
 }
 
-/// The body of a [`crate::Kind::Request`] frame. Keys are not copied; they keep the frame alive.
+/// Decodes the body of a [`crate::Kind::Request`] frame. Does not copy keys: the message keeps the frame's memory
+/// alive.
 ///
 /// # Errors
-/// If the body is no such message, or a list in it is longer than its limit. Empty or too long keys and names of groups
-/// are not refused here: the master answers for each key.
+/// If the body is not a message of this kind, or a list is longer than its limit. Does not refuse empty or too long
+/// keys and group names: the master answers for each key.
 pub fn decode_request(body: Bytes) -> Result<RequestMessage, DecodeError> {
     shape::check(&body, fields::request::FIELDS)?;
     let operation = proto::Request::decode(body)?.operation;
@@ -29,10 +30,10 @@ pub fn decode_request(body: Bytes) -> Result<RequestMessage, DecodeError> {
 }
 
 impl RequestMessage {
-    /// The request.
+    /// The request, which borrows from this message.
     ///
     /// # Errors
-    /// If a key or a group is not UTF-8, a column has not as many elements as there are keys, or a number means nothing.
+    /// If a key or a group is not UTF-8, a column has the wrong length, or a number is undefined.
     pub fn request(&self) -> Result<Request<'_>, DecodeError> {
         Ok(match &self.operation {
             Operation::Ping(ping) => Request::Ping {
@@ -111,7 +112,7 @@ fn create_task(task: &proto::CreateTaskRequest) -> Result<CreateTask<'_>, Decode
     })
 }
 
-/// A request that names uses is a [`Request::RenewRoutes`].
+/// A message with `uses` is a [`Request::RenewRoutes`].
 fn look_up(get: &proto::GetReplicaListRequest) -> Result<Request<'_>, DecodeError> {
     let keys = column::to_keys(&get.keys)?;
     if get.uses.is_empty() {
@@ -149,7 +150,7 @@ fn put_end(end: &proto::PutEndRequest) -> Result<Vec<PutEnd<'_>>, DecodeError> {
     .collect()
 }
 
-/// One set for each of `count` keys, or none at all: then nobody holds any.
+/// Decodes one set for each of `count` keys. If the column is absent, all sets are empty.
 fn held_replicas(sets: &[u32], count: usize) -> Result<impl Iterator<Item = u32>, DecodeError> {
     if !sets.is_empty() {
         column::check_len("held_replicas", sets, count)?;

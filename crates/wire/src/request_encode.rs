@@ -12,8 +12,8 @@ use mooncake_types::{
 /// Appends a [`Kind::Request`] frame.
 ///
 /// # Panics
-/// If the body would be longer than [`mooncake_types::limits::MAX_FRAME_BODY_BYTES`]. It is not if the caller keeps the
-/// limits on the length of a key and the number of keys in a batch.
+/// If the body is longer than [`mooncake_types::limits::MAX_FRAME_BODY_BYTES`]. A request within the limits on the
+/// length of a key and the number of keys in a batch fits.
 pub fn encode_request(out: &mut Vec<u8>, request_id: u64, request: &Request<'_>) {
     let mut body = Envelope { out, frame: (Kind::Request, request_id) };
     match request {
@@ -149,7 +149,7 @@ fn put_end(puts: &[PutEnd<'_>]) -> proto::PutEndRequest {
     }
 }
 
-/// The column of held replicas, which is absent if no replica of any put is held, as nearly always.
+/// Encodes the column of held replicas. It is nearly always absent: no replica of any put is held.
 fn held_replicas(sets: impl Iterator<Item = u32> + Clone) -> Vec<u32> {
     match sets.clone().any(|set| set != 0) {
         true => sets.collect(),

@@ -4,12 +4,13 @@ use prost::Message;
 
 use crate::{DecodeError, Kind, frame, generated as proto, status};
 
-/// Appends a frame of this kind that says what came of each range, in the order of the request: a [`Kind::WriteReply`],
+/// Appends a frame of this kind with one result for each range, in the order of the request: a [`Kind::WriteReply`],
 /// [`Kind::DropReply`], [`Kind::PromiseReply`], [`Kind::PinReply`], [`Kind::BeginReply`], [`Kind::Complete`] or
 /// [`Kind::CompleteReply`].
 ///
-/// Or a [`Kind::ReadReply`]: the payload of the ranges that succeeded follows it, and then, for each of them, its status after
-/// the copy (zero: the version still lay there) and the CRC32C of each chunk, as little-endian `u32`s.
+/// Also a [`Kind::ReadReply`], which the payload of the ranges that succeeded follows. After the payload come, for
+/// each of these ranges, its status after the copy and the CRC32C of each chunk, as little-endian `u32`s. The status
+/// is zero if the entry still held the version.
 pub fn encode_results(
     out: &mut Vec<u8>,
     kind: Kind,
@@ -19,10 +20,11 @@ pub fn encode_results(
     frame::append(out, kind, request_id, &status::from_results(results));
 }
 
-/// The body of a frame that [`encode_results`] appended. Whether it has one result for each range is for the caller to check.
+/// Decodes the body of a frame that [`encode_results`] appended. The caller must check that it has one result for each
+/// range.
 ///
 /// # Errors
-/// If the body is no such message, or holds more than [`MAX_FRAME_RANGES`].
+/// If the body is not a message of this kind, or has more than [`MAX_FRAME_RANGES`] results.
 pub fn decode_results(body: &[u8]) -> Result<Vec<Result<(), ErrorCode>>, DecodeError> {
     status::to_results(proto::StatusListResponse::decode(body)?, MAX_FRAME_RANGES)
 }

@@ -1,8 +1,8 @@
-//! How far a message may grow, checked on its bytes before anything is allocated for it.
+//! Checks on the encoded bytes, before anything is allocated, that no list of a message is longer than its limit.
 //!
-//! Two bytes of input are enough for an empty key or an empty sub-message, which costs up to 80 bytes once decoded. So
-//! the elements of such lists are counted first. Packed columns need no count: an element costs at most four times its
-//! bytes, and their lengths are compared with the number of rows afterwards.
+//! An empty key or an empty sub-message takes two bytes of input and up to 80 bytes once decoded. So this module
+//! counts the elements of lists of keys and messages first. Packed columns need no count: an element costs at most
+//! four times its bytes, and the decoders compare their lengths with the number of rows.
 
 use crate::DecodeError;
 use crate::field::Field;
@@ -33,14 +33,15 @@ fn walk(mut cursor: Cursor<'_>, fields: &'static [Field]) -> Result<(), DecodeEr
     Ok(())
 }
 
-/// A place in a body. `bytes` always begins where the body does, so that errors name the place.
+/// A position in a body. `bytes` always begins at the start of the body, so that errors give offsets in the body.
 struct Cursor<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
 impl<'a> Cursor<'a> {
-    /// The number of the next field, and its content if that is length-delimited. `None` if there is no whole field.
+    /// The number of the next field, and its content if the field is length-delimited. `None` if no whole field
+    /// follows.
     fn field(&mut self) -> Option<(u32, Option<Cursor<'a>>)> {
         let key = u32::try_from(self.varint()?).ok()?;
         let tag = key >> 3;
@@ -52,7 +53,7 @@ impl<'a> Cursor<'a> {
             1 => 8,
             2 => usize::try_from(self.varint()?).ok()?,
             5 => 4,
-            // Groups, which this schema does not have, and numbers that mean nothing.
+            // Groups, which this schema does not use, and undefined wire types.
             _ => return None,
         };
         let start = self.at;

@@ -3,14 +3,14 @@ use prost::Message;
 
 use crate::{DecodeError, Kind, column, frame, generated as proto, status};
 
-/// How a segment is shared with another process of its host.
+/// A segment that a node shares with another process of its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shared {
     /// Length of the segment, in bytes.
     pub len: u64,
-    /// Where its memory lies in the address space of the node.
+    /// The address of its memory in the node's process.
     pub address: u64,
-    /// Whether a descriptor of the memory comes behind that of the table.
+    /// Whether a file descriptor of the memory follows that of the table.
     pub has_memory: bool,
 }
 
@@ -20,10 +20,10 @@ pub fn encode_share(out: &mut Vec<u8>, request_id: u64, segment: SegmentId) {
     frame::append(out, Kind::Share, request_id, &message);
 }
 
-/// The body of a [`Kind::Share`] frame.
+/// Decodes the body of a [`Kind::Share`] frame.
 ///
 /// # Errors
-/// If the body is no such message.
+/// If the body is not a message of this kind.
 pub fn decode_share(body: &[u8]) -> Result<SegmentId, DecodeError> {
     let message = proto::ShareRequest::decode(body)?;
     column::to_id("segment_id", &message.segment_id).map(SegmentId)
@@ -41,10 +41,10 @@ pub fn encode_share_reply(out: &mut Vec<u8>, request_id: u64, answer: Result<Sha
     frame::append(out, Kind::ShareReply, request_id, &message);
 }
 
-/// The body of a [`Kind::ShareReply`] frame.
+/// Decodes the body of a [`Kind::ShareReply`] frame.
 ///
 /// # Errors
-/// If the body is no such message.
+/// If the body is not a message of this kind.
 pub fn decode_share_reply(body: &[u8]) -> Result<Result<Shared, ErrorCode>, DecodeError> {
     let message = proto::ShareResponse::decode(body)?;
     let number = message.status_code.ok_or(DecodeError::Missing { what: "status_code" })?;

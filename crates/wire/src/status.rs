@@ -4,7 +4,7 @@ use mooncake_types::ErrorCode;
 
 use crate::{DecodeError, generated as proto};
 
-/// The number of a failure. A failure with the code `Ok` is a fault of this program, so it is sent as an internal error.
+/// Encodes a failure. A failure with the code `Ok` is a fault of this program, so it becomes an internal error.
 pub(crate) fn from_error(code: ErrorCode) -> i32 {
     match code {
         ErrorCode::Ok => ErrorCode::InternalError.number(),
@@ -12,7 +12,7 @@ pub(crate) fn from_error(code: ErrorCode) -> i32 {
     }
 }
 
-/// The failure with this number. A peer that is newer may know more of them than this side.
+/// Decodes a failure. An unknown number, which a newer peer may send, becomes an internal error.
 pub(crate) fn to_error(number: i32) -> ErrorCode {
     match ErrorCode::from_number(number) {
         None | Some(ErrorCode::Ok) => ErrorCode::InternalError,
@@ -28,7 +28,7 @@ pub(crate) fn to_result(number: i32) -> Result<(), ErrorCode> {
     if number == ErrorCode::Ok.number() { Ok(()) } else { Err(to_error(number)) }
 }
 
-/// A number as a message of its own.
+/// Encodes one result as a message.
 pub(crate) fn to_message(status_code: i32) -> proto::StatusResponse {
     proto::StatusResponse { status_code }
 }

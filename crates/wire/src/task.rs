@@ -1,4 +1,4 @@
-//! What is said of tasks: orders, as columns, and reports.
+//! The messages about tasks: orders, as columns, and reports.
 
 use bytes::Bytes;
 use mooncake_types::limits::{MAX_FETCHED_TASKS, MAX_TASK_MESSAGE_BYTES};

@@ -6,12 +6,14 @@ use crate::{
     DecodeError, Kind, column, frame, generated as proto, generated_fields as fields, shape,
 };
 
-/// Appends a [`Kind::Write`] frame. `epoch` is that of the leader that granted the ranges. Each one's payload
-/// follows the frame in turn, and after it the CRC32C of each of its chunks as a little-endian `u32`.
+/// Appends a [`Kind::Write`] frame. `epoch` is that of the leader that granted the ranges. After the frame, the caller
+/// sends the payload of each range in order. After each payload comes the CRC32C of each of its chunks, as a
+/// little-endian `u32`.
 ///
 /// # Panics
-/// If the body would be longer than [`mooncake_types::limits::MAX_FRAME_BODY_BYTES`]. It is not if the caller keeps to
-/// [`MAX_FRAME_RANGES`](mooncake_types::limits::MAX_FRAME_RANGES) and the limit on the length of a key.
+/// If the body is longer than [`mooncake_types::limits::MAX_FRAME_BODY_BYTES`]. Up to
+/// [`MAX_FRAME_RANGES`](mooncake_types::limits::MAX_FRAME_RANGES) ranges fit, if their keys and attributes are within
+/// their limits.
 pub fn encode_write(out: &mut Vec<u8>, request_id: u64, epoch: Epoch, ranges: &[RangeWrite<'_>]) {
     append_ranges(out, (Kind::Write, request_id), epoch, ranges);
 }
@@ -47,7 +49,8 @@ fn append_ranges(out: &mut Vec<u8>, head: (Kind, u64), epoch: Epoch, ranges: &[R
     frame::append_keyed(out, head, None, keys, &rest);
 }
 
-/// Whether a range needs [`proto::WriteParts`]: most are written whole, with their version as the grant, without attributes.
+/// Whether a range needs [`proto::WriteParts`]. Most ranges do not: they are written whole, with their version as the
+/// grant, without attributes.
 fn is_part(range: &RangeWrite<'_>) -> bool {
     (range.entry_len, range.from, range.grant) != (range.len, 0, range.version)
         || !range.attributes.is_empty()
@@ -63,17 +66,19 @@ fn from_parts(ranges: &[RangeWrite<'_>]) -> proto::WriteParts {
     }
 }
 
-/// The body of a [`Kind::Write`] or [`Kind::Begin`] frame. It owns the bytes that its ranges borrow.
+/// The decoded body of a [`Kind::Write`] or [`Kind::Begin`] frame. It owns the bytes that its ranges borrow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteMessage {
     epoch: Epoch,
     message: proto::WriteRequest,
 }
 
-/// The body of a [`Kind::Write`] or [`Kind::Begin`] frame. Keys are not copied; they keep the frame alive.
+/// Decodes the body of a [`Kind::Write`] or [`Kind::Begin`] frame. Does not copy keys: the message keeps the frame's
+/// memory alive.
 ///
 /// # Errors
-/// If the body is no such message, or holds more than [`MAX_FRAME_RANGES`](mooncake_types::limits::MAX_FRAME_RANGES).
+/// If the body is not a message of this kind, or names more than
+/// [`MAX_FRAME_RANGES`](mooncake_types::limits::MAX_FRAME_RANGES) ranges.
 pub fn decode_write(body: Bytes) -> Result<WriteMessage, DecodeError> {
     shape::check(&body, fields::write_request::FIELDS)?;
     let message = proto::WriteRequest::decode(body)?;
@@ -88,11 +93,11 @@ impl WriteMessage {
         self.epoch
     }
 
-    /// The ranges, in the order of their payload. Whether they lie in their segments, and what their lengths add up to,
-    /// is for the node to check.
+    /// The ranges, in the order of their payload. The node must check that they lie in their segments, and the sum of
+    /// their lengths.
     ///
     /// # Errors
-    /// If a key is not UTF-8, a column has not as many elements as there are keys, or attributes are too long.
+    /// If a key is not UTF-8, a column is not as long as the list of keys, or attributes are too long.
     pub fn ranges(&self) -> Result<Vec<RangeWrite<'_>>, DecodeError> {
         let message = &self.message;
         let Some(parts) = &message.parts else { return whole_ranges(message, &message.sizes) };
@@ -111,7 +116,7 @@ impl WriteMessage {
     }
 }
 
-/// The ranges of a frame, as if each were written whole and its version were the grant.
+/// Decodes the ranges of a frame as if the frame wrote each of them whole, with its version as the grant.
 fn whole_ranges<'a>(
     message: &'a proto::WriteRequest,
     sizes: &[u64],

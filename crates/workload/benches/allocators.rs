@@ -1,7 +1,8 @@
-//! The two allocators beside each other: what a pool holds, hits and refuses, and what the start of a put takes.
+//! Compares the two allocators: how much a pool holds, hits and refuses, and how long a `PutStart` takes.
 //!
-//! `cargo bench -p mooncake-workload --bench allocators`: the requests of the trace in `data`, by the state machine, in a pool of a
-//! tenth of their distinct bytes on four segments. Runs of the two take turns; each figure is the median of five.
+//! `cargo bench -p mooncake-workload --bench allocators` replays the trace in `data` against the state machine, in a
+//! pool of a tenth of its distinct bytes on four segments. The two run in turn; each figure is the median of five
+//! runs.
 
 #![allow(clippy::disallowed_methods, reason = "a benchmark needs a clock")]
 
@@ -20,12 +21,12 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const RUNS: usize = 5;
 const SEGMENTS: u64 = 4;
-/// Blocks that are asked for at once, to see whether they are there.
+/// The number of blocks in one existence check.
 const BATCH: usize = 1000;
 
 type Len = fn(u32) -> u64;
 
-/// What blocks are as long as.
+/// Names and functions of the blocks' lengths.
 const LENGTHS: [(&str, Len); 6] = [
     ("64 KiB", |_| 64 * KIB),
     ("2 MiB (8B model, 16 tokens)", |_| 2 * MIB),
@@ -33,7 +34,7 @@ const LENGTHS: [(&str, Len); 6] = [
     ("5 MiB (70B model, 16 tokens)", |_| 5 * MIB),
     ("1 MiB give or take 1 %", |block| MIB - 10_000 + dice(block) % 20_000),
     ("mixed 4 KiB to 16 MiB", |block| {
-        // A power of two at random, and a length at random up to the next one.
+        // A random power of two plus a random part of it.
         let power = (4 * KIB) << (dice(block) % 12);
         power + (dice(block) >> 8) % power
     }),
@@ -57,7 +58,7 @@ fn new_pool(allocator: AllocatorKind, bytes: u64) -> Meta {
         lease_ttl_ms: 200,
         eviction_high_watermark_ratio: 1.0,
         client_ttl_ms: u64::MAX / 2,
-        // No node takes part.
+        // No node drops the tombstones here.
         most_tombstones: usize::MAX,
         ..Config::default()
     };
@@ -80,14 +81,14 @@ fn new_pool(allocator: AllocatorKind, bytes: u64) -> Meta {
     meta
 }
 
-/// What came of a run.
+/// The figures of one run.
 #[derive(Default)]
 struct Run {
     hits: usize,
     puts: usize,
     refused: usize,
     starts: Duration,
-    /// Bytes of objects that are there in the end, as a share of the pool.
+    /// The share of the pool that the objects hold at the end.
     held: f64,
 }
 

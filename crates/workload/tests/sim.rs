@@ -1,24 +1,24 @@
-//! `mooncake sim` on a small trace: what it writes.
+//! `mooncake sim` on a small trace: the files that it writes.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use mooncake_workload::sim;
 
-/// A folder of its own for each test.
+/// A folder for one test.
 fn folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::create_dir_all(&folder).expect("a writable folder");
     folder
 }
 
-/// Runs the command; whether it succeeded.
+/// Runs the command, and returns whether it succeeded.
 fn run(args: &[&str]) -> bool {
     let args: Vec<String> = args.iter().map(ToString::to_string).collect();
     format!("{:?}", sim::main(&args)) == format!("{:?}", ExitCode::SUCCESS)
 }
 
-/// A hot prompt of two blocks that comes back after every request for a block that is used once.
+/// A prompt of two blocks that returns after each request for a block that is used once.
 fn write_trace(folder: &Path) -> String {
     let row = |at: u64, ids: String| {
         format!(
@@ -74,6 +74,6 @@ fn what_cannot_be_read_or_written_is_an_error() {
     assert!(!run(&["--trace", "/nowhere/trace.jsonl"]));
     assert!(!run(&["--trace", &trace, "--csv", "/nowhere/hits.csv"]));
     assert!(!run(&["--trace", &trace, "--pool-bytes", "1"]));
-    // The segments would be shorter than any that a master takes.
+    // Such segments are shorter than a master accepts.
     assert!(!run(&["--trace", &trace, "--block-bytes", "1", "--pool-bytes", "64"]));
 }

@@ -2,7 +2,7 @@ use super::nodes::{Link, NIL, NodeKind, SENTINEL};
 use super::{RangeAllocator, class};
 use crate::Range;
 
-/// What the chain of neighbours holds.
+/// Counts of the ranges in the chain of neighbours.
 #[derive(Default)]
 struct Census {
     holes: usize,
@@ -14,7 +14,7 @@ impl RangeAllocator {
     /// Verifies every invariant, in time that grows with the number of ranges. For tests.
     ///
     /// # Errors
-    /// A sentence that names the first invariant found broken.
+    /// A sentence that names the first broken invariant.
     pub fn check(&self) -> Result<(), String> {
         if self.spare.is_some() {
             let mut settled = self.clone();
@@ -36,7 +36,7 @@ impl RangeAllocator {
         self.check_index(census.holes)
     }
 
-    /// Neighbours agree about each other, no range is empty, and no two holes touch.
+    /// Checks that neighbours link to each other, no range is empty, and no two holes touch.
     fn check_chain(&self) -> Result<Census, String> {
         let sentinel = Link::live(SENTINEL);
         let mut census = Census::default();
@@ -66,7 +66,8 @@ impl RangeAllocator {
         Ok(census)
     }
 
-    /// What a range says of itself, if there is one: the range before, its length, the range behind.
+    /// The previous range, the length and the next range, as the range at `link` records them. `None` if there is no
+    /// range.
     fn look_at(&self, link: Link) -> Option<(Link, u64, Link)> {
         match link.kind() {
             NodeKind::Live(at) => {
@@ -85,7 +86,7 @@ impl RangeAllocator {
         }
     }
 
-    /// The lists by size class hold every hole once, in its class, and the bitmaps agree.
+    /// Checks that the lists hold every hole once, in its size class, and that the bitmaps agree.
     fn check_lists(&self, holes: usize) -> Result<(), String> {
         let mut count = 0;
         for class in 0..self.lists.classes() {
@@ -111,7 +112,7 @@ impl RangeAllocator {
         Ok(())
     }
 
-    /// The index by offset, if there is one, holds exactly the holes.
+    /// Checks that the index by offset, if there is one, holds exactly the holes.
     fn check_index(&self, holes: usize) -> Result<(), String> {
         let Some(index) = &self.index else { return Ok(()) };
         for (offset, at) in index.iter() {

@@ -1,11 +1,11 @@
-//! Size classes of free ranges: lengths below 64 have a class each, and every power of two above is cut into
-//! 32 classes of equal width. A class is a number; classes are ordered as their lengths are.
+//! Size classes of free ranges. Each length below 64 is a class of its own; each power of two above is cut into 32
+//! classes of equal width. A class is a number; classes are ordered as their lengths are.
 
 /// Classes per power of two.
 pub(crate) const SUBDIVISIONS: u32 = 1 << SUB_BITS;
 const SUB_BITS: u32 = 5;
 
-/// One more than the greatest class.
+/// One more than the highest class.
 #[cfg(test)]
 const END: u32 = (64 - SUB_BITS + 1) * SUBDIVISIONS;
 
@@ -18,8 +18,8 @@ pub(crate) fn floor(len: u64) -> u32 {
     (shift + 1) * SUBDIVISIONS + ((len >> shift) as u32 & (SUBDIVISIONS - 1))
 }
 
-/// The class that holds `len`, and the lowest class of which every member is at least `len`: the same if `len` is
-/// the shortest of its class, else the next.
+/// The class that holds `len`, and the lowest class whose members are all at least `len`. Both are the same if `len`
+/// is the shortest length of its class; otherwise the second is the next class.
 pub(crate) fn around(len: u64) -> (u32, u32) {
     let own = floor(len);
     let shift = (len | u64::from(SUBDIVISIONS)).ilog2() - SUB_BITS;

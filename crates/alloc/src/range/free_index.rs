@@ -1,7 +1,8 @@
 use std::collections::BTreeMap;
 
-/// The holes by offset. Only [`alloc_at`](super::RangeAllocator::alloc_at) needs it, so it exists during recovery alone:
-/// the first `alloc_at` builds it, and it is dropped after as many updates without an `alloc_at` as building it took steps.
+/// The holes by offset. Only [`alloc_at`](super::RangeAllocator::alloc_at) uses it, so it exists only during recovery.
+/// The first `alloc_at` builds it. The allocator drops it after more updates without an `alloc_at` than building it
+/// took steps.
 #[derive(Clone, Debug)]
 pub(crate) struct FreeIndex {
     by_offset: BTreeMap<u64, u32>,
@@ -9,21 +10,22 @@ pub(crate) struct FreeIndex {
     unasked: usize,
 }
 
-/// Whether an index should live on.
+/// Whether the allocator should keep the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Worth {
     Keeping,
-    /// Keeping it up to date has cost more than building it again would.
+    /// Updating it has cost more than building it again would.
     Idle,
 }
 
 impl FreeIndex {
-    /// An index of these holes, which took `cost` steps to collect.
+    /// An index of these holes. Collecting them took `cost` steps.
     pub(crate) fn new(holes: impl Iterator<Item = (u64, u32)>, cost: usize) -> FreeIndex {
         FreeIndex { by_offset: holes.collect(), cost, unasked: 0 }
     }
 
-    /// Records that a hole no longer starts at `from`, and starts at `to`.
+    /// Records that a hole moved from offset `from` to the offset in `to`. Without `from`, the hole is new; without
+    /// `to`, it is gone.
     pub(crate) fn update(&mut self, from: Option<u64>, to: Option<(u64, u32)>) -> Worth {
         if let Some(offset) = from {
             self.by_offset.remove(&offset);
@@ -46,7 +48,7 @@ impl FreeIndex {
         self.by_offset.iter().map(|(&offset, &at)| (offset, at))
     }
 
-    /// An estimate: the map fills its nodes to two thirds.
+    /// An estimate that assumes nodes of the map to be two thirds full.
     pub(crate) fn heap_bytes(&self) -> usize {
         self.by_offset.len() * size_of::<(u64, u32)>() * 3 / 2
     }

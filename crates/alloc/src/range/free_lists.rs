@@ -1,13 +1,13 @@
 use super::class::{self, SUBDIVISIONS};
 use super::nodes::{Hole, NIL, Nodes};
 
-/// The holes by size class: a list for each class, threaded through the holes, and two levels of bitmaps
-/// that find the next class with a hole in it in constant time.
+/// The holes by size class: a linked list through the holes of each class, and two levels of bitmaps. The bitmaps find
+/// the next class with a hole in constant time.
 #[derive(Clone, Debug)]
 pub(crate) struct FreeLists {
-    /// Bit `l`: `subs[l]` is not zero.
+    /// Bit `l` is set if `subs[l]` is not zero.
     levels: u64,
-    /// Bit `s` of `subs[l]`: class `l * 32 + s` holds a hole.
+    /// Bit `s` of `subs[l]` is set if class `l * 32 + s` has a hole.
     subs: Box<[u32]>,
     /// First hole of each class's list, or `NIL`.
     heads: Box<[u32]>,
@@ -34,13 +34,13 @@ impl FreeLists {
         self.heads.get(class as usize).copied().unwrap_or(NIL)
     }
 
-    /// Whether the bitmaps say that the class holds one.
+    /// Whether the bitmaps say that the class has a hole.
     pub(crate) fn is_marked(&self, class: u32) -> bool {
         let (level, sub) = split(class);
         self.levels >> level & 1 == 1 && self.subs[level] >> sub & 1 == 1
     }
 
-    /// The first hole of the lowest class from `class` up that holds one, or `NIL`.
+    /// The first hole of the lowest class that has one, from `class` up; `NIL` if there is none.
     pub(crate) fn first_from(&self, class: u32) -> u32 {
         let (level, sub) = split(class);
         let Some(&subs) = self.subs.get(level) else { return NIL };
@@ -56,7 +56,7 @@ impl FreeLists {
         self.heads[join(level, self.subs[level].trailing_zeros())]
     }
 
-    /// The first hole of the highest class that holds one, or `NIL`.
+    /// The first hole of the highest class that has one, or `NIL`.
     pub(crate) fn last(&self) -> u32 {
         if self.levels == 0 {
             return NIL;
@@ -65,7 +65,7 @@ impl FreeLists {
         self.heads[join(level, self.subs[level].ilog2())]
     }
 
-    /// The highest class that holds a hole; 0, which holds none, if there is no hole.
+    /// The highest class that has a hole. Without holes, class 0, which never has one.
     pub(crate) fn last_class(&self) -> u32 {
         if self.levels == 0 {
             return 0;
@@ -74,7 +74,7 @@ impl FreeLists {
         join(level, self.subs[level].ilog2()) as u32
     }
 
-    /// Puts a hole in front of the list of its class.
+    /// Inserts a hole at the front of the list of its class.
     pub(crate) fn push(&mut self, nodes: &mut Nodes, at: u32) {
         let hole = nodes.hole_mut(at);
         let class = class::floor(hole.range.len);
@@ -89,7 +89,7 @@ impl FreeLists {
         self.levels |= 1 << level;
     }
 
-    /// Takes a hole out of the list of its class.
+    /// Removes a hole from the list of its class.
     pub(crate) fn remove(&mut self, nodes: &mut Nodes, at: u32) {
         let Hole { range, list_prev, list_next, .. } = *nodes.hole(at);
         if list_next != NIL {

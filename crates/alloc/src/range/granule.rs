@@ -1,12 +1,13 @@
-/// Longest granule, in bytes: one page, so that long ranges lose next to nothing. No length is rounded up by more.
+/// Longest granule, in bytes: one page, so that long ranges waste almost nothing. Rounding adds less than this to a
+/// length.
 pub const MAX_GRANULE: u64 = 4096;
 
-/// The length to reserve for `len` bytes: rounded up to a granule of at most 1/64 of it. Lengths that differ by
-/// a few bytes so become one, and the hole that one object leaves fits the next.
+/// The length to reserve for `len` bytes: rounded up to a granule of at most 1/64 of `len`. So lengths that differ by
+/// a few bytes become equal, and the hole that one object leaves fits the next.
 pub(crate) fn reserve_len(len: u64) -> u64 {
     debug_assert!(len > 0);
     let granule = if len < 128 { 1 } else { (1 << (len.ilog2() - 6)).min(MAX_GRANULE) };
-    // A granule is a power of two, so that rounding takes no division.
+    // A granule is a power of two, so rounding needs no division.
     len.checked_add(granule - 1).map_or(len, |end| end & !(granule - 1))
 }
 

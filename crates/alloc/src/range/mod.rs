@@ -14,34 +14,39 @@ pub use granule::MAX_GRANULE;
 use nodes::{Hole, Link, Live, MAX_LIVE, NIL, NodeKind, Nodes, SENTINEL};
 use spare::Spare;
 
-/// The size class of a length: it grows with the length, and has lengths that differ by less than 1/32.
+/// The size class of a length. It grows with the length; lengths of one class differ by less than 1/32.
 pub fn class_of(len: u64) -> u32 {
     class::floor(len)
 }
 
-/// How many holes of a length's own class are tried before a hole of a higher class is cut up.
+/// Number of holes of the length's own class that `alloc` tries before it cuts a hole of a higher class.
 const NEAR_STEPS: u32 = 4;
 
-/// How many holes of a length's own class are tried before `alloc` gives up.
+/// Number of holes of the length's own class that `alloc` tries before it gives up.
 const LAST_STEPS: u32 = 32;
 
-/// Allocates ranges of any length over `[0, len)`, in time that does not depend on how many there are.
+/// Allocates ranges of any length over `[0, len)`, in a time that does not depend on the number of ranges.
 ///
-/// A length is rounded up by at most 1/64 (see [`range`](Self::range) for what was reserved). Holes, which are the
-/// free ranges, are kept by size class, 32 to each power of two, and are joined with their neighbours at once. The
-/// search has three steps: a few holes of the length's own class; the first hole of the next class that has any; more
-/// holes of its own class. After `None` no hole is longer than `len` by 1/32 or more, and any hole that fits stands behind
-/// 32 others of nearly the same length.
+/// A length is rounded up by at most 1/64; [`range`](Self::range) returns the reserved length. A hole is a free range.
+/// Holes are in lists by size class, 32 classes to each power of two, and a freed range is joined with neighbouring
+/// holes. The search for a hole has three steps:
+/// 1. a few holes of the length's own class;
+/// 2. the first hole of the next class that has any;
+/// 3. more holes of the length's own class.
 ///
-/// The range that was freed last stays whole until the next change: if that reserves exactly its length, it gets this range.
+/// After `None`, no hole is longer than `len` by 1/32 or more. A hole that fits can only be behind 32 others of nearly
+/// the same length.
 ///
-/// A live range costs 16 bytes and a hole 32, in tables that grow by an eighth; besides, an allocator has tables of
-/// at most 8 KiB.
+/// The range that was freed last stays whole until the next change. If that change reserves exactly its length, it
+/// gets this range.
+///
+/// A live range takes 16 bytes and a hole 32, in tables that grow by an eighth. In addition, an allocator has tables
+/// of at most 8 KiB.
 #[derive(Clone, Debug)]
 pub struct RangeAllocator {
     nodes: Nodes,
     lists: FreeLists,
-    /// The range that was freed last, if it is no hole yet.
+    /// The range that was freed last, until it becomes a hole.
     spare: Option<Spare>,
     index: Option<Box<FreeIndex>>,
     used: u64,
@@ -49,7 +54,7 @@ pub struct RangeAllocator {
 }
 
 impl RangeAllocator {
-    /// An arena of `len` bytes, all free. An arena of no bytes serves nothing.
+    /// An arena of `len` bytes, all free. An arena of zero bytes serves nothing.
     pub fn new(len: u64) -> RangeAllocator {
         let (nodes, lists) = (Nodes::new(len), FreeLists::new(len));
         let mut allocator =
@@ -76,7 +81,7 @@ impl RangeAllocator {
         self.alloc_rounded(len, len)
     }
 
-    /// Reserves `rounded` bytes, or a whole hole of at least `len`.
+    /// Reserves `rounded` bytes. If no hole is that long, reserves a whole hole of at least `len` bytes.
     fn alloc_rounded(&mut self, len: u64, rounded: u64) -> Option<Allocation> {
         if let Some(allocation) = self.take_spare(rounded) {
             return Some(allocation);
@@ -99,7 +104,7 @@ impl RangeAllocator {
         Some(Allocation { handle: Handle::new(place), offset })
     }
 
-    /// A hole of at least `rounded` bytes, else one of at least `len`.
+    /// Finds a hole of at least `rounded` bytes, otherwise one of at least `len`.
     fn find(&self, len: u64, rounded: u64) -> Option<u32> {
         let (own, above) = class::around(rounded);
         if own != above
@@ -115,7 +120,7 @@ impl RangeAllocator {
         (below..=own).rev().find_map(|class| self.walk(class, len, LAST_STEPS))
     }
 
-    /// The first hole of at least `len` bytes among the first `steps` of a class.
+    /// Finds the first hole of at least `len` bytes among the first `steps` holes of a class.
     fn walk(&self, class: u32, len: u64, steps: u32) -> Option<u32> {
         let mut at = self.lists.head(class);
         for _ in 0..steps {
@@ -131,7 +136,7 @@ impl RangeAllocator {
         None
     }
 
-    /// The range that is reserved under `handle`: what was asked for, rounded up.
+    /// The reserved range of `handle`, with the rounded length.
     ///
     /// # Panics
     /// If `handle` names no live range.
@@ -140,8 +145,8 @@ impl RangeAllocator {
         Range { offset, len: self.nodes.start(next) - offset }
     }
 
-    /// A length such that [`alloc`](Self::alloc) satisfies it now, and every shorter one; 0 if nothing is free.
-    /// The longest hole is at most 1/32 longer.
+    /// The longest length for which [`alloc`](Self::alloc) surely serves it and every shorter one now; 0 if nothing is
+    /// free. The longest hole is at most 1/32 longer.
     pub fn largest_free(&self) -> u64 {
         let hole = match self.lists.last() {
             NIL => 0,
@@ -150,12 +155,12 @@ impl RangeAllocator {
         hole.max(self.spare.map_or(0, |spare| spare.len))
     }
 
-    /// The size class of the longest free range; 0 if nothing is free. No longer range is free than that class has.
+    /// The size class of the longest free range; 0 if nothing is free.
     pub fn largest_class(&self) -> u32 {
         self.lists.last_class().max(self.spare.map_or(0, |spare| class::floor(spare.len)))
     }
 
-    /// What lies before a live range and behind it, in this order.
+    /// The neighbours before and after a live range, in this order.
     ///
     /// # Panics
     /// If `handle` names no live range.
@@ -172,7 +177,7 @@ impl RangeAllocator {
         [beyond(prev, |hole| hole.prev), beyond(next, |hole| hole.next)]
     }
 
-    /// Bytes reserved, what was added by rounding included.
+    /// Reserved bytes, including those added by rounding.
     pub fn used(&self) -> u64 {
         self.used
     }
@@ -187,7 +192,7 @@ impl RangeAllocator {
         self.live as usize
     }
 
-    /// Bytes of heap memory that the allocator itself holds.
+    /// Bytes of heap memory that the allocator itself uses.
     pub fn heap_bytes(&self) -> usize {
         let index = self.index.as_ref().map_or(0, |index| index.heap_bytes());
         self.nodes.heap_bytes() + self.lists.heap_bytes() + index
@@ -202,14 +207,14 @@ impl RangeAllocator {
         at
     }
 
-    /// Puts a hole between two live ranges.
+    /// Inserts a hole between two live ranges.
     fn insert_hole(&mut self, range: Range, prev: u32, next: u32) {
         let at = self.nodes.insert_hole(range, prev, next);
         self.lists.push(&mut self.nodes, at);
         self.reindex(None, Some((range.offset, at)));
     }
 
-    /// Makes a hole's place vacant. Its neighbours are not told.
+    /// Makes the place of a hole vacant. The caller must update the links of its neighbours.
     fn remove_hole(&mut self, at: u32) {
         let offset = self.nodes.hole(at).range.offset;
         self.lists.remove(&mut self.nodes, at);
@@ -217,7 +222,7 @@ impl RangeAllocator {
         self.reindex(Some(offset), None);
     }
 
-    /// Records that a hole covers another range.
+    /// Gives a hole another range.
     fn resize_hole(&mut self, at: u32, range: Range) {
         let old = self.nodes.hole(at).range;
         if class::floor(old.len) == class::floor(range.len) {
@@ -230,7 +235,7 @@ impl RangeAllocator {
         self.reindex(Some(old.offset), Some((range.offset, at)));
     }
 
-    /// Tells the index, if there is one, that a hole no longer starts at `from`, and starts at `to`.
+    /// Updates the index, if there is one, as [`FreeIndex::update`]. Drops the index if it is idle.
     fn reindex(&mut self, from: Option<u64>, to: Option<(u64, u32)>) {
         if self.index.as_mut().is_some_and(|index| index.update(from, to) == Worth::Idle) {
             self.index = None;

@@ -1,23 +1,23 @@
 use crate::{Range, growth};
 
-/// The sentinel's place among the live ranges.
+/// The place of the sentinel in the table of live ranges.
 pub(crate) const SENTINEL: u32 = 0;
 
 /// Ends every list of holes.
 pub(crate) const NIL: u32 = u32::MAX;
 
-/// Most live ranges. There is at most one hole more, and each kind has 2^31 names.
+/// Most live ranges. There is at most one hole more than live ranges, and links can name 2^31 of each.
 pub(crate) const MAX_LIVE: u32 = HOLE - 4;
 
-/// In a link: it names a hole.
+/// The bit of a link that says that it names a hole.
 const HOLE: u32 = 1 << 31;
 
-/// Names a neighbouring range. The name alone says whether that is live or a hole.
+/// Names a neighbouring range. The link alone says whether that range is live or a hole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Link(u32);
 
 impl Link {
-    /// In `prev` of a live range's place: no range is there.
+    /// The value of `prev` in a vacant place of the table of live ranges.
     const VACANT: Link = Link(u32::MAX);
 
     pub(crate) fn live(at: u32) -> Link {
@@ -43,13 +43,13 @@ pub(crate) enum NodeKind {
     Hole(u32),
 }
 
-/// A reserved range. It ends where the next range starts, so its length need not be kept.
+/// A reserved range. It ends where the next range starts, so its length is not stored.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Live {
     pub(crate) offset: u64,
     /// The range that ends where this one starts.
     pub(crate) prev: Link,
-    /// The range that starts where this one ends. A vacant place keeps the next vacant one here.
+    /// The range that starts where this one ends. In a vacant place, the next vacant place.
     pub(crate) next: Link,
 }
 
@@ -61,16 +61,16 @@ pub(crate) struct Hole {
     pub(crate) prev: u32,
     /// The live range that starts where this one ends.
     pub(crate) next: u32,
-    /// Neighbours in the list of its size class. A vacant place keeps the next vacant one in `list_next`.
+    /// Neighbours in the list of its size class. In a vacant place, `list_next` is the next vacant place.
     pub(crate) list_prev: u32,
     pub(crate) list_next: u32,
 }
 
-// Neither kind straddles a cache line.
+// With these sizes, no element crosses a cache line.
 const _: () = assert!(size_of::<Live>() == 16 && size_of::<Hole>() == 32);
 
-/// All ranges of an arena. The sentinel is a live range of no length at the end of the arena that closes the chain
-/// of neighbours to a ring, so that no neighbour is ever missing.
+/// All ranges of an arena. The sentinel is a live range of zero bytes at the end of the arena. It closes the chain of
+/// neighbours to a ring, so that every range has two neighbours.
 #[derive(Clone, Debug)]
 pub(crate) struct Nodes {
     live: Vec<Live>,
@@ -80,7 +80,7 @@ pub(crate) struct Nodes {
 }
 
 impl Nodes {
-    /// The sentinel only.
+    /// A table that holds only the sentinel.
     pub(crate) fn new(capacity: u64) -> Nodes {
         let sentinel = Link::live(SENTINEL);
         let sentinel = Live { offset: capacity, prev: sentinel, next: sentinel };
@@ -91,17 +91,17 @@ impl Nodes {
         self.live.capacity() * size_of::<Live>() + self.holes.capacity() * size_of::<Hole>()
     }
 
-    /// Places of live ranges and of holes, the vacant ones included.
+    /// Number of places for live ranges and for holes, including vacant ones.
     pub(crate) fn places(&self) -> (usize, usize) {
         (self.live.len(), self.holes.len())
     }
 
-    /// The live range at `at`, which may be any number; the sentinel counts as one.
+    /// The live range at `at`, if there is one. The sentinel counts as live.
     pub(crate) fn get(&self, at: u32) -> Option<&Live> {
         self.live.get(at as usize).filter(|live| live.prev != Link::VACANT)
     }
 
-    /// The hole at `at`, which may be any number.
+    /// The hole at `at`, if there is one.
     pub(crate) fn get_hole(&self, at: u32) -> Option<&Hole> {
         self.holes.get(at as usize).filter(|hole| hole.range.len > 0)
     }
@@ -135,7 +135,7 @@ impl Nodes {
         }
     }
 
-    /// Inserts a live range between two neighbours, and links these to it. Returns its place.
+    /// Inserts a live range between two neighbours, and updates their links. Returns its place.
     pub(crate) fn insert(&mut self, offset: u64, prev: u32, next: Link) -> u32 {
         let live = Live { offset, prev: Link::live(prev), next };
         let mut at = self.vacant_live;
@@ -155,7 +155,8 @@ impl Nodes {
         at
     }
 
-    /// Inserts a hole between its neighbours, and links these to it. Returns its place; it is in no list yet.
+    /// Inserts a hole between its neighbours, and updates their links. Returns its place. The caller must put it into
+    /// a list.
     pub(crate) fn insert_hole(&mut self, range: Range, prev: u32, next: u32) -> u32 {
         let hole = Hole { range, prev, next, list_prev: NIL, list_next: NIL };
         let mut at = self.vacant_hole;
@@ -172,14 +173,15 @@ impl Nodes {
         at
     }
 
-    /// Makes the place of a live range vacant. Its neighbours are not told.
+    /// Makes the place of a live range vacant. The caller must update the links of its neighbours.
     pub(crate) fn vacate(&mut self, at: u32) {
         let next = Link(self.vacant_live);
         self.live[at as usize] = Live { offset: 0, prev: Link::VACANT, next };
         self.vacant_live = at;
     }
 
-    /// Makes the place of a hole that is in no list vacant. Its neighbours are not told.
+    /// Makes the place of a hole vacant. The caller has removed it from its list, and must update the links of its
+    /// neighbours.
     pub(crate) fn vacate_hole(&mut self, at: u32) {
         let next = self.vacant_hole;
         let hole = self.hole_mut(at);
@@ -188,7 +190,8 @@ impl Nodes {
         self.vacant_hole = at;
     }
 
-    /// Lengths of the lists of vacant places, of live ranges and of holes, or an error if they are no such lists.
+    /// Lengths of the two lists of vacant places: for live ranges and for holes. An error if one of the lists is
+    /// broken.
     pub(crate) fn count_vacant(&self) -> Result<(usize, usize), String> {
         let live = count(self.vacant_live, self.live.len(), |at| {
             let live = self.live.get(at as usize)?;
@@ -202,7 +205,7 @@ impl Nodes {
     }
 }
 
-/// Length of the list that starts at `at`, if it is no longer than `limit` and all its members know their `next`.
+/// Length of the list that starts at `at`. `None` if it is longer than `limit`, or a member is not vacant.
 fn count(mut at: u32, limit: usize, next: impl Fn(u32) -> Option<u32>) -> Option<usize> {
     let mut len = 0;
     while at != NIL {

@@ -7,8 +7,8 @@ impl RangeAllocator {
     /// Reserves exactly `[offset, offset + len)`, which recovery knows to be in use. `None` if `len` is zero, or
     /// the range is not free or not inside the arena.
     ///
-    /// Any order will do, in time that grows with the logarithm of the number of holes; the first call after
-    /// normal operation looks at every hole once.
+    /// Calls may come in any order. A call takes a time that grows with the logarithm of the number of holes. The
+    /// first call after normal operation visits every hole once.
     pub fn alloc_at(&mut self, offset: u64, len: u64) -> Option<Allocation> {
         let end = offset.checked_add(len)?;
         if len == 0 || end > self.capacity() || self.live == MAX_LIVE {
@@ -25,7 +25,7 @@ impl RangeAllocator {
         self.used += len;
         self.live += 1;
         if range.offset == offset && end < range_end {
-            // The usual case, since recovery goes from the first range to the last: the hole begins later.
+            // The usual case, since recovery reserves ranges in ascending order: the hole then begins later.
             self.resize_hole(at, Range { offset: end, len: range_end - end });
             let place = self.nodes.insert(offset, prev, Link::hole(at));
             return Some(Allocation { handle: Handle::new(place), offset });
@@ -41,9 +41,9 @@ impl RangeAllocator {
         Some(Allocation { handle: Handle::new(place), offset })
     }
 
-    /// Reserves the range that [`alloc`](Self::alloc) has once given for `len` bytes at `offset`: rounded up, but not past
-    /// `free_until`, where the next range in use starts. `None` as in [`alloc_at`](Self::alloc_at), or if the bytes reach
-    /// past `free_until`.
+    /// Reserves the range at `offset` that [`alloc`](Self::alloc) returned earlier for `len` bytes. The length is
+    /// rounded up as in `alloc`, but not past `free_until`, where the next range in use starts. `None` as in
+    /// [`alloc_at`](Self::alloc_at), or if the bytes reach past `free_until`.
     pub fn occupy(&mut self, offset: u64, len: u64, free_until: u64) -> Option<Allocation> {
         let room = free_until.min(self.capacity()).checked_sub(offset)?;
         if len == 0 || room < len {

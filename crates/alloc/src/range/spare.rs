@@ -2,9 +2,9 @@ use super::nodes::{Live, NodeKind};
 use super::{Range, RangeAllocator};
 use crate::{Allocation, Handle};
 
-/// The range that was freed last, if it lies between two live ones, until the next change. It keeps its place in the chain of
-/// neighbours and is in no list of holes, so a call that reserves exactly its length only marks it live again. In a full
-/// segment of equal objects every eviction is followed by such a call.
+/// The range that was freed last, if it lies between two live ranges, until the next change. It stays in the chain of
+/// neighbours and is in no list of holes. A call that reserves exactly its length only marks it live again. In a full
+/// segment of equal objects, an eviction is followed by exactly this call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spare {
     at: u32,
@@ -12,7 +12,7 @@ pub(crate) struct Spare {
 }
 
 impl RangeAllocator {
-    /// Gives a range back.
+    /// Frees a range.
     ///
     /// # Panics
     /// If `handle` names no live range.
@@ -34,7 +34,7 @@ impl RangeAllocator {
         self.spare.is_some_and(|spare| spare.at == at)
     }
 
-    /// Reserves the spare range, if there is one of exactly that length.
+    /// Reserves the spare range, if there is one of exactly this length.
     pub(crate) fn take_spare(&mut self, len: u64) -> Option<Allocation> {
         let Spare { at, .. } = self.spare.take_if(|spare| spare.len == len)?;
         self.used += len;
@@ -43,14 +43,15 @@ impl RangeAllocator {
         Some(Allocation { handle: Handle::new(at), offset: self.nodes.live(at).offset })
     }
 
-    /// Makes the spare range, if there is one, a hole as any other.
+    /// Turns the spare range, if there is one, into a hole.
     pub(crate) fn settle(&mut self) {
         if let Some(spare) = self.spare.take() {
             self.release(spare);
         }
     }
 
-    /// Makes a range that is no longer counted as live a hole, joined with those beside it.
+    /// Turns a range into a hole and joins it with neighbouring holes. The caller has already subtracted it from the
+    /// count of live ranges.
     fn release(&mut self, Spare { at, len }: Spare) {
         let Live { offset, prev, next } = *self.nodes.live(at);
         let freed = Range { offset, len };

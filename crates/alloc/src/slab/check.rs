@@ -1,7 +1,7 @@
 use super::SlabAllocator;
 use super::shelf::Use;
 
-/// What the slabs in use hold.
+/// Counts of the slabs in use and their ranges.
 #[derive(Default)]
 struct Census {
     ranges: usize,
@@ -15,7 +15,7 @@ impl SlabAllocator {
     /// Verifies every invariant, in time that grows with the number of slabs and ranges. For tests.
     ///
     /// # Errors
-    /// A sentence that names the first invariant found broken.
+    /// A sentence that names the first broken invariant.
     pub fn check(&self) -> Result<(), String> {
         self.pool.check()?;
         let mut census = Census::default();
@@ -67,7 +67,7 @@ impl SlabAllocator {
         Ok(())
     }
 
-    /// Every live handle names a slot that is taken or a run, and no two name the same.
+    /// Checks that every live handle names a taken slot or a run, and that no two handles name the same one.
     fn check_tickets(&self) -> Result<(), String> {
         let mut offsets: Vec<u64> = self.tickets.offsets().collect();
         offsets.sort_unstable();

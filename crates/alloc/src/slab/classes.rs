@@ -1,7 +1,7 @@
-/// The size classes of a slab allocator: lengths of the slots that a slab is cut into.
+/// The size classes of a slab allocator: the lengths of slots into which a slab can be cut.
 ///
-/// Lengths are multiples of 8 and grow by about an eighth, such that a whole number of slots fills the slab; the
-/// last eight are the slab's length over 8, 7, 6, ... 1.
+/// Lengths are multiples of 8 and grow by about an eighth. They are chosen so that a whole number of slots fills the
+/// slab. The last eight are the slab's length over 8, 7, 6, ... 1.
 #[derive(Clone, Debug)]
 pub(crate) struct Classes {
     slot_lens: Box<[u32]>,
@@ -33,7 +33,7 @@ impl Classes {
         size_of_val(&*self.slot_lens)
     }
 
-    /// The class with the shortest slots that hold `len` bytes, which is not more than a slab.
+    /// The class with the shortest slots that hold `len` bytes; `len` must not exceed a slab.
     pub(crate) fn of(&self, len: u64) -> u8 {
         self.slot_lens.partition_point(|&slot| u64::from(slot) < len) as u8
     }

@@ -17,19 +17,23 @@ pub const MAX_SLAB_BYTES: u64 = 4 << 20;
 /// Shortest slab, in bytes.
 pub const MIN_SLAB_BYTES: u64 = 64;
 
-/// Allocates from slabs, each cut into slots of one length: what operators know as `cachelib`.
+/// Allocates from slabs, each cut into slots of one length. Operators know it as `cachelib`.
 ///
-/// The arena is divided into slabs of 4 MiB; a small arena into shorter ones, 64 or more of them. A range of up
-/// to a slab takes one slot of the shortest length that holds it, in a slab that holds slots of this length only;
-/// lengths grow by about an eighth, up to an eighth of a slab, and then are a seventh, a sixth, ... of a slab. A
-/// longer range takes consecutive whole slabs. So there is no largest object except what the free slabs allow
-/// (the C++ store ends at 16 MiB - 16). A slab whose last slot is freed goes back to the pool and can serve
-/// another length.
+/// The arena is divided into slabs of 4 MiB. An arena of less than 256 MiB is divided into shorter slabs: at least 64
+/// of them, if it has 4 KiB or more.
 ///
-/// What this costs: a range just longer than half a slab takes a whole one; what is left of the arena after the
-/// last whole slab is never used; and a length is refused when every slab serves others, however many of their
-/// slots are free. What it gives: no range is ever lost to fragmentation within a length, and a live range costs
-/// 8 bytes of memory.
+/// A range of up to a slab takes one slot of the shortest length that holds it. All slots of a slab have one length.
+/// The lengths grow by about an eighth, up to an eighth of a slab, and then are a seventh, a sixth, ... of a slab.
+///
+/// A longer range takes consecutive whole slabs. So the free slabs alone bound the largest object (in the C++ store,
+/// 16 MiB - 16 does). A slab whose last slot is freed returns to the pool and can serve another length.
+///
+/// Costs:
+/// - A range just longer than half a slab takes a whole slab.
+/// - The arena after the last whole slab is never used.
+/// - A length is refused if every slab serves other lengths, even if many of their slots are free.
+///
+/// Benefits: within one length, no range is lost to fragmentation, and a live range takes 8 bytes of memory.
 #[derive(Clone, Debug)]
 pub struct SlabAllocator {
     capacity: u64,
@@ -70,7 +74,8 @@ impl SlabAllocator {
         }
     }
 
-    /// Reserves at least `len` bytes. `None` if `len` is zero, or no slot of its length and no run of slabs is free.
+    /// Reserves at least `len` bytes. `None` if `len` is zero, or neither a slot of its length nor a run of slabs is
+    /// free.
     pub fn alloc(&mut self, len: u64) -> Option<Allocation> {
         if len == 0 || !self.tickets.has_room() {
             return None;
@@ -89,7 +94,7 @@ impl SlabAllocator {
         Some(self.slot_taken(class, slab, slot))
     }
 
-    /// Gives a range back.
+    /// Frees a range.
     ///
     /// # Panics
     /// If `handle` names no live range.
@@ -107,7 +112,7 @@ impl SlabAllocator {
         }
     }
 
-    /// The range that is reserved under `handle`: at least as long as what was asked for.
+    /// The reserved range of `handle`, at least as long as requested.
     ///
     /// # Panics
     /// If `handle` names no live range.
@@ -116,8 +121,8 @@ impl SlabAllocator {
         Range { offset, len: self.reserved_at(offset) }
     }
 
-    /// A length that [`alloc`](Self::alloc) satisfies now; 0 if it satisfies none. While a slab is free, every
-    /// shorter length is satisfied too; afterwards only those that take the same slots are sure to be.
+    /// A length that [`alloc`](Self::alloc) can serve now; 0 if it can serve none. While a slab is free, `alloc`
+    /// serves every shorter length too. Without a free slab, only lengths that take the same slots are certain.
     pub fn largest_free(&self) -> u64 {
         let run = self.pool.largest_free();
         if run > 0 {
@@ -127,7 +132,7 @@ impl SlabAllocator {
         open.map_or(0, |class| self.classes.slot_len(class))
     }
 
-    /// Bytes of the slots and runs that are reserved.
+    /// Bytes of the reserved slots and runs.
     pub fn used(&self) -> u64 {
         self.used
     }
@@ -142,7 +147,7 @@ impl SlabAllocator {
         self.tickets.len()
     }
 
-    /// Bytes of heap memory that the allocator itself holds, in time that grows with the number of slabs.
+    /// Bytes of heap memory that the allocator itself uses. Takes a time that grows with the number of slabs.
     pub fn heap_bytes(&self) -> usize {
         self.classes.heap_bytes()
             + self.shelf.heap_bytes()
@@ -164,7 +169,7 @@ impl SlabAllocator {
         }
     }
 
-    /// Makes slabs of the pool one range.
+    /// Makes a run of slabs from the pool one range.
     fn begin_run(&mut self, run: Allocation) -> Allocation {
         self.shelf.set_usage(run.offset as u32, Use::Run { pool: run.handle });
         self.used += self.pool.range(run.handle).len * self.slab_bytes;
@@ -172,7 +177,7 @@ impl SlabAllocator {
         Allocation { handle: self.tickets.insert(offset), offset }
     }
 
-    /// Cuts a slab of the pool into slots.
+    /// Cuts a slab from the pool into slots.
     fn begin_slots(&mut self, fresh: Allocation, class: u8) -> u32 {
         let slab = fresh.offset as u32;
         let slots = Slots::new((self.slab_bytes / self.classes.slot_len(class)) as u32);

@@ -3,9 +3,9 @@ use super::shelf::Use;
 use crate::Allocation;
 
 impl SlabAllocator {
-    /// Reserves the slot or the run of slabs that starts at `offset` and that [`alloc`](Self::alloc) would have
-    /// chosen for `len` bytes, which may be the length asked for then or the length reserved. In any order, every
-    /// layout of an allocator of the same arena can be rebuilt. `None` if that place is not free, or is none.
+    /// Reserves the slot or the run of slabs at `offset` that [`alloc`](Self::alloc) chose for `len` bytes. `len` may
+    /// be the requested or the reserved length. Calls in any order rebuild every layout of an allocator of the same
+    /// arena. `None` if the slot or the run is not free, or none starts at `offset`.
     pub fn alloc_at(&mut self, offset: u64, len: u64) -> Option<Allocation> {
         let end = offset.checked_add(len)?;
         if len == 0 || end > self.capacity || !self.tickets.has_room() {
@@ -37,8 +37,8 @@ impl SlabAllocator {
         taken.then(|| self.slot_taken(class, slab, slot))
     }
 
-    /// As [`alloc_at`](Self::alloc_at): the length that was asked for says which slot it was. `None` too if the bytes reach
-    /// past `free_until`, where the next range in use starts.
+    /// As [`alloc_at`](Self::alloc_at): the requested length determines the slot. Also `None` if the bytes reach past
+    /// `free_until`, where the next range in use starts.
     pub fn occupy(&mut self, offset: u64, len: u64, free_until: u64) -> Option<Allocation> {
         let room = free_until.checked_sub(offset)?;
         if room < len { None } else { self.alloc_at(offset, len) }

@@ -4,18 +4,18 @@ use crate::{Handle, growth};
 /// Ends a list of slabs.
 pub(crate) const NIL: u32 = u32::MAX;
 
-/// What a slab is used for.
+/// The use of a slab.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Use {
-    /// Nothing, or the inside of a run.
+    /// The slab is free, or is in a run but not its first slab.
     #[default]
     Empty,
-    /// The first of a run of slabs that holds one range.
+    /// The slab is the first of a run of slabs that holds one range.
     Run {
         /// The run in the pool of slabs.
         pool: Handle,
     },
-    /// Slots of one class.
+    /// The slab is cut into slots of one class.
     Slots {
         /// The slab in the pool of slabs.
         pool: Handle,
@@ -27,12 +27,12 @@ pub(crate) enum Use {
 #[derive(Clone, Debug)]
 struct Slab {
     usage: Use,
-    /// Neighbours in the list of its class's slabs with a free slot.
+    /// Neighbours in the list of the slabs of its class that have a free slot.
     prev: u32,
     next: u32,
 }
 
-/// All slabs up to the last that was ever used, and for each class the list of those with a free slot.
+/// All slabs up to the last one that was ever used, and for each class a list of the slabs with a free slot.
 #[derive(Clone, Debug)]
 pub(crate) struct Shelf {
     slabs: Vec<Slab>,
@@ -53,7 +53,7 @@ impl Shelf {
         self.slabs.capacity() * size_of::<Slab>() + size_of_val(&*self.open) + slots.sum::<usize>()
     }
 
-    /// Slabs that were ever used.
+    /// Number of slabs up to the last one that was ever used.
     pub(crate) fn len(&self) -> u32 {
         self.slabs.len() as u32
     }
@@ -69,7 +69,7 @@ impl Shelf {
         self.slabs[at as usize].usage = usage;
     }
 
-    /// The slots of a slab that has slots.
+    /// The slots of a slab. Panics if the slab is not cut into slots.
     pub(crate) fn slots_mut(&mut self, at: u32) -> &mut Slots {
         match &mut self.slabs[at as usize].usage {
             Use::Slots { slots, .. } => slots,
@@ -82,7 +82,7 @@ impl Shelf {
         self.open[usize::from(class)]
     }
 
-    /// Puts a slab in front of its class's list.
+    /// Inserts a slab at the front of its class's list.
     pub(crate) fn link(&mut self, class: u8, at: u32) {
         let head = std::mem::replace(&mut self.open[usize::from(class)], at);
         let slab = &mut self.slabs[at as usize];
@@ -104,7 +104,7 @@ impl Shelf {
         }
     }
 
-    /// How many slabs the lists hold, or an error if one of them does not belong there.
+    /// Number of slabs in the lists, or an error if a slab is in a list to which it does not belong.
     pub(crate) fn check_lists(&self) -> Result<usize, String> {
         let mut count = 0;
         for (class, &head) in self.open.iter().enumerate() {

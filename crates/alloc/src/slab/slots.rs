@@ -1,16 +1,17 @@
-/// Which slots of one slab are free, as bits; up to 64 of them need no memory elsewhere.
+/// The free slots of one slab, as bits. Up to 64 slots need no heap memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Slots {
-    /// A bit for each slot; or, if they are too many, a bit for each group of words that is not all zero.
+    /// With up to 64 slots, one bit for each slot: it is free. With more, one bit for each group of words: a slot of
+    /// the group is free.
     summary: u64,
-    /// A bit for each slot, if they are more than 64.
+    /// With more than 64 slots, one bit for each slot: it is free.
     words: Box<[u64]>,
     count: u32,
     taken: u32,
 }
 
 impl Slots {
-    /// `count` free slots, at least one.
+    /// `count` free slots; `count` must not be zero.
     pub(crate) fn new(count: u32) -> Slots {
         if count <= 64 {
             return Slots { summary: low_bits(count), words: Box::default(), count, taken: 0 };
@@ -53,7 +54,7 @@ impl Slots {
         Some(slot)
     }
 
-    /// Takes this slot; false if there is no such slot or it is taken.
+    /// Takes this slot. False if the slab has no such slot, or the slot is taken.
     pub(crate) fn take_at(&mut self, slot: u32) -> bool {
         if !self.is_free(slot) {
             return false;
@@ -72,7 +73,7 @@ impl Slots {
         true
     }
 
-    /// Gives a taken slot back.
+    /// Frees a taken slot.
     pub(crate) fn release(&mut self, slot: u32) {
         assert!(slot < self.count && !self.is_free(slot), "slot {slot} is not taken");
         self.taken -= 1;
@@ -113,7 +114,7 @@ impl Slots {
     }
 }
 
-/// How many words one bit of the summary stands for: 16 in the longest slab with the shortest slots.
+/// Number of words for which one bit of the summary stands: 16 in the longest slab with the shortest slots.
 fn group_len(words: &[u64]) -> usize {
     words.len().div_ceil(64)
 }

@@ -1,12 +1,12 @@
 use crate::{Handle, growth};
 
-/// In an entry: the handle is not in use; the other bits are the next such handle.
+/// The bit of an entry that says that its handle is not in use. The other bits are then the next unused handle.
 const UNUSED: u64 = 1 << 63;
 
 /// Maps each handle to the offset of its range, in eight bytes per handle.
 #[derive(Clone, Debug)]
 pub(crate) struct Tickets {
-    /// Entry 0 is never used: no handle has that number.
+    /// No handle has number 0, so entry 0 is never used.
     entries: Vec<u64>,
     unused: u32,
     live: u32,
@@ -25,7 +25,7 @@ impl Tickets {
         self.entries.capacity() * size_of::<u64>()
     }
 
-    /// Whether [`insert`](Self::insert) would work.
+    /// Whether [`insert`](Self::insert) would succeed.
     pub(crate) fn has_room(&self) -> bool {
         self.unused != 0 || self.entries.len() <= u32::MAX as usize
     }

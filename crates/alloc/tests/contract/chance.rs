@@ -1,9 +1,9 @@
 use std::hash::{BuildHasher, RandomState};
 
-/// Replays a random test: set it to the number that the failed test printed.
+/// The seed that a failed test has printed; it repeats the test.
 const VARIABLE: &str = "MOONCAKE_SEED";
 
-/// A new number for each run, printed, or the one from the environment.
+/// Prints and returns a new seed, or the one from the environment.
 pub(crate) fn seed() -> u64 {
     let seed = std::env::var(VARIABLE).map_or_else(
         |_| RandomState::new().hash_one(VARIABLE),
@@ -38,7 +38,7 @@ impl Chance {
         self.below(len as u64) as usize
     }
 
-    /// A length from `low` to `high`, each power of two as likely as another.
+    /// A length from `low` to `high`; all powers of two are equally likely.
     pub(crate) fn len(&mut self, low: u64, high: u64) -> u64 {
         let power = u64::from(low.ilog2()) + self.below(u64::from(high.ilog2() - low.ilog2()) + 1);
         ((1 << power) + self.below(1 << power)).clamp(low, high)

@@ -2,8 +2,8 @@ use mooncake_alloc::{Allocator, Handle, RangeAllocator, SlabAllocator};
 
 use crate::chance::{self, Chance};
 
-/// Frees random ranges and allocates others for long, keeping `share` of the arena in use. Returns how many
-/// lengths were refused on the way.
+/// Frees random ranges and allocates others, many times, and keeps `share` of the arena in use. Returns how many
+/// lengths were refused.
 fn churn(
     arena: &mut Allocator,
     share: f64,

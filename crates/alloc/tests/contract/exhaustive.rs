@@ -1,7 +1,7 @@
 use crate::model::Model;
 
-/// Runs every sequence of up to `depth` steps; each is one of `lens` allocated, one of `places` reserved, or one
-/// of the live ranges freed. Returns how many steps that were.
+/// Runs every sequence of up to `depth` steps. A step allocates one of `lens`, reserves one of `places`, or frees a
+/// live range. Returns the number of steps.
 fn every_sequence(model: &Model, depth: u32, lens: &[u64], places: &[(u64, u64)]) -> u64 {
     if depth == 0 {
         return 0;
@@ -10,7 +10,7 @@ fn every_sequence(model: &Model, depth: u32, lens: &[u64], places: &[(u64, u64)]
     let mut step = |act: &dyn Fn(&mut Model) -> bool| {
         let mut next = model.clone();
         steps += 1;
-        // What was refused changed nothing, so what follows it follows elsewhere too.
+        // A refused step changed nothing, so another branch covers its continuations.
         if act(&mut next) {
             steps += every_sequence(&next, depth - 1, lens, places);
         }

@@ -1,4 +1,4 @@
-//! The contract of both allocators, held against a list of intervals that knows nothing of how they work.
+//! The contract of both allocators, checked against a plain list of intervals.
 //!
 //! Random tests print their seed; `MOONCAKE_SEED=n` replays them.
 

@@ -1,18 +1,18 @@
 use mooncake_alloc::{Allocation, Allocator, Handle, Range, RangeAllocator, SlabAllocator};
 
-/// Free ranges of one class that are tried before a length is refused, as documented.
+/// How many free ranges of one class are tried before a length is refused, as documented.
 const STEPS: usize = 32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Live {
     pub(crate) handle: Handle,
-    /// What is reserved.
+    /// The reserved range.
     pub(crate) range: Range,
-    /// What was asked for, in bytes.
+    /// The requested length in bytes.
     pub(crate) asked: u64,
 }
 
-/// An allocator beside the naive list of what it gave out. Every call is compared, in full, afterwards.
+/// An allocator and a plain list of the ranges that it has reserved. After every call the two are compared in full.
 #[derive(Clone)]
 pub(crate) struct Model {
     pub(crate) real: Allocator,
@@ -70,14 +70,14 @@ impl Model {
         found
     }
 
-    /// Frees the live range at this place in the order of offsets.
+    /// Frees the live range at this position in the list.
     pub(crate) fn free(&mut self, at: usize) {
         let live = self.live.remove(at);
         self.real.free(live.handle);
         self.verify();
     }
 
-    /// Everything that is not reserved, in the order of offsets.
+    /// Every free range, in the order of offsets.
     pub(crate) fn gaps(&self) -> Vec<Range> {
         let mut gaps = Vec::new();
         let mut start = 0;
@@ -114,7 +114,7 @@ impl Model {
         self.verify_largest();
     }
 
-    /// What is said to be available is.
+    /// Checks that `largest_free` bytes can be allocated.
     fn verify_largest(&self) {
         let largest = self.real.largest_free();
         if largest > 0 {
@@ -154,7 +154,7 @@ impl Model {
     }
 }
 
-/// The documented meaning of a refusal.
+/// Checks that a refusal is one that the documentation allows.
 fn expect_no_fit(gaps: &[Range], len: u64) {
     let wider = if gaps.len() > STEPS { len / 32 } else { 0 };
     let fits = gaps.iter().find(|gap| len > 0 && gap.len >= len + wider);

@@ -13,7 +13,7 @@ enum Step {
         offset: u64,
         len: u64,
     },
-    /// Frees the live range at this share of the list.
+    /// Frees the live range at `share` of the list's length.
     Free {
         share: u16,
     },

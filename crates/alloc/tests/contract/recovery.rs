@@ -3,7 +3,7 @@ use mooncake_alloc::{Allocator, RangeAllocator, SlabAllocator};
 use crate::chance::{self, Chance};
 use crate::model::{Live, Model, rounded};
 
-/// An allocator that was in use for a while.
+/// The model after 1,500 random calls.
 fn used_for_a_while(mut model: Model, chance: &mut Chance) -> Model {
     for _ in 0..1500 {
         if model.live.len() > 100 && chance.below(2) == 0 {
@@ -15,7 +15,7 @@ fn used_for_a_while(mut model: Model, chance: &mut Chance) -> Model {
     model
 }
 
-/// Rebuilds the layout of `before` in `after` and goes on working there.
+/// Rebuilds the layout of `before` in `after`, and continues with random calls.
 fn recover(before: &Model, mut after: Model, len_of: fn(&Live) -> u64, chance: &mut Chance) {
     let mut ranges = before.live.clone();
     chance.shuffle(&mut ranges);
@@ -49,7 +49,7 @@ fn a_layout_of_slabs_is_rebuilt_in_any_order() {
     recover(&before, fresh(), |live| live.asked, chance);
 }
 
-/// Rebuilds the layout of `before` from what nodes know: where each range starts and what was asked for.
+/// Rebuilds the layout of `before` from what nodes report: the offset and the requested length of each range.
 fn occupied(before: &Model, mut after: Allocator) -> Vec<(Live, u64)> {
     let ends = before.live.iter().skip(1).map(|next| next.range.offset);
     let ends = ends.chain([before.real.capacity()]);
@@ -66,8 +66,8 @@ fn occupied(before: &Model, mut after: Allocator) -> Vec<(Live, u64)> {
     layout
 }
 
-/// A range that found a hole a little shorter than its rounded length got all of that. Once its neighbour is gone, nothing
-/// says so: it is then as long as it would be now.
+/// A range may have received a hole that was shorter than its rounded length. Once the range behind it is freed, its
+/// length is unknown, so the rebuilt range has the full rounded length.
 #[test]
 fn a_layout_is_rebuilt_from_what_nodes_know_of_it() {
     let chance = &mut Chance::new(chance::seed());

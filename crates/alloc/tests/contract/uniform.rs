@@ -2,7 +2,7 @@ use mooncake_alloc::{Handle, Range, RangeAllocator, SlabAllocator};
 
 use crate::chance::{self, Chance};
 
-/// Lengths from one byte to 64 MiB: around every power of two, and some drawn at random.
+/// Lengths from one byte to 64 MiB: around every power of two, and random ones.
 fn lens() -> Vec<u64> {
     let mut chance = Chance::new(chance::seed());
     let powers = (0..=26).flat_map(|power| {

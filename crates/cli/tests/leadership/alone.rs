@@ -21,7 +21,7 @@ fn start(state_dir: &Path, rpc_port: &str) -> Program {
     Program::start(env!("CARGO_BIN_EXE_mooncake_master"), &args)
 }
 
-/// The port and the epoch of a master that serves.
+/// The port and the epoch that a serving master logs.
 fn served(master: &Program) -> (String, u64) {
     let line = master.line("the master serves");
     let port = Program::field(&line, "rpc_addr=").rsplit(':').next().expect("a port").to_owned();
@@ -67,7 +67,7 @@ fn a_record_that_cannot_be_used_ends_the_master_with_its_path() {
 #[test]
 fn a_folder_that_cannot_be_written_is_a_warning() {
     let folder = Folder::new("unwritable");
-    // Root may write anywhere; a file in place of a folder stops it too.
+    // Root may write to any folder, but not below a path that is a file.
     let blocked = folder.path().join("file");
     std::fs::write(&blocked, "").expect("a file for tests");
     std::fs::set_permissions(&blocked, PermissionsExt::from_mode(0o400)).expect("our file");
@@ -84,7 +84,7 @@ fn a_state_disk_that_says_nothing_is_told_of_and_holds_up_neither_nodes_nor_the_
     let line = master.line("the master serves");
     let (rpc, admin) = (Program::field(&line, "rpc_addr="), Program::field(&line, "admin_addr="));
     let port = rpc.rsplit(':').next().expect("a port");
-    // Whoever opens a pipe to write waits until somebody reads.
+    // Opening a pipe for writing blocks until a process opens it for reading.
     let next = file(folder.path(), port).with_extension("json.new");
     assert!(Command::new("mkfifo").arg(next).status().expect("it is installed").success());
 

@@ -8,10 +8,10 @@ use mooncake_ha::KubernetesAccess;
 use crate::surroundings::Folder;
 use mooncake_testing::{PATIENCE, Program, http_get};
 
-/// How long a leader that is not heard of counts as alive.
+/// The lease of a leader: how long the coordinator counts it as alive after its last renewal.
 pub(crate) const TTL: Duration = Duration::from_secs(2);
 
-/// A master that stands for election.
+/// A master process that takes part in elections.
 pub(crate) struct Master {
     pub(crate) program: Program,
     pub(crate) rpc: String,
@@ -49,7 +49,7 @@ impl Master {
         Master { program, rpc, admin }
     }
 
-    /// The answer of its admin server to one of the short questions.
+    /// The answer of the master's admin server at this path.
     pub(crate) fn says(&self, path: &str) -> String {
         http_get(&self.admin, path)
     }
@@ -67,41 +67,41 @@ impl Master {
     }
 }
 
-/// Masters that are elected by a coordinator, and what uses them.
+/// A coordinator, the nodes that use it, and the settings of the masters that it elects.
 pub(crate) struct Cluster {
     coordinator: String,
-    /// How the API server of Kubernetes is reached, if that is the coordinator.
+    /// The URL of the Kubernetes API server, if that is the coordinator.
     api: Option<String>,
     nodes: Vec<Program>,
-    /// What all masters are told beside.
+    /// A further flag for every master.
     flag: Option<&'static str>,
     _folder: Option<Folder>,
 }
 
 impl Cluster {
-    /// One whose coordinator is there.
+    /// A cluster with this coordinator.
     pub(crate) fn at(coordinator: String) -> Cluster {
         Cluster { coordinator, api: None, nodes: Vec::new(), flag: None, _folder: None }
     }
 
-    /// One whose coordinator is an object of this API server.
+    /// A cluster whose coordinator is a Lease object of this API server.
     pub(crate) fn at_kubernetes(coordinator: &str, url: String) -> Cluster {
         Cluster { api: Some(url), ..Self::at(coordinator.to_owned()) }
     }
 
-    /// One whose coordinator is a folder.
+    /// A cluster whose coordinator is a folder.
     pub(crate) fn new(name: &str) -> Cluster {
         let folder = Folder::new(name);
         let coordinator = format!("file://{}", folder.path().display());
         Cluster { _folder: Some(folder), ..Self::at(coordinator) }
     }
 
-    /// The same, whose masters are told this too.
+    /// The same cluster, whose masters get this flag too.
     pub(crate) fn with_flag(self, flag: &'static str) -> Cluster {
         Cluster { flag: Some(flag), ..self }
     }
 
-    /// Starts a master that listens, and does whatever it is elected to.
+    /// Starts a master that listens and takes part in elections.
     pub(crate) fn master(&self) -> Master {
         Master::start_with_variables(&self.coordinator, &self.variables(), self.flag)
     }
@@ -110,7 +110,7 @@ impl Cluster {
         self.api.iter().map(|url| ("MOONCAKE_KUBERNETES_URL", url.as_str())).collect()
     }
 
-    /// A store that lends nothing, and asks the coordinator who leads.
+    /// A store that lends no memory and asks the coordinator for the leader.
     pub(crate) fn store(&self) -> Store {
         let access = |url: &String| KubernetesAccess {
             url: url.clone(),
@@ -120,7 +120,7 @@ impl Cluster {
         open(&self.coordinator, self.api.as_ref().map(access))
     }
 
-    /// Two masters, of which the first leads.
+    /// Two masters: the leader and a standby.
     pub(crate) fn pair(&self) -> (Master, Master) {
         let leader = self.master();
         leader.wait_until_role("leader");
@@ -147,13 +147,13 @@ impl Cluster {
         self.nodes.push(node);
     }
 
-    /// Kills all nodes, and with them what lies there.
+    /// Kills all nodes. Their objects are lost.
     pub(crate) fn kill_nodes(&mut self) {
         self.nodes.drain(..).for_each(|mut node| node.kill());
     }
 }
 
-/// A store that lends nothing, whose masters are at `master`.
+/// A store that lends no memory; `master` is its list of masters or its coordinator.
 pub(crate) fn store(master: &str) -> Store {
     open(master, None)
 }
@@ -168,7 +168,7 @@ fn open(master: &str, kubernetes: Option<KubernetesAccess>) -> Store {
     Store::open(config).expect("a master leads")
 }
 
-/// Bytes that say which key they are of, and which writer's.
+/// Bytes generated from the key and the version.
 pub(crate) fn value(key: &str, version: u32) -> Vec<u8> {
     format!("{key} {version};").bytes().cycle().take(100_000).collect()
 }
@@ -179,14 +179,14 @@ pub(crate) fn put(store: &Store, key: &str, version: u32) -> Result<(), ErrorCod
     store.put(&[source], &ReplicateConfig::default()).remove(0)
 }
 
-/// Whether the key is there. Its bytes are those of this version.
+/// Gets a key, and checks that its bytes are those of this version.
 pub(crate) fn get(store: &Store, key: &str, version: u32) -> Result<(), ErrorCode> {
     let got = store.get(&[key]).remove(0)?;
     assert!(got.into_vec() == value(key, version), "{key} is wrong");
     Ok(())
 }
 
-/// Puts new keys until one is taken, and gets it; how long that took.
+/// Puts new keys until a put succeeds, and gets that key. Returns how long this took.
 pub(crate) fn until_served(store: &Store, name: &str) -> Duration {
     let begun = Instant::now();
     for attempt in 0.. {

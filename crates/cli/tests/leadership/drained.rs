@@ -16,7 +16,7 @@ fn a_drain_goes_on_under_the_next_leader() {
     let keys: Vec<String> = (0..20).map(|number| format!("key-{number}")).collect();
     keys.iter().for_each(|key| assert_eq!(put(&store, key, 0), Ok(())));
     let _second = node();
-    // Nothing moves while it stands still.
+    // While the node is paused, no object moves.
     first.program.signal(Signal::STOP);
     let masters = format!("{},{}", standby.admin, leader.admin);
     let args = ["drain", &*first.address, "--master_http", &*masters];

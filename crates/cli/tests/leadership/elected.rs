@@ -153,7 +153,7 @@ fn without_a_leader_calls_fail_at_once_and_opening_says_what_is_missing() {
     assert!(error.contains(&expected), "{error}");
 }
 
-/// Both masters are gone: for a store that asks the coordinator who leads, and for one that has a list of masters.
+/// Kills both masters under two stores: one asks the coordinator for the leader, the other has a list of masters.
 #[test]
 fn without_any_master_known_objects_are_read_and_everything_else_ends_soon() {
     let mut cluster = Cluster::new("headless");
@@ -192,7 +192,7 @@ fn without_any_master_known_objects_are_read_and_everything_else_ends_soon() {
         assert_eq!(store.exist(&[&other]), [Err(ErrorCode::RpcFail)]);
         soon("a question", begun);
     }
-    // What the nodes hold is there again when somebody leads.
+    // The next leader learns from the node which objects it holds.
     let next = cluster.master();
     next.wait_until_role("leader");
     until_served(&stores[0], "after");

@@ -12,7 +12,7 @@ use crate::warm::a_warm_standby_takes_over;
 use crate::way::Way;
 use mooncake_testing::{PATIENCE, free_port, http_get};
 
-/// Another process may take a free port first; then the start is tried again.
+/// How often a start is tried, since another process may take a free port first.
 const ATTEMPTS: usize = 3;
 
 /// An etcd server. Dropping it kills it.
@@ -57,8 +57,8 @@ impl Etcd {
         self.child.wait().expect("our child");
     }
 
-    /// Starts again what was killed, with what it had written. It listens at once, but answers nothing before it has elected
-    /// itself, which takes it one to two seconds.
+    /// Starts a killed server again, with its data. It listens at once, but answers only after it has elected itself,
+    /// one to two seconds later.
     fn start_again(&mut self) {
         self.child = spawn(&self.folder, self.port, self.peer_port);
         assert!(self.is_up(), "its ports are taken");
@@ -80,13 +80,13 @@ fn spawn(folder: &Folder, port: u16, peer_port: u16) -> Child {
     let mut command = Command::new("etcd");
     command.arg(format!("--data-dir={}", folder.path().display()));
     command.args(["--name=a", &format!("--initial-cluster=a={peers}")]);
-    // It prolongs all leases by the time of an election when it starts.
+    // When etcd starts, it prolongs all leases by its election timeout.
     command.args(["--heartbeat-interval=20", "--election-timeout=200"]);
     command.arg(format!("--listen-client-urls={clients}"));
     command.arg(format!("--advertise-client-urls={clients}"));
     command.arg(format!("--listen-peer-urls={peers}"));
     command.arg(format!("--initial-advertise-peer-urls={peers}"));
-    // The packaged version wants to be told that this is meant.
+    // Debian's etcd runs on this architecture only if this variable is set.
     if cfg!(target_arch = "aarch64") {
         command.env("ETCD_UNSUPPORTED_ARCH", "arm64");
     }
@@ -98,7 +98,7 @@ fn spawn(folder: &Folder, port: u16, peer_port: u16) -> Child {
 
 impl Drop for Etcd {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -115,7 +115,7 @@ fn etcd_elects_the_leader_and_may_be_away_for_less_than_a_lease() {
 
     leader.program.kill();
     let took = until_served(&store, "after");
-    // etcd looks for leases that ran out every half second.
+    // etcd looks for expired leases twice a second.
     assert!(took < TTL + Duration::from_secs(2), "{took:?}");
     assert_eq!(standby.says("/role"), "leader");
     assert_eq!(get(&store, "early", 0), Ok(()));
@@ -147,7 +147,8 @@ fn etcd_has_a_paused_leader_replaced_and_it_does_nothing_late() {
     a_paused_leader_is_fenced(Cluster::at(etcd.address()));
 }
 
-/// The leader alone, and etcd away for longer than its lease: it refuses everything meanwhile, and is the same leader afterwards.
+/// Makes etcd unreachable for longer than the lease of the only master. The leader refuses every call meanwhile, and
+/// then leads on under the same epoch.
 fn is_outlasted(leave: impl FnOnce(&mut Etcd), come_back: impl FnOnce(&mut Etcd)) {
     const LATER: ErrorCode = ErrorCode::UnavailableInCurrentStatus;
     let mut etcd = Etcd::start();
@@ -192,7 +193,8 @@ fn a_leader_leads_on_after_etcd_was_dead_for_longer_than_the_lease() {
     is_outlasted(Etcd::kill, Etcd::start_again);
 }
 
-/// Its record names a segment that no node lends any more, and nothing tells its new leader that no client reads there.
+/// The membership record names a segment that no node lends any more. The new leader cannot know whether a client
+/// still reads there, so it waits.
 #[test]
 fn a_whole_cluster_that_was_killed_takes_its_first_put_two_seconds_after_the_lease() {
     let mut etcd = Etcd::start();
@@ -228,7 +230,7 @@ fn a_leader_that_alone_is_cut_off_from_etcd_is_replaced_and_confirms_nothing() {
     standby.wait_until("/ha_status", "standby");
     cluster.add_node();
     cluster.add_node();
-    // Nobody tells it of another.
+    // This store knows only the address of the old leader.
     let (store, loyal) = (cluster.store(), store(&leader.rpc));
     for key in ["replaced", "removed", "kept"] {
         assert_eq!(put(&store, key, 1), Ok(()));
@@ -240,14 +242,14 @@ fn a_leader_that_alone_is_cut_off_from_etcd_is_replaced_and_confirms_nothing() {
     until_served(&store, "after");
     let took = begun.elapsed();
     println!("replaced after {took:?}");
-    // etcd looks for leases that ran out every half second.
+    // etcd looks for expired leases twice a second.
     assert!(took < TTL + 4 * SLACK, "{took:?}");
     assert_eq!(store.remove(&["replaced", "removed"], true), [Ok(()), Ok(())]);
     assert_eq!(put(&store, "replaced", 2), Ok(()));
     for _ in 0..50 {
         assert!(put(&loyal, "late", 3).is_err());
         assert!(get(&loyal, "removed", 1).is_err());
-        // Its bytes, if there are any, are those of the second.
+        // A stale route may still lead to the key. If the get succeeds, its bytes must be of version 2.
         let _ = get(&loyal, "replaced", 2);
     }
     assert_eq!(get(&store, "late", 3), Err(ErrorCode::ObjectNotFound));

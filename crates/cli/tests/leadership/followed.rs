@@ -1,4 +1,4 @@
-//! What every coordinator makes of masters that die or stand still, as an unchanged client sees it.
+//! What clients see under each coordinator when the leader dies or is paused.
 
 use std::time::{Duration, Instant};
 
@@ -6,10 +6,10 @@ use rustix::process::Signal;
 
 use crate::cluster::{Cluster, TTL, get, put, store, until_served};
 
-/// What a takeover may take beyond the lease.
+/// How long a takeover may take beyond the lease.
 pub(crate) const SLACK: Duration = Duration::from_secs(1);
 
-/// Kills the leader: the first put and get after it succeed within the lease and this.
+/// Kills the leader. The first put and get after that succeed within the lease plus `slack`.
 pub(crate) fn a_killed_leader_is_replaced(mut cluster: Cluster, slack: Duration) {
     let (mut leader, standby) = cluster.pair();
     cluster.add_node();
@@ -22,7 +22,7 @@ pub(crate) fn a_killed_leader_is_replaced(mut cluster: Cluster, slack: Duration)
     assert_eq!(get(&store, "early", 0), Ok(()));
 }
 
-/// Pauses the leader until another leads: what it is asked then, by a client that knows no other, it does not do.
+/// Pauses the leader until the standby leads. A put of a client that knows only the old leader must then fail.
 pub(crate) fn a_paused_leader_is_fenced(mut cluster: Cluster) {
     let (paused, standby) = cluster.pair();
     cluster.add_node();
@@ -35,7 +35,7 @@ pub(crate) fn a_paused_leader_is_fenced(mut cluster: Cluster) {
     until_served(&store, "after");
     let took = begun.elapsed();
     println!("replaced after {took:?}");
-    // Who waits for an answer that does not come looks for another leader meanwhile.
+    // A client that waits for a silent leader asks the coordinator for another one meanwhile.
     assert!(took < TTL + 3 * SLACK, "{took:?}");
     assert_eq!(put(&store, "late", 2), Ok(()));
     paused.program.signal(Signal::CONT);

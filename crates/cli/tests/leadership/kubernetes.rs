@@ -1,4 +1,4 @@
-//! Masters that are elected by a Lease object, of an API server that is a stub.
+//! Masters that a Kubernetes Lease object elects; the API server is a stub.
 
 use std::sync::{Arc, Mutex};
 

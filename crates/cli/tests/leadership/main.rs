@@ -1,4 +1,4 @@
-//! Masters that are killed, paused and started again, as processes, under stores that follow whoever leads.
+//! Masters as processes that are killed, paused and restarted, under stores that follow the leader.
 
 #![allow(missing_docs, reason = "tests are no public interface")]
 

@@ -8,10 +8,10 @@ use crate::followed::{SLACK, a_killed_leader_is_replaced, a_paused_leader_is_fen
 use crate::surroundings::Folder;
 use mooncake_testing::{PATIENCE, free_port};
 
-/// Another process may take a free port first; then the start is tried again.
+/// How often a start is tried, since another process may take a free port first.
 const ATTEMPTS: usize = 3;
 
-/// A Redis server that keeps nothing on disk. Dropping it kills it.
+/// A Redis server without persistence. Dropping it kills it.
 struct Redis {
     child: Child,
     port: u16,
@@ -62,7 +62,7 @@ impl Redis {
 
 impl Drop for Redis {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! Standbys that know what the nodes hold.
+//! Standbys that follow the nodes' ledgers.
 
 use std::time::Instant;
 
@@ -10,10 +10,10 @@ use crate::cluster::{Cluster, Master, get, put, until_served, value};
 const NODES: usize = 2;
 const OBJECTS: usize = 60;
 
-/// More than both nodes have room for, of objects of 100 kB.
+/// More objects of 100 kB than both nodes have room for.
 const FLOOD: usize = 800;
 
-/// Waits until a standby knows this many entries of the nodes' ledgers, and all of them.
+/// Waits until a standby knows the ledgers of all nodes, with this many entries.
 pub(crate) fn wait_until_warm(standby: &Master, entries: usize) {
     let begun = Instant::now();
     let right = format!(
@@ -29,7 +29,7 @@ pub(crate) fn wait_until_warm(standby: &Master, entries: usize) {
     }
 }
 
-/// How often a leader was asked for something.
+/// How many requests of this kind a leader has received.
 fn requests(master: &Master, name: &str) -> u64 {
     let metrics = master.says("/metrics");
     let name = format!("master_{name}_requests_total ");
@@ -44,7 +44,7 @@ fn put_pinned(store: &Store, key: &str) -> Result<(), ErrorCode> {
     store.put(&[source], &config).remove(0)
 }
 
-/// Kills a leader whose standby is warm: everything is there, what was removed is not, and what is pinned stays.
+/// Kills a leader whose standby is warm. All objects are readable, removed ones are not, and a pinned one survives.
 pub(crate) fn a_warm_standby_takes_over(mut cluster: Cluster) {
     let (mut leader, standby) = cluster.pair();
     (0..NODES).for_each(|_| cluster.add_node());
@@ -58,7 +58,7 @@ pub(crate) fn a_warm_standby_takes_over(mut cluster: Cluster) {
     assert_eq!(store.remove(&[&keys[0]], true), [Ok(())]);
     assert_eq!(put(&store, "late", 0), Ok(()));
     wait_until_warm(&standby, OBJECTS + 1);
-    // What happens right before the leader's death was most likely not followed.
+    // The standby has most likely not followed these last changes before the leader dies.
     assert_eq!(store.remove(&[&keys[1]], true), [Ok(())]);
     assert_eq!(put(&store, "last", 0), Ok(()));
     leader.program.kill();
@@ -74,7 +74,7 @@ pub(crate) fn a_warm_standby_takes_over(mut cluster: Cluster) {
     assert_eq!(requests(&standby, "report_changes"), NODES as u64);
     assert_eq!(requests(&standby, "report_inventory"), 0, "nobody told everything");
     for number in 0..FLOOD {
-        // One that finds no room does no harm.
+        // A put may find no room.
         let _ = put(&store, &format!("flood-{number}"), 0);
     }
     assert_eq!(get(&store, "pinned", 0), Ok(()));
@@ -103,7 +103,7 @@ fn a_standby_that_is_not_to_follow_is_told_everything() {
     assert_eq!(requests(&standby, "report_changes"), 0);
 }
 
-/// What a leader knows only from its own time as a standby is followed like everything else.
+/// The third master also follows entries that the second learned as a standby.
 #[test]
 fn a_standby_of_a_leader_that_was_warm_is_warm_too() {
     let mut cluster = Cluster::new("third");

@@ -1,11 +1,11 @@
-//! A way to a port that can be cut, and mended.
+//! A TCP forwarder that a test can cut and mend.
 
 use std::io;
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// Connections to its port go on to another, while it is whole.
+/// Forwards connections from its own port to another, unless it is cut.
 pub(crate) struct Way {
     pub(crate) port: u16,
     state: Arc<Mutex<State>>,
@@ -26,7 +26,7 @@ impl Way {
         thread::spawn(move || {
             for near in listener.incoming().map_while(Result::ok) {
                 let mut state = shared.lock().expect("no panic");
-                // Else it is closed at once.
+                // A connection to a cut forwarder is closed at once.
                 if !state.is_cut {
                     let _ = lead(&near, port).map(|streams| state.open.extend(streams));
                 }
@@ -35,12 +35,12 @@ impl Way {
         Way { port: own, state }
     }
 
-    /// Nothing comes through from now on.
+    /// Closes all connections, and refuses new ones until [`Way::mend`].
     pub(crate) fn cut(&self) {
         let mut state = self.state.lock().expect("no panic");
         state.is_cut = true;
         for stream in state.open.drain(..) {
-            // It may be closed already.
+            // The stream may be closed already.
             let _ = stream.shutdown(Shutdown::Both);
         }
     }
@@ -50,7 +50,7 @@ impl Way {
     }
 }
 
-/// Connects both ends, each way by a thread that ends with them.
+/// Copies bytes in both directions, each on its own thread, until either end closes.
 fn lead(near: &TcpStream, port: u16) -> io::Result<[TcpStream; 2]> {
     let far = TcpStream::connect(("127.0.0.1", port))?;
     for (mut from, mut to) in

@@ -1,4 +1,4 @@
-//! Reads by cached routes while the master, a process of its own, is paused or killed.
+//! Reads through cached routes while the master process is paused or killed.
 
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,7 @@ fn get(store: &Store, key: &str) -> Result<Vec<u8>, ErrorCode> {
 
 #[test]
 fn reads_go_on_for_a_while_when_the_master_is_paused_or_killed() {
-    // A client that lends nothing asks twice within that time whether the master still lives.
+    // A client that lends no memory pings the master twice within this time.
     const ROUTES_LAST: Duration = Duration::from_millis(450);
     for signal in [Signal::STOP, Signal::KILL] {
         let master = Master::start(MASTER, &["--default_kv_lease_ttl=4s"]);

@@ -1,4 +1,4 @@
-//! Nodes that are taken away on purpose: nothing of what they hold is lost.
+//! Nodes that leave on request, by a drain or a signal: their objects move to other nodes first.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,7 +17,7 @@ fn node(master: &Master, size: &str) -> Node {
     start::node(&master.rpc, &[&format!("--global_segment_size={size}")])
 }
 
-/// Runs `mooncake drain`: its status, what it printed, and its progress.
+/// Runs `mooncake drain`. Returns its exit status, its output and its progress lines.
 fn drain(master: &Master, args: &[&str]) -> (Option<i32>, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mooncake"));
     command.args(["drain", "--master_http", &master.admin]).args(args);
@@ -26,7 +26,7 @@ fn drain(master: &Master, args: &[&str]) -> (Option<i32>, String, String) {
     (output.status.code(), text(output.stdout), text(output.stderr))
 }
 
-/// Bytes that say which key they are of, and which of its values.
+/// Bytes generated from the key and the generation.
 fn value(key: &str, generation: u64) -> Vec<u8> {
     format!("{key}#{generation};").into_bytes().into_iter().cycle().take(LEN).collect()
 }
@@ -37,7 +37,7 @@ pub(crate) fn put(store: &Store, key: &str, generation: u64) -> Result<(), Error
     store.upsert(&[source], &ReplicateConfig::default()).remove(0)
 }
 
-/// The generation that a get gives; all its bytes are of it.
+/// Gets a key and returns the generation of its bytes, all of which must belong to it.
 pub(crate) fn get(store: &Store, key: &str) -> Result<u64, ErrorCode> {
     let bytes = store.get(&[key]).remove(0)?.into_vec();
     let head = String::from_utf8_lossy(&bytes[..40]).into_owned();
@@ -153,7 +153,7 @@ fn what_has_no_room_elsewhere_is_counted_as_lost_and_holds_nobody_up() {
 fn a_second_signal_ends_a_hand_over_at_once() {
     let master = Master::start(MASTER, &[]);
     let mut first = node(&master, "32MB");
-    // A put that has begun is waited for, for two seconds.
+    // The node waits up to two seconds for a put that has started.
     let begun = PutItem::new("begun", 4096);
     let store = start::store(&master.rpc);
     assert_eq!(store.put_session_start(&[begun], &ReplicateConfig::default()), [Ok(())]);
@@ -191,7 +191,7 @@ fn the_command_says_what_is_wrong() {
     }
     let help = drain(&master, &["--help"]);
     assert!(help.0 == Some(0) && help.1.contains("Usage: mooncake drain"), "{help:?}");
-    // An empty segment is drained at once, and again; then its node can go.
+    // Draining an empty segment ends at once, also the second time.
     assert_eq!(drain(&master, &[&node.address]).0, Some(0));
     let again = drain(&master, &[&node.address]);
     assert!(again.0 == Some(0) && again.1.contains("empty already"), "{again:?}");

@@ -1,4 +1,4 @@
-//! Drains under a master that is killed: the jobs were in its memory.
+//! Drains under a master that is killed. Only its memory holds the drain jobs.
 
 use std::time::Instant;
 
@@ -29,7 +29,7 @@ fn a_drain_goes_on_under_a_master_that_was_killed_and_started_again() {
     let keys = keys(40);
     keys.iter().for_each(|key| put(&store, key, 1).expect("there is room"));
     let _second = node(&master.rpc, &[]);
-    // Nothing moves while it stands still.
+    // While the node is paused, no object moves.
     first.program.signal(Signal::STOP);
     let args = ["drain", &*first.address, "--master_http", &*master.admin];
     let mut tool = Program::start(MOONCAKE, &args);
@@ -42,7 +42,7 @@ fn a_drain_goes_on_under_a_master_that_was_killed_and_started_again() {
     first.program.signal(Signal::CONT);
     tool.line(&format!("another master leads, and knows nothing of drain job {job}"));
     assert_eq!(tool.end().code(), Some(0));
-    // Who only watches cannot know all that was wanted.
+    // A tool that only watches the job does not know which segments it named.
     let failure = watcher.failure();
     let advice = format!("; to go on: mooncake drain {}", first.address);
     assert!(failure.contains("JOB_NOT_FOUND") && failure.contains(&advice), "{failure}");

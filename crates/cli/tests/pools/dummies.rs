@@ -1,4 +1,4 @@
-//! `mooncake_client` as the host of dummy clients, and the addresses that it listens on and is known by.
+//! `mooncake_client` as the host of dummy clients, and the addresses on which it listens or which it advertises.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use mooncake_testing::{Master, Program};
 
 use crate::start::{CLIENT, MASTER};
 
-/// A node that is about to start.
+/// Starts a node.
 fn node(master: &Master, more: &[&str]) -> Program {
     let master = format!("--master_server_address={}", master.rpc);
     let mut args = vec!["--host=127.0.0.1", "--global_segment_size=32MB", &master];
@@ -19,13 +19,13 @@ fn node(master: &Master, more: &[&str]) -> Program {
     Program::start(CLIENT, &args)
 }
 
-/// The address of one that is ready.
+/// The address that a node logs once it is ready.
 fn address(node: &Program) -> String {
     let line = node.line("the storage node is ready");
     Program::field(&line, "address=").trim_matches('"').to_owned()
 }
 
-/// Numbers of this process's own.
+/// A port number in a range of this process.
 fn port(number: u16) -> u16 {
     30_000 + (std::process::id() % 3000) as u16 * 10 + number
 }
@@ -83,7 +83,7 @@ fn a_port_that_was_asked_for_must_be_free() {
 #[test]
 fn a_node_is_known_by_the_address_that_it_is_told_to_advertise() {
     let master = Master::start(MASTER, &[]);
-    // Others reach it by another name of this host than the one that it listens on.
+    // The advertised name of this host differs from the name that the node listens on.
     let node = node(&master, &["--port=0", "--advertise_address=localhost"]);
     let hostname = address(&node);
     assert!(hostname.starts_with("localhost:"), "{hostname}");
@@ -97,7 +97,8 @@ fn a_node_is_known_by_the_address_that_it_is_told_to_advertise() {
     assert_eq!(client.get(&["key"]).remove(0).map(Buffer::into_vec), Ok(b"value".to_vec()));
 }
 
-/// A network of its own has nothing but loopback. Only root can make one; there is nothing to be seen elsewhere.
+/// Runs a pool in a new network namespace, which has only loopback. Without the permission to make one, which only
+/// root has, the test checks nothing.
 #[test]
 fn a_host_with_loopback_only_is_served() {
     let script = format!(

@@ -1,4 +1,5 @@
-//! Replicas that are lost with their nodes and made anew, and replicas for what is read often, with real processes.
+//! Repair of replicas that were lost with their nodes, and extra replicas for objects that are read often, in
+//! processes.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,7 @@ use crate::start::{MASTER, node, store};
 
 const OBJECTS: usize = 60;
 
-/// A master whose nodes are given up fast, its nodes, and a store that lends nothing.
+/// Nodes under a master that soon declares a silent node lost, and a store that lends no memory.
 struct Pool {
     nodes: Vec<Node>,
     store: Store,
@@ -40,7 +41,7 @@ impl Pool {
         assert_eq!(put, Ok(()), "{key}");
     }
 
-    /// Bytes that a get gives are right.
+    /// Gets a key and checks its bytes.
     fn get(&self, key: &str) -> Result<(), ErrorCode> {
         let got = self.store.get(&[key]).remove(0);
         got.map(|buffer| assert!(buffer.into_vec() == value(key), "{key} is wrong"))
@@ -52,7 +53,7 @@ impl Pool {
         }
     }
 
-    /// Waits until a metric has a value, and has `act` done meanwhile.
+    /// Waits until a metric has this value; runs `act` between two looks.
     fn wait(&self, name: &str, value: u64, act: impl Fn()) {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -71,7 +72,7 @@ fn key(number: usize) -> String {
     format!("object {number}")
 }
 
-/// Bytes that say which key they are of.
+/// Bytes generated from the key.
 fn value(key: &str) -> Vec<u8> {
     key.bytes().cycle().take(100_000).collect()
 }
@@ -128,7 +129,8 @@ fn an_object_that_one_client_reads_by_its_cached_route_gets_a_second_replica() {
         Pool::start(2, &[&hot[..], &["--dynamic_replication_admission_qps_threshold=20"]].concat());
     pool.put("hot", 1);
     pool.put("cold", 1);
-    // Sixty reads in three seconds are far more than the master is asked for.
+    // The threshold is 60 reads in three seconds. The master sees fewer lookups than that, so reads by cached routes
+    // count.
     pool.wait("master_dynamic_replicas_total", 1, || {
         for _ in 0..5 {
             assert_eq!(pool.get("hot"), Ok(()));
@@ -138,7 +140,7 @@ fn an_object_that_one_client_reads_by_its_cached_route_gets_a_second_replica() {
     assert_eq!(pool.master.metric("master_dynamic_replica_objects"), 1);
     let line = pool.master.program.line("an object is read often");
     assert_eq!(Program::field(&line, "key="), "\"hot\"", "{line}");
-    // Either replica alone serves it.
+    // One replica is enough to read it.
     let asked = pool.master.metric("master_segments_out_of_sight");
     assert_eq!(asked, 0);
     pool.nodes[0].program.kill();

@@ -1,4 +1,4 @@
-//! The hit ratio of a pool: clients count what they read, and the master sums it up.
+//! The hit ratio of a pool: clients count their reads, and the master adds the counts up.
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ fn open(master: &Master, segment_bytes: u64) -> Store {
     .expect("the store opens")
 }
 
-/// Puts as many objects as [`names`] names.
+/// Puts the objects that [`names`] names.
 fn fill(store: &Store) {
     let bytes = Buffer::from_vec(vec![7; BYTES]);
     let names = names("there");
@@ -38,7 +38,7 @@ fn names(prefix: &str) -> Vec<String> {
     (0..KEYS).map(|number| format!("{prefix} {number}")).collect()
 }
 
-/// Waits until the master counts so much, and makes sure that it is no more.
+/// Waits until the master's counters equal these values.
 fn expect(master: &Master, expected: &[(&str, u64)]) {
     let deadline = Instant::now() + PATIENCE;
     let counts = || expected.iter().map(|(name, _)| master.metric(name)).collect::<Vec<_>>();
@@ -49,7 +49,7 @@ fn expect(master: &Master, expected: &[(&str, u64)]) {
     }
 }
 
-/// Ten gets of each object that is there; as many of others, half of them existence checks.
+/// Gets each existing object ten times, and asks for as many absent ones, half of them by existence checks.
 fn hit_and_miss(store: &Store) {
     let (there, absent) = (names("there"), names("absent"));
     let there: Vec<&str> = there.iter().map(String::as_str).collect();
@@ -85,13 +85,13 @@ fn as_many_hits_as_misses_are_a_ratio_of_one_half() {
     assert!(says("master_hit_ratio 0.5"), "{}", master.says("/metrics"));
     assert!(master.says("/metrics/summary").contains("| Hits: 1000/2000 (50.0%) |"));
 
-    // What a client reads between its last ping and its end arrives with its end, and it is gone at once.
+    // A client that closes sends the counts since its last ping, and the master stops counting it as active.
     let reads = client.get(&["there 1"]);
     assert!(reads[0].is_ok());
     client.close();
     expect(&master, &[("mem_cache_hit_nums_", 1001), ("master_active_clients", 1)]);
 
-    // Where bytes came from: the node reads from its own memory.
+    // The sources of the bytes: the node reads from its own memory.
     assert!(node.get(&["there 2"])[0].is_ok());
     expect(&master, &[("mem_cache_hit_nums_", 1002)]);
     assert!(says("master_read_objects_total{source=\"own_process\"} 1"));
@@ -117,7 +117,7 @@ fn a_node_says_what_it_served_and_a_client_where_it_read() {
     let client = Store::open(StoreConfig { transports, ..config(0) }).expect("the store opens");
     assert!(client.get(&["there 1"])[0].is_ok());
     assert!(client.get(&["absent"])[0].is_err());
-    // A node counts what it has sent, which may be a moment after it was read.
+    // A node counts a range after sending it, so the reader may be ahead of the count.
     let (ranges, deadline) =
         ("mooncake_node_served_ranges{way=\"tcp\"} 1", Instant::now() + PATIENCE);
     let mut text = http_get(&format!("127.0.0.1:{port}"), "/metrics");

@@ -1,4 +1,4 @@
-//! What masters and nodes log of what happens to them.
+//! What masters and nodes log about joins, losses, recovery and refused peers.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -31,7 +31,7 @@ fn a_master_says_which_nodes_come_and_go_and_what_was_lost_with_them() {
     second.program.stop(Signal::TERM);
     let left = master.program.line("a segment leaves the pool");
     assert!(left.contains("replicas=0 bytes=0"), "{left}");
-    // The one that was killed. The other said goodbye before its connections ended.
+    // This counts the killed node only: the stopped node unmounted its segment before its connections closed.
     let third = node(&master.rpc, &[]);
     master.program.line(&format!("segment={}", third.address));
     assert_eq!(master.program.seen("a node is out of sight"), 1);
@@ -55,7 +55,7 @@ fn peers_that_speak_another_protocol_are_named_once_with_it() {
     let send = |bytes: &[u8]| {
         let mut stream = TcpStream::connect(&master.rpc).expect("the master listens");
         stream.write_all(bytes).expect("the master reads");
-        // Until it has been answered.
+        // Reads until the master closes the connection.
         let _ = std::io::copy(&mut stream, &mut std::io::sink());
     };
     for _ in 0..20 {

@@ -1,4 +1,4 @@
-//! Nodes that are killed, or paused, under a store that uses them.
+//! Nodes that are killed or paused while a store uses them.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use rustix::process::Signal;
 
 use crate::start::{MASTER, config, node};
 
-/// A master with its nodes, and a store that lends nothing.
+/// A master with its nodes, and a store that lends no memory.
 struct Pool {
     nodes: Vec<Node>,
     store: Store,
@@ -18,11 +18,11 @@ struct Pool {
 }
 
 impl Pool {
-    /// With one node, and then a second one after `begin` has put what is to lie on the first.
+    /// Starts one node, runs `begin` to put objects on it, and starts a second node.
     fn start(begin: impl FnOnce(&Pool)) -> Pool {
         let master = Master::start(MASTER, &[]);
         let config = StoreConfig {
-            // As from another host: memory that is shared can be read while its process is paused.
+            // Reads over TCP only, as from another host: shared memory would be readable while its process is paused.
             transports: "tcp".parse().expect("a transport"),
             ..config(&master.rpc)
         };
@@ -41,7 +41,7 @@ impl Pool {
         self.store.put(&[source], &config).remove(0)
     }
 
-    /// What a get gives, and how long it takes. Bytes that it gives are right.
+    /// Gets a key and checks its bytes. Also returns how long the get took.
     fn get(&self, key: &str) -> (Result<(), ErrorCode>, Duration) {
         let begun = Instant::now();
         let got = self.store.get(&[key]).remove(0);
@@ -53,7 +53,7 @@ impl Pool {
         self.store.exist(&[key]).remove(0).expect("the master answers")
     }
 
-    /// How long it takes until a key is there, or until it is not.
+    /// How long it takes until `exists` answers `there` for this key.
     fn wait(&self, key: &str, there: bool) -> Duration {
         let begun = Instant::now();
         while self.exists(key) != there {
@@ -64,7 +64,7 @@ impl Pool {
     }
 }
 
-/// Bytes that say which key they are of.
+/// Bytes generated from the key.
 fn value(key: &str) -> Vec<u8> {
     key.bytes().cycle().take(200_000).collect()
 }
@@ -138,7 +138,8 @@ fn a_put_goes_to_another_node_when_one_is_paused() {
     for number in 0..8 {
         let begun = Instant::now();
         assert_eq!(pool.put(&format!("key-{number}"), 1), Ok(()));
-        // Whatever the paused node may yet take of it must not come back: the master notes that first.
+        // The failed attempt may still reach the paused node. The master records that segment as stale before the put
+        // ends.
         within(begun.elapsed(), 2_000, "a put");
     }
     for number in 0..8 {

@@ -1,4 +1,4 @@
-//! Masters and nodes as processes that are killed, paused, drained and started again, under stores that use them.
+//! Masters and nodes as processes that are killed, paused, drained and restarted, under stores that use them.
 
 #![allow(missing_docs, reason = "tests are no public interface")]
 

@@ -1,4 +1,4 @@
-//! A master that is killed and started again, under nodes and a store that go on.
+//! A master that is killed and restarted while nodes and a store keep running.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -11,16 +11,16 @@ use crate::start::{MASTER, node, store};
 
 const NODE_BYTES: usize = 32 << 20;
 
-/// A master with two nodes, and a store that lends nothing.
+/// A master with two nodes, and a store that lends no memory.
 struct Pool {
     master: Master,
     _nodes: Vec<Node>,
     store: Store,
-    /// What is in the pool: by key, which of its values.
+    /// The objects in the pool: for each key the number of its value.
     held: BTreeMap<String, u32>,
 }
 
-/// Bytes that say of which key they are and which of its values; their length depends on both.
+/// Bytes generated from the key and the number of its value; the length depends on both.
 fn value(key: &str, number: u32) -> Vec<u8> {
     let text = format!("{key}/{number}/");
     let len = 1 + text.bytes().map(usize::from).sum::<usize>() * 37 % 60_000;
@@ -56,7 +56,7 @@ impl Pool {
         self.held.remove(key);
     }
 
-    /// Bytes that it gives are those of the value that is held.
+    /// Gets a key and checks that its bytes are those of the value in `held`.
     fn get(&self, key: &str) -> Result<(), ErrorCode> {
         let got = self.store.get(&[key]).remove(0)?.into_vec();
         let number = self.held.get(key).copied();
@@ -66,7 +66,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Waits until everything that is held can be read.
+    /// Waits until every object in `held` can be read, and returns how long that took.
     fn all_are_read(&self) -> Duration {
         let begun = Instant::now();
         for key in self.held.keys() {
@@ -83,7 +83,7 @@ fn replicas(replica_num: u32) -> ReplicateConfig<'static> {
     ReplicateConfig { replica_num, ..ReplicateConfig::default() }
 }
 
-/// Puts objects of one and two replicas, gives some of them other values, and takes some away.
+/// Puts objects of one and two replicas, replaces some, and removes some.
 fn fill(pool: &mut Pool) {
     for number in 0..200 {
         pool.put(&format!("key-{number}"), 0, &replicas(1 + number % 2));
@@ -108,10 +108,10 @@ fn what_was_put_is_there_and_what_was_removed_is_not_after_the_master_was_killed
     fill(&mut pool);
     pool.master.restart();
     let took = pool.all_are_read();
-    // Where nothing is recorded of who was a member, what was put beside older values is shown after a lease.
+    // Without a membership record, the master shows an object that replaced another only after a lease.
     assert!(took < Duration::from_secs(10), "{took:?}");
     none_came_back(&pool);
-    // It is a master like the one before: everything can be done.
+    // The restarted master accepts replacements, new objects and removals.
     for number in 0..50 {
         let key = format!("key-{}", number * 4);
         pool.put(&key, 2, &replicas(2));
@@ -167,7 +167,7 @@ fn what_was_pinned_stays_pinned() {
     }
 }
 
-/// Calls while there is no master, and while one comes back.
+/// Calls without a master, and calls after its restart.
 #[test]
 fn without_a_master_known_objects_are_read_and_everything_else_ends_soon() {
     let mut pool = Pool::start();
@@ -202,8 +202,7 @@ fn without_a_master_known_objects_are_read_and_everything_else_ends_soon() {
     assert_eq!(pool.get("new"), Ok(()));
 }
 
-/// The master is there and says nothing: who waits for it is let go when a ping was not answered, and later calls fail
-/// sooner.
+/// The master is paused. A call in progress fails when the client's pings stay unanswered; later calls fail sooner.
 #[test]
 fn under_a_master_that_stands_still_known_objects_are_read_and_everything_else_ends_soon() {
     let mut pool = Pool::start();
@@ -222,7 +221,7 @@ fn under_a_master_that_stands_still_known_objects_are_read_and_everything_else_e
     };
     let begun = Instant::now();
     assert!(pool.try_put("new", 0, &replicas(1)).is_err());
-    // A ping waits for three seconds, and one is sent each second.
+    // The client sends a ping each second, and waits three seconds for its answer.
     within("the put that was under way", begun, Duration::from_secs(8));
     for _ in 0..3 {
         let begun = Instant::now();

@@ -1,4 +1,4 @@
-//! Nodes with a named segment that are killed, or stopped, and started again.
+//! Nodes with a named segment that are killed or stopped, and then restarted.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -9,12 +9,12 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::start::{CLIENT, MASTER, store};
 
-/// Ends a program by a signal, and waits until it is gone.
+/// Ends a program with a signal, and waits until it has ended.
 fn end(mut program: Program, signal: Signal) {
     program.stop(signal);
 }
 
-/// A master, a store that lends nothing, and the file of a node's segment, which goes at the end.
+/// A master, a store that lends no memory, and the file of a node's segment, which is removed on drop.
 struct Scene {
     file: PathBuf,
     store: Store,
@@ -31,7 +31,7 @@ impl Scene {
         Scene { file: file.into(), store, master }
     }
 
-    /// Kills the master, and then starts another at its port.
+    /// Kills the master, runs `meanwhile`, and starts another master on the same port.
     fn replace_master(&mut self, meanwhile: impl FnOnce()) {
         self.master.program.kill();
         meanwhile();
@@ -63,7 +63,7 @@ impl Scene {
         self.store.upsert(&[source], &ReplicateConfig::default()).remove(0)
     }
 
-    /// The version that a get gives. Its bytes are right.
+    /// Gets a key, checks its bytes, and returns their version.
     fn get(&self, key: &str) -> Result<u64, ErrorCode> {
         let bytes = self.store.get(&[key]).remove(0)?.into_vec();
         let text = String::from_utf8_lossy(&bytes[..bytes.len().min(64)]).into_owned();
@@ -72,7 +72,7 @@ impl Scene {
         Ok(version)
     }
 
-    /// Waits until the key can be read.
+    /// Waits until the key can be read, and returns its version.
     fn wait(&self, key: &str) -> u64 {
         let begun = Instant::now();
         loop {
@@ -91,7 +91,7 @@ impl Drop for Scene {
     }
 }
 
-/// Bytes that say which key and version they are of; of many lengths, up to a megabyte.
+/// Bytes generated from the key and the version. Lengths differ, up to a megabyte.
 fn value(key: &str, version: u64) -> Vec<u8> {
     let seed = key.bytes().fold(version, |sum, byte| sum * 31 + u64::from(byte));
     let len = 48 + (1_usize << (seed % 21)) + seed as usize % 1000;
@@ -111,7 +111,7 @@ fn what_a_node_held_when_it_was_killed_or_stopped_can_be_read_when_it_is_back() 
     }
     assert_eq!(scene.store.remove(&[&keys[199]], true), [Ok(())]);
     for (round, signal) in [Signal::KILL, Signal::TERM, Signal::KILL].into_iter().enumerate() {
-        // Some of them by routes that are known when the node goes.
+        // The store caches routes to some of the objects before the node ends.
         keys[..20].iter().for_each(|key| assert_eq!(scene.get(key), Ok(2), "{key}"));
         end(node, signal);
         let begun = Instant::now();
@@ -143,7 +143,7 @@ fn what_a_node_held_can_be_read_when_it_and_its_master_were_killed() {
     let mut node = scene.node();
     for round in 0..2 {
         scene.wait(&keys[1]);
-        // A new leader shows what took the place of something else only once it knows that nobody reads that any more.
+        // A new leader shows an object that replaced another only when no client can still read the old one.
         assert_eq!(scene.wait(&keys[0]), 2, "round {round}");
         keys[1..99].iter().for_each(|key| assert_eq!(scene.get(key), Ok(1), "{key}, {round}"));
         assert_eq!(scene.get(&keys[99]), Err(ErrorCode::ObjectNotFound), "it was removed");
@@ -153,7 +153,7 @@ fn what_a_node_held_can_be_read_when_it_and_its_master_were_killed() {
             assert!(begun.elapsed() < PATIENCE, "nothing can be put any more: {error}");
         }
         assert_eq!(scene.get(&fresh), Ok(7));
-        // And the node first, the master after it.
+        // Now the node is killed before the master.
         end(node, Signal::KILL);
         scene.replace_master(|| {});
         node = scene.node();
@@ -203,7 +203,7 @@ fn ten_gigabytes_can_be_read_within_a_second() {
     assert!(took.as_millis() <= 1000.max(u128::from(gigabytes) * 100), "{took:?}");
 }
 
-/// Killed at moments that nobody chose, under a writer that never rests.
+/// The node is killed at different moments, while a writer puts without a pause.
 #[test]
 fn no_kill_loses_what_was_acknowledged_or_tears_a_value() {
     let scene = Scene::new("torn");
@@ -231,7 +231,7 @@ fn no_kill_loses_what_was_acknowledged_or_tears_a_value() {
         node.end();
         node = scene.node();
         println!("round {round}: {put} puts");
-        // It may have to drop something first.
+        // A put may have to wait until older entries are dropped.
         let begun = Instant::now();
         while let Err(error) = scene.put("probe", round) {
             assert!(begun.elapsed() < PATIENCE, "nothing can be put any more: {error}");
@@ -239,7 +239,7 @@ fn no_kill_loses_what_was_acknowledged_or_tears_a_value() {
         for (number, acknowledged) in acknowledged.iter_mut().enumerate().filter(|(_, of)| **of > 0)
         {
             let found = scene.wait(&format!("key-{number}"));
-            // Whether the last put took place is unknown, until here.
+            // A put that failed may have taken effect; this read decides it.
             let expected = [*acknowledged, failed[number]];
             assert!(expected.contains(&found), "key-{number}: {found} of {expected:?}");
             *acknowledged = found;
@@ -247,7 +247,7 @@ fn no_kill_loses_what_was_acknowledged_or_tears_a_value() {
     }
 }
 
-/// What each key is put with in the tests that follow.
+/// The bytes of each key in the tests below.
 fn content(key: &str) -> Vec<u8> {
     let seed = key.bytes().fold(7_usize, |sum, byte| sum * 31 % 20_011 + usize::from(byte));
     format!("{key}#").bytes().cycle().take(16 + seed).collect()
@@ -259,7 +259,7 @@ fn put_new(store: &Store, key: &str) -> Result<(), ErrorCode> {
     store.put(&[source], &ReplicateConfig::default()).remove(0)
 }
 
-/// Whether it can be read. Its bytes are right.
+/// Whether the key can be read. Checks its bytes.
 fn is_there(store: &Store, key: &str) -> bool {
     match store.get(&[key]).remove(0) {
         Ok(bytes) => {
@@ -271,7 +271,7 @@ fn is_there(store: &Store, key: &str) -> bool {
     }
 }
 
-/// At the same port each time: nothing but the count of its processes tells the master that it is another one.
+/// The node returns at the same port each time. Only its run number tells the master that it is another process.
 #[test]
 fn many_writers_find_all_that_was_acknowledged_when_a_node_is_back_at_its_port() {
     let scene = Scene::new("writers");

@@ -1,4 +1,4 @@
-//! What these tests start.
+//! The nodes and stores that the tests here start.
 
 use mooncake_client::{Store, StoreConfig};
 use mooncake_testing::Node;
@@ -6,12 +6,12 @@ use mooncake_testing::Node;
 pub(crate) const MASTER: &str = env!("CARGO_BIN_EXE_mooncake_master");
 pub(crate) const CLIENT: &str = env!("CARGO_BIN_EXE_mooncake_client");
 
-/// A node of 32 MB, unless the flags say otherwise, that follows the master at this address.
+/// A node that follows the master at this address. It lends 32 MB unless the flags say otherwise.
 pub(crate) fn node(master: &str, flags: &[&str]) -> Node {
     Node::start(CLIENT, master, &[&["--global_segment_size=32MB"], flags].concat())
 }
 
-/// What stores are made of that lend nothing.
+/// A configuration for stores that lend no memory.
 pub(crate) fn config(master: &str) -> StoreConfig {
     StoreConfig {
         master: master.to_owned(),
@@ -20,7 +20,7 @@ pub(crate) fn config(master: &str) -> StoreConfig {
     }
 }
 
-/// A store that lends nothing.
+/// A store that lends no memory.
 pub(crate) fn store(master: &str) -> Store {
     Store::open(config(master)).expect("the master serves")
 }

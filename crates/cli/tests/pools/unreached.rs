@@ -1,4 +1,4 @@
-//! Nodes that tell others an address where they are not.
+//! Nodes that advertise an address where they cannot be reached.
 
 use std::io;
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::start::{MASTER, node, store};
 
-/// Whether each segment can be reached and the bytes that lie there, in the order of their use.
+/// For each segment whether it is reachable and how many of its bytes are used, sorted by those bytes.
 fn segments(master: &Master) -> Vec<(bool, u64)> {
     let detail: Value =
         serde_json::from_str(&http_get(&master.admin, "/get_segments_detail")).expect("JSON");
@@ -30,7 +30,7 @@ fn put(store: &Store, key: &str) -> Result<(), ErrorCode> {
     store.put_bytes(key, &[7; 10_000], &ReplicateConfig::default())
 }
 
-/// Has connections to one port of loopback go on to another.
+/// Forwards connections from one loopback port to another.
 fn forward(from: u16, to: u16) {
     let listener = TcpListener::bind(("127.0.0.1", from)).expect("nobody listens there");
     thread::spawn(move || {
@@ -42,7 +42,7 @@ fn forward(from: u16, to: u16) {
                 (far, near),
             ] {
                 thread::spawn(move || {
-                    // Either side may be gone.
+                    // Either end may have closed already.
                     let _ = io::copy(&mut source, &mut sink);
                     let _ = sink.shutdown(Shutdown::Both);
                 });

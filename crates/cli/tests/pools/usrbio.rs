@@ -1,4 +1,4 @@
-//! A directory on 3FS that hosts share, by a stand-in for the library of 3FS that the node loads itself.
+//! A shared directory on 3FS. The node loads a stand-in for the 3FS library.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -14,11 +14,11 @@ use crate::start::{CLIENT, MASTER, store};
 
 const BYTES: usize = 5 << 20;
 
-/// A folder that is removed at the end.
+/// A folder that is removed on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {
-    /// One that counts as a mounted 3FS, with a folder for libraries.
+    /// A folder that passes for a mounted 3FS, with a subfolder for libraries.
     fn new(test: &str) -> Scratch {
         let name = format!("mooncake-pools-{test}-{}", std::process::id());
         let path = std::env::temp_dir().join(name);
@@ -35,18 +35,18 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // It may be gone.
+        // The folder may not exist.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// The stand-in, which lies beside the tests.
+/// The stand-in library, which is built into the folder of the test programs.
 fn library() -> PathBuf {
     let test = std::env::current_exe().expect("it is known");
     test.with_file_name("libmooncake_usrbio_double.so")
 }
 
-/// A node that finds libraries in this folder.
+/// A node that looks for libraries in this folder.
 fn node(master: &Master, libraries: &Path) -> Node {
     let follows = format!("--master_server_address={}", master.rpc);
     let args = ["--host=127.0.0.1", "--port=0", "--global_segment_size=32MB", &follows];
@@ -62,7 +62,8 @@ fn media(store: &Store, key: &str) -> Vec<Medium> {
     located.map_or(Vec::new(), |it| it.replicas.iter().map(ReplicaLocation::medium).collect())
 }
 
-/// Puts objects, and waits until each is kept as a file. That leases it, so the next may have to wait for room.
+/// Puts each object and waits until its file exists. Looking that up leases the object, so the next put may have to
+/// wait for room.
 fn put_all(store: &Store, keys: &[String]) {
     for (seed, key) in keys.iter().enumerate() {
         let bytes = Buffer::from_vec(content(seed));
@@ -108,14 +109,14 @@ fn a_node_keeps_its_files_on_3fs_by_the_library_that_it_finds_or_without_it() {
     first.program.first_line("files on 3FS are read and written by USRBIO");
     assert!(links() > 0, "its buffer and rings are there");
     let reader = store(&master.rpc);
-    // More than the node has memory for: the first are on 3FS alone.
+    // The objects exceed the node's memory, so the first ones remain only on 3FS.
     put_all(&reader, &keys);
     check_all(&reader, &keys);
     assert_eq!(media(&reader, &keys[0]), [Medium::SharedDisk]);
     first.program.stop(rustix::process::Signal::TERM);
     assert_eq!(links(), 0, "a node that ends leaves no buffer behind");
 
-    // The same files, on a host without the library.
+    // Another node uses the same files without the library.
     fs::remove_file(libraries.join("libhf3fs_api_shared.so")).expect("it is there");
     let second = node(&master, &libraries);
     let line = second.program.first_line("files on 3FS are read and written without USRBIO");

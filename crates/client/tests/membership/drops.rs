@@ -1,11 +1,11 @@
-//! What a leader has nodes drop that nobody waits for.
+//! The node fetches entries that the master wants dropped, drops them, and confirms the drops.
 
 use mooncake_ops::CallError;
 use mooncake_types::{Epoch, Pong, RangeDrop, Reply, SegmentId, Tick, Version};
 
 use crate::{gone, membership, mount_both, pong, settle, step};
 
-/// A pong that says that entries wait to be dropped.
+/// A pong that announces drops to fetch.
 fn pong_with_drops(epoch: u64) -> Result<Reply, CallError> {
     let Ok(Reply::Pong(pong)) = pong(false, epoch) else { unreachable!() };
     Ok(Reply::Pong(Pong { has_drops: true, ..pong }))
@@ -27,7 +27,7 @@ fn what_the_master_wants_dropped_is_fetched_dropped_and_confirmed() {
     membership.on_reply(Tick(250), Ok(Reply::Drops(ranges(4096))));
     assert_eq!(step(&mut membership, 250), "drop 4096");
     membership.on_dropped(ranges(4095));
-    // A full list is not the last one.
+    // After a full list the node asks for more.
     assert_eq!(step(&mut membership, 250), "fetch drops having dropped 4095");
     membership.on_reply(Tick(250), Ok(Reply::Drops(ranges(3))));
     assert_eq!(step(&mut membership, 250), "drop 3");

@@ -1,4 +1,4 @@
-//! A client's life with the master, driven by hand in virtual time.
+//! The membership state machine of a client, driven in virtual time.
 
 mod drops;
 mod told;
@@ -48,7 +48,7 @@ fn membership() -> Membership {
     membership
 }
 
-/// What it does, in short.
+/// The next step of the client, as text.
 fn step(membership: &mut Membership, now: u64) -> String {
     match membership.next(Tick(now)) {
         MembershipStep::Connect { address } => format!("connect {address}"),
@@ -111,7 +111,7 @@ fn a_client_connects_pings_mounts_and_then_pings_four_times_a_second() {
         let now = quarter * 250;
         assert_eq!(step(&mut membership, now - 1), format!("wait until {now}"));
         assert_eq!(step(&mut membership, now), "ping for 2");
-        // The next ping is due a quarter of a second after this one was sent, not after it was answered.
+        // The next ping is due 250 ms after this ping was sent, not after its reply arrived.
         membership.on_reply(Tick(now + 100), pong(false, 5));
         assert!(membership.is_well() && membership.is_settled());
     }
@@ -148,7 +148,7 @@ fn an_epoch_that_the_node_met_elsewhere_is_reported() {
     assert_eq!(step(&mut membership, 0), "ping for 2");
     membership.on_reply(Tick(0), pong(true, 2));
     mount_both(&mut membership, 0, 9);
-    // The master has caught up; that is a new leader to this node.
+    // The master leads under a higher epoch, so the node mounts its segments again.
     assert_eq!(step(&mut membership, 1000), "ping for 2");
     membership.on_reply(Tick(1000), pong(false, 10));
     mount_both(&mut membership, 1000, 10);
@@ -212,7 +212,7 @@ fn a_connection_lost_while_mounting_goes_on_where_it_was() {
     mount_both(&mut membership, 0, 5);
 }
 
-/// A leader may know the segment from the process before.
+/// The leader may still list the segment under an earlier process of this node.
 #[test]
 fn a_segment_that_is_refused_is_named_and_tried_again_though_the_master_does_not_ask() {
     let mut membership = membership();
@@ -235,7 +235,7 @@ fn a_segment_that_is_refused_is_named_and_tried_again_though_the_master_does_not
     assert!(step(&mut membership, 2000).starts_with("wait"), "all are mounted");
 }
 
-/// A leader without its lease takes no segment, and may have it again in a second. The same holds for its record of members.
+/// A leader that has lost its lease, or cannot write its membership record, refuses segments for now.
 #[test]
 fn a_segment_that_is_put_off_is_named_and_mounted_after_the_next_pong() {
     for code in [ErrorCode::UnavailableInCurrentStatus, ErrorCode::PersistentFail] {

@@ -1,4 +1,4 @@
-//! What a node tells a new leader of what lies in its segments.
+//! A node sends its inventory to a new leader.
 
 use mooncake_client::membership::{Membership, MembershipStep};
 use mooncake_ops::CallError;
@@ -10,7 +10,7 @@ fn done(result: Result<(), ErrorCode>) -> Result<Reply, CallError> {
     Ok(Reply::Done(result))
 }
 
-/// A new leader, 6, wants to know what lies in segment 1.
+/// The leader of epoch 6 asks for the inventory of segment 1.
 fn wanted(membership: &mut Membership, now: u64) {
     assert_eq!(step(membership, now), "ping for 2");
     membership.on_reply(Tick(now), pong(true, 6));
@@ -95,7 +95,7 @@ fn a_page_that_is_refused_ends_the_inventory_until_the_master_asks_again() {
 fn nothing_is_told_before_the_node_obeys_the_leader_that_wants_it() {
     let mut membership = membership();
     settle(&mut membership, 0, 5);
-    // While this leader asks, a writer comes with a grant of a later one.
+    // Before the node answers this leader, a writer shows it the grant of a leader with a higher epoch.
     wanted(&mut membership, 250);
     membership.see_epoch(Epoch(8));
     assert_eq!(step(&mut membership, 260), "wait until 500");
@@ -103,7 +103,7 @@ fn nothing_is_told_before_the_node_obeys_the_leader_that_wants_it() {
     assert_eq!(step(&mut membership, 500), "ping for 2");
     membership.on_reply(Tick(500), pong(false, 6));
     assert_eq!(step(&mut membership, 500), "mount 1 having seen 8");
-    // It is still behind, and what it wants is not told.
+    // The leader's epoch is still lower than the epoch that the node obeys, so the node sends no inventory.
     membership.on_reply(Tick(500), mounted(MountOutcome::WantsInventory));
     assert_eq!(step(&mut membership, 500), "wait until 750");
     assert_eq!(step(&mut membership, 750), "ping for 2");
@@ -164,7 +164,7 @@ fn a_client_without_a_new_id_leaves_its_master_and_comes_back() {
     assert!(!membership.is_well());
 }
 
-/// Has a leader of epoch 6 ask for what changed in the first segment since a number.
+/// The leader of epoch 6 asks for the changes in segment 1 since this number.
 fn wanted_changes(membership: &mut Membership, since: u64) {
     assert_eq!(step(membership, 250), "ping for 2");
     membership.on_reply(Tick(250), pong(true, 6));

@@ -13,12 +13,12 @@ use mooncake_types::{
 use crate::master::{self, CLUSTER, Master, TOKEN};
 use crate::rig::{config, content, eventually, get, open, put};
 
-/// Takes the state out of a master that is going to be restarted.
+/// Takes the state out of a master, for its restart.
 fn keep(meta: &mut Meta) -> Meta {
     std::mem::replace(meta, Meta::new(master::config(), Epoch(1)))
 }
 
-/// Forgets everything, as a master without a state file does.
+/// An empty state under the next epoch, as of a master that restarts without a state file.
 fn forget(meta: &mut Meta) -> Meta {
     Meta::new(master::config(), Epoch(meta.epoch().0 + 1))
 }
@@ -32,7 +32,7 @@ fn reads_go_on_from_the_other_replica_when_a_node_vanishes_unannounced() {
     for number in 0..10 {
         assert_eq!(put(&client, &format!("key {number}"), 10_000, 2), Ok(()));
     }
-    // The node goes while the master cannot hear of it, so every route still names both.
+    // The node leaves while the master is stopped, so every route still names both nodes.
     master.stop();
     one.close();
     let master = master.restart(keep);
@@ -44,7 +44,7 @@ fn reads_go_on_from_the_other_replica_when_a_node_vanishes_unannounced() {
         }
     }
     assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
-    // Puts avoid it too: one replica of two fails, or the second attempt goes elsewhere.
+    // Puts succeed too: a put of two replicas keeps one, and a put of one replica goes to the other node.
     for number in 0..10 {
         assert_eq!(put(&client, &format!("new {number}"), 10_000, 1 + number % 2), Ok(()));
         let key = format!("new {number}");
@@ -66,7 +66,7 @@ fn an_object_whose_only_node_vanished_is_an_error_and_not_a_hang() {
     assert_eq!(put(&client, "new", 10_000, 1), Err(ErrorCode::TransferFail));
 }
 
-/// A node that lends a segment, but has no connection left for anybody.
+/// A node that lends a segment and accepts no connection.
 fn full_node(master: &Master) -> DataServer {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let (cluster_id, auth_token) = (CLUSTER.to_owned(), TOKEN.to_owned());
@@ -115,7 +115,7 @@ fn nodes_mount_again_at_a_master_that_has_forgotten_everything() {
     let _master = master.restart(forget);
     eventually("the node has told what it holds", || get(&client, "old").is_ok());
     assert_eq!(get(&client, "old"), Ok(content("old", 1000)));
-    // The new leader's grants prevail.
+    // The nodes obey the grants of the new leader.
     for number in 0..50 {
         let key = format!("new {number}");
         assert_eq!(put(&client, &key, 200_000, 1), Ok(()), "{key}");
@@ -168,7 +168,7 @@ fn idle_connections_that_the_master_closed_cost_nothing() {
     let master = Master::start();
     let store = open(&master, 1 << 20);
     assert_eq!(put(&store, "a", 10, 1), Ok(()));
-    // The connections in the pool are dead; the first call of any kind goes over a new one.
+    // The connections in the pool are closed; the next call opens a new one.
     let master = master.restart(keep);
     assert_eq!(put(&store, "b", 10, 1), Ok(()));
     assert_eq!(get(&store, "a"), Ok(content("a", 10)));

@@ -5,7 +5,7 @@ use mooncake_types::Epoch;
 use crate::master::{self, Master};
 use crate::rig::{config, content, eventually, fragment, get, open, put, ranged, upsert};
 
-/// A master whose leases outlast any test.
+/// A master whose leases last ten minutes, longer than any test.
 fn long_leases() -> Master {
     let config = mooncake_meta::Config { lease_ttl_ms: 600_000, ..master::config() };
     Master::start_at("127.0.0.1:0", Meta::new(config, Epoch(7)))
@@ -85,7 +85,7 @@ fn a_session_ends_with_its_version_and_a_new_start_shows_the_new_one() {
     assert_eq!(client.get_session_start(&["a"]), vec![Ok(3)]);
     assert_eq!(client.get_session_read(&[part(0, 3)]), vec![Ok(3)]);
     assert_eq!(&room.as_slice()[..3], b"new");
-    // What was removed by force although it was leased is not there any more.
+    // A forced removal also removes an object that has a lease.
     assert_eq!(node.remove(&["a"], true), vec![Ok(())]);
     assert_eq!(client.get_session_start(&["a"]), vec![Err(ErrorCode::ObjectNotFound)]);
     assert_eq!(client.get_session_read(&[part(0, 3)]), vec![Err(ErrorCode::InvalidParams)]);

@@ -1,4 +1,4 @@
-//! Peers that say what no leader said.
+//! Peers that send epochs which no leader has named.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -16,7 +16,7 @@ use crate::rig::{content, get, open, put};
 
 const WILD: Epoch = Epoch((1 << 61) - 1);
 
-/// A connection after the handshake, on which anything can be said.
+/// A connection after the handshake, on which a test sends any frame.
 struct Peer(TcpStream);
 
 impl Peer {
@@ -69,7 +69,7 @@ fn segment_of(master: &Master) -> (SegmentId, String) {
     })
 }
 
-/// The node took the epoch, and every leader after that counted on from it.
+/// A node that accepted this epoch would refuse the grants of every real leader.
 #[test]
 fn a_frame_with_an_epoch_from_nowhere_does_not_stop_the_pool() {
     let master = Master::start_recorded();
@@ -95,7 +95,7 @@ fn a_frame_with_an_epoch_from_nowhere_does_not_stop_the_pool() {
     };
     let unknown = || vec![Err(ErrorCode::UNKNOWN_LEADER)];
     let write = |out: &mut Vec<u8>| mooncake_wire::encode_write(out, 2, WILD, &[range]);
-    // A small range is taken only if its checksum is right.
+    // A node checks the checksum of a small range before anything else, so this one is right.
     let payload = [&[0; 100][..], &crc32c(&[0; 100]).to_le_bytes()].concat();
     let (_, body) = peer.ask(write, &payload);
     assert_eq!(mooncake_wire::decode_results(&body), Ok(unknown()));
@@ -115,7 +115,8 @@ fn a_frame_with_an_epoch_from_nowhere_does_not_stop_the_pool() {
     assert_eq!(master.with_meta(|meta| meta.epoch()), Epoch(8));
 }
 
-/// A leader that meets a node which has obeyed another leads on under a higher epoch. The others hear of it with their
+/// A leader that mounts a segment of a node with a higher epoch raises its own epoch above it. Its other nodes learn
+/// the new epoch with their next heartbeat, or earlier from a client's write.
 /// heartbeats, and clients may be there before.
 #[test]
 fn a_put_that_reaches_a_node_before_its_leader_does_is_done_a_little_later() {
@@ -128,7 +129,7 @@ fn a_put_that_reaches_a_node_before_its_leader_does_is_done_a_little_later() {
         let id = SegmentId(99 + u128::from(round));
         let mounted = at_master.mount(id, seen);
         assert!(matches!(mounted, Reply::Mounted(_)), "{mounted:?}");
-        // Nothing is to go there.
+        // The segment has no server: puts must not go there.
         let unmount = Request::UnmountSegment { id, grace_ms: 0 };
         assert_eq!(at_master.request(&unmount), Reply::Done(Ok(())));
         assert_eq!(master.with_meta(|meta| meta.epoch()), Epoch(seen.0 + 1));

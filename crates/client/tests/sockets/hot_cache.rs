@@ -1,4 +1,4 @@
-//! Copies of what other hosts hold. Here all is one host: bytes go by TCP since nothing else is allowed.
+//! Cached copies of objects that lie on other hosts. All stores run on one host and use TCP only, as if they did not.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -27,7 +27,7 @@ fn hot(folder: &Path) -> HotCacheConfig {
     HotCacheConfig { bytes: 32 << 20, folder: Some(folder.to_owned()), ..HotCacheConfig::default() }
 }
 
-/// A node that lends memory, and two readers with one cache.
+/// A node that lends memory, and two readers that share one cache.
 fn scene(master: &Master) -> (Store, Store, Store) {
     let folder = folder();
     let open = |segment_bytes, cache| {
@@ -40,7 +40,7 @@ fn scene(master: &Master) -> (Store, Store, Store) {
     (node, one, other)
 }
 
-/// Reads an object until a copy of it was read.
+/// Reads an object until a read is answered from the cache.
 fn warm(reader: &Store, key: &str, len: usize) {
     let before = reader.hot_cache_counts().hits;
     eventually("the object is kept", || {
@@ -84,7 +84,7 @@ fn a_copy_that_its_node_promised_is_read_without_a_question() {
     }
 }
 
-/// Longer than a promise holds, all the time: it is made again before it is over.
+/// Reads for longer than a promise lasts: the reader renews the promise in the background before it ends.
 #[test]
 fn promises_are_renewed_while_a_copy_is_read() {
     let master = Master::start();
@@ -121,7 +121,7 @@ fn what_was_removed_or_replaced_is_never_read_again() {
     }
 }
 
-/// Its node is asked for promises all the time, and makes none while somebody wants it gone.
+/// Readers ask the node for promises all the time; the node makes none while a removal or replacement waits.
 #[test]
 fn what_is_read_without_end_can_be_replaced_and_removed() {
     let master = Master::start();

@@ -1,4 +1,5 @@
-//! Stores over real sockets, with a master in this process: the real state machine behind plain blocking threads.
+//! Stores over real sockets, with a master in this process: the real state machine, one blocking thread per
+//! connection.
 
 mod faults;
 mod get_session;

@@ -13,7 +13,7 @@ use mooncake_wire::{Expected, HEADER_LEN, Header, Kind, Welcome};
 pub(crate) const CLUSTER: &str = "test cluster";
 pub(crate) const TOKEN: &str = "test token";
 
-/// A master on a port of its own, until it is stopped or dropped.
+/// A master on its own port, until it is stopped or dropped.
 pub(crate) struct Master {
     shared: Arc<Shared>,
     address: SocketAddr,
@@ -26,11 +26,11 @@ struct Shared {
     listener: TcpListener,
     connections: Mutex<Vec<TcpStream>>,
     stopping: AtomicBool,
-    /// Takes requests and answers none.
+    /// Whether the master reads requests and answers none.
     mute: AtomicBool,
-    /// Requests for routes that came, answered or not.
+    /// How many requests for routes have arrived and were answered.
     lookups: AtomicU64,
-    /// The members, and which of them are behind.
+    /// The members, and whether each is stale.
     record: Mutex<BTreeMap<SegmentId, bool>>,
 }
 
@@ -73,13 +73,13 @@ impl Master {
         self.shared.mute.store(mute, Ordering::SeqCst);
     }
 
-    /// How many requests for routes have come.
+    /// How many requests for routes the master has answered.
     #[allow(dead_code, reason = "the tests of dummies use it")]
     pub(crate) fn lookups(&self) -> u64 {
         self.shared.lookups.load(Ordering::SeqCst)
     }
 
-    /// Asks the state machine itself.
+    /// Runs `look` on the state machine, past the socket.
     pub(crate) fn with_meta<T>(&self, look: impl FnOnce(&mut Meta) -> T) -> T {
         look(&mut self.shared.meta.lock().expect("no holder panicked"))
     }
@@ -87,7 +87,7 @@ impl Master {
     /// Closes the port and every connection.
     pub(crate) fn stop(&mut self) {
         self.shared.stopping.store(true, Ordering::SeqCst);
-        // Wakes the accepting thread, and refuses whoever comes from now on.
+        // Wakes the accepting thread, and refuses new connections.
         let _ = socket2::SockRef::from(&self.shared.listener).shutdown(Shutdown::Both);
         for connection in self.shared.connections.lock().expect("no holder panicked").drain(..) {
             let _ = connection.shutdown(Shutdown::Both);
@@ -97,7 +97,8 @@ impl Master {
         }
     }
 
-    /// Stops, and another begins at the same port, which knows nothing but what is recorded of the members, as changed.
+    /// Stops this master, and starts another on the same port. The new one knows only the membership record, after
+    /// `change`.
     pub(crate) fn fail(mut self, change: impl FnOnce(&mut BTreeMap<SegmentId, bool>)) -> Self {
         self.stop();
         let epoch = Epoch(self.with_meta(|meta| meta.epoch()).0 + 1);
@@ -113,13 +114,13 @@ impl Master {
         Self::start_with(&address, meta, members)
     }
 
-    /// One that keeps a record, which is empty.
+    /// A master with an empty membership record.
     pub(crate) fn start_recorded() -> Self {
         let record = RecordedMembers { fresh: true, members: Vec::new() };
         Self::start_at("127.0.0.1:0", Meta::recover(config(), Epoch(7), Tick::ZERO, &record))
     }
 
-    /// Stops and comes back at the same port with this state.
+    /// Stops this master, and starts another on the same port with the state that `meta` returns.
     pub(crate) fn restart(mut self, meta: impl FnOnce(&mut Meta) -> Meta) -> Self {
         self.stop();
         let meta = self.with_meta(meta);
@@ -132,7 +133,7 @@ impl Master {
 impl Drop for Master {
     fn drop(&mut self) {
         self.stop();
-        // Connection threads hold the listener until they notice; the port must be free before a successor binds it.
+        // Connection threads hold the listener until they end. The port must be free before the next master binds it.
         while Arc::strong_count(&self.shared) > 1 {
             std::thread::yield_now();
         }
@@ -154,7 +155,7 @@ impl Shared {
 
     fn serve(&self, mut stream: TcpStream) {
         stream.set_nodelay(true).expect("a socket has this option");
-        // Whatever ends a connection ends it.
+        // An error of any kind ends the connection.
         let _ = self.converse(&mut stream);
         let _ = stream.shutdown(Shutdown::Both);
     }
@@ -212,7 +213,7 @@ impl Shared {
         mooncake_wire::encode_reply(out, request_id, &reply);
     }
 
-    /// Writes a change into the record, at once.
+    /// Writes a change of membership to the record, and confirms it to the state machine.
     fn write(&self, meta: &mut Meta, now: Tick, effect: Effect) {
         let mut record = self.record.lock().expect("no holder panicked");
         match effect {
@@ -226,7 +227,7 @@ impl Shared {
     }
 }
 
-/// The next frame of a connection.
+/// Reads the next frame from a connection.
 pub(crate) fn read_frame(stream: &mut TcpStream) -> io::Result<(Header, Vec<u8>)> {
     let mut header = [0; HEADER_LEN];
     stream.read_exact(&mut header)?;

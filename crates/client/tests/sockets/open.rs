@@ -142,7 +142,7 @@ fn settings_that_make_no_sense_are_named() {
     }
 }
 
-/// Somebody who swapped the two.
+/// A range of ports whose ends are swapped.
 #[allow(clippy::reversed_empty_ranges, reason = "it is what is tested")]
 const RANGE_BACKWARDS: std::ops::RangeInclusive<u16> = 9..=8;
 
@@ -152,7 +152,7 @@ fn a_segment_that_no_machine_has_room_for_is_named() {
     let bytes = 1 << 46;
     match Store::open(config(&master, bytes)) {
         Err(OpenError::Map { bytes: named, .. }) => assert_eq!(named, bytes),
-        // Where the system promises any amount of memory, nothing is wrong yet.
+        // A kernel that overcommits memory maps any segment.
         Ok(store) => store.close(),
         Err(other) => panic!("{other}"),
     }

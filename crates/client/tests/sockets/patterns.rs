@@ -7,7 +7,7 @@ use mooncake_types::limits;
 use crate::master::Master;
 use crate::rig::{open, put};
 
-/// What was logged, as text.
+/// Captures log lines.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -22,7 +22,7 @@ impl io::Write for Log {
     }
 }
 
-/// What this thread logs while `act` runs.
+/// The log lines of this thread while `act` runs.
 fn logged(act: impl FnOnce()) -> String {
     let log = Log::default();
     let of_writer = log.clone();

@@ -150,7 +150,7 @@ fn of_many_threads_that_put_one_key_one_wins() {
 #[test]
 fn many_threads_of_one_store_get_right_bytes_or_misses() {
     let master = Master::start();
-    // Room for about a third of what is put, so that objects come and go.
+    // The pool has room for about a third of the objects, so it evicts.
     let _nodes = [open(&master, 2 << 20), open(&master, 2 << 20)];
     let client = open(&master, 0);
     let (right, missed) = (AtomicUsize::new(0), AtomicUsize::new(0));

@@ -14,7 +14,7 @@ fn start(store: &Store, key: &str, len: usize, replicas: u32) -> Result<(), Erro
     store.put_session_start(&[PutItem::new(key, len as u64)], &config).remove(0)
 }
 
-/// Writes some bytes of an object from a buffer that holds all of them.
+/// Writes part of an object, from a buffer that holds the whole object.
 fn write(
     store: &Store,
     key: &str,
@@ -47,7 +47,7 @@ fn objects_are_written_layer_by_layer_and_then_published() {
         let config = ReplicateConfig { replica_num: 2, ..ReplicateConfig::default() };
         assert_eq!(store.put_session_start(&items, &config), vec![Ok(()); 3]);
         let all: Vec<Buffer> = keys.iter().zip(lens).map(|(key, len)| bytes_of(key, len)).collect();
-        // Nothing of it needs the master.
+        // Session writes do not need the master.
         master.set_mute(true);
         for layer in (0..layers).rev() {
             let items: Vec<_> = keys
@@ -110,7 +110,7 @@ fn an_object_with_bytes_missing_is_never_published() {
     assert_eq!(write(&client, "a", &all, 401, 599), Ok(599));
     assert_eq!(end(&client, "a"), Err(ErrorCode::InvalidWrite));
     assert_eq!(client.exist(&["a"]), vec![Ok(false)]);
-    // Its key and its room are free again.
+    // The key and its room are free again.
     assert_eq!(put(&client, "a", 1000, 1), Ok(()));
     assert_eq!(write(&client, "a", &all, 0, 400), NO_SESSION);
 }
@@ -239,7 +239,7 @@ fn a_session_that_takes_too_long_is_over() {
         last != Ok(1)
     });
     assert_eq!(last, Err(ErrorCode::LeaseExpired));
-    // Its place is taken by the next, and its grant given back.
+    // The next session can start, since the first gave its grant back.
     assert_eq!(start(&client, "a", 10_000, 1), Ok(()));
     assert_eq!(write(&client, "a", &all, 0, 10_000), Ok(10_000));
     assert_eq!(end(&client, "a"), Ok(()));

@@ -5,7 +5,7 @@ use mooncake_types::Epoch;
 use crate::master::{self, Master};
 use crate::rig::{content, fragment, open, put, ranged};
 
-/// A buffer of `len` bytes that nothing else writes.
+/// A buffer of `len` bytes of 0xEE, to show which bytes a get writes.
 fn untouched(len: usize) -> Buffer {
     Buffer::from_vec(vec![0xEE; len])
 }

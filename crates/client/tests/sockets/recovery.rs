@@ -1,4 +1,4 @@
-//! Nodes and clients under a master that dies, and under the next one, which has only the record of the members.
+//! Nodes and clients when the master fails, and under its successor, which has only the membership record.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -47,7 +47,7 @@ fn what_was_put_is_there_and_what_was_removed_is_not() {
     assert_eq!(get(&nodes[0], "another"), Ok(content("another", 500)));
 }
 
-/// Each page of an inventory is made before it is asked for.
+/// The inventory takes several pages.
 #[test]
 fn a_node_with_thousands_of_objects_tells_of_all_of_them() {
     let master = Master::start_recorded();
@@ -68,7 +68,7 @@ fn a_node_with_thousands_of_objects_tells_of_all_of_them() {
     }
 }
 
-/// A new leader changes nothing before it knows what there is; that takes a moment, and callers do not notice.
+/// A new leader changes nothing before it has the inventories. Callers wait for that moment and see no error.
 #[test]
 fn calls_wait_for_a_leader_that_is_only_beginning() {
     let master = Master::start_recorded();
@@ -108,7 +108,8 @@ fn a_node_that_is_no_member_any_more_starts_empty_and_goes_on() {
             assert_eq!(put(&client, &key, 50_000, 2), Ok(()), "{key}");
             assert_eq!(get(&client, &key), Ok(content(&key, 50_000)), "{key}");
         }
-        // It is unmounted by the id that its owner knows.
+        // The caller unmounts the segment by the id that it was given, although the segment was mounted again under
+        // another id.
         let unmounted = node.unmount_and_free_segment(&[more.id], Duration::ZERO);
         assert_eq!(unmounted, Ok(()));
         assert_eq!(master.with_meta(|meta| meta.segments().len()), 1);
@@ -119,7 +120,7 @@ fn a_node_that_is_no_member_any_more_starts_empty_and_goes_on() {
     }
 }
 
-/// Nobody tells the master that what had no lease was dropped but the node itself, with its heartbeat.
+/// The objects had no lease, so no client confirms the drops: the node does, with its heartbeat.
 #[test]
 fn what_was_removed_is_confirmed_by_its_node_in_the_end() {
     let master = Master::start_recorded();
@@ -136,7 +137,7 @@ fn what_was_removed_is_confirmed_by_its_node_in_the_end() {
     });
 }
 
-/// The bytes are in place, and their writer is told of a new leader in the middle.
+/// The master fails between a writer's transfer and its `PutEnd`, or at any other point of the put.
 #[test]
 fn a_put_that_meets_the_death_of_its_master_ends_well_or_badly_and_never_half() {
     let mut master = Master::start_recorded();

@@ -7,7 +7,7 @@ use mooncake_client::{
 
 use crate::master::{CLUSTER, Master, TOKEN};
 
-/// A configuration for this master, with a segment of so many bytes.
+/// A configuration for this master, with a segment of `segment_bytes`.
 pub(crate) fn config(master: &Master, segment_bytes: u64) -> StoreConfig {
     StoreConfig {
         master: master.address(),
@@ -23,7 +23,7 @@ pub(crate) fn open(master: &Master, segment_bytes: u64) -> Store {
     Store::open(config(master, segment_bytes)).expect("the store opens")
 }
 
-/// Bytes that say which key they are of, and where in it they lie.
+/// Bytes generated from the key and from their offset.
 pub(crate) fn content(key: &str, len: usize) -> Vec<u8> {
     let word = |at: usize| {
         let mut hash = 0xcbf2_9ce4_8422_2325_u64 ^ (at as u64);
@@ -52,7 +52,7 @@ pub(crate) fn upsert(
     store.upsert(&[PutSource::new(key, SliceList::from(bytes.raw()))], &config).remove(0)
 }
 
-/// Some bytes of an object, at the same place in a buffer of its length.
+/// A part of an object, at the same offset in a buffer as long as the object.
 pub(crate) fn fragment(buffer: &Buffer, from: usize, len: usize) -> Fragment {
     Fragment { object_offset: from as u64, slice: buffer.raw().sub(from, len).into() }
 }
@@ -78,7 +78,7 @@ pub(crate) fn get_into(store: &Store, key: &str, room: &Buffer) -> Result<u64, E
     store.get_into(&[GetTarget { key, dst: SliceList::from(room.raw()) }]).remove(0)
 }
 
-/// Waits, for ten seconds at most, until something holds.
+/// Polls until the condition holds, for at most ten seconds.
 pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(10);
     while !holds() {

@@ -7,7 +7,7 @@ use mooncake_types::{Epoch, Tick};
 use crate::master::Master;
 use crate::rig::{config, content, eventually, get, open, put, upsert};
 
-/// Long enough for a test to get done within it.
+/// Longer than the steps of a test that must happen within one lease.
 const LEASE_MS: u64 = 3_000;
 
 fn master() -> Master {
@@ -95,7 +95,7 @@ fn reads_go_on_within_the_lease_when_a_master_that_was_elected_has_stopped() {
     assert!(looked_up.elapsed() >= Duration::from_millis(LEASE_MS * 9 / 10));
 }
 
-/// The next one may be there at once, and waits no longer than that.
+/// Without a standby, a new master may start at any moment and waits no longer than this second for old routes.
 #[test]
 fn reads_by_known_routes_end_a_second_after_a_master_that_was_alone() {
     let mut master = master();
@@ -132,7 +132,7 @@ fn a_node_that_was_killed_holds_a_removal_up_no_longer_than_its_lease() {
     let node = open(&master, 16 << 20);
     assert_eq!(put(&node, "key", 4096, 1), Ok(()));
     assert_eq!(get(&client, "key"), Ok(content("key", 4096)));
-    // The master is not told that it leaves.
+    // The mute master does not read that the node leaves.
     master.set_mute(true);
     node.close();
     master.set_mute(false);

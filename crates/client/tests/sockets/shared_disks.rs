@@ -1,4 +1,4 @@
-//! Objects that nodes keep as files in a directory that hosts share.
+//! Objects that nodes write as files to a shared directory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::rig::{config, content, eventually, get, open, put};
 const MIB: u64 = 1 << 20;
 const LEN: usize = 1 << 20;
 
-/// A directory that is removed at the end.
+/// A directory, removed on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -24,7 +24,7 @@ impl Scratch {
         Self(path)
     }
 
-    /// Where the cluster's files are.
+    /// The root of the cluster's files.
     fn root(&self) -> PathBuf {
         self.0.join("cluster")
     }
@@ -32,7 +32,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // It may not have been made.
+        // The directory may not exist.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -43,20 +43,20 @@ fn master(root: &Path) -> Master {
     let pool = Config {
         shared_directory: Some(directory),
         lease_ttl_ms: 20,
-        // This master does not notice that a connection ends.
+        // This master does not notice closed connections.
         client_ttl_ms: 1_000,
         ..crate::master::config()
     };
     Master::start_at("127.0.0.1:0", Meta::new(pool, Epoch(7)))
 }
 
-/// What the replicas of an object lie in.
+/// The media of an object's replicas.
 fn media(store: &Store, key: &str) -> Vec<Medium> {
     let located = store.locate(&[key]).remove(0);
     located.map_or(Vec::new(), |it| it.replicas.iter().map(ReplicaLocation::medium).collect())
 }
 
-/// The file of an object.
+/// The path of an object's file.
 fn file(store: &Store, key: &str) -> PathBuf {
     let located = store.locate(&[key]).remove(0).expect("it is there");
     let mut replicas = located.replicas.iter();
@@ -65,7 +65,7 @@ fn file(store: &Store, key: &str) -> PathBuf {
     file_of_range(Path::new(&*stripe.segment.name), stripe.offset)
 }
 
-/// Puts objects, each of which is kept as a file before the next is put.
+/// Puts each object and waits until its file exists.
 fn put_all(store: &Store, keys: &[String]) {
     for key in keys {
         put(store, key, LEN, 1).expect("there is room");

@@ -1,4 +1,4 @@
-//! Nothing touches a caller's memory after a call has returned, whatever a peer does then.
+//! After a call has returned, nothing reads or writes the caller's memory, whatever the peer does then.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -16,12 +16,12 @@ use mooncake_wire::{Kind, Welcome};
 use crate::master::{Master, read_frame};
 use crate::rig::{config, fragment, ranged};
 
-/// Longer than what the kernel holds for a peer that reads nothing.
+/// More than the socket buffers hold for a peer that does not read.
 const LEN: usize = 32 << 20;
 
 const NODE: ClientId = ClientId(77);
 
-/// A node that shakes hands and then does as it is told, on one connection.
+/// A node that shakes hands, and then runs one function on one connection.
 struct Peer {
     go_on: Sender<()>,
     done: Receiver<()>,
@@ -29,8 +29,7 @@ struct Peer {
 }
 
 impl Peer {
-    /// Mounts its segment, and lets `act` have the first connection that is made to it. What `act` waits for is told by
-    /// [`Peer::go_on`].
+    /// Mounts a segment, and runs `act` on the first connection to it. [`Peer::go_on`] sends to the receiver of `act`.
     fn start(master: &Master, act: impl FnOnce(TcpStream, Receiver<()>) + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let endpoint = listener.local_addr().expect("it is bound").to_string();
@@ -54,13 +53,13 @@ impl Peer {
             let (mut stream, _) = listener.accept().expect("somebody connects");
             welcome(&mut stream);
             act(stream, told);
-            // Nobody listens any more if the test has failed.
+            // A failed test has dropped the receiver.
             let _ = tell.send(());
         });
         Self { go_on, done, thread: Some(thread) }
     }
 
-    /// Lets the peer do the rest, and waits until it has.
+    /// Lets the peer continue, and waits until it has ended.
     fn go_on(mut self) {
         self.go_on.send(()).expect("the peer waits");
         self.done.recv_timeout(Duration::from_secs(20)).expect("the peer ends");
@@ -77,7 +76,7 @@ fn welcome(stream: &mut TcpStream) {
     stream.write_all(&out).expect("the client listens");
 }
 
-/// Answers a read with the first half of its bytes, and with the second when it is told to.
+/// Answers a read with half of its bytes, and sends the other half after [`Peer::go_on`].
 fn halt_in_the_middle_of_a_read(mut stream: TcpStream, told: Receiver<()>) {
     let (header, body) = read_frame(&mut stream).expect("a client reads");
     assert_eq!(header.kind, Kind::Read);
@@ -89,27 +88,28 @@ fn halt_in_the_middle_of_a_read(mut stream: TcpStream, told: Receiver<()>) {
     out.resize(out.len() + len as usize / 2, 0xAA);
     stream.write_all(&out).expect("the client listens");
     told.recv().expect("the test tells");
-    // The client has gone; the bytes may be refused.
+    // The client has closed the connection, so the write may fail.
     let _ = stream.write_all(&vec![0xAA; len as usize / 2 + 1024]);
 }
 
-/// Reads nothing until it is told to, and then looks for bytes that were not there when they were to be written.
+/// Reads nothing before [`Peer::go_on`]. Then checks that no received byte was put in memory after the call had
+/// returned.
 fn halt_before_a_write(mut stream: TcpStream, told: Receiver<()>) {
     told.recv().expect("the test tells");
     let mut received = Vec::new();
-    // The client has gone; what it sent before is still there, or was thrown away.
+    // The client has closed the connection: what it sent may be read, or be lost.
     let _ = stream.read_to_end(&mut received);
     let foreign = received.windows(64).any(|bytes| bytes.iter().all(|&byte| byte == 0xBB));
     assert!(!foreign, "bytes were sent that the caller wrote after its call had returned");
 }
 
-/// An impatient client.
+/// A client with a transfer timeout of 300 ms.
 fn client(master: &Master) -> Store {
     let transfer_timeout = Duration::from_millis(300);
     Store::open(StoreConfig { transfer_timeout, ..config(master, 0) }).expect("the store opens")
 }
 
-/// An object that, as far as the master knows, lies on the peer.
+/// Makes the master believe that an object lies on the peer.
 fn put_there(master: &Master, key: &str, len: u64) {
     master.with_meta(|meta| {
         let now = Tick(0);
@@ -127,7 +127,7 @@ fn put_there(master: &Master, key: &str, len: u64) {
 
 const FAILED: ErrorCode = ErrorCode::TransferFail;
 
-/// Lets a read of 100,000 bytes fail, and the peer go on after it has.
+/// Makes a read of 100,000 bytes fail, lets the peer send the rest, and checks that the memory stays as it was.
 fn check_read(read: impl FnOnce(&Store, &Buffer)) {
     let master = Master::start();
     let peer = Peer::start(&master, halt_in_the_middle_of_a_read);
@@ -166,7 +166,7 @@ fn a_read_of_a_session_that_failed_touches_nothing_any_more() {
     assert!(room.as_slice() == before, "the memory has changed after the call");
 }
 
-/// Lets a write of a long object fail, and the peer read after the caller has changed its memory.
+/// Makes a write of a long object fail, changes the caller's memory, and lets the peer read.
 fn check_write(write: impl FnOnce(&Store, &Buffer)) {
     let master = Master::start();
     let peer = Peer::start(&master, halt_before_a_write);

@@ -14,7 +14,7 @@ fn put_on(store: &Store, key: &str, len: usize, node: &Store) {
     assert_eq!(places(store, key), [node.hostname()]);
 }
 
-/// How a task ended.
+/// The report of a task, once it has ended.
 fn ended(store: &Store, id: TaskId) -> TaskReport {
     let mut report = TaskReport::default();
     eventually("the task ends", || {
@@ -128,7 +128,7 @@ fn a_task_whose_target_vanished_fails_and_the_object_stays() {
     let nodes = [open(&master, 4 << 20), open(&master, 4 << 20)];
     let client = open(&master, 0);
     put_on(&client, "a", 10_000, &nodes[0]);
-    // The target goes while the master cannot hear of it.
+    // The target leaves while the master is stopped.
     let target = nodes[1].hostname().to_owned();
     master.stop();
     nodes[1].close();
@@ -174,7 +174,7 @@ fn replicas_are_cleared_by_the_client_that_put_them() {
     let nodes = [open(&master, 4 << 20), open(&master, 4 << 20)];
     let client = open(&master, 0);
     let config = ReplicateConfig { replica_num: 2, ..ReplicateConfig::default() };
-    // "b" first: when "a" is old enough to be cleared, "b" is too.
+    // "b" is put first: once "a" may be cleared, "b" may be cleared too.
     for key in ["b", "a"] {
         assert_eq!(client.put_bytes(key, b"value", &config), Ok(()));
     }

@@ -53,7 +53,7 @@ fn an_upsert_that_finds_no_room_leaves_the_old_object() {
     assert_eq!(get(&client, "key"), Ok(b"old".to_vec()));
 }
 
-/// Whether an object is all of one writer's bytes: every eight of them say whose.
+/// Whether all bytes of an object come from one writer: every eight bytes name it.
 fn is_of_one_writer(bytes: &[u8]) -> bool {
     bytes.chunks(8).all(|chunk| *chunk == bytes[..chunk.len()])
 }

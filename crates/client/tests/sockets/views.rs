@@ -1,4 +1,4 @@
-//! Objects that are got without a copy, and what becomes of them.
+//! Gets without a copy, and how long their views last.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ fn got(store: &Store, key: &str) -> Result<ObjectBytes, ErrorCode> {
     store.get_bytes(&[key]).remove(0)
 }
 
-/// What is got of an object that was put under this key, and that it is seen where it lies.
+/// Gets an object as a view, and checks its bytes.
 fn seen(store: &Store, key: &str) -> ObjectBytes {
     let bytes = got(store, key).expect("it is there");
     assert!(is(&bytes, key) && bytes.is_seen(), "{key}: {bytes:?}");
@@ -66,7 +66,7 @@ fn what_is_removed_or_replaced_is_seen_on() {
         assert_eq!(got(store, "gone").err(), Some(ErrorCode::ObjectNotFound));
         assert_eq!(get(store, "new"), Ok(content("newer", LEN)));
     }
-    // Their places are put to use again.
+    // Other objects reuse their ranges.
     for number in 0..200 {
         let key = format!("other {number}");
         eventually("there is room", || put(&node, &key, LEN, 1) == Ok(()));
@@ -76,7 +76,7 @@ fn what_is_removed_or_replaced_is_seen_on() {
     }
 }
 
-/// Views that are kept for long do not keep puts from going on, nor do they show what came in their places.
+/// Old views neither block puts nor show the bytes of newer objects.
 #[test]
 fn a_full_pool_goes_on_while_views_are_kept() {
     let master = Master::start();

@@ -69,7 +69,7 @@ fn an_upsert_takes_the_place_of_what_was_there() {
     assert_eq!(get(&dummy, "key"), Ok(content("newer", 250)));
 }
 
-/// Memory of each kind that callers have, written with `bytes`.
+/// Each kind of memory that callers have, filled with `bytes`.
 fn memories(dummy: &DummyStore, bytes: &[u8]) -> Vec<(&'static str, usize)> {
     let len = bytes.len();
     let own = Box::leak(bytes.to_vec().into_boxed_slice()).as_mut_ptr().expose_provenance();
@@ -78,7 +78,7 @@ fn memories(dummy: &DummyStore, bytes: &[u8]) -> Vec<(&'static str, usize)> {
     vec![("own", own), ("pool", pool), ("host", host)]
 }
 
-/// The memory that callers name by address.
+/// The memory at this address.
 fn at(address: usize, len: usize) -> RawSlice {
     // SAFETY: the tests here name memory that stays allocated until their end, and hold no reference to it.
     unsafe { RawSlice::new(std::ptr::with_exposed_provenance_mut(address), len) }
@@ -271,7 +271,7 @@ fn memory_that_the_host_takes_no_more_of_passes_through_the_pool() {
         assert_eq!(memory.to_vec(), content(&key, 4096));
     }
     let shared = crate::scene::mappings(std::process::id()) - before - 300;
-    // The pool is one of the 256 regions that a guest may share.
+    // A dummy may share 256 regions, and its pool is one of them.
     assert_eq!(shared, 255);
 }
 

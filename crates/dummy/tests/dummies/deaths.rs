@@ -1,4 +1,4 @@
-//! Processes that die: dummies, and the process that serves them.
+//! Dummies that are killed, and a host process that stops.
 
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::scene::{Scene, config, get, mappings, put, serve};
 
 const PORT: &str = "MOONCAKE_TEST_DUMMY_PORT";
 
-/// What a child process does: puts and gets for ever, until somebody kills it.
+/// Runs in a child process: puts and gets until it is killed.
 #[test]
 #[ignore = "started as a process of its own by other tests"]
 fn work_for_ever() {
@@ -26,7 +26,7 @@ fn work_for_ever() {
     }
 }
 
-/// Kills what is still running at the end of a test.
+/// A child process; dropping it kills it.
 struct Worker(Child);
 
 impl Worker {
@@ -41,7 +41,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // It may have been killed already.
+        // The process may have been killed already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -67,11 +67,11 @@ fn dummies_that_are_killed_in_the_middle_of_transfers_leave_nothing_behind() {
             assert_eq!(steady.remove(&[&key], true), [Ok(())]);
         }
         eventually("the dummies are gone", || scene.server.attached() == 1);
-        // One mapping of the steady dummy's own, and one for the host.
+        // The steady dummy and the host each map its pool.
         let theirs = || mappings(std::process::id()) == before + 2;
         eventually("their memory is gone", theirs);
     }
-    // What a dead dummy was putting is discarded in time, and nothing else of it is left.
+    // The host has discarded the dead dummies' puts, and the master's state is consistent.
     scene.master.with_meta(|meta| assert_eq!(meta.check(), Ok(())));
 }
 

@@ -1,4 +1,4 @@
-//! Hosts that are none, or do not answer in time.
+//! Hosts that belong to another user, or that answer late.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::linux::net::SocketAddrExt;
@@ -18,7 +18,7 @@ use mooncake_wire::{
 
 use crate::scene::{config, turn};
 
-/// Takes the socket of a port that nobody else uses now.
+/// Listens on the socket of an unused port.
 fn listen() -> (UnixListener, u16) {
     let first = 10_000 + std::process::id() as u16 % 10_000;
     let bind = |port| {
@@ -50,7 +50,7 @@ fn reply(id: u64, reply: &DummyReply) -> Vec<u8> {
     frame
 }
 
-/// Answers a call to share memory when the next one has come, and tells of every call.
+/// Answers each call to share memory only after the next one has arrived. Reports every call to the channel.
 fn lag(mut stream: UnixStream, calls: &Sender<&'static str>) {
     let mut shares = Vec::new();
     while let Some((header, body)) = receive(&mut stream) {
@@ -73,13 +73,13 @@ fn lag(mut stream: UnixStream, calls: &Sender<&'static str>) {
                 _ => ("another", Vec::new()),
             }
         };
-        // The test may be over.
+        // The test may have ended.
         let _ = calls.send(call);
         let _ = stream.write_all(&answer);
     }
 }
 
-/// The answer to the first would name the first one's memory, and the second object would get its bytes.
+/// The late answer names the memory of the first object, so the second object would get its bytes.
 #[test]
 fn an_answer_that_comes_late_is_not_taken_for_that_of_the_next_call() {
     let (listener, port) = listen();
@@ -112,20 +112,20 @@ fn serve_as_another_user() {
     println!("PORT={port}");
     let mut said = Vec::new();
     if let Ok((mut stream, _)) = listener.accept() {
-        // Whatever comes before the end.
+        // Reads what arrives before the connection ends.
         let _ = stream.read_to_end(&mut said);
     }
     println!("SAID={}", said.len());
 }
 
-/// Only root can be another user; there is nothing to be seen where the tests do not run as root.
+/// Only root can start a process of another user. Without root, the test checks nothing.
 #[test]
 fn a_host_of_another_user_is_told_nothing() {
     if !rustix::process::geteuid().is_root() {
         return;
     }
     let _turn = turn();
-    // The other user may not be allowed to where the program is.
+    // The other user may not have access to the folder of the test program.
     let name = format!("mooncake-other-host-{}", std::process::id());
     let copy = std::env::temp_dir().join(name);
     std::fs::copy(std::env::current_exe().expect("a test is a program"), &copy).expect("room");

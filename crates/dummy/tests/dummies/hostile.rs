@@ -1,4 +1,4 @@
-//! Dummies that do what they should not. Each is cut off, and others are served on.
+//! Dummies that break the protocol. The host closes their connections and serves the others.
 
 use std::io::{IoSlice, Read, Write};
 use std::mem::MaybeUninit;
@@ -21,7 +21,7 @@ use crate::master::TOKEN;
 use crate::rig::{content, eventually};
 use crate::scene::{Scene, get, mappings, put};
 
-/// A connection on which anything can be said.
+/// A connection on which a test sends any frame.
 struct Raw(UnixStream);
 
 impl Raw {
@@ -46,7 +46,7 @@ impl Raw {
         Self::attached_to(port, None).0
     }
 
-    /// A connection of this attachment, or the control connection of a new one; its number too.
+    /// A connection of this attachment, or the control connection of a new one. Also returns the attachment's number.
     fn attached_to(port: u16, attachment: Option<u128>) -> (Self, u128) {
         let mut raw = Self::welcomed(port);
         raw.say(&attach(attachment));
@@ -57,7 +57,7 @@ impl Raw {
     }
 
     fn say(&mut self, frame: &[u8]) {
-        // It may have been cut off already.
+        // The host may have closed the connection already.
         let _ = self.0.write_all(frame);
     }
 
@@ -70,7 +70,7 @@ impl Raw {
         assert_eq!(sent, Ok(frame.len()));
     }
 
-    /// Kind and body of the next frame; `None` at the end.
+    /// Kind and body of the next frame, or `None` when the connection has ended.
     fn hear(&mut self) -> Option<(Kind, Vec<u8>)> {
         let mut header = [0; HEADER_LEN];
         self.0.read_exact(&mut header).ok()?;
@@ -86,7 +86,7 @@ impl Raw {
         decode_dummy_reply(body.into()).expect("a host's reply decodes")
     }
 
-    /// Whether it was told off, or not even that, and then cut off.
+    /// Whether the host closes the connection, at once or after a refusal.
     fn is_cut_off(&mut self) -> bool {
         match self.hear() {
             None => true,
@@ -94,7 +94,7 @@ impl Raw {
         }
     }
 
-    /// Shares memory; the code of the answer.
+    /// Shares memory. Returns the code of the answer.
     fn share(&mut self, memory: BorrowedFd<'_>, len: u64) -> i32 {
         self.say_with(&request(&DummyRequest::ShareMemory { len }), memory);
         match self.reply() {
@@ -104,14 +104,14 @@ impl Raw {
         }
     }
 
-    /// Bytes that came and were not read.
+    /// How many bytes have arrived and were not read.
     fn unread(&self) -> usize {
         let mut bytes = vec![0; 1 << 20];
         recv(&self.0, &mut bytes[..], RecvFlags::PEEK | RecvFlags::DONTWAIT).map_or(0, |it| it.0)
     }
 }
 
-/// A frame of a kind that may not exist, with a body that may make no sense.
+/// A frame of any kind, known or not, with any body.
 fn frame(kind: u8, body: &[u8]) -> Vec<u8> {
     let mut frame = b"KM".to_vec();
     frame.extend([kind, 0]);
@@ -140,7 +140,7 @@ fn hello(protocol_version: u32, token: &str) -> Vec<u8> {
     frame
 }
 
-/// A get of one key into one piece.
+/// A get of one key into one piece of shared memory.
 fn get_of(map: u32, offset: u64, len: u64) -> Vec<u8> {
     let pieces = vec![Piece { map, offset, len }];
     request(&DummyRequest::Get { objects: vec![DummyObject { key: "key", pieces }] })
@@ -155,7 +155,7 @@ fn memory(len: u64, seals: Option<SealFlags>) -> OwnedFd {
     memory
 }
 
-/// Others are served as ever, and the hostile one is gone.
+/// Checks that other dummies are served and that the hostile one is detached.
 fn all_is_well(scene: &Scene, what: &str) {
     let dummy = scene.dummy();
     assert_eq!(put(&dummy, what, 1000), Ok(()), "{what}");
@@ -251,7 +251,7 @@ fn a_frame_that_never_ends_and_answers_that_are_never_read_harm_nobody() {
     half.say(&frame(Kind::DummyRequest as u8, &[0; 1000])[..500]);
     let mut deaf = Raw::attached(scene.port);
     let exist = request(&DummyRequest::Exist { keys: vec!["key"; limits::MAX_BATCH_KEYS] });
-    // One call after the other, until the host has no room left for an answer.
+    // Sends call after call, until the host's answers fill the socket.
     loop {
         let before = deaf.unread();
         deaf.say(&exist);
@@ -323,7 +323,8 @@ fn memory_is_given_back_when_its_dummy_is_cut_off() {
     eventually("the memory is gone", || mappings(std::process::id()) == before + 1);
 }
 
-/// A dummy that saw the end of the connection would use the memory for its next call, while the host still writes there.
+/// The host may still write to the dummy's memory. The dummy must not see the connection end before that, since it
+/// would use the memory for its next call.
 #[test]
 fn a_call_is_answered_although_its_dummy_is_detached_meanwhile() {
     let scene = Scene::new(1 << 20);
@@ -373,7 +374,7 @@ fn random_bytes_end_in_a_refusal() {
 
 const PORT: &str = "MOONCAKE_TEST_HOSTILE_PORT";
 
-/// What a process of another user is told.
+/// Says hello from a process of another user, and checks the refusal.
 #[test]
 #[ignore = "started as a process of another user by the next test"]
 fn say_hello_as_another_user() {
@@ -387,14 +388,14 @@ fn say_hello_as_another_user() {
     assert!(raw.hear().is_none());
 }
 
-/// Only root can be another user; there is nothing to be seen where the tests do not run as root.
+/// Only root can start a process of another user. Without root, the test checks nothing.
 #[test]
 fn another_user_is_refused() {
     if !rustix::process::geteuid().is_root() {
         return;
     }
     let scene = Scene::new(1 << 20);
-    // The other user may not be allowed to where the program is.
+    // The other user may not have access to the folder of the test program.
     let name = format!("mooncake-another-user-{}", std::process::id());
     let copy = std::env::temp_dir().join(name);
     std::fs::copy(std::env::current_exe().expect("a test is a program"), &copy).expect("room");

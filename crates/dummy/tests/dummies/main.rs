@@ -1,5 +1,5 @@
-//! Dummy clients over real sockets and real shared memory, and segments that are lent at run time, with a master in this
-//! process: the real state machine.
+//! Dummy clients over real sockets and shared memory, and segments that are lent at run time. The master runs in this
+//! process, with the real state machine.
 
 mod calls;
 mod deaths;

@@ -1,4 +1,4 @@
-//! Segments that are lent and taken back while a store is open.
+//! Segments that are mounted and unmounted while a store is open.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,7 +15,7 @@ const MIB: u64 = 1 << 20;
 const NOW: Duration = Duration::ZERO;
 const NONE: [u64; 0] = [];
 
-/// A file that is removed at the end of a test.
+/// A file that is removed on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -33,7 +33,7 @@ impl Drop for Scratch {
     }
 }
 
-/// The lengths of the segments that the master grants ranges of.
+/// The lengths of the segments in which the master grants ranges.
 fn granted(master: &Master) -> Vec<u64> {
     let segments = master.with_meta(|meta| meta.segments());
     let of_state = segments.iter().filter(|segment| segment.state == SegmentState::Ok);
@@ -200,7 +200,7 @@ fn transfers_in_a_segment_that_is_taken_back_end_in_an_answer() {
         let working = scope.spawn(|| {
             for turn in 0..60 {
                 let key = format!("key {turn}");
-                // Bytes may have gone with their segment, but they are never wrong.
+                // An object may have been lost with its segment, but its bytes are never wrong.
                 if put(&client, &key, 700_000, 1).is_ok() {
                     match get(&client, &key) {
                         Ok(bytes) => assert_eq!(bytes, content(&key, 700_000)),
@@ -217,7 +217,7 @@ fn transfers_in_a_segment_that_is_taken_back_end_in_an_answer() {
             assert_eq!(node.unmount_and_free_segment(&[id], NOW), Ok(()));
         }
     });
-    // The client may have mapped what the node lends for good.
+    // The client may keep the node's first segment mapped.
     eventually("the memory is gone", || mappings(std::process::id()) <= before + 1);
     master.with_meta(|meta| assert_eq!(meta.check(), Ok(())));
 }

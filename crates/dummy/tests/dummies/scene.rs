@@ -10,16 +10,16 @@ use mooncake_dummy::{DummyConfig, DummyServer, DummyServerConfig, DummyStore};
 use crate::master::{Master, TOKEN};
 use crate::rig::{content, open};
 
-/// Bytes of a dummy's pool in most tests.
+/// The length in bytes of a dummy's pool in most tests.
 pub(crate) const POOL: u64 = 1 << 20;
 
-/// One test at a time in a process: they count its mappings.
+/// Tests that count the mappings of the process run in turn.
 pub(crate) fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A master, a store that lends memory, and its server for dummies.
+/// A master, a store that lends memory, and the store's server for dummies.
 pub(crate) struct Scene {
     pub(crate) server: DummyServer,
     pub(crate) port: u16,
@@ -60,7 +60,7 @@ pub(crate) fn server_config(port: u16) -> DummyServerConfig {
     DummyServerConfig { port, calls_at_once: 8, auth_token: TOKEN.to_owned() }
 }
 
-/// Serves dummies under a number that nobody else uses now.
+/// Starts a server for dummies on an unused port number.
 pub(crate) fn serve(store: &Arc<Store>) -> (DummyServer, u16) {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     loop {

@@ -1,4 +1,4 @@
-//! Engines of one process that talk to each other over loopback, and to peers that misbehave.
+//! Engines in one process that transfer over loopback, and peers that break the protocol.
 
 mod bad_input;
 mod batches;

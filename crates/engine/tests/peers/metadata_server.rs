@@ -3,14 +3,14 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
-/// A metadata server: values under keys, one thread for each connection, until the process ends.
+/// A metadata server: a map of keys to values, with one thread for each connection, until the process ends.
 #[derive(Clone, Default)]
 pub(crate) struct MetadataServer {
     pub(crate) values: Arc<Mutex<BTreeMap<String, String>>>,
 }
 
 impl MetadataServer {
-    /// Serves, and gives the URL.
+    /// Starts the server and returns its URL.
     pub(crate) fn start(&self) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let address: SocketAddr = listener.local_addr().expect("bound");

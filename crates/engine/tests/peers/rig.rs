@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 use mooncake_engine::{Engine, EngineConfig, MoveError, Opcode, Piece};
 use mooncake_memory::Buffer;
 
-/// A configuration of a test: loopback, and little patience.
+/// A configuration for tests: loopback, and a transfer timeout of 20 s.
 pub(crate) fn config() -> EngineConfig {
     EngineConfig {
         local_hostname: "127.0.0.1".to_owned(),
@@ -16,7 +16,7 @@ pub(crate) fn engine() -> Engine {
     Engine::open(config()).expect("a port is free")
 }
 
-/// Memory that an engine has registered, declared before the engine so that it is dropped after it.
+/// Memory for an engine to register. Declare it before the engine, so that it is dropped later.
 pub(crate) fn memory(len: usize) -> Buffer {
     Buffer::zeroed(len)
 }
@@ -29,7 +29,7 @@ pub(crate) fn piece(local: u64, remote: u64, len: u64) -> Piece {
     Piece { local, remote, len }
 }
 
-/// Bytes of which each depends on its place and on the seed.
+/// Bytes generated from the seed and the offset.
 pub(crate) fn pattern(seed: u64, len: usize) -> Vec<u8> {
     let byte = |at: usize| (seed.wrapping_mul(31) as usize + at * 7 + at / 251) as u8;
     (0..len).map(byte).collect()

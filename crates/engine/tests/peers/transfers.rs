@@ -30,7 +30,7 @@ fn many_pieces_go_at_once_each_to_its_place() {
     here.register(near.raw()).expect("free");
     there.register(far.raw()).expect("free");
     fill(&near, &pattern(7, 1 << 20));
-    // Backwards over there, with gaps, and some of them empty.
+    // The pieces lie in reverse order at the peer, with gaps, and some are empty.
     let pieces: Vec<_> = (0..COUNT)
         .map(|n| piece(address(&near) + n * 300, address(&far) + (COUNT - 1 - n) * 300, n % 300))
         .collect();
@@ -70,7 +70,7 @@ fn an_engine_is_its_own_peer() {
 fn addresses_may_be_of_either_kind() {
     let (near, far) = (memory(100), memory(100));
     let config = |host: &str| EngineConfig { local_hostname: host.to_owned(), ..config() };
-    // Not every machine has the sixth version.
+    // Without IPv6 on this machine, the test ends here.
     let Ok(there) = Engine::open(config("[::1]:1")) else { return };
     let here = Engine::open(config("localhost")).expect("a port is free");
     here.register(near.raw()).expect("free");

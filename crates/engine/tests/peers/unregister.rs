@@ -57,7 +57,7 @@ fn memory_of_a_submitted_transfer_is_held_until_it_ends() {
     }
 }
 
-/// A client that has begun to write `len` bytes, and has sent `sent` of them.
+/// A client that has sent `sent` bytes of a write of `len` bytes.
 fn stalled_writer(peer: &Engine, start: u64, len: u64, sent: usize) -> TcpStream {
     let mut stream = TcpStream::connect(peer.name()).expect("it listens");
     let cluster_id = "transfer-engine".to_owned();

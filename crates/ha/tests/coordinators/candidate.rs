@@ -1,4 +1,4 @@
-//! A candidate in a process of its own, so that it can be killed and stopped.
+//! A candidate in its own process, which tests kill and pause.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -13,13 +13,14 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::world::follow;
 
-/// What tells the test binary to be a candidate: name, address, cluster id, lease in milliseconds, API server.
+/// Makes the test binary run as a candidate: name, address, cluster id, lease in milliseconds, API server.
 const VARIABLE: &str = "MOONCAKE_HA_TEST_CANDIDATE";
 
-/// What the lines of a candidate begin with.
+/// The prefix of each line that a candidate prints.
 const MARK: &str = "candidate: ";
 
-/// A candidate that leads, has joined segment 7, and renews until it is deposed; then it tries to join 8.
+/// A candidate that leads, records that segment 7 has joined, and renews its lease. Once deposed, it tries to record
+/// that segment 8 has joined.
 pub(crate) struct Process {
     child: Child,
     lines: Receiver<String>,
@@ -40,7 +41,7 @@ impl Process {
         let (sender, lines) = channel();
         thread::spawn(move || {
             for line in stdout.lines().map_while(Result::ok) {
-                // The first line follows the name of the test.
+                // The test runner prints the name of the test before the first line.
                 if let Some((_, said)) = line.split_once(MARK) {
                     let _ = sender.send(said.to_owned());
                 }
@@ -49,7 +50,7 @@ impl Process {
         Self { child, lines }
     }
 
-    /// What follows a word on the next line.
+    /// The rest of the next line, which must start with `word`.
     pub(crate) fn expect_line(&mut self, word: &str) -> String {
         let line = self.lines.recv_timeout(Duration::from_secs(30)).expect("a line in time");
         let said = line.strip_prefix(word).unwrap_or_else(|| panic!("{word}: {line}"));
@@ -76,7 +77,7 @@ impl Drop for Process {
 #[test]
 #[ignore = "it is what other tests start as a process"]
 fn is_a_process_of_its_own() {
-    // It goes although the test that started it was killed.
+    // The process ends even if the test that started it was killed.
     thread::spawn(|| {
         thread::sleep(Duration::from_secs(120));
         std::process::exit(1);
@@ -96,7 +97,7 @@ fn is_a_process_of_its_own() {
     leadership.apply(&[Change::Join(SegmentId(7))]).expect("it leads");
     println!("{MARK}leads {}", leadership.epoch());
     let mut ended = leadership.keep(&AtomicBool::new(false));
-    // One that was stopped may find its lease over before it finds out who has it.
+    // After a pause, the candidate may find its lease expired before it finds out that another one leads.
     while ended == mooncake_ha::Ended::Expired {
         ended = leadership.keep(&AtomicBool::new(false));
     }

@@ -12,7 +12,7 @@ use crate::candidate::Process;
 use crate::wait::wait_for;
 use crate::world::{CLUSTER, Keeper, TTL, World, candidate, ended, follow, lead};
 
-/// Makes a test of each promise for a kind of world.
+/// Makes a test of each promise for this kind of [`World`](crate::world::World).
 #[macro_export]
 macro_rules! contract {
     ($world:expr) => {
@@ -44,7 +44,7 @@ macro_rules! contract {
     };
 }
 
-/// The same for what several processes of one place promise each other.
+/// Makes a test of each promise that needs several processes.
 #[macro_export]
 macro_rules! contract_of_processes {
     ($world:expr) => {
@@ -140,7 +140,7 @@ pub(crate) fn a_leader_that_resigns_is_followed_at_once(world: &dyn World) {
     assert!(is_deposed(&first.renew()) && is_deposed(&first.apply(&[join(1)])));
     let second = lead(&world.connect(), "b", Duration::ZERO);
     assert!(second.epoch() > first.epoch());
-    // Where the lease of a leader that died is waited for, readers were told that the first's would be.
+    // With a coordinator that waits out a dead leader's lease, readers relied on the first leader's lease too.
     let left = second.lease_end().map_or(Duration::ZERO, |_| TTL);
     assert_eq!(second.former_lease(), left);
     assert_eq!(first.resign(), Ok(()));
@@ -163,7 +163,7 @@ pub(crate) fn a_resignation_that_comes_late_takes_nothing_away(world: &dyn World
     let first = lead(&world.connect(), "a", Duration::ZERO);
     let second = follow(&world.connect(), "b", TTL + world.slack());
     second.apply(&[join(1)]).expect("it leads");
-    // It does not know yet that it leads no more, and may be told or not.
+    // The first leader does not know yet that it was deposed; its resignation may succeed or fail.
     let _ = first.resign();
     second.renew().expect("its place was taken away");
     let seen = world.connect().leader().expect("an answer");
@@ -191,7 +191,7 @@ pub(crate) fn a_deposed_leader_writes_nothing(world: &dyn World) {
     assert_eq!(segments(&third.record()), [(1, false), (3, false)]);
 }
 
-/// Waits until the place says that nobody leads.
+/// Waits until the coordinator reports that no candidate leads.
 fn wait_until_over(world: &dyn World, coordinator: &Coordinator) {
     wait_for("the end of the lease", TTL + world.slack(), || {
         (coordinator.leader() == Ok(None)).then_some(())

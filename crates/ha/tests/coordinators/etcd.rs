@@ -17,14 +17,14 @@ use crate::world::{
     CLUSTER, Keeper, TTL, TestFolder, World, at, candidate, ended, follow, lead, options,
 };
 
-/// How fast a cluster notices that a member is gone.
+/// How soon an etcd cluster notices that a member is gone.
 #[derive(Clone, Copy)]
 struct Pace {
     heartbeat_ms: u32,
     election_ms: u32,
 }
 
-/// Leases of a second go; by default two seconds are the shortest.
+/// With these values a lease may last one second; with etcd's defaults the shortest lasts two.
 const QUICK: Pace = Pace { heartbeat_ms: 50, election_ms: 500 };
 
 /// A cluster of etcd.
@@ -41,7 +41,7 @@ impl Etcd {
 
     fn of_members(count: usize) -> Self {
         const ATTEMPTS: usize = 3;
-        // Somebody else may have taken a port meanwhile.
+        // Another process may have taken a port meanwhile.
         (0..ATTEMPTS).find_map(|_| Self::start(count)).expect("etcd runs")
     }
 
@@ -122,7 +122,7 @@ impl World for Etcd {
         (self.address(), options(CLUSTER))
     }
 
-    /// It looks for leases that are over twice a second.
+    /// etcd looks for expired leases twice a second.
     fn slack(&self) -> Duration {
         Duration::from_secs(2)
     }
@@ -139,7 +139,7 @@ fn join(id: u128) -> [Change; 1] {
     [Change::Join(SegmentId(id))]
 }
 
-/// A leader, renewed by a thread, sees a fault of one member and goes on.
+/// A leader that renews on a thread keeps leading after a fault of one member.
 fn goes_on_without(fault: impl Fn(&mut Server), member: usize) {
     let mut etcd = Etcd::of_members(3);
     let options = Options { ttl: TTL * 3, ..options(CLUSTER) };
@@ -204,9 +204,10 @@ fn without_most_members_nobody_leads() {
 fn an_answer_that_was_lost_does_not_lose_what_was_done() {
     let etcd = Etcd::new();
     let way = LossyWay::to(etcd.ports[0]);
-    // Over two ways to the same member: what the first loses, the second finds done.
+    // Both addresses lead to the same member. When the first connection loses an answer, the retry over the second
+    // finds the request done.
     let coordinator = at(&address(&[way.port, etcd.ports[0]]), CLUSTER);
-    // Before the transaction that takes the place: a look, and the lease.
+    // Before the transaction that elects the leader come two requests: a read and a lease.
     way.lose_after(2);
     let leadership = lead(&coordinator, "a", Duration::ZERO);
     assert!(way.has_lost());
@@ -246,7 +247,7 @@ fn a_place_that_was_taken_up_again_without_an_answer_is_found_so() {
     let leadership = lead(&at(&address(&[way.port]), CLUSTER), "a", Duration::ZERO);
     let coordinator = etcd.connect();
     wait_for("the end of the lease", TTL * 4, || (coordinator.leader() == Ok(None)).then_some(()));
-    // Before the transaction: a look, and the lease.
+    // Before the transaction come two requests: a read and a lease.
     way.lose_after(2);
     let unknown = leadership.renew();
     assert!(is_unavailable(&unknown) && way.has_lost(), "{unknown:?}");
@@ -310,7 +311,7 @@ fn a_record_that_is_too_large_is_refused_and_changes_nothing() {
     assert_eq!(next.record().members().len(), 20_001);
 }
 
-/// What a member answers that was elected in this term, for a cluster in which nobody leads.
+/// The answers of a member of this Raft term, for a cluster without a leader.
 fn answer_of_term(path: &str, term: u64) -> HttpAnswer {
     let header = json!({"revision": "7", "raft_term": term.to_string()});
     let answer = match path {
@@ -333,7 +334,7 @@ fn a_renewal_by_a_member_of_an_older_term_does_not_count() {
                 let term = if request.path.ends_with("keepalive") { renewed_in } else { 3 };
                 let mut answer = answer_of_term(&request.path, term);
                 if !String::from_utf8_lossy(&request.body).contains("\"success\":[{") {
-                    // The transaction that only asks whether the key is the leader's.
+                    // This transaction only checks that the key belongs to the leader.
                     let bare =
                         json!({"header": {"revision": "7", "raft_term": "3"}, "succeeded": true});
                     if request.path == "/v3/kv/txn" {

@@ -7,7 +7,7 @@ use mooncake_ha::{Coordinator, CoordinatorError, Options};
 
 use crate::world::{CLUSTER, TTL, TestFolder, World, at, candidate, follow, lead, options};
 
-/// A folder, and the locks of claims that tests made there.
+/// A folder, and the locks of the claims that tests made there.
 struct Folder {
     folder: TestFolder,
     locks: Mutex<Vec<File>>,

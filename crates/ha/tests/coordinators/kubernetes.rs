@@ -44,7 +44,7 @@ impl Api {
         Options { kubernetes: Some(access), ttl: self.ttl, ..options(cluster_id) }
     }
 
-    /// Changes the object of the tests, as somebody else would.
+    /// Changes the Lease object as another client would.
     fn change(&self, act: impl FnOnce(&mut Value)) {
         let mut leases = self.lock();
         let mut object =
@@ -59,7 +59,7 @@ impl Api {
 
 impl World for Api {
     fn connect_to(&self, cluster_id: &str) -> Coordinator {
-        // Each cluster of masters has an object of its own.
+        // Each cluster has its own Lease object.
         let address = format!("k8s://kv/{cluster_id}");
         connect(&address, &self.options(cluster_id)).expect("an address")
     }
@@ -150,7 +150,7 @@ fn an_answer_that_was_lost_does_not_lose_what_was_done() {
     let api = Api::new();
     let way = LossyWay::to(api.port);
     let lossy = Api { port: way.port, leases: Arc::clone(&api.leases), ..Api::new() };
-    // Of two questions the second takes the place; a third finds out.
+    // Of the two requests, the second elects the leader; its answer is lost, and a third request finds that out.
     way.lose_after(1);
     let leadership = lead(&lossy.connect(), "a", Duration::ZERO);
     assert!(way.has_lost());
@@ -193,7 +193,7 @@ fn a_token_that_was_replaced_is_used() {
     assert!(refused.contains(path.to_str().expect("plain")), "{refused}");
 }
 
-/// An API server behind TLS, with a certificate of its own making.
+/// An API server with TLS and a self-signed certificate.
 fn api_with_tls(folder: &TestFolder) -> Api {
     let names = vec!["127.0.0.1".to_owned()];
     let made = rcgen::generate_simple_self_signed(names).expect("a certificate");

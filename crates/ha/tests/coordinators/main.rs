@@ -1,5 +1,5 @@
-//! What every coordinator promises, tested on each of them, with real servers where there are such; and the faults of
-//! each.
+//! The promises of every coordinator, tested on each of them, with real servers of etcd and Redis; and the faults of
+//! each coordinator.
 
 mod candidate;
 mod contract;

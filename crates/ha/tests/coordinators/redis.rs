@@ -11,7 +11,7 @@ use crate::stub::{LossyWay, drips, floods, says};
 use crate::wait::wait_for;
 use crate::world::{CLUSTER, TTL, TestFolder, World, at, candidate, ended, follow, lead, options};
 
-/// A Redis server that keeps nothing on disk.
+/// A Redis server without persistence.
 struct Redis {
     server: Server,
     port: u16,
@@ -27,7 +27,7 @@ impl Redis {
     fn told(arguments: &[&str]) -> Self {
         const ATTEMPTS: usize = 3;
         let arguments: Vec<String> = arguments.iter().map(|&text| text.to_owned()).collect();
-        // Somebody else may have taken the port meanwhile.
+        // Another process may have taken the port meanwhile.
         (0..ATTEMPTS).find_map(|_| Self::start(free_port(), &arguments)).expect("Redis runs")
     }
 
@@ -46,7 +46,7 @@ impl Redis {
         is_up.then(|| Self { server, port, folder, arguments: arguments.to_vec() })
     }
 
-    /// Kills it, and starts another on the same port, which knows nothing.
+    /// Kills the server, and starts an empty one on the same port.
     fn replace(&mut self) {
         self.server.kill();
         let port = self.port;
@@ -60,7 +60,7 @@ impl Redis {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// Sends a command, and does not look at the answer.
+    /// Sends a command and ignores the answer.
     fn send(&self, words: &[&[u8]]) {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("it listens");
         stream.set_read_timeout(Some(Duration::from_secs(5))).expect("a limit");
@@ -202,7 +202,8 @@ fn an_answer_that_was_lost_does_not_lose_what_was_done() {
     let way = LossyWay::to(redis.port);
     let coordinator = at(&format!("redis://127.0.0.1:{}", way.port), CLUSTER);
     assert_eq!(coordinator.leader(), Ok(None));
-    // Of three questions the last takes the place; it is asked again over another connection.
+    // Of the three requests, the last elects the leader; its answer is lost, and it is repeated over another
+    // connection.
     way.lose_after(2);
     let leadership = lead(&coordinator, "a", Duration::ZERO);
     assert!(way.has_lost());

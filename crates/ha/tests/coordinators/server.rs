@@ -3,25 +3,25 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// What installs the servers that the tests need.
+/// The commands that install the servers that the tests need.
 const INSTALL: &str =
     "make servers, or: apt-get install --no-install-recommends etcd-server redis-server";
 
-/// A server program of the system, ended with the value.
+/// An installed server program; dropping it kills it.
 #[derive(Debug)]
 pub(crate) struct Server {
     child: Child,
 }
 
 impl Server {
-    /// Starts it.
+    /// Starts the server.
     ///
     /// # Panics
-    /// It is not installed.
+    /// The server is not installed.
     pub(crate) fn start(program: &str, arguments: &[String]) -> Self {
         let mut command = Command::new(program);
         command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null());
-        // The packaged version wants to be told that this is meant.
+        // Debian's etcd runs on this architecture only if this variable is set.
         if cfg!(target_arch = "aarch64") {
             command.env("ETCD_UNSUPPORTED_ARCH", "arm64");
         }
@@ -31,7 +31,7 @@ impl Server {
         }
     }
 
-    /// Whether it has ended by itself.
+    /// Whether the server has ended by itself.
     pub(crate) fn has_ended(&mut self) -> bool {
         self.child.try_wait().expect("a process").is_some()
     }
@@ -41,7 +41,7 @@ impl Server {
         kill_process(pid, signal).expect("the process is there");
     }
 
-    /// Kills it, and waits until it is gone.
+    /// Kills the server, and waits until it has ended.
     pub(crate) fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -54,7 +54,7 @@ impl Drop for Server {
     }
 }
 
-/// A port that was free a moment ago.
+/// A port that is free at this moment.
 pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     listener.local_addr().expect("an address").port()

@@ -48,7 +48,7 @@ fn epochs_grow_though_the_clock_is_behind() {
     }
 }
 
-/// What is once in the record stays there: every later leader would count on from it.
+/// Every later leader would raise its epoch above the recorded one.
 #[test]
 fn an_epoch_from_nowhere_does_not_go_into_the_record() {
     let (_folder, path) = place();
@@ -141,7 +141,7 @@ fn a_file_that_cannot_be_written_is_named() {
 fn a_change_that_was_not_written_did_not_happen() {
     let (_folder, path) = place();
     let leadership = open(&path);
-    // In the way of the file that every change goes through.
+    // A folder with the name of the temporary file makes every write fail.
     let in_the_way = path.with_file_name("membership.json.new");
     fs::create_dir(&in_the_way).expect("a folder");
     let failed = leadership.apply(&[Change::Join(SegmentId(1))]);

@@ -1,10 +1,10 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Asks again until there is an answer.
+/// Polls until `ask` returns a value.
 ///
 /// # Panics
-/// There is none in time.
+/// `ask` returned none within the time.
 pub(crate) fn wait_for<T>(what: &str, within: Duration, mut ask: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + within;
     loop {

@@ -6,29 +6,29 @@ use std::time::{Duration, Instant};
 
 use mooncake_ha::{CampaignOutcome, Candidate, Coordinator, Ended, Leadership, Options, connect};
 
-/// The length of the leases, unless a test says otherwise.
+/// The lease of a leader, unless a test says otherwise.
 pub(crate) const TTL: Duration = Duration::from_secs(1);
 
-/// The cluster of the tests.
+/// The id of the cluster in these tests.
 pub(crate) const CLUSTER: &str = "of-the-tests";
 
-/// A place that coordinators of one kind connect to, for one test alone.
+/// A coordinator's server or folder, used by one test only.
 pub(crate) trait World: Sync {
-    /// Another coordinator at this place, as another process would have it.
+    /// Connects another coordinator, as another process would.
     fn connect_to(&self, cluster_id: &str) -> Coordinator;
 
-    /// Writes any bytes where the leader's name is kept, and keeps them there for a while.
+    /// Writes any bytes in place of the leader's name, and keeps them there for a while.
     fn spoil_leader(&self, bytes: &[u8]);
 
-    /// Writes any bytes where the record is kept.
+    /// Writes any bytes in place of the membership record.
     fn spoil_record(&self, bytes: &[u8]);
 
-    /// Address and options for another process.
+    /// The address and the options for another process.
     fn reach(&self) -> (String, Options) {
         panic!("no other process reaches it");
     }
 
-    /// How long the place lets a leader that died have its lease, beyond `TTL`.
+    /// How long a dead leader's lease may last beyond `TTL`.
     fn slack(&self) -> Duration {
         Duration::from_secs(1)
     }
@@ -40,7 +40,7 @@ pub(crate) trait World: Sync {
 
 /// The options of the tests.
 pub(crate) fn options(cluster_id: &str) -> Options {
-    // The tests see leases end, and say when they are to be taken up again.
+    // Without a suspension, a leadership ends with its lease; the tests decide when to renew it again.
     Options { ttl: TTL, suspension: Duration::ZERO, ..Options::new(cluster_id) }
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn candidate(name: &str) -> Candidate {
     Candidate { address: format!("{name}:50051") }
 }
 
-/// Leads, or fails the test.
+/// Campaigns, and panics unless the candidate leads.
 pub(crate) fn lead(coordinator: &Coordinator, name: &str, within: Duration) -> Leadership {
     match coordinator.campaign(&candidate(name), within) {
         Ok(CampaignOutcome::Leads(leadership)) => leadership,
@@ -61,7 +61,7 @@ pub(crate) fn lead(coordinator: &Coordinator, name: &str, within: Duration) -> L
     }
 }
 
-/// Leads as soon as the leader of before does no more.
+/// Campaigns until the former leader has lost its leadership.
 pub(crate) fn follow(coordinator: &Coordinator, name: &str, within: Duration) -> Leadership {
     super::wait::wait_for("to lead", within, || {
         match coordinator.campaign(&candidate(name), Duration::from_millis(50)) {
@@ -72,7 +72,7 @@ pub(crate) fn follow(coordinator: &Coordinator, name: &str, within: Duration) ->
     })
 }
 
-/// A folder of its own, removed with the value.
+/// A folder for one test, removed on drop.
 #[derive(Debug)]
 pub(crate) struct TestFolder(pub(crate) PathBuf);
 
@@ -95,12 +95,12 @@ impl Drop for TestFolder {
     }
 }
 
-/// How a leadership ends by itself.
+/// How a leadership ends when it is only kept.
 pub(crate) fn ended(leadership: &Leadership) -> Ended {
     Keeper::of(leadership).finish()
 }
 
-/// A thread that keeps a leadership, until the value goes.
+/// A thread that keeps a leadership until this is dropped.
 pub(crate) struct Keeper {
     thread: JoinHandle<Ended>,
     stop: Arc<AtomicBool>,
@@ -113,7 +113,7 @@ impl Keeper {
         Self { thread: thread::spawn(move || leadership.keep(&own)), stop }
     }
 
-    /// How it ended by itself. It is waited for, but not for ever.
+    /// Waits up to 30 s for the leadership to end, and returns how it ended.
     pub(crate) fn finish(self) -> Ended {
         let deadline = Instant::now() + Duration::from_secs(30);
         while !self.thread.is_finished() && Instant::now() < deadline {
@@ -122,7 +122,7 @@ impl Keeper {
         self.stop()
     }
 
-    /// How it ended, if it has; it is stopped otherwise.
+    /// Returns how the leadership ended, or stops keeping it.
     pub(crate) fn stop(mut self) -> Ended {
         self.tell();
         let idle = thread::spawn(|| Ended::Stopped);

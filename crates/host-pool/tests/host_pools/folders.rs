@@ -75,7 +75,7 @@ fn what_is_damaged_in_a_folder_is_named_and_left_as_it_is() {
     assert_eq!(fs::read(&record).expect("it is there"), b"no record");
 }
 
-/// They have different words to know each other by.
+/// A process with another token may not join the pool.
 #[test]
 fn a_process_with_another_token_is_refused() {
     let folder = TestFolder::new("token");

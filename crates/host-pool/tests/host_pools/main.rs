@@ -1,4 +1,4 @@
-//! Pools without a master: in one process, and of several stores that name a folder.
+//! Pools without a master: in one process, and shared by the stores that name one folder.
 
 mod folders;
 mod private;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use mooncake_client::{OpenError, ReplicateConfig, StoreConfig};
 use mooncake_host_pool::{HostPool, HostPoolAddress};
 
-/// A folder of a test, removed with the value.
+/// A folder for one test, removed on drop.
 pub(crate) struct TestFolder(pub(crate) PathBuf);
 
 impl TestFolder {

@@ -21,13 +21,13 @@ fn stores_that_name_a_folder_share_a_pool_and_outlive_its_leader() {
     let held = all_of(&second, second.hostname());
     first.close();
     soon("another leads, with what it holds", || all(&third) >= held);
-    // Cached routes need no leader. A put does, and none may lead yet.
+    // Cached routes need no leader, so another leader may not have been elected yet. A put needs one.
     soon("a put finds the leader", || {
         third.put_bytes("new", b"value", &ReplicateConfig::default()).is_ok()
     });
     assert_eq!(get(&second, "new").as_deref(), Some(&b"value"[..]));
     second.close();
-    // Until another leads, a get fails instead.
+    // A get fails with another error until another store leads.
     soon("nothing is left", || {
         third.get(&["new"]).remove(0).err() == Some(ErrorCode::ObjectNotFound)
     });
@@ -45,7 +45,7 @@ fn all_of(pool: &HostPool, segment: &str) -> usize {
     pool.locate(&keys).iter().flatten().filter(|found| lies_there(found)).count()
 }
 
-/// The next process with the file has what lay there, though no process was left that led.
+/// The next process that opens the segment file finds its objects, although the pool had no leader in between.
 #[test]
 fn what_lies_in_a_segment_file_outlives_all_processes() {
     let folder = TestFolder::new("file");
@@ -69,7 +69,7 @@ fn what_lies_in_a_segment_file_outlives_all_processes() {
 fn calls_go_on_when_the_leader_closes() {
     for round in 0..3 {
         let folder = TestFolder::new(&format!("leaders-{round}"));
-        // The first one leads: nobody else could when it opened.
+        // The first store leads, since it opened alone.
         let leads = folder.open(16 << 20).expect("it opens");
         let stays = folder.open(32 << 20).expect("it opens");
         let (ends, puts) = (AtomicBool::new(false), AtomicU32::new(0));
@@ -86,12 +86,12 @@ fn calls_go_on_when_the_leader_closes() {
     }
 }
 
-/// Puts objects one after the other and gets each, and counts the puts that went well.
+/// Puts objects one after the other, gets each, and counts the successful puts.
 fn put_and_get(pool: &HostPool, ends: &AtomicBool, puts: &AtomicU32) {
     let numbers = (0_u32..).take_while(|_| !ends.load(Ordering::Relaxed));
     for number in numbers {
         let key = format!("w{number}");
-        // A put may fail while nobody leads. What a get finds is never anything else.
+        // A put or a get may fail while no store leads. A get that succeeds must return the right bytes.
         let value = number.to_le_bytes().repeat(5_000);
         if pool.put_bytes(&key, &value, &ReplicateConfig::default()).is_ok() {
             puts.fetch_add(1, Ordering::Relaxed);

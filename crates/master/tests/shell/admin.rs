@@ -182,7 +182,7 @@ fn segments() {
     );
 }
 
-/// Drops what the master names to client 1, until this is dropped.
+/// A node thread that drops the entries that the master names to client 1, until this is dropped.
 struct Node {
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -208,7 +208,7 @@ impl Drop for Node {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::SeqCst);
         if let Some(thread) = self.thread.take() {
-            // A panic of the node shows in the test that waited for it.
+            // If the thread panicked, the test has failed while it waited for the node.
             let _ = thread.join();
         }
     }
@@ -221,7 +221,7 @@ fn fetch_drops(rpc: &mut Rpc, dropped: Vec<RangeDrop>) -> Vec<RangeDrop> {
     }
 }
 
-/// It answered before, and a leader after it found what was removed.
+/// An earlier answer would be wrong: a later leader could find entries that are not dropped.
 #[test]
 fn remove_all_answers_when_the_nodes_have_dropped_what_went() {
     let master = filled();
@@ -236,7 +236,7 @@ fn remove_all_answers_when_the_nodes_have_dropped_what_went() {
     }
     let last = named.pop().expect("there are two");
     fetch_drops(&mut node, named);
-    // One more question to the owner than the answer would have needed.
+    // By the time that this request is answered, the removal would be too, if it did not wait.
     assert_eq!(get(admin, "/get_all_keys").body, "");
     assert!(!answer.is_finished(), "one is still there");
     fetch_drops(&mut node, vec![last]);
@@ -244,7 +244,7 @@ fn remove_all_answers_when_the_nodes_have_dropped_what_went() {
     assert_eq!((answer.status, answer.json()["removed_count"].as_u64()), (200, Some(2)));
 }
 
-/// It starts empty if it comes back, so no removal waits for it.
+/// If this node returns, its segment starts empty. So no removal waits for it.
 #[test]
 fn remove_all_does_not_wait_for_a_node_that_is_out_of_sight() {
     let master = start();

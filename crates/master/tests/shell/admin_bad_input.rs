@@ -1,4 +1,4 @@
-//! Whatever arrives on the admin port: it is answered with an HTTP error or closed, and nobody else notices.
+//! Invalid requests to the admin port: the server answers with an HTTP error or closes, and serves other clients.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -8,10 +8,10 @@ use mooncake_master::Config;
 
 use crate::support::{Running, config, dial, get, random, start, start_with};
 
-/// Sends `bytes` as a whole conversation and gives what came back until the end of the connection.
+/// Sends `bytes`, closes the sending side, and returns all that the server answers.
 fn converse(master: &Running, bytes: &[u8]) -> String {
     let mut stream = dial(master.admin);
-    // The server may refuse before it has read everything.
+    // The server may refuse the request before it has read all of it.
     let _ = stream.write_all(bytes);
     let _ = stream.shutdown(Shutdown::Write);
     let mut answer = Vec::new();
@@ -73,7 +73,7 @@ fn heads_that_are_too_large() {
     ];
     for bytes in cases {
         let answer = converse(&master, bytes.as_bytes());
-        // What was not read may turn the answer into a reset.
+        // If the server closes with unread input, the kernel may send a reset in place of the answer.
         assert!(matches!(status(&answer), None | Some(400 | 414 | 431)), "{bytes:.40}: {answer}");
         assert_eq!(get(master.admin, "/health").status, 200);
     }
@@ -142,7 +142,7 @@ fn random_bytes_harm_nobody() {
     master.assert_serves();
 }
 
-/// Any client that reached the port could empty the pool, without the token.
+/// Without the token, any client that reaches the port could empty the pool.
 #[test]
 fn what_changes_something_needs_the_token_and_looking_does_not() {
     let token = "a token";

@@ -1,4 +1,4 @@
-//! Whatever arrives on the RPC port: it is answered with what was wrong, and nobody else notices.
+//! Invalid frames to the RPC port: the master answers with the reason, and serves other clients.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -11,7 +11,7 @@ use crate::support::{
     Rpc, Running, config, dial, hello, random, read_frame, refusal, start, start_with,
 };
 
-/// Sends `bytes` as a whole conversation and expects a refusal, then the end of the connection.
+/// Sends `bytes`, closes the sending side, and expects a refusal and the end of the connection.
 fn refused(master: &Running, bytes: &[u8]) -> (ErrorCode, String) {
     let mut stream = dial(master.rpc);
     stream.write_all(bytes).expect("the master reads");
@@ -34,7 +34,7 @@ fn hello_bytes() -> Vec<u8> {
     out
 }
 
-/// A client that was welcomed and then sends `bytes`.
+/// Sends `bytes` after the handshake.
 fn refused_later(master: &Running, bytes: &[u8]) -> (ErrorCode, String) {
     let mut rpc = master.connect(1);
     rpc.stream.write_all(bytes).expect("the master reads");
@@ -166,7 +166,7 @@ fn what_came_before_the_bad_frame_is_answered() {
 fn a_batch_over_the_limit_is_refused_and_the_connection_lives() {
     let master = start();
     let mut rpc = master.connect(1);
-    // The wire's own limit closes the connection, the master's refuses the request; both name no other client.
+    // Over the limit of the wire format, the master closes the connection; over its own limit, it refuses the request.
     let keys = vec!["k"; limits::MAX_BATCH_KEYS];
     let reply = rpc.ask(&Request::ExistKey { keys });
     assert_eq!(reply, Reply::Exist(vec![Ok(false); limits::MAX_BATCH_KEYS]));

@@ -1,4 +1,4 @@
-//! Drain jobs over HTTP, in the shapes of the C++ store.
+//! Drain jobs over HTTP, in the format of the C++ store.
 
 use mooncake_types::{DrainStatus, Reply, Request, SegmentId, TaskOrder};
 use serde_json::{Value, json};
@@ -41,7 +41,7 @@ fn fetch(rpc: &mut Rpc) -> Vec<TaskOrder> {
     }
 }
 
-/// Two objects of 4096 bytes at the first client, whose segment is `node-a`, and a second one with `node-b`.
+/// Two clients that lend `node-a` and `node-b`. The first holds two objects of 4096 bytes.
 fn pool() -> (Running, Rpc, Rpc) {
     let master = start();
     let mut host = master.connect(1);
@@ -112,7 +112,7 @@ fn a_job_from_its_creation_to_its_end() {
 #[test]
 fn a_job_that_is_canceled_gives_its_segments_back() {
     let (master, _host, _other) = pool();
-    // The C++ store moves four at a time unless it is told otherwise; unknown fields are passed over.
+    // The job sets no concurrency, so up to four units may run. The master ignores unknown fields.
     let job = create(&master, &json!({"segments": ["node-a"], "reason": "upgrade"}));
     eventually("units under way", || query(&master, &job)["active_units"] == 2);
     let path = format!("/api/v1/drain_jobs/cancel?job_id={job}");

@@ -1,4 +1,4 @@
-//! Starting, stopping and starting again.
+//! Start, stop and restart of a master.
 
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};

@@ -20,7 +20,7 @@ fn begin(rpc: &mut Rpc, put: PutItem<'_>, mode: PutMode) -> Result<Grant, ErrorC
 fn end(rpc: &mut Rpc, key: &str, version: Version) -> Vec<Result<(), ErrorCode>> {
     let put = PutEnd { key, version, failed_replicas: 0, held_replicas: 0 };
     match rpc.ask(&Request::PutEnd { puts: vec![put] }) {
-        // What nodes may hold of older versions is nobody's here.
+        // These tests ignore older versions that nodes may still hold.
         Reply::Statuses(results) | Reply::Remaining { results, .. } => results,
         reply => panic!("{reply:?}"),
     }

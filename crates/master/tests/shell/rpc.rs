@@ -1,4 +1,4 @@
-//! Connections that behave, and slow ones that must not disturb them.
+//! Connections that follow the protocol, and slow ones that must not delay them.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -76,7 +76,7 @@ fn a_client_that_reads_no_replies_does_not_hold_up_others() {
     for id in 0..1000 {
         mooncake_wire::encode_request(&mut out, id, &scan);
     }
-    // The master stops reading once its replies are not taken; then this blocks.
+    // The master stops reading when its replies fill the socket. Then this write blocks until its timeout.
     while deaf.stream.write_all(&out).is_ok() {}
 
     let begun = Instant::now();

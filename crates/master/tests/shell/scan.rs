@@ -1,6 +1,6 @@
-//! A walk over all keys must not be felt by others.
+//! A scan of all keys must not delay other clients.
 //!
-//! `MOONCAKE_TEST_KEYS` sets how many keys there are, 50,000 by default. For the figure at a million:
+//! `MOONCAKE_TEST_KEYS` sets the number of keys, 50,000 by default. For the figure at a million:
 //! `MOONCAKE_TEST_KEYS=1000000 cargo test --release -p mooncake-master --test shell scan -- --nocapture`
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,11 +11,11 @@ use mooncake_types::{Reply, Request, Scan, ScanAction};
 
 use crate::support::{Rpc, Running, get, start};
 
-/// Longest wait of nine pings in ten while a scan runs: a scan that did not let others in between would hold up nearly
-/// every ping for its whole length. Unoptimised code is slower by far.
+/// The longest wait allowed for 90% of the pings during a scan. A scan that never paused would delay nearly every ping
+/// for its whole length. Unoptimised code is much slower.
 const WAIT: Duration = Duration::from_millis(if cfg!(debug_assertions) { 20 } else { 3 });
 
-/// Other processes may hold the processors for longer than that; they do not do so every time.
+/// Other processes may keep the processors busy during one attempt, but not during all of them.
 const ATTEMPTS: usize = 5;
 
 fn filled() -> (Running, usize) {
@@ -34,7 +34,7 @@ fn filled() -> (Running, usize) {
     (master, count)
 }
 
-/// Walks over everything with a pattern that reads every key to its end; gives how many objects it found.
+/// Scans all keys with a pattern that reads each key to its end. Returns the number of objects that match.
 fn scan_all(rpc: &mut Rpc, pattern: &str) -> usize {
     let (mut found, mut next) = (0, Some(0));
     while let Some(cursor) = next {
@@ -47,7 +47,7 @@ fn scan_all(rpc: &mut Rpc, pattern: &str) -> usize {
     found
 }
 
-/// How long nine of ten pings wait at most while `busy` runs.
+/// The 90th percentile of a ping's wait while `busy` runs.
 fn ping_wait(master: &Running, busy: impl FnOnce() + Send) -> Duration {
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -73,7 +73,7 @@ fn ping_wait(master: &Running, busy: impl FnOnce() + Send) -> Duration {
     })
 }
 
-/// Tries until no ping was held up.
+/// Repeats the measurement until 90% of the pings are fast enough.
 fn assert_delays_no_ping(master: &Running, busy: impl Fn() + Sync) {
     let mut waits = (0..ATTEMPTS).map(|_| ping_wait(master, &busy));
     assert!(waits.any(|wait| wait <= WAIT), "pings waited longer than {WAIT:?} each time");

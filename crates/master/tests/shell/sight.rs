@@ -1,4 +1,4 @@
-//! Nodes whose connections end: what they hold is missing at once, and back with their next ping.
+//! When a node's connection ends, its objects are missing at once, and found again after its next ping.
 
 use std::io::Write;
 use std::net::Shutdown;
@@ -68,7 +68,7 @@ fn only_the_connection_of_the_last_ping_counts() {
     new.ask(&ping(&[5]));
     let third = master.connect(1);
     drop((old, third));
-    // Both ends are seen before that of a connection that ends later.
+    // The master notices ended connections in order, so it has seen both when it has seen this one.
     let mut marker = master.connect(3);
     marker.ask(&ping(&[]));
     marker.mount(6, "node-b", 64 << 10);

@@ -1,4 +1,4 @@
-//! A master in this process, and the smallest clients that can talk to it.
+//! A master in this process, and minimal clients for it.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 pub(crate) const CLUSTER: &str = "test_cluster";
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A master that serves on a thread of its own until this is dropped.
+/// A master on its own thread, until this is dropped.
 pub(crate) struct Running {
     pub(crate) rpc: SocketAddr,
     pub(crate) admin: SocketAddr,
@@ -61,7 +61,7 @@ pub(crate) fn start_with(config: Config) -> Running {
 }
 
 impl Running {
-    /// Stops the master and waits for its end.
+    /// Stops the master and joins its thread.
     pub(crate) fn stop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
@@ -73,7 +73,7 @@ impl Running {
         Rpc::connect(self.rpc, &hello(client)).expect("the master welcomes")
     }
 
-    /// Asserts that the master still serves everyone else.
+    /// Asserts that the master serves other clients.
     pub(crate) fn assert_serves(&self) {
         let reply = self.connect(99).ask(&Request::Ping {
             segments: vec![],
@@ -89,7 +89,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // A panic of the master shows in the test that waited for it.
+            // If the master panicked, the test has failed while it waited for the master.
             let _ = thread.join();
         }
     }
@@ -107,7 +107,7 @@ pub(crate) fn dial(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// A connection that was admitted.
+/// A connection after the handshake.
 pub(crate) struct Rpc {
     pub(crate) stream: TcpStream,
     pub(crate) epoch: Epoch,
@@ -115,7 +115,7 @@ pub(crate) struct Rpc {
 }
 
 impl Rpc {
-    /// Connects and introduces itself; a refusal is an error.
+    /// Connects and shakes hands. A refusal is an error.
     pub(crate) fn connect(address: SocketAddr, hello: &Hello) -> Result<Rpc, (ErrorCode, String)> {
         let mut stream = dial(address);
         let mut out = Vec::new();
@@ -172,7 +172,7 @@ impl Rpc {
         assert_eq!(self.ask(&Request::MountSegment(mount)), ready);
     }
 
-    /// Puts objects of `len` bytes as far as the master is concerned.
+    /// Puts objects of `len` bytes at the master only: no bytes are written.
     pub(crate) fn put(&mut self, keys: &[&str], len: u64) {
         let puts = keys.iter().map(|key| PutItem::new(key, len)).collect();
         let config = ReplicateConfig::default();
@@ -198,7 +198,7 @@ impl Rpc {
     }
 }
 
-/// Reads one frame; `None` if the connection ends instead.
+/// Reads one frame, or returns `None` if the connection has ended.
 pub(crate) fn read_frame(stream: &mut TcpStream) -> Option<(Header, Bytes)> {
     let mut head = [0; HEADER_LEN];
     stream.read_exact(&mut head).ok()?;
@@ -215,7 +215,7 @@ pub(crate) fn refusal(body: &[u8]) -> (ErrorCode, String) {
     }
 }
 
-/// An HTTP answer.
+/// An HTTP response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -278,7 +278,7 @@ pub(crate) fn eventually(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// Random numbers. Their seed is printed, and `MOONCAKE_TEST_RANDOM` sets it.
+/// A random number generator. It prints its seed, which `MOONCAKE_TEST_RANDOM` sets.
 pub(crate) fn random() -> impl FnMut() -> u64 {
     let seed: u64 = match std::env::var("MOONCAKE_TEST_RANDOM") {
         Ok(text) => text.parse().expect("a number"),

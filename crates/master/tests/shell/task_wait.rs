@@ -1,4 +1,4 @@
-//! Clients that wait for tasks at the master.
+//! Clients that wait at the master for tasks.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use mooncake_types::{CreateTask, Reply, Request, TaskKind, TaskOrder, limits};
 
 use crate::support::{Rpc, Running, http_with, start};
 
-/// Node A has an object, node B has room. The first client is the one that copies from A.
+/// Node A holds an object, and node B has room. The first client lends node A and would copy the object.
 fn pool() -> (Running, Rpc, Rpc) {
     let master = start();
     let (mut first, mut other) = (master.connect(1), master.connect(2));
@@ -34,7 +34,7 @@ fn received(rpc: &mut Rpc) -> Vec<TaskOrder> {
 fn a_client_that_waits_is_answered_when_there_is_a_task() {
     let (_master, mut first, mut other) = pool();
     first.send(&Request::FetchTasks { limit: 8, wait_ms: limits::MAX_TASK_WAIT_MS });
-    // The master has read that before it reads what comes next over another connection, or soon after.
+    // The master reads this request before the next one, which goes over another connection, or soon after.
     let begun = Instant::now();
     copy_wanted(&mut other);
     let orders = received(&mut first);
@@ -48,7 +48,7 @@ fn a_client_that_waits_is_answered_when_time_alone_brings_a_task() {
     let (master, mut first, _other) = pool();
     first.send(&Request::FetchTasks { limit: 8, wait_ms: limits::MAX_TASK_WAIT_MS });
     let begun = Instant::now();
-    // The drain looks at its segments between two requests.
+    // The master plans a drain's moves when a timer is due, not when a request arrives.
     let body = br#"{"segments":["node-a"]}"#;
     let created = http_with(master.admin, "POST", "/api/v1/drain_jobs", body);
     assert_eq!(created.status, 200, "{created:?}");
@@ -69,7 +69,7 @@ fn a_client_that_waits_in_vain_is_told_so_when_its_time_is_over() {
     assert_eq!(received(&mut first), []);
     let most = Duration::from_millis(u64::from(limits::MAX_TASK_WAIT_MS));
     assert!(begun.elapsed() < 2 * most, "the master bounds the wait");
-    // The connection is as good as before.
+    // The connection can still be used.
     copy_wanted(&mut other);
     first.send(&Request::FetchTasks { limit: 8, wait_ms: 50 });
     assert_eq!(received(&mut first).len(), 1);

@@ -1,7 +1,8 @@
-//! Drain jobs: segments whose replicas are moved to others, so that their nodes can leave. This file keeps the jobs.
+//! The records of drain jobs.
 //!
-//! A job goes over all ranges in passes, a bounded page at a time. In each pass a replica on its segments is tried once;
-//! after [`MOST_FAILED_PASSES`] passes that left something that cannot be moved it has failed.
+//! A job goes over all ranges in passes, a bounded page at a time. Each pass tries every replica on the segments of
+//! the job once. The job fails after [`MOST_FAILED_PASSES`] passes with replicas that cannot be moved. It fails after
+//! the first of these passes if there is no target segment at all.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -10,9 +11,9 @@ use mooncake_types::{DrainId, DrainStatus, SegmentId, Tick};
 
 use super::withheld::Withheld;
 
-/// Passes that leave something that cannot be moved before a job gives up.
+/// Number of passes with replicas that cannot be moved, after which a job fails.
 pub(super) const MOST_FAILED_PASSES: u32 = 3;
-/// Jobs that have ended and can still be asked about.
+/// Number of ended jobs that can still be queried.
 const MAX_ENDED: usize = 100;
 
 /// One job.
@@ -21,31 +22,31 @@ pub(crate) struct Drain {
     pub(super) id: DrainId,
     pub(super) status: DrainStatus,
     pub(super) sources: Vec<Source>,
-    /// Names of the segments to move to; empty: all that take puts.
+    /// Names of the segments to move to. If empty, all segments that take puts.
     pub(super) targets: Vec<String>,
     pub(super) max_concurrency: usize,
     pub(super) created: Tick,
     pub(super) updated: Tick,
-    /// The numbers of the tasks that move its units, each with the segment that it writes to once that is chosen.
+    /// The tasks that move its units. Each has the segment that it writes to, once that is chosen.
     pub(super) active: BTreeMap<u64, Option<SegmentId>>,
-    /// The range that is looked at next.
+    /// The range that the walk checks next.
     pub(super) cursor: u32,
-    /// The node that lends the segments asked for the drain, and has not been told yet how it ended.
+    /// A node asked to drain its own segments, and has not been told the end yet.
     pub(super) is_awaited: bool,
-    /// It waits for its timer.
+    /// The job waits for its timer.
     pub(super) is_resting: bool,
     /// The next turn begins a new pass.
     pub(super) begins_anew: bool,
     pub(super) pass: Pass,
     pub(super) failed_passes: u32,
-    /// How often a move to a segment failed: those with fewer failures are tried first.
+    /// How often moves to a segment failed. Segments with fewer failures are tried first.
     pub(super) faults: BTreeMap<SegmentId, u32>,
     pub(super) moved: u64,
     pub(super) moved_bytes: u64,
     pub(super) released: u64,
 }
 
-/// A segment that is drained.
+/// A segment that a job drains.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     pub(super) id: SegmentId,
@@ -53,24 +54,24 @@ pub(crate) struct Source {
     pub(super) stage: SourceStage,
 }
 
-/// How far a segment of a job is.
+/// The progress on a segment of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SourceStage {
     Draining,
-    /// Nothing is left there.
+    /// No replica is left there.
     Drained,
-    /// It left the pool while something lay there.
+    /// The segment left the pool before all replicas were moved.
     Gone,
 }
 
-/// What one pass over all ranges has come to so far.
+/// The results of one pass so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pass {
-    /// Units that could not be moved, by the reason.
+    /// Number of units that could not be moved, by the reason.
     pub(super) failures: BTreeMap<String, u64>,
-    /// Units that wait for something else.
+    /// Number of units that cannot be moved yet.
     pub(super) blocked: u64,
-    /// Slots on which something lies that is no finished object, and may become one.
+    /// Slots with ranges of unfinished objects, which may become finished.
     pub(super) unfinished: BTreeSet<u32>,
 }
 
@@ -85,7 +86,7 @@ impl Pass {
 }
 
 impl Drain {
-    /// Whether it has something to do before a task of it ends or its timer fires.
+    /// Whether the job has work before one of its tasks ends or its timer fires.
     fn has_work(&self, end: u32) -> bool {
         let walks = self.cursor < end && self.active.len() < self.max_concurrency;
         let is_over = self.cursor >= end && self.active.is_empty();
@@ -97,13 +98,13 @@ impl Drain {
 #[derive(Debug, Default)]
 pub(crate) struct Drains {
     pub(super) jobs: BTreeMap<u32, Drain>,
-    /// Jobs that have something to do now.
+    /// Jobs that have work now.
     pub(super) awake: BTreeSet<u32>,
-    /// The job that was served last, so that all have their turns.
+    /// The job that had the last turn, so that all jobs get turns.
     pub(super) served: u32,
-    /// Ended, oldest first.
+    /// Ended jobs, oldest first.
     pub(super) ended: VecDeque<u32>,
-    /// Ended since the shell last asked.
+    /// Jobs that ended since the shell last asked.
     pub(super) news: Vec<u32>,
     pub(super) created: u32,
     pub(super) withheld: Withheld,
@@ -127,7 +128,7 @@ impl Drains {
         self.jobs.get(&number)
     }
 
-    /// A job that is known.
+    /// The record of a job, which must exist.
     pub(crate) fn job(&mut self, number: u32) -> &mut Drain {
         self.jobs.get_mut(&number).expect("the job is known")
     }
@@ -138,17 +139,17 @@ impl Drains {
         self.jobs.get(&number).filter(|job| job.id == id).map(|_| number)
     }
 
-    /// A task of a job writes to this segment.
+    /// Notes the segment that a task of a job writes to.
     pub(crate) fn note_target(&mut self, number: u32, task: u64, target: SegmentId) {
         self.job(number).active.insert(task, Some(target));
     }
 
-    /// These replicas of an object, as bits, are no more.
+    /// Forgets withheld replicas of an object (bits) that are gone.
     pub(crate) fn forget_withheld(&mut self, object: u32, set: u32) {
         self.withheld.forget(object, set);
     }
 
-    /// The timer of a job fires.
+    /// The timer of a job has fired.
     pub(crate) fn wake(&mut self, number: u32) {
         if let Some(job) = self.jobs.get_mut(&number).filter(|job| !job.status.has_ended()) {
             job.is_resting = false;
@@ -166,7 +167,7 @@ impl Drains {
         Some(self.served)
     }
 
-    /// Notes whether a job has something to do, now that the ranges end there.
+    /// Notes whether a job has work, where `end` is the current end of all ranges.
     pub(crate) fn note_work(&mut self, number: u32, end: u32) {
         match self.jobs[&number].has_work(end) {
             true => self.awake.insert(number),
@@ -174,23 +175,23 @@ impl Drains {
         };
     }
 
-    /// The last job that drained a segment, running or ended.
+    /// The last job over a segment, running or ended.
     pub(super) fn last_of(&self, id: SegmentId) -> Option<u32> {
         let drains = |job: &Drain| job.sources.iter().any(|source| source.id == id);
         self.jobs.iter().rev().find(|(_, job)| drains(job)).map(|(&number, _)| number)
     }
 
-    /// The job that drains a segment, if one does.
+    /// The running job over a segment, if there is one.
     pub(super) fn of_segment(&self, id: SegmentId) -> Option<u32> {
         self.last_of(id).filter(|number| !self.jobs[number].status.has_ended())
     }
 
-    /// Remembers a job that has ended, so that its last state can be asked for, and forgets the oldest one.
+    /// Remembers an ended job, so that its result can be queried, and forgets the oldest one above the limit.
     pub(super) fn remember(&mut self, number: u32) {
         self.awake.remove(&number);
         self.news.push(number);
         self.ended.push_back(number);
-        // What still moves reports to its job.
+        // Tasks that still run report to their job, so it is kept.
         let idle = self.ended.front().filter(|&&oldest| self.jobs[&oldest].active.is_empty());
         if let Some(&oldest) = idle.filter(|_| self.ended.len() > MAX_ENDED) {
             self.ended.pop_front();

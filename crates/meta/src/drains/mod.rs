@@ -1,9 +1,10 @@
-//! Drain jobs: segments whose replicas are moved to others, so that their nodes can leave.
+//! Drain jobs: the leader moves the replicas of some segments to others, so that their nodes can leave.
 //!
-//! A [job](job) [begins and ends](order) by request. It [walks](walk) over all ranges and has each replica on its segments moved
-//! by a task, or [lets go](release) of one that lies elsewhere too. [`place`] says where to, [`report`] how far it is.
+//! A request [begins](order) or cancels a [job](job). The job [walks](walk) over all ranges. It has a task move each
+//! replica on its segments, or [drops](release) a replica whose object has another. [`place`] chooses the target, and
+//! [`report`] tells the progress.
 //!
-//! Invariant (`check`): what look-ups leave out is a replica that a running job wants to let go of.
+//! Invariant (`check`): a replica that look-ups leave out is one that a running job wants to drop.
 
 mod check;
 mod job;

@@ -1,4 +1,4 @@
-//! The beginning and the end of a job.
+//! Begins, cancels and ends drain jobs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,13 +14,16 @@ use crate::segments::Closed;
 use crate::tasks::Ending;
 
 impl Meta {
-    /// Begins to drain segments: nothing more is put there from now on.
+    /// Begins to drain segments. They take no puts from now on.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidParams`] for no segment or too many, one that is named twice or is a target too, and no
-    /// concurrency; [`ErrorCode::SegmentNotFound`] for a name that no segment has;
-    /// [`ErrorCode::UnavailableInCurrentStatus`] for a segment that is drained already or is not whole, a target that takes
-    /// no puts, too many jobs, and before the master serves.
+    /// - [`ErrorCode::InvalidParams`]: no segment, too many segments or targets, a segment that is named twice or is
+    ///   also a target, or zero concurrency.
+    /// - [`ErrorCode::SegmentNotFound`]: no segment has one of the names.
+    /// - [`ErrorCode::NotSupported`]: a target is a disk.
+    /// - [`ErrorCode::UnavailableInCurrentStatus`]: a segment is drained already or not in its normal state, or a
+    ///   target takes no puts. Also if the names stand for too many segments, too many jobs run, or the master does
+    ///   not serve yet.
     pub fn start_drain(&mut self, now: Tick, order: &DrainOrder) -> Result<DrainId, ErrorCode> {
         self.advance(now);
         let counts = 1..=limits::MAX_DRAIN_SEGMENTS;
@@ -57,7 +60,7 @@ impl Meta {
         Ok(self.drains.job(number).id)
     }
 
-    /// A job over slots that nobody drains. Those that take puts do so no longer.
+    /// Begins a job over slots that no job drains. They take no puts from now on.
     fn begin_drain(
         &mut self,
         slots: &[u32],
@@ -102,7 +105,7 @@ impl Meta {
         Ok(number)
     }
 
-    /// A client asks that what lies on its segments be moved, or how far that is.
+    /// A client asks to drain its own segments, or asks for the progress of that drain.
     pub(crate) fn drain_own(
         &mut self,
         from: ClientId,
@@ -148,15 +151,15 @@ impl Meta {
         Ok(self.report_drain(number))
     }
 
-    /// A segment that leaves after a while: what lies there is moved until then, as far as there is room.
+    /// Drains a segment that leaves after a grace period, as far as there is room and time.
     pub(crate) fn drain_in_grace(&mut self, slot: u32) {
         if self.drains.of_segment(self.segments[slot].id).is_none() {
-            // What cannot be moved goes with the segment, whatever the reason.
+            // Replicas that are not moved are lost with the segment, whatever the reason.
             let _ = self.begin_drain(&[slot], Vec::new(), limits::DEFAULT_DRAIN_CONCURRENCY);
         }
     }
 
-    /// Ends a job before it has moved everything: its segments take puts again. What is on its way arrives.
+    /// Ends a job before it has moved everything. Its segments take puts again. Moves that have begun go on.
     ///
     /// # Errors
     /// [`ErrorCode::JobNotFound`], and [`ErrorCode::UnavailableInCurrentStatus`] for a job that has ended.
@@ -176,7 +179,7 @@ impl Meta {
         Ok(())
     }
 
-    /// A job is over. Unless it has succeeded its segments take puts again.
+    /// Ends a job. Unless it has succeeded, its segments take puts again.
     pub(super) fn end_drain(&mut self, number: u32, status: DrainStatus) {
         let now = self.now;
         let job = self.drains.job(number);
@@ -185,7 +188,7 @@ impl Meta {
         self.drains.remember(number);
         self.drains.withheld.forget_job(number);
         if status == DrainStatus::Succeeded {
-            // What failed has gone since.
+            // The units that failed have left the segments since.
             self.drains.job(number).pass = Pass::default();
             return;
         }
@@ -214,9 +217,9 @@ impl Meta {
                 self.counters.drain_moved += 1;
                 self.counters.drain_moved_bytes += len;
             }
-            // It went elsewhere by itself, was let go, or is no more.
+            // The unit already left the segment, was dropped, or its object is gone.
             Ending::Success | Ending::ObjectGone => {}
-            // It gave way to a caller's, or is to be let go once nobody reads it.
+            // The task gave way to one of a caller, or the unit can be dropped once its leases are over.
             Ending::Refused(ErrorCode::ObjectHasReplicationTask | ErrorCode::ObjectHasLease) => {
                 job.pass.blocked += 1;
             }
@@ -233,7 +236,7 @@ impl Meta {
         self.drains.note_work(number, self.ranges.end());
     }
 
-    /// A unit was dropped without a move.
+    /// Counts a unit that was dropped instead of moved.
     pub(super) fn count_released(&mut self, number: u32) {
         self.counters.drain_released += 1;
         let now = self.now;

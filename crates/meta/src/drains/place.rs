@@ -1,11 +1,11 @@
-//! Where what is drained goes to.
+//! Chooses the segments to which a drain moves replicas.
 
 use super::job::Drain;
 use crate::Meta;
 use crate::segments::Pieces;
 
 impl Meta {
-    /// The replica that a drain job has yet to move of an object.
+    /// The first replica of an object that a drain job still has to move.
     pub(crate) fn drained_replica(&mut self, number: u32, object: u32) -> Option<u8> {
         self.drains.get(number)?;
         let slots = self.drained_slots(number);
@@ -15,8 +15,8 @@ impl Meta {
             .map(|(_, range)| range.replica)
     }
 
-    /// Reserves ranges for a replica that is to be moved away, where no other replica lies. Nothing is evicted for it, now
-    /// or because of it.
+    /// Reserves ranges for a replica to move, on segments that hold no other replica of its object. Evicts nothing,
+    /// and leaves the segments below the mark at which they evict.
     pub(crate) fn place_drained(
         &mut self,
         number: u32,
@@ -29,7 +29,7 @@ impl Meta {
         let job = self.drains.get(number)?;
         let mut order = self.drain_targets(job);
         order.retain(|slot| !taken.contains(slot));
-        // No host should hold two replicas if there is another, and no rack.
+        // Prefer a host, and a rack, without another replica.
         order.sort_by_cached_key(|&slot| {
             let segment = &self.segments[slot];
             let faults = job.faults.get(&segment.id).copied().unwrap_or(0);
@@ -39,12 +39,12 @@ impl Meta {
         self.place_whole(self.objects[object].len, &order)
     }
 
-    /// Whether any segment takes what a drain job moves, be it full or not.
+    /// Whether any segment, even a full one, can be a target of a drain job.
     pub(super) fn has_target(&self, number: u32) -> bool {
         self.drains.get(number).is_some_and(|job| !self.drain_targets(job).is_empty())
     }
 
-    /// The segments that take what a drain job moves, be they full or not.
+    /// The segments that can be targets of a drain job, full ones included.
     fn drain_targets(&self, job: &Drain) -> Vec<u32> {
         let named = job.targets.iter().flat_map(|name| self.segments.named(name)).copied();
         match job.targets.is_empty() {

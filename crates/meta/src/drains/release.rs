@@ -1,7 +1,8 @@
-//! Replicas that a drain job lets go of without a move, since there is no room for them and another of their object stays.
+//! Release: a drain job drops a replica instead of moving it. It does so if no segment has room and another replica
+//! stays, or if it drains a disk and the object is also in memory.
 //!
-//! A reader with a route to the replica could read a version there that is replaced meanwhile. So look-ups leave the replica
-//! out while the object is leased. The replica is dropped once the leases that were granted before are over, even if the
+//! A reader with a route to a dropped replica could read a version there that is replaced meanwhile. So look-ups first
+//! leave the replica out while the object is leased. The job drops it once the earlier leases are over, even if the
 //! object is still read.
 
 use mooncake_types::{ErrorCode, SegmentState};
@@ -9,11 +10,11 @@ use mooncake_types::{ErrorCode, SegmentState};
 use crate::Meta;
 
 impl Meta {
-    /// Drops a replica that cannot be moved, if another can be read that stays.
+    /// Drops a replica instead of moving it, if another readable replica stays.
     ///
     /// # Errors
-    /// [`ErrorCode::NoAvailableHandle`] if none can; [`ErrorCode::ObjectHasLease`] while readers may have routes to it. From
-    /// then on no others get one.
+    /// [`ErrorCode::NoAvailableHandle`] if no other replica stays. [`ErrorCode::ObjectHasLease`] while readers may
+    /// have routes to it; look-ups leave it out from then on.
     pub(crate) fn release_drained(
         &mut self,
         number: u32,
@@ -37,21 +38,22 @@ impl Meta {
         Ok(())
     }
 
-    /// Has look-ups leave a replica out. Whether they have done so for as long as a lease lasts.
+    /// Has look-ups leave a replica out. Returns whether they have done so for the length of a lease.
     fn is_withheld(&mut self, job: u32, object: u32, replica: u8) -> bool {
         let until = self.now.after_ms(self.config.lease_ttl_ms);
         self.drains.withheld.insert((object, replica), job, until) <= self.now
     }
 
-    /// The replicas of an object that look-ups leave out, as bits: those that cannot be read, and those that are to be let go
-    /// as long as another can.
+    /// The replicas of an object that look-ups leave out, as bits. These are the unreadable ones, and those that a
+    /// drain wants to drop as long as another replica can be read.
     pub(crate) fn unnamed_replicas(&self, object: u32) -> u32 {
         let unreadable = self.unreadable_replicas(object);
         let unnamed = unreadable | self.drains.withheld.of_object(object);
         if self.has_replica_but(object, unnamed) { unnamed } else { unreadable }
     }
 
-    /// A look-up has named replicas of an object. Those that were left out until now and are no longer may be read again.
+    /// A look-up has named replicas of an object. Replicas among them that were withheld count as readable again,
+    /// since readers may have routes to them.
     pub(crate) fn note_named(&mut self, object: u32) {
         if self.drains.withheld.is_empty() {
             return;

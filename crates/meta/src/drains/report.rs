@@ -1,4 +1,4 @@
-//! How far drain jobs are.
+//! Reports the progress of drain jobs.
 
 use mooncake_types::{DrainId, DrainReport, DrainStatus};
 
@@ -40,13 +40,13 @@ impl Drain {
 }
 
 impl Meta {
-    /// How far a job is; none if this leader knows of no such job.
+    /// The progress of a job. `None` if this leader knows no such job.
     #[must_use]
     pub fn drain(&self, id: DrainId) -> Option<DrainReport> {
         self.drains.find(id).map(|number| self.report_drain(number))
     }
 
-    /// The jobs that run.
+    /// The progress of all running jobs.
     #[must_use]
     pub fn running_drains(&self) -> Vec<DrainReport> {
         if self.drains.running() == 0 {
@@ -56,7 +56,7 @@ impl Meta {
         running.map(|(number, _)| self.report_drain(number)).collect()
     }
 
-    /// The jobs that have ended since this was last asked; a hundred are kept at most.
+    /// Takes the jobs that have ended since the last call, a hundred at most.
     pub fn take_ended_drains(&mut self) -> Vec<DrainReport> {
         let news = std::mem::take(&mut self.drains.news);
         news.into_iter().map(|number| self.report_drain(number)).collect()

@@ -1,4 +1,4 @@
-//! The way of a drain job over all ranges.
+//! A drain job walks over all ranges.
 
 use mooncake_types::{DrainStatus, ErrorCode, TaskKind};
 
@@ -9,14 +9,15 @@ use crate::segments::Closed;
 use crate::tasks::{NewTask, Origin, Tasks};
 use crate::timer::Timer;
 
-/// Ranges that one turn of a job looks at.
+/// Number of ranges that one turn of a job checks.
 const RANGES_PER_TURN: u32 = 1_024;
-/// The pause between two passes; longer by a millisecond for so many ranges, since each pass looks at all of them.
+/// The pause between two passes. It grows by a millisecond for each `RANGES_PER_PAUSE_MS` ranges, since each pass
+/// checks all of them.
 const PAUSE_MS: u64 = 500;
 const RANGES_PER_PAUSE_MS: u64 = 1_024;
 
 impl Meta {
-    /// A bounded step of the job whose turn it is.
+    /// Does a bounded step of the job whose turn it is.
     pub(crate) fn advance_drains(&mut self) {
         let Some(number) = self.drains.next_awake() else { return };
         let slots = self.drained_slots(number);
@@ -42,7 +43,7 @@ impl Meta {
         self.drains.note_work(number, self.ranges.end());
     }
 
-    /// The slots of a job on which something may still lie, in order. Segments that left are noted.
+    /// The slots of a job that may still hold replicas, in order. Notes the segments that have left the pool.
     pub(super) fn drained_slots(&mut self, number: u32) -> Vec<u32> {
         let mut slots = Vec::new();
         let segments = &self.segments;
@@ -64,7 +65,7 @@ impl Meta {
         }
         match self.objects[range.object].state {
             ObjectState::Complete => {}
-            // It may become readable, and is to be moved then.
+            // The object may become readable, and is moved then.
             ObjectState::Processing
             | ObjectState::Waiting
             | ObjectState::Copying
@@ -87,7 +88,7 @@ impl Meta {
         }
     }
 
-    /// Has a replica moved, or says why not.
+    /// Submits a task to move a replica. If that is impossible now, drops the replica or notes the reason.
     fn drain_unit(&mut self, number: u32, object: u32, replica: u8, slots: &[u32]) {
         let is_busy = self.has_task(object)
             || self.awaits_former_routes(object)
@@ -103,7 +104,8 @@ impl Meta {
                 Err(code) => self.fail_unit(number, code),
             };
         };
-        // Only looked for: it is reserved when a client begins, so that what waits holds nothing.
+        // This only checks for room. The ranges are reserved when a client begins the task, so that pending tasks
+        // reserve nothing.
         self.unreserve(&pieces);
         let source = self
             .ranges_of(object)
@@ -129,7 +131,7 @@ impl Meta {
         self.drains.job(number).pass.fail(code.to_string());
     }
 
-    /// All ranges were looked at, and nothing is under way.
+    /// Ends a pass: all ranges are checked, and no task of the job runs.
     fn end_pass(&mut self, number: u32, slots: &[u32]) {
         for &slot in slots {
             let id = self.segments[slot].id;
@@ -158,7 +160,7 @@ impl Meta {
         self.rest(number);
     }
 
-    /// The next pass begins after a pause. What this one came to can be asked for until then.
+    /// Schedules the next pass after a pause. Until then the results of this pass can be queried.
     fn rest(&mut self, number: u32) {
         let pause_ms = PAUSE_MS + u64::from(self.ranges.end()) / RANGES_PER_PAUSE_MS;
         let job = self.drains.job(number);

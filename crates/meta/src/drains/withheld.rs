@@ -1,18 +1,18 @@
-//! Replicas that look-ups leave out, because a drain job is to let go of them.
+//! Withheld replicas: look-ups leave them out, because a drain job wants to drop them.
 
 use std::collections::BTreeMap;
 
 use mooncake_types::Tick;
 
-/// The replicas that look-ups leave out, by object and number.
+/// The withheld replicas, by object and replica number.
 #[derive(Debug, Default)]
 pub(crate) struct Withheld(BTreeMap<(u32, u8), Withholding>);
 
 #[derive(Clone, Copy, Debug)]
 struct Withholding {
-    /// Of the job that wants to let go of it.
+    /// The job that wants to drop the replica.
     job: u32,
-    /// From then on no reader has a route to it.
+    /// From this moment no reader has a route to the replica.
     until: Tick,
 }
 
@@ -21,13 +21,13 @@ impl Withheld {
         self.0.is_empty()
     }
 
-    /// The numbers of an object's, as bits.
+    /// The withheld replicas of an object, as bits.
     pub(super) fn of_object(&self, object: u32) -> u32 {
         let of_object = self.0.range((object, 0)..=(object, u8::MAX));
         of_object.fold(0, |set, (&(_, replica), _)| set | 1 << replica)
     }
 
-    /// These replicas of an object are named again, or are no more.
+    /// Forgets these replicas of an object: look-ups name them again, or they are gone.
     pub(crate) fn forget(&mut self, object: u32, set: u32) {
         if self.0.is_empty() {
             return;
@@ -39,17 +39,18 @@ impl Withheld {
         }
     }
 
-    /// A replica is left out for a job. Gives the moment from which on nobody has a route to it: `until` if it is a new one.
+    /// Withholds a replica for a job. Returns the moment from which no reader has a route to it: `until`, unless it
+    /// was withheld before.
     pub(super) fn insert(&mut self, (object, replica): (u32, u8), job: u32, until: Tick) -> Tick {
         self.0.entry((object, replica)).or_insert(Withholding { job, until }).until
     }
 
-    /// A job is over.
+    /// Forgets the replicas of a job that has ended.
     pub(super) fn forget_job(&mut self, number: u32) {
         self.0.retain(|_, withholding| withholding.job != number);
     }
 
-    /// Each with the number of its job.
+    /// Each replica with the number of its job.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, u8, u32)> {
         self.0.iter().map(|(&(object, replica), withholding)| (object, replica, withholding.job))
     }

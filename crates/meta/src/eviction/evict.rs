@@ -1,8 +1,8 @@
-//! Eviction: the replica of a segment that is least likely to be of use soon goes first.
+//! Eviction: the replica on a segment that is least likely to be used soon goes first.
 //!
-//! Each segment has a queue for every [class](crate::objects), in the order of last use. Of the heads of the queues, the
-//! one goes whose class and age are [worth](super::reuse) least; while nothing has been learned, that is the least
-//! recently used. No other replicas are looked at.
+//! Each segment has a queue for every [class](crate::objects), in the order of last use. Eviction compares the heads
+//! of the queues, and takes the one whose class and age are [worth](super::reuse) least. While nothing has been
+//! learned, that is the least recently used. Eviction looks at no other replicas.
 
 use std::cmp::Reverse;
 
@@ -12,16 +12,17 @@ use crate::Meta;
 use crate::objects::{ObjectState, PINNED_PLACES, PLAIN_PLACES, QueueKind, Range};
 use crate::slab::NONE;
 
-/// Victims that the watermark takes between two requests. A group counts as its objects, and is never split.
+/// Most victims that eviction for the watermark takes between two requests. A group counts as its objects, and is
+/// never split.
 const VICTIMS_PER_TURN: usize = 256;
 
-/// Victims that are passed over, because of their groups, before eviction takes none.
+/// Most ranges that one search passes over: victims that stay for their group or task, or leased ranges of a queue.
 const MOST_VICTIMS_PASSED: usize = 256;
 
-/// Victims around which a window is looked for on one segment.
+/// Victims around which windows are looked for first on one segment.
 pub(super) const SEEDS: usize = 16;
 
-/// Segments among which a put that finds no room chooses.
+/// Segments between which a put that finds no room chooses.
 pub(crate) const CHOICES: usize = 2;
 
 /// The order in which ranges are evicted, the least first.
@@ -32,8 +33,8 @@ pub(crate) struct EvictionRank {
 }
 
 impl Meta {
-    /// Evicts one replica that lies, at least in part, on this segment, or a whole group of objects one of which does.
-    /// Returns the bytes that came free there.
+    /// Evicts one replica that has a range on this segment, or the whole group of its object. `need` says whether
+    /// soft-pinned objects may be taken. Returns the bytes that came free on the segment.
     pub(crate) fn evict_one(&mut self, slot: u32, need: bool) -> Option<u64> {
         self.counters.evictions_attempted += 1;
         let victim = self.next_victim(slot, need && self.config.allow_evict_soft_pinned)?;
@@ -63,7 +64,7 @@ impl Meta {
         }
     }
 
-    /// Evicts these replicas, and the object if it has no others.
+    /// Evicts these replicas. Drops the object if it has no others.
     pub(crate) fn evict_replicas(&mut self, object: u32, set: u32) {
         let class = self.class_of(object);
         self.counters.evicted_bytes += self.free_replicas(object, set);
@@ -77,7 +78,7 @@ impl Meta {
         }
     }
 
-    /// The range on a segment that goes first: of a replica that nobody asked for if there is one.
+    /// The range on a segment that is evicted next: of an extra replica without a lease if there is one.
     pub(crate) fn next_victim(&mut self, slot: u32, pinned_too: bool) -> Option<u32> {
         self.unread_extra(slot).or_else(|| {
             let mut victims: SmallVec<[u32; SEEDS]> = SmallVec::new();
@@ -86,7 +87,8 @@ impl Meta {
         })
     }
 
-    /// The ranges of a segment's queues that go first, until there are so many: soft-pinned ones only if others are too few.
+    /// Picks the ranges on a segment that are evicted next, until there are `enough`. Takes soft-pinned ones only if
+    /// the others are too few.
     pub(super) fn pick_victims(
         &mut self,
         slot: u32,
@@ -101,8 +103,8 @@ impl Meta {
         }
     }
 
-    /// Victims that must stay for their group or task are passed over: they go to the end of a queue of unleased ranges, so that
-    /// eviction does not meet them again soon.
+    /// Picks victims from the queues at these places. Victims that must stay for their group or task move to the end
+    /// of a queue of ranges without a lease. So eviction does not meet them again soon.
     fn pick_victims_from(
         &mut self,
         slot: u32,
@@ -117,8 +119,8 @@ impl Meta {
         }
     }
 
-    /// Puts first, of the first few segments, the one whose next victim is worth least. With two choices instead of one,
-    /// segments that were filled by chance give up much the same as one large segment would.
+    /// Of the first [`CHOICES`] segments, moves the one whose next victim is worth least to the front. With two
+    /// choices, segments that filled up by chance evict nearly the same objects as one large segment would.
     pub(crate) fn put_least_first(&self, order: &mut [u32]) {
         let ranks = order.iter().take(CHOICES).map(|&slot| self.least_rank(slot));
         let ranks = ranks.enumerate().filter_map(|(place, least)| Some((least?, place)));
@@ -132,9 +134,10 @@ impl Meta {
         queues.iter().filter_map(|queue| self.rank(queue.head())).min()
     }
 
-    /// From the heads of some of a segment's queues, the ranges that are worth least, and of equal ones those used longest ago.
-    /// The head of a queue is its oldest range. In a queue of leased ranges its lease ends first, except that a new replica of
-    /// an object that was leased before may stand behind a lease that ends up to one lease time later.
+    /// Finds victims among the queues at these places: the ranges that are worth least, and of equal ones the least
+    /// recently used. The head of a queue is its oldest range. In a queue of leased ranges its lease ends first, with
+    /// one exception. A new replica of an object that was leased before may be behind a lease that ends up to one
+    /// lease time later.
     fn victims(
         &self,
         slot: u32,
@@ -168,8 +171,8 @@ impl Meta {
         }
     }
 
-    /// The first range of a queue that is not leased, from this one on. Only where objects keep their places do leased ones stand
-    /// before others.
+    /// The first range without a lease, from this one on in its queue. Leased ranges are in front of others only
+    /// where objects keep their places.
     fn first_unleased(&self, mut id: u32) -> Option<(EvictionRank, u32)> {
         let looks = if self.usage.keeps_places() { MOST_VICTIMS_PASSED } else { 1 };
         for _ in 0..looks {
@@ -184,18 +187,19 @@ impl Meta {
         None
     }
 
-    /// Whether an object without a lease stays: for its group, or because a task reads it that may take it to another tier.
+    /// Whether an object without a lease stays: for its group, or because a task reads it that may take it to another
+    /// tier.
     pub(crate) fn victim_stays(&self, object: u32, pinned_too: bool) -> bool {
         let group = self.objects[object].group;
         if group != NONE {
-            // What a task reads would be left behind alone.
+            // The member that the task reads would remain alone.
             return self.group_stays(group, pinned_too)
                 || self.config.has_disks() && self.groups.has_task(group);
         }
         self.config.has_disks() && self.has_task(object)
     }
 
-    /// How a range compares with others, unless it is leased: the least goes first.
+    /// The rank of a range, unless the range is leased. The least rank is evicted first.
     pub(crate) fn rank(&self, id: u32) -> Option<EvictionRank> {
         let range = (id != NONE).then(|| &self.ranges[id])?;
         let may_be_leased = range.queue != QueueKind::Fresh || self.usage.keeps_places();
@@ -204,12 +208,12 @@ impl Meta {
         }
         let hand = || self.segments[range.segment].hand;
         let (worth, age) = self.usage.worth(range.class, range.stamp, hand);
-        // Worth is never negative, so its bits are in its order.
+        // Worth is never negative, so its bits have the same order as its values.
         Some(EvictionRank { worth: worth.to_bits(), younger: Reverse(age) })
     }
 
-    /// Brings crowded segments down to the low watermark, a bounded step at a time. Soft-pinned objects are left:
-    /// there is room.
+    /// Evicts from crowded segments until they are below the low watermark, in bounded steps. Soft-pinned objects
+    /// stay, because there is room.
     pub(crate) fn relieve_crowded(&mut self) {
         let low = self.config.eviction_high_watermark_ratio - self.config.eviction_ratio;
         let enough_keys = self.counters.evicted_keys + VICTIMS_PER_TURN as u64;

@@ -1,28 +1,29 @@
-//! How often objects had been used that were evicted not long ago: one that comes back is no stranger.
+//! Notes of how often evicted objects had been used. An object that comes back soon keeps its uses.
 
 use crate::objects::scatter;
 
-/// Notes that share a cache line; a key's note lies in one such set.
+/// Notes in a set, which has the size of a cache line. A key's note is in one set.
 const WAYS: usize = 16;
-/// Notes that there is room for, at least, for each object in the pool.
+/// Fewest notes for each object in the pool.
 const NOTES_PER_OBJECT: usize = 6;
-/// One more note for so many: a pool that grows a little keeps its table.
+/// One spare note for this many notes, so that a pool that grows a little keeps its table.
 const SLACK: usize = 8;
 const LEAST_NOTES: usize = 64 * WAYS;
-/// Generations for which a note counts. As many notes as half the table has room for are made in that time, so
-/// hardly any has to make room for another before: what was evicted together is forgotten together, and no block
-/// in the middle of a chain alone.
+/// Generations for which a note counts. The notes that are made in that time fill half the table, so hardly any
+/// replaces another that counts. Therefore objects that were evicted together are forgotten together, and no block in
+/// the middle of a chain is forgotten alone.
 const WINDOW: u32 = 8;
 
 const USES_BITS: u32 = 2;
 const GENERATION_BITS: u32 = 6;
-/// The generation that an empty note has; the others go round from 1.
+/// The generation of an empty note. The others go round from 1.
 const EMPTY: u32 = 0;
 const GENERATIONS: u32 = (1 << GENERATION_BITS) - 1;
 
-/// A table of notes about evicted objects: four bytes each, 27 for an object in the pool.
+/// A table of notes about evicted objects. A note takes four bytes, which makes about 27 bytes for each object in the
+/// pool.
 ///
-/// A note is 24 bits of the key's hash, its generation and the uses. About one look-up in a million finds another
+/// A note has 24 bits of the key's hash, its generation, and the uses. About one look-up in a million finds another
 /// key's note, which does no harm.
 #[derive(Debug)]
 pub(crate) struct Ghosts {
@@ -36,8 +37,8 @@ impl Ghosts {
         Self { notes: Vec::new(), generation: 1, made: 0 }
     }
 
-    /// Notes how often an object was used that is evicted from a pool of `objects`. A table that has become too
-    /// small begins anew.
+    /// Notes how often an object had been used that is evicted from a pool of `objects`. Replaces a table that has
+    /// become too small with an empty one.
     pub(crate) fn note(&mut self, hash: u64, uses: u8, objects: usize) {
         let wanted = objects.saturating_mul(NOTES_PER_OBJECT);
         if self.notes.len() < wanted {
@@ -59,7 +60,7 @@ impl Ghosts {
         *oldest.expect("a set has notes") = note;
     }
 
-    /// The uses that were noted, if the object was evicted not long ago. The note is gone then.
+    /// Takes the note of an object: how often it had been used, if it was evicted recently.
     pub(crate) fn take(&mut self, hash: u64) -> Option<u8> {
         if self.notes.is_empty() {
             return None;
@@ -75,19 +76,19 @@ impl Ghosts {
     }
 }
 
-/// The set that a key's note lies in.
+/// The set of a key's note.
 fn set_of(notes: &mut [u32], hash: u64) -> &mut [u32] {
     let sets = notes.len() / WAYS;
     let set = ((u128::from(scatter(hash)) * sets as u128) >> 64) as usize;
     &mut notes[set * WAYS..][..WAYS]
 }
 
-/// The part of a note that says whose it is.
+/// The part of a note that identifies its key.
 fn mark(hash: u64) -> u32 {
     (hash as u32) << (USES_BITS + GENERATION_BITS)
 }
 
-/// Generations since a note was made; more than any has for an empty one.
+/// Generations since a note was made. An empty note counts as older than all others.
 fn age(note: u32, now: u32) -> u32 {
     match (note >> USES_BITS) & GENERATIONS {
         EMPTY => u32::MAX,

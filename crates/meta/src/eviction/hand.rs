@@ -1,17 +1,20 @@
-//! The hand of a segment: where eviction looks next, under a policy of second chances.
+//! The hand of a segment: the side on which eviction looks next, under a policy of second chances.
 
 use super::Usage;
 use crate::Meta;
 use crate::objects::{Class, QueueKind, Side};
 use crate::slab::NONE;
 
-/// Most ranges that get another chance in one search for a victim. Uses give an object three chances at most, but a leased
-/// object always gets another one.
+/// Most ranges that get another chance in one search for a victim. Uses give an object at most three chances, but a
+/// leased object always gets another one.
 const MOST_CHANCES: usize = 4_096;
 
 impl Meta {
-    /// The class of an object that is put, or found, on a segment. `uses` is zero for a new key, one more than before for a key
-    /// that was evicted not long ago, and as before for a key that is replaced. `last`: it is the last object of its batch.
+    /// The class of an object that is put on a segment, or reported there. `last` says whether it is the last object
+    /// of its batch. `uses` is
+    /// - zero for a new key;
+    /// - one more than before for a key that was evicted recently;
+    /// - as before for a key that is replaced.
     pub(crate) fn new_class(&self, slot: u32, hash: u64, uses: u8, last: bool) -> Class {
         match self.usage.second_chance() {
             None => Class::new(hash, uses, last),
@@ -21,7 +24,7 @@ impl Meta {
         }
     }
 
-    /// Gives ranges their further chances, until the oldest on the hand's side has none left.
+    /// Gives ranges further chances, until the oldest range on the hand's side has none left.
     pub(super) fn advance_hand(&mut self, slot: u32) {
         let Some(policy) = self.usage.second_chance() else { return };
         for _ in 0..MOST_CHANCES {

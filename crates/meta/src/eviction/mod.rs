@@ -1,11 +1,12 @@
-//! Eviction: which replica goes when there is no room, and what is learned about the use of objects to choose well.
+//! Eviction: which replica goes when there is no room, and what is learned about uses to choose it well.
 //!
-//! Of the heads of a segment's queues [`evict`] takes the one whose [class](crate::objects) and age promise the fewest uses, by
-//! what [`Usage`] has learned. [`window`] finds neighbours that make room together. What is evicted gets tombstones. Where
-//! [objects sink](crate::tiers), a range that [`evict`] picks is offloaded before it is freed.
+//! Of the heads of a segment's queues, [`evict`] takes the one whose [class](crate::objects) and age promise the
+//! fewest uses, by what [`Usage`] has learned. [`window`] finds neighbouring ranges that make room together. Entries
+//! of evicted ranges get tombstones. If [objects sink](crate::tiers), a range that [`evict`] picks is copied to a
+//! disk before it is freed.
 //!
-//! Invariants: leased, unfinished and hard-pinned objects stay. A group goes as a whole. The work of one request is bounded
-//! ([`Effort`]).
+//! Invariants: leased, unfinished and hard-pinned objects stay. A group is evicted as a whole. The work of one
+//! request is bounded ([`Effort`]).
 
 mod effort;
 mod evict;

@@ -1,38 +1,41 @@
-//! How soon objects are used again, learned from a sample of the keys, and what it makes an object worth.
+//! How soon objects are used again, learned from a sample of the keys, and the worth of an object that follows from
+//! it.
 //!
-//! For keys of the sample, the last use is kept whether the object is still there or not; so what is learned does not
-//! depend on what was evicted. Each further use says how long one of a class and age took to be used again. From that
-//! follows, for every class and age, the share of objects still to be used: a curve that falls. An object is worth the
-//! steepest fall that lies ahead of it: the most uses for the room that it takes, up to the moment at which it would
-//! best be given up. Worth never grows with age: what lies further ahead of the young counts for them already.
+//! The last use of each sampled key is kept, whether or not the object still exists. So what is learned does not
+//! depend on evictions. Each further use shows how long an object of one class took to be used again. From that
+//! follows, for every class and age, the share of objects that are still to be used: a curve that falls.
+//!
+//! The worth of an object is the steepest fall of this curve that lies ahead of it. That is the most uses for the
+//! room that it takes, up to the best time to evict it. Worth never grows with age: what lies ahead of an old object
+//! also lies ahead of a young one.
 
 use crate::objects::{CLASSES, Class, scatter};
 
-/// Keys in the sample, at most. The size of what is kept of them: 16 bytes each.
+/// Most keys in the sample. Each takes 16 bytes.
 const SLOTS: usize = 1 << 14;
-/// Keys sampled for each slot's worth of objects in the pool, so that those evicted long ago are among them too.
+/// Slots for each sampled key of the pool, so that the sample also holds keys that were evicted long ago.
 const REACH: usize = 4;
-/// Sampled uses after which the worth of all is reckoned again.
+/// Sampled uses after which the worth of every class and age is computed again.
 const PERIOD: u32 = 512;
-/// What is left, after each period, of the weight of what was learned.
+/// Factor by which the weight of earlier observations falls in each period.
 const DECAY: f32 = 0.99;
-/// Uses of any class that stand in for those that a class lacks.
+/// Objects that behave like the average of all classes, and are added to the observations of each class.
 const PRIOR: f32 = 20.0;
 
-/// Two ages to every power of two; the last is for all above.
+/// Buckets of ages: two for every power of two. The last has all higher ages.
 const AGES: usize = 64;
 
 /// The last use of a key of the sample.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     at: u64,
-    /// Half of the hash, never zero; zero: no sample.
+    /// Half of the hash, never zero. Zero: the slot is empty.
     tag: u32,
     class: Class,
 }
 
-/// Objects of one class whose age came to its end, by age: because they were used again, or because they were no longer
-/// watched.
+/// Observations of objects of one class, by the age at which they ended. Either the object was used again, or another
+/// key took the slot of its key.
 #[derive(Clone, Copy, Debug)]
 struct Ends {
     used: [f32; AGES],
@@ -45,7 +48,7 @@ const NO_ENDS: Ends = Ends { used: [0.0; AGES], lost: [0.0; AGES] };
 #[derive(Debug)]
 pub(crate) struct Reuse {
     samples: Vec<Sample>,
-    /// Keys at least this rare are sampled.
+    /// Keys of at least this rarity are sampled.
     rarity: u32,
     since: u32,
     ends: Box<[Ends; CLASSES]>,
@@ -64,22 +67,22 @@ impl Reuse {
         }
     }
 
-    /// One that learns nothing: no key is rare enough to be sampled.
+    /// Learns nothing, because no key has the rarity for the sample.
     pub(crate) fn idle() -> Self {
         Self { samples: Vec::new(), rarity: u32::MAX, ..Self::new() }
     }
 
-    /// Whether the key of an object of this class is one of the sample.
+    /// Whether the key of an object of this class is in the sample.
     pub(super) fn samples(&self, class: Class) -> bool {
         class.rarity() >= self.rarity
     }
 
-    /// The expected uses of an object of a class and age, for each use of any object, while it is kept.
+    /// The expected uses of an object of this class and age while it is kept, for each use of any object.
     pub(crate) fn worth(&self, class: Class, age: u64) -> f32 {
         self.worth[class.index()][bucket(age)]
     }
 
-    /// A sampled key was used or put: at `now`, after which it is of this class.
+    /// A sampled key was used or put at `now`, and is of this class from then on.
     pub(crate) fn note_use(&mut self, hash: u64, class: Class, now: u64, objects: usize) {
         let sample = &mut self.samples[slot_of(hash)];
         if sample.tag != 0 {
@@ -96,7 +99,7 @@ impl Reuse {
         }
     }
 
-    /// Samples as many keys as there are slots for, in a pool of `objects`.
+    /// Sets the rarity at which about as many keys are sampled as there are slots, in a pool of `objects`.
     fn resample(&mut self, objects: usize) {
         let excess = (objects.saturating_mul(REACH) / SLOTS).max(1);
         let rarity = excess.ilog2() + u32::from(!excess.is_power_of_two());
@@ -108,7 +111,7 @@ impl Reuse {
         self.rarity = rarity;
     }
 
-    /// Reckons what every class and age is worth.
+    /// Computes the worth of every class and age.
     fn reckon(&mut self, now: u64) {
         let mut ends = *self.ends;
         for sample in self.samples.iter().filter(|sample| sample.tag != 0) {
@@ -124,7 +127,8 @@ impl Reuse {
         let usual = hazards(&all, 0.0, &[0.0; AGES]);
         for (worth, class) in self.worth.iter_mut().zip(&ends) {
             *worth = steepest_falls(&hazards(class, PRIOR, &usual));
-            // A queue gives up its oldest first, so the old ones' time must not be what the young ones wait for.
+            // A queue evicts its oldest range first, so a younger range must be worth at least as much as an older
+            // one.
             for age in (0..AGES - 1).rev() {
                 worth[age] = worth[age].max(worth[age + 1]);
             }
@@ -156,7 +160,8 @@ fn least_age(bucket: usize) -> f64 {
     whole * if bucket.is_multiple_of(2) { 1.0 } else { 1.5 } - 1.0
 }
 
-/// The share of those that reach an age which are used while at it. `prior` objects are thought to do as is `usual`.
+/// For each age, which share of the objects that reach this age are used at it. `prior` further objects are taken to
+/// behave as `usual`.
 fn hazards(ends: &Ends, prior: f32, usual: &[f32; AGES]) -> [f32; AGES] {
     let mut hazards = [0.0; AGES];
     let mut older = 0.0;
@@ -171,10 +176,11 @@ fn hazards(ends: &Ends, prior: f32, usual: &[f32; AGES]) -> [f32; AGES] {
     hazards
 }
 
-/// For every age, the steepest fall of the share still to be used, from there to any later age: the steps of the
-/// curve's lower convex hull, found from its end.
+/// For every age, the steepest fall of the share still to be used, from that age to any later one. These are the
+/// slopes of the curve's lower convex hull, found from its end.
 fn steepest_falls(hazards: &[f32; AGES]) -> [f32; AGES] {
-    // For each age, the uses that an object takes room for until then, and the share still to be used.
+    // For each age: how long an object takes up room until then, in uses of any object, and the share still to be
+    // used.
     let mut curve = [(0.0f64, 1.0f64); AGES + 1];
     for age in 0..AGES {
         let (room, share) = curve[age];

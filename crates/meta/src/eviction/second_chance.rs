@@ -1,8 +1,9 @@
-//! Policies that leave an object in its place when it is used, and look at its uses only when its turn to go comes.
+//! Policies that leave an object in its place when it is used, and look at its uses only when it would be evicted
+//! next.
 //!
-//! Each segment has two queues then, one for each [`Side`], in the order in which ranges joined them, and a hand that
-//! looks at the oldest range of one of them: it goes, or it gets another chance at the end of a queue. What is leased
-//! always gets one.
+//! Each segment then has two queues, one for each [`Side`], in the order in which ranges joined them. It also has a
+//! hand, which looks at the oldest range of one of them. That range is evicted, or gets another chance at the end of
+//! a queue. A leased range always gets one.
 
 use std::fmt::Debug;
 
@@ -10,29 +11,31 @@ use crate::objects::Side;
 
 /// See the [module](self). Every decision takes the same time, however many objects there are.
 pub(crate) trait SecondChance: Debug + Sync {
-    /// The side that a new object joins on a segment whose hand is on that side; `is_back`: it was evicted not long ago.
+    /// The side that a new object joins. `hand` is the side of the segment's hand. `is_back` says whether the object
+    /// was evicted recently.
     fn side_of_new(&self, is_back: bool, hand: Side) -> Side;
 
-    /// The side whose oldest is looked at next, by the ranges on each side.
+    /// The side whose oldest range the hand looks at next. `ranges` has the ranges on each side, `before` is the side
+    /// until now.
     fn hand(&self, ranges: [u32; 2], before: Side) -> Side;
 
-    /// Where the oldest of a side goes, and with how many uses left, if it does not go altogether.
+    /// The side that the oldest range of a side joins, and how many uses count there; none: it is evicted.
     fn chance(&self, side: Side, uses: u8, is_leased: bool) -> Option<(Side, u8)>;
 
-    /// Whether an object that is evicted from that side is known again if it comes back.
+    /// Whether the uses of an object that is evicted from this side are remembered.
     fn remembers(&self, side: Side) -> bool;
 }
 
-/// S3-FIFO: new objects pass a small queue, and only what is used twice there, or comes back, gets to the main one. What
-/// is used in the main queue begins there anew.
+/// S3-FIFO: new objects pass a small queue. Only objects that are used twice there, or come back after an eviction,
+/// get to the main queue. A range that was used in the main queue goes to its end again.
 #[derive(Debug)]
 pub(super) struct S3Fifo;
 
 const SMALL: Side = Side::First;
 const MAIN: Side = Side::Second;
-/// The small queue has one range in so many.
+/// The small queue has one range in this many.
 const SMALL_PART: u64 = 10;
-/// Uses that lead to the main queue.
+/// Uses in the small queue that lead to the main queue.
 const ENOUGH_USES: u8 = 2;
 
 impl SecondChance for S3Fifo {
@@ -59,8 +62,9 @@ impl SecondChance for S3Fifo {
     }
 }
 
-/// SIEVE: one queue, along which a hand goes from the oldest to the newest. It takes what was not used since it came by.
-/// What lies before the hand is on its side, with what is new; what it passed is on the other.
+/// SIEVE: one queue, along which a hand moves from the oldest range to the newest. It evicts ranges that were not
+/// used since it passed them last. Ranges ahead of the hand are on its side, as are new ones. Ranges that it has
+/// passed are on the other side.
 #[derive(Debug)]
 pub(super) struct Sieve;
 

@@ -1,5 +1,5 @@
-//! What is known of the use of objects: the time by which eviction goes, what was learned of classes, and how often objects
-//! had been used that were evicted.
+//! What is known of the use of objects: the time by which eviction goes, what was learned of classes, and how often
+//! evicted objects had been used.
 
 use super::ghosts::Ghosts;
 use super::reuse::Reuse;
@@ -14,9 +14,10 @@ pub(crate) struct Usage {
     uses: u64,
     reuse: Reuse,
     ghosts: Ghosts,
-    /// Whether the uses of evicted keys are remembered in any case.
+    /// Whether the uses of evicted keys are remembered where no policy of second chances decides that.
     learns: bool,
-    /// The policy by which objects keep their places when they are used, if there is one: it decides when their turn to go comes.
+    /// The policy by which objects keep their places when they are used, if there is one. It decides what happens to
+    /// the range that would be evicted next.
     second_chance: Option<&'static dyn SecondChance>,
 }
 
@@ -28,18 +29,18 @@ impl Usage {
             EvictionPolicy::S3Fifo => Some(&S3Fifo),
             EvictionPolicy::Sieve => Some(&Sieve),
         };
-        // While nothing is learned, everything is worth the same, and what was used last goes last.
+        // While nothing is learned, all objects are worth the same, and the least recently used goes first.
         let reuse = if learns { Reuse::new() } else { Reuse::idle() };
         Self { uses: 0, reuse, ghosts: Ghosts::new(), learns, second_chance }
     }
 
-    /// Now.
+    /// The present time, in uses.
     pub(crate) fn stamp(&self) -> Stamp {
         Stamp::at(self.uses)
     }
 
-    /// An object of a pool of `objects` was used, or became readable: time goes on, and if its key is one of the sample,
-    /// something is learned. `hash` says the hash of its key.
+    /// Counts a use of an object in a pool of `objects`, or the moment at which it became readable. Learns from it if
+    /// the key is in the sample. `hash` gives the hash of the key.
     pub(crate) fn note_use(&mut self, class: Class, objects: usize, hash: impl FnOnce() -> u64) {
         self.uses += 1;
         if self.reuse.samples(class) {
@@ -47,7 +48,7 @@ impl Usage {
         }
     }
 
-    /// An object was evicted from a pool of `objects`.
+    /// Notes that an object was evicted from a pool of `objects`.
     pub(super) fn note_evicted(&mut self, hash: u64, class: Class, objects: usize) {
         let remembers = |policy: &dyn SecondChance| policy.remembers(class.side());
         if self.second_chance.map_or(self.learns, remembers) {
@@ -55,13 +56,13 @@ impl Usage {
         }
     }
 
-    /// How often an object had been used if it was evicted not long ago. That is forgotten then.
+    /// Takes the note of a key: how often its object had been used, if it was evicted recently.
     pub(crate) fn recall(&mut self, hash: u64) -> Option<u8> {
         self.ghosts.take(hash)
     }
 
-    /// What an object is worth that has this class and was last used at `stamp`, and its age in uses. `hand` gives the side from
-    /// which its segment evicts, where objects keep their places.
+    /// The worth of an object of this class that was last used at `stamp`, and its age in uses. `hand` gives the side
+    /// on which its segment evicts; it matters only where objects keep their places.
     pub(super) fn worth(
         &self,
         class: Class,
@@ -76,7 +77,7 @@ impl Usage {
         (worth, age)
     }
 
-    /// What decides about objects that keep their places when they are used, if they do.
+    /// The policy by which objects keep their places when they are used, if there is one.
     pub(crate) fn second_chance(&self) -> Option<&'static dyn SecondChance> {
         self.second_chance
     }
@@ -86,7 +87,7 @@ impl Usage {
         self.second_chance.is_some()
     }
 
-    /// The place of a side among the queues of a segment.
+    /// The place of the queue of a side among the queues of a segment.
     pub(super) fn place_of_side(side: Side) -> usize {
         Class::on_side(side, 0).index()
     }

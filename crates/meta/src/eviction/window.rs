@@ -1,7 +1,7 @@
-//! Windows: neighbouring ranges of one segment that make room for a longer one if they are evicted together.
+//! Windows: neighbouring ranges of one segment that make room for a longer range if they are evicted together.
 //!
-//! What is to be evicted for a put is found first, and evicted only if it makes room for the whole put. So a put that is
-//! refused evicts nothing, and one that is granted evicts about what it needs. The work of a request is bounded: see
+//! A put first plans what to evict, and evicts it only if that makes room for the whole put. So a put that is refused
+//! evicts nothing, and a put that is granted evicts about what it needs. The work of a request is bounded: see
 //! [`Effort`](super::Effort).
 
 use std::collections::BTreeSet;
@@ -13,30 +13,30 @@ use crate::Meta;
 use crate::objects::{EXTRA_PLACE, PINNED_PLACES, PLAIN_PLACES, QueueKind, Range};
 use crate::slab::NONE;
 
-/// Victims around which one is looked for if there is none around those.
+/// Victims around which windows are looked for if there is none around the first [`SEEDS`].
 const MOST_SEEDS: usize = 256;
-/// A window is taken at once if it costs no more than what is wanted and one part in so many.
+/// A window is taken at once if it costs at most the wanted length and one part in this many of it.
 const CHEAP: u64 = 8;
 
-/// Steps that it counts for to find that a segment has nothing to evict.
+/// Steps that it costs to find that a segment has nothing to evict.
 const BARREN_STEPS: u32 = 16;
-/// For how long a segment is passed over that has nothing to evict.
+/// Longest time for which a segment that has nothing to evict is passed over.
 pub(crate) const MOST_BARREN_MS: u64 = 100;
 
-/// Ranges beside each other on one segment, with what is free between and around them.
+/// Neighbouring ranges on one segment, with the free bytes between and around them.
 #[derive(Clone, Debug)]
 pub(crate) struct Window {
     pub(crate) slot: u32,
-    /// Where it begins, and its length, in bytes: what is free once all of it is evicted.
+    /// Where it begins, in bytes. From there on `len` bytes are free once all victims are evicted.
     start: u64,
     pub(crate) len: u64,
     pub(crate) victims: SmallVec<[u32; 4]>,
-    /// Bytes of objects that are lost with it, those of the same groups and stripes on other segments included.
+    /// Bytes of objects that are evicted with it, wherever the ranges of their replicas and groups lie.
     pub(crate) bytes: u64,
 }
 
 impl Window {
-    /// Becomes one of some windows, together with those that it touches: what they hold comes free in one piece.
+    /// Adds this window to some windows, merged with those that it touches: their room comes free in one piece.
     pub(crate) fn join(mut self, windows: &mut Vec<Window>) {
         while let Some(place) = windows.iter().position(|it| it.touches(&self)) {
             let other = windows.swap_remove(place);
@@ -58,22 +58,22 @@ impl Window {
     }
 }
 
-/// What a window is to be.
+/// What a search for a window asks for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WantedWindow<'a> {
-    /// It ends to grow once it is as long as this.
+    /// The window stops growing once it is as long as this.
     pub(crate) len: u64,
-    /// It need not be longer than this.
+    /// Least length that is enough.
     pub(crate) least: u64,
-    /// Bytes of objects that it may cost.
+    /// Most bytes of objects that it may cost.
     pub(crate) most_bytes: u64,
-    /// What it must not overlap.
+    /// Windows that it must not overlap.
     pub(crate) taken: &'a [Window],
 }
 
 impl Meta {
-    /// What to evict on a segment for a range of `len` bytes, at the cost of at most `most_bytes` of objects, or of the
-    /// one object that goes next. Nothing is evicted yet.
+    /// Plans what to evict on a segment for a range of `len` bytes. It may cost `most_bytes` of objects, or the one
+    /// object that is evicted next. Evicts nothing yet.
     pub(crate) fn plan_range(&mut self, slot: u32, len: u64, most_bytes: u64) -> Option<Window> {
         if self.segments[slot].allocator.capacity() < len || !self.effort.take(1) {
             return None;
@@ -89,8 +89,8 @@ impl Meta {
         self.find_window(slot, WantedWindow { len, least: len, most_bytes, taken: &[] })
     }
 
-    /// The window on a segment that costs least, of those around the ranges that go first. Soft-pinned objects are left
-    /// if there is one without.
+    /// The cheapest window on a segment, of those around the next victims. Takes soft-pinned objects only if there is
+    /// no window without them.
     pub(crate) fn find_window(&mut self, slot: u32, wanted: WantedWindow<'_>) -> Option<Window> {
         let allowed = self.config.allow_evict_soft_pinned;
         for (enough, pinned_too) in [(SEEDS, false), (SEEDS, allowed), (MOST_SEEDS, allowed)] {
@@ -136,7 +136,7 @@ impl Meta {
         Window { slot, start: range.offset, len: range.len, victims: smallvec![id], bytes }
     }
 
-    /// Bytes of objects that go with a range: of its replica, or of its group.
+    /// Bytes of objects that are evicted with a range: those of its replica, or of its group.
     pub(crate) fn cost_of(&self, id: u32) -> u64 {
         let range = &self.ranges[id];
         let object = &self.objects[range.object];
@@ -148,7 +148,7 @@ impl Meta {
         members.iter().map(bytes).sum()
     }
 
-    /// The window around a range, if there is one. It grows on the side of what goes sooner.
+    /// The window around a range, if there is one. It grows towards the neighbour that would be evicted sooner.
     fn grow_window(
         &mut self,
         slot: u32,
@@ -165,7 +165,7 @@ impl Meta {
         let mut counted = BTreeSet::from([self.unit_of(seed)]);
         let handle = self.ranges[seed].handle;
         let mut sides = self.segments.neighbours(slot, handle);
-        // What is free beside another window may belong to that.
+        // Free bytes beside another window may belong to that window.
         let reaches = |start: u64, len: u64| {
             let overlaps = |it: &Window| start < it.start + it.len && it.start < start + len;
             wanted.taken.iter().any(|it| it.slot == slot && overlaps(it))
@@ -218,7 +218,7 @@ impl Meta {
         }
     }
 
-    /// How a range compares with others, if it can be evicted now.
+    /// The rank of a range, if the range can be evicted now.
     fn rank_beside(&self, id: u32, pinned_too: bool) -> Option<EvictionRank> {
         let range = &self.ranges[id];
         let is_evictable = match range.queue {
@@ -232,7 +232,7 @@ impl Meta {
         if !is_evictable || stays() { None } else { self.rank(id) }
     }
 
-    /// Evicts what windows hold. False if that would be too much for one request: then nothing is evicted.
+    /// Evicts the victims of windows. False if they are too many for one request: then nothing is evicted.
     pub(crate) fn evict_windows(&mut self, windows: &[Window]) -> bool {
         let victims = windows.iter().map(|window| window.victims.len() as u32).sum();
         let Some(left) = self.effort.victims.checked_sub(victims) else { return false };
@@ -241,20 +241,20 @@ impl Meta {
             self.counters.evictions_attempted += 1;
             self.counters.evictions_successful += 1;
             for &id in &window.victims {
-                // It may have gone with its group, or with another stripe.
+                // The range may have gone with its group, or with another stripe of its replica.
                 if self.ranges.get(id).is_some() {
                     self.evict_range(id);
                 }
             }
         }
-        // Of a group more may have gone than was counted.
+        // Groups may have lost more objects than these victims.
         let keys = (self.counters.evicted_keys - keys) as u32;
         self.effort.victims = left.saturating_sub(keys.saturating_sub(victims));
         true
     }
 
-    /// Nothing can be evicted on a segment now: notes from when on something may be. It is looked at again before long even so:
-    /// behind the head of a queue may stand a new replica of what was leased before, whose lease ends sooner.
+    /// Notes that nothing can be evicted on a segment now, and for how long it is passed over. That is not long:
+    /// behind the head of a queue may be a new replica of an object that was leased before, whose lease ends sooner.
     pub(crate) fn note_barren(&mut self, slot: u32) {
         self.effort.take(BARREN_STEPS);
         let soon = self.now.after_ms(1);
@@ -267,7 +267,8 @@ impl Meta {
             else {
                 continue;
             };
-            // Of the leased, the first lease to end is at the head. All others wait for something else.
+            // The head of a queue of leased ranges has the lease that ends first. All other ranges wait for something
+            // else.
             let end = match range.queue {
                 QueueKind::Leased | QueueKind::PinnedLeased => {
                     self.objects[range.object].leased_until()

@@ -1,37 +1,38 @@
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-/// Where replicas of a finished object lie, whether or not their segments are in sight. Those of a segment that was
-/// unmounted go one after the other.
+/// The tiers on which a finished object has replicas, whether or not their segments are in sight. Replicas on an
+/// unmounted segment count until the leader has dropped their records, one by one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Tiers {
-    /// Memory of a node.
+    /// At least one replica lies in memory of a node.
     pub memory: bool,
-    /// A disk.
+    /// At least one replica lies on a disk.
     pub disk: bool,
 }
 
 impl Tiers {
-    /// Neither.
+    /// No replica.
     pub const NONE: Tiers = Tiers { memory: false, disk: false };
 }
 
-/// The replicas of a key moved to other tiers, or went.
+/// The replicas of a key moved to other tiers, or are gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyEvent {
     /// The key.
     pub key: Box<str>,
-    /// Where its replicas lay by the last event.
+    /// The tiers by the last event.
     pub before: Tiers,
-    /// Where they lie.
+    /// The tiers now.
     pub now: Tiers,
 }
 
-/// What events have told so far. It costs some hundred bytes for each change until that is taken, and 16 for each key.
+/// The keys and tiers that events have told so far. Costs 16 bytes for each key, and some hundred bytes for each
+/// change until the shell takes it.
 #[derive(Debug, Default)]
 pub(crate) struct KeyEvents {
-    /// By the hash of the key.
+    /// The tiers that the last event told, by the hash of the key.
     pub(crate) told: HashMap<u64, Tiers, FixedState>,
-    /// Keys whose replicas may have changed since.
+    /// Keys whose replicas may have changed since the shell last took events.
     pub(crate) changed: Vec<Box<str>>,
 }

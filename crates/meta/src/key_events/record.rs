@@ -7,14 +7,14 @@ use crate::Meta;
 use crate::objects::ObjectState;
 
 impl Meta {
-    /// Records events from now on. The first ones tell of the keys that are there already.
+    /// Records events from now on. The first ones tell the keys that exist already.
     pub fn record_key_events(&mut self) {
         let keys = self.objects.iter().map(|(_, object)| object.key.clone());
         let (told, changed) = (HashMap::default(), keys.collect());
         self.key_events = Some(Box::new(KeyEvents { told, changed }));
     }
 
-    /// What has changed since the last call, one event for each key.
+    /// Takes the changes since the last call, one event for each key.
     pub fn take_key_events(&mut self) -> Vec<KeyEvent> {
         let Some(mut events) = self.key_events.take() else { return Vec::new() };
         let changed = std::mem::take(&mut events.changed);
@@ -35,7 +35,8 @@ impl Meta {
         taken
     }
 
-    /// A page of all keys with their tiers, and where the next page begins. Events tell what changes between two pages.
+    /// A page of all keys with their tiers, and the start of the next page. Events tell what changes between two
+    /// pages.
     #[must_use]
     pub fn key_page(&self, from: u32, limit: u32) -> (Vec<(Box<str>, Tiers)>, Option<u32>) {
         let end = from.saturating_add(limit.max(1)).min(self.objects.end());
@@ -46,14 +47,14 @@ impl Meta {
         (page, (end < self.objects.end()).then_some(end))
     }
 
-    /// Notes that the replicas of an object, or the object of its key, have changed.
+    /// Notes that the replicas of an object have changed, or that its key has another object.
     pub(crate) fn note_key_change(&mut self, object: u32) {
         if self.key_events.is_some() {
             self.push_changed_key(object);
         }
     }
 
-    // Few pools publish events, and the others are not to pay for them at each put.
+    // Few pools publish events. The others must not pay for them at each put.
     #[cold]
     fn push_changed_key(&mut self, object: u32) {
         if let Some(events) = &mut self.key_events {

@@ -1,4 +1,4 @@
-//! Objects by their keys, where a key may have several.
+//! Objects by key, where one key may have several.
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -11,7 +11,7 @@ use super::records::Records;
 pub(crate) struct ByKey(HashMap<Box<str>, Vec<u32>, FixedState>);
 
 impl ByKey {
-    /// Keys that have some.
+    /// How many keys have objects.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
@@ -30,7 +30,7 @@ impl ByKey {
         of_key.insert(place, object);
     }
 
-    /// Takes out an object, which must be there.
+    /// Removes an object, which must be there.
     pub(crate) fn remove(&mut self, objects: &Records<Object>, object: u32) {
         let key = &*objects[object].key;
         let of_key = self.0.get_mut(key).expect("the object is kept by its key");

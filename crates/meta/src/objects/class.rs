@@ -1,9 +1,9 @@
-//! What an object's own history says about it: the class that eviction learns about.
+//! The class of an object: what eviction knows of the object's own history.
 
-/// Classes that there are.
+/// Number of classes.
 pub(crate) const CLASSES: usize = (MOST_USES as usize + 1) * 2;
 
-/// Uses that are told apart; more count as this many.
+/// Most uses that classes tell apart; further uses do not count.
 const MOST_USES: u8 = 3;
 
 const USES: u8 = 0b11;
@@ -11,7 +11,7 @@ const LAST: u8 = 0b100;
 const RARITY_SHIFT: u32 = 3;
 const MOST_RARITY: u32 = 31;
 
-/// One of the two queues that each segment has under a policy of [second chances](crate::eviction).
+/// One of the two queues of each segment under a policy of [second chances](crate::eviction).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     First,
@@ -27,15 +27,16 @@ impl Side {
     }
 }
 
-/// How often an object has been used, whether it was the last of its batch, and how rarely keys such as its own are
-/// sampled; in one byte.
+/// How often an object has been used, whether it was the last of its batch, and its rarity; in one byte. The rarity
+/// decides whether its key is in the sample.
 ///
-/// The last block of a prompt is seldom used again: where it is not full, the next prompt has another in its place.
+/// The last block of a prompt is seldom used again: if it is not full, the next prompt has another block in its
+/// place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Class(u8);
 
 impl Class {
-    /// The class of an object of a key with this hash, which was used `uses` times before.
+    /// The class of an object whose key has this hash, after `uses` uses.
     pub(crate) fn new(hash: u64, uses: u8, last: bool) -> Self {
         let rarity = (scatter(hash) >> 16).trailing_zeros().min(MOST_RARITY) as u8;
         Self((rarity << RARITY_SHIFT) | (u8::from(last) * LAST) | uses.min(MOST_USES))
@@ -46,8 +47,8 @@ impl Class {
         Self(self.0 + u8::from(self.uses() < MOST_USES))
     }
 
-    /// A class under a policy of [second chances](crate::eviction): the queue is that of its side, and uses are counted where
-    /// others keep the rarity.
+    /// A class under a policy of [second chances](crate::eviction). The side says in which queue the object is. The
+    /// bits of the rarity count its uses instead.
     pub(crate) fn on_side(side: Side, visits: u8) -> Self {
         let second = if side == Side::Second { LAST } else { 0 };
         Self((visits.min(MOST_USES) << RARITY_SHIFT) | second)
@@ -57,7 +58,7 @@ impl Class {
         if self.0 & LAST == 0 { Side::First } else { Side::Second }
     }
 
-    /// Uses since the object got its last chance, at most [`MOST_USES`].
+    /// Uses that still give the object another chance, at most [`MOST_USES`].
     pub(crate) fn visits(self) -> u8 {
         self.0 >> RARITY_SHIFT
     }
@@ -77,18 +78,18 @@ impl Class {
         usize::from(self.0 & (LAST | USES))
     }
 
-    /// One key in two to the power of `rarity` has at least this rarity.
+    /// One key in 2^`rarity` has at least this rarity.
     pub(crate) fn rarity(self) -> u32 {
         u32::from(self.0 >> RARITY_SHIFT)
     }
 }
 
-/// Spreads a hash again, so that choices made by it do not go with those that the index makes by it.
+/// Mixes a hash, so that choices by the result are independent of the choices that the index makes by the hash.
 pub(crate) fn scatter(hash: u64) -> u64 {
     hash.wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
-/// When something was used, counted in uses of any object; in five bytes, which last for a trillion.
+/// The time of a use, counted in uses of any object. Five bytes last for a trillion uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp([u8; 5]);
 
@@ -98,7 +99,7 @@ impl Stamp {
         Self([a, b, c, d, e])
     }
 
-    /// Uses from this one to one that came later.
+    /// Uses from this time to a later one.
     pub(crate) fn age(self, now: u64) -> u64 {
         let [a, b, c, d, e] = self.0;
         let at = u64::from_le_bytes([a, b, c, d, e, 0, 0, 0]);

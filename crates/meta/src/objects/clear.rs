@@ -1,4 +1,4 @@
-//! Clearing: a client drops replicas of objects that it put.
+//! Clearing: a client drops replicas of objects that it has put.
 
 use mooncake_types::{ClientId, ErrorCode};
 
@@ -9,7 +9,8 @@ use crate::slab::NONE;
 use crate::tombstones::Gathered;
 
 impl Meta {
-    /// Drops the replicas of an object on segments of that name, or all of them if it is empty. Names what nodes still hold.
+    /// Drops the replicas of an object on segments with the name `segment`; all replicas if the name is empty.
+    /// Gathers the entries that nodes may still hold.
     pub(crate) fn clear(
         &mut self,
         from: ClientId,
@@ -61,23 +62,23 @@ impl Meta {
         Ok(())
     }
 
-    /// Whether the object is leased, or nobody has read it and it was put so recently that somebody may be about to.
+    /// Whether the object is leased, or was put less than a lease ago and has had no lease yet.
     fn is_young(&self, object: u32) -> bool {
         let grace_ms = if self.was_read(object) { 0 } else { self.config.lease_ttl_ms };
         self.objects[object].leased_until().after_ms(grace_ms) > self.now
     }
 
-    /// Whether the object had a lease since it was put, as far as its queue and its uses say.
+    /// Whether the object was leased since its put, as far as its queue and its uses say.
     fn was_read(&self, object: u32) -> bool {
         match self.ranges[self.objects[object].first_range].queue {
             QueueKind::Leased | QueueKind::PinnedLeased => true,
-            // What is hard-pinned, or keeps its place, stands in the same queue before and after it was read.
+            // Neither hard-pinned objects nor objects that keep their places change queues when they are read.
             QueueKind::Hard => self.was_used_again(object),
             _ => self.usage.keeps_places() && self.was_used_again(object),
         }
     }
 
-    /// The replicas of an object that lie, at least in part, on segments of that name, as bits.
+    /// The replicas of an object, as bits, that have a range on a segment with this name.
     pub(crate) fn replicas_on(&self, object: u32, name: &str) -> u32 {
         self.replicas_where(object, |range| &*self.segments[range.segment].name == name)
     }

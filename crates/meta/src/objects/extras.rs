@@ -1,17 +1,17 @@
-//! The replicas that nobody asked for.
+//! Extra replicas: those that no put asked for.
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-/// Most objects with replicas that nobody asked for.
+/// Most objects that have extra replicas.
 const MOST_EXTRAS: usize = 1 << 16;
 
-/// The replicas that nobody asked for, as bits, by object.
+/// The extra replicas of each object, as bits.
 #[derive(Debug, Default)]
 pub(crate) struct Extras(pub(super) HashMap<u32, u32, FixedState>);
 
 impl Extras {
-    /// Whether there may be more of them.
+    /// Whether a further object may get an extra replica.
     pub(crate) fn has_room(&self) -> bool {
         self.0.len() < MOST_EXTRAS
     }

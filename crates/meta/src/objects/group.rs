@@ -1,7 +1,7 @@
 //! Groups: objects that are leased together and evicted together.
 //!
-//! A group has at most [`MAX_GROUP_OBJECTS`](mooncake_types::limits::MAX_GROUP_OBJECTS) objects. Further ones of the same name
-//! begin another group of that name, which lives apart from the first.
+//! A group has at most [`MAX_GROUP_OBJECTS`](mooncake_types::limits::MAX_GROUP_OBJECTS) objects. Further objects with
+//! the same group name begin another group, which shares nothing with the first.
 
 use mooncake_types::Tick;
 
@@ -10,13 +10,13 @@ use crate::Meta;
 use crate::slab::NONE;
 
 impl Meta {
-    /// The name of an object's group.
+    /// The name of an object's group, if it has one.
     pub(crate) fn group_name(&self, object: u32) -> Option<&str> {
         let slot = self.objects[object].group;
         (slot != NONE).then(|| &*self.groups.slots[slot].name)
     }
 
-    /// Makes an object a member of the group of that name; an empty name is none.
+    /// Adds an object to the group of this name. An empty name stands for no group.
     pub(crate) fn join_group(&mut self, object: u32, name: &str) {
         if !name.is_empty() {
             let slot = self.groups.open(name);
@@ -24,7 +24,7 @@ impl Meta {
         }
     }
 
-    /// Makes an upsert a member of the group of the object whose place it is to take.
+    /// Adds an upsert to the group of the object that it is to replace.
     pub(super) fn join_group_of(&mut self, object: u32, other: u32) {
         match self.objects[other].group {
             NONE => {}
@@ -39,7 +39,7 @@ impl Meta {
         group.members.insert(place, object);
     }
 
-    /// A task is about an object from now on, or is so no longer.
+    /// Notes that a task of an object begins or ends.
     pub(crate) fn count_task_in_group(&mut self, object: u32, is_begun: bool) {
         let group = self.objects[object].group;
         if group != NONE {
@@ -47,7 +47,7 @@ impl Meta {
         }
     }
 
-    /// The object is going, and its membership with it.
+    /// Removes an object from its group, because the object loses its key or its record.
     pub(super) fn leave_group(&mut self, object: u32) {
         let record = self.objects.at_mut(object);
         let slot = std::mem::replace(&mut record.group, NONE);
@@ -64,7 +64,7 @@ impl Meta {
         }
     }
 
-    /// An object became readable: the next access to its group leases it too.
+    /// Notes that an object became readable. The next access to its group leases it too.
     pub(crate) fn count_in_group(&mut self, object: u32) {
         let record = &self.objects[object];
         if record.group == NONE {
@@ -75,13 +75,14 @@ impl Meta {
         if group.newcomers.len() < group.members.len() {
             group.newcomers.push(object);
         } else {
-            // Most of them have gone again.
+            // Most newcomers have left the group again: the next access leases all members.
             group.newcomers.clear();
             group.refreshed_until = Tick::ZERO;
         }
     }
 
-    /// An access to a member: all members are leased. Those that were leased not long ago are left as they are.
+    /// Leases the members of a group, because one was accessed. If all were leased together recently, only the
+    /// newcomers since then are leased. Does nothing once the request has prolonged too many leases.
     pub(super) fn lease_group(&mut self, slot: u32) {
         let until = self.now.after_ms(self.config.lease_ttl_ms);
         let soon = self.now.after_ms(self.config.lease_ttl_ms / 2);
@@ -102,7 +103,7 @@ impl Meta {
         self.lease_members(slot, &members);
     }
 
-    /// Leases those of these objects that are readable members of the group.
+    /// Leases the finished members of the group among these objects.
     fn lease_members(&mut self, slot: u32, objects: &[u32]) {
         for &object in objects {
             let found = self.objects.get(object);
@@ -112,7 +113,8 @@ impl Meta {
         }
     }
 
-    /// Whether eviction must leave a group alone: a reader may be at one of its objects, or one is pinned.
+    /// Whether eviction must leave a group alone: a member is leased, hard-pinned, or soft-pinned unless
+    /// `pinned_too`.
     pub(crate) fn group_stays(&self, slot: u32, pinned_too: bool) -> bool {
         let group = &self.groups.slots[slot];
         group.leased_until > self.now || group.hard > 0 || (!pinned_too && group.soft > 0)

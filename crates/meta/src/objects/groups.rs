@@ -1,4 +1,4 @@
-//! All groups, and what is known of each.
+//! All groups, and the state of each.
 
 use std::sync::Arc;
 
@@ -8,36 +8,36 @@ use mooncake_types::{Tick, limits};
 
 use crate::slab::Slab;
 
-/// Objects whose leases the accesses of one request prolong only because they share a group with what was read.
+/// Most objects whose leases one request prolongs only because they share a group with an accessed object.
 const REFRESHES_PER_REQUEST: usize = 16_384;
 
 /// All groups that have objects.
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
     pub(super) slots: Slab<Group>,
-    /// The group of a name that new objects join.
+    /// By name, the group that new objects join.
     open: HashMap<Arc<str>, u32, FixedState>,
-    /// How many more leases this request may prolong only because of a group.
+    /// How many more leases the current request may prolong only because of a group.
     pub(super) refreshes_left: usize,
 }
 
-/// Objects that share leases.
+/// Objects that are leased together and evicted together.
 #[derive(Debug)]
 pub(super) struct Group {
     pub(super) name: Arc<str>,
-    /// In growing order; running puts too.
+    /// In growing order of their indices, running puts included.
     pub(super) members: Vec<u32>,
     /// Finished members that are hard-pinned.
     pub(super) hard: u32,
     /// Members whose soft pins are in force.
     pub(super) soft: u32,
-    /// Members that a task is about.
+    /// Members that have a task.
     pub(super) tasks: u32,
-    /// The furthest lease of any member, past ones included.
+    /// The latest end of any lease of a member. It may have passed.
     pub(super) leased_until: Tick,
-    /// When the leases of all members were last prolonged: to this moment.
+    /// When all members were last leased together: the end of these leases.
     pub(super) refreshed_until: Tick,
-    /// Members that became readable since then, and have no lease yet. Some may have gone again.
+    /// Members that became readable since then and have no lease yet. Some may have left the group again.
     pub(super) newcomers: Vec<u32>,
 }
 
@@ -46,40 +46,40 @@ impl Groups {
         self.slots.len()
     }
 
-    /// The objects of a group, in growing order; running puts too.
+    /// The members of a group in growing order of their indices, running puts included.
     pub(crate) fn members(&self, slot: u32) -> &[u32] {
         &self.slots[slot].members
     }
 
-    /// Another request begins.
+    /// Lets the next request prolong its full number of leases.
     pub(crate) fn begin_request(&mut self) {
         self.refreshes_left = REFRESHES_PER_REQUEST;
     }
 
-    /// A member is leased until then.
+    /// Notes that a member is leased until this time.
     pub(super) fn note_lease(&mut self, slot: u32, until: Tick) {
         let group = &mut self.slots[slot];
         group.leased_until = group.leased_until.max(until);
     }
 
-    /// The soft pin of a member came into force, or is no more.
+    /// Counts a soft pin of a member that came into force (1) or ended (-1).
     pub(super) fn count_soft(&mut self, slot: u32, change: i32) {
         let group = &mut self.slots[slot];
         group.soft = group.soft.strict_add_signed(change);
     }
 
-    /// A task is about a member, or is so no longer.
+    /// Counts a task of a member that began (1) or ended (-1).
     pub(super) fn count_task(&mut self, slot: u32, change: i32) {
         let group = &mut self.slots[slot];
         group.tasks = group.tasks.strict_add_signed(change);
     }
 
-    /// Whether a task is about any member.
+    /// Whether any member has a task.
     pub(crate) fn has_task(&self, slot: u32) -> bool {
         self.slots[slot].tasks > 0
     }
 
-    /// The group that an object of this name joins.
+    /// The group that a new object with this group name joins. Opens another if there is none or it is full.
     pub(super) fn open(&mut self, name: &str) -> u32 {
         if let Some(&slot) = self.open.get(name)
             && self.slots[slot].members.len() < limits::MAX_GROUP_OBJECTS

@@ -1,4 +1,5 @@
-//! Key to object. Split into shards so that growing one of them is a short pause however many objects there are.
+//! The index from keys to objects. It has many shards, so that growing one is a short pause, however many objects
+//! there are.
 
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
@@ -12,10 +13,10 @@ use crate::slab::NONE;
 
 pub(crate) const SHARDS: usize = 256;
 
-/// Look-ups that wait for memory together.
+/// Look-ups whose waits for memory overlap.
 const AT_ONCE: usize = 32;
 
-/// A key and its hash, which is to be computed once for each key of a request.
+/// A key and its hash, so that the hash is computed once for each key of a request.
 #[derive(Clone, Copy)]
 pub(crate) struct Hashed<'k> {
     pub(crate) key: &'k str,
@@ -29,7 +30,7 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    /// `seed` decides the order inside the tables, which is never seen.
+    /// `seed` decides the order inside the tables, on which no answer depends.
     pub(crate) fn new(seed: u64) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| HashTable::new()).collect(),
@@ -50,21 +51,21 @@ impl Index {
         self.shards[shard(hash)].find(hash, |&id| &*objects[id].key == key).copied()
     }
 
-    /// Whether an object whose key has this hash is as described.
+    /// Whether `is_wanted` holds for an object whose key has this hash.
     pub(crate) fn has_hashed(
         &self,
         objects: &Records<Object>,
         hash: u64,
         is_wanted: impl Fn(&Object) -> bool,
     ) -> bool {
-        // The table compares seven bits of the hash.
+        // The table itself compares only seven bits of the hash.
         let is_it =
             |&id: &u32| is_wanted(&objects[id]) && self.state.hash_one(&*objects[id].key) == hash;
         self.shards[shard(hash)].find(hash, is_it).is_some()
     }
 
-    /// Has the processor fetch what look-ups of these keys will read, of many keys at once: in a large pool nearly every
-    /// step of a look-up waits for memory, and one look-up after the other would wait for each.
+    /// Has the processor load the records that look-ups of these keys will read, for many keys at once. In a large
+    /// pool nearly every step of a look-up waits for memory, and look-ups in sequence would wait at each step.
     pub(crate) fn fetch_ahead<'k>(
         &self,
         objects: &Records<Object>,
@@ -78,7 +79,7 @@ impl Index {
                 *hash = self.hash(key);
                 count += 1;
             }
-            // Seven bits of the hash are compared here; it is seldom another key's object.
+            // This compares seven bits of the hash, and seldom finds another key's object.
             for (guess, &hash) in guesses.iter_mut().zip(&hashes[..count]) {
                 *guess = self.shards[shard(hash)].find(hash, |_| true).copied().unwrap_or(NONE);
             }
@@ -95,9 +96,9 @@ impl Index {
         }
     }
 
-    /// Makes room for this many keys more, so that none of the tables grows while they come.
+    /// Makes room for this many further keys, so that no table grows while they are inserted.
     pub(crate) fn reserve(&mut self, objects: &Records<Object>, keys: usize) {
-        // They do not fall into the shards evenly.
+        // Keys do not spread evenly over the shards.
         let each = (keys / SHARDS).saturating_mul(17) / 16;
         for shard in &mut self.shards {
             shard.reserve(each, |&id| self.state.hash_one(&*objects[id].key));
@@ -109,7 +110,7 @@ impl Index {
         self.insert_hashed(objects, id, self.hash(&objects[id].key));
     }
 
-    /// As [`insert`](Self::insert), for who has the key's hash already.
+    /// As [`insert`](Self::insert), for callers that have the key's hash already.
     pub(super) fn insert_hashed(&mut self, objects: &Records<Object>, id: u32, hash: u64) {
         let state = &self.state;
         self.shards[shard(hash)].insert_unique(hash, id, |&id| state.hash_one(&*objects[id].key));
@@ -129,12 +130,12 @@ impl Index {
     }
 }
 
-/// The tables use the low bits for the bucket and the top seven for the tag; the shard takes bits between.
+/// The tables use the low bits of a hash for the bucket and the top seven for the tag. The shard uses bits between.
 pub(crate) fn shard(hash: u64) -> usize {
     (hash >> 48) as usize % SHARDS
 }
 
-/// Whether a key is one that the store takes.
+/// Refuses a key whose length the store does not accept.
 pub(crate) fn check_key(key: &str) -> Result<(), ErrorCode> {
     match (1..=limits::MAX_KEY_BYTES).contains(&key.len()) {
         true => Ok(()),

@@ -1,4 +1,4 @@
-//! How an object comes by its ranges.
+//! How an object gets its ranges.
 
 use super::class::Class;
 use super::record::{Object, QueueKind, Range};
@@ -7,8 +7,8 @@ use crate::segments::Piece;
 use crate::slab::NONE;
 
 impl Meta {
-    /// Inserts a record that has no range yet, and makes ranges of the pieces of its replicas, each with its number. It holds no
-    /// key, and its ranges are in no queue.
+    /// Inserts a record without ranges, and makes a range of each piece of its replicas; each replica comes with its
+    /// number. The object does not hold its key yet, and its ranges are in no queue.
     pub(crate) fn insert_object<'a>(
         &mut self,
         record: Object,
@@ -51,7 +51,7 @@ impl Meta {
         id
     }
 
-    /// Makes ranges of the pieces of one more replica, behind those that the object has. They are in no queue.
+    /// Makes ranges of the pieces of one more replica, after the ranges that the object has. They are in no queue.
     pub(crate) fn append_replica(
         &mut self,
         object: u32,
@@ -70,7 +70,7 @@ impl Meta {
         added
     }
 
-    /// Gives the ranges of a copy to its object, behind those that it has.
+    /// Moves the ranges of a copy to its object, after the ranges that the object has. Drops the copy.
     pub(crate) fn adopt(&mut self, object: u32, copy: u32) {
         let adopted = self.range_ids(copy, u32::MAX);
         let last = self.ranges_of(object).last().expect("an object has a range").0;
@@ -82,7 +82,7 @@ impl Meta {
             let range = self.ranges.at_mut(id);
             (range.object, range.class) = (object, class);
         }
-        // The copy is no read: a lease stays as long as it was, and no longer.
+        // A copy is no read: the object's lease does not change.
         let kind = self.queue_after(object, self.is_leased(object));
         let extras = self.extra_replicas(object);
         for id in adopted {
@@ -91,7 +91,7 @@ impl Meta {
         self.note_replicas(object);
     }
 
-    /// Forgets a record that has no range any more and holds no key.
+    /// Removes a record that has no range left and does not hold its key.
     pub(crate) fn forget_empty(&mut self, object: u32) {
         let record = self.objects.remove(object);
         assert_eq!(record.first_range, NONE, "an object keeps its ranges until its end");

@@ -1,14 +1,15 @@
 //! Objects: the records of keys, versions, replicas and ranges, and the requests that change them.
 //!
-//! An object is made of [ranges](record), replica by replica. The [index](index) leads from a key to the one object that
-//! holds it; puts that run [beside](upsert) it are kept apart until they end. Each range of a finished object stands in one
-//! [queue](queue) of its segment, in which eviction finds it.
+//! An object is made of [ranges](record), replica by replica. The [index](index) leads from a key to the one object
+//! that holds it. Puts [beside](upsert) that object are kept apart until they end. Each range of a finished object is
+//! in one [queue](queue) of its segment, where eviction finds it.
 //!
-//! Others read all records ([`Records`]), and change them by what this room offers: insert an object, append a replica,
-//! free replicas, give a key, lease, drop.
+//! Other modules read all records ([`Records`]), and change them through the functions of this module. These insert
+//! an object, append a replica, free replicas, give a key, lease and drop.
 //!
-//! Invariants (`check`): an object is found by its key if it holds it. Every replica holds the whole object. A range stands in
-//! the queue of its state. Queues of the leased are in the order of their leases, or less than a lease apart.
+//! Invariants (`check`): the index finds an object by its key exactly if the object holds the key. Every replica has
+//! all bytes of the object. A range is in the queue of its state. Queues of leased ranges are in the order in which
+//! the leases end, or less than a lease apart.
 
 mod by_key;
 mod check;

@@ -1,4 +1,4 @@
-//! The life of an object's records: queues, replicas, the end.
+//! What happens to the records of an object: queues, replicas, and the end.
 
 use mooncake_types::{Located, Placement, Tick, Version};
 use smallvec::SmallVec;
@@ -25,7 +25,7 @@ impl Meta {
         })
     }
 
-    /// The replicas of an object of which any range is so, as bits.
+    /// The replicas of an object, as bits, that have a range for which `is_so` holds.
     pub(crate) fn replicas_where(&self, object: u32, is_so: impl Fn(&Range) -> bool) -> u32 {
         self.ranges_of(object)
             .filter(|(_, range)| is_so(range))
@@ -43,24 +43,25 @@ impl Meta {
         self.segments[range.segment].allocator.range(range.handle).offset
     }
 
-    /// The set of replicas that no longer exist whole, as bits.
+    /// The replicas of an object, as bits, that have a range on an unmounted segment.
     pub(crate) fn dead_replicas(&self, object: u32) -> u32 {
         self.replicas_where(object, |range| !self.segments[range.segment].is_mounted())
     }
 
-    /// The set of replicas that cannot be read whole now, as bits: the dead, and those out of sight.
+    /// The replicas of an object, as bits, that have a range on a segment that is unmounted, struck or out of sight.
     pub(crate) fn unreadable_replicas(&self, object: u32) -> u32 {
         self.replicas_where(object, |range| !self.segments[range.segment].serves())
     }
 
-    /// Whether the object is finished and at least one replica can be read.
+    /// Whether the object is finished and readers may get a replica now. They may not while it awaits the end of
+    /// earlier leaders' routes.
     pub(crate) fn is_readable(&self, object: u32) -> bool {
         self.objects[object].state == ObjectState::Complete
             && self.has_replica_but(object, self.unreadable_replicas(object))
             && !self.awaits_former_routes(object)
     }
 
-    /// Whether the object is finished and at least one replica exists, in sight or not.
+    /// Whether the object is finished and a replica exists, in sight or not.
     pub(crate) fn lives(&self, object: u32) -> bool {
         self.objects[object].state == ObjectState::Complete
             && self.has_replica_but(object, self.dead_replicas(object))
@@ -70,12 +71,12 @@ impl Meta {
         set == 0 || self.ranges_of(object).any(|(_, range)| set & 1 << range.replica == 0)
     }
 
-    /// Where the replicas of an object lie that readers are to read.
+    /// Where the replicas of an object lie that the master names to readers.
     pub(super) fn locate(&self, object: u32, table: &mut AddressTable) -> Located {
         self.locate_but(object, self.unnamed_replicas(object), table)
     }
 
-    /// Where the replicas of an object lie, but for those in `unnamed` (bits).
+    /// Where the replicas of an object lie, except those in `unnamed` (bits).
     pub(crate) fn locate_but(
         &self,
         object: u32,
@@ -88,7 +89,7 @@ impl Meta {
             .filter(|(_, range)| unnamed & 1 << range.replica == 0)
             .map(|(_, range)| self.placement(range, table))
             .collect();
-        // Memory comes before disks, and those before what hosts share.
+        // Memory first, then disks, then media that hosts share.
         if placements.len() > 1 {
             placements.sort_by_key(|it| table.medium(it.segment));
         }
@@ -117,7 +118,7 @@ impl Meta {
         self.ranges.at_mut(id).queue = QueueKind::Out;
     }
 
-    /// When a range of an object that joins such a queue can be evicted.
+    /// From when on eviction may take a range of an object that joins a queue of this kind.
     fn evictable_from(&self, object: u32, kind: QueueKind) -> Tick {
         match kind {
             QueueKind::Fresh | QueueKind::PinnedFresh | QueueKind::Extra => self.now,
@@ -135,7 +136,7 @@ impl Meta {
         self.enqueue_as(id, kind, self.ranges[id].class);
     }
 
-    /// As [`Meta::enqueue`], for a range that is of another class from now on.
+    /// As [`Meta::enqueue`], and gives the range another class.
     fn enqueue_as(&mut self, id: u32, kind: QueueKind, class: Class) {
         self.leave_queue(id);
         let Range { segment, object, .. } = self.ranges[id];
@@ -162,12 +163,12 @@ impl Meta {
         }
     }
 
-    /// The class of an object, which has a range.
+    /// The class of an object, which must have a range.
     pub(crate) fn class_of(&self, object: u32) -> Class {
         self.ranges[self.objects[object].first_range].class
     }
 
-    /// Whether an object was used since it was put, or before it was evicted and put again.
+    /// Whether an object was used since its put, or before it was evicted and put again.
     pub(crate) fn was_used_again(&self, object: u32) -> bool {
         let class = self.class_of(object);
         match self.usage.keeps_places() {
@@ -176,14 +177,14 @@ impl Meta {
         }
     }
 
-    /// As [`Meta::requeue`], for an object that is used once more.
+    /// As [`Meta::requeue`], for an object that was used once more.
     pub(super) fn requeue_used(&mut self, object: u32, kind: QueueKind) {
         let class = self.class_of(object).used();
         self.learn_use(object, class);
         self.requeue_as(object, class, kind);
     }
 
-    /// As [`Meta::requeue`], for an object that is of another class from now on.
+    /// As [`Meta::requeue`], and gives the object another class.
     pub(crate) fn requeue_as(&mut self, object: u32, class: Class, kind: QueueKind) {
         let extras = self.extra_replicas(object);
         let mut at = self.objects[object].first_range;
@@ -193,7 +194,7 @@ impl Meta {
         }
     }
 
-    /// A use of an object that keeps its place.
+    /// Counts a use of an object that keeps its place in its queue.
     pub(super) fn note_visit(&mut self, object: u32) {
         let class = self.class_of(object).visited();
         let mut at = self.objects[object].first_range;
@@ -204,13 +205,14 @@ impl Meta {
         }
     }
 
-    /// An object was used, or became readable: time goes on, and if its key is one of the sample, something is learned.
+    /// Counts a use of an object, or the moment at which it became readable. Learns from it if the key is in the
+    /// sample.
     pub(super) fn learn_use(&mut self, object: u32, class: Class) {
         let key = &self.objects[object].key;
         self.usage.note_use(class, self.objects.len(), || self.index.hash(key));
     }
 
-    /// Moves a range that eviction passed over to the end of those that have no lease.
+    /// Moves a range that eviction passed over to the end of a queue of ranges without a lease.
     pub(crate) fn pass_over(&mut self, id: u32) {
         let kind = match self.ranges[id].queue {
             QueueKind::PinnedFresh | QueueKind::PinnedLeased => QueueKind::PinnedFresh,
@@ -219,13 +221,13 @@ impl Meta {
         self.enqueue(id, kind);
     }
 
-    /// Moves an unfinished put to the end of a queue of puts.
+    /// Moves an unfinished put to the end of the queue of running puts, or out of it.
     pub(super) fn requeue_put(&mut self, object: u32, kind: QueueKind) {
         let first = self.objects[object].first_range;
         self.enqueue(first, kind);
     }
 
-    /// The queue that a finished object belongs in after an access or without one.
+    /// The queue in which a finished object belongs, right after an access if `accessed`, else without a lease.
     pub(crate) fn queue_after(&self, object: u32, accessed: bool) -> QueueKind {
         let hard = self.objects[object].pin == Pin::Hard;
         match (hard, self.soft_pin_in_force(object), accessed) {
@@ -237,8 +239,9 @@ impl Meta {
         }
     }
 
-    /// Frees the replicas in `set` (bits), whose entries get tombstones. Returns the bytes of the object that they held. The
-    /// object stays, even with none left. Its put must not be running, or must have left its queue.
+    /// Frees the replicas in `set` (bits); their entries get tombstones. Returns how many bytes of the object they
+    /// held. The object stays even if it has no replica left. Its put must not be running, or must have left its
+    /// queue.
     pub(crate) fn free_replicas(&mut self, object: u32, set: u32) -> u64 {
         let (mut at, mut kept, mut freed_bytes) = (self.objects[object].first_range, NONE, 0);
         while at != NONE {
@@ -260,7 +263,7 @@ impl Meta {
         freed_bytes
     }
 
-    /// Takes a range, which is in no queue, from its object. It stays reserved.
+    /// Takes a range, which is in no queue, from its object. The bytes stay reserved.
     pub(crate) fn take_range(&mut self, object: u32, id: u32) -> Piece {
         let sibling = self.ranges[id].sibling;
         if self.objects[object].first_range == id {
@@ -285,13 +288,13 @@ impl Meta {
         self.free_piece(&Piece { segment, handle, len }, of);
     }
 
-    /// Frees a range that is no object's. The entry of this version that may lie there gets a tombstone.
+    /// Frees a piece that belongs to no object. The entry of version `of` that may lie there gets a tombstone.
     pub(crate) fn free_piece(&mut self, piece: &Piece, of: (u64, Version)) {
         self.leave_tombstone_in(piece, of);
         self.segments.free(piece.segment, piece.handle);
     }
 
-    /// A finished object has just lost its key. Readers may have routes to it.
+    /// Makes a tombstone of a finished object that has just lost its key. Readers may have routes to it.
     pub(crate) fn set_tombstone(&mut self, object: u32) {
         self.forget_soft_pin(object);
         self.leave_group(object);
@@ -301,7 +304,7 @@ impl Meta {
         self.requeue(object, QueueKind::Tombstone);
     }
 
-    /// Forgets an object: its ranges are free, and its key is if it held it.
+    /// Drops an object: frees its ranges, and its key if it holds it.
     pub(crate) fn drop_object(&mut self, object: u32) {
         self.leave_key(object);
         if self.objects[object].state == ObjectState::Tombstone {
@@ -315,7 +318,8 @@ impl Meta {
         self.objects.remove(object);
     }
 
-    /// The bytes of a replica of a finished object are gone, at least in part.
+    /// Frees a replica of a finished object whose bytes are lost, at least in part. Drops an object that has no other
+    /// replica.
     pub(crate) fn lose_replica(&mut self, object: u32, replica: u8) {
         self.free_replicas(object, 1 << replica);
         self.repair.wake();
@@ -327,7 +331,7 @@ impl Meta {
         }
     }
 
-    /// Drops an object none of whose replicas exists any more.
+    /// Drops an object that has lost its last replica.
     pub(crate) fn drop_lost(&mut self, object: u32) {
         self.counters.lost_keys += 1;
         self.drop_object(object);

@@ -1,21 +1,23 @@
-//! Regular expressions of scans. A scan names its pattern on every page, so the last few stay compiled.
+//! Regular expressions of scans. Every page of a scan names the pattern again, so the most recent patterns stay
+//! compiled.
 
 use mooncake_types::{ErrorCode, limits};
 use regex::{Regex, RegexBuilder};
 
-/// Patterns that stay compiled.
+/// Most patterns that stay compiled.
 const KEPT: usize = 16;
 /// Bound on the memory, and with it on the time, of one compiled pattern.
 const MAX_COMPILED_BYTES: usize = 128 << 10;
 
 #[derive(Debug, Default)]
 pub(crate) struct Patterns {
-    /// Most recently used last.
+    /// The most recently used pattern is the last.
     compiled: Vec<Regex>,
 }
 
 impl Patterns {
-    /// The compiled pattern. It searches in time linear in the key; look-around and back-references are refused.
+    /// The compiled pattern. A search takes time in proportion to the key's length. Look-around and back-references
+    /// are refused.
     pub(crate) fn get(&mut self, pattern: &str) -> Result<Regex, ErrorCode> {
         let known = self.compiled.iter().position(|regex| regex.as_str() == pattern);
         let regex = match known {

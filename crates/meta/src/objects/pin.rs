@@ -1,4 +1,4 @@
-//! Soft pins: objects that are evicted only when nothing else is left, for a while.
+//! Soft pins: for a limited time, eviction takes these objects only when it finds no others.
 
 use mooncake_types::{ErrorCode, SoftPin, Tick};
 
@@ -9,7 +9,7 @@ use crate::config::Config;
 use crate::slab::NONE;
 use crate::timer::Timer;
 
-/// What a put's pin settings come to: the pin and, for a soft one, how long and whether it slides.
+/// The pin that a put asks for. Of a soft pin also its length in milliseconds, and whether it slides.
 pub(super) fn resolve(
     config: &Config,
     hard: bool,
@@ -34,13 +34,14 @@ pub(super) fn resolve(
 }
 
 impl Meta {
-    /// Notes the soft pin that a put asked for; it comes into force when the object is readable.
+    /// Notes the soft pin that a put asked for. It comes into force when the object becomes readable.
     pub(crate) fn note_soft_pin(&mut self, object: u32, (ttl_ms, sliding): (u64, bool)) {
         let pin = Deadline { sliding, ttl_ms, until: Tick::ZERO, timer: None };
         self.soft_pins.known.insert(object, pin);
     }
 
-    /// Puts an object's soft pin into force from now on. A deadline that was taken over from an older version stays.
+    /// Puts an object's soft pin into force from now on. A pin in force that does not slide keeps the deadline that
+    /// it took over from an older version.
     pub(crate) fn begin_soft_pin(&mut self, object: u32) {
         let now = self.now;
         let Some(pin) = self.soft_pins.known.get_mut(&object) else { return };
@@ -55,7 +56,7 @@ impl Meta {
         }
     }
 
-    /// An object's soft pin came into force, or is no more.
+    /// Counts an object's soft pin, which came into force or ended.
     fn count_soft_pin(&mut self, object: u32, in_force: bool) {
         let change = if in_force { 1 } else { -1 };
         self.soft_pins.in_force = self.soft_pins.in_force.strict_add_signed(change);
@@ -65,8 +66,7 @@ impl Meta {
         }
     }
 
-    /// Gives the soft pin of a replaced object to the version that replaces it, as far as it has any time left or
-    /// slides.
+    /// Gives the soft pin of a replaced object to the version that replaces it, if the pin slides or has time left.
     pub(super) fn hand_over_soft_pin(&mut self, old: u32, new: u32) {
         let Some(mut pin) = self.soft_pins.known.get(&old).copied() else { return };
         let in_force = pin.in_force() && pin.until > self.now;
@@ -82,18 +82,19 @@ impl Meta {
         }
     }
 
-    /// An access to a soft-pinned object: a sliding pin begins anew.
+    /// Starts a sliding soft pin anew, because its object was accessed.
     pub(super) fn slide_soft_pin(&mut self, object: u32) {
         if self.soft_pins.known.get(&object).is_some_and(|pin| pin.sliding) {
             self.begin_soft_pin(object);
         }
     }
 
-    /// The timer of an object's soft pin fires: the pin ends unless it has been prolonged.
+    /// Ends a soft pin whose timer fires, unless the pin was prolonged.
     pub(crate) fn soft_pin_due(&mut self, object: u32) {
         let leased_until = self.objects[object].leased_until();
         let pin = self.soft_pins.known.get_mut(&object).expect("a soft pin goes with its timer");
-        // A lease outlasts the pin: the queue of the leased is ordered by time, and only its end may be joined.
+        // The pin lasts at least as long as the lease. The queue of leased ranges is in the order of the leases'
+        // ends, so this object could not join it in its place.
         let until = pin.until.max(leased_until);
         if until > self.now {
             pin.timer = Some(until);
@@ -105,7 +106,7 @@ impl Meta {
         self.requeue(object, QueueKind::Fresh);
     }
 
-    /// The object is going, and its soft pin with it.
+    /// Forgets an object's soft pin, because the object loses its key or its record.
     pub(super) fn forget_soft_pin(&mut self, object: u32) {
         if self.objects[object].pin != Pin::Soft {
             return;

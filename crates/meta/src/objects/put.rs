@@ -1,4 +1,4 @@
-//! Putting: start, end, revoke, and puts that nobody ends.
+//! Puts: start, end, revoke, and the discarding of puts that their writers do not end.
 
 use mooncake_types::{
     ClientId, ErrorCode, Grant, PutEnd, PutItem, PutMode, PutRevoke, PutStart, Reply, SoftPin,
@@ -17,10 +17,10 @@ use crate::segments::Pieces;
 use crate::slab::NONE;
 use crate::tombstones::Gathered;
 
-/// Puts that are given up between two requests.
+/// Most puts that are discarded between two requests.
 const PUTS_PER_TURN: usize = 256;
 
-/// What all puts of one request share.
+/// The settings that all puts of one request share.
 struct Order {
     writer: u32,
     wish: Wish,
@@ -32,11 +32,11 @@ struct Order {
     replicas: u32,
 }
 
-/// How a put has ended well.
+/// How a put has ended with success.
 enum Ended {
-    /// It is the version of its key.
+    /// It became the current version of its key.
     Current,
-    /// A newer version had become readable before this put ended. It counts as written and replaced at once.
+    /// A newer version became readable before this put ended. The put counts as written and replaced at once.
     Overtaken,
 }
 
@@ -117,7 +117,8 @@ impl Meta {
         Ok(Grant { version, placements, attributes: self.attributes_of(object) })
     }
 
-    /// The object that holds a key, if it is finished and not lost, or a put that is young. An older put is discarded.
+    /// The object that holds a key, unless it has lost all replicas. Discards a put that has not ended within
+    /// `put_discard_ms`.
     pub(super) fn find_holder(&mut self, key: Hashed<'_>) -> Option<u32> {
         loop {
             let object = self.find_living(key)?;
@@ -130,7 +131,8 @@ impl Meta {
         }
     }
 
-    /// Whether a key is that of something to be read, or is being written. An object out of sight does not count.
+    /// Whether an insert of this key is refused: its object can be read, or a put of it is running. A finished object
+    /// that cannot be read does not count, unless too many puts run beside it.
     fn is_taken(&mut self, key: Hashed<'_>) -> bool {
         let Some(holder) = self.find_holder(key) else { return false };
         let is_hidden =
@@ -148,7 +150,7 @@ impl Meta {
         replicas: &[Pieces],
     ) -> u32 {
         let version = self.term.next_version();
-        // Looked up again: what held the key may have been evicted to make room.
+        // Looked up again: eviction may have taken the object that held the key.
         let holder = self.index.get(&self.objects, Hashed { key: item.key, hash });
         self.overrule(hash);
         let uses = match holder {
@@ -186,8 +188,8 @@ impl Meta {
         object
     }
 
-    /// Ends a put, or repeats how it has ended. In any case it names what nodes may hold of older versions: a client that repeats
-    /// its request may not have had all of it dropped.
+    /// Ends a put, or repeats how it has ended. In any case it gathers the entries of older versions that nodes may
+    /// still hold. A client that repeats its request may not have had all of them dropped.
     pub(crate) fn put_end(
         &mut self,
         writer: u32,
@@ -198,7 +200,7 @@ impl Meta {
         let key = self.index.hashed(put.key);
         let result = self.try_to_end(writer, put, key, gathered);
         let Version { epoch, counter } = put.version;
-        // A version that did not become the current one is to be dropped like the older ones.
+        // A version that did not become the current one must go like the older ones.
         let below = match result {
             Ok(Ended::Current) => put.version,
             _ => Version { epoch, counter: counter.saturating_add(1) },
@@ -257,7 +259,7 @@ impl Meta {
         Ok(Ended::Current)
     }
 
-    /// Makes a put readable, in the place of what holds its key.
+    /// Makes a put readable, and has it replace the object that holds its key.
     fn complete(&mut self, object: u32) {
         self.void_beneath(object);
         if self.objects[object].state == ObjectState::Waiting {
@@ -278,15 +280,15 @@ impl Meta {
         self.offload(object);
     }
 
-    /// Refuses to replace a leased object while nodes may still hold leased versions before it. The client has those dropped, and
-    /// repeats `PutEnd`.
+    /// Refuses to replace a leased object while nodes may still hold leased tombstones of the key. The client has
+    /// these dropped and repeats `PutEnd`.
     fn ensure_predecessors_are_dropped(
         &mut self,
         key: &str,
         gathered: &mut Gathered,
     ) -> Result<(), ErrorCode> {
         let leased = self.find(key).is_some_and(|holder| self.is_leased(holder));
-        // What lay on unmounted segments is gone, though its record may not be yet.
+        // The bytes on unmounted segments are lost, though the record may still have ranges there.
         let is_held = |object: &u32| {
             let mut ranges = self.ranges_of(*object);
             ranges.any(|(_, range)| self.segments[range.segment].is_mounted())
@@ -298,7 +300,7 @@ impl Meta {
         Ok(())
     }
 
-    /// Whether a put that is no more lost its key to a newer one that can be read.
+    /// Whether a put that has no object any more was overtaken: a newer version of its key can be read.
     fn was_overtaken(&self, holder: Option<u32>, version: Version) -> bool {
         holder.is_some_and(|object| {
             self.objects[object].version > version && self.is_readable(object)
@@ -320,7 +322,7 @@ impl Meta {
         Ok(())
     }
 
-    /// The object of a put, if it is there and of the client with this number.
+    /// The object of a put, if it exists and the client with this number has put it.
     fn ensure_own(&self, writer: u32, found: Option<u32>) -> Result<u32, ErrorCode> {
         let object = found.ok_or(ErrorCode::ObjectNotFound)?;
         match self.objects[object].writer == writer {
@@ -329,7 +331,8 @@ impl Meta {
         }
     }
 
-    /// Gives up a put that nobody ended. Its ranges stay reserved: its writer may still be at work.
+    /// Discards a put that its writer did not end. Its ranges stay reserved, because the writer may still write
+    /// there.
     pub(crate) fn discard(&mut self, object: u32) {
         let until = self.objects[object].started().after_ms(self.config.put_release_ms);
         self.requeue_put(object, QueueKind::Out);
@@ -338,7 +341,7 @@ impl Meta {
         self.counters.puts_discarded += 1;
     }
 
-    /// Gives up puts that nobody ended.
+    /// Discards the puts whose time is over, but at most a few hundred.
     pub(crate) fn discard_overdue(&mut self) {
         for _ in 0..PUTS_PER_TURN {
             match self.next_discard() {
@@ -348,14 +351,14 @@ impl Meta {
         }
     }
 
-    /// The put that is given up next, and when.
+    /// The put that is discarded next, and when.
     pub(crate) fn next_discard(&self) -> Option<(Tick, u32)> {
         let first = self.running.head();
         let object = (first != NONE).then(|| self.ranges[first].object)?;
         Some((self.objects[object].started().after_ms(self.config.put_discard_ms), object))
     }
 
-    /// The puts that are running, oldest first.
+    /// The running puts, oldest first.
     pub(crate) fn running_puts(&self) -> impl Iterator<Item = u32> {
         self.running.iter(&self.ranges).map(|id| self.ranges[id].object)
     }

@@ -1,10 +1,11 @@
-//! Doubly linked queues threaded through the range records: joining and leaving cost the same whatever the length.
+//! Doubly linked queues. The links are fields of the range records, so joining and leaving cost the same whatever the
+//! length.
 
 use super::record::Range;
 use super::records::Records;
 use crate::slab::NONE;
 
-/// Where a queue starts and ends. The links are in the records.
+/// The two ends of a queue. The records hold the links between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Queue {
     head: u32,

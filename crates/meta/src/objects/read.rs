@@ -1,4 +1,4 @@
-//! Reading: where objects lie, whether they exist, and the lease that both grant.
+//! Reads: where objects lie, whether they exist, and the lease that either question grants.
 
 use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{ErrorCode, Reply};
@@ -11,14 +11,14 @@ use crate::segments::AddressTable;
 use crate::slab::NONE;
 
 impl Meta {
-    /// Where these objects lie. `uses` says how often each key was read; one that it does not name was read once.
+    /// Where these objects lie. `uses` says how often each key was read; a key beyond its end was read once.
     pub(crate) fn get_replica_list(&mut self, keys: &[&str], uses: &[u32]) -> Reply {
         let mut table = AddressTable::default();
         let found: Vec<Result<u32, ErrorCode>> = keys.iter().map(|key| self.look_up(key)).collect();
         let locate =
             |found: &Result<u32, ErrorCode>| found.map(|object| self.locate(object, &mut table));
         let mut results: Vec<_> = found.iter().map(locate).collect();
-        // From the last to the first, so that the first is the most recently used one.
+        // From the last to the first, so that the first object becomes the most recently used.
         for (place, object) in found.into_iter().enumerate().rev() {
             let Ok(object) = object else { continue };
             self.access(object);
@@ -47,7 +47,7 @@ impl Meta {
         self.find_finished(key)
     }
 
-    /// The object of a key, which can be read.
+    /// The object of a key, if readers may get it.
     pub(crate) fn find_finished(&mut self, key: &str) -> Result<u32, ErrorCode> {
         let object = self.find_readable(key).ok_or(ErrorCode::ObjectNotFound)?;
         if self.objects[object].state != ObjectState::Complete {
@@ -64,7 +64,7 @@ impl Meta {
         Ok(found.is_some())
     }
 
-    /// How many objects there are from the first key on without a gap.
+    /// How many keys have objects, from the first key on without a gap.
     pub(crate) fn prefix_len(&mut self, keys: &[&str]) -> Reply {
         let mut found = Vec::new();
         for key in keys {
@@ -74,21 +74,22 @@ impl Meta {
                 Err(code) => return Reply::Refused(code),
             }
         }
-        // From the last to the first, so that the first is the most recently used one.
+        // From the last to the first, so that the first object becomes the most recently used.
         for &object in found.iter().rev() {
             self.access(object);
         }
         Reply::PrefixLen(found.len() as u32)
     }
 
-    /// The object, if it is complete.
+    /// The object of a key, if it is finished and readers may get it.
     fn find_existing(&mut self, key: &str) -> Result<Option<u32>, ErrorCode> {
         check_key(key)?;
         let found = self.find_readable(key);
         Ok(found.filter(|&object| self.objects[object].state == ObjectState::Complete))
     }
 
-    /// The object of a key, in sight or not; a finished one that no segment holds any more is dropped on the way.
+    /// The object that holds a key, in sight or not. Drops a finished object that has lost all its replicas, and
+    /// looks again.
     pub(super) fn find_living(&mut self, key: Hashed<'_>) -> Option<u32> {
         loop {
             let object = self.index.get(&self.objects, key)?;
@@ -99,8 +100,8 @@ impl Meta {
         }
     }
 
-    /// The object of a key as readers see it: a finished one out of sight is not there, but a put that is to take its
-    /// place may be.
+    /// The object of a key as readers see it. A finished object that cannot be read does not count; the put that is
+    /// to replace it counts instead.
     pub(crate) fn find_readable(&mut self, key: &str) -> Option<u32> {
         let hashed = self.index.hashed(key);
         let object = self.index.get(&self.objects, hashed)?;
@@ -114,7 +115,7 @@ impl Meta {
         }
     }
 
-    /// Grants a lease and makes the object the most recently used one, together with its group.
+    /// Leases the object and its group, and makes them the most recently used.
     fn access(&mut self, object: u32) {
         self.access_alone(object);
         let group = self.objects[object].group;
@@ -128,7 +129,8 @@ impl Meta {
         if self.objects[object].leased_until() >= until || is_broken(Rule::ReadsGrantLeases) {
             return;
         }
-        // Accesses under one lease belong to one use: who looks up keys reads them next, in several processes perhaps.
+        // Accesses under one lease are one use: a client looks up a key before it reads the object, perhaps in
+        // several processes.
         let under_lease = self.is_leased(object);
         self.objects.at_mut(object).time = until;
         self.slide_soft_pin(object);
@@ -152,13 +154,13 @@ impl Meta {
         }
     }
 
-    /// Whether a reader may be reading the object under a lease.
+    /// Whether the object is finished and has a lease that is not over.
     pub(crate) fn is_leased(&self, object: u32) -> bool {
         let record = &self.objects[object];
         record.state == ObjectState::Complete && record.leased_until() > self.now
     }
 
-    /// Leases an object from now on.
+    /// Grants a lease on an object from now on, without counting a use.
     pub(crate) fn lease_anew(&mut self, object: u32) {
         let until = self.now.after_ms(self.config.lease_ttl_ms);
         let record = self.objects.at_mut(object);

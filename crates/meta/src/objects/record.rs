@@ -1,20 +1,21 @@
-//! The two records that the master keeps for each object, sized to stay under 300 bytes together with key, index
-//! and allocator node.
+//! The two records that the master keeps for each object. Together with key, index and allocator node they take less
+//! than 300 bytes.
 
 use mooncake_alloc::Handle;
 use mooncake_types::{PutMode, Tick, Version, limits};
 
 use super::class::{CLASSES, Class, Stamp};
 
-/// One put, from its grant until the master has no more use for its ranges.
+/// One put, from its grant until the master needs its ranges no more.
 #[derive(Debug)]
 pub(crate) struct Object {
     pub(crate) key: Box<str>,
     pub(crate) version: Version,
     pub(crate) len: u64,
-    /// While the put runs, when it [started](Object::started); afterwards, [the end of its last lease](Object::leased_until).
+    /// While the put runs, when it [started](Object::started). Afterwards, [the end of its last
+    /// lease](Object::leased_until).
     pub(crate) time: Tick,
-    /// Its first range; the others follow by [`Range::sibling`], replica by replica, in the order of the bytes.
+    /// Its first range. The others follow through [`Range::sibling`], replica by replica, in the order of the bytes.
     pub(crate) first_range: u32,
     /// The number of the client that started the put.
     pub(crate) writer: u32,
@@ -27,12 +28,12 @@ pub(crate) struct Object {
 }
 
 impl Object {
-    /// When its put started, while that runs.
+    /// When its put started, while the put runs.
     pub(crate) fn started(&self) -> Tick {
         self.time
     }
 
-    /// The end of its last lease once its put has ended; before the first lease, the moment at which it became readable.
+    /// The end of its last lease, once its put has ended; before the first lease, when it became readable.
     pub(crate) fn leased_until(&self) -> Tick {
         self.time
     }
@@ -40,35 +41,36 @@ impl Object {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ObjectState {
-    /// Granted, not ended; it holds its key.
+    /// A put that has not ended and holds its key.
     Processing,
-    /// Readable.
+    /// A put that has ended. The object holds its key.
     Complete,
-    /// An upsert, granted, not ended. Until it ends another object holds the key.
+    /// A put that has not ended, while another object holds the key.
     Waiting,
-    /// Granted, not ended, and a newer version of its key has become readable: it is dropped when it ends.
+    /// A put that has not ended, while a newer version of its key became readable. It is dropped when it ends.
     Overtaken,
-    /// Removed, or another version took its place, while it was leased; its ranges wait until its nodes have dropped it.
+    /// It was removed or replaced while it was leased. Its ranges stay until its nodes have dropped it or the lease
+    /// is over.
     Tombstone,
-    /// Not an object of its own: the replicas that a task is making of one.
+    /// No object of its own: the replicas that a task is making of an object.
     Copying,
-    /// Not an object yet: stripes that were reported and have not found all their neighbours.
+    /// No object yet: reported stripes that wait for their neighbours.
     Gathering,
 }
 
 impl ObjectState {
-    /// Whether the object is the one that the index has for its key.
+    /// Whether the index leads from the key to this object.
     pub(super) fn holds_key(self) -> bool {
         matches!(self, ObjectState::Processing | ObjectState::Complete)
     }
 
-    /// Whether its put has neither ended nor been given up.
+    /// Whether its put has neither ended nor been discarded.
     pub(crate) fn is_running(self) -> bool {
         matches!(self, ObjectState::Processing | ObjectState::Waiting | ObjectState::Overtaken)
     }
 }
 
-/// What else the put asked for, and what the object has less or more of; in one byte.
+/// What else the put asked for, and whether the object lacks replicas or has extra ones; in one byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Asked(u8);
 
@@ -80,7 +82,7 @@ const EXTRAS: u8 = 1 << 7;
 const _: () = assert!(limits::MAX_REPLICAS as u8 - 1 == REPLICAS);
 
 impl Asked {
-    /// A put of this many replicas, at least one.
+    /// A put that asks for this many replicas, at least one.
     pub(crate) fn new(mode: PutMode, replicas: u32) -> Self {
         let upsert = if mode == PutMode::Upsert { UPSERT } else { 0 };
         Self(upsert).with_replicas(replicas)
@@ -93,7 +95,7 @@ impl Asked {
         }
     }
 
-    /// How many replicas there should be, from 1 on.
+    /// How many replicas the object should have, at least 1.
     pub(crate) fn replicas(self) -> u32 {
         u32::from(self.0 & REPLICAS) + 1
     }
@@ -103,7 +105,7 @@ impl Asked {
         Self(self.0 & !REPLICAS | (replicas - 1) as u8)
     }
 
-    /// Whether one replica was asked for, none is lacking and none is extra.
+    /// Whether one replica was asked for, and the object neither lacks one nor has an extra one.
     pub(super) fn is_plain(self) -> bool {
         self.0 & !UPSERT == 0
     }
@@ -117,7 +119,7 @@ impl Asked {
         Self(self.0 & !SHORT | if short { SHORT } else { 0 })
     }
 
-    /// Whether the object has replicas that nobody asked for.
+    /// Whether the object has extra replicas.
     pub(super) fn has_extras(self) -> bool {
         self.0 & EXTRAS != 0
     }
@@ -127,20 +129,20 @@ impl Asked {
     }
 }
 
-/// What the put asked for. A soft pin's deadline is kept apart, because few objects have one.
+/// The pin that the put asked for. The deadlines of soft pins are kept apart, because few objects have one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pin {
     None,
     Hard,
     Soft,
-    /// An upsert that has not ended: it takes over what it will replace, or has none.
+    /// A put that has not ended: it takes over the pin of the object that it replaces, if that has one.
     Inherited,
 }
 
 /// A range of one replica on one segment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Range {
-    /// Bytes of the object in this range; the allocator may have reserved a little more.
+    /// Bytes of the object in this range. The allocator may have reserved a few more.
     pub(crate) len: u64,
     pub(crate) object: u32,
     /// Slot of the segment.
@@ -151,39 +153,39 @@ pub(crate) struct Range {
     pub(crate) next: u32,
     pub(crate) replica: u8,
     pub(crate) queue: QueueKind,
-    /// What eviction goes by; the same in all ranges of a finished object.
+    /// The class by which eviction chooses; the same in all ranges of an object.
     pub(crate) class: Class,
     /// When it joined its queue.
     pub(crate) stamp: Stamp,
 }
 
-/// The queue that a range stands in.
+/// The queue in which a range is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QueueKind {
-    /// In no queue: the further ranges of a running put, and ranges of copies and of stripes that wait.
+    /// No queue: further ranges of a running put, and ranges of copies and of stripes that wait.
     Out,
-    /// The first range of a running put, in the order of the starts.
+    /// The running puts, in the order of their starts; of each put the first range.
     Processing,
-    /// On its segment, evictable, not read since it was put or last pinned. Each class has a queue.
+    /// Of its segment: evictable, and not read since its put or its soft pin. Each class has a queue.
     Fresh,
-    /// On its segment, read; in the order of the ends of the leases. Each class has a queue.
+    /// Of its segment: read, in the order in which the leases end. Each class has a queue.
     Leased,
-    /// As `Fresh`, soft-pinned.
+    /// As `Fresh`, for soft-pinned objects.
     PinnedFresh,
-    /// As `Leased`, soft-pinned.
+    /// As `Leased`, for soft-pinned objects.
     PinnedLeased,
-    /// On its segment, hard-pinned: never evicted.
+    /// Of its segment: hard-pinned, so never evicted.
     Hard,
-    /// On its segment, of a leased tombstone.
+    /// Of its segment: a range of a leased tombstone.
     Tombstone,
-    /// On its segment, a replica that nobody asked for: evicted before all others.
+    /// Of its segment: a range of an extra replica, evicted before all others.
     Extra,
-    /// On its segment, of an object that goes to a disk first: evicted when it lies there.
+    /// Of its segment: a range of an object that sinks, evicted once the object's copy to a disk has ended.
     Sinking,
 }
 
 impl QueueKind {
-    /// The place among a segment's queues of those of this kind and class.
+    /// The place of the queue of this kind and class among the queues of a segment.
     pub(super) fn on_segment(self, class: Class) -> Option<usize> {
         match self {
             QueueKind::Fresh => Some(class.index()),
@@ -199,19 +201,20 @@ impl QueueKind {
     }
 }
 
-/// The places of ranges without a pin, and of soft-pinned ones, which are evicted only if nothing else is left.
+/// The places of ranges without a pin. Those of soft-pinned ranges follow, which are evicted only if no others are
+/// left.
 pub(crate) const PLAIN_PLACES: std::ops::Range<usize> = 0..2 * CLASSES;
 pub(crate) const PINNED_PLACES: std::ops::Range<usize> = 2 * CLASSES..2 * CLASSES + 2;
-/// The place of what was replaced.
+/// The place of leased tombstones.
 pub(crate) const TOMBSTONE_PLACE: usize = PINNED_PLACES.end + 1;
 
-/// The place of the replicas that nobody asked for.
+/// The place of extra replicas.
 pub(crate) const EXTRA_PLACE: usize = TOMBSTONE_PLACE + 1;
 
-/// The place of what goes to a disk first.
+/// The place of objects that sink.
 pub(crate) const SINKING_PLACE: usize = EXTRA_PLACE + 1;
 
-/// Queues that each segment has.
+/// Queues of each segment.
 pub(crate) const SEGMENT_QUEUES: usize = SINKING_PLACE + 1;
 
 #[cfg(test)]

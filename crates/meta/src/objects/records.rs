@@ -1,8 +1,8 @@
-//! Records that only this room changes: everybody else reads them.
+//! Records that only the module `objects` can change. All other modules read them.
 
 use crate::slab::Slab;
 
-/// A [`Slab`] whose records are changed in this room alone.
+/// A [`Slab`] whose records only the module `objects` can change.
 #[derive(Debug)]
 pub(crate) struct Records<T>(Slab<T>);
 

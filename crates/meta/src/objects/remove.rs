@@ -14,9 +14,9 @@ impl Meta {
     ) -> Result<(), ErrorCode> {
         check_key(key)?;
         let hashed = self.index.hashed(key);
-        // Also a key that is not in the index: a node may report it later, and it must not come back.
+        // Also if no object holds the key: a node may report one later, and it must not come back.
         self.overrule(hashed.hash);
-        // The client that removed these may have died before the nodes dropped them.
+        // The client that removed these versions may have died before the nodes dropped them.
         self.gather_leased(key, gathered);
         let result = match self.find_living(hashed) {
             Some(object) => self.remove_object(object, force, gathered),

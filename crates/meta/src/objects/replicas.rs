@@ -1,8 +1,8 @@
-//! How many replicas an object has: fewer than were asked for, or some that nobody asked for.
+//! How many replicas an object has: fewer than its put asked for, or extra ones.
 //!
-//! Objects that lost replicas with their segments are counted, and repaired in the background. An object that is read often has
-//! extra replicas ([`replication`](crate::replication) makes both). They are evicted first, unless replicas that were asked for
-//! have gone meanwhile: then extra ones take their place.
+//! Objects that lost replicas with their segments are counted, and repaired in the background. Objects that are read
+//! often get extra replicas. The module [`replication`](crate::replication) makes both. Eviction takes extra replicas
+//! first. But once the object has lost a replica that its put asked for, an extra one takes its place.
 
 use mooncake_types::Medium;
 
@@ -15,17 +15,17 @@ impl Meta {
         self.replicas_where(object, |_| true)
     }
 
-    /// The numbers of those that lie in memory, which are the ones that puts ask for, as bits.
+    /// The numbers of its replicas in memory, as bits. Puts ask for these.
     pub(crate) fn memory_replicas(&self, object: u32) -> u32 {
         self.replicas_in(object, Medium::Memory)
     }
 
-    /// The numbers of those that lie in a medium, as bits.
+    /// The numbers of its replicas in a medium, as bits.
     pub(crate) fn replicas_in(&self, object: u32, medium: Medium) -> u32 {
         self.replicas_where(object, |range| self.segments[range.segment].medium == medium)
     }
 
-    /// Those that nobody asked for.
+    /// The numbers of its extra replicas, as bits.
     pub(crate) fn extra_replicas(&self, object: u32) -> u32 {
         match self.objects[object].asked.has_extras() {
             true => self.extras.0.get(&object).copied().unwrap_or_default(),
@@ -33,8 +33,8 @@ impl Meta {
         }
     }
 
-    /// An object has other replicas than before, or others were asked for: whether it lacks some, and which of them
-    /// nobody asked for.
+    /// Must be called when an object's replicas change, or the number that is asked for. Notes whether the object
+    /// lacks replicas, and which replicas are extra.
     pub(crate) fn note_replicas(&mut self, object: u32) {
         self.note_key_change(object);
         let record = &self.objects[object];
@@ -42,7 +42,7 @@ impl Meta {
             return;
         }
         let (set, asked) = (self.memory_replicas(object), record.asked);
-        // What lies on a disk alone was evicted from memory on purpose.
+        // An object that lies on disks only counts as one that has a replica: eviction freed its memory on purpose.
         let is_short = set.count_ones().max(1) < asked.replicas();
         if is_short != asked.is_short() {
             self.objects.at_mut(object).asked = asked.with_short(is_short);
@@ -54,7 +54,7 @@ impl Meta {
         }
     }
 
-    /// Keeps the extra replicas that still exist and are not needed in place of lost ones.
+    /// Lets extra replicas take the place of lost ones. The others stay extra.
     fn keep_extras(&mut self, object: u32, extras: u32, set: u32) {
         let mut kept = extras & set;
         let wanted = self.objects[object].asked.replicas().min(set.count_ones());
@@ -81,27 +81,27 @@ impl Meta {
         };
     }
 
-    /// The queue for a range of a replica, where the others of its object go to one of this kind.
+    /// The queue for a range of a replica, if other ranges of its object join a queue of this kind.
     pub(super) fn queue_for(&self, id: u32, extras: u32, kind: QueueKind) -> QueueKind {
         match kind {
             QueueKind::Out | QueueKind::Processing | QueueKind::Tombstone | QueueKind::Extra => {
                 kind
             }
-            // A use does not take it out of the queue: `settle_sunk` looks at the lease once the copy has ended.
+            // A use does not move such a range: `settle_sunk` looks at the lease once the copy has ended.
             _ if self.ranges[id].queue == QueueKind::Sinking => QueueKind::Sinking,
             _ if extras & 1 << self.ranges[id].replica == 0 => kind,
             _ => QueueKind::Extra,
         }
     }
 
-    /// No more replicas are asked for than there are: the others were given up on purpose.
+    /// Asks for no more replicas than exist, because the others were given up on purpose.
     pub(crate) fn ask_for_no_more(&mut self, object: u32) {
         let asked = self.objects[object].asked;
         if asked.replicas() > 1 {
             let there = self.memory_replicas(object) & !self.extra_replicas(object);
             let replicas = asked.replicas().min(there.count_ones());
             self.objects.at_mut(object).asked = asked.with_replicas(replicas);
-            // It may have been short until now, which a plain one never is.
+            // The object may be counted as short. An object for which one replica was asked never is.
             self.note_short(object);
         }
     }
@@ -114,7 +114,7 @@ impl Meta {
         }
     }
 
-    /// An object that was finished is on its way out.
+    /// Forgets an object's counts of replicas, because the object loses its key or its record.
     pub(super) fn forget_replicas(&mut self, object: u32) {
         self.note_key_change(object);
         if self.objects[object].asked.is_plain() {

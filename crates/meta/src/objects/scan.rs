@@ -1,4 +1,4 @@
-//! Walks over all objects, page by page: to list them, or to remove them.
+//! Scans over all objects, page by page, that list them or remove them.
 
 use mooncake_types::{ErrorCode, Reply, Scan, ScanAction, ScanPage, limits};
 use regex::Regex;
@@ -7,10 +7,10 @@ use crate::Meta;
 use crate::segments::AddressTable;
 use crate::tombstones::{EntryId, Gathered};
 
-/// Set in the cursors of pages of tombstones. The slot of a segment and an offset in it follow.
+/// Set in the cursors of pages of tombstones. The lower bits hold the slot of a segment and an offset in it.
 const TOMBSTONE_CURSOR: u64 = 1 << 63;
 
-/// Slots that cursors can name: those of segments that go are used again a little later.
+/// Most slots that cursors can name. A slot is reused soon after its segment has left the pool.
 const MOST_SLOTS: usize = 2 * limits::MAX_SEGMENTS;
 
 const _: () = assert!(MOST_SLOTS as u64 * limits::MAX_SEGMENT_BYTES <= TOMBSTONE_CURSOR);
@@ -32,7 +32,7 @@ impl Meta {
         }
     }
 
-    /// The walk over the objects of a page.
+    /// The walk over the objects of one page.
     fn walk(&mut self, scan: &Scan<'_>) -> Result<Walk, ErrorCode> {
         let pattern = scan.pattern.map(|pattern| self.patterns.get(pattern)).transpose()?;
         let next = u32::try_from(scan.cursor).map_err(|_| ErrorCode::InvalidParams)?;
@@ -58,10 +58,10 @@ impl Meta {
     }
 
     fn remove_page(&mut self, mut walk: Walk, force: bool) -> ScanPage {
-        // A removal also holds for what a segment reports later.
+        // The removal also covers objects that segments would report later.
         self.adopt_no_more();
         let (mut removed, mut gathered) = (0, Gathered::default());
-        // An object out of sight is removed too: it must not come back once all was removed.
+        // An object out of sight is removed too: no removed object may come back.
         while gathered.len_bytes() < limits::MAX_SCAN_PAGE_BYTES
             && let Some(object) = walk.advance(self, Self::lives)
         {
@@ -75,15 +75,15 @@ impl Meta {
         ScanPage { next_cursor, removed, remains, ..ScanPage::default() }
     }
 
-    /// Pages of tombstones follow those of the objects of a removal: an object that was evicted before the removal met it
-    /// is as gone as one that it removed. The keys of tombstones are not known, so all are named.
+    /// Pages of tombstones follow the pages of objects in a removal. An object that was evicted just before the
+    /// removal reached it must be as gone as a removed one. Tombstones hold no keys, so all are named.
     fn tombstone_page(&mut self, scan: &Scan<'_>) -> ScanPage {
         let slot = (scan.cursor & !TOMBSTONE_CURSOR) / limits::MAX_SEGMENT_BYTES;
         let offset = scan.cursor % limits::MAX_SEGMENT_BYTES;
         let limit = scan.limit.clamp(1, limits::MAX_SCAN_OBJECTS) as usize;
         let (mut page, mut next_cursor) = (Vec::<(u32, EntryId)>::new(), None);
         for (slot, entry) in self.tombstones.from(slot as u32, offset) {
-            // All versions at one offset are on one page.
+            // A cursor names no version, so all versions at one offset are on one page.
             let begins =
                 page.last().is_none_or(|&(at, (offset, _))| (at, offset) != (slot, entry.0));
             if page.len() >= limit && begins {
@@ -101,17 +101,17 @@ impl Meta {
     }
 }
 
-/// Objects in the order of their numbers, as far as one page goes.
+/// A walk over the objects of one page, in the order of their indices.
 struct Walk {
     pattern: Option<Regex>,
     next: u32,
     end: u32,
-    /// Bytes of the keys that the pattern was matched with.
+    /// Bytes of the keys that were matched against the pattern.
     matched_bytes: usize,
 }
 
 impl Walk {
-    /// The next object that `is_met` takes and whose key matches. None at the end of the page.
+    /// The next object for which `is_met` holds and whose key matches; none at the end of the page.
     fn advance(&mut self, meta: &Meta, is_met: impl Fn(&Meta, u32) -> bool) -> Option<u32> {
         while self.next < self.end && self.matched_bytes < limits::MAX_SCAN_MATCHED_BYTES {
             let object = self.next;

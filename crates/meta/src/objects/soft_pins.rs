@@ -4,7 +4,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use mooncake_types::Tick;
 
-/// Each by its object.
+/// Soft pins by object.
 #[derive(Debug, Default)]
 pub(crate) struct SoftPins {
     pub(super) known: HashMap<u32, Deadline, FixedState>,
@@ -12,26 +12,26 @@ pub(crate) struct SoftPins {
 }
 
 impl SoftPins {
-    /// How many are in force.
+    /// How many soft pins are in force.
     pub(crate) fn in_force(&self) -> usize {
         self.in_force
     }
 
-    /// How long an object was to be pinned, in milliseconds, and whether its pin slides.
+    /// The length of an object's soft pin in milliseconds, and whether the pin slides.
     pub(crate) fn asked(&self, object: u32) -> Option<(u64, bool)> {
         self.known.get(&object).map(|pin| (pin.ttl_ms, pin.sliding))
     }
 }
 
-/// A soft pin that was asked for.
+/// The soft pin of one object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Deadline {
-    /// Every access begins it anew.
+    /// Whether every access starts it anew.
     pub(super) sliding: bool,
     pub(super) ttl_ms: u64,
     pub(super) until: Tick,
-    /// When its timer is set for. There is one while the pin is in force: not before the object is readable, and not
-    /// once the deadline has passed.
+    /// When its timer fires, while the pin is in force. It comes into force when the object becomes readable, and
+    /// ends at its deadline or with a later lease.
     pub(super) timer: Option<Tick>,
 }
 

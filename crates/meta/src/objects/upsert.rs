@@ -1,11 +1,11 @@
-//! Upserts: a new version of a key is written beside the old one and takes its place when its put ends.
+//! Upserts: a new version of a key is written beside the old one, and replaces it when its put ends.
 //!
-//! Of the objects of one key at most one holds the key: it is in the index, and readers, removals and other puts
-//! meet it. The others are puts that have not ended, kept here by key. While there is one that may yet become
-//! readable, some object holds the key. Versions of a key become readable in growing order: a put that was overtaken
-//! by a newer one never does.
+//! At most one object of a key holds the key: the index leads to it, and readers, removals and other puts meet it.
+//! The other objects of the key are puts that have not ended, kept here by key. While one of these can still become
+//! readable, some object holds the key. Versions of a key become readable in growing order: a put that a newer
+//! version overtook never does.
 //!
-//! An insert of a key whose object is out of sight goes the same way: it takes the place of what nobody can read.
+//! An insert does the same if the object that holds its key cannot be read: it replaces that object.
 
 use mooncake_types::{ErrorCode, PutItem, PutMode, Version};
 
@@ -17,7 +17,7 @@ use crate::Meta;
 pub(super) const MOST_BESIDE: usize = 64;
 
 impl Meta {
-    /// Whether an upsert of this key may start, beside the object that holds it or in a free key.
+    /// Checks that an upsert of this key may start: the key is free, or the put runs beside the object that holds it.
     pub(super) fn admit_upsert(
         &mut self,
         item: &PutItem<'_>,
@@ -46,13 +46,13 @@ impl Meta {
         self.beside(key).iter().copied().find(|&object| self.objects[object].version == version)
     }
 
-    /// Has a put wait beside the object that holds its key.
+    /// Keeps a put by its key, beside the object that holds the key.
     pub(super) fn put_beside(&mut self, object: u32, state: ObjectState) {
         self.objects.at_mut(object).state = state;
         self.beside.insert(&self.objects, object);
     }
 
-    /// Takes an object from its key. An upsert that waits for the key holds it from here on.
+    /// Takes its key from an object. The oldest put that waits for the key then holds it.
     pub(crate) fn leave_key(&mut self, object: u32) {
         match self.objects[object].state {
             ObjectState::Processing | ObjectState::Complete => {
@@ -67,7 +67,7 @@ impl Meta {
         }
     }
 
-    /// The upsert that holds a key next, should what holds it go.
+    /// The put that holds a key next, once the present holder is gone.
     pub(crate) fn next_holder(&self, key: &str) -> Option<u32> {
         let waits = |&put: &u32| self.objects[put].state == ObjectState::Waiting;
         self.beside(key).iter().copied().find(waits)
@@ -83,8 +83,8 @@ impl Meta {
         self.index.insert(&self.objects, next);
     }
 
-    /// Gives the key to an upsert that has ended; older versions give way. What their writers have written, or are about to,
-    /// must not be found by a later leader, should the newer one be lost before that.
+    /// Gives the key to a put that has ended. The present holder and older puts give way. The entries of older puts
+    /// get tombstones: if the newer version were lost, a later leader could serve these entries.
     pub(super) fn take_key(&mut self, object: u32) {
         self.beside.remove(&self.objects, object);
         let version = self.objects[object].version;
@@ -105,7 +105,8 @@ impl Meta {
         self.give_key(object, hash, Some(holder));
     }
 
-    /// Gives a key to an object, after what holds it, if anything does. That gives way.
+    /// Gives a key to an object. The present holder gives way: a finished object becomes a tombstone, a put is
+    /// overtaken.
     pub(crate) fn give_key(&mut self, object: u32, hash: u64, holder: Option<u32>) {
         if let Some(holder) = holder {
             self.index.remove(&self.objects, holder);
@@ -121,7 +122,7 @@ impl Meta {
         self.index.insert_hashed(&self.objects, object, hash);
     }
 
-    /// The pin of a new version: what it asked for, or what the old one has.
+    /// Decides the pin of a new version: the pin that its put asked for, or that of the old version.
     fn inherit_pin(&mut self, old: u32, new: u32) {
         if self.objects[old].pin == Pin::Hard {
             self.forget_soft_pin(new);
@@ -131,8 +132,7 @@ impl Meta {
         }
     }
 
-    /// The answer to the end of a put that was overtaken. An upsert was done and then overwritten; an insert came too
-    /// late.
+    /// Answers the end of an overtaken put. An upsert counts as done and replaced; an insert came too late.
     pub(super) fn end_overtaken(&mut self, object: u32) -> Result<(), ErrorCode> {
         let mode = self.objects[object].asked.mode();
         self.requeue_put(object, QueueKind::Out);

@@ -1,9 +1,9 @@
 //! Placement: which ranges of which segments a new replica gets.
 //!
-//! [`route`] says which segments come first. [`place`] takes one range where a segment has one, evicting where need be;
-//! [`scatter`] cuts an object into several. Placement keeps nothing between requests: it asks [`segments`](crate::segments)
-//! for room, and [`eviction`](crate::eviction) for victims. What it reserves is a [`Piece`](crate::segments::Piece), which
-//! becomes a range of an object or is freed again.
+//! [`route`] orders the segments. [`place`] takes one range where a segment has one, and evicts if need be.
+//! [`scatter`] cuts an object into several ranges. Placement keeps nothing between requests: it asks
+//! [`segments`](crate::segments) for room, and [`eviction`](crate::eviction) for victims. It reserves
+//! [pieces](crate::segments::Piece), which become ranges of an object or are freed again.
 //!
 //! Invariant: a put that is refused evicts nothing.
 

@@ -1,17 +1,18 @@
 //! Placement: which ranges of which segments a new object gets.
 //!
-//! An [index](crate::segments::free_room) names the segments that have room, so a put costs the same however many there are. Where none
-//! has, what to evict is [planned](crate::eviction::window) first. For each replica that costs objects of at most four times its
-//! length, or the one object (with its group) that goes next. What a put evicts makes room for it: a put that is refused
-//! evicts nothing. Slabs are the exception: what comes free there shows only then.
+//! An [index](crate::segments::free_room) names the segments that have room, so a put costs the same however many
+//! segments there are. If none has room, evictions are [planned](crate::eviction::window) first. A replica may cost
+//! objects of at most four times its length, or the one object (with its group) that is evicted next. Whatever a put
+//! evicts makes room for that put: a put that is refused evicts nothing. Slabs are the exception, because an eviction
+//! there shows only afterwards which room it made.
 //!
-//! Where [objects sink to disks](crate::tiers) first, a put is told to wait instead.
+//! If [objects sink to disks](crate::tiers) first, a put is told to wait instead.
 //!
-//! A put is refused although something could be evicted where
-//! - [`CANDIDATES`] segments were looked at, or as many ranges as one request [may](crate::eviction::Effort);
-//! - no 64 ranges between what must stay are long enough together, at that price;
-//! - the slabs that came free are of other lengths;
-//! - a segment had nothing to evict a moment before, and the millisecond is not over.
+//! A put may be refused although something could be evicted:
+//! - It has looked at [`CANDIDATES`] segments, or at as many ranges as one request [may](crate::eviction::Effort).
+//! - No neighbouring ranges around the next victims are long enough together at that price.
+//! - The slabs that came free have slots of other lengths.
+//! - A segment had nothing to evict when it was looked at last, and is passed over for a while.
 
 use std::hint::black_box;
 
@@ -27,18 +28,19 @@ use crate::segments::{Cursor, Room};
 use crate::segments::{Piece, Pieces};
 use crate::tasks::Origin;
 
-/// Most ranges that an object is cut into only to spare others from eviction.
+/// Most ranges into which an object is cut only to spare others from eviction.
 const EASY_PIECES: u64 = 4;
-/// Tenths of its segments that are used at most if an object is cut into ranges only to spare others.
+/// If an object is cut only to spare others, at most this many tenths of its segments are used.
 const MOST_USED_TENTHS: u64 = 9;
-/// Objects of at most this many times its length are evicted for one replica.
+/// The objects that are evicted for one replica have at most this many times its length together.
 pub(crate) const MOST_EVICTED: u64 = 4;
-/// Segments of which one may have room, and has none, before only those are asked that are sure to have it.
+/// Most segments that are tried without success because they may have room. After that only segments are tried that
+/// surely have it.
 const MISSES: usize = 16;
-/// Segments on which room is looked for among what can be evicted, where something can.
+/// Most segments with evictable ranges on which a put looks for room.
 const CANDIDATES: usize = 64;
 impl Meta {
-    /// Has the processor fetch what these puts will evict first, where no segment has room for them.
+    /// Has the processor load the records of the objects that these puts will evict first, if no segment has room.
     pub(crate) fn fetch_victims_ahead(&mut self, puts: &[PutItem<'_>]) {
         let class = puts.iter().map(|put| class_of(put.len)).min().unwrap_or(0);
         let has_room = |room: &Room| room.class > class;
@@ -47,7 +49,7 @@ impl Meta {
         }
         let slots = self.segments.grantable();
         let next = slots.iter().cycle().skip(self.effort.start()).take(puts.len().min(slots.len()));
-        // One step for all of them after the other: so the processor waits for many at once.
+        // Takes each step for all victims before the next step, so that the processor waits for many loads at once.
         let mut victims: Vec<(u32, u32)> =
             next.filter_map(|&slot| Some((slot, self.segments[slot].oldest()?))).collect();
         for (slot, id) in &mut victims {
@@ -59,7 +61,7 @@ impl Meta {
         self.index.fetch_ahead(&self.objects, &self.ranges, keys);
     }
 
-    /// Reserves ranges for as many of the wished replicas as there is room for, evicting where need be. No two
+    /// Reserves ranges for as many of the wished replicas as there is room for, and evicts if need be. No two
     /// replicas share a segment.
     pub(crate) fn place(&mut self, len: u64, wish: &Wish) -> SmallVec<[Pieces; 1]> {
         let mut avoided = wish.avoided.clone();
@@ -80,15 +82,16 @@ impl Meta {
         replicas
     }
 
-    /// Reserves ranges for one more replica of an object, evicting where need be: on one of these segments if they have room, else
-    /// anywhere. No segment that holds a part of another replica is used, whether or not that can be read.
+    /// Reserves ranges for one more replica of an object, and evicts if need be. Tries these segments first, then all
+    /// others. Uses no segment that has a range of the object, whether or not that range can be read.
     pub(crate) fn place_near(&mut self, object: u32, slots: Vec<u32>) -> Option<Pieces> {
         let mut avoided: Vec<u32> = self.ranges_of(object).map(|(_, it)| it.segment).collect();
         avoided.sort_unstable();
         self.place(self.objects[object].len, &Wish::one(slots, avoided)).pop()
     }
 
-    /// Reserves one range on one of the segments, in their order, evicting where need be.
+    /// Reserves one range on the first of these segments that has one free. If none has, evicts on the first where
+    /// that makes room.
     pub(crate) fn place_on(&mut self, len: u64, order: &[u32]) -> Option<Piece> {
         let order = &order[..order.len().min(CANDIDATES)];
         self.effort.begin_replica();
@@ -99,8 +102,9 @@ impl Meta {
         Some(piece)
     }
 
-    /// Reserves ranges for one replica where there is room anyway, in this order: nothing is evicted, and no segment comes
-    /// to hold more than its high watermark, above which it would evict. One range if a segment has it.
+    /// Reserves ranges for one replica where there is room, trying the segments in this order. Evicts nothing, and
+    /// leaves every segment below its high watermark, above which it would evict. Takes one range if a segment has
+    /// it.
     pub(crate) fn place_whole(&mut self, len: u64, order: &[u32]) -> Option<Pieces> {
         for &slot in order {
             let Some(piece) = self.reserve(slot, len) else { continue };
@@ -117,7 +121,7 @@ impl Meta {
         Some(pieces)
     }
 
-    /// Reserves one range on the first of the segments that has a free one and stays below the high watermark with it.
+    /// Reserves one free range on the first segment that stays below the high watermark with it. Evicts nothing.
     pub(crate) fn place_without_eviction(&mut self, len: u64, order: &[u32]) -> Option<Piece> {
         let most_used = self.config.eviction_high_watermark_ratio;
         let roomy = |slot: &&u32| self.segments[**slot].has_free_room(len, most_used);
@@ -138,7 +142,7 @@ impl Meta {
         let evicted = self.counters.evicted_bytes;
         loop {
             let pieces = self.place_along(len, &route, is_first);
-            // Where slabs came free in vain, the price is paid.
+            // Evictions from slabs that made no room have used up the price.
             let is_over = pieces.is_some() || self.counters.evicted_bytes > evicted;
             if is_over || !route.widen() {
                 return pieces;
@@ -169,8 +173,8 @@ impl Meta {
         if let Some(pieces) = self.scatter(len, route, EASY_PIECES) {
             return Some(pieces);
         }
-        // Only for its first replica is an object worth clearing whole segments.
-        // Where objects sink it waits for them.
+        // Whole segments are cleared only for the first replica of an object. While objects sink, the put waits for
+        // them.
         match first
             && len >= 2 * limits::MIN_STRIPE_BYTES
             && self.tasks.under_way(Origin::Sink) == 0
@@ -180,8 +184,9 @@ impl Meta {
         }
     }
 
-    /// The pieces, if their segments have room left beside them; else they are free again. In a full pool an object in pieces leaves
-    /// holes on several segments, each too short for the next, and soon all objects are in pieces: one is evicted instead.
+    /// The pieces, if their segments have room left beside them; otherwise frees them again. In a full pool an object
+    /// in pieces leaves holes on several segments, each too short for the next object. Soon all objects would be in
+    /// pieces, so the caller evicts one object instead.
     fn if_roomy(&mut self, pieces: Pieces) -> Option<Pieces> {
         let mut slots: SmallVec<[u32; EASY_PIECES as usize]> =
             pieces.iter().map(|piece| piece.segment).collect();
@@ -197,7 +202,7 @@ impl Meta {
         None
     }
 
-    /// Reserves a range on the first segment of a route that has one free.
+    /// Reserves a range on a segment of a route that has one free.
     fn reserve_along(&mut self, len: u64, route: &Route) -> Option<Piece> {
         for &slot in &route.preferred {
             if let Some(piece) = self.reserve(slot, len) {
@@ -207,7 +212,7 @@ impl Meta {
         if let Some(piece) = self.reserve_emptier(len, route) {
             return Some(piece);
         }
-        // What is free in the class of the length itself may be a little too short.
+        // A free range of the class of the length itself may be a little too short.
         let class = class_of(len);
         for least in [class, class + 1] {
             let mut cursor = Cursor::new(route.start);
@@ -235,7 +240,7 @@ impl Meta {
         }
     }
 
-    /// Evicts what makes room for a range on one of the segments of a route, and reserves it.
+    /// Makes room for a range by evictions on one of the segments of a route, and reserves it.
     fn evict_along(&mut self, len: u64, route: &Route) -> Option<Piece> {
         for &slot in &route.preferred {
             if let Some(piece) = self.evict_on(slot, len) {
@@ -263,13 +268,13 @@ impl Meta {
             if let Some(piece) = self.evict_on(slot, len) {
                 return Some(piece);
             }
-            // One that has nothing to evict is not met again before it may have.
+            // The walk does not meet a segment without victims again before it may have some.
             looked_at += usize::from(self.segments[slot].evictable_from <= now);
         }
         None
     }
 
-    /// Evicts what makes room for a range on a segment, and reserves it.
+    /// Makes room for a range by evictions on a segment, and reserves it.
     fn evict_on(&mut self, slot: u32, len: u64) -> Option<Piece> {
         let most_bytes = len.saturating_mul(MOST_EVICTED);
         if !self.segments[slot].allocator.joins_neighbours() {
@@ -286,7 +291,7 @@ impl Meta {
                 return None;
             }
             let piece = self.reserve(slot, len);
-            // Where its victims sink, what follows them is chosen ahead.
+            // If the victims sink, the victims after them are chosen ahead.
             let has_more = self.segments[slot].sinking > 0 && self.segments[slot].kept() < kept;
             if piece.is_some() || !has_more {
                 return piece;
@@ -294,7 +299,7 @@ impl Meta {
         }
     }
 
-    /// Evicts from a segment of slabs until one has a slot for the length, within the price.
+    /// Evicts from a segment of slabs until a slab has a slot for this length, within the price.
     fn evict_slots(&mut self, slot: u32, len: u64, most_bytes: u64) -> Option<Piece> {
         let mut bytes = 0;
         while bytes < most_bytes && !self.sinks_enough(slot, len) && self.effort.take(1) {
@@ -311,7 +316,7 @@ impl Meta {
         None
     }
 
-    /// Bytes evicted so far, with those of a segment that will be.
+    /// Bytes evicted so far, and bytes on a segment that will be.
     fn gone_or_sinking(&self, slot: u32) -> u64 {
         self.counters.evicted_bytes + self.segments[slot].sinking
     }

@@ -1,8 +1,11 @@
-//! The segments that one replica may go to, and in which order.
+//! The segments to which one replica may go, and their order.
 //!
-//! First come those that the caller names, then those that are near: on the host of the writer (`local_first`), or where the first
-//! object of the batch went. All others follow from a place on that is another one for each replica; those that share a failure
-//! domain with a replica of the object come last: those of the same zone, then those of the same rack, then those of the same host.
+//! 1. Segments that the caller names.
+//! 2. Near segments, for the first replica: on the host of the writer (`local_first`), or where the first object of
+//!    the batch went.
+//! 3. All other segments, from a place on that differs for each replica. Segments that share a failure domain with
+//!    another replica of the object come last: first those of the same zone, then of the same rack, then of the same
+//!    host.
 
 use mooncake_types::{ClientId, ReplicateConfig, limits};
 use smallvec::SmallVec;
@@ -11,11 +14,11 @@ use crate::Meta;
 use crate::config::Strategy;
 use crate::segments::{Cursor, Piece, Pieces, Room};
 
-/// Preferred or excluded segments that one put can name; further ones count for nothing.
+/// Most preferred or excluded segments that one put can name. Further ones are ignored.
 const MAX_NAMED: usize = 64;
-/// Segments that `local_first` asks in their order, before all others.
+/// Most segments that `local_first` tries in their order, before all others.
 const MAX_NEAR: usize = 16;
-/// Places that are drawn to find one outside of the failure domains of other replicas.
+/// Most places that are drawn to find one outside the failure domains of other replicas.
 const MAX_DRAWS: usize = 64;
 
 /// What a put asks of placement.
@@ -23,19 +26,20 @@ pub(crate) struct Wish {
     pub(crate) replicas: usize,
     /// Slots to try first, in order.
     preferred: Vec<u32>,
-    /// Slots to try next for the first replica.
+    /// Slots to try next, for the first replica only.
     near: Vec<u32>,
-    /// Slots that must not be used: those that failed the writer. Sorted.
+    /// Slots that must not be used, such as those on which the writer failed. Sorted.
     pub(super) avoided: Vec<u32>,
 }
 
 impl Wish {
-    /// One replica, on one of these slots if they have room, and on none of those that are to be avoided, which are sorted.
+    /// A wish for one replica, on one of the `preferred` slots if they have room, and on none of the `avoided` ones,
+    /// which are sorted.
     pub(super) fn one(preferred: Vec<u32>, avoided: Vec<u32>) -> Self {
         Self { replicas: 1, preferred, near: Vec::new(), avoided }
     }
 
-    /// The first replica of the next object is to lie where that of another went, unless the caller names segments.
+    /// Prefers this slot for the first replica of the next object, after the segments that the caller names.
     pub(crate) fn follow(&mut self, slot: u32) {
         self.near.clear();
         self.near.push(slot);
@@ -44,29 +48,30 @@ impl Wish {
 
 /// The segments that one replica may go to.
 pub(crate) struct Route {
-    /// Those that come first, in order.
+    /// Segments that come first, in order.
     pub(super) preferred: Vec<u32>,
-    /// Those that are passed over: what must not be used, and what is preferred. Sorted.
+    /// Segments that the walk over all others skips: those that must not be used, and the preferred ones. Sorted.
     skipped: Vec<u32>,
-    /// Where the others begin.
+    /// The place at which the walk over all others begins.
     pub(super) start: usize,
-    /// New segments may be held back: see [`Segments::is_held_back`](crate::segments::Segments::is_held_back).
+    /// Whether new segments may be held back: see
+    /// [`Segments::is_held_back`](crate::segments::Segments::is_held_back).
     holds_back: bool,
-    /// Failure domains that are passed over, since they have another replica of the object.
+    /// Failure domains that the walk skips, because they have another replica of the object.
     domains: SmallVec<[PassedDomain; 4]>,
 }
 
 /// A failure domain that has a replica of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct PassedDomain {
-    /// 0: a host, 1: what is next to that, and so on.
+    /// 0: a host, 1: the next wider domain, and so on.
     level: usize,
     id: u32,
 }
 
 impl Route {
-    /// Takes further segments in, for a replica that found no room; false if there are none: first new ones that were held back,
-    /// then those of the widest failure domains that have other replicas.
+    /// Opens the route to further segments, for a replica that found no room; false if there are none. First it opens
+    /// new segments that were held back. Then it opens the widest failure domains that have other replicas.
     pub(super) fn widen(&mut self) -> bool {
         if std::mem::take(&mut self.holds_back) {
             return true;
@@ -99,14 +104,15 @@ impl Meta {
         }
     }
 
-    /// Segments that take puts: those on the host of a client first, if it lends any, then those of the hosts that follow by name.
+    /// Segments that take puts: first those on the host of a client, then those on the hosts that follow by name.
+    /// None if the client lends no segment.
     fn near(&self, client: ClientId) -> Vec<u32> {
         let Some(&own) = self.segments.of_client(client).first() else { return Vec::new() };
         let slots = self.segments.nearest_to(&self.segments[own].host);
         slots.filter(|&slot| self.segments[slot].takes_puts()).take(MAX_NEAR).collect()
     }
 
-    /// Where the turn of the next replica begins.
+    /// The place at which the walk for the next replica begins.
     pub(super) fn start_of_route(&mut self) -> usize {
         match self.config.strategy {
             Strategy::FreeRatioFirst => self.segments.next_turn(),
@@ -116,7 +122,8 @@ impl Meta {
         }
     }
 
-    /// The route of a replica, beside those that its object has. `start` says where its turn begins.
+    /// The route of a further replica of an object that has the replicas `placed`. `start` is the place at which its
+    /// walk begins.
     pub(super) fn route(
         &mut self,
         wish: &Wish,
@@ -141,7 +148,8 @@ impl Meta {
         route
     }
 
-    /// The failure domains of replicas, as far as segments that take puts lie outside of those that are as wide.
+    /// The failure domains of these replicas. Leaves out a level if no segment that takes puts lies outside the
+    /// domains of that level.
     fn domains_of(&self, placed: &[Pieces]) -> SmallVec<[PassedDomain; 4]> {
         let mut domains: SmallVec<[PassedDomain; 4]> = SmallVec::new();
         if placed.is_empty() {
@@ -164,8 +172,8 @@ impl Meta {
         domains
     }
 
-    /// Has a route that passes over failure domains begin at a random place outside of them. The segments of a rack often stand
-    /// side by side: otherwise the one that follows them would get every replica that passes over all of them.
+    /// Has a route that skips failure domains begin at a random place outside them. The segments of a rack often have
+    /// neighbouring places. Otherwise the segment that follows them would get every replica that skips the rack.
     fn start_outside(&mut self, route: &mut Route) {
         if route.domains.is_empty() {
             return;
@@ -189,15 +197,15 @@ impl Meta {
         route.skipped.is_empty() || route.skipped.binary_search(&slot).is_err()
     }
 
-    /// Whether its route may use a segment before it is [widened](Route::widen): it is not held back, and shares no failure domain
-    /// with another replica.
+    /// Whether a route may use a segment before it is [widened](Route::widen): the segment is not held back, and
+    /// shares no failure domain with another replica.
     fn is_open(&self, route: &Route, slot: u32) -> bool {
         !(route.holds_back && self.segments.is_held_back(slot, route.start))
             && (route.domains.is_empty() || !self.is_in(&route.domains, slot))
     }
 
-    /// The next segment of a route that is not preferred and whose room is `wanted`. None too if very many were passed over that
-    /// have such room, but are left to others: the route is then to be widened, or something evicted.
+    /// The next segment of a route that is not preferred and whose room is `wanted`. Also none if the walk passed
+    /// over very many segments that have the room but are not open. Then the caller must widen the route, or evict.
     pub(crate) fn next_of(
         &mut self,
         route: &Route,
@@ -231,8 +239,9 @@ impl Meta {
         slots
     }
 
-    /// Under `free_ratio_first`: reserves a range on the emptier of two segments, if one has it. The first is the one whose turn it
-    /// is, the second is drawn, each segment as often as its share of the bytes says. So the large ones keep up with the small.
+    /// Under `free_ratio_first`: reserves a range on the emptier of two segments, or else on the other. The first
+    /// segment has its turn. The second is drawn in proportion to its length, so that large segments fill up as fast
+    /// as small ones.
     pub(super) fn reserve_emptier(&mut self, len: u64, route: &Route) -> Option<Piece> {
         if self.config.strategy != Strategy::FreeRatioFirst {
             return None;

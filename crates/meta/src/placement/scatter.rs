@@ -1,4 +1,4 @@
-//! Objects in several ranges: stripes, and what lies wherever there is room.
+//! Objects in several ranges: stripes of equal length, and ranges wherever there is room.
 
 use std::cmp::Reverse;
 
@@ -12,11 +12,11 @@ use crate::eviction::{WantedWindow, Window};
 use crate::segments::Pieces;
 use crate::segments::{Cursor, Room};
 
-/// Segments on which some ranges of an object may come free together.
+/// Most segments on which ranges are evicted together for one object.
 const MOST_CLEARED: usize = limits::MAX_STRIPES;
 
 impl Meta {
-    /// Equal stripes, one on each of the segments.
+    /// Reserves stripes of equal length, one on each of the segments.
     pub(super) fn stripe_evenly(&mut self, len: u64, order: &[u32]) -> Option<Pieces> {
         if order.len() < 2 {
             return None;
@@ -55,7 +55,8 @@ impl Meta {
         Some(pieces)
     }
 
-    /// What to evict for a stripe. Where nothing can be told before, others get it.
+    /// Plans what to evict for a stripe. There is no plan for slabs, where the room that an eviction makes is not
+    /// known before.
     fn plan_stripe(&mut self, slot: u32, len: u64) -> Option<Window> {
         let can_tell = self.segments[slot].allocator.joins_neighbours();
         let most_bytes = len.saturating_mul(MOST_EVICTED);
@@ -63,15 +64,16 @@ impl Meta {
         window.filter(|window| window.bytes <= most_bytes)
     }
 
-    /// Free ranges wherever there are some, at most about `most` of them: for an object for which no segment has a range that
-    /// large.
+    /// Reserves free ranges on any segments, at most about `most` of them, for an object for which no segment has one
+    /// free range.
     pub(crate) fn scatter(&mut self, len: u64, route: &Route, most: u64) -> Option<Pieces> {
         let least = limits::MIN_STRIPE_BYTES.max(len / most);
         let slots = self.roomy_slots(len, route, class_of(least));
         self.scatter_over(len, slots.into_iter(), most)
     }
 
-    /// The first segments of a route that may have free ranges of a size class, as many as an object may be cut into ranges.
+    /// The first segments of a route that may have free ranges of a size class. At most as many as an object may have
+    /// ranges.
     fn roomy_slots(&mut self, len: u64, route: &Route, class: u32) -> Vec<u32> {
         let mut slots = Vec::new();
         if len < 2 * limits::MIN_STRIPE_BYTES {
@@ -107,7 +109,8 @@ impl Meta {
         Some(pieces)
     }
 
-    /// Reserves free ranges of at least this length, but for the last, until there are enough. Gives what is left.
+    /// Reserves free ranges until there are enough. Each but the last has at least the length `least`. Gives the
+    /// bytes that are still missing.
     fn reserve_free(
         &mut self,
         len: u64,
@@ -130,14 +133,14 @@ impl Meta {
         left
     }
 
-    /// Ranges for an object for which no segment can make one of its length: what is free, and what is evicted for the rest
-    /// of it. Long free ranges are taken first; if there are too few, shorter ones too.
+    /// Reserves ranges for an object for which no segment can make a single one. Takes free ranges, and evicts for
+    /// the rest. Tries it with long free ranges only; if there are too few, with shorter ones too.
     pub(super) fn clear_for(&mut self, len: u64, route: &Route) -> Option<Pieces> {
         let least = limits::MIN_STRIPE_BYTES.max(len / limits::MAX_STRIPES as u64);
         let evicted = self.counters.evicted_bytes;
         for free in [least.max(len / 8), least] {
             if self.counters.evicted_bytes > evicted {
-                // What came free was not found again, and the price is paid.
+                // The freed bytes were not found again, and they have used up the price.
                 break;
             }
             let mut pieces = Pieces::new();
@@ -151,7 +154,8 @@ impl Meta {
         None
     }
 
-    /// Evicts what makes room for the rest of an object, and reserves that. True if it did; otherwise nothing was evicted.
+    /// Evicts to make room for the rest of an object, and reserves that. If false, nothing was evicted, or the freed
+    /// room was not found again.
     fn clear_rest(
         &mut self,
         (len, left): (u64, u64),
@@ -176,8 +180,8 @@ impl Meta {
         true
     }
 
-    /// What to evict for the rest of an object, in at most so many windows. No two of them touch, and the longest is first: a
-    /// shorter range might be cut from where that should lie.
+    /// Plans what to evict for the rest of an object, in at most `most` windows. No two of them touch. The longest is
+    /// first: otherwise a shorter range might be cut from its place.
     fn plan_windows(
         &mut self,
         (len, rest): (u64, u64),
@@ -223,7 +227,7 @@ impl Meta {
     }
 }
 
-/// The longest windows, the longest first, that hold so many bytes together.
+/// The longest windows that hold `bytes` together, the longest first.
 fn longest_of(mut windows: Vec<Window>, bytes: u64) -> Vec<Window> {
     windows.sort_unstable_by_key(|window| Reverse(window.len));
     let mut held = 0;

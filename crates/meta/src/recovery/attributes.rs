@@ -1,8 +1,15 @@
-//! What a later leader is to know of an object, as the bytes that go with its writes and that its nodes keep.
+//! Attributes: the properties of an object that a later leader needs. They travel with each write, and nodes keep them
+//! in their ledgers.
 //!
-//! A byte of flags, the type of the data, the length of a soft pin if there is one, the number of replicas that were
-//! asked for if it is more than one, and the name of the group. Most objects have nothing of it: theirs are no bytes at
-//! all.
+//! The bytes are, in this order:
+//!
+//! 1. flags,
+//! 2. the data type,
+//! 3. the length of the soft pin, if there is one,
+//! 4. the number of replicas asked for, if it is more than one,
+//! 5. the name of the group.
+//!
+//! Most objects have only defaults, which encode as no bytes at all.
 
 use mooncake_types::limits;
 
@@ -13,7 +20,7 @@ const REPLACES: u8 = 8;
 const REPLICAS: u8 = 16;
 const KNOWN: u8 = HARD | SOFT | SLIDING | REPLACES | REPLICAS;
 
-/// See the [module](self).
+/// The attributes of an object: see the [module](self).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Attributes<'a> {
     pub(super) hard_pin: bool,
@@ -42,7 +49,7 @@ impl Default for Attributes<'_> {
 }
 
 impl<'a> Attributes<'a> {
-    /// The soft pin that comes into force, if there is one.
+    /// The soft pin that takes effect, if there is one: it lasts some time and the object has no hard pin.
     pub(super) fn lasting_soft_pin(&self) -> Option<(u64, bool)> {
         self.soft_pin.filter(|&(ttl_ms, _)| ttl_ms > 0 && !self.hard_pin)
     }
@@ -69,7 +76,7 @@ impl<'a> Attributes<'a> {
         bytes
     }
 
-    /// What bytes of a ledger say; none if a master did not make them.
+    /// Decodes the bytes that a ledger keeps. `None` if no master can have encoded them.
     pub(super) fn decode(bytes: &'a [u8]) -> Option<Self> {
         let Some((&[flags, data_type], rest)) = bytes.split_first_chunk() else {
             return bytes.is_empty().then(Self::default);

@@ -1,13 +1,13 @@
 //! Which reported entries a leader believes.
 //!
-//! Of the reported versions of a key, the leader serves the highest. A change of a key since the leader began overrules
-//! reports that come later: as long as segments may report, the leader remembers *overruled* keys.
+//! Of the reported versions of a key, the leader serves the highest. Once a key changes under this leader, later
+//! reports of it are *overruled*. The leader remembers overruled keys as long as segments may report.
 //!
-//! An entry says whether nodes may have held an older version of its key when it was granted. The object of such an entry is
-//! *replacing*: a member that has not reported may still hold the older version. No reader gets a replacing object before
-//! the routes of earlier leaders are over and the missing members are marked behind, so that no later leader believes them.
-//! This leader may believe them until its window is over. If it loses or evicts the replacing object meanwhile, it believes
-//! no older version of the key any more.
+//! An entry says whether nodes may have held an older version of its key when it was granted. If so, its object is
+//! *replacing*: a member that has not reported may still hold the older version. No reader gets a replacing object
+//! before the routes of earlier leaders are over and the missing members are marked behind. Once they are marked, no
+//! later leader believes them. This leader may believe them until its window is over. If it loses or evicts the
+//! replacing object meanwhile, it believes no older version of the key from then on.
 
 use mooncake_types::Version;
 use mooncake_types::mutation::{Rule, is_broken};
@@ -20,7 +20,7 @@ use crate::objects::Hashed;
 /// Most overruled keys. Once there are more, the leader strikes the missing members from the record.
 const MOST_OVERRULED: usize = 1_000_000;
 
-/// A version of an object of which a segment reported an entry.
+/// A reported version of an object.
 #[derive(Clone, Copy)]
 pub(super) struct FoundVersion<'a> {
     pub(super) key: &'a str,
@@ -31,21 +31,21 @@ pub(super) struct FoundVersion<'a> {
     pub(super) attributes: Attributes<'a>,
 }
 
-/// What the leader makes of a reported entry.
+/// How the leader treats a reported entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Belief {
-    /// Its key has changed since, and no reader has a route to it.
+    /// The leader knows a newer state of its key, and no reader has a route to the entry.
     Refuted,
-    /// It belongs to this object, which is known.
+    /// It belongs to this object, which the leader knows.
     Known(u32),
-    /// It is older than the object that holds its key. Readers may have routes to it.
+    /// It is older than the object that holds its key, but readers may have routes to it.
     Outdated,
-    /// It is the newest of its key, which an older object may hold.
+    /// It is the newest version of its key. An older object may hold the key.
     Newest { older: Option<u32> },
 }
 
 impl Meta {
-    /// What the leader makes of a finished entry that was reported.
+    /// Decides how the leader treats a reported entry that is finished.
     pub(super) fn judge_entry(&self, found: &FoundVersion<'_>) -> Belief {
         let holder = self.index.get(&self.objects, Hashed { key: found.key, hash: found.hash });
         let held = holder.map(|holder| self.objects[holder].version);
@@ -57,8 +57,8 @@ impl Meta {
             return Belief::Known(object);
         }
         if let Some(object) = self.tombstones.leased().of_version(found.version) {
-            // Readers that have a route to it have its named replicas dropped, and go on to the version that replaced it.
-            // No further replica may be named after that.
+            // Readers with a route to this version have nodes drop the replicas that the leader named, and then read
+            // the version that replaced it. So the leader must not name another replica.
             return match self.recovery.phase.are_former_routes_over() {
                 true => Belief::Refuted,
                 false => Belief::Known(object),
@@ -72,19 +72,19 @@ impl Meta {
         }
     }
 
-    /// Whether the key of a reported entry was put, removed, cleared or lost since this leader began.
+    /// Whether the key of a reported entry was put, removed, cleared or lost under this leader.
     fn is_overruled(&self, found: &FoundVersion<'_>) -> bool {
         let below = self.recovery.overruled.get(&found.hash);
         below.is_some_and(|&below| found.version < below) && !is_broken(Rule::LatecomersGiveWay)
     }
 
-    /// Remembers that the key with this hash was changed, as long as segments may report older versions of it.
+    /// Remembers that the key with this hash changed, while segments may report older versions of it.
     pub(crate) fn overrule(&mut self, hash: u64) {
-        // All reported entries are of earlier leaders.
+        // Earlier leaders granted all reported entries.
         self.overrule_below(hash, Version { epoch: self.term.epoch(), counter: 0 });
     }
 
-    /// Remembers that no report of a key with this hash is believed below a version.
+    /// From now on the leader believes no report of a key with this hash below this version.
     fn overrule_below(&mut self, hash: u64, version: Version) {
         if !self.recovery.phase.may_report() {
             return;
@@ -96,7 +96,7 @@ impl Meta {
         }
     }
 
-    /// A reported object may have replaced an older version.
+    /// Notes that a reported object may have replaced an older version.
     pub(super) fn note_replacing(&mut self, object: u32) {
         if self.recovery.phase != Phase::Over {
             self.recovery.replacing.insert(object);
@@ -108,13 +108,13 @@ impl Meta {
         self.recovery.replacing.contains(&object)
     }
 
-    /// Whether an object may not be read before the routes of earlier leaders are over.
+    /// Whether readers must not get an object before the routes of earlier leaders are over.
     pub(crate) fn awaits_former_routes(&self, object: u32) -> bool {
         let are_over = || self.recovery.phase.are_former_routes_over() && self.serves();
         self.is_replacing(object) && !are_over()
     }
 
-    /// An object does not hold its key any more.
+    /// Forgets an object that lost its key. If it was replacing, the leader believes no older version of the key.
     pub(crate) fn forget_replacing(&mut self, object: u32) {
         if self.recovery.replacing.remove(&object) {
             let record = &self.objects[object];

@@ -1,4 +1,4 @@
-//! What a later leader is to know of an object.
+//! Collects the attributes of an object for a later leader.
 
 use mooncake_types::PutMode;
 
@@ -7,10 +7,10 @@ use crate::Meta;
 use crate::objects::{ObjectState, Pin};
 
 impl Meta {
-    /// What goes with the writes of an object.
+    /// The encoded attributes that travel with the writes of an object.
     pub(crate) fn attributes_of(&self, object: u32) -> Vec<u8> {
         let record = &self.objects[object];
-        // An upsert that has not ended takes over the pin of what it will replace.
+        // A running upsert takes over the pin of the object that it will replace.
         let holder = (record.asked.mode() == PutMode::Upsert
             && record.state == ObjectState::Waiting)
             .then(|| self.find(&record.key))

@@ -1,15 +1,15 @@
-//! Whether an entry that a node tells makes sense.
+//! Whether an entry that a node reports is plausible.
 
 use mooncake_types::{InventoryEntry, limits};
 
 use super::attributes::Attributes;
 use crate::objects::check_key;
 
-/// What a node tells makes no sense: nothing that it told is to be trusted.
+/// A report of a node makes no sense: the leader must trust none of its reports on this segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Senseless;
 
-/// What goes with an entry, if some leader can have granted it.
+/// The attributes of an entry, if some leader can have granted the entry.
 pub(super) fn read_entry<'a>(entry: &InventoryEntry<'a>) -> Result<Attributes<'a>, Senseless> {
     let end = entry.object_offset.checked_add(entry.len);
     let is_sound = check_key(entry.key).is_ok()

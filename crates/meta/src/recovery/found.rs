@@ -1,4 +1,4 @@
-//! What becomes of an entry that a node reports.
+//! Turns reported entries into objects, replicas or tombstones.
 
 use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{EntryState, InventoryEntry, PutMode, Tick};
@@ -13,7 +13,7 @@ use crate::segments::Piece;
 use crate::slab::NONE;
 
 impl Meta {
-    /// Takes an entry, whose range is reserved.
+    /// Takes a reported entry, whose range is reserved already.
     pub(super) fn take_entry(
         &mut self,
         entry: &InventoryEntry<'_>,
@@ -23,7 +23,7 @@ impl Meta {
         let (key, version, len) = (entry.key, entry.version, entry.object_len);
         let found = FoundVersion { key, hash: self.index.hash(key), version, len, attributes };
         if entry.state == EntryState::Writing {
-            // It will never be read.
+            // No reader will ever get this entry.
             self.hold_back(&found, piece);
             return Ok(());
         }
@@ -37,8 +37,8 @@ impl Meta {
         }
     }
 
-    /// Reserves a range that was being written for as long as its writer may be at work, like one of a put that was given
-    /// up now. What it writes must not be found by a later leader either.
+    /// Reserves a half-written range as long as its writer may be at work, as for a put that is given up now. It also
+    /// leaves a tombstone, so that no later leader finds the entry.
     fn hold_back(&mut self, found: &FoundVersion<'_>, piece: Piece) {
         if is_broken(Rule::WritersAreWaitedFor) {
             return self.unreserve(&[piece]);
@@ -46,14 +46,14 @@ impl Meta {
         self.reserve_until(self.end_of_writers(), (found.hash, found.version), smallvec![piece]);
     }
 
-    /// Has what was found dropped by its node, since nobody may read it.
+    /// Frees the ranges of reported entries that readers must not get, and has their nodes drop the entries.
     fn drop_found(&mut self, found: &FoundVersion<'_>, pieces: &[Piece]) {
         for piece in pieces {
             self.free_piece(piece, (found.hash, found.version));
         }
     }
 
-    /// Takes up a whole replica.
+    /// Takes a whole replica.
     pub(super) fn take_replica(
         &mut self,
         found: &FoundVersion<'_>,
@@ -81,13 +81,13 @@ impl Meta {
         Ok(())
     }
 
-    /// The record of a replica that readers may have routes to.
+    /// Inserts a record for a replica that readers may have routes to.
     fn insert_readable(&mut self, found: &FoundVersion<'_>, pieces: &[Piece]) -> u32 {
         let until = self.now.after_ms(self.config.lease_ttl_ms);
         self.insert_found(found, ObjectState::Complete, until, pieces)
     }
 
-    /// The record of something that was found.
+    /// Inserts a record for a reported version.
     pub(super) fn insert_found(
         &mut self,
         found: &FoundVersion<'_>,
@@ -117,8 +117,7 @@ impl Meta {
         self.insert_object(record, class, std::iter::once((0, pieces)))
     }
 
-    /// Makes an object that was found readable, as if it had just been read: there may be routes from under the last
-    /// leader.
+    /// Makes a reported object readable and leases it, since readers may have routes to it from the last leader.
     fn begin_found(&mut self, object: u32, attributes: &Attributes<'_>) {
         self.join_group(object, attributes.group);
         self.count_in_group(object);
@@ -132,8 +131,10 @@ impl Meta {
         self.lease_anew(object);
     }
 
-    /// Adds a replica of a version that is known. If it makes no sense, its ranges are free again. If it shares a segment with
-    /// another replica, or is one too many, its node is to drop it.
+    /// Adds a replica to a version that the leader knows.
+    ///
+    /// - If key or length differ, the ranges are free again and the report makes no sense.
+    /// - If it shares a segment with another replica, or no replica number is free, its node must drop it.
     fn add_replica(
         &mut self,
         object: u32,

@@ -1,8 +1,9 @@
-//! Inventories: what nodes say that their segments hold, page by page, as the ground on which a new leader stands.
+//! Inventories: nodes report the ledgers of their segments to a new leader, page by page.
 //!
-//! What a page reports is reserved and can be read at once. Nothing is granted on a segment before its last page. So
-//! nothing new can lie there if the inventory is begun anew: what was reported is compared (see `review`), and the rest
-//! follows. A page that makes no sense has its segment struck: then nothing of it may be trusted.
+//! The leader reserves the ranges of a page, and their objects can be read at once. It grants nothing on a segment
+//! before the last page. So a node that begins its inventory again has no newer entries there: the leader compares the
+//! part that it knows (see `review`) and takes the rest. If a page makes no sense, the leader strikes the segment and
+//! trusts none of its entries.
 
 use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{ClientId, ErrorCode, InventoryEntry, InventoryPage};
@@ -13,11 +14,11 @@ use crate::Meta;
 use crate::segments::Piece;
 use crate::segments::{Closed, ReportProgress};
 
-/// Entries whose keys are looked up ahead of them.
+/// Number of entries whose keys are fetched from the index ahead of their turn.
 const AHEAD: usize = 256;
 
 impl Meta {
-    /// Takes up an inventory that begins.
+    /// A segment begins its inventory.
     pub(crate) fn begin_inventory(&mut self, slot: u32) {
         self.segments.set_progress(slot, Some(ReportProgress::default()));
         if is_broken(Rule::RangesAreReserved) {
@@ -35,7 +36,7 @@ impl Meta {
         if segment.client != from {
             return Err(ErrorCode::IllegalClient);
         }
-        // What a process tells that has given the memory to the next is past.
+        // The leader refuses pages of a process that has lost the memory to another process.
         let is_expected = !segment.is(Closed::Struck) && segment.run == page.run;
         let progress = segment.recovering.filter(|_| is_expected);
         let progress = progress.ok_or(ErrorCode::UnavailableInCurrentStatus)?;
@@ -90,7 +91,8 @@ impl Meta {
         Ok(())
     }
 
-    /// Whether the next entry is one that can have been granted: by an earlier leader, if it is not compared.
+    /// Whether a leader can have granted the next entry. An entry that is not compared must come from an earlier
+    /// leader.
     fn check_entry<'a>(
         &self,
         entry: &InventoryEntry<'a>,
@@ -110,7 +112,8 @@ impl Meta {
         }
     }
 
-    /// The segment has reported all. It takes puts from now on, unless it is marked behind, or under review.
+    /// The segment has reported all its entries. It takes puts from now on, unless it is marked behind or under
+    /// review.
     pub(crate) fn end_inventory(&mut self, slot: u32) {
         let id = self.segments[slot].id;
         self.segments.set_progress(slot, None);

@@ -1,8 +1,9 @@
-//! Recovery: what nodes report to a new leader, what the leader believes of it, and which requests it serves meanwhile.
+//! Recovery: what nodes report to a new leader, what the leader believes of it, and which requests it serves
+//! meanwhile.
 //!
-//! The record names the members: the segments that may hold what earlier leaders granted. Each member reports all that it
-//! holds. The leader serves look-ups from the first report on. Requests that change objects wait until every member has
-//! reported. If some do not report, these requests wait until
+//! The record names the members: the segments that may hold what earlier leaders granted. Each member reports its
+//! whole ledger. The leader serves look-ups from the first report on. Requests that change objects wait until every
+//! member has reported. If some do not report, these requests wait until
 //!
 //! 1. all routes that readers got from earlier leaders have ended
 //!    ([`Config::routes_last_ms`](crate::Config::routes_last_ms)), and
@@ -11,14 +12,16 @@
 //! - [`phase`] says how far the leader is: one enum, with the data of each phase.
 //! - [`admission`] says which requests and mounts the leader admits.
 //! - [`belief`] says which reported entries the leader believes.
-//! - [`describe`] says what nodes keep of an object for a later leader.
-//! - [`inventory`] takes the entries that nodes report, [`found`] makes objects of them, [`stripes`] joins pieces of replicas.
-//! - [`shadow`] is what a standby knows of a segment; [`replay`] uses it once the standby leads.
-//! - [`review`] compares the report of a restarted node with what the leader knows.
+//! - [`describe`] encodes the attributes of an object that nodes keep for a later leader.
+//! - [`inventory`] takes the entries that nodes report, [`found`] makes objects of them, [`stripes`] joins pieces of
+//!   replicas.
+//! - [`shadow`] is the copy of a ledger that a standby keeps; [`replay`] takes it up once the standby leads.
+//! - [`review`] compares the inventory of a restarted node with the entries that the leader knows.
 //! - [`outrank`] takes a higher epoch when a node has obeyed a later leader.
 //!
-//! Invariants: a leader that serves changes has the report of every member, or has it marked behind. It grants nothing on a
-//! segment before the last page of its report. Once no segment may report any more, nothing is kept that reports alone need.
+//! Invariants: a leader that serves changes has the report of every member, or has it marked behind. It grants nothing
+//! on a segment before the last page of its report. Once no segment may report, the leader drops all data that only
+//! reports need.
 
 mod admission;
 mod attributes;
@@ -59,15 +62,15 @@ use crate::segments::RecordedMembers;
 #[derive(Debug)]
 pub(crate) struct Recovery {
     phase: Phase,
-    /// Hashes of the keys that were put, removed, cleared or lost while segments could report. Of each, the version below
-    /// which no report is believed.
+    /// The version below which the leader believes no report of a key, by the hash of the key. It has each key that
+    /// was put, removed, cleared or lost while segments could report.
     overruled: HashMap<u64, Version, FixedState>,
-    /// Objects that were reported and may have replaced older versions: see [`belief`].
+    /// Reported objects that may have replaced older versions: see [`belief`].
     replacing: BTreeSet<u32>,
-    /// Stripes that have not found all their neighbours, by the version of their object.
+    /// Reported stripes that do not make up a replica yet, by the version of their object.
     waiting: BTreeMap<Version, WaitingStripes>,
     shadows: Shadows,
-    /// The time in which members may report has passed. From then on the leader waits for disks alone.
+    /// The window in which members may report is over. From then on the leader waits only for disks.
     is_window_over: bool,
 }
 
@@ -83,12 +86,12 @@ impl Recovery {
         }
     }
 
-    /// Whether objects that were lost can be reported by disks at most.
+    /// Whether only disks may still report objects that the leader does not know.
     pub(crate) fn is_over(&self) -> bool {
         self.phase.serves() && (self.is_window_over || !self.phase.may_report())
     }
 
-    /// Whether there is something to do at once.
+    /// Whether shadows wait to be taken up.
     pub(crate) fn has_work(&self) -> bool {
         self.shadows.has_work()
     }
@@ -99,7 +102,7 @@ impl Recovery {
         self.phase.missing().unwrap_or(&NONE).iter().copied()
     }
 
-    /// Drops what the standby learned of a segment.
+    /// Drops the shadow of a segment.
     pub(crate) fn forget_shadow(&mut self, id: SegmentId) {
         self.shadows.forget(id);
     }

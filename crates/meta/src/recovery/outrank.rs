@@ -1,5 +1,5 @@
-//! A node that has obeyed a later leader refuses the grants and drops of this one. So when such a node mounts, this leader takes
-//! an epoch that is higher still.
+//! Outranking: a node that has obeyed a later leader refuses the grants and drops of this leader. When this node
+//! mounts a segment, this leader takes an even higher epoch.
 
 use std::collections::BTreeSet;
 
@@ -9,12 +9,12 @@ use crate::Meta;
 use crate::timer::Timer;
 use crate::tombstones::EntryId;
 
-/// How long puts have that were under way, before it is looked again whether they are over.
+/// Time between two checks whether the puts that were under way have ended.
 const PUTS_MS: u64 = 1_000;
 
 impl Meta {
-    /// Whether another leader can have had this epoch by now. Epochs that this leader took to outrank others do not count as
-    /// known: otherwise a peer could drive the epoch up step by step.
+    /// Whether another leader can have had this epoch by now. The epochs that this leader took to outrank others do
+    /// not count as known. Otherwise a peer could raise the epoch step by step.
     #[must_use]
     pub fn is_credible_epoch(&self, seen: Epoch) -> bool {
         let known = self.term.began_under().max(self.config.wall_epoch);
@@ -22,15 +22,15 @@ impl Meta {
         Epoch(seen.0.saturating_add(1)).is_credible(known)
     }
 
-    /// The epoch that this leader takes when it handles a mount, if it takes a new one. The shell records it before that: the
-    /// next leader must have a higher one.
+    /// The new epoch that this leader takes when it handles a mount, if it takes one. The shell records it first,
+    /// since the next leader must have a higher epoch.
     #[must_use]
     pub fn epoch_after(&self, mount: &MountSegment<'_>) -> Option<Epoch> {
         let is_outranked = mount.seen_epoch > self.term.epoch() && self.check_mount(mount).is_ok();
         is_outranked.then(|| Epoch(mount.seen_epoch.0 + 1))
     }
 
-    /// Leads under a higher epoch than `seen`.
+    /// Takes a higher epoch than `seen`.
     pub(crate) fn outrank(&mut self, seen: Epoch) {
         if seen <= self.term.epoch() {
             return;
@@ -54,7 +54,7 @@ impl Meta {
         }
     }
 
-    /// The tombstones where a put or a copy is under way.
+    /// The tombstones that lie in ranges of running puts and copies.
     fn places_beneath_puts(&self) -> BTreeSet<(u32, EntryId)> {
         let mut beneath = BTreeSet::new();
         for object in self.running_puts().chain(self.tasks.copies()) {

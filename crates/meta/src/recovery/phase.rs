@@ -1,4 +1,4 @@
-//! How far a leader is with its recovery. *Former routes* are routes that readers got from earlier leaders.
+//! The phases of recovery. *Former routes* are routes that readers got from earlier leaders.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use mooncake_types::SegmentId;
 
 use crate::segments::RecordedMembers;
 
-/// Each phase is followed by the next, or by one further down.
+/// The phases in their order. A leader may skip phases.
 ///
 /// | phase | serves requests that change objects | takes reports of objects that it does not know from |
 /// |---|---|---|
@@ -17,10 +17,10 @@ use crate::segments::RecordedMembers;
 /// | `Over` | yes | no segment |
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// The record knows of no earlier leader, so there are no promises to keep. Segments may hold objects of a leader that
-    /// kept no record.
+    /// The record names no earlier leader, so the leader has no promises of an earlier leader to keep. Segments may
+    /// hold objects of a leader without a record.
     Adopting {
-        /// Such segments may still report.
+        /// Segments that the record does not name may still report.
         is_open: bool,
         /// All former routes have ended.
         are_former_routes_over: bool,
@@ -29,11 +29,12 @@ pub(super) enum Phase {
     Hearing {
         /// Members that have not reported.
         missing: BTreeSet<SegmentId>,
-        /// An earlier leader marked members behind. It may have replaced or removed versions on them to which readers have
-        /// routes. So the leader waits for the end of former routes, even if no member is missing.
+        /// An earlier leader marked members behind. It may have replaced or removed versions on them to which readers
+        /// have routes. So the leader waits for the end of former routes, even if no member is missing.
         has_behind: bool,
     },
-    /// Former routes are over. The leader marks the missing members behind in the record: no later leader believes them.
+    /// Former routes are over. The leader marks the missing members behind in the record, so that no later leader
+    /// believes them.
     Marking {
         /// Members that have not reported.
         missing: BTreeSet<SegmentId>,
@@ -43,7 +44,7 @@ pub(super) enum Phase {
         /// Members that have not reported: at least one.
         missing: BTreeSet<SegmentId>,
     },
-    /// Objects that no segment reported are lost.
+    /// No segment may report. Objects that no segment reported are lost.
     Over,
 }
 
@@ -59,8 +60,8 @@ impl Phase {
         Self::Hearing { missing, has_behind }.next(|_| true)
     }
 
-    /// The next phase if its condition holds, else this one. `is_behind` says whether a segment is marked behind or is no
-    /// member any more.
+    /// The next phase if its condition holds, else this one. `is_behind` says whether a segment is marked behind or is
+    /// no member any more.
     pub(super) fn next(self, is_behind: impl Fn(&SegmentId) -> bool) -> Self {
         match self {
             Self::Adopting { is_open: false, are_former_routes_over: true } => Self::Over,
@@ -87,7 +88,7 @@ impl Phase {
         }
     }
 
-    /// Segments that the record does not name may not report any more.
+    /// From now on no segment outside the record may report.
     pub(super) fn close(&mut self) {
         if let Self::Adopting { is_open, .. } = self {
             *is_open = false;
@@ -114,7 +115,7 @@ impl Phase {
         }
     }
 
-    /// Whether requests that change objects are answered.
+    /// Whether the leader answers requests that change objects.
     pub(super) fn serves(&self) -> bool {
         !matches!(self, Self::Hearing { .. } | Self::Marking { .. })
     }
@@ -124,7 +125,7 @@ impl Phase {
         !matches!(self, Self::Adopting { are_former_routes_over: false, .. } | Self::Hearing { .. })
     }
 
-    /// Whether segments that the record does not name may report what an earlier leader left there.
+    /// Whether segments that the record does not name may report objects of an earlier leader.
     pub(super) fn adopts(&self) -> bool {
         matches!(self, Self::Adopting { is_open: true, .. })
     }

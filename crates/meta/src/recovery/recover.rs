@@ -1,8 +1,8 @@
-//! The course of recovery: its beginning, what moves it on, and its end.
+//! The steps of recovery: its beginning, the events that advance it, and its end.
 //!
-//! The leader believes a member that reports late, except of keys that have changed since. It strikes a member from the record
-//! that does not report within the window. The window of disks is longer, because disks keep objects longer:
-//! [`Config::disk_ttl_ms`](crate::Config::disk_ttl_ms).
+//! The leader believes a member that reports late, except for keys that have changed since. If a member does not
+//! report within the window, the leader strikes it from the record. The window of disks is longer, because disks keep
+//! objects longer: [`Config::disk_ttl_ms`](crate::Config::disk_ttl_ms).
 
 use std::collections::BTreeSet;
 
@@ -18,12 +18,13 @@ use crate::config::Config;
 use crate::segments::{Effect, Members, RecordedMembers, Segment};
 use crate::timer::Timer;
 
-/// The part of the time for which routes last that a leader lets them be used, in tenths.
+/// The share of [`Config::routes_last_ms`](crate::Config::routes_last_ms) during which a leader lets clients use its
+/// routes, in tenths.
 const USED_TENTHS: u64 = 9;
 
 impl Meta {
-    /// A pool whose earlier leaders may have left objects in the segments that `record` names. Recovery counts from `now`, on
-    /// the same clock as every later call.
+    /// A pool whose earlier leaders may have left objects in the segments that `record` names. Recovery counts from
+    /// `now`, on the same clock as every later call.
     ///
     /// # Panics
     /// If the configuration does not [validate](Config::validate).
@@ -54,25 +55,27 @@ impl Meta {
         self.timers.insert((self.now.after_ms(window_ms.max(routes_ms)), Timer::Window));
     }
 
-    /// No other master leads before this moment, even if this leader dies now. None: another one may lead at once.
+    /// Sets the moment before which no other master leads, even if this leader dies now. `None`: another master may
+    /// lead at once.
     pub fn set_lease_end(&mut self, lease_end: Option<Tick>) {
         self.term.set_lease_end(lease_end);
     }
 
-    /// For how many milliseconds clients may begin reads with routes of this leader. A later leader waits longer than that,
-    /// because clocks do not run alike.
+    /// For how many milliseconds clients may begin reads with routes of this leader. A later leader waits longer,
+    /// because clocks run at different rates.
     pub(crate) fn routes_ms(&self) -> u64 {
         let last_ms = self.config.routes_last_ms / 10 * USED_TENTHS;
         self.term.lease_end().unwrap_or(self.now).after_ms(last_ms).since_ms(self.now)
     }
 
-    /// A member has reported all that it holds, or is no member any more.
+    /// A member has reported its whole inventory, or is no member any more.
     pub(crate) fn on_reported(&mut self, id: SegmentId) {
         self.recovery.phase.forget_missing(id);
         self.advance_recovery();
     }
 
-    /// Goes on to the next phase if its condition holds, and forgets what only reports need once there can be none.
+    /// Enters the next phase if its condition holds. Once no segment may report, drops the data that only reports
+    /// need.
     pub(crate) fn advance_recovery(&mut self) {
         if self.recovery.phase == Phase::Over {
             return;
@@ -88,7 +91,8 @@ impl Meta {
         }
     }
 
-    /// Routes of earlier leaders are over: requests that change objects need not wait for the missing members any longer.
+    /// The routes of earlier leaders are over. The leader has the missing members marked behind, and then serves
+    /// requests that change objects.
     pub(crate) fn former_routes_over_due(&mut self) {
         self.recovery.phase.end_former_routes();
         for id in self.recovery.missing().collect::<Vec<_>>() {
@@ -97,8 +101,8 @@ impl Meta {
         self.advance_recovery();
     }
 
-    /// The window ends: memory that has not reported comes back empty. The leader goes on waiting for disks, whose next process
-    /// may take longer to start.
+    /// The window ends: memory segments that have not reported start empty. The leader still waits for disks, whose
+    /// next process may take longer to start.
     pub(crate) fn window_due(&mut self) {
         let disks = self.recovery.missing().filter(|id| self.members.is_disk(*id));
         let disks: BTreeSet<SegmentId> = disks.collect();
@@ -110,15 +114,15 @@ impl Meta {
         self.recovery.is_window_over = true;
     }
 
-    /// The longer window of disks ends: a disk that has not reported comes back empty, too.
+    /// The longer window of disks ends: disks that have not reported start empty, too.
     pub(crate) fn disk_window_due(&mut self) {
         if self.recovery.missing().len() > 0 {
             self.close_window();
         }
     }
 
-    /// A scan will remove objects, and absent disks may hold some that the leader does not know. So these disks come back
-    /// empty.
+    /// A scan will remove objects, and absent disks may hold objects that the leader does not know. So these disks
+    /// start empty.
     pub(crate) fn give_up_absent_disks(&mut self) {
         let missing = self.recovery.missing();
         if !self.recovery.is_window_over || missing.len() == 0 {
@@ -129,25 +133,25 @@ impl Meta {
         self.end_window(&telling);
     }
 
-    /// Segments that the record does not name come back empty from now on.
+    /// Segments that the record does not name start empty from now on.
     pub(crate) fn adopt_no_more(&mut self) {
         if self.recovery.phase.adopts() {
             self.close_window();
         }
     }
 
-    /// Ends the window for all members: those that have not reported come back empty.
+    /// Ends the window for all members: those that have not reported start empty.
     pub(crate) fn close_window(&mut self) {
         self.end_window(&BTreeSet::new());
     }
 
-    /// Members that have not reported come back empty, except those in `awaited`.
+    /// Members that have not reported start empty, except those in `awaited`.
     fn end_window(&mut self, awaited: &BTreeSet<SegmentId>) {
         self.recovery.phase.close();
         self.recovery.shadows.forget_all();
         let missing: BTreeSet<SegmentId> =
             self.recovery.missing().filter(|id| !awaited.contains(id)).collect();
-        // After the first window a restarted node may be reporting.
+        // After the first window, a segment outside `missing` may be the one of a restarted node that reports again.
         let is_late = |segment: &Segment| match self.recovery.is_window_over {
             true => missing.contains(&segment.id),
             false => !awaited.contains(&segment.id),
@@ -176,8 +180,8 @@ impl Meta {
         self.advance_recovery();
     }
 
-    /// Strikes a member that is not mounted. A member that is marked behind stays in the record until former routes are over:
-    /// without it the next leader would not wait for them.
+    /// Strikes a member that is not mounted. If it is marked behind, it stays in the record until former routes are
+    /// over. Otherwise the next leader would not wait for these routes.
     pub(crate) fn strike_absent(&mut self, id: SegmentId) {
         let is_struck = match self.members.is_behind(id) {
             None => false,

@@ -1,8 +1,9 @@
-//! What a new leader does with what it knew when it stood by.
+//! Replay: a new leader takes up the shadows that it collected as a standby.
 //!
-//! A member that mounts, and was followed, is asked only for what changed since. It obeys this leader by then, so nothing
-//! older can begin there any more, and its last page makes the shadow what its whole inventory would be. That is taken
-//! up like one, a page at a time, between requests. Until then nobody reads or is granted anything there.
+//! When a member with a shadow mounts, the leader asks its node only for the changes since. The node obeys this leader
+//! by then, so no older write can begin there. With the last page of changes the shadow equals the whole inventory.
+//! The leader takes it up like an inventory, a page at a time, between requests. Until then it gives out no routes and
+//! no grants on the segment.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +19,7 @@ use crate::Meta;
 use crate::segments::Closed;
 
 impl Meta {
-    /// Takes what this master knew of segments when it stood by. To be called before anything else.
+    /// Takes the shadows that this master collected as a standby. The shell must call this before anything else.
     pub fn remember(&mut self, mut shadows: BTreeMap<SegmentId, Shadow>) {
         shadows.retain(|_, shadow| shadow.since().is_some());
         if self.recovery.phase.may_report() {
@@ -27,7 +28,7 @@ impl Meta {
         }
     }
 
-    /// What a segment that is recovering is to tell.
+    /// What a recovering segment must report.
     pub(crate) fn wanted(&mut self, slot: u32) -> MountOutcome {
         let segment = &self.segments[slot];
         let Shadows { known, replayed } = &mut self.recovery.shadows;
@@ -46,7 +47,7 @@ impl Meta {
         }
     }
 
-    /// Another process has the memory: what is known is not what it has if some of that was taken up already.
+    /// Another process has taken over the memory. If a part of the shadow is taken up already, the rest is useless.
     pub(crate) fn stop_replay(&mut self, slot: u32) {
         let id = self.segments[slot].id;
         if self.recovery.shadows.replayed.contains(&id) {
@@ -86,7 +87,7 @@ impl Meta {
         Ok(())
     }
 
-    /// Takes up one page of what is known.
+    /// Takes up one page of a shadow.
     pub(crate) fn replay(&mut self) {
         let Some(&id) = self.recovery.shadows.replayed.first() else { return };
         let slot = self.segments.find(id).filter(|&slot| !self.segments[slot].is(Closed::Struck));
@@ -113,7 +114,7 @@ impl Meta {
         }
     }
 
-    /// Nodes have dropped these: what is yet to be taken up of them is not.
+    /// Nodes have dropped these entries: removes them from the shadows.
     pub(crate) fn forget_dropped(&mut self, dropped: &[RangeDrop]) {
         let known = &mut self.recovery.shadows.known;
         if known.is_empty() {

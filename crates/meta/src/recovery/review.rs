@@ -1,13 +1,18 @@
-//! Reviews: whether a segment still holds what the master knows of it.
+//! Reviews: the leader checks whether a segment still holds the entries that the leader knows.
 //!
-//! A restarted node has the memory of the process before it, and may hold fewer entries than that: half-written ones are
-//! gone, and those that found no room in the rows that outlive a process. The earlier process may also have dropped entries
-//! without telling this leader. So the leader asks for the inventory, as a new leader does, and compares it with what it
-//! knows. It does the same when a node begins its inventory anew, since the node may have dropped some of what it told.
+//! A restarted node takes over the memory of the process before it, and may hold fewer entries. It has dropped
+//! half-written entries, and entries that found no room in the rows that outlive a process. The earlier process may
+//! also have dropped entries without telling this leader. So the leader asks for the inventory, as a new leader does,
+//! and compares it with its own records. It also does so when a node begins its inventory again, since the node may
+//! have dropped entries that it reported.
 //!
-//! Entries stay readable during a review, since nodes refuse to read what they do not hold. An entry that the inventory does
-//! not name is lost; one that it names and the leader does not know gets a tombstone. When a put or a copy ends, only its
-//! named ranges count, since the earlier process may have written the others. Nothing is granted on the segment meanwhile.
+//! During a review:
+//!
+//! - Known objects stay readable: a node refuses to read an entry that it does not hold.
+//! - The leader grants nothing on the segment.
+//! - If the inventory does not name a known entry, that entry is lost. If it names an unknown one, the leader leaves a
+//!   tombstone.
+//! - When a put or a copy ends, only its named ranges count: the earlier process may have written the others.
 
 use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{EntryState, InventoryEntry};
@@ -16,12 +21,12 @@ use crate::Meta;
 use crate::objects::{ObjectState, Range};
 use crate::segments::{Closed, ReportProgress};
 
-/// Ranges that are looked at between two requests.
+/// Number of ranges that a review checks between two requests.
 const RANGES_PER_TURN: usize = 4_096;
 
 impl Meta {
-    /// The memory of a segment has passed to another process, which is to tell what it has. One that did not come to the end of
-    /// its inventory begins that anew.
+    /// Another process has taken over the memory of a segment and must report its inventory. A process that was still
+    /// reporting begins again.
     pub(crate) fn begin_review(&mut self, slot: u32) {
         if is_broken(Rule::RestartedNodesAreReviewed) {
             return;
@@ -29,11 +34,11 @@ impl Meta {
         let segment = &self.segments[slot];
         let all =
             ReportProgress { known_to: segment.allocator.capacity(), ..ReportProgress::default() };
-        // If the segment was still reporting, only what it has reported so far is compared.
+        // If the segment was still reporting, only the part that it has reported is compared.
         self.compare(slot, segment.recovering.unwrap_or(all));
     }
 
-    /// An inventory begins, for the first time or not: what is known by now, if anything is, is compared with it.
+    /// An inventory begins, for the first time or again. If the leader knows entries of the segment, it compares them.
     pub(super) fn compare(&mut self, slot: u32, progress: ReportProgress) {
         let known_to = progress.known_to.max(progress.end);
         self.segments
@@ -45,10 +50,11 @@ impl Meta {
         self.reviews.begin(slot, known_to);
     }
 
-    /// Compares an entry that is named with what is known.
+    /// Compares a reported entry with the records of the leader.
     pub(super) fn review_entry(&mut self, slot: u32, entry: &InventoryEntry<'_>) {
         if entry.state == EntryState::Writing {
-            // Whoever writes it ends it, or gives it up, as always.
+            // An entry that is still being written does not count as named. Its put or copy has not ended, so it gets
+            // no tombstone.
             return;
         }
         let Some(id) = self.find_named(slot, entry) else {
@@ -60,7 +66,7 @@ impl Meta {
         }
     }
 
-    /// The range that the master knows at the same place, with the same key and version, if there is one.
+    /// The known range at the same place with the same key and version, if there is one.
     fn find_named(&self, slot: u32, entry: &InventoryEntry<'_>) -> Option<u32> {
         let is_same = |object: &u32| {
             let record = &self.objects[*object];
@@ -79,14 +85,15 @@ impl Meta {
         ranges.find(|(_, range)| is_there(range)).map(|(id, _)| id)
     }
 
-    /// All that lies on a segment under review was named: what was not is looked for, a bounded step at a time.
+    /// The inventory of a segment under review is complete. The leader now looks for ranges that it did not name, a
+    /// bounded step at a time.
     pub(super) fn end_naming(&mut self, slot: u32) {
         if let Some(review) = self.reviews.by_slot.get_mut(&slot) {
             review.next = Some(0);
         }
     }
 
-    /// A bounded step of the review whose turn it is.
+    /// Does a bounded step of the first review whose inventory is complete.
     pub(crate) fn advance_reviews(&mut self) {
         let mut named =
             self.reviews.by_slot.iter().filter_map(|(&slot, it)| Some((slot, it.next?)));
@@ -103,7 +110,7 @@ impl Meta {
         review.next = Some(last);
     }
 
-    /// Looks at the range that has this number on its segment, if there is one.
+    /// Checks the range with this number on its segment, if there is one.
     fn review_range(&mut self, slot: u32, number: usize) {
         let id = self.segments[slot].owners[number];
         let is_there =
@@ -132,7 +139,7 @@ impl Meta {
         self.catch_up(slot);
     }
 
-    /// The replicas of a put or a copy, of which nodes that were started again meanwhile hold nothing that counts, as bits.
+    /// The replicas of a put or a copy that restarted nodes have lost, as bits.
     pub(crate) fn missed_replicas(&self, object: u32) -> u32 {
         if self.reviews.by_slot.is_empty() && self.reviews.missed.is_empty() {
             return 0;

@@ -1,4 +1,4 @@
-//! The segments that are under review.
+//! The state of all reviews.
 
 use std::collections::BTreeMap;
 
@@ -7,21 +7,21 @@ use hashbrown::HashSet;
 
 use crate::objects::Range;
 
-/// The segments that are under review, and what came of it.
+/// The segments under review, and the ranges that reviews found missing.
 #[derive(Debug, Default)]
 pub(crate) struct Reviews {
     pub(super) by_slot: BTreeMap<u32, Review>,
-    /// Ranges of puts and copies that had not ended and were not named.
+    /// Ranges of running puts and copies that the inventory did not name.
     pub(super) missed: HashSet<u32, FixedState>,
 }
 
 #[derive(Debug)]
 pub(super) struct Review {
-    /// What starts before this is compared.
+    /// Ranges that start before this offset are compared.
     pub(super) known_to: u64,
-    /// The ranges that were named.
+    /// The ranges that the inventory named.
     pub(super) named: HashSet<u32, FixedState>,
-    /// Once all that there is was named: the range of the segment that is looked at next, by its number.
+    /// The number of the range to check next on this segment. `None` until the inventory is complete.
     pub(super) next: Option<usize>,
 }
 
@@ -31,24 +31,24 @@ impl Reviews {
         self.by_slot.insert(slot, review);
     }
 
-    /// Whether ranges wait to be looked at.
+    /// Whether ranges wait to be checked.
     pub(crate) fn has_work(&self) -> bool {
         self.by_slot.values().any(|review| review.next.is_some())
     }
 
-    /// The segment is gone.
+    /// Forgets the review of a segment.
     pub(crate) fn forget(&mut self, slot: u32) {
         self.by_slot.remove(&slot);
     }
 
-    /// The range is free.
+    /// Forgets a range that is free.
     pub(crate) fn forget_range(&mut self, id: u32) {
         if !self.missed.is_empty() {
             self.missed.remove(&id);
         }
     }
 
-    /// Whether a put or copy that ends now must do without a range of it.
+    /// Whether a put or copy that ends now loses this range.
     pub(super) fn misses(&self, id: u32, range: &Range) -> bool {
         match self.by_slot.get(&range.segment) {
             Some(review) => !review.named.contains(&id),
@@ -61,7 +61,7 @@ impl Reviews {
         self.by_slot.keys().copied()
     }
 
-    /// The ranges that were missed.
+    /// The ranges that reviews found missing.
     pub(super) fn missed(&self) -> impl Iterator<Item = u32> {
         self.missed.iter().copied()
     }

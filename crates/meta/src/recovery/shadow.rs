@@ -1,7 +1,7 @@
-//! What a master that stands by knows of a segment: the entries of its ledger, as its node tells them page by page.
+//! Shadows: a standby keeps a copy of each segment's ledger, which the node sends page by page.
 //!
-//! Pure, like the rest: [`Shadow::ask`] says what to ask the node next, [`Shadow::take`] takes the answer. When the
-//! master leads, [`Meta::remember`](crate::Meta::remember) takes the shadows.
+//! Like the rest of this crate it is pure: [`Shadow::ask`] gives the next request to the node, [`Shadow::take`] takes
+//! the answer. When the standby becomes leader, [`Meta::remember`](crate::Meta::remember) takes the shadows.
 
 use std::collections::BTreeMap;
 
@@ -11,36 +11,36 @@ use mooncake_types::{
 
 use super::entry::{Senseless, read_entry};
 
-/// The entries of one segment's ledger.
+/// A copy of one segment's ledger.
 #[derive(Debug)]
 pub struct Shadow {
     /// Length of the segment, in bytes.
     len: u64,
     place: FollowProgress,
-    /// No two of them overlap.
+    /// By offset. No two entries overlap.
     entries: BTreeMap<u64, Kept>,
-    /// Entries in one page of those that a leader takes up.
+    /// Number of entries that a leader takes up at once.
     page_entries: usize,
-    /// The next page of changes that a leader is told.
+    /// The page of changes that a leader expects next.
     pub(super) next_page: u32,
 }
 
-/// How far it has come.
+/// How much of the ledger the shadow has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FollowProgress {
     Beginning,
-    /// The entries from there on are to come, and then what changed since the beginning.
+    /// The node still has to list the entries from the offset `from` on, and then the changes since `cursor`.
     Listing {
         cursor: u64,
         from: u64,
     },
-    /// All entries were told; what changed since is to come.
+    /// The node has listed all entries, and sends the changes since `cursor`.
     Changes {
         cursor: u64,
     },
 }
 
-/// What is kept of an entry.
+/// An entry of the ledger, without its offset.
 #[derive(Debug)]
 pub(crate) struct Kept {
     len: u64,
@@ -54,7 +54,7 @@ pub(crate) struct Kept {
 }
 
 impl Shadow {
-    /// Nothing is known yet of a segment of this length, in bytes.
+    /// An empty shadow of a segment of this length, in bytes.
     #[must_use]
     pub const fn new(len: u64) -> Self {
         Self {
@@ -66,7 +66,7 @@ impl Shadow {
         }
     }
 
-    /// Has a leader take up no more than this many entries at once.
+    /// Limits the number of entries that a leader takes up at once.
     #[must_use]
     pub fn with_pages_of(self, entries: usize) -> Self {
         Self { page_entries: entries.max(1), ..self }
@@ -78,13 +78,13 @@ impl Shadow {
         self.len
     }
 
-    /// How many entries are known.
+    /// Number of known entries.
     #[must_use]
     pub fn entries(&self) -> usize {
         self.entries.len()
     }
 
-    /// What to ask the node next.
+    /// The next request to the node.
     #[must_use]
     pub const fn ask(&self, segment: SegmentId) -> Follow {
         let (since, from) = match self.place {
@@ -95,7 +95,8 @@ impl Shadow {
         Follow { segment, since, from }
     }
 
-    /// Since when changes are to come, once all entries were told: a leader can use it from then on.
+    /// The cursor from which changes are to come. `None` until all entries are listed: before that, a leader cannot
+    /// use the shadow.
     #[must_use]
     pub const fn since(&self) -> Option<u64> {
         match self.place {
@@ -104,10 +105,10 @@ impl Shadow {
         }
     }
 
-    /// Takes the answer to [`Shadow::ask`]. Gives whether there is more to be asked at once.
+    /// Takes the answer to [`Shadow::ask`]. Returns whether to ask again at once.
     ///
     /// # Errors
-    /// The page is none that a node makes: the shadow is of no use any more.
+    /// No node can have made the page: the shadow is useless.
     pub fn take(&mut self, page: &FollowPage<'_>) -> Result<bool, Senseless> {
         let next = match (self.place, page.next) {
             (FollowProgress::Beginning, Some(from)) if from > 0 => {
@@ -131,7 +132,7 @@ impl Shadow {
         Ok(page.more || !has_listed)
     }
 
-    /// Takes up what lies there, and forgets what is gone.
+    /// Removes the entries at the offsets in `gone`, then adds `entries`.
     pub(crate) fn change(
         &mut self,
         entries: &[InventoryEntry<'_>],
@@ -147,7 +148,7 @@ impl Shadow {
         read_entry(entry)?;
         let end = entry.offset.checked_add(entry.len).filter(|&end| end <= self.len);
         let end = end.ok_or(Senseless)?;
-        // The node told of this when it had nothing else there: what overlaps it was told before, and is gone.
+        // Nodes report an entry once its range holds nothing else. So overlapping entries are older, and gone.
         while let Some((&at, other)) = self.entries.range(..end).next_back()
             && at + other.len > entry.offset
         {
@@ -167,7 +168,7 @@ impl Shadow {
         Ok(())
     }
 
-    /// The node has dropped this.
+    /// Removes an entry that the node has dropped.
     pub(super) fn drop_entry(&mut self, range: &RangeDrop) {
         let kept = self.entries.get(&range.offset);
         if kept.is_some_and(|kept| kept.version == range.version && kept.grant <= range.grant) {
@@ -175,7 +176,7 @@ impl Shadow {
         }
     }
 
-    /// Takes the first entries out, in the order of their offsets, as many as one page holds.
+    /// Removes one page of entries, in the order of their offsets.
     pub(super) fn take_page(&mut self) -> Vec<(u64, Kept)> {
         let first = std::iter::from_fn(|| self.entries.pop_first());
         first.take(self.page_entries).collect()
@@ -183,7 +184,7 @@ impl Shadow {
 }
 
 impl Kept {
-    /// As its node reports it.
+    /// The entry in the form in which its node reports it.
     pub(crate) fn entry(&self, offset: u64) -> InventoryEntry<'_> {
         InventoryEntry {
             offset,

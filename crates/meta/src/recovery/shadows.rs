@@ -1,4 +1,4 @@
-//! The shadows that a new leader has of segments, from the time when it stood by.
+//! The shadows of a new leader: copies of ledgers that it collected as a standby.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,16 +6,16 @@ use mooncake_types::SegmentId;
 
 use super::shadow::Shadow;
 
-/// What is known from before this master led.
+/// The shadows of all segments, and those that are being taken up.
 #[derive(Debug, Default)]
 pub(crate) struct Shadows {
     pub(super) known: BTreeMap<SegmentId, Shadow>,
-    /// Segments whose last changes were reported: the leader takes up their shadows, page by page.
+    /// Segments that have reported their last changes. The leader takes up their shadows, page by page.
     pub(super) replayed: BTreeSet<SegmentId>,
 }
 
 impl Shadows {
-    /// Whether there is something to take up.
+    /// Whether a shadow waits to be taken up.
     pub(crate) fn has_work(&self) -> bool {
         !self.replayed.is_empty()
     }
@@ -24,7 +24,7 @@ impl Shadows {
         &self.replayed
     }
 
-    /// Forgets a shadow: the segment must report its whole inventory.
+    /// Forgets a shadow. The segment must then report its whole inventory.
     pub(crate) fn forget(&mut self, id: SegmentId) {
         self.known.remove(&id);
         self.replayed.remove(&id);

@@ -1,4 +1,4 @@
-//! Replicas in several pieces: a stripe that was reported waits until its neighbours are there.
+//! Striped replicas: a reported stripe waits until the other stripes of its replica are reported.
 
 use mooncake_types::{InventoryEntry, Version};
 
@@ -11,7 +11,7 @@ use crate::objects::ObjectState;
 use crate::segments::Piece;
 
 impl Meta {
-    /// Keeps a stripe until its neighbours are there, and makes a replica of them once they are.
+    /// Keeps a stripe until the others are reported, then makes a replica of them.
     pub(super) fn gather_stripe(
         &mut self,
         found: &FoundVersion<'_>,
@@ -50,7 +50,7 @@ impl Meta {
         self.take_replica(&found, &pieces, belief)
     }
 
-    /// Takes a stripe from those that wait. Its range stays reserved.
+    /// Removes a stripe from those that wait. Its range stays reserved.
     fn take_piece(&mut self, version: Version, range: u32) -> Piece {
         let pieces = self.recovery.waiting.get_mut(&version).expect("the piece is one of some");
         pieces.found.retain(|piece| piece.range != range);
@@ -63,7 +63,7 @@ impl Meta {
         piece
     }
 
-    /// Forgets the stripes that wait on a segment.
+    /// Forgets the waiting stripes on a segment.
     pub(crate) fn forget_pieces_on(&mut self, slot: u32) {
         let waiting = self.recovery.waiting.iter().flat_map(|(&version, pieces)| {
             let here = pieces.found.iter().filter(|piece| piece.segment == slot);
@@ -75,13 +75,13 @@ impl Meta {
         }
     }
 
-    /// Forgets a stripe that waits.
+    /// Forgets a waiting stripe and frees its range.
     pub(super) fn forget_piece(&mut self, version: Version, range: u32) {
         let piece = self.take_piece(version, range);
         self.unreserve(&[piece]);
     }
 
-    /// Nobody may report any more what would make them whole.
+    /// Drops all waiting stripes: no memory segment can still report the missing ones.
     pub(super) fn drop_stripes(&mut self) {
         for pieces in std::mem::take(&mut self.recovery.waiting).into_values() {
             self.drop_object(pieces.object);

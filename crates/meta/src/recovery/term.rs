@@ -1,12 +1,12 @@
-//! The term of a leader: the epochs under which it grants, its grants, and how long nobody else leads.
+//! The term of a leader: its epochs, its grants, and the time during which no other master leads.
 
 use mooncake_types::{Epoch, Tick, Version};
 
-/// See the [module](self).
+/// The term of a leader: see the [module](self).
 #[derive(Debug)]
 pub(crate) struct Term {
     epoch: Epoch,
-    /// Versions that were granted.
+    /// Number of versions that this leader granted under all its epochs.
     granted: u64,
     began_under: Epoch,
     began_at: Tick,
@@ -18,12 +18,12 @@ impl Term {
         Self { epoch, granted: 0, began_under: epoch, began_at: now, lease_end: None }
     }
 
-    /// The epoch under which grants are given.
+    /// The epoch of new grants.
     pub(crate) fn epoch(&self) -> Epoch {
         self.epoch
     }
 
-    /// The epoch of its beginning: versions of older ones were granted by earlier leaders.
+    /// The epoch in which the term began. Earlier leaders granted the versions of older epochs.
     pub(crate) fn began_under(&self) -> Epoch {
         self.began_under
     }
@@ -37,18 +37,19 @@ impl Term {
         self.newest_grant()
     }
 
-    /// The last grant. Whatever was written so far was written under it or an older one.
+    /// The last grant. All entries so far were written under it or an older one.
     pub(crate) fn newest_grant(&self) -> Version {
         Version { epoch: self.epoch, counter: self.granted }
     }
 
-    /// Grants are given under a higher epoch from now on.
+    /// New grants get this higher epoch from now on.
     pub(super) fn rise(&mut self, epoch: Epoch) {
         assert!(epoch > self.epoch, "a leader's epochs grow");
         self.epoch = epoch;
     }
 
-    /// No other master leads before this moment, even if this leader dies now; nothing if others would follow it at once.
+    /// The moment before which no other master leads, even if this leader dies now. `None`: another master may lead at
+    /// once.
     pub(super) fn lease_end(&self) -> Option<Tick> {
         self.lease_end
     }

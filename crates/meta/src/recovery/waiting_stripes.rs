@@ -1,5 +1,5 @@
-//! Stripes that were reported, until they have found their neighbours: pieces of one version of an object that, each
-//! beginning where another ends, hold all of its bytes.
+//! Waiting stripes: reported pieces of one version that do not make up a replica yet. A replica is a chain of pieces
+//! in which each begins where another ends, from the first byte to the last.
 
 use std::collections::BTreeSet;
 
@@ -8,17 +8,17 @@ use mooncake_types::limits;
 /// The pieces of one version that belong to no replica yet.
 #[derive(Debug)]
 pub(crate) struct WaitingStripes {
-    /// The record that holds their ranges.
+    /// The object record that owns their ranges.
     pub(super) object: u32,
     pub(super) found: Vec<FoundPiece>,
-    /// What their nodes keep of the object.
+    /// The encoded attributes of the object.
     pub(super) attributes: Vec<u8>,
 }
 
-/// One of them.
+/// A piece of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FoundPiece {
-    /// Where its bytes lie in the object, in bytes, and how many there are.
+    /// Its offset in the object, in bytes; `len` is its length.
     pub(super) object_offset: u64,
     pub(super) len: u64,
     pub(super) segment: u32,
@@ -26,7 +26,7 @@ pub(crate) struct FoundPiece {
 }
 
 impl WaitingStripes {
-    /// Places in `found` of pieces that make up a replica of an object of `object_len` bytes, in the order of its bytes.
+    /// The indices in `found` of pieces that make up a replica of `object_len` bytes, in the order of the bytes.
     pub(crate) fn replica(&self, object_len: u64) -> Option<Vec<usize>> {
         let sum: u64 = self.found.iter().map(|piece| piece.len).sum();
         if sum < object_len {
@@ -37,8 +37,8 @@ impl WaitingStripes {
         self.extend(0, object_len, &mut chain, &mut dead_ends).then_some(chain)
     }
 
-    /// Extends a chain that ends at `at` to the end of the object. Pieces on segments that the chain uses already come first, so
-    /// that pieces on other segments are left for other replicas.
+    /// Extends a chain that ends at `at` to the end of the object. It tries pieces on segments that the chain already
+    /// uses first. So pieces on other segments remain for other replicas.
     fn extend(
         &self,
         at: u64,
@@ -74,7 +74,7 @@ impl WaitingStripes {
 mod tests {
     use super::*;
 
-    /// Place in the object, length, segment.
+    /// Offset in the object, length, segment.
     type Piece = (u64, u64, u32);
 
     fn pieces(found: &[Piece]) -> WaitingStripes {
@@ -92,9 +92,9 @@ mod tests {
             (&[(0, 4, 1)], None),
             (&[(0, 5, 1), (4, 6, 2)], None),
             (&[(0, 4, 1), (5, 5, 1), (5, 5, 2)], None),
-            // Two replicas that were cut in different places: the first piece leads nowhere.
+            // Two replicas that are cut in different places: the first piece leads nowhere.
             (&[(0, 4, 1), (0, 6, 2), (6, 4, 3)], Some(vec![1, 2])),
-            // Two that were cut alike: one segment is used twice rather than two.
+            // Two replicas that are cut alike: the chain uses one segment twice rather than two segments.
             (&[(0, 4, 1), (0, 4, 2), (4, 6, 3), (4, 6, 1)], Some(vec![0, 3])),
         ];
         for (found, expected) in cases {

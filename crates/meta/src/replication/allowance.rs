@@ -1,9 +1,9 @@
-//! A bound on how many bytes are copied per second.
+//! A bound on the bytes that are copied per second.
 
 use mooncake_types::Tick;
 
-/// So many bytes per second, of which no more than a second's worth is saved up. What is larger than that passes too:
-/// the debt is paid off before anything else does.
+/// A budget that grows by `per_second` bytes each second, up to one second's worth. A copy may exceed the budget, and
+/// leaves a debt. No other copy begins before the debt is paid off.
 #[derive(Debug)]
 pub(crate) struct Allowance {
     per_second: u64,
@@ -16,13 +16,13 @@ impl Allowance {
         Self { per_second, saved: bytes(per_second), at: now }
     }
 
-    /// The moment from which on bytes may be spent; none if they never may.
+    /// The moment from which bytes may be spent. `None` if the rate is zero.
     pub(super) fn ready_at(&self) -> Option<Tick> {
         if self.per_second == 0 {
             return None;
         }
         let lacking = u128::from(self.saved.min(0).unsigned_abs());
-        // One byte more than the debt.
+        // The budget is ready one byte above the debt.
         let ms = match self.saved > 0 {
             true => 0,
             false => ((lacking + 1) * 1_000).div_ceil(u128::from(self.per_second)),
@@ -30,11 +30,11 @@ impl Allowance {
         Some(self.at.after_ms(u64::try_from(ms).unwrap_or(u64::MAX)))
     }
 
-    /// Whether something may be spent now.
+    /// Whether bytes may be spent now.
     pub(super) fn is_ready(&mut self, now: Tick) -> bool {
         let ms = u128::from(now.since_ms(self.at));
         let earned = ms * u128::from(self.per_second) / 1_000;
-        // Moments that earn nothing are not lost.
+        // Times too short to earn a byte add up.
         if earned > 0 {
             let earned = bytes(u64::try_from(earned).unwrap_or(u64::MAX));
             self.saved = self.saved.saturating_add(earned).min(bytes(self.per_second));

@@ -1,29 +1,32 @@
-//! How often keys are read: counts of a window's length, of the keys that are read most.
+//! Read counts of the most read keys, within a window.
 //!
-//! A key has one place in a small set of them, and its count begins anew with every window. Where a set is full, the key
-//! that was read least gives way. So what is counted is exact for as long as it is kept, a key that is read seldom pushes
-//! out none that is read often, and the memory is the same however many keys there are.
+//! The hash of a key selects a small set, in which the key gets one place. Its count starts again with every window.
+//! In a full set a new key replaces the key with the fewest reads. So:
+//!
+//! - a count is exact as long as the key keeps its place;
+//! - a rarely read key replaces no frequently read key;
+//! - the memory does not depend on the number of keys.
 
 use mooncake_types::Tick;
 
 const SETS: usize = 1 << 12;
 const PLACES: usize = 8;
 
-/// What is known of one key.
+/// The count of one key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spot {
-    /// Half of the hash, never zero; zero: none.
+    /// Half of the hash of the key, never zero. Zero marks a free place.
     tag: u32,
     /// Reads since the window began.
     pub(crate) reads: u32,
     since: Tick,
-    /// Nothing is to be done about the key before this moment.
+    /// No copy of the key is begun before this moment.
     pub(crate) quiet_until: Tick,
 }
 
 const NOBODY: Spot = Spot { tag: 0, reads: 0, since: Tick::ZERO, quiet_until: Tick::ZERO };
 
-/// See the module.
+/// The read counts: see the [module](self).
 #[derive(Debug)]
 pub(crate) struct Heat {
     window_ms: u64,
@@ -35,7 +38,7 @@ impl Heat {
         Self { window_ms, sets: vec![[NOBODY; PLACES]; SETS] }
     }
 
-    /// Counts reads of the key with this hash.
+    /// Adds reads of the key with this hash.
     pub(crate) fn note(&mut self, hash: u64, reads: u32, now: Tick) -> &mut Spot {
         let window_ms = self.window_ms;
         let is_over = |spot: &Spot| now.since_ms(spot.since) >= window_ms;
@@ -60,7 +63,7 @@ impl Heat {
         spot
     }
 
-    /// Nothing is to be done about this key before a moment, if it is counted at all.
+    /// No copy of this key is begun before `until`. Has no effect if the key has no place.
     pub(super) fn keep_quiet(&mut self, hash: u64, until: Tick) {
         let (set, tag) = place_of(hash);
         if let Some(spot) = self.sets[set].iter_mut().find(|spot| spot.tag == tag) {

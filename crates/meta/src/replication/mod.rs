@@ -1,7 +1,8 @@
-//! The number of replicas: [`repair`] makes lost ones again, and [`replicate`] makes more of what is read often ([`heat`]).
+//! The number of replicas: [`repair`] makes lost replicas again, and [`replicate`] adds replicas to objects that are
+//! read often ([`heat`]).
 //!
-//! Both submit copy [tasks](crate::tasks) of their own origin. Neither evicts anything: a copy takes only room that is free.
-//! Which objects lack replicas, and which have more than were asked for, is known to [`objects`](crate::objects).
+//! Both submit copy [tasks](crate::tasks) with an origin of their own. They evict nothing: a copy takes only free
+//! room. [`objects`](crate::objects) knows which objects lack replicas, and which have more than were asked for.
 
 mod allowance;
 mod heat;

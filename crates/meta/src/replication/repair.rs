@@ -1,12 +1,12 @@
-//! Repair: objects that lost replicas with their segments get new ones, in the background.
+//! Repair: objects that lost replicas with a segment get new ones, in the background.
 //!
-//! A replica is lost once its segment was struck or unmounted, and this is recorded: the segment comes back empty if at all.
-//! So the old replicas of a repaired object never come back. A replica that is only out of sight is not lost. Replicas that
-//! were evicted or cleared are not made again.
+//! A replica is lost once its segment is struck or unmounted and the record says so. If the segment returns, it
+//! returns empty, so lost replicas never come back. A replica on a segment that is out of sight is not lost. Replicas
+//! that were evicted or cleared are not made again.
 //!
-//! Objects that lack replicas are counted; they are found by walking over all records, some thousand at a time, for as
-//! long as there are any. A copy takes only room that is free, and is a task like those of callers, but for its origin.
-//! After a walk that repaired nothing there is a rest, each longer than the one before.
+//! The leader counts the objects that lack replicas. While there are any, it finds them by walking over all records,
+//! some thousand at a time. A copy takes only free room. It is a task like those of callers, with another origin.
+//! After each walk repair rests. The rests grow while walks repair nothing.
 
 use mooncake_types::Tick;
 
@@ -17,24 +17,24 @@ use crate::notice::Notice;
 use crate::objects::ObjectState;
 use crate::tasks::Origin;
 
-/// Records that are looked at between two requests.
+/// Number of records that repair checks between two requests.
 const OBJECTS_PER_TURN: u32 = 4_096;
-/// Copies that are begun between two requests.
+/// Number of copies that repair begins between two requests.
 const COPIES_PER_TURN: usize = 32;
 
 impl Meta {
-    /// When there is something to repair, at the earliest.
+    /// The earliest moment at which repair has work.
     pub(crate) fn repair_due(&self) -> Option<Tick> {
         self.repair.due(self.tasks.under_way(Origin::Repair))
     }
 
-    /// Begins to repair some objects, if it is time to.
+    /// Begins to repair some objects, if it is due.
     pub(crate) fn repair(&mut self) {
         if self.repair_due().is_none_or(|due| due > self.now) {
             return;
         }
         if !self.recovery.is_over() || self.segments.iter().any(|(_, it)| it.recovering.is_some()) {
-            // What seems to be lost may be reported yet.
+            // A member may still report the replicas that seem lost.
             self.repair.rest_until = self.now.after_ms(FIRST_REST_MS);
             return;
         }
@@ -73,7 +73,7 @@ impl Meta {
         self.end_wave();
     }
 
-    /// Has one more replica made of an object, if it can be read and there is room for it. False if not.
+    /// Begins a copy of an object. Returns false if the object cannot be read, has a task, or no segment has room.
     fn repair_object(&mut self, object: u32) -> bool {
         let is_whole = self.objects[object].state == ObjectState::Complete;
         if !is_whole || self.has_task(object) {
@@ -92,14 +92,14 @@ impl Meta {
         true
     }
 
-    /// A copy has ended.
+    /// A repair copy has ended. The wave ends with the last object that lacks replicas.
     pub(crate) fn repair_ended(&mut self) {
         if self.repair.short == 0 {
             self.end_wave();
         }
     }
 
-    /// Nothing more can be done now, unless copies are under way.
+    /// Ends the wave and notifies, unless copies are under way.
     fn end_wave(&mut self) {
         if self.tasks.under_way(Origin::Repair) > 0 {
             return;

@@ -1,36 +1,37 @@
-//! What repair knows.
+//! The state of repair.
 
 use mooncake_types::Tick;
 
 use super::allowance::Allowance;
 use crate::counters::Copies;
 
-/// Copies under way at a time.
+/// Most repair copies under way at a time.
 pub(super) const MOST_UNDER_WAY: usize = 64;
-/// The rest after a walk that repaired nothing, and its bounds.
+/// The rest after a walk: the first length, and the longest. Each walk that repaired nothing doubles the rest, up to
+/// the longest.
 pub(super) const FIRST_REST_MS: u64 = 500;
 pub(super) const LONGEST_REST_MS: u64 = 60_000;
 
-/// See the [module](self).
+/// The state of repair: see [`repair`](super::repair).
 #[derive(Debug)]
 pub(crate) struct Repair {
-    /// Objects that lack replicas.
+    /// Number of objects that lack replicas.
     pub(super) short: usize,
     pub(super) allowance: Allowance,
-    /// The record that is looked at next.
+    /// The record that the walk checks next.
     pub(super) next: u32,
-    /// Copies that had succeeded when the walk began.
+    /// Number of copies that had succeeded when the walk began.
     pub(super) made_before: u64,
     pub(super) rest_until: Tick,
     pub(super) rest_ms: u64,
     pub(super) wave: Option<Wave>,
 }
 
-/// Repairs from the first one to a moment at which there is nothing to do.
+/// A period of repairs: from the first copy until repair has nothing to do.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wave {
     pub(super) begun: Tick,
-    /// What had been copied before.
+    /// The counters at the beginning of the wave.
     pub(super) before: Copies,
 }
 
@@ -47,7 +48,7 @@ impl Repair {
         }
     }
 
-    /// One more object lacks replicas, or one less.
+    /// Counts an object that lacks replicas from now on, or one that lacks none any more.
     pub(crate) fn count(&mut self, is_short: bool) {
         self.short = self.short.strict_add_signed(if is_short { 1 } else { -1 });
     }
@@ -61,7 +62,7 @@ impl Repair {
         (self.rest_until, self.rest_ms) = (Tick::ZERO, FIRST_REST_MS);
     }
 
-    /// When there is something to do, at the earliest, while so many copies are under way.
+    /// The earliest moment at which repair has work, with this number of copies under way.
     pub(super) fn due(&self, under_way: usize) -> Option<Tick> {
         if self.short == 0 || under_way >= MOST_UNDER_WAY {
             return None;

@@ -1,9 +1,9 @@
-//! Replicas for what is read often: one more copy of an object whose reads pass a threshold, so that readers share its
-//! sources.
+//! Replication: an object whose reads pass a threshold gets one more replica, so that its readers spread over more
+//! nodes.
 //!
-//! A read counts when the master answers it; readers that go by routes of their own say how often when they renew their
-//! leases. A copy takes only room that is free and leaves enough. It is the first to be evicted, and once it was, its key
-//! is left alone for a while.
+//! The leader counts a read when it answers the look-up. Readers that use cached routes report their reads when they
+//! renew their leases. A copy takes only room that is free, and leaves some. Eviction takes these extra replicas
+//! first. After that the key gets no new one for a while.
 
 use mooncake_types::Tick;
 
@@ -12,23 +12,24 @@ use crate::notice::Notice;
 use crate::objects::EXTRA_PLACE;
 use crate::tasks::Origin;
 
-/// Share of a segment in use up to which a copy may go there.
+/// A copy goes only to a segment of which no more than this share is in use then.
 const MOST_USED: f64 = 0.85;
-/// Copies under way at a time.
+/// Most replication copies under way at a time.
 const MOST_UNDER_WAY: usize = 64;
-/// A key is looked at again this long after a copy was begun, or would have been.
+/// How long a key is skipped after a copy of it began, or would have begun in a mode that only notifies.
 const ACTION_REST_MS: u64 = 30_000;
-/// And this long after a copy was evicted.
+/// How long a key is skipped after its extra replica was evicted.
 const EVICTED_REST_MS: u64 = 60_000;
-/// And this long after there was no room, or too much to do.
+/// How long a key is skipped after there was no room, or too many copies were under way.
 const REFUSED_REST_MS: u64 = 1_000;
-/// Time between two notices of hot objects: there may be many.
+/// Least time between two notices of hot objects: there may be many.
 const NOTICE_REST_MS: u64 = 100;
-/// Replicas that are looked at for one that nobody reads: they stand in the order of their last reads.
+/// Number of extra replicas among which eviction looks for an unread one. Their queue is in the order of their last
+/// reads.
 const MOST_EXTRAS_LOOKED_AT: usize = 8;
 
 impl Meta {
-    /// An object was read this often.
+    /// Counts reads of an object, and begins a copy if the object is hot.
     pub(crate) fn note_reads(&mut self, object: u32, reads: u32) {
         let Some(heat) = self.replicator.heat.as_mut() else { return };
         let least = self.config.replication.least_reads();
@@ -44,7 +45,7 @@ impl Meta {
         }
     }
 
-    /// Has one more replica made of a hot object, or only says so. Gives how long it is to be left alone then.
+    /// Begins a copy of a hot object, or only notifies, as configured. Returns how long its key is skipped then.
     fn answer_heat(&mut self, object: u32, replicas: u32) -> u64 {
         let key = self.objects[object].key.clone();
         if !self.config.replication.mode.makes_copies() {
@@ -73,14 +74,14 @@ impl Meta {
         }
     }
 
-    /// A range of a replica that nobody asked for and nobody reads now.
+    /// A range of an extra replica that no reader has leased, if there is one.
     pub(crate) fn unread_extra(&self, slot: u32) -> Option<u32> {
         let queue = &self.segments[slot].queues[EXTRA_PLACE];
         let is_unread = |id: &u32| self.objects[self.ranges[*id].object].leased_until() <= self.now;
         queue.iter(&self.ranges).take(MOST_EXTRAS_LOOKED_AT).find(is_unread)
     }
 
-    /// Evicts the replica of a range, which nobody asked for.
+    /// Evicts the extra replica to which this range belongs.
     pub(crate) fn drop_extra(&mut self, id: u32) {
         let (object, replica) = (self.ranges[id].object, self.ranges[id].replica);
         let hash = self.index.hash(&self.objects[object].key);

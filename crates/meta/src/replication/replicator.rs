@@ -1,15 +1,15 @@
-//! What is known of reads, unless nobody wants to know.
+//! The state of replication.
 
 use mooncake_types::Tick;
 
 use super::heat::Heat;
 use crate::config::Replication;
 
-/// See the [module](self).
+/// The state of replication: see [`replicate`](super::replicate).
 #[derive(Debug)]
 pub(crate) struct Replicator {
     pub(super) heat: Option<Heat>,
-    /// No notice of a hot object before this moment.
+    /// No notice of a hot object is sent before this moment.
     pub(super) silent_until: Tick,
 }
 

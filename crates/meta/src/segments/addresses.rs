@@ -7,15 +7,15 @@ use smallvec::SmallVec;
 
 use super::table::Segments;
 
-/// So many segments are looked through one by one. Most replies name fewer, and then need no table of hashes.
+/// Up to this many segments are searched one by one. Most replies name fewer segments, and need no hash map.
 const FEW: usize = 8;
 
-/// Gathers each segment of a reply once.
+/// The segments of a reply, each once.
 #[derive(Debug, Default)]
 pub(crate) struct AddressTable {
     addresses: Vec<SegmentAddress>,
     slots: SmallVec<[u32; FEW]>,
-    /// The position of each slot, once there are more than a few.
+    /// The position of each slot, once there are more than [`FEW`].
     positions: HashMap<u32, u32, FixedState>,
 }
 
@@ -46,7 +46,7 @@ impl AddressTable {
         self.slots[position as usize]
     }
 
-    /// What the segment at a position lies in.
+    /// The medium of the segment at a position.
     pub(crate) fn medium(&self, position: u32) -> Medium {
         self.addresses[position as usize].medium
     }

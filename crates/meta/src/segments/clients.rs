@@ -1,25 +1,25 @@
-//! The clients that were heard of within their time to live.
+//! The clients that are alive: each sent a request within its time to live.
 
 use hashbrown::HashMap;
 use mooncake_types::{ClientId, Tick};
 
-/// A client that was heard of within its time to live.
+/// A client that is alive.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Client {
-    /// Stands for the client in the object records; never used again after the client's death.
+    /// Stands for the client in the object records. No later client gets the same number.
     pub(super) number: u32,
-    /// Which of its processes it is, as far as one has mounted something: see [`mooncake_types::MountSegment::run`].
+    /// The newest of its processes that has mounted a segment: see [`mooncake_types::MountSegment::run`].
     pub(super) run: u64,
-    /// When that process was first heard of.
+    /// When the master first heard of that process.
     pub(super) run_since: Tick,
     pub(super) last_heard: Tick,
-    /// It was silent for its whole time to live and got another one.
+    /// Whether it was silent for its whole time to live and got another one.
     spared: bool,
-    /// The connection of its last ping is open, as far as the master knows.
+    /// Whether the connection of its last ping is open, as far as the master knows.
     pub(super) in_sight: bool,
-    /// When that changed last.
+    /// When `in_sight` changed last.
     pub(super) sight_changed: Tick,
-    /// Others could not reach it: when it is out of sight unless it pings.
+    /// If others could not reach it: when it goes out of sight unless it pings.
     pub(super) doubted_until: Option<Tick>,
 }
 
@@ -27,10 +27,10 @@ pub(crate) struct Client {
 #[derive(Debug, Default)]
 pub(crate) struct Clients {
     known: HashMap<ClientId, Client, foldhash::fast::FixedState>,
-    /// How many of them are in sight.
+    /// How many clients are in sight.
     in_sight: usize,
     next_number: u32,
-    /// When any of them was last heard of.
+    /// When any client was last heard of.
     last_heard: Tick,
 }
 
@@ -39,7 +39,7 @@ impl Clients {
         self.known.len()
     }
 
-    /// How many of them are in sight.
+    /// How many clients are in sight.
     pub(crate) fn in_sight(&self) -> usize {
         self.in_sight
     }
@@ -72,14 +72,14 @@ impl Clients {
         true
     }
 
-    /// Notes which of its processes a client is.
+    /// Notes which of its processes is the client's newest.
     pub(super) fn set_run(&mut self, id: ClientId, run: u64, now: Tick) {
         if let Some(client) = self.known.get_mut(&id).filter(|client| client.run != run) {
             (client.run, client.run_since) = (run, now);
         }
     }
 
-    /// Notes whether a client is in sight. True if it was not so before.
+    /// Notes whether a client is in sight. True if that has changed.
     pub(super) fn set_in_sight(&mut self, id: ClientId, in_sight: bool, now: Tick) -> bool {
         let other = |client: &&mut Client| client.in_sight != in_sight;
         let Some(client) = self.known.get_mut(&id).filter(other) else { return false };
@@ -91,24 +91,24 @@ impl Clients {
         true
     }
 
-    /// Doubts a client that is in sight and not doubted yet. True if it was one.
+    /// Begins a doubt about a client that is in sight and not doubted yet. True if it was one.
     pub(super) fn doubt(&mut self, id: ClientId, until: Tick) -> bool {
         let unsuspected = |client: &&mut Client| client.in_sight && client.doubted_until.is_none();
         let client = self.known.get_mut(&id).filter(unsuspected);
         client.map(|client| client.doubted_until = Some(until)).is_some()
     }
 
-    /// Doubts a client no longer. Gives the end of the doubt, if there was one.
+    /// Ends the doubt about a client. Gives the time until which the doubt would have lasted, if there was one.
     pub(crate) fn clear_doubt(&mut self, id: ClientId) -> Option<Tick> {
         self.known.get_mut(&id)?.doubted_until.take()
     }
 
-    /// Whether there are several, and none was heard of for this long.
+    /// Whether there are several clients, and none was heard of for this long.
     pub(super) fn all_silent_for(&self, now: Tick, ms: u64) -> bool {
         self.known.len() > 1 && now.since_ms(self.last_heard) >= ms
     }
 
-    /// Spares a silent client. False if it has been spared since it was last heard of.
+    /// Gives a silent client another time to live. False if it has got one since it was last heard of.
     pub(super) fn spare(&mut self, id: ClientId) -> bool {
         self.known.get_mut(&id).is_some_and(|client| !std::mem::replace(&mut client.spared, true))
     }

@@ -2,37 +2,37 @@
 
 use mooncake_types::SegmentState;
 
-/// A reason why a segment takes no puts. What lies there stays as it is, but for what is said here.
+/// A reason why a segment takes no puts. The objects on the segment stay as they are, unless the reason says
+/// otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Closed {
-    /// Its node has not told all that lies there.
+    /// Its node has not reported all its entries.
     Recovering,
-    /// Its node was restarted, or begins its inventory again: some of what it was known to hold may be gone.
+    /// Its node was restarted, or begins its inventory anew: some entries that the master knows may be gone.
     Reviewed,
-    /// A drain job moves what lies there.
+    /// A drain job is moving its objects away.
     Draining,
-    /// A drain job has moved all of it.
+    /// A drain job has moved all its objects away.
     Drained,
-    /// Its client has taken it back: the grace period is not over, or routes from within it are not.
+    /// Its client unmounts it: the grace period is not over, or routes that readers got within it are not.
     GracePeriod,
-    /// It is unmounted: its bytes are lost, and its records go as they are met.
+    /// It is unmounted: its bytes are lost, and its records are removed step by step.
     Unmounted,
-    /// Its bytes count as lost once the record says so, or its node serves them no longer after a grace period. Look-ups do not
-    /// name them.
+    /// It is leaving: the record is about to strike it, or its grace period is over. Look-ups do not name its ranges.
     Struck,
-    /// The membership record says that it is behind: under another leader it would start empty.
+    /// The membership record marks it behind: under another leader it would start empty.
     Behind,
-    /// Its node has so much to drop that it has to drop most of it first.
+    /// It has so many tombstones that its node must drop half of them first.
     Choked,
     /// Its client is out of sight: its bytes are neither readable nor lost.
     OutOfSight,
-    /// Its node cannot be connected to where it says that it serves.
+    /// The master cannot connect to its node at its endpoint.
     Unreached,
-    /// It lies on a disk or in a shared directory: objects are offloaded to it, none are put there.
+    /// It lies below memory: objects are offloaded to it, none are put there.
     Disk,
 }
 
-/// All reasons why a segment takes no puts. It takes them if there are none.
+/// All reasons why a segment takes no puts. Without any, it takes puts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reasons(u16);
 
@@ -45,14 +45,14 @@ impl Reasons {
         self.0 & 1 << reason as u16 != 0
     }
 
-    /// The same, with or without a reason.
+    /// The same reasons, with or without this one.
     #[must_use]
     pub(crate) fn with(self, reason: Closed, holds: bool) -> Self {
         let bit = 1 << reason as u16;
         Self(if holds { self.0 | bit } else { self.0 & !bit })
     }
 
-    /// What operators are told.
+    /// The state that operators see.
     pub(crate) fn state(self) -> SegmentState {
         let states = [
             (Closed::Unmounted, SegmentState::Unmounting),

@@ -1,5 +1,5 @@
-//! Failure domains: what segments share that may fail at once. The nearest is the host of the endpoint; those that the node
-//! names follow, the nearest first.
+//! Failure domains: groups of segments that may fail at once. The nearest domain of a segment is the host of its
+//! endpoint. The domains that its node names follow, the nearest first.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use smallvec::SmallVec;
 
 use crate::slab::Slab;
 
-/// The failure domains of a segment by their numbers, the nearest first: two are the same if their numbers are.
+/// The failure domains of a segment by number, the nearest first. Equal numbers mean the same domain.
 pub(crate) type DomainIds = SmallVec<[u32; 2]>;
 
-/// The domains that segments lie in.
+/// The domains in which segments lie.
 #[derive(Debug, Default)]
 pub(super) struct Domains {
     known: Slab<Domain>,
@@ -23,12 +23,12 @@ struct Domain {
     name: Arc<str>,
     /// Segments that lie in it.
     segments: usize,
-    /// Of these, those that take puts.
+    /// How many of these segments take puts.
     grantable: usize,
 }
 
 impl Domains {
-    /// One more segment lies on a host, and in these domains.
+    /// Counts a new segment in the domain of its host and in the named domains. Gives the numbers of these domains.
     pub(super) fn join(&mut self, host: &str, named: &[String]) -> DomainIds {
         let names = std::iter::once(host).chain(named.iter().map(String::as_str));
         let counted = |name| {
@@ -49,7 +49,7 @@ impl Domains {
         id
     }
 
-    /// A segment lies there no longer.
+    /// Counts a segment out of these domains.
     pub(super) fn leave(&mut self, ids: &[u32]) {
         for &id in ids {
             self.known[id].segments -= 1;
@@ -60,7 +60,7 @@ impl Domains {
         }
     }
 
-    /// A segment that lies there takes puts from now on, or does so no longer.
+    /// Counts a segment in these domains that begins to take puts, or stops.
     pub(super) fn set_grantable(&mut self, ids: &[u32], takes_puts: bool) {
         for &id in ids {
             let count = &mut self.known[id].grantable;

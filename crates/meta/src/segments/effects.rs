@@ -1,4 +1,4 @@
-//! Changes of the membership record: how they are asked for, and what each brings about once it is durable.
+//! Changes of the membership record: how the state machine requests them, and what each does once it is durable.
 
 use mooncake_types::{Medium, SegmentId, Tick};
 
@@ -7,24 +7,25 @@ use super::members::Effect;
 use crate::Meta;
 
 impl Meta {
-    /// Whether something is to be written to the membership record: see [`Meta::take_effects`].
+    /// Whether changes wait to be written to the membership record: see [`Meta::take_effects`].
     #[must_use]
     pub fn has_effects(&self) -> bool {
         !self.members.effects.is_empty()
     }
 
-    /// What is to be written to the membership record, in this order. Each takes hold with [`Meta::handle_recorded`].
+    /// Takes the changes to write to the membership record, in this order. Each takes effect with
+    /// [`Meta::handle_recorded`].
     pub fn take_effects(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.members.effects)
     }
 
-    /// A change of the membership record is durable.
+    /// Applies a change of the membership record, which is durable now.
     pub fn handle_recorded(&mut self, now: Tick, effect: Effect) {
         self.advance(now);
         self.take_hold(effect);
     }
 
-    /// Has a change recorded, unless it is on its way.
+    /// Requests a change of the membership record, unless it is pending already.
     pub(crate) fn emit(&mut self, effect: Effect) {
         if !self.members.pending.insert(effect) {
             return;
@@ -59,8 +60,8 @@ impl Meta {
         self.catch_up(slot);
     }
 
-    /// Whether a segment is a member and may be mounted. Without a record the mount itself makes it one; otherwise the shell must
-    /// have recorded it before.
+    /// Whether a segment is a member and may be mounted. Without a record this makes it a member. With one, the shell
+    /// must have recorded the member before.
     pub(super) fn is_joined(&mut self, id: SegmentId, medium: Medium) -> bool {
         if !self.members.is_recorded {
             self.emit(Effect::join(id, medium));
@@ -68,14 +69,14 @@ impl Meta {
         self.members.known.contains_key(&id)
     }
 
-    /// The content of a mounted segment is to count as lost: from now on nobody reads there, and once that is recorded it
-    /// is.
+    /// Strikes a mounted segment: no reader is sent there from now on. Its bytes count as lost once the record says
+    /// so.
     pub(crate) fn strike(&mut self, slot: u32) {
         self.segments.set(slot, Closed::Struck, true);
         self.emit(Effect::Strike(self.segments[slot].id));
     }
 
-    /// Has a segment marked behind whose node cannot be asked: so an acknowledgement need not wait for that node.
+    /// Has a segment marked behind whose node cannot be asked, so that no acknowledgement need wait for that node.
     pub(crate) fn leave_behind(&mut self, slot: u32) {
         let id = self.segments[slot].id;
         if !self.is_forgiven(slot) && !self.segments[slot].is(Closed::Struck) {
@@ -83,13 +84,15 @@ impl Meta {
         }
     }
 
-    /// Whether a later leader would have the segment start empty, so that its tombstones need not be waited for.
+    /// Whether a later leader would have the segment start empty, so that no acknowledgement need wait for its
+    /// tombstones.
     pub(crate) fn is_forgiven(&self, slot: u32) -> bool {
         let segment = &self.segments[slot];
         segment.is(Closed::Behind) && !self.members.is_pending(Effect::CaughtUp(segment.id))
     }
 
-    /// A segment that was marked behind may have dropped all that it should, and said so.
+    /// Ends the mark of a segment that is marked behind, once its node has reported all entries and has confirmed all
+    /// tombstones.
     pub(crate) fn catch_up(&mut self, slot: u32) {
         let segment = &self.segments[slot];
         let is_done = segment.is(Closed::Behind)

@@ -1,23 +1,23 @@
-//! Which segments have room: an index over those that take puts, so that none has to be asked that has none.
+//! Which segments have room: an index over the segments that take puts. A search skips segments without room.
 //!
-//! A complete binary tree. Each leaf says what is known of a segment, each node above what is true of some leaf below
-//! it. A search passes over whole subtrees that cannot hold what is wanted.
+//! It is a complete binary tree. A leaf has the room of one segment. Each other node has, field by field, the best
+//! value of the leaves below it. A search skips whole subtrees that cannot have the wanted room.
 
 use mooncake_types::Tick;
 
-/// What a segment may have, or the best that some of several have.
+/// The room of a segment, or field by field the best of several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Room {
     /// The size class of its longest free range: see [`mooncake_alloc::class_of`].
     pub(crate) class: u32,
     /// Length of the whole segment, in bytes.
     pub(crate) capacity: u64,
-    /// Nothing can be evicted there before this moment.
+    /// Nothing can be evicted there before this time.
     pub(crate) evictable_from: Tick,
 }
 
 impl Room {
-    /// No segment.
+    /// A place without a segment.
     const NONE: Room = Room { class: 0, capacity: 0, evictable_from: Tick(u64::MAX) };
 
     fn best(self, other: Room) -> Room {
@@ -29,14 +29,14 @@ impl Room {
     }
 }
 
-/// The rooms of segments by their places, which count from 0.
+/// The room of each segment that takes puts, by its place among them.
 #[derive(Debug)]
 pub(crate) struct Rooms {
     /// The root is at 1; the nodes below `i` are at `2 * i` and `2 * i + 1`.
     nodes: Vec<Room>,
-    /// Bytes of the segments below each node, so that one can be drawn by its share of them.
+    /// Bytes of the segments below each node, so that a segment can be drawn in proportion to its length.
     bytes: Vec<u64>,
-    /// Leaves that there are; the first is at this place too.
+    /// Number of leaves. The first leaf is at this index too.
     leaves: usize,
 }
 
@@ -49,7 +49,7 @@ impl Rooms {
         self.nodes.get(self.leaves + place).copied().unwrap_or(Room::NONE)
     }
 
-    /// Notes what the segment at a place has.
+    /// Notes the room of the segment at a place.
     pub(crate) fn set(&mut self, place: usize, room: Room) {
         if place >= self.leaves {
             self.grow(place + 1);
@@ -66,13 +66,13 @@ impl Rooms {
         }
     }
 
-    /// There is no segment at this place any more.
+    /// Notes that there is no segment at this place any more.
     pub(crate) fn clear(&mut self, place: usize) {
         self.set(place, Room::NONE);
         self.set_len(place, 0);
     }
 
-    /// Notes how long the segment at a place is, in bytes.
+    /// Notes the length of the segment at a place, in bytes.
     pub(crate) fn set_len(&mut self, place: usize, len: u64) {
         if place >= self.leaves {
             self.grow(place + 1);
@@ -85,7 +85,7 @@ impl Rooms {
         }
     }
 
-    /// The place of the segment that has this part of all bytes, of 2^64 parts; none if there is no byte.
+    /// The place of the segment with the byte at the fraction `part` / 2^64 of all bytes; none if there is no byte.
     pub(crate) fn at_share(&self, part: u64) -> Option<usize> {
         let mut byte = ((u128::from(self.bytes[1]) * u128::from(part)) >> 64) as u64;
         let mut at = 1;
@@ -99,7 +99,8 @@ impl Rooms {
         (byte < self.bytes[at]).then(|| at - self.leaves)
     }
 
-    /// The first place from `from` on whose room is `wanted`. What one room offers, the best of several must offer too.
+    /// The first place from `from` on whose room is `wanted`. If that holds for a leaf, it must hold for the nodes
+    /// above it.
     fn first_from(&self, from: usize, wanted: impl Fn(&Room) -> bool) -> Option<usize> {
         if from >= self.leaves {
             return None;
@@ -113,7 +114,7 @@ impl Rooms {
                 at *= 2;
                 continue;
             }
-            // The subtree beside this one; from the right half of a tree that is the one beside the whole tree.
+            // The next subtree: a right child first climbs until it is a left child.
             while at & 1 == 1 {
                 at /= 2;
             }
@@ -158,7 +159,7 @@ impl Rooms {
     }
 }
 
-/// How far a walk over all places is: from a start to the end, then from the first to the start.
+/// The progress of a walk over all places: from a start to the end, then from the first place to the start.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cursor {
     start: usize,
@@ -167,7 +168,7 @@ pub(crate) struct Cursor {
     passed_over: u32,
 }
 
-/// Segments that one walk passes over at most though they have the room that is wanted.
+/// Most segments with the wanted room that one walk passes over.
 const MOST_SEGMENTS_PASSED: u32 = 64;
 
 impl Cursor {
@@ -175,7 +176,7 @@ impl Cursor {
         Self { start, next: start, is_turned: false, passed_over: 0 }
     }
 
-    /// One that was found is not to be used. False if these are so many that the walk is to end.
+    /// Passes over a segment that was found. False if it is one too many: the walk ends.
     pub(crate) fn pass_over(&mut self) -> bool {
         self.passed_over += 1;
         self.passed_over < MOST_SEGMENTS_PASSED
@@ -216,7 +217,7 @@ mod tests {
                     && it.evictable_from <= room.evictable_from
             };
             let mut there = expected.iter().enumerate().skip(from);
-            // A room of nothing is that of a place where no segment is, too.
+            // The room of a place without a segment meets a wish for nothing.
             let first = there.find(|(_, it)| wanted(it)).map(|(place, _)| place);
             let found = rooms.first_from(from, wanted);
             match room.class {

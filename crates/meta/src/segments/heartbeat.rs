@@ -1,4 +1,4 @@
-//! Heartbeats: who is alive, what a client is told with each ping, and the end of those that are silent.
+//! Heartbeats: which clients are alive, the answer to a ping, and the end of clients that are silent.
 
 use mooncake_types::{ClientId, ErrorCode, Medium, Pong, Reply, SegmentId};
 
@@ -8,7 +8,7 @@ use crate::Meta;
 use crate::timer::Timer;
 
 impl Meta {
-    /// A sign of life of a client.
+    /// Notes a sign of life of a client.
     pub(crate) fn hear(&mut self, from: ClientId) {
         if self.clients.hear(from, self.now) {
             let due = self.now.after_ms(self.config.client_ttl_ms);
@@ -18,11 +18,11 @@ impl Meta {
 
     /// The number that stands for a client in the object records.
     pub(crate) fn number_of(&self, client: ClientId) -> u32 {
-        // Numbers start at 1, so 0 stands for a client that is not known, and for operators, who end no puts.
+        // Numbers start at 1. Zero stands for unknown clients, and for operators, which end no puts.
         self.clients.get(client).map_or(0, |client| client.number)
     }
 
-    /// Whether a client is in sight. One that is not known has just been heard of.
+    /// Whether a client is in sight. An unknown client has just sent its first request, and is.
     pub(super) fn is_in_sight(&self, client: ClientId) -> bool {
         self.clients.get(client).is_none_or(|client| client.in_sight)
     }
@@ -55,7 +55,8 @@ impl Meta {
         })
     }
 
-    /// A client pings no more. One that still lends segments, which another process of it may lend again, is waited for.
+    /// A client will not ping any more. It is forgotten at once, unless it lends segments: its next process may lend
+    /// them again.
     pub(crate) fn leave(&mut self, from: ClientId) -> Result<(), ErrorCode> {
         if self.segments.of_client(from).is_empty() {
             self.strike_client(from);
@@ -74,13 +75,14 @@ impl Meta {
             }
             self.timers.insert((due, Timer::Client(client)));
         } else if self.clients.all_silent_for(self.now, ttl_ms / 2) && self.clients.spare(client) {
-            // All clients fell silent at once: rather the master was cut off or paused. Each gets one more time to live.
+            // All clients fell silent at once, so the master was probably cut off or paused. Each gets one more time
+            // to live.
             self.timers.insert((self.now.after_ms(ttl_ms), Timer::Client(client)));
         } else if let Some(end) = self.lose_sight_of_silent(client) {
             self.timers.insert((end, Timer::Client(client)));
         } else if disk_due > self.now && self.lends_disk(client) {
             self.strike_memory_of(client);
-            // Its next process may come and die before that.
+            // The client's next process may come and die before that.
             let due = disk_due.min(self.now.after_ms(ttl_ms));
             self.timers.insert((due, Timer::Client(client)));
         } else {
@@ -88,7 +90,8 @@ impl Meta {
         }
     }
 
-    /// Strikes disks that an earlier process lent and that the present one has not mounted within the disks' time to live.
+    /// Strikes disks that an earlier process lent, if the present one has not mounted them within the disks' time to
+    /// live.
     fn give_up_left_disks(&mut self, client: ClientId, run: u64) {
         self.strike_where(client, |segment| {
             let is_left = segment.medium != Medium::Memory && segment.run < run;
@@ -101,15 +104,15 @@ impl Meta {
         segments.iter().any(|&slot| self.segments[slot].medium != Medium::Memory)
     }
 
-    /// As [`Meta::strike_client`], but for its disks: what lies there outlives the process, and is out of sight until the next one
-    /// comes.
+    /// As [`Meta::strike_client`], but strikes segments in memory only. Objects on disks outlive the process, and are
+    /// out of sight until the next process comes.
     fn strike_memory_of(&mut self, client: ClientId) {
         self.tasks.note_dead(client);
         self.strike_where(client, |segment| segment.medium == Medium::Memory);
     }
 
-    /// A client has not been heard of for too long, and nobody has a route to its segments: once that is recorded, they
-    /// are lost.
+    /// Strikes all segments of a client that was silent for too long, and forgets the client. No reader has a route
+    /// to these segments any more.
     fn strike_client(&mut self, client: ClientId) {
         self.clear_doubt(client);
         self.clients.forget(client);
@@ -117,7 +120,7 @@ impl Meta {
         self.strike_where(client, |_| true);
     }
 
-    /// Strikes the segments of a client that are so.
+    /// Strikes the segments of a client for which `is_so` holds.
     pub(super) fn strike_where(&mut self, client: ClientId, is_so: impl Fn(&Segment) -> bool) {
         for slot in self.segments.of_client(client).to_vec() {
             if is_so(&self.segments[slot]) {

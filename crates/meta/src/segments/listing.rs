@@ -5,8 +5,8 @@ use super::segment::Segment;
 use crate::Meta;
 
 impl Meta {
-    /// A page of the segments that are mounted, for masters that stand by. One that comes or goes while they ask for
-    /// pages may be missed, or told twice.
+    /// A page of the mounted segments, for standbys. A segment that is mounted or unmounted between two pages may be
+    /// missing, or come twice.
     pub(crate) fn list_segments(&self, from: u32, limit: u32) -> Reply {
         let limit = limit.min(limits::MAX_LISTED_SEGMENTS) as usize;
         let is_there = |segment: &Segment| segment.is_mounted() && !segment.is(Closed::Struck);

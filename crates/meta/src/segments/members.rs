@@ -1,8 +1,7 @@
-//! The durable membership record, as far as the state machine knows it: which segments may come back with what they
-//! hold.
+//! The membership record, as far as the state machine knows it: the segments that may come back with their objects.
 //!
-//! Writing the record takes time and is the shell's business. What the state machine wants written it gives out as
-//! [`Effect`]s; each takes hold when the shell says that it is recorded.
+//! The shell writes the durable record, which takes time. The state machine hands out the changes as [`Effect`]s.
+//! Each takes effect when the shell says that it is recorded.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,21 +10,22 @@ use mooncake_types::{Medium, SegmentId};
 /// A change of the membership record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Effect {
-    /// The segment is a member from now on. The shell does this by itself, before a mount: see
+    /// The segment becomes a member. The shell records this by itself, before a mount: see
     /// [`Meta::effects_before`](crate::Meta::effects_before).
     Join(SegmentId),
-    /// The same of a segment that outlives its process. It may be a member already, by the record of an earlier version.
+    /// As `Join`, for a segment that outlives its process. It may be a member already, in a record of an earlier
+    /// version.
     JoinDisk(SegmentId),
-    /// It is one no longer: what it holds counts as lost, and it comes back empty if at all.
+    /// The segment is a member no longer: its bytes count as lost, and it comes back empty if at all.
     Strike(SegmentId),
-    /// It holds entries that must not be read any more: under the next leader it starts empty.
+    /// The segment holds entries that must not be read: under the next leader it starts empty.
     MarkBehind(SegmentId),
-    /// It holds them no longer.
+    /// The segment holds no such entries any more.
     CaughtUp(SegmentId),
 }
 
 impl Effect {
-    /// A segment of this medium joins.
+    /// The change by which a segment of this medium joins.
     pub(crate) const fn join(id: SegmentId, medium: Medium) -> Effect {
         match medium {
             Medium::Memory => Self::Join(id),
@@ -39,7 +39,7 @@ impl Effect {
 pub struct Member {
     /// The segment.
     pub segment: SegmentId,
-    /// Whether it was marked behind.
+    /// Whether it is marked behind.
     pub behind: bool,
     /// Whether it outlives its process: a disk, files in a shared directory, or a prefix of an object store.
     pub is_disk: bool,
@@ -48,21 +48,21 @@ pub struct Member {
 /// The membership record as a new leader finds it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecordedMembers {
-    /// Nobody has ever led before, as far as the record knows: it says nothing of the segments that there are.
+    /// Whether the record knows of no earlier leader. It then says nothing about the segments that exist.
     pub fresh: bool,
     /// Its members, in any order.
     pub members: Vec<Member>,
 }
 
-/// The members, and what is on its way to the record.
+/// The members, and the changes that are not recorded yet.
 #[derive(Debug, Default)]
 pub(crate) struct Members {
-    /// Whether somebody writes the record. If nobody does, every effect takes hold at once.
+    /// Whether a shell writes the record. If not, every change takes effect at once.
     pub(super) is_recorded: bool,
     pub(super) known: BTreeMap<SegmentId, Member>,
-    /// What is not recorded yet.
+    /// Changes that are not recorded yet.
     pub(super) pending: BTreeSet<Effect>,
-    /// What of that the shell was not given yet.
+    /// Those of them that the shell has not taken yet.
     pub(super) effects: Vec<Effect>,
 }
 
@@ -72,7 +72,7 @@ impl Members {
         Self { is_recorded: true, known: known.collect(), ..Self::default() }
     }
 
-    /// Whether a member is marked behind; none if it is no member.
+    /// Whether a member is marked behind; none if the segment is no member.
     pub(crate) fn is_behind(&self, id: SegmentId) -> Option<bool> {
         self.known.get(&id).map(|member| member.behind)
     }

@@ -1,12 +1,12 @@
-//! Segments and the clients that lend them: [mounts](mount), [heartbeats](heartbeat), [sight], the [membership record](members),
-//! and [which segment has room](free_room).
+//! Segments and the clients that lend them: [mounts](mount), [heartbeats](heartbeat), [sight], the [membership
+//! record](members), and the index of [free room](free_room).
 //!
-//! A [`Segment`] has its allocator, the owners of its ranges and their queues. Others read it, and change it through
-//! [`Segments`]: reserve, free, set a [reason](closed) why it takes no puts. A segment that is to lie elsewhere than in memory
-//! says so in its record here; where puts go, [`Segments::next_with_room`] decides.
+//! A [`Segment`] has its allocator, the owners of its ranges, and their queues. Other modules read it, and change it
+//! through [`Segments`]: they reserve and free ranges, and set a [reason](closed) why it takes no puts. A field of
+//! the segment says in which medium it lies. [`Segments::next_with_room`] decides which segments are tried for a put.
 //!
-//! Invariants (`check`): puts go to all segments against which no reason holds, and to no other. The room of each of these is
-//! noted. A mounted segment is a member of the record, and in sight if its client is.
+//! Invariants (`check`): puts go to exactly those segments against which no reason holds. The room of each of these
+//! is noted. A mounted segment is a member of the record, and in sight if its client is.
 
 mod addresses;
 mod check;

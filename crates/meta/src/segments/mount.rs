@@ -1,4 +1,4 @@
-//! Mounting: a client lends a segment, or a process takes over what another lent.
+//! Mounting: a client lends a segment, or a process takes over a segment that another one lent.
 
 use mooncake_alloc::{Allocator, RangeAllocator, SlabAllocator};
 use mooncake_types::{
@@ -21,7 +21,7 @@ impl Meta {
         }
     }
 
-    /// Whether a mount could be taken at all.
+    /// Checks whether a mount can be accepted at all.
     pub(crate) fn check_mount(&self, mount: &MountSegment<'_>) -> Result<(), ErrorCode> {
         let named = |text: &str| (1..=limits::MAX_NAME_BYTES).contains(&text.len());
         let lengths = limits::MIN_SEGMENT_BYTES..=limits::MAX_SEGMENT_BYTES;
@@ -97,9 +97,9 @@ impl Meta {
         }
     }
 
-    /// Notes which of its processes a client is. What earlier processes lent of this medium is struck, but for the segment that is
-    /// mounted now: of each medium a process lends at most one segment that outlives it, and mounts that first. Mounts that
-    /// earlier processes sent may still arrive, and are refused.
+    /// Notes the client's newest process, and refuses mounts of earlier processes, which may still arrive. Strikes
+    /// the segments of the same medium that earlier processes lent, except the one that is mounted now. Of each
+    /// medium a process lends at most one segment that outlives it, and mounts that first.
     fn follow_process(
         &mut self,
         from: ClientId,
@@ -123,8 +123,8 @@ impl Meta {
         Ok(())
     }
 
-    /// A mount of a segment that is mounted already: by its client, who may not know, or by another to whom the memory
-    /// has passed.
+    /// Handles a mount of a segment that is mounted already. Its client may not know that, or the memory has passed
+    /// to another process.
     fn mount_again(
         &mut self,
         from: ClientId,
@@ -147,7 +147,7 @@ impl Meta {
         if !has_passed && !is_elsewhere {
             self.segments.set_domains(slot, mount.domains);
         } else if mount.is_empty {
-            // The memory is empty now, whatever the master knows of it.
+            // The memory is empty now, whatever the master has recorded.
             self.strike(slot);
             return Ok(MountOutcome::StartEmpty);
         } else {

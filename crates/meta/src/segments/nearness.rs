@@ -1,12 +1,12 @@
-//! How near segments are: how soon what fails takes several of them.
+//! How near segments are: the nearer, the likelier does one failure take several of them.
 
 use std::sync::Arc;
 
 use super::Segments;
 
 impl Segments {
-    /// How near two segments are: how soon what fails takes both. 0 if they share nothing, more for a nearer domain, most for the
-    /// same client.
+    /// How near two segments are: 0 if they share no failure domain, more for a nearer domain, most for the same
+    /// client.
     pub(crate) fn nearness(&self, one: u32, other: u32) -> u8 {
         let (one, other) = (&self[one], &self[other]);
         if one.client == other.client {
@@ -21,13 +21,13 @@ impl Segments {
         others.map(|other| self.nearness(slot, other)).max().unwrap_or(0)
     }
 
-    /// Whether a segment that takes puts lies outside of all of these domains; no segment lies in two of them.
+    /// Whether a segment that takes puts lies outside all of these domains. No segment may lie in two of them.
     pub(crate) fn are_some_outside(&self, domains: impl Iterator<Item = u32>) -> bool {
         let inside: usize = domains.map(|id| self.domains.counts(id).1).sum();
         inside < self.grantable().len()
     }
 
-    /// The domains that the node of a segment named.
+    /// The domains that a segment's node named.
     pub(crate) fn named_domains(&self, slot: u32) -> Vec<Arc<str>> {
         let named = self[slot].domains.iter().skip(1);
         named.map(|&id| self.domains.name(id)).collect()

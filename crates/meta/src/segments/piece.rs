@@ -1,9 +1,9 @@
-//! What was reserved on a segment and is no range of an object yet, or no more.
+//! Reserved ranges that do not belong to an object yet, or any more.
 
 use mooncake_alloc::Handle;
 use smallvec::SmallVec;
 
-/// A range that was reserved.
+/// A reserved range.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Piece {
     pub(crate) segment: u32,
@@ -11,5 +11,6 @@ pub(crate) struct Piece {
     pub(crate) len: u64,
 }
 
-/// The ranges of one replica, in the order of the bytes: nearly always one, which needs no memory of its own.
+/// The ranges of one replica, in the order of the bytes. There is nearly always one, which needs no memory on the
+/// heap.
 pub(crate) type Pieces = SmallVec<[Piece; 1]>;

@@ -1,39 +1,40 @@
-//! Ramp-up: a segment that begins to take puts in a full pool does not get all of them, though it alone has room.
+//! Ramp-up: in a full pool, a segment that begins to take puts does not get all of them, though only it has room.
 //!
-//! For each replica placement begins its search for room at another segment. A new segment takes a replica only if the search
-//! began at most so many places before the segment; other replicas evict elsewhere. So the new segment gets four times its
-//! share of the puts at first, twice as many every ten seconds, and all of them in the end. Where many segments are new, the
-//! puts are spread over them anyway, and nothing is held back.
+//! For each replica, placement begins its search for room at another place. A new segment takes a replica only if the
+//! search began within its *reach*, a number of places before the segment. Other replicas evict elsewhere. So a new
+//! segment gets four times its share of the puts at first, twice as many every ten seconds, and all in the end. If
+//! many segments are new, the puts are spread over them anyway, and no segment is held back.
 
 use std::collections::BTreeMap;
 
 use mooncake_types::Tick;
 
-/// How many times its share of the puts a segment takes at first.
+/// How many times its share of the puts a new segment takes at first.
 const FIRST_REACH: usize = 4;
-/// After that long it takes twice as many.
+/// Time in which a segment comes to take twice as many puts.
 const DOUBLES_EVERY_MS: u64 = 10_000;
-/// A segment takes no more after it has doubled so often.
+/// How often a segment doubles its share at most.
 const MOST_DOUBLED: u64 = 32;
 
-/// Since when segments ramp up.
+/// The ramp-up of all segments.
 #[derive(Debug, Default)]
 pub(super) struct Ramp {
-    /// What the clock of the pool says.
+    /// The time of the pool's clock.
     pub(super) now: Tick,
-    /// No segment is held back from then on.
+    /// From this time on no segment is held back.
     ends: Tick,
-    /// How many of the segments that take puts began to in each of the last stretches of [`DOUBLES_EVERY_MS`].
+    /// By stretch of [`DOUBLES_EVERY_MS`], how many segments that take puts began then. Only the last stretches are
+    /// kept.
     begun: BTreeMap<u64, usize>,
 }
 
-/// How many times its share of the puts a segment takes that began to take any so long ago.
+/// How many times its share of the puts a segment takes that began to take puts `age_ms` ago.
 fn reach(age_ms: u64) -> usize {
     let doubled = (age_ms / DOUBLES_EVERY_MS).min(MOST_DOUBLED);
     FIRST_REACH << doubled
 }
 
-/// How often a segment doubles its share until it takes all puts of so many segments.
+/// How often a segment doubles its share until it may take all puts of `count` segments.
 fn doublings(count: usize) -> u64 {
     (0..MOST_DOUBLED).find(|&times| reach(times * DOUBLES_EVERY_MS) >= count).unwrap_or(0)
 }
@@ -43,7 +44,7 @@ const fn stretch(at: Tick) -> u64 {
 }
 
 impl Ramp {
-    /// A segment begins to take puts; with it so many do.
+    /// A segment begins to take puts: `count` segments take puts now.
     pub(super) fn begin(&mut self, count: usize) {
         let now = stretch(self.now);
         *self.begun.entry(now).or_default() += 1;
@@ -65,12 +66,12 @@ impl Ramp {
         self.now < self.ends
     }
 
-    /// How many times its share of the puts a segment takes that has taken some since then.
+    /// How many times its share of the puts a segment takes that has taken puts since `granted_since`.
     pub(super) fn reach_of(&self, granted_since: Tick) -> usize {
         reach(self.now.since_ms(granted_since))
     }
 
-    /// A segment that has taken puts since then takes none any more.
+    /// A segment that has taken puts since `granted_since` stops taking them.
     pub(super) fn end(&mut self, granted_since: Tick) {
         if let Some(begun) = self.begun.get_mut(&stretch(granted_since)) {
             *begun -= 1;

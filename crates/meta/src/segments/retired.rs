@@ -1,4 +1,4 @@
-//! Retired segments: those that no mount may bring back under this leader.
+//! Retired segments: no mount may bring them back under this leader.
 
 use std::collections::VecDeque;
 
@@ -6,17 +6,18 @@ use foldhash::fast::FixedState;
 use hashbrown::HashSet;
 use mooncake_types::SegmentId;
 
-/// Most segments that are remembered; the oldest are forgotten.
+/// Most retired segments that are remembered. The oldest are forgotten.
 const MOST: usize = 4_096;
 
-/// Segments that no mount may bring back under this leader. A node that lends the memory again does so empty, and under a new id.
+/// Segments that no mount may bring back under this leader. A node that lends the memory again lends it empty, and
+/// under a new id.
 ///
-/// - A client unmounted a segment before this leader knew it: a mount that was sent earlier may arrive late.
+/// - A client unmounted a segment that this leader did not know: a mount that was sent earlier may arrive late.
 /// - A segment left the pool while a write may have been in flight, or while it had tombstones.
 #[derive(Debug, Default)]
 pub(crate) struct RetiredSegments {
     ids: HashSet<SegmentId, FixedState>,
-    /// In the order in which they were taken back.
+    /// In the order in which they retired.
     order: VecDeque<SegmentId>,
 }
 

@@ -11,7 +11,7 @@ use super::free_room::Room;
 use crate::objects::{PLAIN_PLACES, Queue, SEGMENT_QUEUES, Side, TOMBSTONE_PLACE};
 use crate::slab::NONE;
 
-/// One mounted segment: its allocator, and its replicas in the order in which they would be evicted.
+/// One mounted segment: its allocator, and its ranges in the order in which they would be evicted.
 #[derive(Debug)]
 pub(crate) struct Segment {
     pub(crate) id: SegmentId,
@@ -19,56 +19,58 @@ pub(crate) struct Segment {
     pub(crate) endpoint: Arc<str>,
     /// The host of its endpoint.
     pub(crate) host: Arc<str>,
-    /// What it shares with others that may fail at once: its host, and what its node named; nothing once it is unmounted.
+    /// The failure domains in which it lies: its host, and the domains that its node named. Empty once it is
+    /// unmounted.
     pub(crate) domains: DomainIds,
     pub(crate) client: ClientId,
-    /// Which process lends it: see [`MountSegment::run`].
+    /// The process that lends it: see [`MountSegment::run`].
     pub(crate) run: u64,
     pub(crate) medium: Medium,
     /// Why it takes no puts: see [`Segments::set`].
     pub(crate) closed: Reasons,
     /// When its last grace period ends, if it had one.
     pub(super) grace_end: Tick,
-    /// While its node tells what it holds: how far that is.
+    /// The progress of its node's inventory, while that runs.
     pub(crate) recovering: Option<ReportProgress>,
-    /// Its place among those that take puts, or [`NONE`].
+    /// Its place among the segments that take puts, or [`NONE`].
     pub(super) place: u32,
     /// Since when it takes puts, if it does.
     pub(super) granted_since: Tick,
-    /// Nothing can be evicted here before this moment.
+    /// Nothing can be evicted here before this time.
     pub(crate) evictable_from: Tick,
     pub(crate) allocator: Allocator,
-    /// The range record that each range of the allocator had last, by its number, or [`NONE`]. It may have another range by now.
+    /// By number, the range record that each range of the allocator had last, or [`NONE`]. The record may belong to
+    /// another range by now.
     pub(crate) owners: Vec<u32>,
     pub(crate) queues: [Queue; SEGMENT_QUEUES],
-    /// Where eviction looks next, under a policy of [second chances](crate::eviction).
+    /// The side on which eviction looks next, under a policy of [second chances](crate::eviction).
     pub(crate) hand: Side,
-    /// Bytes reserved for what goes to a disk first: they come free soon.
+    /// Bytes reserved for objects that sink. They come free soon.
     pub(crate) sinking: u64,
 }
 
-/// How far an inventory is.
+/// The progress of an inventory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReportProgress {
     pub(crate) next_page: u32,
-    /// Where the last entry ends, in bytes.
+    /// Where the last reported entry ends, in bytes.
     pub(crate) end: u64,
-    /// What starts before this was known when the inventory began: it is compared.
+    /// Ranges that start before this offset were known when the inventory began. They are compared with it.
     pub(crate) known_to: u64,
 }
 
 impl Segment {
-    /// Whether a reason why it takes no puts holds.
+    /// Whether this reason against puts holds.
     pub(crate) fn is(&self, reason: Closed) -> bool {
         self.closed.has(reason)
     }
 
-    /// What operators are told.
+    /// The state that operators see.
     pub(crate) fn state(&self) -> SegmentState {
         self.closed.state()
     }
 
-    /// Whether its bytes are there, in sight or not.
+    /// Whether its bytes exist, in sight or not.
     pub(crate) fn is_mounted(&self) -> bool {
         !self.is(Closed::Unmounted)
     }
@@ -88,52 +90,54 @@ impl Segment {
         self.closed == Reasons::default().with(Closed::Disk, true)
     }
 
-    /// The record that a range of the allocator had last, if it had one. It may have another range by now.
+    /// The range record that a range of the allocator had last, if it had one. The record may belong to another range
+    /// by now.
     pub(crate) fn owner(&self, handle: Handle) -> Option<u32> {
         self.owners.get(handle.number() as usize).copied().filter(|&id| id != NONE)
     }
 
-    /// Ranges of finished objects.
+    /// How many ranges of finished objects it holds.
     pub(crate) fn finished_ranges(&self) -> u64 {
         let counted = (0..SEGMENT_QUEUES).filter(|&place| place != TOMBSTONE_PLACE);
         counted.map(|place| u64::from(self.queues[place].len())).sum()
     }
 
-    /// Bytes that stay reserved once what sinks has sunk.
+    /// Bytes that stay reserved once all objects that sink have sunk.
     pub(crate) fn kept(&self) -> u64 {
         self.allocator.used() - self.sinking
     }
 
-    /// Thousandths of it that are reserved.
+    /// Reserved bytes, in thousandths of its length.
     pub(crate) fn used_permille(&self) -> u64 {
         let capacity = self.allocator.capacity().max(1);
         (u128::from(self.allocator.used()) * 1000 / u128::from(capacity)) as u64
     }
 
-    /// Whether a smaller share of it is reserved than of another.
+    /// Whether a smaller share of it is reserved than of `other`.
     pub(crate) fn is_emptier_than(&self, other: &Segment) -> bool {
         let (own, others) = (&self.allocator, &other.allocator);
         let product = |used: u64, capacity: u64| u128::from(used) * u128::from(capacity);
         product(own.used(), others.capacity()) < product(others.used(), own.capacity())
     }
 
-    /// Whether a range of this length is free, and no more than this share of the segment is reserved with it.
+    /// Whether a range of this length is free, and at most the share `most_used` of the segment is reserved with it.
     pub(crate) fn has_free_room(&self, len: u64, most_used: f64) -> bool {
         let used = self.allocator.used().saturating_add(len) as f64;
         used <= self.allocator.capacity() as f64 * most_used && self.allocator.largest_free() >= len
     }
 
-    /// Bytes that are reserved for a range of this length.
+    /// Bytes that it reserves for a range of this length.
     pub(crate) fn reserved_len(&self, len: u64) -> u64 {
         self.medium.reserved_len(len)
     }
 
-    /// The range that was used longest ago in the first queue that has any.
+    /// The least recently used range of the first queue that has any.
     pub(crate) fn oldest(&self) -> Option<u32> {
         self.queues[PLAIN_PLACES].iter().map(Queue::head).find(|&head| head != NONE)
     }
 
-    /// Reads what the eviction of a range and a put in its place will read.
+    /// Loads what the eviction of a range and a put in its place will read. The result only keeps the compiler from
+    /// removing the loads.
     pub(crate) fn fetch_ahead(&self, victim: Handle) -> u64 {
         let address = Arc::strong_count(&self.name) ^ Arc::strong_count(&self.endpoint);
         let free = self.allocator.largest_class();

@@ -1,10 +1,11 @@
-//! Sight: which nodes the master has lost sight of. Their replicas cannot be read and nothing is granted there, but
-//! nothing is dropped either: their next ping brings all of it back, until their time to live is over.
+//! Sight: which clients the master sees. Replicas of a client out of sight cannot be read, and nothing is granted
+//! there. But nothing is dropped either: the client's next ping brings all of it back, until its time to live is
+//! over.
 //!
-//! A node is out of sight once the connection of its last ping has ended, or if others could not reach it and it then
-//! does not ping for a while. What others say never hides a node that pings.
+//! A client goes out of sight when the connection of its last ping ends. It also does if other clients report that
+//! they could not reach it and no ping follows for a while. Such reports never hide a client that pings.
 //!
-//! A node may be in sight and yet not be reached at the address that others are told. Nothing is put there while that is so.
+//! A client may be in sight and yet not be reachable at the address that others get. Nothing is put there then.
 
 use std::sync::Arc;
 
@@ -14,22 +15,21 @@ use super::closed::Closed;
 use crate::Meta;
 use crate::timer::Timer;
 
-/// A node that others could not reach has this long to ping. Nodes ping twice in this time.
+/// Time that a client has to ping when others could not reach it. Clients ping twice in this time.
 const DOUBT_MS: u64 = 500;
 
-/// A timer that fires this late says that the master was held up: pings may have come that it has not seen.
+/// A timer that fires this late shows that the master was held up: pings may have arrived that it has not read.
 const HELD_UP_MS: u64 = 100;
 
 impl Meta {
-    /// The connection over which the client's last ping came has ended: its segments are out of sight until it pings
-    /// again.
+    /// The connection of the client's last ping has ended: its segments are out of sight until its next ping.
     pub fn handle_disconnect(&mut self, now: Tick, client: ClientId) {
         self.advance(now);
         self.set_sight(client, false);
     }
 
-    /// Whether the node of a segment can be connected to where it says that it serves. Each can until it is said otherwise.
-    /// True if that is news.
+    /// Notes whether the master can connect to the node of a segment at its endpoint. A node counts as reachable
+    /// before the first call. True if that has changed.
     pub fn handle_reach(&mut self, now: Tick, segment: SegmentId, is_reached: bool) -> bool {
         self.advance(now);
         let Some(slot) = self.segments.find(segment) else { return false };
@@ -43,14 +43,14 @@ impl Meta {
         true
     }
 
-    /// Where the node of a segment says that it serves, and whether it is in sight.
+    /// The endpoint of a segment, and whether the segment is in sight.
     #[must_use]
     pub fn endpoint(&self, segment: SegmentId) -> Option<(Arc<str>, bool)> {
         let segment = &self.segments[self.segments.find(segment)?];
         Some((Arc::clone(&segment.endpoint), !segment.is(Closed::OutOfSight)))
     }
 
-    /// A client pings, or is out of sight from now on. Neither is in doubt any more.
+    /// Notes that a client pinged, or that it went out of sight. Ends any doubt about it.
     pub(super) fn set_sight(&mut self, client: ClientId, in_sight: bool) {
         self.clear_doubt(client);
         if !self.clients.set_in_sight(client, in_sight, self.now) {
@@ -65,8 +65,9 @@ impl Meta {
         }
     }
 
-    /// A client that was silent for its time to live is out of sight from now on. Gives the moment at which the last route to its
-    /// segments ends, if that is still to come: a node that only the master cannot hear may serve readers until then.
+    /// Notes that a client that was silent for its time to live is out of sight. Gives the time at which the last
+    /// route to its segments ends, if that is still to come. A node that only the master cannot hear may serve
+    /// readers until then.
     pub(super) fn lose_sight_of_silent(&mut self, client: ClientId) -> Option<Tick> {
         if self.segments.of_client(client).is_empty() {
             return None;
@@ -76,7 +77,8 @@ impl Meta {
         Some(lost.after_ms(self.config.lease_ttl_ms)).filter(|&end| end > self.now)
     }
 
-    /// Somebody could not reach these segments. Those that are not mounted are no news.
+    /// Doubts the clients of these segments, because another client could not reach them. Ignores segments that are
+    /// not mounted.
     pub(super) fn doubt(&mut self, segments: &[SegmentId]) {
         for &id in segments {
             let Some(slot) = self.segments.find(id) else { continue };
@@ -88,7 +90,7 @@ impl Meta {
         }
     }
 
-    /// A node that is doubted has not pinged in time.
+    /// A client that is doubted has not pinged in time.
     pub(crate) fn doubt_due(&mut self, client: ClientId, due: Tick) {
         self.clients.clear_doubt(client);
         if self.now.since_ms(due) < HELD_UP_MS {

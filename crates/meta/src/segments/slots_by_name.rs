@@ -1,4 +1,4 @@
-//! Slots by a name that several may share.
+//! Slots by name, where several slots may share a name.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -25,7 +25,7 @@ impl SlotsByName {
         }
     }
 
-    /// All slots: those of a name first, then those of the names behind it, then from the first name on.
+    /// All slots: first those of this name, then those of the names that follow, then those from the first name on.
     pub(super) fn all_from(&self, name: &str) -> impl Iterator<Item = u32> {
         let behind = self.0.range::<str, _>((Bound::Included(name), Bound::Unbounded));
         let before = self.0.range::<str, _>((Bound::Unbounded, Bound::Excluded(name)));

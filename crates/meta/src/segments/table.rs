@@ -22,36 +22,36 @@ type FixedMap<K, V> = HashMap<K, V, foldhash::fast::FixedState>;
 #[derive(Debug)]
 pub(crate) struct Segments {
     slots: Slab<Segment>,
-    /// Segments that are not unmounting.
+    /// Segments that are mounted.
     by_id: FixedMap<SegmentId, u32>,
     by_name: SlotsByName,
     by_host: SlotsByName,
-    /// What they share that may fail at once.
+    /// The failure domains in which they lie.
     pub(super) domains: Domains,
-    /// The slots of each client, in their order, but for those that are unmounting.
+    /// The slots of each client in growing order, without unmounted segments.
     by_client: FixedMap<ClientId, Vec<u32>>,
-    /// Slots that take puts, in no order; each segment knows its place here.
+    /// Slots that take puts, in no order. Each segment knows its place here.
     grantable: Vec<u32>,
-    /// Whose turn it is among them: see [`Segments::next_turn`].
+    /// The place in `grantable` whose turn it was last: see [`Segments::next_turn`].
     turn: usize,
     ramp: Ramp,
-    /// What room these have, and how long they are, by their places there.
+    /// The room and the length of each of these, by its place in `grantable`.
     rooms: Rooms,
-    /// The slot whose room is yet to be noted: once the room of another slot changes, or before a search.
+    /// The slot whose room is still to be noted: before a search, or when the room of another slot changes.
     unnoted: u32,
     /// A segment is crowded if more than this share of it is reserved.
     high_watermark: f64,
-    /// Of those that take puts, the ones that are crowded, or were lately.
+    /// Slots that take puts and are crowded, or were recently.
     pub(super) crowded: BTreeSet<u32>,
-    /// Unmounting slots that still hold finished replicas.
+    /// Unmounted slots that may still have ranges in their queues.
     dying: BTreeSet<u32>,
-    /// Names of segments that went away because their clients were silent: see
+    /// Names of segments that left the pool because their clients were silent: see
     /// [`Meta::take_expired_segments`](crate::Meta::take_expired_segments).
     pub(super) expired: Vec<Arc<str>>,
 }
 
 impl Segments {
-    /// `high_watermark` says from which share of its bytes on a segment evicts without waiting for a put.
+    /// `high_watermark` is the used share of a segment above which it evicts without waiting for a put.
     pub(crate) fn new(high_watermark: f64) -> Self {
         Self {
             slots: Slab::default(),
@@ -84,7 +84,7 @@ impl Segments {
         self.by_name.get(name)
     }
 
-    /// All slots: those on a host first, then those on the hosts behind it in the order of their names.
+    /// All slots: first those on this host, then those on the hosts that follow by name, then the others.
     pub(crate) fn nearest_to(&self, host: &str) -> impl Iterator<Item = u32> {
         self.by_host.all_from(host)
     }
@@ -97,12 +97,13 @@ impl Segments {
         self.slots.iter()
     }
 
-    /// Slots lent by `client` that are not unmounting.
+    /// The mounted slots that `client` lends.
     pub(crate) fn of_client(&self, client: ClientId) -> &[u32] {
         self.by_client.get(&client).map_or(&[], Vec::as_slice)
     }
 
-    /// Mounts a segment that takes no puts yet, and whose node named these failure domains. Gives its slot.
+    /// Mounts a segment that takes no puts yet. `domains` are the failure domains that its node named. Gives the
+    /// slot.
     pub(crate) fn mount(&mut self, mut segment: Segment, domains: &[String]) -> u32 {
         let id = segment.id;
         segment.domains = self.domains.join(&segment.host, domains);
@@ -113,7 +114,7 @@ impl Segments {
         slot
     }
 
-    /// The slot has another host, process, endpoint, name or failure domains.
+    /// Gives a slot the client, process, endpoint, name and failure domains of a new mount.
     pub(super) fn take_over(&mut self, slot: u32, by: &MountSegment<'_>, client: ClientId) {
         self.forget_names(slot);
         self.forget_client(slot);
@@ -126,7 +127,7 @@ impl Segments {
         self.set_domains(slot, by.domains);
     }
 
-    /// The node of the slot names these failure domains from now on.
+    /// Notes the failure domains that the node of a slot names now.
     pub(super) fn set_domains(&mut self, slot: u32, named: &[String]) {
         let segment = &mut self.slots[slot];
         let domains = self.domains.join(&segment.host, named);
@@ -163,7 +164,7 @@ impl Segments {
         self.by_host.remove(&self.slots[slot].host, slot);
     }
 
-    /// A reason why the slot takes no puts holds from now on, or does so no longer.
+    /// Notes whether a reason why the slot takes no puts holds.
     pub(crate) fn set(&mut self, slot: u32, reason: Closed, holds: bool) {
         let segment = &mut self.slots[slot];
         segment.closed = segment.closed.with(reason, holds);
@@ -202,7 +203,7 @@ impl Segments {
         }
     }
 
-    /// Time goes on.
+    /// Sets the clock by which segments ramp up.
     pub(crate) fn set_clock(&mut self, now: Tick) {
         self.ramp.now = now;
     }
@@ -212,7 +213,8 @@ impl Segments {
         self.ramp.is_on()
     }
 
-    /// Whether a new segment must leave a replica to others, if the search for its room began at the place `start`.
+    /// Whether a new segment must leave a replica to others, because the search for its room began at the place
+    /// `start`.
     pub(crate) fn is_held_back(&self, slot: u32, start: usize) -> bool {
         let segment = &self[slot];
         let count = self.grantable.len();
@@ -220,31 +222,31 @@ impl Segments {
         distance >= self.ramp.reach_of(segment.granted_since)
     }
 
-    /// A place among those that take puts, of which there are some: each has its turn as often as the others.
+    /// A place among the slots that take puts, each in its turn. There must be some.
     pub(crate) fn next_turn(&mut self) -> usize {
         self.turn = (self.turn + 1) % self.grantable.len();
         self.turn
     }
 
-    /// A slot that takes puts; with `part` drawn at random, each as often as its share of the bytes says.
+    /// A slot that takes puts, drawn by the random number `part` in proportion to its length.
     pub(crate) fn by_share(&self, part: u64) -> Option<u32> {
         self.rooms.at_share(part).map(|place| self.grantable[place])
     }
 
-    /// A range of the slot was reserved: it may be crowded now.
+    /// Notes that a range of the slot was reserved: the slot may be crowded now.
     pub(crate) fn note_use(&mut self, slot: u32) {
         if self.is_above_watermark(slot) && self.slots[slot].takes_puts() {
             self.crowded.insert(slot);
         }
     }
 
-    /// Whether a slot holds so much that it evicts without waiting for a put.
+    /// Whether a slot is above the high watermark, so that it evicts without waiting for a put.
     pub(crate) fn is_above_watermark(&self, slot: u32) -> bool {
         let segment = &self.slots[slot];
         segment.kept() as f64 > segment.allocator.capacity() as f64 * self.high_watermark
     }
 
-    /// Reserves a range for so many bytes.
+    /// Reserves a range for `len` bytes.
     pub(crate) fn alloc(&mut self, slot: u32, len: u64) -> Option<Handle> {
         let len = self.slots[slot].reserved_len(len);
         let allocation = self.slots[slot].allocator.alloc(len)?;
@@ -252,7 +254,7 @@ impl Segments {
         Some(allocation.handle)
     }
 
-    /// Reserves the range at an offset, which has room up to `free_until`.
+    /// Reserves the range at an offset. Bytes from there up to `free_until` are free.
     pub(crate) fn occupy(
         &mut self,
         slot: u32,
@@ -262,8 +264,10 @@ impl Segments {
         let room = free_until.saturating_sub(offset);
         let slot_of = &mut self.slots[slot];
         let reserved = slot_of.reserved_len(len);
-        // Three tries: the reserved length, cut off where the next entry begins; the whole reserved length, which slabs need;
-        // the exact length, since older masters reserved no more.
+        // It tries three lengths:
+        // 1. the reserved length, cut off where the next entry begins;
+        // 2. the whole reserved length, which slabs need;
+        // 3. the exact length, because older masters reserved no more.
         let (capped, past) = (reserved.min(room).max(len), offset.saturating_add(reserved));
         let tries = [(capped, free_until), (reserved, past), (len, free_until)];
         let mut tries = tries.into_iter();
@@ -273,23 +277,23 @@ impl Segments {
         Some(allocation.handle)
     }
 
-    /// A range is reserved no longer.
+    /// Frees a range.
     pub(crate) fn free(&mut self, slot: u32, handle: Handle) {
         self.slots[slot].allocator.free(handle);
         self.note_room(slot);
         self.forget_if_empty(slot);
     }
 
-    /// What lies on both sides of a range.
+    /// The free bytes and the ranges on both sides of a range.
     pub(crate) fn neighbours(&mut self, slot: u32, handle: Handle) -> [Neighbour; 2] {
         self.slots[slot].allocator.neighbours(handle)
     }
 
-    /// Notes which record a range of a slot has.
+    /// Notes which range record a range of a slot has.
     pub(crate) fn own(&mut self, slot: u32, handle: Handle, id: u32) {
         let (owners, number) = (&mut self.slots[slot].owners, handle.number() as usize);
         if number >= owners.len() {
-            // As the allocator's own tables do: space that is only reserved counts as much as space in use.
+            // Grows slowly, as the allocator's own tables do: memory for later ranges costs as much as memory in use.
             if number >= owners.capacity() {
                 owners.reserve_exact(number + number / 8 + 8 - owners.len());
             }
@@ -298,7 +302,7 @@ impl Segments {
         owners[number] = id;
     }
 
-    /// A range joins the end of one of a slot's queues. It can be evicted from this moment on.
+    /// Adds a range to the end of a queue of its slot. The range can be evicted from `evictable_from` on.
     pub(crate) fn join_queue(
         &mut self,
         slot: u32,
@@ -315,7 +319,7 @@ impl Segments {
         }
     }
 
-    /// A range leaves the queue of a slot in which it is.
+    /// Removes a range from its queue of a slot.
     pub(crate) fn leave_queue(
         &mut self,
         slot: u32,
@@ -330,32 +334,32 @@ impl Segments {
         }
     }
 
-    /// The grace period of a slot ends at this moment, and at no other.
+    /// Sets when the grace period of a slot ends. An earlier end does not count any more.
     pub(super) fn set_grace_end(&mut self, slot: u32, end: Tick) {
         self.slots[slot].grace_end = end;
     }
 
-    /// How far the inventory of a slot is, or that there is none.
+    /// Sets the progress of a slot's inventory; none: there is no inventory.
     pub(crate) fn set_progress(&mut self, slot: u32, progress: Option<ReportProgress>) {
         self.slots[slot].recovering = progress;
     }
 
-    /// Whether there are crowded or unmounting slots.
+    /// Whether there are crowded slots, or unmounted ones that may still have ranges in their queues.
     pub(crate) fn has_work(&self) -> bool {
         !self.crowded.is_empty() || !self.dying.is_empty()
     }
 
-    /// A slot that is crowded, or was lately.
+    /// A slot that is crowded, or was recently.
     pub(crate) fn first_crowded(&self) -> Option<u32> {
         self.crowded.first().copied()
     }
 
-    /// A slot is crowded no more, or nothing can be evicted there.
+    /// Notes that a slot is not crowded, or that nothing can be evicted there.
     pub(crate) fn forget_crowded(&mut self, slot: u32) {
         self.crowded.remove(&slot);
     }
 
-    /// A range of a finished object on an unmounting slot. Slots that have none are not looked at again.
+    /// A range in a queue of an unmounted slot. Forgets the slots whose queues are empty.
     pub(super) fn next_dying(&mut self) -> Option<u32> {
         while let Some(&slot) = self.dying.first() {
             let heads = self.slots[slot].queues.iter().map(Queue::head);
@@ -367,7 +371,7 @@ impl Segments {
         None
     }
 
-    /// A slot may have more or less room than before.
+    /// Notes that the room of a slot may have changed.
     fn note_room(&mut self, slot: u32) {
         if self.unnoted != slot {
             self.settle_room();
@@ -375,12 +379,12 @@ impl Segments {
         }
     }
 
-    /// Where eviction looks next on a slot.
+    /// Sets the side on which eviction looks next on a slot.
     pub(crate) fn set_hand(&mut self, slot: u32, hand: Side) {
         self.slots[slot].hand = hand;
     }
 
-    /// Nothing can be evicted from a slot before this moment.
+    /// Notes that nothing can be evicted from a slot before this time.
     pub(crate) fn set_evictable_from(&mut self, slot: u32, from: Tick) {
         self.slots[slot].evictable_from = from;
         self.note_room(slot);
@@ -403,14 +407,14 @@ impl Segments {
         Some(self.grantable[place])
     }
 
-    /// What room is noted of a slot, and what it has; nothing if that is to be noted yet.
+    /// The noted room of a slot, and its room; none if its room is still to be noted.
     pub(super) fn noted_room(&self, slot: u32) -> Option<(Room, Room)> {
         let segment = &self.slots[slot];
         let is_noted = segment.place != NONE && self.unnoted != slot;
         is_noted.then(|| (self.rooms.get(segment.place as usize), segment.room()))
     }
 
-    /// Its bytes count as lost from here on; its records go as they are met.
+    /// Unmounts a slot: its bytes count as lost, and its records are removed as they are met.
     pub(super) fn start_unmounting(&mut self, slot: u32) {
         self.set(slot, Closed::Unmounted, true);
         let segment = &mut self.slots[slot];
@@ -424,7 +428,7 @@ impl Segments {
         self.forget_if_empty(slot);
     }
 
-    /// An unmounting slot is free once none of its ranges is left.
+    /// Frees an unmounted slot that has no range left.
     fn forget_if_empty(&mut self, slot: u32) {
         let segment = &self.slots[slot];
         if !segment.is_mounted() && segment.allocator.allocations() == 0 {

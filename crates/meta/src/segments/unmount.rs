@@ -1,4 +1,5 @@
-//! How segments leave the pool: taken back at once or after a grace period, or lost with their clients.
+//! How segments leave the pool: their clients unmount them, at once or after a grace period, or they are lost with
+//! their clients.
 
 use std::sync::Arc;
 
@@ -9,9 +10,9 @@ use super::members::Effect;
 use crate::Meta;
 use crate::timer::Timer;
 
-/// Names of expired segments that wait for somebody to ask for them.
+/// Most names of expired segments that are kept until the shell takes them.
 const MAX_EXPIRED_SEGMENTS: usize = 4096;
-/// Replicas of unmounted segments that are forgotten between two requests.
+/// Most replicas on unmounted segments that are dropped between two requests.
 const REPLICAS_PER_TURN: usize = 256;
 
 impl Meta {
@@ -34,7 +35,7 @@ impl Meta {
             return Ok(());
         }
         if self.segments[slot].recovering.is_some() {
-            // It cannot be served for a while, nor drained, before it is known what lies there.
+            // It can neither serve readers for a while nor be drained before its node has reported all entries.
             return Err(ErrorCode::UnavailableInCurrentStatus);
         }
         self.segments.set(slot, Closed::GracePeriod, true);
@@ -45,8 +46,8 @@ impl Meta {
         Ok(())
     }
 
-    /// The grace period of an unmount is over, unless it was unmounted again with another. The node should serve the segment no
-    /// longer, but may be late: what lies there counts as lost once nobody has a route to it.
+    /// The grace period of an unmount is over, unless a later unmount has set another end. The node should not serve
+    /// the segment any more, but may be late. Its bytes count as lost once no reader has a route to them.
     pub(crate) fn grace_due(&mut self, id: SegmentId, end: Tick) {
         let is_over = |&slot: &u32| {
             let segment = &self.segments[slot];
@@ -64,15 +65,15 @@ impl Meta {
         }
     }
 
-    /// A segment in its grace period, or after it. It may have gone and come back since.
+    /// The slot of a segment that is in its grace period or past it; none if the segment has left or come back since.
     fn unmounting(&self, id: SegmentId) -> Option<u32> {
         self.segments.find(id).filter(|&slot| self.segments[slot].is(Closed::GracePeriod))
     }
 
-    /// The content of a segment counts as lost from here on.
+    /// Takes a segment out of the pool: its bytes count as lost.
     fn leave_pool(&mut self, slot: u32) {
         self.notify_gone(slot);
-        // What was granted and is not finished may be written there late, and nobody would know of it.
+        // Unfinished grants may be written there late, and no tombstone would tell of these writes.
         let allocations = self.segments[slot].allocator.allocations() as u64;
         if self.tombstones.count(slot) > 0 || self.segments[slot].finished_ranges() < allocations {
             self.retired_segments.note(self.segments[slot].id);
@@ -83,7 +84,7 @@ impl Meta {
         self.segments.start_unmounting(slot);
     }
 
-    /// A segment was struck from the record.
+    /// The record has struck a segment: it leaves the pool.
     pub(super) fn lose_struck(&mut self, id: SegmentId) {
         let known = self.segments.find(id);
         let Some(slot) = known.filter(|&slot| self.segments[slot].is(Closed::Struck)) else {
@@ -91,7 +92,8 @@ impl Meta {
         };
         let (name, client) = (Arc::clone(&self.segments[slot].name), self.segments[slot].client);
         self.leave_pool(slot);
-        // A process that came back under the same name before its predecessor was given up lives on.
+        // A new process may have mounted a segment of this name before the master gave up the old one. Then the name
+        // is still in use.
         let is_expired =
             self.clients.get(client).is_none() && self.segments.named(&name).is_empty();
         if is_expired && self.segments.expired.len() < MAX_EXPIRED_SEGMENTS {
@@ -99,13 +101,13 @@ impl Meta {
         }
     }
 
-    /// Names of segments that went away because their clients were silent for too long, since this was last asked. A
-    /// name under which another segment is mounted is not among them. At most 4096 are kept.
+    /// Takes the names of segments that left the pool since the last call because their clients were silent for too
+    /// long. Leaves out a name under which another segment is mounted. At most 4096 are kept.
     pub fn take_expired_segments(&mut self) -> Vec<Arc<str>> {
         std::mem::take(&mut self.segments.expired)
     }
 
-    /// Forgets replicas of unmounted segments. Those of running puts go when the put ends.
+    /// Drops replicas on unmounted segments. Those of running puts are dropped when the put ends.
     pub(crate) fn forget_dying(&mut self) {
         for _ in 0..REPLICAS_PER_TURN {
             let Some(id) = self.segments.next_dying() else { return };

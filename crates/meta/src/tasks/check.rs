@@ -79,7 +79,7 @@ impl Meta {
         let held = |record: u32| self.ranges_of(record).map(|(_, range)| range).collect::<Vec<_>>();
         let (old, new) = (held(task.object), held(task.copy));
         let apart = new.iter().all(|new| {
-            // What is drained may be moved to where a part of it lies.
+            // A drain may move a replica to a segment that already holds a part of it.
             let is_moved = |old: &Range| Some(old.replica) == task.moved;
             old.iter().all(|old| {
                 (old.segment != new.segment || is_moved(old)) && old.replica != new.replica

@@ -1,4 +1,4 @@
-//! Creating copy and move tasks.
+//! Creates copy and move tasks.
 
 use mooncake_types::{
     ClientId, CreateTask, ErrorCode, Medium, TaskId, TaskKind, TaskStatus, limits,
@@ -56,7 +56,7 @@ impl Meta {
         }))
     }
 
-    /// A task from now on; it has ended already if no target is left.
+    /// Adds a pending task. A task of a caller without targets ends at once.
     pub(crate) fn submit_task(&mut self, new: NewTask<'_>) -> TaskId {
         let id = self.next_task_id();
         let number = Tasks::number(id);
@@ -80,13 +80,13 @@ impl Meta {
         self.count_task_in_group(new.object, true);
         self.set_task_timer(number);
         if new.targets.is_empty() && new.origin == Origin::Caller {
-            // Every target holds a replica already.
+            // Every target already holds a replica.
             self.finish_task(number, Ending::Success);
         }
         id
     }
 
-    /// Whether some segment of this name takes new replicas.
+    /// Refuses a target name if no segment of this name takes new replicas.
     pub(crate) fn ensure_grantable(&self, name: &str) -> Result<(), ErrorCode> {
         let slots = self.segments.named(name);
         if slots.is_empty() {
@@ -95,13 +95,13 @@ impl Meta {
         let is_disk = |&slot: &u32| self.segments[slot].medium != Medium::Memory;
         match slots.iter().any(|&slot| self.segments[slot].takes_puts()) {
             true => Ok(()),
-            // Only what its own node offloads goes to a disk.
+            // Only its own node puts replicas on a disk, by offloads.
             false if slots.iter().all(is_disk) => Err(ErrorCode::NotSupported),
             false => Err(ErrorCode::UnavailableInCurrentStatus),
         }
     }
 
-    /// The first replica that can be read, of those that this client hosts if it hosts any, and its host.
+    /// The first readable replica, and its host. Prefers replicas on `host`.
     pub(crate) fn copy_source(
         &self,
         object: u32,
@@ -116,7 +116,7 @@ impl Meta {
         living().find(|&(_, client)| Some(client) == host).or_else(|| living().next())
     }
 
-    /// The replica to be moved away from a segment, and its host; none if it cannot be read.
+    /// The replica to move away from a segment, and its host. `None` if the replica cannot be read.
     pub(super) fn move_source(
         &self,
         object: u32,

@@ -1,4 +1,4 @@
-//! The end of tasks: by their clients, by time, and with what they were about.
+//! The end of tasks: their client reports it or dies, their timer fires, or their object goes.
 
 use mooncake_types::{ClientId, ErrorCode, Reply, TaskId, TaskStatus, Tick};
 
@@ -8,14 +8,14 @@ use crate::slab::NONE;
 use crate::timer::Timer;
 use crate::tombstones::Gathered;
 
-/// Tasks of dead clients that fail between two requests.
+/// Most tasks of dead clients that end between two requests.
 const TASKS_PER_TURN: usize = 256;
 
-/// What the end of a task has come to.
+/// Whether a task has ended with its copy.
 enum Joined {
-    /// It is done.
+    /// The task has ended.
     Whole,
-    /// The source of the move is still to be dropped by its nodes.
+    /// The nodes must still drop the source of the move.
     SourceStays,
 }
 
@@ -80,12 +80,12 @@ impl Meta {
         std::mem::replace(&mut task.copy, NONE)
     }
 
-    /// The nodes have dropped the source of a move whose new replica is one of its object already.
+    /// Ends a move whose new replica its object already has, once the nodes have dropped the source.
     fn finish_move(&mut self, number: u64) {
         let task = &self.tasks.known[&number];
         let (object, moved) = (task.object, task.moved.expect("only a move is ended twice"));
         if self.ranges_of(object).all(|(_, range)| range.replica == moved) {
-            // The new replica is lost meanwhile. Without its object the task fails.
+            // The new replica was lost meanwhile. The task fails with its object.
             self.drop_lost(object);
             return;
         }
@@ -93,8 +93,8 @@ impl Meta {
         self.finish_task(number, Ending::Success);
     }
 
-    /// Makes the new replicas of a task replicas of its object. Readers may have routes to the source of a move: it is
-    /// named as a replica until the nodes have dropped it.
+    /// Adds the new replicas of a task to its object. If readers may have routes to the source of a move, the source
+    /// stays a replica until the nodes have dropped it.
     fn join_copy(&mut self, number: u64, gathered: &mut Gathered) -> Result<Joined, ErrorCode> {
         let task = &self.tasks.known[&number];
         let (object, copy, moved) = (task.object, task.copy, task.moved);
@@ -114,7 +114,7 @@ impl Meta {
         }
         self.adopt(object, copy);
         let Some(replica) = moved else { return Ok(Joined::Whole) };
-        // Its segment may have left since, and its ranges with it.
+        // The segment of the source may have left since, with its ranges.
         let dead = self.dead_replicas(object);
         let is_there = dead & 1 << replica == 0
             && self.ranges_of(object).any(|(_, range)| range.replica == replica);
@@ -126,7 +126,7 @@ impl Meta {
         Ok(Joined::Whole)
     }
 
-    /// An object that a task may be about no longer holds its key: the task fails.
+    /// Fails the task of an object that lost its key, if it has one.
     pub(crate) fn lose_task(&mut self, object: u32) {
         if !self.tasks.by_object.is_empty()
             && let Some(&number) = self.tasks.by_object.get(&object)
@@ -135,7 +135,7 @@ impl Meta {
         }
     }
 
-    /// Fails a task whose client may still be at work.
+    /// Fails a task whose client may still be writing: the new ranges stay reserved until it must have stopped.
     pub(super) fn fail_task(&mut self, number: u64, ending: Ending) {
         let copy = self.take_copy(number);
         if copy != NONE {
@@ -145,7 +145,7 @@ impl Meta {
         self.finish_task(number, ending);
     }
 
-    /// The timer of a task fires.
+    /// The timer of a task has fired.
     pub(crate) fn task_due(&mut self, number: u64) {
         let ending = match self.tasks.known[&number].status {
             TaskStatus::Pending => Ending::NeverFetched,
@@ -154,8 +154,8 @@ impl Meta {
         self.give_up_task(number, ending);
     }
 
-    /// Fails a task whose client says nothing. Nodes may have dropped the source of a move once they were told to: then the move
-    /// is over.
+    /// Ends a task whose client does not report. A move is complete if nodes may have dropped its source already. Any
+    /// other task fails.
     fn give_up_task(&mut self, number: u64, ending: Ending) {
         match self.may_lack_source(number) {
             true => self.finish_move(number),
@@ -163,13 +163,14 @@ impl Meta {
         }
     }
 
-    /// Whether nodes were told to drop what a task reads: the source of a move, whose new replica is its object's already.
+    /// Whether nodes were told to drop the replica that a task reads. That is so for a move whose object already has
+    /// the new replica.
     pub(super) fn may_lack_source(&self, number: u64) -> bool {
         let task = &self.tasks.known[&number];
         task.status == TaskStatus::Processing && task.copy == NONE
     }
 
-    /// Fails tasks of dead clients.
+    /// Ends tasks of dead clients, a bounded number at a time.
     pub(crate) fn fail_tasks_of_the_dead(&mut self) {
         for _ in 0..TASKS_PER_TURN {
             let Some(&client) = self.tasks.dead_clients.first() else { return };
@@ -186,7 +187,7 @@ impl Meta {
         }
     }
 
-    /// The timer of a task that is pending or processing; none if it may take forever.
+    /// The timer of a task that is pending or processing. `None` if the task has no time limit.
     pub(super) fn task_timer(&self, task: &Task) -> Option<(Tick, u64)> {
         let (since, ms) = match task.status {
             TaskStatus::Pending => (task.created, self.config.pending_task_ms),
@@ -208,7 +209,7 @@ impl Meta {
         }
     }
 
-    /// Ends a task, and tells who wanted it. Its copy must be gone already. Its object may be about to go.
+    /// Ends a task, and tells its origin. Its copy must be gone already. Its object may be about to go.
     pub(crate) fn finish_task(&mut self, number: u64, ending: Ending) {
         self.clear_task_timer(number);
         let task = self.tasks.end(number);
@@ -225,8 +226,8 @@ impl Meta {
         self.tell_origin(origin, number, object, ending);
     }
 
-    /// What the end of a task means to who wanted it. The object may be about to go: it is looked at again later, never
-    /// changed here.
+    /// Tells the origin of a task how the task ended. The object may be about to go: the origin looks at it later, and
+    /// nothing changes it here.
     fn tell_origin(&mut self, origin: Origin, number: u64, object: u32, ending: Ending) {
         let record = &self.objects[object];
         let (len, version) = (record.len, record.version);

@@ -1,4 +1,4 @@
-//! Handing tasks out to the clients that carry them out.
+//! Clients fetch their tasks.
 
 use mooncake_types::{
     ClientId, ErrorCode, PutMode, Reply, TaskKind, TaskOrder, TaskOrders, TaskStatus, limits,
@@ -16,27 +16,27 @@ use crate::timer::Timer;
 /// The ranges of each new replica.
 type Replicas = SmallVec<[Pieces; 1]>;
 
-/// Why a pending task cannot be handed out now.
+/// Why a pending task cannot begin now.
 enum NotBegun {
-    /// There is no room for its replicas, or one is out of sight; it may be otherwise later.
+    /// There is no room for its replicas, or a segment is out of sight. A later attempt may succeed.
     Later(ErrorCode),
-    /// It can never be carried out.
+    /// The task can never be carried out.
     Hopeless(ErrorCode),
     /// There is nothing left to do.
     Done,
 }
 
-/// How long a task that found no room waits for its next attempt.
+/// How long a task waits for its next attempt.
 const RETRY_MS: u64 = 500;
-/// And how long where objects are on their way to disks to make some.
+/// How long a promotion waits for its next attempt while objects are copied to disks and make room.
 const MAKING_ROOM_MS: u64 = 10;
 
-/// Tasks that one request looks at.
+/// Number of tasks that one request tries.
 const MOST_TASKS: usize = limits::MAX_FETCHED_TASKS as usize;
 
 impl Meta {
     pub(crate) fn fetch_tasks(&mut self, from: ClientId, limit: u32) -> Reply {
-        // What ended may have made room for more.
+        // Tasks that have ended may let drain jobs submit more.
         self.advance_drains();
         let mut orders = Vec::new();
         let mut table = AddressTable::default();
@@ -45,7 +45,7 @@ impl Meta {
             if orders.len() >= limit as usize {
                 break;
             }
-            // What is put off comes last: it keeps nothing else waiting.
+            // Tasks that were put off come last, so that they delay no other task.
             let next = self.tasks.next_pending(from, last).filter(|(due, _)| *due <= self.now);
             let Some((_, number)) = next else { break };
             last = next;
@@ -66,7 +66,7 @@ impl Meta {
 
     fn put_off_task(&mut self, number: u64, not_begun: NotBegun) {
         let room_comes = self.tasks.to_disks() > 0;
-        // It may have ended while room was made for it.
+        // The task may have ended while room was made for it.
         let Some(task) = self.tasks.known.get_mut(&number) else { return };
         if task.status != TaskStatus::Pending {
             return;
@@ -119,7 +119,7 @@ impl Meta {
         Ok(TaskOrder { id, key, version, len, grant, source, targets, attributes })
     }
 
-    /// The replica that a task reads.
+    /// Chooses the replica that a task reads.
     fn task_source(&mut self, number: u64) -> Result<u8, NotBegun> {
         let task = &self.tasks.known[&number];
         let object = task.object;
@@ -143,10 +143,11 @@ impl Meta {
         })
     }
 
-    /// Reserves ranges for a replica that a drain moves, or lets go of it if there is no room and another stays.
+    /// Reserves ranges for a replica that a drain moves. If there is no room and another replica stays, drops the
+    /// replica instead.
     fn place_moved(&mut self, job: u32, number: u64, replica: u8) -> Result<Pieces, NotBegun> {
         let object = self.tasks.known[&number].object;
-        // The drain of a disk drops the replica there if another one stays in memory: memory need not hold two.
+        // The drain of a disk drops a replica whose object is in memory too: memory need not hold two.
         let in_memory = self.memory_replicas(object);
         if in_memory != 0 && in_memory & 1 << replica == 0 {
             match self.release_drained(job, object, replica) {
@@ -166,7 +167,7 @@ impl Meta {
         })
     }
 
-    /// Reserves ranges for a replica in memory, unless another way led there meanwhile.
+    /// Reserves ranges for a replica in memory, unless the object got there by another way.
     fn place_in_memory(&mut self, number: u64, source: u8) -> Result<Pieces, NotBegun> {
         let object = self.tasks.known[&number].object;
         if self.is_in_memory(object) {
@@ -182,7 +183,7 @@ impl Meta {
         match (self.is_about(number, object), pieces) {
             (true, Some(pieces)) => Ok(pieces),
             (true, None) => Err(NotBegun::Later(ErrorCode::NoAvailableHandle)),
-            // The eviction took the object along.
+            // The eviction removed the object itself.
             (false, pieces) => {
                 self.unreserve(&pieces.unwrap_or_default());
                 Err(NotBegun::Hopeless(ErrorCode::ReplicaIsGone))
@@ -190,7 +191,7 @@ impl Meta {
         }
     }
 
-    /// Reserves one range on each of the target segments that hold no replica.
+    /// Reserves one range for each target name whose segments hold no replica.
     fn place_targets(&mut self, number: u64) -> Result<Replicas, NotBegun> {
         let mut pieces = Vec::new();
         match self.try_to_place_targets(number, &mut pieces) {
@@ -223,7 +224,7 @@ impl Meta {
                 return Err(NotBegun::Hopeless(ErrorCode::InvalidParams));
             }
             pieces.push(self.place_target(object, origin, &slots)?);
-            // An eviction for this target may have taken the object along.
+            // An eviction for this target may have removed the object itself.
             if !self.is_about(number, object) {
                 return Err(NotBegun::Hopeless(ErrorCode::ReplicaIsGone));
             }
@@ -248,12 +249,13 @@ impl Meta {
         }
         let len = self.objects[object].len;
         if !matches!(origin, Origin::Caller | Origin::Offload | Origin::Sink) {
-            // Nothing is evicted for the master's own sake; it looks for another place.
+            // Repair and replication evict nothing. They choose another segment later.
             let placed = self.place_without_eviction(len, &usable);
             return placed.ok_or(NotBegun::Hopeless(ErrorCode::NoAvailableHandle));
         }
         let evicts = |&slot: &u32| self.config.evicts_from(self.segments[slot].medium);
-        // Where nothing is evicted, only removals make room. The task is given up, since its object stays in memory while it waits.
+        // Where nothing is evicted, only removals make room. The task fails, since its object stays in memory while
+        // the task waits.
         let not_begun = match usable.iter().any(evicts) {
             true => NotBegun::Later(ErrorCode::NoAvailableHandle),
             false => NotBegun::Hopeless(ErrorCode::NoAvailableHandle),
@@ -261,7 +263,7 @@ impl Meta {
         self.place_on(len, &usable).ok_or(not_begun)
     }
 
-    /// Why none of the segments of a name takes a replica.
+    /// Why no segment of a name takes a replica.
     fn why_unusable(&self, slots: &[u32]) -> NotBegun {
         let hidden = |&slot: &u32| self.segments[slot].is(Closed::OutOfSight);
         match slots.iter().any(hidden) {
@@ -276,20 +278,20 @@ impl Meta {
         self.tasks.known.get(&number).is_some_and(|task| task.object == object)
     }
 
-    /// Numbers that further replicas of an object may have.
+    /// The numbers that further replicas of an object may have.
     pub(crate) fn free_replica_numbers(&self, object: u32) -> impl Iterator<Item = usize> + use<> {
         let set = |of: u32| self.replica_set(of);
         let taken = set(object) | self.copy_of(object).map_or(0, set);
         (0..limits::MAX_REPLICAS as usize).filter(move |&number| taken & 1 << number == 0)
     }
 
-    /// The record of the replicas that a task is making of an object, if one is.
+    /// The record of the replicas that a task is making of an object, if there is one.
     pub(crate) fn copy_of(&self, object: u32) -> Option<u32> {
         let number = self.tasks.by_object.get(&object)?;
         Some(self.tasks.known[number].copy).filter(|&copy| copy != NONE)
     }
 
-    /// A record that holds the new replicas of an object until they are all there.
+    /// Inserts a record that holds the new replicas of an object until all are written.
     fn insert_copy(&mut self, object: u32, writer: ClientId, replicas: &[Pieces]) -> u32 {
         let numbered: Vec<(usize, &[Piece])> = self
             .free_replica_numbers(object)

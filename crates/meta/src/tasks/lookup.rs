@@ -1,4 +1,4 @@
-//! What tasks there are: of clients, and about objects.
+//! Look-ups of tasks by client and by object.
 
 use std::collections::BTreeSet;
 
@@ -8,12 +8,12 @@ use super::task::{Ending, NUMBER_BITS, Origin, Tasks};
 use crate::Meta;
 
 impl Meta {
-    /// The clients for which tasks became pending since this was last asked.
+    /// Takes the clients that have got tasks to fetch since the last call.
     pub fn take_clients_with_new_tasks(&mut self) -> BTreeSet<ClientId> {
         std::mem::take(&mut self.tasks.new_for)
     }
 
-    /// A new task's id.
+    /// Draws the id of a new task.
     pub(super) fn next_task_id(&mut self) -> TaskId {
         self.tasks.created += 1;
         let number = Tasks::number(TaskId(self.tasks.created.into()));
@@ -39,7 +39,7 @@ impl Meta {
         Some((number, self.tasks.known[&number].origin))
     }
 
-    /// Refuses a change of an object while a caller's task reads it. A task of the master's own is no reason to refuse.
+    /// Refuses a change of an object that has a task of a caller. Tasks of the master itself are no reason to refuse.
     pub(crate) fn ensure_no_callers_task(&self, object: u32) -> Result<(), ErrorCode> {
         match self.task_of(object) {
             Some((_, Origin::Caller)) => Err(ErrorCode::ObjectHasReplicationTask),
@@ -57,7 +57,8 @@ impl Meta {
         self.tasks.by_object.contains_key(&object)
     }
 
-    /// As [`Meta::ensure_no_callers_task`], and a task of the master's own ends.
+    /// As [`Meta::ensure_no_callers_task`], but also ends a task of the master itself. Refuses if nodes may have
+    /// dropped the source of that task.
     pub(crate) fn give_way(&mut self, object: u32) -> Result<(), ErrorCode> {
         self.ensure_no_callers_task(object)?;
         if let Some((number, _)) = self.task_of(object) {

@@ -1,11 +1,12 @@
 //! Copy and move tasks, which clients carry out in the background.
 //!
-//! Whoever wants replicas made (a caller, a drain, repair, replication) [submits](create) a task with its [`Origin`]. The client
-//! of the source [fetches](fetch) it, copies, and says how that [ended](end); the origin is told. [`target`] chooses where the
-//! master's own copies go. An offload, or a promotion, is a task with an origin of its own.
+//! A caller, a drain, repair, replication or a tier [submits](create) a task with its [`Origin`]. The client that
+//! hosts the source [fetches](fetch) the task, copies the bytes, and reports the [end](end). The origin is then told.
+//! [`target`] chooses the segment for copies of repair and replication.
 //!
-//! Invariants (`check`): a task is pending, processing or ended, and listed so. An object has at most one task that has not
-//! ended. New replicas differ from the old ones in number and segment. While a task runs they belong to a record of their own.
+//! Invariants (`check`): a task is pending, processing or ended, and listed accordingly. An object has at most one
+//! task that has not ended. New replicas differ from the old ones in number and segment. While a task runs they belong
+//! to a record of their own.
 
 mod check;
 mod create;

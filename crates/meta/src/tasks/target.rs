@@ -1,16 +1,16 @@
-//! Where the master's own copies go.
+//! Chooses segments for copies that the master makes by itself.
 
 use std::sync::Arc;
 
 use super::task::{NewTask, Origin};
 use crate::Meta;
 
-/// Segments that are looked at for one copy.
+/// Most segments that are compared for one copy.
 const MOST_SEGMENTS: usize = 64;
 
 impl Meta {
-    /// Has one more replica made of an object, as [`Meta::roomy_segment`] says where. Gives the name of its segment; none
-    /// if there is no room, or nothing to read it from.
+    /// Begins a copy of an object to the segment that [`Meta::roomy_segment`] chooses. Returns the name of that
+    /// segment. `None` if no segment has room, no replica can be read, or no replica number is free.
     pub(crate) fn copy_to_roomy_segment(
         &mut self,
         object: u32,
@@ -24,9 +24,11 @@ impl Meta {
         Some(target)
     }
 
-    /// The name of a segment for one more replica of an object, if there is one with room that nobody has to be evicted
-    /// for, and of which no more than this share is in use then. Those come first that are furthest from the replicas that there
-    /// are, by their failure domains, and then the emptiest. Some segments are looked at, from all over the pool.
+    /// The name of the best segment for one more replica of an object, if there is one. The segment must have free
+    /// room without an eviction, and no more than the share `most_used` of it may be in use then.
+    ///
+    /// The function compares some segments from all over the pool. It prefers those furthest from the existing
+    /// replicas by failure domains, then the emptiest.
     fn roomy_segment(&mut self, object: u32, most_used: f64) -> Option<Arc<str>> {
         let count = self.segments.grantable().len();
         if count == 0 {
@@ -34,7 +36,7 @@ impl Meta {
         }
         let start = self.chance.place(count);
         let looked_at = count.min(MOST_SEGMENTS);
-        // Segments of one rack often stand side by side.
+        // Neighbours in this list often share a rack.
         let places = (0..looked_at).map(|number| (start + number * count / looked_at) % count);
         let slots = places.map(|place| self.segments.grantable()[place]);
         let has_room =

@@ -1,4 +1,4 @@
-//! Tasks: copies and moves of replicas that clients carry out in the background. This file keeps them.
+//! Tasks: copies and moves of replicas that clients carry out in the background. This file holds their records.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -8,33 +8,35 @@ use mooncake_types::{ClientId, ErrorCode, TaskId, TaskKind, TaskStatus, Tick};
 
 use crate::slab::NONE;
 
-/// The low bits of a task's id are its number; those above it are drawn at random, and the upper half is the epoch.
+/// The low bits of a task's id are its number. The bits above are random, and the upper half is the epoch.
 pub(super) const NUMBER_BITS: u32 = 40;
 
-/// Ended tasks of the master's own that are remembered, so that a client whose answer was lost may report twice.
+/// How many ended tasks of the master itself are remembered, so that a client whose reply was lost may report again.
 const MAX_OWN_FINISHED: usize = 1_024;
 
-/// Who wants a task: told when it has ended, by [`finish_task`](crate::Meta::finish_task).
+/// The part of the system that wants a task. [`finish_task`](crate::Meta::finish_task) tells it when the task has
+/// ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// A client or an operator, who may ask how far it is. Only these count against the limits of the configuration.
+    /// A client or an operator; both may query the task. Only these tasks count against `max_pending_tasks`,
+    /// `max_processing_tasks` and `max_finished_tasks`.
     Caller,
-    /// The drain of segments, by the number of its job.
+    /// A drain job, by its number.
     Drain(u32),
     /// The repair of an object that lost replicas.
     Repair,
-    /// One more replica of an object that is read often.
+    /// Replication: one more replica of an object that is read often.
     Replication,
-    /// A replica on a disk, of what was put.
+    /// A replica on a disk, of an object that was put.
     Offload,
-    /// A replica on a disk, of what eviction chose to go from memory.
+    /// A replica on a disk, of an object that eviction chose in memory.
     Sink,
-    /// A replica in memory of an object that lies on disks alone.
+    /// A replica in memory, of an object whose replicas all lie on disks.
     Promotion,
 }
 
 impl Origin {
-    /// Kinds that there are; all drains are of one.
+    /// Number of kinds. All drains are of one kind.
     pub(super) const KINDS: usize = 7;
 
     /// A number below [`Origin::KINDS`].
@@ -50,7 +52,7 @@ impl Origin {
         }
     }
 
-    /// Whether its replicas lie on disks.
+    /// Whether the new replicas lie on disks.
     pub(super) fn is_to_disk(self) -> bool {
         matches!(self, Origin::Offload | Origin::Sink)
     }
@@ -59,11 +61,11 @@ impl Origin {
 /// How a task has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// Its replicas are there, or none were needed.
+    /// The new replicas are complete, or none were needed.
     Success,
     /// Its object was removed, replaced or evicted, or is lost.
     ObjectGone,
-    /// It could not be begun, or its client reported this.
+    /// The task could not begin, or its client reported this error.
     Refused(ErrorCode),
     /// No client fetched it in time.
     NeverFetched,
@@ -81,7 +83,7 @@ impl Ending {
         }
     }
 
-    /// Why it failed, or empty.
+    /// The reason of a failure; empty on success.
     pub(crate) fn message(self) -> String {
         match self {
             Ending::Success => String::new(),
@@ -94,59 +96,61 @@ impl Ending {
     }
 }
 
-/// One task. While it is pending or processing, its object lives and knows it.
+/// One task. While it is pending or processing, its object exists and [`Tasks::by_object`] names the task.
 #[derive(Debug)]
 pub(crate) struct Task {
     pub(super) id: TaskId,
     pub(super) origin: Origin,
     pub(super) kind: TaskKind,
     pub(super) status: TaskStatus,
-    /// The object; [`NONE`] once the task has ended.
+    /// Its object; [`NONE`] once the task has ended.
     pub(super) object: u32,
     /// The name of the segment to move from; empty for a copy.
     pub(super) source: Box<str>,
-    /// Names of the segments to hold a replica.
+    /// Names of the segments that are to hold a replica.
     pub(super) targets: Vec<Box<str>>,
     pub(super) assigned: ClientId,
     pub(super) created: Tick,
     pub(super) updated: Tick,
-    /// Times that there was no room for the targets.
+    /// How often the task could not begin, for lack of room or of a segment in sight.
     pub(super) attempts: u32,
-    /// Not before this moment is it tried again.
+    /// The next attempt comes no earlier than this.
     pub(super) retry_at: Tick,
-    /// While it is processing: the record that holds the new replicas, and the replica to be dropped by a move.
+    /// While the task is processing: the record of the new replicas, and the replica that a move drops.
     pub(super) copy: u32,
     pub(super) moved: Option<u8>,
     pub(super) message: String,
 }
 
-/// When a pending task may be handed out, and its number.
+/// The moment from which a pending task may be fetched, and its number.
 pub(super) type Due = (Tick, u64);
 
 /// All tasks, by their numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Tasks {
     pub(super) known: BTreeMap<u64, Task>,
-    /// Not fetched: for each client by the moment from which on they may be handed out, and then by age.
+    /// Tasks that no client has fetched. For each client they are in the order in which they may be fetched, then by
+    /// age.
     pub(super) pending: BTreeSet<(ClientId, Due)>,
-    /// Fetched, not ended.
+    /// Tasks that a client has fetched and that have not ended.
     pub(super) processing: BTreeSet<(ClientId, u64)>,
-    /// How many there are of both, by the kind of their origins.
+    /// The numbers of both, by the kind of origin.
     pub(super) loads: [Load; Origin::KINDS],
-    /// Callers' that have ended, oldest first.
+    /// Ended tasks of callers, oldest first.
     pub(super) finished: VecDeque<u64>,
-    /// The master's own that have ended, oldest first.
+    /// Ended tasks of the master itself, oldest first.
     pub(super) own_finished: VecDeque<u64>,
-    /// The tasks of objects that have one.
+    /// The task of each object that has one.
     pub(super) by_object: HashMap<u32, u64, FixedState>,
-    /// Clients that died and may have left tasks.
+    /// Dead clients that may have tasks left.
     pub(super) dead_clients: BTreeSet<ClientId>,
-    /// Clients for which tasks became pending: see [`take_clients_with_new_tasks`](crate::Meta::take_clients_with_new_tasks).
+    /// Clients that have got tasks to fetch: see
+    /// [`take_clients_with_new_tasks`](crate::Meta::take_clients_with_new_tasks).
     pub(super) new_for: BTreeSet<ClientId>,
     pub(super) created: u64,
 }
 
-/// How many tasks wait, and how many are worked on.
+/// Number of tasks that are pending, and that are processing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Load {
     pub(super) pending: usize,
@@ -154,59 +158,59 @@ pub(crate) struct Load {
 }
 
 impl Tasks {
-    /// Whether there is something to do at once.
+    /// Whether tasks of dead clients wait to be ended.
     pub(crate) fn has_work(&self) -> bool {
         !self.dead_clients.is_empty()
     }
 
-    /// Tasks that no client has fetched.
+    /// Number of tasks that no client has fetched.
     pub(crate) fn pending(&self) -> usize {
         self.pending.len()
     }
 
-    /// Tasks that clients work on.
+    /// Number of tasks that clients work on.
     pub(crate) fn processing(&self) -> usize {
         self.processing.len()
     }
 
-    /// Tasks of an origin that wait or are worked on.
+    /// Number of pending and processing tasks of this origin.
     pub(super) fn load(&self, origin: Origin) -> Load {
         self.loads[origin.kind()]
     }
 
-    /// Tasks of an origin that have not ended.
+    /// Number of tasks of this origin that have not ended.
     pub(crate) fn under_way(&self, origin: Origin) -> usize {
         let Load { pending, processing } = self.load(origin);
         pending + processing
     }
 
-    /// Copies to disks that have not ended.
+    /// Number of copies to disks that have not ended.
     pub(crate) fn to_disks(&self) -> usize {
         self.under_way(Origin::Offload) + self.under_way(Origin::Sink)
     }
 
-    /// The records of the replicas that are being made.
+    /// The records of replicas that clients are making.
     pub(crate) fn copies(&self) -> impl Iterator<Item = u32> {
         let copies = self.processing.iter().map(|(_, number)| self.known[number].copy);
         copies.filter(|&copy| copy != NONE)
     }
 
-    /// Whether a task waits for its client.
+    /// Whether no client has fetched a task yet.
     pub(crate) fn is_pending(&self, number: u64) -> bool {
         self.known[&number].status == TaskStatus::Pending
     }
 
-    /// Whether a task that was begun is a move.
+    /// Whether a task that has begun is a move.
     pub(crate) fn is_move(&self, number: u64) -> bool {
         self.known[&number].moved.is_some()
     }
 
-    /// A client died and may have left tasks.
+    /// Notes a dead client, which may have tasks left.
     pub(crate) fn note_dead(&mut self, client: ClientId) {
         self.dead_clients.insert(client);
     }
 
-    /// A task is pending from now on.
+    /// Adds a pending task.
     pub(crate) fn insert(&mut self, task: Task) {
         let number = Self::number(task.id);
         self.by_object.insert(task.object, number);
@@ -216,13 +220,13 @@ impl Tasks {
         self.known.insert(number, task);
     }
 
-    /// A pending task may be fetched again.
+    /// Notes that a client may fetch a pending task again.
     pub(crate) fn note_retry(&mut self, number: u64) {
         let task = self.known.get(&number).filter(|task| task.status == TaskStatus::Pending);
         self.new_for.extend(task.map(|task| task.assigned));
     }
 
-    /// A pending task is processing from now on.
+    /// A client has fetched a pending task: it is processing from now on.
     pub(crate) fn begin(&mut self, number: u64, now: Tick) -> &mut Task {
         let task = self.known.get_mut(&number).expect("the task is known");
         (task.status, task.updated) = (TaskStatus::Processing, now);
@@ -234,7 +238,7 @@ impl Tasks {
         task
     }
 
-    /// A task is under way no longer.
+    /// Takes a task from the pending or processing ones.
     pub(super) fn end(&mut self, number: u64) -> &mut Task {
         let task = self.known.get_mut(&number).expect("the task is known");
         let was_pending = self.pending.remove(&(task.assigned, (task.retry_at, number)));
@@ -246,7 +250,7 @@ impl Tasks {
         task
     }
 
-    /// Remembers a task that has ended, and forgets the oldest.
+    /// Remembers an ended task, and forgets the oldest ones above the limit.
     pub(super) fn remember(&mut self, number: u64, origin: Origin, max_finished: usize) {
         let (finished, most) = match origin {
             Origin::Caller => (&mut self.finished, max_finished),
@@ -259,7 +263,7 @@ impl Tasks {
         }
     }
 
-    /// The number that an id would have.
+    /// The number in a task id, whether or not there is such a task.
     pub(crate) fn number(id: TaskId) -> u64 {
         id.0 as u64 & ((1 << NUMBER_BITS) - 1)
     }
@@ -268,7 +272,7 @@ impl Tasks {
         self.known.get(&Self::number(id)).filter(|task| task.id == id)
     }
 
-    /// A pending task is not handed out before this moment.
+    /// Lets no client fetch a pending task before this moment.
     pub(super) fn put_off(&mut self, number: u64, until: Tick) {
         let task = self.known.get_mut(&number).expect("the task is known");
         self.pending.remove(&(task.assigned, (task.retry_at, number)));
@@ -276,34 +280,35 @@ impl Tasks {
         self.pending.insert((task.assigned, (until, number)));
     }
 
-    /// The first pending task of a client that comes after this one.
+    /// The first pending task of a client after this one.
     pub(super) fn next_pending(&self, client: ClientId, after: Option<Due>) -> Option<Due> {
         let from = after.map_or((Tick::ZERO, 0), |(due, number)| (due, number + 1));
         let last = (Tick(u64::MAX), u64::MAX);
         self.pending.range((client, from)..=(client, last)).next().map(|&(_, due)| due)
     }
 
-    /// Whether tasks wait for a client.
+    /// Whether a client has pending tasks.
     pub(crate) fn has_pending(&self, client: ClientId) -> bool {
         self.next_pending(client, None).is_some()
     }
 }
 
-/// A task of an object that has none yet.
+/// A task to submit, of an object that has none yet.
 pub(crate) struct NewTask<'a> {
     pub(crate) origin: Origin,
     pub(crate) object: u32,
     pub(crate) kind: TaskKind,
     /// The name of the segment to move from; empty for a copy.
     pub(crate) source: &'a str,
-    /// Names of the segments to hold a replica, none of which does; empty if that is chosen when the task is begun.
+    /// Names of the segments that are to hold a replica, none of which has one. Empty if the targets are chosen when
+    /// the task begins.
     pub(crate) targets: &'a [&'a str],
     /// The client that hosts the source.
     pub(crate) assigned: ClientId,
 }
 
 impl<'a> NewTask<'a> {
-    /// A copy to these segments, which the client that hosts its source makes.
+    /// A copy to these segments. `assigned` hosts the source and makes the copy.
     pub(crate) fn copy(
         origin: Origin,
         object: u32,

@@ -1,4 +1,4 @@
-//! Offload: a copy of an object goes to a disk of a node that has it in memory, at once or when eviction chooses it.
+//! Offload: a node copies an object from its memory to its disk, once the object is put or when eviction chooses it.
 
 use mooncake_types::{ClientId, Medium, Version};
 
@@ -10,37 +10,38 @@ use crate::segments::Closed;
 use crate::tasks::{Ending, NewTask, Origin};
 use crate::timer::Timer;
 
-/// Time over which deferred evictions are summed for one notice.
+/// Time over which deferred evictions are summed up in one notice.
 const NOTICE_MS: u64 = 1_000;
 
-/// What objects are copied to, in this order.
+/// The media to which objects are copied, in this order.
 const MEDIA: [Medium; 3] = [Medium::Disk, Medium::SharedDisk, Medium::ObjectStore];
 
-/// Where a copy of an object can go.
+/// The source and the target of an offload.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OffloadPath {
-    /// The replica in memory that is read.
+    /// The replica in memory that the client reads.
     pub(super) replica: u8,
-    /// The client that has it, and lends the disk.
+    /// The client that lends both the memory and the disk.
     client: ClientId,
     disk: u32,
 }
 
 impl Meta {
-    /// Has a copy of a readable object made on a disk, then one in a shared directory, and one in an object store if the object was
-    /// used again. Nothing happens if none of its nodes has such a segment with room for it, or if too many copies are under way.
-    /// With `offload_on_evict` the copy on a disk waits until eviction chooses the object.
+    /// Begins the next copy of a readable object: to a disk, then to a shared directory, then to an object store if
+    /// the object was used again. Nothing happens if too many copies are under way. Nor does it if no node with the
+    /// object in memory lends a large enough segment of the medium. With `offload_on_evict` only the copy to a shared
+    /// directory is made here.
     pub(crate) fn offload(&mut self, object: u32) {
         self.offload_to(object, &MEDIA);
     }
 
-    /// Has a copy of an object that was used just now made in an object store, if the object belongs there. Copies that a disk has
-    /// evicted are not made again.
+    /// Copies an object that was just used to an object store, if it belongs there. Copies that a disk has evicted are
+    /// not made again.
     pub(crate) fn offload_used(&mut self, object: u32) {
         self.offload_to(object, &[Medium::ObjectStore]);
     }
 
-    /// Has a copy of an object made in the first of these media that is to have one and does not.
+    /// Begins a copy of an object to the first of these media that should have one and does not.
     fn offload_to(&mut self, object: u32, media: &[Medium]) {
         if !self.config.has_disks() || self.has_task(object) {
             return;
@@ -59,8 +60,8 @@ impl Meta {
         self.submit_offload(Origin::Offload, object, way);
     }
 
-    /// Whether an object is worth a place in a medium. What was put and never asked for again does not go to object stores: most
-    /// blocks are of that kind, and each that goes there costs a request and a transfer.
+    /// Whether an object is worth a place in a medium. An object that was put and never used again does not go to an
+    /// object store. Most blocks are of this kind, and each would cost a request and a transfer.
     pub(super) fn is_admitted(&self, object: u32, medium: Medium) -> bool {
         medium != Medium::ObjectStore || self.was_used_again(object)
     }
@@ -70,7 +71,7 @@ impl Meta {
         self.submit_task(NewTask::copy(origin, object, &[&target], way.client));
     }
 
-    /// The way of an object to a segment of this medium of a node that has it in memory, where it can be read.
+    /// The path of an object from a readable replica in memory to a segment of this medium on the same node.
     pub(super) fn way_to(&self, object: u32, medium: Medium) -> Option<OffloadPath> {
         let len = self.objects[object].len;
         self.ranges_of(object).find_map(|(_, range)| {
@@ -81,7 +82,7 @@ impl Meta {
         })
     }
 
-    /// A segment of this medium of a client that takes an object of this length.
+    /// A segment of this medium that a client lends and that is large enough for an object of this length.
     pub(super) fn disk_of(&self, client: ClientId, len: u64, medium: Medium) -> Option<u32> {
         let takes = |slot: &u32| {
             let disk = &self.segments[*slot];
@@ -91,12 +92,12 @@ impl Meta {
         self.segments.of_client(client).iter().copied().find(takes)
     }
 
-    /// Whether a replica of an object lies elsewhere than in memory, in sight or not, that is not lost.
+    /// Whether a replica of an object that is not lost lies on a disk of any kind, in sight or not.
     pub(crate) fn is_on_disk(&self, object: u32) -> bool {
         MEDIA.into_iter().any(|medium| self.lies_on(object, medium))
     }
 
-    /// Whether a replica of an object lies in a medium, in sight or not, that is not lost.
+    /// Whether a replica of an object that is not lost lies on this medium, in sight or not.
     pub(crate) fn lies_on(&self, object: u32, medium: Medium) -> bool {
         let is_there = |segment: u32| {
             let segment = &self.segments[segment];
@@ -105,14 +106,14 @@ impl Meta {
         self.ranges_of(object).any(|(_, range)| is_there(range.segment))
     }
 
-    /// A copy of what was put has ended. The object may be about to go.
+    /// An offload of a put object has ended. Changes no object, since the object may be about to go.
     pub(crate) fn offload_ended(&mut self, object: u32, version: Version, ending: Ending) {
         if ending == Ending::Success {
             self.offloads.offloaded.push((object, version));
         }
     }
 
-    /// Has further copies made of objects that have got one, in the media that come after it.
+    /// Begins further copies of objects whose last offload succeeded, to the media that follow.
     pub(crate) fn offload_further(&mut self) {
         while let Some((object, version)) = self.offloads.offloaded.pop() {
             let record = self.objects.get(object);
@@ -123,7 +124,7 @@ impl Meta {
         }
     }
 
-    /// Counts what became of victims, and says so before long.
+    /// Counts a victim that was deferred, forced out or failed, and schedules a notice.
     pub(super) fn tally(&mut self, count: impl FnOnce(&mut Tally)) {
         count(&mut self.offloads.tally);
         if self.offloads.notice_at.is_none() {

@@ -1,23 +1,24 @@
-//! What has come to disks, or did not, and is yet to be looked at.
+//! Offloads that have ended, until the leader settles them.
 
 use mooncake_types::{Tick, Version};
 
 use crate::tasks::Ending;
 
-/// What has come to disks, or did not.
+/// Offloads that have ended, and the counts for the next notice.
 #[derive(Debug, Default)]
 pub(crate) struct Offloads {
-    /// Objects whose sinking has ended, and how: what that means to their memory is [settled](crate::Meta::settle_sunk) soon.
+    /// Objects whose sinking has ended, and how it ended. [`settle_sunk`](crate::Meta::settle_sunk) decides what
+    /// happens to their memory.
     pub(super) sunk: Vec<(u32, Version, Ending)>,
-    /// Objects that have got a copy after they were put: they may be to get another one elsewhere.
+    /// Objects that were offloaded after a put: they may need a copy on a further medium.
     pub(super) offloaded: Vec<(u32, Version)>,
-    /// Since the last notice.
+    /// The counts since the last notice.
     pub(super) tally: Tally,
-    /// No notice before this moment; absent if there is nothing to say.
+    /// When the next notice is due. `None` if there is nothing to say.
     pub(super) notice_at: Option<Tick>,
 }
 
-/// What became of victims.
+/// How many victims of eviction were deferred until a copy is made, evicted without a copy, or failed to be copied.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tally {
     pub(super) deferred: u64,
@@ -26,7 +27,7 @@ pub(super) struct Tally {
 }
 
 impl Offloads {
-    /// Whether no copy has ended of which more is to be done.
+    /// Whether all offloads that have ended are settled.
     pub(super) fn is_settled(&self) -> bool {
         self.sunk.is_empty() && self.offloaded.is_empty()
     }

@@ -1,4 +1,5 @@
-//! Promotion: an object that lies on disks alone gets a replica in memory, because it is read or a caller asks for it.
+//! Promotion: an object whose replicas all lie on disks gets a replica in memory, because it is read or a caller asks
+//! for it.
 
 use mooncake_types::{ErrorCode, Medium, Prefetch};
 
@@ -8,18 +9,18 @@ use crate::replication::Heat;
 use crate::segments::Pieces;
 use crate::tasks::{NewTask, Origin};
 
-/// Time within which the reads of an object are counted together.
+/// The window within which reads of an object on disks are counted.
 const WINDOW_MS: u64 = 600_000;
-/// An object is left alone for so long once a copy was begun or refused.
+/// How long an object is skipped after its promotion began or was refused.
 const REST_MS: u64 = 1_000;
 
-/// The reads of what lies on disks alone are counted, unless objects are promoted only when a caller asks for them.
+/// The counts of reads of objects on disks. `None` if objects are promoted only when a caller asks for it.
 pub(crate) fn disk_heat(on_hit: bool) -> Option<Heat> {
     on_hit.then(|| Heat::new(WINDOW_MS))
 }
 
 impl Meta {
-    /// Has an object copied to memory, unless it can be read there.
+    /// Begins to copy an object to memory, unless it can be read there.
     pub(crate) fn prefetch(&mut self, key: &str) -> Result<Prefetch, ErrorCode> {
         check_key(key)?;
         let object = self.find_finished(key)?;
@@ -29,7 +30,7 @@ impl Meta {
         self.promote(object).map(|()| Prefetch::UnderWay)
     }
 
-    /// An object was read this often: if it lies on disks alone, that counts.
+    /// Counts reads of an object that cannot be read from memory, and promotes the object if it is hot.
     pub(crate) fn note_disk_reads(&mut self, object: u32, reads: u32) {
         if self.disk_heat.is_none() || self.is_in_memory(object) {
             return;
@@ -51,7 +52,7 @@ impl Meta {
         self.memory_replicas(object) & !self.unreadable_replicas(object) != 0
     }
 
-    /// Has a replica of an object made in memory. Nothing happens if that is under way.
+    /// Begins a copy of an object to memory, unless one is under way.
     fn promote(&mut self, object: u32) -> Result<(), ErrorCode> {
         match self.task_origin(object) {
             Some(Origin::Promotion) => return Ok(()),
@@ -68,8 +69,8 @@ impl Meta {
         Ok(())
     }
 
-    /// Reserves ranges for a promoted replica, evicting as a put does: in memory of the node that reads the disk if there is
-    /// some, else anywhere.
+    /// Reserves ranges in memory for a promoted replica, and evicts as a put does. It prefers memory of the node that
+    /// reads the disk.
     pub(crate) fn place_promoted(&mut self, object: u32, near: u32) -> Option<Pieces> {
         let client = self.segments[near].client;
         let mut near = self.segments.of_client(client).to_vec();

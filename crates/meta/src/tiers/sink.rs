@@ -1,9 +1,10 @@
-//! Sinking: what eviction chooses in memory goes to a disk first, and its memory is free once it lies there.
+//! Sinking: an object that eviction chooses in memory is copied to a disk first. Then its memory is freed.
 //!
-//! A victim that lies on a disk already is evicted at once, and so is one whose nodes have no disk. But an object that was used
-//! again sinks to an object store of its node in both cases, unless it lies there already. One replica of an object that sinks
-//! stands in a queue of its own, where eviction does not meet it again, until its copy has ended. Eviction counts those bytes
-//! as free. A put that finds no room meanwhile is told to wait.
+//! A victim that lies on a disk already is evicted at once, and so is a victim whose nodes have no disk. In both cases
+//! an object that was used again first sinks to an object store of its node, unless it lies there already.
+//!
+//! One replica of a sinking object waits in a separate queue until its copy has ended, so that eviction does not
+//! choose it again. Eviction counts its bytes as free. A put that finds no room meanwhile is told to wait.
 
 use mooncake_types::{ErrorCode, Medium, Version};
 
@@ -15,7 +16,8 @@ use crate::slab::NONE;
 use crate::tasks::{Ending, Origin};
 
 impl Meta {
-    /// Evicts these replicas of an object, all of one medium, or has it sink. An object that a task reads stays.
+    /// Evicts these replicas of an object, all of one medium, or lets the object sink. An object that a task reads
+    /// stays.
     pub(crate) fn evict_or_sink(&mut self, object: u32, set: u32) {
         if self.config.has_disks() && self.has_task(object) {
             return;
@@ -37,8 +39,8 @@ impl Meta {
         }
     }
 
-    /// Where an object goes for which memory has no room: to a disk, unless it lies below memory already, or to an object store if
-    /// it was used again.
+    /// The path of an object that must leave memory. It goes to a disk, unless it already lies on a disk of any kind.
+    /// Otherwise it goes to an object store, if it was used again.
     fn way_down(&self, object: u32) -> Option<OffloadPath> {
         let to_disk = || self.way_to(object, Medium::Disk).filter(|_| !self.is_on_disk(object));
         let to_store = || {
@@ -63,15 +65,16 @@ impl Meta {
         self.submit_offload(Origin::Sink, object, way);
     }
 
-    /// The copy of an object that sinks has ended. The object may be about to go.
+    /// The copy of a sinking object has ended. Changes no object, since the object may be about to go.
     pub(crate) fn sink_ended(&mut self, object: u32, version: Version, ending: Ending) {
         if ending != Ending::ObjectGone {
             self.offloads.sunk.push((object, version, ending));
         }
     }
 
-    /// Frees the memory of objects that have sunk. One that was leased meanwhile is in use: it stays, and goes at once when it
-    /// is chosen again. One whose copy failed is evicted, unless its group stays: the attempt to keep it was made.
+    /// Frees the memory of objects that have sunk. An object that was leased meanwhile stays, and is evicted at once
+    /// when eviction chooses it again. An object whose copy failed is evicted too, unless its group stays: the leader
+    /// makes only one attempt.
     pub(crate) fn settle_sunk(&mut self) {
         self.offload_further();
         while let Some((object, version, ending)) = self.offloads.sunk.pop() {
@@ -79,9 +82,9 @@ impl Meta {
                 it.version == version && it.state == ObjectState::Complete
             };
             let Some(record) = self.objects.get(object).filter(is_same) else { continue };
-            // The task of a caller or a drain took the place of the copy to the disk.
+            // The object got a task of a caller or a drain instead, which ended the copy.
             let gave_way = ending == Ending::Refused(ErrorCode::ObjectHasReplicationTask);
-            // A group that is read stays whole, on whatever its objects lie.
+            // A group that is read stays complete, whatever the tier of its objects.
             let in_group = record.group != NONE && self.group_stays(record.group, true);
             let is_last = ending != Ending::Success && in_group;
             let stays = gave_way || record.pin == Pin::Hard || self.is_leased(object) || is_last;
@@ -100,8 +103,8 @@ impl Meta {
         }
     }
 
-    /// Whether eviction takes nothing from a segment now, because the most objects sink already, or because nothing is ever evicted
-    /// from its medium.
+    /// Whether eviction must take nothing from a segment now: too many objects sink already, or its medium is never
+    /// evicted from.
     pub(crate) fn is_sink_full(&self, slot: u32) -> bool {
         let segment = &self.segments[slot];
         if !self.config.evicts_from(segment.medium) {
@@ -116,16 +119,16 @@ impl Meta {
                 .any(|medium| self.disk_of(segment.client, 1, medium).is_some())
     }
 
-    /// Whether so much sinks on a segment that a put of this length waits for that. What follows it is chosen ahead, so that the
-    /// disk is never idle while puts wait.
+    /// Whether so many bytes sink on a segment that a put of this length waits for them. Eviction chooses victims
+    /// ahead of need, so that the disk is never idle while puts wait.
     pub(crate) fn sinks_enough(&self, slot: u32, len: u64) -> bool {
         let segment = &self.segments[slot];
         let ahead = (segment.allocator.capacity() as f64 * self.config.eviction_ratio) as u64;
         segment.sinking > 0 && segment.sinking >= ahead.max(len.saturating_mul(MOST_EVICTED))
     }
 
-    /// Whether room may come soon: objects are on their way to disks, or stay only until a task has read them. Promotions do not
-    /// count, since their objects lie in memory only afterwards.
+    /// Whether room may come free soon: objects are on their way to disks, or stay only until a task has read them.
+    /// Promotions do not count, since they add objects to memory.
     pub(crate) fn is_making_room(&self) -> bool {
         let tasks = self.tasks.pending() + self.tasks.processing();
         self.config.has_disks() && tasks > self.tasks.under_way(Origin::Promotion)

@@ -8,9 +8,9 @@ use crate::objects::{Object, ObjectState};
 use crate::timer::Timer;
 
 impl Meta {
-    /// An entry that a node may hold is one of a replica, of a running put or copy, or has a tombstone.
+    /// Every entry that a node may hold belongs to a replica, to a running put or copy, or to a tombstone.
     pub(crate) fn every_tombstone_is_of_nothing_else(&self) -> Check {
-        // What was overtaken is to be dropped although its writer may be at work.
+        // Nodes must drop the entries of an overtaken put, although its writer may still write.
         let is_wanted = |state| state != ObjectState::Overtaken;
         for (id, object) in self.objects.iter().filter(|(_, object)| is_wanted(object.state)) {
             for (_, range) in self.ranges_of(id) {

@@ -1,4 +1,4 @@
-//! The nodes fetch the tombstones on their segments with their heartbeats, and say what they have dropped.
+//! Nodes fetch the tombstones on their segments with their heartbeats, and confirm the drops.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use crate::objects::Range;
 use crate::segments::Closed;
 
 impl Meta {
-    /// Hands a client what its nodes are to drop, and forgets what they have dropped.
+    /// Takes the confirmed drops of a client, and returns the next entries that its nodes must drop.
     pub(crate) fn fetch_drops(
         &mut self,
         from: ClientId,
@@ -38,7 +38,7 @@ impl Meta {
         Reply::Drops(drops)
     }
 
-    /// Whether a client has something to drop on one of these segments.
+    /// Whether one of these segments of a client has tombstones.
     pub(crate) fn has_drops(&mut self, hosted: &[SegmentId]) -> bool {
         let mut has_some = false;
         for &id in hosted {
@@ -52,8 +52,8 @@ impl Meta {
         has_some
     }
 
-    /// A segment that had too many tombstones takes puts again once its node has dropped half of them. A node that
-    /// drops nothing at all is struck.
+    /// A segment with too many tombstones takes puts again once their number is down to half of the limit. If its node
+    /// confirms no drop for `client_ttl_ms`, the segment is struck.
     fn relieve_choked(&mut self, slot: u32) {
         let since = self.tombstones.confirmed_at(slot).unwrap_or(self.now);
         if self.tombstones.count(slot) <= self.config.most_tombstones / 2 {
@@ -63,7 +63,8 @@ impl Meta {
         }
     }
 
-    /// The nodes have dropped these. A leased tombstone goes once all of its ranges are among them.
+    /// A client reports that nodes have dropped these entries. A leased tombstone goes once all its ranges are among
+    /// them.
     pub(crate) fn dropped(&mut self, dropped: &[RangeDrop]) -> Reply {
         self.forget_dropped(dropped);
         let mut gone: BTreeMap<(SegmentId, u64, Version), Version> = BTreeMap::new();
@@ -90,7 +91,7 @@ impl Meta {
             let Some(slot) = self.segments.find(range.segment) else { continue };
             let place = (range.offset, range.version);
             match left.contains(&range.version) {
-                // What has just left needs no tombstone either.
+                // The version is gone from all nodes, so it needs no tombstone either.
                 true => self.tombstones.remove(slot, place),
                 false => self.tombstones.confirm(slot, place, range.grant, self.now),
             }

@@ -1,11 +1,11 @@
-//! Gathering what nodes may hold of an object.
+//! Gathers the entries that nodes may hold of an object.
 
 use super::Gathered;
 use crate::Meta;
 use crate::segments::Closed;
 
 impl Meta {
-    /// Names what a node may hold of an object, and the end of the lease on it.
+    /// Names the entries that nodes may hold of these replicas of an object, and the end of its lease.
     pub(crate) fn gather(&mut self, object: u32, replicas: u32, gathered: &mut Gathered) {
         let record = &self.objects[object];
         let grant =

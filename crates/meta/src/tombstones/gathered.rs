@@ -1,4 +1,4 @@
-//! The entries that nodes are to drop because of one request.
+//! Gathers the entries that nodes must drop for one request.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -9,26 +9,26 @@ use mooncake_types::{ErrorCode, RemainingRange, Remains, Reply, Tick, Version};
 
 use crate::segments::{AddressTable, Segments};
 
-/// Gathers what the nodes are to drop because of one request.
+/// The entries that nodes must drop for one request.
 #[derive(Debug, Default)]
 pub(crate) struct Gathered {
     ranges: Vec<RemainingRange>,
-    /// The leased tombstones that are gathered already, since a request may name a key many times.
+    /// The leased tombstones that are gathered already. A request may name a key many times.
     leased: BTreeSet<Version>,
-    /// By the hash of a key: the version below which all its tombstones are gathered already.
+    /// The version below which all tombstones of a key are gathered, by the hash of the key.
     below: HashMap<u64, Version, FixedState>,
     table: AddressTable,
-    /// The end of the last lease on any of it.
+    /// The end of the last lease on any of these entries.
     pub(super) until: Tick,
 }
 
 impl Gathered {
-    /// Bytes that it takes in a reply.
+    /// Bytes that the ranges take in a reply.
     pub(crate) fn len_bytes(&self) -> usize {
         size_of_val(&*self.ranges)
     }
 
-    /// Names an entry, which was written under this grant at the latest.
+    /// Names an entry, which was written under this grant or an older one.
     pub(super) fn add(
         &mut self,
         segments: &Segments,
@@ -40,12 +40,13 @@ impl Gathered {
         self.ranges.push(RemainingRange { segment, offset, version, grant });
     }
 
-    /// Whether a leased tombstone is to be named: it was not yet.
+    /// Whether a leased tombstone is not named yet. Counts it as named from now on.
     pub(super) fn is_unnamed(&mut self, leased: Version) -> bool {
         self.leased.insert(leased)
     }
 
-    /// The versions of a key with this hash that are to be named so that all below one are. None if they all were.
+    /// The versions below `below` of a key with this hash that are not named yet. Counts them as named from now on.
+    /// `None` if all are named.
     pub(super) fn unnamed_below(&mut self, hash: u64, below: Version) -> Option<Range<Version>> {
         let named_below = self.below.entry(hash).or_default();
         let unnamed = *named_below..below;
@@ -53,7 +54,7 @@ impl Gathered {
         (!unnamed.is_empty()).then_some(unnamed)
     }
 
-    /// A key with this hash may have got tombstones since it was named.
+    /// Names the tombstones of a key with this hash again: it may have got new ones.
     pub(crate) fn name_again(&mut self, hash: u64) {
         self.below.remove(&hash);
     }

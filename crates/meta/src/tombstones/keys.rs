@@ -1,4 +1,4 @@
-//! Tombstones by key. In shards, like the index, so that growing is a short pause.
+//! Tombstones by key, in shards like the index, so that a table that grows causes only a short pause.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use hashbrown::hash_table::Entry;
 use super::entry::EntryId;
 use crate::objects::{SHARDS, shard};
 
-/// The slot of a segment, and a place there.
+/// A place on a segment: the slot, and the entry there.
 type At = (u32, EntryId);
 
 #[derive(Debug)]
@@ -24,7 +24,7 @@ struct OfKey {
     entries: KeyEntries,
 }
 
-/// Nearly always one. A key that is put and removed all the time may have very many.
+/// Nearly always one entry. A key that is put and removed over and over may have very many.
 #[derive(Debug)]
 enum KeyEntries {
     One(At),
@@ -76,7 +76,7 @@ impl Keys {
         self.of_key(hash).any(|it| it == at)
     }
 
-    /// The entries of the keys with this hash, by segment.
+    /// The tombstones of keys with this hash, by segment.
     pub(crate) fn of_key(&self, hash: u64) -> impl Iterator<Item = At> {
         let of_key = self.shards[shard(hash)].find(hash, |it| it.hash == hash);
         let (one, many) = match of_key.map(|it| &it.entries) {
@@ -89,7 +89,7 @@ impl Keys {
 }
 
 impl KeyEntries {
-    /// Whether it was not there.
+    /// Adds an entry. Returns whether it is new.
     fn insert(&mut self, at: At) -> bool {
         match self {
             Self::One(one) if *one == at => false,

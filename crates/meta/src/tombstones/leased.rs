@@ -1,13 +1,18 @@
 //! Leased tombstones: versions that were removed or replaced while readers could have routes to them.
 //!
-//! Their ranges stay reserved until the nodes have dropped them or the lease is over. A newer version of the key may be
-//! named before that, but readers must find the older ones dropped first: the moment when the last of their replicas is
-//! dropped is the moment at which the newer version takes their place.
+//! Their ranges stay reserved until the nodes have dropped them or the lease is over. The leader may name a newer
+//! version of the key before that, but readers must first have the older ones dropped. The newer version takes their
+//! place at the moment when the last replica of the older ones is dropped.
 //!
-//! So a leased tombstone keeps the whole record of its object. Look-ups name its replicas with their placements, a node that
-//! was started again tells of them, and a new leader finds further ones. An entry of the other tables knows a place, a
-//! version and the hash of a key: not enough for these three. When the lease is over, or all is dropped, the record goes, and
-//! what nodes may still hold of it becomes [entries](super) like any other.
+//! So a leased tombstone keeps the whole record of its object:
+//!
+//! - look-ups name its replicas with their placements;
+//! - the inventory of a restarted node may name its entries;
+//! - a new leader may find further replicas of it.
+//!
+//! An ordinary tombstone has only a place, a version and the hash of a key, which is too little for these three. When
+//! the lease is over or all replicas are dropped, the record goes. Entries that nodes may still hold become ordinary
+//! [tombstones](super).
 
 use std::collections::BTreeMap;
 
@@ -24,7 +29,7 @@ pub(crate) struct Leased {
     /// The object of each version, and the newest grant when the version became a leased tombstone.
     pub(super) by_version: BTreeMap<Version, (u32, Version)>,
     pub(super) by_key: ByKey,
-    /// Versions that became leased tombstones under an older grant count as if they had under this one.
+    /// Tombstones of an older grant count as left under this grant.
     named_from: Version,
 }
 
@@ -33,27 +38,27 @@ impl Leased {
         self.by_version.len()
     }
 
-    /// The object of a version, if that is one.
+    /// The object of a version that is a leased tombstone.
     pub(crate) fn of_version(&self, version: Version) -> Option<u32> {
         Some(self.by_version.get(&version)?.0)
     }
 
-    /// The oldest version.
+    /// The oldest version that is a leased tombstone.
     pub(crate) fn oldest(&self) -> Option<Version> {
         self.by_version.first_key_value().map(|(&version, _)| version)
     }
 
-    /// From here on all leased tombstones count as left under this grant.
+    /// From now on all leased tombstones count as left under this grant.
     pub(super) fn name_again(&mut self, grant: Version) {
         self.named_from = grant;
     }
 
-    /// The newest grant under which a version's entries can have been written.
+    /// The newest grant under which the entries of a version can have been written.
     pub(super) fn since(&self, version: Version) -> Option<Version> {
         Some(self.by_version.get(&version)?.1.max(self.named_from))
     }
 
-    /// Those of a key, oldest version first.
+    /// The leased tombstones of a key, oldest version first.
     pub(crate) fn of_key(&self, key: &str) -> &[u32] {
         if self.by_version.is_empty() {
             return &[];

@@ -1,4 +1,4 @@
-//! What becomes a tombstone, and what is none any more because something else is written there.
+//! Creates tombstones, and voids them when another entry is written in their place.
 
 use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{Tick, Version};
@@ -11,7 +11,7 @@ use crate::slab::NONE;
 use crate::timer::Timer;
 
 impl Meta {
-    /// A node may hold this entry, which belongs to no object, put or copy: it gets a tombstone.
+    /// Leaves a tombstone for an entry that a node may hold and that belongs to no object, put or copy.
     pub(crate) fn leave_tombstone(&mut self, slot: u32, place: EntryId, len: u64, hash: u64) {
         if self.segments[slot].is_mounted() {
             let grant = self.term.newest_grant();
@@ -27,7 +27,7 @@ impl Meta {
         }
     }
 
-    /// The entries of an object that will never be read get tombstones. Its ranges stay as they are.
+    /// Leaves tombstones for the entries of an object that no reader will get. Its ranges stay as they are.
     pub(crate) fn leave_tombstones_of(&mut self, object: u32) {
         let record = &self.objects[object];
         let of = (self.index.hash(&record.key), record.version);
@@ -39,13 +39,13 @@ impl Meta {
         }
     }
 
-    /// The entry of a version, of a key with this hash, that may lie in a range gets a tombstone.
+    /// Leaves a tombstone for the entry of this version that may lie in a range. `hash` is that of its key.
     pub(crate) fn leave_tombstone_in(&mut self, piece: &Piece, (hash, version): (u64, Version)) {
         let offset = self.segments[piece.segment].allocator.range(piece.handle).offset;
         self.leave_tombstone(piece.segment, (offset, version), piece.len, hash);
     }
 
-    /// The replicas of an object are complete: the tombstones in their places are void.
+    /// The replicas of an object are complete: voids the tombstones in their places.
     pub(crate) fn void_beneath(&mut self, object: u32) {
         if self.tombstones.len() == 0 {
             return;
@@ -58,7 +58,8 @@ impl Meta {
         }
     }
 
-    /// A copy writes the same version again. Nodes must not drop its entries, so tombstones of this version in the same places go.
+    /// A copy writes the same version again, and nodes must not drop its entries. So tombstones of this version in the
+    /// same places go.
     pub(crate) fn expect_anew(&mut self, object: u32) {
         let version = self.objects[object].version;
         let place = |(_, range): (u32, &Range)| (range.segment, (self.offset_of(range), version));
@@ -68,7 +69,8 @@ impl Meta {
         }
     }
 
-    /// Removes a finished object that has just lost its key. It stays as a leased tombstone while readers may have routes to it.
+    /// Removes a finished object that has just lost its key. While readers may have routes to it, it stays as a leased
+    /// tombstone.
     pub(crate) fn leave_leased_tombstone(&mut self, object: u32) {
         let stays = self.is_leased(object) && self.lives(object);
         let stays = stays && !is_broken(Rule::LeavingRangesAreReserved);
@@ -83,12 +85,12 @@ impl Meta {
         self.tombstones.leased.by_key.insert(&self.objects, object);
     }
 
-    /// The timer of a leased tombstone: nobody can have a route to it once its lease is over.
+    /// The timer of a leased tombstone. No reader has a route to it once its lease is over.
     fn leased_timer(&self, object: u32) -> (Tick, Timer) {
         (self.objects[object].leased_until(), Timer::LeasedTombstone(object))
     }
 
-    /// A leased tombstone is none any more.
+    /// Takes an object from the leased tombstones.
     pub(crate) fn forget_leased(&mut self, object: u32) {
         self.timers.remove(&self.leased_timer(object));
         self.tombstones.leased.by_version.remove(&self.objects[object].version);

@@ -1,17 +1,21 @@
-//! Tombstones: entries that nodes may still hold, of what was evicted, removed, replaced, revoked or given up. A later leader
-//! would find them in an inventory.
+//! Tombstones: entries that nodes may still hold of versions that were evicted, removed, replaced, revoked or given
+//! up. A later leader would find them in an inventory.
 //!
-//! 1. A range goes from its object, put or copy. Its bytes may be granted again at once, since nobody has a route to them; but
-//!    where a writer may be at work, or a reader does not let go, they stay [reserved] until a given time.
-//! 2. Its tombstone is [named](name): the node fetches it with a heartbeat and drops the entry ([drops]); a client that removes
-//!    or replaces the key has it dropped before it answers, and one that reads a newer version has it dropped before it reads.
-//! 3. It is void once the node says that the entry is dropped, another one is complete in its place, or its segment is gone.
-//! 4. When its reservation ends, its bytes are free, and there is a tombstone once more: they may have been written in between.
+//! 1. An object, put or copy loses a range. Its bytes may be granted again at once, since no reader has a route to
+//!    them. If a writer may still write there, or a reader does not let go, they stay [reserved] until a given time.
+//! 2. The leader [names](name) the tombstone. The node fetches it with a heartbeat and drops the entry ([drops]). A
+//!    client that removes or replaces the key waits for the drop before it answers. A client that reads a newer
+//!    version waits for the drop before it reads.
+//! 3. The tombstone is void once the node has confirmed the drop, another entry is complete in its place, or its
+//!    segment is gone.
+//! 4. When a reservation ends, its bytes are free and get a tombstone again, since a writer may have written there
+//!    meanwhile.
 //!
 //! A version that was removed or replaced under a lease is a [leased] tombstone first, with its whole record.
 //!
-//! Invariants (`check`): every entry that a node may hold is exactly one of a replica of an indexed object, a running put or
-//! copy, a tombstone. The bytes that a tombstone reserves are not granted. A key is named only together with its older tombstones.
+//! Invariants (`check`): every entry that a node may hold belongs to exactly one of a replica of an indexed object, a
+//! running put or copy, a tombstone. The bytes that a tombstone reserves are not granted. A key is named only together
+//! with its older tombstones.
 
 mod check;
 mod drops;
@@ -46,13 +50,14 @@ use self::reserved::Reservations;
 pub(crate) struct Tombstones {
     /// By slot of the segment.
     by_slot: BTreeMap<u32, SlotEntries>,
-    /// By the hash of the key: a key that shares it with another may have entries of that dropped, which harms nobody.
+    /// By the hash of the key. Keys that share a hash may have each other's tombstones dropped early, which is
+    /// harmless.
     by_key: Keys,
-    /// The hashes of keys of which a newer version than some entry can be read.
+    /// Hashes of keys that have a tombstone and a readable version newer than it.
     preceding: HashSet<u64, FixedState>,
-    /// Entries that were left under an older grant count as left under this one: see [`Meta::outrank`](crate::Meta::outrank).
+    /// Tombstones of an older grant count as left under this grant: see [`Meta::outrank`](crate::Meta::outrank).
     named_from: Version,
-    /// Entries that keep their own grant: puts to their ranges were under way when `named_from` was set.
+    /// Tombstones that keep their own grant: puts to their ranges were under way when `named_from` was set.
     beneath: BTreeSet<(u32, EntryId)>,
     reserved: Reservations,
     leased: Leased,
@@ -61,9 +66,9 @@ pub(crate) struct Tombstones {
 #[derive(Debug, Default)]
 struct SlotEntries {
     known: BTreeMap<EntryId, Tombstone>,
-    /// Where the next list begins, so that every entry gets its turn.
+    /// Where the next list of drops begins, so that every tombstone gets its turn.
     next: EntryId,
-    /// When its node last said that it dropped some, or there were none.
+    /// When the node last confirmed a drop, or when the segment got its first tombstone.
     confirmed_at: Tick,
 }
 
@@ -72,17 +77,17 @@ impl Tombstones {
         self.by_key.len()
     }
 
-    /// Versions that readers may have routes to.
+    /// Tombstones of versions that readers may have routes to.
     pub(crate) fn leased(&self) -> &Leased {
         &self.leased
     }
 
-    /// Memory that belongs to no object and stays reserved.
+    /// Memory that belongs to no object and is reserved.
     pub(crate) fn reserved(&self) -> &Reservations {
         &self.reserved
     }
 
-    /// How many entries a segment has.
+    /// Number of tombstones on a segment.
     pub(crate) fn count(&self, slot: u32) -> usize {
         self.by_slot.get(&slot).map_or(0, |entries| entries.known.len())
     }
@@ -109,7 +114,8 @@ impl Tombstones {
         self.by_key.insert(entry.hash, (slot, place));
     }
 
-    /// A node has dropped the entry, if it was written under this grant or an older one.
+    /// Removes a tombstone whose entry the node has dropped, unless the entry may have been written under a newer
+    /// grant.
     fn confirm(&mut self, slot: u32, place: EntryId, grant: Version, now: Tick) {
         let Some(entries) = self.by_slot.get_mut(&slot) else { return };
         entries.confirmed_at = now;
@@ -119,14 +125,16 @@ impl Tombstones {
         }
     }
 
-    /// From here on all entries count as left under this grant, except those `beneath` puts that are under way.
+    /// From now on all tombstones count as left under this grant. Those in `beneath` lie in ranges of running puts,
+    /// and keep their own.
     pub(crate) fn name_again(&mut self, grant: Version, beneath: BTreeSet<(u32, EntryId)>) {
         self.named_from = grant;
         self.leased.name_again(grant);
         self.beneath.extend(beneath);
     }
 
-    /// Puts to the ranges of all other entries have ended: these count as left under `named_from`, too.
+    /// Keeps only those tombstones in `beneath`. Puts to the ranges of the others have ended: these count as left
+    /// under `named_from`, too.
     pub(crate) fn retain_beneath(&mut self, beneath: &BTreeSet<(u32, EntryId)>) {
         self.beneath.retain(|place| beneath.contains(place));
     }
@@ -135,7 +143,8 @@ impl Tombstones {
         !self.beneath.is_empty()
     }
 
-    /// When the node of a slot that has entries last said that it dropped some, or there were none.
+    /// When the node last confirmed a drop, or when the segment got its first tombstone. `None` if the segment has no
+    /// tombstones.
     fn confirmed_at(&self, slot: u32) -> Option<Tick> {
         Some(self.by_slot.get(&slot)?.confirmed_at)
     }
@@ -156,15 +165,15 @@ impl Tombstones {
         }
     }
 
-    /// An entry is complete in this range, so its node has dropped what overlapped it: the tombstones there are void. One
-    /// that this misses stays until the node confirms it.
+    /// Voids the tombstones in a range in which an entry is now complete: the node has dropped all that overlapped it.
+    /// Tombstones that this misses stay until the node confirms their drops.
     fn void(&mut self, slot: u32, offset: u64, len: u64) {
         for place in self.overlapping(slot, offset, len) {
             self.remove(slot, place);
         }
     }
 
-    /// The entries that lie in this range, and the last of those that begin before it, if that reaches into it.
+    /// The tombstones that begin in this range, and the last one before it if that reaches into the range.
     pub(crate) fn overlapping(&self, slot: u32, offset: u64, len: u64) -> Vec<EntryId> {
         let Some(entries) = self.by_slot.get(&slot) else { return Vec::new() };
         let (start, end) = (place_at(offset), place_at(offset.saturating_add(len)));
@@ -174,7 +183,7 @@ impl Tombstones {
         inside.map(|(&place, _)| place).collect()
     }
 
-    /// The segment is gone, and its entries with it.
+    /// Forgets the tombstones of a segment that is gone.
     pub(crate) fn forget(&mut self, slot: u32) {
         let Some(entries) = self.by_slot.remove(&slot) else { return };
         for (place, entry) in entries.known {
@@ -182,17 +191,17 @@ impl Tombstones {
         }
     }
 
-    /// Whether a newer version than some entry of a key with this hash can be read.
+    /// Whether a key with this hash has a readable version newer than one of its tombstones.
     fn precedes(&self, hash: u64) -> bool {
         self.preceding.contains(&hash)
     }
 
-    /// The entries of a key with this hash, by segment.
+    /// The tombstones of keys with this hash, by segment.
     pub(crate) fn of_key(&self, hash: u64) -> impl Iterator<Item = (u32, EntryId)> {
         self.by_key.of_key(hash)
     }
 
-    /// Up to `limit` entries of a segment: the next ones, from the first on again after the last.
+    /// The next tombstones of a segment, up to `limit`. Starts over after the last one.
     fn next_of(&mut self, slot: u32, limit: usize) -> Vec<(EntryId, Version)> {
         let Some(entries) = self.by_slot.get(&slot) else { return Vec::new() };
         let (next, known) = (entries.next, &entries.known);
@@ -208,14 +217,14 @@ impl Tombstones {
         found
     }
 
-    /// Every entry, with its slot and place.
+    /// Every tombstone, with its slot and place.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, EntryId, Tombstone)> {
         self.by_slot.iter().flat_map(|(&slot, entries)| {
             entries.known.iter().map(move |(&place, &entry)| (slot, place, entry))
         })
     }
 
-    /// The places from an offset of a slot on, in the order of slots and places.
+    /// The places from an offset of a slot on, by slot and place.
     pub(crate) fn from(&self, slot: u32, offset: u64) -> impl Iterator<Item = (u32, EntryId)> {
         self.by_slot.range(slot..).flat_map(move |(&at, entries)| {
             let first = if at == slot { place_at(offset) } else { EntryId::default() };
@@ -223,7 +232,7 @@ impl Tombstones {
         })
     }
 
-    /// Whether the entries by key are just those by segment.
+    /// Whether the tombstones by key are exactly those by segment.
     pub(crate) fn is_sound(&self) -> bool {
         let mut count = 0;
         let known = self.iter().all(|(slot, place, entry)| {
@@ -234,7 +243,7 @@ impl Tombstones {
     }
 }
 
-/// The first place at an offset.
+/// The lowest place at an offset.
 fn place_at(offset: u64) -> EntryId {
     (offset, Version::default())
 }

@@ -1,4 +1,4 @@
-//! Naming tombstones to clients, which have the entries dropped before they answer or read.
+//! Names tombstones to clients. A client has nodes drop the entries before it answers its caller or reads.
 
 use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{Epoch, ErrorCode, Located, RemainingRange, Tick, Version, limits};
@@ -7,13 +7,15 @@ use super::{EntryId, Gathered};
 use crate::Meta;
 use crate::segments::{AddressTable, Closed};
 
-/// No version is as new.
+/// Newer than every version.
 const NEWER_THAN_ALL: Version = Version { epoch: Epoch(u64::MAX), counter: u64::MAX };
 
 impl Meta {
-    /// Names the tombstones of the key with this hash, below a version if one is given, unless this request named them already.
-    /// Segments that are marked behind are left out, and segments out of sight are marked behind: a later leader has both start
-    /// empty.
+    /// Names the tombstones of keys with this hash, below a version if one is given. Skips those that this request
+    /// named already.
+    ///
+    /// Segments that are marked behind are left out, and segments out of sight are marked behind: under a later leader
+    /// both start empty.
     pub(crate) fn gather_tombstones(
         &mut self,
         hash: u64,
@@ -23,7 +25,7 @@ impl Meta {
         if self.tombstones.len() == 0 || is_broken(Rule::RemovalsReachTheNodes) {
             return;
         }
-        // Most keys have none, and nothing need be remembered of them.
+        // Most keys have no tombstones, and need no record in `gathered`.
         if self.tombstones.of_key(hash).next().is_none() {
             return;
         }
@@ -32,7 +34,7 @@ impl Meta {
         self.name_tombstones(hash, |version| unnamed.contains(&version), gathered);
     }
 
-    /// Names the tombstones of the key with this hash whose versions are wanted.
+    /// Names the tombstones of keys with this hash whose versions are wanted.
     pub(super) fn name_tombstones(
         &mut self,
         hash: u64,
@@ -47,14 +49,15 @@ impl Meta {
         }
     }
 
-    /// Names an entry if it has a tombstone and must be waited for.
+    /// Names an entry if it has a tombstone and its drop must be waited for.
     pub(crate) fn name_tombstone(&mut self, slot: u32, place: EntryId, gathered: &mut Gathered) {
         if let Some(grant) = self.must_be_dropped(slot, place) {
             gathered.add(&self.segments, slot, place, grant);
         }
     }
 
-    /// The newest grant that an entry can have been written under, if it has a tombstone and must be waited for.
+    /// The newest grant under which an entry can have been written. `None` if it has no tombstone, or if its drop need
+    /// not be waited for. Marks a segment out of sight behind.
     pub(super) fn must_be_dropped(&mut self, slot: u32, place: EntryId) -> Option<Version> {
         let entry = self.tombstones.get(slot, place)?;
         if self.segments[slot].is(Closed::OutOfSight) {
@@ -63,7 +66,7 @@ impl Meta {
         (!self.is_forgiven(slot)).then_some(entry.grant)
     }
 
-    /// An object can be read from now on: the tombstones of older versions precede it.
+    /// Notes that readers of an object must first have the tombstones of older versions dropped, if there are any.
     pub(crate) fn note_predecessors(&mut self, object: u32) {
         if self.tombstones.len() == 0 {
             return;
@@ -77,8 +80,8 @@ impl Meta {
         }
     }
 
-    /// Names the older versions of these keys that a client has the nodes drop before it reads. A key with too many of them cannot
-    /// be read yet.
+    /// Names the older versions of these keys, which the client has nodes drop before it reads. A key with too many of
+    /// them cannot be read yet.
     pub(crate) fn gather_predecessors(
         &mut self,
         keys: &[&str],
@@ -86,7 +89,7 @@ impl Meta {
         table: &mut AddressTable,
     ) -> Vec<(u32, RemainingRange)> {
         let mut ranges = Vec::new();
-        // A test that breaks these rules is to find the fault: here readers would hide it.
+        // A test that breaks these rules must find the fault. Naming predecessors would hide it.
         let hides = is_broken(Rule::LeavingRangesAreReserved) || is_broken(Rule::ReadsGrantLeases);
         let may_be_left = is_broken(Rule::RemovalsReachTheNodes) || hides;
         if self.tombstones.preceding.is_empty() || may_be_left {
@@ -118,8 +121,8 @@ impl Meta {
         ranges
     }
 
-    /// Puts the leased tombstones of a key before the version that was found. Gives the moment at which the first of their leases
-    /// ends, if there are any.
+    /// Puts the leased tombstones of a key before the version that was found. Returns the end of the first of their
+    /// leases, if there are any.
     pub(crate) fn precede(
         &self,
         (position, key): (usize, &str),
@@ -140,7 +143,7 @@ impl Meta {
         leased.iter().map(|&object| self.objects[object].leased_until()).min()
     }
 
-    /// Where the replicas of an object lie that its nodes may yet drop, whether or not they are in sight.
+    /// The placements of an object's replicas that nodes may still hold, whether or not they are in sight.
     fn locate_leased(&self, object: u32, table: &mut AddressTable) -> Located {
         let record = &self.objects[object];
         let dead = self.dead_replicas(object);

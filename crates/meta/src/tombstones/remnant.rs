@@ -1,20 +1,21 @@
-//! Whether the nodes have dropped what the master removed by itself. They fetch these tombstones with their heartbeats.
+//! Checks whether nodes have dropped the entries that the master removed by itself. Nodes fetch these tombstones with
+//! their heartbeats.
 
 use mooncake_types::{Tick, Version};
 
 use super::EntryId;
 use crate::Meta;
 
-/// Whether nodes still hold something of the removed versions up to a given one.
+/// Whether nodes still hold entries of the removed versions up to a given one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remnant {
-    /// Nothing: no later leader finds any of it.
+    /// They hold none: no later leader finds any of them.
     None,
-    /// A node may still hold some. The next look begins here; if this one began here too, after a pause.
+    /// A node may still hold some. The next check begins at this cursor, after a pause if this check began there too.
     From(RemnantCursor),
 }
 
-/// Where a look begins.
+/// Where a check begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RemnantCursor {
     slot: u32,
@@ -28,8 +29,8 @@ impl Meta {
         self.term.newest_grant()
     }
 
-    /// Looks at up to `limit` entries for what is left of versions up to `newest`. Nodes out of sight are marked behind
-    /// rather than waited for.
+    /// Checks up to `limit` tombstones for versions up to `newest`. Marks segments of nodes out of sight behind,
+    /// rather than wait for these nodes.
     pub fn look_for_remnants(
         &mut self,
         now: Tick,
@@ -37,7 +38,7 @@ impl Meta {
         (from, limit): (RemnantCursor, usize),
     ) -> Remnant {
         self.advance(now);
-        // What readers may have routes to has tombstones when their leases are over.
+        // Leased versions get ordinary tombstones when their leases are over.
         if self.tombstones.leased.oldest().is_some_and(|version| version <= newest) {
             return Remnant::From(from);
         }

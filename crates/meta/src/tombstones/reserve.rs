@@ -1,4 +1,4 @@
-//! How memory comes to be reserved for no object, and how that ends.
+//! Begins and ends reservations.
 
 use mooncake_types::{Tick, Version};
 
@@ -7,12 +7,12 @@ use crate::Meta;
 use crate::segments::Pieces;
 use crate::timer::Timer;
 
-/// How long ranges stay reserved that their node could not let a writer have, unless puts that are given up free theirs
-/// sooner.
+/// How long ranges stay reserved that their node could not give to a writer. Less if ranges of puts that are given up
+/// are free sooner.
 const HELD_MS: u64 = 60_000;
 
 impl Meta {
-    /// Keeps ranges reserved, which are no object's, until then.
+    /// Keeps ranges that belong to no object reserved until a time.
     pub(crate) fn reserve_until(
         &mut self,
         until: Tick,
@@ -27,8 +27,8 @@ impl Meta {
         self.timers.insert((until, Timer::Release(id)));
     }
 
-    /// Takes the replicas in `set` (bits) from a put or a copy, and keeps their ranges reserved until then. The put must have
-    /// left its queue. It keeps what lies on unmounted segments.
+    /// Takes the replicas in `set` (bits) from a put or a copy, and keeps their ranges reserved until a time. The put
+    /// must have left its queue. Ranges on unmounted segments stay with it.
     pub(crate) fn reserve_replicas(&mut self, object: u32, set: u32, until: Tick) {
         if set == 0 {
             return;
@@ -44,17 +44,17 @@ impl Meta {
         self.reserve_until(until, of, pieces);
     }
 
-    /// Until when the ranges stay reserved of what is given up now: its writer may be at work until then.
+    /// The time until which ranges stay reserved that are given up now: their writer may write until then.
     pub(crate) fn end_of_writers(&self) -> Tick {
         self.now.after_ms(self.config.put_release_ms - self.config.put_discard_ms)
     }
 
-    /// Until when ranges stay reserved that their node could not let a writer have.
+    /// The time until which ranges stay reserved that their node could not give to a writer.
     pub(crate) fn end_of_readers(&self) -> Tick {
         self.now.after_ms(HELD_MS).min(self.end_of_writers())
     }
 
-    /// The time of a reservation is over.
+    /// Ends a reservation and frees its ranges.
     pub(crate) fn release(&mut self, id: u32) {
         let Reservation { hash, version, pieces } = self.tombstones.reserved.known.remove(id);
         for piece in &pieces {

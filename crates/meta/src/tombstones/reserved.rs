@@ -1,12 +1,13 @@
-//! Memory that belongs to no object and stays reserved until a given time, because a writer may be at work there or a
-//! reader does not let go of it:
+//! Reserved memory of no object: a writer may still write there, or a reader does not let go of it. Each reservation
+//! ends at a given time:
 //!
-//! - the ranges of a put that nobody ended, until `put_release_ms` after its start;
-//! - those of a copy that was given up, and what a new leader finds half written, for as long as a put that is given up now
-//!   keeps its own;
-//! - those that their node could not let a writer have, for a minute at most: the next writer could not have them either.
+//! - the ranges of a put that was never ended, `put_release_ms` after its start;
+//! - the ranges of a copy that was given up, as long as those of a put that is given up now;
+//! - half-written ranges that a new leader finds, for the same time;
+//! - ranges that their node could not give to a writer, after a minute at most: the node could not give them to the
+//!   next writer either.
 //!
-//! There is a tombstone for what lies there at once, and once more when the time is over.
+//! The entries there get tombstones at once, and again when the reservation ends.
 
 use mooncake_types::Version;
 
@@ -16,7 +17,7 @@ use crate::slab::Slab;
 /// Ranges of one version.
 #[derive(Debug)]
 pub(super) struct Reservation {
-    /// Of the key.
+    /// The hash of the key.
     pub(super) hash: u64,
     pub(super) version: Version,
     pub(super) pieces: Pieces,
@@ -34,12 +35,12 @@ impl Reservations {
         self.known.len()
     }
 
-    /// Bytes of all of them.
+    /// Bytes of all reservations.
     pub(crate) fn len_bytes(&self) -> u64 {
         self.len_bytes
     }
 
-    /// The ranges of each, and the number that its timer names.
+    /// The ranges of each reservation, and the number that its timer names.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &[Piece])> {
         self.known.iter().map(|(id, reservation)| (id, &*reservation.pieces))
     }

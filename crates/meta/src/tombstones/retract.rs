@@ -1,5 +1,5 @@
-//! Removals that began under one leader and end under another. The later leader may have found the removed versions again in
-//! inventories, and may have had them copied.
+//! Removals that begin under one leader and end under another. The later leader may have found the removed versions in
+//! inventories, and may have had copies made of them.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ impl Meta {
         }
         let is_of_another = |range: &RangeDrop| range.grant.epoch < self.term.began_under();
         if keys.is_empty() && ranges.iter().any(is_of_another) {
-            // This leader may have found these versions again, and could look for them only by their keys.
+            // This leader may have found these versions in inventories, and could look for them only by their keys.
             return Reply::Refused(ErrorCode::InvalidVersion);
         }
         let versions: BTreeSet<Version> = ranges.iter().map(|range| range.version).collect();
@@ -48,7 +48,8 @@ impl Meta {
         gathered.into_reply(self.now, vec![Ok(()); keys.len()])
     }
 
-    /// Gives up an object if it is one of these versions and this leader found it, with all replicas that it had made since.
+    /// Gives up the object of a key, with all its replicas, if this leader found it in inventories and it is one of
+    /// these versions.
     fn give_up_found(&mut self, key: &str, versions: &BTreeSet<Version>) {
         let is_found = |&object: &u32| {
             let record = &self.objects[object];
@@ -60,7 +61,7 @@ impl Meta {
         if self.tombstones.leased.of_key(key).len() >= MOST_LEASED {
             return self.drop_object(object);
         }
-        // Readers may have routes to it.
+        // Readers may have routes to the object.
         self.leave_key(object);
         self.leave_leased_tombstone(object);
     }

@@ -1,4 +1,4 @@
-//! What may happen, drawn from a seed.
+//! Random actions, drawn from a seed.
 
 use mooncake_types::SegmentId;
 
@@ -6,7 +6,7 @@ pub(crate) const KIB: u64 = 1024;
 pub(crate) const KEYS: u64 = 14;
 const CLIENTS: u128 = 3;
 const SEGMENTS: u128 = 5;
-/// Lengths of segments, in KiB.
+/// The lengths of segments in KiB.
 pub(crate) const LENS: [u64; 3] = [64, 200, 512];
 
 /// SplitMix64.
@@ -22,7 +22,7 @@ impl Dice {
     }
 }
 
-/// A put or an upsert that is to be started.
+/// The start of a put or an upsert.
 #[derive(Clone, Debug)]
 pub(crate) struct Start {
     pub(crate) client: u128,
@@ -32,11 +32,11 @@ pub(crate) struct Start {
     pub(crate) pin: u64,
     pub(crate) exclude: Option<u128>,
     pub(crate) upsert: bool,
-    /// The group of the key, mostly none; now and then that of another key.
+    /// The group of the key: mostly none, sometimes the group of another key.
     pub(crate) group: &'static str,
 }
 
-/// `nth` picks among those that there are, modulo their number.
+/// `nth` selects one of the existing items, modulo their number.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     Advance {
@@ -49,7 +49,7 @@ pub(crate) enum Action {
     Disconnect {
         client: u128,
     },
-    /// A client says that it cannot reach these segments.
+    /// A client reports that it cannot reach these segments.
     Report {
         client: u128,
         id: u128,
@@ -65,7 +65,7 @@ pub(crate) enum Action {
         grace_ms: u64,
     },
     Start(Start),
-    /// Ends a running put; now and then by a stranger.
+    /// Ends a running put; sometimes another client tries to.
     End {
         nth: u64,
         failed: u32,
@@ -87,13 +87,13 @@ pub(crate) enum Action {
     RemoveAll {
         force: bool,
     },
-    /// Clears a key, on the nth segment or on all.
+    /// Clears the key's replicas on the nth segment, or on all.
     Clear {
         client: u128,
         key: u64,
         nth: Option<u64>,
     },
-    /// From the nth segment to some of those behind it.
+    /// From the nth segment to some of the segments after it.
     CreateTask {
         key: u64,
         moves: bool,
@@ -108,7 +108,7 @@ pub(crate) enum Action {
         ok: bool,
         stranger: bool,
     },
-    /// Of the nth segment; to those behind it, or to any.
+    /// Drains the nth segment, to the segments after it or to any.
     Drain {
         nth: u64,
         targets: usize,
@@ -182,7 +182,7 @@ fn draw_start(dice: &mut Dice, client: u128, key: u64, id: u128) -> Start {
     }
 }
 
-/// The segments that go by a number: their lengths belong to their identities.
+/// The segments of this number; each length has its own id.
 pub(crate) fn segments_of(id: u128) -> [SegmentId; 3] {
     LENS.map(|len| SegmentId(segment(id, len * KIB)))
 }

@@ -1,4 +1,4 @@
-//! Drain jobs beside the model, which only sees what their tasks do.
+//! Drain jobs. The model sees only their tasks.
 
 use mooncake_types::{DrainOrder, DrainStatus, SegmentState};
 
@@ -16,7 +16,7 @@ impl Run {
             targets: (1..=targets).map(place).collect(),
             max_concurrency: 1 + (nth % 3) as u32,
         };
-        // Refusals leave everything as it is; the rules say which there are.
+        // A refused drain changes nothing; `rules` tests which drains are refused.
         if self.world.meta.start_drain(self.world.now, &order).is_ok() {
             let states = self.world.meta.segments();
             let drained = states.iter().filter(|segment| *segment.name == *order.segments[0]);
@@ -24,7 +24,8 @@ impl Run {
         }
     }
 
-    /// Whether readers are sent to some of the replicas that they might read, and a part of each of the others is drained.
+    /// Whether the master names only some of the expected replicas, and each of the others lies partly on a draining
+    /// segment.
     pub(crate) fn leaves_out_drained(&self, named: &[Extent], expected: &[Vec<Extent>]) -> bool {
         let segments = self.world.meta.segments();
         let is_drained = |&(id, ..): &Extent| {

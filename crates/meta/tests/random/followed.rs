@@ -1,4 +1,4 @@
-//! Somebody outside who follows which keys are where.
+//! A subscriber that follows key events.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use mooncake_meta::Tiers;
 use crate::model::Run;
 
 impl Run {
-    /// What the events say is what a walk over all keys finds.
+    /// The view of the events must equal a walk over all keys.
     pub(crate) fn follow(&mut self) {
         for event in self.world.meta.take_key_events() {
             let known = match event.now {

@@ -1,5 +1,5 @@
-//! Random worlds: actions drawn from a seed, the state machine beside a model of what callers were told, all
-//! invariants after every event.
+//! Random worlds: actions are drawn from a seed, and a model records what the master told callers. After every event,
+//! the state machine is compared with the model and all invariants are checked.
 //!
 //! `MOONCAKE_SEED=n` replays one world; `MOONCAKE_EVENTS=n` sets its length.
 
@@ -26,10 +26,10 @@ use mooncake_meta::{
 use mooncake_types::{ClientId, Reply, Request};
 use world::World;
 
-/// Worlds that met what the first ones do not meet: windows that touch each other, a promoted replica in pieces.
+/// Seeds that meet states which the first 30 do not: adjacent windows, and a promoted replica in pieces.
 const ONCE_AT_FAULT: [u64; 3] = [55, 263, 334];
 
-/// Worlds from this seed on have failure domains.
+/// From this seed on, worlds have failure domains.
 const FIRST_IN_RACKS: u64 = 1_000;
 
 impl Run {
@@ -123,8 +123,8 @@ fn config(seed: u64) -> Config {
     }
 }
 
-/// Runs one world and says how often it met what is rare. The seed alone decides what happens, so the seed alone
-/// replays it.
+/// Runs one world, and counts how often it met each rare state. The seed decides everything, so it alone replays the
+/// world.
 fn run(seed: u64, events: usize) -> BTreeMap<&'static str, u64> {
     let mut dice = Dice(seed);
     let log: Vec<Action> = (0..events).map(|_| draw(&mut dice)).collect();
@@ -191,7 +191,7 @@ fn random_worlds_in_racks_keep_them_too() {
     }
 }
 
-/// The same requests give the same replies: nothing depends on addresses, clocks or hash order.
+/// A replay gives equal replies, so nothing depends on addresses, clocks or hash order.
 #[test]
 fn a_replay_gives_the_same_replies() {
     let play = || {

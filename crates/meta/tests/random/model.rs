@@ -1,4 +1,4 @@
-//! What callers were told, and what they may rely on because of it.
+//! What the master told callers, and what it must keep to because of that.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,10 +10,10 @@ use mooncake_types::{
 
 use crate::world::World;
 
-/// A place in a segment: segment, offset, length.
+/// A range: segment, offset, length.
 pub(crate) type Extent = (SegmentId, u64, u64);
 
-/// A put that has neither ended nor been given up.
+/// A put that has neither ended nor been discarded.
 #[derive(Clone, Debug)]
 pub(crate) struct Put {
     pub(crate) key: String,
@@ -24,15 +24,15 @@ pub(crate) struct Put {
     pub(crate) mode: PutMode,
     pub(crate) hard: bool,
     pub(crate) group: &'static str,
-    /// A newer version of its key has become readable.
+    /// Whether a newer version of the key has become readable.
     pub(crate) overtaken: bool,
-    /// Where it was granted, and what is left of that.
+    /// The ranges of the grant, and those of them that still exist.
     pub(crate) granted: Vec<Extent>,
     pub(crate) extents: Vec<Extent>,
 }
 
 impl Put {
-    /// The extents of the replicas that did not fail and are whole.
+    /// The ranges of the replicas that are complete and did not fail.
     pub(crate) fn kept(&self, failed: u32) -> Vec<Extent> {
         let placed = || self.grant.placements.iter().zip(&self.granted);
         let lost = placed().filter(|(_, extent)| !self.extents.contains(extent));
@@ -48,9 +48,9 @@ pub(crate) struct Object {
     pub(crate) version: Version,
     pub(crate) len: u64,
     pub(crate) ended: Tick,
-    /// It is leased at least until then.
+    /// The lease ends at this time or later.
     pub(crate) leased_until: Tick,
-    /// It is leased at most until then.
+    /// The lease ends at this time or earlier.
     pub(crate) spared_until: Tick,
     pub(crate) hard: bool,
     pub(crate) group: &'static str,
@@ -65,29 +65,29 @@ pub(crate) struct Task {
     pub(crate) moves: bool,
     pub(crate) assigned: ClientId,
     pub(crate) fetched: bool,
-    /// Nobody asked for it: it stands in nobody's way.
+    /// Whether the master started it. It then blocks no other operation.
     pub(crate) own: bool,
-    /// Where its new replicas are being written, and the replica to be moved.
+    /// The ranges of the new replicas, and those of the replica to be moved.
     pub(crate) extents: Vec<Extent>,
     pub(crate) source: Vec<Extent>,
 }
 
 #[derive(Default)]
 pub(crate) struct Model {
-    /// What can be read.
+    /// The complete objects.
     pub(crate) objects: BTreeMap<String, Object>,
-    /// In the order of their versions.
+    /// The running puts, in the order of their versions.
     pub(crate) running: Vec<Put>,
-    /// Not ended.
+    /// The tasks that have not ended.
     pub(crate) tasks: Vec<Task>,
-    /// When the lease on any member of a group ends, while there are members.
+    /// When the lease of a group ends, as long as the group has members.
     pub(crate) groups: BTreeMap<&'static str, Tick>,
-    /// The same, members or not: one that was lost may not be forgotten yet.
+    /// The same, even without members: the master may still remember a member that was lost.
     pub(crate) spared_groups: BTreeMap<&'static str, Tick>,
-    /// Ranges of discarded puts, with the moment from which they may be granted again.
+    /// Ranges of discarded puts, and when they may be granted again.
     pub(crate) held_back: Vec<(Tick, Extent)>,
     pub(crate) last_version: Version,
-    /// Segments out of sight.
+    /// The segments that are out of sight.
     pub(crate) hidden: BTreeSet<SegmentId>,
 }
 
@@ -95,15 +95,15 @@ pub(crate) struct Run {
     pub(crate) world: World,
     pub(crate) model: Model,
     pub(crate) config: Config,
-    /// How often what is rare has happened.
+    /// How often each rare state was met.
     pub(crate) met: BTreeMap<&'static str, u64>,
-    /// How often a segment was told to call itself otherwise.
+    /// How often a segment had to take a new id.
     pub(crate) renamed: BTreeMap<SegmentId, u128>,
-    /// Where each key is kept, by the events.
+    /// The tiers of each key, according to the key events.
     pub(crate) followed: BTreeMap<Box<str>, Tiers>,
 }
 
-/// What random worlds must have met to have tested anything.
+/// The states that the random worlds must meet, since they test little otherwise.
 pub(crate) const RARE: [&str; 28] = [
     "an object went out of sight",
     "an object came back into sight",
@@ -144,7 +144,7 @@ fn overlap(a: &Extent, b: &Extent) -> bool {
 }
 
 impl Model {
-    /// The oldest put of a key that may yet be read.
+    /// The oldest put of a key that may still become readable.
     pub(crate) fn waiting(&self, key: &str) -> Option<&Put> {
         self.running.iter().find(|put| put.key == key && !put.overtaken)
     }
@@ -154,13 +154,14 @@ impl Model {
         self.objects.contains_key(key) && self.tasks.iter().any(of_caller)
     }
 
-    /// The group of what holds a key.
+    /// The group of the key's object, or of its running put.
     pub(crate) fn group_of(&self, key: &str) -> Option<&'static str> {
         let object = self.objects.get(key).map(|object| object.group);
         object.or_else(|| self.waiting(key).map(|put| put.group))
     }
 
-    /// `lives` says which keys there still are: a pinned member that was lost protects its group no longer.
+    /// Whether a pin or a lease protects an object from eviction. `lives` tells which keys exist: a pinned member that
+    /// was lost protects its group no more.
     pub(crate) fn is_protected(
         &self,
         object: &Object,
@@ -176,7 +177,7 @@ impl Model {
         object.hard || object.leased_until > now || by_group
     }
 
-    /// A reader was told about a key, with a lease.
+    /// A reader received a route to the key, with a lease.
     pub(crate) fn lease(&mut self, key: &str, now: Tick, ttl_ms: u64) {
         let group = self.objects[key].group;
         if !group.is_empty() {
@@ -198,8 +199,8 @@ impl Run {
         *self.met.entry(what).or_default() += 1;
     }
 
-    /// Compares the model with the master and learns what eviction, timeouts and unmounts took: each loss must be
-    /// one that the rules allow.
+    /// Compares the model with the master, and adopts what eviction, timeouts and unmounts removed. The rules must
+    /// allow each loss.
     pub(crate) fn learn(&mut self) {
         let now = self.world.now;
         let mounted: Vec<SegmentId> = self.world.meta.segments().iter().map(|s| s.id).collect();
@@ -223,7 +224,7 @@ impl Run {
             std::mem::take(&mut self.model.running).into_iter().partition(old);
         self.model.running = running;
         for put in &mut self.model.running {
-            // Nothing protects a range of a segment that left, even if the segment comes back.
+            // A segment that left protects no range, even if it returns.
             put.extents.retain(|extent| mounted.contains(&extent.0));
         }
         for put in given_up {
@@ -274,12 +275,12 @@ impl Run {
         }
         for (key, object) in &self.model.objects {
             let torn = evicted_groups.contains(&object.group);
-            // What lies on disks goes and stays by itself.
+            // Replicas on disks are evicted one by one, not by groups.
             assert!(!torn || self.config.offload, "{key} is left of a group that was evicted");
         }
     }
 
-    /// Tasks that ended without their clients.
+    /// Adopts tasks that ended without their clients.
     fn learn_of_tasks(&mut self, mounted: &[SegmentId]) {
         let now = self.world.now;
         let hold_ms = self.config.put_release_ms - self.config.put_discard_ms;
@@ -292,7 +293,7 @@ impl Run {
             };
             if report.status == expected {
                 let object = self.model.objects.get(&task.key);
-                // What was lost is dropped when it is met.
+                // The master drops an object that was lost when it next looks it up.
                 let same = object.is_none_or(|object| object.version == task.version);
                 assert!(same, "{task:?} is about {object:?}");
                 self.model.tasks.push(task);
@@ -308,7 +309,7 @@ impl Run {
         }
     }
 
-    /// A key without an object is free unless somebody writes it.
+    /// A key without a readable object is free unless a put of it is running.
     pub(crate) fn nothing_else_holds_a_key(&self) {
         for key in (0..crate::action::KEYS).map(crate::action::name) {
             if self.model.readable(&key).is_some() {

@@ -1,4 +1,4 @@
-//! Puts and upserts beside the model.
+//! Puts and upserts, compared with the model.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +38,7 @@ impl Run {
         let dearest = self.world.meta.dearest_victim();
         let result = self.world.begin(ClientId(start.client), put, config, mode);
         let evicted = self.world.meta.stats().counters.evicted_bytes - before;
-        // Of what sinks all other replicas go at once.
+        // With `offload_on_evict`, all other replicas of an object go at once when it sinks.
         if let Ok(placed) = &result
             && !self.config.offload_on_evict
         {
@@ -112,7 +112,7 @@ impl Run {
         self.model.running.push(put);
     }
 
-    /// A put that found no room evicted nothing, and nothing could have made room at its price.
+    /// A refused put evicts nothing, and no eviction at its price could have made room for it.
     fn is_refused_for_good(&mut self, start: &Start, excluded: &[SegmentId], evicted: u64) {
         let pinned = |object: &Object| object.hard && !object.group.is_empty();
         if self.model.objects.values().any(pinned) {
@@ -125,8 +125,8 @@ impl Run {
         }
     }
 
-    /// A put evicts about as much as it needs: for each replica at most four times its length, or one object or group. With a
-    /// group go replicas that no reader can reach and that the model does not count: `dearest` bounds them.
+    /// For each replica, a put evicts at most four times its length, or one object or group. An evicted group takes
+    /// replicas along that no reader can reach and that the model does not count; `dearest` bounds those.
     fn has_evicted_little(&self, start: &Start, replicas: u64, (evicted, dearest): (u64, u64)) {
         let mut units: BTreeMap<&str, u64> = BTreeMap::new();
         for (key, object) in &self.model.objects {
@@ -137,7 +137,7 @@ impl Run {
         let one = units.into_values().max().unwrap_or(0).max(dearest);
         let most = match self.config.allocator {
             AllocatorKind::Offset => (4 * start.len).max(one),
-            // Whether a slab came free shows only then.
+            // With slabs, the master learns only after an eviction whether a slab is free.
             AllocatorKind::Cachelib => 4 * start.len + one,
         };
         let most = replicas * most;
@@ -163,7 +163,7 @@ impl Run {
             self.meet("an upsert replaced a leased object");
         }
         if result == Err(ErrorCode::IllegalClient) {
-            // The writer died and came back.
+            // The writer was declared dead and has returned as another client.
             return;
         }
         self.model.running.remove(place);
@@ -173,7 +173,7 @@ impl Run {
             (Err(ErrorCode::ObjectAlreadyExists), true, PutMode::Insert) => {
                 self.meet("an insert came too late");
             }
-            // Every replica failed or lies on a segment that is gone.
+            // Every replica failed, or lies on a segment that left.
             (Err(ErrorCode::ObjectNotFound), false, _) => {
                 let kept = |p: &Placement| failed & 1 << p.replica == 0;
                 let whole = put.extents.len() == put.grant.placements.len();
@@ -223,7 +223,7 @@ impl Run {
     pub(crate) fn revoke(&mut self, nth: u64) {
         let Some(place) = self.pick(nth) else { return };
         let put = &self.model.running[place];
-        // Now and then somebody does not let go of the ranges: others get them later than they might.
+        // Some replicas' ranges are pinned at their node, so the master grants them later.
         let held_replicas = if nth.is_multiple_of(4) { nth as u32 >> 2 } else { 0 };
         let revoked = PutRevoke { held_replicas, ..PutRevoke::new(&put.key, put.grant.version) };
         match self.world.give_up(put.writer, revoked) {

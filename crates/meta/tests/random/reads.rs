@@ -1,4 +1,4 @@
-//! Reads and removals beside the model.
+//! Reads and removals, compared with the model.
 
 use mooncake_types::{ClientId, ErrorCode, ScanAction};
 
@@ -108,7 +108,7 @@ impl Run {
                 }
                 self.meet("replicas were cleared");
             }
-            // A client that died and came back is another one.
+            // A client that was declared dead returns as another client.
             Err(ErrorCode::IllegalClient) => {}
             Err(ErrorCode::ObjectHasLease) => {
                 assert!(read.after_ms(ttl_ms) > now, "{object:?} is old");

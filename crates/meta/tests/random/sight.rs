@@ -1,4 +1,4 @@
-//! Nodes that come into sight and leave it, beside the model.
+//! Nodes that leave sight and return, compared with the model.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::FIRST_IN_RACKS;
 use crate::action::segments_of;
 use crate::model::{Extent, Model, Object, Run};
 
-/// The extents of an object, replica by replica.
+/// The ranges of an object, grouped by replica.
 pub(crate) fn replicas(object: &Object) -> Vec<Vec<Extent>> {
     let (mut all, mut replica, mut len) = (Vec::new(), Vec::new(), 0);
     for extent in &object.extents {
@@ -24,7 +24,7 @@ pub(crate) fn replicas(object: &Object) -> Vec<Vec<Extent>> {
     all
 }
 
-/// What a segment is called for the next time lies so far from what it was called before.
+/// The distance between the ids that a segment takes in turn.
 const NEW_NAME: u128 = 1 << 40;
 
 impl Run {
@@ -36,7 +36,7 @@ impl Run {
         segments_of(id).map(|id| self.called(id))
     }
 
-    /// A node that may not come back as it was called calls its segment otherwise, as nodes do.
+    /// A node whose segment may not return under its id mounts it under a new one.
     pub(crate) fn mount(&mut self, client: ClientId, id: u128, len: u64) {
         let id = SegmentId(id);
         let medium = self.medium_of(id);
@@ -50,7 +50,7 @@ impl Run {
         }
     }
 
-    /// In some worlds nodes lie in racks and zones, and are moved now and then.
+    /// In some worlds, segments lie in racks and zones, and change their rack from time to time.
     fn domains_of(&self, id: SegmentId) -> Vec<String> {
         let moved = self.world.now.0 / 60_000 % 2;
         let rack = format!("rack={}", (id.0 + u128::from(moved)) % 3);
@@ -58,7 +58,7 @@ impl Run {
         if self.config.seed < FIRST_IN_RACKS { vec![] } else { vec![rack, zone] }
     }
 
-    /// Where objects are offloaded, some segments are disks.
+    /// In worlds with offload, some segments are disks.
     fn medium_of(&self, id: SegmentId) -> Medium {
         match self.config.offload && id.0 / 1_000_000 % 3 == 2 {
             true => Medium::Disk,
@@ -78,18 +78,19 @@ impl Model {
         !replicas.is_empty() && replicas.iter().all(|replica| self.is_hidden(replica))
     }
 
-    /// The object that readers get.
+    /// The object under this key, if readers can get it.
     pub(crate) fn readable(&self, key: &str) -> Option<&Object> {
         self.objects.get(key).filter(|object| !self.is_out_of_sight(object))
     }
 
-    /// What readers are told of where an object lies, replica by replica.
+    /// The replicas that readers are told of.
     pub(crate) fn replicas_in_sight(&self, object: &Object) -> Vec<Vec<Extent>> {
         let in_sight = |replica: &Vec<Extent>| !self.is_hidden(replica);
         replicas(object).into_iter().filter(in_sight).collect()
     }
 
-    /// The extents that an object has for certain: a stripe in sight may have been evicted with its replica out of sight.
+    /// The ranges that an object certainly has. A replica that is partly out of sight may have been evicted, with its
+    /// ranges in sight.
     pub(crate) fn certain_extents(&self, object: &Object) -> Vec<Extent> {
         let is_certain = |replica: &Vec<Extent>| {
             let hidden = replica.iter().filter(|extent| self.hidden.contains(&extent.0)).count();
@@ -98,7 +99,7 @@ impl Model {
         replicas(object).into_iter().filter(is_certain).flatten().collect()
     }
 
-    /// The extents of an object, now that the master names these; those of replicas out of sight are as they were.
+    /// The ranges that an object may still have, now that the master names these. Replicas out of sight keep theirs.
     pub(crate) fn known_extents(
         &self,
         object: &Object,
@@ -125,12 +126,12 @@ impl Run {
         self.world.ping(client, &[]);
         self.world.fetch_drops(client);
         let lent = self.world.meta.segments().into_iter().filter(|s| s.client == client);
-        // After its grace period nobody is told of a segment.
+        // Once its grace period has ended, a segment is out of sight for all readers.
         let mut lent = lent.filter(|s| s.state != SegmentState::GracefullyUnmounting);
         assert!(lent.all(|segment| segment.in_sight), "{client} is in sight");
     }
 
-    /// Which segments are out of sight now.
+    /// Adopts which segments are out of sight.
     pub(crate) fn learn_of_sight(&mut self) {
         let reports = self.world.meta.segments();
         let hidden = reports.iter().filter(|report| !report.in_sight).map(|report| report.id);

@@ -1,4 +1,4 @@
-//! Copies and moves beside the model.
+//! Copies and moves, compared with the model.
 
 use mooncake_types::{
     ClientId, CreateTask, ErrorCode, Medium, Prefetch, Reply, Request, TaskKind, TaskOrder,
@@ -15,7 +15,7 @@ impl Run {
             return;
         }
         let place = |step: usize| names[(nth as usize + step) % names.len()];
-        // Mostly from where it lies.
+        // The source is mostly a segment that holds the object.
         let there = self.world.version(key).map(|_| self.world.holders(key)).unwrap_or_default();
         let source =
             there.first().filter(|_| !nth.is_multiple_of(8)).map_or(place(0), String::as_str);
@@ -105,7 +105,7 @@ impl Run {
             let targets = extents(&order.targets, &fetched.segments);
             let place = self.model.tasks.iter().position(|task| task.id == order.id);
             let Some(place) = place else {
-                // Room for a later one was made where this one's object lay.
+                // The master evicted this task's object to make room for a later one.
                 let hold_ms = self.config.put_release_ms - self.config.put_discard_ms;
                 let until = self.world.now.after_ms(hold_ms);
                 self.ranges_are_free(&targets, &[]);
@@ -119,7 +119,8 @@ impl Run {
             assert_eq!((whole, order.len), (object.len, object.len));
             let task = &self.model.tasks[place];
             let written: u64 = targets.iter().map(|extent| extent.2).sum();
-            // The master's own copies make one replica, which may lie in pieces; those of callers one on each target.
+            // The master's own copies make one replica, which may lie in pieces. A caller's copy makes one whole
+            // replica per target.
             let is_whole = match task.own {
                 true => written == object.len,
                 false => targets.iter().all(|extent| extent.2 == object.len),
@@ -129,7 +130,7 @@ impl Run {
         }
     }
 
-    /// The master wants something that nobody asked for.
+    /// Adopts a task that the master started itself.
     fn meet_own_task(&mut self, client: ClientId, order: &TaskOrder) -> usize {
         let object = &self.model.objects[&order.key];
         assert_eq!((object.version, object.len), (order.version, order.len));
@@ -168,7 +169,7 @@ impl Run {
         if status == TaskStatus::Failed {
             let mounted: Vec<_> = self.world.meta.segments().iter().map(|s| s.id).collect();
             let left = task.extents.iter().filter(|extent| mounted.contains(&extent.0));
-            // One in several pieces is lost with one of them.
+            // A replica in pieces is lost with any of them.
             let len = self.model.objects.get(&task.key).map_or(1, |object| object.len);
             let there = left.map(|extent| extent.2).sum::<u64>() >= len;
             let lives = self.model.objects.contains_key(&task.key);
@@ -183,7 +184,7 @@ impl Run {
         let on_disk = |extent: &Extent| {
             segments.iter().any(|it| it.id == extent.0 && it.medium == Medium::Disk)
         };
-        // Readers are told of memory first.
+        // Readers are told of replicas in memory first.
         object.extents.sort_by_key(on_disk);
         if task.moves {
             object.extents.retain(|extent| !task.source.contains(extent));

@@ -1,4 +1,4 @@
-//! What may happen, drawn from a seed.
+//! Random actions, drawn from a seed.
 
 pub(crate) const NODES: usize = 4;
 pub(crate) const KEYS: u64 = 8;
@@ -17,17 +17,17 @@ impl Dice {
     }
 }
 
-/// `nth` picks among those that there are, modulo their number.
+/// `nth` selects one of the existing items, modulo their number.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     Advance {
         ms: u64,
     },
-    /// A node pings, and does what comes of it: it mounts, reports a page, drops what it is told to.
+    /// A node pings. Then it mounts, reports a page or drops entries, as the master asks.
     Beat {
         node: usize,
     },
-    /// A node and the master, or a node and the clients, lose each other.
+    /// Cuts a node off from the master, from the clients, or from both.
     Cut {
         node: usize,
         from_master: bool,
@@ -36,7 +36,7 @@ pub(crate) enum Action {
     Mend {
         node: usize,
     },
-    /// The process of a node dies, and another takes its place.
+    /// The process of a node dies, and another one starts.
     Lose {
         node: usize,
     },
@@ -47,16 +47,16 @@ pub(crate) enum Action {
         upsert: bool,
         hard: bool,
     },
-    /// A range of a put is begun, or all its bytes are in place.
+    /// Begins a range of a put, or completes it.
     Write {
         nth: u64,
         place: u64,
     },
-    /// The rest of a put is written, and its end is asked for.
+    /// Writes the remaining ranges of a put, and asks the master to end it.
     End {
         nth: u64,
     },
-    /// The client of a put is gone.
+    /// The client of a put dies.
     Abandon {
         nth: u64,
     },
@@ -66,7 +66,7 @@ pub(crate) enum Action {
     Get {
         key: u64,
     },
-    /// Reads by a route that is known.
+    /// Reads through a cached route.
     Read {
         nth: u64,
     },
@@ -74,15 +74,15 @@ pub(crate) enum Action {
         key: u64,
         force: bool,
     },
-    /// What was not answered is asked again.
+    /// Repeats a call that was not answered.
     Retry {
         nth: u64,
     },
-    /// Some of what is to be recorded is.
+    /// Writes the next changes to the membership record.
     RecordedMembers {
         count: u64,
     },
-    /// The master dies and another takes over; at once all nodes report, if it is `calm`.
+    /// The master dies, and another takes over. If `calm`, all nodes report to it at once.
     Die {
         calm: bool,
     },

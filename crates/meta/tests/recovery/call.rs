@@ -1,5 +1,5 @@
-//! Puts and removals as clients make them: asked until they are answered, and acknowledged only once every node that was
-//! named has confirmed.
+//! Puts and removals as clients make them. A client repeats a call until the master answers, and acknowledges it once
+//! every named node has confirmed its drops.
 
 use mooncake_types::{
     ClientId, ErrorCode, Grant, PutEnd, PutItem, PutMode, PutRevoke, PutStart, RangeDrop,
@@ -11,34 +11,34 @@ use crate::node::Entry;
 
 const CLIENT: ClientId = ClientId(50);
 
-/// A put that was granted and has not ended.
+/// A granted put that has not ended.
 #[derive(Clone, Debug)]
 pub(crate) struct Put {
     pub(crate) key: String,
     pub(crate) version: Version,
     len: u64,
     grant: Grant,
-    /// Where each placement lies, and where its bytes lie in the object.
+    /// The segment of each placement, and the offset of its bytes in the object.
     places: Vec<(SegmentId, u64)>,
     failed: u32,
     gone: bool,
 }
 
-/// What a client waits for.
+/// The calls that a client repeats.
 #[derive(Clone, Debug)]
 pub(crate) enum What {
     End { version: Version, failed: u32 },
     Remove { force: bool },
 }
 
-/// A call that was not acknowledged.
+/// A call that the client has not acknowledged yet.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     key: String,
     what: What,
-    /// The first answer that was one.
+    /// The first result that the master returned.
     answer: Option<Result<(), ErrorCode>>,
-    /// What a removal took.
+    /// The highest version that a removal has removed.
     took: Version,
     asked_of: u64,
 }
@@ -85,7 +85,7 @@ impl Cluster {
         self.write_place(at, place);
     }
 
-    /// Begins a range, or completes it. False if its node refuses or cannot be reached.
+    /// Begins a range, or completes it. Returns false if its node refuses or cannot be reached.
     fn write_place(&mut self, at: usize, place: usize) -> bool {
         let put = self.puts[at].clone();
         let ((segment, object_offset), placement) =
@@ -139,11 +139,11 @@ impl Cluster {
         }
     }
 
-    /// The client drops what it wrote, and gives the put up.
+    /// Gives the put up.
     pub(crate) fn revoke(&mut self, nth: u64) {
         let Some(at) = self.pick(nth) else { return };
         let put = self.puts.remove(at);
-        // Now and then somebody does not let go of the ranges.
+        // Sometimes a reader holds ranges of the put at their node.
         let held_replicas = if nth.is_multiple_of(4) { nth as u32 >> 2 } else { 0 };
         let puts = vec![PutRevoke { held_replicas, ..PutRevoke::new(&put.key, put.version) }];
         self.ask(CLIENT, &Request::PutRevoke { puts });
@@ -158,12 +158,12 @@ impl Cluster {
         self.calls.push(Call { key, what, answer: None, took: Version::default(), asked_of });
         self.retry(self.calls.len() as u64 - 1);
         if self.calls.len() > 12 {
-            // A call that takes too long is answered with an error.
+            // A client gives up a call that takes too long.
             self.calls.remove(0);
         }
     }
 
-    /// Asks a call that was not acknowledged again.
+    /// Repeats a call that was not acknowledged.
     pub(crate) fn retry(&mut self, nth: u64) {
         if self.calls.is_empty() {
             return;
@@ -179,7 +179,7 @@ impl Cluster {
         }
     }
 
-    /// Whether the call is over.
+    /// Asks the master once. Returns whether the call has ended.
     fn ask_once(&mut self, call: &mut Call) -> bool {
         let before = self.meta.peek(&call.key).filter(|report| report.complete);
         let key = call.key.clone();
@@ -211,9 +211,9 @@ impl Cluster {
         }
         let first = *call.answer.get_or_insert(results[0]);
         let answer = match (&call.what, results[0]) {
-            // What was removed is gone.
+            // An earlier attempt has removed the object.
             (What::Remove { .. }, Err(ErrorCode::ObjectNotFound)) => first,
-            // Another leader knows nothing of it, or of something older.
+            // Another leader may know no such put, or only an older version.
             (_, again) => first.and(again),
         };
         if all_dropped {
@@ -222,7 +222,7 @@ impl Cluster {
         all_dropped
     }
 
-    /// Has nodes drop what was named. Whether all of them have.
+    /// Drops these entries at their nodes. Returns whether all nodes have confirmed.
     pub(crate) fn drop_remains(&mut self, remains: &Remains) -> bool {
         let mut dropped = Vec::new();
         for range in &remains.ranges {

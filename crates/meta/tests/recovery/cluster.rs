@@ -1,4 +1,4 @@
-//! The cluster: a master, the record that its shell keeps, nodes, and what clients are about.
+//! A master, its membership record, nodes, and the calls of clients.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,7 +14,7 @@ use crate::follow::Follower;
 use crate::node::Node;
 use crate::promise::Promises;
 
-/// What random worlds must have met to have tested anything.
+/// The states that the random worlds must meet, since they test little otherwise.
 pub(crate) const RARE: [&str; 18] = [
     "a master died",
     "all nodes reported to a new leader",
@@ -39,7 +39,7 @@ pub(crate) const RARE: [&str; 18] = [
 /// Segment, offset and length of each range.
 type Places = Vec<(SegmentId, u64, u64)>;
 
-/// A reader knows where a version lies.
+/// A reader's route to a version.
 #[derive(Clone, Debug)]
 pub(crate) struct Route {
     pub(crate) key: String,
@@ -53,13 +53,13 @@ pub(crate) struct Cluster {
     pub(crate) config: Config,
     pub(crate) now: Tick,
     pub(crate) meta: Meta,
-    /// The durable record: whether each member is behind.
+    /// The membership record: for each member whether it is stale.
     record: BTreeMap<SegmentId, bool>,
     unrecorded: VecDeque<Effect>,
     pub(crate) nodes: Vec<Node>,
     pub(crate) follower: Follower,
     numbered: u128,
-    /// Pages that were reported.
+    /// How many inventory pages were reported.
     pages: u64,
     pub(crate) puts: Vec<Put>,
     pub(crate) calls: Vec<Call>,
@@ -165,7 +165,7 @@ impl Cluster {
         self.routes.retain(|route| route.until > self.now);
     }
 
-    /// The shell writes the record.
+    /// Writes changes to the membership record, and confirms them to the master.
     fn write_record(&mut self, count: usize) {
         for _ in 0..count {
             let Some(effect) = self.unrecorded.pop_front() else { return };
@@ -200,7 +200,7 @@ impl Cluster {
         self.nodes[at] = Node::new(self.numbered, self.nodes[at].len);
     }
 
-    /// One turn of a node's life with the master.
+    /// One ping of a node, and what the master asks of it.
     fn beat(&mut self, at: usize) {
         if !self.nodes[at].hears_master {
             return;
@@ -288,7 +288,7 @@ impl Cluster {
         }
     }
 
-    /// Reports a page of at most `most` entries; now and then a node forgets that it has.
+    /// Reports a page of at most `most` entries. Sometimes the node starts its inventory anew.
     fn report(&mut self, at: usize, most: usize) {
         let node = self.nodes[at].clone();
         let mut number = node.next_page.expect("it reports");
@@ -301,7 +301,7 @@ impl Cluster {
         let (entries, last) = (page.entries.clone(), page.last);
         let reply = self.ask(node.client, &Request::ReportInventory(page));
         if reply == Reply::Done(Err(ErrorCode::UnavailableInCurrentStatus)) {
-            // It took too long.
+            // The report took too long, so the node must mount the segment again.
             self.nodes[at].mounted_under = None;
             return;
         }
@@ -350,7 +350,7 @@ impl Cluster {
         }
     }
 
-    /// A replica that is there, and whether all nodes answered.
+    /// The ranges of a replica that its nodes hold, and whether all nodes answered.
     fn try_read(&self, located: &Located, segments: &[SegmentAddress]) -> (Option<Places>, bool) {
         let mut all_asked = true;
         let replicas = located.placements.chunk_by(|a, b| a.replica == b.replica);
@@ -391,7 +391,7 @@ impl Cluster {
         self.promises.read(&route.key, route.version, "by a route that was known");
     }
 
-    /// Nobody reads or writes in a range that is granted.
+    /// Checks that no client reads or writes in a granted range.
     pub(crate) fn range_is_free(&self, segment: SegmentId, offset: u64, len: u64) {
         let overlaps = |at: u64, other: u64| at < offset + len && offset < at + other;
         let Some(node) = self.node_of(segment).map(|at| &self.nodes[at]) else { return };
@@ -421,7 +421,7 @@ impl Cluster {
         }
     }
 
-    /// Whether a route still leads to all bytes, and none of them counts as lost.
+    /// Whether a route still leads to all bytes, and no segment of it counts as lost.
     fn is_readable(&self, route: &Route) -> bool {
         let mounted = self.meta.segments();
         route.places.iter().all(|&(segment, offset, _)| {
@@ -438,7 +438,7 @@ impl Cluster {
         self.lead(Epoch(self.meta.epoch().0 + 1), false);
         let record = self.record.clone();
         self.note(|| format!("the record: {record:?}"));
-        // Readers may have routes to what was replaced there.
+        // Readers may still have routes to objects that were replaced on a stale member.
         let waits_for_routes = record.values().any(|&is_behind| is_behind);
         if !calm {
             return;
@@ -447,7 +447,7 @@ impl Cluster {
             (self.nodes[at].hears_master, self.nodes[at].hears_clients) = (true, true);
             for _ in 0..400 {
                 self.beat(at);
-                // What was told is taken up.
+                // The master processes the reports.
                 self.advance(0);
                 let node = &self.nodes[at];
                 if node.mounted_under == Some(self.meta.epoch())
@@ -460,7 +460,7 @@ impl Cluster {
             }
         }
         self.write_record(100);
-        // With some leaders it is waited until they are over; latecomers mostly come before that.
+        // With some leaders, the routes end before the check. Latecomers mostly report before that.
         let is_waiting = waits_for_routes && !self.meta.epoch().0.is_multiple_of(4);
         if waits_for_routes && !is_waiting {
             self.advance(self.config.routes_last_ms);
@@ -474,14 +474,15 @@ impl Cluster {
         for (key, version) in kept {
             let found = self.meta.peek(&key).filter(|report| report.complete);
             let found = found.map(|report| report.located.version);
-            // It may be hidden as long as a node that is gone for good may hold an older one, or anybody a route to that.
+            // The object may be hidden while a member that will not return may hold an older version, or a reader a
+            // route to one.
             let is_there = found.is_some_and(|found| found >= version);
             assert!(is_there || ghosts, "{version} of {key} is lost: {found:?}");
         }
         (0..KEYS).for_each(|key| self.get(&name(key)));
     }
 
-    /// The leader dies right after it has told every reader for how long its routes may be used.
+    /// The leader dies right after it has told every reader how long routes may be used.
     fn end_routes(&mut self) {
         let ping = Request::Ping { segments: vec![], unreachable: vec![], reads: None };
         let Reply::Pong(pong) = self.ask(ClientId(77), &ping) else { panic!("no pong") };
@@ -489,7 +490,7 @@ impl Cluster {
         self.routes.iter_mut().for_each(|route| route.until = route.until.min(end));
     }
 
-    /// The keys that can be read from nodes that may come back as they are.
+    /// The readable keys with a replica on members that are not stale.
     fn readable_and_kept(&self) -> Vec<(String, Version)> {
         let is_kept = |segment: SegmentId| self.record.get(&segment) == Some(&false);
         let mut kept = Vec::new();
@@ -513,7 +514,7 @@ impl Cluster {
         kept
     }
 
-    /// Whether a segment is one that is told to nobody who puts.
+    /// Whether the master may grant ranges of this segment: it is mounted, in sight and recorded as a member.
     pub(crate) fn takes_puts(&self, segment: SegmentId) -> bool {
         let reports = self.meta.segments();
         let report = reports.iter().find(|report| report.id == segment);

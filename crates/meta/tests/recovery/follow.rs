@@ -1,4 +1,4 @@
-//! A master that stands by: it knows what each node held some time ago, and nodes can say what changed since.
+//! A standby that knows an earlier state of the nodes' ledgers; the nodes can report what has changed since.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use mooncake_types::{ChangesPage, ErrorCode, FollowPage, Reply, Request, Segment
 use crate::cluster::Cluster;
 use crate::node::{Entry, Node};
 
-/// Steps between two looks at a node.
+/// The number of steps between two looks at a node.
 const EVERY: u64 = 9;
 
-/// What a node held at a moment that has a number.
+/// The ledger of a node at a numbered moment.
 type Held = BTreeMap<u64, Entry>;
 
 /// What the next leader may know.
@@ -19,11 +19,11 @@ type Held = BTreeMap<u64, Entry>;
 pub(crate) struct Follower {
     looks: u64,
     shadows: BTreeMap<SegmentId, Shadow>,
-    /// What each of them holds, under the number since which changes are to be told.
+    /// The ledgers at the moments from which the next leader may ask for changes.
     pub(crate) held: BTreeMap<u64, Held>,
 }
 
-/// What a node is telling of its changes.
+/// A report of changes that is in progress.
 #[derive(Clone, Debug)]
 pub(crate) struct Telling {
     told: Held,
@@ -31,7 +31,7 @@ pub(crate) struct Telling {
 }
 
 impl Follower {
-    /// Has a look at one of the nodes.
+    /// Follows one of the nodes, on every ninth call.
     pub(crate) fn look(&mut self, nodes: &[Node]) {
         self.looks += 1;
         if !self.looks.is_multiple_of(EVERY) {
@@ -47,7 +47,7 @@ impl Follower {
         self.shadows.insert(node.segment, shadow);
     }
 
-    /// What the next leader knows: as often as not nothing.
+    /// The shadows for the next leader; none if `odd` is false.
     pub(crate) fn lead(&mut self, odd: bool) -> BTreeMap<SegmentId, Shadow> {
         let shadows = std::mem::take(&mut self.shadows);
         if odd { shadows } else { BTreeMap::new() }
@@ -55,12 +55,12 @@ impl Follower {
 }
 
 impl Cluster {
-    /// A node is to tell what changed since then.
+    /// The leader asks a node for the changes since this number.
     pub(crate) fn begin_telling(&mut self, at: usize, since: u64) {
         let node = &mut self.nodes[at];
         node.telling =
             self.follower.held.get(&since).map(|told| Telling { told: told.clone(), page: 0 });
-        // A node forgets what changed now and then; it tells all then.
+        // Sometimes a node has forgotten its changes and reports its whole inventory.
         if since.is_multiple_of(5) {
             node.telling = None;
         }
@@ -70,7 +70,7 @@ impl Cluster {
         });
     }
 
-    /// Tells a page of at most `most` changes.
+    /// Reports a page of at most `most` changes.
     pub(crate) fn tell(&mut self, at: usize, most: usize) {
         let mut node = self.nodes[at].clone();
         let telling = node.telling.as_mut().expect("it is telling");
@@ -103,7 +103,7 @@ impl Cluster {
         };
         let reply = self.ask(node.client, &Request::ReportChanges(page));
         if reply == Reply::Done(Err(ErrorCode::UnavailableInCurrentStatus)) {
-            // It took too long.
+            // The report took too long, so the node must mount the segment again.
             (self.nodes[at].mounted_under, self.nodes[at].telling) = (None, None);
             return;
         }

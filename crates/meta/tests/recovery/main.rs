@@ -1,5 +1,6 @@
-//! Random worlds whose masters die: nodes with ledgers, clients that have entries dropped before they tell their callers,
-//! a record that is written late. After every event all invariants hold, and nobody reads what an acknowledged call took.
+//! Random worlds whose masters die. Nodes keep ledgers, clients drop entries before their calls return, and the
+//! membership record is written late. After every event all invariants hold, and no reader gets an object that an
+//! acknowledged call removed or replaced.
 //!
 //! `MOONCAKE_SEED=n` replays one world; `MOONCAKE_EVENTS=n` sets its length.
 
@@ -30,7 +31,7 @@ fn config(seed: u64) -> Config {
     }
 }
 
-/// Runs one world and says how often it met what is rare.
+/// Runs one world, and counts how often it met each rare state.
 #[cfg(debug_assertions)]
 fn run(seed: u64, events: usize) -> BTreeMap<&'static str, u64> {
     let mut dice = Dice(seed);
@@ -44,7 +45,7 @@ fn run(seed: u64, events: usize) -> BTreeMap<&'static str, u64> {
     cluster.met
 }
 
-/// As [`run`], with the last events of a world that breaks a promise.
+/// As [`run`], and prints the last events of a world that breaks a promise.
 fn run_loudly(seed: u64, events: usize) -> BTreeMap<&'static str, u64> {
     let mut dice = Dice(seed);
     let mut cluster = Cluster::new(config(seed));
@@ -86,13 +87,14 @@ fn masters_die_and_no_promise_is_broken() {
     assert!(met.values().all(|&count| count > 0), "not everything happened: {met:?}");
 }
 
-/// The worlds show it if a rule of recovery is not kept.
+/// Breaks each rule of recovery; a world must detect it.
 #[test]
 #[cfg(debug_assertions)]
 fn a_broken_rule_is_found() {
     use mooncake_types::mutation::{Rule, break_rule};
 
-    // Latecomers are rare, since a leader waits for them for a second only: one of the seeds below 80 meets one that matters.
+    // Latecomers are rare, since a leader waits for them for one second: only one seed below 80 meets one that
+    // matters.
     const SEEDS: u64 = 160;
     std::panic::set_hook(Box::new(|_| {}));
     let rules = [

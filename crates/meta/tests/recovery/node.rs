@@ -1,4 +1,4 @@
-//! Nodes: memory, a ledger of it, and the rules that nodes keep by themselves.
+//! Nodes: a segment, its ledger, and the rules that nodes keep on their own.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use mooncake_types::{
 
 use crate::follow::Telling;
 
-/// What a ledger knows of a range.
+/// The ledger's record of one range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) len: u64,
@@ -21,27 +21,27 @@ pub(crate) struct Entry {
     pub(crate) begun: Tick,
 }
 
-/// A process that lends one segment.
+/// A process that lends a segment.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(crate) client: ClientId,
     pub(crate) segment: SegmentId,
     pub(crate) len: u64,
     pub(crate) seen: Epoch,
-    /// By offset.
+    /// Entries by their offsets.
     pub(crate) ledger: BTreeMap<u64, Entry>,
-    /// The newest version that began at an offset, or was dropped there.
+    /// The newest version that was begun or dropped at each offset.
     fences: BTreeMap<u64, (u64, Version)>,
     pub(crate) hears_master: bool,
     pub(crate) hears_clients: bool,
-    /// The leader that has mounted the segment, and the next page of the inventory that it wants.
+    /// The leader that has mounted the segment, and the next inventory page that it wants.
     pub(crate) mounted_under: Option<Epoch>,
     pub(crate) next_page: Option<u32>,
-    /// What it tells of its changes, if the leader wants to know those.
+    /// The report of changes, if the leader asked for one.
     pub(crate) telling: Option<Telling>,
-    /// Where the page before ended.
+    /// Where the last page ended.
     pub(crate) reported_to: u64,
-    /// What was dropped and not confirmed.
+    /// The drops that are not confirmed yet.
     pub(crate) dropped: Vec<RangeDrop>,
 }
 
@@ -64,7 +64,7 @@ impl Node {
         }
     }
 
-    /// Drops all and goes on under another id.
+    /// Drops all entries, and continues under a new id.
     pub(crate) fn start_empty(&mut self, number: u128) {
         self.segment = SegmentId(number);
         self.ledger.clear();
@@ -72,7 +72,7 @@ impl Node {
         self.dropped.clear();
     }
 
-    /// Begins a write, unless it is an older leader's or the range belongs to a newer version.
+    /// Begins a write. Refuses an older leader's write, or one in a range of a newer version.
     pub(crate) fn begin(&mut self, offset: u64, entry: Entry) -> bool {
         let end = offset + entry.len;
         let newer = self
@@ -90,7 +90,7 @@ impl Node {
         true
     }
 
-    /// All bytes of a range that was begun are in place. False if it is no longer the writer's.
+    /// Completes a range. Returns false if the range has a newer writer.
     pub(crate) fn complete(&mut self, offset: u64, version: Version) -> bool {
         match self.ledger.get_mut(&offset).filter(|entry| entry.version == version) {
             Some(entry) => {
@@ -136,7 +136,7 @@ impl Node {
     }
 }
 
-/// The version after this one: what it keeps out includes this one.
+/// The version after this one, so that a fence at it refuses this one too.
 trait Next {
     fn next(self) -> Self;
 }

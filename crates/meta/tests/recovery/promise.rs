@@ -1,4 +1,4 @@
-//! What callers were promised, key by key.
+//! What clients were promised, key by key.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,12 +17,13 @@ struct Key {
 #[derive(Debug, Default)]
 pub(crate) struct Promises {
     keys: BTreeMap<String, Key>,
-    /// Versions whose puts were acknowledged. Others may take effect at any time, or never.
+    /// Versions whose puts were acknowledged. Other puts may take effect at any time, or never.
     acknowledged: BTreeSet<Version>,
 }
 
 impl Promises {
-    /// A put was acknowledged. One that ran beside others, acknowledged before it, may have come before or after them.
+    /// A put was acknowledged. If another put of the key ran at the same time and was acknowledged first, either may
+    /// be the later one.
     pub(crate) fn put(&mut self, key: &str, version: Version) {
         let promise = self.keys.entry(key.to_owned()).or_default();
         if version > promise.put && version > promise.removed {
@@ -36,7 +37,7 @@ impl Promises {
         promise.removed = promise.removed.max(version);
     }
 
-    /// Somebody has read this version.
+    /// A client has read this version.
     pub(crate) fn read(&mut self, key: &str, version: Version, how: &str) {
         let promise = self.keys.entry(key.to_owned()).or_default();
         let is_old = version < promise.put || version < promise.read || version <= promise.removed;

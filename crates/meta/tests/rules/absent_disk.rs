@@ -1,4 +1,4 @@
-//! Disks whose processes are gone: what lies there waits for the next process.
+//! Disks whose processes have ended: their objects wait for the next process.
 
 use mooncake_meta::Config;
 use mooncake_types::{
@@ -10,7 +10,7 @@ use crate::world::{ALICE, BOB, World};
 
 const LEN: u64 = 16 * KIB;
 
-/// Alice lends memory (segment 1) and a disk (2), on which "a" lies too. Bob lends memory (3) and goes on pinging.
+/// Alice lends memory (segment 1) and a disk (2), which both hold "a". Bob lends memory (3) and keeps pinging.
 fn world() -> World {
     let mut world = World::new(Config {
         offload: true,
@@ -28,7 +28,7 @@ fn world() -> World {
     world
 }
 
-/// The disk as Alice's next process lends it.
+/// Mounts the disk as Alice's next process.
 fn disk_again() -> MountSegment<'static> {
     MountSegment {
         id: SegmentId(2),
@@ -91,7 +91,7 @@ fn a_process_that_comes_back_and_dies_is_given_up_as_soon_as_the_one_before() {
     world.mount(ALICE, 5, 4 * LEN).expect("it is new");
     pass(&mut world, 500);
     world.disconnect(ALICE);
-    // Longer than a client lives, and the lease of what it held.
+    // Longer than `client_ttl_ms` plus the leases.
     pass(&mut world, 10_000);
     let mut ids: Vec<u128> = world.meta.segments().iter().map(|report| report.id.0).collect();
     ids.sort_unstable();

@@ -6,7 +6,7 @@ use mooncake_types::{ClientId, CreateTask, ErrorCode, ReplicateConfig, TaskKind}
 use crate::world::{ALICE, BOB, World};
 use crate::{KIB, pool, pool_with};
 
-/// Objects of Alice on two segments; their leases are over.
+/// Objects that Alice put on two segments; their leases have ended.
 fn world() -> World {
     let mut world = pool(3, 64 * KIB);
     let two = ReplicateConfig {

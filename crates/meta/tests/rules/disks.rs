@@ -1,4 +1,4 @@
-//! Disks where objects are drained, lost and found again.
+//! Disks that are drained, lost and mounted again.
 
 use mooncake_meta::{Config, Member, Meta, RecordedMembers};
 use mooncake_types::{
@@ -12,7 +12,7 @@ use crate::recovery::{EPOCH, entry, mounted, page, report};
 use crate::tiers::{LEN, alone, carry_out, media, put_at};
 use crate::world::{ALICE, BOB, World};
 
-/// Of six objects that Alice put, two lie on her disk alone, and four in her memory too.
+/// Alice has put six objects. All lie on her disk, and four of them also in her memory.
 fn offloaded() -> World {
     let mut world = alone(Config { lease_ttl_ms: 10, ..Config::default() });
     for n in 0..6 {

@@ -1,4 +1,4 @@
-//! Drain jobs: a node is emptied without losing what it holds.
+//! Drain jobs: a segment is emptied without losing objects.
 
 use mooncake_meta::Config;
 use mooncake_types::{
@@ -15,7 +15,7 @@ pub(crate) const A: &str = "node-1:12345";
 pub(crate) const B: &str = "node-2:12345";
 pub(crate) const C: &str = "node-3:12345";
 
-/// Segments of 64 KiB: `node-1:12345` of Alice, `node-2:12345` of Bob, `node-3:12345` of Carol.
+/// Segments of 64 KiB: Alice lends `node-1:12345`, Bob `node-2:12345`, Carol `node-3:12345`.
 pub(crate) fn world_with(config: Config) -> World {
     let mut world = World::new(config);
     for (id, host) in (1..).zip(HOSTS) {
@@ -54,7 +54,7 @@ pub(crate) fn report(world: &World, id: DrainId) -> DrainReport {
     world.meta.drain(id).expect("the job is known")
 }
 
-/// Status, moved, released and failed units.
+/// The status of a job, and its moved, released and failed units.
 pub(crate) fn tally(world: &World, id: DrainId) -> (DrainStatus, u64, u64, u64) {
     let report = report(world, id);
     (report.status, report.moved_units, report.released_units, report.failed_units)
@@ -65,12 +65,12 @@ pub(crate) fn state(world: &World, name: &str) -> SegmentState {
     reports.iter().find(|report| &*report.name == name).expect("it is mounted").state
 }
 
-/// What a client has to carry out, in full.
+/// Fetches all tasks of a client.
 pub(crate) fn fetch(world: &mut World, host: ClientId) -> Vec<TaskOrder> {
     world.fetch_tasks(host).orders
 }
 
-/// The nodes carry out what they are told, and time goes on, until the job is over.
+/// Ends all tasks with `outcome`, and advances the time, until the job has ended.
 pub(crate) fn carry(world: &mut World, id: DrainId, outcome: Result<(), ErrorCode>) {
     for _ in 0..1_000 {
         for host in HOSTS {
@@ -110,7 +110,7 @@ fn a_drained_segment_is_empty_and_everything_can_be_read_elsewhere() {
     assert_eq!(world.meta.stats().counters.drain_moved, 12);
     assert_eq!(world.meta.take_ended_drains(), [ended]);
     assert!(world.meta.take_ended_drains().is_empty() && world.meta.running_drains().is_empty());
-    // Both others took their share.
+    // Each of the other two segments received a half.
     let on = |world: &World, name: &str| {
         keys.iter().filter(|key| world.holders(key) == [name.to_owned()]).count()
     };
@@ -373,7 +373,7 @@ fn hard_and_soft_pins_and_groups_stay_with_what_is_moved() {
     carry(&mut world, id, Ok(()));
     assert_eq!(tally(&world, id), (DrainStatus::Succeeded, 2, 0, 0));
     assert_eq!(world.meta.stats().soft_pinned_keys, 1);
-    // Whatever is put afterwards, the pinned one stays.
+    // No later put evicts the pinned object.
     for number in 0..60 {
         let config = ReplicateConfig { preferred_segments: vec![B], ..ReplicateConfig::default() };
         let _ = world.put_with(ALICE, &format!("n{number}"), 8 * KIB, config);

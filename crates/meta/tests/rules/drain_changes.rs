@@ -1,4 +1,4 @@
-//! Drain jobs while other things happen: puts, removals, tasks, deaths, and the jobs' own ends.
+//! Drain jobs during puts, removals, tasks, lost clients, and the ends of other jobs.
 
 use mooncake_meta::Config;
 use mooncake_types::{
@@ -259,7 +259,7 @@ fn a_node_has_its_own_segments_drained_and_asks_again_how_far_that_is() {
     assert_eq!((last.id, last.status, last.moved_units), (first.id, DrainStatus::Succeeded, 1));
     let again = ask(&mut world, ALICE, &[SegmentId(1)]).unwrap();
     assert_eq!((again.id, again.status), (first.id, DrainStatus::Succeeded), "it stays so");
-    // How one has failed is told once; who asks again after that wants another.
+    // A failed job is reported once; the same request then starts a new job.
     world.disconnect(ALICE);
     world.disconnect(CAROL);
     let failing = ask(&mut world, BOB, &[SegmentId(2)]).unwrap();
@@ -288,7 +288,7 @@ fn what_lies_on_a_segment_that_leaves_after_a_grace_period_is_moved_until_then()
     world.timeouts();
     world.check();
     assert_eq!(state(&world, A), SegmentState::GracefullyUnmounting);
-    // Nobody is told of it from then on, and a lease later it is gone.
+    // After the grace period no client receives a route to the segment, and a lease later it is gone.
     for _ in 0..2 {
         world.advance(5_000);
         for host in [BOB, CAROL] {

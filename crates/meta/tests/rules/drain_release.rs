@@ -1,4 +1,4 @@
-//! Replicas that a drain lets go of without a move.
+//! Replicas that a drain releases without moving them.
 
 use mooncake_meta::Config;
 use mooncake_types::{DrainId, DrainStatus, SegmentId};
@@ -7,13 +7,13 @@ use crate::KIB;
 use crate::drain::{A, B, C, CAROL, drain, put_on, tally, world, world_with};
 use crate::world::{ALICE, BOB, World};
 
-/// A pool without room for what is drained: a replica of `k` on A and on B, C is full.
+/// A full pool: `k` has replicas on A and B, and C is full.
 fn fill(world: &mut World) {
     put_on(world, "k", 16 * KIB, &[A, B]);
     put_on(world, "c", 60 * KIB, &[C]);
 }
 
-/// Whom a reader of `k` is sent to.
+/// The segments to which a reader of `k` is sent.
 fn named(world: &mut World) -> Vec<String> {
     let found = world.get("k").expect("a replica can be read all the time");
     let name = |segment: u32| found.segments[segment as usize].name.to_string();
@@ -22,7 +22,8 @@ fn named(world: &mut World) -> Vec<String> {
     names
 }
 
-/// Somebody reads `k` all the time, until the job is over or so many steps of 100 ms are. Whom readers were named.
+/// Reads `k` until the job has ended, or for this many steps of 100 ms. Returns each new list of segments that the
+/// reader was sent to.
 fn read_until_over(world: &mut World, id: DrainId, steps: u32) -> Vec<Vec<String>> {
     let mut all: Vec<Vec<String>> = Vec::new();
     for _ in 0..steps {

@@ -156,7 +156,7 @@ fn a_crowded_segment_is_relieved_to_the_low_watermark_sparing_pins() {
     world.check();
 }
 
-/// A pool for ten objects of 16 KiB under a policy. Puts and reads are more than a lease apart.
+/// A pool with room for ten objects of 16 KiB. The tests let more than a lease pass between puts and reads.
 fn pool_under(eviction_policy: EvictionPolicy) -> crate::world::World {
     pool_with(1, 160 * KIB, Config { eviction_policy, ..Config::default() })
 }
@@ -176,7 +176,7 @@ fn what_is_used_often_outlasts_a_scan_that_an_lru_would_lose_it_to() {
                 world.put("hot", 16 * KIB).unwrap();
             }
             world.advance(5_001);
-            // Two reads more, so that it is no object that was used once.
+            // Two more reads, so that the object does not count as read once.
             for _ in 0..2 {
                 world.get("hot").unwrap();
                 world.advance(5_001);
@@ -204,7 +204,7 @@ fn s3_fifo_knows_what_comes_back() {
     fill(&mut world, "first");
     assert!(world.get("back").is_err());
     world.put("back", 16 * KIB).unwrap();
-    // It is in the main queue now, which the new objects do not pass.
+    // The object is in the main queue now, which new objects do not enter.
     fill(&mut world, "second");
     assert!(world.get("back").is_ok());
     world.check();
@@ -247,7 +247,8 @@ fn under_sieve_the_oldest_of_two_segments_goes_wherever_their_hands_are() {
     world.get("a").unwrap();
     world.get("c").unwrap();
     world.advance(20);
-    // The hand of the first segment passes both, and goes on from there; that of the second has not moved.
+    // The hand of segment 1 clears the marks of both its objects and then stops at "a". The hand of segment 2 has not
+    // moved.
     put_on(&mut world, "node-1:12345", "e");
     assert!(!world.holds("a"));
     world.put("f", 16 * KIB).unwrap();

@@ -1,4 +1,4 @@
-//! Replicas lie in different failure domains, as far as there are some.
+//! Replicas of an object lie in different failure domains, as far as there are enough.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ fn with(strategy: Strategy) -> Config {
     Config { strategy, client_ttl_ms: u64::MAX / 2, ..Config::default() }
 }
 
-/// A segment of a client of its own, `node-ID:12345`, in these domains.
+/// Mounts a segment with its own client, as `node-ID:12345`, in these domains.
 fn mount(world: &mut World, id: u128, len: u64, domains: &[&str]) {
     let client = ClientId(100 + id);
     world.mount_in(Medium::Memory, client, id, len, domains).expect("the segment is a new one");
@@ -30,14 +30,14 @@ fn put(world: &mut World, key: &str, len: u64, replica_num: u32) {
     world.put_with(ALICE, key, len, config).expect("there is room");
 }
 
-/// A replica on each of these segments.
+/// Puts an object with a replica on each of these segments.
 fn put_on(world: &mut World, key: &str, len: u64, segments: &[&str]) {
     let (replica_num, preferred_segments) = (segments.len() as u32, segments.to_vec());
     let config = ReplicateConfig { replica_num, preferred_segments, ..ReplicateConfig::default() };
     world.put_with(ALICE, key, len, config).expect("there is room");
 }
 
-/// The failure domains of this name in which a key has replicas, one for each.
+/// For each replica, its failure domain of this kind.
 fn domains_of(world: &World, key: &str, name: &str) -> Vec<String> {
     let segments = world.meta.segments();
     let domain = |holder: &String| {
@@ -49,7 +49,7 @@ fn domains_of(world: &World, key: &str, name: &str) -> Vec<String> {
     found
 }
 
-/// Racks of as many segments each, mounted one rack after the other.
+/// Racks with this many segments each, mounted rack by rack.
 fn racks(config: Config, count: u128, segments: u128, len: u64) -> World {
     let mut world = World::new(config);
     for id in 0..count * segments {
@@ -72,7 +72,7 @@ fn replicas_lie_in_several_racks_as_long_as_there_are_some_even_if_that_evicts()
             assert_eq!(domains_of(&world, &key, "rack"), ["rack=a", "rack=b"], "{strategy:?}");
         }
         assert!(world.meta.stats().counters.evicted_bytes > 0, "one rack has room for 16 of them");
-        // There are no three racks, but three hosts.
+        // There are only two racks, but three hosts.
         put(&mut world, "three", 16 * KIB, 3);
         assert_eq!(domains_of(&world, "three", "rack"), ["rack=a", "rack=a", "rack=b"]);
         assert_eq!(world.holders("three").iter().collect::<BTreeSet<_>>().len(), 3);
@@ -117,7 +117,7 @@ fn a_full_rack_is_no_reason_to_refuse_a_replica() {
     assert_eq!(world.holders("k"), ["node-1:12345", "node-2:12345"]);
 }
 
-/// How often each segment has a replica that is not its object's first.
+/// How often each segment receives a replica that is not the object's first.
 fn second_replicas(world: &mut World, puts: u32) -> Vec<u32> {
     let mut counts = vec![0; world.meta.segments().len()];
     for number in 0..puts {
@@ -136,7 +136,7 @@ fn the_segment_behind_a_rack_gets_no_more_replicas_than_the_others() {
     for strategy in [Strategy::Random, Strategy::FreeRatioFirst] {
         let mut world = racks(with(strategy), 2, 100, 4 << 20);
         let counts = second_replicas(&mut world, 4_000);
-        // 20 each.
+        // The expected count is 20 each.
         assert!(counts.iter().all(|count| (4..=45).contains(count)), "{strategy:?}: {counts:?}");
         world.check();
     }
@@ -155,7 +155,7 @@ fn replicas_lie_in_as_many_racks_and_on_as_many_hosts_as_there_are() {
         let (mut hosts_used, mut racks_used) = (BTreeSet::new(), BTreeSet::new());
         for id in 1..=segments {
             let (host, rack) = (below(segments), below(racks));
-            // A host lies in one rack.
+            // All segments of a host lie in its rack.
             let (host, domains) = (format!("h{rack}-{host}:{id}"), [format!("rack={rack}")]);
             let mount = MountSegment {
                 id: SegmentId(id.into()),
@@ -190,7 +190,7 @@ fn replicas_lie_in_as_many_racks_and_on_as_many_hosts_as_there_are() {
 
 #[test]
 fn a_repair_looks_for_another_rack_all_over_the_pool() {
-    // More segments than are looked at for one copy.
+    // More segments than the master examines for one copy.
     let mut world = racks(Config::default(), 2, 100, 1 << 20);
     let members: Vec<u128> = (1..=200).collect();
     let live = |world: &mut World, ms: u64| {
@@ -201,7 +201,7 @@ fn a_repair_looks_for_another_rack_all_over_the_pool() {
             }
         }
     };
-    // Until then what an older leader knew may yet be reported.
+    // Before this, a node may still report what an older leader has granted.
     live(&mut world, 20_000);
     for number in 0..8 {
         put_on(&mut world, &format!("{number}"), KIB, &["node-1:12345", "node-101:12345"]);
@@ -227,7 +227,7 @@ fn a_drain_moves_a_replica_to_a_rack_that_has_none() {
     for (id, rack) in [(1, "rack=a"), (2, "rack=b"), (3, "rack=b"), (4, "rack=c")] {
         mount(&mut world, id, 1 << 20, &[rack]);
     }
-    // The emptiest by far is in the rack of the other replica.
+    // The emptiest segment by far lies in the rack of the other replica.
     put_on(&mut world, "fuller", 500 * KIB, &["node-4:12345"]);
     put_on(&mut world, "k", KIB, &["node-1:12345", "node-2:12345"]);
     drain(&mut world, &["node-1:12345"], &[]);
@@ -243,7 +243,7 @@ fn a_drain_moves_a_replica_to_a_rack_that_has_none() {
     assert_eq!(domains_of(&world, "k", "rack"), ["rack=b", "rack=c"]);
 }
 
-/// A mount of the same segment by the process of this number.
+/// A mount of the same segment with this run number.
 fn mount_of(run: u64, domains: &[String]) -> MountSegment<'_> {
     MountSegment {
         id: SegmentId(1),
@@ -278,7 +278,7 @@ fn a_new_leader_learns_the_domains_from_the_mounts() {
     };
     assert_eq!(take(&mount_of(1, &domains)), domains);
     assert_eq!(take(&mount_of(1, &domains)), domains);
-    // The next process is told otherwise.
+    // The next process may name other domains.
     assert_eq!(take(&mount_of(2, &domains[1..])), ["zone=east"]);
     assert_eq!(take(&mount_of(2, &[])), [""; 0]);
 }

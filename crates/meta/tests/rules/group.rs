@@ -1,4 +1,4 @@
-//! Groups: leased together, evicted together.
+//! Groups: their members are leased and evicted together.
 
 use mooncake_meta::Config;
 use mooncake_types::{ErrorCode, PutItem, PutMode, ReplicateConfig, limits};

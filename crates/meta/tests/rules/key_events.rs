@@ -1,4 +1,4 @@
-//! What those are told who follow which keys are where.
+//! The events for subscribers that follow the tiers of keys.
 
 use mooncake_meta::{Config, KeyEvent, Tiers};
 use mooncake_types::Medium;
@@ -14,7 +14,7 @@ fn event(key: &str, before: Tiers, now: Tiers) -> KeyEvent {
     KeyEvent { key: key.into(), before, now }
 }
 
-/// What is told, in the order of the keys.
+/// The pending events, sorted by key.
 fn told(world: &mut World) -> Vec<KeyEvent> {
     let mut events = world.meta.take_key_events();
     events.sort_by(|one, other| one.key.cmp(&other.key));
@@ -56,7 +56,7 @@ fn what_stays_where_it_was_is_no_news() {
     assert_eq!(world.remove("a", true), Ok(()));
     world.put("a", LEN).expect("there is room");
     assert_eq!(told(&mut world), []);
-    // And what came and went meanwhile never was.
+    // A key that came and went between two fetches causes no event.
     world.put("b", LEN).expect("there is room");
     assert_eq!(world.remove("b", true), Ok(()));
     assert_eq!(told(&mut world), []);

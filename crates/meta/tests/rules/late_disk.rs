@@ -1,4 +1,4 @@
-//! Disks whose nodes are away while a leader begins.
+//! Disks whose nodes are absent while a new leader starts.
 
 use mooncake_meta::{Config, Effect, Member, Meta, RecordedMembers};
 use mooncake_types::{
@@ -13,8 +13,8 @@ use crate::world::{ALICE, BOB, World};
 
 const C: SegmentId = SegmentId(3);
 
-/// A leader behind one that led a disk `A`, which is away, and memory `B`, too. Bob lends memory. Fifteen seconds pass, in which
-/// members are waited for.
+/// A leader whose predecessor led disk `A`, whose node is absent, and memory `B`. Bob lends memory. Fifteen seconds
+/// have passed, in which the leader waited for its members.
 fn leader() -> World {
     let members = [(A, true), (B, false)].map(|(segment, is_disk)| Member {
         segment,
@@ -47,7 +47,7 @@ fn pass(world: &mut World, ms: u64) {
     }
 }
 
-/// As the next process lends it.
+/// The mount of the disk by its next process.
 fn disk() -> MountSegment<'static> {
     MountSegment {
         id: A,
@@ -119,7 +119,7 @@ fn a_disk_that_does_not_return_is_given_up_at_last() {
     assert_eq!(mount(&mut world), mounted(MountOutcome::StartEmpty));
 }
 
-/// The master has no inventory of that disk.
+/// The master has no inventory of the disk, so it cannot tell which objects on it the pattern matches.
 #[test]
 fn a_disk_that_is_away_is_given_up_when_objects_are_removed_by_pattern() {
     let mut world = leader();
@@ -132,7 +132,7 @@ fn a_disk_that_is_away_is_given_up_when_objects_are_removed_by_pattern() {
     world.check();
 }
 
-/// It is heard in a moment.
+/// The inventory of this disk is about to arrive.
 #[test]
 fn a_disk_that_is_telling_what_it_has_is_not_given_up_for_a_removal_by_pattern() {
     let mut world = leader();
@@ -147,7 +147,7 @@ fn a_disk_that_is_telling_what_it_has_is_not_given_up_for_a_removal_by_pattern()
     assert!(!world.holds("a"));
 }
 
-/// It was marked behind when the first leader began to change objects.
+/// The first leader marked the disk as stale when it began to change objects.
 #[test]
 fn a_disk_that_stays_away_over_two_leaders_starts_empty() {
     let members = vec![Member { segment: A, behind: true, is_disk: true }];

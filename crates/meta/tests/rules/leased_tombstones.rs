@@ -1,4 +1,4 @@
-//! What was removed or replaced while readers had routes to it.
+//! Objects that are removed or replaced while readers have routes to them.
 
 use mooncake_types::{
     CreateTask, ErrorCode, Grant, Located, PutEnd, PutItem, PutMode, Remains, ReplicateConfig,
@@ -31,7 +31,7 @@ fn end(world: &mut World, key: &str, grant: &Grant) -> Answer {
     remaining(reply)
 }
 
-/// The versions that a look-up names, in the order in which they are to be tried, and the lease.
+/// The versions that a lookup names, in the order in which to try them, and the lease.
 fn chain(world: &mut World, key: &str) -> (Vec<Version>, u64) {
     match world.ask(BOB, &Request::GetReplicaList { keys: vec![key] }) {
         Reply::Located { results, successors, lease_ms, .. } => {
@@ -264,7 +264,7 @@ fn a_leased_source_is_named_until_its_node_has_dropped_it() {
     world.check();
 }
 
-/// A node hears late that its time is over, and a reader has a route there until its lease is.
+/// The node may notice late that its grace period has ended, and a reader has a route to it until its lease ends.
 #[test]
 fn what_lies_at_a_node_that_serves_longer_than_its_grace_period_is_named_when_it_is_replaced() {
     let mut world = pool(1, 64 * KIB);
@@ -285,7 +285,7 @@ fn what_lies_at_a_node_that_serves_longer_than_its_grace_period_is_named_when_it
     assert_eq!(end(&mut world, "k", &new.what), (vec![Ok(())], Remains::default()), "it is over");
 }
 
-/// Its nodes have nothing to drop, and nobody would tell the writer to come again.
+/// The segment has left, so its node has nothing to drop, and no drop would make the writer end the put again.
 #[test]
 fn a_put_does_not_wait_for_a_leased_tombstone_on_a_segment_that_has_just_gone() {
     let mut world = pool(2, 64 * KIB);

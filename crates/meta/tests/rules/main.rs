@@ -1,4 +1,4 @@
-//! The master's rules, one by one.
+//! The rules of the state machine, one per test.
 
 mod absent_disk;
 mod clear;
@@ -49,7 +49,7 @@ use world::{ALICE, World};
 
 const KIB: u64 = 1024;
 
-/// Segments `node-1:12345` and so on, all of one client's and of one length.
+/// Segments of equal length, `node-1:12345` and so on, that one client lends.
 fn pool(segments: u128, len: u64) -> World {
     pool_with(segments, len, Config { eviction_high_watermark_ratio: 1.0, ..Config::default() })
 }

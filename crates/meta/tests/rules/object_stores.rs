@@ -1,4 +1,4 @@
-//! What is used again is kept in an object store of its node, beside memory and disks.
+//! Objects that are used again are stored in an object store of their node, besides memory and disks.
 
 use mooncake_meta::Config;
 use mooncake_types::Medium::{Disk, Memory, ObjectStore};
@@ -145,7 +145,7 @@ fn a_victim_sinks_to_a_disk_first_and_to_the_object_store_when_it_has_come_back(
     assert_eq!(prefetched, 0);
     world.advance(20);
     world.ask(ALICE, &Request::Prefetch { keys: vec!["a"] });
-    // What makes room for it sinks first.
+    // Objects in memory sink first, to make room for "a".
     (0..4).for_each(|_| {
         carry_out(&mut world, ALICE);
         world.advance(1_100);

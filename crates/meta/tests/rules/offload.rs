@@ -1,4 +1,4 @@
-//! Objects are copied to disks of the nodes that have them in memory, and are read there once memory has evicted them.
+//! Objects are copied to a disk of the node that holds them in memory, and read there once memory has evicted them.
 
 use mooncake_meta::Config;
 use mooncake_types::{ErrorCode, Medium, ReplicateConfig, limits};
@@ -6,7 +6,7 @@ use mooncake_types::{ErrorCode, Medium, ReplicateConfig, limits};
 use crate::tiers::{LEN, alone, carry_out, media, put_at};
 use crate::world::{ALICE, BOB, World};
 
-/// Bob lends memory too (3).
+/// As [`alone`], and Bob lends memory too (segment 3).
 fn world(config: Config) -> World {
     let mut world = alone(config);
     world.mount(BOB, 3, 4 * LEN).expect("it is new");

@@ -1,4 +1,4 @@
-//! Where objects are placed.
+//! Placement of objects.
 
 use mooncake_meta::{AllocatorKind, Config, Strategy};
 use mooncake_types::{ErrorCode, Grant, ReplicateConfig, SegmentId};
@@ -106,7 +106,7 @@ fn what_is_free_in_a_few_pieces_is_used_before_anybody_is_evicted() {
         world.put_with(ALICE, &format!("pinned {i}"), 256 * KIB, hard).unwrap();
         world.put_with(ALICE, &format!("plain {i}"), 128 * KIB, there).unwrap();
     }
-    // More than either segment has free, and less than would fill them.
+    // More than the free bytes of either segment, and less than those of both.
     let placed = world.put("in pieces", 680 * KIB).unwrap();
     assert!(placed.what.placements.len() > 1);
     assert_eq!(world.keys().len(), 7, "nobody was evicted");

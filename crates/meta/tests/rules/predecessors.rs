@@ -1,11 +1,11 @@
-//! Older versions that nodes may still hold, which readers have dropped before they read.
+//! Older versions that nodes may still hold: readers drop them before they read.
 
 use mooncake_types::{ErrorCode, Located, ReplicateConfig, Reply, Request, Version};
 
 use crate::world::{ALICE, BOB, World};
 use crate::{KIB, pool};
 
-/// What a look-up names: the versions of these keys, and each older one with the position of its key and its offset.
+/// The versions that a lookup of these keys names, and each older version with the position of its key and its offset.
 fn look_up(world: &mut World, keys: &[&str]) -> (Vec<Version>, Vec<(u32, u64, Version)>) {
     let reply = world.ask(BOB, &Request::GetReplicaList { keys: keys.to_vec() });
     world.check();

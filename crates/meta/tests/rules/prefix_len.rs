@@ -1,4 +1,4 @@
-//! The longest prefix: what counts, and what is leased.
+//! The longest prefix of keys: which objects count, and which are leased.
 
 use mooncake_types::{ErrorCode, Reply, Request, limits};
 

@@ -1,4 +1,4 @@
-//! Objects that lie on disks alone get replicas in memory.
+//! Objects that lie only on disks get replicas in memory.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ fn prefetch(world: &mut World, keys: &[&str]) -> Vec<Result<Prefetch, ErrorCode>
     }
 }
 
-/// Alice's memory holds four objects; of eight, the first four lie on her disk alone.
+/// Alice's memory holds four of eight objects. The first four lie only on her disk.
 fn half_on_disk(config: Config) -> World {
     let mut world = alone(Config { lease_ttl_ms: 10, ..config });
     for n in 0..8 {
@@ -99,7 +99,7 @@ fn an_object_is_promoted_when_it_is_read_from_the_disk_often_enough() {
     }
 }
 
-/// A replica of which a part is out of sight is not whole, and still holds the ranges of the rest.
+/// A replica that is partly out of sight is not readable, but keeps its ranges in sight.
 #[test]
 fn a_promoted_replica_lies_on_no_segment_that_holds_a_part_of_another() {
     let config = Config {
@@ -119,7 +119,7 @@ fn a_promoted_replica_lies_on_no_segment_that_holds_a_part_of_another() {
     world.disconnect(BOB);
     assert_eq!(media(&mut world, "a"), [Medium::Disk]);
 
-    // Alice, whose disk it is read from, lends the only memory in sight, and it holds a part.
+    // Alice's disk holds the object. Her memory, the only one in sight, holds a part of the other replica.
     prefetch(&mut world, &["a"]);
     carry_out(&mut world, ALICE);
     assert_eq!(media(&mut world, "a"), [Medium::Disk], "there is no room for it");
@@ -158,13 +158,13 @@ fn promotions_that_find_no_room_keep_no_offload_waiting() {
     world.mount_on(Medium::Disk, ALICE, 2, 256 * LEN).expect("it is new");
     let keys: Vec<String> = (0..90).map(|n| n.to_string()).collect();
     for key in &keys {
-        // A put that finds no room is told to come again once something has sunk.
+        // A put without room is repeated once an object has sunk.
         while world.put(key, LEN).is_err() {
             carry_out(&mut world, ALICE);
         }
         world.advance(20);
     }
-    // More than one request for tasks looks at. What they take the place of must sink first.
+    // More promotions than one fetch of tasks examines. The objects that they would replace must sink first.
     for key in &keys[..80] {
         assert_eq!(prefetch(&mut world, &[key]), [Ok(Prefetch::UnderWay)]);
     }
@@ -187,7 +187,7 @@ fn a_promotion_that_finds_no_room_is_tried_again_when_some_was_made() {
         put_at(&mut world, &n.to_string(), 1);
     }
     assert_eq!(media(&mut world, "0"), [Medium::Disk]);
-    // What lies in memory now has to sink first.
+    // The objects in memory have to sink first.
     assert_eq!(prefetch(&mut world, &["0"]), [Ok(Prefetch::UnderWay)]);
     world.meta.take_clients_with_new_tasks();
     let sinking = carry_out(&mut world, ALICE);

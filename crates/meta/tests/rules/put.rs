@@ -172,7 +172,7 @@ fn time_that_goes_back_changes_nothing() {
     world.check();
 }
 
-/// Batches in a pool so large that what their look-ups read is fetched ahead.
+/// In a pool of this size, batches prefetch the memory that their lookups read.
 #[test]
 fn batches_in_a_large_pool_are_answered_key_by_key() {
     const OBJECTS: usize = 70_000;
@@ -209,7 +209,7 @@ fn batches_in_a_large_pool_are_answered_key_by_key() {
     assert_eq!(found, expected.iter().map(|exists| *exists == Ok(true)).collect::<Vec<_>>());
 }
 
-/// A master that was held up may hear of a key before it has given up older puts of others.
+/// A master that was delayed may receive a call for a key before it has discarded older overdue puts of other keys.
 #[test]
 fn a_put_that_is_overdue_is_given_up_for_its_key_whatever_else_is_overdue() {
     let mut world = pool(1, 64 * KIB);

@@ -1,4 +1,4 @@
-//! A leader that is not the first.
+//! Leaders that succeed another leader.
 
 use mooncake_meta::{Config, Effect, Member, Meta, RecordedMembers};
 use mooncake_types::{
@@ -19,7 +19,7 @@ pub(crate) fn version(counter: u64) -> Version {
     Version { epoch: Epoch(8), counter }
 }
 
-/// A leader behind one that led these members.
+/// A leader whose predecessor has recorded these members.
 pub(crate) fn leader(members: &[SegmentId]) -> World {
     let members =
         members.iter().map(|&segment| Member { segment, behind: false, is_disk: false }).collect();
@@ -80,13 +80,13 @@ pub(crate) fn report(world: &mut World, page: InventoryPage<'_>) -> Result<(), E
     }
 }
 
-/// Mounts a segment and reports all that it holds.
+/// Mounts a segment and reports its inventory.
 pub(crate) fn recover(world: &mut World, id: SegmentId, entries: &[InventoryEntry<'_>]) {
     assert_eq!(mount(world, id, false), mounted(MountOutcome::WantsInventory));
     assert_eq!(report(world, page(id, 0, entries)), Ok(()));
 }
 
-/// Has all that is to be recorded recorded.
+/// Confirms all pending changes of the membership record, and returns them.
 pub(crate) fn record(world: &mut World) -> Vec<Effect> {
     let mut all = Vec::new();
     while world.meta.has_effects() {
@@ -99,7 +99,7 @@ pub(crate) fn record(world: &mut World) -> Vec<Effect> {
     all
 }
 
-/// The result of a request about one key, and what nodes are to drop.
+/// The result of a request about one key, and the versions that nodes must drop.
 pub(crate) fn answer(reply: Reply) -> (Result<(), ErrorCode>, Vec<Version>) {
     match reply {
         Reply::Statuses(results) => (results[0], vec![]),
@@ -128,7 +128,7 @@ pub(crate) fn end(
     answer(reply)
 }
 
-/// The versions that a look-up names, in the order in which they are to be tried.
+/// The versions that a lookup names, in the order in which to try them.
 pub(crate) fn chain(world: &mut World, key: &str) -> Vec<u64> {
     match world.ask(BOB, &Request::GetReplicaList { keys: vec![key] }) {
         Reply::Located { results, successors, .. } => {
@@ -176,7 +176,7 @@ fn a_member_that_is_missing_is_marked_behind_once_no_route_to_it_is_left() {
     assert!(!world.meta.serves(), "it is not recorded yet");
     assert_eq!(record(&mut world), [Effect::MarkBehind(B)]);
     assert!(world.meta.serves());
-    // Late, but in time: what was touched since gives way.
+    // B reports late, but before it is struck. Its entries of keys that were changed since give way.
     world
         .upsert(BOB, "a", KIB)
         .map(|placed| end(&mut world, "a", placed.what.version))
@@ -446,7 +446,7 @@ fn a_mount_that_is_refused_makes_no_member() {
     }
 }
 
-/// A leader that believed it would lead under the next one, which no honest node obeys after it is gone.
+/// The master would lead under the next epoch. Its nodes would obey it, and refuse every leader after it.
 #[test]
 fn a_mount_that_names_an_epoch_from_nowhere_changes_nothing() {
     let mut world = leader(&[]);
@@ -478,20 +478,20 @@ fn a_mount_that_names_an_epoch_from_nowhere_changes_nothing() {
     }
     let furthest = Epoch(EPOCH.0 + jump - 1);
     let after = Epoch(furthest.0 + 1);
-    // The node has not seen that epoch yet: what an earlier leader granted may still begin there.
+    // The node has not seen that epoch yet, so writes under an earlier leader's grant may still begin there.
     assert_eq!(ask(&mut world, A, furthest), (Some(after), mounted(MountOutcome::WantsInventory)));
     assert_eq!(world.meta.epoch(), after);
-    // No peer climbs from there to the next.
+    // The epoch cannot be raised again at once.
     let refused = Reply::Done(Err(ErrorCode::InvalidVersion));
     assert_eq!(ask(&mut world, B, Epoch(after.0 + 1)), (None, refused));
-    // But time does.
+    // Time permits a further raise.
     world.advance(10);
     world.meta.handle_timeout(world.now);
     let later = Epoch(after.0 + 9);
     assert_eq!(ask(&mut world, B, later).0, Some(Epoch(later.0 + 1)));
 }
 
-/// It had to wait for the membership record when its client gave it up.
+/// The mount waited for the membership record when the client gave the segment up.
 #[test]
 fn a_mount_that_comes_after_its_segment_was_taken_back_brings_in_nothing() {
     let mut world = leader(&[]);
@@ -513,11 +513,11 @@ fn a_mount_that_comes_after_its_segment_was_taken_back_brings_in_nothing() {
     assert_eq!(world.ask(BOB, &mount), Reply::Mounted(MountOutcome::StartEmpty));
     assert_eq!(record(&mut world), [Effect::Strike(B)]);
     assert_eq!(world.meta.segments(), []);
-    // Another of the same client is as welcome as any.
+    // The client may mount another segment.
     assert_eq!(world.meta.effects_before(&MountSegment { id: A, ..segment }), [Effect::Join(A)]);
 }
 
-/// What is left of its inventory would never be told.
+/// After the grace period, the rest of the inventory would never arrive.
 #[test]
 fn a_segment_that_is_telling_what_it_holds_is_not_taken_back_after_a_while() {
     let mut world = leader(&[A]);
@@ -529,7 +529,7 @@ fn a_segment_that_is_telling_what_it_holds_is_not_taken_back_after_a_while() {
     world.check();
 }
 
-/// Its node may be in reach of readers who have routes from under the last leader.
+/// Readers may still have routes from the last leader to this member, and reach its node.
 #[test]
 fn a_leader_waits_for_the_routes_to_a_member_that_was_behind() {
     let members = [(A, true), (B, false)];

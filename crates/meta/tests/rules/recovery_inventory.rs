@@ -1,4 +1,4 @@
-//! What nodes tell a leader that is not the first of what they hold.
+//! The inventories that nodes report to a leader that succeeds another.
 
 use mooncake_meta::{AllocatorKind, Config, Effect, Member, Meta, RecordedMembers};
 use mooncake_types::{
@@ -23,7 +23,7 @@ fn a_range_that_is_being_written_is_held_back() {
     assert_eq!(chain(&mut world, "w"), [0u64; 0]);
     assert_eq!(world.start(BOB, "big", 100 * KIB).map(|_| ()), Err(ErrorCode::NoAvailableHandle));
     assert_eq!(remove(&mut world, "w"), (Err(ErrorCode::ObjectNotFound), vec![version(1)]));
-    // As long as the ranges of a put that is given up now: 570 s.
+    // 570 s, as long as the ranges of a discarded put are reserved.
     for _ in 0..63 {
         world.advance(9_000);
         world.ping(ALICE, &[A]);
@@ -123,7 +123,7 @@ fn an_inventory_that_is_begun_anew_goes_on_where_it_was() {
     assert_eq!(unknown, Err(ErrorCode::SegmentNotFound));
 }
 
-/// Its number would be that of the replica that is being made.
+/// The found replica would otherwise get the number of the replica that the copy makes.
 #[test]
 fn a_replica_that_is_found_while_another_is_made_comes_beside_it() {
     let mut world = leader(&[A, B]);
@@ -142,7 +142,7 @@ fn a_replica_that_is_found_while_another_is_made_comes_beside_it() {
     assert_eq!(world.holders("k"), ["node-1:12345", "node-2:12345", "node-3:12345"]);
 }
 
-/// With slabs a range takes a piece of the length that header and padding lead to, wherever a page ends.
+/// With slabs, a range takes a slot for the length with header and padding, wherever a page of the inventory ends.
 #[test]
 fn a_disk_in_slabs_is_recovered_page_by_page() {
     const MIB: u64 = 1 << 20;

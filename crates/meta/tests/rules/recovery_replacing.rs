@@ -1,4 +1,4 @@
-//! What a new leader finds that took the place of an older version, which others may still hold.
+//! A new leader finds versions that replaced older ones, which absent nodes may still hold.
 
 use mooncake_meta::{Config, Effect};
 use mooncake_types::{InventoryEntry, MountOutcome, Remains, Reply, Request};
@@ -7,7 +7,7 @@ use crate::KIB;
 use crate::recovery::{A, B, chain, entry, leader, mount, mounted, page, record, recover, report};
 use crate::world::{ALICE, BOB, World};
 
-/// What goes with the writes of an upsert of `k` that is there.
+/// The attributes that accompany the writes of an upsert of an existing `k`.
 fn beside_another() -> Vec<u8> {
     let mut old = World::new(Config::default());
     old.mount(ALICE, 1, 256 * KIB).unwrap();
@@ -16,7 +16,7 @@ fn beside_another() -> Vec<u8> {
     old.upsert(ALICE, "k", KIB).unwrap().what.attributes
 }
 
-/// A leader behind one that led A and B, to which A has reported version 2.
+/// A leader whose predecessor led A and B. A has reported version 2.
 fn led_by_a(attributes: &[u8]) -> World {
     let mut world = leader(&[A, B]);
     recover(&mut world, A, &[InventoryEntry { attributes, ..entry("k", 0, KIB, 2) }]);
@@ -69,7 +69,8 @@ fn what_is_older_is_not_believed_after_it_is_lost() {
     }
 }
 
-/// Otherwise who was told of A's replica alone goes on to version 2 once that is dropped, and later reads version 1 of B.
+/// Otherwise a reader that was sent to A for version 1 goes on to version 2 once that entry is dropped. Later it would
+/// read version 1 at B.
 #[test]
 fn a_replica_of_what_was_replaced_is_not_named_to_readers_that_may_know_what_replaced_it() {
     let mut world = leader(&[A, B]);

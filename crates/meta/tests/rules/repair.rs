@@ -1,4 +1,4 @@
-//! Replicas that were lost are made anew.
+//! Replicas that were lost with their nodes are made again.
 
 use mooncake_meta::{Config, Member, Meta, Notice, RecordedMembers};
 use mooncake_types::{
@@ -17,7 +17,7 @@ fn node(number: u128) -> String {
     format!("node-{number}:12345")
 }
 
-/// A segment of each host, `node-1:12345` to `node-4:12345`, at a time when nobody unknown may report any more.
+/// One segment for each host, `node-1:12345` to `node-4:12345`, after the time in which unknown nodes may report.
 fn world_with(config: Config) -> World {
     let mut world = World::new(config);
     for (id, host) in (1..).zip(HOSTS) {
@@ -31,7 +31,7 @@ fn world() -> World {
     world_with(Config::default())
 }
 
-/// Time passes, and these clients ping.
+/// Advances the time, while these clients ping.
 fn live(world: &mut World, ms: u64, hosts: &[ClientId]) {
     for _ in 0..ms.div_ceil(1_000) {
         world.advance(1_000);
@@ -43,7 +43,7 @@ fn live(world: &mut World, ms: u64, hosts: &[ClientId]) {
     }
 }
 
-/// An object with a replica on each of these nodes.
+/// Puts an object with a replica on each of these nodes.
 fn put_on(world: &mut World, key: &str, len: u64, nodes: &[u128]) {
     let names: Vec<String> = nodes.iter().map(|&number| node(number)).collect();
     let config = ReplicateConfig {
@@ -62,7 +62,7 @@ fn lose(world: &mut World, number: u128) {
     world.check();
 }
 
-/// Copies that were handed out: who is at work, on which task, of which key.
+/// Fetches the tasks of all hosts: client, task and key of each.
 fn fetch(world: &mut World) -> Vec<(ClientId, mooncake_types::TaskId, String)> {
     let mut all = Vec::new();
     for host in HOSTS {
@@ -73,7 +73,7 @@ fn fetch(world: &mut World) -> Vec<(ClientId, mooncake_types::TaskId, String)> {
     all
 }
 
-/// Carries out all that there is to do. Gives how many copies were made.
+/// Ends all tasks with success. Returns how many copies were made.
 fn carry_out(world: &mut World) -> usize {
     let mut made = 0;
     loop {
@@ -163,7 +163,7 @@ fn a_node_out_of_sight_is_not_lost() {
     assert!(!world.ping(ALICE, &[SegmentId(1)]), "it is back, with what it holds");
     live(&mut world, 60_000, &HOSTS);
     assert_eq!((carry_out(&mut world), world.holders("k")), (0, vec![node(1), node(2)]));
-    // Now it stays away.
+    // This time the node does not return.
     world.disconnect(ALICE);
     live(&mut world, 20_000, &HOSTS[1..]);
     assert_eq!(carry_out(&mut world), 1);
@@ -179,7 +179,7 @@ fn what_was_evicted_or_cleared_is_not_made_anew() {
     world.advance(20_000);
     let first =
         ReplicateConfig { preferred_segments: vec!["node-1:12345"], ..ReplicateConfig::default() };
-    // Fills all others, so that the next one has to evict at the first.
+    // Fills all other segments, so that the next put has to evict on the first.
     for (number, len) in [(2, 32), (3, 48), (4, 64)] {
         put_on(&mut world, &format!("fill {number}"), len * KIB, &[number]);
     }
@@ -206,7 +206,7 @@ fn nothing_is_evicted_to_repair_and_it_goes_on_when_there_is_room() {
     live(&mut world, 30_000, &HOSTS[1..]);
     assert_eq!((carry_out(&mut world), world.meta.stats().short_objects), (0, 1));
     assert!(world.version("full 3").is_some() && world.version("full 4").is_some());
-    // The longer there is no room, the less often it is looked for.
+    // The longer there is no room, the less often the master looks for it.
     let mut looks = 0;
     let end = world.now.after_ms(600_000);
     while let Some(due) = world.meta.poll_timeout().filter(|&due| due < end) {
@@ -243,7 +243,7 @@ fn room_that_went_between_order_and_copy_is_not_made() {
 fn other_hosts_come_first_and_then_the_emptiest() {
     for turn in 0..8 {
         let mut world = world_with(Config { seed: turn, ..Config::default() });
-        // Another segment of the process that keeps its replica.
+        // A second segment of the node that holds the remaining replica.
         world.mount(BOB, 5, 1024 * KIB).unwrap();
         put_on(&mut world, "fuller", 20 * KIB, &[3]);
         put_on(&mut world, "k", 16 * KIB, &[1, 2]);
@@ -412,7 +412,7 @@ fn a_new_leader_knows_how_many_replicas_were_asked_for() {
     let page =
         InventoryPage { segment: SegmentId(1), run: 1, page: 0, last: true, entries: vec![entry] };
     assert_eq!(world.ask(ALICE, &Request::ReportInventory(page)), Reply::Done(Ok(())));
-    // The other one may yet report its replica.
+    // Node 2 may still report its replica.
     let record_all = |world: &mut World| {
         for effect in world.meta.take_effects() {
             world.meta.handle_recorded(world.now, effect);

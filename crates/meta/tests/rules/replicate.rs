@@ -1,4 +1,4 @@
-//! What is read often gets more replicas.
+//! Objects that are read often get more replicas.
 
 use mooncake_meta::{Config, Notice, Replication, ReplicationMode};
 use mooncake_types::{ClientId, ReplicateConfig, Reply, Request};
@@ -17,7 +17,7 @@ fn config(mode: ReplicationMode) -> Config {
     Config { replication: Replication { mode, ..Replication::default() }, ..Config::default() }
 }
 
-/// A segment of each host, and `k` of 16 KiB on the first.
+/// One segment for each host, and `k` of 16 KiB on the first.
 fn world(config: Config) -> World {
     let mut world = World::new(config);
     for (id, host) in (1..).zip(HOSTS) {
@@ -57,7 +57,7 @@ fn live(world: &mut World, ms: u64) {
     }
 }
 
-/// Carries out all that there is to do. Gives how many copies were made.
+/// Ends all tasks with success. Returns how many copies were made.
 fn carry_out(world: &mut World) -> usize {
     let mut made = 0;
     for host in HOSTS {
@@ -149,7 +149,7 @@ fn what_nobody_asked_for_is_evicted_first() {
     let extra = world.holders("k")[1].clone();
     let number = if extra == node(2) { 2 } else { 3 };
     world.advance(1_000);
-    // Older than the copy's last read, but asked for.
+    // This object is older than the last read of the extra replica, but a client has put it.
     put_on(&mut world, "asked", 40 * KIB, number);
     world.advance(9_000);
     for full in (1..=3).filter(|&full| full != number) {
@@ -162,7 +162,7 @@ fn what_nobody_asked_for_is_evicted_first() {
     let counters = world.meta.stats().counters;
     assert_eq!((counters.extra_replicas_evicted, counters.evicted_keys), (1, 0));
     assert_eq!(world.meta.stats().extra_replica_objects, 0);
-    // Its key is left alone for a while, even if there is room again.
+    // The master makes no new copy of the key for a while, although there is room again.
     world.remove("new", true).unwrap();
     world.remove("asked", true).unwrap();
     live(&mut world, 10_000);
@@ -186,7 +186,7 @@ fn what_is_being_read_is_not_evicted_and_the_last_replica_is_not_extra() {
     world.check();
     assert_eq!(world.meta.stats().extra_replica_objects, 0, "it is all that there is");
     assert_eq!((world.holders("k").len(), world.meta.stats().short_objects), (1, 0));
-    // As the least recently used it is evicted like any other, and not before its lease is over.
+    // The remaining replica has a lease, so the put evicts `a` or `b`.
     let refused = ReplicateConfig::default();
     put_on(&mut world, "a", 40 * KIB, 2);
     put_on(&mut world, "b", 40 * KIB, 3);
@@ -198,7 +198,7 @@ fn what_is_being_read_is_not_evicted_and_the_last_replica_is_not_extra() {
 fn copies_leave_room() {
     let mut world = world(config(ReplicationMode::Enforce));
     put_on(&mut world, "x", 48 * KIB, 2);
-    // 39 + 16 of 64 KiB are more than 85 %.
+    // 39 and 16 of 64 KiB exceed 85 %.
     put_on(&mut world, "y", 39 * KIB, 3);
     read(&mut world, "k", 100);
     assert_eq!(carry_out(&mut world), 0);

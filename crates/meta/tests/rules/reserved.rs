@@ -1,4 +1,4 @@
-//! Ranges that somebody at their node does not let go of.
+//! Ranges that a reader at their node still holds.
 
 use mooncake_meta::Config;
 use mooncake_types::{

@@ -1,4 +1,4 @@
-//! Removals that are asked for again.
+//! Repeated requests for the drops of a removal.
 
 use mooncake_types::{
     CreateTask, ErrorCode, MountSegment, RangeDrop, Remains, Reply, Request, SegmentId, TaskKind,
@@ -9,7 +9,7 @@ use crate::recovery::{A, B, EPOCH, chain, entry, leader, mount, record, recover,
 use crate::world::{ALICE, BOB, World};
 use crate::{KIB, pool};
 
-/// What nodes are to drop: the results and the ranges.
+/// The results of a reply, and the entries that nodes must drop.
 fn named(reply: Reply) -> (Vec<Result<(), ErrorCode>>, Vec<RangeDrop>) {
     let ranges = |remains: &Remains| {
         let range = |it: &mooncake_types::RemainingRange| RangeDrop {
@@ -43,7 +43,7 @@ fn old(segment: SegmentId, offset: u64, counter: u64) -> RangeDrop {
     RangeDrop { segment, offset, version, grant: Version { counter: 99, ..version } }
 }
 
-/// The node has not confirmed yet, and somebody puts the key meanwhile.
+/// The node has not confirmed the drop yet, and another client puts the key meanwhile.
 #[test]
 fn a_removal_asked_for_again_takes_nothing_that_was_put_since() {
     for is_leased in [true, false] {
@@ -54,7 +54,7 @@ fn a_removal_asked_for_again_takes_nothing_that_was_put_since() {
         }
         let (results, ranges) = remove(&mut world, "k");
         assert_eq!((results, ranges.len()), (vec![Ok(())], 1));
-        // So that the newer one does not come to the same place.
+        // Takes the freed range, so that the newer version gets another one.
         world.start(BOB, "in between", KIB).unwrap();
         let newer = world.put("k", KIB).unwrap().what.version;
         let (results, again) = named(retract(&mut world, &["k"], &ranges));
@@ -81,7 +81,7 @@ fn another_leader_gives_up_what_it_found_of_a_removal() {
     assert!(ranges.iter().all(|range| range.grant.epoch == EPOCH), "what is there is older");
 }
 
-/// More versions of the key are leaving than may be: none of them has to be kept for a reader.
+/// More versions of the key leave than may be retained; none of them has to be retained for a reader.
 #[test]
 fn a_version_beside_many_that_leave_is_given_up_too() {
     let mut world = leader(&[A]);
@@ -94,7 +94,7 @@ fn a_version_beside_many_that_leave_is_given_up_too() {
     assert_eq!(chain(&mut world, "k"), []);
 }
 
-/// The node of the first had obeyed the leader of before when it dropped it; what was copied from there is still there.
+/// The first node dropped the entry under the earlier leader. The copy that this leader made of it still exists.
 #[test]
 fn copies_that_another_leader_made_go_with_what_it_found() {
     let mut world = leader(&[A, B]);
@@ -124,7 +124,7 @@ fn without_keys_only_the_leader_that_named_the_ranges_can_say_something() {
     assert_eq!(bad, Reply::Refused(ErrorCode::InvalidKey));
 }
 
-/// Such a node may hold what was replaced before it was heard of.
+/// The adopted segment may hold versions that were replaced before its node was known.
 #[test]
 fn a_segment_that_is_adopted_is_behind_until_all_that_it_told_is_settled() {
     let mut world = leader(&[]);

@@ -1,4 +1,4 @@
-//! A node that was started again with its memory, under the leader that knew it.
+//! A node that restarts with its memory, under the same leader.
 
 use mooncake_types::{
     CreateTask, EntryState, ErrorCode, Grant, InventoryEntry, InventoryPage, MountOutcome,
@@ -15,7 +15,7 @@ const FIRST: SegmentId = SegmentId(1);
 const LEN: u64 = 64 * KIB;
 const EARLY: Result<(), ErrorCode> = Err(ErrorCode::UnavailableInCurrentStatus);
 
-/// The first segment as one of its processes lends it.
+/// A mount of the first segment by the process with this run number.
 fn mount_of(world: &World, run: u64) -> MountSegment<'static> {
     let (name, seen_epoch) = ("node-1:12345", world.meta.epoch());
     MountSegment {
@@ -37,7 +37,7 @@ fn mount(world: &mut World, mount: MountSegment<'_>) -> Reply {
     reply
 }
 
-/// The next process of the first segment comes.
+/// Mounts the first segment as its next process.
 fn start_again(world: &mut World, run: u64) {
     world.disconnect(ALICE);
     world.ping(ALICE, &[FIRST]);
@@ -45,7 +45,7 @@ fn start_again(world: &mut World, run: u64) {
     assert_eq!(mount(world, again), mounted(MountOutcome::WantsInventory));
 }
 
-/// What the first segment holds of an object.
+/// The entry of an object in the first segment.
 fn held<'a>(key: &'a str, placed: &'a Placed<Grant>) -> InventoryEntry<'a> {
     let grant = &placed.what;
     let is_first = |segment: u32| placed.segments[segment as usize].id == FIRST;
@@ -78,7 +78,7 @@ fn report(world: &mut World, page: InventoryPage<'_>) -> Result<(), ErrorCode> {
     }
 }
 
-/// Two segments, of Alice and of Bob.
+/// Two segments: one that Alice lends and one that Bob lends.
 fn pair() -> World {
     let mut world = pool(1, LEN);
     world.mount(BOB, 2, LEN).expect("the segment is a new one");
@@ -94,7 +94,7 @@ fn on_first() -> ReplicateConfig<'static> {
     ReplicateConfig { preferred_segments, ..ReplicateConfig::default() }
 }
 
-/// They could neither be read nor put again for as long as they were not evicted.
+/// Such keys could neither be read nor put again until they were evicted.
 #[test]
 fn objects_that_a_restarted_node_lost_do_not_stay_as_ghosts() {
     let mut world = pool(1, LEN);
@@ -250,7 +250,7 @@ fn a_process_that_has_given_the_memory_to_the_next_is_not_heard() {
     assert_eq!(reply, mounted(MountOutcome::WantsInventory), "one that does not count");
 }
 
-/// They would be there for ever: their client pings.
+/// The segments would stay mounted for ever, since their client pings.
 #[test]
 fn segments_that_a_process_lent_beside_the_one_that_outlives_it_are_lost_with_it() {
     let mut world = pool(2, LEN);
@@ -342,7 +342,7 @@ fn a_large_review_is_made_of_bounded_steps() {
     world.put("d", 8).expect("it takes puts again");
 }
 
-/// Nothing was known of it: nothing can have been lost.
+/// The leader knew no entry of the segment, so it can have lost none.
 #[test]
 fn a_node_that_is_started_again_before_it_told_a_new_leader_anything_tells_it_all() {
     let mut world = leader(&[A]);
@@ -357,7 +357,7 @@ fn a_node_that_is_started_again_before_it_told_a_new_leader_anything_tells_it_al
     assert_eq!(["a", "b"].map(|key| chain(&mut world, key)), [vec![1], vec![2]]);
 }
 
-/// It would be a ghost: what had the node drop it was another leader.
+/// Another leader had the node drop the entry; without this rule the object would stay although it is gone.
 #[test]
 fn what_was_dropped_between_two_inventories_of_a_node_is_lost() {
     let mut world = leader(&[A]);

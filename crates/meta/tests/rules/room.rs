@@ -1,4 +1,4 @@
-//! What is evicted to make room, and what is not.
+//! Which objects are evicted to make room, and which are not.
 
 use mooncake_meta::{AllocatorKind, Config};
 use mooncake_types::{ErrorCode, ReplicateConfig};
@@ -28,7 +28,8 @@ fn evicted(world: &World) -> (u64, u64) {
     (counters.evicted_keys, counters.evicted_bytes)
 }
 
-/// Puts of many lengths into a few full segments, some of whose objects are pinned or leased.
+/// Puts objects of many lengths into a few full segments, some of whose objects are pinned or leased. Counts the
+/// outcomes.
 fn fill_at_random(seed: u64) -> [u32; 4] {
     let mut dice = Dice(seed);
     let segments = 1 + dice.roll(4) as u128;
@@ -84,7 +85,7 @@ fn a_long_object_evicts_neighbours_and_nothing_else() {
         world.put(&format!("{number:03}"), 8 * KIB).unwrap();
         world.advance(1);
     }
-    // Those used longest ago lie apart.
+    // The least recently used objects do not lie side by side.
     for number in (1..128).step_by(2) {
         world.get(&format!("{number:03}")).unwrap();
     }
@@ -97,7 +98,7 @@ fn a_long_object_evicts_neighbours_and_nothing_else() {
 #[test]
 fn an_object_that_fits_no_64_ranges_evicts_nothing() {
     let mut world = pool(1, 64 * 1_024 * KIB);
-    // Each second object stays, so that what may go lies in more ranges than an object can have.
+    // Every other object is pinned, so the evictable ones lie in more ranges than an object may have.
     for number in 0..512 {
         let config = if number % 2 == 0 { hard() } else { ReplicateConfig::default() };
         world.put_with(ALICE, &format!("{number}"), 128 * KIB, config).unwrap();
@@ -168,7 +169,8 @@ fn slabs_of_another_length_come_free_by_and_by() {
     world.check();
 }
 
-/// Objects of all lengths in stripes: each stripe costs its whole object, so the cheapest windows are short and touch each other.
+/// Puts objects of all lengths in stripes. Evicting a stripe costs its whole object, so the cheapest windows are short
+/// and adjacent.
 fn put_long_objects_among_stripes(seed: u64) -> [u32; 2] {
     let mut dice = Dice(seed);
     let config = Config { stripe_threshold_bytes: 128 * KIB, seed, ..Config::default() };

@@ -1,4 +1,4 @@
-//! Walks over all objects.
+//! Scans of all objects.
 
 use mooncake_types::{ErrorCode, Reply, Request, Scan, ScanAction};
 

@@ -1,4 +1,4 @@
-//! Segments, clients and leaders.
+//! Segments, their clients, and leaders.
 
 use mooncake_meta::{Config, Notice};
 use mooncake_types::{

@@ -1,4 +1,4 @@
-//! A leader that followed the nodes while it stood by.
+//! A leader that has followed the nodes as a standby.
 
 use std::collections::BTreeMap;
 
@@ -24,14 +24,14 @@ fn told<'a>(entries: &[InventoryEntry<'a>]) -> FollowPage<'a> {
     FollowPage { entries: entries.to_vec(), cursor: SINCE, ..FollowPage::default() }
 }
 
-/// What is known of a segment that held this.
+/// The shadow of a segment with these entries.
 fn shadow(entries: &[InventoryEntry<'_>]) -> Shadow {
     let mut shadow = Shadow::new(LEN);
     assert_eq!(shadow.take(&told(entries)), Ok(true));
     shadow
 }
 
-/// A leader behind one that led A and B, which followed A.
+/// A leader whose predecessor led A and B. As a standby it has followed A.
 fn warm(shadow: Shadow) -> World {
     let mut world = leader(&[A, B]);
     world.meta.remember(BTreeMap::from([(A, shadow)]));
@@ -122,7 +122,7 @@ fn a_long_segment_is_taken_up_page_by_page_while_others_are_served() {
     }
 }
 
-/// The node told this leader that it had the entry, and its client had it drop that while the shadow was taken up.
+/// While the leader loads the shadow, a client has the node drop one of its entries.
 #[test]
 fn what_is_dropped_while_a_shadow_is_taken_up_does_not_come_back() {
     let (a, b) = (entry("a", 0, KIB, 1), entry("b", KIB, KIB, 2));
@@ -134,7 +134,7 @@ fn what_is_dropped_while_a_shadow_is_taken_up_does_not_come_back() {
     assert_eq!(world.ask(ALICE, &dropped), Reply::Done(Ok(())));
     world.timeouts();
     assert_eq!((chain(&mut world, "a"), chain(&mut world, "b")), (vec![1], vec![]));
-    // A drop of what lay there under an older grant is not about what lies there now.
+    // A drop under an older grant does not concern the newer entry in the same range.
     let copy = InventoryEntry { grant: version(5), ..entry("b", KIB, KIB, 2) };
     let mut world = warm(shadow(&[entry("a", 0, KIB, 1), copy]).with_pages_of(1));
     assert_eq!(mount(&mut world, A, false), WANTS_CHANGES);
@@ -247,7 +247,7 @@ fn an_entry_takes_the_place_of_all_that_overlapped_it() {
     assert_eq!(found, [vec![], vec![], vec![], vec![4], vec![5]]);
 }
 
-/// Whatever lies in a segment, and however much of it was known before: the leader knows the same.
+/// A leader with a shadow and the changes knows the same as a leader with the whole inventory.
 #[test]
 fn a_leader_that_followed_knows_what_one_knows_that_is_told_everything() {
     for seed in 0..200 {
@@ -293,7 +293,7 @@ fn a_leader_that_followed_knows_what_one_knows_that_is_told_everything() {
     }
 }
 
-/// Whole replicas of some versions, stripes, and what is being written.
+/// A whole replica, a stripe or an unfinished entry, depending on `kind`.
 fn any_entry(keys: &[String], offset: u64, key: u64, kind: u64) -> InventoryEntry<'_> {
     let place = offset / KIB;
     let counter = 1 + key + 20 * (place % 3) + 100 * kind;

@@ -1,4 +1,4 @@
-//! Objects are kept as files in a directory that hosts share, beside memory and disks.
+//! Objects that are stored as files in a directory that hosts share, besides memory and disks.
 
 use mooncake_meta::Config;
 use mooncake_types::{
@@ -14,7 +14,7 @@ fn shared(evicts: bool) -> Config {
     Config { shared_directory: Some(directory), lease_ttl_ms: 10, ..Config::default() }
 }
 
-/// Alice lends memory (segment 1) for four objects, and files (3) for eight.
+/// Alice lends memory (segment 1) for four objects, and room for eight files (3).
 fn alone(config: Config) -> World {
     let mut world = World::new(config);
     world.mount(ALICE, 1, 4 * LEN).expect("it is new");
@@ -73,14 +73,14 @@ fn files_are_evicted_only_if_the_master_is_told_so() {
     }
 }
 
-/// Otherwise each object would stay in memory as long as its copy is tried again.
+/// Otherwise the objects would stay in memory while the copies are retried.
 #[test]
 fn a_copy_to_a_full_directory_where_nothing_is_evicted_is_given_up_at_once() {
     for (evicts, failed) in [(true, 0), (false, 1)] {
         let mut world = alone(shared(evicts));
         for n in 0..9 {
             put_at(&mut world, &format!("key {n}"), 1);
-            // The last has a lease on all that could make room.
+            // Before the last copy, leases protect every file that could make room.
             if n == 8 {
                 (0..8).for_each(|n| _ = world.get(&format!("key {n}")));
             }

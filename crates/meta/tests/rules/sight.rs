@@ -11,7 +11,7 @@ use crate::{KIB, pool};
 
 const NOT_FOUND: ErrorCode = ErrorCode::ObjectNotFound;
 
-/// Segment 1 of Alice, segment 2 of Bob.
+/// Segment 1, which Alice lends, and segment 2, which Bob lends.
 fn two_nodes() -> World {
     let mut world = pool(1, 64 * KIB);
     world.mount(BOB, 2, 64 * KIB).expect("the segment is a new one");
@@ -22,12 +22,12 @@ fn on(segment: &'static str) -> ReplicateConfig<'static> {
     ReplicateConfig { preferred_segments: vec![segment], ..ReplicateConfig::default() }
 }
 
-/// A key whose only replica is on Bob's segment.
+/// Puts a key with its only replica on Bob's segment.
 fn put_on_bobs(world: &mut World, key: &str) {
     world.put_with(ALICE, key, 1000, on("node-2:12345")).expect("there is room");
 }
 
-/// A put by Alice while Bob is out of sight.
+/// Alice puts the key while Bob is out of sight.
 fn put_again(world: &mut World, key: &str) {
     let placed = world.put(key, 2000).expect("there is room elsewhere");
     assert_eq!(placed.segments[0].id, SegmentId(1), "{key}");
@@ -175,7 +175,7 @@ fn only_one_put_at_a_time_takes_the_place_of_an_object_out_of_sight() {
     let first = world.start(ALICE, "k", 2000).expect("the key counts as free");
     assert_eq!(world.start(BOB, "k", 1), Err(ErrorCode::ObjectAlreadyExists));
     assert_eq!(world.get("k"), Err(ErrorCode::ReplicaIsNotReady), "it is being written");
-    // It comes back meanwhile: it is read until the put ends, and stays if the put is revoked.
+    // Bob returns meanwhile. The old version is readable until the put ends, and stays if the put is revoked.
     world.ping(BOB, &[SegmentId(2)]);
     assert_eq!(world.get("k").expect("it is back").what.len, 1000);
     assert_eq!(world.start(BOB, "k", 1), Err(ErrorCode::ObjectAlreadyExists));
@@ -293,7 +293,7 @@ fn what_a_silent_node_may_still_serve_is_not_given_up_before_the_lease_on_it_is_
     put_on_bobs(&mut world, "k");
     world.advance(9_900);
     world.ping(ALICE, &[SegmentId(1)]);
-    // The reader's sign of life is not the node's.
+    // A read by Alice is no ping from Bob.
     let keys = vec!["k"];
     let read = world.ask(ALICE, &Request::GetReplicaList { keys: keys.clone() });
     assert!(matches!(&read, Reply::Located { results, .. } if results[0].is_ok()), "{read:?}");
@@ -334,7 +334,7 @@ fn tasks_wait_for_what_is_out_of_sight() {
     world.advance(500);
     assert_eq!(world.fetch_tasks(BOB).orders.len(), 1);
     assert_eq!(world.fetch_tasks(ALICE).orders.len(), 1);
-    // What a task has copied is there even if its source is not in sight any more.
+    // A copy that has ended counts, even if its source is out of sight by then.
     world.disconnect(BOB);
     assert_eq!(world.end_task(BOB, from_bob, Ok(())), Ok(()));
     assert_eq!(world.end_task(ALICE, to_bob, Ok(())), Ok(()));
@@ -367,7 +367,7 @@ fn a_put_again_ends_the_task_of_an_object_out_of_sight() {
 fn a_node_that_others_cannot_reach_is_out_of_sight_if_it_does_not_ping_within_half_a_second() {
     let mut world = two_nodes();
     put_on_bobs(&mut world, "k");
-    // One that pings stays, whatever is said of it.
+    // A node that pings stays in sight, whatever clients report.
     for _ in 0..20 {
         world.report(ALICE, &[SegmentId(1)], &[SegmentId(2), SegmentId(2), SegmentId(77)]);
         world.check();

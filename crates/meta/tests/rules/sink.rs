@@ -1,4 +1,5 @@
-//! With `offload_on_evict` nothing goes to a disk until eviction chooses it, and then its memory is free once it lies there.
+//! With `offload_on_evict`, an object is copied to a disk only when eviction selects it. Its memory is freed after the
+//! copy.
 
 use mooncake_meta::{Config, Notice};
 use mooncake_types::{ErrorCode, Medium, ReplicateConfig};
@@ -8,12 +9,12 @@ use crate::world::{ALICE, BOB, World};
 
 const MAKING_ROOM: ErrorCode = ErrorCode::UnavailableInCurrentStatus;
 
-/// Memory for four objects, and a disk.
+/// Memory for four objects, and a disk, with `offload_on_evict`.
 fn sinking(config: Config) -> World {
     alone(Config { offload_on_evict: true, lease_ttl_ms: 10, ..config })
 }
 
-/// As that, full.
+/// As [`sinking`], with the memory full.
 fn full(config: Config) -> World {
     let mut world = sinking(config);
     for n in 0..4 {
@@ -22,7 +23,7 @@ fn full(config: Config) -> World {
     world
 }
 
-/// A put that is made again until there is room, while the client carries out its tasks.
+/// Repeats a put until there is room, while the client ends its tasks.
 fn put_patiently(world: &mut World, key: &str) {
     loop {
         match world.start(ALICE, key, LEN) {
@@ -115,7 +116,7 @@ fn other_replicas_of_a_victim_go_at_once() {
         for n in 0..4 {
             world.put_with(ALICE, &n.to_string(), LEN, twice.clone()).expect("there is room");
         }
-        // A put that looks at Bob's segment first, and then has a victim sink from the other, waits.
+        // A put that first evicts on Bob's segment, and then has a victim sink from Alice's, has to wait.
         let first = world.start(ALICE, "4", LEN).map(|placed| placed.what);
         let grant = match first {
             Err(MAKING_ROOM) => world.start(ALICE, "4", LEN).map(|placed| placed.what),
@@ -155,7 +156,7 @@ fn no_more_sink_than_may_and_puts_wait_or_take_the_rest() {
         let started = world.start(ALICE, "4", LEN).map(|_| ());
         world.check();
         match forced {
-            // The second victim goes without a copy.
+            // The second victim is evicted without a copy.
             true => assert_eq!(started, Ok(())),
             false => assert_eq!(started, Err(MAKING_ROOM)),
         }
@@ -211,7 +212,7 @@ fn of_a_group_that_is_read_nothing_goes_whose_copy_failed() {
     assert_eq!(world.start(ALICE, "4", LEN).map(|_| ()), Err(MAKING_ROOM));
     let orders = world.fetch_tasks(ALICE).orders;
     world.get("1").expect("it can be read meanwhile");
-    // The lease of the one that was read is the group's; those of the others are shorter.
+    // The object that was read gives its full lease to the group. The other members' own leases are shorter.
     world.advance(7);
     let failing = orders.iter().find(|order| &*order.key == "0").expect("it sinks");
     assert_eq!(world.end_task(ALICE, failing.id, Err(ErrorCode::FileWriteFail)), Ok(()));
@@ -275,7 +276,7 @@ fn what_is_to_be_copied_by_a_caller_gives_up_sinking() {
 
 const MIB: u64 = 1 << 20;
 
-/// A node that writes one MiB to its disk in a millisecond, and tells the master of each object when it is there.
+/// A node that copies 1 MiB per millisecond to its disk, and ends the task of each object when it is copied.
 #[derive(Default)]
 struct SlowDisk {
     orders: std::collections::VecDeque<mooncake_types::TaskOrder>,
@@ -291,7 +292,7 @@ impl SlowDisk {
     }
 }
 
-/// Memory of 50 MiB, objects of 1 MiB, one put after the other: each waits with pauses as clients make them.
+/// Puts objects of 1 MiB one after the other into memory of 50 MiB. Each put waits with the pauses of a client.
 #[test]
 fn objects_pass_through_full_memory_at_the_pace_of_the_disk() {
     let mut world = World::new(Config {

@@ -1,4 +1,4 @@
-//! Which segments the strategies of placement choose.
+//! The segments that each placement strategy selects.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ fn with(strategy: Strategy) -> Config {
     Config { strategy, client_ttl_ms: u64::MAX / 2, ..Config::default() }
 }
 
-/// The standard deviation of the shares of the segments that are reserved, in thousandths of a segment.
+/// The standard deviation of the segments' fill ratios, in thousandths.
 fn imbalance(world: &World) -> f64 {
     let segments = world.meta.segments();
     let fill: Vec<f64> = segments.iter().map(|it| it.used as f64 / it.capacity as f64).collect();
@@ -35,7 +35,7 @@ fn free_ratio_first_fills_16_unequal_nodes_to_the_same_share() {
         let sum: u64 = (1..=16).map(lens).sum();
         let mut world = World::new(with(Strategy::FreeRatioFirst));
         for node in 1..=16 {
-            // Nine tenths of all bytes are put.
+            // The puts fill nine tenths of the pool.
             let len = 100_000 * 4 * KIB * lens(node) * 10 / 9 / sum;
             world.mount(ALICE, node.into(), len).unwrap();
         }
@@ -71,7 +71,7 @@ fn local_first_takes_the_host_of_the_writer_and_then_the_next_by_name() {
     world.advance(10_000);
     assert_eq!(put(&mut world, clients[2], "evicts"), "node-3:12345");
     assert_eq!(put(&mut world, clients[1], "evicts too"), "node-2:12345");
-    // Who lends nothing has no host.
+    // A client that lends no memory has no host of its own.
     let hosts: Vec<String> =
         (0..40).map(|number| put(&mut world, BOB, &format!("by nobody {number}"))).collect();
     assert!(hosts.iter().any(|host| *host != hosts[0]));
@@ -108,12 +108,12 @@ fn objects_of_one_request_lie_together_where_that_is_asked_for() {
     let Reply::Granted { results, .. } = reply else { panic!("{reply:?}") };
     let segments: Vec<u32> =
         results.into_iter().map(|grant| grant.unwrap().placements[0].segment).collect();
-    // One segment holds 16 of them.
+    // One segment has room for 16 objects.
     assert_eq!(segments, [[0; 16].as_slice(), &[1; 8]].concat());
     world.check();
 }
 
-/// How many of so many puts go to the last segment.
+/// Puts keys with these numbers, and counts those that go to the newest segment.
 fn puts_to(world: &mut World, newest: &str, numbers: std::ops::Range<u32>) -> u32 {
     let mut count = 0;
     for number in numbers {
@@ -138,7 +138,7 @@ fn a_new_segment_of_a_full_pool_ramps_up_instead_of_taking_all_puts() {
             shares.push(puts_to(&mut world, newest, first..first + 640));
             world.advance(10_000);
         }
-        // Four times a share of 20, then twice as many each time.
+        // At first four times its share of 20, then twice as many each time.
         let expected = [80, 160, 320, 640, 640];
         for (share, expected) in shares.iter().zip(expected) {
             assert!(share.abs_diff(expected) <= expected / 3, "{strategy:?}: {shares:?}");
@@ -172,7 +172,7 @@ fn segments_of_a_new_pool_are_not_held_back() {
     assert_eq!(world.meta.stats().counters.evicted_keys, 0);
 }
 
-/// Mounts a segment that is served there.
+/// Mounts a segment at this endpoint.
 fn mount_at(world: &mut World, id: u128, endpoint: &str) {
     let mount = MountSegment {
         id: SegmentId(id),
@@ -205,10 +205,10 @@ fn replicas_lie_on_several_hosts_as_long_as_there_are_some_even_if_that_evicts()
         assert_eq!(hosts(&world, &key), "ab", "{key}");
     }
     assert!(world.meta.stats().counters.evicted_bytes > 0, "one host has room for 16 of them");
-    // There are no three hosts.
+    // There are only two hosts.
     world.put_with(ALICE, "three", 16 * KIB, config(3)).unwrap();
     assert_eq!(hosts(&world, "three"), "aab");
-    // And what a caller names wins.
+    // The preferred segments of a caller take precedence.
     let named = ReplicateConfig { preferred_segments: vec!["a:1", "a:2"], ..config(2) };
     world.put_with(ALICE, "named", 16 * KIB, named).unwrap();
     assert_eq!(hosts(&world, "named"), "aa");

@@ -1,4 +1,4 @@
-//! A leader whose lease is over, and the one that may follow it.
+//! A leader whose lease has ended, and its successor.
 
 use mooncake_meta::{Config, Effect, Member, Meta, RecordedMembers};
 use mooncake_types::{
@@ -13,7 +13,7 @@ use crate::world::{ALICE, BOB, World};
 const ROUTES_MS: u64 = 1_500;
 const LATER: ErrorCode = ErrorCode::UnavailableInCurrentStatus;
 
-/// A leader of these members. The lease of the one before may last for so long.
+/// A leader of these members. The lease of its predecessor may last this much longer.
 fn leader(members: &[SegmentId], former_lease_ms: u64) -> World {
     let members =
         members.iter().map(|&segment| Member { segment, behind: false, is_disk: false }).collect();
@@ -34,7 +34,7 @@ fn ask(world: &mut World, request: &Request<'_>) -> Reply {
     reply
 }
 
-/// How long reads may begin with known routes after a ping to a leader that leads, or is suspended.
+/// How long after a ping reads may begin through cached routes, if the leader leads or is suspended.
 fn routes_ms(world: &mut World, leads: bool) -> u64 {
     let ping = Request::Ping { segments: vec![], unreachable: vec![], reads: None };
     let reply = match leads {
@@ -128,7 +128,7 @@ fn who_follows_waits_for_routes_of_before_and_no_longer() {
     }
 }
 
-/// They may all be dead: a cluster that was killed and came back empty must not wait for more.
+/// All members may be dead: a cluster that was killed and restarts empty must not wait longer.
 #[test]
 fn who_follows_waits_no_longer_if_no_member_comes() {
     let mut world = leader(&[A, B], 0);

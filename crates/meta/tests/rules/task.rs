@@ -16,7 +16,7 @@ fn calm() -> Config {
     Config { eviction_high_watermark_ratio: 1.0, ..Config::default() }
 }
 
-/// Segments `node-1:12345` to `node-4:12345` of 64 KiB: of Alice, of Bob, and two of Carol's.
+/// Segments `node-1:12345` to `node-4:12345` of 64 KiB: Alice lends one, Bob one, and Carol two.
 fn world_with(config: Config) -> World {
     let mut world = World::new(config);
     for (id, host) in (1..).zip(HOSTS) {
@@ -25,7 +25,7 @@ fn world_with(config: Config) -> World {
     world
 }
 
-/// With an object `k` of 16 KiB at Alice's.
+/// As [`world_with`], with an object `k` of 16 KiB on Alice's segment.
 fn world() -> World {
     let mut world = world_with(calm());
     put_on(&mut world, "k", 16 * KIB, &["node-1:12345"]);
@@ -256,7 +256,8 @@ fn tasks_run_out_of_time() {
     world.check();
 }
 
-/// The nodes may have dropped the source. If the new replica is lost as well, nobody holds the object: it must not be named.
+/// The nodes may have dropped the source. If the new replica is lost too, no node holds the object, and no lookup may
+/// name it.
 #[test]
 fn a_move_whose_source_may_be_dropped_is_over_when_its_client_says_nothing_more() {
     for is_target_lost in [false, true] {

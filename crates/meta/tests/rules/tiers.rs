@@ -1,4 +1,4 @@
-//! What tests of tiers share: a node with memory and a disk, and what a client does with its tasks.
+//! Shared by the tests of tiers: a node with memory and a disk, and a client that ends its tasks.
 
 use mooncake_meta::Config;
 use mooncake_types::{ClientId, Medium, ReplicateConfig, TaskOrder};
@@ -7,7 +7,7 @@ use crate::KIB;
 use crate::world::{ALICE, World};
 
 pub(crate) const LEN: u64 = 16 * KIB;
-/// What that takes on a disk.
+/// The bytes that an object of `LEN` takes on a disk.
 pub(crate) const ON_DISK: u64 = Medium::Disk.reserved_len(LEN);
 
 /// Alice lends memory (segment 1) for four objects, and a disk (2) for 64.
@@ -24,7 +24,7 @@ pub(crate) fn put_at(world: &mut World, key: &str, segment: u128) {
     world.put_with(ALICE, key, LEN, config).expect("there is room");
 }
 
-/// Has a client carry out all that waits for it.
+/// Ends all tasks of a client with success, and returns them.
 pub(crate) fn carry_out(world: &mut World, client: ClientId) -> Vec<TaskOrder> {
     let orders = world.fetch_tasks(client).orders;
     for order in &orders {
@@ -35,7 +35,7 @@ pub(crate) fn carry_out(world: &mut World, client: ClientId) -> Vec<TaskOrder> {
     orders
 }
 
-/// What the replicas of a key lie in, in the order in which readers are told of them.
+/// The media of a key's replicas, in the order in which readers are told of them.
 pub(crate) fn media(world: &mut World, key: &str) -> Vec<Medium> {
     let Ok(placed) = world.get(key) else { return Vec::new() };
     let medium = |at: u32| placed.segments[at as usize].medium;

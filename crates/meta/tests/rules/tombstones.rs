@@ -1,4 +1,4 @@
-//! What nodes are still to drop.
+//! Entries that nodes still have to drop.
 
 use mooncake_meta::{Config, Remnant, RemnantCursor};
 use mooncake_types::{
@@ -20,7 +20,7 @@ fn ping(world: &mut World) -> Pong {
     }
 }
 
-/// All that the pages of a removal of all objects name, and how many objects they removed.
+/// Removes all objects, page by page. Returns how many were removed, and all versions that the pages name.
 fn remove_all(world: &mut World, limit: u32) -> (u64, Vec<Version>) {
     let (mut removed, mut named, mut cursor) = (0, Vec::new(), 0);
     loop {
@@ -35,7 +35,7 @@ fn remove_all(world: &mut World, limit: u32) -> (u64, Vec<Version>) {
     }
 }
 
-/// A later leader would find it, and what was removed would be back.
+/// A later leader would find the entries, and the removed objects would be back.
 #[test]
 fn a_removal_of_many_names_what_was_evicted_before() {
     for limit in [1, 2, 100] {
@@ -48,7 +48,7 @@ fn a_removal_of_many_names_what_was_evicted_before() {
         let stays = world.put("stays", KIB).unwrap().what.version;
         let (removed, mut named) = remove_all(&mut world, limit);
         named.sort();
-        // Some are void: another put was completed in their place.
+        // A version may be named twice.
         named.dedup();
         let tombstones = world.fetch_drops(ALICE);
         let mut tombstones: Vec<Version> = tombstones.iter().map(|range| range.version).collect();
@@ -72,7 +72,7 @@ fn a_listing_has_no_pages_of_tombstones() {
     assert_eq!(world.ask(BOB, &scan(1 << 63)), refusal);
 }
 
-/// The copy came to the place of an entry whose drop was confirmed late.
+/// The copy took the range of an entry whose drop was confirmed late.
 #[test]
 fn a_drop_of_before_says_nothing_of_a_copy_to_the_same_place() {
     let mut world = pool(2, 64 * KIB);
@@ -139,7 +139,7 @@ fn a_node_with_too_much_to_drop_takes_no_puts_and_is_struck_only_if_it_drops_not
     assert!(ping(&mut world).need_remount, "it has dropped nothing in ten seconds");
 }
 
-/// Its process was started again and kept nothing.
+/// The node's process has restarted without its memory.
 #[test]
 fn a_node_that_comes_back_empty_at_another_port_starts_empty() {
     for (is_empty, outcome) in [(true, MountOutcome::StartEmpty), (false, MountOutcome::Ready)] {
@@ -162,8 +162,8 @@ fn a_node_that_comes_back_empty_at_another_port_starts_empty() {
     }
 }
 
-/// Nodes drop nothing for an epoch before the one that they obey. What a put may have written is not to go with what lies
-/// beneath it.
+/// Nodes refuse drops under an epoch below the one that they obey. A drop under the new epoch must not also remove
+/// what a put may have written in the same range.
 #[test]
 fn a_leader_that_outranks_another_names_again_what_is_not_beneath_a_put() {
     let mut world = pool(1, 64 * KIB);
@@ -208,7 +208,7 @@ fn a_leader_that_outranks_another_names_again_what_is_not_beneath_a_put() {
     world.check();
 }
 
-/// Looks as the master does that waits, until it would have to wait.
+/// Looks for remnants as a waiting master does, until it would have to wait.
 fn look(world: &mut World, newest: Version, limit: usize) -> Remnant {
     let mut from = RemnantCursor::default();
     loop {
@@ -219,7 +219,7 @@ fn look(world: &mut World, newest: Version, limit: usize) -> Remnant {
     }
 }
 
-/// The master answered before, and a leader after it found all that was removed.
+/// An earlier answer would be wrong: a later leader could find all removed objects.
 #[test]
 fn a_removal_of_many_is_over_when_the_nodes_have_dropped_what_went() {
     for limit in [1, 2, 100] {
@@ -237,7 +237,7 @@ fn a_removal_of_many_is_over_when_the_nodes_have_dropped_what_went() {
         world.advance(Config::default().lease_ttl_ms);
         ping(&mut world);
         assert!(matches!(look(&mut world, newest, limit), Remnant::From(_)));
-        // What is put and goes later is nobody's business.
+        // Objects that are put and removed later do not count.
         world.put("later", KIB).unwrap();
         world.remove("later", false).unwrap();
         let fetch = Request::FetchDrops { dropped: vec![], limit: 100 };
@@ -251,7 +251,7 @@ fn a_removal_of_many_is_over_when_the_nodes_have_dropped_what_went() {
     }
 }
 
-/// Of a key that has many tombstones, each is named once, whatever was removed in between.
+/// Each tombstone of a key is named once, even if other keys were removed in between.
 #[test]
 fn a_removal_that_names_a_key_many_times_names_each_tombstone_once() {
     let mut world = pool(1, 64 * KIB);

@@ -63,7 +63,7 @@ fn a_writer_that_gives_up_or_dies_leaves_the_old_version() {
     world.check();
 }
 
-/// Its node may hold all of it: a later leader would find the old version once the newer one is gone.
+/// The node may hold the complete entry. A later leader would find it once the newer version is removed.
 #[test]
 fn what_a_running_put_wrote_is_dropped_when_a_newer_one_ends() {
     let mut world = pool(1, 64 * KIB);
@@ -240,11 +240,12 @@ fn a_replaced_version_goes_with_its_segment() {
 
 #[test]
 fn pins_pass_to_the_new_version_as_the_upsert_says() {
-    // Put 5 s before the upsert.
+    // The first put comes 5 s before the upsert.
     let fixed = || soft(SoftPin::Enable { ttl_ms: Some(20_000) });
     let hard = || ReplicateConfig { hard_pin: true, ..ReplicateConfig::default() };
     let plain = ReplicateConfig::default;
-    // What the object had, what the upsert says, soft-pinned 0, 11, 16 and 21 s after it, and whether it can be evicted then.
+    // The pins before the upsert, and the pins that it asks for. Whether the object is soft-pinned 0, 11, 16 and 21 s
+    // later, and whether it can then be evicted.
     let cases = [
         ("preserve nothing", plain(), plain(), [false; 4], true),
         ("preserve a deadline", fixed(), plain(), [true, true, false, false], true),

@@ -1,7 +1,8 @@
-//! A full pool into which objects of a few lengths go: how much of it they hold.
+//! The share of a full pool that objects of a few lengths use.
 //!
-//! As the benchmark of the C++ store does it: the pool is filled, then each put evicts what it needs, and every hundred puts the
-//! bytes of all objects are held against those of the pool. Counted, not timed: a run gives the same figures everywhere.
+//! The method is that of the C++ store's benchmark: the pool is filled, then each put evicts what it needs. After
+//! every hundred puts, the bytes of all objects are compared with those of the pool. Nothing is timed, so every run
+//! gives the same figures.
 
 use mooncake_meta::{Config, Meta};
 use mooncake_types::{
@@ -13,7 +14,7 @@ const CLIENT: ClientId = ClientId(1);
 const KIB: u64 = 1 << 10;
 const SAMPLE_EVERY: u64 = 100;
 
-/// Lengths of objects in bytes, and how many of a hundred have each.
+/// The lengths of objects in bytes, and the percentage of objects with each.
 pub(crate) struct Mix {
     pub(crate) name: &'static str,
     pub(crate) lens: &'static [(u64, u64)],
@@ -24,27 +25,27 @@ pub(crate) const MIXES: [Mix; 2] = [
     Mix { name: "dsa_pair", lens: &[(3_120 * KIB, 50), (643 * KIB, 50)] },
 ];
 
-/// A pool, and what is done to it.
+/// The shape of the pool and the load on it.
 #[derive(Clone, Copy)]
 pub(crate) struct Churn {
     pub(crate) segments: u64,
     pub(crate) segment_bytes: u64,
-    /// How often the bytes of the pool are put.
+    /// How many times the bytes of the pool are put.
     pub(crate) turns: u64,
-    /// Objects that are read before each put. Without any, objects are evicted in the order in which they came.
+    /// How many objects are read before each put. Without reads, the oldest objects are evicted first.
     pub(crate) reads: u64,
     pub(crate) seed: u64,
 }
 
-/// What came of it. Shares are those of the bytes of the pool, once it was full.
+/// The figures of a run. Shares refer to the bytes of the pool, once it is full.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Usable {
     pub(crate) mean: f64,
     pub(crate) least: f64,
     pub(crate) refused: u64,
-    /// Objects evicted for a put.
+    /// Evicted objects per put.
     pub(crate) victims_per_put: f64,
-    /// Ranges in which an object lies.
+    /// Ranges per object.
     pub(crate) ranges_per_object: f64,
 }
 
@@ -52,7 +53,7 @@ impl Usable {
     pub(crate) const HEADER: &str = "| lengths | segments | reads a put | held, mean | held, least | refused | evicted a put | ranges an object |\n\
         |---|---|---|---|---|---|---|---|";
 
-    /// A line of a table.
+    /// A row of the table.
     pub(crate) fn row(&self, mix: &Mix, churn: &Churn) -> String {
         format!(
             "| {} | {} | {} | {:.2} % | {:.2} % | {} | {:.2} | {:.2} |",
@@ -104,7 +105,7 @@ impl Churn {
         let config = Config {
             lease_ttl_ms: 20,
             client_ttl_ms: u64::MAX / 2,
-            // No node takes part.
+            // No node drops the tombstones here.
             most_tombstones: usize::MAX,
             seed: self.seed,
             ..Config::default()
@@ -128,7 +129,7 @@ impl Churn {
         meta
     }
 
-    /// Puts objects, of the lengths of a mix, until their bytes are so many times those of the pool.
+    /// Puts objects with the lengths of a mix, until their bytes are `turns` times those of the pool.
     pub(crate) fn run(&self, mix: &Mix) -> Usable {
         let (mut meta, mut dice) = (self.new_pool(), Dice(self.seed));
         let (mut put_bytes, mut granted, mut ranges) = (0, 0, 0);
@@ -143,7 +144,7 @@ impl Churn {
                 }
                 None => usable.refused += 1,
             }
-            // What is measured is a pool of which each byte was written at least twice.
+            // Samples are taken once twice the bytes of the pool were put.
             if put_bytes > 2 * self.pool_bytes() && number % SAMPLE_EVERY == 0 {
                 let stats = meta.stats();
                 let held = put_bytes - stats.counters.evicted_bytes;
@@ -168,7 +169,7 @@ impl Churn {
         }
     }
 
-    /// Reads some of the objects that were put lately, if they are there.
+    /// Reads random recent objects, if they are still there.
     fn read(&self, meta: &mut Meta, now: Tick, number: u64, dice: &mut Dice) {
         for _ in 0..self.reads.min(number) {
             let lately = number.min(self.pool_bytes() / (256 * KIB));
@@ -182,7 +183,7 @@ fn key(number: u64) -> String {
     format!("model@rank_0@{number:064x}")
 }
 
-/// A whole put. Gives the ranges of the object, unless it is refused.
+/// Starts and ends a put. Returns the number of its ranges, or `None` if it is refused.
 fn put(meta: &mut Meta, now: Tick, number: u64, len: u64) -> Option<u64> {
     let key = key(number);
     let (puts, config, mode) =

@@ -1,10 +1,10 @@
-//! How much of a full pool objects of mixed lengths hold.
+//! The share of a full pool that objects of mixed lengths use.
 
 mod churn;
 
 use churn::{Churn, MIXES, Usable};
 
-/// In the mean of a run, and at its worst, for each mix.
+/// The mean share of a run and its lowest, for each mix.
 const LEAST_HELD: [(f64, f64); 2] = [(0.998, 0.99), (0.984, 0.97)];
 
 #[test]

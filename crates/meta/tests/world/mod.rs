@@ -1,4 +1,4 @@
-//! A pool without network: requests go straight into the state machine, time is a number.
+//! A pool without a network: tests pass requests to the state machine, and time is a number.
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
@@ -18,7 +18,7 @@ pub(crate) struct World {
     pub(crate) now: Tick,
 }
 
-/// A grant or a location together with the segments that it points into.
+/// A grant or a location, with the segments that it refers to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Placed<T> {
     pub(crate) what: T,
@@ -35,7 +35,7 @@ impl World {
         self.timeouts();
     }
 
-    /// Runs everything that is due.
+    /// Handles every timeout that is due.
     pub(crate) fn timeouts(&mut self) {
         while self.meta.poll_timeout().is_some_and(|due| due <= self.now) {
             self.meta.handle_timeout(self.now);
@@ -50,7 +50,7 @@ impl World {
         self.report(from, segments, &[])
     }
 
-    /// A ping that names segments whose nodes could not be reached.
+    /// A ping that reports segments whose nodes the client could not reach.
     pub(crate) fn report(
         &mut self,
         from: ClientId,
@@ -64,7 +64,7 @@ impl World {
         }
     }
 
-    /// What the master did by itself; segments that come and go, and are seen or not, are left out.
+    /// The notices of repairs and of hot keys; notices about segments are left out.
     pub(crate) fn work_notices(&mut self) -> Vec<Notice> {
         use Notice::{Hot, RepairBegins, RepairEnds};
         let mut notices = self.meta.take_notices();
@@ -91,7 +91,7 @@ impl World {
         self.mount_in(medium, from, id, len, &[])
     }
 
-    /// Mounts a segment whose node names these failure domains.
+    /// Mounts a segment in these failure domains.
     pub(crate) fn mount_in(
         &mut self,
         medium: Medium,
@@ -169,7 +169,7 @@ impl World {
         self.begin(from, PutItem::new(key, len), ReplicateConfig::default(), PutMode::Upsert)
     }
 
-    /// A whole put of a member of a group.
+    /// Starts and ends a put of a group's member.
     pub(crate) fn put_member(
         &mut self,
         key: &str,
@@ -207,7 +207,7 @@ impl World {
         }
     }
 
-    /// Drops all that the client's nodes are to drop, and says so. Gives what it was.
+    /// Fetches, drops and confirms all drops for this client. Returns them.
     pub(crate) fn fetch_drops(&mut self, from: ClientId) -> Vec<RangeDrop> {
         let (mut dropped, mut all) = (Vec::new(), Vec::new());
         loop {
@@ -236,13 +236,13 @@ impl World {
     ) -> Result<(), ErrorCode> {
         match self.ask(from, &Request::EndTask { id, outcome }) {
             Reply::Done(result) => result,
-            // The node has dropped the source of a move.
+            // The entry of the moved replica must be dropped; the client confirms that and ends the task again.
             Reply::Remaining { .. } => self.end_task(from, id, outcome),
             other => panic!("{other:?}"),
         }
     }
 
-    /// The names of the segments that hold a replica, without a lease.
+    /// The names of the segments that hold a replica. Takes no lease.
     pub(crate) fn holders(&self, key: &str) -> Vec<String> {
         let report = self.meta.peek(key).expect("the key is there");
         let mut names: Vec<String> = report
@@ -255,12 +255,12 @@ impl World {
         names
     }
 
-    /// The version that readers get, without a lease; none if there is nothing to read.
+    /// The version that readers get, or `None`. Takes no lease.
     pub(crate) fn version(&self, key: &str) -> Option<Version> {
         self.meta.peek(key).filter(|report| report.complete).map(|report| report.located.version)
     }
 
-    /// Whether a finished object holds the key, in sight or not.
+    /// Whether a complete object has this key, in sight or not.
     pub(crate) fn holds(&self, key: &str) -> bool {
         self.version(key).is_some() || self.meta.is_out_of_sight(key)
     }
@@ -307,7 +307,7 @@ impl World {
         statuses(self.ask(from, &Request::PutRevoke { puts: vec![put] }))
     }
 
-    /// A whole put.
+    /// Starts and ends a put.
     pub(crate) fn put_with(
         &mut self,
         from: ClientId,
@@ -353,7 +353,7 @@ impl World {
         statuses(self.ask(BOB, &Request::Remove { keys: vec![key], force }))
     }
 
-    /// Tells the master that the nodes have dropped all this.
+    /// Confirms to the master that nodes have dropped these ranges.
     pub(crate) fn drop_remains(&mut self, remains: &Remains) {
         let dropped = remains.ranges.iter().map(|range| RangeDrop {
             segment: remains.segments[range.segment as usize].id,
@@ -365,7 +365,7 @@ impl World {
         assert_eq!(self.ask(BOB, &request), Reply::Done(Ok(())));
     }
 
-    /// Walks over all objects, a page at a time.
+    /// Scans all objects, page by page.
     pub(crate) fn scan(
         &mut self,
         pattern: Option<&str>,
@@ -391,7 +391,7 @@ impl World {
         }
     }
 
-    /// The keys that can be read, without touching them.
+    /// The readable keys. Takes no lease.
     pub(crate) fn keys(&mut self) -> Vec<String> {
         let page = self.scan(None, ScanAction::List, 100).expect("there is no pattern");
         let mut keys: Vec<String> = page.objects.into_iter().map(|(key, _)| key).collect();

@@ -1,4 +1,4 @@
-//! The segment host as transports use it: epochs, superseded writers, real memory.
+//! The segment host as transports use it: epochs, superseded writers, and the segment's bytes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
@@ -33,7 +33,7 @@ fn host(shell: Shell) -> Host {
     shell.host(SEGMENT, 1 << 16)
 }
 
-/// A host whose master has named the first epoch.
+/// A host that is led under the first epoch.
 fn led(shell: Shell) -> Host {
     let host = host(shell);
     host.see_epoch(Epoch(1));
@@ -44,7 +44,7 @@ fn version(epoch: u64, counter: u64) -> Version {
     Version { epoch: Epoch(epoch), counter }
 }
 
-/// 4096 bytes from 8192 on.
+/// A write of 4096 bytes at offset 8192.
 fn write(version: Version) -> RangeWrite<'static> {
     RangeWrite {
         segment: SEGMENT,
@@ -65,7 +65,7 @@ fn read(version: Version) -> RangeRead {
     RangeRead { segment: SEGMENT, offset: 8192, version, object_offset: 0, from: 0, len: 4096 }
 }
 
-/// Does nothing, or says that it was called.
+/// Notes whether it was called.
 #[derive(Default)]
 struct Flag(AtomicBool);
 
@@ -88,7 +88,7 @@ fn clients_are_told_the_highest_epoch_seen(shell: Shell) {
     assert_eq!(told.epoch(), Epoch(9));
 }
 
-/// Others may replace what lies there as soon as the master knows that the segment goes.
+/// Once the master knows that the segment leaves, it may let other objects replace those that lie there.
 fn a_segment_is_not_read_any_more_when_the_master_is_told_that_it_goes(shell: Shell) {
     let host = led(shell);
     let written = version(1, 1);
@@ -101,7 +101,7 @@ fn a_segment_is_not_read_any_more_when_the_master_is_told_that_it_goes(shell: Sh
     assert_eq!(host.take_back_waiting(SEGMENT, Duration::ZERO, || 5), 5, "it is told all the same");
 }
 
-/// Tells a channel, as a transport that is waited for would find out.
+/// Sends to a channel when it is interrupted.
 struct Teller(mpsc::Sender<()>);
 
 impl Interrupt for Teller {
@@ -175,7 +175,7 @@ fn a_newer_writer_interrupts_an_older_one_and_waits_until_it_has_stopped(shell: 
             host.complete_write(newer, checksums)
         });
         told.recv().expect("the older one is interrupted");
-        // Until it stops, its bytes may still land.
+        // The older writer may still write until it has stopped.
         old.memory.write_from(&[1; 4096]);
         assert!(!newer.is_finished());
         assert_eq!(host.complete_write(old, vec![1]), Err(ErrorCode::InvalidVersion));
@@ -278,7 +278,7 @@ fn who_was_writing_when_a_segment_started_empty_is_stopped_before_anybody_else_w
     assert_eq!(host.complete_write(ticket, Vec::new()), Ok(()));
 }
 
-/// The later one may have been told before that the entry is there, and have had it copied: only it knows what is to go.
+/// A later leader may know of the entry and have it copied, so only that leader may decide what is dropped.
 fn nothing_is_dropped_for_a_leader_before_the_one_that_is_obeyed(shell: Shell) {
     let host = led(shell);
     put(&host, version(1, 1), 7);
@@ -307,8 +307,8 @@ fn entries_in_segments_of_others_are_not_dropped_here(shell: Shell) {
     assert_eq!(host.drop_range(&drop), Err(ErrorCode::SegmentNotFound));
 }
 
-/// A node that took the epoch of a frame would refuse every grant of its leader from then on, and tell the next leader to
-/// count on from there.
+/// A node that accepted the epoch of a frame would refuse every grant of its own leader. It would also make the next
+/// leader raise its epoch above that value.
 fn frames_of_peers_do_not_stop_a_node(shell: Shell) {
     let host = led(shell);
     for epoch in [2, 1 << 32, (1 << 61) - 1, u64::MAX].map(Epoch) {

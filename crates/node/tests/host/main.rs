@@ -1,4 +1,4 @@
-//! A host of segments, as the transports, the neighbours and the readers of its memory see it.
+//! A host of segments, as transports, processes on the same host and readers of its memory see it.
 
 mod disks;
 mod epochs;

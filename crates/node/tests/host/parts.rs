@@ -1,4 +1,4 @@
-//! Parts of entries in real memory: the ledger of a host, behind the transports.
+//! Entries that are written in parts: the ledger of a host, through each transport.
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ impl mooncake_transfer::Interrupt for Nobody {
     fn interrupt(&self) {}
 }
 
-/// A host of one segment, reached in three ways.
+/// A host of one segment, with three transports to it.
 struct Rig {
     host: Arc<Host>,
     endpoint: Arc<str>,
@@ -88,7 +88,7 @@ fn version(counter: u64) -> Version {
     Version { epoch: Epoch(1), counter }
 }
 
-/// Bytes that depend on their place and their version.
+/// Bytes generated from the version and the offset.
 fn bytes(version: Version, from: u64, len: u64) -> Vec<u8> {
     let byte = |at: u64| (at / 251 + at * 7 + version.counter * 31) as u8;
     (from..from + len).map(byte).collect()
@@ -149,7 +149,7 @@ fn parts_that_do_not_fit_are_refused(shell: Shell) {
     }
 }
 
-/// A replica of an older version, made later than what lay there.
+/// A replica of an older version replaces the entry of a newer one, because its grant is newer.
 fn a_grant_outranks_the_version_it_is_for(shell: Shell) {
     let rig = Rig::start(shell);
     for (way, counter) in rig.ways().iter().zip([10, 20]) {
@@ -161,7 +161,7 @@ fn a_grant_outranks_the_version_it_is_for(shell: Shell) {
         assert_eq!(rig.read(&**way, version(counter)), Err(TransferError::Stale));
         assert_eq!(rig.read(&**way, version(5)), Ok(()));
     }
-    // A grant of a leader that is yet to come.
+    // The grant of a leader that this node does not know yet.
     let early = Version { epoch: Epoch(2), counter: 1 };
     let way = &rig.ways()[0];
     let range = RangeWrite { grant: early, ..part(0, LEN, 30) };
@@ -169,8 +169,8 @@ fn a_grant_outranks_the_version_it_is_for(shell: Shell) {
     assert_eq!(rig.write(&**way, range), refused);
 }
 
-/// A copy to the same place, of the same version, may be of other bytes of the object: a reader that began before it
-/// must not take them for those that it asked for.
+/// A copy of the same version in the same range may hold another part of the object. A reader that began before the
+/// copy must not use its bytes.
 fn a_reader_notices_that_its_entry_was_written_anew(shell: Shell) {
     let rig = Rig::start(shell);
     let way = &rig.ways()[0];
@@ -207,14 +207,14 @@ fn a_ticket_is_for_the_memory_of_its_part(shell: Shell) {
     }
 }
 
-/// The checksums that a reader of these bytes finds at the node.
+/// The checksums that the node has for these bytes.
 fn found_checksums(rig: &Rig, counter: u64, from: u64, len: u64) -> Option<Arc<[u32]>> {
     let (segment, offset, version) = (SEGMENT, OFFSET, version(counter));
     let range = RangeRead { segment, offset, version, object_offset: 0, from, len };
     rig.host.begin_read(&range).expect("it is there").checksums
 }
 
-/// Whoever writes in this host's memory computes none, whole or in parts.
+/// A writer computes no checksums, whether it writes the entry whole or in parts.
 #[test]
 fn checksums_are_computed_by_the_first_reader_over_a_socket_and_kept() {
     let rig = Rig::start(Shell::Memory);
@@ -230,7 +230,7 @@ fn checksums_are_computed_by_the_first_reader_over_a_socket_and_kept() {
         let bytes = bytes(version(counter), 0, LEN);
         let expected: Vec<u32> =
             bytes.chunks(CHUNK_BYTES as usize).map(mooncake_memory::crc32c).collect();
-        // Not all of it at once: the others are still unknown.
+        // Reads some of the bytes, so the checksums of the other chunks stay unknown.
         let read = |from, len| {
             let range = RangeRead {
                 segment: SEGMENT,

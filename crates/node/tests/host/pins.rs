@@ -1,4 +1,4 @@
-//! Ranges of a host that stay as they are because somebody looks at them.
+//! Ranges of a host that stay unchanged while a caller has them pinned.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -11,7 +11,7 @@ use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, Segment
 
 const SEGMENT: SegmentId = SegmentId(1);
 const LEN: u64 = 4096;
-/// How long a host waits for somebody who looks; see `node/pins.rs`.
+/// How long a host waits for the holder of a pin; see `node/pins.rs`.
 const PATIENCE: Duration = Duration::from_millis(400);
 
 fn host() -> Host {
@@ -46,13 +46,13 @@ fn read(offset: u64, counter: u64) -> RangeRead {
     RangeRead { segment: SEGMENT, offset, version, object_offset: 0, from: 0, len: LEN }
 }
 
-/// Counts how often it was asked, and tells a channel.
+/// Counts its interrupts, and sends each to a channel.
 struct Asked(AtomicUsize, mpsc::Sender<()>);
 
 impl Interrupt for Asked {
     fn interrupt(&self) {
         self.0.fetch_add(1, Ordering::SeqCst);
-        // In some tests nobody listens.
+        // Some tests have dropped the receiver.
         let _ = self.1.send(());
     }
 }

@@ -1,4 +1,4 @@
-//! The shells of a segment: what a transport relies on holds for each.
+//! The kinds of segment, and a macro that runs a test on each.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use mooncake_node::{DiskKind, DiskOptions, DiskSegment, Host, Segment};
 use mooncake_tier::testing::DiskDouble;
 use mooncake_types::{ClientId, SegmentId};
 
-/// Where the bytes of a segment lie.
+/// The medium of a segment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Shell {
     Memory,
@@ -16,7 +16,7 @@ pub(crate) enum Shell {
 }
 
 impl Shell {
-    /// A host of one segment that is at least so long.
+    /// A host with one segment of at least `len` bytes.
     pub(crate) fn host(self, segment: SegmentId, len: u64) -> Host {
         match self {
             Self::Memory => {
@@ -35,15 +35,15 @@ fn disk_host(kind: DiskKind, segment: SegmentId, len: u64) -> Host {
     host
 }
 
-/// Files that are evicted where there is no room.
+/// One file for each object; the disk evicts files when it is full.
 pub(crate) const FILES: DiskKind = DiskKind::Files { evicts: true };
 
-/// A log that takes so many bytes.
+/// A log of this capacity.
 pub(crate) fn disk(double: &DiskDouble, segment: SegmentId, capacity_bytes: u64) -> DiskSegment {
     disk_of(DiskKind::Log, double, segment, capacity_bytes)
 }
 
-/// A disk that takes so many bytes.
+/// A disk of this kind and capacity.
 pub(crate) fn disk_of(
     kind: DiskKind,
     double: &DiskDouble,
@@ -54,7 +54,7 @@ pub(crate) fn disk_of(
     DiskSegment::open_directory(Arc::new(double.directory()), options).expect("it opens")
 }
 
-/// What [`disk`] asks for.
+/// The options of [`disk`].
 pub(crate) fn options(segment: SegmentId, capacity_bytes: u64) -> DiskOptions {
     DiskOptions {
         kind: DiskKind::Log,
@@ -68,7 +68,7 @@ pub(crate) fn options(segment: SegmentId, capacity_bytes: u64) -> DiskOptions {
     }
 }
 
-/// Runs functions that take a [`Shell`] as tests of each.
+/// Makes one test for each [`Shell`] of every function that takes one.
 macro_rules! for_all_shells {
     ($($test:ident),* $(,)?) => {
         mod memory {

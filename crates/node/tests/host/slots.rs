@@ -1,4 +1,4 @@
-//! The table by which other processes read a segment says at every moment what its ledger says.
+//! The slot table, by which other processes read a segment, always agrees with the ledger.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -66,7 +66,7 @@ fn the_table_follows_the_ledger() {
         let row =
             SlotRow { offset, len: range.entry_len, version: range.version, object_offset: 7 };
         let begun = begin(&host, &range);
-        // Whatever became of the writer: what it overlaps is gone.
+        // An overlapping write removes these entries even if it is refused later.
         held.retain(|_, other| {
             other.offset + other.len <= offset || offset + row.len <= other.offset
         });
@@ -123,8 +123,8 @@ fn what_is_written_in_parts_is_in_the_table_when_all_of_it_is_there() {
     assert_eq!(reader.find(STEP).map(|seen| seen.row.len), Some(2 * STEP));
 }
 
-/// Nobody reads what is left of a segment that was taken back, or whose host is gone, and its memory does not wait for
-/// those who mapped it.
+/// Once a segment is taken back, or its host is dropped, no process reads it through its mapping. Its pages are freed,
+/// although other processes still have them mapped.
 #[test]
 fn a_segment_that_is_taken_back_is_closed_for_those_who_mapped_it() {
     let ends: [fn(Host); 2] = [|host| host.take_back(SEGMENT), drop];
@@ -150,7 +150,7 @@ fn a_segment_that_is_taken_back_is_closed_for_those_who_mapped_it() {
     }
 }
 
-/// Who has mapped it under its old id reads nothing of it any more; under the new one it has a table of its own.
+/// A process that mapped the segment under its old id finds no entry there. The new id has its own slot table.
 #[test]
 fn a_segment_that_starts_empty_is_closed_for_those_who_mapped_it_before() {
     let (host, _shared, reader) = host();

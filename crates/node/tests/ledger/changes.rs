@@ -1,4 +1,4 @@
-//! What a ledger tells a master that stands by, and one that stood by and leads.
+//! What a ledger reports to a standby, and to a standby that has become the leader.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::{SEGMENT, version, write};
 
 const LEN: u64 = 64;
 
-/// What a master knows of a ledger: its entries by their offsets.
+/// A master's view of a ledger: its entries by their offsets.
 #[derive(Clone, Default)]
 struct Known {
     entries: BTreeMap<u64, ListedEntry>,
@@ -32,7 +32,7 @@ fn owned(entry: &InventoryEntry<'_>) -> ListedEntry {
 }
 
 impl Known {
-    /// Asks once. Gives whether there is more, or why there is no answer.
+    /// Asks once. Returns whether another question is due, or why the ledger refused.
     fn ask(&mut self, ledger: &Ledger, limit: usize) -> Result<bool, ErrorCode> {
         let follow = Follow { segment: SEGMENT, since: self.since, from: self.from };
         let told = ledger.follow(&follow, limit)?;
@@ -62,7 +62,7 @@ fn all(ledger: &Ledger) -> BTreeMap<u64, ListedEntry> {
     entries.into_iter().map(|entry| (entry.offset, entry)).collect()
 }
 
-/// Anything that may happen to a ledger. `counter` is the newest grant so far.
+/// Makes a random change to a ledger. `counter` is the newest grant so far.
 fn change(ledger: &mut Ledger, open: &mut Vec<u64>, counter: &mut u64, chance: &mut Chance) {
     let (offset, len) = (chance.below(LEN), 1 + chance.below(12));
     match chance.below(10) {
@@ -92,7 +92,7 @@ fn change(ledger: &mut Ledger, open: &mut Vec<u64>, counter: &mut u64, chance: &
     }
 }
 
-/// Two masters follow at their own pace: whenever one has caught up it knows the ledger as it is.
+/// Two standbys follow at their own pace. Whenever one has caught up, its view equals the ledger.
 #[test]
 fn who_follows_knows_the_ledger_as_it_is() {
     let (mut caught_up, mut anew) = (0, 0);

@@ -1,4 +1,4 @@
-//! What is dropped is gone, and whoever was about to write it comes too late.
+//! Drops remove entries, and refuse writers whose grant is not newer than the drop.
 
 use mooncake_node::{Clearance, Dropped, Ledger};
 use mooncake_types::{ErrorCode, RangeWrite, limits};
@@ -49,7 +49,7 @@ fn a_writer_of_what_is_dropped_is_told_to_stop_and_does_not_complete() {
     assert!(!is_there(&ledger, 100, 5) && is_there(&ledger, 200, 5));
 }
 
-/// Its bytes may still be on their way, in the buffer of a socket.
+/// The writer's bytes may still lie in a socket's buffer.
 #[test]
 fn a_writer_that_has_not_begun_does_not_bring_back_what_was_dropped() {
     let mut ledger = Ledger::new(1000);
@@ -100,7 +100,7 @@ fn a_new_writer_waits_for_one_that_was_at_work_when_all_was_dropped() {
     assert_eq!(ledger.clearance(new.ticket), Clearance::Clear);
 }
 
-/// A copy that came to the same place while the drop was on its way.
+/// A copy was written to the same range while the drop was in flight.
 #[test]
 fn a_drop_takes_nothing_that_was_written_under_a_newer_grant() {
     let mut ledger = Ledger::new(1000);

@@ -1,4 +1,4 @@
-//! What a ledger tells a new leader.
+//! The inventory that a ledger reports to a new leader.
 
 use mooncake_node::{Inventory, Ledger, ListedEntry};
 use mooncake_types::{EntryState, RangeWrite, limits};
@@ -27,7 +27,7 @@ fn what_can_be_read_and_what_is_being_written_is_listed_in_order_with_all_that_i
     let given_up = begin(&mut ledger, &write(500, 10, 9));
     ledger.abandon(given_up);
     begin(&mut ledger, &write(4000, 10, 10));
-    // A part of this one is taken away: it is not there any more.
+    // A newer write overlaps this entry, so it is not listed.
     put(&mut ledger, &write(5000, 100, 11));
     put(&mut ledger, &RangeWrite { key: "d", ..write(5050, 10, 12) });
     let listed = |offset, key: &str, counter, state| ListedEntry {
@@ -57,7 +57,7 @@ fn what_can_be_read_and_what_is_being_written_is_listed_in_order_with_all_that_i
         ListedEntry { len: 10, object_len: 10, ..listed(5050, "d", 12, EntryState::Complete) },
     ];
     assert_eq!(ledger.inventory(0, 10), Inventory { entries: entries.clone(), next: None });
-    // Page by page, of any length, nothing is left out and nothing comes twice.
+    // Pages of any length list each entry once.
     for limit in 1..=5 {
         let (mut from, mut paged) = (Some(0), Vec::new());
         while let Some(start) = from {

@@ -1,4 +1,4 @@
-//! The ledger against an oracle that knows bytes only: every sequence of a small segment, and long random ones.
+//! The ledger against an oracle that tracks single bytes: every sequence on a small segment, and long random ones.
 
 mod changes;
 mod drops;
@@ -14,7 +14,7 @@ use oracle::{Oracle, Write};
 
 const SEGMENT: SegmentId = SegmentId(1);
 
-/// One thing that may happen to a ledger.
+/// A call that changes a ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Event {
     Begin(Write),
@@ -48,7 +48,7 @@ fn range_of(write_of: &Write) -> RangeWrite<'static> {
     RangeWrite { from: write_of.from, len: write_of.len, grant, ..whole }
 }
 
-/// A ledger and its oracle, which must agree after every event.
+/// A ledger and its oracle, which must agree after each event.
 #[derive(Clone)]
 struct Pair {
     len: u64,
@@ -69,7 +69,7 @@ impl Pair {
                 assert_eq!(begun, self.oracle.begin(&write), "{event:?}");
             }
             Event::Complete { ticket } => {
-                // A writer completes only what it was cleared to write.
+                // A writer completes only after the ledger has cleared it.
                 if self.ledger.clearance(ticket) == Clearance::Wait {
                     return self.apply(Event::Abandon { ticket });
                 }
@@ -83,7 +83,7 @@ impl Pair {
         }
     }
 
-    /// Everything that can be asked, asked of both.
+    /// Compares the answers of both to every question.
     fn compare(&self, counters: impl Iterator<Item = u64> + Clone) {
         for ticket in self.oracle.open_tickets() {
             assert_eq!(self.ledger.clearance(ticket), self.oracle.clearance(ticket), "{ticket}");
@@ -131,14 +131,14 @@ impl Pair {
     }
 }
 
-/// All writes of whole ranges.
+/// Every write that fills its range.
 fn every_whole(len: u64, counters: u64) -> Vec<Event> {
     let grants: Vec<_> = (1..=counters).map(|counter| (counter, counter)).collect();
     let all = every_write(len, &grants).into_iter();
     all.filter(|write| write.len == write.entry_len).map(Event::Begin).collect()
 }
 
-/// All writes of ranges and their parts, as these versions under these grants.
+/// Every write of a whole range or a part of it, for these versions and grants.
 fn every_part(len: u64, grants: &[(u64, u64)]) -> Vec<Event> {
     every_write(len, grants).into_iter().map(Event::Begin).collect()
 }
@@ -181,19 +181,19 @@ fn every_short_sequence_agrees_with_the_oracle() {
     let mut visited = 0;
     explore(&Pair::new(3), &every_whole(3, 3), 4, &mut visited);
     assert!(visited > 100_000, "{visited}");
-    // Longer, on two bytes with two versions.
+    // Longer sequences, of two versions on two bytes.
     explore(&Pair::new(2), &every_whole(2, 2), 6, &mut visited);
 }
 
 #[test]
 fn every_short_sequence_of_parts_agrees_with_the_oracle() {
     let mut visited = 0;
-    // One version under two grants, and one under the newer of them.
+    // One version under two grants, and another one under the newer grant.
     explore(&Pair::new(3), &every_part(3, &[(1, 1), (1, 2), (2, 2)]), 3, &mut visited);
     assert!(visited > 50_000, "{visited}");
-    // Longer, on two bytes.
+    // Longer sequences on two bytes.
     explore(&Pair::new(2), &every_part(2, &[(1, 1), (1, 2)]), 5, &mut visited);
-    // Longest, the parts of one entry alone.
+    // The longest sequences: parts of a single entry.
     let mut one_entry = every_part(3, &[(1, 1)]);
     one_entry.retain(|event| matches!(event, Event::Begin(write) if write.entry_len == 3));
     explore(&Pair::new(3), &one_entry, 6, &mut visited);
@@ -206,14 +206,14 @@ fn random_start() -> u64 {
     }
 }
 
-/// A new write, under a grant that is a little older now and then, or a further part of one that has begun.
+/// A new write, sometimes under an older grant, or another part of an entry that was begun.
 fn random_write(chance: &mut Chance, pair: &Pair, counter: &mut u64) -> Write {
     let begun = if chance.below(2) == 0 { pair.oracle.pick(chance) } else { None };
     let whole = begun.unwrap_or_else(|| {
         *counter += 1;
         let offset = chance.below(pair.len);
         let len = 1 + chance.below(pair.len - offset);
-        // Now and then a writer that got its grant long ago, or one that copies what was put before.
+        // Sometimes the grant is up to seven older, or the version is older than the grant, as for a copy.
         let mut back = || if chance.below(4) == 0 { chance.below(8) } else { 0 };
         let grant = *counter - back().min(*counter - 1);
         let version = grant - back().min(grant - 1);
@@ -226,8 +226,8 @@ fn random_write(chance: &mut Chance, pair: &Pair, counter: &mut u64) -> Write {
     Write { from, len: 1 + chance.below(whole.entry_len - from), ..whole }
 }
 
-/// Writers that scribble over their ranges for as long as they are at work, superseded or not, as a stalled writer
-/// would: whatever the ledger calls complete must nevertheless hold its own bytes.
+/// Writers keep writing in their ranges until they complete or abandon, even after they were superseded. Every entry
+/// that the ledger calls complete must hold its own bytes.
 #[test]
 fn complete_entries_keep_their_bytes_whatever_zombies_write() {
     let start = random_start();
@@ -288,7 +288,7 @@ fn ranges_outside_of_the_segment_or_the_object_are_refused() {
     assert_eq!(ledger.entries().count(), 0);
 }
 
-/// A replica that was moved away may have left its place to another stripe of the same version.
+/// A replica may have moved, and another stripe of the same version may have taken its range.
 #[test]
 fn another_stripe_of_the_same_version_is_not_what_was_asked_for() {
     let mut ledger = Ledger::new(1 << 20);

@@ -1,18 +1,18 @@
 use mooncake_node::{Clearance, EntryState};
 use mooncake_types::{Chance, ErrorCode};
 
-/// What a ledger must do, said byte by byte. Versions and grants are their counters.
+/// A specification of the ledger, byte by byte. Versions and grants are plain counters.
 #[derive(Clone)]
 pub(crate) struct Oracle {
     /// The newest grant that began in each byte; zero for none.
     newest: Vec<u64>,
-    /// What each byte holds: the grant of the writer that wrote it last.
+    /// The grant of the last writer of each byte.
     bytes: Vec<u64>,
     takes: Vec<Take>,
     writers: Vec<Writer>,
 }
 
-/// A write as a whole or in parts.
+/// A write of a whole entry, or of a part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Write {
     pub(crate) offset: u64,
@@ -38,16 +38,16 @@ impl Write {
     }
 }
 
-/// A range that was taken, whole, for the writers of one grant.
+/// A range that the writers of one grant have taken.
 #[derive(Clone)]
 struct Take {
     from: usize,
     to: usize,
     version: u64,
     grant: u64,
-    /// Another took a byte of it.
+    /// Whether another grant has taken a byte of the range.
     lost: bool,
-    /// Which of its bytes are in place.
+    /// Which bytes of the range are complete.
     in_place: Vec<bool>,
 }
 
@@ -87,7 +87,7 @@ impl Oracle {
         Self { newest: vec![0; len], bytes: vec![0; len], takes: vec![], writers: vec![] }
     }
 
-    /// The ticket and the tickets it superseded, or why it is refused.
+    /// Begins a write. Returns its ticket and the tickets that it supersedes, or why it is refused.
     pub(crate) fn begin(&mut self, write: &Write) -> Result<(u64, Vec<u64>), ErrorCode> {
         let (from, to) = write.entry();
         let newest = &self.newest[from..to];
@@ -105,7 +105,7 @@ impl Oracle {
         Ok((self.writers.len() as u64 - 1, superseded))
     }
 
-    /// The write that this one is a further part of; none if it begins again.
+    /// The take that this write adds a part to; none if it writes the entry anew.
     fn find_joined(&self, write: &Write) -> Result<Option<usize>, ErrorCode> {
         let same = |take: &Take| {
             let place = (take.from, take.to) == write.entry() && !take.lost;
@@ -181,14 +181,14 @@ impl Oracle {
         (0..self.writers.len() as u64).filter(at_work).collect()
     }
 
-    /// The version, the grant and the length of the complete entry at an offset.
+    /// The version, grant and length of the complete entry at this offset.
     pub(crate) fn held(&self, offset: u64) -> Option<(u64, u64, u64)> {
         let here = |take: &&Take| take.from as u64 == offset && take.is_complete();
         let take = self.takes.iter().find(here)?;
         Some((take.version, take.grant, (take.to - take.from) as u64))
     }
 
-    /// What an entry of the ledger at an offset must say: its length and its state.
+    /// The length and state that the ledger must report for the entry at this offset.
     pub(crate) fn state(&self, offset: u64) -> Option<(u64, EntryState)> {
         let here = |take: &&Take| take.from as u64 == offset && !take.lost;
         let take = self.takes.iter().find(here)?;
@@ -205,7 +205,7 @@ impl Oracle {
         Some(((take.to - take.from) as u64, state))
     }
 
-    /// A write of all of one that has begun and is not lost, by chance.
+    /// A write of the whole range of a random take that is not lost.
     pub(crate) fn pick(&self, chance: &mut Chance) -> Option<Write> {
         let live: Vec<&Take> = self.takes.iter().filter(|take| !take.lost).collect();
         let take = live.get(chance.below(live.len().max(1) as u64) as usize)?;
@@ -218,8 +218,8 @@ impl Oracle {
         self.newest[byte as usize]
     }
 
-    /// Every writer that is at work and was cleared writes somewhere in its part; one that was superseded after it
-    /// had been cleared goes on for as long as it has not stopped.
+    /// Every open writer writes one byte of its part, unless it must wait. A superseded writer that was cleared before
+    /// continues until it stops.
     pub(crate) fn scribble(&mut self, chance: &mut Chance) {
         for ticket in self.open_tickets() {
             if self.clearance(ticket) == Clearance::Wait {
@@ -227,7 +227,7 @@ impl Oracle {
             }
             let writer = &self.writers[ticket as usize];
             let byte = writer.from + chance.below((writer.to - writer.from) as u64) as usize;
-            // Half-written: the grant's own bytes, and yet not those that will be there.
+            // A half-written byte: it comes from this grant, but is not the final value.
             self.bytes[byte] = self.takes[writer.take].grant << 32;
         }
     }

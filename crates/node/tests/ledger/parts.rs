@@ -1,4 +1,4 @@
-//! Entries that are written in parts, rule by rule.
+//! Entries that are written in parts, one rule per test.
 
 use mooncake_node::{BegunWrite, Clearance, EntryState, Ledger};
 use mooncake_types::limits::MAX_ENTRY_PARTS;
@@ -6,7 +6,7 @@ use mooncake_types::{ErrorCode, RangeWrite};
 
 use crate::{version, write};
 
-/// `len` bytes from `from` on of an entry of 100 bytes that begins at 1000.
+/// A write of `len` bytes from `from` on, in an entry of 100 bytes at offset 1000.
 fn part(from: u64, len: u64, counter: u64) -> RangeWrite<'static> {
     RangeWrite { from, len, ..write(1000, 100, counter) }
 }
@@ -50,14 +50,14 @@ fn the_first_part_takes_the_whole_range() {
     let mut ledger = Ledger::new(4096);
     put(&mut ledger, &write(1090, 20, 1));
     let before = begin(&mut ledger, &write(950, 60, 1));
-    // It does not touch what the others hold, and yet it takes their place.
+    // This part overlaps no older writer, so it need not wait, although its entry supersedes them.
     let BegunWrite { ticket, superseded, .. } =
         ledger.begin(&part(40, 10, 2)).expect("it is newer");
     assert_eq!((superseded, ledger.clearance(ticket)), (vec![before], Clearance::Clear));
     let (abandoned, writing) = (EntryState::Abandoned, EntryState::Writing);
     let expected = [(950, 50, abandoned), (1000, 100, writing), (1100, 10, abandoned)];
     assert_eq!(states(&ledger), expected);
-    // Only the part in which the older writer still is waits for it.
+    // A part waits only if the older writer still works in it.
     let first = begin(&mut ledger, &part(0, 40, 2));
     assert_eq!(ledger.clearance(first), Clearance::Wait);
     ledger.abandon(before);
@@ -72,7 +72,7 @@ fn a_newer_grant_in_one_part_stops_the_writers_of_all() {
     assert_eq!(begun.superseded, [left, right]);
     assert_eq!(ledger.clearance(begun.ticket), Clearance::Wait);
     assert_eq!(ledger.complete(left, vec![]), Err(ErrorCode::InvalidVersion));
-    // The left part is not in the way of the newer one; the right one is.
+    // The left writer's part does not overlap the newer entry; the right writer's part does.
     assert_eq!(ledger.clearance(begun.ticket), Clearance::Wait);
     ledger.abandon(right);
     assert_eq!(ledger.clearance(begun.ticket), Clearance::Clear);
@@ -92,7 +92,7 @@ fn writers_of_one_grant_keep_out_of_each_others_parts() {
         assert_eq!(ledger.begin(&other), busy, "{other:?}");
     }
     ledger.abandon(first);
-    // Its first writer is known to have stopped.
+    // The first writer has stopped, so its part can be written again.
     put(&mut ledger, &part(10, 20, 1));
     assert_eq!(ledger.complete(second, vec![]), Ok(()));
     put(&mut ledger, &part(0, 10, 1));
@@ -163,7 +163,7 @@ fn an_entry_that_nobody_wrote_to_is_abandoned() {
     ledger.abandon(two);
     assert_eq!(states(&ledger), [(1000, 100, EntryState::Abandoned)]);
     put(&mut ledger, &part(0, 40, 1));
-    // Written whole after all: what was there is forgotten.
+    // A write of the whole entry replaces the parts that were written.
     let whole = begin(&mut ledger, &part(0, 100, 1));
     ledger.abandon(whole);
     assert_eq!(states(&ledger), [(1000, 100, EntryState::Abandoned)]);
@@ -185,7 +185,7 @@ fn an_entry_falls_into_so_many_pieces_and_no_more() {
     assert_eq!(ledger.begin(&at(2 * most, 1)), refused, "a writer counts as a piece");
     assert_eq!(ledger.complete(ticket, vec![]), Ok(()));
     assert_eq!(ledger.begin(&at(2 * most, 1)), refused, "one piece more");
-    // What joins two pieces is welcome, and makes room for one.
+    // A part that joins two pieces is accepted, and allows one more piece.
     put(&mut ledger, &at(1, 1));
     put(&mut ledger, &at(2 * most, 1));
     assert_eq!(ledger.begin(&at(2 * most + 2, 1)), refused, "one piece more");

@@ -1,4 +1,4 @@
-//! What the machine of a segment has its shell do, and in which order.
+//! Which effects the segment machine asks of its shell, and in which order.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ const SEGMENT: SegmentId = SegmentId(1);
 const EPOCH: Epoch = Epoch(3);
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// A machine whose writers and readers have names, and what it had its shell do.
+/// A machine whose writers and readers are names, and the effects that it asked for.
 struct Rig {
     machine: SegmentMachine<&'static str>,
     did: Vec<String>,

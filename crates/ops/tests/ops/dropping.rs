@@ -1,4 +1,4 @@
-//! What went is dropped by its nodes before anybody is told that it went.
+//! Nodes drop removed and replaced objects before the operation returns.
 
 use mooncake_ops::{
     CallError, CloseOp, CloseOutcome, Closing, MoveError, PutOp, RemoveOp, RemoveScanOp,
@@ -43,7 +43,8 @@ fn what_was_leased_is_free_as_soon_as_the_master_is_told() {
     }
 }
 
-/// Neither a lease that is over nor a port where nobody listens is a proof: the node may come back.
+/// A lease that has ended does not prove that the entry is gone, nor does a node that cannot be reached: it may
+/// return.
 #[test]
 fn a_node_that_does_not_confirm_is_asked_until_the_master_names_it_no_more() {
     let named = |results| remaining(results, &[(1, 64, 5), (2, 0, 6)], 50);
@@ -52,7 +53,7 @@ fn a_node_that_does_not_confirm_is_asked_until_the_master_names_it_no_more() {
         Turn::Drop(0, vec![(1, 64, 5), (2, 0, 6)], vec![OK, BROKEN]),
         Turn::Call(0, dropped(&[(1, 64, 5)]), done()),
         Turn::Wait(10, 110),
-        // Not the removal is asked for again: it would take what was put since.
+        // The operation does not repeat the removal, which would remove a newer object of this key.
         Turn::Call(110, retract(&["a"], &[(2, 0, 6)]), remaining(vec![Ok(())], &[(2, 0, 6)], 0)),
         Turn::Drop(120, vec![(2, 0, 6)], vec![BROKEN]),
         Turn::Wait(130, 230),
@@ -118,7 +119,7 @@ fn more_than_one_question_holds_is_asked_bit_by_bit() {
     assert_eq!(play(RemoveOp::new(&["a"], false), turns), vec![Ok(())]);
 }
 
-/// The master keeps them in mind until it hears of them.
+/// The master keeps each tombstone until it learns that the node dropped the entry.
 #[test]
 fn the_master_is_told_of_many_drops_at_once() {
     let ranges: Vec<(u128, u64, u64)> = (0..256).map(|offset| (1, offset, 5)).collect();
@@ -155,7 +156,7 @@ fn replicas_that_are_cleared_are_dropped_too() {
         Turn::Call(0, clear(), remaining(vec![Ok(())], &[(1, 64, 5)], 0)),
         Turn::Drop(0, vec![(1, 64, 5)], vec![BROKEN]),
         Turn::Wait(0, 100),
-        // A later leader would take the key for that of an object of which all is to go.
+        // Without the key: a later leader would otherwise remove every replica of the object.
         Turn::Call(100, retract(&[], &[(1, 64, 5)]), statuses(vec![])),
     ];
     assert_eq!(play(RemoveOp::replicas(&["a"], "s"), turns), vec![Ok(())]);
@@ -198,7 +199,7 @@ fn a_page_of_a_scan_is_over_when_its_nodes_have_confirmed_it() {
     assert_eq!(play(RemoveScanOp::new(None, true), turns), Err(ErrorCode::RpcTimeout));
 }
 
-/// It may have been taken before, and been removed since.
+/// An earlier `PutEnd` may have succeeded, and the object may have been removed since.
 #[test]
 fn a_put_whose_end_is_unknown_is_not_written_again() {
     let items = [PutItem::new("a", 10), PutItem::new("b", 10)];
@@ -229,7 +230,7 @@ fn end<'a>(keys: &[(&'a str, u64)]) -> Request<'a> {
     Request::PutEnd { puts: keys.iter().map(put).collect() }
 }
 
-/// What becomes of two puts that were written, as versions 5 and 6.
+/// Writes two puts as versions 5 and 6, plays `rest`, and returns their results.
 fn ended(items: &[PutItem<'_>], rest: Vec<Turn<'static>>) -> Vec<Result<(), ErrorCode>> {
     let grants = vec![grant(5, &[(0, 0, 0, 10)]), grant(6, &[(0, 1, 0, 10)])];
     let mut turns = vec![
@@ -250,13 +251,13 @@ fn a_put_ends_again_until_nothing_is_left_of_what_it_took_the_place_of() {
         Turn::Call(100, end(&[("a", 5), ("b", 6)]), remaining(vec![Ok(()); 2], &[(3, 8, 2)], 0)),
         Turn::Drop(100, vec![(3, 8, 2)], vec![BROKEN]),
         Turn::Wait(100, 200),
-        // One of them has gone since, or the master is another and does not know it.
+        // The second object has been removed since, or a new leader does not know it.
         Turn::Call(200, end(&[("a", 5), ("b", 6)]), statuses(vec![Ok(()), NOT_FOUND])),
     ];
     assert_eq!(ended(&items, rest), vec![Ok(()), NOT_FOUND]);
 }
 
-/// The objects are there, and nobody may take them away again: others may have read them.
+/// Both objects stay: other clients may have read them already.
 #[test]
 fn a_put_whose_predecessor_cannot_be_dropped_is_an_error_and_stays() {
     let items = [PutItem::new("a", 10), PutItem::new("b", 10)];

@@ -16,12 +16,12 @@ fn look<'a>(keys: &[&'a str]) -> Request<'a> {
     Request::GetReplicaList { keys: keys.to_vec() }
 }
 
-/// Plays a script for these items in a process that hosts segment 3.
+/// Plays a script for these items, in a process that hosts segment 3.
 fn play_get<'a>(items: &'a [GetItem<'a>], turns: Vec<Turn<'a>>) -> Vec<Result<u64, ErrorCode>> {
     play(GetOp::new(items, &[SegmentId(3)], Chance::new(1)), turns)
 }
 
-/// What one item ends in when its single replica, in segment 0, does this at the first and the second attempt.
+/// Gets one object with a single replica in segment 0, whose first and second read have these results.
 fn single(first: Result<(), MoveError>, second: Result<(), MoveError>) -> Result<u64, ErrorCode> {
     let items = [item("a")];
     let route = || found(vec![located(7, 10, &[(0, 0, 64, 10)])]);
@@ -64,7 +64,7 @@ fn a_failed_read_is_followed_by_one_fresh_lookup_and_then_an_error() {
         (BROKEN, OK, Ok(10)),
         (STALE, STALE, Err(MISS)),
         (BROKEN, BROKEN, Err(ErrorCode::TransferFail)),
-        // One certain failure outweighs routes that were merely old.
+        // A certain failure outweighs stale routes.
         (STALE, BROKEN, Err(ErrorCode::TransferFail)),
         (BROKEN, STALE, Err(ErrorCode::TransferFail)),
         (STALE, Err(MoveError::Refused(ErrorCode::IllegalClient)), Err(ErrorCode::IllegalClient)),
@@ -74,7 +74,7 @@ fn a_failed_read_is_followed_by_one_fresh_lookup_and_then_an_error() {
     }
 }
 
-/// A later leader might find it, and name it after what was read.
+/// A later leader might find the older version, and return it after the newer one was read.
 #[test]
 fn what_is_older_is_dropped_before_anything_is_read() {
     let items = [item("a"), item("b")];
@@ -90,7 +90,7 @@ fn what_is_older_is_dropped_before_anything_is_read() {
     assert_eq!(play_get(&items, turns), vec![Ok(10), Ok(10)]);
 }
 
-/// Another leader may know more, or the node may be known to be gone by then.
+/// By the next lookup, another leader may know more, or the node may have been declared lost.
 #[test]
 fn what_is_older_and_was_not_dropped_is_looked_up_a_few_times_again() {
     let items = [item("a"), item("b")];
@@ -107,7 +107,7 @@ fn what_is_older_and_was_not_dropped_is_looked_up_a_few_times_again() {
     let mut turns = first();
     turns.extend([
         Turn::Call(101, look(&["b"]), again()),
-        // The other was dropped already.
+        // The other older entry is dropped already.
         Turn::Drop(102, vec![(2, 64, 3)], vec![OK]),
         Turn::Read(103, vec![(0, 1, 112), (1, 1, 128)], vec![OK, OK]),
     ]);
@@ -125,7 +125,7 @@ fn what_is_older_and_was_not_dropped_is_looked_up_a_few_times_again() {
     assert_eq!(play_get(&items, turns), vec![Ok(10), Err(ErrorCode::ObjectReplicaBusy)]);
 }
 
-/// While an older version of one key is not dropped, routes to others end, again and again.
+/// Every lookup names an older version of one key that is not dropped. Meanwhile the leases of both routes end.
 #[test]
 fn leases_that_end_while_another_key_waits_are_no_error() {
     let items = [item("a"), item("b")];
@@ -192,7 +192,7 @@ fn the_next_replica_comes_before_a_fresh_lookup() {
     for error in [STALE, BROKEN] {
         let turns = vec![
             Turn::Call(0, look(&["a"]), route()),
-            // The replica of this node is first, the other one second.
+            // The replica on this node comes first.
             Turn::Read(1, vec![(0, 3, 0)], vec![error]),
             Turn::Read(2, vec![(0, 1, 16)], vec![OK]),
         ];
@@ -248,7 +248,7 @@ fn a_route_is_not_used_after_its_lease_has_run_out() {
     let items = [item("a")];
     let ranges = [(0, 3, 0, 10), (1, 1, 16, 10)];
     let route = || found(vec![located(7, 10, &ranges)]);
-    // The first replica took so long to fail that the second may not be read by the old route.
+    // The first replica fails so late that the route's lease has ended.
     let turns = vec![
         Turn::Call(0, look(&["a"]), route()),
         Turn::Read(4999, vec![(0, 3, 0)], vec![BROKEN]),
@@ -256,7 +256,8 @@ fn a_route_is_not_used_after_its_lease_has_run_out() {
         Turn::Read(5001, vec![(0, 1, 16)], vec![OK]),
     ];
     assert_eq!(play_get(&items, turns), vec![Ok(10)]);
-    // A reply that came too late to be used is asked for again, after a pause. The lease counts from the moment of asking.
+    // A reply whose lease has ended on arrival is asked for again after a pause. A lease counts from when the client
+    // asked.
     let mut op = GetOp::new(&items, &[], Chance::new(1));
     for (heard_at, asked_at) in [(0, 0), (6000, 6001), (11_001, 11_003), (16_003, 16_007)] {
         if asked_at > heard_at {
@@ -269,8 +270,8 @@ fn a_route_is_not_used_after_its_lease_has_run_out() {
     assert_eq!(op.finish(), vec![Err(ErrorCode::LeaseExpired)]);
 }
 
-/// A replaced version keeps its lease, and no reader of its successor has a longer one. Just before it ends, leases are shorter than
-/// a round trip.
+/// A replaced version keeps its lease, and no reader of the new version gets a longer one. Just before the lease ends,
+/// the remaining time is shorter than a round trip.
 #[test]
 fn a_lease_that_is_about_to_end_is_waited_for() {
     let items = [item("a")];
@@ -292,7 +293,7 @@ fn a_lease_that_is_about_to_end_is_waited_for() {
     assert_eq!(play_get(&items, turns), vec![Ok(10)]);
 }
 
-/// Of several keys one may be replaced again and again, and what is older takes long to drop.
+/// Here each lookup names a newer version, and an older one that takes longer to drop than the lease lasts.
 #[test]
 fn a_route_that_ends_while_others_are_dropped_counts_as_not_tried() {
     let items = [item("a")];
@@ -460,7 +461,7 @@ fn a_master_that_names_ever_new_places_is_given_up() {
         steps += 1;
         assert!(steps < 1000, "it goes on for ever");
     }
-    // The clock outran every lease, so no route was ever used.
+    // Every lease had ended before its route could be used.
     assert_eq!(op.finish(), vec![Err(ErrorCode::LeaseExpired)]);
 }
 

@@ -1,4 +1,4 @@
-//! The operations against a scripted master and scripted nodes: what is sent, in what order, and what is answered.
+//! The operations against a scripted master and scripted nodes: each request, their order, and the result.
 
 mod dropping;
 mod get;

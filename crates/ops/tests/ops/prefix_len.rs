@@ -7,7 +7,8 @@ fn names(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("key {number}")).collect()
 }
 
-/// Asks about 10,000 keys a master that has so many of them; gives the lengths of the requests, and the answer.
+/// Asks for the prefix length of 10,000 keys, of which the master has the first `there`. Returns the number of keys in
+/// each request, and the result.
 fn ask(there: usize) -> (Vec<usize>, Result<u64, ErrorCode>) {
     let names = names(10_000);
     let keys: Vec<&str> = names.iter().map(String::as_str).collect();

@@ -100,7 +100,7 @@ fn replicas_that_failed_are_named_when_the_put_ends() {
     }
 }
 
-/// What becomes of a put whose first grant, in segments 0 and 1, came to nothing with these errors.
+/// The result of a put whose first grant, in segments 0 and 1, failed with these errors.
 fn second_attempt<'a>(
     items: &'a [PutItem<'a>],
     first: [MoveError; 2],
@@ -151,7 +151,7 @@ fn a_put_that_failed_everywhere_is_revoked_and_tried_once_more_elsewhere() {
 
 const HELD: Result<(), MoveError> = Err(MoveError::Refused(ErrorCode::ObjectReplicaBusy));
 
-/// The turns of one put of `a` in segment 0 under this grant, where somebody holds the range.
+/// A put of `a` in segment 0 under this grant; the range is pinned by a reader.
 fn meets_a_holder<'a>(counter: u64) -> Vec<Turn<'a>> {
     let offset = 16 * counter;
     vec![
@@ -259,14 +259,14 @@ fn a_master_that_is_gone_ends_every_phase() {
 
         let grants = || granted(vec![grant(5, &[(0, 0, 0, 10)]), grant(6, &[(0, 1, 0, 10)])]);
         let places = || vec![(0, 0, 0), (1, 1, 0)];
-        // At the end: what was written is in doubt, what was not has failed.
+        // If the `PutEnd` fails, a written put is in doubt, and an unwritten one has failed.
         let turns = vec![
             Turn::Call(0, start(&["a", "b"], &[]), grants()),
             Turn::Write(0, 1, places(), vec![OK, BROKEN]),
             Turn::Call(0, end(&[("a", 5, 0)]), Err(error.clone())),
         ];
         assert_eq!(play_put(&items, turns), vec![Err(code), Err(ErrorCode::TransferFail)]);
-        // At the revoke: what has ended stays.
+        // If the revoke fails, the put that has ended stays.
         let turns = vec![
             Turn::Call(0, start(&["a", "b"], &[]), grants()),
             Turn::Write(0, 1, places(), vec![OK, BROKEN]),
@@ -277,7 +277,7 @@ fn a_master_that_is_gone_ends_every_phase() {
     }
 }
 
-/// A new leader may have been told of them by their nodes: they are not to be dropped there behind its back.
+/// A new leader may know of these entries from their nodes, so the client must not drop them.
 #[test]
 fn puts_whose_end_a_new_leader_puts_off_for_too_long_stay_at_their_nodes() {
     let early = Ok(Reply::Refused(ErrorCode::UnavailableInCurrentStatus));

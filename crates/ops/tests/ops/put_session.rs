@@ -25,7 +25,7 @@ fn start_op<'a>(items: &'a [PutItem<'a>]) -> StartOp<'a> {
     StartOp::new(items, &ReplicateConfig::default(), TTL_MS)
 }
 
-/// A put of ten bytes of key `a` that was started at 0 ms and may be written to these ranges.
+/// A session for ten bytes of key `a`, started at 0 ms, with a grant of these ranges.
 fn open(ranges: &[Range]) -> PutSession {
     let items = [PutItem::new("a", 10)];
     let turns = vec![Turn::Call(0, start(&items), granted(vec![grant(5, ranges)]))];
@@ -37,7 +37,7 @@ fn begin(put: &mut PutSession, parts: &[Part]) -> Result<PutWrite<'static>, Erro
     put.begin(0, "a", parts, Tick(1))
 }
 
-/// What is written where, and what it ends in if the ranges end as `result` says by their number.
+/// The range writes of a session write, and the write after range `n` ended with `result(n)`.
 fn written(
     write: PutWrite<'_>,
     result: impl Fn(usize) -> Result<(), MoveError>,
@@ -67,7 +67,7 @@ fn finish(
     put.finish(&write)
 }
 
-/// Begins a write of these parts and lets every range of it end like this.
+/// Writes these parts; every range write has this result.
 fn write(
     put: &mut PutSession,
     parts: &[Part],
@@ -134,7 +134,7 @@ fn parts_that_may_not_be_written_are_refused_and_change_nothing() {
         (vec![part(5, 6)], ErrorCode::InvalidParams),
         (vec![part(6, 1), part(11, 0)], ErrorCode::InvalidParams),
         (vec![part(u64::MAX, 2)], ErrorCode::InvalidParams),
-        // The first range is complete: its node takes no byte of it again.
+        // The first range is complete, so its node refuses further bytes.
         (vec![part(2, 1)], ErrorCode::InvalidWrite),
         (vec![part(5, 2)], ErrorCode::InvalidWrite),
         (vec![part(6, 4), part(9, 1)], ErrorCode::InvalidWrite),
@@ -164,7 +164,7 @@ fn two_writers_share_an_object_and_not_a_byte() {
 fn a_replica_that_missed_a_part_is_out_for_good() {
     let mut put = open(&[(0, 0, 0, 10), (1, 1, 0, 10), (2, 2, 0, 4), (2, 3, 0, 6)]);
     let first = begin(&mut put, &[part(0, 5)]).expect("it may be written");
-    // The replicas' ranges, in order: one, one, two.
+    // The first two replicas have one range each, and the third has two.
     assert_eq!(finish(&mut put, first, &[OK, BROKEN, OK, OK]), Ok(5));
     let second = begin(&mut put, &[part(5, 3)]).expect("it may be written");
     let refused = Err(MoveError::Refused(ErrorCode::InvalidVersion));
@@ -339,7 +339,7 @@ fn ends_and_revocations_are_told_and_what_is_in_doubt_stays_so() {
     assert_eq!(nothing.next(Tick(0)), Step::Done);
 }
 
-/// A put whose end the master may carry out late is not taken from the nodes: the object would be there and unreadable.
+/// A `PutEnd` whose answer is lost may still publish the object. Dropping its entries would leave it unreadable.
 #[test]
 fn what_the_master_may_publish_late_is_not_dropped_when_it_is_given_up() {
     let mut put = open(&[(0, 0, 64, 10)]);
@@ -354,7 +354,7 @@ fn what_the_master_may_publish_late_is_not_dropped_when_it_is_given_up() {
     assert_eq!(discards(&put), 0);
 }
 
-/// Nodes may have dropped what was given up, even if no answer said so: the object would be there and unreadable.
+/// Nodes may have dropped the entries, even if their answers are lost. The object would be published and unreadable.
 #[test]
 fn what_was_given_up_is_never_published() {
     let mut put = open(&[(0, 0, 64, 10)]);

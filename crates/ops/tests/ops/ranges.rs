@@ -15,13 +15,13 @@ fn look<'a>(keys: &[&'a str]) -> Request<'a> {
     Request::GetReplicaList { keys: keys.to_vec() }
 }
 
-/// What is read: segment offset of the entry, first byte in it, number of bytes, place in the item's memory.
+/// The reads: offset of the entry in its segment, first byte in the entry, length, offset in the item's memory.
 fn places(fetches: &[RangeToRead]) -> Vec<(u64, u64, u64, u64)> {
     let place = |it: &RangeToRead| (it.range.offset, it.range.from, it.range.len, it.at);
     fetches.iter().map(place).collect()
 }
 
-/// What is read of an object of ten bytes in these ranges for these parts.
+/// The reads of these parts of an object of ten bytes that lies in these ranges.
 fn fetches(parts: &[Part], ranges: &[Range]) -> Vec<(u64, u64, u64, u64)> {
     let items = [GetItem::parts("a", parts)];
     let mut op = GetOp::new(&items, &[], Chance::new(1));
@@ -45,7 +45,7 @@ fn parts_are_read_where_they_lie_and_nothing_else_is() {
         (vec![part(5, 1), part(5, 1)], &one, vec![(64, 5, 1, 0), (64, 5, 1, 1)]),
         (vec![part(3, 5)], &striped, vec![(64, 3, 1, 0), (32, 0, 3, 1), (0, 0, 1, 4)]),
         (vec![part(8, 2), part(0, 2)], &striped, vec![(0, 1, 2, 0), (64, 0, 2, 2)]),
-        // Past the end: left out, its place stays.
+        // Bytes beyond the end of the object are not read, but keep their place in the item's memory.
         (vec![part(9, 2), part(0, 2)], &one, vec![(64, 0, 2, 2)]),
         (vec![part(9, 2), part(10, 0), part(u64::MAX, 1)], &one, vec![]),
         (vec![], &one, vec![]),
@@ -59,7 +59,7 @@ fn all_parts_of_an_item_are_of_one_version() {
     let parts = [part(0, 2), part(5, 2)];
     let items = [GetItem::parts("a", &parts)];
     let twice = |offset| vec![(0, 0, offset), (0, 0, offset)];
-    // The second part is gone: the first is read again too, from wherever the new version lies.
+    // The second part is gone. The operation reads both parts again, from the new version.
     let turns = vec![
         Turn::Call(0, look(&["a"]), found(vec![located(7, 10, &[(0, 0, 64, 10)])])),
         Turn::Read(1, twice(64), vec![OK, STALE]),
@@ -91,7 +91,7 @@ fn route(ranges: &[Range]) -> Route {
     play(RoutesOp::new(&["a"]), turns).remove(0).expect("it was found")
 }
 
-/// Reads by a held route in a process that hosts segment 3.
+/// Reads through this route, in a process that hosts segment 3.
 fn play_held(parts: &[Part], route: Option<Route>, turns: Vec<Turn<'_>>) -> Result<u64, ErrorCode> {
     let items = [GetItem::parts("a", parts)];
     play(GetOp::held(&items, vec![route], &[SegmentId(3)], Chance::new(1)), turns)[0]
@@ -104,7 +104,7 @@ fn a_held_route_is_read_without_a_lookup() {
     let two = [(0, 0, 0, 10), (1, 3, 16, 10)];
     for (ranges, turns, expected) in [
         (one.as_slice(), vec![Turn::Read(1, vec![(0, 0, 64)], vec![OK])], Ok(10)),
-        // The replica of this node first, then the other one.
+        // The replica on this node comes first.
         (
             &two,
             vec![
@@ -122,7 +122,7 @@ fn a_held_route_is_read_without_a_lookup() {
             Err(ErrorCode::TransferFail),
         ),
         (&one, vec![Turn::Read(1, vec![(0, 0, 64)], vec![STALE])], Err(ErrorCode::ObjectNotFound)),
-        // The lease ends between two replicas.
+        // The lease ends before the second replica is read.
         (
             &two,
             vec![Turn::Read(4999, vec![(0, 3, 16)], vec![BROKEN])],

@@ -44,7 +44,7 @@ fn a_put_asks_again_until_there_is_room() {
     assert_eq!(play(put(&items(&["a"])), turns), [Ok(())]);
 }
 
-/// What was granted holds memory that no other object can have before it is whole.
+/// A granted put reserves memory that no other object can use until it is complete.
 #[test]
 fn what_was_granted_is_written_before_the_rest_is_waited_for() {
     let turns = vec![
@@ -63,7 +63,7 @@ fn what_was_granted_is_written_before_the_rest_is_waited_for() {
     assert_eq!(play(put(&items(&["a", "b", "c"])), turns), [Ok(()), Ok(()), FULL]);
 }
 
-/// Drives an operation whose master makes room forever. Gives what came of it and the time at which it ended.
+/// Runs an operation whose master always answers that it makes room. Returns its result and when it ended.
 fn wait_in_vain<'a, O: Op<'a>>(mut op: O) -> (O::Output, u64) {
     let (mut now, mut deadline) = (Tick(0), Deadline::of_ms(500));
     loop {

@@ -53,7 +53,7 @@ fn a_walk_that_cannot_go_on_says_why() {
         (Ok(Reply::Refused(ErrorCode::InvalidParams)), ErrorCode::InvalidParams),
         (Err(gone), code),
         (Ok(Reply::Done(Ok(()))), ErrorCode::InternalError),
-        // The page after this one would be this one again.
+        // The next page would start where this one does.
         (Ok(removed(Some(5), 0)), ErrorCode::InternalError),
     ] {
         let turns = vec![

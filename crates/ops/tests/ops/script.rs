@@ -6,23 +6,23 @@ use mooncake_types::{
     Request, SegmentAddress, SegmentId, Tick, Version,
 };
 
-/// One exchange: at this moment the operation must want this, and gets that.
+/// One step that the operation must take at this time, and its result.
 pub(crate) enum Turn<'a> {
     Call(u64, Request<'a>, Result<Reply, CallError>),
-    /// What is read: position, segment, offset.
+    /// The ranges to read: position of the item, segment, offset.
     Read(u64, Vec<(usize, u128, u64)>, Vec<Result<(), MoveError>>),
-    /// What is written: epoch; position, segment, offset.
+    /// The ranges to write: epoch, then position of the item, segment, offset.
     Write(u64, u64, Vec<(usize, u128, u64)>, Vec<Result<(), MoveError>>),
-    /// What is dropped: segment, offset, number of the version.
+    /// The entries to drop: segment, offset, counter of the version.
     Drop(u64, Vec<(u128, u64, u64)>, Vec<Result<(), MoveError>>),
-    /// Nothing is done before that moment.
+    /// The operation waits from the first time until the second.
     Wait(u64, u64),
 }
 
-/// How long after its start a call, or a batch of one, begins something.
+/// A call, or each call of a batch, starts no step later than this after its start.
 const CALL_MS: u64 = 30_000;
 
-/// Plays a script to its end, which must be the operation's too.
+/// Plays a script. The operation must be done when the script ends.
 pub(crate) fn play<'a, O: Op<'a>>(mut op: O, turns: Vec<Turn<'a>>) -> O::Output {
     let (mut now, mut deadline) = (0, Deadline::of_ms(CALL_MS));
     for turn in turns {
@@ -77,7 +77,7 @@ pub(crate) fn version(counter: u64) -> Version {
     Version { epoch: Epoch(1), counter }
 }
 
-/// Segments 0 to 3 of nodes of their own.
+/// Segments 0 to 3, each on its own node.
 pub(crate) fn segments() -> Vec<SegmentAddress> {
     let segment = |number: u128| SegmentAddress {
         id: SegmentId(number),
@@ -111,7 +111,7 @@ pub(crate) fn found(results: Vec<Result<Located, ErrorCode>>) -> Result<Reply, C
     })
 }
 
-/// As [`found`], with what is older: position of the key, segment, offset, number of the version.
+/// Like [`found`], with older entries to drop: position of the key, segment, offset, counter of the version.
 pub(crate) fn found_after(
     results: Vec<Result<Located, ErrorCode>>,
     older: &[(u32, u32, u64, u64)],
@@ -138,7 +138,7 @@ pub(crate) fn statuses(results: Vec<Result<(), ErrorCode>>) -> Result<Reply, Cal
     Ok(Reply::Statuses(results))
 }
 
-/// A reply that names these ranges beside its results: segment, offset, number of the version.
+/// A reply that also names entries to drop: segment, offset, counter of the version.
 pub(crate) fn remaining(
     results: Vec<Result<(), ErrorCode>>,
     ranges: &[(u32, u64, u64)],
@@ -159,12 +159,12 @@ fn range_drop(&(segment, offset, counter): &(u128, u64, u64)) -> RangeDrop {
     RangeDrop { segment: SegmentId(segment), offset, version, grant: version }
 }
 
-/// What tells the master that these were dropped.
+/// The request that reports these drops to the master.
 pub(crate) fn dropped(ranges: &[(u128, u64, u64)]) -> Request<'static> {
     Request::Dropped { dropped: ranges.iter().map(range_drop).collect() }
 }
 
-/// What asks the master whether these are still to be dropped.
+/// The request that asks the master whether these entries must still be dropped.
 pub(crate) fn retract<'a>(keys: &[&'a str], ranges: &[(u128, u64, u64)]) -> Request<'a> {
     let ranges = ranges.iter().map(range_drop).collect();
     Request::Retract { keys: keys.to_vec(), ranges }
@@ -174,7 +174,8 @@ pub(crate) fn done() -> Result<Reply, CallError> {
     Ok(Reply::Done(Ok(())))
 }
 
-/// No connection, and no answer in time, with the codes they end in.
+/// Calls that failed: no connection, an invalid reply, and no reply in time. Each with the code that the operation
+/// returns.
 pub(crate) fn failures() -> [(CallError, ErrorCode); 3] {
     let reason = || "gone".to_owned();
     [

@@ -30,7 +30,7 @@ fn end<'a>(outcome: Result<(), ErrorCode>) -> Turn<'a> {
     Turn::Call(0, request, Ok(Reply::Done(Ok(()))))
 }
 
-/// What each step moves: offset of the range, first byte in it, number of bytes, place in the window.
+/// The moves of each step: offset of the range, first byte in it, length, offset in the window.
 fn steps(order: &TaskOrder, window_bytes: u64) -> Vec<Vec<(u64, u64, u64, u64)>> {
     let mut op = CarryOp::new(order, segments(), window_bytes);
     let mut steps = Vec::new();

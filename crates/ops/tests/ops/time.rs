@@ -1,5 +1,5 @@
-//! How long each kind of call takes at most, whatever the master and the nodes answer, and when. The same table is in
-//! `docs/operations.md`.
+//! The longest time that each kind of call takes, whatever the master and the nodes answer, and however late.
+//! `docs/operations.md` has the same table.
 
 use mooncake_ops::{
     CallError, CloseOp, Closing, Deadline, ExistOp, GetItem, GetOp, ListOp, LocateOp, MasterRetry,
@@ -14,24 +14,24 @@ use crate::script::{
     done, found, found_after, grant, granted, located, remaining, statuses, version,
 };
 
-/// `MC_RPC_TIMEOUT_MS`.
+/// The value of `MC_RPC_TIMEOUT_MS`.
 const REQUEST_MS: u64 = 30_000;
 
-/// `MC_TRANSFER_TIMEOUT`.
+/// The value of `MC_TRANSFER_TIMEOUT`.
 const TRANSFER_MS: u64 = 30_000;
 
-/// The longest attempt to have entries dropped.
+/// The longest time that one attempt to drop entries takes.
 const DROP_MS: u64 = 1_000;
 
-/// How long after its start a call begins something.
+/// A call starts no step later than this after its start.
 const CALL_MS: u64 = 30_000;
 
-/// A call, and a master and nodes that answer it by chance: late, never, or with what makes it try again.
+/// A master and nodes with random answers: late ones, none, or ones that make the operation retry.
 struct World {
     now: Tick,
     chance: Chance,
     counter: u64,
-    /// What was moved, also in vain.
+    /// The bytes of all transfers, failed ones included.
     bytes: u64,
 }
 
@@ -40,7 +40,7 @@ impl World {
         Self { now: Tick::ZERO, chance: Chance::new(seed), counter: 1, bytes: 0 }
     }
 
-    /// Runs an operation as a store does.
+    /// Runs an operation the way a store does.
     fn run<'a>(&mut self, mut op: impl Op<'a>) {
         let mut deadline = Deadline::of_ms(CALL_MS);
         loop {
@@ -89,7 +89,7 @@ impl World {
         self.results(count)
     }
 
-    /// Lets up to so much time pass; false if all of it did.
+    /// Advances the time by a random part of `most_ms`; returns false if all of it passed.
     fn spend(&mut self, most_ms: u64) -> bool {
         let ms = match self.chance.below(8) {
             0 => most_ms,
@@ -112,7 +112,7 @@ impl World {
         vec![result; count]
     }
 
-    /// What a master answers, other places and versions each time.
+    /// A random answer of the master, with another place and version each time.
     fn answer(&mut self, request: &Request<'_>) -> Result<Reply, CallError> {
         self.counter += 1;
         let counter = self.counter;
@@ -158,7 +158,8 @@ impl World {
     }
 }
 
-/// Makes a call very often, and compares the longest, without what its bytes took, to this limit.
+/// Runs a call 20,000 times. The longest, without the time for its bytes, must come close to the limit and not exceed
+/// it.
 fn check(what: &str, most_ms: u64, call: impl Fn(&mut World)) {
     let mut longest_ms = 0;
     for seed in 0..20_000 {
@@ -175,7 +176,7 @@ fn all_of_ten_bytes() -> [GetItem<'static>; 1] {
     [GetItem::whole("a", Some(10))]
 }
 
-/// Waiting until a drop is tried again.
+/// The pause before a drop is retried.
 const PAUSE_MS: u64 = 100;
 
 #[test]

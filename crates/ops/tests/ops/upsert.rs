@@ -77,7 +77,7 @@ fn an_item_that_is_not_sent_takes_nothing_from_those_before_it() {
     assert_eq!(play_upsert(&items, turns), vec![Ok(()), Err(ErrorCode::InvalidParams)]);
 }
 
-/// The turns of one upsert of `a` under this grant, of which the node is told by then that a newer one took its place.
+/// An upsert of `a` under this grant; its node already knows a newer grant, and refuses the write.
 fn is_overtaken<'a>(items: &'a [PutItem<'a>], counter: u64) -> Vec<Turn<'a>> {
     let refused = Err(MoveError::Refused(ErrorCode::InvalidVersion));
     let revoke = Request::PutRevoke { puts: vec![PutRevoke::new("a", version(counter))] };
@@ -126,7 +126,7 @@ fn a_put_whose_key_an_upsert_took_meanwhile_is_answered_like_a_taken_key() {
         Turn::Call(0, start, granted(vec![grant(5, &[(0, 0, 0, 10)])])),
         Turn::Write(0, 1, vec![(0, 0, 0)], vec![OK]),
         Turn::Call(0, end(&[("a", 5)]), statuses(vec![Err(taken)])),
-        // What it wrote in vain is not left for a later leader to find.
+        // The entry is dropped, so that no later leader finds it.
         Turn::Drop(0, vec![(0, 0, 5)], vec![Err(MoveError::Broken)]),
     ];
     let ended = play(PutOp::new(&items, &ReplicateConfig::default()), turns);

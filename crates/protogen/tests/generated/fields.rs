@@ -1,5 +1,5 @@
-//! The fields of each message that cost far more memory than bytes on the wire: messages, and lists of elements with a
-//! length each. The option `most` of such a list names its limit.
+//! The fields of each message that need far more memory than bytes on the wire: sub-messages, and lists of elements
+//! with a length each. The option `most` of such a list sets its limit.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -56,7 +56,7 @@ fn counted(message: &MessageDescriptor) -> impl Iterator<Item = FieldDescriptor>
     })
 }
 
-/// Protobuf would merge a message that stands twice into one, whose lists could be twice as long.
+/// A sub-message may appear once: Protobuf merges repeated ones, and their lists could exceed the limit.
 fn limit(field: &FieldDescriptor) -> String {
     if !field.is_list() {
         return "1".to_owned();

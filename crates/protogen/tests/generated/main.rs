@@ -1,6 +1,6 @@
-//! What `crates/wire` has of `proto/mooncake.proto`: the messages, as prost-build makes them, and the fields that are
-//! counted before a message is decoded. Both are checked in, so that a build needs neither a protobuf compiler nor a
-//! build script.
+//! Compares the generated files of `crates/wire` with `proto/mooncake.proto`: the messages from prost-build, and the
+//! fields that a decoder counts first. Both files are checked in, so that a build needs neither a protobuf compiler
+//! nor a build script.
 
 mod fields;
 

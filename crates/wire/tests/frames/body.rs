@@ -1,4 +1,4 @@
-/// A protobuf body written field by field, so that it can be wrong in ways that no message of the schema is.
+/// A protobuf body written field by field, so that it can break the schema in any way.
 #[derive(Clone, Default)]
 pub(crate) struct Body(pub(crate) Vec<u8>);
 
@@ -38,13 +38,13 @@ impl Body {
         self.bytes(tag, &message.0)
     }
 
-    /// Without its last bytes.
+    /// The body without its last `count` bytes.
     pub(crate) fn cut(mut self, count: usize) -> Body {
         self.0.truncate(self.0.len() - count);
         self
     }
 
-    /// The same field over and over.
+    /// Appends the same field `count` times.
     pub(crate) fn times(mut self, count: usize, field: fn(Body) -> Body) -> Body {
         let one = field(Body::default()).0;
         for _ in 0..count {

@@ -6,7 +6,7 @@ use mooncake_types::{
 use mooncake_wire as wire;
 use mooncake_wire::{DecodeError, HEADER_LEN, Header, Hello, Kind, Refusal, Shared, Welcome};
 
-/// What a frame of each kind carries.
+/// The content of a frame of each kind.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Frame<'a> {
     Hello(Hello),
@@ -25,7 +25,7 @@ pub(crate) enum Frame<'a> {
     Pin(Vec<RangeRead>),
     Unpin(Vec<u64>),
     Promise(Vec<RangeRead>),
-    /// One result per range, in a frame of this kind.
+    /// One result for each range, in a frame of this kind.
     Results(Kind, Vec<Result<(), ErrorCode>>),
     Keepalive,
     DummyRequest(DummyRequest<'a>),
@@ -33,7 +33,7 @@ pub(crate) enum Frame<'a> {
 }
 
 impl Frame<'_> {
-    /// Header and body.
+    /// Encodes header and body.
     pub(crate) fn encode(&self, request_id: u64) -> Vec<u8> {
         let (mut bytes, id) = (Vec::new(), request_id);
         let out = &mut bytes;
@@ -68,7 +68,7 @@ impl Frame<'_> {
     }
 }
 
-/// Decodes a body and shows `see` what it holds.
+/// Decodes a body and passes its content to `see`.
 pub(crate) fn decode<T>(
     kind: Kind,
     body: &[u8],
@@ -121,7 +121,7 @@ pub(crate) fn decode<T>(
     })
 }
 
-/// Takes a frame apart. Its header must be sound, and say how long the body is.
+/// Splits a frame into header and body, and checks the body's length.
 pub(crate) fn split(frame: &[u8]) -> (Header, &[u8]) {
     let (header, body) = frame.split_first_chunk::<HEADER_LEN>().expect("a frame has a header");
     let header = Header::decode(header).expect("what was encoded has a sound header");
@@ -129,8 +129,7 @@ pub(crate) fn split(frame: &[u8]) -> (Header, &[u8]) {
     (header, body)
 }
 
-/// Decodes a body from a peer that may be anyone. What is accepted must be a value like any other: encoded again it
-/// decodes to itself.
+/// Decodes a body from any peer. If the decoder accepts it, the value must encode and decode to itself.
 pub(crate) fn survive(kind: Kind, body: &[u8]) {
     let again = decode(kind, body, |frame| frame.encode(1));
     let Ok(again) = again else { return };

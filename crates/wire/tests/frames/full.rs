@@ -13,7 +13,7 @@ use mooncake_wire::Kind;
 
 use crate::frame::{Frame, decode, split};
 
-/// The fullest frames that the limits allow can be sent, and come back as they were.
+/// The largest frames within the limits encode and decode to themselves.
 #[test]
 fn a_batch_within_the_limits_fits_a_frame() {
     let key = &*"k".repeat(MAX_KEY_BYTES);
@@ -74,7 +74,7 @@ fn a_batch_within_the_limits_fits_a_frame() {
     frames.iter().for_each(comes_back);
 }
 
-/// The same, of what nodes tell of their ledgers.
+/// The same for pages of inventories and changes.
 #[test]
 fn a_page_within_the_limits_fits_a_frame() {
     let key = &*"k".repeat(MAX_KEY_BYTES);
@@ -112,7 +112,7 @@ fn a_page_within_the_limits_fits_a_frame() {
     frames.iter().for_each(comes_back);
 }
 
-/// The same, of what a dummy client asks.
+/// The same for requests of dummy clients.
 #[test]
 fn a_call_of_a_dummy_within_the_limits_fits_a_frame() {
     let key = &*"k".repeat(MAX_KEY_BYTES);

@@ -9,9 +9,8 @@ use crate::sample;
 
 const REQUEST_ID: u64 = 0x0123_4567_89AB_CDEF;
 
-/// The bytes of every sample are those of `golden.txt`. A change there is a change of the protocol: peers that were built
-/// before it do not understand it, unless it only adds fields. `UPDATE_GOLDEN=1 cargo test -p mooncake-wire` writes the
-/// file anew.
+/// Compares the bytes of every sample with `golden.txt`. A difference changes the protocol: older peers do not
+/// understand it, unless it only adds fields. `UPDATE_GOLDEN=1 cargo test -p mooncake-wire` rewrites the file.
 #[test]
 fn frames_look_as_they_always_did() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/frames/golden.txt");
@@ -46,7 +45,7 @@ fn samples_come_back_as_they_were() {
     }
 }
 
-/// Frames stand back to back in one buffer: encoding appends.
+/// Encoding appends to the buffer, so frames can follow each other in it.
 #[test]
 fn encoding_appends() {
     let mut out = b"before".to_vec();

@@ -16,11 +16,11 @@ fn a_body_that_is_cut_short_is_refused() {
             let Ok(accepted) = decode(header.kind, &body[..len], |frame| frame.encode(1)) else {
                 continue;
             };
-            // A node without a local socket does not name one.
+            // The field of the local socket is optional.
             if header.kind == Kind::Welcome && accepted[HEADER_LEN..] == body[..len] {
                 continue;
             }
-            // No bytes at all are how protobuf writes an empty list. Whoever asked knows how many results it needs.
+            // Protobuf encodes an empty list as no bytes. The peer that asked knows how many results it needs.
             let lists = [
                 Kind::Drop,
                 Kind::DropReply,
@@ -47,7 +47,7 @@ fn a_header_that_is_cut_short_begins_nothing() {
     for (name, sample) in sample::all() {
         let bytes = sample.encode(0);
         for len in 1..HEADER_LEN {
-            // What a reader would see that took the rest of its buffer for what is missing.
+            // The bytes that a reader would see that took zeros for the missing part.
             let mut padded = [0; HEADER_LEN];
             padded[..len].copy_from_slice(&bytes[..len]);
             let (sent, _) = split(&bytes);
@@ -96,9 +96,13 @@ fn random_bytes_do_no_harm() {
 fn random_headers_do_no_harm() {
     runner(20_000)
         .run(&any::<[u8; HEADER_LEN]>(), |bytes| {
-            // The magic number is right in one case of 65536; make it right in each.
+            // Random bytes rarely have the right magic number, so each case is repeated with it.
             let mut likely = bytes;
-            likely[..3].copy_from_slice(&[0x4B, 0x4D, Kind::ALL[bytes[2] as usize % 9] as u8]);
+            likely[..3].copy_from_slice(&[
+                0x4B,
+                0x4D,
+                Kind::ALL[bytes[2] as usize % Kind::ALL.len()] as u8,
+            ]);
             for bytes in [bytes, likely] {
                 if let Ok(header) = Header::decode(&bytes) {
                     prop_assert_eq!(header.encode(), bytes);
@@ -110,8 +114,7 @@ fn random_headers_do_no_harm() {
         .unwrap_or_else(|failure| panic!("{failure}"));
 }
 
-/// Bytes that are nearly right get further than random ones: samples with a few bytes changed, a piece moved, under any
-/// kind.
+/// Nearly valid bytes get further than random ones: samples with a few changed bytes or a moved piece, under any kind.
 #[test]
 fn damaged_frames_do_no_harm() {
     let samples: Vec<Vec<u8>> = sample::all().iter().map(|(_, frame)| frame.encode(1)).collect();

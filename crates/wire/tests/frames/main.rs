@@ -1,4 +1,5 @@
-//! Whole frames: what is encoded comes back as it was, looks as it did, and anything else is refused without a panic.
+//! Whole frames: they decode to what was encoded, their bytes do not change, and invalid ones are refused without a
+//! panic.
 
 mod body;
 mod frame;

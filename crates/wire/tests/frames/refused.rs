@@ -1,4 +1,4 @@
-//! Bodies that are wrong in one way each, and what is said of them.
+//! Bodies with one fault each, and the error for each.
 
 use mooncake_types::limits::{
     MAX_BATCH_KEYS, MAX_DOMAINS, MAX_FETCHED_TASKS, MAX_FRAME_RANGES, MAX_GROUP_BYTES,
@@ -37,7 +37,7 @@ fn out_of_range(what: &'static str, value: i64) -> DecodeError {
     DecodeError::OutOfRange { what, value }
 }
 
-/// An object that was found, with one handle.
+/// A found object with one range, in these columns.
 fn lists(replica: i32, segment: i32) -> Body {
     empty()
         .column32(1, &[0])
@@ -145,7 +145,7 @@ fn lists_that_are_too_long() {
     check(Kind::Unpin, empty().column64(1, &vec![0; limit + 1]), too_many("pins", limit));
 }
 
-/// Protobuf merges sub-messages that stand twice, and lists would grow past their limits that way.
+/// Protobuf merges a repeated sub-message, so its lists could exceed their limits.
 #[test]
 fn messages_that_stand_twice() {
     let keys = empty().times(MAX_BATCH_KEYS, |body| body.bytes(1, b""));
@@ -259,8 +259,8 @@ fn columns_of_different_lengths_in_data_frames() {
     }
 }
 
-/// A frame in parts has other columns than one without: what is cut off between two fields is never taken for a frame
-/// of whole ranges.
+/// A frame of parts has other columns than a frame of whole ranges. A frame of parts that is cut off between two
+/// fields must not pass for a frame of whole ranges.
 #[test]
 fn columns_of_different_lengths_in_parts() {
     let rest = |sizes: &[u64]| {
@@ -392,7 +392,7 @@ fn numbers_that_mean_nothing() {
     check(Kind::Reply, empty().message(17, empty().bytes(1, &[3])), out_of_range("in_memory", 3));
 }
 
-/// A peer that is newer may have more error codes and more fields.
+/// A newer peer may know more error codes and more fields.
 #[test]
 fn what_a_newer_peer_may_send_is_accepted() {
     let accept = |kind, body: Body, expected: Frame<'_>| {

@@ -1,4 +1,4 @@
-//! Frames of dummy clients that are wrong in one way each, and what is said of them.
+//! Frames of dummy clients with one fault each, and the error for each.
 
 use mooncake_types::limits::{MAX_BATCH_KEYS, MAX_DUMMY_PIECES, MAX_FRAME_BODY_BYTES};
 use mooncake_types::{DummyReply, DummyRequest, ErrorCode, Located};

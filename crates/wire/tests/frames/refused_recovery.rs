@@ -1,4 +1,4 @@
-//! As `refused`: bodies of what recovery is made of that are wrong in one way each.
+//! As `refused`, for the messages of recovery.
 
 use mooncake_types::limits::{
     MAX_ATTRIBUTES_BYTES, MAX_BATCH_KEYS, MAX_FETCHED_DROPS, MAX_FRAME_RANGES,
@@ -28,7 +28,7 @@ fn too_many(what: &'static str, limit: usize) -> Result<(), DecodeError> {
     Err(DecodeError::TooMany { what, limit })
 }
 
-/// A page of two entries with the keys `a` and `ä`, but for the columns that stand in `columns`.
+/// A page of two entries with the keys `a` and `ä`. The entries of `columns` replace columns of the page.
 fn page(columns: &[(u64, Body)]) -> Body {
     let all = [
         (4, empty().bytes(4, "aä".as_bytes())),

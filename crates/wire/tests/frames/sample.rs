@@ -45,7 +45,7 @@ const READS: ReadReport = ReadReport {
     },
 };
 
-/// Frames of every kind, every operation and every result, each with a name.
+/// A named frame for every kind, every operation and every result.
 pub(crate) fn all() -> Vec<(&'static str, Frame<'static>)> {
     let mut frames = handshake();
     frames.extend(segments().map(|(name, request)| (name, Frame::Request(request))));
@@ -342,7 +342,7 @@ fn replies() -> impl Iterator<Item = (&'static str, Reply)> {
     .into_iter()
 }
 
-/// Where objects lie.
+/// Replies that locate objects.
 fn places() -> impl Iterator<Item = (&'static str, Reply)> {
     let located = Located { version: version(), len: 1 << 20, placements: placements() };
     let newer = vec![(1, Located { len: 9, ..located.clone() })];
@@ -362,7 +362,7 @@ fn places() -> impl Iterator<Item = (&'static str, Reply)> {
     .into_iter()
 }
 
-/// What recovery is made of.
+/// Replies of recovery.
 fn recovery() -> impl Iterator<Item = (&'static str, Reply)> {
     let noted = Grant { version: version(), placements: placements(), attributes: vec![3, 1, 4] };
     [
@@ -440,7 +440,7 @@ fn data() -> Vec<(&'static str, Frame<'static>)> {
     ]
 }
 
-/// What masters that stand by are told.
+/// Requests and replies between a standby and the nodes that it follows.
 fn following() -> Vec<(&'static str, Frame<'static>)> {
     let begin = Follow { segment: SEGMENT, since: None, from: None };
     let InventoryPage { entries, .. } = full_page();
@@ -508,7 +508,7 @@ fn page() -> InventoryPage<'static> {
     InventoryPage { segment: SEGMENT, run: 0, page: 1, last: false, entries: vec![entry(), other] }
 }
 
-/// A page with every column that most pages do without.
+/// A page with every optional column.
 fn full_page() -> InventoryPage<'static> {
     let grant = Version { counter: u64::MAX, ..version() };
     let (state, attributes) = (EntryState::Writing, &[2, 7, 1][..]);

@@ -2,7 +2,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 
-/// A runner of random tests. It prints its seed, which a failed test shows; `WIRE_SEED=<seed>` runs the same cases again.
+/// A runner of random tests. It prints its seed when a test fails; `WIRE_SEED=<seed>` repeats the same cases.
 #[allow(clippy::disallowed_methods, reason = "a test takes its seed from whoever runs it")]
 pub(crate) fn runner(cases: u32) -> TestRunner {
     let seed = match std::env::var("WIRE_SEED") {

@@ -1,4 +1,4 @@
-//! Random values of everything that a frame can carry.
+//! Random values for every part of a frame.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ pub(crate) fn frame() -> impl Strategy<Value = Frame<'static>> {
     ]
 }
 
-/// A kind of frames that hold one result per range.
+/// A kind of frame that holds one result for each range.
 fn results_kind() -> impl Strategy<Value = Kind> {
     select(vec![
         Kind::ReadReply,
@@ -64,7 +64,7 @@ pub(crate) fn shared_text() -> impl Strategy<Value = Arc<str>> {
     ".{0,40}".prop_map(Arc::from)
 }
 
-/// Small numbers, which have short encodings, as often as any others.
+/// Small numbers, which have short encodings, are as likely as large ones.
 pub(crate) fn number() -> impl Strategy<Value = u64> {
     prop_oneof![0..3_u64, any::<u64>(), (0..64_u32).prop_map(|bit| 1 << bit), Just(u64::MAX)]
 }

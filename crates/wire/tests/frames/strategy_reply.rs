@@ -102,7 +102,7 @@ fn drain_report() -> impl Strategy<Value = DrainReport> {
 type Older = Vec<(u32, RemainingRange)>;
 type Places = (Vec<Result<Located, ErrorCode>>, Vec<(u32, Located)>, Older);
 
-/// Results, and newer and older versions of some of them.
+/// Results, with newer and older versions of some of them.
 fn places(placements: BoxedStrategy<Vec<Placement>>) -> BoxedStrategy<Places> {
     vec(result(located(placements.clone())), 0..6)
         .prop_flat_map(move |results| {
@@ -195,7 +195,7 @@ fn segment_page() -> impl Strategy<Value = SegmentPage> {
         .prop_map(|(segments, next)| SegmentPage { segments, next })
 }
 
-/// A table of segments, and what `make` makes of placements that point into it.
+/// A table of segments, and a value of `make` whose placements point into it.
 pub(crate) fn with_segments<T: std::fmt::Debug, S: Strategy<Value = T>>(
     make: fn(BoxedStrategy<Vec<Placement>>) -> S,
 ) -> impl Strategy<Value = (T, Vec<SegmentAddress>)> {

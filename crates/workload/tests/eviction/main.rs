@@ -1,4 +1,5 @@
-//! Eviction on the requests of a real service. A hit is a block of the longest prefix of a request that is there.
+//! Eviction on the requests of a real service. A hit is a block in the longest prefix of a request that the pool
+//! holds.
 
 mod s3_fifo;
 
@@ -11,15 +12,15 @@ use s3_fifo::s3_fifo_hits;
 
 const BLOCK_BYTES: u64 = 64 << 10;
 
-/// The trace that comes with the source.
+/// The trace in `data`.
 fn shipped() -> Trace {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let path = root.join("../../data/conversation_trace.jsonl.gz");
     Trace::read(&path, TraceLimits::NONE).expect("the trace is sound")
 }
 
-/// Hits in a pool of `capacity` blocks, with leases shorter than the trace's time between requests, so that no block is kept
-/// by its lease alone.
+/// The hits in a pool of `capacity` blocks. Leases are shorter than the time between requests, so that a lease alone
+/// protects no block.
 fn pool_hits(
     trace: &Trace,
     capacity: usize,
@@ -44,7 +45,7 @@ fn percent(trace: &Trace, hits: u64) -> f64 {
     hits as f64 * 100.0 / trace.blocks() as f64
 }
 
-/// The figures were computed independently, with an ordered dictionary.
+/// The expected figures come from another implementation, with an ordered dictionary.
 #[test]
 fn the_optimum_has_the_known_ratios() {
     let trace = shipped();
@@ -85,8 +86,8 @@ fn eviction_closes_a_tenth_of_the_gap_between_lru_and_the_optimum() {
     }
 }
 
-/// The master remembers over three times as many evicted keys as the few lines here, which helps in small pools: it may hit
-/// more, and never less.
+/// The master remembers three times as many evicted keys as the reference, which helps in small pools. It may hit more
+/// often, and never less often by more than 0.1 percentage points.
 #[test]
 fn the_s3_fifo_of_the_master_hits_what_an_s3_fifo_does() {
     let trace = shipped();
@@ -98,7 +99,7 @@ fn the_s3_fifo_of_the_master_hits_what_an_s3_fifo_does() {
     }
 }
 
-/// The last block of a batch counts as its oldest, so the two differ a little.
+/// The master counts the last block of a batch as its oldest, so the two differ a little.
 #[test]
 fn the_lru_of_the_master_is_an_lru() {
     let trace = shipped();

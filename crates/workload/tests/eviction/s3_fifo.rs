@@ -1,10 +1,10 @@
-//! S3-FIFO in few lines, on a pool of blocks of one size.
+//! A short reference implementation of S3-FIFO, for a pool of blocks of one size.
 
 use std::collections::VecDeque;
 
 use mooncake_workload::Trace;
 
-/// Where S3-FIFO has a block.
+/// The queue that holds a block.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Out,
@@ -12,7 +12,7 @@ enum Place {
     Main,
 }
 
-/// S3-FIFO: a small queue for a tenth of the pool, a main one, and as many ghosts as the main one has blocks.
+/// A small queue for a tenth of the pool, a main queue, and as many ghosts as the main queue has blocks.
 struct S3Fifo {
     place: Vec<Place>,
     uses: Vec<u8>,
@@ -24,7 +24,7 @@ struct S3Fifo {
     main_len: usize,
 }
 
-/// Hits in a pool run by S3-FIFO.
+/// The hits in a pool under S3-FIFO.
 pub(crate) fn s3_fifo_hits(trace: &Trace, capacity: usize) -> u64 {
     let small_len = (capacity / 10).max(1);
     let mut cache = S3Fifo {

@@ -50,7 +50,7 @@ fn all_are_worth_the_same_before_anything_is_learned() {
     }
 }
 
-/// Objects of one class are used every 300 uses, four times; those of the other never.
+/// Objects of the class `busy` are used every 300 uses, four times. Those of the class `idle` are never used again.
 #[test]
 fn what_is_used_again_is_worth_more_until_it_no_longer_is() {
     let mut reuse = Reuse::new();

@@ -26,7 +26,7 @@ impl Meta {
         let mut counted = 0;
         for (slot, group) in self.groups.slots.iter() {
             counted += group.members.len();
-            // Upserts of members count twice until they end.
+            // Until they end, upserts of members are members too.
             let most = limits::MAX_GROUP_OBJECTS * (1 + MOST_BESIDE);
             ensure(
                 "a group is neither empty nor too large",

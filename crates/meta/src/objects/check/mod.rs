@@ -45,7 +45,7 @@ impl Meta {
                 *bytes.entry(range.replica).or_default() += range.len;
                 let other = places.insert(range.segment, range.replica);
                 let is_apart = other.is_none_or(|replica| replica == range.replica);
-                // A replica in several pieces may be moved to where one of them lies.
+                // A replica in several pieces may be moved to a segment that holds one of them.
                 let is_striped = || {
                     [Some(range.replica), other]
                         .into_iter()
@@ -162,7 +162,8 @@ impl Meta {
                 )?;
                 let Some(&first) = members.first() else { continue };
                 let kind = self.ranges[first].queue;
-                // A new replica of what is leased stands last, so that some before it may be leased for longer than it.
+                // A new replica of a leased object is last in its queue, behind leases that may end later than its
+                // own.
                 let lease_ms = self.config.lease_ttl_ms;
                 let sorted = members
                     .windows(2)

@@ -40,9 +40,10 @@ impl Meta {
         Ok(())
     }
 
-    /// Whether a put of `len` bytes that was just refused had to be refused: no segment that it may use has a range that can be
-    /// evicted at the price and makes enough room with what is free beside it. Windows of several ranges are not looked for. A
-    /// segment that had nothing to evict a moment before counts as such until the next millisecond.
+    /// Checks that a put of `len` bytes that was just refused had to be refused. On no segment that it may use can
+    /// one range be evicted at the price that makes enough room with the free bytes beside it. Windows of several
+    /// ranges are not looked for. A segment that had nothing to evict a moment before counts as such for a while.
+    ///
     /// Takes time in proportion to the whole state; of use where each segment has few ranges.
     ///
     /// # Errors
@@ -74,8 +75,8 @@ impl Meta {
         Ok(())
     }
 
-    /// The most bytes that go with one range: of its replica, or of its group, wherever those lie. Takes time in proportion to the
-    /// whole state.
+    /// The most bytes that are evicted with one range: those of its replica, or of its group, wherever these lie.
+    /// Takes time in proportion to the whole state.
     #[must_use]
     pub fn dearest_victim(&self) -> u64 {
         self.ranges.iter().map(|(id, _)| self.cost_of(id)).max().unwrap_or(0)

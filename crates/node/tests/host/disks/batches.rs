@@ -1,4 +1,4 @@
-//! Many ranges at once, behind the transports.
+//! Batches of ranges in memory and on a disk, through each transport.
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::{Piece, host, put, version};
 const DISK: SegmentId = SegmentId(1);
 const MEMORY: SegmentId = SegmentId(2);
 
-/// Every third piece lies in memory.
+/// Every third piece lies in memory, the others on the disk.
 fn segment_of(piece: &Piece) -> SegmentId {
     if piece.version.counter.is_multiple_of(3) { MEMORY } else { DISK }
 }

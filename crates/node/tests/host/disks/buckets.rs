@@ -1,4 +1,4 @@
-//! Segments in object stores: what outlives the process, and what a store that cannot be reached costs.
+//! Segments in object stores: which objects survive a restart, and how long an unreachable store delays callers.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -69,7 +69,7 @@ fn a_store_that_cannot_be_reached_confirms_no_drop_and_loses_nothing() {
     assert!(put(&host, id, &piece(4)).is_err());
     assert!(!host.disks()[0].is_broken());
     store.heal();
-    // After a failure the journal pauses for a second.
+    // After a failure the journal waits a second before the next attempt.
     std::thread::sleep(Duration::from_millis(1_100));
     assert_eq!(drop_piece(&host, id, 2), Ok(()));
     assert_eq!(host.disks()[0].losses(), 0);
@@ -80,7 +80,7 @@ fn a_store_that_cannot_be_reached_confirms_no_drop_and_loses_nothing() {
     }
 }
 
-/// The thread that pings the master drops what the master names.
+/// The thread that pings the master also performs the drops, so a slow store must not block it.
 #[test]
 fn a_store_that_answers_late_holds_up_those_who_drop_for_a_second_once() {
     let store = BucketDouble::new(1);
@@ -107,7 +107,7 @@ fn a_store_that_answers_late_holds_up_those_who_drop_for_a_second_once() {
     assert!(pieces.iter().all(|piece| check(&host, id, piece).is_err()));
 }
 
-/// A record of a pack that is on its way to the store cannot be erased before it is there.
+/// A pack's record cannot be erased while the upload of the pack is in flight.
 #[test]
 fn a_store_that_is_slow_to_take_an_object_holds_up_those_who_drop_it_for_a_second_once() {
     let store = BucketDouble::new(1);
@@ -143,7 +143,7 @@ fn a_store_that_is_slow_to_take_an_object_holds_up_those_who_drop_it_for_a_secon
     }
 }
 
-/// One batch names many ranges.
+/// The batch waits for the failing store once, not once for each of its ranges.
 #[test]
 fn a_batch_of_drops_waits_once_for_a_store_that_fails() {
     let store = BucketDouble::new(1);

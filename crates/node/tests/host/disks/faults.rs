@@ -1,4 +1,4 @@
-//! Single faults of a disk, and what comes of each.
+//! Single faults of a disk and their effects.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +33,7 @@ fn what_cannot_be_read_is_a_miss_and_named_no_more() {
     assert_eq!(pieces(&host, SEGMENT), [second]);
     assert_eq!(host.disks()[0].losses(), 1);
     assert!(!host.disks()[0].is_broken());
-    // Its place can be had again.
+    // The range can be granted again.
     put(&host, SEGMENT, &Piece::whole(first.offset, version(9), 20_000)).expect("it is free");
 }
 
@@ -43,7 +43,7 @@ fn of_a_flipped_bit_nobody_gets_a_byte() {
     let host = host(&double, SEGMENT);
     let (first, second) = (piece(1), piece(2));
     [first, second].iter().for_each(|piece| put(&host, SEGMENT, piece).expect("it is free"));
-    // Behind the head of the file, its bits and the header of the record.
+    // A byte of the first record's data: the file's head and the record's header lie before it.
     double.damage(double.numbers()[0], 4 * 4096 + 29_999);
     assert_eq!(check_part(&host, SEGMENT, &first, 0, 10), Err(ErrorCode::ObjectNotFound));
     assert_eq!(check(&host, SEGMENT, &second), Ok(()));
@@ -110,7 +110,8 @@ fn a_disk_that_others_have_filled_evicts_its_oldest_and_goes_on() {
     }
 }
 
-/// A master counts what ranges take on a disk. It has the whole of what is lent in use, and replaces the oldest.
+/// The master counts the reserved length of each range. A master that grants all that the disk lends, and replaces the
+/// oldest ranges, makes the disk lose none.
 #[test]
 fn a_disk_holds_all_that_a_master_may_grant() {
     for kind in [DiskKind::Log, FILES] {
@@ -130,7 +131,7 @@ fn a_disk_holds_all_that_a_master_may_grant() {
     }
 }
 
-/// Reads wait for the disk beside each other.
+/// Reads wait for the disk in parallel.
 #[test]
 fn reads_of_a_slow_disk_overlap_in_time() {
     for kind in [DiskKind::Log, FILES] {
@@ -139,7 +140,7 @@ fn reads_of_a_slow_disk_overlap_in_time() {
         host.lend_disk(disk_of(kind, &double, SEGMENT, CAPACITY));
         host.see_epoch(Epoch(1));
         (1..=8).for_each(|number| put(&host, SEGMENT, &piece(number)).expect("it is free"));
-        // None of them ends before all have begun.
+        // The disk answers no read before all eight have begun.
         double.gather_reads(8);
         std::thread::scope(|scope| {
             let read = |number| check(&host, SEGMENT, &piece(number));
@@ -151,7 +152,7 @@ fn reads_of_a_slow_disk_overlap_in_time() {
     }
 }
 
-/// Headers and padding of short records take more than is lent.
+/// The headers and padding of short records exceed the capacity that the disk lends.
 #[test]
 fn what_a_full_log_evicts_is_named_no_more() {
     let double = DiskDouble::new(1);
@@ -195,7 +196,7 @@ fn who_finds_no_staging_memory_waits_and_then_may_try_again() {
     assert_eq!(put(&host, SEGMENT, &piece(2)), Ok(()));
 }
 
-/// It finds nothing in the ledger any more, and the record is still there.
+/// The second drop finds no entry in the ledger, but the first has not erased the record yet.
 #[test]
 fn a_second_drop_waits_for_the_first() {
     let double = DiskDouble::new(1);
@@ -221,7 +222,7 @@ fn a_second_drop_waits_for_the_first() {
 fn a_drop_waits_for_a_record_that_is_being_appended_and_has_it_erased() {
     let double = DiskDouble::new(1);
     let written = host(&double, SEGMENT);
-    // The file is there: only the record's own sync is held.
+    // The first put creates the file, so the disk holds back only the sync of the second record.
     put(&written, SEGMENT, &piece(1)).expect("it is free");
     double.hold_syncs(true);
     std::thread::scope(|scope| {
@@ -265,7 +266,7 @@ fn a_slow_disk_holds_up_nobody_in_memory() {
     });
 }
 
-/// Puts records by hand, as a process left them that died at a bad moment.
+/// Appends records directly, as a process may leave them that dies at a bad moment.
 fn append(double: &DiskDouble, pieces: &[Piece]) {
     let config = DiskConfig { capacity: CAPACITY, file_bytes: CAPACITY / 16, seed: 7 };
     let log = LogStore::open(Arc::new(double.directory()), config, |_| {}).expect("it opens");

@@ -1,4 +1,4 @@
-//! Real folders: whose they are, and what is kept in them.
+//! Real folders: which cluster and process own them, and which files they keep.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs, process};
@@ -13,7 +13,7 @@ use crate::shells::options;
 
 const CAPACITY: u64 = 4 << 20;
 
-/// A folder that is removed at the end.
+/// A folder that is removed on drop.
 pub(super) struct Scratch(PathBuf);
 
 impl Scratch {
@@ -28,7 +28,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // It may not have been made.
+        // The folder may not exist.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -41,7 +41,7 @@ fn open(path: &Path, options: DiskOptions) -> Result<DiskSegment, OpenDiskError>
     DiskSegment::open(path, options)
 }
 
-/// A host of the disk in a folder.
+/// A host that lends the disk in this folder.
 pub(super) fn lent(path: &Path, options: DiskOptions) -> Host {
     let host = Host::new(Vec::new());
     host.lend_disk(open(path, options).expect("it is ours"));

@@ -1,5 +1,5 @@
-//! Histories whose power is cut: what was acknowledged as complete and not dropped is there, what was acknowledged as dropped
-//! is not, and all bytes are right.
+//! Random histories that end in a power cut. After the restart, every complete and undropped object is there, no
+//! dropped object is there, and all bytes are right.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use mooncake_types::{Chance, Epoch, ErrorCode, SegmentId, Version};
 use super::{CAPACITY, Nobody, Piece, check, pieces, put, write};
 use crate::shells::{FILES, disk_of, options};
 
-/// Steps of a history.
+/// Steps of one history.
 const STEPS: u64 = 60;
-/// Ranges end here: so little of the disk is used that nothing is ever evicted.
+/// All ranges end before this offset. They use so little of the disk that it evicts none.
 const END: u64 = 400_000;
 const LONGEST: u64 = 40_000;
 
-/// What must be, may be and must not be there after a restart.
+/// Which objects must exist, may exist and must not exist after a restart.
 struct History {
     kind: DiskKind,
     chance: Chance,
@@ -26,7 +26,7 @@ struct History {
     segment: SegmentId,
     host: Host,
     next: u64,
-    /// The highest epoch under which anything was acknowledged.
+    /// The highest epoch under which the host acknowledged a call.
     epoch: Epoch,
     there: BTreeSet<Piece>,
     gone: BTreeSet<Piece>,
@@ -62,14 +62,14 @@ impl History {
         let grant = self.new_grant();
         let len = 1 + self.chance.below(LONGEST);
         let offset = self.chance.below((END - len) / 4096) * 4096;
-        // Now and then a further copy of what was copied before.
+        // A third of the writes are copies of one version that has existed since epoch 1.
         let is_copy = self.chance.below(3) == 0;
         let version = if is_copy { Version { epoch: Epoch(1), counter: 1 } } else { grant };
         let object_offset = if is_copy { 0 } else { self.chance.below(1000) };
         Piece { offset, grant, version, len, object_offset }
     }
 
-    /// One call, or the few of one write. An error if the disk failed.
+    /// One call, or the calls of one write. Returns an error if the disk failed.
     fn step(&mut self) -> Result<(), ErrorCode> {
         match self.chance.below(20) {
             0..10 => self.write(),
@@ -156,7 +156,7 @@ impl History {
         Ok(())
     }
 
-    /// The next process.
+    /// Restarts the host on the same disk, and compares its inventory with the history.
     fn restart(&mut self) {
         let fresh = SegmentId(self.next as u128 + 1000);
         let opened = disk_of(self.kind, &self.double, fresh, CAPACITY);
@@ -183,7 +183,7 @@ impl History {
         self.host.see_epoch(self.host.epoch().max(Epoch(1)));
     }
 
-    /// Lives until the disk fails or all steps are done.
+    /// Runs until the disk fails or all steps are done.
     fn live(&mut self) {
         for _ in 0..STEPS {
             if self.step().is_err() {
@@ -214,7 +214,7 @@ fn whenever_the_power_is_cut_what_was_acknowledged_holds() {
                 _ => history.double.cut(),
             }
             history.restart();
-            // And once more, in the middle of what a start writes.
+            // Fails once more, this time while a start writes to the disk.
             history.live();
             history.double.kill();
             history.double.fail_in(at % 7);

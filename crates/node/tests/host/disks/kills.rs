@@ -1,4 +1,4 @@
-//! A node that is killed in the middle of whatever its disk does.
+//! A node that is killed at any moment of its disk's work.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};
@@ -14,10 +14,10 @@ use super::{Piece, check, pieces, put, version};
 
 const KILLS: u64 = 10;
 const SEGMENT: SegmentId = SegmentId(1);
-/// Names the folder to the process that is to be killed, and where its numbers begin.
+/// The folder of the process to be killed, and the first number that it puts.
 const FOLDER: &str = "MOONCAKE_TEST_KILLED_FOLDER";
 const FIRST: &str = "MOONCAKE_TEST_KILLED_FIRST";
-/// Places of the disk that objects lie in.
+/// The number of ranges on the disk that objects are put in.
 const SLOTS: u64 = 30;
 const SLOT_BYTES: u64 = 80_000;
 
@@ -26,7 +26,7 @@ fn piece(number: u64) -> Piece {
     Piece::whole(number % SLOTS * SLOT_BYTES, version(number), len)
 }
 
-/// Puts and drops until it is killed, and says what was acknowledged.
+/// Puts and drops objects until it is killed. Prints a line before and after each call.
 #[test]
 #[ignore = "it is run by the test below, which kills it"]
 fn works_until_it_is_killed() {
@@ -35,7 +35,7 @@ fn works_until_it_is_killed() {
     let host = lent(folder.as_ref(), wish(1));
     let mut chance = Chance::new(first);
     let mut out = std::io::stdout();
-    // Behind what the test's runner has said.
+    // Ends the line that the test runner has begun.
     writeln!(out).expect("somebody listens");
     for number in first.. {
         writeln!(out, "putting {number}").expect("somebody listens");
@@ -51,10 +51,10 @@ fn works_until_it_is_killed() {
     }
 }
 
-/// What the killed processes have said.
+/// The state of the disk, as the lines of the killed processes tell it.
 #[derive(Default)]
 struct Said {
-    /// By their slots.
+    /// The number of the object in each slot.
     there: BTreeMap<u64, u64>,
     gone: BTreeSet<u64>,
     perhaps: BTreeSet<u64>,
@@ -85,7 +85,7 @@ impl Said {
         }
     }
 
-    /// What the last call was about is gone.
+    /// The last call has ended, so the objects that it dropped or replaced are gone.
     fn settle(&mut self) {
         self.gone.append(&mut self.perhaps);
     }

@@ -1,4 +1,4 @@
-//! Disks as segments: what outlives the process, and what becomes of faults.
+//! Disks as segments: which objects survive a restart, and the effects of faults.
 
 mod batches;
 mod buckets;
@@ -18,10 +18,10 @@ use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, Segment
 
 use crate::shells::disk;
 
-/// Bytes that a disk of these tests may take: files of 64 KiB.
+/// The capacity of a disk in these tests. Its files take 64 KiB.
 const CAPACITY: u64 = 1 << 20;
 
-/// Length of the objects whose parts lie on the disk.
+/// The length of the objects to which the ranges on the disk belong.
 const OBJECT_LEN: u64 = 1 << 20;
 
 struct Nobody;
@@ -30,7 +30,7 @@ impl Interrupt for Nobody {
     fn interrupt(&self) {}
 }
 
-/// What lies, or lay, in a range.
+/// The content of a range, now or before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Piece {
     offset: u64,
@@ -41,7 +41,7 @@ struct Piece {
 }
 
 impl Piece {
-    /// A whole object under a grant of its own.
+    /// A whole object whose grant has the object's version.
     fn whole(offset: u64, version: Version, len: u64) -> Self {
         Self { offset, grant: version, version, len, object_offset: 0 }
     }
@@ -71,14 +71,14 @@ impl Piece {
         RangeDrop { segment, offset: self.offset, version: self.version, grant }
     }
 
-    /// The bytes from a place of the piece on.
+    /// The piece's bytes from this offset on.
     fn bytes(&self, from: u64, len: u64) -> Vec<u8> {
         let start = self.object_offset + from;
         let byte = |at: u64| (at / 251 + at * 7 + self.version.counter * 31) as u8;
         (start..start + len).map(byte).collect()
     }
 
-    /// Whether two lie in the same place.
+    /// Whether the ranges of two pieces overlap.
     fn meets(&self, other: &Self) -> bool {
         self.offset < other.offset + other.len && other.offset < self.offset + self.len
     }
@@ -88,7 +88,7 @@ fn version(counter: u64) -> Version {
     Version { epoch: Epoch(1), counter }
 }
 
-/// A host whose master has named the first epoch, of one disk.
+/// A host with one disk, led under the first epoch.
 fn host(double: &DiskDouble, segment: SegmentId) -> Host {
     let host = Host::new(Vec::new());
     host.lend_disk(disk(double, segment, CAPACITY));
@@ -96,7 +96,7 @@ fn host(double: &DiskDouble, segment: SegmentId) -> Host {
     host
 }
 
-/// Writes a part of a piece.
+/// Writes part of a piece.
 fn write(
     host: &Host,
     segment: SegmentId,
@@ -110,7 +110,7 @@ fn write(
     host.complete_write(ticket, Vec::new())
 }
 
-/// Writes all of a piece; to a disk every other one from where its bytes lie.
+/// Writes a whole piece. Every other piece for a disk is written from the caller's memory, without a copy.
 fn put(host: &Host, segment: SegmentId, piece: &Piece) -> Result<(), ErrorCode> {
     let is_copied = piece.version.counter.is_multiple_of(2) || !host.reads_from_disk(segment);
     if is_copied {
@@ -123,7 +123,7 @@ fn put(host: &Host, segment: SegmentId, piece: &Piece) -> Result<(), ErrorCode> 
     written.expect("a disk takes bytes from where they lie")
 }
 
-/// Reads a part of a piece, and compares its bytes.
+/// Reads part of a piece and compares its bytes.
 fn check_part(
     host: &Host,
     segment: SegmentId,
@@ -147,7 +147,7 @@ fn check(host: &Host, segment: SegmentId, piece: &Piece) -> Result<(), ErrorCode
     check_part(host, segment, piece, 0, piece.len)
 }
 
-/// What the ledger names.
+/// The entries of the ledger.
 fn pieces(host: &Host, segment: SegmentId) -> Vec<Piece> {
     let page = host.inventory(segment, 0, 4096).expect("the segment is here");
     assert_eq!(page.next, None);

@@ -1,4 +1,4 @@
-//! Many writers, readers and droppers of one disk at once.
+//! Many threads that write, read and drop on one disk.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
