@@ -38,7 +38,7 @@ pub(crate) enum LinkError {
     Refused(String),
     /// Its answer is invalid.
     #[error("{0}")]
-    Senseless(String),
+    ImplausibleReport(String),
 }
 
 /// A connection to a leader or a node.
@@ -72,7 +72,8 @@ impl Link {
             ..Hello::new(Role::Client, ClientId(u128::MAX))
         };
         let frame = link.exchange(Kind::Welcome, |out, id| encode_hello(out, id, &hello)).await?;
-        decode_welcome(&frame.body).map_err(|error| LinkError::Senseless(error.to_string()))?;
+        decode_welcome(&frame.body)
+            .map_err(|error| LinkError::ImplausibleReport(error.to_string()))?;
         Ok(link)
     }
 
@@ -104,12 +105,13 @@ impl Link {
                     refusal.map_or_else(|it| it.to_string(), |it| it.to_string()),
                 ))
             }
-            found if found != kind => Err(LinkError::Senseless(format!(
+            found if found != kind => Err(LinkError::ImplausibleReport(format!(
                 "a {found:?} frame came instead of a {kind:?} one"
             ))),
-            _ if header.request_id != self.last_id => {
-                Err(LinkError::Senseless(format!("the answer to {} came", header.request_id)))
-            }
+            _ if header.request_id != self.last_id => Err(LinkError::ImplausibleReport(format!(
+                "the answer to {} came",
+                header.request_id
+            ))),
             _ => Ok(frame),
         }
     }
@@ -117,7 +119,9 @@ impl Link {
     async fn receive(&mut self) -> Result<Frame, LinkError> {
         loop {
             let frame = self.input.next_frame(MAX_FRAME_BODY_BYTES);
-            if let Some(frame) = frame.map_err(|error| LinkError::Senseless(error.to_string()))? {
+            if let Some(frame) =
+                frame.map_err(|error| LinkError::ImplausibleReport(error.to_string()))?
+            {
                 return Ok(frame);
             }
             if self.input.fill(&mut self.stream).await? == 0 {

@@ -74,11 +74,11 @@ async fn attempt(config: &Config, segment: SegmentId, endpoint: &str) -> Result<
         Err(LinkError::Refused(_)) => return Ok(()),
         answer => answer?,
     };
-    let senseless = |error: DecodeError| LinkError::Senseless(error.to_string());
+    let senseless = |error: DecodeError| LinkError::ImplausibleReport(error.to_string());
     let answer = decode_follow_reply(frame.body).map_err(senseless)?;
     match answer.page().map_err(senseless)? {
         Err(ErrorCode::SegmentNotFound) => {
-            Err(LinkError::Senseless("another node serves there".to_owned()))
+            Err(LinkError::ImplausibleReport("another node serves there".to_owned()))
         }
         _ => Ok(()),
     }

@@ -55,7 +55,7 @@ fn pool(snapshot: &Snapshot) -> String {
     let stats = &snapshot.stats;
     let mut out = format!(
         "Keys: {} (soft-pinned: {}) | Clients: {}",
-        stats.keys, stats.soft_pinned_keys, stats.clients
+        stats.keys, stats.soft_pinned_keys, stats.clients_in_sight
     );
     requests(&mut out, snapshot);
     batches(&mut out, snapshot);
@@ -188,7 +188,7 @@ mod tests {
             soft_pinned_keys: 1,
             used_bytes: 1 << 30,
             capacity_bytes: 4 << 30,
-            clients: 2,
+            clients_in_sight: 2,
             ..Stats::default()
         };
         let mut rpc = RpcMetrics::default();

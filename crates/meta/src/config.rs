@@ -328,17 +328,17 @@ impl Config {
 }
 
 /// Whether a setting is valid, and the message if it is not.
-type Rule = (bool, String);
+type SettingCheck = (bool, String);
 
-fn share(name: &str, value: f64) -> Rule {
+fn share(name: &str, value: f64) -> SettingCheck {
     ((0.0..=1.0).contains(&value), format!("{name} is {value}: it must be between 0 and 1"))
 }
 
-fn positive(name: &str, value: u64) -> Rule {
+fn positive(name: &str, value: u64) -> SettingCheck {
     (value > 0, format!("{name} is {value}: it must be positive"))
 }
 
-fn queue_limit(name: &str, limit: usize) -> Rule {
+fn queue_limit(name: &str, limit: usize) -> SettingCheck {
     let (least, most) = QUEUE_LIMITS.into_inner();
     let text = format!("{name} is {limit}: it must be between {least} and {most}");
     (QUEUE_LIMITS.contains(&limit), text)

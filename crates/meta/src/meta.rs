@@ -21,7 +21,7 @@ use crate::segments::{Clients, Members, RetiredSegments, Segments};
 use crate::tasks::Tasks;
 use crate::tiers::{self, Offloads};
 use crate::timer::Timer;
-use crate::tombstones::{Gathered, Tombstones};
+use crate::tombstones::{DropList, Tombstones};
 
 /// Fewest objects of a pool whose records do not all fit into the processor's caches.
 const LARGE_POOL: usize = 1 << 16;
@@ -195,7 +195,7 @@ impl Meta {
             }
             Request::PutStart(start) => self.put_start(from, start),
             Request::PutEnd { puts } => {
-                let (writer, mut gathered) = (self.number_of(from), Gathered::default());
+                let (writer, mut gathered) = (self.number_of(from), DropList::default());
                 let results = in_reverse(puts, |put| self.put_end(writer, put, &mut gathered));
                 gathered.into_reply(self.now, results)
             }
@@ -211,7 +211,7 @@ impl Meta {
                 Reply::Prefetched(keys.iter().map(|key| self.prefetch(key)).collect())
             }
             Request::Remove { keys, force } => {
-                let mut gathered = Gathered::default();
+                let mut gathered = DropList::default();
                 let remove = |key: &&str| self.remove(key, *force, &mut gathered);
                 let results = keys.iter().map(remove).collect();
                 gathered.into_reply(self.now, results)
@@ -220,7 +220,7 @@ impl Meta {
             Request::Retract { keys, ranges } => self.retract(keys, ranges),
             Request::Scan(scan) => self.scan(scan),
             Request::ClearReplicas { keys, segment } => {
-                let mut gathered = Gathered::default();
+                let mut gathered = DropList::default();
                 let clear = |key: &&str| self.clear(from, key, segment, &mut gathered);
                 let results = keys.iter().map(clear).collect();
                 gathered.into_reply(self.now, results)

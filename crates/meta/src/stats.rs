@@ -19,7 +19,7 @@ pub struct Stats {
     /// Puts that are running.
     pub running_puts: usize,
     /// Reservations of puts and copies that ended without success. Each reserves its bytes until a time.
-    pub reserved_tombstones: usize,
+    pub reservations: usize,
     /// Bytes of these reservations.
     pub reserved_bytes: u64,
     /// Tombstones of versions that were replaced or removed while readers had leases on them.
@@ -65,7 +65,7 @@ pub struct Stats {
     /// Tombstones whose entries may still exist: no node has confirmed that it dropped them.
     pub tombstones: usize,
     /// Clients in sight: as far as is known, the connection of their last ping is open.
-    pub clients: usize,
+    pub clients_in_sight: usize,
 }
 
 impl Meta {
@@ -90,7 +90,7 @@ impl Meta {
             keys: self.index.len(),
             soft_pinned_keys: self.soft_pins.in_force(),
             running_puts: self.running.len() as usize,
-            reserved_tombstones: self.tombstones.reserved().len(),
+            reservations: self.tombstones.reserved().len(),
             reserved_bytes: self.tombstones.reserved().len_bytes(),
             leased_tombstones: self.tombstones.leased().len(),
             groups: self.groups.len(),
@@ -115,7 +115,7 @@ impl Meta {
             segments_recovering: mounted().filter(|s| s.recovering.is_some()).count(),
             members_missing: self.recovery.missing().len(),
             tombstones: self.tombstones.len(),
-            clients: self.clients.in_sight(),
+            clients_in_sight: self.clients.in_sight(),
         }
     }
 }

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use mooncake_types::{
-    Discard, ErrorCode, Grant, Located, Reply, Request, SegmentAddress, TaskOrder, Tick,
+    ErrorCode, Grant, Located, NodeDrop, Reply, Request, SegmentAddress, TaskOrder, Tick,
 };
 use smallvec::smallvec;
 
@@ -40,7 +40,7 @@ enum Phase<'a> {
         is_source_dropped: bool,
     },
     /// Has nodes drop the source of a move, since readers may have routes to it. The master forgets it after that.
-    Drop(Vec<Discard>),
+    Drop(Vec<NodeDrop>),
     Over,
 }
 

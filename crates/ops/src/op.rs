@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use mooncake_types::{
-    Discard, Epoch, ErrorCode, Medium, RangeRead, RangeWrite, Reply, Request, Tick,
+    Epoch, ErrorCode, Medium, NodeDrop, RangeRead, RangeWrite, Reply, Request, Tick,
 };
 
 /// One operation on the pool.
@@ -42,7 +42,7 @@ pub enum Step<'a> {
     /// Write ranges to nodes, under the epoch of their grants.
     Write(Epoch, Vec<RangeToWrite<'a>>),
     /// Have nodes drop entries.
-    Drop(Vec<Discard>),
+    Drop(Vec<NodeDrop>),
     /// Do nothing until this moment.
     Wait(Tick),
     /// Do nothing: [`Op::finish`] gives the answer.

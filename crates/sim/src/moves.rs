@@ -1,7 +1,7 @@
 //! One move of a transfer: its bytes, and the node it goes to.
 
 use mooncake_ops::{RangeToRead, RangeToWrite};
-use mooncake_types::{Discard, Epoch, SegmentId};
+use mooncake_types::{Epoch, NodeDrop, SegmentId};
 
 use crate::extents::{Content, Extents, Piece};
 use crate::ids::Site;
@@ -11,7 +11,7 @@ use crate::key::number_of;
 pub(crate) enum MoveKind {
     Read { fetch: RangeToRead, pieces: Vec<Piece> },
     Write { epoch: Epoch, deposit: RangeToWrite<'static>, payload: Vec<Piece> },
-    Drop(Discard),
+    Drop(NodeDrop),
 }
 
 impl MoveKind {

@@ -51,7 +51,7 @@ pub use host::{Interrupt, Pin, ReadTicket, SegmentHost, SharedSegment, WriteTick
 pub use hot::{HotCache, HotCacheConfig, HotCacheCounts, HotCacheError};
 pub use local::LocalTransport;
 pub use local_socket::LocalListener;
-pub use mooncake_types::Discard;
+pub use mooncake_types::NodeDrop;
 pub use near::{Distance, Reach};
 pub use op::{ReadOp, ViewOp, WriteOp};
 pub use paths::{Examination, Paths};

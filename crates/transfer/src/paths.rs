@@ -11,7 +11,7 @@ use crate::parts::Parts;
 use crate::staged::{staged_reads, staged_writes};
 use crate::view::{OwnViews, View};
 use crate::{
-    Discard, HotCache, LocalTransport, ReadOp, Source, TcpConfig, TcpTransport, TransferError,
+    HotCache, LocalTransport, NodeDrop, ReadOp, Source, TcpConfig, TcpTransport, TransferError,
     Transport, Transports, ViewOp, Way, WriteOp,
 };
 
@@ -109,8 +109,8 @@ impl Paths {
     /// Has nodes drop entries, those of this process at once and all others by TCP. `Ok` means that no reader finds
     /// that version there.
     #[must_use]
-    pub fn drop_ranges(&self, ops: &[Discard]) -> Vec<Result<(), TransferError>> {
-        let is_here = |op: &&Discard| self.local_for(op.range.segment).is_some();
+    pub fn drop_ranges(&self, ops: &[NodeDrop]) -> Vec<Result<(), TransferError>> {
+        let is_here = |op: &&NodeDrop| self.local_for(op.range.segment).is_some();
         let here: Vec<RangeDrop> = ops.iter().filter(is_here).map(|op| op.range).collect();
         let are_here: Vec<bool> = ops.iter().map(|op| is_here(&op)).collect();
         let dropped = self.local.as_ref().map_or_else(Vec::new, |local| local.drop_all(&here));

@@ -8,7 +8,7 @@ use mooncake_wire::LocalSocket;
 
 use crate::client::{Ask, CallLimits, PeerCall, Peers, Purpose, Question, Read, Write, drive};
 use crate::plan::{FrameLimits, PeerPlan, plan};
-use crate::{Discard, ReadOp, TcpConfig, TransferError, Transport, WriteOp};
+use crate::{NodeDrop, ReadOp, TcpConfig, TransferError, Transport, WriteOp};
 
 /// How long a question that moves no bytes waits for a connection, or for a silent node. Callers try again.
 const ASK_PATIENCE: Duration = Duration::from_secs(1);
@@ -113,7 +113,7 @@ impl TcpTransport {
     /// finds that version there. A node that sends keepalives is waited for, as in a read.
     pub(crate) fn drop_where(
         &self,
-        ops: &[Discard],
+        ops: &[NodeDrop],
         wanted: impl Fn(usize) -> bool,
     ) -> Vec<Result<(), TransferError>> {
         let sizes = ops.iter().map(|op| (&op.endpoint, 0, 0));

@@ -53,7 +53,7 @@ pub use inventory::{ChangesPage, EntryState, InventoryEntry, InventoryPage, Moun
 pub use log_limiter::LogLimiter;
 pub use medium::{Medium, SharedDirectory};
 pub use put::{ReplicateConfig, SoftPin};
-pub use range::{Discard, RangeDrop, RangeRead, RangeWrite};
+pub use range::{NodeDrop, RangeDrop, RangeRead, RangeWrite};
 pub use reads::{ReadCounts, ReadReport, ReadVolume};
 pub use reply::{
     Grant, Located, Placement, Pong, Prefetch, RemainingRange, Remains, Reply, ScanPage,

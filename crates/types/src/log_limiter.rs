@@ -14,10 +14,10 @@ const MAX_CAUSES: usize = 64;
 /// Limits the lines that one place in the code logs: one line per cause and pause, not one per call. The limiter
 /// counts suppressed lines, and the next line about the cause gives their number.
 #[derive(Debug)]
-pub struct LogLimiter<C>(Mutex<Vec<Said<C>>>);
+pub struct LogLimiter<C>(Mutex<Vec<LoggedCause<C>>>);
 
 #[derive(Debug)]
-struct Said<C> {
+struct LoggedCause<C> {
     cause: C,
     at: Instant,
     /// No other line about the cause is admitted until this long after `at`.
@@ -47,7 +47,7 @@ impl<C: PartialEq> LogLimiter<C> {
                 let oldest = (0..causes.len()).min_by_key(|&place| causes[place].at);
                 oldest.map(|place| causes.swap_remove(place));
             }
-            causes.push(Said { cause, at: now, pause: FIRST_PAUSE, kept_back: 0 });
+            causes.push(LoggedCause { cause, at: now, pause: FIRST_PAUSE, kept_back: 0 });
             return Some(0);
         };
         if now.saturating_duration_since(said.at) < said.pause {

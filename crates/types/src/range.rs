@@ -45,7 +45,7 @@ pub struct RangeDrop {
 
 /// A [`RangeDrop`], and the node that must carry it out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Discard {
+pub struct NodeDrop {
     /// The node's data port, `host:port`.
     pub endpoint: Arc<str>,
     /// The entry to drop.

@@ -13,7 +13,8 @@ use crate::{
 /// Appends a [`Kind::DummyReply`] frame. If the reply does not fit a frame, sends [`DummyReply::Refused`] with
 /// `BufferOverflow` instead.
 pub fn encode_dummy_reply(out: &mut Vec<u8>, request_id: u64, reply: &DummyReply) {
-    let fit = frame::Fit { out, frame: (Kind::DummyReply, request_id), refused: &field::REFUSED };
+    let fit =
+        frame::ReplyWriter { out, frame: (Kind::DummyReply, request_id), refused: &field::REFUSED };
     match reply {
         DummyReply::Attached { attachment, hostname } => {
             let (attachment_id, hostname) = (column::from_id(*attachment), hostname.clone());

@@ -3,7 +3,7 @@ use mooncake_types::limits::MAX_DUMMY_PIECES;
 use mooncake_types::{DummyFragments, DummyObject, DummyPut, DummyRequest, Piece};
 use prost::Message;
 
-use crate::frame::Envelope;
+use crate::frame::RequestWriter;
 use crate::generated::dummy_request::Operation;
 use crate::generated_fields::dummy_request as field;
 use crate::{DecodeError, Kind, column, generated as proto, put_config, shape};
@@ -14,7 +14,7 @@ use crate::{DecodeError, Kind, column, generated as proto, put_config, shape};
 /// If the body is longer than [`mooncake_types::limits::MAX_FRAME_BODY_BYTES`]. A request within the limits on the
 /// lengths of keys and names, and on the numbers of keys and pieces, fits.
 pub fn encode_dummy_request(out: &mut Vec<u8>, request_id: u64, request: &DummyRequest<'_>) {
-    let mut body = Envelope { out, frame: (Kind::DummyRequest, request_id) };
+    let mut body = RequestWriter { out, frame: (Kind::DummyRequest, request_id) };
     match request {
         DummyRequest::Attach { attachment } => {
             let attachment_id = attachment.map(column::from_id).unwrap_or_default();

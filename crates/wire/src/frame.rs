@@ -55,13 +55,13 @@ pub(crate) fn append_keyed<'a>(
 }
 
 /// Writes a request into a frame, as one field of an envelope.
-pub(crate) struct Envelope<'a> {
+pub(crate) struct RequestWriter<'a> {
     pub(crate) out: &'a mut Vec<u8>,
     /// The kind of the frame, and the id of the request.
     pub(crate) frame: (Kind, u64),
 }
 
-impl Envelope<'_> {
+impl RequestWriter<'_> {
     pub(crate) fn message(&mut self, field: &Field, message: &impl Message) {
         append_in(self.out, self.frame, field.number, message);
     }
@@ -83,7 +83,7 @@ impl Envelope<'_> {
 }
 
 /// Writes a reply into a frame, as one field of an envelope. If the reply does not fit, writes a refusal instead.
-pub(crate) struct Fit<'a> {
+pub(crate) struct ReplyWriter<'a> {
     pub(crate) out: &'a mut Vec<u8>,
     /// The kind of the frame, and the id of the request.
     pub(crate) frame: (Kind, u64),
@@ -91,7 +91,7 @@ pub(crate) struct Fit<'a> {
     pub(crate) refused: &'static Field,
 }
 
-impl Fit<'_> {
+impl ReplyWriter<'_> {
     pub(crate) fn append(self, field: &Field, message: &impl Message) {
         if field_len(field.number, message.encoded_len()) <= MAX_FRAME_BODY_BYTES as usize {
             return append_in(self.out, self.frame, field.number, message);

@@ -24,7 +24,8 @@ pub(crate) mod answer {
 /// - An error whose code is `Ok` becomes `InternalError`.
 /// - A message of a task or of a drain job is cut to [`mooncake_types::limits::MAX_TASK_MESSAGE_BYTES`].
 pub fn encode_reply(out: &mut Vec<u8>, request_id: u64, reply: &Reply) {
-    let fit = frame::Fit { out, frame: (Kind::Reply, request_id), refused: &field::REFUSED };
+    let fit =
+        frame::ReplyWriter { out, frame: (Kind::Reply, request_id), refused: &field::REFUSED };
     match reply {
         Reply::Pong(pong) => fit.append(&field::PONG, &from_pong(pong)),
         Reply::Done(result) => {

@@ -1,4 +1,4 @@
-use crate::frame::Envelope;
+use crate::frame::RequestWriter;
 use crate::generated_fields::request as field;
 use crate::{
     Kind, column, drop, generated as proto, inventory, mount, put_config, reads, status, task,
@@ -15,7 +15,7 @@ use mooncake_types::{
 /// If the body is longer than [`mooncake_types::limits::MAX_FRAME_BODY_BYTES`]. A request within the limits on the
 /// length of a key and the number of keys in a batch fits.
 pub fn encode_request(out: &mut Vec<u8>, request_id: u64, request: &Request<'_>) {
-    let mut body = Envelope { out, frame: (Kind::Request, request_id) };
+    let mut body = RequestWriter { out, frame: (Kind::Request, request_id) };
     match request {
         Request::Ping { segments, unreachable, reads } => {
             body.message(&field::PING, &ping(segments, unreachable, reads.as_deref()));
@@ -86,7 +86,7 @@ pub fn encode_request(out: &mut Vec<u8>, request_id: u64, request: &Request<'_>)
     }
 }
 
-fn look_up(body: &mut Envelope<'_>, keys: &[&str], uses: &[u32]) {
+fn look_up(body: &mut RequestWriter<'_>, keys: &[&str], uses: &[u32]) {
     let rest = proto::GetReplicaListRequest { keys: Vec::new(), uses: uses.to_vec() };
     body.keyed(&field::GET_REPLICA_LIST, keys.iter().copied(), &rest);
 }

@@ -12,7 +12,7 @@ pub(crate) struct FreeIndex {
 
 /// Whether the allocator should keep the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Worth {
+pub(crate) enum IndexUse {
     Keeping,
     /// Updating it has cost more than building it again would.
     Idle,
@@ -26,7 +26,7 @@ impl FreeIndex {
 
     /// Records that a hole moved from offset `from` to the offset in `to`. Without `from`, the hole is new; without
     /// `to`, it is gone.
-    pub(crate) fn update(&mut self, from: Option<u64>, to: Option<(u64, u32)>) -> Worth {
+    pub(crate) fn update(&mut self, from: Option<u64>, to: Option<(u64, u32)>) -> IndexUse {
         if let Some(offset) = from {
             self.by_offset.remove(&offset);
         }
@@ -35,7 +35,7 @@ impl FreeIndex {
         }
         self.unasked += 1;
         let idle = self.unasked > self.cost.max(self.by_offset.len());
-        if idle { Worth::Idle } else { Worth::Keeping }
+        if idle { IndexUse::Idle } else { IndexUse::Keeping }
     }
 
     /// The last hole that starts at or before `offset`.

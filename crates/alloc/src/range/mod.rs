@@ -8,7 +8,7 @@ mod recover;
 mod spare;
 
 use crate::{Allocation, Handle, Neighbour, Range};
-use free_index::{FreeIndex, Worth};
+use free_index::{FreeIndex, IndexUse};
 use free_lists::FreeLists;
 pub use granule::MAX_GRANULE;
 use nodes::{Hole, Link, Live, MAX_LIVE, NIL, NodeKind, Nodes, SENTINEL};
@@ -237,7 +237,7 @@ impl RangeAllocator {
 
     /// Updates the index, if there is one, as [`FreeIndex::update`]. Drops the index if it is idle.
     fn reindex(&mut self, from: Option<u64>, to: Option<(u64, u32)>) {
-        if self.index.as_mut().is_some_and(|index| index.update(from, to) == Worth::Idle) {
+        if self.index.as_mut().is_some_and(|index| index.update(from, to) == IndexUse::Idle) {
             self.index = None;
         }
     }

@@ -1,5 +1,5 @@
 use super::SlabAllocator;
-use super::shelf::Use;
+use super::slab_table::Use;
 
 /// Counts of the slabs in use and their ranges.
 #[derive(Default)]

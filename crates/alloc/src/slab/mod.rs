@@ -1,15 +1,15 @@
 mod check;
 mod classes;
+mod handle_table;
 mod recover;
-mod shelf;
+mod slab_table;
 mod slots;
-mod tickets;
 
 use crate::{Allocation, Handle, Range, RangeAllocator};
 use classes::Classes;
-use shelf::{NIL, Shelf, Use};
+use handle_table::HandleTable;
+use slab_table::{NIL, SlabTable, Use};
 use slots::Slots;
-use tickets::Tickets;
 
 /// Longest slab, in bytes.
 pub const MAX_SLAB_BYTES: u64 = 4 << 20;
@@ -39,10 +39,10 @@ pub struct SlabAllocator {
     capacity: u64,
     slab_bytes: u64,
     classes: Classes,
-    shelf: Shelf,
+    shelf: SlabTable,
     /// The slabs that are in use, in units of slabs.
     pool: RangeAllocator,
-    tickets: Tickets,
+    tickets: HandleTable,
     used: u64,
 }
 
@@ -66,10 +66,10 @@ impl SlabAllocator {
         SlabAllocator {
             capacity: len,
             slab_bytes,
-            shelf: Shelf::new(classes.len()),
+            shelf: SlabTable::new(classes.len()),
             classes,
             pool: RangeAllocator::new((len / slab_bytes).min(u64::from(NIL))),
-            tickets: Tickets::new(),
+            tickets: HandleTable::new(),
             used: 0,
         }
     }

@@ -1,5 +1,5 @@
 use super::SlabAllocator;
-use super::shelf::Use;
+use super::slab_table::Use;
 use crate::Allocation;
 
 impl SlabAllocator {

@@ -60,4 +60,5 @@ fn slabs_churn() {
     let mut arena = Allocator::Cachelib(SlabAllocator::new(4 << 30));
     let refused = churn(&mut arena, 0.7, chance, |chance| chance.len(4 << 10, 4 << 20));
     println!("{refused} refused");
+    assert!(refused < 2000, "{refused} refused");
 }

@@ -10,7 +10,7 @@ use mooncake_ops::{
     Step,
 };
 use mooncake_transfer::{Paths, ReadOp, Source, TransferError, Transport, WriteOp};
-use mooncake_types::{Discard, Epoch, ErrorCode, RangeWrite, Reply, Request, SegmentId, Tick};
+use mooncake_types::{Epoch, ErrorCode, NodeDrop, RangeWrite, Reply, Request, SegmentId, Tick};
 
 use crate::clock::Clock;
 use crate::heartbeat::Heartbeat;
@@ -103,12 +103,12 @@ impl OpDriver<'_> {
 
     fn drop_entries(
         &self,
-        discards: Vec<Discard>,
+        discards: Vec<NodeDrop>,
         deadline: &Deadline,
     ) -> Vec<Result<(), MoveError>> {
         let mut results = self.paths.drop_ranges(&discards);
         self.repeat_early(&mut results, deadline, |early| {
-            let early: Vec<Discard> = early.iter().map(|&at| discards[at].clone()).collect();
+            let early: Vec<NodeDrop> = early.iter().map(|&at| discards[at].clone()).collect();
             self.paths.drop_ranges(&early)
         });
         self.report(discards.iter().map(|discard| discard.range.segment), &results);

@@ -132,8 +132,12 @@ fn what_is_read_without_end_can_be_replaced_and_removed() {
     std::thread::scope(|scope| {
         for reader in [&one, &other] {
             scope.spawn(|| {
+                let values: Vec<_> =
+                    ["k", "new 0", "new 1", "new 2"].map(|of| content(of, 10_000)).into();
                 while !is_over.load(Ordering::Relaxed) {
-                    let _ = get(reader, "k");
+                    // A get may fail while its version is replaced; it never returns other bytes.
+                    let found = get(reader, "k");
+                    assert!(found.is_err() || found.is_ok_and(|found| values.contains(&found)));
                 }
             });
         }

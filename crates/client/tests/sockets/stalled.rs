@@ -99,6 +99,8 @@ fn halt_before_a_write(mut stream: TcpStream, told: Receiver<()>) {
     let mut received = Vec::new();
     // The client has closed the connection: what it sent may be read, or be lost.
     let _ = stream.read_to_end(&mut received);
+    let sent = received.windows(64).any(|bytes| bytes.iter().all(|&byte| byte == 0xAA));
+    assert!(sent, "the write had begun: {} bytes were received", received.len());
     let foreign = received.windows(64).any(|bytes| bytes.iter().all(|&byte| byte == 0xBB));
     assert!(!foreign, "bytes were sent that the caller wrote after its call had returned");
 }

@@ -87,14 +87,18 @@ async fn list(
         let page = match decode_reply(frame.body) {
             Ok(Reply::Segments(page)) => page,
             Ok(Reply::Refused(code)) => return Err(LinkError::Refused(code.to_string())),
-            Ok(_) => return Err(LinkError::Senseless("it is no list of segments".to_owned())),
-            Err(error) => return Err(LinkError::Senseless(error.to_string())),
+            Ok(_) => {
+                return Err(LinkError::ImplausibleReport("it is no list of segments".to_owned()));
+            }
+            Err(error) => return Err(LinkError::ImplausibleReport(error.to_string())),
         };
         all.extend(page.segments);
         match page.next {
             None => return Ok(all),
             Some(next) if next > from && all.len() <= limits::MAX_SEGMENTS => from = next,
-            Some(_) => return Err(LinkError::Senseless("its list does not end".to_owned())),
+            Some(_) => {
+                return Err(LinkError::ImplausibleReport("its list does not end".to_owned()));
+            }
         }
     }
 }

@@ -31,7 +31,7 @@ enum Stop {
 impl From<LinkError> for Stop {
     fn from(lost: LinkError) -> Self {
         match lost {
-            LinkError::Senseless(_) => Stop::Anew("its node makes no sense"),
+            LinkError::ImplausibleReport(_) => Stop::Anew("its node makes no sense"),
             lost => Stop::Lost(lost),
         }
     }
@@ -95,5 +95,5 @@ async fn follow_at(
 }
 
 fn senseless(error: mooncake_wire::DecodeError) -> Stop {
-    Stop::from(LinkError::Senseless(error.to_string()))
+    Stop::from(LinkError::ImplausibleReport(error.to_string()))
 }

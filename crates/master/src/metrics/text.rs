@@ -91,7 +91,7 @@ impl Snapshot {
         out.gauge(
             "master_active_clients",
             "Clients whose last ping came over a connection that is still open",
-            stats.clients as u64,
+            stats.clients_in_sight as u64,
         )?;
         out.gauge("master_segment_count", "Mounted segments", stats.segments as u64)?;
         out.gauge(

@@ -163,17 +163,19 @@ fn what_came_before_the_bad_frame_is_answered() {
 }
 
 #[test]
-fn a_batch_over_the_limit_is_refused_and_the_connection_lives() {
+fn a_batch_over_the_limit_ends_its_connection_with_a_reason() {
     let master = start();
     let mut rpc = master.connect(1);
-    // Over the limit of the wire format, the master closes the connection; over its own limit, it refuses the request.
     let keys = vec!["k"; limits::MAX_BATCH_KEYS];
     let reply = rpc.ask(&Request::ExistKey { keys });
     assert_eq!(reply, Reply::Exist(vec![Ok(false); limits::MAX_BATCH_KEYS]));
     let keys = vec!["k"; limits::MAX_BATCH_KEYS + 1];
     rpc.send(&Request::ExistKey { keys });
-    let (header, _) = read_frame(&mut rpc.stream).expect("an answer");
-    assert!(matches!(header.kind, Kind::Reply | Kind::Refusal));
+    let (header, body) = read_frame(&mut rpc.stream).expect("an answer");
+    assert_eq!(header.kind, Kind::Refusal);
+    let refusal = mooncake_wire::decode_refusal(&body).expect("it says why");
+    assert!(refusal.message.contains("keys"), "{refusal}");
+    assert!(read_frame(&mut rpc.stream).is_none(), "the master closes the connection");
     master.assert_serves();
 }
 

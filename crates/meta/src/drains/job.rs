@@ -105,7 +105,7 @@ pub(crate) struct Drains {
     /// Ended jobs, oldest first.
     pub(super) ended: VecDeque<u32>,
     /// Jobs that ended since the shell last asked.
-    pub(super) news: Vec<u32>,
+    pub(super) ended_unreported: Vec<u32>,
     pub(super) created: u32,
     pub(super) withheld: Withheld,
 }
@@ -189,13 +189,16 @@ impl Drains {
     /// Remembers an ended job, so that its result can be queried, and forgets the oldest one above the limit.
     pub(super) fn remember(&mut self, number: u32) {
         self.awake.remove(&number);
-        self.news.push(number);
+        self.ended_unreported.push(number);
         self.ended.push_back(number);
         // Tasks that still run report to their job, so it is kept.
-        let idle = self.ended.front().filter(|&&oldest| self.jobs[&oldest].active.is_empty());
-        if let Some(&oldest) = idle.filter(|_| self.ended.len() > MAX_ENDED) {
+        let is_idle = |jobs: &BTreeMap<u32, Drain>, job: u32| jobs[&job].active.is_empty();
+        while self.ended.len() > MAX_ENDED
+            && let Some(&oldest) = self.ended.front()
+            && is_idle(&self.jobs, oldest)
+        {
             self.ended.pop_front();
-            self.news.retain(|&other| other != oldest);
+            self.ended_unreported.retain(|&other| other != oldest);
             self.jobs.remove(&oldest);
         }
     }

@@ -58,8 +58,8 @@ impl Meta {
 
     /// Takes the jobs that have ended since the last call, a hundred at most.
     pub fn take_ended_drains(&mut self) -> Vec<DrainReport> {
-        let news = std::mem::take(&mut self.drains.news);
-        news.into_iter().map(|number| self.report_drain(number)).collect()
+        let ended_unreported = std::mem::take(&mut self.drains.ended_unreported);
+        ended_unreported.into_iter().map(|number| self.report_drain(number)).collect()
     }
 
     pub(super) fn report_drain(&self, number: u32) -> DrainReport {

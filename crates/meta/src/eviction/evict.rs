@@ -145,7 +145,7 @@ impl Meta {
         (pinned_too, enough): (bool, usize),
         (victims, passed): (&mut SmallVec<[u32; SEEDS]>, &mut Vec<u32>),
     ) {
-        if self.is_sink_full(slot) {
+        if self.is_eviction_paused(slot) {
             return;
         }
         let queues = &self.segments[slot].queues[places];

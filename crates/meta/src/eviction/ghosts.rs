@@ -1,6 +1,6 @@
 //! Notes of how often evicted objects had been used. An object that comes back soon keeps its uses.
 
-use crate::objects::scatter;
+use crate::objects::mix_hash;
 
 /// Notes in a set, which has the size of a cache line. A key's note is in one set.
 const WAYS: usize = 16;
@@ -79,7 +79,7 @@ impl Ghosts {
 /// The set of a key's note.
 fn set_of(notes: &mut [u32], hash: u64) -> &mut [u32] {
     let sets = notes.len() / WAYS;
-    let set = ((u128::from(scatter(hash)) * sets as u128) >> 64) as usize;
+    let set = ((u128::from(mix_hash(hash)) * sets as u128) >> 64) as usize;
     &mut notes[set * WAYS..][..WAYS]
 }
 

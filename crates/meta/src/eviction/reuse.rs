@@ -9,7 +9,7 @@
 //! room that it takes, up to the best time to evict it. Worth never grows with age: what lies ahead of an old object
 //! also lies ahead of a young one.
 
-use crate::objects::{CLASSES, Class, scatter};
+use crate::objects::{CLASSES, Class, mix_hash};
 
 /// Most keys in the sample. Each takes 16 bytes.
 const SLOTS: usize = 1 << 14;
@@ -140,7 +140,7 @@ impl Reuse {
 }
 
 fn slot_of(hash: u64) -> usize {
-    (scatter(hash) >> (64 - SLOTS.ilog2())) as usize
+    (mix_hash(hash) >> (64 - SLOTS.ilog2())) as usize
 }
 
 fn tag(hash: u64) -> u32 {

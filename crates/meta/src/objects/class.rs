@@ -38,7 +38,7 @@ pub(crate) struct Class(u8);
 impl Class {
     /// The class of an object whose key has this hash, after `uses` uses.
     pub(crate) fn new(hash: u64, uses: u8, last: bool) -> Self {
-        let rarity = (scatter(hash) >> 16).trailing_zeros().min(MOST_RARITY) as u8;
+        let rarity = (mix_hash(hash) >> 16).trailing_zeros().min(MOST_RARITY) as u8;
         Self((rarity << RARITY_SHIFT) | (u8::from(last) * LAST) | uses.min(MOST_USES))
     }
 
@@ -85,7 +85,7 @@ impl Class {
 }
 
 /// Mixes a hash, so that choices by the result are independent of the choices that the index makes by the hash.
-pub(crate) fn scatter(hash: u64) -> u64 {
+pub(crate) fn mix_hash(hash: u64) -> u64 {
     hash.wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 

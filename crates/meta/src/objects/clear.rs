@@ -6,7 +6,7 @@ use super::index::check_key;
 use super::record::{ObjectState, QueueKind};
 use crate::Meta;
 use crate::slab::NONE;
-use crate::tombstones::Gathered;
+use crate::tombstones::DropList;
 
 impl Meta {
     /// Drops the replicas of an object on segments with the name `segment`; all replicas if the name is empty.
@@ -16,7 +16,7 @@ impl Meta {
         from: ClientId,
         key: &str,
         segment: &str,
-        gathered: &mut Gathered,
+        gathered: &mut DropList,
     ) -> Result<(), ErrorCode> {
         check_key(key)?;
         let hash = self.index.hash(key);

@@ -35,7 +35,7 @@ mod soft_pins;
 mod upsert;
 
 pub(crate) use self::by_key::ByKey;
-pub(crate) use self::class::{CLASSES, Class, Side, Stamp, scatter};
+pub(crate) use self::class::{CLASSES, Class, Side, Stamp, mix_hash};
 pub(crate) use self::extras::Extras;
 pub(crate) use self::groups::Groups;
 pub(crate) use self::index::{Hashed, Index, SHARDS, check_key, shard};

@@ -15,13 +15,13 @@ use crate::placement::Wish;
 use crate::segments::AddressTable;
 use crate::segments::Pieces;
 use crate::slab::NONE;
-use crate::tombstones::Gathered;
+use crate::tombstones::DropList;
 
 /// Most puts that are discarded between two requests.
 const PUTS_PER_TURN: usize = 256;
 
 /// The settings that all puts of one request share.
-struct Order {
+struct PutSettings {
     writer: u32,
     wish: Wish,
     pin: Pin,
@@ -53,7 +53,7 @@ impl Meta {
         let inherits = start.mode == PutMode::Upsert
             && pin == Pin::None
             && config.soft_pin == SoftPin::Preserve;
-        let mut order = Order {
+        let mut order = PutSettings {
             writer: self.number_of(from),
             wish: self.wish(from, config),
             pin: if inherits { Pin::Inherited } else { pin },
@@ -82,7 +82,7 @@ impl Meta {
         &mut self,
         item: &PutItem<'_>,
         last: bool,
-        order: &Order,
+        order: &PutSettings,
         table: &mut AddressTable,
     ) -> Result<Grant, ErrorCode> {
         check_key(item.key)?;
@@ -146,7 +146,7 @@ impl Meta {
         &mut self,
         (item, hash): (&PutItem<'_>, u64),
         last: bool,
-        order: &Order,
+        order: &PutSettings,
         replicas: &[Pieces],
     ) -> u32 {
         let version = self.term.next_version();
@@ -194,7 +194,7 @@ impl Meta {
         &mut self,
         writer: u32,
         put: &PutEnd<'_>,
-        gathered: &mut Gathered,
+        gathered: &mut DropList,
     ) -> Result<(), ErrorCode> {
         check_key(put.key)?;
         let key = self.index.hashed(put.key);
@@ -216,7 +216,7 @@ impl Meta {
         writer: u32,
         put: &PutEnd<'_>,
         key: Hashed<'_>,
-        gathered: &mut Gathered,
+        gathered: &mut DropList,
     ) -> Result<Ended, ErrorCode> {
         let holder = self.index.get(&self.objects, key);
         let same = holder.filter(|&holder| self.objects[holder].version == put.version);
@@ -285,7 +285,7 @@ impl Meta {
     fn ensure_predecessors_are_dropped(
         &mut self,
         key: &str,
-        gathered: &mut Gathered,
+        gathered: &mut DropList,
     ) -> Result<(), ErrorCode> {
         let leased = self.find(key).is_some_and(|holder| self.is_leased(holder));
         // The bytes on unmounted segments are lost, though the record may still have ranges there.

@@ -3,14 +3,14 @@ use mooncake_types::ErrorCode;
 use super::index::check_key;
 use super::record::ObjectState;
 use crate::Meta;
-use crate::tombstones::{Gathered, MOST_LEASED};
+use crate::tombstones::{DropList, MOST_LEASED};
 
 impl Meta {
     pub(crate) fn remove(
         &mut self,
         key: &str,
         force: bool,
-        gathered: &mut Gathered,
+        gathered: &mut DropList,
     ) -> Result<(), ErrorCode> {
         check_key(key)?;
         let hashed = self.index.hashed(key);
@@ -33,7 +33,7 @@ impl Meta {
         &mut self,
         object: u32,
         force: bool,
-        gathered: &mut Gathered,
+        gathered: &mut DropList,
     ) -> Result<(), ErrorCode> {
         if self.objects[object].state != ObjectState::Complete {
             return Err(ErrorCode::ReplicaIsNotReady);

@@ -5,7 +5,7 @@ use regex::Regex;
 
 use crate::Meta;
 use crate::segments::AddressTable;
-use crate::tombstones::{EntryId, Gathered};
+use crate::tombstones::{DropList, EntryId};
 
 /// Set in the cursors of pages of tombstones. The lower bits hold the slot of a segment and an offset in it.
 const TOMBSTONE_CURSOR: u64 = 1 << 63;
@@ -60,7 +60,7 @@ impl Meta {
     fn remove_page(&mut self, mut walk: Walk, force: bool) -> ScanPage {
         // The removal also covers objects that segments would report later.
         self.adopt_no_more();
-        let (mut removed, mut gathered) = (0, Gathered::default());
+        let (mut removed, mut gathered) = (0, DropList::default());
         // An object out of sight is removed too: no removed object may come back.
         while gathered.len_bytes() < limits::MAX_SCAN_PAGE_BYTES
             && let Some(object) = walk.advance(self, Self::lives)
@@ -92,7 +92,7 @@ impl Meta {
             }
             page.push((slot, entry));
         }
-        let mut gathered = Gathered::default();
+        let mut gathered = DropList::default();
         for (slot, entry) in page {
             self.name_tombstone(slot, entry, &mut gathered);
         }

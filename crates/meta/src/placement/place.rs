@@ -77,7 +77,7 @@ impl Meta {
             replicas.push(pieces);
         }
         for piece in replicas.iter().flatten() {
-            self.segments.note_use(piece.segment);
+            self.segments.note_reserved(piece.segment);
         }
         replicas
     }
@@ -98,7 +98,7 @@ impl Meta {
         let free = order.iter().find_map(|&segment| self.reserve(segment, len));
         let clear = |meta: &mut Self| order.iter().find_map(|&slot| meta.evict_on(slot, len));
         let piece = free.or_else(|| clear(self))?;
-        self.segments.note_use(piece.segment);
+        self.segments.note_reserved(piece.segment);
         Some(piece)
     }
 

@@ -6,7 +6,7 @@ use smallvec::smallvec;
 
 use super::attributes::Attributes;
 use super::belief::{Belief, FoundVersion};
-use super::entry::Senseless;
+use super::entry::ImplausibleReport;
 use crate::Meta;
 use crate::objects::{Asked, Object, ObjectState, Pin, QueueKind};
 use crate::segments::Piece;
@@ -19,12 +19,12 @@ impl Meta {
         entry: &InventoryEntry<'_>,
         piece: Piece,
         attributes: Attributes<'_>,
-    ) -> Result<(), Senseless> {
+    ) -> Result<(), ImplausibleReport> {
         let (key, version, len) = (entry.key, entry.version, entry.object_len);
         let found = FoundVersion { key, hash: self.index.hash(key), version, len, attributes };
         if entry.state == EntryState::Writing {
             // No reader will ever get this entry.
-            self.hold_back(&found, piece);
+            self.reserve_half_written(&found, piece);
             return Ok(());
         }
         match self.judge_entry(&found) {
@@ -39,7 +39,7 @@ impl Meta {
 
     /// Reserves a half-written range as long as its writer may be at work, as for a put that is given up now. It also
     /// leaves a tombstone, so that no later leader finds the entry.
-    fn hold_back(&mut self, found: &FoundVersion<'_>, piece: Piece) {
+    fn reserve_half_written(&mut self, found: &FoundVersion<'_>, piece: Piece) {
         if is_broken(Rule::WritersAreWaitedFor) {
             return self.unreserve(&[piece]);
         }
@@ -59,7 +59,7 @@ impl Meta {
         found: &FoundVersion<'_>,
         pieces: &[Piece],
         belief: Belief,
-    ) -> Result<(), Senseless> {
+    ) -> Result<(), ImplausibleReport> {
         let older = match belief {
             Belief::Known(object) => return self.add_replica(object, found, pieces),
             Belief::Refuted => {
@@ -140,13 +140,13 @@ impl Meta {
         object: u32,
         found: &FoundVersion<'_>,
         pieces: &[Piece],
-    ) -> Result<(), Senseless> {
+    ) -> Result<(), ImplausibleReport> {
         let record = &self.objects[object];
         let state = record.state;
         let is_same = record.len == found.len && *record.key == *found.key;
         if !is_same || !matches!(state, ObjectState::Complete | ObjectState::Tombstone) {
             self.unreserve(pieces);
-            return Err(Senseless);
+            return Err(ImplausibleReport);
         }
         let known = || [Some(object), self.copy_of(object)].into_iter().flatten();
         let shares = |piece: &Piece| {

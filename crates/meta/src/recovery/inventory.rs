@@ -9,7 +9,7 @@ use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{ClientId, ErrorCode, InventoryEntry, InventoryPage};
 
 use super::attributes::Attributes;
-use super::entry::{Senseless, read_entry};
+use super::entry::{ImplausibleReport, read_entry};
 use crate::Meta;
 use crate::segments::Piece;
 use crate::segments::{Closed, ReportProgress};
@@ -46,7 +46,7 @@ impl Meta {
         }
         match self.take_page(slot, page) {
             Ok(()) => Ok(()),
-            Err(Senseless) => {
+            Err(ImplausibleReport) => {
                 self.strike(slot);
                 Err(ErrorCode::InvalidParams)
             }
@@ -57,10 +57,10 @@ impl Meta {
         &mut self,
         slot: u32,
         page: &InventoryPage<'_>,
-    ) -> Result<(), Senseless> {
-        let mut progress = self.segments[slot].recovering.ok_or(Senseless)?;
+    ) -> Result<(), ImplausibleReport> {
+        let mut progress = self.segments[slot].recovering.ok_or(ImplausibleReport)?;
         if page.page != progress.next_page {
-            return Err(Senseless);
+            return Err(ImplausibleReport);
         }
         for (place, entry) in page.entries.iter().enumerate() {
             if place % AHEAD == 0 {
@@ -79,11 +79,11 @@ impl Meta {
                 None => progress.end,
             };
             let place = (entry.offset, entry.len);
-            let handle = self.segments.occupy(slot, place, free_until).ok_or(Senseless)?;
+            let handle = self.segments.occupy(slot, place, free_until).ok_or(ImplausibleReport)?;
             let piece = Piece { segment: slot, handle, len: entry.len };
             self.take_entry(entry, piece, attributes)?;
         }
-        progress.next_page = progress.next_page.checked_add(1).ok_or(Senseless)?;
+        progress.next_page = progress.next_page.checked_add(1).ok_or(ImplausibleReport)?;
         self.segments.set_progress(slot, Some(progress));
         if page.last {
             self.end_inventory(slot);
@@ -98,7 +98,7 @@ impl Meta {
         entry: &InventoryEntry<'a>,
         slot: u32,
         progress: &ReportProgress,
-    ) -> Result<Attributes<'a>, Senseless> {
+    ) -> Result<Attributes<'a>, ImplausibleReport> {
         let end = entry.offset.checked_add(entry.len);
         let capacity = self.segments[slot].allocator.capacity();
         let is_placed = entry.offset >= progress.end && end.is_some_and(|end| end <= capacity);
@@ -108,7 +108,7 @@ impl Meta {
         };
         match is_placed && is_granted {
             true => read_entry(entry),
-            false => Err(Senseless),
+            false => Err(ImplausibleReport),
         }
     }
 

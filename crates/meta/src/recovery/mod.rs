@@ -49,7 +49,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use mooncake_types::{SegmentId, Version};
 
-pub use self::entry::Senseless;
+pub use self::entry::ImplausibleReport;
 use self::phase::Phase;
 pub(crate) use self::reviews::Reviews;
 pub use self::shadow::Shadow;

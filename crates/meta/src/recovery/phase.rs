@@ -11,9 +11,9 @@ use crate::segments::RecordedMembers;
 /// | phase | serves requests that change objects | takes reports of objects that it does not know from |
 /// |---|---|---|
 /// | `Adopting` | yes | segments that the record does not name |
-/// | `Hearing` | no | members that have not reported |
+/// | `AwaitingReports` | no | members that have not reported |
 /// | `Marking` | no | members that have not reported |
-/// | `Latecomers` | yes | members that have not reported |
+/// | `ServingWithMissing` | yes | members that have not reported |
 /// | `Over` | yes | no segment |
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Phase {
@@ -26,7 +26,7 @@ pub(super) enum Phase {
         are_former_routes_over: bool,
     },
     /// Readers may have former routes to versions on members that have not reported.
-    Hearing {
+    AwaitingReports {
         /// Members that have not reported.
         missing: BTreeSet<SegmentId>,
         /// An earlier leader marked members behind. It may have replaced or removed versions on them to which readers
@@ -40,7 +40,7 @@ pub(super) enum Phase {
         missing: BTreeSet<SegmentId>,
     },
     /// The leader believes reports of the missing members, except of keys that have changed since it began.
-    Latecomers {
+    ServingWithMissing {
         /// Members that have not reported: at least one.
         missing: BTreeSet<SegmentId>,
     },
@@ -57,7 +57,7 @@ impl Phase {
         let in_step = record.members.iter().filter(|member| !member.behind);
         let missing: BTreeSet<SegmentId> = in_step.map(|member| member.segment).collect();
         let has_behind = record.members.iter().any(|member| member.behind);
-        Self::Hearing { missing, has_behind }.next(|_| true)
+        Self::AwaitingReports { missing, has_behind }.next(|_| true)
     }
 
     /// The next phase if its condition holds, else this one. `is_behind` says whether a segment is marked behind or is
@@ -65,14 +65,16 @@ impl Phase {
     pub(super) fn next(self, is_behind: impl Fn(&SegmentId) -> bool) -> Self {
         match self {
             Self::Adopting { is_open: false, are_former_routes_over: true } => Self::Over,
-            Self::Hearing { missing, has_behind: false } if missing.is_empty() => Self::Over,
+            Self::AwaitingReports { missing, has_behind: false } if missing.is_empty() => {
+                Self::Over
+            }
             Self::Marking { missing } if missing.iter().all(is_behind) => {
                 match missing.is_empty() {
                     true => Self::Over,
-                    false => Self::Latecomers { missing },
+                    false => Self::ServingWithMissing { missing },
                 }
             }
-            Self::Latecomers { missing } if missing.is_empty() => Self::Over,
+            Self::ServingWithMissing { missing } if missing.is_empty() => Self::Over,
             same => same,
         }
     }
@@ -81,10 +83,10 @@ impl Phase {
     pub(super) fn end_former_routes(&mut self) {
         match self {
             Self::Adopting { are_former_routes_over, .. } => *are_former_routes_over = true,
-            Self::Hearing { missing, .. } => {
+            Self::AwaitingReports { missing, .. } => {
                 *self = Self::Marking { missing: std::mem::take(missing) };
             }
-            Self::Marking { .. } | Self::Latecomers { .. } | Self::Over => {}
+            Self::Marking { .. } | Self::ServingWithMissing { .. } | Self::Over => {}
         }
     }
 
@@ -97,9 +99,9 @@ impl Phase {
 
     /// A segment has reported, or is no member any more.
     pub(super) fn forget_missing(&mut self, id: SegmentId) {
-        if let Self::Hearing { missing, .. }
+        if let Self::AwaitingReports { missing, .. }
         | Self::Marking { missing }
-        | Self::Latecomers { missing } = self
+        | Self::ServingWithMissing { missing } = self
         {
             missing.remove(&id);
         }
@@ -108,21 +110,24 @@ impl Phase {
     /// Members that have not reported.
     pub(super) fn missing(&self) -> Option<&BTreeSet<SegmentId>> {
         match self {
-            Self::Hearing { missing, .. }
+            Self::AwaitingReports { missing, .. }
             | Self::Marking { missing }
-            | Self::Latecomers { missing } => Some(missing),
+            | Self::ServingWithMissing { missing } => Some(missing),
             Self::Adopting { .. } | Self::Over => None,
         }
     }
 
     /// Whether the leader answers requests that change objects.
     pub(super) fn serves(&self) -> bool {
-        !matches!(self, Self::Hearing { .. } | Self::Marking { .. })
+        !matches!(self, Self::AwaitingReports { .. } | Self::Marking { .. })
     }
 
     /// Whether all former routes have ended.
     pub(super) fn are_former_routes_over(&self) -> bool {
-        !matches!(self, Self::Adopting { are_former_routes_over: false, .. } | Self::Hearing { .. })
+        !matches!(
+            self,
+            Self::Adopting { are_former_routes_over: false, .. } | Self::AwaitingReports { .. }
+        )
     }
 
     /// Whether segments that the record does not name may report objects of an earlier leader.
@@ -151,7 +156,7 @@ mod tests {
     }
 
     fn hearing(missing: &[SegmentId], has_behind: bool) -> Phase {
-        Phase::Hearing { missing: missing.iter().copied().collect(), has_behind }
+        Phase::AwaitingReports { missing: missing.iter().copied().collect(), has_behind }
     }
 
     #[test]

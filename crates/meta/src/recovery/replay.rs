@@ -12,7 +12,7 @@ use mooncake_types::{
     ChangesPage, ClientId, ErrorCode, InventoryPage, MountOutcome, RangeDrop, SegmentId,
 };
 
-use super::entry::Senseless;
+use super::entry::ImplausibleReport;
 use super::shadow::Shadow;
 use super::shadows::Shadows;
 use crate::Meta;
@@ -73,8 +73,9 @@ impl Meta {
             shadow.next_page = 0;
         }
         let is_next = page.page == shadow.next_page;
-        let taken = if is_next { shadow.change(&page.entries, &page.gone) } else { Err(Senseless) };
-        if let Err(Senseless) = taken {
+        let taken =
+            if is_next { shadow.change(&page.entries, &page.gone) } else { Err(ImplausibleReport) };
+        if let Err(ImplausibleReport) = taken {
             self.recovery.shadows.forget(page.segment);
             self.strike(slot);
             return Err(ErrorCode::InvalidParams);
@@ -108,7 +109,7 @@ impl Meta {
         if last {
             self.recovery.shadows.forget(id);
         }
-        if let Err(Senseless) = self.take_page(slot, &page) {
+        if let Err(ImplausibleReport) = self.take_page(slot, &page) {
             self.recovery.shadows.forget(id);
             self.strike(slot);
         }

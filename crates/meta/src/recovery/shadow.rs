@@ -9,7 +9,7 @@ use mooncake_types::{
     EntryState, Follow, FollowPage, InventoryEntry, RangeDrop, SegmentId, Version, limits,
 };
 
-use super::entry::{Senseless, read_entry};
+use super::entry::{ImplausibleReport, read_entry};
 
 /// A copy of one segment's ledger.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub struct Shadow {
     len: u64,
     place: FollowProgress,
     /// By offset. No two entries overlap.
-    entries: BTreeMap<u64, Kept>,
+    entries: BTreeMap<u64, ShadowEntry>,
     /// Number of entries that a leader takes up at once.
     page_entries: usize,
     /// The page of changes that a leader expects next.
@@ -42,7 +42,7 @@ enum FollowProgress {
 
 /// An entry of the ledger, without its offset.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct ShadowEntry {
     len: u64,
     key: Box<str>,
     version: Version,
@@ -109,7 +109,7 @@ impl Shadow {
     ///
     /// # Errors
     /// No node can have made the page: the shadow is useless.
-    pub fn take(&mut self, page: &FollowPage<'_>) -> Result<bool, Senseless> {
+    pub fn take(&mut self, page: &FollowPage<'_>) -> Result<bool, ImplausibleReport> {
         let next = match (self.place, page.next) {
             (FollowProgress::Beginning, Some(from)) if from > 0 => {
                 FollowProgress::Listing { cursor: page.cursor, from }
@@ -124,7 +124,7 @@ impl Shadow {
             {
                 FollowProgress::Changes { cursor: page.cursor }
             }
-            _ => return Err(Senseless),
+            _ => return Err(ImplausibleReport),
         };
         self.change(&page.entries, &page.gone)?;
         let has_listed = matches!(self.place, FollowProgress::Changes { .. });
@@ -137,24 +137,24 @@ impl Shadow {
         &mut self,
         entries: &[InventoryEntry<'_>],
         gone: &[u64],
-    ) -> Result<(), Senseless> {
+    ) -> Result<(), ImplausibleReport> {
         for offset in gone {
             self.entries.remove(offset);
         }
         entries.iter().try_for_each(|entry| self.put(entry))
     }
 
-    fn put(&mut self, entry: &InventoryEntry<'_>) -> Result<(), Senseless> {
+    fn put(&mut self, entry: &InventoryEntry<'_>) -> Result<(), ImplausibleReport> {
         read_entry(entry)?;
         let end = entry.offset.checked_add(entry.len).filter(|&end| end <= self.len);
-        let end = end.ok_or(Senseless)?;
+        let end = end.ok_or(ImplausibleReport)?;
         // Nodes report an entry once its range holds nothing else. So overlapping entries are older, and gone.
         while let Some((&at, other)) = self.entries.range(..end).next_back()
             && at + other.len > entry.offset
         {
             self.entries.remove(&at);
         }
-        let kept = Kept {
+        let kept = ShadowEntry {
             len: entry.len,
             key: entry.key.into(),
             version: entry.version,
@@ -177,13 +177,13 @@ impl Shadow {
     }
 
     /// Removes one page of entries, in the order of their offsets.
-    pub(super) fn take_page(&mut self) -> Vec<(u64, Kept)> {
+    pub(super) fn take_page(&mut self) -> Vec<(u64, ShadowEntry)> {
         let first = std::iter::from_fn(|| self.entries.pop_first());
         first.take(self.page_entries).collect()
     }
 }
 
-impl Kept {
+impl ShadowEntry {
     /// The entry in the form in which its node reports it.
     pub(crate) fn entry(&self, offset: u64) -> InventoryEntry<'_> {
         InventoryEntry {

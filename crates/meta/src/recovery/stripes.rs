@@ -4,7 +4,7 @@ use mooncake_types::{InventoryEntry, Version};
 
 use super::attributes::Attributes;
 use super::belief::FoundVersion;
-use super::entry::Senseless;
+use super::entry::ImplausibleReport;
 use super::waiting_stripes::{FoundPiece, WaitingStripes};
 use crate::Meta;
 use crate::objects::ObjectState;
@@ -17,13 +17,13 @@ impl Meta {
         found: &FoundVersion<'_>,
         piece: Piece,
         entry: &InventoryEntry<'_>,
-    ) -> Result<(), Senseless> {
+    ) -> Result<(), ImplausibleReport> {
         let range = match self.recovery.waiting.get(&found.version).map(|pieces| pieces.object) {
             Some(object) => {
                 let record = &self.objects[object];
                 if record.len != found.len || *record.key != *found.key {
                     self.unreserve(&[piece]);
-                    return Err(Senseless);
+                    return Err(ImplausibleReport);
                 }
                 self.append_replica(object, 0, &[piece])[0]
             }

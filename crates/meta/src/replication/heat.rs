@@ -14,7 +14,7 @@ const PLACES: usize = 8;
 
 /// The count of one key.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Spot {
+pub(crate) struct KeyHeat {
     /// Half of the hash of the key, never zero. Zero marks a free place.
     tag: u32,
     /// Reads since the window began.
@@ -24,13 +24,13 @@ pub(crate) struct Spot {
     pub(crate) quiet_until: Tick,
 }
 
-const NOBODY: Spot = Spot { tag: 0, reads: 0, since: Tick::ZERO, quiet_until: Tick::ZERO };
+const NOBODY: KeyHeat = KeyHeat { tag: 0, reads: 0, since: Tick::ZERO, quiet_until: Tick::ZERO };
 
 /// The read counts: see the [module](self).
 #[derive(Debug)]
 pub(crate) struct Heat {
     window_ms: u64,
-    sets: Vec<[Spot; PLACES]>,
+    sets: Vec<[KeyHeat; PLACES]>,
 }
 
 impl Heat {
@@ -39,14 +39,14 @@ impl Heat {
     }
 
     /// Adds reads of the key with this hash.
-    pub(crate) fn note(&mut self, hash: u64, reads: u32, now: Tick) -> &mut Spot {
+    pub(crate) fn note(&mut self, hash: u64, reads: u32, now: Tick) -> &mut KeyHeat {
         let window_ms = self.window_ms;
-        let is_over = |spot: &Spot| now.since_ms(spot.since) >= window_ms;
+        let is_over = |spot: &KeyHeat| now.since_ms(spot.since) >= window_ms;
         let (set, tag) = place_of(hash);
         let set = &mut self.sets[set];
         let known = set.iter().position(|spot| spot.tag == tag);
         let place = known.unwrap_or_else(|| {
-            let worth = |spot: &Spot| match is_over(spot) {
+            let worth = |spot: &KeyHeat| match is_over(spot) {
                 true => (spot.quiet_until > now, 0),
                 false => (true, spot.reads),
             };
@@ -55,7 +55,7 @@ impl Heat {
         });
         let spot = &mut set[place];
         if known.is_none() {
-            *spot = Spot { tag, since: now, ..NOBODY };
+            *spot = KeyHeat { tag, since: now, ..NOBODY };
         } else if is_over(spot) {
             (spot.reads, spot.since) = (0, now);
         }

@@ -77,7 +77,7 @@ impl Meta {
     }
 
     /// Has a segment marked behind whose node cannot be asked, so that no acknowledgement need wait for that node.
-    pub(crate) fn leave_behind(&mut self, slot: u32) {
+    pub(crate) fn mark_behind(&mut self, slot: u32) {
         let id = self.segments[slot].id;
         if !self.is_forgiven(slot) && !self.segments[slot].is(Closed::Struck) {
             self.emit(Effect::MarkBehind(id));

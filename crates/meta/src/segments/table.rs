@@ -184,7 +184,7 @@ impl Segments {
         self.grantable.push(slot);
         self.ramp.begin(self.grantable.len());
         self.note_room(slot);
-        self.note_use(slot);
+        self.note_reserved(slot);
     }
 
     fn stop_granting(&mut self, slot: u32) {
@@ -234,7 +234,7 @@ impl Segments {
     }
 
     /// Notes that a range of the slot was reserved: the slot may be crowded now.
-    pub(crate) fn note_use(&mut self, slot: u32) {
+    pub(crate) fn note_reserved(&mut self, slot: u32) {
         if self.is_above_watermark(slot) && self.slots[slot].takes_puts() {
             self.crowded.insert(slot);
         }
@@ -330,7 +330,7 @@ impl Segments {
         segment.queues[place].remove(ranges, id);
         if place == SINKING_PLACE {
             segment.sinking -= segment.allocator.range(ranges[id].handle).len;
-            self.note_use(slot);
+            self.note_reserved(slot);
         }
     }
 

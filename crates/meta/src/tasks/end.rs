@@ -6,7 +6,7 @@ use super::task::{Ending, Origin, Task, Tasks};
 use crate::Meta;
 use crate::slab::NONE;
 use crate::timer::Timer;
-use crate::tombstones::Gathered;
+use crate::tombstones::DropList;
 
 /// Most tasks of dead clients that end between two requests.
 const TASKS_PER_TURN: usize = 256;
@@ -26,7 +26,7 @@ impl Meta {
         id: TaskId,
         outcome: Result<(), ErrorCode>,
     ) -> Reply {
-        let mut gathered = Gathered::default();
+        let mut gathered = DropList::default();
         let result = self.end_task_with(from, id, outcome, &mut gathered);
         match gathered.into_reply(self.now, vec![result]) {
             Reply::Statuses(_) => Reply::Done(result),
@@ -39,7 +39,7 @@ impl Meta {
         from: ClientId,
         id: TaskId,
         outcome: Result<(), ErrorCode>,
-        gathered: &mut Gathered,
+        gathered: &mut DropList,
     ) -> Result<(), ErrorCode> {
         let task = self.tasks.get(id).ok_or(ErrorCode::TaskNotFound)?;
         if task.assigned != from {
@@ -95,7 +95,7 @@ impl Meta {
 
     /// Adds the new replicas of a task to its object. If readers may have routes to the source of a move, the source
     /// stays a replica until the nodes have dropped it.
-    fn join_copy(&mut self, number: u64, gathered: &mut Gathered) -> Result<Joined, ErrorCode> {
+    fn join_copy(&mut self, number: u64, gathered: &mut DropList) -> Result<Joined, ErrorCode> {
         let task = &self.tasks.known[&number];
         let (object, copy, moved) = (task.object, task.copy, task.moved);
         if !self.lives(object) {

@@ -313,7 +313,7 @@ impl Meta {
             asked: Asked::new(PutMode::Insert, 1),
         };
         let copy = self.insert_object(copy, self.class_of(object), numbered.into_iter());
-        self.expect_anew(copy);
+        self.remove_tombstones_of_copy(copy);
         copy
     }
 }

@@ -105,7 +105,7 @@ impl Meta {
 
     /// Whether eviction must take nothing from a segment now: too many objects sink already, or its medium is never
     /// evicted from.
-    pub(crate) fn is_sink_full(&self, slot: u32) -> bool {
+    pub(crate) fn is_eviction_paused(&self, slot: u32) -> bool {
         let segment = &self.segments[slot];
         if !self.config.evicts_from(segment.medium) {
             return true;

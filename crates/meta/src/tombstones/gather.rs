@@ -1,12 +1,12 @@
 //! Gathers the entries that nodes may hold of an object.
 
-use super::Gathered;
+use super::DropList;
 use crate::Meta;
 use crate::segments::Closed;
 
 impl Meta {
     /// Names the entries that nodes may hold of these replicas of an object, and the end of its lease.
-    pub(crate) fn gather(&mut self, object: u32, replicas: u32, gathered: &mut Gathered) {
+    pub(crate) fn gather(&mut self, object: u32, replicas: u32, gathered: &mut DropList) {
         let record = &self.objects[object];
         let grant =
             self.tombstones.leased.since(record.version).unwrap_or(self.term.newest_grant());
@@ -24,19 +24,19 @@ impl Meta {
             }
         }
         for slot in hidden {
-            self.leave_behind(slot);
+            self.mark_behind(slot);
         }
     }
 
     /// Names the leased tombstones of a key.
-    pub(crate) fn gather_leased(&mut self, key: &str, gathered: &mut Gathered) {
+    pub(crate) fn gather_leased(&mut self, key: &str, gathered: &mut DropList) {
         for object in self.tombstones.leased.of_key(key).to_vec() {
             self.gather_leased_once(object, gathered);
         }
     }
 
     /// Names a leased tombstone, unless it was named already.
-    pub(super) fn gather_leased_once(&mut self, object: u32, gathered: &mut Gathered) {
+    pub(super) fn gather_leased_once(&mut self, object: u32, gathered: &mut DropList) {
         if gathered.is_unnamed(self.objects[object].version) {
             self.gather(object, u32::MAX, gathered);
         }

@@ -11,7 +11,7 @@ use crate::segments::{AddressTable, Segments};
 
 /// The entries that nodes must drop for one request.
 #[derive(Debug, Default)]
-pub(crate) struct Gathered {
+pub(crate) struct DropList {
     ranges: Vec<RemainingRange>,
     /// The leased tombstones that are gathered already. A request may name a key many times.
     leased: BTreeSet<Version>,
@@ -22,7 +22,7 @@ pub(crate) struct Gathered {
     pub(super) until: Tick,
 }
 
-impl Gathered {
+impl DropList {
     /// Bytes that the ranges take in a reply.
     pub(crate) fn len_bytes(&self) -> usize {
         size_of_val(&*self.ranges)
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn a_key_that_a_request_names_many_times_is_looked_through_once() {
         let version = |counter| Version { epoch: Epoch(1), counter };
-        let mut gathered = Gathered::default();
+        let mut gathered = DropList::default();
         let mut unnamed = |hash, below| gathered.unnamed_below(hash, version(below));
         assert_eq!(unnamed(7, 5), Some(Version::default()..version(5)));
         assert_eq!((unnamed(7, 5), unnamed(7, 4)), (None, None));

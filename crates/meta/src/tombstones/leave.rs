@@ -60,7 +60,7 @@ impl Meta {
 
     /// A copy writes the same version again, and nodes must not drop its entries. So tombstones of this version in the
     /// same places go.
-    pub(crate) fn expect_anew(&mut self, object: u32) {
+    pub(crate) fn remove_tombstones_of_copy(&mut self, object: u32) {
         let version = self.objects[object].version;
         let place = |(_, range): (u32, &Range)| (range.segment, (self.offset_of(range), version));
         let places: Vec<(u32, EntryId)> = self.ranges_of(object).map(place).collect();

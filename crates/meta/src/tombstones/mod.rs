@@ -38,7 +38,7 @@ use hashbrown::HashSet;
 use mooncake_types::{Tick, Version};
 
 pub(crate) use self::entry::{EntryId, Tombstone};
-pub(crate) use self::gathered::Gathered;
+pub(crate) use self::gathered::DropList;
 use self::keys::Keys;
 use self::leased::Leased;
 pub(crate) use self::leased::MOST_LEASED;

@@ -3,7 +3,7 @@
 use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{Epoch, ErrorCode, Located, RemainingRange, Tick, Version, limits};
 
-use super::{EntryId, Gathered};
+use super::{DropList, EntryId};
 use crate::Meta;
 use crate::segments::{AddressTable, Closed};
 
@@ -20,7 +20,7 @@ impl Meta {
         &mut self,
         hash: u64,
         below: Option<Version>,
-        gathered: &mut Gathered,
+        gathered: &mut DropList,
     ) {
         if self.tombstones.len() == 0 || is_broken(Rule::RemovalsReachTheNodes) {
             return;
@@ -39,7 +39,7 @@ impl Meta {
         &mut self,
         hash: u64,
         is_wanted: impl Fn(Version) -> bool,
-        gathered: &mut Gathered,
+        gathered: &mut DropList,
     ) {
         let of_key = self.tombstones.of_key(hash);
         let found: Vec<(u32, EntryId)> =
@@ -50,7 +50,7 @@ impl Meta {
     }
 
     /// Names an entry if it has a tombstone and its drop must be waited for.
-    pub(crate) fn name_tombstone(&mut self, slot: u32, place: EntryId, gathered: &mut Gathered) {
+    pub(crate) fn name_tombstone(&mut self, slot: u32, place: EntryId, gathered: &mut DropList) {
         if let Some(grant) = self.must_be_dropped(slot, place) {
             gathered.add(&self.segments, slot, place, grant);
         }
@@ -61,7 +61,7 @@ impl Meta {
     pub(super) fn must_be_dropped(&mut self, slot: u32, place: EntryId) -> Option<Version> {
         let entry = self.tombstones.get(slot, place)?;
         if self.segments[slot].is(Closed::OutOfSight) {
-            self.leave_behind(slot);
+            self.mark_behind(slot);
         }
         (!self.is_forgiven(slot)).then_some(entry.grant)
     }

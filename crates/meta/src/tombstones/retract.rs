@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{ErrorCode, RangeDrop, Reply, Version};
 
-use super::{Gathered, MOST_LEASED};
+use super::{DropList, MOST_LEASED};
 use crate::Meta;
 use crate::objects::ObjectState;
 use crate::objects::check_key;
@@ -23,7 +23,7 @@ impl Meta {
             return Reply::Refused(ErrorCode::InvalidVersion);
         }
         let versions: BTreeSet<Version> = ranges.iter().map(|range| range.version).collect();
-        let mut gathered = Gathered::default();
+        let mut gathered = DropList::default();
         for key in keys {
             self.overrule(self.index.hash(key));
             self.give_up_found(key, &versions);

@@ -376,8 +376,9 @@ fn hard_and_soft_pins_and_groups_stay_with_what_is_moved() {
     // No later put evicts the pinned object.
     for number in 0..60 {
         let config = ReplicateConfig { preferred_segments: vec![B], ..ReplicateConfig::default() };
-        let _ = world.put_with(ALICE, &format!("n{number}"), 8 * KIB, config);
+        world.put_with(ALICE, &format!("n{number}"), 8 * KIB, config).expect("others are evicted");
     }
+    assert!(world.meta.stats().counters.evicted_keys > 0);
     assert_eq!(world.holders("hard"), [B]);
     world.check();
 }

@@ -81,11 +81,15 @@ fn an_operator_is_told_of_segments_that_come_and_go_and_of_what_lay_there() {
 fn a_client_that_leaves_is_forgotten_at_once_unless_it_lends_something() {
     let mut world = pool(1, 64 * KIB);
     world.ping(BOB, &[]);
-    assert_eq!(world.meta.stats().clients, 2);
+    assert_eq!(world.meta.stats().clients_in_sight, 2);
     for client in [ALICE, BOB] {
         assert_eq!(world.ask(client, &Request::Leave { reads: None }), Reply::Done(Ok(())));
     }
-    assert_eq!(world.meta.stats().clients, 1, "a process of it may come back to the segment");
+    assert_eq!(
+        world.meta.stats().clients_in_sight,
+        1,
+        "a process of it may come back to the segment"
+    );
     world.check();
 }
 

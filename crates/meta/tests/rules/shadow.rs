@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mooncake_meta::{Effect, Senseless, Shadow};
+use mooncake_meta::{Effect, ImplausibleReport, Shadow};
 use mooncake_types::{
     ChangesPage, EntryState, ErrorCode, Follow, FollowPage, InventoryEntry, ListedSegment,
     MountOutcome, MountSegment, RangeDrop, Reply, Request, SegmentAddress, SegmentId, SegmentPage,
@@ -208,20 +208,20 @@ fn a_page_that_no_node_makes_is_refused_by_a_standby() {
         ("attributes that nobody gave", page(InventoryEntry { attributes: &[255, 0], ..good })),
         ("it goes on where it began", FollowPage { next: Some(0), ..told(&[]) }),
     ] {
-        assert_eq!(Shadow::new(LEN).take(&bad), Err(Senseless), "{what}");
+        assert_eq!(Shadow::new(LEN).take(&bad), Err(ImplausibleReport), "{what}");
     }
     let at = |next| FollowPage { next: Some(next), ..told(&[]) };
     let mut shadow = Shadow::new(LEN);
     assert_eq!(shadow.ask(A), Follow { segment: A, since: None, from: None });
     assert_eq!(shadow.take(&at(KIB)), Ok(true));
     assert_eq!(shadow.ask(A), Follow { segment: A, since: Some(SINCE), from: Some(KIB) });
-    assert_eq!(shadow.take(&at(KIB)), Err(Senseless), "it does not go on");
+    assert_eq!(shadow.take(&at(KIB)), Err(ImplausibleReport), "it does not go on");
     assert_eq!(shadow.take(&told(&[good])), Ok(true));
     assert_eq!(shadow.ask(A), Follow { segment: A, since: Some(SINCE), from: None });
     let changed = |cursor, more| FollowPage { cursor, more, ..told(&[]) };
-    assert_eq!(shadow.take(&at(2 * KIB)), Err(Senseless), "all entries were told");
-    assert_eq!(shadow.take(&changed(SINCE - 1, false)), Err(Senseless), "it goes back");
-    assert_eq!(shadow.take(&changed(SINCE, true)), Err(Senseless), "it does not go on");
+    assert_eq!(shadow.take(&at(2 * KIB)), Err(ImplausibleReport), "all entries were told");
+    assert_eq!(shadow.take(&changed(SINCE - 1, false)), Err(ImplausibleReport), "it goes back");
+    assert_eq!(shadow.take(&changed(SINCE, true)), Err(ImplausibleReport), "it does not go on");
     assert_eq!(shadow.take(&changed(SINCE, false)), Ok(false));
     assert_eq!(shadow.take(&changed(SINCE + 2, true)), Ok(true));
     assert_eq!((shadow.since(), shadow.entries()), (Some(SINCE + 2), 1));
@@ -311,9 +311,9 @@ fn any_entry(keys: &[String], offset: u64, key: u64, kind: u64) -> InventoryEntr
 fn a_leader_lists_its_segments_for_masters_that_stand_by() {
     let mut world = leader(&[A, B]);
     let list = |world: &mut World, from, limit| {
-        let clients = world.meta.stats().clients;
+        let clients = world.meta.stats().clients_in_sight;
         let reply = world.ask(BOB, &Request::ListSegments { from, limit });
-        assert_eq!(world.meta.stats().clients, clients, "another master is no client");
+        assert_eq!(world.meta.stats().clients_in_sight, clients, "another master is no client");
         reply
     };
     assert_eq!(list(&mut world, 0, 10), Reply::Segments(SegmentPage::default()));

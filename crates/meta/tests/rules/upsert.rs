@@ -59,7 +59,7 @@ fn a_writer_that_gives_up_or_dies_leaves_the_old_version() {
     }
     assert_eq!(world.end(BOB, "k", &new.what, 0), Err(ErrorCode::ObjectNotFound), "too late");
     assert_eq!(world.version("k"), Some(old.what.version));
-    assert_eq!(world.meta.stats().reserved_tombstones, 1);
+    assert_eq!(world.meta.stats().reservations, 1);
     world.check();
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{
-    Discard, RangeDrop, RemainingRange, Remains, Reply, Request, SegmentAddress, Tick, limits,
+    NodeDrop, RangeDrop, RemainingRange, Remains, Reply, Request, SegmentAddress, Tick, limits,
 };
 
 use crate::op::{CallError, MoveError, Step};
@@ -23,15 +23,15 @@ const REPORT_DROPS_FROM: usize = 256;
 pub(crate) struct Dropping {
     round: Option<Round>,
     /// Drops that nodes did not confirm in the last round.
-    unconfirmed: Vec<Discard>,
+    unconfirmed: Vec<NodeDrop>,
     /// Those of them that did not fit into the request to the master. They belong to the next round.
-    unasked: Vec<Discard>,
+    unasked: Vec<NodeDrop>,
 }
 
 /// The drops that one reply named.
 #[derive(Debug)]
 struct Round {
-    left: Vec<Discard>,
+    left: Vec<NodeDrop>,
     /// Confirmed drops that this client still has to report to the master.
     done: Vec<RangeDrop>,
     /// Whether this client reports the drops to the master. It does so if the ranges are reserved until a lease ends,
@@ -58,16 +58,16 @@ pub(crate) enum Dropped {
 }
 
 /// The drops that a reply names, each with its node. Leaves out ranges of unknown segments.
-pub(crate) fn discards(remains: &Remains) -> Vec<Discard> {
+pub(crate) fn discards(remains: &Remains) -> Vec<NodeDrop> {
     remains.ranges.iter().filter_map(|range| discard(range, &remains.segments)).collect()
 }
 
 /// The drop of one range, with its node; `None` if the range is in no known segment.
-pub(crate) fn discard(range: &RemainingRange, segments: &[SegmentAddress]) -> Option<Discard> {
+pub(crate) fn discard(range: &RemainingRange, segments: &[SegmentAddress]) -> Option<NodeDrop> {
     let segment = segments.get(range.segment as usize)?;
     let RemainingRange { offset, version, grant, .. } = *range;
     let range = RangeDrop { segment: segment.id, offset, version, grant };
-    Some(Discard { endpoint: Arc::clone(&segment.endpoint), range })
+    Some(NodeDrop { endpoint: Arc::clone(&segment.endpoint), range })
 }
 
 impl Dropping {

@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
 use mooncake_types::mutation::{Rule, is_broken};
-use mooncake_types::{Discard, RangeDrop, RemainingRange, SegmentAddress, Tick};
+use mooncake_types::{NodeDrop, RangeDrop, RemainingRange, SegmentAddress, Tick};
 
 use super::discard;
 use crate::op::{MoveError, Step};
@@ -13,7 +13,7 @@ use crate::retry::RetryPolicy;
 #[derive(Debug, Default)]
 pub(crate) struct Predecessors {
     /// Each with the position of its item.
-    left: Vec<(usize, Discard)>,
+    left: Vec<(usize, NodeDrop)>,
     is_under_way: bool,
     /// Confirmed drops. This client does not report them, so the master may name them again.
     dropped: BTreeSet<RangeDrop>,

@@ -1,4 +1,4 @@
-use mooncake_types::{Discard, ErrorCode, PutRevoke, Reply, Request, Tick};
+use mooncake_types::{ErrorCode, NodeDrop, PutRevoke, Reply, Request, Tick};
 
 use super::start::GrantedPut;
 
@@ -8,7 +8,7 @@ use crate::op::{CallError, MoveError, Op, Step, unexpected};
 #[derive(Debug, Default)]
 pub struct GiveUp<'a> {
     /// Ranges that nodes may hold, and that a later leader must not find.
-    pub(super) discards: Vec<Discard>,
+    pub(super) discards: Vec<NodeDrop>,
     pub(super) puts: Vec<PutRevoke<'a>>,
     closed: Vec<CloseOutcome>,
 }

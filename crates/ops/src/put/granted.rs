@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use mooncake_types::{
-    Discard, Epoch, ErrorCode, Grant, Placement, PutEnd, PutRevoke, RangeDrop, RangeWrite,
+    Epoch, ErrorCode, Grant, NodeDrop, Placement, PutEnd, PutRevoke, RangeDrop, RangeWrite,
     SegmentAddress, SegmentId, Version,
 };
 
@@ -94,14 +94,14 @@ impl Granted {
     }
 
     /// Adds the drops of all replicas that did not fail.
-    pub(super) fn discards_into(&self, discards: &mut Vec<Discard>) {
+    pub(super) fn discards_into(&self, discards: &mut Vec<NodeDrop>) {
         let wanted =
             self.placements.iter().filter(|range| self.failed.all & 1 << range.replica == 0);
         discards.extend(wanted.map(|range| {
             let segment = &self.segments[range.segment as usize];
             let (offset, version) = (range.offset, self.version);
             let range = RangeDrop { segment: segment.id, offset, version, grant: version };
-            Discard { endpoint: Arc::clone(&segment.endpoint), range }
+            NodeDrop { endpoint: Arc::clone(&segment.endpoint), range }
         }));
     }
 

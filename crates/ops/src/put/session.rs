@@ -1,4 +1,4 @@
-use mooncake_types::{Discard, ErrorCode, PutEnd, PutRevoke, Tick, Version, limits};
+use mooncake_types::{ErrorCode, NodeDrop, PutEnd, PutRevoke, Tick, Version, limits};
 
 use super::coverage::Coverage;
 use super::granted::Granted;
@@ -35,7 +35,7 @@ pub enum Closing<'a> {
     /// The master publishes the object.
     End(PutEnd<'a>),
     /// The nodes drop what they hold, and the master forgets the put.
-    GiveUp(PutRevoke<'a>, Vec<Discard>),
+    GiveUp(PutRevoke<'a>, Vec<NodeDrop>),
 }
 
 impl PutSession {

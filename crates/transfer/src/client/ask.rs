@@ -6,12 +6,12 @@ use mooncake_types::{ErrorCode, RangeDrop, RangeRead};
 use mooncake_wire::{Kind, encode_drop, encode_promise};
 
 use super::peer_call::Question;
-use crate::{Discard, TransferError};
+use crate::{NodeDrop, TransferError};
 
 /// Asks nodes to drop entries, or to promise them. One frame is under way at a time; each is about many ranges.
 #[derive(Clone, Copy)]
 pub(crate) enum Ask<'a> {
-    Drop(&'a [Discard]),
+    Drop(&'a [NodeDrop]),
     Promise(&'a [(Arc<str>, RangeRead)]),
 }
 

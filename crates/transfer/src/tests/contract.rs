@@ -14,7 +14,7 @@ use super::rig::{
     write_all,
 };
 use crate::testing::{first_mismatch, pattern};
-use crate::{Discard, LocalTransport, Paths, SegmentHost, TransferError, Transport, Transports};
+use crate::{LocalTransport, NodeDrop, Paths, SegmentHost, TransferError, Transport, Transports};
 
 const MIB: u64 = 1 << 20;
 
@@ -70,7 +70,7 @@ fn what_was_dropped_is_stale_and_what_lies_beside_it_stays() {
     for node in [&here, &there] {
         let objects = [Object::at(node, 0, 100, 1), Object::at(node, 100, 100, 2)];
         assert_eq!(write_all(&paths, &objects), all_ok(2));
-        let dropped = |object: &Object, version| Discard {
+        let dropped = |object: &Object, version| NodeDrop {
             endpoint: Arc::clone(&object.endpoint),
             range: RangeDrop {
                 segment: object.segment,
@@ -93,7 +93,7 @@ fn more_drops_than_fit_a_frame_are_answered_one_by_one() {
     let node = Node::start(1, MIB);
     let version = Object::at(&node, 0, 1, 1).version;
     let range = RangeDrop { segment: node.segment, offset: 0, version, grant: version };
-    let op = Discard { endpoint: Arc::clone(&node.endpoint), range };
+    let op = NodeDrop { endpoint: Arc::clone(&node.endpoint), range };
     let count = 2 * MAX_FRAME_RANGES + 1;
     assert_eq!(tcp().drop_where(&vec![op; count], |_| true), all_ok(count));
 }
@@ -108,7 +108,7 @@ fn where_nobody_listens_nothing_is_dropped_and_nothing_read() {
         version: object.version,
         grant: object.version,
     };
-    let op = Discard { endpoint: Arc::clone(&node.endpoint), range };
+    let op = NodeDrop { endpoint: Arc::clone(&node.endpoint), range };
     drop(node);
     let endpoint = Arc::clone(&object.endpoint);
     let deserted = || Err(TransferError::Deserted { endpoint: Arc::clone(&endpoint) });
@@ -122,7 +122,7 @@ fn a_node_does_not_confirm_drops_in_segments_that_are_not_its_own() {
     let object = Object::at(&node, 0, 100, 1);
     let segment = SegmentId(node.segment.0 + 1);
     let range = RangeDrop { segment, offset: 0, version: object.version, grant: object.version };
-    let op = Discard { endpoint: Arc::clone(&node.endpoint), range };
+    let op = NodeDrop { endpoint: Arc::clone(&node.endpoint), range };
     let refused = Err(TransferError::Refused(ErrorCode::SegmentNotFound));
     assert_eq!(tcp().drop_where(&[op], |_| true), [refused]);
 }

@@ -5,16 +5,16 @@ const UNUSED: u64 = 1 << 63;
 
 /// Maps each handle to the offset of its range, in eight bytes per handle.
 #[derive(Clone, Debug)]
-pub(crate) struct Tickets {
+pub(crate) struct HandleTable {
     /// No handle has number 0, so entry 0 is never used.
     entries: Vec<u64>,
     unused: u32,
     live: u32,
 }
 
-impl Tickets {
-    pub(crate) fn new() -> Tickets {
-        Tickets { entries: vec![UNUSED], unused: 0, live: 0 }
+impl HandleTable {
+    pub(crate) fn new() -> HandleTable {
+        HandleTable { entries: vec![UNUSED], unused: 0, live: 0 }
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -34,15 +34,15 @@ struct Slab {
 
 /// All slabs up to the last one that was ever used, and for each class a list of the slabs with a free slot.
 #[derive(Clone, Debug)]
-pub(crate) struct Shelf {
+pub(crate) struct SlabTable {
     slabs: Vec<Slab>,
     open: Box<[u32]>,
 }
 
-impl Shelf {
+impl SlabTable {
     /// Empty slabs only; `classes` is the number of classes.
-    pub(crate) fn new(classes: usize) -> Shelf {
-        Shelf { slabs: Vec::new(), open: vec![NIL; classes].into() }
+    pub(crate) fn new(classes: usize) -> SlabTable {
+        SlabTable { slabs: Vec::new(), open: vec![NIL; classes].into() }
     }
 
     pub(crate) fn heap_bytes(&self) -> usize {
