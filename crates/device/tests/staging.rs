@@ -37,7 +37,9 @@ fn staging_memory_prefers_the_node_of_its_device() {
         policy_of(memory.as_ptr()).ok()
     });
     // Some containers may not choose a memory policy.
-    if !refused && found[1].is_some() {
+    if refused || found[1].is_none() {
+        eprintln!("skipped: this process may not choose a memory policy");
+    } else {
         assert_eq!(found[0], Some((libc::MPOL_PREFERRED, true)));
         assert_ne!(found[1].map(|(policy, _)| policy), Some(libc::MPOL_PREFERRED));
     }

@@ -126,7 +126,7 @@ impl Member {
                 let id = SegmentId(segment.0 + 1);
                 around.hosts[self.number].start_empty(segment, id, around.net);
                 self.own = leak(around.hosts[self.number].own());
-                around.desk.fault("started empty");
+                around.run_state.fault("started empty");
                 beat.membership.on_started_empty(self.clock.tick(now_us), Some(id));
                 return self.beat_on(around);
             }
@@ -174,7 +174,7 @@ impl Member {
             self.routes.prolong(end);
         }
         if beat.membership.take_has_tasks() && self.fibers[CARRIER].is_idle() {
-            let task = fetch(around.desk);
+            let task = fetch(around.run_state);
             self.begin(CARRIER, task, around);
         }
         self.beat_on(around);
@@ -221,10 +221,10 @@ fn report_changes(
     let node = around.hosts[number].segment(segment).expect("it is lent");
     let changed = node.ledger().changed(since, PAGE_ENTRIES);
     let Some(ChangedEntries { entries, gone, cursor, more }) = changed else {
-        around.desk.fault("changes were forgotten");
+        around.run_state.fault("changes were forgotten");
         return None;
     };
-    around.desk.fault("told what changed");
+    around.run_state.fault("told what changed");
     let entries = entries.iter().map(ListedEntry::report).collect();
     let page = ChangesPage { segment, page, last: !more, entries, gone };
     Some((encode(&Request::ReportChanges(page)), Asked::Report(more.then_some(cursor))))

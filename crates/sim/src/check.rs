@@ -17,35 +17,36 @@ impl World {
         }
         let is_changed = master.meta.take_is_changed();
         if is_changed && let Err(violation) = master.meta.check() {
-            self.desk.blame("the master's invariants hold", format!("{violation:?}"));
+            self.run_state.blame("the master's invariants hold", format!("{violation:?}"));
         }
         self.check_writes();
         self.check_grants(&granted);
         if is_changed {
-            let (desk, meta) = (&mut self.desk, &self.masters[self.leader].meta);
-            let missing = desk.survivors.len();
-            desk.survivors
+            let (run_state, meta) = (&mut self.run_state, &self.masters[self.leader].meta);
+            let missing = run_state.survivors.len();
+            run_state
+                .survivors
                 .retain(|&key, known| version_of(meta, key) < Some(known.located.version));
-            desk.tally.survived += (missing - desk.survivors.len()) as u64;
+            run_state.tally.survived += (missing - run_state.survivors.len()) as u64;
         }
-        if self.desk.judges_misses {
+        if self.run_state.judges_misses {
             self.note_absence(is_changed);
         }
     }
 
     /// No byte may change in a range that the leader gives to readers.
     fn check_writes(&mut self) {
-        let Self { desk, masters, hosts, .. } = self;
+        let Self { run_state, masters, hosts, .. } = self;
         let master = &masters[self.leader];
         for node in hosts.iter_mut().flat_map(|host| &mut host.nodes) {
             for (version, range) in node.take_changes() {
-                let owner = master.owner_of(node.segment(), range, desk.keys);
+                let owner = master.owner_of(node.segment(), range, run_state.keys);
                 if let Some((key, owner)) = owner.filter(|(_, owner)| *owner != version) {
                     let text = format!(
                         "{version} is written to {range:?} of {}, where {owner} of key {key} lies",
                         node.name
                     );
-                    desk.blame("no write lands in a range of another object", text);
+                    run_state.blame("no write lands in a range of another object", text);
                 }
             }
         }
@@ -53,7 +54,7 @@ impl World {
 
     /// L5: the leader grants no range in which a writer of an older leader may still be at work.
     fn check_grants(&mut self, granted: &[Granted]) {
-        let Self { desk, hosts, net, scenario, .. } = self;
+        let Self { run_state, hosts, net, scenario, .. } = self;
         let held_ms = scenario.put_release_ms - scenario.put_discard_ms;
         let is_held = |granted: &&Granted| {
             // The master's clock may run faster than virtual time, so a hold may be up to 1 % shorter.
@@ -65,20 +66,20 @@ impl World {
             let node = nodes.find(|node| node.segment() == granted.segment);
             let older = node.and_then(|it| it.older_writer(granted.range, granted.version.epoch));
             if let Some(older) = older {
-                desk.blame("L5", format!("{granted:?} although {older:?} may be at work"));
+                run_state.blame("L5", format!("{granted:?} although {older:?} may be at work"));
             }
         }
     }
 
     /// Notes which keys have no readable object, or had it moved, so that a miss now is no mistake.
     fn note_absence(&mut self, is_changed: bool) {
-        let Self { desk, masters, hosts, places, .. } = self;
+        let Self { run_state, masters, hosts, places, .. } = self;
         let meta = &masters[self.leader].meta;
         // Objects in a segment that is being taken back cannot be read, although the master may not know it yet.
         let mut nodes = hosts.iter().flat_map(|host| &host.nodes);
         let is_one_away = nodes.any(|node| !node.is_lent);
         let knows_places = std::mem::replace(&mut self.knows_places, true);
-        for (key, there) in places.iter_mut().enumerate().take(desk.keys) {
+        for (key, there) in places.iter_mut().enumerate().take(run_state.keys) {
             let mut has_moved = false;
             if is_changed || !knows_places {
                 let known = std::mem::replace(there, places_of(meta, key));
@@ -87,7 +88,7 @@ impl World {
                     && known.first().map(|place| place.0) == there.first().map(|place| place.0);
             }
             if there.is_empty() || has_moved || is_one_away {
-                desk.history.absent(key, desk.event);
+                run_state.history.absent(key, run_state.event);
             }
         }
     }

@@ -38,7 +38,7 @@ impl World {
         let wait_ms = puts_ms + 4 * scenario.client_ttl_ms + scenario.lease_ms;
         let until_us = self.net.now_us + 1_000 * wait_ms;
         self.run_until("time passes", |world| world.net.now_us >= until_us);
-        if self.desk.violation.is_some() {
+        if self.run_state.violation.is_some() {
             return;
         }
         self.check_mounted();
@@ -49,8 +49,8 @@ impl World {
 
     /// Ends all faults, and starts or resumes all processes.
     fn heal(&mut self) {
-        self.desk.log.add(self.net.now_us, format_args!("the faults end"));
-        self.desk.is_ending = true;
+        self.run_state.log.add(self.net.now_us, format_args!("the faults end"));
+        self.run_state.is_ending = true;
         self.net.faults = Faults::default();
         self.net.heal_all();
         self.masters.iter_mut().for_each(|master| master.cut_off_until_us = 0);
@@ -67,16 +67,16 @@ impl World {
             }
         }
         // Misses count from here on; earlier ones are forgiven.
-        self.desk.judges_misses = true;
-        for key in 0..self.desk.keys {
-            self.desk.history.absent(key, self.desk.event);
+        self.run_state.judges_misses = true;
+        for key in 0..self.run_state.keys {
+            self.run_state.history.absent(key, self.run_state.event);
         }
     }
 
     fn run_until(&mut self, what: &'static str, is_over: impl Fn(&World) -> bool) {
-        let (last, last_us) = (self.desk.event + MOST_EVENTS, self.net.now_us + LONGEST_US);
-        while self.desk.violation.is_none() && !is_over(self) {
-            if self.desk.event >= last || self.net.now_us >= last_us {
+        let (last, last_us) = (self.run_state.event + MOST_EVENTS, self.net.now_us + LONGEST_US);
+        while self.run_state.violation.is_none() && !is_over(self) {
+            if self.run_state.event >= last || self.net.now_us >= last_us {
                 let waits = self.members.iter().flat_map(|it| {
                     it.fibers
                         .iter()
@@ -85,7 +85,7 @@ impl World {
                         .map(move |(index, _)| (it.process, index))
                 });
                 let waits: Vec<_> = waits.collect();
-                return self.desk.blame(what, format!("it did not; {waits:?} wait"));
+                return self.run_state.blame(what, format!("it did not; {waits:?} wait"));
             }
             self.step();
         }
@@ -100,7 +100,7 @@ impl World {
         wanted.sort_unstable();
         if found != wanted {
             let text = format!("{found:?} are, {wanted:?} should be");
-            self.desk.blame("all nodes are mounted", text);
+            self.run_state.blame("all nodes are mounted", text);
         }
     }
 
@@ -108,16 +108,19 @@ impl World {
     fn read_all(&mut self) {
         let there = self.keys_there();
         if let Some(key) = there.iter().find(|&&key| self.is_ghost(key)) {
-            self.desk.blame("what is there can be read", format!("no node holds key {key}"));
+            self.run_state.blame("what is there can be read", format!("no node holds key {key}"));
         }
         for number in 0..self.members.len() {
             let there = there.clone();
-            let (right, failed) = (self.desk.tally.right, self.desk.tally.failed_gets.clone());
+            let (right, failed) =
+                (self.run_state.tally.right, self.run_state.tally.failed_gets.clone());
             let count = there.len() as u64;
-            self.run_task(number, |doer, world| get(there, doer, &mut world.desk));
-            if self.desk.tally.failed_gets != failed || self.desk.tally.right != right + count {
-                let text = format!("{:?} before, {:?} after", failed, self.desk.tally);
-                self.desk.blame("what is there can be read", text);
+            self.run_task(number, |doer, world| get(there, doer, &mut world.run_state));
+            if self.run_state.tally.failed_gets != failed
+                || self.run_state.tally.right != right + count
+            {
+                let text = format!("{:?} before, {:?} after", failed, self.run_state.tally);
+                self.run_state.blame("what is there can be read", text);
             }
         }
     }
@@ -125,26 +128,26 @@ impl World {
     /// In a healthy pool, objects that are put can be read.
     fn prove_life(&mut self) {
         for number in 0..self.members.len() {
-            let all = (0..self.desk.keys).collect();
-            self.run_task(number, |_, world| remove(all, true, &world.desk));
-            let before = self.desk.tally.clone();
+            let all = (0..self.run_state.keys).collect();
+            self.run_task(number, |_, world| remove(all, true, &world.run_state));
+            let before = self.run_state.tally.clone();
             let most = self.scenario.most_len;
             let lens = vec![most / 2, most / 3];
-            self.run_task(number, |_, world| put(vec![0, 1], lens, 2, false, &mut world.desk));
+            self.run_task(number, |_, world| put(vec![0, 1], lens, 2, false, &mut world.run_state));
             self.run_task(number, |_, world| {
-                put(vec![1], vec![most / 4], 1, true, &mut world.desk)
+                put(vec![1], vec![most / 4], 1, true, &mut world.run_state)
             });
-            self.run_task(number, |doer, world| get(vec![0, 1, 0], doer, &mut world.desk));
-            let after = &self.desk.tally;
+            self.run_task(number, |doer, world| get(vec![0, 1, 0], doer, &mut world.run_state));
+            let after = &self.run_state.tally;
             if (after.puts, after.right) != (before.puts + 3, before.right + 3) {
                 let text = format!("{before:?} before, {after:?} after");
-                self.desk.blame("a pool that is well works", text);
+                self.run_state.blame("a pool that is well works", text);
             }
         }
     }
 
     fn run_task(&mut self, number: usize, make: impl FnOnce(&Doer<'_>, &mut World) -> Task) {
-        if self.desk.violation.is_some() {
+        if self.run_state.violation.is_some() {
             return;
         }
         let member = &mut self.members[number];
@@ -153,8 +156,8 @@ impl World {
         let now = member.clock.tick(self.net.now_us);
         let doer = Doer { own: member.own, routes: &routes, now, names: &[] };
         let task = make(&doer, self);
-        let Self { net, desk, hosts, members, .. } = self;
-        members[number].begin(CALLER, task, &mut EventContext { net, desk, hosts });
+        let Self { net, run_state, hosts, members, .. } = self;
+        members[number].begin(CALLER, task, &mut EventContext { net, run_state, hosts });
         self.run_until("an operation ends", |world| world.members[number].fibers[CALLER].is_idle());
     }
 }

@@ -22,11 +22,11 @@ impl World {
             self.part();
         }
         if node_dies {
-            let number = self.desk.chance.below(self.scenario.nodes as u64) as usize;
+            let number = self.run_state.chance.below(self.scenario.nodes as u64) as usize;
             self.kill(Site::Member(number));
         }
         if client_dies {
-            let number = self.desk.chance.below(self.scenario.pure_clients as u64) as usize;
+            let number = self.run_state.chance.below(self.scenario.pure_clients as u64) as usize;
             self.kill(Site::Member(self.scenario.nodes + number));
         }
         if pauses {
@@ -34,14 +34,14 @@ impl World {
             self.pause(site);
         }
         if master_dies {
-            let number = self.desk.chance.below(self.masters.len() as u64) as usize;
+            let number = self.run_state.chance.below(self.masters.len() as u64) as usize;
             self.kill(Site::Master(number));
         }
     }
 
     fn any_site(&mut self) -> Site {
         let masters = self.masters.len();
-        match self.desk.chance.below((masters + self.members.len()) as u64) as usize {
+        match self.run_state.chance.below((masters + self.members.len()) as u64) as usize {
             number if number < masters => Site::Master(number),
             number => Site::Member(number - masters),
         }
@@ -49,14 +49,14 @@ impl World {
 
     /// A random time in microseconds, up to one of these lengths in milliseconds.
     fn some_time_us(&mut self, longest_ms: &[u64]) -> u64 {
-        let chance = &mut self.desk.chance;
+        let chance = &mut self.run_state.chance;
         let longest_ms = longest_ms[chance.below(longest_ms.len() as u64) as usize];
         1 + chance.below(longest_ms * 1_000)
     }
 
     fn note(&mut self, name: &'static str, site: Site) {
-        self.desk.fault(name);
-        self.desk.log.add(self.net.now_us, format_args!("{name}: {site:?}"));
+        self.run_state.fault(name);
+        self.run_state.log.add(self.net.now_us, format_args!("{name}: {site:?}"));
     }
 
     /// Cuts two sites off from each other for a while, or only one from the other.
@@ -67,10 +67,10 @@ impl World {
         }
         self.note("parted", one);
         let time_us = self.some_time_us(&[20, 400, 2_500]);
-        let both_ways = self.desk.chance.below(2) == 0;
+        let both_ways = self.run_state.chance.below(2) == 0;
         for (from, to) in [(one, other), (other, one)].into_iter().take(1 + usize::from(both_ways))
         {
-            self.desk.log.add(self.net.now_us, format_args!("{from:?} cannot reach {to:?}"));
+            self.run_state.log.add(self.net.now_us, format_args!("{from:?} cannot reach {to:?}"));
             self.net.block(from, to);
             self.net.after(time_us, Event::Heal { from, to });
         }
@@ -90,11 +90,11 @@ impl World {
         if let Site::Master(number) = site
             && !self.store.fences(process)
         {
-            self.masters[number].lose_writes(&mut self.store, &mut self.desk);
+            self.masters[number].lose_writes(&mut self.store, &mut self.run_state);
         }
         self.paused.remove(&site);
         let mut time_us = self.some_time_us(&[1, 300, 3_000]);
-        if self.desk.chance.below(4) == 0 {
+        if self.run_state.chance.below(4) == 0 {
             let away_us = self.some_time_us(&[100, 1_500]);
             time_us = time_us.max(away_us);
             let masters = (0..self.masters.len()).map(Site::Master);

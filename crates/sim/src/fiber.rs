@@ -86,7 +86,7 @@ impl Member {
     /// Gives a thread a task, and starts it.
     pub(crate) fn begin(&mut self, fiber: usize, task: Task, around: &mut EventContext<'_>) {
         if fiber == CALLER {
-            around.desk.begin(self.client, &task.keys);
+            around.run_state.begin(self.client, &task.keys);
         }
         self.fibers[fiber].task = Some(task);
         self.drive(fiber, around);
@@ -119,10 +119,10 @@ impl Member {
                 }
                 Step::Done => {
                     let task = self.fibers[fiber].task.take().expect("it was there");
-                    self.fibers[fiber].task = task.end(self.client, now, around.desk);
+                    self.fibers[fiber].task = task.end(self.client, now, around.run_state);
                 }
                 transfer => {
-                    let transfer = Transfer::new(transfer, task, around.desk);
+                    let transfer = Transfer::new(transfer, task, around.run_state);
                     self.fibers[fiber].wait = Wait::Transfer;
                     self.fibers[fiber].transfer = Some(transfer);
                     return self.begin_transfer(fiber, around);
@@ -141,12 +141,12 @@ impl Member {
         self.routes.epoch = around.hosts[self.number].epoch();
         let now = self.clock.tick(around.net.now_us);
         if self.fibers[RENEWER].is_idle()
-            && let Some(task) = renew(&self.routes, now, around.desk)
+            && let Some(task) = renew(&self.routes, now, around.run_state)
         {
             self.begin(RENEWER, task, around);
         }
-        let chance = &mut around.desk.chance;
-        let longest_us = around.desk.rests_us[chance.below(5) as usize];
+        let chance = &mut around.run_state.chance;
+        let longest_us = around.run_state.rests_us[chance.below(5) as usize];
         let delay_us = chance.below(longest_us + 1);
         self.wake_at(CALLER, around.net.now_us + delay_us, around);
     }
@@ -183,7 +183,7 @@ impl Member {
     fn call(&mut self, fiber: usize, request: Request<'static>, around: &mut EventContext<'_>) {
         let body = encode(&request);
         around
-            .desk
+            .run_state
             .log
             .add(around.net.now_us, format_args!("{:?}.{fiber} asks {request:?}", self.process));
         let may_repeat = is_idempotent(&request);
@@ -273,7 +273,7 @@ impl Member {
             }
             (Message::Reply(body), CallStage::OnOld(_) | CallStage::OnNew(_)) => {
                 self.fibers[fiber].line = Some(conn);
-                around.desk.hear(conn, self.client);
+                around.run_state.hear(conn, self.client);
                 let reply = mooncake_wire::decode_reply(body).expect("a master's reply is sound");
                 self.answered(fiber, &call.request, Ok(reply), around);
             }
@@ -306,7 +306,7 @@ impl Member {
             around.hosts[self.number].see_epoch(grant.version.epoch);
         }
         around
-            .desk
+            .run_state
             .log
             .add(around.net.now_us, format_args!("{:?}.{fiber} hears {reply:?}", self.process));
         self.fibers[fiber].generation += 1;
@@ -334,7 +334,7 @@ impl Member {
         let task = fibre.task.as_mut().expect("it transfers");
         let results = transfer.finish(&mut task.buffers);
         around
-            .desk
+            .run_state
             .log
             .add(around.net.now_us, format_args!("{:?}.{fiber} moved {results:?}", self.process));
         task.on_transfer(results);

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use mooncake_meta::Shadow;
 use mooncake_types::{Chance, SegmentId};
 
-use crate::desk::RunRecord;
 use crate::host::Host;
+use crate::run_state::RunState;
 
 /// Most entries that a node puts into one page.
 const PAGE_ENTRIES: usize = 3;
@@ -29,7 +29,7 @@ impl Follower {
     }
 
     /// Asks one node for its changes, or none.
-    pub(crate) fn ask(&mut self, hosts: &[Host], desk: &mut RunRecord) {
+    pub(crate) fn ask(&mut self, hosts: &[Host], run_state: &mut RunState) {
         if self.chance.below(ASKS_IN) > 0 {
             return;
         }
@@ -44,9 +44,9 @@ impl Follower {
         let shadow = self.shadows.entry(node.segment()).or_insert_with(new);
         match node.ledger().follow(&shadow.ask(node.segment()), PAGE_ENTRIES) {
             Ok(told) if shadow.take(&told.page()).is_ok() => {}
-            Ok(told) => desk.blame("what nodes tell makes sense", format!("{told:?}")),
+            Ok(told) => run_state.blame("what nodes tell makes sense", format!("{told:?}")),
             Err(_) => {
-                desk.fault("a standby began anew");
+                run_state.fault("a standby began anew");
                 *shadow = new();
             }
         }

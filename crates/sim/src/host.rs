@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use mooncake_node::{Admission, LentSegments};
 use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, SegmentId, Version};
 
-use crate::desk::RunRecord;
 use crate::ids::{ConnId, Process};
 use crate::net::{Event, Net};
 use crate::node::{Node, Writer, WriterTicket};
 use crate::published::Stale;
+use crate::run_state::RunState;
 use crate::service::Service;
 
 /// The segments that a process lends, if any, and the connections that it serves.
@@ -84,11 +84,11 @@ impl Host {
         write: (Epoch, &RangeWrite<'static>),
         (writer, patience_us): (Writer, u64),
         net: &mut Net,
-        desk: &mut RunRecord,
+        run_state: &mut RunState,
     ) -> Result<WriterTicket, ErrorCode> {
         let node = *self.names.find(write.1.segment)?;
         let times = (net.instant(net.now_us), net.instant(net.now_us + patience_us));
-        let (id, stop) = self.nodes[node].begin(write, writer, times, desk)?;
+        let (id, stop) = self.nodes[node].begin(write, writer, times, run_state)?;
         self.stop(stop, net);
         Ok(WriterTicket { node, id })
     }

@@ -3,10 +3,10 @@
 use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{RangeRead, limits};
 
-use crate::desk::RunRecord;
 use crate::extents::Piece;
 use crate::message::Message;
 use crate::moves::MoveKind;
+use crate::run_state::RunState;
 
 /// Small, so that copies are replaced.
 const MOST_COPIES: usize = 24;
@@ -40,20 +40,20 @@ impl HotCache {
         &mut self,
         what: &mut MoveKind,
         now_us: u64,
-        desk: &mut RunRecord,
+        run_state: &mut RunState,
     ) -> Option<Reading> {
         let MoveKind::Read { fetch, pieces } = what else { return None };
         let copy = self.copies.iter_mut().find(|copy| copy.range == fetch.range)?;
         pieces.clone_from(&copy.pieces);
-        desk.meet("read a copy of a hot cache", 1);
+        run_state.meet("read a copy of a hot cache", 1);
         let is_promised = now_us < copy.promised_us;
         if is_promised {
-            desk.meet("read a copy that was promised", 1);
+            run_state.meet("read a copy that was promised", 1);
         }
         if is_broken(Rule::CopiesAreAskedFor) || is_promised {
             return Some(Reading::Done);
         }
-        Some(Reading::Ask(match desk.chance.below(2) {
+        Some(Reading::Ask(match run_state.chance.below(2) {
             0 => Message::Read(fetch.range.question()),
             _ => {
                 copy.asked_us.get_or_insert(now_us);

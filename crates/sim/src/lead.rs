@@ -17,7 +17,7 @@ impl World {
         self.processes += 1;
         let second = Process { site: Site::Master(1), incarnation: self.processes };
         self.net.settle(second);
-        let clock = clock(&self.scenario, 0, &mut self.desk.chance);
+        let clock = clock(&self.scenario, 0, &mut self.run_state.chance);
         self.masters.push(Master::standby(second, clock));
         for process in [first, second] {
             self.net.after(self.look_us(), Event::Lead { process });
@@ -29,7 +29,7 @@ impl World {
         let (process, now_us) = (self.masters[number].process, self.net.now_us);
         self.net.after(self.look_us(), Event::Lead { process });
         // At times the coordinator cannot be reached, or not by this master.
-        if !self.desk.is_ending && self.is_cut_off(number) {
+        if !self.run_state.is_ending && self.is_cut_off(number) {
             return;
         }
         if self.masters[number].leads && self.store.fences(process) {
@@ -53,15 +53,15 @@ impl World {
     fn is_cut_off(&mut self, number: usize) -> bool {
         let now_us = self.net.now_us;
         if self.loses_coordinator(number) {
-            let away_us = self.desk.chance.below(1_000 * self.scenario.longest_away_ms);
+            let away_us = self.run_state.chance.below(1_000 * self.scenario.longest_away_ms);
             self.masters[number].cut_off_until_us = now_us + away_us;
-            self.desk.fault("cut off from the coordinator");
+            self.run_state.fault("cut off from the coordinator");
             let has_rivals = self.scenario.has_rivals;
-            if self.masters[number].leads && (has_rivals || self.desk.chance.below(2) == 0) {
+            if self.masters[number].leads && (has_rivals || self.run_state.chance.below(2) == 0) {
                 self.split(away_us);
             }
         }
-        now_us < self.masters[number].cut_off_until_us || self.desk.chance.below(4) == 0
+        now_us < self.masters[number].cut_off_until_us || self.run_state.chance.below(4) == 0
     }
 
     fn loses_coordinator(&mut self, number: usize) -> bool {
@@ -71,19 +71,20 @@ impl World {
             return false;
         }
         let looks = 1_000 * self.net.faults.away_every_ms / self.look_us();
-        looks > 0 && self.desk.chance.below(looks) == 0
+        looks > 0 && self.run_state.chance.below(looks) == 0
     }
 
     /// For a while, each member loses one of the masters. For some members the connections break, for others they fall
     /// silent.
     fn split(&mut self, away_us: u64) {
-        self.desk.fault("split between masters");
+        self.run_state.fault("split between masters");
         for number in 0..self.members.len() {
             let member = Site::Member(number);
-            let lost = Site::Master(self.desk.chance.below(self.masters.len() as u64) as usize);
-            let is_told = self.desk.chance.below(2) == 0;
+            let lost =
+                Site::Master(self.run_state.chance.below(self.masters.len() as u64) as usize);
+            let is_told = self.run_state.chance.below(2) == 0;
             let text = format_args!("{member:?} has lost {lost:?}, told {is_told}");
-            self.desk.log.add(self.net.now_us, text);
+            self.run_state.log.add(self.net.now_us, text);
             if is_told {
                 self.net.reset_all(member, lost);
             } else {
@@ -98,21 +99,21 @@ impl World {
     /// Makes a master the leader: it recovers from the record, and from the shadows of the standby.
     pub(crate) fn lead(&mut self, number: usize) {
         self.remember_survivors();
-        let ahead = 1 + self.desk.chance.below(3);
+        let ahead = 1 + self.run_state.chance.below(3);
         let (record, epoch) = self.store.lead(ahead);
         let text = format_args!("M{number} leads under {epoch} with {record:?}");
-        self.desk.log.add(self.net.now_us, text);
+        self.run_state.log.add(self.net.now_us, text);
         let standby = &self.masters[number];
         let (process, clock) = (standby.process, standby.clock());
         let now: Tick = clock.tick(self.net.now_us);
-        let config = config(&self.scenario, &mut self.desk.chance);
+        let config = config(&self.scenario, &mut self.run_state.chance);
         let mut meta = Meta::recover(config, epoch, now, &record);
         meta.remember(self.follower.lead());
         self.end_term(number);
         self.masters[number] = Master::new(process, clock, meta);
         self.masters[number].set_timer(&mut self.net);
         self.leader = number;
-        (self.desk.has_recovered, self.desk.newest_epoch) = (true, epoch);
-        self.desk.fault("led");
+        (self.run_state.has_recovered, self.run_state.newest_epoch) = (true, epoch);
+        self.run_state.fault("led");
     }
 }

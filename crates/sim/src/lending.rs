@@ -21,31 +21,31 @@ impl World {
             return;
         };
         let id = node.segment();
-        if !may_drain || self.desk.chance.below(2) == 0 {
+        if !may_drain || self.run_state.chance.below(2) == 0 {
             return self.leave(number, may_drain);
         }
-        let patience_ms = 1 + self.desk.chance.below(2_000);
-        let Self { net, desk, hosts, members, .. } = self;
+        let patience_ms = 1 + self.run_state.chance.below(2_000);
+        let Self { net, run_state, hosts, members, .. } = self;
         let member = &mut members[number];
         let until = member.clock.tick(net.now_us).after_ms(patience_ms);
-        let task = drain(member.process, id, until, desk);
-        member.begin(LENDER, task, &mut EventContext { net, desk, hosts });
+        let task = drain(member.process, id, until, run_state);
+        member.begin(LENDER, task, &mut EventContext { net, run_state, hosts });
     }
 
     fn leave(&mut self, number: usize, may_take_time: bool) {
-        let Self { net, desk, hosts, members, .. } = self;
-        let longest_ms = [0, 0, 50, 1_000][desk.chance.below(4) as usize];
-        let grace_ms = if may_take_time { desk.chance.below(longest_ms + 1) } else { 0 };
+        let Self { net, run_state, hosts, members, .. } = self;
+        let longest_ms = [0, 0, 50, 1_000][run_state.chance.below(4) as usize];
+        let grace_ms = if may_take_time { run_state.chance.below(longest_ms + 1) } else { 0 };
         let taken = Rc::new(Cell::new(None));
         let member = &mut members[number];
         member.change(Change::TakeBack { taken: Rc::clone(&taken) }, net);
-        let task = outlast_promises(member.process, taken, grace_ms, desk);
-        member.begin(LENDER, task, &mut EventContext { net, desk, hosts });
+        let task = outlast_promises(member.process, taken, grace_ms, run_state);
+        member.begin(LENDER, task, &mut EventContext { net, run_state, hosts });
     }
 
     /// Runs the errands that tasks of nodes have left.
     pub(crate) fn run_errands(&mut self) {
-        while let Some((process, errand)) = self.desk.errands.pop() {
+        while let Some((process, errand)) = self.run_state.errands.pop() {
             if self.net.process_at(process.site) == process {
                 self.run_errand(process, errand);
             }
@@ -54,14 +54,14 @@ impl World {
 
     fn run_errand(&mut self, process: Process, errand: LenderStep) {
         let Site::Member(number) = process.site else { unreachable!("masters lend nothing") };
-        self.desk.log.add(self.net.now_us, format_args!("{process:?}: {errand:?}"));
+        self.run_state.log.add(self.net.now_us, format_args!("{process:?}: {errand:?}"));
         match errand {
             LenderStep::Leave => self.leave(number, true),
             LenderStep::Unmount { id, grace_ms } => self.unmount(number, id, grace_ms),
             LenderStep::Left { id, grace_ms, result } => self.left(number, id, grace_ms, result),
             LenderStep::Come => self.come(number),
             LenderStep::Came { id } => {
-                self.desk.meet("segments lent at run time", 1);
+                self.run_state.meet("segments lent at run time", 1);
                 self.lend(number, id);
             }
             LenderStep::Stay { id, is_unsure } => {
@@ -75,22 +75,22 @@ impl World {
     }
 
     fn unmount(&mut self, number: usize, id: SegmentId, grace_ms: u64) {
-        let Self { net, desk, hosts, members, .. } = self;
+        let Self { net, run_state, hosts, members, .. } = self;
         let member = &mut members[number];
         if grace_ms == 0 {
             // Without a grace period, the node stops serving before the master hears of it.
             hosts[number].withdraw(net);
             member.own = leak(hosts[number].own());
         }
-        let task = unmount(member.process, id, grace_ms, desk);
-        member.begin(LENDER, task, &mut EventContext { net, desk, hosts });
+        let task = unmount(member.process, id, grace_ms, run_state);
+        member.begin(LENDER, task, &mut EventContext { net, run_state, hosts });
     }
 
     fn left(&mut self, number: usize, id: SegmentId, grace_ms: u64, result: Result<(), ErrorCode>) {
         match (grace_ms, result) {
-            (0, Ok(())) => self.desk.meet("segments taken back", 1),
+            (0, Ok(())) => self.run_state.meet("segments taken back", 1),
             (_, Ok(())) => {
-                self.desk.meet("segments taken back after a while", 1);
+                self.run_state.meet("segments taken back after a while", 1);
                 self.hosts[number].withdraw(&mut self.net);
                 self.members[number].own = leak(self.hosts[number].own());
             }
@@ -120,21 +120,21 @@ impl World {
     }
 
     fn stay_away(&mut self, number: usize) {
-        let Self { net, desk, hosts, members, .. } = self;
+        let Self { net, run_state, hosts, members, .. } = self;
         let member = &mut members[number];
-        let longest_ms = [1, 50, 1_000][desk.chance.below(3) as usize];
-        let away_ms = desk.chance.below(longest_ms);
+        let longest_ms = [1, 50, 1_000][run_state.chance.below(3) as usize];
+        let away_ms = run_state.chance.below(longest_ms);
         let until = member.clock.tick(net.now_us).after_ms(away_ms);
-        let task = stay_away(member.process, until, desk);
-        member.begin(LENDER, task, &mut EventContext { net, desk, hosts });
+        let task = stay_away(member.process, until, run_state);
+        member.begin(LENDER, task, &mut EventContext { net, run_state, hosts });
     }
 
     fn come(&mut self, number: usize) {
         let lent = self.lent(number);
-        let Self { net, desk, hosts, members, .. } = self;
+        let Self { net, run_state, hosts, members, .. } = self;
         let member = &mut members[number];
-        let task = come(member.process, lent, hosts[number].epoch(), desk);
-        member.begin(LENDER, task, &mut EventContext { net, desk, hosts });
+        let task = come(member.process, lent, hosts[number].epoch(), run_state);
+        member.begin(LENDER, task, &mut EventContext { net, run_state, hosts });
     }
 }
 

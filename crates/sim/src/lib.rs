@@ -23,7 +23,6 @@
 mod beat;
 mod check;
 mod clock;
-mod desk;
 mod end;
 mod errand;
 mod extents;
@@ -48,6 +47,7 @@ mod net;
 mod node;
 mod operator;
 mod published;
+mod run_state;
 mod scenario;
 mod service;
 mod store;
@@ -61,8 +61,8 @@ mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-pub use desk::{Tally, Violation};
 pub use log::Detail;
+pub use run_state::{Tally, Violation};
 pub use scenario::{Kind, Scenario};
 
 use world::World;
@@ -86,11 +86,11 @@ pub fn run(seed: u64, kind: Kind, events: u64, detail: Detail) -> Report {
     let mut world = World::new(seed, kind, events, detail);
     let drive = |world: &mut World| {
         world.settle();
-        while world.desk.event < world.scenario.events && world.desk.violation.is_none() {
+        while world.run_state.event < world.scenario.events && world.run_state.violation.is_none() {
             world.step();
         }
-        let event = world.desk.event;
-        if world.desk.violation.is_none() {
+        let event = world.run_state.event;
+        if world.run_state.violation.is_none() {
             world.converge();
         }
         (0..world.masters.len()).for_each(|number| world.end_term(number));
@@ -100,14 +100,14 @@ pub fn run(seed: u64, kind: Kind, events: u64, detail: Detail) -> Report {
     let ended_at = driven.unwrap_or_else(|cause| {
         let text = cause.downcast_ref::<String>().cloned();
         let text = text.or_else(|| cause.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-        world.desk.blame("nothing panics", text.unwrap_or_default());
-        world.desk.event
+        world.run_state.blame("nothing panics", text.unwrap_or_default());
+        world.run_state.event
     });
-    let World { desk, .. } = world;
+    let World { run_state, .. } = world;
     Report {
-        hash: desk.log.hash(),
-        events: (ended_at, desk.event),
-        tally: desk.tally,
-        violation: desk.violation,
+        hash: run_state.log.hash(),
+        events: (ended_at, run_state.event),
+        tally: run_state.tally,
+        violation: run_state.violation,
     }
 }

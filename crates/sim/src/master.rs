@@ -11,11 +11,11 @@ use mooncake_types::{
 use mooncake_wire::HEADER_LEN;
 
 use crate::clock::Clock;
-use crate::desk::RunRecord;
 use crate::ids::{ConnId, Process, Side};
 use crate::key::{KEYS, number_of};
 use crate::message::Message;
 use crate::net::{Event, Net};
+use crate::run_state::RunState;
 use crate::scenario::Scenario;
 use crate::store::Store;
 use crate::watched::Watched;
@@ -151,7 +151,7 @@ impl Master {
         conn: ConnId,
         message: Message,
         net: &mut Net,
-        desk: &mut RunRecord,
+        run_state: &mut RunState,
     ) {
         let hold = self.hold(net.now_us);
         if hold == LeaseState::Over {
@@ -167,7 +167,7 @@ impl Master {
                 return self.answer_suspended((conn, client), body, net);
             }
             (Message::Request(body), Some(client)) => {
-                self.answer((conn, client), body, net, desk);
+                self.answer((conn, client), body, net, run_state);
             }
             (_, known) => {
                 net.forget(conn, Side::Server);
@@ -213,7 +213,7 @@ impl Master {
         (conn, client): (ConnId, ClientId),
         body: Bytes,
         net: &mut Net,
-        desk: &mut RunRecord,
+        run_state: &mut RunState,
     ) {
         let message = mooncake_wire::decode_request(body.clone());
         let message = message.expect("a client's request is sound");
@@ -224,12 +224,12 @@ impl Master {
                 return self.write(effects, Some((conn, client, body)), net);
             }
         }
-        let before = held(&self.meta, &request, desk.keys);
+        let before = held(&self.meta, &request, run_state.keys);
         if self.meta.serves() {
-            desk.survivors.retain(|key, _| !names(&request, *key));
+            run_state.survivors.retain(|key, _| !names(&request, *key));
         }
         let reply = self.meta.change().handle(self.clock.tick(net.now_us), client, &request);
-        self.note(conn, &request, &reply, &before, (net.now_us, desk));
+        self.note(conn, &request, &reply, &before, (net.now_us, run_state));
         self.send(conn, client, &reply, net);
     }
 
@@ -240,7 +240,7 @@ impl Master {
         request: &Request<'_>,
         reply: &Reply,
         before: &[(usize, Version)],
-        (now_us, desk): (u64, &mut RunRecord),
+        (now_us, run_state): (u64, &mut RunState),
     ) {
         for &(key, version) in before {
             // Replicas on nodes that are out of sight remain.
@@ -248,12 +248,12 @@ impl Master {
             if is_hidden || version_of(&self.meta, key) == Some(version) {
                 continue;
             }
-            desk.note_removal(conn, key, version);
+            run_state.note_removal(conn, key, version);
             if let Request::Retract { ranges, .. } = request
                 && ranges.iter().all(|range| range.version != version)
             {
                 let text = format!("{version} of key {key}, by {request:?}");
-                desk.blame("a removal asked for again takes only what it took", text);
+                run_state.blame("a removal asked for again takes only what it took", text);
             }
         }
         match (request, reply) {
@@ -274,9 +274,13 @@ impl Master {
                 }
                 for (put, grant) in start.puts.iter().zip(results) {
                     if let Ok(grant) = grant {
-                        tally_put(put, &start.config, desk);
-                        desk.survivors.remove(&number_of(put.key));
-                        desk.note_grant(self.clients[&conn], number_of(put.key), grant.version);
+                        tally_put(put, &start.config, run_state);
+                        run_state.survivors.remove(&number_of(put.key));
+                        run_state.note_grant(
+                            self.clients[&conn],
+                            number_of(put.key),
+                            grant.version,
+                        );
                     }
                 }
             }
@@ -285,7 +289,7 @@ impl Master {
                 Reply::Statuses(results) | Reply::Remaining { results, .. },
             ) => {
                 for (put, _) in puts.iter().zip(results).filter(|(_, status)| status.is_ok()) {
-                    desk.note_end(conn, number_of(put.key), put.version);
+                    run_state.note_end(conn, number_of(put.key), put.version);
                 }
             }
             _ => {}
@@ -311,7 +315,12 @@ impl Master {
     }
 
     /// The first write is durable.
-    pub(crate) fn on_written(&mut self, store: &mut Store, net: &mut Net, desk: &mut RunRecord) {
+    pub(crate) fn on_written(
+        &mut self,
+        store: &mut Store,
+        net: &mut Net,
+        run_state: &mut RunState,
+    ) {
         if net.now_us < self.cut_off_until_us {
             return net.at(self.cut_off_until_us, Event::Written { process: self.process });
         }
@@ -319,7 +328,8 @@ impl Master {
             self.step_down(net);
         }
         let Some(write) = self.writes.pop_front() else { return };
-        desk.log
+        run_state
+            .log
             .add(net.now_us, format_args!("{:?} has written {:?}", self.process, write.effects));
         for effect in write.effects {
             store.apply(effect);
@@ -330,7 +340,7 @@ impl Master {
         }
         match (write.mount, self.hold(net.now_us)) {
             (Some((conn, client, body)), LeaseState::Sure) => {
-                self.answer((conn, client), body, net, desk);
+                self.answer((conn, client), body, net, run_state);
             }
             (Some((conn, client, body)), LeaseState::Suspended) => {
                 self.answer_suspended((conn, client), body, net);
@@ -341,8 +351,8 @@ impl Master {
     }
 
     /// The process dies. Some of its pending writes became durable, in order.
-    pub(crate) fn lose_writes(&mut self, store: &mut Store, desk: &mut RunRecord) {
-        let done = desk.chance.below(self.writes.len() as u64 + 1) as usize;
+    pub(crate) fn lose_writes(&mut self, store: &mut Store, run_state: &mut RunState) {
+        let done = run_state.chance.below(self.writes.len() as u64 + 1) as usize;
         for effect in self.writes.drain(..).take(done).flat_map(|write| write.effects) {
             store.apply(effect);
         }
@@ -405,11 +415,11 @@ pub(crate) fn version_of(meta: &Meta, key: usize) -> Option<Version> {
 }
 
 /// Counts the pins and groups of granted puts.
-fn tally_put(put: &PutItem<'_>, config: &ReplicateConfig<'_>, desk: &mut RunRecord) {
+fn tally_put(put: &PutItem<'_>, config: &ReplicateConfig<'_>, run_state: &mut RunState) {
     let is_soft = !matches!(config.soft_pin, SoftPin::Preserve | SoftPin::Disable);
-    desk.meet("puts in groups", u64::from(!put.group.is_empty()));
-    desk.meet("hard-pinned puts", u64::from(config.hard_pin));
-    desk.meet("soft-pinned puts", u64::from(is_soft));
+    run_state.meet("puts in groups", u64::from(!put.group.is_empty()));
+    run_state.meet("hard-pinned puts", u64::from(config.hard_pin));
+    run_state.meet("soft-pinned puts", u64::from(is_soft));
 }
 
 /// Whether a request may remove the object under a key.

@@ -6,12 +6,12 @@ use mooncake_wire::HEADER_LEN;
 
 use crate::beat::Beat;
 use crate::clock::Clock;
-use crate::desk::RunRecord;
 use crate::fiber::Fiber;
 use crate::host::Host;
 use crate::hot::HotCache;
 use crate::ids::{Process, Site};
 use crate::net::Net;
+use crate::run_state::RunState;
 use crate::verbs::Routes;
 
 /// The thread that runs the operations of an engine.
@@ -42,7 +42,7 @@ pub(crate) struct Member {
 /// The rest of the world, as an event at one member sees it.
 pub(crate) struct EventContext<'w> {
     pub(crate) net: &'w mut Net,
-    pub(crate) desk: &'w mut RunRecord,
+    pub(crate) run_state: &'w mut RunState,
     pub(crate) hosts: &'w mut [Host],
 }
 

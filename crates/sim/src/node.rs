@@ -10,10 +10,10 @@ use mooncake_types::{
     Epoch, ErrorCode, Medium, RangeDrop, RangeRead, RangeWrite, SegmentId, Version,
 };
 
-use crate::desk::RunRecord;
 use crate::extents::{Content, Extents, Piece};
 use crate::ids::ConnId;
 use crate::published::{Rows, Slots};
+use crate::run_state::RunState;
 
 /// The writer that holds a ticket of the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,17 +120,17 @@ impl Node {
     /// `has_room` drops their rows.
     pub(crate) fn start_again(
         self,
-        mut has_room: impl FnMut(&mut RunRecord) -> bool,
-        desk: &mut RunRecord,
+        mut has_room: impl FnMut(&mut RunState) -> bool,
+        run_state: &mut RunState,
     ) -> Option<Self> {
         let mut rows = self.rows?;
         let ledger = self.machine.ledger().entries();
         let complete = ledger.filter(|(_, entry)| entry.state == EntryState::Complete);
         if !complete.eq(rows.entries.iter().map(|(&offset, entry)| (offset, entry))) {
             let text = format!("{:?} are the rows of {}", rows.entries, self.name);
-            desk.blame("the next process finds what was complete", text);
+            run_state.blame("the next process finds what was complete", text);
         }
-        rows.entries.retain(|_, _| has_room(desk));
+        rows.entries.retain(|_, _| has_room(run_state));
         let run = self.run + 1;
         let ledger = numbered(rows.ledger(self.machine.ledger().len()), rows.segment, run);
         let machine = SegmentMachine::new(rows.segment, ledger, rows.epoch);
@@ -202,14 +202,14 @@ impl Node {
         (epoch, range): (Epoch, &RangeWrite<'static>),
         writer: Writer,
         (now, until): (Instant, Instant),
-        desk: &mut RunRecord,
+        run_state: &mut RunState,
     ) -> Result<(u64, Vec<Writer>), ErrorCode> {
         let handle = Rc::new(Handle { writer, is_interrupted: Cell::new(false) });
         let writer = Rc::clone(&handle);
         let request = WriteRequest { epoch, range, writer, now, until };
         let (begun, stop) = self.change(|machine, effects| machine.begin(request, effects));
         let ticket = begun?;
-        self.check_begin(epoch, range, desk);
+        self.check_begin(epoch, range, run_state);
         self.tickets.insert(ticket, Ticket { range: *range, handle });
         Ok((ticket, stop))
     }
@@ -260,15 +260,15 @@ impl Node {
     }
 
     /// Checks L3, and the first half of L7.
-    fn check_begin(&mut self, epoch: Epoch, range: &RangeWrite<'static>, desk: &mut RunRecord) {
+    fn check_begin(&mut self, epoch: Epoch, range: &RangeWrite<'static>, run_state: &mut RunState) {
         if epoch < self.offered {
             let text = format!("epoch {epoch} was obeyed after {} by {}", self.offered, self.name);
-            desk.blame("L3", text);
+            run_state.blame("L3", text);
         }
         let newest = self.begun.overlapping(range.offset, range.entry_len);
         let newest = newest.filter_map(|(_, piece)| piece.content).map(|content| content.grant);
         if let Some(newest) = newest.max().filter(|newest| *newest > range.grant) {
-            desk.blame("L7", format!("{range:?} began after {newest} in {}", self.name));
+            run_state.blame("L7", format!("{range:?} began after {newest} in {}", self.name));
         }
         let (version, grant) = (range.version, range.grant);
         let content = Content { key: 0, version, at: 0, grant };
@@ -304,12 +304,12 @@ impl Node {
         ticket: u64,
         from: u64,
         pieces: &[Piece],
-        desk: &mut RunRecord,
+        run_state: &mut RunState,
     ) {
         let range = self.tickets[&ticket].range;
         let offset = range.offset + range.from + from;
         let len = pieces.iter().map(|piece| piece.len).sum();
-        self.check_change(&range, offset, len, desk);
+        self.check_change(&range, offset, len, run_state);
         self.changes.push((range.version, (offset, len)));
         let own = |piece: &Piece| {
             let content = piece.content.map(|content| Content { grant: range.grant, ..content });
@@ -320,7 +320,13 @@ impl Node {
     }
 
     /// Checks L1, and the second half of L7.
-    fn check_change(&self, range: &RangeWrite<'_>, offset: u64, len: u64, desk: &mut RunRecord) {
+    fn check_change(
+        &self,
+        range: &RangeWrite<'_>,
+        offset: u64,
+        len: u64,
+        run_state: &mut RunState,
+    ) {
         let touched = |at: u64, entry: &Entry| at < offset + len && offset < at + entry.len;
         let complete = self.ledger().entries().filter(|(_, it)| it.state == EntryState::Complete);
         let rows = self.rows.iter().flat_map(|rows| &rows.entries).map(|(&at, entry)| (at, entry));
@@ -329,22 +335,26 @@ impl Node {
                 "{offset}+{len} of {} changes under {range:?}; there stands {entry:?} at {at}",
                 self.name
             );
-            desk.blame("L1", text);
+            run_state.blame("L1", text);
         }
         if let Some(slot) = self.slots.overlapping(offset, len) {
             let text = format!("{offset}+{len} of {} changes; {slot:?} is shown", self.name);
-            desk.blame("L1", text);
+            run_state.blame("L1", text);
         }
         let there = self.memory.overlapping(offset, len).filter_map(|(_, piece)| piece.content);
         let newer = there.map(|content| content.grant).max().filter(|it| *it > range.grant);
         if let Some(newer) = newer {
             let text = format!("{offset}+{len} of {}: {range:?} lands on {newer}", self.name);
-            desk.blame("L7", text);
+            run_state.blame("L7", text);
         }
     }
 
     /// Completes a write, and checks L2: the entry's bytes must all be there.
-    pub(crate) fn complete(&mut self, ticket: u64, desk: &mut RunRecord) -> Result<(), ErrorCode> {
+    pub(crate) fn complete(
+        &mut self,
+        ticket: u64,
+        run_state: &mut RunState,
+    ) -> Result<(), ErrorCode> {
         let range = self.forget(ticket);
         self.change(|machine, effects| machine.complete(ticket, Vec::new(), effects)).0?;
         if let Some(entry) = self.ledger().complete_at(range.offset) {
@@ -358,7 +368,7 @@ impl Node {
             if pieces.len() != 1 || !is_right(&pieces[0]) {
                 let text =
                     format!("{entry:?} at {} of {} holds {pieces:?}", range.offset, self.name);
-                desk.blame("L2", text);
+                run_state.blame("L2", text);
             }
         }
         Ok(())

@@ -9,7 +9,7 @@ impl World {
     /// At some events, orders or cancels a drain, and lets drained nodes leave.
     pub(crate) fn operate(&mut self) {
         let drain_in = self.scenario.drain_in;
-        if self.desk.is_ending || drain_in == 0 || self.desk.chance.below(drain_in) > 0 {
+        if self.run_state.is_ending || drain_in == 0 || self.run_state.chance.below(drain_in) > 0 {
             return;
         }
         let can_answer = self.masters[self.leader].is_sure(self.net.now_us)
@@ -17,7 +17,7 @@ impl World {
         if !can_answer {
             return;
         }
-        match self.desk.chance.below(3) {
+        match self.run_state.chance.below(3) {
             0 => self.cancel_drain(),
             _ => self.start_drain(),
         }
@@ -26,32 +26,32 @@ impl World {
     }
 
     fn start_drain(&mut self) {
-        let mut any = || self.names[self.desk.chance.below(self.names.len() as u64) as usize];
+        let mut any = || self.names[self.run_state.chance.below(self.names.len() as u64) as usize];
         let (source, target) = (any(), any());
-        let targets = match self.desk.chance.below(3) {
+        let targets = match self.run_state.chance.below(3) {
             0 => vec![target.to_owned()],
             _ => Vec::new(),
         };
-        let max_concurrency = 1 + self.desk.chance.below(3) as u32;
+        let max_concurrency = 1 + self.run_state.chance.below(3) as u32;
         let order = DrainOrder { segments: vec![source.to_owned()], targets, max_concurrency };
         let master = &mut self.masters[self.leader];
         let now = master.clock().tick(self.net.now_us);
         let begun = master.meta.change().start_drain(now, &order);
-        self.desk.log.add(self.net.now_us, format_args!("{order:?} comes to {begun:?}"));
+        self.run_state.log.add(self.net.now_us, format_args!("{order:?} comes to {begun:?}"));
         if let Ok(id) = begun {
-            self.desk.meet("drains begun", 1);
+            self.run_state.meet("drains begun", 1);
             self.drains.push(id);
         }
     }
 
     fn cancel_drain(&mut self) {
         let Some(last) = self.drains.len().checked_sub(1) else { return };
-        let id = self.drains.swap_remove(self.desk.chance.below(last as u64 + 1) as usize);
+        let id = self.drains.swap_remove(self.run_state.chance.below(last as u64 + 1) as usize);
         let master = &mut self.masters[self.leader];
         let now = master.clock().tick(self.net.now_us);
         let canceled = master.meta.change().cancel_drain(now, id);
-        self.desk.log.add(self.net.now_us, format_args!("to end {id} comes to {canceled:?}"));
-        self.desk.meet("drains canceled", u64::from(canceled.is_ok()));
+        self.run_state.log.add(self.net.now_us, format_args!("to end {id} comes to {canceled:?}"));
+        self.run_state.meet("drains canceled", u64::from(canceled.is_ok()));
     }
 
     /// Nodes whose segments have been drained take them back.
@@ -62,7 +62,7 @@ impl World {
                 DrainStatus::Failed => ("drains that failed", false),
                 _ => continue,
             };
-            self.desk.meet(name, 1);
+            self.run_state.meet(name, 1);
             let numbers = (0..self.scenario.nodes).filter(|_| is_drained);
             let named: Vec<usize> = numbers
                 .filter(|&number| job.segments.iter().any(|name| *name == self.names[number]))
@@ -78,7 +78,7 @@ impl World {
 
     /// At the end, cancels all jobs. Nodes whose segments are draining or drained take them back, and lend them again.
     pub(crate) fn end_drains(&mut self) {
-        if self.desk.violation.is_some() {
+        if self.run_state.violation.is_some() {
             return;
         }
         let master = &mut self.masters[self.leader];

@@ -5,13 +5,13 @@ use std::collections::VecDeque;
 use mooncake_node::Admission;
 use mooncake_types::{Epoch, ErrorCode, RangeRead, RangeWrite, Version};
 
-use crate::desk::RunRecord;
 use crate::extents::Piece;
 use crate::host::Host;
 use crate::ids::{ConnId, Side};
 use crate::message::Message;
 use crate::net::{Event, Net};
 use crate::node::{Writer, WriterTicket};
+use crate::run_state::RunState;
 
 /// How long a writer waits at most for an older one to stop.
 const PATIENCE_US: u64 = 300_000;
@@ -66,7 +66,7 @@ struct Site<'w> {
     conn: ConnId,
     host: &'w mut Host,
     net: &'w mut Net,
-    desk: &'w mut RunRecord,
+    run_state: &'w mut RunState,
 }
 
 /// Handles a message that arrived at a node.
@@ -75,16 +75,16 @@ pub(crate) fn on_message(
     message: Message,
     host: &mut Host,
     net: &mut Net,
-    desk: &mut RunRecord,
+    run_state: &mut RunState,
 ) {
     host.services.entry(conn).or_default().inbox.push_back(message);
-    serve(conn, host, net, desk);
+    serve(conn, host, net, run_state);
 }
 
 /// Takes steps of a connection until one has to wait.
-pub(crate) fn serve(conn: ConnId, host: &mut Host, net: &mut Net, desk: &mut RunRecord) {
+pub(crate) fn serve(conn: ConnId, host: &mut Host, net: &mut Net, run_state: &mut RunState) {
     let Some(mut service) = host.services.remove(&conn) else { return };
-    let mut site = Site { conn, host, net, desk };
+    let mut site = Site { conn, host, net, run_state };
     loop {
         match service.step(&mut site) {
             Next::GoOn => {}
@@ -115,7 +115,7 @@ impl Site<'_> {
         range: &RangeWrite<'static>,
     ) -> Result<WriterTicket, ErrorCode> {
         let writer = (Writer::Peer(self.conn), PATIENCE_US);
-        self.host.begin_write((epoch, range), writer, self.net, self.desk)
+        self.host.begin_write((epoch, range), writer, self.net, self.run_state)
     }
 }
 
@@ -224,8 +224,8 @@ impl Service {
                 }
                 WriteKind::Small(pieces) => {
                     let node = site.host.node_of(ticket);
-                    node.change_bytes(ticket.id, 0, &pieces, site.desk);
-                    let done = node.complete(ticket.id, site.desk);
+                    node.change_bytes(ticket.id, 0, &pieces, site.run_state);
+                    let done = node.complete(ticket.id, site.run_state);
                     site.answer(Message::Done(done));
                     return Next::GoOn;
                 }
@@ -241,7 +241,7 @@ impl Service {
             }
             Admission::Refused(code) => code,
         };
-        site.desk.tally.refused_writes += 1;
+        site.run_state.tally.refused_writes += 1;
         if code == ErrorCode::InvalidVersion {
             // A newer writer interrupted this one.
             return Next::End;
@@ -264,7 +264,7 @@ impl Service {
         let node = site.host.node_of(ticket);
         // A part that is already arriving may still be written after the server was told to stop.
         if node.is_interrupted(ticket.id)
-            && (self.inbox.is_empty() || site.desk.chance.below(2) == 0)
+            && (self.inbox.is_empty() || site.run_state.chance.below(2) == 0)
         {
             self.state = ServiceState::Receiving { ticket, range, done };
             return Next::End;
@@ -277,13 +277,13 @@ impl Service {
             }
             None => return self.stay(ServiceState::Receiving { ticket, range, done }),
         };
-        node.change_bytes(ticket.id, done, &pieces, site.desk);
+        node.change_bytes(ticket.id, done, &pieces, site.run_state);
         let done = done + pieces.iter().map(|piece| piece.len).sum::<u64>();
         if done < range.len {
             self.state = ServiceState::Receiving { ticket, range, done };
             return Next::GoOn;
         }
-        let completed = node.complete(ticket.id, site.desk);
+        let completed = node.complete(ticket.id, site.run_state);
         site.answer(Message::Done(completed));
         Next::GoOn
     }
@@ -296,7 +296,7 @@ impl Service {
         };
         match left.saturating_sub(len) {
             0 => {
-                site.desk.tally.refused_writes += 1;
+                site.run_state.tally.refused_writes += 1;
                 site.answer(Message::Done(Err(code)));
             }
             left => self.state = ServiceState::Skipping { left, code },
@@ -308,7 +308,7 @@ impl Service {
         let node = site.host.node_of(ticket);
         match self.inbox.pop_front() {
             Some(Message::Complete(Ok(()))) => {
-                let completed = node.complete(ticket.id, site.desk);
+                let completed = node.complete(ticket.id, site.run_state);
                 site.answer(Message::Done(completed));
                 Next::GoOn
             }
@@ -334,7 +334,7 @@ impl Service {
         site: &mut Site<'_>,
     ) -> Next {
         let Some(node) = site.host.segment_ever(range.segment) else { return Next::End };
-        let len = 1 + site.desk.chance.below(2 * (range.len - done));
+        let len = 1 + site.run_state.chance.below(2 * (range.len - done));
         let len = len.min(range.len - done);
         pieces.extend(node.copy_out(range.offset + range.from + done, len));
         if done + len < range.len {

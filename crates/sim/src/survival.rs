@@ -15,10 +15,10 @@ impl World {
 
     /// Remembers each object that the last leader could read. The next leader must find them.
     pub(crate) fn remember_survivors(&mut self) {
-        for (key, name) in KEYS.iter().enumerate().take(self.desk.keys) {
+        for (key, name) in KEYS.iter().enumerate().take(self.run_state.keys) {
             let report = self.leader().meta.peek(name).filter(|report| report.complete);
             if let Some(report) = report {
-                self.desk.survivors.insert(key, report);
+                self.run_state.survivors.insert(key, report);
             }
         }
     }
@@ -46,10 +46,10 @@ impl World {
     /// At the end, no survivor may be missing that nodes still hold (I1). Nodes may hold no entry that the leader does
     /// not know (I2).
     pub(crate) fn check_survival(&mut self) {
-        let survivors: Vec<KeyReport> = self.desk.survivors.values().cloned().collect();
+        let survivors: Vec<KeyReport> = self.run_state.survivors.values().cloned().collect();
         for known in survivors {
             if self.is_held(&known) {
-                self.desk.blame("I1", format!("{known:?} was lost with a master"));
+                self.run_state.blame("I1", format!("{known:?} was lost with a master"));
             }
         }
         for node in self.hosts.iter().flat_map(|host| &host.nodes) {
@@ -67,7 +67,7 @@ impl World {
                 });
                 if !is_known {
                     let text = format!("{entry:?} at {offset} of {}", node.name);
-                    self.desk.blame("nodes hold nothing that the master forgot", text);
+                    self.run_state.blame("nodes hold nothing that the master forgot", text);
                 }
             }
         }

@@ -1,8 +1,8 @@
 use mooncake_ops::{CallError, Deadline, MoveError, Op, Step};
 use mooncake_types::{ClientId, Reply, Tick};
 
-use crate::desk::RunRecord;
 use crate::extents::Extents;
+use crate::run_state::RunState;
 
 /// How long after its start an operation may begin new steps.
 const CALL_MS: u64 = 30_000;
@@ -21,7 +21,7 @@ pub(crate) struct Task {
 pub(crate) struct After<'w> {
     pub(crate) client: ClientId,
     pub(crate) now: Tick,
-    pub(crate) desk: &'w mut RunRecord,
+    pub(crate) run_state: &'w mut RunState,
     pub(crate) keys: Vec<usize>,
     pub(crate) buffers: Vec<Extents>,
     pub(crate) began: u64,
@@ -69,14 +69,14 @@ impl Task {
     pub(crate) fn new<O: Op<'static> + 'static>(
         op: O,
         keys: Vec<usize>,
-        desk: &RunRecord,
+        run_state: &RunState,
         end: impl FnOnce(O::Output, After<'_>) -> Option<Task> + 'static,
     ) -> Self {
         Self {
             driven: Box::new(Running { op, deadline: Deadline::of_ms(CALL_MS), end }),
             buffers: vec![Extents::default(); keys.len()],
             keys,
-            began: desk.event,
+            began: run_state.event,
         }
     }
 
@@ -98,8 +98,8 @@ impl Task {
     }
 
     /// Ends the task. Returns the task that follows it, if there is one.
-    pub(crate) fn end(self, client: ClientId, now: Tick, desk: &mut RunRecord) -> Option<Task> {
+    pub(crate) fn end(self, client: ClientId, now: Tick, run_state: &mut RunState) -> Option<Task> {
         let Self { driven, keys, buffers, began } = self;
-        driven.end(After { client, now, desk, keys, buffers, began })
+        driven.end(After { client, now, run_state, keys, buffers, began })
     }
 }

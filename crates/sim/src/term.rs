@@ -19,7 +19,7 @@ impl World {
             ("extra replicas evicted", counters.extra_replicas_evicted),
         ];
         for (name, count) in counts {
-            self.desk.meet(name, count);
+            self.run_state.meet(name, count);
         }
     }
 }

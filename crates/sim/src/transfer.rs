@@ -6,7 +6,6 @@ use mooncake_node::Admission;
 use mooncake_ops::{MoveError, Retry, RetryPolicy, Step};
 use mooncake_types::ErrorCode;
 
-use crate::desk::RunRecord;
 use crate::extents::Extents;
 use crate::fiber::Fiber;
 use crate::hot::Reading;
@@ -18,6 +17,7 @@ use crate::moves::{MoveKind, part_of, payload};
 use crate::near_read::{Seen, read_result, see};
 use crate::net::Event;
 use crate::node::{Writer, WriterTicket};
+use crate::run_state::RunState;
 use crate::task::Task;
 
 /// How long a node may be silent before its move fails.
@@ -74,7 +74,7 @@ impl Default for Lane {
 }
 
 impl Transfer {
-    pub(crate) fn new(step: Step<'static>, task: &Task, desk: &mut RunRecord) -> Self {
+    pub(crate) fn new(step: Step<'static>, task: &Task, run_state: &mut RunState) -> Self {
         let whats: Vec<MoveKind> = match step {
             Step::Read(fetches) => {
                 let read = |fetch| MoveKind::Read { fetch, pieces: Vec::new() };
@@ -89,7 +89,7 @@ impl Transfer {
                 })
                 .collect(),
             Step::Drop(discards) => {
-                desk.tally.drops += discards.len() as u64;
+                run_state.tally.drops += discards.len() as u64;
                 discards.into_iter().map(MoveKind::Drop).collect()
             }
             _ => unreachable!("only transfers move something"),
@@ -163,16 +163,16 @@ impl Member {
             }
             MoveKind::Write { epoch, deposit, .. } if peer == self.process.site => {
                 let (epoch, range) = (*epoch, deposit.range);
-                let (net, desk) = (&mut *around.net, &mut *around.desk);
+                let (net, run_state) = (&mut *around.net, &mut *around.run_state);
                 let host = &mut around.hosts[self.number];
                 let writer = (Writer::Own, PATIENCE_US);
-                match host.begin_write((epoch, &range), writer, net, desk) {
+                match host.begin_write((epoch, &range), writer, net, run_state) {
                     Ok(ticket) => {
                         transfer.moves[index].state = TransferState::Waiting { ticket };
                         self.step_later(fiber, peer, around);
                     }
                     Err(code) => {
-                        desk.tally.refused_writes += 1;
+                        run_state.tally.refused_writes += 1;
                         self.end_move(fiber, peer, Err(MoveError::Refused(code)), around);
                     }
                 }
@@ -211,9 +211,9 @@ impl Member {
         let host = &around.hosts[site_number(peer)];
         let Some((transfer, index)) = lane_of(&mut self.fibers, fiber, peer) else { return };
         let asked = &mut transfer.moves[index];
-        let may_copy = !is_near && around.desk.has_hot_caches;
+        let may_copy = !is_near && around.run_state.has_hot_caches;
         let reading = may_copy
-            .then(|| self.hot.begin(&mut asked.what, around.net.now_us, around.desk))
+            .then(|| self.hot.begin(&mut asked.what, around.net.now_us, around.run_state))
             .flatten();
         let copied = match reading {
             Some(Reading::Done) => return self.end_move(fiber, peer, Ok(()), around),
@@ -223,7 +223,7 @@ impl Member {
         let node = host.segment_ever(asked.what.segment());
         let is_shared = is_near && node.is_some_and(|node| !node.is_named());
         asked.state = TransferState::Asked;
-        let chance = &mut around.desk.chance;
+        let chance = &mut around.run_state.chance;
         let mut messages = Vec::new();
         match &asked.what {
             MoveKind::Read { .. } if copied.is_some() => messages.extend(copied),
@@ -306,7 +306,7 @@ impl Member {
         (holder, seen, done): (Process, Seen, u64),
         around: &mut EventContext<'_>,
     ) {
-        let (desk, host) = (&mut *around.desk, &around.hosts[site_number(peer)]);
+        let (run_state, host) = (&mut *around.run_state, &around.hosts[site_number(peer)]);
         let Some((transfer, index)) = self.lane(fiber, peer) else { return };
         let is_there = host.is_alive && host.process == holder;
         let reading = &mut transfer.moves[index];
@@ -315,7 +315,7 @@ impl Member {
         let Some(node) = host.segment_ever(range.segment).filter(|_| is_there) else {
             return self.end_move(fiber, peer, Err(MoveError::Broken), around);
         };
-        let len = (1 + desk.chance.below(2 * (range.len - done))).min(range.len - done);
+        let len = (1 + run_state.chance.below(2 * (range.len - done))).min(range.len - done);
         pieces.extend(node.copy_out(range.offset + range.from + done, len));
         if done + len < range.len {
             reading.state = TransferState::Reading { holder, seen, done: done + len };
@@ -367,7 +367,7 @@ impl Member {
             self.drop_lane(fiber, peer, around);
             return self.end_move(fiber, peer, Err(MoveError::Broken), around);
         };
-        if is_own && node.is_interrupted(ticket.id) && around.desk.chance.below(2) == 0 {
+        if is_own && node.is_interrupted(ticket.id) && around.run_state.chance.below(2) == 0 {
             node.abandon(ticket.id);
             let refused = Err(MoveError::Refused(ErrorCode::InvalidVersion));
             return self.end_move(fiber, peer, refused, around);
@@ -375,14 +375,14 @@ impl Member {
         let copying = &mut transfer.moves[index];
         let MoveKind::Write { deposit, payload, .. } = &copying.what else { return };
         let range_len = deposit.range.len;
-        let len = (1 + around.desk.chance.below(2 * (range_len - done))).min(range_len - done);
-        node.change_bytes(ticket.id, done, &part_of(payload, done, len), around.desk);
+        let len = (1 + around.run_state.chance.below(2 * (range_len - done))).min(range_len - done);
+        node.change_bytes(ticket.id, done, &part_of(payload, done, len), around.run_state);
         if done + len < range_len {
             copying.state = TransferState::Copying { holder, ticket, done: done + len };
             return self.step_later(fiber, peer, around);
         }
         if is_own {
-            let completed = node.complete(ticket.id, around.desk).map_err(MoveError::Refused);
+            let completed = node.complete(ticket.id, around.run_state).map_err(MoveError::Refused);
             return self.end_move(fiber, peer, completed, around);
         }
         copying.state = TransferState::Asked;
@@ -489,7 +489,7 @@ impl Member {
         let now_us = around.net.now_us;
         let Some(at) = lane.retry.again_at(clock.tick(now_us)) else { return false };
         transfer.moves[index].state = TransferState::Queued;
-        around.desk.fault("reached a node before its leader did");
+        around.run_state.fault("reached a node before its leader did");
         self.go_on_after(fiber, peer, clock.moment(at).saturating_sub(now_us), around);
         true
     }

@@ -8,7 +8,6 @@ use mooncake_types::{Chance, ClientId, DrainId, FailureDomains, Medium, SegmentI
 
 use crate::beat::Beat;
 use crate::clock::Clock;
-use crate::desk::RunRecord;
 use crate::follow::Follower;
 use crate::host::Host;
 use crate::ids::{ConnId, Part, Process, Side, Site};
@@ -19,6 +18,7 @@ use crate::member::{CALLER, EventContext, Member};
 use crate::message::Message;
 use crate::net::{Event, Net};
 use crate::node::Node;
+use crate::run_state::RunState;
 use crate::scenario::{Faults, Kind, Scenario};
 use crate::service;
 use crate::store::Store;
@@ -34,7 +34,7 @@ pub(crate) type EntryPlace = (Version, SegmentId, u64);
 pub(crate) struct World {
     pub(crate) scenario: Scenario,
     pub(crate) net: Net,
-    pub(crate) desk: RunRecord,
+    pub(crate) run_state: RunState,
     pub(crate) hosts: Vec<Host>,
     pub(crate) members: Vec<Member>,
     pub(crate) masters: Vec<Master>,
@@ -66,21 +66,22 @@ impl World {
         let mut chance = Chance::new(seed);
         let mut net = Net::new(&scenario, Chance::new(chance.bits()));
         net.faults = Faults::default();
-        let mut desk =
-            RunRecord::new(&scenario, kind, Chance::new(chance.bits()), Log::new(detail));
-        desk.log.add(0, format_args!("{scenario:?}"));
+        let mut run_state =
+            RunState::new(&scenario, kind, Chance::new(chance.bits()), Log::new(detail));
+        run_state.log.add(0, format_args!("{scenario:?}"));
         let names = (0..scenario.nodes).map(name_of).collect();
         let process = Process { site: Site::Master(0), incarnation: 1 };
         net.settle(process);
         let mut store = Store::new(1_000 * scenario.leadership_ms);
         let (record, epoch) = store.lead(1);
-        let meta = Meta::recover(config(&scenario, &mut desk.chance), epoch, Tick::ZERO, &record);
-        let master = Master::new(process, clock(&scenario, 0, &mut desk.chance), meta);
+        let meta =
+            Meta::recover(config(&scenario, &mut run_state.chance), epoch, Tick::ZERO, &record);
+        let master = Master::new(process, clock(&scenario, 0, &mut run_state.chance), meta);
         let (hosts, members, paused) = (Vec::new(), Vec::new(), BTreeMap::new());
         let mut world = Self {
             scenario,
             net,
-            desk,
+            run_state,
             hosts,
             members,
             masters: vec![master],
@@ -111,7 +112,7 @@ impl World {
         let process = Process { site: Site::Member(number), incarnation: self.processes };
         self.net.settle(process);
         let Past { nodes, client } = past.unwrap_or_else(|| self.nothing_past(number));
-        let chance = &mut self.desk.chance;
+        let chance = &mut self.run_state.chance;
         let mut membership = Membership::new(self.masters.len(), Chance::new(chance.bits()));
         let host = Host::new(process, nodes);
         let lent = host.nodes.iter().map(|node| {
@@ -148,24 +149,24 @@ impl World {
     /// The state that the last process of a site left behind; `None` if nothing of it remains.
     fn past(&mut self, number: usize) -> Option<Past> {
         let is_forgetful = self.scenario.is_forgetful;
-        let has_room = |desk: &mut RunRecord| !is_forgetful || desk.chance.below(4) > 0;
+        let has_room = |run_state: &mut RunState| !is_forgetful || run_state.chance.below(4) > 0;
         let before = std::mem::take(&mut self.hosts[number].nodes);
         let mut nodes = Vec::new();
         for node in before {
             let medium = node.medium;
             // A disk keeps all of its rows.
-            let keeps = |desk: &mut RunRecord| medium == Medium::Disk || has_room(desk);
-            nodes.extend(node.start_again(keeps, &mut self.desk));
+            let keeps = |run_state: &mut RunState| medium == Medium::Disk || has_room(run_state);
+            nodes.extend(node.start_again(keeps, &mut self.run_state));
         }
         if nodes.is_empty() {
             return None;
         }
         if nodes[0].medium == Medium::Disk {
-            self.desk.fault("came back with its disk alone");
+            self.run_state.fault("came back with its disk alone");
             let fresh = self.nothing_past(number).nodes;
             nodes.splice(0..0, fresh.into_iter().take(1));
         } else {
-            self.desk.fault("came back with its memory");
+            self.run_state.fault("came back with its memory");
         }
         Some(Past { nodes, client: self.members[number].client })
     }
@@ -179,9 +180,9 @@ impl World {
             self.step();
         }
         if !self.is_settled() {
-            self.desk.blame("everybody can join", "somebody did not".to_owned());
+            self.run_state.blame("everybody can join", "somebody did not".to_owned());
         }
-        self.desk.event = 0;
+        self.run_state.event = 0;
         self.net.faults = self.scenario.faults;
         for number in 0..self.members.len() {
             self.start_caller(number);
@@ -189,9 +190,9 @@ impl World {
     }
 
     fn start_caller(&mut self, number: usize) {
-        let Self { net, desk, hosts, members, .. } = self;
-        let when_us = net.now_us + desk.chance.below(1_000);
-        members[number].wake_at(CALLER, when_us, &mut EventContext { net, desk, hosts });
+        let Self { net, run_state, hosts, members, .. } = self;
+        let when_us = net.now_us + run_state.chance.below(1_000);
+        members[number].wake_at(CALLER, when_us, &mut EventContext { net, run_state, hosts });
     }
 
     pub(crate) fn is_settled(&self) -> bool {
@@ -201,9 +202,11 @@ impl World {
     /// Handles one event, then injects faults and checks the invariants.
     pub(crate) fn step(&mut self) {
         let Some(event) = self.net.next() else {
-            return self.desk.blame("something always happens", "nothing is left to do".to_owned());
+            return self
+                .run_state
+                .blame("something always happens", "nothing is left to do".to_owned());
         };
-        self.desk.event += 1;
+        self.run_state.event += 1;
         if let Some(held) = self.site_of(event).and_then(|site| self.paused.get_mut(&site)) {
             held.push(event);
         } else {
@@ -211,7 +214,7 @@ impl World {
             self.run_errands();
         }
         self.inject();
-        self.follower.ask(&self.hosts, &mut self.desk);
+        self.follower.ask(&self.hosts, &mut self.run_state);
         self.operate();
         self.check();
     }
@@ -259,24 +262,24 @@ impl World {
             }
         }
         let number = self.site_of(event).map_or(0, number_of);
-        let Self { net, desk, hosts, members, masters, store, .. } = self;
-        let mut around = EventContext { net, desk, hosts };
+        let Self { net, run_state, hosts, members, masters, store, .. } = self;
+        let mut around = EventContext { net, run_state, hosts };
         match event {
             Event::Wake { part: Part::Beat, generation, .. } => {
                 members[number].on_beat_wake(generation, &mut around);
             }
             Event::Wake { part: Part::Fiber(fiber), generation, .. } => {
                 let is_free = members[number].on_wake(fiber, generation, &mut around);
-                if is_free && fiber == CALLER && !around.desk.is_ending {
+                if is_free && fiber == CALLER && !around.run_state.is_ending {
                     self.do_something(number);
                 }
             }
             Event::Move { fiber, peer, generation, .. } => {
                 members[number].on_move(fiber, peer, generation, &mut around);
             }
-            Event::Serve { conn, .. } => service::serve(conn, &mut hosts[number], net, desk),
+            Event::Serve { conn, .. } => service::serve(conn, &mut hosts[number], net, run_state),
             Event::Timer { .. } => masters[number].on_timer(net),
-            Event::Written { .. } => masters[number].on_written(store, net, desk),
+            Event::Written { .. } => masters[number].on_written(store, net, run_state),
             Event::Lead { .. } => self.lead_or_wait(number),
             _ => unreachable!("they were handled above"),
         }
@@ -286,7 +289,7 @@ impl World {
         let Some(process) = self.net.conn(conn).map(|it| it.process(to)) else { return };
         let part = self.net.conn(conn).map(|it| it.part);
         let Some(message) = self.net.receive(conn, to) else { return };
-        self.desk
+        self.run_state
             .log
             .add(self.net.now_us, format_args!("{process:?} {to:?} {conn:?} gets {message:?}"));
         if !self.is_alive(process) {
@@ -296,16 +299,16 @@ impl World {
             };
         }
         let number = number_of(process.site);
-        let Self { net, desk, hosts, members, masters, .. } = self;
+        let Self { net, run_state, hosts, members, masters, .. } = self;
         match (to, process.site) {
             (Side::Server, Site::Master(_)) => {
-                masters[number].on_message(conn, message, net, desk);
+                masters[number].on_message(conn, message, net, run_state);
             }
             (Side::Server, Site::Member(_)) => {
-                service::on_message(conn, message, &mut hosts[number], net, desk);
+                service::on_message(conn, message, &mut hosts[number], net, run_state);
             }
             (Side::Client, _) => {
-                let mut around = EventContext { net, desk, hosts };
+                let mut around = EventContext { net, run_state, hosts };
                 match part.expect("the connection is there") {
                     Part::Beat => members[number].on_beat_message(conn, message, &mut around),
                     Part::Fiber(fiber) => {
@@ -318,16 +321,19 @@ impl World {
 
     fn do_something(&mut self, number: usize) {
         let leave_in = self.scenario.leave_in;
-        if number < self.scenario.nodes && leave_in > 0 && self.desk.chance.below(leave_in) == 0 {
+        if number < self.scenario.nodes
+            && leave_in > 0
+            && self.run_state.chance.below(leave_in) == 0
+        {
             self.begin_to_leave(number, true);
         }
-        let Self { net, desk, hosts, members, names, .. } = self;
+        let Self { net, run_state, hosts, members, names, .. } = self;
         let member = &mut members[number];
         member.routes.epoch = hosts[number].epoch();
         let now = member.clock.tick(net.now_us);
         let doer = Doer { own: member.own, routes: &member.routes, now, names };
-        let task = random(&doer, desk);
-        member.begin(CALLER, task, &mut EventContext { net, desk, hosts });
+        let task = random(&doer, run_state);
+        member.begin(CALLER, task, &mut EventContext { net, run_state, hosts });
     }
 
     /// Starts a process at a site where another one died.
@@ -335,7 +341,7 @@ impl World {
         if self.is_alive(self.net.process_at(site)) {
             return;
         }
-        self.desk.log.add(self.net.now_us, format_args!("{site:?} starts"));
+        self.run_state.log.add(self.net.now_us, format_args!("{site:?} starts"));
         match site {
             Site::Member(number) => {
                 let past = self.past(number);
@@ -346,7 +352,7 @@ impl World {
                 self.processes += 1;
                 let process = Process { site, incarnation: self.processes };
                 self.net.settle(process);
-                let clock = clock(&self.scenario, self.net.now_us, &mut self.desk.chance);
+                let clock = clock(&self.scenario, self.net.now_us, &mut self.run_state.chance);
                 if number_of(site) == self.leader {
                     self.remember_survivors();
                 }
@@ -361,7 +367,7 @@ impl World {
     }
 
     fn resume(&mut self, site: Site) {
-        self.desk.log.add(self.net.now_us, format_args!("{site:?} goes on"));
+        self.run_state.log.add(self.net.now_us, format_args!("{site:?} goes on"));
         for event in self.paused.remove(&site).unwrap_or_default() {
             self.net.after(0, event);
         }
@@ -437,7 +443,7 @@ pub(crate) fn config(scenario: &Scenario, chance: &mut Chance) -> Config {
 impl World {
     /// The keys of the objects that the leader gives to readers.
     pub(crate) fn keys_there(&self) -> Vec<usize> {
-        (0..self.desk.keys.min(KEYS.len()))
+        (0..self.run_state.keys.min(KEYS.len()))
             .filter(|&key| version_of(&self.masters[self.leader].meta, key).is_some())
             .collect()
     }

@@ -108,6 +108,9 @@ fn share(used: u64, len: u64) -> String {
 /// Indented rows. Each column is as wide as its widest cell.
 fn table<const COLUMNS: usize>(rows: impl IntoIterator<Item = [String; COLUMNS]>) -> String {
     let rows: Vec<[String; COLUMNS]> = rows.into_iter().collect();
+    if rows.is_empty() {
+        return "  none\n".to_owned();
+    }
     let width =
         |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..COLUMNS).map(width).collect();

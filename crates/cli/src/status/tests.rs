@@ -96,6 +96,22 @@ problems
 }
 
 #[test]
+fn a_pool_without_segments() {
+    let pool = Pool { object_count: Some(0), segments: Vec::new() };
+    let text = "masters
+  m1:9003  leader  serving  m1:50051, epoch 7
+pool
+  objects  0
+segments
+  none
+problems
+  no node lends memory
+";
+    let problems = vec!["no node lends memory".to_owned()];
+    assert_eq!(report(&[leader("serving")], Some(&pool)), (text.to_owned(), problems));
+}
+
+#[test]
 fn standbys_alone_are_a_problem() {
     let candidate = r#"{"status":"ok","role":"standby","ha_state":"candidate","service_ready":false,
         "leader_address":null,"view_version":null}"#;

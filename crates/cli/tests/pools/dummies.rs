@@ -111,6 +111,7 @@ fn a_host_with_loopback_only_is_served() {
     };
     let (program, args) = alone("ip link set lo up");
     if !Command::new(program).args(args).output().is_ok_and(|tried| tried.status.success()) {
+        eprintln!("skipped: this user may not make a network namespace");
         return;
     }
     let (program, args) = alone(&script);

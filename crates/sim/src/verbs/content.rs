@@ -35,22 +35,22 @@ pub(crate) fn check_item(
     found: Result<Vec<Wanted>, ErrorCode>,
     after: &mut After<'_>,
 ) -> Option<Version> {
-    let (key, desk) = (after.keys[position], &mut *after.desk);
+    let (key, run_state) = (after.keys[position], &mut *after.run_state);
     let parts = match found {
         Ok(parts) => parts,
         Err(code) => {
-            desk.count_failed_get(code);
+            run_state.count_failed_get(code);
             match code {
-                ErrorCode::ObjectNotFound if desk.judges_misses => {
-                    let verdict = desk.history.check_miss(key, after.began);
-                    desk.judge("what is there is found", verdict);
+                ErrorCode::ObjectNotFound if run_state.judges_misses => {
+                    let verdict = run_state.history.check_miss(key, after.began);
+                    run_state.judge("what is there is found", verdict);
                 }
                 // Writers replaced the object between each look-up and its read.
                 ErrorCode::ObjectNotFound
                 | ErrorCode::ReplicaIsNotReady
                 | ErrorCode::ObjectReplicaBusy => {}
-                code if desk.judges_failures => {
-                    desk.blame("nothing fails", format!("a get of key {key}: {code:?}"));
+                code if run_state.judges_failures => {
+                    run_state.blame("nothing fails", format!("a get of key {key}: {code:?}"));
                 }
                 _ => {}
             }
@@ -60,12 +60,12 @@ pub(crate) fn check_item(
     match one_version(key, &parts, &after.buffers[position]) {
         Ok(version) => {
             let version = version?;
-            desk.check_version(key, version, after.began);
-            desk.tally.right += 1;
+            run_state.check_version(key, version, after.began);
+            run_state.tally.right += 1;
             Some(version)
         }
         Err(text) => {
-            desk.blame("all bytes of a read are of one version", format!("key {key}: {text}"));
+            run_state.blame("all bytes of a read are of one version", format!("key {key}: {text}"));
             None
         }
     }

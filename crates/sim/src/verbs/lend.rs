@@ -7,9 +7,9 @@ use mooncake_types::{
 };
 
 use super::ask::{Ask, Rest};
-use crate::desk::RunRecord;
 use crate::errand::{LenderStep, Taken};
 use crate::ids::Process;
+use crate::run_state::RunState;
 use crate::task::{Task, leak};
 
 /// Time between two questions about a drain's progress.
@@ -19,24 +19,24 @@ const PACE_MS: u64 = 50;
 const LOOK_MS: u64 = 5;
 
 /// Asks the master to drain a segment, until it is done or until `until`.
-pub(crate) fn drain(process: Process, id: SegmentId, until: Tick, desk: &RunRecord) -> Task {
+pub(crate) fn drain(process: Process, id: SegmentId, until: Tick, run_state: &RunState) -> Task {
     let ask = Ask::new(Request::DrainSegments { segments: vec![id] });
-    Task::new(ask, vec![0], desk, move |reply, after| {
+    Task::new(ask, vec![0], run_state, move |reply, after| {
         let has_ended = match reply {
             Ok(Reply::Draining(report)) => {
                 let is_done = report.status == DrainStatus::Succeeded;
-                after.desk.meet("segments drained by their nodes", u64::from(is_done));
+                after.run_state.meet("segments drained by their nodes", u64::from(is_done));
                 report.status.has_ended()
             }
             _ => false,
         };
         if has_ended || after.now >= until {
-            after.desk.errands.push((process, LenderStep::Leave));
+            after.run_state.errands.push((process, LenderStep::Leave));
             return None;
         }
         let rest = Rest { until: after.now.after_ms(PACE_MS) };
-        Some(Task::new(rest, vec![0], after.desk, move |(), after| {
-            Some(drain(process, id, until, after.desk))
+        Some(Task::new(rest, vec![0], after.run_state, move |(), after| {
+            Some(drain(process, id, until, after.run_state))
         }))
     })
 }
@@ -114,37 +114,42 @@ pub(crate) fn outlast_promises(
     process: Process,
     taken: Taken,
     grace_ms: u64,
-    desk: &RunRecord,
+    run_state: &RunState,
 ) -> Task {
-    Task::new(OutlastPromises(taken), vec![0], desk, move |id, after| {
-        after.desk.errands.push((process, LenderStep::Unmount { id, grace_ms }));
+    Task::new(OutlastPromises(taken), vec![0], run_state, move |id, after| {
+        after.run_state.errands.push((process, LenderStep::Unmount { id, grace_ms }));
         None
     })
 }
 
 /// Runs [`Unmount`].
-pub(crate) fn unmount(process: Process, id: SegmentId, grace_ms: u64, desk: &RunRecord) -> Task {
+pub(crate) fn unmount(
+    process: Process,
+    id: SegmentId,
+    grace_ms: u64,
+    run_state: &RunState,
+) -> Task {
     let op = Unmount { id, grace_ms, until: Tick::ZERO, result: None };
-    Task::new(op, vec![0], desk, move |result, after| {
+    Task::new(op, vec![0], run_state, move |result, after| {
         let left = LenderStep::Left { id, grace_ms, result };
-        after.desk.errands.push((process, left));
+        after.run_state.errands.push((process, left));
         None
     })
 }
 
 /// Waits before the node lends a segment again.
-pub(crate) fn stay_away(process: Process, until: Tick, desk: &RunRecord) -> Task {
-    Task::new(Rest { until }, vec![0], desk, move |(), after| {
-        after.desk.errands.push((process, LenderStep::Come));
+pub(crate) fn stay_away(process: Process, until: Tick, run_state: &RunState) -> Task {
+    Task::new(Rest { until }, vec![0], run_state, move |(), after| {
+        after.run_state.errands.push((process, LenderStep::Come));
         None
     })
 }
 
 /// Asks the master to mount an empty segment.
-pub(crate) fn come(process: Process, lent: Lent, seen_epoch: Epoch, desk: &RunRecord) -> Task {
+pub(crate) fn come(process: Process, lent: Lent, seen_epoch: Epoch, run_state: &RunState) -> Task {
     let (id, lent) = (lent.id, &leak(vec![lent])[0]);
     let mount = lent.mount(seen_epoch, true);
-    Task::new(Ask::new(mount), vec![0], desk, move |reply, after| {
+    Task::new(Ask::new(mount), vec![0], run_state, move |reply, after| {
         let came = match reply {
             Ok(Reply::Mounted(MountOutcome::Ready)) => LenderStep::Came { id },
             Ok(Reply::Done(Err(_)) | Reply::Refused(_)) => {
@@ -153,7 +158,7 @@ pub(crate) fn come(process: Process, lent: Lent, seen_epoch: Epoch, desk: &RunRe
             // The master may have mounted it. The node then unmounts it, so that no objects are placed there.
             _ => LenderStep::Stay { id, is_unsure: true },
         };
-        after.desk.errands.push((process, came));
+        after.run_state.errands.push((process, came));
         None
     })
 }

@@ -19,8 +19,8 @@ pub(crate) use put::put;
 pub(crate) use remove::remove;
 pub(crate) use routes::{Routes, renew};
 
-use crate::desk::RunRecord;
 use crate::key::some_keys;
+use crate::run_state::RunState;
 use crate::task::Task;
 
 /// The client that runs an operation: its own segments, its cached routes and its clock.
@@ -33,22 +33,23 @@ pub(crate) struct Doer<'a> {
 }
 
 /// A random operation.
-pub(crate) fn random(doer: &Doer<'_>, desk: &mut RunRecord) -> Task {
-    if desk.reads_mostly && desk.chance.below(3) > 0 {
-        return get::random(doer, desk);
+pub(crate) fn random(doer: &Doer<'_>, run_state: &mut RunState) -> Task {
+    if run_state.reads_mostly && run_state.chance.below(3) > 0 {
+        return get::random(doer, run_state);
     }
-    match desk.chance.below(40) {
-        0..10 => put::random(desk),
-        10..14 => put::session(desk),
-        14..26 => get::random(doer, desk),
-        26 => prefix::count(desk),
-        27..30 => get::session(doer.own, desk),
-        30..33 => carry::create(doer.names, desk),
-        33 => remove::clear(doer.names, desk),
-        34 => remove::some(desk),
+    match run_state.chance.below(40) {
+        0..10 => put::random(run_state),
+        10..14 => put::session(run_state),
+        14..26 => get::random(doer, run_state),
+        26 => prefix::count(run_state),
+        27..30 => get::session(doer.own, run_state),
+        30..33 => carry::create(doer.names, run_state),
+        33 => remove::clear(doer.names, run_state),
+        34 => remove::some(run_state),
         _ => {
-            let (keys, force) = (some_keys(&mut desk.chance, desk.keys), desk.chance.below(3) > 0);
-            remove(keys, force, desk)
+            let (keys, force) =
+                (some_keys(&mut run_state.chance, run_state.keys), run_state.chance.below(3) > 0);
+            remove(keys, force, run_state)
         }
     }
 }

@@ -7,8 +7,8 @@ use mooncake_ops::{
 use mooncake_types::{Epoch, ErrorCode, Reply, Request, Tick};
 
 use super::ask::Ask;
-use crate::desk::RunRecord;
 use crate::key::{KEYS, number_of};
+use crate::run_state::RunState;
 use crate::task::Task;
 
 /// Small, so that the cache forgets routes.
@@ -38,10 +38,10 @@ impl Routes {
         op: GetOp<'static>,
         keys: &[usize],
         now: Tick,
-        desk: &mut RunRecord,
+        run_state: &mut RunState,
     ) -> RoutedGet {
         let (routes, _) = self.cache.find(keys.iter().map(|&key| KEYS[key]), now, self.epoch);
-        desk.tally.hits += routes.iter().flatten().count() as u64;
+        run_state.tally.hits += routes.iter().flatten().count() as u64;
         RoutedGet { op: op.with_routes(routes), keys: keys.to_vec(), routes: self.clone(), now }
     }
 }
@@ -81,7 +81,7 @@ impl Op<'static> for RoutedGet {
 }
 
 /// Renews the leases of cached routes that were used, if there are any.
-pub(crate) fn renew(routes: &Routes, now: Tick, desk: &RunRecord) -> Option<Task> {
+pub(crate) fn renew(routes: &Routes, now: Tick, run_state: &RunState) -> Option<Task> {
     let due = routes.cache.take_due();
     if due.is_empty() {
         return None;
@@ -91,7 +91,7 @@ pub(crate) fn renew(routes: &Routes, now: Tick, desk: &RunRecord) -> Option<Task
     let names: Vec<&str> = keys.iter().map(|&key| KEYS[key]).collect();
     let (cache, epoch) = (Rc::clone(&routes.cache), routes.epoch);
     let ask = Ask::new(Request::RenewRoutes { keys: names.clone(), uses });
-    Some(Task::new(ask, keys, desk, move |reply, after| {
+    Some(Task::new(ask, keys, run_state, move |reply, after| {
         let renewed = renewed(now, reply.ok()?)?;
         let mut held = Vec::new();
         for (key, renewed) in names.into_iter().zip(renewed) {
@@ -101,7 +101,7 @@ pub(crate) fn renew(routes: &Routes, now: Tick, desk: &RunRecord) -> Option<Task
                 Renewed::Gone(_) => cache.forget(std::iter::once(key)),
             }
         }
-        after.desk.meet("routes renewed", held.len() as u64);
+        after.run_state.meet("routes renewed", held.len() as u64);
         cache.keep(held.into_iter(), after.now, epoch);
         None
     }))

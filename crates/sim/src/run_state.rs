@@ -74,7 +74,7 @@ pub struct Violation {
 }
 
 /// State that all parts of a run share: randomness, log, tally, history and verdicts.
-pub(crate) struct RunRecord {
+pub(crate) struct RunState {
     pub(crate) chance: Chance,
     pub(crate) log: Log,
     pub(crate) tally: Tally,
@@ -142,7 +142,7 @@ enum Note {
     Removal { key: usize, newest: Version },
 }
 
-impl RunRecord {
+impl RunState {
     pub(crate) fn new(scenario: &Scenario, kind: Kind, chance: Chance, log: Log) -> Self {
         Self {
             chance,
