@@ -1,8 +1,7 @@
 use hashbrown::HashMap;
 use mooncake_types::Medium;
 
-use super::event::KeyEvents;
-use super::{KeyEvent, Tiers};
+use super::event::{KeyEvent, KeyEvents, Tiers};
 use crate::Meta;
 use crate::objects::ObjectState;
 
