@@ -4,7 +4,19 @@ use std::fmt;
 use std::io::Write;
 use std::process::ExitCode;
 
+use clap::Parser;
+
 use crate::command_line::UsageError;
+
+/// Reads the arguments of a subcommand, which lack its name. Otherwise returns the status with which it ends: it has
+/// printed its help, or the mistake.
+pub(crate) fn parse<P: Parser>(program: &str, args: &[String]) -> Result<P, ExitCode> {
+    let args = std::iter::once(program).chain(args.iter().map(String::as_str));
+    P::try_parse_from(args).map_err(|error| {
+        let _ = error.print();
+        ExitCode::from(if error.use_stderr() { 2 } else { 0 })
+    })
+}
 
 /// Ends a program whose command line is wrong, or only asks for help.
 pub(crate) fn usage(program: &str, error: &UsageError) -> ExitCode {

@@ -21,6 +21,7 @@ pub mod gflags;
 mod glog;
 pub mod logging;
 pub mod master;
+mod master_http;
 pub mod mooncake;
 mod no_effect;
 mod open_files;

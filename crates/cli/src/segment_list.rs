@@ -4,9 +4,6 @@ use mooncake_client::{SegmentId, parse_segment_id};
 use mooncake_http::admin::{self, AdminError};
 use serde::Deserialize;
 
-/// Most segments that are read of an answer.
-const MAX_SEGMENTS: usize = 4096;
-
 /// A segment, as the master reports it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ListedSegment {
@@ -85,7 +82,7 @@ pub(crate) fn list(address: &str) -> Result<Vec<ListedSegment>, ListError> {
 
 fn read(text: &str) -> Result<Vec<ListedSegment>, String> {
     let answer: SegmentList = serde_json::from_str(text).map_err(|error| error.to_string())?;
-    answer.segments.into_iter().take(MAX_SEGMENTS).map(ListedSegment::try_from).collect()
+    answer.segments.into_iter().map(ListedSegment::try_from).collect()
 }
 
 impl TryFrom<Row> for ListedSegment {
@@ -144,6 +141,7 @@ mod tests {
             len_bytes: 4096,
             domains: vec!["rack=r7".into(), "zone=east".into()],
         };
+        assert_eq!([&of_an_earlier_master, &whole].map(ListedSegment::is_memory), [true, false]);
         assert_eq!(read(text), Ok(vec![of_an_earlier_master, whole]));
         assert_eq!(read(r#"{"segments":[]}"#), Ok(vec![]));
     }

@@ -29,7 +29,7 @@ pub fn listen_locally(name: &str) -> io::Result<UnixListener> {
 pub enum TrustedUsers {
     /// The user of this process.
     Own,
-    /// The user of this process, and root, who may do everything anyway.
+    /// The user of this process, and root, which has access to everything.
     OwnOrRoot,
 }
 

@@ -15,8 +15,8 @@ pub(crate) struct Content {
     pub(crate) grant: Version,
 }
 
-/// A run of bytes. The first has this content; the content of the others follows from it. Without content, nobody
-/// wrote them.
+/// A run of bytes. The first has this content; the content of the others follows from it. Bytes without a
+/// write have no content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub(crate) len: u64,
@@ -60,7 +60,7 @@ impl Extents {
         }
     }
 
-    /// The `len` bytes from `offset` on. Bytes that nobody wrote have no content.
+    /// The `len` bytes from `offset` on. Bytes without a write have no content.
     pub(crate) fn read(&self, offset: u64, len: u64) -> Vec<Piece> {
         let mut found: Vec<Piece> = Vec::new();
         let mut push = |piece: Piece| match found.last_mut() {

@@ -180,7 +180,7 @@ impl World {
             self.step();
         }
         if !self.is_settled() {
-            self.run_state.blame("everybody can join", "somebody did not".to_owned());
+            self.run_state.blame("every process can join", "one did not".to_owned());
         }
         self.run_state.event = 0;
         self.net.faults = self.scenario.faults;

@@ -54,7 +54,11 @@ mod frame;
 )]
 mod generated;
 #[rustfmt::skip]
-#[allow(dead_code, clippy::all, reason = "the code is generated from the schema")]
+#[allow(
+    dead_code,
+    clippy::all,
+    reason = "it names all fields of the schema, of which encoders use those of envelopes alone"
+)]
 mod generated_fields;
 mod handshake;
 mod header;

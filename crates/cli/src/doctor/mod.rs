@@ -9,27 +9,25 @@ use std::fmt::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use clap::Parser;
 use mooncake_client::{FoundLeader, OpenError, StoreConfig, find_leader};
 use mooncake_http::admin;
 use mooncake_transfer::{Paths, TcpConfig};
 use mooncake_types::{ByteSize, ClientId};
 
-use crate::exit::{complain, say};
+use crate::exit::{self, complain, say};
 use crate::segment_list::{self, ListedSegment};
 use args::DoctorArgs;
+
+/// Most segments that are examined.
+const MOST_EXAMINED: usize = 4096;
 
 /// Runs the program with `args`, which lack its name. The status is 0 if the leader and all nodes answer and all disks
 /// work, 1 if not, and 2 for wrong arguments.
 #[must_use]
 pub fn main(args: &[String]) -> ExitCode {
-    let name = "mooncake doctor".to_owned();
-    let args = match DoctorArgs::try_parse_from(std::iter::once(&name).chain(args)) {
+    let args: DoctorArgs = match exit::parse("mooncake doctor", args) {
         Ok(args) => args,
-        Err(error) => {
-            let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
-        }
+        Err(status) => return status,
     };
     let examined = examine(&args);
     say(format_args!("{}", devices::describe()));
@@ -70,6 +68,7 @@ fn examine(args: &DoctorArgs) -> Result<bool, String> {
     })?;
     // The bytes of a disk travel by its node, which is examined as the owner of its memory segment.
     listed.retain(ListedSegment::is_memory);
+    listed.truncate(MOST_EXAMINED);
     say(format_args!(
         "master {}: {} segments\nthis process: user {}, transports {}\n",
         leader,

@@ -4,6 +4,7 @@ use clap::Parser;
 use mooncake_types::limits::{DEFAULT_DRAIN_CONCURRENCY, MAX_DRAIN_CONCURRENCY};
 
 use crate::auth_token::TokenFlags;
+use crate::master_http::MasterHttpFlag;
 
 /// Move all objects out of segments of a pool, so that their nodes can be removed.
 ///
@@ -24,15 +25,8 @@ pub(super) struct DrainArgs {
     /// Names of the segments, as /get_all_segments lists them: by default HOST:PORT of their nodes.
     #[arg(value_name = "SEGMENT", required_unless_present_any = ["cancel", "job"])]
     pub(super) segments: Vec<String>,
-    /// Admin HTTP addresses of the masters, separated by commas. The leader is found among them.
-    #[arg(
-        long,
-        value_name = "HOST:PORT",
-        default_value = "127.0.0.1:9003",
-        value_delimiter = ',',
-        alias = "master_http"
-    )]
-    pub(super) master_http: Vec<String>,
+    #[command(flatten)]
+    pub(super) masters: MasterHttpFlag,
     #[command(flatten)]
     pub(super) token: TokenFlags,
     /// Segments to move to, separated by commas [default: any with room].

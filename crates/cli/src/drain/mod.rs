@@ -6,10 +6,9 @@ mod watch;
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use mooncake_types::{ByteSize, ErrorCode};
 
-use crate::exit::{complain, say};
+use crate::exit::{self, complain, say};
 use api::{ApiError, Masters, Progress};
 use args::DrainArgs;
 use watch::Watch;
@@ -18,13 +17,9 @@ use watch::Watch;
 /// over first, 2 for wrong arguments, and 1 otherwise.
 #[must_use]
 pub fn main(args: &[String]) -> ExitCode {
-    let name = "mooncake drain".to_owned();
-    let args = match DrainArgs::try_parse_from(std::iter::once(&name).chain(args)) {
+    let args: DrainArgs = match exit::parse("mooncake drain", args) {
         Ok(args) => args,
-        Err(error) => {
-            let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
-        }
+        Err(status) => return status,
     };
     run(&args).unwrap_or_else(|reason| {
         complain(format_args!("mooncake drain: {reason}\n"));
@@ -34,7 +29,7 @@ pub fn main(args: &[String]) -> ExitCode {
 
 fn run(args: &DrainArgs) -> Result<ExitCode, String> {
     let auth_token = args.token.token().map_err(|error| error.to_string())?;
-    let mut masters = Masters::at(&args.master_http, auth_token);
+    let mut masters = Masters::at(&args.masters.master_http, auth_token);
     if let Some(job) = &args.cancel {
         masters.cancel(job).map_err(|error| error.to_string())?;
         say(format_args!("{job} canceled\n"));

@@ -2,6 +2,8 @@
 
 use clap::Parser;
 
+use crate::master_http::MasterHttpFlag;
+
 /// Say which master leads, how full the pool is, and which problems it has.
 ///
 /// This program asks the admin HTTP server of each master in --master-http. It prints one line for each master and
@@ -11,13 +13,6 @@ use clap::Parser;
 #[derive(Debug, Parser)]
 #[command(name = "mooncake status", max_term_width = 110)]
 pub(super) struct StatusArgs {
-    /// Admin HTTP addresses of the masters, separated by commas.
-    #[arg(
-        long,
-        value_name = "HOST:PORT",
-        default_value = "127.0.0.1:9003",
-        value_delimiter = ',',
-        alias = "master_http"
-    )]
-    pub(super) master_http: Vec<String>,
+    #[command(flatten)]
+    pub(super) masters: MasterHttpFlag,
 }

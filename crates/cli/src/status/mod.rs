@@ -8,10 +8,9 @@ mod tests;
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use mooncake_http::admin;
 
-use crate::exit::{complain, say};
+use crate::exit::{self, complain, say};
 use crate::segment_list;
 use args::StatusArgs;
 use master::Master;
@@ -21,26 +20,23 @@ use report::{Pool, report};
 /// wrong arguments.
 #[must_use]
 pub fn main(args: &[String]) -> ExitCode {
-    let name = "mooncake status".to_owned();
-    let args = match StatusArgs::try_parse_from(std::iter::once(&name).chain(args)) {
+    let args: StatusArgs = match exit::parse("mooncake status", args) {
         Ok(args) => args,
-        Err(error) => {
-            let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
-        }
+        Err(status) => return status,
     };
-    let masters: Vec<Master> = args.master_http.iter().map(|http| Master::ask(http)).collect();
+    let masters: Vec<Master> =
+        args.masters.master_http.iter().map(|http| Master::ask(http)).collect();
     let pool = masters.iter().find(|master| master.leads()).map(|leader| pool_of(&leader.http));
-    let pool = match pool.transpose() {
-        Ok(pool) => pool,
-        Err(reason) => {
-            complain(format_args!("mooncake status: {reason}\n"));
-            return ExitCode::FAILURE;
-        }
+    let (pool, failure) = match pool.transpose() {
+        Ok(pool) => (pool, None),
+        Err(reason) => (None, Some(reason)),
     };
     let (text, problems) = report(&masters, pool.as_ref());
     say(format_args!("{text}"));
-    if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if let Some(reason) = &failure {
+        complain(format_args!("mooncake status: {reason}\n"));
+    }
+    if problems.is_empty() && failure.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn pool_of(http: &str) -> Result<Pool, String> {

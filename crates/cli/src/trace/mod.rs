@@ -11,23 +11,18 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::ExitCode;
 
-use clap::Parser;
 use mooncake_workload::{EventTrace, EventTraceConfig, LogCounts, RequestLog, Seen, Trace};
 
 use self::args::TraceArgs;
-use crate::exit::{complain, say};
+use crate::exit::{self, complain, say};
 
 /// Runs the program with `args`, which lack its name. The status is 0, or 1 if there is no trace, or 2 for wrong
 /// arguments.
 #[must_use]
 pub fn main(args: &[String]) -> ExitCode {
-    let name = "mooncake trace".to_owned();
-    let args = match TraceArgs::try_parse_from(std::iter::once(&name).chain(args)) {
+    let args: TraceArgs = match exit::parse("mooncake trace", args) {
         Ok(args) => args,
-        Err(error) => {
-            let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
-        }
+        Err(status) => return status,
     };
     match convert(&args) {
         Ok(()) => ExitCode::SUCCESS,

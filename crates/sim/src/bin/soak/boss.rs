@@ -68,7 +68,7 @@ fn hand_out(flags: &Flags, next: &AtomicU64, is_over: &AtomicBool, sender: &Send
         let end = flags.end().min(seed.saturating_add(SEEDS_PER_WORKER));
         let worked = run_span(flags, Span { seed, kind: 0, end }, sender);
         if let Err(error) = worked {
-            // If nobody receives, an error was reported before.
+            // If the receiver is gone, it has reported an error.
             let _ = sender.send(Err(error));
             return;
         }
