@@ -9,6 +9,7 @@ import json
 import mmap
 import os
 import random
+import signal
 import socket
 import subprocess
 import sys
@@ -60,6 +61,12 @@ def wait_until(condition: Callable[[], bool], seconds: float, what: str) -> None
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
         time.sleep(0.02)
+
+
+def pause(pid: int) -> None:
+    """Pauses a child process with SIGSTOP, and waits until all its threads are paused: they go on for a moment."""
+    os.kill(pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, pid, os.WSTOPPED)
 
 
 class Memory:

@@ -6,7 +6,6 @@ It reads a JSON list a line, a command and its arguments, and answers each with 
 from __future__ import annotations
 
 import json
-import os
 import select
 import signal
 import subprocess
@@ -14,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from cluster import pause
 from mooncake.store import BufferHandle, MooncakeDistributedStore
 from values import stamped, version_of
 
@@ -43,10 +43,8 @@ class Holder:
         assert line, f"it ended with {self.process.wait(ANSWER_SECONDS)}"
         return json.loads(line)
 
-    def stop(self) -> None:
-        """Pauses the process with SIGSTOP, and waits until all its threads are paused."""
-        self.process.send_signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)
+    def pause(self) -> None:
+        pause(self.process.pid)
 
     def go_on(self) -> None:
         self.process.send_signal(signal.SIGCONT)

@@ -6,7 +6,7 @@ import signal
 from typing import Any
 
 import pytest
-from cluster import MIB, Cluster, content, wait_until
+from cluster import MIB, Cluster, content, pause, wait_until
 from mooncake.store import MooncakeDistributedStore, ReplicateConfig
 from rest import Answer, ask
 
@@ -107,7 +107,7 @@ def test_a_job_is_canceled_while_something_is_on_its_way() -> None:
         assert store.put("k", content("k", MIB)) == 0
         pool.start_node(32 * MIB)
         # A paused node moves no object.
-        os.kill(node.pid, signal.SIGSTOP)
+        pause(node.pid)
         job = create(pool, segments=[name])
         wait_until(lambda: query(pool, job)["active_units"] == 1, 10, "a unit is on its way")
         assert query(pool, job)["status_name"] == "RUNNING"

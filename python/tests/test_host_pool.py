@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster import MIB, content, in_other_process, wait_until
+from cluster import MIB, content, in_other_process, pause, wait_until
 from mooncake.mooncake_config import MooncakeConfig
 from mooncake.store import MooncakeDistributedStore
 
@@ -223,7 +223,7 @@ def test_a_leader_that_is_stopped_is_followed_by_another_and_obeys_when_it_goes_
     peers.append(Peer(address, 16 * MIB))
     store = opened(address)
     assert peers[0]("put", "early") == [0]
-    peers[0].process.send_signal(signal.SIGSTOP)
+    pause(peers[0].process.pid)
     wait_until(lambda: store.put("k", content("k", LENGTH)) == 0, 30, "another leads")
     assert held(store, ["k"]) == ["k"]
     peers[0].process.send_signal(signal.SIGCONT)

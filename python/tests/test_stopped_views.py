@@ -39,7 +39,7 @@ def living_clients(cluster: Cluster) -> int:
 def stop(cluster: Cluster, holder: Holder) -> None:
     """Pauses the process until its leases have ended and the master has declared it dead."""
     living = living_clients(cluster)
-    holder.stop()
+    holder.pause()
     wait_until(lambda: living_clients(cluster) < living, 10, "the master missed it")
 
 
