@@ -67,7 +67,9 @@ pub use clock::monotonic_ns;
 pub use descriptors::{MAX_DESCRIPTORS, recv_with_descriptors, send_with_descriptors};
 pub use file_io::{read_file_at, write_file_at};
 pub use foreign::{lies_in_memory, page_bytes};
-pub use helpers::{with_dialing_helpers, with_helpers, with_waiting_helpers};
+pub use helpers::{
+    WorkAhead, with_dialing_helpers, with_helpers, with_helpers_ahead, with_waiting_helpers,
+};
 
 pub use host_memory::HostMemory;
 pub use map_error::MapError;

@@ -3,7 +3,8 @@ use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use mooncake_memory::{RawSlice, RecvBatch, Watch, recv_bytes};
+use mooncake_memory::{RawSlice, RecvBatch, Wait, Watch, recv_bytes};
+use mooncake_wire::{HEADER_LEN, Header};
 
 /// Capacity of the buffer that small frames pass through.
 const CAPACITY: usize = 64 << 10;
@@ -65,6 +66,25 @@ impl Inbox {
             self.end += recv(&mut self.within, &mut self.bytes[self.end..limit], stream)?;
         }
         Ok(())
+    }
+
+    /// Receives what has arrived, without waiting. Does not report errors, which the next call that waits meets again.
+    pub(super) fn fill_now(&mut self, stream: &TcpStream) {
+        if self.is_empty() {
+            (self.start, self.end) = (0, 0);
+        }
+        let limit = self.bytes.len().min(self.start + AHEAD);
+        if self.end < limit {
+            let room = &mut self.bytes[self.end..limit];
+            self.end += recv_bytes(stream.as_fd(), room, Wait::Now).unwrap_or(0);
+        }
+    }
+
+    /// The header and the body of the next frame, if all of it is held.
+    pub(super) fn whole_frame(&self) -> Option<(Header, &[u8])> {
+        let (header, rest) = self.bytes[self.start..self.end].split_first_chunk::<HEADER_LEN>()?;
+        let header = Header::decode(header).ok()?;
+        Some((header, rest.get(..header.body_len as usize)?))
     }
 
     /// The next `len` bytes, which are held already.

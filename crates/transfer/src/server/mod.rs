@@ -13,6 +13,7 @@ mod listeners;
 mod pin;
 mod promise;
 mod read;
+mod read_reply;
 mod refuse;
 mod registry;
 mod served;

@@ -1,116 +1,133 @@
-use mooncake_memory::RawSlice;
-use mooncake_types::{ErrorCode, limits::CHUNK_BYTES};
-use mooncake_wire::{Header, Kind, decode_read, encode_results};
+//! Requests for ranges. Disks are read for those that have arrived while earlier replies are sent.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use mooncake_memory::{WorkAhead, with_helpers_ahead, with_waiting_helpers};
+use mooncake_types::{ErrorCode, RangeRead};
+use mooncake_wire::{HEADER_LEN, Header, Kind, decode_read};
 
 use super::service::{End, Service};
-use crate::ReadTicket;
-use crate::begin_reads::begin_reads;
-use crate::stream;
-use crate::sums::{encode_sums, sums_len};
+use crate::begin_reads::{begin_read, disk_order};
+use crate::{ReadTicket, SegmentHost};
 
-/// A reply with no more payload than this is put together in one buffer and sent at once.
-const SMALL_BYTES: u64 = 64 << 10;
+/// Most payload that is read from disks for requests behind the one that is answered: as much as a client asks for
+/// ahead of replies.
+const AHEAD_BYTES: u64 = 8 << 20;
 
-/// A range that the ledger holds, and the checksums of its bytes.
-struct FoundRange {
-    ticket: ReadTicket,
-    /// Computed from the private copies that were sent; empty if the ledger knows them.
-    computed: Vec<u32>,
+/// About how much is read from disks at a time for one connection. Reads at the same time share the disk, and end
+/// together: were there more of them, the first reply would have to wait for longer.
+const BYTES_AT_ONCE: u64 = 4 << 20;
+
+/// A request for ranges.
+struct ReadRequest {
+    id: u64,
+    ranges: Vec<RangeRead>,
+    /// Which of the ranges lie on disks, in the order in which they are read.
+    on_disk: Vec<usize>,
 }
 
-impl FoundRange {
-    /// The checksums that were stored with the entry, if they are those of the bytes that are wanted.
-    fn stored(&self) -> Option<&[u32]> {
-        let stored = self.ticket.checksums.as_deref()?;
-        (stored.len() as u64 * 4 == sums_len(self.ticket.memory.len() as u64)).then_some(stored)
+impl ReadRequest {
+    fn new(host: &dyn SegmentHost, id: u64, ranges: Vec<RangeRead>) -> Self {
+        let on_disk = disk_order(host, ranges.iter().enumerate());
+        Self { id, ranges, on_disk }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.ranges.iter().fold(0, |sum, range| sum.saturating_add(range.len))
+    }
+
+    /// How many ranges as long as these are read at the same time.
+    fn reads_at_once(&self) -> usize {
+        let mean = self.bytes() / self.ranges.len().max(1) as u64;
+        usize::try_from(BYTES_AT_ONCE / mean.max(1)).unwrap_or(usize::MAX).max(1)
+    }
+
+    fn ranges_on_disk(&self) -> impl Iterator<Item = RangeRead> {
+        self.on_disk.iter().map(|&at| self.ranges[at])
     }
 }
 
+type Begun = Result<ReadTicket, ErrorCode>;
+
+/// Reads of disks that are done ahead of the replies.
+type DiskReads<'a> = WorkAhead<'a, RangeRead, Begun>;
+
 impl Service {
-    /// Sends the ranges that the ledger holds, and then says which of them it still held after the bytes were copied.
+    /// Answers a request for ranges, and if some lie on disks, also the requests for ranges on disks behind it.
     pub(super) fn serve_read(&mut self, header: &Header) -> Result<(), End> {
         let id = header.request_id;
         let ranges = decode_read(self.body(header)?).map_err(|error| End::body(id, &error))?;
-        let mut found = Vec::with_capacity(ranges.len());
-        let mut statuses = Vec::with_capacity(ranges.len());
-        for begun in begin_reads(&*self.host, &ranges, || self.keepalive(id)) {
-            statuses.push(begun.map(|ticket| {
-                found.push(FoundRange { ticket, computed: Vec::new() });
-            }));
+        let request = ReadRequest::new(&*self.host, id, ranges);
+        if request.on_disk.is_empty() {
+            let begin = |range| begin_read(&*self.host, range);
+            let begun = request.ranges.iter().map(begin).collect();
+            return self.answer_read(id, begun);
         }
-        self.out.clear();
-        encode_results(&mut self.out, Kind::ReadReply, id, &statuses);
-        let payload: u64 = found.iter().map(|found| found.ticket.memory.len() as u64).sum();
-        if payload <= SMALL_BYTES {
-            self.append_payload(&mut found);
-        } else {
-            self.send_payload(&mut found)?;
-        }
-        self.append_trailer(&found);
-        self.send_out()?;
-        let served = &self.context.config.served;
-        served.on_sent(self.connection.origin(), found.len() as u64, payload);
-        Ok(())
-    }
-
-    /// Copies the payload behind the head.
-    fn append_payload(&mut self, found: &mut [FoundRange]) {
-        for found in found {
-            let memory = found.ticket.memory;
-            let from = self.out.len();
-            memory.append_to(&mut self.out);
-            if found.stored().is_none() && !memory.is_empty() {
-                // At most one chunk: a small reply is shorter than that.
-                found.computed.push(mooncake_memory::crc32c(&self.out[from..]));
+        let host = Arc::clone(&self.host);
+        let begin = |range| begin_read(&*host, &range);
+        with_helpers_ahead(request.reads_at_once(), begin, |disk| {
+            disk.queue(request.ranges_on_disk());
+            let mut requests = VecDeque::from([request]);
+            for number in 0.. {
+                self.take_requests_behind(&mut requests, disk);
+                let Some(request) = requests.pop_front() else { break };
+                let begun = self.await_disk(&request, disk, number > 0);
+                self.answer_read(request.id, begun)?;
             }
-        }
+            Ok(())
+        })
     }
 
-    /// Sends the head and the payload: straight from the node's memory if the checksums are known, else through a
-    /// private copy of each chunk. Leaves `out` empty.
-    fn send_payload(&mut self, found: &mut [FoundRange]) -> Result<(), End> {
-        let mut direct: Vec<RawSlice> = Vec::with_capacity(found.len());
-        for found in found {
-            if found.stored().is_some() {
-                direct.push(found.ticket.memory);
-            } else {
-                self.flush(&mut direct)?;
-                self.send_bounced(found)?;
+    /// Adds the requests for ranges on disks that have arrived behind these, and has the disks read for them.
+    fn take_requests_behind(
+        &mut self,
+        requests: &mut VecDeque<ReadRequest>,
+        disk: &mut DiskReads<'_>,
+    ) {
+        let mut bytes = requests.iter().map(ReadRequest::bytes).fold(0, u64::saturating_add);
+        self.inbox.fill_now(self.connection.stream());
+        while let Some((header, body)) = self.inbox.whole_frame()
+            && header.kind == Kind::Read
+            && let Ok(ranges) = decode_read(body)
+        {
+            let request = ReadRequest::new(&*self.host, header.request_id, ranges);
+            bytes = bytes.saturating_add(request.bytes());
+            if request.on_disk.is_empty() || bytes > AHEAD_BYTES {
+                break;
             }
+            self.inbox.take(HEADER_LEN + header.body_len as usize);
+            disk.queue(request.ranges_on_disk());
+            requests.push_back(request);
         }
-        self.flush(&mut direct)
     }
 
-    /// Sends the bytes in `out`, then `slices`, and leaves both empty.
-    fn flush(&mut self, slices: &mut Vec<RawSlice>) -> Result<(), End> {
-        stream::send_all(self.connection.stream(), &self.out, slices, true)?;
-        self.out.clear();
-        slices.clear();
-        Ok(())
+    /// The outcomes for a request whose ranges on disks are the next that `disk` reads.
+    fn await_disk(
+        &self,
+        request: &ReadRequest,
+        disk: &mut DiskReads<'_>,
+        was_ahead: bool,
+    ) -> Vec<Begun> {
+        let _keepalive = self.keepalive(request.id);
+        let mut begun: Vec<Option<Begun>> = request.ranges.iter().map(|_| None).collect();
+        for &at in &request.on_disk {
+            begun[at] = disk.take();
+        }
+        if was_ahead {
+            self.read_again(request, &mut begun);
+        }
+        let begin = |(range, begun): (_, Option<Begun>)| {
+            begun.unwrap_or_else(|| begin_read(&*self.host, range))
+        };
+        request.ranges.iter().zip(begun).map(begin).collect()
     }
 
-    fn send_bounced(&mut self, found: &mut FoundRange) -> Result<(), End> {
-        let memory = found.ticket.memory;
-        for from in (0..memory.len()).step_by(CHUNK_BYTES as usize) {
-            let chunk = memory.sub(from, (CHUNK_BYTES as usize).min(memory.len() - from));
-            self.bounce.clear();
-            chunk.append_to(&mut self.bounce);
-            found.computed.push(mooncake_memory::crc32c(&self.bounce));
-            stream::send_all(self.connection.stream(), &self.bounce, &[], true)?;
-        }
-        Ok(())
-    }
-
-    fn append_trailer(&mut self, found: &[FoundRange]) {
-        for found in found {
-            let held = if found.computed.is_empty() {
-                self.host.still_holds(&found.ticket)
-            } else {
-                self.host.learn_checksums(&found.ticket, &found.computed)
-            };
-            let status = if held { ErrorCode::Ok } else { ErrorCode::ObjectNotFound };
-            self.out.extend_from_slice(&status.number().to_le_bytes());
-            encode_sums(&mut self.out, found.stored().unwrap_or(&found.computed));
-        }
+    /// Reads what found no free memory: earlier replies that waited to be sent had it.
+    fn read_again(&self, request: &ReadRequest, begun: &mut [Option<Begun>]) {
+        let is_busy = |at: &usize| matches!(begun[*at], Some(Err(ErrorCode::ObjectReplicaBusy)));
+        let busy: Vec<usize> = request.on_disk.iter().copied().filter(is_busy).collect();
+        let again = with_waiting_helpers(&busy, |&at| begin_read(&*self.host, &request.ranges[at]));
+        busy.into_iter().zip(again).for_each(|(at, again)| begun[at] = Some(again));
     }
 }

@@ -1,4 +1,4 @@
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -22,6 +22,7 @@ pub struct MemoryHost {
     reads: AtomicUsize,
     is_disk: AtomicBool,
     hook: Mutex<Option<Arc<ReadHook>>>,
+    busy: Mutex<HashSet<u64>>,
     drop_delay: Mutex<Duration>,
 }
 
@@ -128,6 +129,11 @@ impl MemoryHost {
     /// Says from now on that its readers wait for a disk.
     pub fn become_disk(&self) {
         self.is_disk.store(true, Ordering::SeqCst);
+    }
+
+    /// Refuses the next read of each entry at these offsets with [`ErrorCode::ObjectReplicaBusy`].
+    pub fn be_busy_once(&self, offsets: impl IntoIterator<Item = u64>) {
+        self.busy.lock().unwrap_or_else(PoisonError::into_inner).extend(offsets);
     }
 
     /// Takes so long for each entry that is dropped from now on.
@@ -410,6 +416,9 @@ impl SegmentHost for MemoryHost {
 
     fn begin_read(&self, range: &RangeRead) -> Result<ReadTicket, ErrorCode> {
         self.reads.fetch_add(1, Ordering::SeqCst);
+        if self.busy.lock().unwrap_or_else(PoisonError::into_inner).remove(&range.offset) {
+            return Err(ErrorCode::ObjectReplicaBusy);
+        }
         let ticket = {
             let state = self.lock();
             let segment = state.segments.get(&range.segment).ok_or(ErrorCode::SegmentNotFound)?;

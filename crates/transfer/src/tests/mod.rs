@@ -3,6 +3,7 @@
 mod contract;
 mod departures;
 mod devices;
+mod disks;
 mod keepalive;
 mod lanes;
 mod near;
