@@ -65,6 +65,7 @@ impl LogStore {
         }
         // From here on only the moved copies count: a caller that waits to drop a record drops its copy.
         file.retire().map_err(|error| self.fail(&error))?;
+        drop(file);
         let mut log = self.lock();
         for (name, (file, block)) in moved {
             let entry = log.index.get_mut(&name).expect("what moves stays in the index");
@@ -74,10 +75,15 @@ impl LogStore {
         for name in &evicted {
             log.index.remove(name);
         }
-        log.files.remove(&number);
+        let retired = log.files.remove(&number).expect("one call at a time retires files").file;
+        let unwanted = match retired.head.file_bytes == self.config.file_bytes {
+            true => log.spare.replace(retired),
+            false => Some(retired),
+        };
         drop(log);
         self.changed.notify_all();
-        match self.directory.remove(number) {
+        let Some(unwanted) = unwanted else { return Ok(evicted) };
+        match self.directory.remove(unwanted.head.number) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(self.fail(&error)),
             _ => Ok(evicted),
         }

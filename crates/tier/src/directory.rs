@@ -16,6 +16,12 @@ pub trait Directory: Notes {
     /// Any I/O error. The file then does not exist, or it holds no record.
     fn create(&self, number: u64, len: u64) -> io::Result<Arc<dyn BlockFile>>;
 
+    /// Gives a file another number, which no file has. The change is durable once this returns.
+    ///
+    /// # Errors
+    /// Any I/O error. The file then has the old or the new number.
+    fn renumber(&self, number: u64, new: u64) -> io::Result<Arc<dyn BlockFile>>;
+
     /// Opens a file.
     ///
     /// # Errors

@@ -91,7 +91,7 @@ impl Folder {
         Self::open_as(path, cluster, Spread::Flat)
     }
 
-    /// As [`Folder::open`], for a folder that holds a file for each record. FileStore on 3FS are read and written by
+    /// As [`Folder::open`], for a folder that holds a file for each record. Files on 3FS are read and written by
     /// USRBIO where possible.
     ///
     /// # Errors
@@ -268,6 +268,12 @@ impl Directory for Folder {
         file.sync_all()?;
         sync_folder(&self.path)?;
         self.block_file(file, &self.file(number))
+    }
+
+    fn renumber(&self, number: u64, new: u64) -> io::Result<Arc<dyn BlockFile>> {
+        fs::rename(self.file(number), self.file(new))?;
+        sync_folder(&self.parent(new))?;
+        self.open(new)
     }
 
     fn open(&self, number: u64) -> io::Result<Arc<dyn BlockFile>> {

@@ -12,7 +12,7 @@
 //! record, the log sets one bit in the head of the record's file. A drop therefore needs no record of its own that
 //! would have to outlive the dropped record. The log seals a full file with a table of its contents, so opening a log
 //! reads only a few KiB of each file. Space is freed a file at a time: records that were read since they were written
-//! move to the end of the log, and the others are evicted.
+//! move to the end of the log, and the others are evicted. The next new file takes the retired one over.
 //!
 //! A write is acknowledged once it is synced. Callers that wait at the same time share one sync (`commit.rs`). After a
 //! disk error the store writes nothing more, because it cannot know which of its writes are durable: see [`Broken`].

@@ -28,7 +28,16 @@ pub(crate) struct LogFile {
 impl LogFile {
     /// Creates a file without records. The sync of the first record makes its head durable.
     pub(crate) fn create(directory: &dyn Directory, head: Head) -> io::Result<LogFile> {
-        let file = directory.create(head.number, head.file_bytes)?;
+        Self::begin(directory.create(head.number, head.file_bytes)?, head)
+    }
+
+    /// Makes a retired file, which nobody reads any more, a file without records.
+    pub(crate) fn reuse(self, directory: &dyn Directory, head: Head) -> io::Result<LogFile> {
+        Self::begin(directory.renumber(self.head.number, head.number)?, head)
+    }
+
+    /// Writes the head of a file, which may hold records of a retired file: their nonce is another.
+    fn begin(file: Arc<dyn BlockFile>, head: Head) -> io::Result<LogFile> {
         let erased = DropBitmap::none(head.file_bytes, head.nonce);
         let mut blocks = head.encode();
         blocks.resize(ERASED_AT as usize, 0);

@@ -43,6 +43,8 @@ struct World {
     are_syncs_held: bool,
     /// How many writing calls were made.
     writes: u64,
+    /// How many files got another number.
+    renumbered: u64,
     /// Whether all reads of files fail.
     is_unreadable: bool,
     /// How many more reads must begin before any of them ends.
@@ -73,6 +75,7 @@ impl DiskDouble {
             fails_once: false,
             are_syncs_held: false,
             writes: 0,
+            renumbered: 0,
             is_unreadable: false,
             awaited_reads: 0,
             life: 0,
@@ -132,6 +135,12 @@ impl DiskDouble {
     #[must_use]
     pub fn writes(&self) -> u64 {
         self.lock().writes
+    }
+
+    /// How many files got another number so far.
+    #[must_use]
+    pub fn renumbered(&self) -> u64 {
+        self.lock().renumbered
     }
 
     /// After `calls` writing calls, all later ones fail until [`DiskDouble::kill`].
@@ -239,6 +248,17 @@ impl Directory for DoubleDirectory {
         world.removed.clear();
         drop(world);
         self.open(number)
+    }
+
+    fn renumber(&self, number: u64, new: u64) -> io::Result<Arc<dyn BlockFile>> {
+        let mut world = self.disk.lock();
+        world.check(self.life)?;
+        let image = world.files.remove(&number).ok_or(io::ErrorKind::NotFound)?;
+        assert!(world.files.insert(new, image).is_none(), "{new} is there already");
+        world.removed.clear();
+        world.renumbered += 1;
+        drop(world);
+        self.open(new)
     }
 
     fn open(&self, number: u64) -> io::Result<Arc<dyn BlockFile>> {

@@ -6,6 +6,7 @@ mod folders;
 mod histories;
 mod kills;
 mod packs;
+mod spare;
 mod usrbio;
 
 use std::sync::Arc;
