@@ -41,8 +41,8 @@ pub fn start(level: LogLevel) {
         .with_max_level(LevelFilter::from(level))
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
-        // If the reader of the log is gone, the program must go on. A message about it would go to the same stream, and end the
-        // program.
+        // If the reader of the log is gone, the program must go on. A message about it would go to the same stream,
+        // and end the program.
         .log_internal_errors(false)
         .finish();
     // Fails only if the process has a subscriber already.

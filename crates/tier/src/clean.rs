@@ -65,6 +65,7 @@ impl LogStore {
         }
         // From here on only the moved copies count: a caller that waits to drop a record drops its copy.
         file.retire().map_err(|error| self.fail(&error))?;
+        // A new file takes this one over only if no thread holds it.
         drop(file);
         let mut log = self.lock();
         for (name, (file, block)) in moved {

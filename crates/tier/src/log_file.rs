@@ -31,7 +31,7 @@ impl LogFile {
         Self::begin(directory.create(head.number, head.file_bytes)?, head)
     }
 
-    /// Makes a retired file, which nobody reads any more, a file without records.
+    /// Turns a retired file, which no thread reads or writes any more, into a file without records.
     pub(crate) fn reuse(self, directory: &dyn Directory, head: Head) -> io::Result<LogFile> {
         Self::begin(directory.renumber(self.head.number, head.number)?, head)
     }

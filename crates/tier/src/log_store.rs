@@ -193,16 +193,21 @@ impl LogStore {
         Ok(log)
     }
 
-    /// Creates a file out of the spare one, unless somebody still reads that.
+    /// Creates a file, out of the spare one unless a thread still reads that.
     fn create_file(&self, head: Head, spare: Option<Arc<LogFile>>) -> io::Result<LogFile> {
-        let Some(spare) = spare else { return LogFile::create(&*self.directory, head) };
+        let directory = &*self.directory;
+        let Some(spare) = spare else { return LogFile::create(directory, head) };
         let number = spare.head.number;
-        match Arc::into_inner(spare) {
-            Some(spare) => spare.reuse(&*self.directory, head),
-            None => {
-                self.directory.remove(number)?;
-                LogFile::create(&*self.directory, head)
+        let created = match Arc::into_inner(spare) {
+            Some(spare) => spare.reuse(directory, head),
+            None => directory.remove(number).and_then(|()| LogFile::create(directory, head)),
+        };
+        match created {
+            // Another program has removed the spare file.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                LogFile::create(directory, head)
             }
+            created => created,
         }
     }
 

@@ -62,7 +62,7 @@ impl<T, R> Default for AheadQueue<T, R> {
 }
 
 impl<T, R> AheadQueue<T, R> {
-    /// The first item that nobody has begun, and its number.
+    /// Takes the first queued item, which no thread has begun, and its number.
     fn begin(&mut self) -> Option<(u64, T)> {
         let is_queued = |item: &AheadItem<T, R>| matches!(item, AheadItem::Queued(_));
         let index = self.items.iter().position(is_queued)?;
@@ -141,7 +141,7 @@ mod tests {
             for from in [0, 50] {
                 ahead.queue(from..from + 50);
                 taken.extend(ahead.take());
-                // Nobody else would begin the other items.
+                // This thread takes no other item here, so helpers must have begun them.
                 while begun.load(Ordering::SeqCst) < from + 50 {
                     thread::yield_now();
                 }

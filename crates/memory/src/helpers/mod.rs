@@ -127,9 +127,9 @@ mod tests {
         let (all, who) = (Barrier::new(helpers + 1), Mutex::new(HashSet::new()));
         share_out(&COPIERS, &vec![(); helpers + 1], helpers, |()| {
             all.wait();
-            who.lock().expect("nobody panics").insert(thread::current().id());
+            who.lock().expect("no thread panics").insert(thread::current().id());
         });
-        who.into_inner().expect("nobody panics")
+        who.into_inner().expect("no thread panics")
     }
 
     #[test]
