@@ -21,7 +21,8 @@ pub(super) struct AttachedDummy {
     pub(super) id: u128,
     /// The process of the dummy, if the system names it.
     pub(super) pid: Option<i32>,
-    regions: Mutex<Arc<SharedRegions>>,
+    /// `None` once the dummy is detached.
+    regions: Mutex<Option<Arc<SharedRegions>>>,
 }
 
 /// The shared regions of a dummy at one moment, by number. They stay mapped while this lives.
@@ -34,16 +35,19 @@ pub(super) struct SharedRegions {
 
 impl AttachedDummy {
     pub(super) fn new(id: u128, pid: Option<i32>) -> Self {
-        Self { id, pid, regions: Mutex::default() }
+        Self { id, pid, regions: Mutex::new(Some(Arc::default())) }
     }
 
-    pub(super) fn regions(&self) -> Arc<SharedRegions> {
-        Arc::clone(&self.lock())
+    /// `None` once the dummy is detached.
+    pub(super) fn regions(&self) -> Option<Arc<SharedRegions>> {
+        self.lock().clone()
     }
 
-    /// Maps memory that the dummy handed over. Returns the number by which pieces name it.
+    /// Maps memory that the dummy handed over. Returns the number by which pieces name it. A detached dummy shares
+    /// nothing any more: [`ErrorCode::ClientNotFound`].
     pub(super) fn share(&self, memory: OwnedFd, len: u64) -> Result<u32, ErrorCode> {
-        let mut held = self.lock();
+        let mut regions = self.lock();
+        let held = regions.as_mut().ok_or(ErrorCode::ClientNotFound)?;
         let fits = held.bytes.checked_add(len).is_some_and(|bytes| bytes <= MAX_MAPPED_BYTES);
         if held.regions.len() >= MAX_MAPS || !fits {
             tracing::warn!(pid = ?self.pid, len, "a dummy client shares more than it may");
@@ -53,7 +57,7 @@ impl AttachedDummy {
             tracing::warn!(pid = ?self.pid, len, %error, "the memory of a dummy client is not taken");
             ErrorCode::InvalidParams
         })?;
-        let shared = Arc::make_mut(&mut held);
+        let shared = Arc::make_mut(held);
         let map = shared.next;
         // Numbers are never used again, so that a late piece cannot name a wrong region.
         shared.next = map.checked_add(1).ok_or(ErrorCode::NoAvailableHandle)?;
@@ -64,8 +68,8 @@ impl AttachedDummy {
 
     /// Unmaps a region when the last transfer in it has ended.
     pub(super) fn unshare(&self, map: u32) -> Result<(), ErrorCode> {
-        let mut held = self.lock();
-        let shared = Arc::make_mut(&mut held);
+        let mut regions = self.lock();
+        let shared = Arc::make_mut(regions.as_mut().ok_or(ErrorCode::ClientNotFound)?);
         let region = shared.regions.remove(&map).ok_or(ErrorCode::InvalidParams)?;
         shared.bytes -= region.len();
         Ok(())
@@ -73,10 +77,10 @@ impl AttachedDummy {
 
     /// Unmaps everything when the last transfers have ended.
     pub(super) fn let_go(&self) {
-        *self.lock() = Arc::default();
+        *self.lock() = None;
     }
 
-    fn lock(&self) -> MutexGuard<'_, Arc<SharedRegions>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<SharedRegions>>> {
         self.regions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -110,7 +114,7 @@ mod tests {
         let dummy = AttachedDummy::new(1, None);
         let map = dummy.share(memory(4096), 4096).expect("it is good memory");
         let other = dummy.share(memory(8192), 8192).expect("it is good memory");
-        let shared = dummy.regions();
+        let shared = dummy.regions().expect("it is attached");
         let len = |map, offset, len| shared.slice(&Piece { map, offset, len }).map(|it| it.len());
         let outside = Err(Malformed("a piece lies outside of its memory"));
         let unknown = Err(Malformed("a piece is of memory not shared"));
@@ -130,7 +134,8 @@ mod tests {
             (Ok(()), Err(ErrorCode::InvalidParams))
         );
         assert_eq!(len(map, 0, 10), Ok(10), "who holds the regions keeps them");
-        let gone = dummy.regions().slice(&Piece { map, offset: 0, len: 1 }).map(|it| it.len());
+        let shared = dummy.regions().expect("it is attached");
+        let gone = shared.slice(&Piece { map, offset: 0, len: 1 }).map(|it| it.len());
         assert_eq!(gone, unknown);
     }
 
@@ -142,7 +147,8 @@ mod tests {
         assert_eq!(dummy.share(memory(4096), u64::MAX), Err(ErrorCode::NoAvailableHandle));
         assert_eq!(dummy.share(memory(4096), 4096), Ok(0));
         dummy.let_go();
-        let piece = Piece { map: 0, offset: 0, len: 1 };
-        assert!(dummy.regions().slice(&piece).is_err());
+        assert!(dummy.regions().is_none(), "it is detached");
+        assert_eq!(dummy.share(memory(4096), 4096), Err(ErrorCode::ClientNotFound));
+        assert_eq!(dummy.unshare(0), Err(ErrorCode::ClientNotFound));
     }
 }

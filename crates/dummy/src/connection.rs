@@ -1,33 +1,17 @@
 //! Serves one connection of a dummy, on a thread of its own.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
 use std::time::Duration;
 
-use mooncake_connection::{CallFault, CallProgress, Connection, Fault, TrustedUsers};
-use mooncake_memory::{Interest, peer_of, poll_sockets};
-use mooncake_types::{DummyReply, DummyRequest, Epoch, ErrorCode};
-use mooncake_wire::{
-    Expected, Kind, Refusal, Welcome, decode_dummy_request, decode_hello, encode_dummy_reply,
-    encode_refusal, encode_welcome,
-};
+use mooncake_connection::{CallFault, CallProgress, Connection, Fault};
+use mooncake_memory::{Interest, poll_sockets};
+use mooncake_types::{DummyRequest, ErrorCode};
+use mooncake_wire::{Kind, Refusal, decode_dummy_request, encode_dummy_reply, encode_refusal};
 
+use super::attach::{refusal, welcome};
 use super::attached_dummies::AttachedDummies;
 use super::attached_dummy::AttachedDummy;
-use super::open_connections::Registration;
 use super::serve;
-
-/// How long a dummy may take to identify itself.
-pub(super) const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// How long a dummy may take to send the rest of a frame, or to take an answer.
-const FRAME_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// Most connections of one dummy.
-const MAX_CONNECTIONS_OF_A_DUMMY: usize = 65;
-
-/// Most dummies at a time.
-const MAX_DUMMIES: usize = 128;
 
 /// Serves one connection to its end.
 pub(super) fn serve(dummies: &AttachedDummies, connection: &mut Connection) {
@@ -67,82 +51,6 @@ fn refuse(connection: &mut Connection, refusal: &Refusal) {
     let _ = connection.send(|out| encode_refusal(out, 0, refusal));
 }
 
-/// The handshake. Returns the dummy, and whether this is its control connection.
-fn welcome(
-    dummies: &AttachedDummies,
-    connection: &mut Connection,
-    registration: &Registration<'_>,
-) -> Result<(Arc<AttachedDummy>, bool), Refusal> {
-    let refuse = |code, message: &str| Refusal { code, message: message.to_owned() };
-    let broken = |fault: CallFault| refuse(ErrorCode::InvalidParams, &fault.fault.to_string());
-    let socket = Arc::clone(connection.stream());
-    let trusted = TrustedUsers::OwnOrRoot.check(socket.as_fd());
-    trusted.map_err(|stranger| refuse(ErrorCode::IllegalClient, &stranger.to_string()))?;
-    let pid = peer_of(socket.as_fd()).ok().and_then(|peer| peer.pid);
-    hello(dummies, connection).map_err(|fault| match fault.fault {
-        Fault::Refused(refusal) => refusal,
-        _ => broken(fault),
-    })?;
-    let (request_id, attachment) = attach_request(connection).map_err(broken)?;
-    let (dummy, is_control) = match attachment {
-        None => (attach_new(dummies, pid)?, true),
-        Some(id) => {
-            let known = dummies.lock().get(&id).filter(|dummy| dummy.pid == pid).cloned();
-            let unknown = || refuse(ErrorCode::ClientNotFound, "there is no such dummy client");
-            (known.ok_or_else(unknown)?, false)
-        }
-    };
-    let hostname = dummies.store.hostname().to_owned();
-    let reply = DummyReply::Attached { attachment: dummy.id, hostname };
-    let attached = registration.belongs_to(dummy.id, MAX_CONNECTIONS_OF_A_DUMMY)
-        && connection.set_timeout(FRAME_TIMEOUT).is_ok()
-        && connection.send(|out| encode_dummy_reply(out, request_id, &reply)).is_ok();
-    // If the dummy was detached meanwhile, its connections were cut off, perhaps without this one.
-    if !attached || !dummies.lock().contains_key(&dummy.id) {
-        if is_control {
-            dummies.detach(&dummy);
-        }
-        return Err(refuse(ErrorCode::NoAvailableHandle, "it has too many connections, or ended"));
-    }
-    Ok((dummy, is_control))
-}
-
-/// The handshake that all connections of the pool begin with.
-fn hello(dummies: &AttachedDummies, connection: &mut Connection) -> Result<(), CallFault> {
-    let frame = connection.receive(&[Kind::Hello])?;
-    let hello = decode_hello(&frame.body).map_err(Fault::from)?;
-    let id = frame.header.request_id;
-    // A dummy does not know the name of the cluster.
-    let expected = Expected { cluster_id: "", auth_token: &dummies.auth_token };
-    hello.check(&expected).map_err(Fault::Refused)?;
-    connection.send(|out| encode_welcome(out, id, &Welcome::new(Epoch::default())))
-}
-
-/// Receives the first request. Returns its id, and the attachment that it names.
-fn attach_request(connection: &mut Connection) -> Result<(u64, Option<u128>), CallFault> {
-    let frame = connection.receive(&[Kind::DummyRequest])?;
-    let id = frame.header.request_id;
-    let message = decode_dummy_request(frame.body.into_bytes()).map_err(Fault::from)?;
-    match message.request().map_err(Fault::from)? {
-        DummyRequest::Attach { attachment } => Ok((id, attachment)),
-        _ => Err(Fault::Protocol("the first request must be to attach".to_owned()).into()),
-    }
-}
-
-fn attach_new(dummies: &AttachedDummies, pid: Option<i32>) -> Result<Arc<AttachedDummy>, Refusal> {
-    let failed = |code, message: &str| Refusal { code, message: message.to_owned() };
-    let mut id = [0; 16];
-    getrandom::fill(&mut id)
-        .map_err(|_| failed(ErrorCode::InternalError, "the system gives no random numbers"))?;
-    let dummy = Arc::new(AttachedDummy::new(u128::from_le_bytes(id), pid));
-    let mut attached = dummies.lock();
-    if attached.len() >= MAX_DUMMIES {
-        return Err(failed(ErrorCode::NoAvailableHandle, "there are too many dummy clients"));
-    }
-    attached.insert(dummy.id, Arc::clone(&dummy));
-    Ok(dummy)
-}
-
 /// Answers calls until the connection ends. Returns why it ended.
 fn answer_calls(
     dummies: &AttachedDummies,
@@ -153,8 +61,7 @@ fn answer_calls(
     loop {
         let Err(failure) = answer_one(dummies, connection, dummy, watched) else { continue };
         if let Fault::Protocol(message) = &failure.fault {
-            let (code, message) = (ErrorCode::InvalidParams, message.clone());
-            refuse(connection, &Refusal { code, message });
+            refuse(connection, &refusal(ErrorCode::InvalidParams, message));
         }
         return failure;
     }
@@ -179,7 +86,10 @@ fn answer_one(
         | DummyRequest::Health => None,
         _ => Some(dummies.calls.take()),
     };
-    let reply = serve::answer(&dummies.store, dummy, &request, memory);
+    // Held until the call has ended, so that its memory stays mapped. A dummy that was detached meanwhile, as when
+    // this server stops, gets no answer: the end of the connection says it.
+    let regions = dummy.regions().ok_or_else(detached)?;
+    let reply = serve::answer(&dummies.store, dummy, &regions, &request, memory);
     drop(permit);
     let reply = reply.map_err(|malformed| Fault::Protocol(malformed.to_string()))?;
     connection.send(|out| encode_dummy_reply(out, id, &reply))
@@ -197,10 +107,15 @@ fn wait(connection: &Connection, watched: Option<&OwnedFd>) -> Result<(), CallFa
             return Ok(());
         }
         if sockets.get(1).is_some_and(|(_, ready)| ready.read) {
-            let fault = Fault::Io(std::io::ErrorKind::UnexpectedEof.into());
-            return Err(CallFault { fault, progress: CallProgress::Closed });
+            return Err(detached());
         }
     }
+}
+
+/// The end of a connection whose dummy has ended, or was sent away.
+fn detached() -> CallFault {
+    let fault = Fault::Io(std::io::ErrorKind::UnexpectedEof.into());
+    CallFault { fault, progress: CallProgress::Closed }
 }
 
 /// A descriptor that becomes readable when a process has ended; `None` if the system has none.

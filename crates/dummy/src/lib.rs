@@ -13,6 +13,7 @@
 
 #![forbid(unsafe_code)]
 
+mod attach;
 mod attached_dummies;
 mod attached_dummy;
 mod batch;

@@ -3,6 +3,8 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mooncake_memory::Private;
+use mooncake_types::ErrorCode;
+use mooncake_wire::Refusal;
 
 /// All open connections of dummies, so that other threads can close them.
 #[derive(Debug, Default)]
@@ -58,17 +60,22 @@ fn end_after_answer((socket, _): &OpenSocket) {
 }
 
 impl Registration<'_> {
-    /// Notes the attachment of the connection. False if that has `most` connections already, or all are being closed.
-    pub(super) fn belongs_to(&self, attachment: u128, most: usize) -> bool {
+    /// Notes the attachment of the connection. Refused if that has `most` connections already, or all are being
+    /// closed.
+    pub(super) fn belongs_to(&self, attachment: u128, most: usize) -> Result<(), Refusal> {
+        let refuse = |code, message: &str| Err(Refusal { code, message: message.to_owned() });
         let mut state = self.connections.lock();
+        if state.closing {
+            return refuse(ErrorCode::RpcFail, "dummy clients are served no longer");
+        }
         let taken = state.sockets.values().filter(|(_, of)| *of == Some(attachment)).count();
-        if taken >= most || state.closing {
-            return false;
+        if taken >= most {
+            return refuse(ErrorCode::NoAvailableHandle, "a dummy client has too many connections");
         }
         if let Some((_, of)) = state.sockets.get_mut(&self.number) {
             *of = Some(attachment);
         }
-        true
+        Ok(())
     }
 }
 
@@ -92,7 +99,7 @@ mod tests {
         let host: Arc<Private<TcpStream>> = Arc::new(Private::new(OwnedFd::from(host)).convert());
         let connections = OpenConnections::default();
         let registration = connections.register(&host);
-        assert!(registration.belongs_to(7, 1));
+        assert_eq!(registration.belongs_to(7, 1), Ok(()));
         connections.cut_off(7);
         assert_eq!((&**host).read(&mut [0]).expect("an end"), 0, "nothing more is asked");
         dummy.set_nonblocking(true).expect("a socket");

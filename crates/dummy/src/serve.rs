@@ -12,18 +12,17 @@ use super::malformed::Malformed;
 use super::segment_table::SegmentTable;
 use mooncake_client::{Fragment, GetTarget, Health, ObjectLocation, PutSource, Ranged, Store};
 
-/// Carries out a request, on this thread.
+/// Carries out a request, on this thread. `regions` are what the dummy shared when it came.
 pub(super) fn answer(
     store: &Store,
     dummy: &AttachedDummy,
+    regions: &SharedRegions,
     request: &DummyRequest<'_>,
     memory: Vec<OwnedFd>,
 ) -> Result<DummyReply, Malformed> {
     if memory.len() != usize::from(matches!(request, DummyRequest::ShareMemory { .. })) {
         return Err(Malformed("a descriptor is missing, or came unasked"));
     }
-    // Held until the call has ended, so that its memory stays mapped.
-    let regions = dummy.regions();
     Ok(match request {
         DummyRequest::Attach { .. } => return Err(Malformed("it is attached already")),
         DummyRequest::ShareMemory { len } => {
@@ -33,9 +32,9 @@ pub(super) fn answer(
         }
         DummyRequest::UnshareMemory { map } => DummyReply::Statuses(vec![dummy.unshare(*map)]),
         DummyRequest::Health => DummyReply::Health(store.health() == Health::Ok),
-        DummyRequest::Put { mode, config, puts } => put(store, &regions, (*mode, config), puts)?,
-        DummyRequest::Get { objects } => get(store, &regions, objects)?,
-        DummyRequest::GetFragments { objects } => get_fragments(store, &regions, objects)?,
+        DummyRequest::Put { mode, config, puts } => put(store, regions, (*mode, config), puts)?,
+        DummyRequest::Get { objects } => get(store, regions, objects)?,
+        DummyRequest::GetFragments { objects } => get_fragments(store, regions, objects)?,
         DummyRequest::Exist { keys } => DummyReply::Exist(store.exist(keys)),
         DummyRequest::PrefixLen { keys } => {
             let counted = store.prefix_len(keys);

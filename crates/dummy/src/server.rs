@@ -8,6 +8,7 @@ use std::time::Duration;
 use mooncake_connection::{Connection, listen_locally};
 use mooncake_memory::{Interest, Private, poll_sockets, spawn_unpinned};
 
+use super::attach::HELLO_TIMEOUT;
 use super::attached_dummies::AttachedDummies;
 use super::connection;
 use super::socket_name::socket_name;
@@ -118,7 +119,7 @@ fn serve(dummies: &Arc<AttachedDummies>, stream: UnixStream) -> Option<JoinHandl
     let dummies = Arc::clone(dummies);
     let started = stream.set_nonblocking(false).and_then(|()| {
         let stream = Private::new(OwnedFd::from(stream)).convert();
-        let mut connection = Connection::new(stream, connection::HELLO_TIMEOUT, Duration::ZERO)?;
+        let mut connection = Connection::new(stream, HELLO_TIMEOUT, Duration::ZERO)?;
         let thread = Builder::new().name("mooncake-dummy".to_owned());
         spawn_unpinned(thread, move || connection::serve(&dummies, &mut connection))
     });

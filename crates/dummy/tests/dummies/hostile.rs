@@ -19,7 +19,7 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlag
 
 use crate::master::TOKEN;
 use crate::rig::{content, eventually};
-use crate::scene::{Scene, get, mappings, put};
+use crate::scene::{Scene, get, mappings, put, server_config};
 
 /// A connection on which a test sends any frame.
 struct Raw(UnixStream);
@@ -342,6 +342,26 @@ fn a_call_is_answered_although_its_dummy_is_detached_meanwhile() {
     });
     assert_eq!(calls.reply(), DummyReply::Lengths(vec![Ok(1000)]));
     assert!(calls.hear().is_none(), "the connection ends after that");
+}
+
+/// The memory that such a call names is shared no longer, which is no fault of the dummy: it must not be told so.
+#[test]
+fn a_call_that_waits_while_its_dummy_is_detached_gets_no_answer() {
+    let scene = Scene::new(1 << 20);
+    let (mut control, attachment) = Raw::attached_to(scene.port, None);
+    assert_eq!(control.share(memory(4096, Some(SealFlags::SHRINK)).as_fd(), 4096), 0);
+    let most = server_config(scene.port).calls_at_once;
+    let mut calls: Vec<Raw> =
+        (0..=most).map(|_| Raw::attached_to(scene.port, Some(attachment)).0).collect();
+    // Until this ends, no call ends, so at least one waits for its turn.
+    scene.master.with_meta(|_| {
+        calls.iter_mut().for_each(|call| call.say(&get_of(0, 0, 4096)));
+        drop(control);
+        eventually("it is detached", || scene.server.attached() == 0);
+    });
+    let heard: Vec<_> = calls.iter_mut().filter_map(Raw::hear).collect();
+    assert!(heard.len() <= most, "{heard:?}");
+    assert!(heard.iter().all(|(kind, _)| *kind == Kind::DummyReply), "{heard:?}");
 }
 
 #[test]

@@ -1,0 +1,126 @@
+//! The handshake of a dummy's connection: who it is, and whether it is let in.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mooncake_connection::{CallFault, Connection, Fault, TrustedUsers};
+use mooncake_memory::peer_of;
+use mooncake_types::{DummyReply, DummyRequest, Epoch, ErrorCode};
+use mooncake_wire::{
+    Expected, Kind, Refusal, Welcome, decode_dummy_request, decode_hello, encode_dummy_reply,
+    encode_welcome,
+};
+
+use super::attached_dummies::AttachedDummies;
+use super::attached_dummy::AttachedDummy;
+use super::open_connections::Registration;
+
+/// How long a dummy may take to identify itself.
+pub(super) const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long a dummy may take to send the rest of a frame, or to take an answer.
+const FRAME_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Most connections of one dummy.
+const MAX_CONNECTIONS_OF_A_DUMMY: usize = 65;
+
+/// Most dummies at a time.
+const MAX_DUMMIES: usize = 128;
+
+/// The handshake. Returns the dummy, and whether this is its control connection.
+pub(super) fn welcome(
+    dummies: &AttachedDummies,
+    connection: &mut Connection,
+    registration: &Registration<'_>,
+) -> Result<(Arc<AttachedDummy>, bool), Refusal> {
+    let socket = Arc::clone(connection.stream());
+    let trusted = TrustedUsers::OwnOrRoot.check(socket.as_fd());
+    trusted.map_err(|stranger| refusal(ErrorCode::IllegalClient, &stranger))?;
+    let pid = peer_of(socket.as_fd()).ok().and_then(|peer| peer.pid);
+    hello(dummies, connection).map_err(refusal_for)?;
+    let (request_id, attachment) = attach_request(connection).map_err(refusal_for)?;
+    let (dummy, is_control) = match attachment {
+        None => (attach_new(dummies, pid)?, true),
+        Some(id) => {
+            let known = dummies.lock().get(&id).filter(|dummy| dummy.pid == pid).cloned();
+            (known.ok_or_else(unknown_dummy)?, false)
+        }
+    };
+    let welcomed = confirm(dummies, connection, registration, (request_id, &dummy));
+    if welcomed.is_err() && is_control {
+        dummies.detach(&dummy);
+    }
+    welcomed.map(|()| (dummy, is_control))
+}
+
+/// Tells a dummy that it is attached.
+fn confirm(
+    dummies: &AttachedDummies,
+    connection: &mut Connection,
+    registration: &Registration<'_>,
+    (request_id, dummy): (u64, &AttachedDummy),
+) -> Result<(), Refusal> {
+    registration.belongs_to(dummy.id, MAX_CONNECTIONS_OF_A_DUMMY)?;
+    let hostname = dummies.store.hostname().to_owned();
+    let reply = DummyReply::Attached { attachment: dummy.id, hostname };
+    let timeout_set = connection.set_timeout(FRAME_TIMEOUT).map_err(|e| Fault::Io(e).into());
+    timeout_set
+        .and_then(|()| connection.send(|out| encode_dummy_reply(out, request_id, &reply)))
+        .map_err(refusal_for)?;
+    // If the dummy was detached meanwhile, its connections were cut off, perhaps without this one.
+    let is_attached = dummies.lock().contains_key(&dummy.id);
+    if is_attached { Ok(()) } else { Err(unknown_dummy()) }
+}
+
+pub(super) fn refusal(code: ErrorCode, message: &impl ToString) -> Refusal {
+    Refusal { code, message: message.to_string() }
+}
+
+fn unknown_dummy() -> Refusal {
+    refusal(ErrorCode::ClientNotFound, &"there is no such dummy client")
+}
+
+fn refusal_for(CallFault { fault, .. }: CallFault) -> Refusal {
+    match fault {
+        Fault::Refused(refusal) => refusal,
+        Fault::Protocol(message) => refusal(ErrorCode::InvalidParams, &message),
+        // The dummy has ended, or this server stops.
+        fault => refusal(ErrorCode::RpcFail, &fault),
+    }
+}
+
+/// The handshake that all connections of the pool begin with.
+fn hello(dummies: &AttachedDummies, connection: &mut Connection) -> Result<(), CallFault> {
+    let frame = connection.receive(&[Kind::Hello])?;
+    let hello = decode_hello(&frame.body).map_err(Fault::from)?;
+    let id = frame.header.request_id;
+    // A dummy does not know the name of the cluster.
+    let expected = Expected { cluster_id: "", auth_token: &dummies.auth_token };
+    hello.check(&expected).map_err(Fault::Refused)?;
+    connection.send(|out| encode_welcome(out, id, &Welcome::new(Epoch::default())))
+}
+
+/// Receives the first request. Returns its id, and the attachment that it names.
+fn attach_request(connection: &mut Connection) -> Result<(u64, Option<u128>), CallFault> {
+    let frame = connection.receive(&[Kind::DummyRequest])?;
+    let id = frame.header.request_id;
+    let message = decode_dummy_request(frame.body.into_bytes()).map_err(Fault::from)?;
+    match message.request().map_err(Fault::from)? {
+        DummyRequest::Attach { attachment } => Ok((id, attachment)),
+        _ => Err(Fault::Protocol("the first request must be to attach".to_owned()).into()),
+    }
+}
+
+fn attach_new(dummies: &AttachedDummies, pid: Option<i32>) -> Result<Arc<AttachedDummy>, Refusal> {
+    let mut id = [0; 16];
+    getrandom::fill(&mut id)
+        .map_err(|_| refusal(ErrorCode::InternalError, &"the system gives no random numbers"))?;
+    let dummy = Arc::new(AttachedDummy::new(u128::from_le_bytes(id), pid));
+    let mut attached = dummies.lock();
+    if attached.len() >= MAX_DUMMIES {
+        return Err(refusal(ErrorCode::NoAvailableHandle, &"there are too many dummy clients"));
+    }
+    attached.insert(dummy.id, Arc::clone(&dummy));
+    Ok(dummy)
+}
