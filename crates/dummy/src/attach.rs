@@ -62,15 +62,17 @@ fn confirm(
     (request_id, dummy): (u64, &AttachedDummy),
 ) -> Result<(), Refusal> {
     registration.belongs_to(dummy.id, MAX_CONNECTIONS_OF_A_DUMMY)?;
+    // If the dummy was detached meanwhile, its connections were cut off, perhaps without this one. From here on, this
+    // one is cut off with them.
+    if !dummies.lock().contains_key(&dummy.id) {
+        return Err(unknown_dummy());
+    }
     let hostname = dummies.store.hostname().to_owned();
     let reply = DummyReply::Attached { attachment: dummy.id, hostname };
     let timeout_set = connection.set_timeout(FRAME_TIMEOUT).map_err(|e| Fault::Io(e).into());
     timeout_set
         .and_then(|()| connection.send(|out| encode_dummy_reply(out, request_id, &reply)))
-        .map_err(refusal_for)?;
-    // If the dummy was detached meanwhile, its connections were cut off, perhaps without this one.
-    let is_attached = dummies.lock().contains_key(&dummy.id);
-    if is_attached { Ok(()) } else { Err(unknown_dummy()) }
+        .map_err(refusal_for)
 }
 
 pub(super) fn refusal(code: ErrorCode, message: &impl ToString) -> Refusal {

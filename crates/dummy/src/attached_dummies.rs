@@ -35,8 +35,8 @@ impl AttachedDummies {
 
     /// Detaches a dummy that has ended, or is sent away. Nothing of it stays once the calls under way have ended.
     pub(super) fn detach(&self, dummy: &AttachedDummy) {
+        dummy.let_go();
         self.lock().remove(&dummy.id);
         self.connections.cut_off(dummy.id);
-        dummy.let_go();
     }
 }
