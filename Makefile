@@ -88,7 +88,6 @@ figures: ## redraw the hit ratios in docs/sizing.md; bench-scale and bench-all r
 
 bench: ## benchmark this project beside the C++ package, and its parts; ARGS=--quick: a short run
 	cargo bench --locked --package mooncake-alloc --package mooncake-meta --package mooncake-wire --package mooncake-workload --bench '*'
-	$(PYTHON) bench/round_trip.py
 	$(PYTHON) bench/compare.py $(ARGS)
 
 bench-scale: ## measure operations with more objects, segments, clients and bytes; ARGS=--quick: a short run

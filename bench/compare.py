@@ -10,19 +10,22 @@ from this checkout. Each round runs peer.py in all variants, one after the other
 - C++ with its defaults;
 - C++ with its connection pool (MC_TCP_ENABLE_CONNECTION_POOL=1);
 - this project over TCP only (MOONCAKE_TRANSPORTS=tcp);
-- this project with its defaults, which use shared memory between processes of one host.
+- this project with its defaults, which use shared memory between processes of one host;
+- bare programs that move as many bytes and do nothing else (raw_limits.py).
 
 Absolute figures drift with the machine. Compare only the ratios of one run.
 """
 
 import argparse
 import json
+import os
 import pathlib
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+import raw_limits
 from environment import (
     CPP_PACKAGE,
     HOME,
@@ -38,6 +41,7 @@ from environment import (
 from table import LOWER_IS_BETTER, Figures, cell, markdown, medians, times_better, verdict
 
 PEER = pathlib.Path(__file__).resolve().parent / "peer.py"
+RAW_LIMITS = pathlib.Path(raw_limits.__file__)
 ROUND_TIMEOUT_S = 700
 
 
@@ -56,6 +60,17 @@ class Row(NamedTuple):
         """The figure in the row's unit; None if it was not measured."""
         fields = figures.get(self.figure)
         return fields[self.field] / self.divisor if fields and self.field in fields else None
+
+
+class Share(NamedTuple):
+    """A line of the table of raw limits: the rate of a variant, and that of the bare program that does the same."""
+
+    work: str
+    variant: str
+    figure: str
+    bare: str
+    # The least share.
+    goal: float | None = None
 
 
 class Table(NamedTuple):
@@ -141,15 +156,36 @@ TABLES = [
 ]
 
 
+SHARES = [
+    Share("get_into 1 MiB, over TCP", "rust_tcp", "get_1048576", "round_trip_1048576"),
+    Share("get_into 16 MiB, over TCP", "rust_tcp", "get_16777216", "round_trip_16777216"),
+    Share("batch_get_into 64 x 1 MiB, over TCP", "rust_tcp", "batch_get_64x1048576", "stream_67108864"),
+    Share("batch_put_from 64 x 1 MiB, over TCP", "rust_tcp", "batch_put_64x1048576", "stream_67108864", 0.9),
+    Share("get_into 1 MiB, shared memory", "rust", "get_1048576", "copy_out_1048576", 0.8),
+    Share("get_into 16 MiB, shared memory", "rust", "get_16777216", "copy_out_16777216"),
+    Share("put_from 1 MiB, shared memory", "rust", "put_1048576", "copy_fresh_1048576", 0.6),
+    Share("put_from 1 MiB where bytes lay before, shared memory", "rust", "put_again_1048576", "copy_in_1048576", 0.8),
+]
+
+
 def measure(variant: str, small: int, quick: bool) -> dict[str, dict[str, float]]:
     """Runs peer.py once."""
     name, environment, _ = VARIANTS[variant]
+    return figures_of(name, [python_of(environment), PEER, "--small", small], quick, variables_of(variant))
+
+
+def measure_raw_limits(quick: bool) -> dict[str, dict[str, float]]:
+    """Runs raw_limits.py once."""
+    return figures_of("the raw limits", [sys.executable, RAW_LIMITS], quick, dict(os.environ))
+
+
+def figures_of(name: str, command: list[Any], quick: bool, environment: dict[str, str]) -> dict[str, dict[str, float]]:
+    """Runs a program that measures, and returns its figures."""
     figures = HOME / "round.json"
     figures.unlink(missing_ok=True)
-    command = [python_of(environment), PEER, "--small", small, "--json", figures, *(["--quick"] if quick else [])]
     quiet = {"stdout": subprocess.DEVNULL, "timeout": ROUND_TIMEOUT_S, "cwd": HOME}
     try:
-        run(command, env=variables_of(variant), **quiet)
+        run([*command, *(["--quick"] if quick else []), "--json", figures], env=environment, **quiet)
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
         sys.exit(f"measuring {name} failed: {error}")
     measured: dict[str, dict[str, float]] = json.loads(figures.read_text())
@@ -179,14 +215,29 @@ def table(shown: Table, figures: Mapping[str, Figures]) -> str:
     return markdown([[*head, "goal"], *(line(row, figures, shown.ours) for row in shown.rows)])
 
 
-def report(figures: Mapping[str, Figures]) -> str:
-    """All tables, as in docs/performance.md. Each table but the last shows only one of this project's transports."""
+def report(figures: Mapping[str, Figures], bare: Figures) -> str:
+    """All tables, as in docs/performance.md. Only that of costs shows both transports of this project."""
     parts = []
     for shown in TABLES:
         shows_both = shown.rows is COST
         of = {v: figures[v] for v in figures if shows_both or v in (shown.ours, *others(figures))}
         parts.append(f"### {shown.title}\n\n{table(shown, of)}")
+    parts.append(f"### The raw limits\n\n{shares(figures, bare)}\n\n{raw_limits.table(bare)}")
     return "\n\n".join(parts)
+
+
+def shares(figures: Mapping[str, Figures], bare: Figures) -> str:
+    """Our rates, those of the bare programs, and our shares of them."""
+    words = {limit.figure: limit.what for limit in raw_limits.LIMITS}
+    rows = [["work", "GB/s", "the bare program", "its GB/s", "share", "goal"]]
+    for work, variant, figure, limit, goal in SHARES:
+        if figure not in figures.get(variant, {}):
+            continue
+        ours, theirs = figures[variant][figure]["GBps"], bare[limit]["GBps"]
+        share = ours / theirs
+        said = "-" if goal is None else f">= {goal:.0%}, {'met' if share >= goal else 'missed'}"
+        rows.append([work, cell(ours), words[limit], cell(theirs), f"{share:.0%}", said])
+    return markdown(rows)
 
 
 def summary(figures: Mapping[str, Figures]) -> str:
@@ -230,22 +281,26 @@ def parse_arguments() -> argparse.Namespace:
 def main() -> None:
     args = parse_arguments()
     if args.from_json:
-        stored = json.loads(args.from_json.read_text())["medians"]
-        print(summary(stored) if args.summary else report(stored))
+        stored = json.loads(args.from_json.read_text())
+        known = stored["medians"]
+        print(summary(known) if args.summary else report(known, stored["raw_limits"]))
         return
     variants = prepare(args)
-    rounds: dict[str, list[dict[str, dict[str, float]]]] = {variant: [] for variant in variants}
+    rounds: dict[str, list[Figures]] = {variant: [] for variant in variants}
+    bare: list[Figures] = []
     for number in range(args.rounds):
         for variant in variants:
             print(f"round {number + 1} of {args.rounds}: {VARIANTS[variant][0]}", file=sys.stderr)
             rounds[variant].append(measure(variant, args.small, args.quick))
+        bare.append(measure_raw_limits(args.quick))
     medians_of: dict[str, Figures] = {variant: medians(runs) for variant, runs in rounds.items()}
     print(f"{machine()}. C++: {CPP_PACKAGE}. {memcpy_note()}: only the table of one process has that.")
     print(f"Medians over {args.rounds} round(s), taken in turn{', of a quick run' if args.quick else ''}.\n")
-    print(report(medians_of))
+    print(report(medians_of, medians(bare)))
     target = args.json or HOME / "figures.json"
     result: dict[str, Any] = {"machine": machine(), "cpp_package": CPP_PACKAGE, "medians": medians_of}
-    target.write_text(json.dumps({**result, "rounds": rounds}, indent=1) + "\n")
+    result |= {"raw_limits": medians(bare), "rounds": rounds, "rounds_of_raw_limits": bare}
+    target.write_text(json.dumps(result, indent=1) + "\n")
     print(f"\nfigures written to {target}", file=sys.stderr)
 
 

@@ -26,7 +26,6 @@ HOT_CACHE, LINK = ["bench/hot_cache.py", "--as-installed", "--only", "rust"], ["
 SECTIONS: dict[str, tuple[list[str], list[str]]] = {
     BUILDS: (["bench/compare.py"], ["--quick"]),
     "Summary": (["bench/compare.py", "--summary", "--from-json", ".bench/figures.json"], []),
-    "The raw limits": (["bench/round_trip.py"], []),
     "Where the time of a call goes": (["bench/breakdown.py"], ["--work", "put_from 1 MiB"]),
     "As the work grows": (["bench/scale.py", "--as-installed"], ["--quick"]),
     "A slow link": (["bench/link.py", "--as-installed"], ["--rounds", "1", "--batch", "16"]),

@@ -127,7 +127,9 @@ class Client:
         return {f"{name}_s_per_GB": (now[name] - since[name]) / moved * 1e9 for name in now}
 
     def ones(self, out):
-        """Measures single objects: put, first get, gets of 16 keys in turn, gets of one key."""
+        """Measures single objects: put, first get, gets of 16 keys in turn, gets of one key, and puts where the first
+        ones lay.
+        """
         for size, full in SIZES.items():
             count = self.count(full)
             keys = [f"one-{size}-{i}" for i in range(count)]
@@ -145,7 +147,15 @@ class Client:
             self.expect_bytes((count - 1) % 16 % min(count, 16) % 4 * size, size, f"repeated get_into of {size}")
             same = timed(lambda get=get, key=keys[1]: get(key) for _ in range(count))
             self.expect_bytes(size, size, f"get_into of one key of {size}")
-            for name, seconds in (("put", puts), ("get", gets), ("get_again", again), ("get_same", same)):
+            self.remove(keys)
+            puts_again = timed(lambda i=i, put=put: put(i) for i in range(count))
+            for name, seconds in (
+                ("put", puts),
+                ("get", gets),
+                ("get_again", again),
+                ("get_same", same),
+                ("put_again", puts_again),
+            ):
                 out[f"{name}_{size}"] = {
                     "p50_us": quantile(seconds, 0.5) * 1e6,
                     "p99_us": quantile(seconds, 0.99) * 1e6,

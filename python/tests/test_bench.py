@@ -1,9 +1,12 @@
 """The parts of the benchmarks that do not measure: medians, ratios, verdicts, tables, plots."""
 
+import json
 import shutil
+import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
+from pathlib import Path
 
 import breakdown
 import compare
@@ -14,6 +17,7 @@ import master_load
 import plot
 import pytest
 import python_overhead
+import raw_limits
 import scale
 import table
 
@@ -116,6 +120,9 @@ def figures(us: float) -> dict[str, dict[str, float]]:
     return {"get_4096": {"p50_us": us, "p99_us": us, "GBps": 1.0}}
 
 
+BARE = {limit.figure: {"p50_us": 500.0, "GBps": 2.0} for limit in raw_limits.LIMITS}
+
+
 def test_a_row_holds_ours_against_the_others_and_the_goal() -> None:
     row = compare.Row("get", "get_4096", "p50_us", "us", 45)
     of = {"cpp": figures(180), "cpp_pool": figures(90), "rust_tcp": figures(60)}
@@ -131,13 +138,35 @@ def test_a_row_of_one_package_alone_has_no_ratio() -> None:
 
 def test_every_table_leaves_out_the_way_that_it_is_not_about() -> None:
     of = {"cpp": figures(180), "rust_tcp": figures(60), "rust": figures(30)}
-    heads = [line for line in compare.report(of).splitlines() if line.startswith("| work")]
+    heads = [line for line in compare.report(of, BARE).splitlines() if line.startswith("| work")]
     assert heads == [
         "| work | unit | C++ | Rust, TCP | times better than C++ | goal |",
         "| work | unit | C++ | Rust | times better than C++ | goal |",
         "| work | unit | C++ | Rust | times better than C++ | goal |",
         "| work | unit | C++ | Rust, TCP | Rust | times better than C++ | goal |",
+        "| work | GB/s | the bare program | its GB/s | share | goal |",
     ]
+
+
+def test_a_share_is_of_the_bare_program_that_does_the_same() -> None:
+    of = {"rust_tcp": {"batch_put_64x1048576": {"GBps": 1.84}}, "rust": {"put_1048576": {"GBps": 1.0}}}
+    stream, copy = "TCP stream of 64 MiB one way", "copy of 1 MiB into pages that nobody has touched"
+    assert compare.shares(of, BARE).splitlines()[2:] == [
+        f"| batch_put_from 64 x 1 MiB, over TCP | 1.84 | {stream} | 2 | 92% | >= 90%, met |",
+        f"| put_from 1 MiB, shared memory | 1 | {copy} | 2 | 50% | >= 60%, missed |",
+    ]
+
+
+def test_every_share_has_its_bare_program() -> None:
+    assert {share.bare for share in compare.SHARES} <= set(BARE)
+
+
+def test_each_raw_limit_is_measured(tmp_path: Path) -> None:
+    figures = tmp_path / "figures.json"
+    subprocess.run([sys.executable, raw_limits.__file__, "--quick", "--json", figures], check=True, timeout=60)
+    measured = json.loads(figures.read_text())
+    assert set(measured) == set(BARE)
+    assert all(field > 0 for fields in measured.values() for field in fields.values())
 
 
 def test_the_summary_has_every_goal_and_their_better_setting() -> None:
