@@ -16,6 +16,8 @@ use mooncake_types::{
 const BATCH: usize = 1_000;
 const OBJECT_BYTES: u64 = 64 << 10;
 const CLIENT: ClientId = ClientId(1);
+/// By then no node may report what an earlier master granted, so the master remembers no keys for that.
+const BEGUN: Tick = Tick(60_000);
 
 fn key(number: usize) -> String {
     format!("Qwen/Qwen3-32B@pcp0@dcp0@head_or_tp_rank:0@pp_rank:0@{number:064x}")
@@ -30,6 +32,7 @@ fn resident_bytes() -> u64 {
 fn pool(segments: usize, objects: usize) -> Meta {
     let mut meta =
         Meta::new(Config { eviction_high_watermark_ratio: 1.0, ..Config::default() }, Epoch(1));
+    meta.handle_timeout(BEGUN);
     for i in 0..segments {
         let name = format!("node-{i}:12345");
         let mount = MountSegment {
@@ -43,7 +46,7 @@ fn pool(segments: usize, objects: usize) -> Meta {
             medium: mooncake_types::Medium::Memory,
             domains: &[],
         };
-        meta.handle(Tick(0), CLIENT, &Request::MountSegment(mount));
+        meta.handle(BEGUN, CLIENT, &Request::MountSegment(mount));
     }
     meta
 }
@@ -125,16 +128,15 @@ fn measure(objects: usize, segments: usize) {
     let more: Vec<String> = (objects * 2..objects * 2 + objects / 4).map(key).collect();
     let before = resident_bytes();
     let mut meta = pool(segments, objects);
-    let (start, end) = put_all(&mut meta, &keys, Tick(1));
+    let (start, end) = put_all(&mut meta, &keys, BEGUN);
     let bytes = (resident_bytes() - before) as f64 / objects as f64;
     // A stride that visits the batches in another order than the puts.
     let batches: Vec<&[String]> = keys.chunks(BATCH).collect();
     let stride = |i: usize| batches[i * 37 % batches.len()].iter().map(String::as_str).collect();
     let all = 0..batches.len();
     let (exist, _) =
-        time(&mut meta, Tick(2), all.clone().map(|i| Request::ExistKey { keys: stride(i) }));
-    let (get, _) =
-        time(&mut meta, Tick(3), all.map(|i| Request::GetReplicaList { keys: stride(i) }));
+        time(&mut meta, BEGUN, all.clone().map(|i| Request::ExistKey { keys: stride(i) }));
+    let (get, _) = time(&mut meta, BEGUN, all.map(|i| Request::GetReplicaList { keys: stride(i) }));
     let scan = |cursor| {
         Request::Scan(Scan {
             pattern: Some("no key has this"),
@@ -144,7 +146,7 @@ fn measure(objects: usize, segments: usize) {
         })
     };
     let cursors = (0..objects / BATCH).map(|i| (i * BATCH) as u64);
-    let (regex, longest) = time(&mut meta, Tick(4), cursors.map(scan));
+    let (regex, longest) = time(&mut meta, BEGUN, cursors.map(scan));
     let later = Tick(3_600_000);
     let evicted = meta.stats().counters.evicted_keys;
     let (put_evicting, _) = put_all(&mut meta, &more, later);
@@ -172,13 +174,13 @@ fn measure_placement() {
         let puts = keys.iter().map(|key| PutItem::new(key, OBJECT_BYTES)).collect();
         let request = Request::PutStart(PutStart { puts, config: config.clone(), mode });
         let start = Instant::now();
-        let reply = meta.handle(Tick(1), CLIENT, &request);
+        let reply = meta.handle(BEGUN, CLIENT, &request);
         best = best.min(start.elapsed());
         let Reply::Granted { results, .. } = reply else { panic!("{reply:?}") };
         let granted = keys.iter().zip(results);
         let revoked = granted
             .map(|(key, grant)| PutRevoke::new(key, grant.expect("there is room for all").version));
-        meta.handle(Tick(1), CLIENT, &Request::PutRevoke { puts: revoked.collect() });
+        meta.handle(BEGUN, CLIENT, &Request::PutRevoke { puts: revoked.collect() });
     }
     let per_key = best.as_nanos() as f64 / BATCH as f64;
     println!("placement over 16 segments, best of {ROUNDS} batches: {per_key:.0} ns per put_start");
