@@ -26,7 +26,7 @@ use crate::sight::ConnectionId;
 /// Replies are written once they have grown to this, in bytes. One reply may be longer.
 const WRITE_BYTES: usize = 256 << 10;
 
-/// How long one connection is served before others get their turn.
+/// How long one connection is served before others get their turn, whether its requests came together or not.
 const TURN: Duration = Duration::from_micros(500);
 
 /// A peer that takes no bytes for this long is cut off.
@@ -50,7 +50,8 @@ enum End {
 /// Serves a connection until it ends.
 pub(crate) async fn run(shell: Rc<Shell>, stream: TcpStream, peer: Peer) {
     let admin_port = shell.config.metrics_port;
-    let mut connection = Connection { shell, stream, input: Input::default(), output: Vec::new() };
+    let (input, output) = (Input::default(), Vec::new());
+    let mut connection = Connection { shell, stream, input, output, served: Duration::ZERO };
     // Dropped before the stream. Otherwise a child process could keep the connection open after this one died.
     let _private = PrivateWhile::open(&connection.stream);
     let client = match connection.admit().await {
@@ -97,6 +98,8 @@ struct Connection {
     stream: TcpStream,
     input: Input,
     output: Vec<u8>,
+    /// How long this connection was served since others got their turn.
+    served: Duration,
 }
 
 impl Connection {
@@ -162,7 +165,7 @@ impl Connection {
 
     /// Answers every frame that has arrived, and writes the replies.
     async fn answer_all(&mut self, client: ClientId, number: ConnectionId) -> Result<(), End> {
-        let mut turn = Instant::now();
+        let mut begun = Instant::now();
         loop {
             let frame = self
                 .input
@@ -172,15 +175,16 @@ impl Connection {
             if let Some(waiting) = self.answer(client, number, frame)? {
                 self.answer_later((client, number), &waiting).await?;
             }
-            let over = turn.elapsed() >= TURN;
+            let over = self.served + begun.elapsed() >= TURN;
             if over || self.output.len() >= WRITE_BYTES {
                 self.flush().await.map_err(End::Io)?;
             }
             if over {
                 yield_now().await;
-                turn = Instant::now();
+                (self.served, begun) = (Duration::ZERO, Instant::now());
             }
         }
+        self.served += begun.elapsed();
         self.flush().await.map_err(End::Io)
     }
 

@@ -3,12 +3,12 @@
 mod admin;
 mod admin_bad_input;
 mod bad_input;
+mod delays;
 mod drain;
 mod lifecycle;
 mod metadata_server;
 mod replicas;
 mod rpc;
-mod scan;
 mod sight;
 mod support;
 mod task_wait;
