@@ -7,7 +7,7 @@
 - A round trip sends 32 bytes, and receives an answer of some length into the same memory each time.
 - A stream sends bytes one way, and waits for one byte when the last one has arrived.
 - A copy goes out of a block of 512 MiB, which no cache holds, to one place; or from one place into such a block; or
-  from one place into memory that nobody has touched, of the kind that segments are made of.
+  from one place into fresh pages of a memory file, as segments have them.
 
 Nothing is checked or looked up.
 """
@@ -18,10 +18,11 @@ import mmap
 import os
 import pathlib
 import socket
-import time
 from collections.abc import Callable, Iterator
+from itertools import repeat
 from typing import NamedTuple
 
+from peer import timed
 from table import Figures, cell, markdown
 
 MIB = 1 << 20
@@ -56,17 +57,8 @@ def windows(length: int) -> Iterator[int]:
         at = (at + length) % (BLOCK_BYTES - length + 1)
 
 
-def timed(call: Callable[[], object], count: int) -> list[float]:
-    spent = []
-    for _ in range(count):
-        start = time.perf_counter()
-        call()
-        spent.append(time.perf_counter() - start)
-    return spent
-
-
 def beside(child: Callable[[socket.socket], None], parent: Callable[[socket.socket], list[float]]) -> list[float]:
-    """Runs `child` in a process of its own at the other end of a connection, and returns what `parent` does."""
+    """Runs `child` in a process of its own at the other end of a connection, and returns what `parent` returns."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         process = os.fork()
         if process == 0:
@@ -103,7 +95,7 @@ def round_trips(length: int, count: int) -> list[float]:
             connection.send(b"x" * 32)
             receive(connection, into)
 
-        return timed(once, count)
+        return timed(repeat(once, count))
 
     return beside(answer, ask)
 
@@ -124,7 +116,7 @@ def streams(length: int, count: int) -> list[float]:
             connection.sendall(block)
             connection.recv(1)
 
-        return timed(once, count)
+        return timed(repeat(once, count))
 
     return beside(take, give)
 
@@ -136,7 +128,7 @@ def copies_out(length: int, count: int) -> list[float]:
         at = next(places)
         into[:] = block[at : at + length]
 
-    return timed(copy, count)
+    return timed(repeat(copy, count))
 
 
 def copies_in(length: int, count: int) -> list[float]:
@@ -146,7 +138,7 @@ def copies_in(length: int, count: int) -> list[float]:
         at = next(places)
         block[at : at + length] = out_of
 
-    return timed(copy, count)
+    return timed(repeat(copy, count))
 
 
 def copies_into_fresh_pages(length: int, count: int) -> list[float]:
@@ -159,7 +151,7 @@ def copies_into_fresh_pages(length: int, count: int) -> list[float]:
             at = next(places)
             fresh[at : at + length] = out_of
 
-        spent = timed(copy, count)
+        spent = timed(repeat(copy, count))
     os.close(file)
     return spent
 
@@ -179,7 +171,7 @@ LIMITS = [
     Limit("copy_out_1048576", "copy of 1 MiB out of memory that no cache holds", 500, MIB, copies_out),
     Limit("copy_out_16777216", "copy of 16 MiB out of memory that no cache holds", 40, 16 * MIB, copies_out),
     Limit("copy_in_1048576", "copy of 1 MiB into memory that no cache holds", 500, MIB, copies_in),
-    Limit("copy_fresh_1048576", "copy of 1 MiB into pages that nobody has touched", 500, MIB, copies_into_fresh_pages),
+    Limit("copy_fresh_1048576", "copy of 1 MiB into fresh pages", 500, MIB, copies_into_fresh_pages),
 ]
 
 

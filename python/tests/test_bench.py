@@ -150,7 +150,7 @@ def test_every_table_leaves_out_the_way_that_it_is_not_about() -> None:
 
 def test_a_share_is_of_the_bare_program_that_does_the_same() -> None:
     of = {"rust_tcp": {"batch_put_64x1048576": {"GBps": 1.84}}, "rust": {"put_1048576": {"GBps": 1.0}}}
-    stream, copy = "TCP stream of 64 MiB one way", "copy of 1 MiB into pages that nobody has touched"
+    stream, copy = "TCP stream of 64 MiB one way", "copy of 1 MiB into fresh pages"
     assert compare.shares(of, BARE).splitlines()[2:] == [
         f"| batch_put_from 64 x 1 MiB, over TCP | 1.84 | {stream} | 2 | 92% | >= 90%, met |",
         f"| put_from 1 MiB, shared memory | 1 | {copy} | 2 | 50% | >= 60%, missed |",

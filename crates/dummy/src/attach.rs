@@ -36,7 +36,7 @@ pub(super) fn welcome(
 ) -> Result<(Arc<AttachedDummy>, bool), Refusal> {
     let socket = Arc::clone(connection.stream());
     let trusted = TrustedUsers::OwnOrRoot.check(socket.as_fd());
-    trusted.map_err(|stranger| refusal(ErrorCode::IllegalClient, &stranger))?;
+    trusted.map_err(|stranger| Refusal::new(ErrorCode::IllegalClient, stranger))?;
     let pid = peer_of(socket.as_fd()).ok().and_then(|peer| peer.pid);
     hello(dummies, connection).map_err(refusal_for)?;
     let (request_id, attachment) = attach_request(connection).map_err(refusal_for)?;
@@ -75,20 +75,16 @@ fn confirm(
         .map_err(refusal_for)
 }
 
-pub(super) fn refusal(code: ErrorCode, message: &impl ToString) -> Refusal {
-    Refusal { code, message: message.to_string() }
-}
-
 fn unknown_dummy() -> Refusal {
-    refusal(ErrorCode::ClientNotFound, &"there is no such dummy client")
+    Refusal::new(ErrorCode::ClientNotFound, "there is no such dummy client")
 }
 
 fn refusal_for(CallFault { fault, .. }: CallFault) -> Refusal {
     match fault {
         Fault::Refused(refusal) => refusal,
-        Fault::Protocol(message) => refusal(ErrorCode::InvalidParams, &message),
+        Fault::Protocol(message) => Refusal::new(ErrorCode::InvalidParams, message),
         // The dummy has ended, or this server stops.
-        fault => refusal(ErrorCode::RpcFail, &fault),
+        fault => Refusal::new(ErrorCode::RpcFail, fault),
     }
 }
 
@@ -116,12 +112,13 @@ fn attach_request(connection: &mut Connection) -> Result<(u64, Option<u128>), Ca
 
 fn attach_new(dummies: &AttachedDummies, pid: Option<i32>) -> Result<Arc<AttachedDummy>, Refusal> {
     let mut id = [0; 16];
-    getrandom::fill(&mut id)
-        .map_err(|_| refusal(ErrorCode::InternalError, &"the system gives no random numbers"))?;
+    getrandom::fill(&mut id).map_err(|_| {
+        Refusal::new(ErrorCode::InternalError, "the system gives no random numbers")
+    })?;
     let dummy = Arc::new(AttachedDummy::new(u128::from_le_bytes(id), pid));
     let mut attached = dummies.lock();
     if attached.len() >= MAX_DUMMIES {
-        return Err(refusal(ErrorCode::NoAvailableHandle, &"there are too many dummy clients"));
+        return Err(Refusal::new(ErrorCode::NoAvailableHandle, "there are too many dummy clients"));
     }
     attached.insert(dummy.id, Arc::clone(&dummy));
     Ok(dummy)

@@ -33,7 +33,8 @@ impl AttachedDummies {
         self.dummies.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Detaches a dummy that has ended, or is sent away. Nothing of it stays once the calls under way have ended.
+    /// Detaches a dummy that has ended, or is sent away. Calls that begin later get no answer. Nothing of
+    /// the dummy stays once the calls under way have ended.
     pub(super) fn detach(&self, dummy: &AttachedDummy) {
         dummy.let_go();
         self.lock().remove(&dummy.id);

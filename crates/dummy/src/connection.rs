@@ -8,7 +8,7 @@ use mooncake_memory::{Interest, poll_sockets};
 use mooncake_types::{DummyRequest, ErrorCode};
 use mooncake_wire::{Kind, Refusal, decode_dummy_request, encode_dummy_reply, encode_refusal};
 
-use super::attach::{refusal, welcome};
+use super::attach::welcome;
 use super::attached_dummies::AttachedDummies;
 use super::attached_dummy::AttachedDummy;
 use super::serve;
@@ -61,7 +61,7 @@ fn answer_calls(
     loop {
         let Err(failure) = answer_one(dummies, connection, dummy, watched) else { continue };
         if let Fault::Protocol(message) = &failure.fault {
-            refuse(connection, &refusal(ErrorCode::InvalidParams, message));
+            refuse(connection, &Refusal::new(ErrorCode::InvalidParams, message));
         }
         return failure;
     }

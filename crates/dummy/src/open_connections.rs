@@ -63,14 +63,14 @@ impl Registration<'_> {
     /// Notes the attachment of the connection. Refused if that has `most` connections already, or all are being
     /// closed.
     pub(super) fn belongs_to(&self, attachment: u128, most: usize) -> Result<(), Refusal> {
-        let refuse = |code, message: &str| Err(Refusal { code, message: message.to_owned() });
         let mut state = self.connections.lock();
         if state.closing {
-            return refuse(ErrorCode::RpcFail, "dummy clients are served no longer");
+            return Err(Refusal::new(ErrorCode::RpcFail, "dummy clients are served no longer"));
         }
         let taken = state.sockets.values().filter(|(_, of)| *of == Some(attachment)).count();
         if taken >= most {
-            return refuse(ErrorCode::NoAvailableHandle, "a dummy client has too many connections");
+            let message = "a dummy client has too many connections";
+            return Err(Refusal::new(ErrorCode::NoAvailableHandle, message));
         }
         if let Some((_, of)) = state.sockets.get_mut(&self.number) {
             *of = Some(attachment);

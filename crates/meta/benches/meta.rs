@@ -103,7 +103,7 @@ fn put_all(meta: &mut Meta, keys: &[String], now: Tick) -> (f64, f64) {
     (per_key(starts), per_key(ends))
 }
 
-/// Puts one key a request into a full pool, so that each put evicts. Returns the time of each start, in order.
+/// Puts one key a request into a full pool, so that each put evicts. Returns how long each start took, in ascending order.
 fn evict_one_by_one(meta: &mut Meta, keys: &[String], now: Tick) -> Vec<Duration> {
     let config = ReplicateConfig::default();
     let mode = mooncake_types::PutMode::Insert;

@@ -82,6 +82,13 @@ pub struct Refusal {
     pub message: String,
 }
 
+impl Refusal {
+    /// A refusal with this message.
+    pub fn new(code: ErrorCode, message: impl ToString) -> Self {
+        Self { code, message: message.to_string() }
+    }
+}
+
 /// The values that a [`Hello`] must have.
 #[derive(Clone, Copy)]
 pub struct Expected<'a> {
