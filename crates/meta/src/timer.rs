@@ -30,6 +30,8 @@ pub(crate) enum Timer {
     Window,
     /// The longer window in which disks may report ends.
     DiskWindow,
+    /// Segments that were reporting may have fallen silent.
+    Silence,
     /// A drain job looks at its segments again.
     Drain(u32),
     /// Puts that were under way when the epoch rose may have ended.

@@ -17,9 +17,6 @@ use super::phase::Phase;
 use crate::Meta;
 use crate::objects::Hashed;
 
-/// Most overruled keys. Once there are more, the leader strikes the missing members from the record.
-const MOST_OVERRULED: usize = 1_000_000;
-
 /// A reported version of an object.
 #[derive(Clone, Copy)]
 pub(super) struct FoundVersion<'a> {
@@ -74,8 +71,8 @@ impl Meta {
 
     /// Whether the key of a reported entry was put, removed, cleared or lost under this leader.
     fn is_overruled(&self, found: &FoundVersion<'_>) -> bool {
-        let below = self.recovery.overruled.get(&found.hash);
-        below.is_some_and(|&below| found.version < below) && !is_broken(Rule::LatecomersGiveWay)
+        self.recovery.overruled.covers(found.hash, found.version)
+            && !is_broken(Rule::LatecomersGiveWay)
     }
 
     /// Remembers that the key with this hash changed, while segments may report older versions of it.
@@ -86,13 +83,8 @@ impl Meta {
 
     /// From now on the leader believes no report of a key with this hash below this version.
     fn overrule_below(&mut self, hash: u64, version: Version) {
-        if !self.recovery.phase.may_report() {
-            return;
-        }
-        let below = self.recovery.overruled.entry(hash).or_default();
-        *below = version.max(*below);
-        if self.recovery.overruled.len() >= MOST_OVERRULED {
-            self.close_window();
+        if self.recovery.phase.may_report() {
+            self.recovery.overruled.note(hash, version);
         }
     }
 

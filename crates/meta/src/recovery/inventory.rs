@@ -20,6 +20,7 @@ const AHEAD: usize = 256;
 impl Meta {
     /// A segment begins its inventory.
     pub(crate) fn begin_inventory(&mut self, slot: u32) {
+        self.note_progress();
         self.segments.set_progress(slot, Some(ReportProgress::default()));
         if is_broken(Rule::RangesAreReserved) {
             self.segments.set(slot, Closed::Recovering, false);
@@ -82,6 +83,10 @@ impl Meta {
             let handle = self.segments.occupy(slot, place, free_until).ok_or(ImplausibleReport)?;
             let piece = Piece { segment: slot, handle, len: entry.len };
             self.take_entry(entry, piece, attributes)?;
+        }
+        // A segment whose node begins its report over and over again makes no progress.
+        if page.last || progress.end > progress.known_to {
+            self.note_progress();
         }
         progress.next_page = progress.next_page.checked_add(1).ok_or(ImplausibleReport)?;
         self.segments.set_progress(slot, Some(progress));

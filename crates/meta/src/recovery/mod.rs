@@ -6,8 +6,9 @@
 //! member has reported. If some do not report, these requests wait until
 //!
 //! 1. all routes that readers got from earlier leaders have ended
-//!    ([`Config::routes_last_ms`](crate::Config::routes_last_ms)), and
-//! 2. the record marks the missing members as behind.
+//!    ([`Config::routes_last_ms`](crate::Config::routes_last_ms)),
+//! 2. no missing member is reporting, and
+//! 3. the record marks the missing members as behind.
 //!
 //! - [`phase`] says how far the leader is: one enum, with the data of each phase.
 //! - [`admission`] says which requests and mounts the leader admits.
@@ -17,6 +18,7 @@
 //!   replicas.
 //! - [`shadow`] is the copy of a ledger that a standby keeps; [`replay`] takes it up once the standby leads.
 //! - [`review`] compares the inventory of a restarted node with the entries that the leader knows.
+//! - [`silence`] says which members are reporting, [`overruled`] which keys changed meanwhile.
 //! - [`outrank`] takes a higher epoch when a node has obeyed a later leader.
 //!
 //! Invariants: a leader that serves changes has the report of every member, or has it marked behind. It grants nothing
@@ -32,6 +34,7 @@ mod entry;
 mod found;
 mod inventory;
 mod outrank;
+mod overruled;
 mod phase;
 mod recover;
 mod replay;
@@ -39,17 +42,17 @@ mod review;
 mod reviews;
 mod shadow;
 mod shadows;
+mod silence;
 mod stripes;
 mod term;
 mod waiting_stripes;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use foldhash::fast::FixedState;
-use hashbrown::HashMap;
-use mooncake_types::{SegmentId, Version};
+use mooncake_types::{SegmentId, Tick, Version};
 
 pub use self::entry::ImplausibleReport;
+use self::overruled::Overruled;
 use self::phase::Phase;
 pub(crate) use self::reviews::Reviews;
 pub use self::shadow::Shadow;
@@ -62,27 +65,33 @@ use crate::segments::RecordedMembers;
 #[derive(Debug)]
 pub(crate) struct Recovery {
     phase: Phase,
-    /// The version below which the leader believes no report of a key, by the hash of the key. It has each key that
-    /// was put, removed, cleared or lost while segments could report.
-    overruled: HashMap<u64, Version, FixedState>,
+    /// Each key that was put, removed, cleared or lost while segments could report.
+    overruled: Overruled,
     /// Reported objects that may have replaced older versions: see [`belief`].
     replacing: BTreeSet<u32>,
     /// Reported stripes that do not make up a replica yet, by the version of their object.
     waiting: BTreeMap<Version, WaitingStripes>,
     shadows: Shadows,
-    /// The window in which members may report is over. From then on the leader waits only for disks.
+    /// The window in which members may begin to report is over. From then on the leader waits only for disks, and for
+    /// members that are reporting.
     is_window_over: bool,
+    /// When a segment last began its report, or the leader last took a page of one.
+    progressed_at: Tick,
+    /// A timer of silence is set.
+    awaits_silence: bool,
 }
 
 impl Recovery {
-    fn new(record: &RecordedMembers) -> Self {
+    fn new(record: &RecordedMembers, now: Tick) -> Self {
         Self {
             phase: Phase::first(record),
-            overruled: HashMap::default(),
+            overruled: Overruled::default(),
             replacing: BTreeSet::new(),
             waiting: BTreeMap::new(),
             shadows: Shadows::default(),
             is_window_over: false,
+            progressed_at: now,
+            awaits_silence: false,
         }
     }
 

@@ -32,12 +32,16 @@ pub(super) enum Phase {
         /// An earlier leader marked members behind. It may have replaced or removed versions on them to which readers
         /// have routes. So the leader waits for the end of former routes, even if no member is missing.
         has_behind: bool,
+        /// All former routes have ended.
+        are_former_routes_over: bool,
     },
-    /// Former routes are over. The leader marks the missing members behind in the record, so that no later leader
-    /// believes them.
+    /// Former routes are over, and no missing member is reporting. The leader marks the missing members behind in the
+    /// record, so that no later leader believes them.
     Marking {
         /// Members that have not reported.
         missing: BTreeSet<SegmentId>,
+        /// Those of them that the record does not mark behind yet.
+        unmarked: BTreeSet<SegmentId>,
     },
     /// The leader believes reports of the missing members, except of keys that have changed since it began.
     ServingWithMissing {
@@ -57,22 +61,20 @@ impl Phase {
         let in_step = record.members.iter().filter(|member| !member.behind);
         let missing: BTreeSet<SegmentId> = in_step.map(|member| member.segment).collect();
         let has_behind = record.members.iter().any(|member| member.behind);
-        Self::AwaitingReports { missing, has_behind }.next(|_| true)
+        Self::AwaitingReports { missing, has_behind, are_former_routes_over: false }.next()
     }
 
-    /// The next phase if its condition holds, else this one. `is_behind` says whether a segment is marked behind or is
-    /// no member any more.
-    pub(super) fn next(self, is_behind: impl Fn(&SegmentId) -> bool) -> Self {
+    /// The next phase if its condition holds, else this one.
+    pub(super) fn next(self) -> Self {
         match self {
             Self::Adopting { is_open: false, are_former_routes_over: true } => Self::Over,
-            Self::AwaitingReports { missing, has_behind: false } if missing.is_empty() => {
+            Self::AwaitingReports { missing, has_behind, are_former_routes_over }
+                if missing.is_empty() && (are_former_routes_over || !has_behind) =>
+            {
                 Self::Over
             }
-            Self::Marking { missing } if missing.iter().all(is_behind) => {
-                match missing.is_empty() {
-                    true => Self::Over,
-                    false => Self::ServingWithMissing { missing },
-                }
+            Self::Marking { missing, unmarked } if unmarked.is_empty() => {
+                Self::ServingWithMissing { missing }.next()
             }
             Self::ServingWithMissing { missing } if missing.is_empty() => Self::Over,
             same => same,
@@ -81,12 +83,31 @@ impl Phase {
 
     /// Former routes are over.
     pub(super) fn end_former_routes(&mut self) {
-        match self {
-            Self::Adopting { are_former_routes_over, .. } => *are_former_routes_over = true,
-            Self::AwaitingReports { missing, .. } => {
-                *self = Self::Marking { missing: std::mem::take(missing) };
-            }
-            Self::Marking { .. } | Self::ServingWithMissing { .. } | Self::Over => {}
+        if let Self::Adopting { are_former_routes_over, .. }
+        | Self::AwaitingReports { are_former_routes_over, .. } = self
+        {
+            *are_former_routes_over = true;
+        }
+    }
+
+    /// Whether the leader marks the missing members behind as soon as none of them is reporting.
+    pub(super) fn may_mark(&self) -> bool {
+        matches!(self, Self::AwaitingReports { missing, are_former_routes_over: true, .. } if !missing.is_empty())
+    }
+
+    /// Begins to mark the missing members behind, and returns them.
+    pub(super) fn begin_marking(&mut self) -> Vec<SegmentId> {
+        let Self::AwaitingReports { missing, .. } = self else { return Vec::new() };
+        let missing = std::mem::take(missing);
+        let all = missing.iter().copied().collect();
+        *self = Self::Marking { unmarked: missing.clone(), missing };
+        all
+    }
+
+    /// The record marks a member behind.
+    pub(super) fn note_marked(&mut self, id: SegmentId) {
+        if let Self::Marking { unmarked, .. } = self {
+            unmarked.remove(&id);
         }
     }
 
@@ -100,18 +121,19 @@ impl Phase {
     /// A segment has reported, or is no member any more.
     pub(super) fn forget_missing(&mut self, id: SegmentId) {
         if let Self::AwaitingReports { missing, .. }
-        | Self::Marking { missing }
+        | Self::Marking { missing, .. }
         | Self::ServingWithMissing { missing } = self
         {
             missing.remove(&id);
         }
+        self.note_marked(id);
     }
 
     /// Members that have not reported.
     pub(super) fn missing(&self) -> Option<&BTreeSet<SegmentId>> {
         match self {
             Self::AwaitingReports { missing, .. }
-            | Self::Marking { missing }
+            | Self::Marking { missing, .. }
             | Self::ServingWithMissing { missing } => Some(missing),
             Self::Adopting { .. } | Self::Over => None,
         }
@@ -126,7 +148,8 @@ impl Phase {
     pub(super) fn are_former_routes_over(&self) -> bool {
         !matches!(
             self,
-            Self::Adopting { are_former_routes_over: false, .. } | Self::AwaitingReports { .. }
+            Self::Adopting { are_former_routes_over: false, .. }
+                | Self::AwaitingReports { are_former_routes_over: false, .. }
         )
     }
 
@@ -156,7 +179,8 @@ mod tests {
     }
 
     fn hearing(missing: &[SegmentId], has_behind: bool) -> Phase {
-        Phase::AwaitingReports { missing: missing.iter().copied().collect(), has_behind }
+        let missing = missing.iter().copied().collect();
+        Phase::AwaitingReports { missing, has_behind, are_former_routes_over: false }
     }
 
     #[test]
@@ -179,10 +203,10 @@ mod tests {
         for (has_behind, is_over) in [(false, true), (true, false)] {
             let mut phase = hearing(&[A, B], has_behind);
             phase.forget_missing(A);
-            phase = phase.next(|_| true);
+            phase = phase.next();
             assert!(!phase.serves() && !phase.are_former_routes_over());
             phase.forget_missing(B);
-            phase = phase.next(|_| true);
+            phase = phase.next();
             assert_eq!((phase == Phase::Over, phase.may_report()), (is_over, false));
         }
     }
@@ -190,14 +214,30 @@ mod tests {
     #[test]
     fn the_missing_are_marked_before_the_leader_serves_and_may_report_after_it() {
         let mut phase = hearing(&[A, B], false);
+        assert!(!phase.may_mark());
         phase.end_former_routes();
-        phase = phase.next(|&id| id == A);
+        phase = phase.next();
+        assert!(!phase.serves() && phase.are_former_routes_over() && phase.may_mark());
+        assert_eq!(phase.begin_marking(), [A, B]);
+        phase.note_marked(A);
+        phase = phase.next();
         assert!(!phase.serves() && phase.are_former_routes_over());
-        phase = phase.next(|_| true);
+        phase.note_marked(B);
+        phase = phase.next();
         assert!(phase.serves() && phase.may_report());
         phase.forget_missing(A);
         phase.forget_missing(B);
-        assert_eq!(phase.next(|_| true), Phase::Over);
+        assert_eq!(phase.next(), Phase::Over);
+    }
+
+    #[test]
+    fn a_leader_marks_no_member_that_has_reported_or_left() {
+        let mut phase = hearing(&[A, B], true);
+        phase.end_former_routes();
+        phase.forget_missing(A);
+        assert_eq!(phase.begin_marking(), [B]);
+        phase.forget_missing(B);
+        assert_eq!(phase.next(), Phase::Over);
     }
 
     #[test]
@@ -207,10 +247,10 @@ mod tests {
             let mut phase = first(true, &[]);
             assert!(phase.serves() && phase.adopts() && !phase.are_former_routes_over());
             one(&mut phase);
-            phase = phase.next(|_| true);
+            phase = phase.next();
             assert!(phase != Phase::Over && phase.serves());
             other(&mut phase);
-            assert_eq!(phase.next(|_| true), Phase::Over);
+            assert_eq!(phase.next(), Phase::Over);
         }
     }
 }

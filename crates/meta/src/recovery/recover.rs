@@ -1,13 +1,12 @@
 //! The steps of recovery: its beginning, the events that advance it, and its end.
 //!
-//! The leader believes a member that reports late, except for keys that have changed since. If a member does not
-//! report within the window, the leader strikes it from the record. The window of disks is longer, because disks keep
-//! objects longer: [`Config::disk_ttl_ms`](crate::Config::disk_ttl_ms).
+//! The leader believes a member that reports late, except for keys that have changed since. If a member does not begin
+//! to report within the window, the leader strikes it from the record. The window of disks is longer, because disks keep
+//! objects longer: [`Config::disk_ttl_ms`](crate::Config::disk_ttl_ms). The leader waits for a member that is
+//! [reporting](super::silence), however long that takes.
 
 use std::collections::BTreeSet;
 
-use foldhash::fast::FixedState;
-use hashbrown::HashMap;
 use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{Epoch, SegmentId, SegmentState, Tick};
 
@@ -31,7 +30,7 @@ impl Meta {
     #[must_use]
     pub fn recover(config: Config, epoch: Epoch, now: Tick, record: &RecordedMembers) -> Self {
         let members = Members::recorded(record);
-        Self::begin(config, epoch, now, (members, Recovery::new(record)))
+        Self::begin(config, epoch, now, (members, Recovery::new(record, now)))
     }
 
     /// A pool without a record, led from `now` on.
@@ -41,7 +40,7 @@ impl Meta {
     #[must_use]
     pub fn unrecorded(config: Config, epoch: Epoch, now: Tick) -> Self {
         let record = RecordedMembers { fresh: true, members: Vec::new() };
-        Self::begin(config, epoch, now, (Members::default(), Recovery::new(&record)))
+        Self::begin(config, epoch, now, (Members::default(), Recovery::new(&record, now)))
     }
 
     pub(crate) fn set_recovery_timers(&mut self) {
@@ -74,51 +73,85 @@ impl Meta {
         self.advance_recovery();
     }
 
+    /// The record marks a member behind.
+    pub(crate) fn note_marked(&mut self, id: SegmentId) {
+        self.recovery.phase.note_marked(id);
+    }
+
     /// Enters the next phase if its condition holds. Once no segment may report, drops the data that only reports
     /// need.
     pub(crate) fn advance_recovery(&mut self) {
         if self.recovery.phase == Phase::Over {
             return;
         }
+        self.mark_the_silent();
         let phase = std::mem::replace(&mut self.recovery.phase, Phase::Over);
-        self.recovery.phase = phase.next(|id| self.members.is_behind(*id).unwrap_or(true));
+        self.recovery.phase = phase.next();
         if !self.recovery.phase.may_report() {
             self.drop_stripes();
-            self.recovery.overruled = HashMap::<_, _, FixedState>::default();
+            self.recovery.overruled.clear();
+            self.recovery.shadows.forget_all();
         }
         if self.recovery.phase == Phase::Over {
             self.recovery.replacing.clear();
         }
     }
 
-    /// The routes of earlier leaders are over. The leader has the missing members marked behind, and then serves
-    /// requests that change objects.
+    /// The routes of earlier leaders are over. From now on the leader waits only for members that are reporting.
     pub(crate) fn former_routes_over_due(&mut self) {
         self.recovery.phase.end_former_routes();
-        for id in self.recovery.missing().collect::<Vec<_>>() {
-            self.emit(Effect::MarkBehind(id));
-        }
         self.advance_recovery();
     }
 
-    /// The window ends: memory segments that have not reported start empty. The leader still waits for disks, whose
-    /// next process may take longer to start.
-    pub(crate) fn window_due(&mut self) {
-        let disks = self.recovery.missing().filter(|id| self.members.is_disk(*id));
-        let disks: BTreeSet<SegmentId> = disks.collect();
-        if !disks.is_empty() {
-            let due = self.term.began_at().after_ms(self.config.disk_ttl_ms).max(self.now);
-            self.timers.insert((due, Timer::DiskWindow));
+    /// Once no route of an earlier leader is left and no member is reporting, has the missing members marked behind.
+    /// Then the leader serves requests that change objects.
+    fn mark_the_silent(&mut self) {
+        if !self.recovery.phase.may_mark() {
+            return;
         }
-        self.end_window(&disks);
-        self.recovery.is_window_over = true;
+        if self.is_a_missing_member_reporting() {
+            return self.await_silence();
+        }
+        for id in self.recovery.phase.begin_marking() {
+            self.emit(Effect::MarkBehind(id));
+        }
     }
 
-    /// The longer window of disks ends: disks that have not reported start empty, too.
-    pub(crate) fn disk_window_due(&mut self) {
-        if self.recovery.missing().len() > 0 {
-            self.close_window();
+    /// The window in which members may begin to report is over.
+    pub(crate) fn window_due(&mut self) {
+        if self.recovery.missing().any(|id| self.members.is_disk(id)) {
+            self.timers.insert((self.disk_window_end().max(self.now), Timer::DiskWindow));
         }
+        self.recovery.is_window_over = true;
+        self.give_up_silent();
+    }
+
+    fn disk_window_end(&self) -> Tick {
+        self.term.began_at().after_ms(self.config.disk_ttl_ms)
+    }
+
+    /// After the window, members that are silent start empty. The leader still waits for those that are reporting, and
+    /// until a later time for disks, whose next process may take longer to start.
+    pub(crate) fn give_up_silent(&mut self) {
+        if !self.recovery.is_window_over {
+            return;
+        }
+        let is_reporting = |it: &Meta, id| {
+            it.segments.find(id).is_some_and(|slot| it.is_reporting(&it.segments[slot]))
+        };
+        let awaits_disks = self.now < self.disk_window_end();
+        let is_awaited =
+            |id: &SegmentId| (awaits_disks && self.members.is_disk(*id)) || is_reporting(self, *id);
+        let mut awaited: BTreeSet<SegmentId> = self.recovery.missing().filter(is_awaited).collect();
+        // A leader without a record does not know the members that it misses.
+        if self.recovery.phase.adopts() {
+            let reporting = self.segments.iter().filter(|(_, it)| self.is_reporting(it));
+            awaited.extend(reporting.map(|(_, segment)| segment.id));
+        }
+        if awaited.iter().any(|&id| is_reporting(self, id)) {
+            self.await_silence();
+        }
+        self.end_window(&awaited);
     }
 
     /// A scan will remove objects, and absent disks may hold objects that the leader does not know. So these disks
@@ -128,33 +161,33 @@ impl Meta {
         if !self.recovery.is_window_over || missing.len() == 0 {
             return;
         }
-        let telling: BTreeSet<SegmentId> =
+        let mounted: BTreeSet<SegmentId> =
             missing.filter(|&id| self.segments.find(id).is_some()).collect();
-        self.end_window(&telling);
+        self.end_window(&mounted);
     }
 
     /// Segments that the record does not name start empty from now on.
     pub(crate) fn adopt_no_more(&mut self) {
         if self.recovery.phase.adopts() {
-            self.close_window();
+            self.end_window(&BTreeSet::new());
         }
-    }
-
-    /// Ends the window for all members: those that have not reported start empty.
-    pub(crate) fn close_window(&mut self) {
-        self.end_window(&BTreeSet::new());
     }
 
     /// Members that have not reported start empty, except those in `awaited`.
     fn end_window(&mut self, awaited: &BTreeSet<SegmentId>) {
-        self.recovery.phase.close();
-        self.recovery.shadows.forget_all();
+        let adopts = self.recovery.phase.adopts();
+        if awaited.is_empty() {
+            self.recovery.phase.close();
+        }
+        // Only segments in memory hold stripes.
+        if awaited.iter().all(|&id| self.members.is_disk(id)) {
+            self.drop_stripes();
+        }
         let missing: BTreeSet<SegmentId> =
             self.recovery.missing().filter(|id| !awaited.contains(id)).collect();
-        // After the first window, a segment outside `missing` may be the one of a restarted node that reports again.
-        let is_late = |segment: &Segment| match self.recovery.is_window_over {
-            true => missing.contains(&segment.id),
-            false => !awaited.contains(&segment.id),
+        // A segment that is not missing may be the one of a restarted node that reports again.
+        let is_late = |segment: &Segment| {
+            missing.contains(&segment.id) || (adopts && !awaited.contains(&segment.id))
         };
         let unfinished = |(slot, segment): (u32, &Segment)| {
             let is_recovering = segment.state() == SegmentState::Recovering;
@@ -162,9 +195,11 @@ impl Meta {
         };
         let unfinished: Vec<u32> = self.segments.iter().filter_map(unfinished).collect();
         for slot in unfinished {
+            self.recovery.shadows.forget(self.segments[slot].id);
             self.strike(slot);
         }
         for id in missing {
+            self.recovery.shadows.forget(id);
             self.emit(Effect::Strike(id));
         }
         // An absent member that is marked behind would make every later leader wait for former routes.
@@ -173,10 +208,6 @@ impl Meta {
         let absent: Vec<SegmentId> =
             behind.filter(|id| is_absent(id) && !awaited.contains(id)).collect();
         absent.into_iter().for_each(|id| self.strike_absent(id));
-        self.drop_stripes();
-        if awaited.is_empty() {
-            self.recovery.overruled = HashMap::default();
-        }
         self.advance_recovery();
     }
 

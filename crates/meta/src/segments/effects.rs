@@ -46,7 +46,10 @@ impl Meta {
                 self.lose_struck(id);
                 self.on_reported(id);
             }
-            Effect::MarkBehind(id) => self.set_behind(id, true),
+            Effect::MarkBehind(id) => {
+                self.set_behind(id, true);
+                self.note_marked(id);
+            }
             Effect::CaughtUp(id) => self.set_behind(id, false),
         }
         self.advance_recovery();
@@ -57,6 +60,7 @@ impl Meta {
         known.behind = behind;
         let Some(slot) = self.segments.find(id) else { return };
         self.segments.set(slot, Closed::Behind, behind);
+        self.tombstones.stop_catching_up(slot);
         self.catch_up(slot);
     }
 
@@ -78,29 +82,39 @@ impl Meta {
 
     /// Has a segment marked behind whose node cannot be asked, so that no acknowledgement need wait for that node.
     pub(crate) fn mark_behind(&mut self, slot: u32) {
-        let id = self.segments[slot].id;
-        if !self.is_forgiven(slot) && !self.segments[slot].is(Closed::Struck) {
-            self.emit(Effect::MarkBehind(id));
+        let segment = &self.segments[slot];
+        let id = segment.id;
+        if segment.is(Closed::Struck) {
+            return;
         }
+        if segment.is(Closed::Behind) && !self.members.is_pending(Effect::CaughtUp(id)) {
+            // The record has the mark still. The segment must catch up with new tombstones, too.
+            return self.tombstones.stop_catching_up(slot);
+        }
+        self.emit(Effect::MarkBehind(id));
     }
 
     /// Whether a later leader would have the segment start empty, so that no acknowledgement need wait for its
     /// tombstones.
     pub(crate) fn is_forgiven(&self, slot: u32) -> bool {
-        let segment = &self.segments[slot];
-        segment.is(Closed::Behind) && !self.members.is_pending(Effect::CaughtUp(segment.id))
+        self.segments[slot].is(Closed::Behind) && !self.tombstones.is_catching_up(slot)
     }
 
-    /// Ends the mark of a segment that is marked behind, once its node has reported all entries and has confirmed all
-    /// tombstones.
+    /// Has a segment that is marked behind catch up, if its node has reported all entries and is in sight. From then
+    /// on acknowledgements wait for its new tombstones. The mark ends once the node has confirmed the older ones.
     pub(crate) fn catch_up(&mut self, slot: u32) {
         let segment = &self.segments[slot];
-        let is_done = segment.is(Closed::Behind)
-            && segment.recovering.is_none()
-            && segment.serves()
-            && self.tombstones.count(slot) == 0;
-        if is_done {
-            self.emit(Effect::CaughtUp(segment.id));
+        if !segment.is(Closed::Behind) || segment.recovering.is_some() || !segment.serves() {
+            return;
+        }
+        if !self.tombstones.is_catching_up(slot) {
+            // Tombstones that are left from now on have a newer grant.
+            let newest = self.term.newest_grant();
+            self.term.next_version();
+            self.tombstones.begin_catching_up(slot, newest);
+        }
+        if self.tombstones.has_caught_up(slot) {
+            self.emit(Effect::CaughtUp(self.segments[slot].id));
         }
     }
 }

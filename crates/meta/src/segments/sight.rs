@@ -60,8 +60,10 @@ impl Meta {
             self.segments.set(slot, Closed::OutOfSight, !in_sight);
         }
         self.notify_sight(client, in_sight);
-        if in_sight {
-            self.repair.wake();
+        match in_sight {
+            true => self.repair.wake(),
+            // It may have been the last segment that was reporting.
+            false => self.advance_recovery(),
         }
     }
 

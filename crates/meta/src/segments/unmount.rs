@@ -6,7 +6,6 @@ use std::sync::Arc;
 use mooncake_types::{ClientId, ErrorCode, SegmentId, Tick};
 
 use super::closed::Closed;
-use super::members::Effect;
 use crate::Meta;
 use crate::timer::Timer;
 
@@ -30,8 +29,9 @@ impl Meta {
             return Err(ErrorCode::IllegalClient);
         }
         if grace_ms == 0 {
-            self.leave_pool(slot);
-            self.emit(Effect::Strike(id));
+            // Until the record says so, a later leader could find the segment. So its tombstones stay until then.
+            self.segments.set(slot, Closed::GracePeriod, true);
+            self.strike(slot);
             return Ok(());
         }
         if self.segments[slot].recovering.is_some() {

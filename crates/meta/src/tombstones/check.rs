@@ -32,7 +32,11 @@ impl Meta {
                 || format!("segment slot {slot}: {place:?}"),
             )?;
         }
-        Ok(())
+        ensure(
+            "a segment that catches up owes its older tombstones",
+            self.tombstones.counts_what_is_owed(),
+            || format!("{:?}", self.tombstones.catching_up),
+        )
     }
 
     pub(crate) fn every_key_is_named_with_its_older_tombstones(&self) -> Check {

@@ -17,6 +17,7 @@
 //! running put or copy, a tombstone. The bytes that a tombstone reserves are not granted. A key is named only together
 //! with its older tombstones.
 
+mod catching_up;
 mod check;
 mod drops;
 mod entry;
@@ -37,6 +38,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashSet;
 use mooncake_types::{Tick, Version};
 
+use self::catching_up::CatchingUp;
 pub(crate) use self::entry::{EntryId, Tombstone};
 pub(crate) use self::gathered::DropList;
 use self::keys::Keys;
@@ -61,6 +63,7 @@ pub(crate) struct Tombstones {
     beneath: BTreeSet<(u32, EntryId)>,
     reserved: Reservations,
     leased: Leased,
+    catching_up: CatchingUp,
 }
 
 #[derive(Debug, Default)]
@@ -110,7 +113,10 @@ impl Tombstones {
 
     pub(crate) fn insert(&mut self, slot: u32, place: EntryId, entry: Tombstone, now: Tick) {
         let none = || SlotEntries { confirmed_at: now, ..SlotEntries::default() };
-        self.by_slot.entry(slot).or_insert_with(none).known.insert(place, entry);
+        let older = self.by_slot.entry(slot).or_insert_with(none).known.insert(place, entry);
+        if let Some(older) = older {
+            self.catching_up.note_gone(slot, older.grant);
+        }
         self.by_key.insert(entry.hash, (slot, place));
     }
 
@@ -151,7 +157,8 @@ impl Tombstones {
 
     pub(crate) fn remove(&mut self, slot: u32, place: EntryId) {
         let Some(entries) = self.by_slot.get_mut(&slot) else { return };
-        let Some(Tombstone { hash, .. }) = entries.known.remove(&place) else { return };
+        let Some(Tombstone { hash, grant, .. }) = entries.known.remove(&place) else { return };
+        self.catching_up.note_gone(slot, grant);
         if entries.known.is_empty() {
             self.by_slot.remove(&slot);
         }
@@ -185,6 +192,7 @@ impl Tombstones {
 
     /// Forgets the tombstones of a segment that is gone.
     pub(crate) fn forget(&mut self, slot: u32) {
+        self.catching_up.stop(slot);
         let Some(entries) = self.by_slot.remove(&slot) else { return };
         for (place, entry) in entries.known {
             self.forget_key(entry.hash, slot, place);

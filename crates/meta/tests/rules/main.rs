@@ -22,6 +22,7 @@ mod put;
 mod recovery;
 mod recovery_inventory;
 mod recovery_replacing;
+mod recovery_reporting;
 mod repair;
 mod replicate;
 mod reserved;

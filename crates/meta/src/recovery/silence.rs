@@ -1,0 +1,61 @@
+//! Silence: which segments are *reporting*, so that the leader waits for them.
+//!
+//! A leader waits without limit for segments that report, however many entries they have. A segment that is mounted
+//! and owes pages counts as reporting until no segment has sent a page for [`SILENCE_MS`]. The leader works on one page
+//! at a time, so a page of any segment shows that the others may be waiting for their turn.
+
+use mooncake_types::Tick;
+
+use crate::Meta;
+use crate::segments::{Closed, Segment};
+use crate::timer::Timer;
+
+/// Time without a page of any segment after which those that owe pages count as silent.
+const SILENCE_MS: u64 = 5_000;
+
+/// A timer that fires this late shows that the master was held up: pages may have arrived that it has not read.
+const HELD_UP_MS: u64 = 100;
+
+impl Meta {
+    /// A segment begins its report, or the leader has taken a page with entries that it did not know.
+    pub(super) fn note_progress(&mut self) {
+        self.recovery.progressed_at = self.now;
+    }
+
+    /// Whether a segment is reporting.
+    pub(super) fn is_reporting(&self, segment: &Segment) -> bool {
+        segment.recovering.is_some()
+            && segment.serves()
+            && segment.is(Closed::Recovering)
+            && self.now < self.silent_from()
+    }
+
+    /// When segments that owe pages count as silent, unless another page comes.
+    fn silent_from(&self) -> Tick {
+        self.recovery.progressed_at.after_ms(SILENCE_MS)
+    }
+
+    /// Whether a member that the leader still misses is reporting.
+    pub(super) fn is_a_missing_member_reporting(&self) -> bool {
+        let mut slots = self.recovery.missing().filter_map(|id| self.segments.find(id));
+        slots.any(|slot| self.is_reporting(&self.segments[slot]))
+    }
+
+    /// Has the state machine look again for segments that fell silent.
+    pub(super) fn await_silence(&mut self) {
+        let due = self.silent_from().max(self.now.after_ms(1));
+        if !std::mem::replace(&mut self.recovery.awaits_silence, true) {
+            self.timers.insert((due, Timer::Silence));
+        }
+    }
+
+    /// Segments that were reporting may have fallen silent.
+    pub(crate) fn silence_due(&mut self, due: Tick) {
+        self.recovery.awaits_silence = false;
+        if self.now.since_ms(due) >= HELD_UP_MS {
+            self.note_progress();
+        }
+        self.advance_recovery();
+        self.give_up_silent();
+    }
+}
