@@ -36,7 +36,7 @@ impl Ledger {
         let fence = entry.fence(entry.len).up_to(grant);
         self.replace(offset, fence);
         let dropped = if was_complete { vec![offset] } else { Vec::new() };
-        Dropped { dropped, superseded: self.supersede_writers(&range) }
+        Dropped { dropped, superseded: self.writers.supersede(&range) }
     }
 
     /// Fences the offset against writers of a version that have not begun there.
@@ -53,7 +53,7 @@ impl Ledger {
         }
         let dropped = self.drop_entries(overlapped, &first);
         self.replace(offset, Entry::one_byte_fence(version).up_to(grant));
-        Dropped { dropped, superseded: self.supersede_writers(&first) }
+        Dropped { dropped, superseded: self.writers.supersede(&first) }
     }
 
     /// Drops every entry. Its range stays fenced against older writers.
@@ -69,6 +69,6 @@ impl Ledger {
             fences += usize::from(entry.is_one_byte_fence());
         }
         self.fences += fences;
-        Dropped { dropped, superseded: self.supersede_writers(&(0..self.len())) }
+        Dropped { dropped, superseded: self.writers.supersede(&(0..self.len())) }
     }
 }

@@ -7,6 +7,7 @@ mod entry;
 mod follow;
 mod inventory;
 mod learned_checksums;
+mod writers;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -17,6 +18,7 @@ use mooncake_types::{ErrorCode, RangeRead, RangeWrite, Version, limits};
 
 use change_log::ChangeLog;
 use entry::is_whole;
+use writers::{Writer, Writers};
 
 pub(crate) use change_log::first_change;
 pub use drops::Dropped;
@@ -43,20 +45,10 @@ pub struct Ledger {
     entries: BTreeMap<u64, Entry>,
     /// How many of the entries are fences of one byte.
     fences: usize,
-    writers: BTreeMap<u64, Writer>,
-    next_ticket: u64,
+    writers: Writers,
     /// Grants up to this one are refused in the whole segment.
     floor: Option<Version>,
     changes: ChangeLog,
-}
-
-#[derive(Clone, Debug)]
-struct Writer {
-    /// The range of its entry.
-    entry: Range<u64>,
-    /// The part of it that this writer writes; usually all of it.
-    part: Range<u64>,
-    superseded: bool,
 }
 
 /// A write that has begun.
@@ -98,8 +90,7 @@ impl Ledger {
             len,
             entries: BTreeMap::new(),
             fences: 0,
-            writers: BTreeMap::new(),
-            next_ticket: 0,
+            writers: Writers::new(),
             floor: None,
             changes: ChangeLog::new(),
         }
@@ -163,11 +154,9 @@ impl Ledger {
             self.join(range.offset, &part)?;
         } else {
             dropped = self.take(&entry, range)?;
-            superseded = self.supersede_writers(&entry);
+            superseded = self.writers.supersede(&entry);
         }
-        let ticket = self.next_ticket;
-        self.next_ticket += 1;
-        self.writers.insert(ticket, Writer { entry, part, superseded: false });
+        let ticket = self.writers.insert(entry, part);
         Ok(BegunWrite { ticket, superseded, dropped })
     }
 
@@ -178,8 +167,7 @@ impl Ledger {
 
     /// Adds a writer to an entry that is written in parts.
     fn join(&mut self, offset: u64, part: &Range<u64>) -> Result<(), ErrorCode> {
-        let at_work = |writer: &Writer| !writer.superseded && overlap(&writer.part, part);
-        if self.writers.values().any(at_work) {
+        if self.writers.is_at_work(part) {
             return Err(ErrorCode::ObjectReplicaBusy);
         }
         let entry = self.entries.get_mut(&offset).expect("it was found a moment ago");
@@ -208,15 +196,11 @@ impl Ledger {
     /// If the ticket was completed or abandoned.
     #[must_use]
     pub fn clearance(&self, ticket: u64) -> Clearance {
-        let writer = self.writers.get(&ticket).expect("the ticket is open");
-        if writer.superseded {
+        let writer = self.writers.get(ticket);
+        if writer.is_superseded {
             return Clearance::Superseded;
         }
-        let blocked = self
-            .writers
-            .values()
-            .any(|other| other.superseded && overlap(&other.part, &writer.part));
-        if blocked && !is_broken(Rule::OlderWritersStopFirst) {
+        if self.writers.is_blocked(&writer.part) && !is_broken(Rule::OlderWritersStopFirst) {
             Clearance::Wait
         } else {
             Clearance::Clear
@@ -229,7 +213,7 @@ impl Ledger {
     /// If the ticket was completed or abandoned.
     #[must_use]
     pub fn part_of(&self, ticket: u64) -> &Range<u64> {
-        &self.writers.get(&ticket).expect("the ticket is open").part
+        &self.writers.get(ticket).part
     }
 
     /// The offset of the entry that a writer writes, or wrote before it was superseded.
@@ -238,7 +222,7 @@ impl Ledger {
     /// If the ticket was completed or abandoned.
     #[must_use]
     pub fn offset_of(&self, ticket: u64) -> u64 {
-        self.writers.get(&ticket).expect("the ticket is open").entry.start
+        self.writers.get(ticket).entry.start
     }
 
     /// The entry that starts here, if it is complete.
@@ -253,8 +237,8 @@ impl Ledger {
     /// If the ticket was completed or abandoned.
     #[must_use]
     pub fn finished_by(&self, ticket: u64) -> Option<&Entry> {
-        let writer = self.writers.get(&ticket).expect("the ticket is open");
-        let entry = self.entries.get(&writer.entry.start).filter(|_| !writer.superseded)?;
+        let writer = self.writers.get(ticket);
+        let entry = self.entries.get(&writer.entry.start).filter(|_| !writer.is_superseded)?;
         let from = writer.entry.start;
         entry.is_finished_by(writer.part.start - from..writer.part.end - from).then_some(entry)
     }
@@ -265,7 +249,7 @@ impl Ledger {
     /// If the ticket was completed or abandoned.
     #[must_use]
     pub fn is_superseded(&self, ticket: u64) -> bool {
-        self.writers.get(&ticket).expect("the ticket is open").superseded
+        self.writers.get(ticket).is_superseded
     }
 
     /// Whether an entry that starts here is being written under that grant.
@@ -284,8 +268,8 @@ impl Ledger {
     /// # Panics
     /// If the ticket was completed or abandoned before.
     pub fn complete(&mut self, ticket: u64, checksums: Vec<u32>) -> Result<(), ErrorCode> {
-        let writer = self.writers.remove(&ticket).expect("the ticket is open");
-        if writer.superseded {
+        let writer = self.writers.remove(ticket);
+        if writer.is_superseded {
             return Err(ErrorCode::InvalidVersion);
         }
         let from = writer.entry.start;
@@ -299,8 +283,8 @@ impl Ledger {
     /// # Panics
     /// If the ticket was completed or abandoned before.
     pub fn abandon(&mut self, ticket: u64) {
-        let writer = self.writers.remove(&ticket).expect("the ticket is open");
-        if !writer.superseded {
+        let writer = self.writers.remove(ticket);
+        if !writer.is_superseded {
             self.written_entry(&writer).abandon();
         }
     }
@@ -437,26 +421,9 @@ impl Ledger {
         }
     }
 
-    /// Marks the writers of entries that overlap a range as superseded. Returns the tickets that were not marked
-    /// before.
-    fn supersede_writers(&mut self, wanted: &Range<u64>) -> Vec<u64> {
-        let mut superseded = Vec::new();
-        for (&ticket, writer) in &mut self.writers {
-            if !writer.superseded && overlap(&writer.entry, wanted) {
-                writer.superseded = true;
-                superseded.push(ticket);
-            }
-        }
-        superseded
-    }
-
     fn written_entry(&mut self, writer: &Writer) -> &mut Entry {
         self.changes.note(writer.entry.start);
         let entry = self.entries.get_mut(&writer.entry.start);
         entry.expect("a writer that was not superseded has its entry")
     }
-}
-
-fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
-    one.start < other.end && other.start < one.end
 }
