@@ -1,8 +1,10 @@
 //! The channel by which other threads ask the owner.
 
+use mooncake_meta::SegmentReport;
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use crate::metrics::Snapshot;
 use crate::owner::Owner;
 
 /// Most questions that wait for the owner. Further ones wait to be queued.
@@ -63,5 +65,24 @@ impl Asker {
         let questions = self.owner.borrow().clone().ok_or(NotServing)?;
         questions.send(question).await.map_err(|_| NotServing)?;
         answered.await.map_err(|_| NotServing)
+    }
+
+    /// All mounted segments, in the order of their names. The owner serves others between two pages of them.
+    pub(crate) async fn segments(&self) -> Result<Vec<SegmentReport>, NotServing> {
+        let (mut reports, mut next) = (Vec::new(), Some(0));
+        while let Some(from) = next {
+            let (page, following) = self.ask(move |owner| owner.meta.segments_from(from)).await?;
+            reports.extend(page);
+            next = following;
+        }
+        reports.sort_by(SegmentReport::by_name);
+        Ok(reports)
+    }
+
+    /// All values of the metrics.
+    pub(crate) async fn snapshot(&self) -> Result<Snapshot, NotServing> {
+        let mut snapshot = self.ask(|owner| owner.snapshot()).await?;
+        snapshot.add(&self.segments().await?);
+        Ok(snapshot)
     }
 }

@@ -271,10 +271,9 @@ impl Owner {
         self.clock
     }
 
-    /// All values of the metrics, at this moment.
+    /// All values of the metrics, at this moment, but the sums over segments.
     pub(crate) fn snapshot(&self) -> Snapshot {
-        let metrics = self.metrics.clone();
-        let snapshot = Snapshot::new(self.meta.stats(), &self.meta.segments(), metrics);
+        let snapshot = Snapshot::new(self.meta.counts(), self.metrics.clone());
         let record_late = self.lateness.lasts();
         let reads = *self.reads.sum();
         Snapshot { service: self.service(), record_late, reads, ..snapshot }

@@ -35,8 +35,8 @@ pub(crate) async fn run(shell: Rc<Shell>) {
         }
     }
     let known = || {
-        let stats = shell.owner.borrow().meta.stats();
-        (stats.keys, stats.segments_recovering)
+        let meta = &shell.owner.borrow().meta;
+        (meta.counts().keys, meta.reporting())
     };
     let (objects, telling) = known();
     if telling > 0 {

@@ -241,7 +241,7 @@ fn cleanup(config: Option<&MetadataServer>, registry: &MetadataEntries) -> Optio
 async fn report_metrics(asker: Asker, status: watch::Receiver<RoleStatus>) {
     const EVERY: Duration = Duration::from_secs(10);
     loop {
-        let snapshot = asker.ask(|owner| owner.snapshot()).await;
+        let snapshot = asker.snapshot().await;
         let line = summary::log_line(&status.borrow(), snapshot.as_ref().ok());
         info!("{line}");
         sleep(EVERY).await;

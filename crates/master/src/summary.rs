@@ -201,7 +201,7 @@ mod tests {
         );
         let reads =
             ReadCounts { get_hits: 3, exist_hits: 9, exist_misses: 1, ..ReadCounts::default() };
-        let snapshot = Snapshot { reads, ..Snapshot::new(stats, &[], rpc) };
+        let snapshot = Snapshot { reads, ..Snapshot::new(stats, rpc) };
         let leader = Leader { address: "a:1".to_owned(), epoch: Epoch(7) };
         let mut status =
             RoleStatus { role: Role::Leader, leader: Some(leader), ..RoleStatus::default() };

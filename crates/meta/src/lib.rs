@@ -32,6 +32,7 @@ mod check;
 mod config;
 mod counters;
 mod drains;
+mod effort;
 mod eviction;
 mod key_events;
 mod meta;

@@ -9,7 +9,8 @@ use mooncake_types::{
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::drains::Drains;
-use crate::eviction::{Effort, Usage};
+use crate::effort::Effort;
+use crate::eviction::Usage;
 use crate::key_events::KeyEvents;
 use crate::notice::Notice;
 use crate::objects::{
@@ -50,8 +51,10 @@ pub struct Meta {
     /// Puts that have not ended, by key, where another object holds the key.
     pub(crate) beside: ByKey,
     pub(crate) groups: Groups,
-    /// How much work the current request may still do to make room.
+    /// How much the present turn may still do.
     pub(crate) effort: Effort,
+    /// The kind of due work with which the next turn begins.
+    pub(crate) first_work: usize,
     pub(crate) tasks: Tasks,
     pub(crate) drains: Drains,
     pub(crate) segments: Segments,
@@ -105,7 +108,8 @@ impl Meta {
             usage: Usage::new(config.eviction_policy),
             beside: ByKey::default(),
             groups: Groups::default(),
-            effort: Effort::new(0),
+            effort: Effort::of_request(0),
+            first_work: 0,
             tasks: Tasks::default(),
             drains: Drains::default(),
             segments: Segments::new(config.eviction_high_watermark_ratio),
@@ -173,7 +177,7 @@ impl Meta {
             return Reply::Refused(ErrorCode::UnavailableInCurrentStatus);
         }
         self.groups.begin_request();
-        self.effort = Effort::new(self.chance.place(self.segments.grantable().len().max(1)));
+        self.effort = Effort::of_request(self.chance.place(self.segments.grantable().len().max(1)));
         self.fetch_ahead(request);
         let reply = self.answer(from, request);
         self.settle_sunk();

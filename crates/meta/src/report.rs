@@ -5,6 +5,7 @@ use std::sync::Arc;
 use mooncake_types::{ClientId, Located, Medium, SegmentAddress, SegmentId, SegmentState, Tick};
 
 use crate::Meta;
+use crate::effort::RECORDS_PER_PAGE;
 use crate::objects::ObjectState;
 use crate::segments::{AddressTable, Closed};
 use crate::timer::Timer;
@@ -38,6 +39,20 @@ pub struct SegmentReport {
     pub capacity: u64,
     /// Ranges reserved.
     pub ranges: usize,
+    /// Ranges of finished objects.
+    pub objects: u64,
+    /// Whether its client is out of sight.
+    pub is_out_of_sight: bool,
+    /// Whether its node is still reporting its entries.
+    pub is_reporting: bool,
+}
+
+impl SegmentReport {
+    /// The order of a list of segments: by name, and those of one name by id.
+    #[must_use]
+    pub fn by_name(one: &Self, other: &Self) -> std::cmp::Ordering {
+        (&one.name, one.id).cmp(&(&other.name, other.id))
+    }
 }
 
 /// One key, as operators see it.
@@ -72,26 +87,51 @@ impl Meta {
     /// All mounted segments, in sight or not, in the order of their names.
     #[must_use]
     pub fn segments(&self) -> Vec<SegmentReport> {
-        let mounted = self.segments.iter().filter(|(_, segment)| segment.is_mounted());
-        let mut reports: Vec<SegmentReport> = mounted
-            .map(|(slot, segment)| SegmentReport {
-                id: segment.id,
-                name: Arc::clone(&segment.name),
-                endpoint: Arc::clone(&segment.endpoint),
-                domains: self.segments.named_domains(slot),
-                client: segment.client,
-                medium: segment.medium,
-                state: segment.state(),
-                in_sight: !segment.is(Closed::OutOfSight) && !segment.is(Closed::Struck),
-                is_reached: !segment.is(Closed::Unreached),
-                behind: segment.is(Closed::Behind),
-                used: segment.allocator.used(),
-                capacity: segment.allocator.capacity(),
-                ranges: segment.allocator.allocations(),
-            })
-            .collect();
-        reports.sort_by(|a, b| (&a.name, a.id).cmp(&(&b.name, b.id)));
+        let mut reports: Vec<SegmentReport> = self.reports().collect();
+        reports.sort_by(SegmentReport::by_name);
         reports
+    }
+
+    /// A page of mounted segments, in no order, and where the next page begins; the first begins at zero. So a shell
+    /// can serve requests between two pages. A segment that is mounted meanwhile may be left out.
+    #[must_use]
+    pub fn segments_from(&self, from: u32) -> (Vec<SegmentReport>, Option<u32>) {
+        let end = self.segments.end();
+        let next = end.min(from.saturating_add(RECORDS_PER_PAGE));
+        let reports = (from..next).filter_map(|slot| self.segment_report(slot)).collect();
+        (reports, (next < end).then_some(next))
+    }
+
+    pub(crate) fn reports(&self) -> impl Iterator<Item = SegmentReport> {
+        (0..self.segments.end()).filter_map(|slot| self.segment_report(slot))
+    }
+
+    fn segment_report(&self, slot: u32) -> Option<SegmentReport> {
+        let segment = self.segments.get(slot).filter(|segment| segment.is_mounted())?;
+        Some(SegmentReport {
+            id: segment.id,
+            name: Arc::clone(&segment.name),
+            endpoint: Arc::clone(&segment.endpoint),
+            domains: self.segments.named_domains(slot),
+            client: segment.client,
+            medium: segment.medium,
+            state: segment.state(),
+            in_sight: !segment.is(Closed::OutOfSight) && !segment.is(Closed::Struck),
+            is_reached: !segment.is(Closed::Unreached),
+            behind: segment.is(Closed::Behind),
+            used: segment.allocator.used(),
+            capacity: segment.allocator.capacity(),
+            ranges: segment.allocator.allocations(),
+            objects: segment.finished_ranges(),
+            is_out_of_sight: segment.is(Closed::OutOfSight),
+            is_reporting: segment.recovering.is_some(),
+        })
+    }
+
+    /// Number of mounted segments whose nodes are reporting their entries.
+    #[must_use]
+    pub fn reporting(&self) -> usize {
+        self.segments.reporting()
     }
 
     /// How many clients are alive.
@@ -116,11 +156,10 @@ impl Meta {
         let is_wanted = |&&(_, timer): &&(Tick, Timer)| timer == Timer::FormerRoutesOver;
         let until = self.timers.iter().find(is_wanted).map(|&(due, _)| due.since_ms(self.now));
         let missing = self.recovery.missing();
-        let telling = self.segments.iter().filter(|(_, segment)| segment.recovering.is_some());
         Some(Awaited {
             missing: missing.len(),
             first_missing: missing.take(most).collect(),
-            telling: telling.count(),
+            telling: self.reporting(),
             objects: self.index.len(),
             at_most_ms: until,
         })

@@ -4,7 +4,7 @@ use mooncake_types::Medium;
 
 use crate::Meta;
 use crate::counters::Counters;
-use crate::segments::{Closed, Segment};
+use crate::report::SegmentReport;
 use crate::tasks::Origin;
 
 /// [`Counters`], and gauges of the present state.
@@ -68,23 +68,40 @@ pub struct Stats {
     pub clients_in_sight: usize,
 }
 
+impl Stats {
+    /// Adds a segment to the sums over all mounted segments.
+    pub fn add(&mut self, segment: &SegmentReport) {
+        self.segments += 1;
+        self.segments_recovering += usize::from(segment.is_reporting);
+        if segment.is_out_of_sight {
+            self.segments_out_of_sight += 1;
+            return;
+        }
+        let (used, capacity) = match segment.medium {
+            Medium::Memory => (&mut self.used_bytes, &mut self.capacity_bytes),
+            Medium::Disk | Medium::SharedDisk | Medium::ObjectStore => {
+                self.disk_objects += segment.objects;
+                (&mut self.disk_used_bytes, &mut self.disk_capacity_bytes)
+            }
+        };
+        *used += segment.used;
+        *capacity += segment.capacity;
+    }
+}
+
 impl Meta {
-    /// The counters and gauges. Takes time in proportion to the number of segments.
+    /// The counters and gauges. Takes time in proportion to the number of segments: a shell that serves others
+    /// meanwhile takes [`Meta::counts`] and pages of [reports](Meta::segments_from).
     #[must_use]
     pub fn stats(&self) -> Stats {
-        let mounted = || self.segments.iter().map(|(_, s)| s).filter(|s| s.is_mounted());
-        let serving = |medium: Medium| {
-            let in_sight = mounted().filter(|segment| !segment.is(Closed::OutOfSight));
-            in_sight.filter(move |segment| segment.medium == medium)
-        };
-        let used =
-            |medium| -> u64 { serving(medium).map(|segment| segment.allocator.used()).sum() };
-        let capacity =
-            |medium| -> u64 { serving(medium).map(|segment| segment.allocator.capacity()).sum() };
-        let objects = |medium| -> u64 { serving(medium).map(Segment::finished_ranges).sum() };
-        let below_memory = |sum: &dyn Fn(Medium) -> u64| -> u64 {
-            [Medium::Disk, Medium::SharedDisk, Medium::ObjectStore].map(sum).iter().sum()
-        };
+        let mut stats = self.counts();
+        self.reports().for_each(|report| stats.add(&report));
+        stats
+    }
+
+    /// The counters and gauges, without the sums over segments: see [`Stats::add`].
+    #[must_use]
+    pub fn counts(&self) -> Stats {
         Stats {
             counters: self.counters,
             keys: self.index.len(),
@@ -103,19 +120,10 @@ impl Meta {
             promotions_under_way: self.tasks.under_way(Origin::Promotion),
             extra_replica_objects: self.extras.len(),
             replications_under_way: self.tasks.under_way(Origin::Replication),
-            used_bytes: used(Medium::Memory),
-            capacity_bytes: capacity(Medium::Memory),
-            disk_used_bytes: below_memory(&used),
-            disk_capacity_bytes: below_memory(&capacity),
-            disk_objects: below_memory(&objects),
-            segments: self.segments.len(),
-            segments_out_of_sight: mounted()
-                .filter(|segment| segment.is(Closed::OutOfSight))
-                .count(),
-            segments_recovering: mounted().filter(|s| s.recovering.is_some()).count(),
             members_missing: self.recovery.missing().len(),
             tombstones: self.tombstones.len(),
             clients_in_sight: self.clients.in_sight(),
+            ..Stats::default()
         }
     }
 }

@@ -3,10 +3,22 @@
 use mooncake_types::Tick;
 
 use crate::Meta;
+use crate::effort::{CHANGE, Effort};
 use crate::timer::Timer;
 
-/// Most timers that fire between two requests.
-const TIMERS_PER_TURN: usize = 256;
+/// The kinds of due work. Each begins every so many turns, and then has the effort of a whole turn. So none waits
+/// for ever for another.
+const WORK: [fn(&mut Meta); 9] = [
+    Meta::discard_overdue,
+    Meta::fire_timers,
+    Meta::replay_page,
+    Meta::fail_tasks_of_the_dead,
+    Meta::forget_dying,
+    Meta::advance_reviews,
+    Meta::relieve_crowded,
+    Meta::advance_drains,
+    Meta::repair,
+];
 
 impl Meta {
     /// The time at which [`Meta::handle_timeout`] is due: the present time if work is left, none if nothing is ever
@@ -26,27 +38,34 @@ impl Meta {
         [discard, timer, self.repair_due()].into_iter().flatten().min()
     }
 
-    /// Does a bounded part of the work that is due. If some is left, [`Meta::poll_timeout`] gives the present time.
+    /// Does as much of the work that is due as one turn [may](crate::effort). If some is left, [`Meta::poll_timeout`]
+    /// gives the present time.
     pub fn handle_timeout(&mut self, now: Tick) {
         self.advance(now);
-        self.discard_overdue();
-        self.fire_timers();
-        self.replay();
-        self.fail_tasks_of_the_dead();
-        self.settle_sunk();
-        self.forget_dying();
-        self.advance_reviews();
-        self.relieve_crowded();
-        self.advance_drains();
-        self.repair();
-        self.settle_sunk();
+        self.effort = Effort::of_turn();
+        let first = self.first_work;
+        self.first_work = (first + 1) % WORK.len();
+        for work in WORK.iter().cycle().skip(first).take(WORK.len()) {
+            work(self);
+            self.settle_sunk();
+        }
+    }
+
+    /// A page of a shadow is as much as a whole turn may do.
+    fn replay_page(&mut self) {
+        if self.recovery.has_work() && self.effort.spend(u32::MAX) {
+            self.replay();
+        }
     }
 
     fn fire_timers(&mut self) {
-        for _ in 0..TIMERS_PER_TURN {
+        loop {
             let Some(&entry) = self.timers.first().filter(|&&(due, _)| due <= self.now) else {
                 return;
             };
+            if !self.effort.spend(CHANGE) {
+                return;
+            }
             self.timers.remove(&entry);
             match entry.1 {
                 Timer::Client(client) => self.client_due(client),

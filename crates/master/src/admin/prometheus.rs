@@ -15,7 +15,7 @@ use crate::summary;
 pub(super) async fn metrics(
     Extract(state): Extract<AdminState>,
 ) -> Result<impl IntoResponse, Failure> {
-    let snapshot = state.asker.ask(|owner| owner.snapshot()).await.ok();
+    let snapshot = state.asker.snapshot().await.ok();
     let status = state.status.borrow().clone();
     let followed = *state.following.borrow();
     let text = metrics::text((status, followed), snapshot)
@@ -25,6 +25,6 @@ pub(super) async fn metrics(
 
 /// `GET /metrics/summary`.
 pub(super) async fn summary(Extract(state): Extract<AdminState>) -> String {
-    let snapshot = state.asker.ask(|owner| owner.snapshot()).await.ok();
+    let snapshot = state.asker.snapshot().await.ok();
     summary::line(&state.status.borrow(), snapshot.as_ref()) + "\n"
 }

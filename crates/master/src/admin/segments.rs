@@ -15,7 +15,7 @@ use super::state::AdminState;
 pub(super) async fn get_all_segments(
     Extract(state): Extract<AdminState>,
 ) -> Result<String, Failure> {
-    let mut reports = state.asker.ask(|owner| owner.meta.segments()).await?;
+    let mut reports = state.asker.segments().await?;
     reports.retain(|report| report.in_sight && report.medium == Medium::Memory);
     let mut names: Vec<&str> = reports.iter().map(|report| report.name.as_ref()).collect();
     names.dedup();
@@ -84,7 +84,7 @@ impl From<&SegmentReport> for Detail {
 pub(super) async fn get_segments_detail(
     Extract(state): Extract<AdminState>,
 ) -> Result<Json<Details>, Failure> {
-    let reports = state.asker.ask(|owner| owner.meta.segments()).await?;
+    let reports = state.asker.segments().await?;
     let segments: Vec<Detail> = reports.iter().map(Detail::from).collect();
     Ok(Json(Details { total_segments: segments.len(), segments }))
 }
@@ -139,7 +139,7 @@ pub(super) async fn status(
 
 /// The segments of a name, at least one.
 async fn named(state: &AdminState, name: &str) -> Result<Vec<SegmentReport>, Failure> {
-    let mut reports = state.asker.ask(|owner| owner.meta.segments()).await?;
+    let mut reports = state.asker.segments().await?;
     reports.retain(|report| report.name.as_ref() == name);
     match reports.is_empty() {
         true => {

@@ -52,14 +52,22 @@ impl Snapshot {
         HitCounts::of(&self.reads)
     }
 
-    pub(crate) fn new(stats: Stats, reports: &[SegmentReport], rpc: RpcMetrics) -> Snapshot {
-        let mut segments: BTreeMap<Arc<str>, (u64, u64)> = BTreeMap::new();
-        let counts = |it: &&SegmentReport| it.in_sight && it.medium == Medium::Memory;
-        for report in reports.iter().filter(counts) {
-            let (used, capacity) = segments.entry(Arc::clone(&report.name)).or_default();
-            *used += report.used;
-            *capacity += report.capacity;
+    /// Adds segments to the sums.
+    pub(crate) fn add(&mut self, reports: &[SegmentReport]) {
+        for report in reports {
+            self.stats.add(report);
+            if report.in_sight && report.medium == Medium::Memory {
+                let name = Arc::clone(&report.name);
+                let (used, capacity) = self.segments.entry(name).or_default();
+                *used += report.used;
+                *capacity += report.capacity;
+            }
         }
+    }
+
+    /// A snapshot to which the segments are still to be added.
+    pub(crate) fn new(stats: Stats, rpc: RpcMetrics) -> Snapshot {
+        let segments = BTreeMap::new();
         let (service, record_late) = (Service::Serving, Duration::ZERO);
         let reads = ReadCounts::default();
         Snapshot { stats, service, record_late, segments, rpc, reads }

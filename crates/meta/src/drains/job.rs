@@ -1,7 +1,7 @@
 //! The records of drain jobs.
 //!
-//! A job goes over all ranges in passes, a bounded page at a time. Each pass tries every replica on the segments of
-//! the job once. The job fails after [`MOST_FAILED_PASSES`] passes with replicas that cannot be moved. It fails after
+//! A job goes over the ranges of its segments in passes, as many at a time as a turn [may](crate::effort). Each pass
+//! tries every replica there once. The job fails after [`MOST_FAILED_PASSES`] passes with replicas that cannot be moved. It fails after
 //! the first of these passes if there is no target segment at all.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -29,8 +29,10 @@ pub(crate) struct Drain {
     pub(super) updated: Tick,
     /// The tasks that move its units. Each has the segment that it writes to, once that is chosen.
     pub(super) active: BTreeMap<u64, Option<SegmentId>>,
+    /// The place of each segment in `sources`.
+    pub(super) places: BTreeMap<SegmentId, usize>,
     /// The range that the walk checks next.
-    pub(super) cursor: u32,
+    pub(super) cursor: WalkCursor,
     /// A node asked to drain its own segments, and has not been told the end yet.
     pub(super) is_awaited: bool,
     /// The job waits for its timer.
@@ -44,6 +46,15 @@ pub(crate) struct Drain {
     pub(super) moved: u64,
     pub(super) moved_bytes: u64,
     pub(super) released: u64,
+}
+
+/// A range on a segment of a job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct WalkCursor {
+    /// The place of the segment in the job's `sources`.
+    pub(super) source: usize,
+    /// The number of the range on its segment.
+    pub(super) number: usize,
 }
 
 /// A segment that a job drains.
@@ -71,6 +82,8 @@ pub(crate) struct Pass {
     pub(super) failures: BTreeMap<String, u64>,
     /// Number of units that cannot be moved yet.
     pub(super) blocked: u64,
+    /// Number of ranges that it has checked.
+    pub(super) ranges: u64,
     /// Slots with ranges of unfinished objects, which may become finished.
     pub(super) unfinished: BTreeSet<u32>,
 }
@@ -86,10 +99,20 @@ impl Pass {
 }
 
 impl Drain {
+    /// The progress on a segment, if the job drains it.
+    pub(super) fn stage_of(&self, id: SegmentId) -> Option<SourceStage> {
+        Some(self.sources[*self.places.get(&id)?].stage)
+    }
+
+    /// Whether the pass has checked all ranges.
+    pub(super) fn is_pass_over(&self) -> bool {
+        self.cursor.source >= self.sources.len()
+    }
+
     /// Whether the job has work before one of its tasks ends or its timer fires.
-    fn has_work(&self, end: u32) -> bool {
-        let walks = self.cursor < end && self.active.len() < self.max_concurrency;
-        let is_over = self.cursor >= end && self.active.is_empty();
+    fn has_work(&self) -> bool {
+        let walks = !self.is_pass_over() && self.active.len() < self.max_concurrency;
+        let is_over = self.is_pass_over() && self.active.is_empty();
         !self.status.has_ended() && !self.is_resting && (walks || is_over)
     }
 }
@@ -98,6 +121,8 @@ impl Drain {
 #[derive(Debug, Default)]
 pub(crate) struct Drains {
     pub(super) jobs: BTreeMap<u32, Drain>,
+    /// The last job over each segment, running or ended.
+    last: BTreeMap<SegmentId, u32>,
     /// Jobs that have work now.
     pub(super) awake: BTreeSet<u32>,
     /// The job that had the last turn, so that all jobs get turns.
@@ -154,7 +179,7 @@ impl Drains {
         if let Some(job) = self.jobs.get_mut(&number).filter(|job| !job.status.has_ended()) {
             job.is_resting = false;
             if std::mem::take(&mut job.begins_anew) {
-                (job.cursor, job.pass) = (0, Pass::default());
+                (job.cursor, job.pass) = (WalkCursor::default(), Pass::default());
             }
             self.awake.insert(number);
         }
@@ -167,9 +192,9 @@ impl Drains {
         Some(self.served)
     }
 
-    /// Notes whether a job has work, where `end` is the current end of all ranges.
-    pub(crate) fn note_work(&mut self, number: u32, end: u32) {
-        match self.jobs[&number].has_work(end) {
+    /// Notes whether a job has work.
+    pub(crate) fn note_work(&mut self, number: u32) {
+        match self.jobs[&number].has_work() {
             true => self.awake.insert(number),
             false => self.awake.remove(&number),
         };
@@ -177,8 +202,23 @@ impl Drains {
 
     /// The last job over a segment, running or ended.
     pub(super) fn last_of(&self, id: SegmentId) -> Option<u32> {
-        let drains = |job: &Drain| job.sources.iter().any(|source| source.id == id);
-        self.jobs.iter().rev().find(|(_, job)| drains(job)).map(|(&number, _)| number)
+        self.last.get(&id).copied()
+    }
+
+    /// Adds a job, which has work.
+    pub(super) fn insert(&mut self, number: u32, job: Drain) {
+        self.last.extend(job.sources.iter().map(|source| (source.id, number)));
+        self.jobs.insert(number, job);
+        self.awake.insert(number);
+    }
+
+    fn forget(&mut self, number: u32) {
+        let Some(job) = self.jobs.remove(&number) else { return };
+        for source in job.sources {
+            if self.last.get(&source.id) == Some(&number) {
+                self.last.remove(&source.id);
+            }
+        }
     }
 
     /// The running job over a segment, if there is one.
@@ -199,7 +239,7 @@ impl Drains {
         {
             self.ended.pop_front();
             self.ended_unreported.retain(|&other| other != oldest);
-            self.jobs.remove(&oldest);
+            self.forget(oldest);
         }
     }
 }

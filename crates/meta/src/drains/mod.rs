@@ -1,6 +1,7 @@
 //! Drain jobs: the leader moves the replicas of some segments to others, so that their nodes can leave.
 //!
-//! A request [begins](order) or cancels a [job](job). The job [walks](walk) over all ranges. It has a task move each
+//! A request [begins](order) or cancels a [job](job). The job [walks](walk) over the
+//! ranges of its segments. It has a task move each
 //! replica on its segments, or [drops](release) a replica whose object has another. [`place`] chooses the target, and
 //! [`report`] tells the progress.
 //!

@@ -8,7 +8,7 @@ use mooncake_types::{
     Tick, limits,
 };
 
-use super::job::{Drain, Pass, Source, SourceStage};
+use super::job::{Drain, Pass, Source, SourceStage, WalkCursor};
 use crate::Meta;
 use crate::segments::Closed;
 use crate::tasks::Ending;
@@ -78,6 +78,7 @@ impl Meta {
             sources.push(Source { id, name, stage: SourceStage::Draining });
             self.segments.set(slot, Closed::Draining, true);
         }
+        let places = (0..).zip(&sources).map(|(place, source)| (source.id, place)).collect();
         self.drains.created = self.drains.created.wrapping_add(1);
         let number = self.drains.created;
         let job = Drain {
@@ -89,7 +90,8 @@ impl Meta {
             created: self.now,
             updated: self.now,
             active: BTreeMap::new(),
-            cursor: 0,
+            places,
+            cursor: WalkCursor::default(),
             is_awaited: false,
             is_resting: false,
             begins_anew: false,
@@ -100,8 +102,7 @@ impl Meta {
             moved_bytes: 0,
             released: 0,
         };
-        self.drains.jobs.insert(number, job);
-        self.drains.awake.insert(number);
+        self.drains.insert(number, job);
         Ok(number)
     }
 
@@ -111,15 +112,13 @@ impl Meta {
         from: ClientId,
         ids: &[SegmentId],
     ) -> Result<DrainReport, ErrorCode> {
-        let mut slots = Vec::new();
+        let mut slots = BTreeSet::new();
         for &id in ids {
             let slot = self.segments.find(id).ok_or(ErrorCode::SegmentNotFound)?;
             if self.segments[slot].client != from {
                 return Err(ErrorCode::IllegalClient);
             }
-            if !slots.contains(&slot) {
-                slots.push(slot);
-            }
+            slots.insert(slot);
         }
         let first = *ids.first().ok_or(ErrorCode::InvalidParams)?;
         let undrained = |&slot: &u32| self.drains.of_segment(self.segments[slot].id).is_none();
@@ -233,7 +232,7 @@ impl Meta {
                 }
             }
         }
-        self.drains.note_work(number, self.ranges.end());
+        self.drains.note_work(number);
     }
 
     /// Counts a unit that was dropped instead of moved.

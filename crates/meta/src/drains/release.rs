@@ -41,7 +41,8 @@ impl Meta {
     /// Has look-ups leave a replica out. Returns whether they have done so for the length of a lease.
     fn is_withheld(&mut self, job: u32, object: u32, replica: u8) -> bool {
         let until = self.now.after_ms(self.config.lease_ttl_ms);
-        self.drains.withheld.insert((object, replica), job, until) <= self.now
+        let until = self.drains.withheld.insert((object, replica), job, until);
+        until.is_some_and(|until| until <= self.now)
     }
 
     /// The replicas of an object that look-ups leave out, as bits. These are the unreadable ones, and those that a

@@ -1,69 +1,84 @@
-//! A drain job walks over all ranges.
+//! A drain job walks over the ranges of its segments.
 
 use mooncake_types::{DrainStatus, ErrorCode, TaskKind};
 
-use super::job::{MOST_FAILED_PASSES, Source, SourceStage};
+use super::job::{MOST_FAILED_PASSES, Source, SourceStage, WalkCursor};
 use crate::Meta;
-use crate::objects::ObjectState;
+use crate::effort::CHANGE;
+use crate::objects::{ObjectState, Range};
 use crate::segments::Closed;
 use crate::tasks::{NewTask, Origin, Tasks};
 use crate::timer::Timer;
 
-/// Number of ranges that one turn of a job checks.
-const RANGES_PER_TURN: u32 = 1_024;
 /// The pause between two passes. It grows by a millisecond for each `RANGES_PER_PAUSE_MS` ranges, since each pass
 /// checks all of them.
 const PAUSE_MS: u64 = 500;
 const RANGES_PER_PAUSE_MS: u64 = 1_024;
 
 impl Meta {
-    /// Does a bounded step of the job whose turn it is.
+    /// Does a part of the job whose turn it is.
     pub(crate) fn advance_drains(&mut self) {
-        let Some(number) = self.drains.next_awake() else { return };
-        let slots = self.drained_slots(number);
-        let end = self.ranges.end();
-        let job = self.drains.job(number);
-        job.status = DrainStatus::Running;
-        if slots.is_empty() {
-            job.cursor = end;
-        }
-        for _ in 0..RANGES_PER_TURN {
-            let job = self.drains.job(number);
-            if job.cursor >= end || job.active.len() >= job.max_concurrency {
-                break;
-            }
-            job.cursor += 1;
-            let id = job.cursor - 1;
-            self.drain_range(number, id, &slots);
-        }
-        let job = self.drains.job(number);
-        if job.cursor >= end && job.active.is_empty() {
-            self.end_pass(number, &slots);
-        }
-        self.drains.note_work(number, self.ranges.end());
-    }
-
-    /// The slots of a job that may still hold replicas, in order. Notes the segments that have left the pool.
-    pub(super) fn drained_slots(&mut self, number: u32) -> Vec<u32> {
-        let mut slots = Vec::new();
-        let segments = &self.segments;
-        for source in &mut self.drains.job(number).sources {
-            match segments.find(source.id) {
-                None if source.stage == SourceStage::Draining => source.stage = SourceStage::Gone,
-                Some(slot) if source.stage == SourceStage::Draining => slots.push(slot),
-                _ => {}
-            }
-        }
-        slots.sort_unstable();
-        slots
-    }
-
-    fn drain_range(&mut self, number: u32, id: u32, slots: &[u32]) {
-        let Some(&range) = self.ranges.get(id) else { return };
-        if slots.binary_search(&range.segment).is_err() {
+        if !self.effort.is_left() {
             return;
         }
-        match self.objects[range.object].state {
+        let Some(number) = self.drains.next_awake() else { return };
+        self.drains.job(number).status = DrainStatus::Running;
+        while let Some(id) = self.next_drained(number) {
+            self.drain_range(number, id);
+        }
+        let job = self.drains.job(number);
+        if job.is_pass_over() && job.active.is_empty() {
+            self.end_pass(number);
+        }
+        self.drains.note_work(number);
+    }
+
+    /// The next range on the segments of a job, if the job may move one more and the turn is not over.
+    fn next_drained(&mut self, number: u32) -> Option<u32> {
+        loop {
+            let job = self.drains.job(number);
+            let cursor = job.cursor;
+            if job.is_pass_over()
+                || job.active.len() >= job.max_concurrency
+                || !self.effort.spend(1)
+            {
+                return None;
+            }
+            let slot = self.drained_slot(number, cursor.source);
+            let job = self.drains.job(number);
+            let Some(slot) = slot.filter(|&slot| cursor.number < self.segments[slot].owners.len())
+            else {
+                job.cursor = WalkCursor { source: cursor.source + 1, number: 0 };
+                continue;
+            };
+            job.cursor.number += 1;
+            job.pass.ranges += 1;
+            let id = self.segments[slot].owners[cursor.number];
+            let is_there = |range: &Range| {
+                (range.segment, range.handle.number() as usize) == (slot, cursor.number)
+            };
+            if self.ranges.get(id).is_some_and(is_there) {
+                return Some(id);
+            }
+        }
+    }
+
+    /// The slot of a segment of a job that may still hold replicas. Notes if the segment has left the pool.
+    fn drained_slot(&mut self, number: u32, source: usize) -> Option<u32> {
+        let source = &mut self.drains.job(number).sources[source];
+        if source.stage != SourceStage::Draining {
+            return None;
+        }
+        let slot = self.segments.find(source.id);
+        if slot.is_none() {
+            source.stage = SourceStage::Gone;
+        }
+        slot
+    }
+
+    fn drain_range(&mut self, number: u32, id: u32) {
+        let Range { object, replica, segment, .. } = self.ranges[id];
+        match self.objects[object].state {
             ObjectState::Complete => {}
             // The object may become readable, and is moved then.
             ObjectState::Processing
@@ -71,25 +86,27 @@ impl Meta {
             | ObjectState::Copying
             | ObjectState::Gathering => {
                 let pass = &mut self.drains.job(number).pass;
-                pass.unfinished.insert(range.segment);
+                pass.unfinished.insert(segment);
                 pass.blocked += 1;
                 return;
             }
             ObjectState::Overtaken | ObjectState::Tombstone => return,
         }
-        let is_there = |slot: u32| slots.binary_search(&slot).is_ok();
-        let mut of_unit = self
-            .ranges_of(range.object)
-            .filter(|(_, other)| other.replica == range.replica && is_there(other.segment));
-        let first = of_unit.next().map(|(first, _)| first);
-        drop(of_unit);
-        if first == Some(id) {
-            self.drain_unit(number, range.object, range.replica, slots);
+        if self.first_drained_range(number, object, replica).is_some_and(|(first, _)| first == id) {
+            self.effort.spend(CHANGE);
+            self.drain_unit(number, object, replica);
         }
     }
 
+    /// The first range of a replica that lies on the segments of a job, and its slot.
+    fn first_drained_range(&self, number: u32, object: u32, replica: u8) -> Option<(u32, u32)> {
+        let mut of_replica = self.ranges_of(object).filter(|(_, range)| range.replica == replica);
+        let first = of_replica.find(|(_, range)| self.is_drained_by(number, range.segment));
+        first.map(|(id, range)| (id, range.segment))
+    }
+
     /// Submits a task to move a replica. If that is impossible now, drops the replica or notes the reason.
-    fn drain_unit(&mut self, number: u32, object: u32, replica: u8, slots: &[u32]) {
+    fn drain_unit(&mut self, number: u32, object: u32, replica: u8) {
         let is_busy = self.has_task(object)
             || self.awaits_former_routes(object)
             || self.unreadable_replicas(object) & 1 << replica != 0;
@@ -107,13 +124,8 @@ impl Meta {
         // This only checks for room. The ranges are reserved when a client begins the task, so that pending tasks
         // reserve nothing.
         self.unreserve(&pieces);
-        let source = self
-            .ranges_of(object)
-            .find(|(_, range)| {
-                range.replica == replica && slots.binary_search(&range.segment).is_ok()
-            })
-            .map(|(_, range)| range.segment)
-            .expect("the unit lies on one of them");
+        let source = self.first_drained_range(number, object, replica);
+        let (_, source) = source.expect("the unit lies on one of them");
         let (name, assigned) = (self.segments[source].name.clone(), self.segments[source].client);
         let task = self.submit_task(NewTask {
             origin: Origin::Drain(number),
@@ -132,16 +144,14 @@ impl Meta {
     }
 
     /// Ends a pass: all ranges are checked, and no task of the job runs.
-    fn end_pass(&mut self, number: u32, slots: &[u32]) {
-        for &slot in slots {
-            let id = self.segments[slot].id;
+    fn end_pass(&mut self, number: u32) {
+        for source in 0..self.drains.job(number).sources.len() {
+            let Some(slot) = self.drained_slot(number, source) else { continue };
             let job = self.drains.job(number);
             if job.pass.unfinished.contains(&slot) || self.segments[slot].finished_ranges() > 0 {
                 continue;
             }
-            let job = self.drains.job(number);
-            let source = job.sources.iter_mut().find(|source| source.id == id);
-            source.expect("the slot is one of the job's").stage = SourceStage::Drained;
+            job.sources[source].stage = SourceStage::Drained;
             self.segments.set(slot, Closed::Drained, true);
         }
         let job = self.drains.job(number);
@@ -162,8 +172,8 @@ impl Meta {
 
     /// Schedules the next pass after a pause. Until then the results of this pass can be queried.
     fn rest(&mut self, number: u32) {
-        let pause_ms = PAUSE_MS + u64::from(self.ranges.end()) / RANGES_PER_PAUSE_MS;
         let job = self.drains.job(number);
+        let pause_ms = PAUSE_MS + job.pass.ranges / RANGES_PER_PAUSE_MS;
         (job.is_resting, job.begins_anew) = (true, true);
         self.timers.insert((self.now.after_ms(pause_ms), Timer::Drain(number)));
     }

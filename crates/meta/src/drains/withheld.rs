@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 
 use mooncake_types::Tick;
 
+/// Most replicas that are withheld. Others wait until some of these are dropped.
+const MOST: usize = 1 << 16;
+
 /// The withheld replicas, by object and replica number.
 #[derive(Debug, Default)]
 pub(crate) struct Withheld(BTreeMap<(u32, u8), Withholding>);
@@ -40,9 +43,12 @@ impl Withheld {
     }
 
     /// Withholds a replica for a job. Returns the moment from which no reader has a route to it: `until`, unless it
-    /// was withheld before.
-    pub(super) fn insert(&mut self, (object, replica): (u32, u8), job: u32, until: Tick) -> Tick {
-        self.0.entry((object, replica)).or_insert(Withholding { job, until }).until
+    /// was withheld before. None if too many are withheld.
+    pub(super) fn insert(&mut self, replica: (u32, u8), job: u32, until: Tick) -> Option<Tick> {
+        if self.0.len() >= MOST {
+            return self.0.get(&replica).map(|it| it.until);
+        }
+        Some(self.0.entry(replica).or_insert(Withholding { job, until }).until)
     }
 
     /// Forgets the replicas of a job that has ended.

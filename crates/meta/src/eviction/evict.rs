@@ -9,12 +9,9 @@ use std::cmp::Reverse;
 use smallvec::SmallVec;
 
 use crate::Meta;
+use crate::effort::CHANGE;
 use crate::objects::{ObjectState, PINNED_PLACES, PLAIN_PLACES, QueueKind, Range};
 use crate::slab::NONE;
-
-/// Most victims that eviction for the watermark takes between two requests. A group counts as its objects, and is
-/// never split.
-const VICTIMS_PER_TURN: usize = 256;
 
 /// Most ranges that one search passes over: victims that stay for their group or task, or leased ranges of a queue.
 const MOST_VICTIMS_PASSED: usize = 256;
@@ -80,7 +77,7 @@ impl Meta {
 
     /// The range on a segment that is evicted next: of an extra replica without a lease if there is one.
     pub(crate) fn next_victim(&mut self, slot: u32, pinned_too: bool) -> Option<u32> {
-        self.unread_extra(slot).or_else(|| {
+        self.spare_extra(slot).or_else(|| {
             let mut victims: SmallVec<[u32; SEEDS]> = SmallVec::new();
             self.pick_victims(slot, pinned_too, 1, &mut victims);
             victims.first().copied()
@@ -216,17 +213,18 @@ impl Meta {
     /// stay, because there is room.
     pub(crate) fn relieve_crowded(&mut self) {
         let low = self.config.eviction_high_watermark_ratio - self.config.eviction_ratio;
-        let enough_keys = self.counters.evicted_keys + VICTIMS_PER_TURN as u64;
-        for _ in 0..VICTIMS_PER_TURN {
-            let Some(slot) = self.segments.first_crowded() else { return };
-            if self.counters.evicted_keys >= enough_keys {
-                return;
-            }
+        while let Some(slot) = self.segments.first_crowded()
+            && self.effort.spend(CHANGE)
+        {
+            let keys = self.counters.evicted_keys;
             let goal = (self.segments[slot].allocator.capacity() as f64 * low.max(0.0)) as u64;
             let enough = self.segments[slot].kept() <= goal;
             if enough || self.evict_one(slot, false).is_none() {
                 self.segments.forget_crowded(slot);
             }
+            // A group counts as its objects, and is never split.
+            let further = (self.counters.evicted_keys - keys).saturating_sub(1);
+            self.effort.spend((further as u32).saturating_mul(CHANGE));
         }
     }
 }

@@ -6,9 +6,8 @@
 //! disk before it is freed.
 //!
 //! Invariants: leased, unfinished and hard-pinned objects stay. A group is evicted as a whole. The work of one
-//! request is bounded ([`Effort`]).
+//! request is bounded ([`Effort`](crate::effort::Effort)).
 
-mod effort;
 mod evict;
 mod ghosts;
 mod hand;
@@ -17,7 +16,6 @@ mod second_chance;
 mod usage;
 mod window;
 
-pub(crate) use self::effort::Effort;
 pub(crate) use self::evict::CHOICES;
 pub(crate) use self::usage::Usage;
 pub(crate) use self::window::{MOST_BARREN_MS, WantedWindow, Window};

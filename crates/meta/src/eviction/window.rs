@@ -2,7 +2,7 @@
 //!
 //! A put first plans what to evict, and evicts it only if that makes room for the whole put. So a put that is refused
 //! evicts nothing, and a put that is granted evicts about what it needs. The work of a request is bounded: see
-//! [`Effort`](super::Effort).
+//! [`Effort`](crate::effort::Effort).
 
 use std::collections::BTreeSet;
 
@@ -94,7 +94,7 @@ impl Meta {
     pub(crate) fn find_window(&mut self, slot: u32, wanted: WantedWindow<'_>) -> Option<Window> {
         let allowed = self.config.allow_evict_soft_pinned;
         for (enough, pinned_too) in [(SEEDS, false), (SEEDS, allowed), (MOST_SEEDS, allowed)] {
-            let mut seeds: SmallVec<[u32; SEEDS]> = self.unread_extra(slot).into_iter().collect();
+            let mut seeds: SmallVec<[u32; SEEDS]> = self.spare_extra(slot).into_iter().collect();
             self.pick_victims(slot, pinned_too, enough, &mut seeds);
             let window = self.cheapest_window((slot, &seeds), wanted, pinned_too);
             if window.is_some() {
@@ -143,9 +143,7 @@ impl Meta {
         if object.group == NONE || range.queue == QueueKind::Extra {
             return object.len;
         }
-        let members = self.groups.members(object.group);
-        let bytes = |&member: &u32| self.ranges_of(member).map(|(_, it)| it.len).sum::<u64>();
-        members.iter().map(bytes).sum()
+        self.groups.bytes(object.group)
     }
 
     /// The window around a range, if there is one. It grows towards the neighbour that would be evicted sooner.
@@ -224,7 +222,7 @@ impl Meta {
         let is_evictable = match range.queue {
             QueueKind::Fresh | QueueKind::Leased => true,
             QueueKind::PinnedFresh | QueueKind::PinnedLeased => pinned_too,
-            QueueKind::Extra => self.objects[range.object].leased_until() <= self.now,
+            QueueKind::Extra => self.is_spare(id),
             _ => false,
         };
         let stays =

@@ -37,6 +37,20 @@ impl Meta {
         let group = &mut self.groups.slots[slot];
         let place = group.members.partition_point(|&member| member < object);
         group.members.insert(place, object);
+        self.count_bytes_in_group(object, self.bytes_of(object));
+    }
+
+    fn bytes_of(&self, object: u32) -> i64 {
+        self.ranges_of(object).map(|(_, range)| range.len as i64).sum()
+    }
+
+    /// Counts bytes that an object's ranges have from now on, or (below zero) have not any more.
+    pub(super) fn count_bytes_in_group(&mut self, object: u32, change: i64) {
+        let group = self.objects[object].group;
+        if group != NONE {
+            let bytes = &mut self.groups.slots[group].bytes;
+            *bytes = bytes.strict_add_signed(change);
+        }
     }
 
     /// Notes that a task of an object begins or ends.
@@ -49,11 +63,12 @@ impl Meta {
 
     /// Removes an object from its group, because the object loses its key or its record.
     pub(super) fn leave_group(&mut self, object: u32) {
-        let record = self.objects.at_mut(object);
-        let slot = std::mem::replace(&mut record.group, NONE);
-        if slot == NONE {
+        if self.objects[object].group == NONE {
             return;
         }
+        self.count_bytes_in_group(object, -self.bytes_of(object));
+        let record = self.objects.at_mut(object);
+        let slot = std::mem::replace(&mut record.group, NONE);
         let pinned = record.state == ObjectState::Complete && record.pin == Pin::Hard;
         let group = &mut self.groups.slots[slot];
         group.hard -= u32::from(pinned);

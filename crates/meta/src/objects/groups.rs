@@ -27,6 +27,8 @@ pub(super) struct Group {
     pub(super) name: Arc<str>,
     /// In growing order of their indices, running puts included.
     pub(super) members: Vec<u32>,
+    /// Bytes of all ranges of the members.
+    pub(super) bytes: u64,
     /// Finished members that are hard-pinned.
     pub(super) hard: u32,
     /// Members whose soft pins are in force.
@@ -49,6 +51,11 @@ impl Groups {
     /// The members of a group in growing order of their indices, running puts included.
     pub(crate) fn members(&self, slot: u32) -> &[u32] {
         &self.slots[slot].members
+    }
+
+    /// Bytes of all ranges of the members of a group.
+    pub(crate) fn bytes(&self, slot: u32) -> u64 {
+        self.slots[slot].bytes
     }
 
     /// Lets the next request prolong its full number of leases.
@@ -90,6 +97,7 @@ impl Groups {
         let group = Group {
             name: Arc::clone(&name),
             members: Vec::new(),
+            bytes: 0,
             hard: 0,
             soft: 0,
             tasks: 0,

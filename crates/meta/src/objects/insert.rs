@@ -64,6 +64,7 @@ impl Meta {
         for piece in pieces {
             let id = self.insert_range(object, (replica, piece), class, NONE);
             self.ranges.at_mut(last).sibling = id;
+            self.count_bytes_in_group(object, piece.len as i64);
             last = id;
             added.push(id);
         }
@@ -81,6 +82,8 @@ impl Meta {
         for &id in &adopted {
             let range = self.ranges.at_mut(id);
             (range.object, range.class) = (object, class);
+            let len = range.len as i64;
+            self.count_bytes_in_group(object, len);
         }
         // A copy is no read: the object's lease does not change.
         let kind = self.queue_after(object, self.is_leased(object));

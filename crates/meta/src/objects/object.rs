@@ -275,6 +275,7 @@ impl Meta {
         }
         self.reviews.forget_range(id);
         let Range { segment, handle, len, .. } = self.ranges.remove(id);
+        self.count_bytes_in_group(object, -(len as i64));
         Piece { segment, handle, len }
     }
 
@@ -283,6 +284,7 @@ impl Meta {
         let range = self.ranges.remove(id);
         self.reviews.forget_range(id);
         let Range { segment, handle, len, .. } = range;
+        self.count_bytes_in_group(range.object, -(len as i64));
         let record = &self.objects[range.object];
         let of = (self.index.hash(&record.key), record.version);
         self.free_piece(&Piece { segment, handle, len }, of);

@@ -11,14 +11,12 @@ use super::pin;
 use super::record::{Asked, Object, ObjectState, Pin, QueueKind};
 use super::upsert::MOST_BESIDE;
 use crate::Meta;
+use crate::effort::CHANGE;
 use crate::placement::Wish;
 use crate::segments::AddressTable;
 use crate::segments::Pieces;
 use crate::slab::NONE;
 use crate::tombstones::DropList;
-
-/// Most puts that are discarded between two requests.
-const PUTS_PER_TURN: usize = 256;
 
 /// The settings that all puts of one request share.
 struct PutSettings {
@@ -341,13 +339,13 @@ impl Meta {
         self.counters.puts_discarded += 1;
     }
 
-    /// Discards the puts whose time is over, but at most a few hundred.
+    /// Discards the puts whose time is over, as many as one turn may.
     pub(crate) fn discard_overdue(&mut self) {
-        for _ in 0..PUTS_PER_TURN {
-            match self.next_discard() {
-                Some((due, object)) if due <= self.now => self.discard(object),
-                _ => return,
-            }
+        while let Some((due, object)) = self.next_discard()
+            && due <= self.now
+            && self.effort.spend(CHANGE)
+        {
+            self.discard(object);
         }
     }
 

@@ -8,8 +8,10 @@
 //! Invariant: a put that is refused evicts nothing.
 
 mod place;
+mod roomy;
 mod route;
 mod scatter;
 
 pub(crate) use self::place::MOST_EVICTED;
+pub(crate) use self::roomy::Slots;
 pub(crate) use self::route::Wish;

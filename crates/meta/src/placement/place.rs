@@ -9,7 +9,7 @@
 //! If [objects sink to disks](crate::tiers) first, a put is told to wait instead.
 //!
 //! A put may be refused although something could be evicted:
-//! - It has looked at [`CANDIDATES`] segments, or at as many ranges as one request [may](crate::eviction::Effort).
+//! - It has looked at [`CANDIDATES`] segments, or at as many ranges as one request [may](crate::effort::Effort).
 //! - No neighbouring ranges around the next victims are long enough together at that price.
 //! - The slabs that came free have slots of other lengths.
 //! - A segment had nothing to evict when it was looked at last, and is passed over for a while.
@@ -100,25 +100,6 @@ impl Meta {
         let piece = free.or_else(|| clear(self))?;
         self.segments.note_reserved(piece.segment);
         Some(piece)
-    }
-
-    /// Reserves ranges for one replica where there is room, trying the segments in this order. Evicts nothing, and
-    /// leaves every segment below its high watermark, above which it would evict. Takes one range if a segment has
-    /// it.
-    pub(crate) fn place_whole(&mut self, len: u64, order: &[u32]) -> Option<Pieces> {
-        for &slot in order {
-            let Some(piece) = self.reserve(slot, len) else { continue };
-            if !self.segments.is_above_watermark(slot) {
-                return Some(smallvec![piece]);
-            }
-            self.unreserve(&[piece]);
-        }
-        let pieces = self.scatter_over(len, order.iter().copied(), limits::MAX_STRIPES as u64)?;
-        if pieces.iter().any(|piece| self.segments.is_above_watermark(piece.segment)) {
-            self.unreserve(&pieces);
-            return None;
-        }
-        Some(pieces)
     }
 
     /// Reserves one free range on the first segment that stays below the high watermark with it. Evicts nothing.
@@ -259,7 +240,7 @@ impl Meta {
             self.put_least_first(&mut pair);
         }
         let (mut pair, mut looked_at) = (pair.into_iter(), 0);
-        while looked_at < CANDIDATES && self.effort.is_left() {
+        while looked_at < CANDIDATES && self.effort.is_left_for_replica() {
             let next = pair.next();
             let slot = match next {
                 Some(slot) => slot,

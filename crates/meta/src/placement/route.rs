@@ -141,27 +141,39 @@ impl Meta {
             skipped.extend(&preferred);
             skipped.sort_unstable();
         }
-        let domains = self.domains_of(placed);
+        let domains = self.domains_of(placed.iter().flatten().map(|piece| piece.segment));
         let mut route =
             Route { preferred, skipped, start, holds_back: self.segments.is_ramping(), domains };
         self.start_outside(&mut route);
         route
     }
 
-    /// The failure domains of these replicas. Leaves out a level if no segment that takes puts lies outside the
+    /// The route of one more replica of an object that has replicas on the slots `held`, which are sorted. It begins
+    /// anywhere. None if no segment takes puts.
+    pub(super) fn route_beside(&mut self, held: &[u32]) -> Option<Route> {
+        let count = self.segments.grantable().len();
+        let start = (count > 0).then(|| self.chance.place(count))?;
+        let domains = self.domains_of(held.iter().copied());
+        let (preferred, skipped) = (Vec::new(), held.to_vec());
+        let mut route = Route { preferred, skipped, start, holds_back: false, domains };
+        self.start_outside(&mut route);
+        Some(route)
+    }
+
+    /// The failure domains of the replicas on these slots. Leaves out a level if no segment that takes puts lies outside the
     /// domains of that level.
-    fn domains_of(&self, placed: &[Pieces]) -> SmallVec<[PassedDomain; 4]> {
+    fn domains_of(&self, slots: impl Iterator<Item = u32>) -> SmallVec<[PassedDomain; 4]> {
         let mut domains: SmallVec<[PassedDomain; 4]> = SmallVec::new();
-        if placed.is_empty() {
-            return domains;
-        }
-        for piece in placed.iter().flatten() {
-            for (level, &id) in self.segments[piece.segment].domains.iter().enumerate() {
+        for slot in slots {
+            for (level, &id) in self.segments[slot].domains.iter().enumerate() {
                 let domain = PassedDomain { level, id };
                 if !domains.contains(&domain) {
                     domains.push(domain);
                 }
             }
+        }
+        if domains.is_empty() {
+            return domains;
         }
         for level in 0..=limits::MAX_DOMAINS {
             let as_wide = domains.iter().filter(|domain| domain.level == level);

@@ -10,7 +10,7 @@ use super::route::Route;
 use crate::Meta;
 use crate::eviction::{WantedWindow, Window};
 use crate::segments::Pieces;
-use crate::segments::{Cursor, Room};
+use crate::segments::{Cursor, Room, Segment};
 
 /// Most segments on which ranges are evicted together for one object.
 const MOST_CLEARED: usize = limits::MAX_STRIPES;
@@ -69,7 +69,7 @@ impl Meta {
     pub(crate) fn scatter(&mut self, len: u64, route: &Route, most: u64) -> Option<Pieces> {
         let least = limits::MIN_STRIPE_BYTES.max(len / most);
         let slots = self.roomy_slots(len, route, class_of(least));
-        self.scatter_over(len, slots.into_iter(), most)
+        self.scatter_over(len, slots.into_iter(), most, |_| u64::MAX)
     }
 
     /// The first segments of a route that may have free ranges of a size class. At most as many as an object may have
@@ -90,18 +90,20 @@ impl Meta {
         slots
     }
 
+    /// Reserves free ranges on these segments, at most about `most` of them, and no more bytes on one than `bound` says.
     pub(super) fn scatter_over(
         &mut self,
         len: u64,
         slots: impl Iterator<Item = u32>,
         most: u64,
+        bound: impl Fn(&Segment) -> u64,
     ) -> Option<Pieces> {
         if len < 2 * limits::MIN_STRIPE_BYTES {
             return None;
         }
         let least = limits::MIN_STRIPE_BYTES.max(len / most);
         let mut pieces = Pieces::new();
-        let left = self.reserve_free(len, slots, least, &mut pieces);
+        let left = self.reserve_free((len, least), slots, &mut pieces, bound);
         if left > 0 {
             self.unreserve(&pieces);
             return None;
@@ -113,21 +115,26 @@ impl Meta {
     /// bytes that are still missing.
     fn reserve_free(
         &mut self,
-        len: u64,
+        (len, least): (u64, u64),
         slots: impl Iterator<Item = u32>,
-        least: u64,
         pieces: &mut Pieces,
+        bound: impl Fn(&Segment) -> u64,
     ) -> u64 {
         let mut left = len;
         for slot in slots {
             while left > 0 && pieces.len() < limits::MAX_STRIPES {
-                let take = left.min(self.segments[slot].allocator.largest_free());
+                let segment = &self.segments[slot];
+                let (free, bound) = (segment.allocator.largest_free(), bound(segment));
+                let take = left.min(free).min(bound);
                 if take < least.min(left) {
                     break;
                 }
                 let Some(piece) = self.reserve(slot, take) else { break };
                 pieces.push(piece);
                 left -= take;
+                if bound < free {
+                    break;
+                }
             }
         }
         left
@@ -145,7 +152,7 @@ impl Meta {
             }
             let mut pieces = Pieces::new();
             let slots = self.roomy_slots(len, route, class_of(free));
-            let left = self.reserve_free(len, slots.into_iter(), free, &mut pieces);
+            let left = self.reserve_free((len, free), slots.into_iter(), &mut pieces, |_| u64::MAX);
             if left == 0 || self.clear_rest((len, left), least, route, &mut pieces) {
                 return Some(pieces);
             }
@@ -196,7 +203,7 @@ impl Meta {
         let (mut windows, mut left) = (Vec::new(), rest);
         let mut most_bytes = len.saturating_mul(MOST_EVICTED);
         let mut looked_at = 0;
-        while looked_at < MOST_CLEARED && self.effort.is_left() {
+        while looked_at < MOST_CLEARED && self.effort.is_left_for_replica() {
             let next = preferred.next();
             let slot = match next {
                 Some(slot) => slot,

@@ -11,6 +11,7 @@ use mooncake_types::{ClientId, ErrorCode, InventoryEntry, InventoryPage};
 use super::attributes::Attributes;
 use super::entry::{ImplausibleReport, read_entry};
 use crate::Meta;
+use crate::effort::Effort;
 use crate::segments::Piece;
 use crate::segments::{Closed, ReportProgress};
 
@@ -124,6 +125,7 @@ impl Meta {
         self.segments.set_progress(slot, None);
         self.segments.set(slot, Closed::Recovering, false);
         self.end_naming(slot);
+        self.effort = Effort::of_turn();
         self.advance_reviews();
         self.repair.wake();
         self.catch_up(slot);

@@ -18,11 +18,9 @@ use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{EntryState, InventoryEntry};
 
 use crate::Meta;
+use crate::effort::CHANGE;
 use crate::objects::{ObjectState, Range};
 use crate::segments::{Closed, ReportProgress};
-
-/// Number of ranges that a review checks between two requests.
-const RANGES_PER_TURN: usize = 4_096;
 
 impl Meta {
     /// Another process has taken over the memory of a segment and must report its inventory. A process that was still
@@ -98,16 +96,16 @@ impl Meta {
         let mut named =
             self.reviews.by_slot.iter().filter_map(|(&slot, it)| Some((slot, it.next?)));
         let Some((slot, from)) = named.next() else { return };
-        let end = self.segments[slot].owners.len();
-        let last = end.min(from + RANGES_PER_TURN);
-        for number in from..last {
-            self.review_range(slot, number);
+        let (end, mut next) = (self.segments[slot].owners.len(), from);
+        while next < end && self.effort.spend(1) {
+            self.review_range(slot, next);
+            next += 1;
         }
-        if last == end {
+        if next == end {
             return self.end_review(slot);
         }
         let review = self.reviews.by_slot.get_mut(&slot).expect("it has not ended");
-        review.next = Some(last);
+        review.next = Some(next);
     }
 
     /// Checks the range with this number on its segment, if there is one.
@@ -122,7 +120,10 @@ impl Meta {
             return;
         }
         match self.objects[object].state {
-            ObjectState::Complete | ObjectState::Tombstone => self.lose_replica(object, replica),
+            ObjectState::Complete | ObjectState::Tombstone => {
+                self.effort.spend(CHANGE);
+                self.lose_replica(object, replica);
+            }
             ObjectState::Processing
             | ObjectState::Waiting
             | ObjectState::Overtaken

@@ -5,7 +5,7 @@
 //! that were evicted or cleared are not made again.
 //!
 //! The leader counts the objects that lack replicas. While there are any, it finds them by walking over all records,
-//! some thousand at a time. A copy takes only free room. It is a task like those of callers, with another origin.
+//! as many at a time as a turn [may](crate::effort). A copy takes only free room. It is a task like those of callers, with another origin.
 //! After each walk repair rests. The rests grow while walks repair nothing.
 
 use mooncake_types::Tick;
@@ -13,14 +13,10 @@ use mooncake_types::Tick;
 use super::repairs::{FIRST_REST_MS, LONGEST_REST_MS, MOST_UNDER_WAY, Wave};
 use crate::Meta;
 use crate::counters::Copies;
+use crate::effort::CHANGE;
 use crate::notice::Notice;
 use crate::objects::ObjectState;
 use crate::tasks::Origin;
-
-/// Number of records that repair checks between two requests.
-const OBJECTS_PER_TURN: u32 = 4_096;
-/// Number of copies that repair begins between two requests.
-const COPIES_PER_TURN: usize = 32;
 
 impl Meta {
     /// The earliest moment at which repair has work.
@@ -33,31 +29,28 @@ impl Meta {
         if self.repair_due().is_none_or(|due| due > self.now) {
             return;
         }
-        if !self.recovery.is_over() || self.segments.iter().any(|(_, it)| it.recovering.is_some()) {
+        if !self.recovery.is_over() || self.segments.reporting() > 0 {
             // A member may still report the replicas that seem lost.
             self.repair.rest_until = self.now.after_ms(FIRST_REST_MS);
             return;
         }
-        let end = self.objects.end();
-        let last = self.repair.next.saturating_add(OBJECTS_PER_TURN).min(end);
-        let mut begun = 0;
-        for object in self.repair.next..last {
-            let is_short = self.objects.get(object).is_some_and(|it| it.asked.is_short());
-            if !is_short {
-                continue;
-            }
-            let is_full =
-                begun == COPIES_PER_TURN || self.tasks.under_way(Origin::Repair) >= MOST_UNDER_WAY;
-            if is_full || !self.repair.allowance.is_ready(self.now) {
-                self.repair.next = object;
+        while self.repair.next < self.objects.end() {
+            if !self.effort.spend(1) {
                 return;
             }
-            begun += usize::from(self.repair_object(object));
+            let object = self.repair.next;
+            if self.objects.get(object).is_some_and(|it| it.asked.is_short()) {
+                let is_full = self.tasks.under_way(Origin::Repair) >= MOST_UNDER_WAY;
+                let may_copy = !is_full && self.repair.allowance.is_ready(self.now);
+                if !may_copy {
+                    return;
+                }
+                self.effort.spend(CHANGE);
+                self.repair_object(object);
+            }
+            self.repair.next = object + 1;
         }
-        self.repair.next = last;
-        if last == end {
-            self.end_walk();
-        }
+        self.end_walk();
     }
 
     fn end_walk(&mut self) {
@@ -73,15 +66,15 @@ impl Meta {
         self.end_wave();
     }
 
-    /// Begins a copy of an object. Returns false if the object cannot be read, has a task, or no segment has room.
-    fn repair_object(&mut self, object: u32) -> bool {
+    /// Begins a copy of an object, unless the object cannot be read, has a task, or no segment has room.
+    fn repair_object(&mut self, object: u32) {
         let is_whole = self.objects[object].state == ObjectState::Complete;
         if !is_whole || self.has_task(object) {
-            return false;
+            return;
         }
         let most_used = self.config.eviction_high_watermark_ratio;
         if self.copy_to_roomy_segment(object, most_used, Origin::Repair).is_none() {
-            return false;
+            return;
         }
         let (len, objects) = (self.objects[object].len, self.repair.short);
         self.repair.allowance.spend(len);
@@ -89,7 +82,6 @@ impl Meta {
             self.repair.wave = Some(Wave { begun: self.now, before: self.counters.repairs });
             self.notify(Notice::RepairBegins { objects });
         }
-        true
     }
 
     /// A repair copy has ended. The wave ends with the last object that lacks replicas.

@@ -9,7 +9,7 @@ use mooncake_types::Tick;
 
 use crate::Meta;
 use crate::notice::Notice;
-use crate::objects::EXTRA_PLACE;
+use crate::objects::{EXTRA_PLACE, Range};
 use crate::tasks::Origin;
 
 /// A copy goes only to a segment of which no more than this share is in use then.
@@ -74,11 +74,19 @@ impl Meta {
         }
     }
 
-    /// A range of an extra replica that no reader has leased, if there is one.
-    pub(crate) fn unread_extra(&self, slot: u32) -> Option<u32> {
+    /// A range of an extra replica that may be evicted, if there is one.
+    pub(crate) fn spare_extra(&self, slot: u32) -> Option<u32> {
         let queue = &self.segments[slot].queues[EXTRA_PLACE];
-        let is_unread = |id: &u32| self.objects[self.ranges[*id].object].leased_until() <= self.now;
-        queue.iter(&self.ranges).take(MOST_EXTRAS_LOOKED_AT).find(is_unread)
+        let mut extras = queue.iter(&self.ranges).take(MOST_EXTRAS_LOOKED_AT);
+        extras.find(|&id| self.is_spare(id))
+    }
+
+    /// Whether an extra replica may be evicted: no reader has leased it, and it is not the last one. It may stand in
+    /// for replicas on unmounted segments whose records still exist.
+    pub(crate) fn is_spare(&self, id: u32) -> bool {
+        let Range { object, replica, .. } = self.ranges[id];
+        self.objects[object].leased_until() <= self.now
+            && self.has_replica_but(object, self.dead_replicas(object) | 1 << replica)
     }
 
     /// Evicts the extra replica to which this range belongs.

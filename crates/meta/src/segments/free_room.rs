@@ -10,6 +10,8 @@ use mooncake_types::Tick;
 pub(crate) struct Room {
     /// The size class of its longest free range: see [`mooncake_alloc::class_of`].
     pub(crate) class: u32,
+    /// The size class of the longest free range that leaves the segment below its high watermark.
+    pub(crate) class_below_mark: u32,
     /// Length of the whole segment, in bytes.
     pub(crate) capacity: u64,
     /// Nothing can be evicted there before this time.
@@ -18,11 +20,13 @@ pub(crate) struct Room {
 
 impl Room {
     /// A place without a segment.
-    const NONE: Room = Room { class: 0, capacity: 0, evictable_from: Tick(u64::MAX) };
+    const NONE: Room =
+        Room { class: 0, class_below_mark: 0, capacity: 0, evictable_from: Tick(u64::MAX) };
 
     fn best(self, other: Room) -> Room {
         Room {
             class: self.class.max(other.class),
+            class_below_mark: self.class_below_mark.max(other.class_below_mark),
             capacity: self.capacity.max(other.capacity),
             evictable_from: self.evictable_from.min(other.evictable_from),
         }
@@ -176,6 +180,11 @@ impl Cursor {
         Self { start, next: start, is_turned: false, passed_over: 0 }
     }
 
+    /// Segments that the walk passed over so far.
+    pub(crate) fn passed_over(&self) -> u32 {
+        self.passed_over
+    }
+
     /// Passes over a segment that was found. False if it is one too many: the walk ends.
     pub(crate) fn pass_over(&mut self) -> bool {
         self.passed_over += 1;
@@ -196,6 +205,7 @@ mod tests {
             let place = dice.place(70);
             let room = Room {
                 class: dice.place(5) as u32,
+                class_below_mark: dice.place(5) as u32,
                 capacity: dice.place(5) as u64,
                 evictable_from: Tick(dice.place(5) as u64),
             };
@@ -213,6 +223,7 @@ mod tests {
             let from = dice.place(80);
             let wanted = |it: &Room| {
                 it.class >= room.class
+                    && it.class_below_mark >= room.class_below_mark
                     && it.capacity >= room.capacity
                     && it.evictable_from <= room.evictable_from
             };

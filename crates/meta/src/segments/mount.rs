@@ -86,6 +86,7 @@ impl Meta {
                 .with(Closed::Behind, self.members.is_behind(mount.id) == Some(true)),
             grace_end: Tick::ZERO,
             recovering: None,
+            most_quiet: 0,
             place: NONE,
             granted_since: Tick::ZERO,
             evictable_from: Tick(u64::MAX),

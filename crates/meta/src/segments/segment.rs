@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mooncake_alloc::{Allocator, Handle};
+use mooncake_alloc::{Allocator, Handle, class_of};
 use mooncake_types::{ClientId, Medium, SegmentAddress, SegmentId, SegmentState, Tick};
 
 use super::closed::{Closed, Reasons};
@@ -39,6 +39,8 @@ pub(crate) struct Segment {
     /// Nothing can be evicted here before this time.
     pub(crate) evictable_from: Tick,
     pub(crate) allocator: Allocator,
+    /// Most bytes that may stay reserved before it evicts without waiting for a put.
+    pub(super) most_quiet: u64,
     /// By number, the range record that each range of the allocator had last, or [`NONE`]. The record may belong to
     /// another range by now.
     pub(crate) owners: Vec<u32>,
@@ -102,6 +104,21 @@ impl Segment {
         counted.map(|place| u64::from(self.queues[place].len())).sum()
     }
 
+    /// Bytes that can be reserved before it is above the high watermark.
+    pub(crate) fn bytes_below_mark(&self) -> u64 {
+        self.most_quiet.saturating_sub(self.kept())
+    }
+
+    /// Most bytes that a range may have here, if the segment is to stay below the high watermark.
+    pub(crate) fn range_below_mark(&self) -> u64 {
+        let quiet = self.bytes_below_mark();
+        match self.most_quiet == self.allocator.capacity() {
+            true => u64::MAX,
+            // A range may be a little longer than what was asked for.
+            false => quiet - quiet / 32,
+        }
+    }
+
     /// Bytes that stay reserved once all objects that sink have sunk.
     pub(crate) fn kept(&self) -> u64 {
         self.allocator.used() - self.sinking
@@ -144,9 +161,11 @@ impl Segment {
         self.allocator.range(victim).offset ^ u64::from(free) ^ address as u64
     }
 
-    pub(super) fn room(&self) -> Room {
+    pub(crate) fn room(&self) -> Room {
+        let class = self.allocator.largest_class();
         Room {
-            class: self.allocator.largest_class(),
+            class,
+            class_below_mark: class.min(class_of(self.bytes_below_mark())),
             capacity: self.allocator.capacity(),
             evictable_from: self.evictable_from,
         }

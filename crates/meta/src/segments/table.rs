@@ -45,6 +45,8 @@ pub(crate) struct Segments {
     pub(super) crowded: BTreeSet<u32>,
     /// Unmounted slots that may still have ranges in their queues.
     dying: BTreeSet<u32>,
+    /// Number of mounted segments whose nodes are reporting their entries.
+    reporting: usize,
     /// Names of segments that left the pool because their clients were silent: see
     /// [`Meta::take_expired_segments`](crate::Meta::take_expired_segments).
     pub(super) expired: Vec<Arc<str>>,
@@ -68,6 +70,7 @@ impl Segments {
             high_watermark,
             crowded: BTreeSet::new(),
             dying: BTreeSet::new(),
+            reporting: 0,
             expired: Vec::new(),
         }
     }
@@ -93,6 +96,15 @@ impl Segments {
         &self.grantable
     }
 
+    /// One more than the largest slot ever used.
+    pub(crate) fn end(&self) -> u32 {
+        self.slots.end()
+    }
+
+    pub(crate) fn get(&self, slot: u32) -> Option<&Segment> {
+        self.slots.get(slot)
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Segment)> {
         self.slots.iter()
     }
@@ -106,6 +118,7 @@ impl Segments {
     /// slot.
     pub(crate) fn mount(&mut self, mut segment: Segment, domains: &[String]) -> u32 {
         let id = segment.id;
+        segment.most_quiet = (segment.allocator.capacity() as f64 * self.high_watermark) as u64;
         segment.domains = self.domains.join(&segment.host, domains);
         let slot = self.slots.insert(segment);
         self.by_id.insert(id, slot);
@@ -243,7 +256,7 @@ impl Segments {
     /// Whether a slot is above the high watermark, so that it evicts without waiting for a put.
     pub(crate) fn is_above_watermark(&self, slot: u32) -> bool {
         let segment = &self.slots[slot];
-        segment.kept() as f64 > segment.allocator.capacity() as f64 * self.high_watermark
+        segment.kept() > segment.most_quiet
     }
 
     /// Reserves a range for `len` bytes.
@@ -313,7 +326,9 @@ impl Segments {
         segment.queues[place].push_back(ranges, id);
         if place == SINKING_PLACE {
             segment.sinking += segment.allocator.range(ranges[id].handle).len;
+            self.note_room(slot);
         }
+        let segment = &self.slots[slot];
         if evictable_from < segment.evictable_from {
             self.set_evictable_from(slot, evictable_from);
         }
@@ -330,6 +345,7 @@ impl Segments {
         segment.queues[place].remove(ranges, id);
         if place == SINKING_PLACE {
             segment.sinking -= segment.allocator.range(ranges[id].handle).len;
+            self.note_room(slot);
             self.note_reserved(slot);
         }
     }
@@ -341,7 +357,14 @@ impl Segments {
 
     /// Sets the progress of a slot's inventory; none: there is no inventory.
     pub(crate) fn set_progress(&mut self, slot: u32, progress: Option<ReportProgress>) {
-        self.slots[slot].recovering = progress;
+        let before = std::mem::replace(&mut self.slots[slot].recovering, progress);
+        self.reporting += usize::from(progress.is_some());
+        self.reporting -= usize::from(before.is_some());
+    }
+
+    /// Number of mounted segments whose nodes are reporting their entries.
+    pub(crate) fn reporting(&self) -> usize {
+        self.reporting
     }
 
     /// Whether there are crowded slots, or unmounted ones that may still have ranges in their queues.
@@ -417,8 +440,8 @@ impl Segments {
     /// Unmounts a slot: its bytes count as lost, and its records are removed as they are met.
     pub(super) fn start_unmounting(&mut self, slot: u32) {
         self.set(slot, Closed::Unmounted, true);
+        self.set_progress(slot, None);
         let segment = &mut self.slots[slot];
-        segment.recovering = None;
         let domains = std::mem::replace(&mut segment.domains, DomainIds::new());
         self.domains.leave(&domains);
         self.by_id.remove(&segment.id);

@@ -7,12 +7,11 @@ use mooncake_types::{ClientId, ErrorCode, SegmentId, Tick};
 
 use super::closed::Closed;
 use crate::Meta;
+use crate::effort::CHANGE;
 use crate::timer::Timer;
 
 /// Most names of expired segments that are kept until the shell takes them.
 const MAX_EXPIRED_SEGMENTS: usize = 4096;
-/// Most replicas on unmounted segments that are dropped between two requests.
-const REPLICAS_PER_TURN: usize = 256;
 
 impl Meta {
     pub(crate) fn unmount(
@@ -109,8 +108,9 @@ impl Meta {
 
     /// Drops replicas on unmounted segments. Those of running puts are dropped when the put ends.
     pub(crate) fn forget_dying(&mut self) {
-        for _ in 0..REPLICAS_PER_TURN {
-            let Some(id) = self.segments.next_dying() else { return };
+        while let Some(id) = self.segments.next_dying()
+            && self.effort.spend(CHANGE)
+        {
             let (object, replica) = (self.ranges[id].object, self.ranges[id].replica);
             self.lose_replica(object, replica);
         }

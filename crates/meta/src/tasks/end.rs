@@ -4,12 +4,10 @@ use mooncake_types::{ClientId, ErrorCode, Reply, TaskId, TaskStatus, Tick};
 
 use super::task::{Ending, Origin, Task, Tasks};
 use crate::Meta;
+use crate::effort::CHANGE;
 use crate::slab::NONE;
 use crate::timer::Timer;
 use crate::tombstones::DropList;
-
-/// Most tasks of dead clients that end between two requests.
-const TASKS_PER_TURN: usize = 256;
 
 /// Whether a task has ended with its copy.
 enum Joined {
@@ -172,8 +170,9 @@ impl Meta {
 
     /// Ends tasks of dead clients, a bounded number at a time.
     pub(crate) fn fail_tasks_of_the_dead(&mut self) {
-        for _ in 0..TASKS_PER_TURN {
-            let Some(&client) = self.tasks.dead_clients.first() else { return };
+        while let Some(&client) = self.tasks.dead_clients.first()
+            && self.effort.spend(CHANGE)
+        {
             let pending = self.tasks.next_pending(client, None).map(|(_, number)| number);
             let processing = || {
                 let mut all = self.tasks.processing.range((client, 0)..=(client, u64::MAX));

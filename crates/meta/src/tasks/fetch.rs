@@ -36,8 +36,6 @@ const MOST_TASKS: usize = limits::MAX_FETCHED_TASKS as usize;
 
 impl Meta {
     pub(crate) fn fetch_tasks(&mut self, from: ClientId, limit: u32) -> Reply {
-        // Tasks that have ended may let drain jobs submit more.
-        self.advance_drains();
         let mut orders = Vec::new();
         let mut table = AddressTable::default();
         let mut last = None;

@@ -5,9 +5,6 @@ use std::sync::Arc;
 use super::task::{NewTask, Origin};
 use crate::Meta;
 
-/// Most segments that are compared for one copy.
-const MOST_SEGMENTS: usize = 64;
-
 impl Meta {
     /// Begins a copy of an object to the segment that [`Meta::roomy_segment`] chooses. Returns the name of that
     /// segment. `None` if no segment has room, no replica can be read, or no replica number is free.
@@ -27,24 +24,17 @@ impl Meta {
     /// The name of the best segment for one more replica of an object, if there is one. The segment must have free
     /// room without an eviction, and no more than the share `most_used` of it may be in use then.
     ///
-    /// The function compares some segments from all over the pool. It prefers those furthest from the existing
-    /// replicas by failure domains, then the emptiest.
+    /// The function compares [some](Meta::roomy_segments) of the segments that have room. It prefers those furthest
+    /// from the existing replicas by failure domains, then the emptiest.
     fn roomy_segment(&mut self, object: u32, most_used: f64) -> Option<Arc<str>> {
-        let count = self.segments.grantable().len();
-        if count == 0 {
-            return None;
-        }
-        let start = self.chance.place(count);
-        let looked_at = count.min(MOST_SEGMENTS);
-        // Neighbours in this list often share a rack.
-        let places = (0..looked_at).map(|number| (start + number * count / looked_at) % count);
-        let slots = places.map(|place| self.segments.grantable()[place]);
-        let has_room =
-            |&slot: &u32| self.segments[slot].has_free_room(self.objects[object].len, most_used);
+        let mut held: Vec<u32> = self.ranges_of(object).map(|(_, range)| range.segment).collect();
+        held.sort_unstable();
+        let len = self.objects[object].len;
+        let slots = self.roomy_segments(len, &held).into_iter();
+        let has_room = |&slot: &u32| self.segments[slot].has_free_room(len, most_used);
         let holds_none = |&slot: &u32| self.replicas_on(object, &self.segments[slot].name) == 0;
         let rank = |slot: u32| {
-            let held = self.ranges_of(object).map(|(_, range)| range.segment);
-            let nearness = self.segments.nearness_to_any(slot, held);
+            let nearness = self.segments.nearness_to_any(slot, held.iter().copied());
             (nearness, self.segments[slot].used_permille(), slot)
         };
         let best = slots.filter(has_room).filter(holds_none).map(rank).min()?;

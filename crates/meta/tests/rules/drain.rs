@@ -198,6 +198,7 @@ fn no_more_units_are_moved_at_a_time_than_was_asked() {
         for order in orders {
             world.end_task(ALICE, order.id, Ok(())).unwrap();
         }
+        world.timeouts();
         if report(&world, id).remaining_units == 0 {
             break;
         }

@@ -40,6 +40,7 @@ mod suspension;
 mod task;
 mod tiers;
 mod tombstones;
+mod turns;
 mod upsert;
 #[path = "../world/mod.rs"]
 mod world;

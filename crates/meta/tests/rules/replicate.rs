@@ -97,6 +97,30 @@ fn an_object_that_is_read_often_gets_one_more_replica() {
 }
 
 #[test]
+fn an_extra_replica_stays_while_it_stands_in_for_one_that_was_just_lost() {
+    let mut world = World::new(config(ReplicationMode::Enforce));
+    for (id, host) in (1..).zip(HOSTS) {
+        world.mount(host, id, 64 * KIB).expect("the segment is a new one");
+    }
+    let name = node(1);
+    let hard_pin = true;
+    let on_first =
+        ReplicateConfig { preferred_segments: vec![&name], hard_pin, ..Default::default() };
+    world.put_with(ALICE, "k", 16 * KIB, on_first).expect("there is room");
+    read(&mut world, "k", 8);
+    assert_eq!(carry_out(&mut world), 1);
+    live(&mut world, 10_000);
+    let number = if world.holders("k")[1] == node(2) { 2 } else { 3 };
+    world.unmount(ALICE, 1, 0).expect("it is Alice's");
+    // The master has not yet gone through the ranges of that segment.
+    put_on(&mut world, "large", 56 * KIB, number);
+    assert_eq!(world.holders("k"), [node(number)], "it is pinned");
+    world.timeouts();
+    world.check();
+    assert_eq!(world.holders("k"), [node(number)]);
+}
+
+#[test]
 fn reads_by_routes_that_a_client_has_count_as_often_as_it_says() {
     let mut world = world(config(ReplicationMode::Enforce));
     put_on(&mut world, "l", KIB, 2);

@@ -33,6 +33,11 @@ impl Meta {
                 (1..=most).contains(&group.members.len()),
                 || format!("group {slot} {:?}: {} members", group.name, group.members.len()),
             )?;
+            let of_members = group.members.iter().flat_map(|&id| self.ranges_of(id));
+            let bytes: u64 = of_members.map(|(_, range)| range.len).sum();
+            ensure("bytes of members are counted", bytes == group.bytes, || {
+                format!("group {slot}: {bytes}, {} counted", group.bytes)
+            })?;
             let complete = |&&id: &&u32| self.objects[id].state == ObjectState::Complete;
             let done = || group.members.iter().filter(complete).map(|&id| &self.objects[id]);
             let hard = done().filter(|object| object.pin == Pin::Hard).count();
