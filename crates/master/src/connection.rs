@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use mooncake_memory::PrivateWhile;
-use mooncake_types::{ClientId, ErrorCode, MountSegment, Reply, Request, limits};
+use mooncake_types::{ClientId, ErrorCode, MountSegment, Reply, Request, Scan, limits};
 use mooncake_wire::Kind;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -20,6 +20,7 @@ use crate::leadership::{Authority, NotRecorded};
 use crate::owner::Deposed;
 use crate::reach;
 use crate::refuse::{self, malformed, refuse, send_and_close};
+use crate::scan;
 use crate::shell::Shell;
 use crate::sight::ConnectionId;
 
@@ -208,6 +209,7 @@ impl Connection {
         let may_wait = match &request {
             Request::MountSegment(_) => self.shell.owner.borrow().leads(),
             Request::FetchTasks { wait_ms, .. } => *wait_ms > 0,
+            Request::Scan(scan) => scan.pattern.is_some(),
             _ => false,
         };
         if may_wait {
@@ -250,6 +252,9 @@ impl Connection {
                 let wait = Duration::from_millis((*wait_ms).min(limits::MAX_TASK_WAIT_MS).into());
                 self.fetch_tasks(from, waiting.request_id, &request, wait).await
             }
+            Request::Scan(scan @ Scan { pattern: Some(pattern), .. }) => {
+                self.scan(from.0, waiting.request_id, (scan, pattern)).await
+            }
             _ => unreachable!("no other request waits"),
         }
     }
@@ -285,6 +290,24 @@ impl Connection {
         };
         shell.task_waiters.leave(client, told);
         answered
+    }
+
+    /// Answers a scan, once its keys are matched.
+    async fn scan(
+        &mut self,
+        client: ClientId,
+        request_id: u64,
+        scan: (&Scan<'_>, &str),
+    ) -> Result<(), End> {
+        let shell = Rc::clone(&self.shell);
+        let reply = tokio::select! {
+            biased;
+            reply = scan::answer(&shell, client, scan) => reply,
+            () = shell.stopped() => return Err(End::Closed),
+        };
+        let reply = reply.map_err(|Deposed| End::Deposed)?;
+        mooncake_wire::encode_reply(&mut self.output, request_id, &reply);
+        Ok(())
     }
 
     /// Answers a mount, once its address was tried and the changes before it are durable.

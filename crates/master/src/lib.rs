@@ -37,6 +37,7 @@ mod reach;
 mod recovery_log;
 mod refuse;
 mod request_poller;
+mod scan;
 mod serve;
 mod shell;
 mod sight;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use mooncake_ha::{Change, boot_time};
-use mooncake_meta::{KeyEvent, Meta, Notice, Remnant, RemnantCursor};
+use mooncake_meta::{KeyEvent, MatchedKeys, Meta, Notice, Remnant, RemnantCursor, UnmatchedKeys};
 use mooncake_types::{
     ClientId, DrainId, DrainOrder, Epoch, ErrorCode, MountSegment, Reply, Request, Scan, SegmentId,
     Tick, Version, limits,
@@ -102,7 +102,7 @@ impl Owner {
         let page;
         let request = match request {
             Request::Scan(scan) if scan.limit > SCAN_PAGE_OBJECTS => {
-                page = Request::Scan(Scan { limit: SCAN_PAGE_OBJECTS, ..*scan });
+                page = Request::Scan(one_page(scan));
                 &page
             }
             request => request,
@@ -147,6 +147,49 @@ impl Owner {
         if matches!(reply, Reply::Pong(_)) {
             self.pings.note(from, connection);
         }
+        Ok(reply)
+    }
+
+    /// Begins a page of a scan with a pattern: see [`Meta::begin_scan`].
+    ///
+    /// # Errors
+    /// As [`handle_over`](Self::handle_over); inside, the code with which the scan is refused.
+    pub(crate) fn begin_scan(
+        &mut self,
+        from: ClientId,
+        scan: &Scan<'_>,
+    ) -> Result<Result<UnmatchedKeys, ErrorCode>, Deposed> {
+        let begun = boot_time::now();
+        match self.term.authority(begun) {
+            Authority::Over => Err(Deposed),
+            Authority::Suspended => Ok(Err(ErrorCode::UnavailableInCurrentStatus)),
+            Authority::Leads => {
+                Ok(self.meta.begin_scan(self.clock.tick(begun), from, &one_page(scan)))
+            }
+        }
+    }
+
+    /// Ends a page of a scan with the keys that matched: see [`Meta::end_scan`].
+    ///
+    /// # Errors
+    /// As [`handle_over`](Self::handle_over).
+    pub(crate) fn end_scan(
+        &mut self,
+        from: ClientId,
+        scan: &Scan<'_>,
+        matched: Result<MatchedKeys, ErrorCode>,
+    ) -> Result<Reply, Deposed> {
+        let begun = boot_time::now();
+        let now = self.clock.tick(begun);
+        let scan = one_page(scan);
+        let reply = match (self.term.authority(begun), matched) {
+            (Authority::Over, _) => return Err(Deposed),
+            (Authority::Suspended, _) => Reply::Refused(ErrorCode::UnavailableInCurrentStatus),
+            (Authority::Leads, Err(code)) => Reply::Refused(code),
+            (Authority::Leads, Ok(matched)) => self.meta.end_scan(now, from, &scan, matched),
+        };
+        let took = boot_time::now().saturating_duration_since(begun);
+        self.metrics.record(&Request::Scan(scan), &reply, took);
         Ok(reply)
     }
 
@@ -278,4 +321,9 @@ impl Owner {
         let reads = *self.reads.sum();
         Snapshot { service: self.service(), record_late, reads, ..snapshot }
     }
+}
+
+/// A scan of which one page covers no more objects than the owner looks at in one turn.
+fn one_page<'a>(scan: &Scan<'a>) -> Scan<'a> {
+    Scan { limit: scan.limit.min(SCAN_PAGE_OBJECTS), ..*scan }
 }

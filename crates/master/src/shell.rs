@@ -14,6 +14,7 @@ use crate::notices::log;
 use crate::owner::Owner;
 use crate::reach::Reach;
 use crate::request_poller::RequestPoller;
+use crate::scan::Matcher;
 use crate::task_waiters::TaskWaiters;
 
 /// See the module.
@@ -32,6 +33,7 @@ pub(crate) struct Shell {
     pub(crate) request_poller: RequestPoller,
     pub(crate) reach: Reach,
     pub(crate) task_waiters: TaskWaiters,
+    pub(crate) matcher: Matcher,
     /// Publishes where keys lie, if that is configured.
     kv_events: Option<Arc<Publisher>>,
 }
@@ -54,6 +56,7 @@ impl Shell {
             request_poller,
             reach: Reach::default(),
             task_waiters: TaskWaiters::default(),
+            matcher: Matcher::default(),
             kv_events,
         }
     }

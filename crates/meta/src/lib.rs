@@ -58,6 +58,7 @@ pub use counters::{Copies, Counters};
 pub use key_events::{KeyEvent, Tiers};
 pub use meta::Meta;
 pub use notice::Notice;
+pub use objects::{MatchedKeys, Patterns, UnmatchedKeys};
 pub use recovery::{ImplausibleReport, Shadow};
 pub use report::{Awaited, KeyReport, SegmentReport};
 pub use segments::{Effect, Member, RecordedMembers};

@@ -159,29 +159,45 @@ impl Meta {
     /// Answers one request of one client. A request is a sign of life of its client, unless an operator or a standby
     /// sent it.
     pub fn handle(&mut self, now: Tick, from: ClientId, request: &Request<'_>) -> Reply {
+        if let Err(code) = self.admit(now, from, request) {
+            return Reply::Refused(code);
+        }
+        self.fetch_ahead(request);
+        let reply = self.answer(from, request);
+        self.settle_sunk();
+        reply
+    }
+
+    /// Sets the clock, notes the sign of life, and begins the turn of a request.
+    ///
+    /// # Errors
+    /// The code with which the request is refused.
+    pub(crate) fn admit(
+        &mut self,
+        now: Tick,
+        from: ClientId,
+        request: &Request<'_>,
+    ) -> Result<(), ErrorCode> {
         self.advance(now);
         // Standbys list segments. Neither they nor operators are clients.
         if from != ClientId::OPERATOR && !matches!(request, Request::ListSegments { .. }) {
             if self.clients.get(from).is_none() && self.clients.len() >= limits::MAX_CLIENTS {
-                return Reply::Refused(ErrorCode::UnavailableInCurrentStatus);
+                return Err(ErrorCode::UnavailableInCurrentStatus);
             }
             self.hear(from);
         }
         if keys_of(request) > limits::MAX_BATCH_KEYS {
-            return Reply::Refused(ErrorCode::InvalidParams);
+            return Err(ErrorCode::InvalidParams);
         }
         if matches!(request, Request::Scan(_)) && request.changes_objects() {
             self.give_up_absent_disks();
         }
         if !self.admits(request) {
-            return Reply::Refused(ErrorCode::UnavailableInCurrentStatus);
+            return Err(ErrorCode::UnavailableInCurrentStatus);
         }
         self.groups.begin_request();
         self.effort = Effort::of_request(self.chance.place(self.segments.grantable().len().max(1)));
-        self.fetch_ahead(request);
-        let reply = self.answer(from, request);
-        self.settle_sunk();
-        reply
+        Ok(())
     }
 
     /// Answers an admitted request.

@@ -90,6 +90,22 @@ fn a_scan_by_regex_delays_no_ping() {
     });
 }
 
+/// Each of these keys keeps the pattern busy for tens of milliseconds.
+#[test]
+fn a_pattern_that_takes_seconds_for_a_few_keys_delays_no_ping() {
+    let master = start();
+    let mut rpc = master.connect(1);
+    rpc.mount(5, "node-a", 1 << 40);
+    let keys: Vec<String> = (0..20).map(|i| format!("{i:02}{}", "a".repeat(4_000))).collect();
+    rpc.put(&keys.iter().map(String::as_str).collect::<Vec<_>>(), 4096);
+    assert_delays_no_ping(&master, || {
+        let begun = Instant::now();
+        assert_eq!(scan_all(&mut master.connect(2), "(?:a{1,40}){1,40}b"), 0);
+        println!("scanned {} keys in {:?}", keys.len(), begun.elapsed());
+        assert!(begun.elapsed() > Duration::from_millis(100), "the pattern shows nothing");
+    });
+}
+
 #[test]
 fn listing_all_keys_over_http_delays_no_ping() {
     let (master, count) = filled();

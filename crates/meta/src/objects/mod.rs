@@ -39,7 +39,7 @@ pub(crate) use self::class::{CLASSES, Class, Side, Stamp, mix_hash};
 pub(crate) use self::extras::Extras;
 pub(crate) use self::groups::Groups;
 pub(crate) use self::index::{Hashed, Index, SHARDS, check_key, shard};
-pub(crate) use self::pattern::Patterns;
+pub use self::pattern::{MatchedKeys, Patterns, UnmatchedKeys};
 pub(crate) use self::queue::Queue;
 pub(crate) use self::record::{
     Asked, EXTRA_PLACE, Object, ObjectState, PINNED_PLACES, PLAIN_PLACES, Pin, QueueKind, Range,

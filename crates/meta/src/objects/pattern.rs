@@ -1,24 +1,76 @@
-//! Regular expressions of scans. Every page of a scan names the pattern again, so the most recent patterns stay
-//! compiled.
+//! Regular expressions of scans, and the keys of a page to which they are applied. Every page of a scan names the
+//! pattern again, so the most recent patterns stay compiled.
 
 use mooncake_types::{ErrorCode, limits};
 use regex::{Regex, RegexBuilder};
 
 /// Most patterns that stay compiled.
 const KEPT: usize = 16;
-/// Bound on the memory, and with it on the time, of one compiled pattern.
+/// Bound on the memory of one compiled pattern. A search takes time in proportion to this and to the key's length.
 const MAX_COMPILED_BYTES: usize = 128 << 10;
 
+/// The keys of one page of a scan, before they are matched. See [`Meta::begin_scan`](crate::Meta::begin_scan).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UnmatchedKeys {
+    /// With the index of the object that holds each.
+    pub(super) keys: Vec<(u32, Box<str>)>,
+    /// The index at which the walk goes on.
+    pub(super) next: u32,
+}
+
+/// The keys of one page of a scan that its pattern matches. See [`Meta::end_scan`](crate::Meta::end_scan).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MatchedKeys {
+    pub(super) keys: Vec<(u32, Box<str>)>,
+    pub(super) next: u32,
+}
+
+impl UnmatchedKeys {
+    /// The page of a scan without a pattern.
+    pub(super) fn all(self) -> MatchedKeys {
+        MatchedKeys { keys: self.keys, next: self.next }
+    }
+}
+
+/// Compiled patterns.
 #[derive(Debug, Default)]
-pub(crate) struct Patterns {
+pub struct Patterns {
     /// The most recently used pattern is the last.
     compiled: Vec<Regex>,
 }
 
 impl Patterns {
-    /// The compiled pattern. A search takes time in proportion to the key's length. Look-around and back-references
-    /// are refused.
-    pub(crate) fn get(&mut self, pattern: &str) -> Result<Regex, ErrorCode> {
+    /// Matches the keys of a page. The page ends early, but not before its first key, once `may_go_on` is false.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidParams`] if the pattern does not compile, or is too large.
+    pub fn pick(
+        &mut self,
+        pattern: &str,
+        page: UnmatchedKeys,
+        mut may_go_on: impl FnMut() -> bool,
+    ) -> Result<MatchedKeys, ErrorCode> {
+        let regex = self.get(pattern)?;
+        let UnmatchedKeys { mut keys, mut next } = page;
+        let mut looked_at = 0;
+        for (index, key) in &mut keys {
+            if looked_at > 0 && !may_go_on() {
+                next = *index;
+                break;
+            }
+            looked_at += 1;
+            if !regex.is_match(key) {
+                *key = Box::default();
+            }
+        }
+        keys.truncate(looked_at);
+        // No object has an empty key.
+        keys.retain(|(_, key)| !key.is_empty());
+        Ok(MatchedKeys { keys, next })
+    }
+
+    /// The compiled pattern. Look-around and back-references are refused.
+    fn get(&mut self, pattern: &str) -> Result<Regex, ErrorCode> {
         let known = self.compiled.iter().position(|regex| regex.as_str() == pattern);
         let regex = match known {
             Some(place) => self.compiled.remove(place),

@@ -1,8 +1,15 @@
 //! Scans over all objects, page by page, that list them or remove them.
+//!
+//! A page has two parts: the [keys](UnmatchedKeys) of the next objects, and what is done with those that the pattern
+//! [matches](crate::Patterns). Between the two the state may change: a regular expression can take seconds for a few
+//! keys, so a shell matches them elsewhere and serves others meanwhile. The second part therefore looks again which
+//! object holds a key.
 
-use mooncake_types::{ErrorCode, Reply, Scan, ScanAction, ScanPage, limits};
-use regex::Regex;
+use mooncake_types::{
+    ClientId, ErrorCode, Reply, Request, Scan, ScanAction, ScanPage, Tick, limits,
+};
 
+use super::pattern::{MatchedKeys, UnmatchedKeys};
 use crate::Meta;
 use crate::segments::AddressTable;
 use crate::tombstones::{DropList, EntryId};
@@ -16,63 +23,140 @@ const MOST_SLOTS: usize = 2 * limits::MAX_SEGMENTS;
 const _: () = assert!(MOST_SLOTS as u64 * limits::MAX_SEGMENT_BYTES <= TOMBSTONE_CURSOR);
 
 impl Meta {
+    /// Begins a page of a scan with a pattern, for a shell that matches the keys itself.
+    ///
+    /// # Errors
+    /// The codes with which [`Meta::handle`] refuses the request.
+    pub fn begin_scan(
+        &mut self,
+        now: Tick,
+        from: ClientId,
+        scan: &Scan<'_>,
+    ) -> Result<UnmatchedKeys, ErrorCode> {
+        self.admit(now, from, &Request::Scan(*scan))?;
+        self.next_keys(scan)
+    }
+
+    /// Ends a page of a scan: lists or removes the objects whose keys matched.
+    pub fn end_scan(
+        &mut self,
+        now: Tick,
+        from: ClientId,
+        scan: &Scan<'_>,
+        matched: MatchedKeys,
+    ) -> Reply {
+        if let Err(code) = self.admit(now, from, &Request::Scan(*scan)) {
+            return Reply::Refused(code);
+        }
+        let page = self.page_of(scan, matched);
+        self.settle_sunk();
+        Reply::Scanned(page)
+    }
+
     pub(crate) fn scan(&mut self, scan: &Scan<'_>) -> Reply {
-        let page = match scan.action {
-            ScanAction::Remove { .. } if scan.cursor & TOMBSTONE_CURSOR != 0 => {
-                Ok(self.tombstone_page(scan))
-            }
-            ScanAction::Remove { force } => {
-                self.walk(scan).map(|walk| self.remove_page(walk, force))
-            }
-            ScanAction::List => self.walk(scan).map(|walk| self.list_page(walk)),
-        };
-        match page {
-            Ok(page) => Reply::Scanned(page),
+        let matched = self.next_keys(scan).and_then(|keys| match scan.pattern {
+            Some(pattern) => self.patterns.pick(pattern, keys, || true),
+            None => Ok(keys.all()),
+        });
+        match matched {
+            Ok(matched) => Reply::Scanned(self.page_of(scan, matched)),
             Err(code) => Reply::Refused(code),
         }
     }
 
-    /// The walk over the objects of one page.
-    fn walk(&mut self, scan: &Scan<'_>) -> Result<Walk, ErrorCode> {
-        let pattern = scan.pattern.map(|pattern| self.patterns.get(pattern)).transpose()?;
-        let next = u32::try_from(scan.cursor).map_err(|_| ErrorCode::InvalidParams)?;
+    /// The keys of the objects that a page looks at.
+    fn next_keys(&mut self, scan: &Scan<'_>) -> Result<UnmatchedKeys, ErrorCode> {
+        let is_met = match scan.action {
+            ScanAction::Remove { .. } if scan.cursor & TOMBSTONE_CURSOR != 0 => {
+                return Ok(UnmatchedKeys::default());
+            }
+            // The removal also covers objects that segments would report later.
+            ScanAction::Remove { .. } => {
+                self.adopt_no_more();
+                // An object out of sight is removed too: no removed object may come back.
+                Self::lives
+            }
+            ScanAction::List => Self::is_readable,
+        };
+        let first = u32::try_from(scan.cursor).map_err(|_| ErrorCode::InvalidParams)?;
         let limit = scan.limit.clamp(1, limits::MAX_SCAN_OBJECTS);
-        let end = next.saturating_add(limit).min(self.objects.end());
-        Ok(Walk { pattern, next, end, matched_bytes: 0 })
+        let end = first.saturating_add(limit).min(self.objects.end());
+        let most_bytes = match scan.pattern {
+            Some(_) => limits::MAX_SCAN_MATCHED_BYTES,
+            None => limits::MAX_SCAN_PAGE_BYTES,
+        };
+        let mut found = UnmatchedKeys { keys: Vec::new(), next: first };
+        let mut bytes = 0;
+        while found.next < end && bytes < most_bytes {
+            let object = found.next;
+            found.next += 1;
+            let Some(record) = self.objects.get(object) else { continue };
+            if is_met(self, object) {
+                bytes += record.key.len();
+                found.keys.push((object, record.key.clone()));
+            }
+        }
+        Ok(found)
     }
 
-    fn list_page(&mut self, mut walk: Walk) -> ScanPage {
+    fn page_of(&mut self, scan: &Scan<'_>, matched: MatchedKeys) -> ScanPage {
+        match scan.action {
+            ScanAction::Remove { .. } if scan.cursor & TOMBSTONE_CURSOR != 0 => {
+                self.tombstone_page(scan)
+            }
+            ScanAction::Remove { force } => self.remove_page(matched, force),
+            ScanAction::List => self.list_page(matched),
+        }
+    }
+
+    fn list_page(&mut self, matched: MatchedKeys) -> ScanPage {
         let (mut page, mut table, mut listed_bytes) =
             (ScanPage::default(), AddressTable::default(), 0);
-        while listed_bytes < limits::MAX_SCAN_PAGE_BYTES
-            && let Some(object) = walk.advance(self, Self::is_readable)
-        {
-            let key = self.objects[object].key.to_string();
+        let MatchedKeys { keys, mut next } = matched;
+        for (met_at, key) in keys {
+            if listed_bytes >= limits::MAX_SCAN_PAGE_BYTES {
+                next = met_at;
+                break;
+            }
+            let object = self.holder_now(&key, (met_at, next));
+            let Some(object) = object.filter(|&object| self.is_readable(object)) else { continue };
             let located = self.locate(object, &mut table);
             listed_bytes += key.len() + size_of_val(&*located.placements);
-            page.objects.push((key, located));
+            page.objects.push((key.into(), located));
         }
-        page.next_cursor = walk.cursor(self);
+        page.next_cursor = self.cursor_at(next);
         page.segments = table.into_addresses();
         page
     }
 
-    fn remove_page(&mut self, mut walk: Walk, force: bool) -> ScanPage {
-        // The removal also covers objects that segments would report later.
-        self.adopt_no_more();
+    /// The object that holds a key which a walk met at one index. None if the walk, which goes on at `next`, has yet
+    /// to meet it.
+    fn holder_now(&self, key: &str, (met_at, next): (u32, u32)) -> Option<u32> {
+        let is_it = |object: &u32| self.objects.get(*object).is_some_and(|it| &*it.key == key);
+        let same = Some(met_at).filter(is_it).filter(|&object| self.is_readable(object));
+        same.or_else(|| self.find(key).filter(|&object| object < next))
+    }
+
+    fn remove_page(&mut self, matched: MatchedKeys, force: bool) -> ScanPage {
         let (mut removed, mut gathered) = (0, DropList::default());
-        // An object out of sight is removed too: no removed object may come back.
-        while gathered.len_bytes() < limits::MAX_SCAN_PAGE_BYTES
-            && let Some(object) = walk.advance(self, Self::lives)
-        {
-            let key = self.objects[object].key.clone();
+        let MatchedKeys { keys, mut next } = matched;
+        for (met_at, key) in keys {
+            if gathered.len_bytes() >= limits::MAX_SCAN_PAGE_BYTES {
+                next = met_at;
+                break;
+            }
             removed += u64::from(self.remove(&key, force, &mut gathered).is_ok());
         }
         let first_tombstone = || self.tombstones.from(0, 0).next();
         let next_cursor =
-            walk.cursor(self).or_else(|| first_tombstone().and_then(tombstone_cursor));
+            self.cursor_at(next).or_else(|| first_tombstone().and_then(tombstone_cursor));
         let remains = Box::new(gathered.into_remains(self.now));
         ScanPage { next_cursor, removed, remains, ..ScanPage::default() }
+    }
+
+    /// The cursor of the page of objects that begins here, if there are more.
+    fn cursor_at(&self, next: u32) -> Option<u64> {
+        (next < self.objects.end()).then_some(u64::from(next))
     }
 
     /// Pages of tombstones follow the pages of objects in a removal. An object that was evicted just before the
@@ -98,41 +182,6 @@ impl Meta {
         }
         let remains = Box::new(gathered.into_remains(self.now));
         ScanPage { next_cursor, remains, ..ScanPage::default() }
-    }
-}
-
-/// A walk over the objects of one page, in the order of their indices.
-struct Walk {
-    pattern: Option<Regex>,
-    next: u32,
-    end: u32,
-    /// Bytes of the keys that were matched against the pattern.
-    matched_bytes: usize,
-}
-
-impl Walk {
-    /// The next object for which `is_met` holds and whose key matches; none at the end of the page.
-    fn advance(&mut self, meta: &Meta, is_met: impl Fn(&Meta, u32) -> bool) -> Option<u32> {
-        while self.next < self.end && self.matched_bytes < limits::MAX_SCAN_MATCHED_BYTES {
-            let object = self.next;
-            self.next += 1;
-            let Some(record) = meta.objects.get(object) else { continue };
-            if is_met(meta, object) && self.matches(&record.key) {
-                return Some(object);
-            }
-        }
-        None
-    }
-
-    fn matches(&mut self, key: &str) -> bool {
-        let Some(pattern) = &self.pattern else { return true };
-        self.matched_bytes += key.len();
-        pattern.is_match(key)
-    }
-
-    /// The cursor of the next page of objects, if there are more.
-    fn cursor(&self, meta: &Meta) -> Option<u64> {
-        (self.next < meta.objects.end()).then_some(u64::from(self.next))
     }
 }
 

@@ -1,9 +1,10 @@
 //! Scans of all objects.
 
-use mooncake_types::{ErrorCode, Reply, Request, Scan, ScanAction};
+use mooncake_meta::Patterns;
+use mooncake_types::{ErrorCode, Reply, Request, Scan, ScanAction, ScanPage};
 
 use crate::pool;
-use crate::world::{ALICE, BOB};
+use crate::world::{ALICE, BOB, World};
 
 #[test]
 fn scans_meet_every_object_once_and_remove_what_they_may() {
@@ -36,4 +37,88 @@ fn a_page_of_long_keys_ends_before_it_outgrows_a_frame() {
     assert!((1_000..1_100).contains(&page.objects.len()), "{}", page.objects.len());
     let all = world.scan(None, ScanAction::List, u32::MAX).unwrap();
     assert_eq!(all.objects.len(), 2_000);
+}
+
+/// Asks for the first page of a scan, and does something between the look at the keys and the end of the page.
+fn scan_while(
+    world: &mut World,
+    (pattern, action): (&str, ScanAction),
+    meanwhile: impl FnOnce(&mut World),
+) -> ScanPage {
+    let scan = Scan { pattern: Some(pattern), action, cursor: 0, limit: 4 };
+    let keys = world.meta.begin_scan(world.now, BOB, &scan).expect("the master serves");
+    let matched = Patterns::default().pick(pattern, keys, || true).expect("the pattern is good");
+    meanwhile(world);
+    match world.meta.end_scan(world.now, BOB, &scan, matched) {
+        Reply::Scanned(page) => page,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn upsert(world: &mut World, key: &str) {
+    let put = world.upsert(ALICE, key, 20).expect("there is room");
+    world.end(ALICE, key, &put.what, 0).expect("it is running");
+}
+
+fn listed(page: &ScanPage) -> Vec<&str> {
+    page.objects.iter().map(|(key, _)| key.as_str()).collect()
+}
+
+const REMOVE: ScanAction = ScanAction::Remove { force: true };
+
+#[test]
+fn what_changes_while_keys_are_matched_is_listed_as_it_is_then() {
+    let mut world = pool(1, 1 << 20);
+    for key in ["a1", "b1", "a2", "a3", "a4"] {
+        world.put(key, 10).expect("there is room");
+    }
+    let page = scan_while(&mut world, ("a", ScanAction::List), |world| {
+        world.remove("a1", false).expect("nobody reads it");
+        // It lies where `a1` lay, and does not match.
+        world.put("c", 10).expect("there is room");
+        upsert(world, "a2");
+    });
+    assert_eq!((listed(&page), page.next_cursor), (vec!["a3"], Some(4)));
+    let scan = Scan { pattern: Some("a"), action: ScanAction::List, cursor: 4, limit: 9 };
+    let Reply::Scanned(rest) = world.ask(BOB, &Request::Scan(scan)) else { panic!("no page") };
+    assert_eq!(listed(&rest), ["a4", "a2"], "each is met once");
+}
+
+#[test]
+fn a_key_that_is_replaced_while_keys_are_matched_is_removed_all_the_same() {
+    let mut world = pool(1, 1 << 20);
+    for key in ["gone", "a1", "a2", "b"] {
+        world.put(key, 10).expect("there is room");
+    }
+    world.remove("gone", false).expect("nobody reads it");
+    let page = scan_while(&mut world, ("^a", REMOVE), |world| {
+        // The new version lies where the walk has been.
+        upsert(world, "a1");
+        world.remove("a2", false).expect("nobody reads it");
+        world.put("a2", 30).expect("there is room");
+    });
+    assert_eq!(page.removed, 2);
+    assert!(!world.exist("a1") && !world.exist("a2") && world.exist("b"));
+    world.check();
+}
+
+#[test]
+fn a_page_that_ends_early_goes_on_at_the_first_key_that_was_not_matched() {
+    let mut world = pool(1, 1 << 20);
+    for key in ["a1", "b", "a2", "a3"] {
+        world.put(key, 10).expect("there is room");
+    }
+    let mut met = Vec::new();
+    let mut next = Some(0);
+    while let Some(cursor) = next {
+        let scan = Scan { pattern: Some("a"), action: ScanAction::List, cursor, limit: 9 };
+        let keys = world.meta.begin_scan(world.now, BOB, &scan).expect("the master serves");
+        let matched = Patterns::default().pick("a", keys, || false).expect("the pattern is good");
+        let Reply::Scanned(page) = world.meta.end_scan(world.now, BOB, &scan, matched) else {
+            panic!("no page")
+        };
+        met.push(listed(&page).len());
+        next = page.next_cursor;
+    }
+    assert_eq!(met, [1, 0, 1, 1], "one key a page");
 }
