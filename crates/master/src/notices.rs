@@ -48,6 +48,13 @@ pub(crate) fn log(notice: &Notice) {
         Notice::SightRegained { name, segments } => {
             info!(segment = %name, segments, "a node is in sight again, with all that it holds");
         }
+        Notice::TooMuchToDrop { name, tombstones } => {
+            warn!(
+                segment = %name,
+                tombstones,
+                "a node has too much to drop: it gets no new objects until it has dropped half of it"
+            );
+        }
         Notice::Sinking { deferred, forced: 0, failed: 0 } => {
             info!("[EVICT] {deferred} objects deferred for disk offload");
         }

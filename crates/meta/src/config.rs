@@ -163,8 +163,7 @@ pub struct Config {
     pub processing_task_ms: u64,
     /// How many times a task that finds no room is retried.
     pub max_task_retries: u32,
-    /// Most tombstones on a segment that takes puts. The master strikes a segment that has more if its node drops
-    /// none of them for `client_ttl_ms`.
+    /// Most tombstones on a segment that takes puts. A segment that has more takes none until half of them are left.
     pub most_tombstones: usize,
     /// Most bytes per second that are copied to replace lost replicas; zero: lost replicas are not replaced.
     pub repair_bytes_per_second: u64,

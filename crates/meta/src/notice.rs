@@ -58,6 +58,13 @@ pub enum Notice {
         /// How many segments the client lends.
         segments: usize,
     },
+    /// A segment takes no puts until its node has dropped half of what it has to drop.
+    TooMuchToDrop {
+        /// Its name.
+        name: Arc<str>,
+        /// Entries that the node has to drop.
+        tombstones: usize,
+    },
     /// Eviction chose objects that are copied to disks before their memory is freed. One notice covers about a
     /// second.
     Sinking {

@@ -106,8 +106,8 @@ pub const MAX_INVENTORY_PAGE_BYTES: usize = 1 << 20;
 /// anew.
 pub const MAX_LEDGER_CHANGES: usize = 1 << 18;
 
-/// Most fences that a ledger keeps against writers that have not begun yet. The next write to the range removes its
-/// fence. At this many fences, the node refuses drops that need a further one.
+/// From this many fences on, a ledger has a further one, against a writer that has not begun yet, join the fence beside
+/// it. The next write to the range removes its fence.
 pub const MAX_LEDGER_FENCES: usize = 1 << 16;
 
 /// Most segments in one page of a leader's list.

@@ -21,7 +21,7 @@ impl Meta {
             let own = slot.filter(|&slot| self.segments[slot].client == from);
             if let Some(slot) = own {
                 let place = (range.offset, range.version);
-                self.tombstones.confirm(slot, place, range.grant, self.now);
+                self.tombstones.confirm(slot, place, range.grant);
                 self.catch_up(slot);
             }
         }
@@ -52,14 +52,13 @@ impl Meta {
         has_some
     }
 
-    /// A segment with too many tombstones takes puts again once their number is down to half of the limit. If its node
-    /// confirms no drop for `client_ttl_ms`, the segment is struck.
+    /// A segment with too many tombstones takes puts again once their number is down to half of the limit.
+    ///
+    /// Until then it keeps what it has, however long that takes: its node answers. Without puts the backlog cannot
+    /// outgrow the entries that were granted there.
     fn relieve_choked(&mut self, slot: u32) {
-        let since = self.tombstones.confirmed_at(slot).unwrap_or(self.now);
         if self.tombstones.count(slot) <= self.config.most_tombstones / 2 {
             self.segments.set(slot, Closed::Choked, false);
-        } else if self.now.since_ms(since) >= self.config.client_ttl_ms {
-            self.strike(slot);
         }
     }
 
@@ -93,7 +92,7 @@ impl Meta {
             match left.contains(&range.version) {
                 // The version is gone from all nodes, so it needs no tombstone either.
                 true => self.tombstones.remove(slot, place),
-                false => self.tombstones.confirm(slot, place, range.grant, self.now),
+                false => self.tombstones.confirm(slot, place, range.grant),
             }
         }
         Reply::Done(Ok(()))

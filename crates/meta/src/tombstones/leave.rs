@@ -1,10 +1,13 @@
 //! Creates tombstones, and voids them when another entry is written in their place.
 
+use std::sync::Arc;
+
 use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{Tick, Version};
 
 use super::{EntryId, Tombstone};
 use crate::Meta;
+use crate::notice::Notice;
 use crate::objects::{Object, ObjectState, Range};
 use crate::segments::{Closed, Piece};
 use crate::slab::NONE;
@@ -15,14 +18,17 @@ impl Meta {
     pub(crate) fn leave_tombstone(&mut self, slot: u32, place: EntryId, len: u64, hash: u64) {
         if self.segments[slot].is_mounted() {
             let grant = self.term.newest_grant();
-            self.tombstones.insert(slot, place, Tombstone { len, hash, grant }, self.now);
+            self.tombstones.insert(slot, place, Tombstone { len, hash, grant });
             let is_newer =
                 |record: &Object| record.state == ObjectState::Complete && record.version > place.1;
             if self.index.has_hashed(&self.objects, hash, is_newer) {
                 self.tombstones.preceding.insert(hash);
             }
-            if self.tombstones.count(slot) > self.config.most_tombstones {
+            let tombstones = self.tombstones.count(slot);
+            if tombstones > self.config.most_tombstones && !self.segments[slot].is(Closed::Choked) {
                 self.segments.set(slot, Closed::Choked, true);
+                let name = Arc::clone(&self.segments[slot].name);
+                self.notify(Notice::TooMuchToDrop { name, tombstones });
             }
         }
     }

@@ -36,7 +36,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;
-use mooncake_types::{Tick, Version};
+use mooncake_types::Version;
 
 use self::catching_up::CatchingUp;
 pub(crate) use self::entry::{EntryId, Tombstone};
@@ -71,8 +71,6 @@ struct SlotEntries {
     known: BTreeMap<EntryId, Tombstone>,
     /// Where the next list of drops begins, so that every tombstone gets its turn.
     next: EntryId,
-    /// When the node last confirmed a drop, or when the segment got its first tombstone.
-    confirmed_at: Tick,
 }
 
 impl Tombstones {
@@ -111,9 +109,8 @@ impl Tombstones {
         }
     }
 
-    pub(crate) fn insert(&mut self, slot: u32, place: EntryId, entry: Tombstone, now: Tick) {
-        let none = || SlotEntries { confirmed_at: now, ..SlotEntries::default() };
-        let older = self.by_slot.entry(slot).or_insert_with(none).known.insert(place, entry);
+    pub(crate) fn insert(&mut self, slot: u32, place: EntryId, entry: Tombstone) {
+        let older = self.by_slot.entry(slot).or_default().known.insert(place, entry);
         if let Some(older) = older {
             self.catching_up.note_gone(slot, older.grant);
         }
@@ -122,9 +119,8 @@ impl Tombstones {
 
     /// Removes a tombstone whose entry the node has dropped, unless the entry may have been written under a newer
     /// grant.
-    fn confirm(&mut self, slot: u32, place: EntryId, grant: Version, now: Tick) {
-        let Some(entries) = self.by_slot.get_mut(&slot) else { return };
-        entries.confirmed_at = now;
+    fn confirm(&mut self, slot: u32, place: EntryId, grant: Version) {
+        let Some(entries) = self.by_slot.get(&slot) else { return };
         let Some(&entry) = entries.known.get(&place) else { return };
         if self.named_grant(slot, place, &entry) <= grant {
             self.remove(slot, place);
@@ -147,12 +143,6 @@ impl Tombstones {
 
     pub(crate) fn has_some_beneath(&self) -> bool {
         !self.beneath.is_empty()
-    }
-
-    /// When the node last confirmed a drop, or when the segment got its first tombstone. `None` if the segment has no
-    /// tombstones.
-    fn confirmed_at(&self, slot: u32) -> Option<Tick> {
-        Some(self.by_slot.get(&slot)?.confirmed_at)
     }
 
     pub(crate) fn remove(&mut self, slot: u32, place: EntryId) {

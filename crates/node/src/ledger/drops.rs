@@ -15,14 +15,6 @@ pub struct Dropped {
 }
 
 impl Ledger {
-    /// Whether there is room for the fence that [`Ledger::drop_version`] may leave. A peer that names one
-    /// unknown offset after another must not make the ledger grow without bound.
-    #[must_use]
-    pub fn may_drop(&self, offset: u64, version: Version) -> bool {
-        let is_known = |entry: &Entry| entry.version == version || entry.is_one_byte_fence();
-        self.fences < limits::MAX_LEDGER_FENCES || self.entries.get(&offset).is_some_and(is_known)
-    }
-
     /// Drops a version at an offset, if it was written under `grant` or an older one. Readers never find it
     /// there again, even if its writer is still at work or has yet to begin. Newer entries stay.
     pub fn drop_version(&mut self, offset: u64, version: Version, grant: Version) -> Dropped {
@@ -51,9 +43,41 @@ impl Ledger {
         if overlapped.iter().any(is_newer) {
             return Dropped::default();
         }
+        let fence = Entry::one_byte_fence(version).up_to(grant);
+        if self.fences >= limits::MAX_LEDGER_FENCES {
+            return self.keep_out_widely(offset, overlapped.first().copied(), fence);
+        }
         let dropped = self.drop_entries(overlapped, &first);
-        self.replace(offset, Entry::one_byte_fence(version).up_to(grant));
+        self.replace(offset, fence);
         Dropped { dropped, superseded: self.writers.supersede(&first) }
+    }
+
+    /// As [`keep_out`](Self::keep_out), but fences more than the offset, so that the ledger hardly grows: a peer may
+    /// name one unknown offset after another. The fence takes the whole entry that lies there, or joins the fence
+    /// beside the offset. Only between two other entries it is a new one. A writer with an older grant that has not
+    /// begun in the wider range is refused, and asks the master for another range.
+    fn keep_out_widely(&mut self, offset: u64, there: Option<u64>, fence: Entry) -> Dropped {
+        if let Some(start) = there {
+            let entry = &self.entries[&start];
+            let (range, was_complete) = (start..start + entry.len, entry.holds(entry.version));
+            let fence = entry.fence(entry.len).up_to(fence.grant);
+            self.replace(start, fence);
+            let dropped = if was_complete { vec![start] } else { Vec::new() };
+            return Dropped { dropped, superseded: self.writers.supersede(&range) };
+        }
+        let before = self.entries.range(..offset).next_back();
+        let after = self.entries.range(offset..).next();
+        let (start, end, grant) = match (before, after) {
+            (Some((&start, it)), _) if it.is_fence() => (start, offset + 1, it.grant),
+            (_, Some((&start, it))) if it.is_fence() => (offset, start + it.len, it.grant),
+            _ => (offset, offset + 1, fence.grant),
+        };
+        if end > offset + 1 {
+            let after = self.entries.range(offset..).next().map(|(&start, _)| start);
+            self.forget(after.expect("the fence is there"));
+        }
+        self.replace(start, fence.fence(end - start).up_to(grant));
+        Dropped::default()
     }
 
     /// Drops every entry. Its range stays fenced against older writers.
@@ -66,7 +90,7 @@ impl Ledger {
                 dropped.push(offset);
             }
             *entry = entry.fence(entry.len);
-            fences += usize::from(entry.is_one_byte_fence());
+            fences += usize::from(entry.is_fence());
         }
         self.fences += fences;
         Dropped { dropped, superseded: self.writers.supersede(&(0..self.len())) }

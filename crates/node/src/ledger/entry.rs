@@ -115,9 +115,9 @@ impl Entry {
         self.state != EntryState::Abandoned
     }
 
-    /// Whether it is a fence of one byte, as [`Entry::one_byte_fence`] makes them.
-    pub(super) fn is_one_byte_fence(&self) -> bool {
-        self.len == 1 && self.key.is_empty()
+    /// Whether it is a fence, and not what is left of a write.
+    pub(super) fn is_fence(&self) -> bool {
+        !self.is_live() && self.key.is_empty()
     }
 
     /// Whether it is complete and has this version.

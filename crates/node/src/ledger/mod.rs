@@ -43,7 +43,7 @@ pub use inventory::{ChangedEntries, Inventory, ListedEntry};
 pub struct Ledger {
     len: u64,
     entries: BTreeMap<u64, Entry>,
-    /// How many of the entries are fences of one byte.
+    /// How many of the entries are fences.
     fences: usize,
     writers: Writers,
     /// Grants up to this one are refused in the whole segment.
@@ -381,9 +381,17 @@ impl Ledger {
     }
 
     fn insert(&mut self, offset: u64, entry: Entry) {
-        self.fences += usize::from(entry.is_one_byte_fence());
+        self.fences += usize::from(entry.is_fence());
         let before = self.entries.insert(offset, entry);
-        self.fences -= usize::from(before.is_some_and(|entry| entry.is_one_byte_fence()));
+        self.fences -= usize::from(before.is_some_and(|entry| entry.is_fence()));
+    }
+
+    /// Takes an entry out, whose bytes another entry takes.
+    fn forget(&mut self, offset: u64) -> Entry {
+        self.changes.note(offset);
+        let entry = self.entries.remove(&offset).expect("it was found a moment ago");
+        self.fences -= usize::from(entry.is_fence());
+        entry
     }
 
     /// Drops these entries, all of which overlap a range. Returns the offsets of those that were complete.
@@ -409,9 +417,7 @@ impl Ledger {
 
     /// Drops an entry. Its bytes outside of `wanted` stay fenced against older grants.
     fn drop_entry(&mut self, offset: u64, wanted: &Range<u64>) {
-        self.changes.note(offset);
-        let entry = self.entries.remove(&offset).expect("it was found a moment ago");
-        self.fences -= usize::from(entry.is_one_byte_fence());
+        let entry = self.forget(offset);
         let end = offset + entry.len;
         if offset < wanted.start {
             self.insert(offset, entry.fence(wanted.start - offset));

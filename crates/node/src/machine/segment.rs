@@ -237,8 +237,6 @@ impl<H> SegmentMachine<H> {
     /// - [`ErrorCode::ObjectHasLease`] while the entry is [promised](Self::promise).
     /// - [`ErrorCode::UNKNOWN_LEADER`] or [`ErrorCode::InvalidVersion`] if the node does not obey the leader that
     ///   named the drop.
-    /// - [`ErrorCode::UnavailableInCurrentStatus`] if there are too many fences to add one against a writer that has
-    ///   not begun.
     pub fn drop_entry(
         &mut self,
         range: &RangeDrop,
@@ -251,9 +249,6 @@ impl<H> SegmentMachine<H> {
             return Ok(());
         }
         check_drop(self.epoch, grant)?;
-        if !self.ledger.may_drop(offset, version) {
-            return Err(ErrorCode::UnavailableInCurrentStatus);
-        }
         if self.promises.end(offset, version, now).is_some() {
             return Err(ErrorCode::ObjectHasLease);
         }

@@ -119,21 +119,67 @@ fn a_drop_takes_nothing_that_was_written_under_a_newer_grant() {
 
 #[test]
 fn a_peer_that_names_unknown_places_without_end_makes_the_ledger_no_longer_than_it_may_be() {
-    let most = limits::MAX_LEDGER_FENCES as u64;
-    let mut ledger = Ledger::new(4 * most);
-    put(&mut ledger, &write(3 * most, 50, 5));
-    for offset in 0..most {
-        assert!(ledger.may_drop(2 * offset, version(1)), "{offset}");
-        ledger.drop_version(2 * offset, version(1), version(1));
+    let (most, far) = (limits::MAX_LEDGER_FENCES as u64, 1 << 30);
+    let mut ledger = Ledger::new(2 * far);
+    put(&mut ledger, &write(far, 50, 5));
+    for number in 0..3 * most {
+        // Half of them come from the end of the segment.
+        let offset = if number % 2 == 0 { 2 * number } else { 2 * far - 1 - 2 * number };
+        assert_eq!(ledger.drop_version(offset, version(1), version(8)), gone(&[], &[]));
+        assert_eq!(ledger.begin(&write(offset, 1, 8)), Err(ErrorCode::InvalidVersion), "{offset}");
     }
-    assert!(!ledger.may_drop(2 * most, version(1)), "it is one too many");
-    assert!(ledger.may_drop(8, version(3)), "there is a fence already");
-    assert!(ledger.may_drop(3 * most, version(5)), "it is there");
-    put(&mut ledger, &write(0, 2, 9));
-    assert!(ledger.may_drop(2 * most, version(1)), "a write took the place of a fence");
-    ledger.drop_version(2 * most, version(1), version(1));
-    assert!(!ledger.may_drop(2 * most + 2, version(1)));
-    put(&mut ledger, &write(0, 3 * most, 10));
-    assert!(ledger.may_drop(2 * most + 2, version(1)));
-    assert_eq!(ledger.entries().count(), 2);
+    let count = ledger.entries().count() as u64;
+    assert!((most..most + 10).contains(&count), "{count} entries");
+    assert!(is_there(&ledger, far, 5), "what lies between is not touched");
+    put(&mut ledger, &write(2 * most, 3 * most, 9));
+    assert!(is_there(&ledger, 2 * most, 9), "newer writes are not kept out");
+}
+
+#[test]
+fn a_full_ledger_fences_beside_others_what_it_is_told_to_drop() {
+    let most = limits::MAX_LEDGER_FENCES as u64;
+    let full = || {
+        let mut ledger = Ledger::new(10 * most);
+        for number in 0..most {
+            ledger.drop_version(2 * number, version(1), version(1));
+        }
+        ledger
+    };
+    let refused = |ledger: &mut Ledger, offset: u64, len: u64, counter: u64| {
+        ledger.begin(&write(offset, len, counter)).is_err()
+    };
+    // Nothing but a fence lies before it: all between is fenced too.
+    let mut ledger = full();
+    ledger.drop_version(5 * most, version(3), version(4));
+    assert!(refused(&mut ledger, 3 * most, 10, 4) && !refused(&mut ledger, 3 * most, 10, 5));
+    // Between two entries, it is a new fence.
+    let mut ledger = full();
+    put(&mut ledger, &write(4 * most, 10, 2));
+    put(&mut ledger, &write(6 * most, 10, 2));
+    ledger.drop_version(5 * most, version(3), version(4));
+    assert!(
+        refused(&mut ledger, 5 * most - 9, 10, 4) && !refused(&mut ledger, 4 * most + 10, 10, 3)
+    );
+    // A fence behind it is joined, and counts for itself no more.
+    let mut ledger = full();
+    put(&mut ledger, &write(4 * most, 10, 2));
+    ledger.drop_version(6 * most, version(3), version(9));
+    let count = ledger.entries().count();
+    ledger.drop_version(5 * most, version(3), version(4));
+    assert_eq!(ledger.entries().count(), count);
+    assert!(refused(&mut ledger, 5 * most, 10, 9) && !refused(&mut ledger, 5 * most, 10, 10));
+    // An older entry that lies there goes as a whole, with its writer.
+    let mut ledger = full();
+    put(&mut ledger, &write(4 * most, 10, 2));
+    let old = ledger.begin(&write(5 * most, 10, 2)).expect("it is newer").ticket;
+    let drop = |ledger: &mut Ledger, offset| ledger.drop_version(offset, version(3), version(4));
+    assert_eq!(drop(&mut ledger, 4 * most + 5), gone(&[4 * most], &[]));
+    assert_eq!(drop(&mut ledger, 5 * most), gone(&[], &[old]));
+    assert!(refused(&mut ledger, 4 * most, 10, 4) && refused(&mut ledger, 5 * most + 9, 1, 4));
+    assert!(!refused(&mut ledger, 4 * most, 10, 5));
+    // A newer one stays.
+    let mut ledger = full();
+    put(&mut ledger, &write(4 * most, 10, 7));
+    assert_eq!(drop(&mut ledger, 4 * most), gone(&[], &[]));
+    assert!(is_there(&ledger, 4 * most, 7));
 }
