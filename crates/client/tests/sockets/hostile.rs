@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use mooncake_memory::crc32c;
 use mooncake_types::{
-    ClientId, Epoch, ErrorCode, MountSegment, RangeDrop, RangeWrite, Reply, Request, SegmentId,
-    Version,
+    ClientId, Epoch, ErrorCode, MountSegment, PutEnd, PutItem, PutMode, PutStart, RangeDrop,
+    RangeWrite, ReplicateConfig, Reply, Request, SegmentId, Version, limits,
 };
 use mooncake_wire::{Hello, Kind, Role};
 
@@ -141,4 +141,41 @@ fn a_put_that_reaches_a_node_before_its_leader_does_is_done_a_little_later() {
         }
         println!("round {round}: {:?}", begun.elapsed());
     }
+}
+
+/// A client that puts keys without writing a byte and removes them by pattern gives the node one thing to drop for each
+/// of them, of which it has never heard.
+#[test]
+fn what_was_put_without_a_byte_and_removed_costs_nobody_an_object() {
+    const KEYS: usize = 100_000;
+    let master = Master::start();
+    let node = open(&master, 1 << 30);
+    let client = open(&master, 0);
+    assert_eq!(put(&client, "others", 500, 1), Ok(()));
+    let mut peer = Peer::meet(&master.address());
+    for first in (0..KEYS).step_by(limits::MAX_BATCH_KEYS) {
+        let keys = first..KEYS.min(first + limits::MAX_BATCH_KEYS);
+        let keys: Vec<String> = keys.map(|number| format!("void-{number}")).collect();
+        let puts = keys.iter().map(|key| PutItem::new(key, 4096)).collect();
+        let (config, mode) = (ReplicateConfig::default(), PutMode::Insert);
+        let reply = peer.request(&Request::PutStart(PutStart { puts, config, mode }));
+        let Reply::Granted { results, .. } = reply else { panic!("{reply:?}") };
+        let versions = results.into_iter().map(|grant| grant.expect("there is room").version);
+        let (failed_replicas, held_replicas) = (0, 0);
+        let puts = keys.iter().zip(versions);
+        let puts =
+            puts.map(|(key, version)| PutEnd { key, version, failed_replicas, held_replicas });
+        let reply = peer.request(&Request::PutEnd { puts: puts.collect() });
+        assert!(matches!(reply, Reply::Statuses(_)), "{reply:?}");
+    }
+    assert_eq!(client.remove_by_regex("^void-", true), Ok(KEYS as u64));
+    let left = || master.with_meta(|meta| meta.stats().tombstones);
+    let give_up_at = Instant::now() + Duration::from_secs(60);
+    while left() > 0 {
+        assert!(Instant::now() < give_up_at, "{} are still to be dropped", left());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(get(&client, "others"), Ok(content("others", 500)));
+    assert_eq!(put(&client, "after", 500, 1), Ok(()));
+    drop(node);
 }
