@@ -172,6 +172,7 @@ impl Meta {
     ///
     /// # Errors
     /// The code with which the request is refused.
+    #[inline]
     pub(crate) fn admit(
         &mut self,
         now: Tick,

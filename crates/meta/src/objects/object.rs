@@ -284,9 +284,11 @@ impl Meta {
         let range = self.ranges.remove(id);
         self.reviews.forget_range(id);
         let Range { segment, handle, len, .. } = range;
-        self.count_bytes_in_group(range.object, -(len as i64));
         let record = &self.objects[range.object];
-        let of = (self.index.hash(&record.key), record.version);
+        let (of, group) = ((self.index.hash(&record.key), record.version), record.group);
+        if group != NONE {
+            self.count_bytes_in_group(range.object, -(len as i64));
+        }
         self.free_piece(&Piece { segment, handle, len }, of);
     }
 

@@ -24,12 +24,20 @@ impl Meta {
             if self.index.has_hashed(&self.objects, hash, is_newer) {
                 self.tombstones.preceding.insert(hash);
             }
-            let tombstones = self.tombstones.count(slot);
-            if tombstones > self.config.most_tombstones && !self.segments[slot].is(Closed::Choked) {
-                self.segments.set(slot, Closed::Choked, true);
-                let name = Arc::clone(&self.segments[slot].name);
-                self.notify(Notice::TooMuchToDrop { name, tombstones });
+            if self.tombstones.count(slot) > self.config.most_tombstones {
+                self.choke(slot);
             }
+        }
+    }
+
+    /// A segment has so many tombstones that it takes no puts until its node has dropped half of them.
+    #[cold]
+    fn choke(&mut self, slot: u32) {
+        if !self.segments[slot].is(Closed::Choked) {
+            self.segments.set(slot, Closed::Choked, true);
+            let name = Arc::clone(&self.segments[slot].name);
+            let tombstones = self.tombstones.count(slot);
+            self.notify(Notice::TooMuchToDrop { name, tombstones });
         }
     }
 

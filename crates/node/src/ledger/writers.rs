@@ -1,5 +1,5 @@
-//! The writers at work in a segment. They are found by their place, so that a write costs the same however many
-//! others run.
+//! The writers at work in a segment. They are found by their place, so that a write costs hardly more when many others
+//! run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -21,8 +21,9 @@ pub(super) struct Writer {
 pub(super) struct Writers {
     known: BTreeMap<u64, Writer>,
     next_ticket: u64,
-    /// Tickets of those that are not superseded, by where their parts begin.
-    by_part: BTreeMap<u64, u64>,
+    /// Where the parts of those begin that are not superseded, in order, and their tickets. They are few enough that a
+    /// sorted list is quicker than a tree.
+    by_part: Vec<(u64, u64)>,
     /// Where the parts of the superseded ones begin, and their tickets.
     superseded: BTreeSet<(u64, u64)>,
     /// Length of the longest part of a superseded writer since there was none.
@@ -34,7 +35,7 @@ impl Writers {
         Self {
             known: BTreeMap::new(),
             next_ticket: 0,
-            by_part: BTreeMap::new(),
+            by_part: Vec::new(),
             superseded: BTreeSet::new(),
             longest: 0,
         }
@@ -44,7 +45,7 @@ impl Writers {
     pub(super) fn insert(&mut self, entry: Range<u64>, part: Range<u64>) -> u64 {
         let ticket = self.next_ticket;
         self.next_ticket += 1;
-        self.by_part.insert(part.start, ticket);
+        self.by_part.insert(self.place_from(part.start), (part.start, ticket));
         self.known.insert(ticket, Writer { entry, part, is_superseded: false });
         ticket
     }
@@ -65,7 +66,7 @@ impl Writers {
                 self.longest = if self.superseded.is_empty() { 0 } else { self.longest };
             }
             false => {
-                self.by_part.remove(&writer.part.start);
+                self.by_part.remove(self.place_from(writer.part.start));
             }
         }
         writer
@@ -73,36 +74,48 @@ impl Writers {
 
     /// Whether a writer that is not superseded is at work in this part.
     pub(super) fn is_at_work(&self, part: &Range<u64>) -> bool {
-        let last = self.by_part.range(..part.end).next_back();
-        last.is_some_and(|(_, ticket)| self.known[ticket].part.end > part.start)
+        let last = self.by_part[..self.place_from(part.end)].last();
+        last.is_some_and(|&(_, ticket)| self.get(ticket).part.end > part.start)
     }
 
     /// Whether a superseded writer is at work in this part.
     pub(super) fn is_blocked(&self, part: &Range<u64>) -> bool {
+        if self.superseded.is_empty() {
+            return false;
+        }
         let from = (part.start.saturating_sub(self.longest), 0);
         let mut near = self.superseded.range(from..(part.end, 0));
-        near.any(|(_, ticket)| self.known[ticket].part.end > part.start)
+        near.any(|&(_, ticket)| self.get(ticket).part.end > part.start)
     }
 
     /// Marks the writers of entries that overlap a range as superseded. Returns the tickets that were not marked
     /// before, in growing order.
     pub(super) fn supersede(&mut self, wanted: &Range<u64>) -> Vec<u64> {
-        let entry_of = |ticket: &u64| &self.known[ticket].entry;
-        let before = self.by_part.range(..wanted.end).rev();
-        let before = before.take_while(|(_, ticket)| entry_of(ticket).end > wanted.start);
-        let behind = self.by_part.range(wanted.end..);
-        let behind = behind.take_while(|(_, ticket)| entry_of(ticket).start < wanted.end);
-        let mut superseded: Vec<u64> = before.chain(behind).map(|(_, &ticket)| ticket).collect();
+        if self.by_part.is_empty() {
+            return Vec::new();
+        }
+        let entry_of = |ticket: u64| &self.get(ticket).entry;
+        let (before, behind) = self.by_part.split_at(self.place_from(wanted.end));
+        let before = before.iter().rev().take_while(|(_, it)| entry_of(*it).end > wanted.start);
+        let behind = behind.iter().take_while(|(_, it)| entry_of(*it).start < wanted.end);
+        let mut superseded: Vec<u64> = before.chain(behind).map(|&(_, ticket)| ticket).collect();
         superseded.sort_unstable();
         for &ticket in &superseded {
             let writer = self.known.get_mut(&ticket).expect("it was found a moment ago");
             writer.is_superseded = true;
             let Range { start, end } = writer.part;
-            self.by_part.remove(&start);
             self.superseded.insert((start, ticket));
             self.longest = self.longest.max(end - start);
         }
+        if !superseded.is_empty() {
+            self.by_part.retain(|(_, ticket)| superseded.binary_search(ticket).is_err());
+        }
         superseded
+    }
+
+    /// The place of the first part that begins at an offset or after it.
+    fn place_from(&self, offset: u64) -> usize {
+        self.by_part.partition_point(|&(start, _)| start < offset)
     }
 }
 
