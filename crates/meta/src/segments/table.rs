@@ -326,9 +326,8 @@ impl Segments {
         segment.queues[place].push_back(ranges, id);
         if place == SINKING_PLACE {
             segment.sinking += segment.allocator.range(ranges[id].handle).len;
-            self.note_room(slot);
+            return self.note_room(slot);
         }
-        let segment = &self.slots[slot];
         if evictable_from < segment.evictable_from {
             self.set_evictable_from(slot, evictable_from);
         }
