@@ -18,25 +18,24 @@ impl Meta {
     pub(crate) fn leave_tombstone(&mut self, slot: u32, place: EntryId, len: u64, hash: u64) {
         if self.segments[slot].is_mounted() {
             let grant = self.term.newest_grant();
-            self.tombstones.insert(slot, place, Tombstone { len, hash, grant });
+            let tombstones = self.tombstones.insert(slot, place, Tombstone { len, hash, grant });
             let is_newer =
                 |record: &Object| record.state == ObjectState::Complete && record.version > place.1;
             if self.index.has_hashed(&self.objects, hash, is_newer) {
                 self.tombstones.preceding.insert(hash);
             }
-            if self.tombstones.count(slot) > self.config.most_tombstones {
-                self.choke(slot);
+            if tombstones > self.config.most_tombstones {
+                self.choke(slot, tombstones);
             }
         }
     }
 
     /// A segment has so many tombstones that it takes no puts until its node has dropped half of them.
     #[cold]
-    fn choke(&mut self, slot: u32) {
+    fn choke(&mut self, slot: u32, tombstones: usize) {
         if !self.segments[slot].is(Closed::Choked) {
             self.segments.set(slot, Closed::Choked, true);
             let name = Arc::clone(&self.segments[slot].name);
-            let tombstones = self.tombstones.count(slot);
             self.notify(Notice::TooMuchToDrop { name, tombstones });
         }
     }

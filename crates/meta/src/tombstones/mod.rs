@@ -109,12 +109,16 @@ impl Tombstones {
         }
     }
 
-    pub(crate) fn insert(&mut self, slot: u32, place: EntryId, entry: Tombstone) {
-        let older = self.by_slot.entry(slot).or_default().known.insert(place, entry);
+    /// Adds a tombstone. Returns how many its segment has now.
+    pub(crate) fn insert(&mut self, slot: u32, place: EntryId, entry: Tombstone) -> usize {
+        let known = &mut self.by_slot.entry(slot).or_default().known;
+        let older = known.insert(place, entry);
+        let count = known.len();
         if let Some(older) = older {
             self.catching_up.note_gone(slot, older.grant);
         }
         self.by_key.insert(entry.hash, (slot, place));
+        count
     }
 
     /// Removes a tombstone whose entry the node has dropped, unless the entry may have been written under a newer
