@@ -9,7 +9,7 @@ use mooncake_cli::command_line::{UsageError, Variable};
 use mooncake_cli::master::LeadershipEnvironment;
 use mooncake_cli::{client, master};
 use mooncake_client::HttpAddress;
-use mooncake_master::{Config, KvEvents, LeadershipConfig, MetadataServer};
+use mooncake_master::{Config, KvEvents, LeadershipConfig, MetadataServer, StateDir};
 use mooncake_meta::{
     AllocatorKind, Config as PoolConfig, EvictionPolicy, Replication, ReplicationMode, Strategy,
 };
@@ -205,8 +205,14 @@ fn one_of_several_masters_is_told_who_elects_the_leader() {
         kubernetes: None,
     };
     for (args, expected) in [
-        ("--state_dir=/srv", LeadershipConfig::Alone { state_dir: Some("/srv".into()) }),
-        ("--etcd_endpoints=a:1;b:2", LeadershipConfig::Alone { state_dir: None }),
+        (
+            "--state_dir=/srv",
+            LeadershipConfig::Alone {
+                state_dir: Some(StateDir { folder: "/srv".into(), is_required: true }),
+            },
+        ),
+        ("--enable_ha=false|--etcd_endpoints=a:1;b:2", LeadershipConfig::default()),
+        ("--noenable_ha|--ha_backend_connstring=a:1", LeadershipConfig::default()),
         ("--enable-ha|--etcd-endpoints|a:1;b:2", elected("etcd://a:1;b:2", 5)),
         (
             "--enable_ha=true|--ha-backend-type=redis|--ha-backend-connstring=h:6379|--ha-lease-ttl-sec=1",
@@ -218,6 +224,20 @@ fn one_of_several_masters_is_told_who_elects_the_leader() {
         ),
     ] {
         assert_eq!(settings(args).leadership, expected, "{args}");
+    }
+}
+
+#[test]
+fn three_masters_with_one_etcd_and_no_enable_ha_are_three_leaders() {
+    for (args, flag) in [
+        ("--etcd_endpoints=a:1;b:2", "--etcd_endpoints=a:1;b:2: "),
+        (
+            "--ha_backend_type=redis|--ha_backend_connstring=redis://u:p@h:1",
+            "--ha_backend_connstring=redis://...@h:1: ",
+        ),
+    ] {
+        let error = master_error(args);
+        assert!(error.starts_with(flag) && error.contains("add --enable_ha"), "{error}");
     }
 }
 

@@ -38,16 +38,43 @@ fn a_master_without_a_home_says_that_it_keeps_no_state_file() {
 }
 
 #[test]
-fn a_master_that_other_hosts_reach_warns_without_a_token() {
+fn each_port_that_other_hosts_reach_without_a_token_is_warned_about() {
     let ports = ["--rpc_port=0", "--port=0", "--metrics_port=0", "--state_dir=none"];
     let start =
         |more: &[&str]| Program::start_with_variables(MASTER, &[&ports, more].concat(), &[]);
-    let warning = "every host that reaches this port may use the store";
-    start(&["--rpc_address=0.0.0.0"]).line(warning);
+    let warning = "every host that reaches";
+    let (rpc, admin) = ("the RPC port 0.0.0.0:", "the admin HTTP port 0.0.0.0:");
+    let metadata = "the metadata server 0.0.0.0:";
+    let events = "the KV event port 0.0.0.0:";
+    let with_events =
+        ["--enable_kv_events", "--kv_events_backend_id=x", "--kv_events_bind_endpoint=tcp://*:*"];
+    for (more, open, closed) in [
+        (&["--rpc_address=0.0.0.0"][..], &[rpc, admin][..], &[metadata][..]),
+        (&["--rpc_address=127.0.0.1", "--metrics_host=0.0.0.0"], &[admin], &[rpc]),
+        (&["--http_metadata_server_port=0"], &[rpc, admin, metadata], &[]),
+        (&["--http_metadata_server_port=0", "--auth_token=x"], &[metadata], &[rpc, admin]),
+        (&[&["--rpc_address=127.0.0.1"][..], &with_events].concat(), &[events], &[rpc, admin]),
+    ] {
+        let line = start(more).line(warning);
+        assert!(open.iter().all(|port| line.contains(port)), "{more:?}: {line}");
+        assert!(!closed.iter().any(|port| line.contains(port)), "{more:?}: {line}");
+    }
     for more in [&["--rpc_address=127.0.0.1"][..], &["--auth_token=secret"]] {
         let master = start(more);
         master.first_line("the master serves");
         assert_eq!(master.seen(warning), 0, "{more:?}");
+    }
+}
+
+#[test]
+fn a_master_on_loopback_serves_admin_http_to_no_other_host() {
+    let ports = ["--rpc_port=0", "--port=0", "--metrics_port=0", "--state_dir=none"];
+    let more = ["--rpc_address=127.0.0.2", "--http_metadata_server_port=0"];
+    let master = Program::start_with_variables(MASTER, &[&ports[..], &more].concat(), &[]);
+    let metadata = Program::field(&master.line("the metadata server serves"), "metadata_addr=");
+    let admin = Program::field(&master.line("the master serves"), "admin_addr=");
+    for address in [admin, metadata] {
+        assert!(address.starts_with("127.0.0.2:"), "{address}");
     }
 }
 

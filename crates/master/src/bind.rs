@@ -190,6 +190,13 @@ impl Master {
         self.admin.as_ref().map(TcpListener::local_addr).transpose()
     }
 
+    /// The addresses where KV events are published and asked for, if they are.
+    pub fn kv_event_addrs(&self) -> impl Iterator<Item = io::Result<SocketAddr>> {
+        let ports = self.kv_events.iter();
+        let all = ports.flat_map(|ports| std::iter::once(&ports.subscribers).chain(&ports.replays));
+        all.map(TcpListener::local_addr)
+    }
+
     /// The address of the metadata server, if there is one.
     ///
     /// # Errors

@@ -48,5 +48,5 @@ mod timer;
 
 pub use bind::{BindError, Master};
 pub use config::{Config, DEFAULT_MAX_CONNECTIONS, KvEvents, MetadataServer};
-pub use leadership::{LeadershipConfig, Unwritten};
+pub use leadership::{LeadershipConfig, StateDir, Unwritten};
 pub use serve::ServeError;

@@ -40,12 +40,24 @@ pub enum ServeError {
     /// The runtime could not be built or a port could not be handed to it.
     #[error("the master cannot serve: {0}")]
     Start(#[from] io::Error),
+    /// The membership record cannot be read or written.
+    #[error("{0}; name another folder with --state_dir, or have none with --state_dir=none")]
+    StateDir(StateFileError),
     /// The existing membership record cannot be used.
     #[error(transparent)]
-    StateFile(#[from] StateFileError),
+    StateFile(StateFileError),
     /// It stopped by request, but pending changes are not known to be in the membership record.
     #[error(transparent)]
     Unwritten(#[from] Unwritten),
+}
+
+impl From<StateFileError> for ServeError {
+    fn from(error: StateFileError) -> Self {
+        match error.is_unwritable() {
+            true => Self::StateDir(error),
+            false => Self::StateFile(error),
+        }
+    }
 }
 
 impl Master {

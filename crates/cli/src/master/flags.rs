@@ -117,8 +117,8 @@ pub struct AdminFlags {
     /// Port of the admin HTTP server.
     #[arg(long, default_value_t = 9003, value_name = "PORT")]
     pub metrics_port: u16,
-    /// Address of the admin HTTP server.
-    #[arg(long, default_value = "0.0.0.0", value_name = "HOST")]
+    /// Address of the admin HTTP server; empty: where --rpc_address or --rpc_interface has the RPC port listen.
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "HOST")]
     pub metrics_host: String,
     /// Log a line of metrics every 10 s.
     #[arg(long, num_args = 0..=1, default_value = "true", default_missing_value = "true", value_name = "BOOL")]
@@ -136,8 +136,8 @@ pub struct MetadataFlags {
     /// Port of the metadata server.
     #[arg(long, default_value_t = 8080, value_name = "PORT")]
     pub http_metadata_server_port: u16,
-    /// Address of the metadata server.
-    #[arg(long, default_value = "0.0.0.0", value_name = "HOST")]
+    /// Address of the metadata server; empty: where --rpc_address or --rpc_interface has the RPC port listen.
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "HOST")]
     pub http_metadata_server_host: String,
     /// Delete the metadata of a client when it dies.
     #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", value_name = "BOOL")]
@@ -162,7 +162,7 @@ pub struct LeadershipFlags {
     /// Kubernetes, or a folder that masters and clients of one host share. The scheme in front may be left out.
     #[arg(long, default_value = "", hide_default_value = true, value_name = "ADDRESS")]
     pub ha_backend_connstring: String,
-    /// Older name of --ha_backend_connstring for etcd, used while that is empty.
+    /// Older name of --ha_backend_connstring for etcd, used while that is empty. Either needs --enable_ha.
     #[arg(long, default_value = "", hide_default_value = true, value_name = "HOST:PORT;...")]
     pub etcd_endpoints: String,
     /// A leader that is silent for this long is replaced, in seconds.
@@ -172,8 +172,8 @@ pub struct LeadershipFlags {
     /// needs as much memory as a leader.
     #[arg(long, num_args = 0..=1, default_value = "true", default_missing_value = "true", value_name = "BOOL")]
     pub ha_warm_standby: Switch,
-    /// Folder in which a single master keeps its state between starts; none: it keeps no state. By default
-    /// $XDG_STATE_HOME/mooncake or ~/.local/state/mooncake.
+    /// Folder in which a single master keeps its state between starts; it must be writable. none: it keeps no state.
+    /// By default $XDG_STATE_HOME/mooncake or ~/.local/state/mooncake, if that can be written.
     #[arg(long, default_value = "", hide_default_value = true, value_name = "FOLDER")]
     pub state_dir: String,
 }

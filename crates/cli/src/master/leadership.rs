@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use mooncake_ha::KubernetesAccess;
-use mooncake_master::LeadershipConfig;
+use mooncake_master::{LeadershipConfig, StateDir};
+use mooncake_types::without_password;
 
 use super::flags::{BackendName, LeadershipFlags};
 
@@ -54,6 +55,29 @@ impl LeadershipFlags {
         }
     }
 
+    /// Refuses the address of a coordinator that would be ignored: each of several masters would lead on its own.
+    /// `--enable_ha=false` says that this is meant.
+    ///
+    /// # Errors
+    /// The text names the flag.
+    pub(super) fn check_intent(&self, is_given: impl Fn(&str) -> bool) -> Result<(), String> {
+        if self.enable_ha.0 || is_given("enable_ha") {
+            return Ok(());
+        }
+        let addresses = [
+            ("etcd_endpoints", &self.etcd_endpoints),
+            ("ha_backend_connstring", &self.ha_backend_connstring),
+        ];
+        match addresses.into_iter().find(|(_, value)| !value.trim().is_empty()) {
+            None => Ok(()),
+            Some((flag, value)) => Err(format!(
+                "--{flag}={}: without --enable_ha no coordinator is asked, and each master leads by itself; add \
+                 --enable_ha, or --enable_ha=false if this master is alone",
+                without_password(value)
+            )),
+        }
+    }
+
     pub(super) fn config(&self, surroundings: LeadershipEnvironment) -> LeadershipConfig {
         match self.address().filter(|_| self.enable_ha.0) {
             Some(coordinator) => LeadershipConfig::Elected {
@@ -70,12 +94,13 @@ impl LeadershipFlags {
         self.state_dir != "none"
     }
 
-    fn state_dir(&self, surroundings: &LeadershipEnvironment) -> Option<PathBuf> {
-        match self.state_dir.as_str() {
-            "none" => None,
-            "" => surroundings.state_dir(),
-            folder => Some(PathBuf::from(folder)),
-        }
+    fn state_dir(&self, surroundings: &LeadershipEnvironment) -> Option<StateDir> {
+        let (folder, is_required) = match self.state_dir.as_str() {
+            "none" => return None,
+            "" => (surroundings.state_dir()?, false),
+            folder => (PathBuf::from(folder), true),
+        };
+        Some(StateDir { folder, is_required })
     }
 
     /// The address of the coordinator, with its scheme.
@@ -137,13 +162,15 @@ mod tests {
     #[test]
     fn a_master_alone_remembers_in_the_folder_for_state() {
         let path = |text: &str| Some(PathBuf::from(text));
+        let dir =
+            |folder, is_required| Some(StateDir { folder: PathBuf::from(folder), is_required });
         let (home, state_home) = (path("/home/a"), path("/state"));
         for (flag, state_home, home, expected) in [
-            ("", state_home.clone(), home.clone(), path("/state/mooncake")),
-            ("", None, home.clone(), path("/home/a/.local/state/mooncake")),
+            ("", state_home.clone(), home.clone(), dir("/state/mooncake", false)),
+            ("", None, home.clone(), dir("/home/a/.local/state/mooncake", false)),
             ("", None, None, None),
             ("none", state_home.clone(), home.clone(), None),
-            ("/srv", state_home, home, path("/srv")),
+            ("/srv", state_home, home, dir("/srv", true)),
         ] {
             let mut flags = flags(BackendName::File, "/run", "");
             (flags.enable_ha, flags.state_dir) = (Switch(false), flag.to_owned());

@@ -4,6 +4,7 @@ mod absent;
 mod flags;
 mod kv_events;
 mod leadership;
+mod open_ports;
 mod settings;
 
 use std::process::ExitCode;
@@ -64,6 +65,7 @@ pub fn parse(args: &[String], variables: &[Variable]) -> Result<MasterFlags, Usa
         .map_err(|error| UsageError::Value(error.to_string()))?;
     let is_given = |flag: &str| matches.value_source(flag) != Some(ValueSource::DefaultValue);
     flags.metadata.enable_if_described(is_given);
+    flags.leadership.check_intent(is_given).map_err(UsageError::Value)?;
     flags.check().map_err(UsageError::Value)?;
     flags.without_effect = no_effect::given(&matches);
     flags.rpc.auth_token = auth_token::read(&flags.rpc.auth_token, &flags.rpc.auth_token_file)?;
@@ -83,7 +85,7 @@ fn serve(flags: &MasterFlags) -> Result<(), String> {
     }
     let master = mooncake_master::Master::bind(config).map_err(|error| error.to_string())?;
     note_what_has_no_effect(flags);
-    warn_without_token(flags, &master);
+    open_ports::warn(flags, &master);
     let (stopped, stopping) = oneshot::channel();
     std::thread::spawn(move || {
         let signal = stop.wait();
@@ -106,16 +108,6 @@ fn note_what_has_no_effect(flags: &MasterFlags) {
         warn!(
             "--enable_metadata_cleanup_on_timeout has no effect without --enable_http_metadata_server: only the \
              master's own metadata server is cleaned up"
-        );
-    }
-}
-
-/// Warns if the RPC port is open to other hosts without a token.
-fn warn_without_token(flags: &MasterFlags, master: &mooncake_master::Master) {
-    let is_open = matches!(master.rpc_addr(), Ok(Some(address)) if !address.ip().is_loopback());
-    if flags.rpc.auth_token.is_empty() && is_open {
-        warn!(
-            "no --auth_token and no --auth_token_file: every host that reaches this port may use the store"
         );
     }
 }

@@ -46,12 +46,16 @@ impl MasterFlags {
             "" => self.rpc.rpc_address.clone(),
             name => address_of(name)?,
         };
+        let beside_rpc = |host: &str| match host {
+            "" => rpc_address.clone(),
+            host => host.to_owned(),
+        };
         Ok(Config {
+            metrics_host: beside_rpc(&self.admin.metrics_host),
+            metadata_server: self.metadata_server(beside_rpc),
             rpc_address,
             rpc_port: if self.rpc.rpc_port == 0 { self.rpc.port } else { self.rpc.rpc_port },
-            metrics_host: self.admin.metrics_host.clone(),
             metrics_port: self.admin.metrics_port,
-            metadata_server: self.metadata_server(),
             kv_events: self.kv_events.config()?,
             cluster_id: self.rpc.cluster_id.clone(),
             auth_token: self.rpc.auth_token.clone(),
@@ -67,14 +71,14 @@ impl MasterFlags {
         })
     }
 
-    fn metadata_server(&self) -> Option<MetadataServer> {
+    fn metadata_server(&self, beside_rpc: impl Fn(&str) -> String) -> Option<MetadataServer> {
         let flags = &self.metadata;
         let prefix = || match flags.metadata_cluster_id.trim_end_matches('/') {
             "" => "mooncake/".to_owned(),
             cluster => format!("mooncake/{cluster}/"),
         };
         flags.enable_http_metadata_server.0.then(|| MetadataServer {
-            host: flags.http_metadata_server_host.clone(),
+            host: beside_rpc(&flags.http_metadata_server_host),
             port: flags.http_metadata_server_port,
             cleanup_prefix: flags.enable_metadata_cleanup_on_timeout.0.then(prefix),
         })

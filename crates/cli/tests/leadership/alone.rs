@@ -64,17 +64,34 @@ fn a_record_that_cannot_be_used_ends_the_master_with_its_path() {
     assert_eq!(std::fs::read_to_string(&path).expect("it is there"), "{\"format\":");
 }
 
-#[test]
-fn a_folder_that_cannot_be_written_is_a_warning() {
-    let folder = Folder::new("unwritable");
-    // Root may write to any folder, but not below a path that is a file.
+/// A place in this folder that cannot be written. Root may write to any folder, but not below a path that is a file.
+fn blocked(folder: &Folder) -> PathBuf {
     let blocked = folder.path().join("file");
     std::fs::write(&blocked, "").expect("a file for tests");
     std::fs::set_permissions(&blocked, PermissionsExt::from_mode(0o400)).expect("our file");
-    let master = start(&blocked, "0");
+    blocked
+}
+
+#[test]
+fn a_default_folder_that_cannot_be_written_is_a_warning() {
+    let folder = Folder::new("unwritable");
+    let blocked = blocked(&folder);
+    let variables = [("XDG_STATE_HOME", blocked.to_str().expect("text"))];
+    let args = ["--rpc_port=0", "--port=0", "--metrics_port=0", "--rpc_address=127.0.0.1"];
+    let path = env!("CARGO_BIN_EXE_mooncake_master");
+    let master = Program::start_with_variables(path, &args, &variables);
     let line = master.line("the membership record is not kept");
     assert!(line.contains("--state_dir"), "{line}");
     served(&master);
+}
+
+#[test]
+fn a_master_whose_state_dir_cannot_be_written_does_not_start() {
+    let folder = Folder::new("refused");
+    let mut master = start(&blocked(&folder), "0");
+    let line = master.line("cannot be read and written");
+    assert!(line.contains("--state_dir=none"), "{line}");
+    assert_eq!(master.end().code(), Some(1));
 }
 
 #[test]

@@ -3,23 +3,24 @@ use std::path::{Path, PathBuf};
 use mooncake_ha::{StateFile, StateFileError};
 use tracing::{info, warn};
 
+use super::config::StateDir;
 use super::term::Term;
 
 /// The file's name in its folder.
 const FILE: &str = "members.json";
 
 /// The only term of a master without rivals, with its record in a folder below `state_dir`. Its epoch is higher than
-/// the recorded one and the clock's. If there is no record and none can be written, the record lasts as long as the
-/// master.
+/// the recorded one and the clock's. If there is no record, none can be written, and none is required, the record
+/// lasts as long as the master.
 ///
 /// # Errors
-/// There is a record that cannot be used.
+/// There is a record that cannot be used, or one is required and cannot be written.
 pub(crate) fn term(
-    state_dir: &Path,
+    state_dir: &StateDir,
     cluster_id: &str,
     rpc_port: u16,
 ) -> Result<Term, StateFileError> {
-    let path = file(state_dir, cluster_id, rpc_port);
+    let path = file(&state_dir.folder, cluster_id, rpc_port);
     match StateFile::lead(&path, cluster_id) {
         Ok(leadership) => {
             let members = leadership.record().members().len();
@@ -27,7 +28,9 @@ pub(crate) fn term(
             Ok(Term::new(leadership))
         }
         // An existing record must not be ignored: the nodes that it has struck would be believed again.
-        Err(error @ StateFileError::Unusable { .. }) if !path.exists() => {
+        Err(error @ StateFileError::Unusable { .. })
+            if !state_dir.is_required && !path.exists() =>
+        {
             warn!(
                 %error,
                 "the membership record is not kept: after a restart of this master, a node that could not be reached \

@@ -3,15 +3,24 @@ use std::time::Duration;
 
 use mooncake_ha::KubernetesAccess;
 
+/// The folder of a single master's membership record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateDir {
+    /// The folder, made if it is missing. The record lies below it, in folders named after the cluster and the RPC
+    /// port.
+    pub folder: PathBuf,
+    /// Whether the master ends if it cannot write there. Otherwise it warns, and the record ends with the master.
+    pub is_required: bool,
+}
+
 /// How a master becomes the leader, and where the membership record is kept. The record is all that a later leader
 /// must know besides the nodes' ledgers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeadershipConfig {
     /// There is no other master.
     Alone {
-        /// The folder of the record, made if it is missing. The record lies below it, in folders named after the
-        /// cluster and the RPC port. Without a folder, the record ends with the master.
-        state_dir: Option<PathBuf>,
+        /// Where the record is kept. Without a folder, the record ends with the master.
+        state_dir: Option<StateDir>,
     },
     /// One of several, elected by a coordinator that keeps the record too.
     Elected {

@@ -26,7 +26,7 @@ use mooncake_ha::{Candidate, Coordinator};
 use tokio::sync::{mpsc, watch};
 
 pub(crate) use change::{change, effect, record};
-pub use config::LeadershipConfig;
+pub use config::{LeadershipConfig, StateDir};
 pub(crate) use lateness::Lateness;
 pub(crate) use overtake::ClusterSecret;
 pub use recorder::Unwritten;

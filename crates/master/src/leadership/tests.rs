@@ -4,7 +4,7 @@ use mooncake_ha::{Coordinator, MemoryStore, Options, boot_time};
 use tokio::runtime::Builder;
 use tokio::time::{sleep, timeout};
 
-use super::{Authority, ClusterSecret, Election, Leader, Role, RoleStatus, Term};
+use super::{Authority, ClusterSecret, Election, Leader, Role, RoleStatus, StateDir, Term};
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -148,7 +148,8 @@ fn a_leader_that_was_deposed_knows_with_its_next_renewal() {
 #[test]
 fn a_record_that_cannot_be_written_any_more_is_not_passed_over() {
     let folder = std::env::temp_dir().join(format!("mooncake-record-{}", std::process::id()));
-    let lead = || super::alone::term(&folder, "test", 1);
+    let dir = StateDir { folder: folder.clone(), is_required: false };
+    let lead = || super::alone::term(&dir, "test", 1);
     let first = lead().expect("the folder is writable").leadership.epoch();
     // A folder has the name of the temporary file for the next version.
     let record = folder.join("test/1/members.json");
