@@ -53,6 +53,32 @@ struct Shared {
     /// Until when the leadership is valid unless it is over, in nanoseconds after `began`.
     valid_ns: AtomicU64,
     is_over: AtomicBool,
+    /// See [`Leadership::silence`].
+    silence: Mutex<Option<Silence>>,
+}
+
+/// A coordinator that could not be asked since a time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Silence {
+    /// When it could not be asked for the first time since it last answered.
+    pub since: Instant,
+    /// Why it could not be asked then. Names the coordinator.
+    pub reason: String,
+}
+
+impl Silence {
+    /// A silence that begins with this error.
+    #[must_use]
+    pub fn begin(error: &CoordinatorError) -> Self {
+        Self { since: boot_time::now(), reason: error.to_string() }
+    }
+}
+
+impl fmt::Display for Silence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lasts = boot_time::now().saturating_duration_since(self.since);
+        write!(f, "no coordinator since {} s: {}", lasts.as_secs(), self.reason)
+    }
 }
 
 impl fmt::Debug for Leadership {
@@ -84,8 +110,19 @@ impl Leadership {
             began: won.asked_at,
             valid_ns: AtomicU64::new(nanoseconds(lasts)),
             is_over: AtomicBool::new(false),
+            silence: Mutex::new(None),
         };
         Self { shared: Arc::new(shared) }
+    }
+
+    /// Since when the coordinator cannot be asked whether this leadership still holds; `None` if it answered last.
+    #[must_use]
+    pub fn silence(&self) -> Option<Silence> {
+        self.lock_silence().clone()
+    }
+
+    fn lock_silence(&self) -> MutexGuard<'_, Option<Silence>> {
+        self.shared.silence.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The number of this leadership, higher than all before. It is at least the wall clock in milliseconds at its
@@ -179,13 +216,17 @@ impl Leadership {
                 return Ended::Stopped;
             }
             match self.renew() {
-                Ok(_) => failures = 0,
+                Ok(_) => {
+                    failures = 0;
+                    *self.lock_silence() = None;
+                }
                 Err(CoordinatorError::Deposed { .. }) => return Ended::Deposed,
                 Err(error) => {
                     if failures == 0 {
                         tracing::warn!(epoch, "the lease was not renewed: {error}");
                     }
                     failures += 1;
+                    self.lock_silence().get_or_insert_with(|| Silence::begin(&error));
                 }
             }
             if self.shared.is_over.load(Ordering::Acquire) {

@@ -41,7 +41,7 @@ pub use epoch::epoch_of_now;
 pub use error::{AddressError, CoordinatorError, StateFileError};
 pub use holder::LeaderView;
 pub use kubernetes::KubernetesAccess;
-pub use leadership::{Ended, Leadership};
+pub use leadership::{Ended, Leadership, Silence};
 pub use location::is_locator;
 pub use memory::{MemoryStore, Stall};
 pub use options::{DEFAULT_SUSPENSION, DEFAULT_TTL, Options};

@@ -32,6 +32,7 @@ mod link;
 mod metadata_server;
 mod metrics;
 mod notices;
+mod obstacle;
 mod owner;
 mod reach;
 mod recovery_log;

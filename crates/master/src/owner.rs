@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use mooncake_ha::{Change, boot_time};
+use mooncake_ha::{Change, Silence, boot_time};
 use mooncake_meta::{KeyEvent, MatchedKeys, Meta, Notice, Remnant, RemnantCursor, UnmatchedKeys};
 use mooncake_types::{
     ClientId, DrainId, DrainOrder, Epoch, ErrorCode, MountSegment, Reply, Request, Scan, SegmentId,
@@ -15,6 +15,7 @@ use crate::drain_log::DrainLog;
 use crate::leadership::{Authority, Lateness, Service, Term, change, effect};
 use crate::metadata_server::Cleanup;
 use crate::metrics::{Reads, RpcMetrics, Snapshot};
+use crate::obstacle;
 use crate::sight::{ConnectionId, Pings};
 
 /// Most objects that one page of a scan covers, whatever the request asks for. So one page takes a few hundred
@@ -86,6 +87,11 @@ impl Owner {
         }
     }
 
+    /// Since when the coordinator does not say whether this master still leads.
+    pub(crate) fn silence(&self) -> Option<Silence> {
+        self.term.leadership.silence()
+    }
+
     /// Answers one request and measures how long that took.
     pub(crate) fn handle(&mut self, from: ClientId, request: &Request<'_>) -> Reply {
         let begun = boot_time::now();
@@ -111,10 +117,15 @@ impl Owner {
             let lease_end = self.term.leadership.lease_end();
             self.meta.set_lease_end(lease_end.map(|end| self.clock.tick(end)));
         }
-        let reply = match leads {
+        let mut reply = match leads {
             true => self.meta.handle(now, from, request),
             false => self.meta.handle_suspended(now, from, request),
         };
+        if let (Request::ListSegments { from: 0, .. }, Reply::Segments(page)) =
+            (request, &mut reply)
+        {
+            page.put_obstacle = obstacle::to_puts(self);
+        }
         let took = boot_time::now().saturating_duration_since(begun);
         self.metrics.record(request, &reply, took);
         self.reads.record(from, request, &reply);

@@ -48,8 +48,9 @@ const ROWS: &[(ErrorCode, ErrorAdvice)] = &[
     row(
         ErrorCode::NoAvailableHandle,
         "The pool has no room for the object, and nothing more can be evicted.",
-        "If no node lends memory, start one. If the object is longer than the pool, lend more. Otherwise all else \
-                 is leased, pinned or unfinished: wait for a lease (`--default_kv_lease_ttl`), pin less, or lend more.",
+        "Look at the log of this process, which names the cause. If no node is in sight, start one. If the object is \
+                 longer than the pool, lend more. Otherwise all else is leased, pinned or unfinished: wait for a lease \
+                 (`--default_kv_lease_ttl`), pin less, or lend more.",
     ),
     row(
         ErrorCode::InvalidVersion,
@@ -154,9 +155,10 @@ const ROWS: &[(ErrorCode, ErrorAdvice)] = &[
     ),
     row(
         ErrorCode::UnavailableInCurrentStatus,
-        "The master has just started, and takes no puts or removals until the nodes that it remembers have \
-                 reported or their time is over; or a store is closed.",
-        "Try again in a few seconds; `master_members_missing` counts the nodes that it waits for.",
+        "The master takes no puts or removals now: it has just begun to lead and waits for the nodes that it \
+                 remembers, or its coordinator does not answer; or a store is closed.",
+        "Look at the log of this process, or at `mooncake status`: both name the cause. Try again in a few seconds; \
+                 `master_members_missing` counts the nodes that it waits for.",
     ),
     row(
         ErrorCode::UnavailableInCurrentMode,

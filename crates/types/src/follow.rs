@@ -45,4 +45,7 @@ pub struct SegmentPage {
     pub segments: Vec<ListedSegment>,
     /// The start of the next page; absent on the last page.
     pub next: Option<u32>,
+    /// Why puts may be refused at the moment, for people. Only on the first page; empty if the master does not say. It
+    /// is cut to [`crate::limits::MAX_TASK_MESSAGE_BYTES`].
+    pub put_obstacle: String,
 }

@@ -1,7 +1,7 @@
 //! The messages with which a standby follows the ledgers of nodes, and the segments that a leader lists for it.
 
 use bytes::Bytes;
-use mooncake_types::limits::MAX_LISTED_SEGMENTS;
+use mooncake_types::limits::{MAX_LISTED_SEGMENTS, MAX_TASK_MESSAGE_BYTES};
 use mooncake_types::{ErrorCode, Follow, FollowPage, ListedSegment, SegmentId, SegmentPage};
 use prost::Message;
 
@@ -92,10 +92,12 @@ impl FollowMessage {
 
 pub(crate) fn from_segments(page: &SegmentPage) -> proto::ListSegmentsResponse {
     let segments = page.segments.iter();
+    let end = page.put_obstacle.floor_char_boundary(MAX_TASK_MESSAGE_BYTES);
     proto::ListSegmentsResponse {
         segments: segments.clone().map(|it| replica_lists::from_segment(&it.address)).collect(),
         sizes: segments.map(|it| it.len).collect(),
         next: page.next,
+        put_obstacle: page.put_obstacle[..end].to_owned(),
     }
 }
 
@@ -108,9 +110,12 @@ pub(crate) fn to_segments(
         return Err(DecodeError::TooMany { what: "segments", limit });
     }
     column::check_len("sizes", &message.sizes, count)?;
+    if message.put_obstacle.len() > MAX_TASK_MESSAGE_BYTES {
+        return Err(DecodeError::TooMany { what: "put_obstacle", limit: MAX_TASK_MESSAGE_BYTES });
+    }
     let rows = message.segments.iter().zip(&message.sizes);
     let listed =
         |(segment, &len)| Ok(ListedSegment { address: replica_lists::to_segment(segment)?, len });
     let segments = rows.map(listed).collect::<Result<_, DecodeError>>()?;
-    Ok(SegmentPage { segments, next: message.next })
+    Ok(SegmentPage { segments, next: message.next, put_obstacle: message.put_obstacle.clone() })
 }

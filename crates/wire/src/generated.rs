@@ -687,6 +687,9 @@ pub struct ListSegmentsResponse {
     /// The `from` of the next page; absent on the last page.
     #[prost(uint32, optional, tag = "3")]
     pub next: ::core::option::Option<u32>,
+    /// Why puts may be refused at the moment, for people. Only on the first page; empty if the master does not say.
+    #[prost(string, tag = "4")]
+    pub put_obstacle: ::prost::alloc::string::String,
 }
 /// Entries that the client's nodes must drop. Newer entries at these offsets stay.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -22,7 +22,7 @@ pub(crate) mod answer {
 /// - A reply that does not fit a frame becomes [`Reply::Refused`] with `BufferOverflow`: the side that asked decides
 ///   how to ask for less.
 /// - An error whose code is `Ok` becomes `InternalError`.
-/// - A message of a task or of a drain job is cut to [`mooncake_types::limits::MAX_TASK_MESSAGE_BYTES`].
+/// - A message of a task, of a drain job or of a page of segments is cut to [`mooncake_types::limits::MAX_TASK_MESSAGE_BYTES`].
 pub fn encode_reply(out: &mut Vec<u8>, request_id: u64, reply: &Reply) {
     let fit =
         frame::ReplyWriter { out, frame: (Kind::Reply, request_id), refused: &field::REFUSED };

@@ -15,7 +15,7 @@ mod pattern;
 mod put_session;
 mod put_sessions;
 mod ranged;
-mod refused_puts;
+mod refusals;
 mod renewal;
 mod segment_id;
 mod segment_warnings;
@@ -186,7 +186,7 @@ impl Store {
         let Some(session) = self.session() else { return vec![Err(CLOSED); items.len()] };
         let named = named(items);
         let put = session.driver().drive(PutOp::new(&named, config), items);
-        session.explain(&named, &put);
+        session.explain_puts(&named, &put);
         put
     }
 
@@ -204,7 +204,7 @@ impl Store {
         let Some(session) = self.session() else { return vec![Err(CLOSED); items.len()] };
         let named = named(items);
         let upserted = session.driver().drive(PutOp::upsert(&named, config), items);
-        session.explain(&named, &upserted);
+        session.explain_puts(&named, &upserted);
         session.routes.forget(items.iter().map(|item| item.key));
         upserted
     }
@@ -351,6 +351,7 @@ impl Store {
     pub fn remove(&self, keys: &[&str], force: bool) -> Vec<Result<(), ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); keys.len()] };
         let removed = session.driver().drive(RemoveOp::new(keys, force), NoMemory);
+        session.explain("a removal", &removed);
         session.routes.forget(keys.iter().copied());
         removed
     }
@@ -376,6 +377,7 @@ impl Store {
     fn remove_scanned(&self, pattern: Option<&str>, force: bool) -> Result<u64, ErrorCode> {
         let session = self.session().ok_or(CLOSED)?;
         let removed = session.driver().drive(RemoveScanOp::new(pattern, force), NoMemory);
+        session.explain("a removal", [&removed]);
         session.routes.clear();
         pattern::warn_if_refused(pattern, &removed);
         removed

@@ -61,7 +61,7 @@ impl Store {
         for (position, opened) in reserved.into_iter().zip(opened) {
             results[position] = opened;
         }
-        session.explain(items, &results);
+        session.explain_puts(items, &results);
         results
     }
 

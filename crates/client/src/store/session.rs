@@ -44,8 +44,8 @@ pub(super) struct Session {
     pub(super) choices: AtomicU64,
     pub(super) routes: Arc<RouteCache>,
     pub(super) renewal: Arc<Renewal>,
-    /// Limits the log of refused puts.
-    pub(super) refused_puts: LogLimiter<ErrorCode>,
+    /// Limits the log of refused calls.
+    pub(super) refusals: LogLimiter<ErrorCode>,
     pub(super) condition: Arc<StoreCondition>,
 }
 
@@ -101,12 +101,13 @@ impl Session {
         self.counted(op.finish())
     }
 
-    /// Counts the results of gets as hits and misses, and returns them.
+    /// Counts the results of gets as hits and misses, and returns them. Logs why some were refused.
     pub(super) fn counted<T>(
         &self,
         results: Vec<Result<T, ErrorCode>>,
     ) -> Vec<Result<T, ErrorCode>> {
         self.metrics.reads.on_gets(&results);
+        self.explain("a get", &results);
         results
     }
 

@@ -152,13 +152,14 @@ fn a_standby_is_warm_when_it_knows_what_the_nodes_hold() {
         Some(told(id, &page))
     }));
     let leader = serve(Box::new(move |header, _| {
-        let page = SegmentPage { segments: vec![listed(&node)], next: None };
+        let page =
+            SegmentPage { segments: vec![listed(&node)], next: None, put_obstacle: String::new() };
         let mut out = Vec::new();
         encode_reply(&mut out, header.request_id, &Reply::Segments(page));
         Some(out)
     }));
     let leader = Leader { address: leader, epoch: Epoch(1) };
-    let status = RoleStatus { role: Role::Standby, leader: Some(leader), changes: 1 };
+    let status = RoleStatus { role: Role::Standby, leader: Some(leader), ..RoleStatus::default() };
     let known = run(async {
         let (publish, mut seen) = watch::channel(Followed::default());
         let (_standing, status) = watch::channel(status);
@@ -255,7 +256,7 @@ fn whoever_refuses_costs_nothing_but_warmth() {
         Some(out)
     };
     let leader = Leader { address: serve(Box::new(refuses)), epoch: Epoch(1) };
-    let status = RoleStatus { role: Role::Standby, leader: Some(leader), changes: 1 };
+    let status = RoleStatus { role: Role::Standby, leader: Some(leader), ..RoleStatus::default() };
     run(async {
         let (publish, seen) = watch::channel(Followed::default());
         let (_standing, status) = watch::channel(status);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use mooncake_ha::{CampaignOutcome, Candidate, Coordinator, LeaderView, Leadership};
+use mooncake_ha::{CampaignOutcome, Candidate, Coordinator, LeaderView, Leadership, Silence};
 use tokio::sync::{mpsc, watch};
 use tracing::{info, warn};
 
@@ -46,9 +46,15 @@ impl Campaign {
     pub(super) fn run(self) {
         // The first campaign does not wait, so that it is soon known which master leads.
         let (mut pause, mut look) = (FIRST_PAUSE, Duration::ZERO);
-        let mut followed = None;
+        let (mut followed, mut silence) = (None, None);
         while !self.is_stopping() {
-            match self.coordinator.campaign(&self.candidate, look) {
+            let outcome = self.coordinator.campaign(&self.candidate, look);
+            silence = match &outcome {
+                Ok(_) => None,
+                Err(error) => Some(silence.unwrap_or_else(|| Silence::begin(error))),
+            };
+            RoleStatus::publish_silence(&self.status, silence.clone());
+            match outcome {
                 Ok(CampaignOutcome::Leads(leadership)) => {
                     (pause, look) = (FIRST_PAUSE, Duration::ZERO);
                     self.tell_predecessor(followed.take(), &leadership);

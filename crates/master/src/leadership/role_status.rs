@@ -1,3 +1,4 @@
+use mooncake_ha::Silence;
 use mooncake_types::Epoch;
 use tokio::sync::watch;
 
@@ -9,6 +10,8 @@ pub(crate) struct RoleStatus {
     pub(crate) leader: Option<Leader>,
     /// How often the role has changed since the start.
     pub(crate) changes: u64,
+    /// The silence of the coordinator, while this master does not lead.
+    pub(crate) silence: Option<Silence>,
 }
 
 /// What a master does.
@@ -45,7 +48,7 @@ pub(crate) struct Leader {
 
 impl Default for RoleStatus {
     fn default() -> Self {
-        Self { role: Role::Starting, leader: None, changes: 0 }
+        Self { role: Role::Starting, leader: None, changes: 0, silence: None }
     }
 }
 
@@ -60,13 +63,26 @@ impl RoleStatus {
         });
     }
 
+    /// Publishes whether the coordinator could be asked. Notifies nobody: the role tells the rest.
+    pub(crate) fn publish_silence(to: &watch::Sender<RoleStatus>, silence: Option<Silence>) {
+        to.send_if_modified(|status| {
+            status.silence = silence;
+            false
+        });
+    }
+
     /// The refusal for a client that takes this master for the leader.
     pub(crate) fn refusal(&self) -> String {
         match &self.leader {
             Some(leader) if self.role != Role::Leader => {
                 format!("this master stands by; the leader is {}", leader.address)
             }
-            _ => "this master stands by; no leader is known".to_owned(),
+            _ => match &self.silence {
+                Some(silence) => {
+                    format!("this master stands by; no leader is known, and {silence}")
+                }
+                None => "this master stands by; no leader is known".to_owned(),
+            },
         }
     }
 }
@@ -114,7 +130,7 @@ mod tests {
             seen.mark_unchanged();
             RoleStatus::publish(&to, role, leader.clone());
             assert_eq!(seen.has_changed().expect("the sender lives"), is_news);
-            assert_eq!(*seen.borrow(), RoleStatus { role, leader, changes });
+            assert_eq!(*seen.borrow(), RoleStatus { role, leader, changes, silence: None });
         }
     }
 
@@ -122,6 +138,13 @@ mod tests {
     fn a_refusal_names_the_leader_if_it_is_known() {
         let mut status = RoleStatus { role: Role::Standby, ..RoleStatus::default() };
         assert_eq!(status.refusal(), "this master stands by; no leader is known");
+        let reason = "etcd at http://e1:2379 gave no useful answer".to_owned();
+        status.silence = Some(Silence { since: mooncake_ha::boot_time::now(), reason });
+        assert_eq!(
+            status.refusal(),
+            "this master stands by; no leader is known, and no coordinator since 0 s: etcd at http://e1:2379 gave no \
+             useful answer"
+        );
         status.leader = Some(Leader { address: "b:2".to_owned(), epoch: Epoch(4) });
         assert_eq!(status.refusal(), "this master stands by; the leader is b:2");
     }

@@ -138,3 +138,32 @@ fn operators_see_which_segments_are_out_of_sight() {
         assert!(metrics.lines().any(|found| found == line), "{line} is not in\n{metrics}");
     }
 }
+
+/// What the master says stands in the way of puts.
+fn obstacle(rpc: &mut Rpc) -> String {
+    let reply = rpc.ask(&Request::ListSegments { from: 0, limit: 1 });
+    let Reply::Segments(page) = reply else { panic!("{reply:?}") };
+    page.put_obstacle
+}
+
+#[test]
+fn a_dead_node_is_not_told_as_a_full_pool() {
+    let master = start();
+    let mut other = master.connect(2);
+    assert_eq!(obstacle(&mut other), "no node lends memory");
+    let node = node(&master);
+    let in_use = obstacle(&mut other);
+    assert!(in_use.contains(" of 64 KB are in use"), "{in_use}");
+    assert!(exists(&mut other));
+    let leased = obstacle(&mut other);
+    assert!(
+        leased.contains("eviction does not take 1 ranges that readers have leases on"),
+        "{leased}"
+    );
+    drop(node);
+    missing_after(&master, &mut other);
+    assert_eq!(
+        obstacle(&mut other),
+        "no node in sight takes puts: 1 whose nodes do not ping; start the nodes again"
+    );
+}

@@ -17,6 +17,8 @@ impl Meta {
             len: segment.allocator.capacity(),
         };
         let segments = rest.by_ref().take(limit).map(listed).collect();
-        Reply::Segments(SegmentPage { segments, next: rest.next().map(|(slot, _)| slot) })
+        let next = rest.next().map(|(slot, _)| slot);
+        // The shell knows more about what stands in the way of puts, and says it.
+        Reply::Segments(SegmentPage { segments, next, put_obstacle: String::new() })
     }
 }

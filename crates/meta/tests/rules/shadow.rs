@@ -329,9 +329,9 @@ fn a_leader_lists_its_segments_for_masters_that_stand_by() {
         };
         ListedSegment { address, len: LEN }
     };
-    let both = SegmentPage { segments: vec![listed(A), listed(B)], next: None };
-    let first = SegmentPage { segments: vec![listed(A)], next: Some(1) };
-    let second = SegmentPage { segments: vec![listed(B)], next: None };
+    let both = SegmentPage { segments: vec![listed(A), listed(B)], ..SegmentPage::default() };
+    let first = SegmentPage { segments: vec![listed(A)], next: Some(1), ..SegmentPage::default() };
+    let second = SegmentPage { segments: vec![listed(B)], ..SegmentPage::default() };
     assert_eq!(list(&mut world, 0, 10), Reply::Segments(both.clone()));
     assert_eq!(list(&mut world, 0, 1), Reply::Segments(first));
     assert_eq!(list(&mut world, 1, 1), Reply::Segments(second));

@@ -155,7 +155,8 @@ fn full_list() -> SegmentPage {
     };
     let listed = ListedSegment { address, len: u64::MAX };
     let segments = vec![listed; MAX_LISTED_SEGMENTS as usize];
-    SegmentPage { segments, next: Some(u32::MAX) }
+    let put_obstacle = "m".repeat(MAX_TASK_MESSAGE_BYTES);
+    SegmentPage { segments, next: Some(u32::MAX), put_obstacle }
 }
 
 fn full_drain() -> DrainReport {

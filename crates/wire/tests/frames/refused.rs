@@ -127,6 +127,8 @@ fn lists_that_are_too_long() {
     let limit = MAX_TASK_MESSAGE_BYTES;
     let report = empty().bytes(7, "m".repeat(limit + 1).as_bytes());
     check(Kind::Reply, empty().message(10, report), too_many("message", limit));
+    let listed = empty().bytes(4, "m".repeat(limit + 1).as_bytes());
+    check(Kind::Reply, empty().message(16, listed), too_many("put_obstacle", limit));
 
     let limit = MAX_FRAME_RANGES;
     check(Kind::Write, keys(limit + 1), too_many("keys", limit));

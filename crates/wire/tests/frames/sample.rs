@@ -460,7 +460,8 @@ fn following() -> Vec<(&'static str, Frame<'static>)> {
     let told = FollowPage { entries, gone: vec![1 << 40], cursor: 1, next: None, more: true };
     let listed = addresses().into_iter().zip([3 << 30, 1 << 46]);
     let listed = listed.map(|(address, len)| ListedSegment { address, len });
-    let listed = SegmentPage { segments: listed.collect(), next: Some(2) };
+    let listed =
+        SegmentPage { segments: listed.collect(), next: Some(2), put_obstacle: String::new() };
     let refused = Err(ErrorCode::InvalidVersion);
     vec![
         ("report changes", Frame::Request(Request::ReportChanges(changes))),

@@ -13,7 +13,7 @@ use proptest::sample::select;
 
 use crate::strategy::{
     epoch, error, medium, number, range_drop, result, segment_id, shared_text, status, task_id,
-    task_kind, version,
+    task_kind, text, version,
 };
 
 pub(crate) fn reply() -> impl Strategy<Value = Reply> {
@@ -191,8 +191,13 @@ fn address() -> impl Strategy<Value = SegmentAddress> {
 
 fn segment_page() -> impl Strategy<Value = SegmentPage> {
     let listed = (address(), number()).prop_map(|(address, len)| ListedSegment { address, len });
-    (vec(listed, 0..4), option::of(any::<u32>()))
-        .prop_map(|(segments, next)| SegmentPage { segments, next })
+    (vec(listed, 0..4), option::of(any::<u32>()), text()).prop_map(
+        |(segments, next, put_obstacle)| SegmentPage {
+            segments,
+            next,
+            put_obstacle: put_obstacle.to_owned(),
+        },
+    )
 }
 
 /// A table of segments, and a value of `make` whose placements point into it.

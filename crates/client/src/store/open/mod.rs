@@ -86,7 +86,7 @@ pub(super) fn open(config: StoreConfig, is_wanted: Wanted) -> Result<(Session, S
         serving,
         goodbye: opening.goodbye(),
         choices: AtomicU64::new(opening.chance.bits()),
-        refused_puts: LogLimiter::new(),
+        refusals: LogLimiter::new(),
         condition,
     };
     Ok((session, hostname))
