@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use mooncake_memory::{WorkAhead, with_helpers_ahead, with_waiting_helpers};
+use mooncake_types::limits::MAX_FRAME_PAYLOAD_BYTES;
 use mooncake_types::{ErrorCode, RangeRead};
 use mooncake_wire::{HEADER_LEN, Header, Kind, decode_read};
 
@@ -23,14 +24,23 @@ const BYTES_AT_ONCE: u64 = 4 << 20;
 struct ReadRequest {
     id: u64,
     ranges: Vec<RangeRead>,
-    /// Which of the ranges lie on disks, in the order in which they are read.
+    /// How many of the ranges are read. Those behind them exceed what one frame may ask for.
+    admitted: usize,
+    /// Which of these lie on disks, in the order in which they are read.
     on_disk: Vec<usize>,
 }
 
 impl ReadRequest {
     fn new(host: &dyn SegmentHost, id: u64, ranges: Vec<RangeRead>) -> Self {
-        let on_disk = disk_order(host, ranges.iter().enumerate());
-        Self { id, ranges, on_disk }
+        let admitted = admitted(&ranges);
+        let on_disk = disk_order(host, ranges[..admitted].iter().enumerate());
+        Self { id, ranges, admitted, on_disk }
+    }
+
+    /// The outcomes of all ranges, given those that are read.
+    fn with_rest(&self, read: impl Iterator<Item = Begun>) -> Vec<Begun> {
+        let refused = self.admitted..self.ranges.len();
+        read.chain(refused.map(|_| Err(ErrorCode::InvalidParams))).collect()
     }
 
     fn bytes(&self) -> u64 {
@@ -48,6 +58,17 @@ impl ReadRequest {
     }
 }
 
+/// How many of the first ranges one frame may ask for: a longer range travels alone. So no peer takes more staging
+/// memory of a disk or a GPU than one range needs, or a frame of short ones.
+fn admitted(ranges: &[RangeRead]) -> usize {
+    let mut bytes = 0_u64;
+    let fits = |range: &&RangeRead| {
+        bytes = bytes.saturating_add(range.len);
+        bytes <= MAX_FRAME_PAYLOAD_BYTES
+    };
+    ranges.iter().take_while(fits).count().max(ranges.len().min(1))
+}
+
 type Begun = Result<ReadTicket, ErrorCode>;
 
 /// Reads of disks that are done ahead of the replies.
@@ -61,7 +82,7 @@ impl Service {
         let request = ReadRequest::new(&*self.host, id, ranges);
         if request.on_disk.is_empty() {
             let begin = |range| begin_read(&*self.host, range);
-            let begun = request.ranges.iter().map(begin).collect();
+            let begun = request.with_rest(request.ranges[..request.admitted].iter().map(begin));
             return self.answer_read(id, begun);
         }
         let host = Arc::clone(&self.host);
@@ -110,7 +131,7 @@ impl Service {
         was_ahead: bool,
     ) -> Vec<Begun> {
         let _keepalive = self.keepalive(request.id);
-        let mut begun: Vec<Option<Begun>> = request.ranges.iter().map(|_| None).collect();
+        let mut begun: Vec<Option<Begun>> = (0..request.admitted).map(|_| None).collect();
         for &at in &request.on_disk {
             begun[at] = disk.take();
         }
@@ -120,7 +141,7 @@ impl Service {
         let begin = |(range, begun): (_, Option<Begun>)| {
             begun.unwrap_or_else(|| begin_read(&*self.host, range))
         };
-        request.ranges.iter().zip(begun).map(begin).collect()
+        request.with_rest(request.ranges.iter().zip(begun).map(begin))
     }
 
     /// Reads what found no free memory: earlier replies that waited to be sent had it.

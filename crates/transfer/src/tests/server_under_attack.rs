@@ -5,6 +5,7 @@ use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
 use mooncake_memory::crc32c;
+use mooncake_types::limits::{MAX_FRAME_PAYLOAD_BYTES, MAX_FRAME_RANGES};
 use mooncake_types::{ErrorCode, Follow};
 use mooncake_wire::{
     Header, Hello, Kind, decode_follow_reply, decode_results, encode_follow, encode_hello,
@@ -214,10 +215,30 @@ fn a_read_of_ranges_that_are_not_there_has_statuses_alone() {
         assert_eq!(header.request_id, 8);
         let expected = [
             Err(ErrorCode::ObjectNotFound),
-            Err(ErrorCode::ObjectNotFound),
+            Err(ErrorCode::InvalidParams),
             Err(ErrorCode::InvalidParams),
         ];
         assert_eq!(decode_results(&body).unwrap(), expected);
+    });
+}
+
+#[test]
+fn a_frame_of_many_reads_takes_no_more_memory_than_one_of_few() {
+    attack("many reads", |node| {
+        let nowhere = mooncake_memory::SliceList::default();
+        let mut whole = Object::at(node, 0, 100_000, 1).read_op(0, nowhere).range;
+        whole.len = 100_000;
+        let most = (MAX_FRAME_PAYLOAD_BYTES / 100_000) as usize;
+        let mut frame = Vec::new();
+        encode_read(&mut frame, 8, &vec![whole; MAX_FRAME_RANGES]);
+        let mut stream = connect_and_greet(&node.endpoint);
+        stream.write_all(&frame).unwrap();
+        let (_, body) = read_frame(&mut stream).unwrap();
+        let results = decode_results(&body).unwrap();
+        let (read, refused) = results.split_at(most);
+        assert!(read.iter().all(Result::is_ok), "{:?}", read[0]);
+        let is_refused = |result: &Result<(), ErrorCode>| *result == Err(ErrorCode::InvalidParams);
+        assert!(refused.iter().all(is_refused), "{:?}", refused[0]);
     });
 }
 
