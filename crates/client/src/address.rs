@@ -100,7 +100,10 @@ fn parse_list(text: &str) -> Result<Vec<HostPort>, OpenError> {
     }
     text.split([',', ';'])
         .map(|one| {
-            let (host, port) = split(one.trim()).map_err(error)?;
+            // As pasted from the address line of a browser, or from another flag.
+            let one = one.trim();
+            let one = one.strip_prefix("http://").unwrap_or(one).trim_end_matches('/');
+            let (host, port) = split(one).map_err(error)?;
             let port = port.ok_or_else(|| error("it names no port"))?;
             if host.is_empty() {
                 return Err(error("it names no host"));
@@ -118,11 +121,11 @@ mod tests {
     fn masters_are_a_list_and_each_has_a_port() {
         let master = |host: &str, port| HostPort { host: host.to_owned(), port };
         let both = MasterAddress::Listed(vec![master("a", 1), master("::1", 2)]);
-        for text in ["a:1, [::1]:2", "a:1;[::1]:2"] {
+        for text in ["a:1, [::1]:2", "a:1;[::1]:2", "http://a:1/,http://[::1]:2"] {
             assert_eq!(MasterAddress::parse(text), Ok(both.clone()));
         }
         assert_eq!(master("::1", 2).to_string(), "[::1]:2");
-        for text in ["", "a", "a:1,", ":1", "http://a:1", "a:1;;b:2"] {
+        for text in ["", "a", "a:1,", ":1", "https://a:1", "a:1;;b:2"] {
             assert!(MasterAddress::parse(text).is_err(), "{text}");
         }
     }

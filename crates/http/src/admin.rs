@@ -124,11 +124,24 @@ fn exchange(address: &str, asked: &AdminRequest<'_>) -> io::Result<String> {
         .to_socket_addrs()?
         .next()
         .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the name has no address"))?;
-    let mut stream = TcpStream::connect_timeout(&socket, TIMEOUT)?;
+    let text = text_of(address, asked)?;
+    let told = |error: io::Error| if is_late(&error) { silent() } else { error };
+    let mut stream = TcpStream::connect_timeout(&socket, TIMEOUT).map_err(told)?;
     stream.set_write_timeout(Some(TIMEOUT))?;
-    stream.write_all(text_of(address, asked)?.as_bytes())?;
+    stream.write_all(text.as_bytes()).map_err(told)?;
     let answer = read_answer(&mut stream, Instant::now() + ANSWER_TIMEOUT)?;
     Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+/// Whether a timeout of a socket has passed. The system says of it that a resource is unavailable.
+fn is_late(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}
+
+fn silent() -> io::Error {
+    let reason =
+        format!("it does not answer within {} s: it hangs, or its host does", TIMEOUT.as_secs());
+    io::Error::new(io::ErrorKind::TimedOut, reason)
 }
 
 /// Reads all that the server sends until it closes the connection.
@@ -144,6 +157,7 @@ fn read_answer(stream: &mut TcpStream, deadline: Instant) -> io::Result<Vec<u8>>
             Ok(0) => return Ok(answer),
             Ok(len) => answer.extend_from_slice(&buffer[..len]),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if is_late(&error) => return Err(silent()),
             Err(error) => return Err(error),
         }
         if answer.len() > MAX_ANSWER_BYTES {

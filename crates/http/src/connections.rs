@@ -3,12 +3,13 @@
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use mooncake_types::{LogLimiter, descriptor_remedy};
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -63,7 +64,11 @@ async fn accept(
         match listener.accept().await {
             Ok((stream, _)) => return (stream, place),
             Err(error) => {
-                warn!(%error, "cannot accept a connection");
+                static SAID: LogLimiter<io::ErrorKind> = LogLimiter::new();
+                if let Some(further) = SAID.admit(error.kind(), Instant::now()) {
+                    let remedy = descriptor_remedy(error.raw_os_error());
+                    warn!(%error, further, "cannot accept an HTTP connection{remedy}");
+                }
                 // Most likely the process has no free file descriptor. Some become free as connections end.
                 sleep(Duration::from_millis(50)).await;
             }
@@ -112,7 +117,6 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::{SocketAddr, TcpStream};
     use std::thread::{self, JoinHandle};
-    use std::time::Instant;
 
     use axum::body::{Body, Bytes};
     use axum::routing::get;

@@ -1,13 +1,14 @@
 //! Accepts connections, from a port or from a local socket.
 
 use std::fmt;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mooncake_connection::TrustedUsers;
 use mooncake_memory::PrivateWhile;
+use mooncake_types::{LogLimiter, descriptor_remedy};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::time::sleep;
@@ -92,7 +93,11 @@ pub(crate) async fn accept(listener: &Listener, no_delay: bool) -> (TcpStream, P
             Ok((peer, Ok(stream))) => return (stream, peer),
             Ok((peer, Err(error))) => debug!(%peer, %error, "lost before it was served"),
             Err(error) => {
-                warn!(%error, "cannot accept a connection");
+                static SAID: LogLimiter<ErrorKind> = LogLimiter::new();
+                if let Some(further) = SAID.admit(error.kind(), Instant::now()) {
+                    let remedy = descriptor_remedy(error.raw_os_error());
+                    warn!(%error, further, "cannot accept a connection{remedy}");
+                }
                 // Most likely no file descriptors are left. They are freed as connections end.
                 sleep(Duration::from_millis(50)).await;
             }

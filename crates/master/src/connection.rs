@@ -71,8 +71,11 @@ pub(crate) async fn run(shell: Rc<Shell>, stream: TcpStream, peer: Peer) {
     debug!(%peer, %client, "connected");
     let number = connection.shell.owner.borrow_mut().connect();
     let end = connection.serve(client, number).await;
-    connection.shell.owner.borrow_mut().disconnect(number, client);
-    connection.shell.rearm();
+    // A leader that stops closes its connections, and no node goes out of sight by that.
+    if !connection.shell.is_stopping() {
+        connection.shell.owner.borrow_mut().disconnect(number, client);
+        connection.shell.rearm();
+    }
     match end {
         End::Closed => debug!(%peer, %client, "disconnected"),
         End::Deposed => debug!(%peer, %client, "closed: another master leads"),

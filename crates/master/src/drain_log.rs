@@ -48,7 +48,23 @@ impl DrainLog {
     }
 }
 
+/// Why a job that runs moves nothing at the moment, if it does not.
+pub(crate) fn stall(job: &DrainReport) -> Option<String> {
+    let is_stalled = !job.status.has_ended() && job.active_units == 0 && job.failed_units > 0;
+    is_stalled.then(|| {
+        format!(
+            "{} replicas have nowhere to go: no segment that takes puts has room, and a drain evicts nothing; add a \
+             node, or cancel the job",
+            job.failed_units
+        )
+    })
+}
+
 fn progress(job: &DrainReport) {
+    if let Some(why) = stall(job) {
+        warn!(job = %job.id, segments = ?job.segments, "{why}");
+        return;
+    }
     info!(
         job = %job.id,
         segments = ?job.segments,

@@ -34,6 +34,7 @@ mod metrics;
 mod notices;
 mod obstacle;
 mod owner;
+mod problems;
 mod reach;
 mod recovery_log;
 mod refuse;
@@ -46,6 +47,7 @@ mod standby;
 mod summary;
 mod task_waiters;
 mod timer;
+mod troubles;
 
 pub use bind::{BindError, Master};
 pub use config::{Config, DEFAULT_MAX_CONNECTIONS, KvEvents, MetadataServer};

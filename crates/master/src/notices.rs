@@ -1,7 +1,9 @@
 //! Logs what the state machine did on its own.
 
+use std::time::Instant;
+
 use mooncake_meta::Notice;
-use mooncake_types::ShownKey;
+use mooncake_types::{LogLimiter, ShownKey};
 use tracing::{info, warn};
 
 /// Logs one notice.
@@ -14,7 +16,7 @@ pub(crate) fn log(notice: &Notice) {
             info!(replicas, bytes, failures, took_ms, "all lost replicas were repaired");
         }
         Notice::RepairEnds { replicas, bytes, failures, left, took_ms } => {
-            info!(
+            warn!(
                 replicas,
                 bytes,
                 failures,
@@ -59,12 +61,18 @@ pub(crate) fn log(notice: &Notice) {
             info!("[EVICT] {deferred} objects deferred for disk offload");
         }
         Notice::Sinking { deferred, forced, failed } => {
-            warn!(
-                forced,
-                failed,
-                "[EVICT] {deferred} objects deferred for disk offload; some were evicted without a copy"
-            );
+            static SLOW_DISKS: LogLimiter<()> = LogLimiter::new();
+            if let Some(further) = SLOW_DISKS.admit((), Instant::now()) {
+                warn!(
+                    forced,
+                    failed,
+                    further,
+                    "[EVICT] {deferred} objects deferred for disk offload; some were evicted without a copy"
+                );
+            }
         }
+        // Logged where troubles are remembered.
+        Notice::OffloadFailed { .. } => {}
         Notice::Hot { key, replicas, target: Some(target) } => {
             info!(key = %ShownKey(key), replicas, %target, "an object is read often: it gets another replica");
         }

@@ -39,6 +39,14 @@ pub(crate) fn to_puts(owner: &Owner) -> String {
     to_changes(owner).unwrap_or_else(|| words(&owner.meta.put_obstacle()))
 }
 
+/// Why no put at all finds a place; `None` if it is a matter of room.
+pub(crate) fn to_any_put(owner: &Owner) -> Option<String> {
+    match owner.meta.put_obstacle() {
+        PutObstacle::Sinking | PutObstacle::InUse { .. } => None,
+        obstacle => Some(words(&obstacle)),
+    }
+}
+
 fn words(obstacle: &PutObstacle) -> String {
     match obstacle {
         PutObstacle::NoMemory => "no node lends memory".to_owned(),
@@ -67,28 +75,26 @@ fn words(obstacle: &PutObstacle) -> String {
 }
 
 fn of_closed(closed: &ClosedSegments) -> String {
-    listed([
-        (closed.out_of_sight as u64, "whose nodes do not ping"),
-        (closed.unreached as u64, "whose nodes the master cannot reach"),
-        (closed.recovering as u64, "that are reporting what they hold"),
-        (closed.leaving as u64, "that are drained or leave"),
-        (closed.stale as u64, "that have removals to catch up with"),
-    ])
+    let reasons = [
+        (closed.out_of_sight, "whose nodes do not ping"),
+        (closed.unreached, "whose nodes the master cannot reach"),
+        (closed.recovering, "that are reporting what they hold"),
+        (closed.leaving, "that are drained or leave"),
+        (closed.stale, "that have removals to catch up with"),
+    ];
+    let some = reasons.into_iter().filter(|(count, _)| *count > 0);
+    some.map(|(count, what)| format!("{count} {what}")).collect::<Vec<_>>().join(", ")
 }
 
 fn of_kept(kept: &KeptRanges) -> Option<String> {
     let kept = [
-        (kept.leased, "ranges that readers have leases on (--default_kv_lease_ttl)"),
-        (kept.hard_pinned, "of hard-pinned objects"),
-        (kept.soft_pinned, "of soft-pinned objects (--allow_evict_soft_pinned_objects)"),
-        (kept.unfinished, "of puts that have not ended"),
+        (kept.leased, "what readers have leases on (--default_kv_lease_ttl)"),
+        (kept.hard_pinned, "hard-pinned objects"),
+        (kept.soft_pinned, "soft-pinned objects (--allow_evict_soft_pinned_objects)"),
+        (kept.unfinished, "puts that have not ended"),
     ];
-    kept.iter().any(|(count, _)| *count > 0).then(|| listed(kept))
-}
-
-fn listed<const N: usize>(counts: [(u64, &str); N]) -> String {
-    let some = counts.into_iter().filter(|(count, _)| *count > 0);
-    some.map(|(count, what)| format!("{count} {what}")).collect::<Vec<_>>().join(", ")
+    let some: Vec<&str> = kept.iter().filter(|(is, _)| *is).map(|(_, what)| *what).collect();
+    (!some.is_empty()).then(|| some.join(", "))
 }
 
 #[cfg(test)]
@@ -105,7 +111,7 @@ mod tests {
             kept,
             closed: ClosedSegments::default(),
         };
-        let leased = KeptRanges { leased: 7, ..KeptRanges::default() };
+        let leased = KeptRanges { leased: true, hard_pinned: true, ..KeptRanges::default() };
         for (obstacle, expected) in [
             (PutObstacle::NoMemory, "no node lends memory"),
             (
@@ -116,8 +122,8 @@ mod tests {
             (PutObstacle::AllClosed(drained), "no segment takes puts: 1 that are drained or leave"),
             (
                 in_use(leased),
-                "1 GB of 2 GB are in use, and eviction does not take 7 ranges that readers have leases on \
-                 (--default_kv_lease_ttl)",
+                "1 GB of 2 GB are in use, and eviction does not take what readers have leases on \
+                 (--default_kv_lease_ttl), hard-pinned objects",
             ),
             (
                 in_use(KeptRanges::default()),

@@ -1,7 +1,7 @@
 //! The owner of the state machine.
 
 use std::collections::BTreeSet;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use mooncake_ha::{Change, Silence, boot_time};
 use mooncake_meta::{KeyEvent, MatchedKeys, Meta, Notice, Remnant, RemnantCursor, UnmatchedKeys};
@@ -17,6 +17,7 @@ use crate::metadata_server::Cleanup;
 use crate::metrics::{Reads, RpcMetrics, Snapshot};
 use crate::obstacle;
 use crate::sight::{ConnectionId, Pings};
+use crate::troubles::Troubles;
 
 /// Most objects that one page of a scan covers, whatever the request asks for. So one page takes a few hundred
 /// microseconds at most, and other requests are served between two pages.
@@ -35,6 +36,7 @@ pub(crate) struct Owner {
     reads: Reads,
     pings: Pings,
     drain_log: DrainLog,
+    troubles: Troubles,
     /// Removes the metadata of dead clients.
     cleanup: Option<Cleanup>,
 }
@@ -64,6 +66,7 @@ impl Owner {
             reads: Reads::default(),
             pings,
             drain_log,
+            troubles: Troubles::default(),
             cleanup,
         }
     }
@@ -261,15 +264,37 @@ impl Owner {
         let now = self.clock.tick(boot_time::now());
         self.meta.handle_timeout(now);
         self.drain_log.note(now, &mut self.meta);
+        self.troubles.note_lost(now, self.meta.lost_keys());
+        self.troubles.log(now);
         let expired = self.meta.take_expired_segments();
         if let Some(cleanup) = &self.cleanup {
             cleanup.forget(&expired);
         }
     }
 
-    /// Takes the notices for operators about the state machine's own work.
+    /// Takes the notices for operators about the state machine's own work, and remembers its troubles.
     pub(crate) fn take_notices(&mut self) -> Vec<Notice> {
-        self.meta.take_notices()
+        let (notices, lost) = (self.meta.take_notices(), self.meta.lost_keys());
+        if !notices.is_empty() || self.troubles.are_behind(lost) {
+            let now = self.clock.tick(boot_time::now());
+            self.troubles.note_lost(now, lost);
+            for notice in &notices {
+                if let Notice::OffloadFailed { segment, code } = notice {
+                    self.troubles.note_failed_copy(now, segment, *code);
+                }
+            }
+        }
+        notices
+    }
+
+    /// For how long changes of the membership record have not been written, if callers do not wait for them any more.
+    pub(crate) fn record_late(&self) -> Duration {
+        if self.lateness.is_hopeless() { self.lateness.lasts() } else { Duration::ZERO }
+    }
+
+    /// What went wrong in the last hour, in words.
+    pub(crate) fn recent_troubles(&self) -> Vec<String> {
+        self.troubles.recent(self.clock.tick(boot_time::now()))
     }
 
     /// Takes the clients that have new tasks.
@@ -284,7 +309,8 @@ impl Owner {
 
     /// When the next work is due.
     pub(crate) fn due(&self) -> Option<Tick> {
-        [self.meta.poll_timeout(), self.drain_log.due()].into_iter().flatten().min()
+        let dues = [self.meta.poll_timeout(), self.drain_log.due(), self.troubles.due()];
+        dues.into_iter().flatten().min()
     }
 
     /// See [`Meta::start_drain`].

@@ -126,6 +126,11 @@ impl Shell {
         Ok(())
     }
 
+    /// Whether the term has ended, or the master stops.
+    pub(crate) fn is_stopping(&self) -> bool {
+        *self.stopping.borrow()
+    }
+
     /// Completes when the term ends.
     pub(crate) async fn stopped(&self) {
         // An error means that the sender is gone, and with it the master.

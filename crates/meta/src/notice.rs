@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use mooncake_types::ErrorCode;
+
 /// An event that is worth a line in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
@@ -74,6 +76,13 @@ pub enum Notice {
         forced: u64,
         /// Copies that failed, of these objects and earlier ones.
         failed: u64,
+    },
+    /// A copy of an object to a disk failed at the node.
+    OffloadFailed {
+        /// The name of the segment on that disk.
+        segment: Arc<str>,
+        /// What the node reported.
+        code: ErrorCode,
     },
     /// An object is read so often that it is worth another replica. At most one such notice is given in a tenth of a
     /// second.

@@ -44,18 +44,21 @@ pub struct ClosedSegments {
     pub stale: usize,
 }
 
-/// Ranges that eviction does not take.
+/// Which ranges eviction does not take, as far as the first segments show it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeptRanges {
-    /// In queues whose first lease is in force.
-    pub leased: u64,
-    /// Of hard-pinned objects.
-    pub hard_pinned: u64,
-    /// Of soft-pinned objects, if these are never evicted.
-    pub soft_pinned: u64,
-    /// Of puts that have not ended.
-    pub unfinished: u64,
+    /// There are queues whose first lease is in force.
+    pub leased: bool,
+    /// There are hard-pinned objects.
+    pub hard_pinned: bool,
+    /// There are soft-pinned objects, and these are never evicted.
+    pub soft_pinned: bool,
+    /// There are puts that have not ended.
+    pub unfinished: bool,
 }
+
+/// Most segments that are searched for ranges that eviction does not take.
+const MOST_SEARCHED: usize = 64;
 
 impl Meta {
     /// What stands in the way of puts that find no room. Takes time in proportion to the number of segments.
@@ -72,9 +75,11 @@ impl Meta {
             open += 1;
             used += segment.allocator.used();
             capacity += segment.allocator.capacity();
-            self.count_kept(segment, &mut kept);
+            if open <= MOST_SEARCHED {
+                self.note_kept(segment, &mut kept);
+            }
         }
-        kept.unfinished = u64::from(self.running.len());
+        kept.unfinished = self.running.len() > 0;
         match open {
             0 if closed == ClosedSegments::default() => PutObstacle::NoMemory,
             0 => PutObstacle::AllClosed(closed),
@@ -83,17 +88,16 @@ impl Meta {
         }
     }
 
-    fn count_kept(&self, segment: &Segment, kept: &mut KeptRanges) {
-        let len = |place: usize| u64::from(segment.queues[place].len());
-        let is_leased = |place: &usize| {
-            let head = segment.queues[*place].head();
+    fn note_kept(&self, segment: &Segment, kept: &mut KeptRanges) {
+        let is_used = |place: usize| segment.queues[place].len() > 0;
+        let is_leased = |place: usize| {
+            let head = segment.queues[place].head();
             head != NONE && self.rank(head).is_none()
         };
-        kept.leased += PLAIN_PLACES.chain(PINNED_PLACES).filter(is_leased).map(len).sum::<u64>();
-        kept.hard_pinned += len(PINNED_PLACES.end);
-        if !self.config.allow_evict_soft_pinned {
-            kept.soft_pinned += PINNED_PLACES.map(len).sum::<u64>();
-        }
+        kept.leased |= PLAIN_PLACES.chain(PINNED_PLACES).any(is_leased);
+        kept.hard_pinned |= is_used(PINNED_PLACES.end);
+        let mut soft_pinned = PINNED_PLACES;
+        kept.soft_pinned |= !self.config.allow_evict_soft_pinned && soft_pinned.any(is_used);
     }
 }
 

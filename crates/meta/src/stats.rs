@@ -90,6 +90,18 @@ impl Stats {
 }
 
 impl Meta {
+    /// Objects that were dropped because their last replica was lost, since the start.
+    #[must_use]
+    pub fn lost_keys(&self) -> u64 {
+        self.counters.lost_keys
+    }
+
+    /// Objects that have fewer replicas than were asked for, and the copies under way that replace lost replicas.
+    #[must_use]
+    pub fn lacking_replicas(&self) -> (usize, usize) {
+        (self.repair.short(), self.tasks.under_way(Origin::Repair))
+    }
+
     /// The counters and gauges. Takes time in proportion to the number of segments: a shell that serves others
     /// meanwhile takes [`Meta::counts`] and pages of [reports](Meta::segments_from).
     #[must_use]

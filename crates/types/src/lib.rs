@@ -28,6 +28,7 @@ mod log_limiter;
 mod medium;
 #[doc(hidden)]
 pub mod mutation;
+mod open_files;
 mod put;
 mod range;
 mod reads;
@@ -52,6 +53,7 @@ pub use ids::{ClientId, Epoch, SegmentId, Version};
 pub use inventory::{ChangesPage, EntryState, InventoryEntry, InventoryPage, MountOutcome};
 pub use log_limiter::LogLimiter;
 pub use medium::{Medium, SharedDirectory};
+pub use open_files::descriptor_remedy;
 pub use put::{ReplicateConfig, SoftPin};
 pub use range::{NodeDrop, RangeDrop, RangeRead, RangeWrite};
 pub use reads::{ReadCounts, ReadReport, ReadVolume};

@@ -9,7 +9,7 @@ pub(crate) const MAX_REQUEST_BLOCKS: usize = 16_384;
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TraceError {
     /// The file does not exist, or cannot be opened.
-    #[error("cannot open the trace {}: {reason}; --trace names another", path.display())]
+    #[error("cannot open {}: {reason}", path.display())]
     Open {
         /// The file.
         path: PathBuf,

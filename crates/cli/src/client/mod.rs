@@ -21,6 +21,9 @@ use crate::{auth_token, exit, glog, logging, no_effect, open_files};
 
 const NAME: &str = "mooncake_client";
 
+/// A node whose open files leave room for fewer connections warns of that.
+const FEW_CONNECTIONS: u64 = 512;
+
 /// Runs a storage node with these arguments (without the program's name) until SIGINT, SIGTERM or SIGHUP.
 #[must_use]
 pub fn main(args: &[String]) -> ExitCode {
@@ -49,7 +52,7 @@ pub fn main(args: &[String]) -> ExitCode {
     if let Some(warning) = protocol_warning(&flags.node.protocol) {
         warn!("{warning}");
     }
-    open_files::allow_many();
+    open_files::allow_many(FEW_CONNECTIONS, "connections of other processes");
     match host(&flags) {
         Ok(()) => ExitCode::SUCCESS,
         Err(reason) => exit::failure(NAME, &reason),

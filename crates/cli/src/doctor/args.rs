@@ -26,7 +26,11 @@ pub(super) struct DoctorArgs {
     /// coordinator that knows the leader: etcd://HOST:PORT;HOST:PORT, redis://, k8s:// or file://.
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:50051")]
     pub(super) master: String,
-    /// The admin HTTP server of the leader, which lists the segments [default: the leader's host, port 9003].
+    /// The same as --master.
+    #[arg(value_name = "HOST:PORT", conflicts_with = "master")]
+    pub(super) given: Vec<String>,
+    /// The admin HTTP server of the leader, which lists the segments; of several, the first that does [default: the
+    /// leader's host, port 9003].
     #[arg(long, value_name = "HOST:PORT", alias = "master_http")]
     pub(super) master_http: Option<String>,
     /// Cluster id of the pool [default: that of clients].

@@ -15,6 +15,7 @@ use mooncake_transfer::{Paths, TcpConfig};
 use mooncake_types::{ByteSize, ClientId};
 
 use crate::exit::{self, complain, say};
+use crate::master_http;
 use crate::segment_list::{self, ListedSegment};
 use args::DoctorArgs;
 
@@ -25,10 +26,13 @@ const MOST_EXAMINED: usize = 4096;
 /// work, 1 if not, and 2 for wrong arguments.
 #[must_use]
 pub fn main(args: &[String]) -> ExitCode {
-    let args: DoctorArgs = match exit::parse("mooncake doctor", args) {
+    let mut args: DoctorArgs = match exit::parse("mooncake doctor", args) {
         Ok(args) => args,
         Err(status) => return status,
     };
+    if !args.given.is_empty() {
+        args.master = args.given.join(",");
+    }
     let examined = examine(&args);
     say(format_args!("{}", devices::describe()));
     match examined {
@@ -60,12 +64,7 @@ fn examine(args: &DoctorArgs) -> Result<bool, String> {
         ..TcpConfig::default()
     };
     let paths = Paths::new(None, tcp, config.transports.clone());
-    let http = args.master_http.clone().unwrap_or_else(|| admin::beside(&leader));
-    let mut listed = segment_list::list(&http).map_err(|error| {
-        let hint =
-            if args.master_http.is_some() { "" } else { "; --master-http names another place" };
-        format!("{error}{hint}")
-    })?;
+    let mut listed = list(args, &leader)?;
     // The bytes of a disk travel by its node, which is examined as the owner of its memory segment.
     listed.retain(ListedSegment::is_memory);
     listed.truncate(MOST_EXAMINED);
@@ -86,6 +85,22 @@ fn examine(args: &DoctorArgs) -> Result<bool, String> {
         tiers::describe(&config.offload, shared_directory.as_ref(), &config.cluster_id);
     say(format_args!("{text}"));
     Ok(all_reached && are_well)
+}
+
+/// The segments, as the first admin server that lists them says.
+fn list(args: &DoctorArgs, leader: &str) -> Result<Vec<ListedSegment>, String> {
+    let (servers, hint) = match &args.master_http {
+        Some(text) => (master_http::addresses(text, args.cluster_id.as_deref())?, ""),
+        None => (vec![admin::beside(leader)], "; --master-http names another place"),
+    };
+    let mut reasons = Vec::new();
+    for server in &servers {
+        match segment_list::list(server) {
+            Ok(listed) => return Ok(listed),
+            Err(error) => reasons.push(error.to_string()),
+        }
+    }
+    Err(reasons.join("; ") + hint)
 }
 
 /// Why no leader was found. For a single address, with a hint to name all masters.

@@ -50,7 +50,20 @@ fn describe_folder(kind: &str, path: &Path, is_shared: bool, hint: &str) -> (Str
     };
     match found {
         Ok(found) => (head + &written_folder(&found), true),
-        Err(error) => (head + &unusable(&error, hint), false),
+        Err(error) => (head + &unusable(&error, remedy(&error, hint)), false),
+    }
+}
+
+/// What to do about a folder that cannot be used: a full disk is writable.
+fn remedy<'a>(error: &io::Error, hint: &'a str) -> &'a str {
+    match error.kind() {
+        io::ErrorKind::StorageFull => {
+            "the disk is full: free some space there, or name another folder"
+        }
+        io::ErrorKind::QuotaExceeded => {
+            "the quota of this user is used up: raise it, or free some space there"
+        }
+        _ => hint,
     }
 }
 
@@ -181,6 +194,18 @@ mod tests {
         }
         let (text, is_well) = describe(&OffloadConfig::default(), None, "cluster");
         assert!(is_well && text.contains("no disk, shared directory or object store"), "{text}");
+    }
+
+    #[test]
+    fn a_full_disk_is_not_to_be_made_writable() {
+        for (kind, expected) in [
+            (io::ErrorKind::StorageFull, "the disk is full"),
+            (io::ErrorKind::QuotaExceeded, "the quota"),
+            (io::ErrorKind::PermissionDenied, "make it writable"),
+        ] {
+            let text = remedy(&kind.into(), "make it writable");
+            assert!(text.starts_with(expected), "{text}");
+        }
     }
 
     #[test]

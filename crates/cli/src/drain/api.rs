@@ -13,11 +13,30 @@ struct Acknowledged {
     job_id: String,
 }
 
+/// All jobs that a master knows.
+#[derive(Debug, Deserialize)]
+struct Jobs {
+    jobs: Vec<Progress>,
+}
+
+/// The running drain jobs of the leader with this admin server. Masters of earlier releases list none.
+pub(crate) fn running(address: &str) -> Result<Vec<Progress>, ApiError> {
+    let asked =
+        AdminRequest { method: "GET", path: "/api/v1/drain_jobs", ..AdminRequest::default() };
+    match ask::<Jobs>(address, &asked) {
+        Ok(all) => Ok(all.jobs.into_iter().filter(|job| !job.has_ended()).collect()),
+        Err(ApiError::Refused { .. }) => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
 /// The progress of a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-pub(super) struct Progress {
+pub(crate) struct Progress {
+    #[serde(default)]
+    pub(crate) job_id: String,
     pub(super) status_name: String,
-    pub(super) segments: Vec<String>,
+    pub(crate) segments: Vec<String>,
     pub(super) succeeded_units: u64,
     pub(super) failed_units: u64,
     pub(super) blocked_units: u64,
@@ -44,7 +63,7 @@ struct SegmentStatus {
 
 /// Why a request to a master failed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum ApiError {
+pub(crate) enum ApiError {
     /// The master does not answer, or does not lead.
     #[error("{0}")]
     Absent(String),
@@ -106,6 +125,15 @@ impl Masters {
 
     pub(super) fn query(&mut self, job: &str) -> Result<Progress, ApiError> {
         self.ask("GET", &format!("/api/v1/drain_jobs/query?job_id={}", plain(job)?), "")
+    }
+
+    /// The running job that drains all of these segments, if there is one.
+    pub(super) fn running_job_of(&mut self, segments: &[String]) -> Option<String> {
+        let all: Jobs = self.ask("GET", "/api/v1/drain_jobs", "").ok()?;
+        let drains_all = |job: &&Progress| {
+            !job.has_ended() && segments.iter().all(|name| job.segments.contains(name))
+        };
+        all.jobs.iter().find(drains_all).map(|job| job.job_id.clone())
     }
 
     /// Whether all segments with this name are empty and take no puts.

@@ -17,8 +17,8 @@ use crate::master_http::MasterHttpFlag;
 ///
 /// The exit status is 0 once the segments are empty: they are DRAINED, and their nodes can be stopped. It is 1 if an
 /// object could not be moved, and the segments then take puts again. It is also 1 if no leader answered for half a
-/// minute. With --timeout-sec, it is 3 if the time was over first. The job goes on then, and after SIGINT too:
-/// --cancel ends it.
+/// minute. With --timeout-sec, it is 3 if the time was over first, and 130 after Ctrl-C. In both cases the job goes
+/// on, and its id is printed: --cancel ends it. The same command again follows the running job.
 #[derive(Debug, Parser)]
 #[command(name = "mooncake drain", max_term_width = 110)]
 pub(super) struct DrainArgs {

@@ -1,6 +1,6 @@
 //! `mooncake drain`: drains segments through the masters' HTTP interface, and waits. Enter at [`main`].
 
-mod api;
+pub(crate) mod api;
 mod args;
 mod watch;
 
@@ -9,12 +9,16 @@ use std::process::ExitCode;
 use mooncake_types::{ByteSize, ErrorCode};
 
 use crate::exit::{self, complain, say};
+use crate::stop_signal::StopSignal;
 use api::{ApiError, Masters, Progress};
 use args::DrainArgs;
-use watch::Watch;
+use watch::{Outcome, Watch};
+
+/// The status after Ctrl-C, as shells have it.
+const INTERRUPTED: u8 = 130;
 
 /// Runs the program with `args`, which lack its name. The status is 0 if the segments are empty, 3 if the time was
-/// over first, 2 for wrong arguments, and 1 otherwise.
+/// over first, 130 after a signal, 2 for wrong arguments, and 1 otherwise.
 #[must_use]
 pub fn main(args: &[String]) -> ExitCode {
     let args: DrainArgs = match exit::parse("mooncake drain", args) {
@@ -29,7 +33,7 @@ pub fn main(args: &[String]) -> ExitCode {
 
 fn run(args: &DrainArgs) -> Result<ExitCode, String> {
     let auth_token = args.token.token().map_err(|error| error.to_string())?;
-    let mut masters = Masters::at(&args.masters.master_http, auth_token);
+    let mut masters = Masters::at(&args.masters.addresses()?, auth_token);
     if let Some(job) = &args.cancel {
         masters.cancel(job).map_err(|error| error.to_string())?;
         say(format_args!("{job} canceled\n"));
@@ -43,13 +47,36 @@ fn run(args: &DrainArgs) -> Result<ExitCode, String> {
                 say(format_args!("The segments are empty already; their nodes can be stopped.\n"));
                 return Ok(ExitCode::SUCCESS);
             }
-            Err(error) => return Err(explain(&error)),
+            Err(error) => match running_job(&mut masters, args, &error) {
+                Some(job) => job,
+                None => return Err(explain(&error)),
+            },
         },
     };
     complain(format_args!("drain job {job}\n"));
-    let mut watch = Watch::of(&mut masters, args, job);
-    watch.run()?;
-    Ok(conclude(&watch.job, &watch.last))
+    // From here on a signal ends the program with a line that names the job.
+    let signals = StopSignal::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
+    let mut watch = Watch::of(&mut masters, args, job, signals.watch());
+    match watch.run()? {
+        Outcome::Interrupted => {
+            let job = &watch.job;
+            complain(format_args!(
+                "mooncake drain: the job goes on: mooncake drain --job {job} follows it, --cancel {job} ends it\n"
+            ));
+            Ok(ExitCode::from(INTERRUPTED))
+        }
+        Outcome::Ended | Outcome::TimeIsOver => Ok(conclude(&watch.job, &watch.last)),
+    }
+}
+
+/// The running job for these segments, if that is why another one was refused.
+fn running_job(masters: &mut Masters, args: &DrainArgs, refusal: &ApiError) -> Option<String> {
+    if !refusal.is(ErrorCode::UnavailableInCurrentStatus) {
+        return None;
+    }
+    let job = masters.running_job_of(&args.segments)?;
+    complain(format_args!("these segments are being drained already\n"));
+    Some(job)
 }
 
 /// Whether a job was refused because all of its segments are drained already.
@@ -67,7 +94,7 @@ fn explain(error: &ApiError) -> String {
     error.to_string()
 }
 
-fn line(progress: &Progress) -> String {
+pub(crate) fn line(progress: &Progress) -> String {
     let mut text = format!(
         "{}: {} moved ({}), {} left",
         progress.status_name,

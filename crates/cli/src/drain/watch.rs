@@ -8,6 +8,7 @@ use super::api::{ApiError, Masters, Progress};
 use super::args::DrainArgs;
 use super::line;
 use crate::exit::complain;
+use crate::stop_signal::SecondSignal;
 
 /// Time between two queries of the job.
 const PACE: Duration = Duration::from_millis(200);
@@ -17,10 +18,19 @@ const PERIOD: Duration = Duration::from_secs(2);
 /// mount there.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Why this program follows a job no further.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Ended,
+    TimeIsOver,
+    Interrupted,
+}
+
 /// A job that this program follows.
 pub(super) struct Watch<'a> {
     masters: &'a mut Masters,
     args: &'a DrainArgs,
+    interrupt: SecondSignal,
     pub(super) job: String,
     /// The progress that was printed last, and when.
     told: Option<(Instant, Progress)>,
@@ -28,13 +38,18 @@ pub(super) struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    pub(super) fn of(masters: &'a mut Masters, args: &'a DrainArgs, job: String) -> Watch<'a> {
+    pub(super) fn of(
+        masters: &'a mut Masters,
+        args: &'a DrainArgs,
+        job: String,
+        interrupt: SecondSignal,
+    ) -> Watch<'a> {
         let last = Progress { status_name: "CREATED".to_owned(), ..Progress::default() };
-        Watch { masters, args, job, told: None, last }
+        Watch { masters, args, interrupt, job, told: None, last }
     }
 
-    /// Prints progress until the job has ended, or the time is over.
-    pub(super) fn run(&mut self) -> Result<(), String> {
+    /// Prints progress until the job has ended, the time is over, or a signal comes.
+    pub(super) fn run(&mut self) -> Result<Outcome, String> {
         let limit = Duration::from_secs(self.args.timeout_sec);
         let begun = Instant::now();
         let mut answered = begun;
@@ -46,8 +61,12 @@ impl<'a> Watch<'a> {
                 Err(error) if is_for_now(&error) && answered.elapsed() < PATIENCE => {}
                 Err(error) => return Err(error.to_string()),
             }
-            if self.last.has_ended() || !limit.is_zero() && begun.elapsed() >= limit {
-                return Ok(());
+            if self.last.has_ended() {
+                return Ok(Outcome::Ended);
+            } else if self.interrupt.has_come() {
+                return Ok(Outcome::Interrupted);
+            } else if !limit.is_zero() && begun.elapsed() >= limit {
+                return Ok(Outcome::TimeIsOver);
             }
             std::thread::sleep(PACE);
         }

@@ -46,7 +46,8 @@ pub fn main(args: &[String]) -> ExitCode {
     };
     logging::start(flags.log_level);
     no_effect::warn_of(&flags.without_effect);
-    open_files::allow_many();
+    let wanted_by = format!("--max_connections={}", flags.rpc.max_connections);
+    open_files::allow_many(flags.rpc.max_connections as u64, &wanted_by);
     match serve(&flags) {
         Ok(()) => ExitCode::SUCCESS,
         Err(reason) => exit::failure(NAME, &reason),

@@ -21,6 +21,10 @@ pub(super) struct Health {
     leader_address: Option<String>,
     view_version: Option<u64>,
     following: Option<Following>,
+    /// Why it does not serve.
+    reason: Option<String>,
+    /// What the leader finds wrong with the pool.
+    problems: Option<Vec<String>>,
 }
 
 /// How many ledgers a standby follows.
@@ -49,6 +53,11 @@ impl Master {
         self.health.as_ref().ok()?.leader_address.as_deref()
     }
 
+    /// What this master, which leads, finds wrong with the pool. `None` if it is of an earlier release.
+    pub(super) fn problems_of_pool(&self) -> Option<&[String]> {
+        self.health.as_ref().ok()?.problems.as_deref()
+    }
+
     /// The cells of the master's row: admin server, role, state, and details.
     pub(super) fn cells(&self) -> [String; 4] {
         let Ok(health) = &self.health else {
@@ -71,9 +80,14 @@ impl Master {
     pub(super) fn problem(&self) -> Option<String> {
         match &self.health {
             Err(reason) => Some(reason.clone()),
-            Ok(health) if self.leads() && health.ha_state != "serving" => {
-                Some(format!("the leader is {}: puts and removals wait", health.ha_state))
+            Ok(Health { ha_state, reason, .. }) if self.leads() && ha_state != "serving" => {
+                let reason = reason.as_ref().map(|it| format!(" ({it})")).unwrap_or_default();
+                Some(format!(
+                    "the leader is {ha_state}{reason}: puts and removals are tried for a while, and then fail with \
+                     -1010"
+                ))
             }
+            Ok(Health { reason: Some(reason), .. }) => Some(format!("{}: {reason}", self.http)),
             Ok(_) => None,
         }
     }

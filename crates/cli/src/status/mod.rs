@@ -11,10 +11,10 @@ use std::process::ExitCode;
 use mooncake_http::admin;
 
 use crate::exit::{self, complain, say};
-use crate::segment_list;
+use crate::{drain, segment_list};
 use args::StatusArgs;
 use master::Master;
-use report::{Pool, report};
+use report::{Drain, Pool, report};
 
 /// Runs the program with `args`, which lack its name. The status is 0 without problems, 1 with problems, and 2 for
 /// wrong arguments.
@@ -24,8 +24,11 @@ pub fn main(args: &[String]) -> ExitCode {
         Ok(args) => args,
         Err(status) => return status,
     };
-    let masters: Vec<Master> =
-        args.masters.master_http.iter().map(|http| Master::ask(http)).collect();
+    let addresses = match args.masters.addresses_or(&args.given) {
+        Ok(addresses) => addresses,
+        Err(reason) => return exit::failure("mooncake status", &reason),
+    };
+    let masters: Vec<Master> = addresses.iter().map(|http| Master::ask(http)).collect();
     let pool = masters.iter().find(|master| master.leads()).map(|leader| pool_of(&leader.http));
     let (pool, failure) = match pool.transpose() {
         Ok(pool) => (pool, None),
@@ -42,5 +45,7 @@ pub fn main(args: &[String]) -> ExitCode {
 fn pool_of(http: &str) -> Result<Pool, String> {
     let segments = segment_list::list(http).map_err(|error| error.to_string())?;
     let metrics = admin::get(http, "/metrics").map_err(|error| error.to_string())?;
-    Ok(Pool { object_count: admin::metric(&metrics, "master_key_count"), segments })
+    let drains = drain::api::running(http).map_err(|error| error.to_string())?;
+    let drains = drains.iter().map(Drain::from).collect();
+    Ok(Pool { object_count: admin::metric(&metrics, "master_key_count"), segments, drains })
 }

@@ -5,6 +5,8 @@ use std::fmt::Write;
 use mooncake_types::ByteSize;
 
 use super::master::Master;
+use crate::drain::api::Progress;
+use crate::drain::line;
 use crate::segment_list::ListedSegment;
 
 const MEDIA: [&str; 4] = ["memory", "disk", "shared disk", "object store"];
@@ -14,6 +16,22 @@ const MEDIA: [&str; 4] = ["memory", "disk", "shared disk", "object store"];
 pub(super) struct Pool {
     pub(super) object_count: Option<u64>,
     pub(super) segments: Vec<ListedSegment>,
+    pub(super) drains: Vec<Drain>,
+}
+
+/// A running drain job.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Drain {
+    pub(super) job: String,
+    pub(super) segments: String,
+    pub(super) progress: String,
+}
+
+impl From<&Progress> for Drain {
+    fn from(job: &Progress) -> Self {
+        let (id, segments) = (job.job_id.clone(), job.segments.join(", "));
+        Self { job: id, segments, progress: line(job) }
+    }
 }
 
 /// The text to print, and the problems that it lists at the end.
@@ -25,6 +43,11 @@ pub(super) fn report(masters: &[Master], pool: Option<&Pool>) -> (String, Vec<St
         text += &table(totals(pool));
         text += "segments\n";
         text += &table(pool.segments.iter().map(cells));
+        if !pool.drains.is_empty() {
+            text += "drains\n";
+            let cells = |it: &Drain| [it.job.clone(), it.segments.clone(), it.progress.clone()];
+            text += &table(pool.drains.iter().map(cells));
+        }
     }
     let problems = problems(masters, pool);
     if !problems.is_empty() {
@@ -38,19 +61,29 @@ pub(super) fn report(masters: &[Master], pool: Option<&Pool>) -> (String, Vec<St
 
 fn problems(masters: &[Master], pool: Option<&Pool>) -> Vec<String> {
     let mut problems: Vec<String> = masters.iter().filter_map(Master::problem).collect();
-    if !masters.iter().any(Master::leads) {
-        problems.push(match masters.iter().find_map(Master::known_leader) {
-            Some(leader) => {
+    let leader = masters.iter().find(|master| master.leads());
+    if leader.is_none() {
+        let all_answer = masters.iter().all(|master| master.health.is_ok());
+        problems.push(match (masters.iter().find_map(Master::known_leader), all_answer) {
+            (Some(leader), true) => {
                 format!(
                     "the master that leads serves clients at {leader}: name its admin server, too"
                 )
             }
-            None => "no master leads".to_owned(),
+            (Some(leader), false) => format!(
+                "the master that leads serves clients at {leader}, and its admin server gave no answer"
+            ),
+            (None, _) => "no master leads".to_owned(),
         });
     }
     let Some(pool) = pool else { return problems };
-    if !pool.segments.iter().any(ListedSegment::is_memory) {
-        problems.push("no node lends memory".to_owned());
+    match leader.and_then(Master::problems_of_pool) {
+        Some(of_pool) => problems.extend_from_slice(of_pool),
+        // A master of an earlier release names none.
+        None if !pool.segments.iter().any(ListedSegment::is_memory) => {
+            problems.push("no node lends memory".to_owned());
+        }
+        None => {}
     }
     problems.extend(pool.segments.iter().filter_map(segment_problem));
     problems

@@ -1,7 +1,7 @@
 use mooncake_client::SegmentId;
 
 use super::master::Master;
-use super::report::{Pool, report};
+use super::report::{Drain, Pool, report};
 use crate::segment_list::ListedSegment;
 
 const GIB: u64 = 1 << 30;
@@ -48,7 +48,7 @@ fn a_pool_without_problems() {
         ListedSegment { domains: vec!["rack=7".to_owned()], ..segment("n2:1", "memory", 0) },
         segment("n1:50052", "disk", 0),
     ];
-    let pool = Pool { object_count: Some(12), segments };
+    let pool = Pool { object_count: Some(12), segments, drains: Vec::new() };
     let text = "masters
   m1:9003  leader   serving  m1:50051, epoch 7
   m2:9003  standby  standby  knows the ledgers of 1 of 2 segments
@@ -71,10 +71,10 @@ fn problems_are_listed_at_the_end() {
         ListedSegment { is_in_sight: false, ..segment("n1", "disk", 0) },
         ListedSegment { is_reachable: false, ..segment("n2", "disk", 0) },
     ];
-    let pool = Pool { object_count: None, segments };
+    let pool = Pool { object_count: None, segments, drains: Vec::new() };
     let (text, problems) = report(&[leader("recovering"), absent], Some(&pool));
     let expected = [
-        "the leader is recovering: puts and removals wait",
+        "the leader is recovering: puts and removals are tried for a while, and then fail with -1010",
         "cannot reach it",
         "no node lends memory",
         "disk of n1: its node does not ping; what lies there cannot be read",
@@ -97,7 +97,7 @@ problems
 
 #[test]
 fn a_pool_without_segments() {
-    let pool = Pool { object_count: Some(0), segments: Vec::new() };
+    let pool = Pool { object_count: Some(0), segments: Vec::new(), drains: Vec::new() };
     let text = "masters
   m1:9003  leader  serving  m1:50051, epoch 7
 pool
@@ -122,6 +122,44 @@ fn standbys_alone_are_a_problem() {
         assert_eq!(problems, [problem]);
         assert!(text.ends_with(&format!("problems\n  {problem}\n")), "{text}");
     }
+}
+
+#[test]
+fn what_the_leader_finds_wrong_and_what_is_drained_is_told() {
+    let health = r#"{"status":"ok","role":"leader","ha_state":"suspended","service_ready":false,
+        "leader_address":"m1:50051","view_version":7,"reason":"no coordinator since 9 s: etcd is silent",
+        "problems":["100 objects have fewer replicas than were asked for"]}"#;
+    let drain = Drain {
+        job: "1-2".to_owned(),
+        segments: "n1:1".to_owned(),
+        progress: "RUNNING: 3 moved (1 MB), 4 left".to_owned(),
+    };
+    // The leader names a lack of memory itself.
+    let pool = Pool { object_count: None, segments: Vec::new(), drains: vec![drain] };
+    let candidate = r#"{"status":"ok","role":"standby","ha_state":"candidate","service_ready":false,
+        "reason":"no coordinator since 8 s: etcd is silent"}"#;
+    let masters = [master("m1:9003", health), master("m2:9003", candidate)];
+    let (text, problems) = report(&masters, Some(&pool));
+    assert!(
+        text.contains("drains\n  1-2  n1:1  RUNNING: 3 moved (1 MB), 4 left\nproblems\n"),
+        "{text}"
+    );
+    let expected = [
+        "the leader is suspended (no coordinator since 9 s: etcd is silent): puts and removals are tried for a while, \
+         and then fail with -1010",
+        "m2:9003: no coordinator since 8 s: etcd is silent",
+        "100 objects have fewer replicas than were asked for",
+    ];
+    assert_eq!(problems, expected);
+}
+
+#[test]
+fn a_leader_that_was_named_and_does_not_answer_is_not_asked_to_be_named() {
+    let silent = Master { http: "m1:9003".to_owned(), health: Err("it hangs".to_owned()) };
+    let (_, problems) = report(&[silent, standby()], None);
+    let expected =
+        "the master that leads serves clients at m1:50051, and its admin server gave no answer";
+    assert_eq!(problems, ["it hangs", expected]);
 }
 
 #[test]

@@ -51,6 +51,20 @@ fn a_leader_that_is_asked_to_stop_is_replaced_without_waiting_for_its_lease() {
 }
 
 #[test]
+fn a_planned_stop_of_a_leader_warns_of_no_node() {
+    let mut cluster = Cluster::new("planned");
+    let (mut leader, standby) = cluster.pair();
+    cluster.add_node();
+    cluster.add_node();
+    until_served(&store(cluster.coordinator()), "before");
+    leader.program.signal(Signal::TERM);
+    leader.program.line("the master stopped");
+    assert!(leader.program.end().success());
+    assert_eq!(leader.program.seen(" WARN "), 0);
+    standby.wait_until_role("leader");
+}
+
+#[test]
 fn a_leader_that_was_paused_beyond_its_lease_does_nothing_and_stands_by() {
     a_paused_leader_is_fenced(Cluster::new("paused"));
 }

@@ -165,6 +165,11 @@ fn is_outlasted(leave: impl FnOnce(&mut Etcd), come_back: impl FnOnce(&mut Etcd)
     let before = leader.says("/leader");
     leave(&mut etcd);
     leader.wait_until("/ha_status", "suspended");
+    let health = leader.says("/health");
+    assert!(
+        health.contains("\"reason\":\"no coordinator since ") && health.contains("etcd"),
+        "{health}"
+    );
     let begun = Instant::now();
     while begun.elapsed() < TTL * 2 {
         let asked = Instant::now();

@@ -196,3 +196,89 @@ fn the_command_says_what_is_wrong() {
     let again = drain(&master, &[&node.address]);
     assert!(again.0 == Some(0) && again.1.contains("empty already"), "{again:?}");
 }
+
+/// Starts `mooncake drain`, whose progress goes to standard error.
+fn start_drain(master: &Master, segment: &str) -> Program {
+    let args = ["drain", "--master_http", &master.admin, segment];
+    Program::start(env!("CARGO_BIN_EXE_mooncake"), &args)
+}
+
+#[test]
+fn a_drain_that_is_interrupted_names_its_job_and_the_same_command_finds_it_again() {
+    let master = Master::start(MASTER, &[]);
+    let first = node(&master, "32MB");
+    let store = start::store(&master.rpc);
+    // The job does not end before this put has.
+    let begun = PutItem::new("begun", 4096);
+    assert_eq!(store.put_session_start(&[begun], &ReplicateConfig::default()), [Ok(())]);
+    let _second = node(&master, "32MB");
+    let mut command = start_drain(&master, &first.address);
+    let job = command.line("drain job ").replace("drain job ", "");
+    command.line("RUNNING");
+    let (code, _) = command.stop(Signal::INT);
+    assert_eq!(code, Some(130));
+    command.first_line(&format!("the job goes on: mooncake drain --job {job}"));
+
+    let listed = master.says("/api/v1/drain_jobs");
+    assert!(listed.contains(&format!("\"job_id\":\"{job}\"")), "{listed}");
+    let (_, text, _) = status(&[&master.admin]);
+    assert!(text.contains(&format!("drains\n  {job}  {}  RUNNING", first.address)), "{text}");
+    let again = start_drain(&master, &first.address);
+    again.line("these segments are being drained already");
+    again.line(&format!("drain job {job}"));
+    let canceled = drain(&master, &["--cancel", &job]);
+    assert_eq!(canceled.0, Some(0), "{canceled:?}");
+}
+
+#[test]
+fn a_drain_with_nowhere_to_go_says_so() {
+    let master = Master::start(MASTER, &["--default_kv_lease_ttl=100ms"]);
+    let only = node(&master, "32MB");
+    put(&start::store(&master.rpc), "stays", 1).expect("there is room");
+    let (code, _, said) = drain(&master, &[&only.address]);
+    assert_eq!(code, Some(1));
+    assert!(said.contains("no segment that takes puts has room"), "{said}");
+}
+
+/// Runs `mooncake status`. Returns its exit status, its output and what it complains about.
+fn status(args: &[&str]) -> (Option<i32>, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mooncake"));
+    let output = command.arg("status").args(args).output().expect("the program exists");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn a_pool_with_lost_objects_and_fewer_replicas_than_asked_for_is_not_well() {
+    let flags = ["--default_kv_lease_ttl=100ms", "--client_ttl=1"];
+    let master = Master::start(MASTER, &flags);
+    let mut nodes = [node(&master, "32MB"), node(&master, "32MB")];
+    let store = start::store(&master.rpc);
+    let value = Buffer::from_vec(value("a", 0));
+    let put = |key, replica_num| {
+        let config = ReplicateConfig { replica_num, ..ReplicateConfig::default() };
+        store.put(&[PutSource::new(key, SliceList::from(value.raw()))], &config).remove(0)
+    };
+    assert_eq!(put("twice", 2), Ok(()));
+    // Of so many objects some lie on either node.
+    let once = keys(40);
+    once.iter().for_each(|key| assert_eq!(put(key, 1), Ok(())));
+    let address = format!("http://{}/", master.admin);
+    assert_eq!(status(&[&address]).0, Some(0));
+    nodes[0].program.kill();
+    let line = master.program.line("objects are lost");
+    assert!(line.contains(" WARN "), "{line}");
+    let (code, text, _) = status(&["--master_http", &address]);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("1 objects have fewer replicas than were asked for"), "{text}");
+    assert!(text.contains("objects were lost in the last hour"), "{text}");
+}
+
+#[test]
+fn a_master_that_hangs_is_said_to_hang() {
+    let master = Master::start(MASTER, &[]);
+    master.program.signal(Signal::STOP);
+    let (code, text, _) = status(&[&master.admin]);
+    assert_eq!(code, Some(1));
+    assert!(text.contains("it does not answer within 5 s") && !text.contains("os error"), "{text}");
+}

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::error::Failure;
 use super::parameters::Parameters;
 use super::state::AdminState;
+use crate::drain_log;
 
 /// The body of `POST /api/v1/drain_jobs`. Other fields are ignored.
 #[derive(Debug, Deserialize)]
@@ -74,6 +75,7 @@ pub(super) struct DrainAnswer {
 
 impl From<DrainReport> for DrainAnswer {
     fn from(report: DrainReport) -> DrainAnswer {
+        let stall = drain_log::stall(&report);
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let ago = |ms: u64| {
             let at = since_epoch.saturating_sub(Duration::from_millis(ms));
@@ -94,7 +96,7 @@ impl From<DrainReport> for DrainAnswer {
             blocked_units: report.blocked_units,
             active_units: report.active_units,
             migrated_bytes: report.moved_bytes,
-            message: report.message,
+            message: stall.unwrap_or(report.message),
             error_code: 0,
             error_message: "",
             released_units: report.released_units,
@@ -146,6 +148,20 @@ pub(super) async fn query(
     let id = job_id(&parameters)?;
     let report = state.asker.ask(move |owner| owner.meta.drain(id)).await?;
     report.map(|report| Json(report.into())).ok_or_else(|| refused(ErrorCode::JobNotFound))
+}
+
+/// The reply to a request for all jobs.
+#[derive(Serialize)]
+pub(super) struct DrainList {
+    success: bool,
+    jobs: Vec<DrainAnswer>,
+}
+
+/// `GET /api/v1/drain_jobs`: all jobs that this leader knows, the oldest first.
+pub(super) async fn list(Extract(state): Extract<AdminState>) -> Result<Json<DrainList>, Failure> {
+    let reports = state.asker.ask(|owner| owner.meta.drain_jobs()).await?;
+    let jobs = reports.into_iter().map(DrainAnswer::from).collect();
+    Ok(Json(DrainList { success: true, jobs }))
 }
 
 /// `POST /api/v1/drain_jobs/cancel?job_id=J`. Moves under way are completed.

@@ -9,6 +9,8 @@ use super::state::AdminState;
 use crate::ask::NotServing;
 use crate::following::Followed;
 use crate::leadership::{Leader, Role, RoleStatus, Service};
+use crate::owner::Owner;
+use crate::{obstacle, problems};
 
 #[derive(Serialize)]
 pub(super) struct Health {
@@ -18,6 +20,12 @@ pub(super) struct Health {
     service_ready: bool,
     leader_address: Option<String>,
     view_version: Option<u64>,
+    /// Why this master does not serve, where there is more to say than its state.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    /// What an operator should look at in the pool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problems: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     following: Option<StandbyKnowledge>,
 }
@@ -43,20 +51,30 @@ struct Now {
     status: RoleStatus,
     /// What it serves if it leads.
     service: Service,
+    /// Why it does not serve all of it, and what is wrong with the pool, if it leads.
+    reason: Option<String>,
+    problems: Option<Vec<String>>,
 }
 
 impl Now {
     /// Asks the owner if this master leads, so that an owner that does not answer shows.
     async fn of(state: &AdminState) -> Now {
         let status = state.status.borrow().clone();
+        let service = Service::Recovering;
         if status.role != Role::Leader {
-            return Now { status, service: Service::Recovering };
+            let reason = status.silence.as_ref().map(ToString::to_string);
+            return Now { status, service, reason, problems: None };
         }
-        let asked = state.asker.ask(|owner| (owner.meta.epoch(), owner.service())).await;
-        match asked {
-            Ok((epoch, service)) => Now { status: status.under(epoch), service },
+        let look = |owner: &mut Owner| {
+            let (epoch, service) = (owner.meta.epoch(), owner.service());
+            (epoch, service, obstacle::to_changes(owner), problems::of(owner))
+        };
+        match state.asker.ask(look).await {
+            Ok((epoch, service, reason, problems)) => {
+                Now { status: status.under(epoch), service, reason, problems: Some(problems) }
+            }
             // The term has not begun, or has just ended.
-            Err(NotServing) => Now { status, service: Service::Recovering },
+            Err(NotServing) => Now { status, service, reason: None, problems: None },
         }
     }
 }
@@ -77,7 +95,7 @@ fn view(leader: Option<Leader>) -> (Option<String>, Option<u64>) {
 
 /// `GET /health`.
 pub(super) async fn health(Extract(state): Extract<AdminState>) -> Json<Health> {
-    let Now { status, service } = Now::of(&state).await;
+    let Now { status, service, reason, problems } = Now::of(&state).await;
     let Followed { segments, known, entries, is_warm } = *state.following.borrow();
     let following = StandbyKnowledge { is_warm, segments, known_segments: known, entries };
     let following = (status.role == Role::Standby).then_some(following);
@@ -89,6 +107,8 @@ pub(super) async fn health(Extract(state): Extract<AdminState>) -> Json<Health> 
         service_ready: service == Service::Serving,
         leader_address,
         view_version,
+        reason,
+        problems,
         following,
     })
 }
@@ -106,6 +126,6 @@ pub(super) async fn role(Extract(state): Extract<AdminState>) -> &'static str {
 
 /// `GET /ha_status`.
 pub(super) async fn ha_status(Extract(state): Extract<AdminState>) -> &'static str {
-    let Now { status, service } = Now::of(&state).await;
+    let Now { status, service, .. } = Now::of(&state).await;
     status.role.state(service)
 }

@@ -35,6 +35,7 @@ pub(crate) fn router(state: AdminState, auth_token: &str) -> Router {
         .route("/get_segments_detail", get(segments::get_segments_detail))
         .route("/query_segment", get(segments::query_segment))
         .route("/api/v1/segments/status", get(segments::status))
+        .route("/api/v1/drain_jobs", get(drains::list))
         .route("/api/v1/drain_jobs/query", get(drains::query))
         .fallback(async |uri: Uri| {
             Failure::not_found(ErrorCode::InvalidParams, format!("there is no {}", uri.path()))

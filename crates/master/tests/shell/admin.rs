@@ -32,7 +32,7 @@ fn who_serves() {
     assert_eq!(
         health.json(),
         json!({"status": "ok", "role": "leader", "ha_state": "serving", "service_ready": true,
-               "leader_address": address, "view_version": epoch})
+               "leader_address": address, "view_version": epoch, "problems": ["no node lends memory"]})
     );
     assert_eq!(
         get(master.admin, "/leader").json(),
@@ -168,7 +168,7 @@ fn segments() {
     assert_eq!(details["total_segments"], 3);
     assert_eq!(
         details["segments"][0],
-        json!({"segment_name": "node-a", "segment_id": format!("{:032x}", 5), "client_id": format!("{:032x}", 1),
+        json!({"segment_name": "node-a", "segment_id": format!("{:032x}", 5), "client_id": "00000000",
                "base_address": "0x0", "size_bytes": 1 << 20, "size_human": "0.0009765625 GiB",
                "te_endpoint": "127.0.0.1:1", "domains": [], "protocol": "tcp", "medium": "memory", "status": "OK", "in_sight": true,
                "reachable": true,

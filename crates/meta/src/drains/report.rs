@@ -1,6 +1,6 @@
 //! Reports the progress of drain jobs.
 
-use mooncake_types::{DrainId, DrainReport, DrainStatus};
+use mooncake_types::{DrainId, DrainReport, DrainStatus, ErrorCode};
 
 use super::job::{Drain, SourceStage};
 use crate::Meta;
@@ -27,7 +27,14 @@ impl Drain {
                 format!("Drain job failed: {} left the pool before all was moved", gone.join(", "))
             }
             DrainStatus::Failed => {
-                format!("Drain job failed: unrecoverable units remain ({})", failures())
+                let full = ErrorCode::NoAvailableHandle.to_string();
+                let remedy = match self.pass.failures.contains_key(&full) {
+                    true => {
+                        "; no segment that takes puts has room, and a drain evicts nothing: add a node"
+                    }
+                    false => "",
+                };
+                format!("Drain job failed: unrecoverable units remain ({}){remedy}", failures())
             }
             DrainStatus::Planning | DrainStatus::Running if self.pass.failures.is_empty() => {
                 "Drain job running".to_owned()
@@ -54,6 +61,12 @@ impl Meta {
         }
         let running = self.drains.iter().filter(|(_, job)| !job.status.has_ended());
         running.map(|(number, _)| self.report_drain(number)).collect()
+    }
+
+    /// The progress of all jobs that can be queried, ended ones included, in the order of their creation.
+    #[must_use]
+    pub fn drain_jobs(&self) -> Vec<DrainReport> {
+        self.drains.iter().map(|(number, _)| self.report_drain(number)).collect()
     }
 
     /// Takes the jobs that have ended since the last call, a hundred at most.

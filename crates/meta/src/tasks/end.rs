@@ -1,10 +1,13 @@
 //! The end of tasks: their client reports it or dies, their timer fires, or their object goes.
 
+use std::sync::Arc;
+
 use mooncake_types::{ClientId, ErrorCode, Reply, TaskId, TaskStatus, Tick};
 
 use super::task::{Ending, Origin, Task, Tasks};
 use crate::Meta;
 use crate::effort::CHANGE;
+use crate::notice::Notice;
 use crate::slab::NONE;
 use crate::timer::Timer;
 use crate::tombstones::DropList;
@@ -215,7 +218,12 @@ impl Meta {
         assert_eq!(task.copy, NONE, "the new replicas of a finished task have gone their way");
         let (origin, object) = (task.origin, std::mem::replace(&mut task.object, NONE));
         (task.status, task.updated, task.message) = (ending.status(), self.now, ending.message());
-        task.targets = Vec::new();
+        let targets = std::mem::take(&mut task.targets);
+        if let (true, Some(target), Ending::Refused(code)) =
+            (origin.is_to_disk(), targets.first(), ending)
+        {
+            self.notify(Notice::OffloadFailed { segment: Arc::from(&**target), code });
+        }
         self.count_task_in_group(object, false);
         match ending {
             Ending::Success => self.counters.tasks_succeeded += 1,

@@ -222,7 +222,8 @@ fn a_drain_evicts_nothing_and_says_how_much_it_could_not_move() {
     assert_eq!(
         report.message,
         format!(
-            "Drain job failed: unrecoverable units remain ({}: 1)",
+            "Drain job failed: unrecoverable units remain ({}: 1); no segment that takes puts has room, and a drain \
+             evicts nothing: add a node",
             ErrorCode::NoAvailableHandle
         )
     );

@@ -3,11 +3,11 @@ use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mooncake_connection::TrustedUsers;
 use mooncake_memory::{Private, spawn_unpinned};
-use mooncake_types::ErrorCode;
+use mooncake_types::{ErrorCode, LogLimiter, descriptor_remedy};
 use mooncake_wire::Refusal;
 
 use super::connection::{Origin, PeerConnection, STACK_BYTES};
@@ -128,7 +128,11 @@ impl Acceptor {
                 Err(error) if is_passing(&error) => {}
                 Err(_) if self.registry.is_closed() => {}
                 Err(error) => {
-                    tracing::warn!(%error, "no connection can be accepted now");
+                    static SAID: LogLimiter<io::ErrorKind> = LogLimiter::new();
+                    if let Some(further) = SAID.admit(error.kind(), Instant::now()) {
+                        let remedy = descriptor_remedy(error.raw_os_error());
+                        tracing::warn!(%error, further, "no connection can be accepted now{remedy}");
+                    }
                     std::thread::sleep(BACK_OFF);
                 }
             }
