@@ -54,7 +54,8 @@ pub enum AdminError {
 /// The default address of a master's admin server. Of several masters, that of the first.
 #[must_use]
 pub fn beside(master: &str) -> String {
-    let first = master.split(',').next().unwrap_or(master);
+    let first = master.split([',', ';']).next().unwrap_or(master).trim();
+    let first = first.strip_prefix("http://").unwrap_or(first);
     let host = first.rsplit_once(':').map_or(first, |(host, _)| host);
     format!("{host}:{DEFAULT_PORT}")
 }
@@ -218,6 +219,7 @@ mod tests {
         let rows = [
             ("10.0.0.1:50051", "10.0.0.1:9003"),
             ("a:1,b:2", "a:9003"),
+            ("http://a:1; b:2", "a:9003"),
             ("[::1]:50051", "[::1]:9003"),
             ("host", "host:9003"),
         ];

@@ -328,6 +328,15 @@ impl Owner {
         canceled
     }
 
+    /// See [`Meta::undrain`].
+    pub(crate) fn undrain(&mut self, name: &str) -> Result<(), ErrorCode> {
+        self.refuse_if_suspended()?;
+        let now = self.clock.tick(boot_time::now());
+        let given_back = self.meta.undrain(now, name);
+        self.drain_log.note(now, &mut self.meta);
+        given_back
+    }
+
     /// See [`Meta::look_for_remnants`]. Fails unless the current term is the one that began under `term`.
     pub(crate) fn look_for_remnants(
         &mut self,

@@ -126,7 +126,7 @@ impl Troubles {
             let count = count.get(now);
             if count > 0 {
                 recent.push(format!(
-                    "{count} copies of objects to a disk of {segment} failed in the last hour, the last with {last}"
+                    "{count} copies of objects to {segment} failed in the last hour, the last with {last}"
                 ));
             }
         }
@@ -169,7 +169,7 @@ mod tests {
         assert_eq!(
             troubles.recent(Tick(89 * PART_MS)),
             [
-                "60 copies of objects to a disk of n1:1 failed in the last hour, the last with NO_AVAILABLE_HANDLE \
+                "60 copies of objects to n1:1 failed in the last hour, the last with NO_AVAILABLE_HANDLE \
                  (-200)"
             ]
         );

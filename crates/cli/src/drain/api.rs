@@ -143,6 +143,15 @@ impl Masters {
         Ok(status.status_name == "DRAINED")
     }
 
+    /// Has all segments with this name take puts again.
+    pub(super) fn undrain(&mut self, name: &str) -> Result<(), ApiError> {
+        let path = format!("/api/v1/segments/undrain?segment={}", encoded(name));
+        let unknown = || format!("no segment is called {name}");
+        self.ask::<serde_json::Value>("POST", &path, "")
+            .map(|_| ())
+            .map_err(|error| error.explained(ErrorCode::SegmentNotFound, unknown))
+    }
+
     pub(super) fn cancel(&mut self, job: &str) -> Result<(), ApiError> {
         let path = format!("/api/v1/drain_jobs/cancel?job_id={}", plain(job)?);
         let ended = || format!("job {job} has ended already");

@@ -43,6 +43,10 @@ pub(super) struct DrainArgs {
     /// Follow a job that runs already. It is not ordered again if another master takes over.
     #[arg(long, value_name = "JOB", conflicts_with_all = ["segments", "cancel"])]
     pub(super) job: Option<String>,
+    /// Have the segments take puts again, whether they are being drained or are DRAINED. What was moved stays where it
+    /// is.
+    #[arg(long, conflicts_with_all = ["job", "cancel", "target_segments"])]
+    pub(super) undo: bool,
     /// Cancel a job. Its segments take puts again.
     #[arg(long, value_name = "JOB", conflicts_with = "segments")]
     pub(super) cancel: Option<String>,

@@ -34,6 +34,13 @@ pub fn main(args: &[String]) -> ExitCode {
 fn run(args: &DrainArgs) -> Result<ExitCode, String> {
     let auth_token = args.token.token().map_err(|error| error.to_string())?;
     let mut masters = Masters::at(&args.masters.addresses()?, auth_token);
+    if args.undo {
+        for name in &args.segments {
+            masters.undrain(name).map_err(|error| error.to_string())?;
+            say(format_args!("{name} takes puts again\n"));
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
     if let Some(job) = &args.cancel {
         masters.cancel(job).map_err(|error| error.to_string())?;
         say(format_args!("{job} canceled\n"));

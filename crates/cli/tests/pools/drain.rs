@@ -231,6 +231,23 @@ fn a_drain_that_is_interrupted_names_its_job_and_the_same_command_finds_it_again
 }
 
 #[test]
+fn a_drained_node_is_given_back_to_puts() {
+    let master = Master::start(MASTER, &[]);
+    let node = node(&master, "16MB");
+    assert_eq!(drain(&master, &[&node.address]).0, Some(0));
+    let store = start::store(&master.rpc);
+    assert_eq!(put(&store, "early", 1), Err(ErrorCode::NoAvailableHandle));
+    let undone = drain(&master, &["--undo", &node.address]);
+    assert_eq!(undone, (Some(0), format!("{} takes puts again\n", node.address), String::new()));
+    assert_eq!(put(&store, "late", 1), Ok(()));
+    let unknown = drain(&master, &["--undo", "nobody:1"]);
+    assert!(unknown.0 == Some(1) && unknown.2.contains("no segment is called"), "{unknown:?}");
+    for wrong in [&["--undo"][..], &["--undo", "--job", "1-2"]] {
+        assert_eq!(drain(&master, wrong).0, Some(2), "{wrong:?}");
+    }
+}
+
+#[test]
 fn a_drain_with_nowhere_to_go_says_so() {
     let master = Master::start(MASTER, &["--default_kv_lease_ttl=100ms"]);
     let only = node(&master, "32MB");

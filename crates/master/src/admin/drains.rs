@@ -8,6 +8,7 @@ use axum::extract::State as Extract;
 use mooncake_types::limits::DEFAULT_DRAIN_CONCURRENCY;
 use mooncake_types::{DrainId, DrainOrder, DrainReport, ErrorCode};
 use serde::{Deserialize, Serialize};
+use tracing::info;
 
 use super::error::Failure;
 use super::parameters::Parameters;
@@ -162,6 +163,31 @@ pub(super) async fn list(Extract(state): Extract<AdminState>) -> Result<Json<Dra
     let reports = state.asker.ask(|owner| owner.meta.drain_jobs()).await?;
     let jobs = reports.into_iter().map(DrainAnswer::from).collect();
     Ok(Json(DrainList { success: true, jobs }))
+}
+
+/// The reply to the request to undrain a segment.
+#[derive(Serialize)]
+pub(super) struct Undrained {
+    success: bool,
+    segment: String,
+    error_code: i32,
+    error_message: &'static str,
+}
+
+/// `POST /api/v1/segments/undrain?segment=S`: all segments of the name take puts again.
+pub(super) async fn undrain(
+    Extract(state): Extract<AdminState>,
+    parameters: Parameters,
+) -> Result<Json<Undrained>, Failure> {
+    let segment = parameters.required("segment")?.to_owned();
+    let name = segment.clone();
+    let undrained = state.asker.ask(move |owner| {
+        let undrained = owner.undrain(&name);
+        undrained
+            .inspect(|()| info!(segment = name, "a segment takes puts again, as an operator asked"))
+    });
+    undrained.await?.map_err(refused)?;
+    Ok(Json(Undrained { success: true, segment, error_code: 0, error_message: "" }))
 }
 
 /// `POST /api/v1/drain_jobs/cancel?job_id=J`. Moves under way are completed.

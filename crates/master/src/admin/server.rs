@@ -17,6 +17,7 @@ pub(crate) fn router(state: AdminState, auth_token: &str) -> Router {
     let changes = Router::new()
         .route("/api/v1/drain_jobs", post(drains::create))
         .route("/api/v1/drain_jobs/cancel", post(drains::cancel))
+        .route("/api/v1/segments/undrain", post(drains::undrain))
         .route("/api/v1/remove_all", post(remove_all::remove_all))
         .route_layer(from_fn_with_state(auth_token, authorize));
     Router::new()

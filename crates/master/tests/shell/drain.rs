@@ -141,7 +141,7 @@ fn what_makes_no_sense_is_refused() {
     let unknown = "JOB_NOT_FOUND: the master that leads now knows of no such drain job; \
                    jobs end with the leader that took them";
     let bad_id = "Missing or invalid job_id";
-    let cases: [(&str, &str, &str, u16, i32, &str); 14] = [
+    let cases: [(&str, &str, &str, u16, i32, &str); 16] = [
         ("POST", jobs, "{}", 400, -600, "INVALID_PARAMS"),
         ("POST", jobs, r#"{"segments": []}"#, 400, -600, "INVALID_PARAMS"),
         ("POST", jobs, r#"{"segments": ["node-a", "node-a"]}"#, 400, -600, "INVALID_PARAMS"),
@@ -177,6 +177,8 @@ fn what_makes_no_sense_is_refused() {
         ("GET", "/api/v1/drain_jobs/query?job_id=1-2", "", 404, -1402, unknown),
         ("POST", "/api/v1/drain_jobs/cancel?job_id=1-2", "", 404, -1402, unknown),
         ("GET", "/api/v1/segments/status?segment=none", "", 404, -101, "SEGMENT_NOT_FOUND"),
+        ("POST", "/api/v1/segments/undrain?segment=none", "", 404, -101, "SEGMENT_NOT_FOUND"),
+        ("POST", "/api/v1/segments/undrain", "", 400, -600, "Missing segment query parameter"),
     ];
     for (method, path, body, status, code, message) in cases {
         let answer = http_with(master.admin, method, path, body.as_bytes());

@@ -3,7 +3,7 @@
 //! A request [begins](order) or cancels a [job](job). The job [walks](walk) over the
 //! ranges of its segments. It has a task move each
 //! replica on its segments, or [drops](release) a replica whose object has another. [`place`] chooses the target, and
-//! [`report`] tells the progress.
+//! [`report`] tells the progress. [`undrain`] gives segments back to puts.
 //!
 //! Invariant (`check`): a replica that look-ups leave out is one that a running job wants to drop.
 
@@ -13,6 +13,7 @@ mod order;
 mod place;
 mod release;
 mod report;
+mod undrain;
 mod walk;
 mod withheld;
 

@@ -437,3 +437,27 @@ fn what_fits_no_target_in_one_piece_goes_there_in_several() {
     let whole: Located = world.get("large").unwrap().what;
     assert_eq!(whole.placements.iter().map(|place| place.len).sum::<u64>(), 24 * mib);
 }
+
+#[test]
+fn a_drained_segment_is_given_back_to_puts() {
+    let mut world = world();
+    put_on(&mut world, "moved", 4 * KIB, &[A]);
+    let id = drain(&mut world, &[A], &[]);
+    carry(&mut world, id, Ok(()));
+    assert_eq!(state(&world, A), SegmentState::Drained);
+    assert_eq!(world.meta.undrain(world.now, A), Ok(()));
+    world.check();
+    assert_eq!(state(&world, A), SegmentState::Ok);
+    put_on(&mut world, "back", 4 * KIB, &[A]);
+    // The same while the drain runs, which is canceled by it.
+    let id = drain(&mut world, &[A], &[]);
+    assert_eq!(state(&world, A), SegmentState::Draining);
+    assert_eq!(world.meta.undrain(world.now, A), Ok(()));
+    world.check();
+    assert_eq!(report(&world, id).status, DrainStatus::Canceled);
+    assert_eq!(state(&world, A), SegmentState::Ok);
+    assert_eq!(world.holders("back"), [A]);
+    // One that is not drained stays as it is.
+    assert_eq!(world.meta.undrain(world.now, B), Ok(()));
+    assert_eq!(world.meta.undrain(world.now, "nobody"), Err(ErrorCode::SegmentNotFound));
+}
