@@ -296,7 +296,7 @@ mod tests {
     #[test]
     fn a_missing_file_is_named() {
         let error = Trace::read(Path::new("/nowhere/t.gz"), first(1)).unwrap_err().to_string();
-        assert!(error.starts_with("cannot open the trace /nowhere/t.gz: "), "{error}");
+        assert!(error.starts_with("cannot open /nowhere/t.gz: "), "{error}");
     }
 
     #[test]
