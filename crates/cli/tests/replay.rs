@@ -201,7 +201,7 @@ fn a_running_cluster_can_be_used_and_is_left_without_the_blocks() {
 #[test]
 fn what_cannot_be_replayed_is_named() {
     let rows: &[(&[&str], i32, &str)] = &[
-        (&["--trace", "/nowhere.gz"], 1, "cannot open the trace /nowhere.gz"),
+        (&["--trace", "/nowhere.gz"], 1, "cannot open /nowhere.gz"),
         (&["--pool-bytes", "64KiB"], 1, "a pool of 1 blocks is too small"),
         (&["--nodes", "two"], 2, "--nodes"),
         (&["--master", "127.0.0.1:1", "--requests", "1"], 1, "client 1 cannot open the store"),

@@ -103,9 +103,17 @@ impl HttpAgent {
         let request = request.map_err(|error| error.to_string())?;
         let request = self.agent.configure_request(request);
         let request = request.timeout_global(Some(ask.within)).build();
-        let mut reply = self.agent.run(request).map_err(|error| error.to_string())?;
+        let mut reply = self.agent.run(request).map_err(|error| words(&error))?;
         let status = reply.status().as_u16();
         let body = reply.body_mut().with_config().limit(MAX_ANSWER_BYTES).read_to_vec();
-        Ok(HttpReply { status, body: body.map_err(|error| error.to_string())? })
+        Ok(HttpReply { status, body: body.map_err(|error| words(&error))? })
+    }
+}
+
+/// What went wrong, for people: the library names the part of a request whose time was over.
+fn words(error: &ureq::Error) -> String {
+    match error {
+        ureq::Error::Timeout(_) => "it did not answer in time".to_owned(),
+        error => error.to_string(),
     }
 }
