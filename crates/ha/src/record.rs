@@ -24,6 +24,8 @@ pub struct Member {
     pub behind: bool,
     /// Whether it lies on a disk, in a shared directory or in an object store, and so outlives its process.
     pub is_disk: bool,
+    /// Whether an operator has drained it: the next leader does so again.
+    pub is_drained: bool,
 }
 
 /// One change of a record. Repeating it changes nothing.
@@ -39,6 +41,10 @@ pub enum Change {
     MarkBehind(SegmentId),
     /// Removes that mark, if the segment is a member.
     CaughtUp(SegmentId),
+    /// Marks the segment as drained, if it is a member.
+    Drain(SegmentId),
+    /// Removes that mark, if the segment is a member.
+    Undrain(SegmentId),
     /// Raises the record's epoch to one that was seen elsewhere, so that later leaders get higher ones. Never lowers
     /// it.
     RaiseEpoch(Epoch),
@@ -80,6 +86,8 @@ struct Content {
     behind: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     disks: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    drained: Vec<String>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     resigned: bool,
 }
@@ -123,7 +131,10 @@ impl Record {
 
     /// Approximate length of its text, in bytes.
     pub(crate) fn about_bytes(&self) -> usize {
-        let ids = |member: &Member| 1 + usize::from(member.behind) + usize::from(member.is_disk);
+        let ids = |member: &Member| {
+            let marks = [member.behind, member.is_disk, member.is_drained];
+            1 + marks.into_iter().filter(|mark| *mark).count()
+        };
         HEAD_BYTES + self.members.values().map(ids).sum::<usize>() * ID_BYTES
     }
 
@@ -137,18 +148,26 @@ impl Record {
             }
             Change::MarkBehind(segment) => self.set_behind(segment, true),
             Change::CaughtUp(segment) => self.set_behind(segment, false),
+            Change::Drain(segment) => self.set_drained(segment, true),
+            Change::Undrain(segment) => self.set_drained(segment, false),
             Change::RaiseEpoch(epoch) => self.epoch = self.epoch.max(epoch),
         }
     }
 
     fn join(&mut self, segment: SegmentId) -> &mut Member {
-        let member = Member { segment, behind: false, is_disk: false };
+        let member = Member { segment, behind: false, is_disk: false, is_drained: false };
         self.members.entry(segment).or_insert(member)
     }
 
     fn set_behind(&mut self, segment: SegmentId, behind: bool) {
         if let Some(found) = self.members.get_mut(&segment) {
             found.behind = behind;
+        }
+    }
+
+    fn set_drained(&mut self, segment: SegmentId, is_drained: bool) {
+        if let Some(found) = self.members.get_mut(&segment) {
+            found.is_drained = is_drained;
         }
     }
 
@@ -179,8 +198,9 @@ impl Record {
             cluster_id: cluster_id.to_owned(),
             epoch: self.epoch.0,
             members: self.members.keys().map(ToString::to_string).collect(),
-            behind: self.members().filter(|m| m.behind).map(|m| m.segment.to_string()).collect(),
-            disks: self.members().filter(|m| m.is_disk).map(|m| m.segment.to_string()).collect(),
+            behind: self.ids_of(|member| member.behind),
+            disks: self.ids_of(|member| member.is_disk),
+            drained: self.ids_of(|member| member.is_drained),
             resigned: self.is_resigned,
         };
         let written = Written {
@@ -190,6 +210,10 @@ impl Record {
             content,
         };
         serde_json::to_string(&written).unwrap_or_default()
+    }
+
+    fn ids_of(&self, has_mark: impl Fn(&Member) -> bool) -> Vec<String> {
+        self.members().filter(has_mark).map(|member| member.segment.to_string()).collect()
     }
 
     /// Decodes a record.
@@ -222,13 +246,15 @@ impl Record {
         let members = parse_ids(&content.members)?;
         let behind = parse_ids(&content.behind)?;
         let disks = parse_ids(&content.disks)?;
-        if !behind.is_subset(&members) || !disks.is_subset(&members) {
-            return Err("a segment that is behind or a disk is no member".to_owned());
+        let drained = parse_ids(&content.drained)?;
+        if [&behind, &disks, &drained].iter().any(|marked| !marked.is_subset(&members)) {
+            return Err("a segment that is behind, drained or a disk is no member".to_owned());
         }
         let member = |segment: SegmentId| Member {
             segment,
             behind: behind.contains(&segment),
             is_disk: disks.contains(&segment),
+            is_drained: drained.contains(&segment),
         };
         let members = members.iter().map(|&id| (id, member(id))).collect();
         let (epoch, is_resigned) = (Epoch(content.epoch), content.resigned);
@@ -267,7 +293,7 @@ mod tests {
     }
 
     fn member(id: u128, behind: bool) -> Member {
-        Member { segment: SegmentId(id), behind, is_disk: false }
+        Member { segment: SegmentId(id), behind, is_disk: false, is_drained: false }
     }
 
     #[test]
@@ -306,6 +332,21 @@ mod tests {
         with.apply(Change::Strike(SegmentId(3)));
         with.apply(Change::Strike(SegmentId(5)));
         assert!(!with.encode("a").contains("disks"));
+    }
+
+    #[test]
+    fn a_drain_is_recorded_until_it_is_undone_and_a_record_without_drains_is_what_earlier_versions_wrote()
+     {
+        let mut record = record();
+        assert!(!record.encode("a").contains("drained"));
+        record.apply(Change::Drain(SegmentId(1)));
+        record.apply(Change::Drain(SegmentId(9)));
+        let read = Record::decode(record.encode("a").as_bytes(), "a").expect("it was just written");
+        let drained = Member { is_drained: true, ..member(1, false) };
+        let expected = [drained, member(2, false), member(3, true)];
+        assert_eq!(read.members().collect::<Vec<_>>(), expected);
+        record.apply(Change::Undrain(SegmentId(1)));
+        assert!(!record.encode("a").contains("drained"));
     }
 
     #[test]
@@ -389,8 +430,9 @@ mod tests {
         let content = |epoch, members: &[&str], behind: &[&str]| {
             let own = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
             let (members, behind) = (own(members), own(behind));
-            let disks = Vec::new();
-            Content { cluster_id: "a".into(), epoch, members, behind, disks, resigned: false }
+            let (disks, drained) = (Vec::new(), Vec::new());
+            let cluster_id = "a".to_owned();
+            Content { cluster_id, epoch, members, behind, disks, drained, resigned: false }
         };
         for (text, reason) in [
             (String::new(), "no membership record (EOF"),
@@ -405,10 +447,17 @@ mod tests {
             (sealed(content(u64::MAX, &[], &[])), "its epoch is 18446744073709551615"),
             (sealed(content(1, &["x"], &[])), "\"x\" is no id of a segment"),
             (sealed(content(1, &["1", "01"], &[])), "the segment 01 stands in it twice"),
-            (sealed(content(1, &["1"], &["2"])), "a segment that is behind or a disk is no member"),
+            (
+                sealed(content(1, &["1"], &["2"])),
+                "a segment that is behind, drained or a disk is no member",
+            ),
             (
                 sealed(Content { disks: vec!["2".into()], ..content(1, &["1"], &[]) }),
-                "a segment that is behind or a disk is no member",
+                "a segment that is behind, drained or a disk is no member",
+            ),
+            (
+                sealed(Content { drained: vec!["2".into()], ..content(1, &["1"], &[]) }),
+                "a segment that is behind, drained or a disk is no member",
             ),
         ] {
             let refused = Record::decode(text.as_bytes(), "a").expect_err(&text);

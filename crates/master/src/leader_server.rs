@@ -22,7 +22,7 @@ use crate::accept::{Listener, Peer, accept};
 use crate::ask::Questions;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::leadership::{Authority, Recorder, Term, Unwritten, record};
+use crate::leadership::{Authority, Recorder, Term, Unwritten, drained, record};
 use crate::metadata_server::Cleanup;
 use crate::owner::Owner;
 use crate::refuse::refuse;
@@ -65,6 +65,7 @@ impl LeaderServer {
             kv_events::begin(publisher, &mut meta);
         }
         meta.remember(followed);
+        meta.resume_drains(drained(&term.leadership));
         let lateness = recorder.lateness();
         let owner = Owner::new(meta, (term, lateness.clone()), clock, cleanup);
         let shell = Rc::new(Shell::new(config, owner, recorder, (stopping, kv_events)));

@@ -12,7 +12,7 @@ use mooncake_types::{
 
 use crate::clock::Clock;
 use crate::drain_log::DrainLog;
-use crate::leadership::{Authority, Lateness, Service, Term, change, effect};
+use crate::leadership::{Authority, Lateness, Service, Term, change, drain_mark, effect};
 use crate::metadata_server::Cleanup;
 use crate::metrics::{Reads, RpcMetrics, Snapshot};
 use crate::obstacle;
@@ -239,10 +239,15 @@ impl Owner {
 
     /// Takes the changes that the state machine wants to be durable.
     pub(crate) fn take_changes(&mut self) -> Vec<Change> {
-        match self.meta.has_effects() {
+        let mut changes = match self.meta.has_effects() {
             true => self.meta.take_effects().into_iter().map(change).collect(),
             false => Vec::new(),
+        };
+        let marks = self.meta.take_drain_marks();
+        if self.term.is_recorded {
+            changes.extend(marks.into_iter().map(drain_mark));
         }
+        changes
     }
 
     /// A connection of a client has ended. If its last ping came over it, its node is out of sight until it pings

@@ -82,6 +82,7 @@ impl Meta {
                 Timer::DiskWindow => self.give_up_silent(),
                 Timer::Silence => self.silence_due(entry.0),
                 Timer::Drain(number) => self.drains.wake(number),
+                Timer::ResumeDrains => self.resume_drains_due(),
                 Timer::NameAgain => self.name_what_is_free(),
                 Timer::SinkNotice => self.sink_notice_due(),
             }

@@ -34,6 +34,8 @@ pub(crate) enum Timer {
     Silence,
     /// A drain job looks at its segments again.
     Drain(u32),
+    /// Segments that an earlier leader drained may be back.
+    ResumeDrains,
     /// Puts that were under way when the epoch rose may have ended.
     NameAgain,
     /// Operators are told how many objects began to sink, and how many copies failed.

@@ -127,13 +127,20 @@ impl Masters {
         self.ask("GET", &format!("/api/v1/drain_jobs/query?job_id={}", plain(job)?), "")
     }
 
+    /// The last job over all of these segments, at least one, and whether it runs. `None` if there is no such job.
+    pub(super) fn job_of(&mut self, segments: &[String]) -> Option<(String, bool)> {
+        if segments.is_empty() {
+            return None;
+        }
+        let all: Jobs = self.ask("GET", "/api/v1/drain_jobs", "").ok()?;
+        let drains_all = |job: &&Progress| segments.iter().all(|name| job.segments.contains(name));
+        let last = all.jobs.iter().rev().find(drains_all)?;
+        Some((last.job_id.clone(), !last.has_ended()))
+    }
+
     /// The running job that drains all of these segments, if there is one.
     pub(super) fn running_job_of(&mut self, segments: &[String]) -> Option<String> {
-        let all: Jobs = self.ask("GET", "/api/v1/drain_jobs", "").ok()?;
-        let drains_all = |job: &&Progress| {
-            !job.has_ended() && segments.iter().all(|name| job.segments.contains(name))
-        };
-        all.jobs.iter().find(drains_all).map(|job| job.job_id.clone())
+        self.job_of(segments).filter(|(_, runs)| *runs).map(|(job, _)| job)
     }
 
     /// Whether all segments with this name are empty and take no puts.

@@ -12,8 +12,9 @@ use crate::master_http::MasterHttpFlag;
 /// and it can be read all the time. If no other segment has room, an object with a replica elsewhere loses the replica
 /// here. Progress goes to standard error, and the result to standard output.
 ///
-/// A job belongs to the master that leads. If another master takes over, or the master restarts, this program orders
-/// the job again. Objects that were moved stay where they are.
+/// A job belongs to the master that leads. If another master takes over, or the master restarts with its state file,
+/// it begins a new job for the same segments, and this program follows that. Objects that were moved stay where they
+/// are.
 ///
 /// The exit status is 0 once the segments are empty: they are DRAINED, and their nodes can be stopped. It is 1 if an
 /// object could not be moved, and the segments then take puts again. It is also 1 if no leader answered for half a
@@ -40,7 +41,7 @@ pub(super) struct DrainArgs {
     /// Wait at most this long; 0: until the job has ended.
     #[arg(long, value_name = "SECONDS", default_value_t = 0, alias = "timeout_sec")]
     pub(super) timeout_sec: u64,
-    /// Follow a job that runs already. It is not ordered again if another master takes over.
+    /// Follow a job that runs already, also under the next leader.
     #[arg(long, value_name = "JOB", conflicts_with_all = ["segments", "cancel"])]
     pub(super) job: Option<String>,
     /// Have the segments take puts again, whether they are being drained or are DRAINED. What was moved stays where it

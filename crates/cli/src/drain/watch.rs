@@ -58,7 +58,7 @@ impl<'a> Watch<'a> {
                 Ok(()) => answered = Instant::now(),
                 Err(ApiError::Absent(_)) if answered.elapsed() < PATIENCE => {}
                 // A new leader does not know the segments until their nodes have mounted there.
-                Err(error) if is_for_now(&error) && answered.elapsed() < PATIENCE => {}
+                Err(error) if self.is_for_now(&error) && answered.elapsed() < PATIENCE => {}
                 Err(error) => return Err(error.to_string()),
             }
             if self.last.has_ended() {
@@ -70,6 +70,14 @@ impl<'a> Watch<'a> {
             }
             std::thread::sleep(PACE);
         }
+    }
+
+    /// Whether a later answer may be another one: a new leader does not know all segments at once.
+    fn is_for_now(&self, error: &ApiError) -> bool {
+        let was_known = !self.last.segments.is_empty();
+        error.is(ErrorCode::SegmentNotFound)
+            || error.is(ErrorCode::UnavailableInCurrentStatus)
+            || error.is(ErrorCode::JobNotFound) && was_known
     }
 
     fn look(&mut self) -> Result<(), ApiError> {
@@ -93,19 +101,19 @@ impl<'a> Watch<'a> {
         self.last = now;
     }
 
-    /// The leader does not know the job, so it is a new leader. Orders the same drain from it.
+    /// The leader does not know the job, so it is a new leader. Orders the same drain from it, or follows the job that
+    /// it has begun by itself.
     fn begin_anew(&mut self, unknown: ApiError) -> Result<(), ApiError> {
-        if self.args.segments.is_empty() {
-            // The order of a job that another program created is unknown.
-            let segments = self.last.segments.join(" ");
-            return Err(match segments.is_empty() {
-                true => unknown,
-                false => {
-                    ApiError::Strange(format!("{unknown}; to go on: mooncake drain {segments}"))
+        let next = match self.args.segments.is_empty() {
+            // The order of a job that another program created is unknown, but the new leader drains its segments.
+            true => self.masters.job_of(&self.last.segments).ok_or(unknown)?.0,
+            false => match self.masters.create(self.args) {
+                Err(error) if error.is(ErrorCode::UnavailableInCurrentStatus) => {
+                    self.masters.running_job_of(&self.args.segments).ok_or(error)?
                 }
-            });
-        }
-        let next = self.masters.create(self.args)?;
+                created => created?,
+            },
+        };
         let before = std::mem::replace(&mut self.job, next);
         let now = &self.job;
         complain(format_args!(
@@ -114,8 +122,4 @@ impl<'a> Watch<'a> {
         self.told = None;
         Ok(())
     }
-}
-
-fn is_for_now(error: &ApiError) -> bool {
-    error.is(ErrorCode::SegmentNotFound) || error.is(ErrorCode::UnavailableInCurrentStatus)
 }

@@ -1,4 +1,4 @@
-//! Drains under a master that is killed. Only its memory holds the drain jobs.
+//! Drains under a master that is killed. Only its memory holds the drain jobs; its record says what is drained.
 
 use std::time::Instant;
 
@@ -35,17 +35,16 @@ fn a_drain_goes_on_under_a_master_that_was_killed_and_started_again() {
     let mut tool = Program::start(MOONCAKE, &args);
     let line = tool.line("drain job ");
     let job = line.trim_start_matches("drain job ");
-    let watcher =
+    let mut watcher =
         Program::start(MOONCAKE, &["drain", "--job", job, "--master_http", &master.admin]);
     watcher.line("RUNNING");
     master.restart();
     first.program.signal(Signal::CONT);
     tool.line(&format!("another master leads, and knows nothing of drain job {job}"));
     assert_eq!(tool.end().code(), Some(0));
-    // A tool that only watches the job does not know which segments it named.
-    let failure = watcher.failure();
-    let advice = format!("; to go on: mooncake drain {}", first.address);
-    assert!(failure.contains("JOB_NOT_FOUND") && failure.contains(&advice), "{failure}");
+    // A tool that only watches the job follows the next one.
+    watcher.line("another master leads");
+    assert_eq!(watcher.end().code(), Some(0));
     first.program.kill();
     all_are_there(&store, &keys);
 }

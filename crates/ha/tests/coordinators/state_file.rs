@@ -29,7 +29,7 @@ fn the_record_outlives_a_single_master() {
     drop(first);
 
     let second = open(&path);
-    let member = |segment, behind| Member { segment, behind, is_disk: false };
+    let member = |segment, behind| Member { segment, behind, is_disk: false, is_drained: false };
     let expected = [member(one, false), member(two, true)];
     assert_eq!(second.record().members().collect::<Vec<_>>(), expected);
     assert!(!second.record().is_fresh());

@@ -2,6 +2,7 @@
 
 use mooncake_ha::{Change, Leadership};
 use mooncake_meta::{Effect, Member, RecordedMembers};
+use mooncake_types::SegmentId;
 
 /// The change of the record for an effect.
 pub(crate) fn change(effect: Effect) -> Change {
@@ -22,21 +23,36 @@ pub(crate) fn effect(change: Change) -> Option<Effect> {
         Change::Strike(segment) => Some(Effect::Strike(segment)),
         Change::MarkBehind(segment) => Some(Effect::MarkBehind(segment)),
         Change::CaughtUp(segment) => Some(Effect::CaughtUp(segment)),
-        Change::RaiseEpoch(_) => None,
+        // Nothing waits for the marks of drains.
+        Change::Drain(_) | Change::Undrain(_) | Change::RaiseEpoch(_) => None,
     }
+}
+
+/// The change of the record by which a segment counts as drained under the next leader, or no longer.
+pub(crate) fn drain_mark((segment, is_drained): (SegmentId, bool)) -> Change {
+    match is_drained {
+        true => Change::Drain(segment),
+        false => Change::Undrain(segment),
+    }
+}
+
+/// The segments that an earlier leader drained.
+pub(crate) fn drained(leadership: &Leadership) -> Vec<SegmentId> {
+    let record = leadership.record();
+    record.members().filter(|member| member.is_drained).map(|member| member.segment).collect()
 }
 
 /// The record that a leader begins with.
 pub(crate) fn record(leadership: &Leadership) -> RecordedMembers {
     let record = leadership.record();
     let member =
-        |mooncake_ha::Member { segment, behind, is_disk }| Member { segment, behind, is_disk };
+        |mooncake_ha::Member { segment, behind, is_disk, .. }| Member { segment, behind, is_disk };
     RecordedMembers { fresh: record.is_fresh(), members: record.members().map(member).collect() }
 }
 
 #[cfg(test)]
 mod tests {
-    use mooncake_types::{Epoch, SegmentId};
+    use mooncake_types::Epoch;
 
     use super::*;
 

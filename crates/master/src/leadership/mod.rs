@@ -25,7 +25,7 @@ use std::thread::{self, JoinHandle};
 use mooncake_ha::{Candidate, Coordinator};
 use tokio::sync::{mpsc, watch};
 
-pub(crate) use change::{change, effect, record};
+pub(crate) use change::{change, drain_mark, drained, effect, record};
 pub use config::{LeadershipConfig, StateDir};
 pub(crate) use lateness::Lateness;
 pub(crate) use overtake::ClusterSecret;

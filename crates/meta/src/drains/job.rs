@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use mooncake_types::{DrainId, DrainStatus, SegmentId, Tick};
 
+use super::marks::DrainMarks;
 use super::withheld::Withheld;
 
 /// Number of passes with replicas that cannot be moved, after which a job fails.
@@ -133,6 +134,7 @@ pub(crate) struct Drains {
     pub(super) ended_unreported: Vec<u32>,
     pub(super) created: u32,
     pub(super) withheld: Withheld,
+    pub(super) marks: DrainMarks,
 }
 
 impl Drains {

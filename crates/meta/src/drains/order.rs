@@ -57,11 +57,12 @@ impl Meta {
             return Err(ErrorCode::UnavailableInCurrentStatus);
         }
         let number = self.begin_drain(&slots, order.targets.clone(), order.max_concurrency)?;
+        self.mark_drained(&slots);
         Ok(self.drains.job(number).id)
     }
 
     /// Begins a job over slots that no job drains. They take no puts from now on.
-    fn begin_drain(
+    pub(super) fn begin_drain(
         &mut self,
         slots: &[u32],
         targets: Vec<String>,
@@ -190,6 +191,9 @@ impl Meta {
             // The units that failed have left the segments since.
             self.drains.job(number).pass = Pass::default();
             return;
+        }
+        for &id in &ids {
+            self.unmark_drained(id);
         }
         for slot in ids.into_iter().filter_map(|id| self.segments.find(id)).collect::<Vec<_>>() {
             for reason in [Closed::Draining, Closed::Drained] {

@@ -30,6 +30,7 @@ impl Meta {
             if let Some(job) = self.running_drain_of(slot) {
                 self.cancel_drain(now, job)?;
             }
+            self.unmark_drained(self.segments[slot].id);
             for reason in [Closed::Draining, Closed::Drained] {
                 self.segments.set(slot, reason, false);
             }

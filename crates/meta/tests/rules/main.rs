@@ -5,6 +5,7 @@ mod clear;
 mod disks;
 mod drain;
 mod drain_changes;
+mod drain_marks;
 mod drain_release;
 mod evict;
 mod failure_domains;
