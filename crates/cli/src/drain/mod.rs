@@ -60,9 +60,9 @@ fn run(args: &DrainArgs) -> Result<ExitCode, String> {
             },
         },
     };
-    complain(format_args!("drain job {job}\n"));
-    // From here on a signal ends the program with a line that names the job.
+    // Before the job is named: from then on a signal ends the program with a line that names it again.
     let signals = StopSignal::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
+    complain(format_args!("drain job {job}\n"));
     let mut watch = Watch::of(&mut masters, args, job, signals.watch());
     match watch.run()? {
         Outcome::Interrupted => {
