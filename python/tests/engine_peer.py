@@ -9,9 +9,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from cluster import Memory
 from mooncake.engine import TransferEngine
 
 NAME = "127.0.0.1"
+
+# Registered memory of this process.
+KEPT: list[Memory] = []
 
 
 class Peer:
@@ -71,6 +75,12 @@ def perform(engine: TransferEngine, method: str, arguments: list[Any]) -> Any:
         return engine.write_bytes_to_buffer(arguments[0], value, len(value))
     if method == "look":
         return engine.read_bytes_from_buffer(*arguments).hex()
+    if method == "register_adjoining":
+        memory, piece, count = Memory(arguments[0] * (arguments[1] + 1)), *arguments
+        KEPT.append(memory)
+        starts = [memory.address + piece * at for at in range(count)]
+        assert engine.batch_register_memory(starts, [piece] * count) == 0
+        return memory.address
     if method == "get_notifies":
         return [[notify.name, notify.msg] for notify in engine.get_notifies()]
     return getattr(engine, method)(*arguments)

@@ -160,6 +160,23 @@ def test_addresses_outside_of_registered_memory(engine: TransferEngine, peer: Pe
     assert engine.transfer_sync_read(session, 0, 0, 0) == 0, "nothing lies nowhere"
 
 
+def test_ranges_that_adjoin_are_one(engine: TransferEngine, peer: Peer, far: int) -> None:
+    memory, session = Memory(3 * 4096), peer.session
+    pieces = [memory.address + at for at in (0, 4096, 8192)]
+    assert engine.batch_register_memory(pieces, [4096] * 3) == 0
+    sent = content(7, 3 * 4096)
+    memory.write(0, sent)
+    assert engine.transfer_sync_write(session, memory.address, far, 3 * 4096) == 0
+    assert peer.look(far, 3 * 4096) == sent
+    theirs: int = peer.call("register_adjoining", 4096, 3)
+    assert engine.transfer_sync_write(session, memory.address + 10, theirs + 100, 8192) == 0
+    assert peer.look(theirs + 100, 8192) == sent[10:8202]
+    assert engine.transfer_sync_read(session, memory.address, theirs + 100, 8192) == 0
+    assert memory.read(0, 8192) == sent[10:8202]
+    assert engine.transfer_sync_write(session, memory.address, theirs + 1, 3 * 4096) == FAILED, "it runs past the last"
+    assert engine.batch_unregister_memory(pieces) == 0
+
+
 def test_buffers_of_the_engines_own(engine: TransferEngine) -> None:
     address = engine.allocate_managed_buffer(1000)
     assert engine.read_bytes_from_buffer(address, 1000) == bytes(1000)

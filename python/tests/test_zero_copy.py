@@ -73,15 +73,38 @@ def test_a_target_that_is_too_short(store: Store, memory: Memory) -> None:
     assert store.batch_get_into_multi_buffers(["k"], [[memory.address, memory.address + 500]], [[499, 500]]) == [-600]
 
 
+def test_a_buffer_that_was_registered_in_adjoining_pieces(store: Store) -> None:
+    memory = Memory(32 << 10)
+    pieces = [memory.address + at for at in (0, 4096, 8192)]
+    assert [store.register_buffer(piece, 4096) for piece in pieces] == [0, 0, 0]
+    value = content("k", 12 << 10)
+    memory.write(0, value)
+    assert store.put_from("all", memory.address, 12 << 10) == 0
+    assert store.put_from("two", memory.address + 4000, 200) == 0
+    assert (store.get("all"), store.get("two")) == (value, value[4000:4200])
+    memory.write(0, bytes(12 << 10))
+    assert store.get_into("all", memory.address, 12 << 10) == 12 << 10
+    assert memory.read(0, 12 << 10) == value
+    runs_past = memory.address + (8 << 10)
+    assert store.batch_get_into_multi_buffers(["all"], [[runs_past, memory.address]], [[8 << 10, 4 << 10]]) == [12 << 10]
+    assert memory.read(8 << 10, 8 << 10) + memory.read(0, 4 << 10) == value
+    assert [store.unregister_buffer(piece) for piece in pieces] == [0, 0, 0]
+
+
 def test_bytes_that_run_past_their_registered_buffer(store: Store, memory: Memory) -> None:
-    end = memory.address + memory.size
-    assert store.put_from("k", end - 10, 11) == -600
-    assert store.put_from("k", memory.address, memory.size + 1) == -600
-    assert store.batch_put_from(["good", "bad"], [end - 10, end - 10], [10, 11]) == [0, -600]
-    assert store.batch_put_from_multi_buffers(["bad"], [[memory.address, end - 1]], [[5, 2]]) == [-600]
-    assert store.get_into("good", end - 10, 11) == -600
-    assert store.batch_get_into(["good", "good"], [end - 10] * 2, [11, 10]) == [-600, 10]
-    assert store.batch_is_exist(["k", "bad"]) == [0, 0]
+    around = Memory(1 << 20)
+    assert store.register_buffer(around.address + 4096, 4096) == 0
+    value = content("k", 20_000)
+    around.write(0, value)
+    assert store.put_from("behind", around.address + 5000, 15_000) == 0
+    assert store.put_from("before", around.address, 5000) == 0
+    assert store.get_into("before", around.address + 4096 + 90, 5000) == 5000
+    assert around.read(4186, 5000) == value[:5000]
+    assert (store.get("behind"), store.get("before")) == (value[5000:], value[:5000])
+    assert store.unregister_buffer(around.address + 4096) == 0
+    assert store.put_from("unmapped", memory.address, 1 << 45) < 0
+    assert store.put_from("everything", memory.address, (1 << 64) - 1) == -600
+    assert store.batch_is_exist(["unmapped", "everything"]) == [0, 0]
 
 
 @pytest.mark.parametrize(("address", "size"), [(0, 10), (None, 0), (None, (1 << 64) - 1), ((1 << 64) - 1, 10)])

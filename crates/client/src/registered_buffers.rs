@@ -52,20 +52,19 @@ impl RegisteredBuffers {
         self.lock().remove(&ptr).map(|_| ()).ok_or(ErrorCode::InvalidParams)
     }
 
-    /// The known memory around these bytes, if a transfer may use them: they lie in one registered buffer, or begin
-    /// outside of all.
+    /// The known memory around these bytes, if a transfer may use them: memory of the host, or registered buffers of
+    /// one device that adjoin.
     ///
     /// # Errors
     /// - [`ErrorCode::InvalidParams`] for a null pointer, or no bytes.
-    /// - [`ErrorCode::InvalidParams`] for bytes that begin in a registered buffer and run past its end.
-    /// - [`ErrorCode::InvalidParams`] for bytes that begin outside of all buffers and not in memory of the host.
+    /// - [`ErrorCode::InvalidParams`] for bytes that are registered in part as memory of a device, and in part not, or
+    ///   otherwise.
+    /// - [`ErrorCode::InvalidParams`] for bytes outside of all buffers that do not begin in memory of the host.
     pub fn check(&self, ptr: usize, len: usize) -> Result<KnownMemory, ErrorCode> {
-        match self.find(ptr, len)? {
-            Some(known) => Ok(known),
-            None if is_readable(ptr) => {
-                Ok(KnownMemory { start: ptr, end: ptr + len, place: Place::Host })
-            }
-            None => Err(ErrorCode::InvalidParams),
+        let (known, gaps) = self.around(ptr, len)?;
+        match gaps.iter().all(|&gap| is_readable(gap)) {
+            true => Ok(known),
+            false => Err(ErrorCode::InvalidParams),
         }
     }
 
@@ -80,14 +79,33 @@ impl RegisteredBuffers {
         Ok(())
     }
 
-    /// The registered buffer that holds `len` bytes from `start` on; `None` if they begin outside of all buffers.
-    fn find(&self, start: usize, len: usize) -> Result<Option<KnownMemory>, ErrorCode> {
+    /// The known memory around `len` bytes from `start` on, and the start of each of its parts that lies in no buffer.
+    /// These parts must be memory of the host.
+    fn around(&self, start: usize, len: usize) -> Result<(KnownMemory, Vec<usize>), ErrorCode> {
         let end = end_of(start, len)?;
         let buffers = self.lock();
-        let around = buffers.range(..=start).next_back();
-        match around.filter(|&(_, &(taken_to, _))| start < taken_to) {
-            Some((_, &(taken_to, _))) if end > taken_to => Err(ErrorCode::InvalidParams),
-            around => Ok(around.map(|(&start, &(end, place))| KnownMemory { start, end, place })),
+        let before = buffers.range(..=start).next_back();
+        let mut known = match before.filter(|&(_, &(taken_to, _))| start < taken_to) {
+            Some((&start, &(end, place))) => KnownMemory { start, end, place },
+            None => KnownMemory { start, end: start, place: Place::Host },
+        };
+        let mut gaps = Vec::new();
+        for (&from, &(taken_to, place)) in buffers.range(start + 1..end) {
+            if from > known.end {
+                gaps.push(known.end);
+            }
+            if place != known.place {
+                return Err(ErrorCode::InvalidParams);
+            }
+            known.end = taken_to;
+        }
+        if known.end < end {
+            gaps.push(known.end);
+            known.end = end;
+        }
+        match gaps.is_empty() || known.place == Place::Host {
+            true => Ok((known, gaps)),
+            false => Err(ErrorCode::InvalidParams),
         }
     }
 
@@ -146,29 +164,56 @@ mod tests {
     }
 
     #[test]
-    fn a_transfer_stays_inside_of_the_buffer_it_starts_in() {
+    fn a_transfer_spans_buffers_that_adjoin_and_memory_of_the_host_between_and_behind_them() {
         let buffers = buffers();
-        assert_eq!(buffers.insert(300, 50, Place::Host), Ok(()));
-        let known = |start, end, place| Ok(Some(KnownMemory { start, end, place }));
-        let inside = known(100, 150, Place::Host);
-        let outside = Ok(None);
+        assert_eq!(buffers.insert(250, 50, Place::Device(1)), Ok(()));
+        assert_eq!(buffers.insert(300, 50, Place::Device(2)), Ok(()));
+        assert_eq!(buffers.insert(400, 50, Place::Host), Ok(()));
+        assert_eq!(buffers.insert(450, 50, Place::Host), Ok(()));
+        assert_eq!(buffers.insert(600, 50, Place::Host), Ok(()));
+        let known = |start, end, place, gaps: &[usize]| {
+            Ok((KnownMemory { start, end, place }, gaps.to_vec()))
+        };
+        let host = |start, end, gaps: &[usize]| known(start, end, Place::Host, gaps);
         let refused = Err(ErrorCode::InvalidParams);
         for (start, len, expected) in [
-            (100, 50, inside),
-            (120, 30, inside),
-            (149, 1, inside),
-            (249, 1, known(200, 250, Place::Device(1))),
-            (150, 10, outside),
-            (10, 5, outside),
-            (1000, 1 << 30, outside),
-            (100, 51, refused),
-            (149, 2, refused),
-            (220, usize::MAX, refused),
-            (0, 1, refused),
+            (100, 50, host(100, 150, &[])),
+            (149, 1, host(100, 150, &[])),
+            (400, 100, host(400, 500, &[])),
+            (449, 2, host(400, 500, &[])),
+            (450, 200, host(450, 650, &[500])),
+            (390, 300, host(390, 690, &[390, 500, 650])),
+            (100, 51, host(100, 151, &[150])),
+            (150, 10, host(150, 160, &[150])),
+            (10, 5, host(10, 15, &[10])),
+            (1000, 1 << 30, host(1000, 1000 + (1 << 30), &[1000])),
+            (249, 1, known(200, 250, Place::Device(1), &[])),
+            (200, 100, known(200, 300, Place::Device(1), &[])),
+            (249, 2, known(200, 300, Place::Device(1), &[])),
+            (299, 2, refused.clone()),
+            (349, 2, refused.clone()),
+            (350, 50, host(350, 400, &[350])),
+            (199, 2, refused.clone()),
+            (149, 52, refused.clone()),
+            (320, 100, refused.clone()),
+            (400, usize::MAX, refused.clone()),
+            (0, 1, refused.clone()),
             (120, 0, refused),
         ] {
-            assert_eq!(buffers.find(start, len), expected, "{len} from {start}");
+            assert_eq!(buffers.around(start, len), expected, "{len} from {start}");
         }
+    }
+
+    #[test]
+    fn memory_that_is_not_there_is_refused_behind_a_buffer_too() {
+        let bytes = vec![0_u8; 8192];
+        let (start, buffers) = (bytes.as_ptr().addr(), RegisteredBuffers::default());
+        assert_eq!(buffers.insert(start, 4096, Place::Host), Ok(()));
+        assert_eq!(buffers.insert(1 << 46, 4096, Place::Host), Ok(()));
+        let known = KnownMemory { start, end: start + 8192, place: Place::Host };
+        assert_eq!(buffers.check(start, 8192), Ok(known));
+        assert_eq!(buffers.check(1 << 46, 8192), Err(ErrorCode::InvalidParams));
+        assert_eq!(buffers.check(4096, 1), Err(ErrorCode::InvalidParams));
     }
 
     #[test]

@@ -13,8 +13,8 @@ pub enum Opcode {
     Write,
 }
 
-/// One range to move. Each end must lie within one registered range of its side. A piece without bytes succeeds at
-/// once, whatever its addresses.
+/// One range to move. Each end must lie within registered memory of its side: within one range, or within several that
+/// adjoin. A piece without bytes succeeds at once, whatever its addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// The address in this process.

@@ -12,6 +12,9 @@ use crate::{RegisterError, UnregisterError};
 /// Most ranges that one engine may have registered.
 pub const MAX_REGISTRATIONS: usize = 1 << 20;
 
+/// Most registered ranges that one piece of a transfer may span.
+pub(crate) const MAX_SPANNED_RANGES: usize = 1 << 16;
+
 /// How long an unregistration waits before it disconnects peers that write to the range.
 const GRACE: Duration = Duration::from_secs(1);
 
@@ -44,12 +47,15 @@ struct Registered {
     number: u64,
 }
 
+/// A peer that writes to the bytes from `start` to `end`.
 struct Writer {
     start: u64,
+    end: u64,
     interrupt: Arc<dyn Interrupt>,
 }
 
-/// Part of a registered range. As long as it exists, an unregistration of the range waits.
+/// Bytes of a registered range, or of several that adjoin. As long as they exist, an unregistration of one of the
+/// ranges waits.
 #[derive(Clone, Debug)]
 pub(crate) struct HeldBytes {
     pub(crate) bytes: PlacedSlice,
@@ -172,6 +178,7 @@ impl Registry {
             state.retired_ranges.insert(start, start + range.memory.len() as u64);
             range
         };
+        let end = start + range.memory.len() as u64;
         let Registered { memory, region, released, writable, managed, number } = range;
         let again = Arc::downgrade(&region);
         drop(region);
@@ -179,7 +186,7 @@ impl Registry {
             self.lock().retired_ranges.remove(&start);
             return Ok(());
         }
-        self.interrupt_writers(start);
+        self.interrupt_writers(start, end);
         let is_released = released.wait(deadline);
         let mut state = self.lock();
         state.retired_ranges.remove(&start);
@@ -196,17 +203,18 @@ impl Registry {
     }
 
     /// Disconnects the peers that write to the range.
-    fn interrupt_writers(&self, start: u64) {
+    fn interrupt_writers(&self, start: u64, end: u64) {
         let state = self.lock();
-        for writer in state.writers.values().filter(|writer| writer.start == start) {
+        let is_in_range = |writer: &&Writer| writer.start < end && start < writer.end;
+        for writer in state.writers.values().filter(is_in_range) {
             writer.interrupt.interrupt();
         }
     }
 
-    /// Holds `len` bytes at `start`. `None` if they do not lie in one registered range, or cannot be written and
-    /// `to_write` is set.
+    /// Holds `len` bytes at `start`. `None` if some of them are not registered, lie in another place than the others,
+    /// or cannot be written and `to_write` is set.
     pub(crate) fn hold(&self, start: u64, len: u64, to_write: bool) -> Option<HeldBytes> {
-        hold(&self.lock(), start, len, to_write).map(|(_, held)| held)
+        hold(&self.lock(), start, len, to_write)
     }
 
     /// As [`Registry::hold`], for a write of a peer. Also returns a number for [`Registry::end_write`].
@@ -217,10 +225,10 @@ impl Registry {
         interrupt: Arc<dyn Interrupt>,
     ) -> Option<(u64, HeldBytes)> {
         let mut state = self.lock();
-        let (start, held) = hold(&state, start, len, true)?;
+        let held = hold(&state, start, len, true)?;
         let number = state.next_writer;
         state.next_writer += 1;
-        state.writers.insert(number, Writer { start, interrupt });
+        state.writers.insert(number, Writer { start, end: start + len, interrupt });
         Some((number, held))
     }
 
@@ -237,13 +245,29 @@ impl Registry {
     }
 }
 
-fn hold(state: &RegistryState, start: u64, len: u64, to_write: bool) -> Option<(u64, HeldBytes)> {
+fn hold(state: &RegistryState, start: u64, len: u64, to_write: bool) -> Option<HeldBytes> {
     let (&first, range) = state.ranges.range(..=start).next_back()?;
     let (from, len) = (usize::try_from(start - first).ok()?, usize::try_from(len).ok()?);
-    let is_inside = from.checked_add(len).is_some_and(|end| end <= range.memory.len());
-    let bytes = is_inside.then(|| range.memory.sub(from, len))?;
-    let allowed = range.writable || !to_write;
-    allowed.then(|| (first, HeldBytes { bytes, region: Arc::clone(&range.region) }))
+    let end = from.checked_add(len)?;
+    let (mut memory, mut writable) = (range.memory, range.writable);
+    let mut further: Vec<Arc<Region>> = Vec::new();
+    let mut behind = state.ranges.range(first..).skip(1).take(MAX_SPANNED_RANGES - 1);
+    while memory.len() < end {
+        let (_, next) = behind.next()?;
+        memory = memory.joined(next.memory)?;
+        writable &= next.writable;
+        further.push(Arc::clone(&next.region));
+    }
+    if to_write && !writable {
+        return None;
+    }
+    let (bytes, region) = (memory.sub(from, len), Arc::clone(&range.region));
+    if further.is_empty() {
+        return Some(HeldBytes { bytes, region });
+    }
+    let all = bytes.host().unwrap_or(region.whole());
+    let region = Region::lent(all, Box::new((region, further))).ok()?;
+    Some(HeldBytes { bytes, region: Arc::new(region) })
 }
 
 #[cfg(test)]
@@ -311,24 +335,55 @@ mod tests {
     }
 
     #[test]
-    fn only_what_lies_in_one_range_is_held() {
-        let (registry, buffer) = (Registry::default(), Buffer::zeroed(200));
+    fn what_lies_in_ranges_that_adjoin_is_held() {
+        let (registry, buffer) = (Registry::default(), Buffer::zeroed(400));
         let start = address(&buffer);
-        registry.register(&[buffer.raw().sub(0, 100).into()]).expect("free");
-        registry.register(&[buffer.raw().sub(100, 100).into()]).expect("free");
+        for (from, len) in [(0, 100), (100, 100), (201, 100)] {
+            registry.register(&[buffer.raw().sub(from, len).into()]).expect("free");
+        }
+        registry.insert(buffer.raw().sub(301, 50).into(), false, None).expect("free");
         for (from, len, held) in [
             (start, 100, true),
             (start + 50, 50, true),
             (start + 199, 1, true),
-            (start + 50, 51, false),
+            (start + 50, 51, true),
+            (start, 200, true),
+            (start + 200, 0, true),
+            (start, 201, false),
             (start - 1, 2, false),
             (start + 200, 1, false),
+            (start + 201, 100, true),
+            (start + 201, 101, false),
             (start, u64::MAX, false),
             (u64::MAX, 1, false),
             (0, 1, false),
         ] {
             assert_eq!(registry.hold(from, len, true).is_some(), held, "{len} from {from:#x}");
         }
+        assert!(registry.hold(start + 201, 101, false).is_some(), "all of it can be read");
+    }
+
+    #[test]
+    fn each_of_the_ranges_that_a_piece_spans_stays_registered() {
+        let (registry, buffer) = (Registry::default(), Buffer::from_vec(vec![5; 200]));
+        let start = address(&buffer);
+        for from in [0, 100] {
+            registry.register(&[buffer.raw().sub(from, 100).into()]).expect("free");
+        }
+        let flag = Arc::new(Flag(AtomicBool::new(false)));
+        let (number, held) =
+            registry.begin_write(start + 50, 100, flag.clone()).expect("registered");
+        held.bytes.host().expect("the host's").write_from(&[9; 100]);
+        for start in [start, start + 100] {
+            assert_eq!(registry.unregister(start, SOON), Err(UnregisterError::Busy { start }));
+            assert!(flag.0.swap(false, Ordering::AcqRel), "the writer was interrupted");
+        }
+        registry.end_write(number);
+        drop(held);
+        for start in [start, start + 100] {
+            assert_eq!(registry.unregister(start, SOON), Ok(()));
+        }
+        assert_eq!(buffer.as_slice()[49..51], [5, 9]);
     }
 
     #[test]

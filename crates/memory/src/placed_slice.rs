@@ -86,6 +86,13 @@ impl PlacedSlice {
     pub fn sub(&self, from: usize, len: usize) -> PlacedSlice {
         Self { place: self.place, slice: self.slice.sub(from, len) }
     }
+
+    /// This slice and `next` as one. `None` if `next` does not begin where this one ends, or lies elsewhere.
+    #[must_use]
+    pub fn joined(self, next: PlacedSlice) -> Option<PlacedSlice> {
+        let slice = self.slice.joined(next.slice).filter(|_| self.place == next.place)?;
+        Some(Self { place: self.place, slice })
+    }
 }
 
 #[cfg(test)]
@@ -100,6 +107,11 @@ mod tests {
         assert_eq!((device.place(), device.len()), (Place::Device(3), 100));
         assert!(device.host().is_none());
         assert_eq!(device.sub(10, 20).device(), Some((3, 0x100a)));
+        let joined = device.sub(0, 40).joined(device.sub(40, 60)).expect("they adjoin");
+        assert_eq!((joined.device(), joined.len()), (Some((3, 0x1000)), 100));
+        // SAFETY: as above.
+        let other = unsafe { PlacedSlice::of_device(4, 0x1064, 100) };
+        assert!(device.joined(other).is_none(), "it lies on another device");
         let buffer = Buffer::zeroed(8);
         let host = PlacedSlice::from(buffer.raw());
         assert_eq!((host.place(), host.device()), (Place::Host, None));

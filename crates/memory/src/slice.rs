@@ -69,6 +69,17 @@ impl RawSlice {
         RawSlice { ptr: self.ptr.wrapping_add(from), len }
     }
 
+    /// This slice and `next` as one. `None` if `next` does not begin where this one ends.
+    #[must_use]
+    pub fn joined(self, next: RawSlice) -> Option<RawSlice> {
+        let adjoins = self.ptr.wrapping_add(self.len) == next.ptr;
+        let len = self.len.checked_add(next.len).filter(|_| adjoins)?;
+        // Two allocations may adjoin, and a pointer into the first alone would not reach the second.
+        let _ = next.ptr.expose_provenance();
+        let ptr = std::ptr::with_exposed_provenance_mut(self.ptr.expose_provenance());
+        Some(RawSlice { ptr, len })
+    }
+
     /// Copies all bytes of this slice to `dst`. The two may overlap.
     ///
     /// # Panics
@@ -142,6 +153,17 @@ mod tests {
         all.sub(3, 5).read_into(&mut out);
         assert_eq!(&out, b"\0abc\0");
         assert_eq!(all.sub(4, 3).to_vec(), b"abc");
+    }
+
+    #[test]
+    fn slices_that_adjoin_are_one() {
+        let buffer = Buffer::from_vec(b"0123456789".to_vec());
+        let part = |from, len| buffer.raw().sub(from, len);
+        let joined = part(2, 3).joined(part(5, 4)).expect("they adjoin");
+        assert_eq!(joined.to_vec(), b"2345678");
+        for (from, len) in [(4, 4), (6, 4), (0, 2)] {
+            assert!(part(2, 3).joined(part(from, len)).is_none(), "{len} from {from}");
+        }
     }
 
     #[test]

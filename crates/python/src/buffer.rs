@@ -72,7 +72,7 @@ pub(crate) fn unfilled_bytes(py: Python<'_>, len: u64) -> Option<(Py<PyBytes>, R
 /// `InvalidParams` in three cases:
 ///
 /// - the range is empty;
-/// - it starts in a registered buffer and runs past its end;
+/// - a part of it is registered as memory of a device, and another part is not;
 /// - it starts outside of all registered buffers and not in host memory.
 pub(crate) fn memory_at(
     store: &PoolClient,
@@ -94,7 +94,7 @@ fn known_memory(store: &PoolClient, address: usize, len: usize) -> Result<KnownM
         // Evaluated only if the limiter admits the line.
         let what = fmt::from_fn(|f| f.write_str(&describe_pointer(address)));
         let text = format_args!(
-            "{len} bytes at {address:#x} are none, run past the end of their registered buffer, or are neither registered nor host memory \
+            "{len} bytes at {address:#x} are none, run past registered memory of a GPU, or are neither registered nor host memory \
              ({what})"
         );
         log::warn("memory", "registered", text);
@@ -104,7 +104,8 @@ fn known_memory(store: &PoolClient, address: usize, len: usize) -> Result<KnownM
 /// The slice of a range that [`known_memory`] has accepted.
 fn slice_at(address: usize, len: usize, place: Place) -> PlacedSlice {
     // SAFETY: the Python caller promises that the range stays mapped until the call returns, and writable if the call
-    // reads into it. `known_memory` has refused ranges that contradict a registration. No Rust reference to the memory
+    // reads into it. `known_memory` has refused ranges whose registrations say
+    // otherwise. No Rust reference to the memory
     // exists.
     unsafe {
         match place {

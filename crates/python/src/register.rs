@@ -15,7 +15,7 @@ const IN_DEVICE: i32 = 1;
 impl MooncakeDistributedStore {
     /// Registers `size` bytes at the address `buffer_ptr` for `put_from`, `get_into` and their batch forms. The memory
     /// must stay mapped and writable until `unregister_buffer`. GPU memory can be used only while it is registered;
-    /// host memory can also be used without.
+    /// host memory can also be used without. A call may use bytes of several registered ranges that adjoin.
     ///
     /// Returns 0, or -600 if the range
     ///

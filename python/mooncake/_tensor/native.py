@@ -46,7 +46,7 @@ class NativeStore(Protocol):
 def may_touch(store: NativeStore, address: int, size: int) -> bool:
     """Whether Python may touch `size` bytes at `address`.
 
-    They must be in host memory, not null and not empty, and must not run past the end of a registered buffer. False
+    They must be in host memory, not null and not empty. False
     also while the store is not set up.
     """
     return address != 0 and store._check_registered(address, size) == 0

@@ -49,13 +49,11 @@ impl Store {
         self.buffers()?.unregister(ptr)
     }
 
-    /// The known memory around these bytes, if a transfer may use them: they lie in one registered buffer, or begin
-    /// outside of all.
+    /// The known memory around these bytes, if a transfer may use them: memory of the host, or registered buffers of
+    /// one device that adjoin.
     ///
     /// # Errors
-    /// - [`ErrorCode::InvalidParams`] for a null pointer, or no bytes.
-    /// - [`ErrorCode::InvalidParams`] for bytes that begin in a registered buffer and run past its end.
-    /// - [`ErrorCode::InvalidParams`] for bytes that begin outside of all buffers and not in memory of the host.
+    /// - As [`RegisteredBuffers::check`].
     /// - [`ErrorCode::UnavailableInCurrentStatus`] as for [`Store::register`].
     pub fn check_registered(&self, ptr: usize, len: usize) -> Result<KnownMemory, ErrorCode> {
         self.buffers()?.check(ptr, len)

@@ -101,8 +101,8 @@ impl TransferEngine {
 #[pymethods]
 impl TransferEngine {
     /// Writes `length` bytes from the local address `buffer` to the address `peer_buffer_address` of the peer named
-    /// `target_hostname`. Both ranges must be registered, each in its own process. Blocks until the transfer has
-    /// ended.
+    /// `target_hostname`. Both ranges must be registered, each in its own process and by as many registrations as
+    /// adjoin. Blocks until the transfer has ended.
     ///
     /// `transport_hint` is accepted and changes nothing.
     ///
