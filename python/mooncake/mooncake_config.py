@@ -26,16 +26,13 @@ MAX_SIZE_BYTES = (1 << 63) - 1
 CONFIG_PATH_VARIABLE = "MOONCAKE_CONFIG_PATH"
 MASTER_VARIABLE = "MOONCAKE_MASTER"
 
-# The first unit with which a text ends is its unit. Units of two letters therefore come first, and "b" last.
+# The first unit with which a text ends is its unit. Longer units therefore come first, and "b" last.
 _UNITS = {
-    "kb": 1 << 10,
-    "mb": 1 << 20,
-    "gb": 1 << 30,
-    "tb": 1 << 40,
-    "k": 1 << 10,
-    "m": 1 << 20,
-    "g": 1 << 30,
-    "t": 1 << 40,
+    **{
+        letter + end: 1 << shift
+        for end in ("ib", "b", "i", "")
+        for letter, shift in (("k", 10), ("m", 20), ("g", 30), ("t", 40))
+    },
     "b": 1,
 }
 _TRUE = {"true", "1", "yes", "on", "enable"}
@@ -77,7 +74,7 @@ def _parse_number(text: str) -> int:
 
 
 def _parse_segment_size(value: object) -> int:
-    """A number of bytes, from a number or a text like "512MB", "1.5 gb" or "4096". Units are powers of 1024.
+    """A number of bytes, from a number or a text like "512MB", "1.5 gb", "4GiB" or "4096". Units are powers of 1024.
 
     Raises ValueError for a text that is empty, has no number or is too large, and TypeError for any other type.
     """
@@ -243,23 +240,28 @@ class MooncakeConfig:
 
         Messages put `where` before the field's name. Raises ValueError for an unknown field or a wrong value.
         """
-        unknown = [name for name in overrides if name not in _SOURCES]
-        if unknown:
-            raise ValueError(f"{where}{unknown[0]}: no such setting; there are {', '.join(_SOURCES)}")
-        return replace(self, **{name: _parse(name, value, f"{where}{name}") for name, value in overrides.items()})
+        return replace(self, **_parse_overrides(overrides, where))
 
     @staticmethod
-    def from_file(file_path: str | os.PathLike[str]) -> MooncakeConfig:
+    def from_file(
+        file_path: str | os.PathLike[str], overrides: Mapping[str, object] | None = None, where: str = ""
+    ) -> MooncakeConfig:
         """Reads the configuration from a file with a JSON object. A null value means the default, except for required
-        keys. An unknown key is ignored, with a warning in the log.
+        keys. An unknown key is ignored, with a warning in the log. A path may begin with `~/`.
 
-        Raises OSError if the file cannot be read, and ValueError that names the file and the wrong or missing key.
+        Fields in `overrides` replace those of the file. Their values may be texts, as in a file. Messages about them
+        put `where` before the field's name.
+
+        Raises OSError if the file cannot be read, and ValueError that names the file and the wrong or missing key, or
+        the wrong override.
         """
-        path = os.fspath(file_path)
+        path = os.path.expanduser(os.fspath(file_path))
         settings = _read_object(path)
         _warn_of_unknown(path, settings)
-        values = {}
+        values = _parse_overrides(overrides, where)
         for name, source in _SOURCES.items():
+            if name in values:
+                continue
             if source.required and name not in settings:
                 raise ValueError(f"{path}: Missing required config field: {name}")
             value = settings.get(name)
@@ -268,24 +270,35 @@ class MooncakeConfig:
         return MooncakeConfig(**values)
 
     @staticmethod
-    def load_from_env() -> MooncakeConfig:
+    def load_from_env(overrides: Mapping[str, object] | None = None, where: str = "") -> MooncakeConfig:
         """Reads the configuration from the file that `MOONCAKE_CONFIG_PATH` names. If it is not set, reads it from
-        environment variables, of which `MOONCAKE_MASTER` is required.
+        environment variables, of which `MOONCAKE_MASTER` is required. `overrides` and `where` are those of `from_file`.
 
         Raises ValueError that names the wrong variable and its value, or the exceptions of `from_file`.
         """
         path = os.environ.get(CONFIG_PATH_VARIABLE)
         if path:
-            return MooncakeConfig.from_file(path)
-        if not os.environ.get(MASTER_VARIABLE):
+            return MooncakeConfig.from_file(path, overrides, where)
+        values = _parse_overrides(overrides, where)
+        if not os.environ.get(MASTER_VARIABLE) and "master_server_address" not in values:
             raise ValueError(
                 f"Neither the environment variable '{CONFIG_PATH_VARIABLE}' nor '{MASTER_VARIABLE}' is set."
             )
-        values = {}
         for name, source in _SOURCES.items():
+            if name in values:
+                continue
             value = os.environ.get(source.variable)
             values[name] = source.default if value is None else _parse(name, value, source.variable)
         return MooncakeConfig(**values)
+
+
+def _parse_overrides(overrides: Mapping[str, object] | None, where: str) -> dict[str, Any]:
+    values = {}
+    for name, value in (overrides or {}).items():
+        if name not in _SOURCES:
+            raise ValueError(f"{where}{name}: no such setting; there are {', '.join(_SOURCES)}")
+        values[name] = _parse(name, value, f"{where}{name}")
+    return values
 
 
 def _warn_of_unknown(path: str, settings: Mapping[str, object]) -> None:

@@ -3,7 +3,8 @@
 It lends memory to the pool. HTTP clients put, get and remove objects, and mount segments.
 
 Start it with `python -m mooncake.mooncake_store_service --config FILE --port 8080`, or `mc_store_rest_server`. Needs
-`aiohttp`. The API has no authentication: bind it to an address that only operators can reach.
+`aiohttp`. Anyone who reaches the API may read and change objects. Requests that mount, unmount or name a file are for
+callers of the same machine, or for those with the cluster's token.
 """
 
 from __future__ import annotations
@@ -22,12 +23,13 @@ from aiohttp import web
 
 from mooncake import _flag
 from mooncake._output import Parser
+from mooncake._rest.access import for_operators, refuse_web_pages, token_of_environment
 from mooncake._rest.master import RETRY_SECONDS, await_master, wait
 from mooncake._rest.objects import ObjectEndpoints
 from mooncake._rest.request import MAX_BODY_BYTES, MAX_REQUESTS, json_errors, limit_requests
 from mooncake._rest.segments import SegmentEndpoints
 from mooncake._rest.segments import shm_name_to_path as _shm_name_to_path
-from mooncake._rest.state import Store
+from mooncake._rest.state import DEFAULT_MOUNT_FOLDER, Store
 from mooncake.mooncake_config import MooncakeConfig
 from mooncake.store import MooncakeDistributedStore
 
@@ -76,20 +78,32 @@ class MooncakeStoreService(ObjectEndpoints, SegmentEndpoints):
     _runner: web.AppRunner | None = None
     # The address of the API, once it listens: with the real port, even if port 0 was requested.
     http_address: tuple[str, int] | None = None
+    # What callers of other machines send to change this process. Empty: none of them may.
+    auth_token = ""
 
-    def __init__(self, config_path: str | None = None, cli_config: Mapping[str, object] | None = None) -> None:
+    def __init__(
+        self,
+        config_path: str | None = None,
+        cli_config: Mapping[str, object] | None = None,
+        mount_folder: str = DEFAULT_MOUNT_FOLDER,
+    ) -> None:
         """Reads the configuration from the file, or as `MooncakeConfig.load_from_env` does. `cli_config` overrides
-        single settings.
+        single settings, and may give those that are missing. Only files in `mount_folder` are lent on request.
 
-        Raises OSError if the file cannot be read, and ValueError for a wrong or unknown setting.
+        Raises OSError if a file cannot be read, and ValueError for a wrong or unknown setting.
         """
         self.store = None
         self.current_mode = "prefill"
         self.mounted_segment_ids = []
         self.last_mount_info = {}
         self._state_lock = asyncio.Lock()
-        config = MooncakeConfig.from_file(config_path) if config_path else MooncakeConfig.load_from_env()
-        self.config = config.with_overrides(cli_config or {}, where="-D ")
+        self.mount_folder = mount_folder
+        self.auth_token = token_of_environment()
+        overrides, where = cli_config or {}, "-D "
+        if config_path:
+            self.config = MooncakeConfig.from_file(config_path, overrides, where)
+        else:
+            self.config = MooncakeConfig.load_from_env(overrides, where)
 
     async def start_store_service(
         self, max_wait_time: float = DEFAULT_WAIT_SECONDS, shutdown_event: asyncio.Event | None = None
@@ -126,8 +140,9 @@ class MooncakeStoreService(ObjectEndpoints, SegmentEndpoints):
         """Tries to set a store up. Returns the reason of a failure or None, and whether further tries are pointless."""
         # A configuration object of a caller may lack fields. The store has defaults for those.
         settings = {key: getattr(self.config, field) for key, field in _SETTINGS.items() if hasattr(self.config, field)}
-        # `stop` drains: it knows which signal arrived, and whether there is time.
-        settings["drain_timeout_sec"] = 0
+        if os.environ.get(DRAIN_VARIABLE):
+            # `stop` drains, and not the store: `stop` knows which signal arrived, and whether there is time.
+            settings["drain_timeout_sec"] = 0
         try:
             store = cast(Store, MooncakeDistributedStore())
             code = store.setup(settings)
@@ -143,7 +158,8 @@ class MooncakeStoreService(ObjectEndpoints, SegmentEndpoints):
 
         Raises OSError if the address cannot be used, and UnicodeError for an invalid host name.
         """
-        app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[limit_requests(MAX_REQUESTS), json_errors])
+        middlewares = [limit_requests(MAX_REQUESTS), json_errors, refuse_web_pages]
+        app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=middlewares)
         app.add_routes(self._routes())
         self._runner = web.AppRunner(app, access_log_format=ACCESS_LINE, shutdown_timeout=FAREWELL_SECONDS)
         await self._runner.setup()
@@ -154,18 +170,21 @@ class MooncakeStoreService(ObjectEndpoints, SegmentEndpoints):
         return True
 
     def _routes(self) -> list[web.RouteDef]:
+        changes_of_the_process = {
+            "/api/mount_shm": self.handle_mount_shm,
+            "/api/unmount_shm": self.handle_unmount_shm,
+            "/api/mount": self.handle_mount,
+            "/api/unmount": self.handle_unmount,
+            "/api/unmount_local_disk": self.handle_unmount_local_disk,
+            "/api/reconfigure": self.handle_reconfigure,
+        }
         return [
             web.put("/api/put", self.handle_put),
             web.get("/api/get/{key:[^/]+}", self.handle_get),
             web.get("/api/exist/{key:[^/]+}", self.handle_exist),
             web.delete("/api/remove/{key:[^/]+}", self.handle_remove),
             web.delete("/api/remove_all", self.handle_remove_all),
-            web.post("/api/mount_shm", self.handle_mount_shm),
-            web.post("/api/unmount_shm", self.handle_unmount_shm),
-            web.post("/api/mount", self.handle_mount),
-            web.post("/api/unmount", self.handle_unmount),
-            web.post("/api/unmount_local_disk", self.handle_unmount_local_disk),
-            web.post("/api/reconfigure", self.handle_reconfigure),
+            *(web.post(path, for_operators(self.auth_token, call)) for path, call in changes_of_the_process.items()),
         ]
 
     async def stop(self, drain_seconds: int = 0, told_again: asyncio.Event | None = None) -> None:
@@ -208,31 +227,40 @@ def _unblock_shutdown_signals() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
 
 
-def _install_shutdown_signal_handlers(
-    loop: asyncio.AbstractEventLoop, shutdown_event: asyncio.Event, told_again: asyncio.Event | None = None
-) -> list[int]:
-    """Installs handlers that set `shutdown_event` on SIGINT, SIGTERM and SIGHUP.
+class _Shutdown(asyncio.Event):
+    """Set by the first signal. It also knows which signals came, and tells of the second."""
 
-    A second signal sets `told_again`, and ends the process after a second. A SIGHUP that the process ignores from the
-    start, as under `nohup`, stays ignored. Handlers append the signals to the list that is returned.
-    """
-    came: list[int] = []
+    def __init__(self) -> None:
+        super().__init__()
+        self.came: list[int] = []
+        self.told_again = asyncio.Event()
 
-    def stop(number: int) -> None:
-        logger.info("%s came, stopping", signal.Signals(number).name)
-        came.append(number)
-        shutdown_event.set()
-        if len(came) == 2 and told_again is not None:
-            told_again.set()
+    def note(self, number: int) -> None:
+        """A second signal sets `told_again`, and ends the process after a second."""
+        self.came.append(number)
+        if len(self.came) == 2:
+            self.told_again.set()
             # The status that a shell reports for a process ended by this signal.
             end = threading.Timer(LAST_SECONDS, os._exit, (128 + number,))
             end.daemon = True
             end.start()
 
+
+def _install_shutdown_signal_handlers(loop: asyncio.AbstractEventLoop, shutdown_event: asyncio.Event) -> None:
+    """Installs handlers that set `shutdown_event` on SIGINT, SIGTERM and SIGHUP. A `_Shutdown` also notes the signal.
+
+    A SIGHUP that the process ignores from the start, as under `nohup`, stays ignored.
+    """
+
+    def stop(number: int) -> None:
+        logger.info("%s came, stopping", signal.Signals(number).name)
+        shutdown_event.set()
+        if isinstance(shutdown_event, _Shutdown):
+            shutdown_event.note(number)
+
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
             loop.add_signal_handler(number, stop, number)
-    return came
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -244,6 +272,13 @@ def parse_arguments() -> argparse.Namespace:
     )
     parser.add_argument("--host", default=DEFAULT_HOST, help="address of the API (default: %(default)s)")
     parser.add_argument("--port", type=_flag.port, default=DEFAULT_PORT, help="port of the API (default: %(default)s)")
+    parser.add_argument(
+        "--mount-folder",
+        "--mount_folder",
+        metavar="FOLDER",
+        default=DEFAULT_MOUNT_FOLDER,
+        help="folder of the files that POST /api/reconfigure may lend (default: %(default)s)",
+    )
     parser.add_argument(
         "--max-wait-time",
         metavar="SECONDS",
@@ -266,23 +301,24 @@ async def main() -> int:
     """Runs the service until a signal arrives. Returns the exit status: 0 after a signal, 1 if it could not start."""
     arguments = parse_arguments()
     try:
-        service = MooncakeStoreService(arguments.config, dict(arguments.define))
+        folder = getattr(arguments, "mount_folder", DEFAULT_MOUNT_FOLDER)
+        service = MooncakeStoreService(arguments.config, dict(arguments.define), folder)
     except (OSError, ValueError) as error:
         logger.error("The configuration is wrong: %s", error)
         return 1
-    stopping, told_again = asyncio.Event(), asyncio.Event()
+    stopping = _Shutdown()
     loop = asyncio.get_running_loop()
-    came = _install_shutdown_signal_handlers(loop, stopping, told_again)
+    _install_shutdown_signal_handlers(loop, stopping)
     _unblock_shutdown_signals()
     try:
         deadline = loop.time() + arguments.max_wait_time
-        address = service.config.master_server_address
-        if not await await_master(address, arguments.max_wait_time, stopping):
-            if stopping.is_set():
-                return 0
-            # A setup would search for the master for a while longer, and block signals meanwhile.
-            logger.error("The store did not start: no master listens at %s", address)
-            return 1
+        if not stopping.is_set():
+            address = service.config.master_server_address
+            is_there = await await_master(address, arguments.max_wait_time, stopping)
+            if not is_there and not stopping.is_set():
+                # A setup would search for the master for a while longer, and block signals meanwhile.
+                logger.error("The store did not start: no master listens at %s", address)
+                return 1
         if not await service.start_store_service(max(0.0, deadline - loop.time()), stopping):
             return 0 if stopping.is_set() else 1
         host = getattr(arguments, "host", DEFAULT_HOST)
@@ -297,9 +333,9 @@ async def main() -> int:
     finally:
         # SIGINT comes from a terminal, where the user wants the program to end now. SIGTERM and SIGHUP come from a
         # manager of nodes, which waits.
-        is_taken_away = came[:1] in ([signal.SIGTERM], [signal.SIGHUP])
+        is_taken_away = stopping.came[:1] in ([signal.SIGTERM], [signal.SIGHUP])
         seconds = getattr(arguments, "drain_timeout_sec", DEFAULT_DRAIN_SECONDS)
-        await service.stop(seconds if is_taken_away else 0, told_again)
+        await service.stop(seconds if is_taken_away else 0, stopping.told_again)
 
 
 def sync_main() -> int:

@@ -15,12 +15,17 @@ Answer = tuple[int, Any]
 CONFIG = MooncakeConfig("localhost", "P2PHANDSHAKE", 0, 0, "tcp", "", "127.0.0.1:1")
 
 
-def ask(port: int, method: str, path: str, body: object = None, host: str = "127.0.0.1") -> Answer:
+JSON = {"Content-Type": "application/json"}
+
+
+def ask(
+    port: int, method: str, path: str, body: object = None, headers: dict[str, str] = JSON, host: str = "127.0.0.1"
+) -> Answer:
     """The status, and the body, parsed if it is JSON. A request body of bytes is sent unchanged, others as JSON."""
     content = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
     connection = http.client.HTTPConnection(host, port, timeout=20)
     try:
-        connection.request(method, path, content)
+        connection.request(method, path, content, headers)
         reply = connection.getresponse()
         text = reply.read()
         return reply.status, json.loads(text) if reply.headers.get_content_subtype() == "json" else text
@@ -52,19 +57,20 @@ class RecordingStore:
 class Api:
     """A service on a thread, over a store that records its calls."""
 
-    def __init__(self) -> None:
+    def __init__(self, auth_token: str = "", host: str = "127.0.0.1") -> None:
         self.store = RecordingStore()
         self.service = MooncakeStoreService.__new__(MooncakeStoreService)
+        self.service.auth_token = auth_token
         self.loop = asyncio.new_event_loop()
         self.thread = threading.Thread(target=self.loop.run_forever)
         self.thread.start()
-        self.run(self.start())
+        self.run(self.start(host))
 
-    async def start(self) -> None:
+    async def start(self, host: str) -> None:
         self.service.store, self.service.config = self.store, CONFIG
         self.service.current_mode, self.service.mounted_segment_ids = "prefill", []
         self.service.last_mount_info, self.service._state_lock = {}, asyncio.Lock()
-        assert await self.service.start_http_service(0, "127.0.0.1")
+        assert await self.service.start_http_service(0, host)
 
     def run(self, coroutine: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(20)
@@ -74,8 +80,10 @@ class Api:
         assert self.service.http_address is not None
         return self.service.http_address[1]
 
-    def ask(self, method: str, path: str, body: object = None) -> Answer:
-        return ask(self.port, method, path, body)
+    def ask(
+        self, method: str, path: str, body: object = None, headers: dict[str, str] = JSON, host: str = "127.0.0.1"
+    ) -> Answer:
+        return ask(self.port, method, path, body, headers, host)
 
     def close(self) -> None:
         self.run(self.service.stop())
@@ -97,7 +105,7 @@ class HeadOnly:
     def __init__(self, port: int, method: str, path: str, headers: dict[str, str], body: bytes = b"") -> None:
         self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
         self.connection.putrequest(method, path)
-        for name, value in headers.items():
+        for name, value in {**JSON, **headers}.items():
             self.connection.putheader(name, value)
         self.connection.endheaders(body or None)
 

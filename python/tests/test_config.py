@@ -93,6 +93,11 @@ def written(folder: Path, content: object) -> str:
         ("1m", 1 << 20),
         ("2tb", 2 << 40),
         ("1T", 1 << 40),
+        ("4GiB", 4 << 30),
+        ("4Gi", 4 << 30),
+        ("1.5 mib", 3 << 19),
+        ("512Ki", 512 << 10),
+        ("1TiB", 1 << 40),
         ("1e9", 1_000_000_000),
         ("9007199254740993", 9_007_199_254_740_993),
         ("-1", -1),
@@ -171,6 +176,27 @@ def test_a_file_is_read(tmp_path: Path, content: object, config: MooncakeConfig)
 def test_a_wrong_file_is_refused_by_file_and_key(tmp_path: Path, content: object, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         MooncakeConfig.from_file(written(tmp_path, content))
+
+
+def test_a_path_in_the_home_folder_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written(tmp_path, REQUIRED)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert MooncakeConfig.from_file("~/mooncake.json") == DEFAULT
+    monkeypatch.setenv("MOONCAKE_CONFIG_PATH", "~/mooncake.json")
+    assert MooncakeConfig.load_from_env() == DEFAULT
+
+
+def test_overrides_give_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    master = {"master_server_address": "master:50051"}
+    names = {"local_hostname": "host", "metadata_server": "P2PHANDSHAKE"}
+    assert MooncakeConfig.load_from_env({**master, **names}) == DEFAULT
+    assert MooncakeConfig.from_file(written(tmp_path, names), master) == DEFAULT
+    with pytest.raises(ValueError, match="-D master_server_address='': must be a non-empty"):
+        MooncakeConfig.load_from_env({"master_server_address": ""}, "-D ")
+    with pytest.raises(ValueError, match="-D colour: no such setting"):
+        MooncakeConfig.load_from_env({**master, "colour": "blue"}, "-D ")
+    monkeypatch.setenv("MOONCAKE_CONFIG_PATH", written(tmp_path, names))
+    assert MooncakeConfig.load_from_env(master) == DEFAULT
 
 
 def test_each_required_key_is_missed(tmp_path: Path) -> None:

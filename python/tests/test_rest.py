@@ -13,7 +13,7 @@ import pytest
 from cluster import wait_until
 from mooncake import mooncake_store_service
 from mooncake._rest import request as rest_request
-from rest import OK, Answer, Api, HeadOnly, error
+from rest import JSON, OK, Answer, Api, HeadOnly, error
 
 FIRST, SECOND, THIRD = "id-1", "id-2", "id-3"
 
@@ -252,6 +252,7 @@ def test_a_body_that_is_no_object_is_refused_everywhere(api: Api, path: str) -> 
         ("/api/put", {"value": "v"}, error(400, "Missing key or value")),
         ("/api/put", {"key": "", "value": "v"}, error(400, "Missing key or value")),
         ("/api/put", {"key": 1, "value": "v"}, error(400, "Invalid key, must be a string")),
+        ("/api/put", {"key": "k", "value": ""}, error(400, "The value is empty: an object has at least one byte")),
         ("/api/put", {"key": "k", "value": 5}, error(400, "Invalid value, must be a string")),
         ("/api/put", {"key": "k", "value": ["v"]}, error(400, "Invalid value, must be a string")),
         ("/api/put", {"key": "\ud800", "value": "v"}, error(400, "Invalid key, must be valid Unicode")),
@@ -297,12 +298,28 @@ def test_a_body_that_is_no_object_is_refused_everywhere(api: Api, path: str) -> 
         ("/api/reconfigure", {"mode": "decode", "size": 1}, NO_PATH),
         ("/api/reconfigure", {"mode": "decode", "path": "/dev/shm/x"}, NO_PATH),
         ("/api/reconfigure", {"mode": "decode", "path": 5, "size": 1}, error(400, "Invalid path, must be a string")),
-        ("/api/reconfigure", {"mode": "decode", "path": "/x", "size": -5}, BAD_SIZE),
+        ("/api/reconfigure", {"mode": "decode", "path": "/dev/shm/x", "size": -5}, BAD_SIZE),
+        *(
+            (
+                "/api/reconfigure",
+                {"mode": "decode", "path": path, "size": 1},
+                error(400, "Invalid path, must be absolute"),
+            )
+            for path in ("x", "~/x", "/dev/shm/a\0b")
+        ),
     ],
 )
 def test_a_wrong_field_is_refused_and_reaches_no_store(api: Api, path: str, body: object, expected: Answer) -> None:
     assert api.ask(BODIES[path], path, body) == expected
     assert api.store.calls == []
+
+
+def test_a_key_that_is_too_long_is_the_callers_mistake(api: Api) -> None:
+    api.store.answers = dict.fromkeys(("put", "is_exist", "remove"), -400)
+    refusal = error(400, "The key is empty or longer than 4096 bytes", error_code=-400)
+    assert api.ask("PUT", "/api/put", {"key": "k" * 5000, "value": "v"}) == refusal
+    for method, path in (("GET", "get"), ("GET", "exist"), ("DELETE", "remove")):
+        assert api.ask(method, f"/api/{path}/{'k' * 5000}") == refusal
 
 
 def test_other_paths_methods_and_lengths_are_json_errors(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -325,7 +342,11 @@ def test_a_body_without_a_length_is_cut_off_too(api: Api) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", api.port, timeout=60)
     chunk = bytes(1 << 20)
     connection.request(
-        "PUT", "/api/put", iter([chunk] * 101), encode_chunked=True, headers={"Transfer-Encoding": "chunked"}
+        "PUT",
+        "/api/put",
+        iter([chunk] * 101),
+        encode_chunked=True,
+        headers={**JSON, "Transfer-Encoding": "chunked"},
     )
     reply = connection.getresponse()
     assert (reply.status, json.loads(reply.read())) == error(413, f"The body is longer than {100 << 20} bytes")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import asyncio
 import json
 import signal
 import socket
@@ -11,6 +13,7 @@ from typing import Any
 
 import pytest
 from cluster import MIB, Cluster, Process, free_port, wait_until
+from mooncake import mooncake_store_service
 from rest import OK, ask, error
 
 
@@ -141,6 +144,47 @@ def test_a_service_that_cannot_start_says_why(
     process = service(variables.pop("MOONCAKE_MASTER", "127.0.0.1:1"), 0, *flags, **variables)
     assert process.process.wait(30) == status, process.output()
     assert message in process.output()
+
+
+def test_handlers_of_signals_are_replaced_by_a_function_of_two_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As callers' tests do it. The signal came before the service looks for its master."""
+    calls: list[str] = []
+
+    class Service:
+        config = None
+
+        async def start_store_service(self, _: float, stopping: asyncio.Event) -> bool:
+            calls.append("start")
+            return not stopping.is_set()
+
+        async def stop(self, seconds: int, told_again: asyncio.Event) -> None:
+            calls.append(f"stop {seconds} {told_again.is_set()}")
+
+    def install(_: asyncio.AbstractEventLoop, stopping: asyncio.Event) -> None:
+        stopping.set()
+
+    arguments = argparse.Namespace(config=None, define=[], max_wait_time=60, port=8080)
+    monkeypatch.setattr(mooncake_store_service, "parse_arguments", lambda: arguments)
+    monkeypatch.setattr(mooncake_store_service, "MooncakeStoreService", lambda *_: Service())
+    monkeypatch.setattr(mooncake_store_service, "_install_shutdown_signal_handlers", install)
+    assert asyncio.run(mooncake_store_service.main()) == 0
+    assert calls == ["start", "stop 0 False"]
+
+
+def test_settings_of_the_command_line_need_no_environment(tmp_path: Path) -> None:
+    with Cluster() as cluster:
+        port = free_port()
+        flags = ["-D", f"master_server_address={cluster.master_address}", "-Dglobal_segment_size=32MiB"]
+        process = service("", port, *flags)
+        process.wait_ready(lambda: listens(port))
+        detail = json.loads(cluster.http("/get_segments_detail") or "null")
+        assert [segment["size_bytes"] for segment in detail["segments"]] == [32 * MIB]
+        assert process.stop() == 0
+        (tmp_path / "c.json").write_text('{"local_hostname": "localhost", "metadata_server": "P2PHANDSHAKE"}')
+        flags = ["--config=~/c.json", *flags]
+        process = service("", port, *flags, HOME=str(tmp_path))
+        process.wait_ready(lambda: listens(port))
+        assert process.stop() == 0
 
 
 def test_a_refused_configuration_and_a_taken_port_end_the_service(cluster: Cluster) -> None:

@@ -86,7 +86,9 @@ def test_a_buffer_that_was_registered_in_adjoining_pieces(store: Store) -> None:
     assert store.get_into("all", memory.address, 12 << 10) == 12 << 10
     assert memory.read(0, 12 << 10) == value
     runs_past = memory.address + (8 << 10)
-    assert store.batch_get_into_multi_buffers(["all"], [[runs_past, memory.address]], [[8 << 10, 4 << 10]]) == [12 << 10]
+    assert store.batch_get_into_multi_buffers(["all"], [[runs_past, memory.address]], [[8 << 10, 4 << 10]]) == [
+        12 << 10
+    ]
     assert memory.read(8 << 10, 8 << 10) + memory.read(0, 4 << 10) == value
     assert [store.unregister_buffer(piece) for piece in pieces] == [0, 0, 0]
 

@@ -7,6 +7,10 @@ from aiohttp import web
 from mooncake._rest.request import RequestError, answer, checked, endpoint, in_thread, read_object, success, text_of
 from mooncake._rest.state import RestState, Store
 
+MAX_KEY_BYTES = 4096
+# The store's code for a key that is empty or too long.
+INVALID_KEY = -400
+
 
 class ObjectEndpoints(RestState):
     """Handlers that read and write objects."""
@@ -18,9 +22,11 @@ class ObjectEndpoints(RestState):
         if not body.get("key") or body.get("value") is None:
             raise RequestError(400, "Missing key or value")
         key, value = text_of(body, "key"), text_of(body, "value")
+        if not value:
+            raise RequestError(400, "The value is empty: an object has at least one byte")
         code = await in_thread(self.started().put, key, value.encode())
         if code != 0:
-            raise RequestError(500, "PUT operation failed", error_code=code)
+            raise _failed("PUT operation failed", code)
         return success()
 
     @endpoint
@@ -39,7 +45,7 @@ class ObjectEndpoints(RestState):
         """Removes an object, unless it has a lease."""
         code = await in_thread(self.started().remove, _key(request))
         if code != 0:
-            raise RequestError(500, "Remove operation failed", error_code=code)
+            raise _failed("Remove operation failed", code)
         return success()
 
     @endpoint
@@ -47,7 +53,7 @@ class ObjectEndpoints(RestState):
         """Removes all objects without a lease. Answers with their number."""
         removed = await in_thread(self.started().remove_all)
         if removed < 0:
-            raise RequestError(500, "RemoveAll operation failed", error_code=removed)
+            raise _failed("RemoveAll operation failed", removed)
         return answer(200, {"status": f"success removed {removed} keys"})
 
 
@@ -55,10 +61,16 @@ def _key(request: web.Request) -> str:
     return checked("key", request.match_info["key"])
 
 
+def _failed(message: str, code: int) -> RequestError:
+    if code == INVALID_KEY:
+        return RequestError(400, f"The key is empty or longer than {MAX_KEY_BYTES} bytes", error_code=code)
+    return RequestError(500, message, error_code=code)
+
+
 def _exists(store: Store, key: str) -> bool:
     exists = store.is_exist(key)
     if exists < 0:
-        raise RequestError(500, "Exist check failed", error_code=exists)
+        raise _failed("Exist check failed", exists)
     return bool(exists)
 
 

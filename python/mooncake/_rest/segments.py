@@ -6,6 +6,7 @@ from typing import Any
 
 from aiohttp import web
 
+from mooncake._rest.access import path_within
 from mooncake._rest.request import (
     RequestError,
     answer,
@@ -27,6 +28,7 @@ from mooncake._rest.state import RestState
 SEGMENT_ALREADY_EXISTS = -102
 # The store's code if it does not lend such a segment.
 SEGMENT_NOT_FOUND = -101
+SHM_FOLDER = "/dev/shm"
 # The arguments of `mount_segment`, in order.
 MOUNT_ARGUMENTS = ("path", "size", "offset", "protocol", "location")
 
@@ -38,7 +40,7 @@ def shm_name_to_path(name: object) -> str | None:
     plain = name.removeprefix("/")
     if plain in ("", ".", "..") or "/" in plain or "\0" in plain:
         return None
-    return f"/dev/shm/{plain}"
+    return f"{SHM_FOLDER}/{plain}"
 
 
 class SegmentEndpoints(RestState):
@@ -51,7 +53,8 @@ class SegmentEndpoints(RestState):
         path = shm_name_to_path(body.get("name"))
         if path is None or body.get("size") is None:
             raise RequestError(400, "Missing or invalid name or size")
-        mounted = await in_thread(self.started().mount_segment, *self._mount_arguments(checked("name", path), body))
+        path = path_within(SHM_FOLDER, checked("name", path))
+        mounted = await in_thread(self.started().mount_segment, *self._mount_arguments(path, body))
         if mounted["ret"] != 0:
             raise RequestError(500, f"Mount failed, ret={mounted['ret']}")
         return success(segment_ids=list(mounted["segment_ids"]))
@@ -103,7 +106,7 @@ class SegmentEndpoints(RestState):
 
     @endpoint
     async def handle_reconfigure(self, request: web.Request) -> web.Response:
-        """Mode "decode" lends a file or shared memory, instead of the segments before. Mode "prefill" lends none."""
+        """Mode "decode" lends a file of `mount_folder`, instead of the segments before. Mode "prefill" lends none."""
         body = await read_object(request)
         mode = body.get("mode")
         mode = mode.lower() if isinstance(mode, str) else None
@@ -116,7 +119,7 @@ class SegmentEndpoints(RestState):
     async def _to_decode(self, body: dict[str, Any]) -> web.Response:
         if not body.get("path") or body.get("size") is None:
             raise RequestError(400, "Missing path or size for decode mode")
-        arguments = self._mount_arguments(text_of(body, "path"), body)
+        arguments = self._mount_arguments(self._lent_file(text_of(body, "path")), body)
         async with self._state_lock:
             # Mounts the new segment first: if that fails, the pool keeps the old ones.
             mounted = await in_thread(self.started().mount_segment, *arguments)
@@ -182,6 +185,11 @@ class SegmentEndpoints(RestState):
     def _mount_arguments(self, path: str, body: dict[str, Any]) -> tuple[str, int, int, str, str]:
         """The arguments of `mount_segment`, in the order of `MOUNT_ARGUMENTS`."""
         return (path, size_of(body), offset_of(body), *self._protocol_and_location(body))
+
+    def _lent_file(self, path: str) -> str:
+        if "\0" in path or not path.startswith("/"):
+            raise RequestError(400, "Invalid path, must be absolute")
+        return path_within(self.mount_folder, path)
 
     def _protocol_and_location(self, body: dict[str, Any]) -> tuple[str, str]:
         """The protocol for transfers, by default the configured one, and the location of the memory."""

@@ -8,6 +8,9 @@ from typing import Any, Protocol
 from mooncake._rest.request import RequestError
 from mooncake.mooncake_config import MooncakeConfig
 
+# The folder of shared memory objects, which belong to nobody once their programs are gone.
+DEFAULT_MOUNT_FOLDER = "/dev/shm"
+
 
 class Store(Protocol):
     """The methods of `MooncakeDistributedStore` that the service calls."""
@@ -32,6 +35,8 @@ class RestState:
 
     store: Store | None
     config: MooncakeConfig
+    # The folder of the files that /api/reconfigure may lend.
+    mount_folder: str = DEFAULT_MOUNT_FOLDER
     # "prefill": /api/reconfigure has mounted no segment. "decode": it has mounted `mounted_segment_ids`.
     current_mode: str
     mounted_segment_ids: list[str]
