@@ -1,13 +1,13 @@
 //! Turns a command line into flags. Later sources override earlier ones: the defaults, the configuration file, the
 //! environment, the command line.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use thiserror::Error;
 
-use crate::config_file::{self, ConfigFileError};
+use crate::config_file::{self, ConfigFile, ConfigFileError, UnknownKey};
 use crate::gflags::{FlagError, FlagTable};
 
 const SPELLINGS: &str = "\
@@ -40,6 +40,15 @@ pub struct Variable {
     pub value: Option<String>,
 }
 
+/// A command line with what it names.
+#[derive(Clone, Debug)]
+pub struct Parsed {
+    /// The values of the flags.
+    pub matches: ArgMatches,
+    /// The keys of the configuration file that are not names of flags.
+    pub unknown_keys: Vec<UnknownKey>,
+}
+
 /// Parses a command line, without the program's name. Of two values for one flag the later one counts. The command
 /// line overrides the variables. These override the file of `--config_path`, and the file overrides the defaults.
 ///
@@ -49,24 +58,25 @@ pub fn parse(
     command: Command,
     args: &[String],
     variables: &[Variable],
-) -> Result<ArgMatches, UsageError> {
+) -> Result<Parsed, UsageError> {
     let command = with_short_help(command).no_binary_name(true).args_override_self(true);
     let flags = FlagTable::of(&command);
     let given = flags.normalise(args)?;
-    let mut all = match config_path(&given) {
-        Some(path) => from_file(&command, Path::new(path), &flags)?,
-        None => Vec::new(),
+    let ConfigFile { arguments: mut all, unknown_keys } = match config_path(&given) {
+        Some(path) => from_file(&command, &path, &flags)?,
+        None => ConfigFile::default(),
     };
     for Variable { flag, value } in variables {
         all.extend(value.iter().map(|value| format!("--{flag}={value}")));
     }
     all.extend(given);
-    command.try_get_matches_from(all).map_err(|error| match error.kind() {
+    let matches = command.try_get_matches_from(all).map_err(|error| match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
             UsageError::Requested(error.to_string())
         }
         _ => UsageError::Value(brief(&error)),
-    })
+    })?;
+    Ok(Parsed { matches, unknown_keys })
 }
 
 /// Prints one line per flag in the help, since there are many flags.
@@ -80,21 +90,27 @@ fn from_file(
     command: &Command,
     path: &Path,
     flags: &FlagTable,
-) -> Result<Vec<String>, ConfigFileError> {
-    let args = config_file::read(path, flags)?;
-    match command.clone().try_get_matches_from(&args) {
-        Ok(_) => Ok(args),
+) -> Result<ConfigFile, ConfigFileError> {
+    let file = config_file::read(path, flags)?;
+    match command.clone().try_get_matches_from(&file.arguments) {
+        Ok(_) => Ok(file),
         Err(error) => {
             Err(ConfigFileError::WrongValue { path: path.to_owned(), reason: brief(&error) })
         }
     }
 }
 
-fn config_path(args: &[String]) -> Option<&str> {
-    args.iter()
-        .rev()
-        .find_map(|arg| arg.strip_prefix("--config_path="))
-        .filter(|path| !path.is_empty())
+fn config_path(args: &[String]) -> Option<PathBuf> {
+    let path = args.iter().rev().find_map(|arg| arg.strip_prefix("--config_path="));
+    path.filter(|path| !path.is_empty()).map(in_home)
+}
+
+/// The path with the user's home folder in place of `~`. A shell does not expand that behind a `=`.
+fn in_home(path: &str) -> PathBuf {
+    match (path.strip_prefix("~/"), std::env::home_dir()) {
+        (Some(rest), Some(home)) => home.join(rest),
+        _ => PathBuf::from(path),
+    }
 }
 
 /// The first paragraph of a parser's error. The rest repeats how to ask for help.

@@ -1,6 +1,7 @@
 //! The file behind `--config_path`: a JSON or YAML mapping whose keys are the names of flags.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -32,6 +33,16 @@ pub enum ConfigFileError {
         /// Where and why the parser stopped.
         reason: String,
     },
+    /// A key stands there twice.
+    #[error("config file {path}: the key {key} stands there twice, the second time in line {line}")]
+    Twice {
+        /// The file.
+        path: PathBuf,
+        /// The key.
+        key: String,
+        /// The line of the second one, from 1 on.
+        line: u64,
+    },
     /// The file's top level is not a mapping.
     #[error("config file {path} must hold a mapping of flag names to values, not {found}")]
     NotAMapping {
@@ -39,16 +50,6 @@ pub enum ConfigFileError {
         path: PathBuf,
         /// The type of its top level.
         found: &'static str,
-    },
-    /// A key is not the name of a flag.
-    #[error("config file {path}: unknown key {key}{}", did_you_mean(.nearest.as_deref()))]
-    UnknownKey {
-        /// The file.
-        path: PathBuf,
-        /// The key.
-        key: String,
-        /// The closest name of a flag.
-        nearest: Option<String>,
     },
     /// A value is a list, a mapping or nothing.
     #[error(
@@ -72,21 +73,55 @@ pub enum ConfigFileError {
     },
 }
 
-fn did_you_mean(nearest: Option<&str>) -> String {
-    nearest.map(|name| format!("; did you mean {name}?")).unwrap_or_default()
+/// A key that is not the name of a flag. It changes nothing: files of other versions have such keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownKey {
+    /// The file.
+    pub path: PathBuf,
+    /// The key.
+    pub key: String,
+    /// The closest name of a flag.
+    pub nearest: Option<String>,
 }
 
-/// Reads a file into arguments of the form `--name=value`, sorted by name.
+impl fmt::Display for UnknownKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (path, key) = (self.path.display(), &self.key);
+        write!(f, "config file {path}: there is no setting {key}, and it changes nothing")?;
+        match &self.nearest {
+            Some(nearest) => write!(f, "; did you mean {nearest}?"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Logs a warning for each of these keys.
+pub fn warn_of(unknown_keys: &[UnknownKey]) {
+    for unknown in unknown_keys {
+        tracing::warn!("{unknown}");
+    }
+}
+
+/// The content of a configuration file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConfigFile {
+    /// Arguments of the form `--name=value`, sorted by name.
+    pub arguments: Vec<String>,
+    /// The keys that are not names of flags.
+    pub unknown_keys: Vec<UnknownKey>,
+}
+
+/// Reads a file.
 ///
 /// # Errors
 /// See [`ConfigFileError`]. Every variant names the file.
-pub fn read(path: &Path, flags: &FlagTable) -> Result<Vec<String>, ConfigFileError> {
+pub fn read(path: &Path, flags: &FlagTable) -> Result<ConfigFile, ConfigFileError> {
     let unreadable = |reason: String| ConfigFileError::Unreadable { path: path.to_owned(), reason };
     let text = read_text(path).map_err(|error| unreadable(error.to_string()))?;
     if text.len() as u64 > MAX_FILE_BYTES {
         return Err(unreadable(format!("it has more than the {MAX_FILE_BYTES} bytes allowed")));
     }
-    arguments(path, &text, flags)
+    content(path, &text, flags)
 }
 
 /// Reads at most one byte more than is allowed, since devices and pipes have no known length.
@@ -96,13 +131,15 @@ fn read_text(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-fn arguments(path: &Path, text: &str, flags: &FlagTable) -> Result<Vec<String>, ConfigFileError> {
-    let mut out = Vec::new();
+fn content(path: &Path, text: &str, flags: &FlagTable) -> Result<ConfigFile, ConfigFileError> {
+    let mut out = ConfigFile::default();
     for (key, value) in mapping(path, text)? {
         let name = flag_name(&key);
         if flags.kind(&name).is_none() || name == "config_path" {
-            let nearest = flags.nearest(&name).map(str::to_owned);
-            return Err(ConfigFileError::UnknownKey { path: path.to_owned(), key, nearest });
+            let nearest = flags.nearest(&name).filter(|_| name != "config_path");
+            let nearest = nearest.map(str::to_owned);
+            out.unknown_keys.push(UnknownKey { path: path.to_owned(), key, nearest });
+            continue;
         }
         let word = match &value {
             Value::String(text) => text.clone(),
@@ -113,7 +150,7 @@ fn arguments(path: &Path, text: &str, flags: &FlagTable) -> Result<Vec<String>, 
                 return Err(ConfigFileError::WrongType { path: path.to_owned(), key, found });
             }
         };
-        out.push(format!("--{name}={word}"));
+        out.arguments.push(format!("--{name}={word}"));
     }
     Ok(out)
 }
@@ -133,7 +170,13 @@ fn mapping(path: &Path, text: &str) -> Result<BTreeMap<String, Value>, ConfigFil
     } else if text.trim().is_empty() {
         Value::Null
     } else {
-        serde_saphyr::from_str(text).map_err(|error| malformed(error.to_string()))?
+        serde_saphyr::from_str(text).map_err(|error| match error.without_snippet() {
+            serde_saphyr::Error::DuplicateMappingKey { key: Some(key), location } => {
+                let (key, line) = (key.clone(), location.line());
+                ConfigFileError::Twice { path: path.to_owned(), key, line }
+            }
+            _ => malformed(error.to_string()),
+        })?
     };
     match value {
         Value::Object(map) => Ok(map.into_iter().collect()),
@@ -168,19 +211,21 @@ mod tests {
         FlagTable::of(&Command::new("x").args(args))
     }
 
-    fn parse(text: &str) -> Result<Vec<String>, ConfigFileError> {
-        arguments(Path::new("m.yaml"), text, &flags())
+    fn parse(text: &str) -> Result<ConfigFile, ConfigFileError> {
+        content(Path::new("m.yaml"), text, &flags())
     }
 
     #[test]
     fn json_and_yaml_become_arguments() {
-        let expected = Ok(vec![
-            "--client_ttl=10".to_owned(),
-            "--enable_ha=false".to_owned(),
-            "--eviction_ratio=0.1".to_owned(),
-            "--rpc_address=0.0.0.0".to_owned(),
-            "--rpc_port=50051".to_owned(),
-        ]);
+        let expected = [
+            "--client_ttl=10",
+            "--enable_ha=false",
+            "--eviction_ratio=0.1",
+            "--rpc_address=0.0.0.0",
+            "--rpc_port=50051",
+        ];
+        let arguments = expected.map(str::to_owned).to_vec();
+        let expected = Ok(ConfigFile { arguments, unknown_keys: Vec::new() });
         let json = r#"{"rpc_port": 50051, "rpc_address": "0.0.0.0", "client_live_ttl_sec": 10,
                        "eviction_ratio": 0.1, "enable_ha": false}"#;
         let yaml = "# a comment\nrpc_port: 50051\nrpc-address: \"0.0.0.0\"\nclient_live_ttl_sec: 10\n\
@@ -192,17 +237,9 @@ mod tests {
     #[test]
     fn what_is_wrong_in_a_file_is_named() {
         let path = || PathBuf::from("m.yaml");
-        let unknown = |key: &str, nearest: Option<&str>| ConfigFileError::UnknownKey {
-            path: path(),
-            key: key.to_owned(),
-            nearest: nearest.map(str::to_owned),
-        };
         let wrong =
             |found| ConfigFileError::WrongType { path: path(), key: "rpc_port".to_owned(), found };
         let cases = [
-            ("rpc_prt: 1", unknown("rpc_prt", Some("rpc_port"))),
-            (r#"{"zzz": 1}"#, unknown("zzz", None)),
-            ("config_path: other.yaml", unknown("config_path", Some("config_path"))),
             ("rpc_port: [1]", wrong("a list")),
             ("rpc_port: {a: 1}", wrong("a mapping")),
             ("rpc_port:", wrong("nothing")),
@@ -216,10 +253,21 @@ mod tests {
         for text in ["{\"rpc_port\": 1", "rpc_port: \"1\n", "a: b: c"] {
             assert!(matches!(parse(text), Err(ConfigFileError::Malformed { .. })), "{text}");
         }
-        assert_eq!(
-            unknown("rpc_prt", Some("rpc_port")).to_string(),
-            "config file m.yaml: unknown key rpc_prt; did you mean rpc_port?"
-        );
+    }
+
+    #[test]
+    fn a_key_that_is_no_flag_is_named_and_ends_nothing() {
+        let text = r#"{"rpc_prt": 1, "rpc_port": 2, "zzz": {"a": [1]}, "config_path": "other"}"#;
+        let said = parse(text).map(|file| {
+            let unknown = file.unknown_keys.iter().map(UnknownKey::to_string);
+            (file.arguments, unknown.collect::<Vec<_>>())
+        });
+        let (arguments, unknown) = said.expect("it is a mapping");
+        assert_eq!(arguments, ["--rpc_port=2"]);
+        let line =
+            |key| format!("config file m.yaml: there is no setting {key}, and it changes nothing");
+        let near = line("rpc_prt") + "; did you mean rpc_port?";
+        assert_eq!(unknown, [line("config_path"), near, line("zzz")]);
     }
 
     #[test]

@@ -126,7 +126,7 @@ impl FlagTable {
 
     fn resolve(&self, written: &str, has_value: bool) -> Option<(String, Resolved)> {
         let name = match written {
-            "h" => "help".to_owned(),
+            "h" | "helpfull" | "helpshort" => "help".to_owned(),
             "V" => "version".to_owned(),
             _ => underscored(written),
         };
@@ -218,6 +218,7 @@ mod tests {
             (&["-v=1"], &["--v=1"]),
             (&["-h"], &["--help"]),
             (&["-help"], &["--help"]),
+            (&["--helpfull"], &["--help"]),
             (&["--version"], &["--version"]),
             (&["-V"], &["--version"]),
         ];

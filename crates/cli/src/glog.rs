@@ -1,7 +1,7 @@
-//! Flags of glog, which start scripts of the C++ store pass. This store logs to standard error, at `--log_level`.
+//! Flags of glog and of gflags, which start scripts of the C++ store pass. This store logs to standard error, at `--log_level`.
 
 use clap::{Arg, ArgAction, Command};
-use mooncake_client::no_effect::{GLOG_SWITCHES, GLOG_VALUES};
+use mooncake_client::no_effect::{GFLAGS_VALUES, GLOG_SWITCHES, GLOG_VALUES};
 
 /// Flags that ask for standard error, to which this store logs in any case.
 const ASK_FOR_STDERR: &[&str] = &["logtostderr", "alsologtostderr"];
@@ -13,5 +13,6 @@ pub(crate) fn add_to(command: Command) -> Command {
     let switch = |name| arg(name).num_args(0..=1).default_missing_value("true").value_name("BOOL");
     let value = |name| arg(name).value_name("VALUE");
     let switches = ASK_FOR_STDERR.iter().chain(GLOG_SWITCHES).map(switch);
-    command.args(switches).args(GLOG_VALUES.iter().map(value))
+    let values = GLOG_VALUES.iter().chain(GFLAGS_VALUES).map(value);
+    command.args(switches).args(values)
 }

@@ -426,11 +426,10 @@ fn flags_win_over_variables_over_the_file_over_the_defaults() {
 #[test]
 fn what_is_wrong_in_a_file_is_named_with_the_file() {
     let cases = [
-        ("unknown.yaml", "rpc_prt: 1", "unknown key rpc_prt; did you mean rpc_port?"),
         (
-            "unknown.json",
-            r#"{"enable_hq": true}"#,
-            "unknown key enable_hq; did you mean enable_ha?",
+            "twice.yaml",
+            "rpc_port: 1\nrpc_port: 2\n",
+            ": the key rpc_port stands there twice, the second time in line 2",
         ),
         ("list.yaml", "- rpc_port", "must hold a mapping of flag names to values, not a list"),
         (
@@ -450,6 +449,33 @@ fn what_is_wrong_in_a_file_is_named_with_the_file() {
     let path = file("feature.yaml", "enable_cxl: true\n");
     let error = master_error(&format!("--config_path={}", path.display()));
     assert_eq!(error, "--enable_cxl=true: CXL memory is not supported in this build");
+}
+
+#[test]
+fn a_lease_of_no_length_is_refused() {
+    let error = master_error("--default_kv_lease_ttl=0");
+    assert_eq!(error, "--default_kv_lease_ttl is 0: it must be positive");
+}
+
+#[test]
+fn keys_of_other_versions_in_a_file_are_named_and_change_nothing() {
+    let text = r#"{"enable_gc": true, "rpc_prt": 1, "log_colours": ["red"], "rpc_port": 9}"#;
+    let path = format!("--config_path={}", file("other.json", text).display());
+    for said in [
+        master::parse(&words(&path), &[]).map(|flags| flags.unknown_keys).expect("good flags"),
+        client::parse(&words(&path), &[]).map(|flags| flags.unknown_keys).expect("good flags"),
+    ] {
+        let keys: Vec<_> = said.iter().map(|unknown| unknown.key.as_str()).collect();
+        assert_eq!(keys[..2], ["enable_gc", "log_colours"]);
+    }
+    assert_eq!(settings(&path).rpc_port, 9);
+}
+
+#[test]
+fn flags_of_gflags_and_glog_are_taken_and_others_are_not() {
+    let args = "--undefok=x|--flagfile=|--logtostderr|--log_dir=/tmp|--alsologtoemail=|--log_year_in_prefix|-v=2";
+    assert_eq!(settings(args), Config::default());
+    assert_eq!(master_error("--flagfil=x"), "unknown flag --flagfil; did you mean --flagfile?");
 }
 
 #[test]

@@ -16,9 +16,13 @@ pub const GLOG_SWITCHES: &[&str] = &[
     "logtostdout",
     "colorlogtostderr",
     "colorlogtostdout",
+    "log_file_header",
     "log_prefix",
     "log_utc_time",
+    "log_year_in_prefix",
+    "drop_log_memory",
     "stop_logging_if_full_disk",
+    "symbolize_stacktrace",
     "timestamp_in_logfile_name",
 ];
 
@@ -35,7 +39,19 @@ pub const GLOG_VALUES: &[&str] = &[
     "logbuflevel",
     "logbufsecs",
     "logemaillevel",
+    "logmailer",
+    "alsologtoemail",
     "logfile_mode",
+];
+
+/// Flags of gflags itself, which have no effect.
+pub const GFLAGS_VALUES: &[&str] = &[
+    "flagfile",
+    "fromenv",
+    "tryfromenv",
+    "undefok",
+    "tab_completion_columns",
+    "tab_completion_word",
 ];
 
 const LOGS: &str = "logs go to standard error, at --log_level or MC_LOG_LEVEL";
@@ -117,6 +133,7 @@ const NO_EFFECT: &[NoEffect] = &[
     row(&["MC_LOG_DIR", "MC_YLT_LOG_LEVEL"], LOGS),
     row(GLOG_SWITCHES, LOGS),
     row(GLOG_VALUES, LOGS),
+    row(GFLAGS_VALUES, "flags stand on the command line, or in the file of --config_path"),
     row(&["rpc_thread_num", "max_threads"], "one thread serves all requests"),
     row(&["promotion_max_per_heartbeat"], "promotions wait for no heartbeat"),
     row(&["metadata_server"], "nodes find each other through the master"),

@@ -108,7 +108,7 @@ impl Replication {
 /// The settings of the state machine. Durations are in milliseconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Length of the lease that a read or an existence check grants.
+    /// Length of the lease that a read or an existence check grants. Clients read only what a lease protects.
     pub lease_ttl_ms: u64,
     /// Length of a soft pin for which the put gives no length.
     pub soft_pin_ttl_ms: u64,
@@ -297,6 +297,7 @@ impl Config {
                     self.put_release_ms, self.put_discard_ms
                 ),
             ),
+            positive("default_kv_lease_ttl", self.lease_ttl_ms),
             positive("client_ttl", self.client_ttl_ms),
             (
                 self.stripe_threshold_bytes == 0
@@ -368,6 +369,7 @@ mod tests {
                 Config { promotion_admission_threshold: 0, ..ok.clone() },
                 "promotion_admission_threshold",
             ),
+            (Config { lease_ttl_ms: 0, ..ok.clone() }, "default_kv_lease_ttl"),
             (Config { client_ttl_ms: 0, ..ok.clone() }, "client_ttl"),
             (Config { stripe_threshold_bytes: 1, ..ok.clone() }, "stripe_threshold_bytes"),
             (

@@ -4,6 +4,7 @@ use clap::{Args, Parser};
 use mooncake_client::{HttpAddress, is_served_by_tcp};
 use mooncake_types::{ByteSize, FailureDomains};
 
+use crate::config_file::UnknownKey;
 use crate::logging::LogLevel;
 use crate::quantity::Switch;
 
@@ -42,6 +43,10 @@ pub struct ClientFlags {
     /// The flags that were given and have no effect.
     #[arg(skip)]
     pub without_effect: Vec<String>,
+
+    /// The keys of the configuration file that are not names of flags.
+    #[arg(skip)]
+    pub unknown_keys: Vec<UnknownKey>,
 }
 
 /// See [`ClientFlags`].

@@ -15,9 +15,9 @@ use tracing::{info, warn};
 
 pub use flags::{AcceptedFlags, ClientFlags, DummyFlags, HttpFlags, MasterAddressFlags, NodeFlags};
 
-use crate::command_line::{self, UsageError, Variable};
+use crate::command_line::{self, Parsed, UsageError, Variable};
 use crate::stop_signal::StopSignal;
-use crate::{auth_token, exit, glog, logging, no_effect, open_files};
+use crate::{auth_token, config_file, exit, glog, logging, no_effect, open_files};
 
 const NAME: &str = "mooncake_client";
 
@@ -49,6 +49,7 @@ pub fn main(args: &[String]) -> ExitCode {
     };
     logging::start(flags.log_level);
     no_effect::warn_of(&flags.without_effect);
+    config_file::warn_of(&flags.unknown_keys);
     if let Some(warning) = protocol_warning(&flags.node.protocol) {
         warn!("{warning}");
     }
@@ -65,11 +66,12 @@ pub fn main(args: &[String]) -> ExitCode {
 /// See [`UsageError`]. A flag that turns on a feature that this build lacks is an error.
 pub fn parse(args: &[String], variables: &[Variable]) -> Result<ClientFlags, UsageError> {
     let command = glog::add_to(ClientFlags::command());
-    let matches = command_line::parse(command, args, variables)?;
+    let Parsed { matches, unknown_keys } = command_line::parse(command, args, variables)?;
     let mut flags = ClientFlags::from_arg_matches(&matches)
         .map_err(|error| UsageError::Value(error.to_string()))?;
     flags.check().map_err(UsageError::Value)?;
     flags.without_effect = no_effect::given(&matches);
+    flags.unknown_keys = unknown_keys;
     let master = &mut flags.master;
     master.auth_token = auth_token::read(&master.auth_token, &master.auth_token_file)?;
     Ok(flags)

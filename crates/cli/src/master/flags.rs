@@ -4,6 +4,7 @@ use clap::{Args, Parser, ValueEnum};
 use mooncake_types::{BusyWait, ByteSize};
 
 use super::kv_events::KvEventFlags;
+use crate::config_file::UnknownKey;
 use crate::logging::LogLevel;
 use crate::quantity::{Milliseconds, Switch};
 
@@ -66,6 +67,10 @@ pub struct MasterFlags {
     /// The flags that were given and have no effect.
     #[arg(skip)]
     pub without_effect: Vec<String>,
+
+    /// The keys of the configuration file that are not names of flags.
+    #[arg(skip)]
+    pub unknown_keys: Vec<UnknownKey>,
 }
 
 /// See [`MasterFlags`].
@@ -196,7 +201,8 @@ pub enum BackendName {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Objects", rename_all = "snake_case")]
 pub struct ObjectFlags {
-    /// How long a read protects an object from eviction and removal: milliseconds, or like 5s.
+    /// How long a read protects an object from eviction and removal: milliseconds, or like 5s. At least 1 ms, since
+    /// what no lease protects cannot be read.
     #[arg(long, default_value = "5s", value_name = "DURATION")]
     pub default_kv_lease_ttl: Milliseconds,
     /// How long a soft pin lasts if the put does not say so: milliseconds, or like 30m.

@@ -24,9 +24,9 @@ pub use flags::{
 #[cfg(test)]
 pub(crate) use self::absent::settings as settings_of_absent_features;
 pub use self::leadership::LeadershipEnvironment;
-use crate::command_line::{self, UsageError, Variable};
+use crate::command_line::{self, Parsed, UsageError, Variable};
 use crate::stop_signal::StopSignal;
-use crate::{auth_token, exit, glog, logging, no_effect, open_files};
+use crate::{auth_token, config_file, exit, glog, logging, no_effect, open_files};
 
 const NAME: &str = "mooncake_master";
 
@@ -46,6 +46,7 @@ pub fn main(args: &[String]) -> ExitCode {
     };
     logging::start(flags.log_level);
     no_effect::warn_of(&flags.without_effect);
+    config_file::warn_of(&flags.unknown_keys);
     let wanted_by = format!("--max_connections={}", flags.rpc.max_connections);
     open_files::allow_many(flags.rpc.max_connections as u64, &wanted_by);
     match serve(&flags) {
@@ -60,7 +61,7 @@ pub fn main(args: &[String]) -> ExitCode {
 /// See [`UsageError`]. A flag that turns on a feature that this build lacks is an error.
 pub fn parse(args: &[String], variables: &[Variable]) -> Result<MasterFlags, UsageError> {
     let command = glog::add_to(absent::add_to(MasterFlags::command()));
-    let matches = command_line::parse(command, args, variables)?;
+    let Parsed { matches, unknown_keys } = command_line::parse(command, args, variables)?;
     absent::check(&matches).map_err(UsageError::Value)?;
     let mut flags = MasterFlags::from_arg_matches(&matches)
         .map_err(|error| UsageError::Value(error.to_string()))?;
@@ -69,6 +70,7 @@ pub fn parse(args: &[String], variables: &[Variable]) -> Result<MasterFlags, Usa
     flags.leadership.check_intent(is_given).map_err(UsageError::Value)?;
     flags.check().map_err(UsageError::Value)?;
     flags.without_effect = no_effect::given(&matches);
+    flags.unknown_keys = unknown_keys;
     flags.rpc.auth_token = auth_token::read(&flags.rpc.auth_token, &flags.rpc.auth_token_file)?;
     Ok(flags)
 }
