@@ -26,7 +26,39 @@ MAX_THREADS = 256
 MAX_BATCH = 1 << 16
 MAX_BYTES = 1 << 40
 MAX_DURATION_SECONDS = 86_400
-UNITS = {"MB": 10**6, "GB": 10**9, "MiB": 1 << 20, "GiB": 1 << 30}
+# The bytes of each unit; "b" is a bit.
+UNITS = {
+    "GB": 1e9,
+    "GiB": float(1 << 30),
+    "Gb": 1e9 / 8,
+    "MB": 1e6,
+    "MiB": float(1 << 20),
+    "Mb": 1e6 / 8,
+    "KB": 1e3,
+    "KiB": 1024.0,
+    "Kb": 1e3 / 8,
+}
+MAX_PRECISION = 9
+# Flags of the C++ program, of gflags and of glog that change nothing here. Start scripts pass them.
+SWITCHES_WITHOUT_EFFECT = (
+    "auto_discovery",
+    "use_vram",
+    "init_mem",
+    "logtostderr",
+    "alsologtostderr",
+    "colorlogtostderr",
+)
+VALUES_WITHOUT_EFFECT = (
+    "nic_priority_matrix",
+    "backend",
+    "gpu_id",
+    "v",
+    "vmodule",
+    "minloglevel",
+    "stderrthreshold",
+    "log_dir",
+    "max_log_size",
+)
 
 
 @dataclass
@@ -40,6 +72,8 @@ class Tally:
 def main() -> int:
     """Runs one side. Returns the exit status: 0, or 1 if a transfer failed or the side could not start."""
     flags = parse_arguments()
+    if without_effect := _without_effect(flags):
+        print(f"transfer_engine_bench: without effect here: {', '.join(without_effect)}", file=sys.stderr)
     try:
         return _target(flags) if flags.mode == "target" else _initiate(flags)
     except (RuntimeError, OSError, ImportError) as error:
@@ -48,23 +82,35 @@ def main() -> int:
 
 
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
-    """Parses the flags, with dashes or underscores. If one is wrong, prints a message and ends the process with status
-    2.
+    """Parses the flags, in all spellings of gflags, with dashes or underscores. If one is wrong, prints a message and
+    ends the process with status 2.
     """
     given = sys.argv[1:] if arguments is None else arguments
     what = "Measure how fast one transfer engine reads or writes the memory that another one lends."
     parser = Parser(prog="transfer_engine_bench", description=what, allow_abbrev=False)
     for name, settings in _flags().items():
         parser.add_argument(f"--{name}", **settings)
-    flags = parser.parse_args([_underscored(one) for one in given])
+    for name in SWITCHES_WITHOUT_EFFECT:
+        parser.add_argument(f"--{name}", f"--no{name}", nargs="?", const="true", help=argparse.SUPPRESS)
+    for name in VALUES_WITHOUT_EFFECT:
+        parser.add_argument(f"--{name}", help=argparse.SUPPRESS)
+    flags = parser.parse_args([_spelled(one) for one in given])
     if flags.mode == "initiator" and not flags.segment_id:
         parser.error("--segment_id is required: the name that the target printed")
     return flags
 
 
-def _underscored(argument: str) -> str:
+def _spelled(argument: str) -> str:
+    """The flag with two dashes, and with underscores in its name. Values, and `-h`, stay as they are."""
     name, equals, value = argument.partition("=")
-    return name[:2] + name[2:].replace("-", "_") + equals + value if argument.startswith("--") else argument
+    plain = name.lstrip("-")
+    is_flag = name.startswith("-") and plain[:1].isalpha() and argument != "-h"
+    return f"--{plain.replace('-', '_')}{equals}{value}" if is_flag else argument
+
+
+def _without_effect(flags: argparse.Namespace) -> list[str]:
+    names = (*SWITCHES_WITHOUT_EFFECT, *VALUES_WITHOUT_EFFECT)
+    return [f"--{name}" for name in names if getattr(flags, name) is not None]
 
 
 def _flags() -> dict[str, dict[str, Any]]:
@@ -96,7 +142,14 @@ def _flags() -> dict[str, dict[str, Any]]:
             "metavar": "SECONDS",
             "help": "default: %(default)s",
         },
-        "report_unit": {"choices": tuple(UNITS), "default": "GB"},
+        "report_unit": {"choices": tuple(UNITS), "default": "GB", "help": "of each second; b: bits"},
+        "report_precision": {
+            "type": int,
+            "choices": range(MAX_PRECISION + 1),
+            "default": 2,
+            "metavar": "DIGITS",
+            "help": "digits behind the point; default: %(default)s",
+        },
     }
 
 
@@ -185,7 +238,7 @@ def _report(flags: argparse.Namespace, tallies: list[Tally], seconds: float) -> 
     rate = moved / seconds / UNITS[flags.report_unit]
     say(
         f"Test completed: duration {seconds:.2f} s, {flags.operation} {batches} batches of {flags.batch_size} "
-        f"blocks of {flags.block_size} bytes, throughput {rate:.2f} {flags.report_unit}/s"
+        f"blocks of {flags.block_size} bytes, throughput {rate:.{flags.report_precision}f} {flags.report_unit}/s"
     )
     failure = next((tally.failure for tally in tallies if tally.failure), None)
     if failure is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import subprocess
 import sys
 import types
@@ -149,6 +150,46 @@ def test_the_bench_moves_batches_and_says_how_many(
     assert f" s, write {engine.batches.total()} batches of 2 blocks of 100 bytes, throughput " in printed
 
 
+def test_the_command_lines_of_guides_for_other_machines_run(
+    engine: type[Engine], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = [
+        "-protocol=tcp",
+        "--auto_discovery",
+        "--nic_priority_matrix=/m.json",
+        "--report_unit=Gb",
+        "--report-precision=4",
+    ]
+    more = [
+        "--backend=classic",
+        "--logtostderr",
+        "-v=1",
+        "-threads",
+        "2",
+        "--nouse_vram",
+        "-init_mem=true",
+        "--gpu_id",
+        "-1",
+    ]
+    monkeypatch.setattr(sys, "argv", [*BENCH, "--block_size=1", "--batch_size=1", *flags, *more])
+    assert cli_bench.main() == 0
+    said = capsys.readouterr()
+    assert re.search(r" throughput \d+\.\d{4} Gb/s$", said.out.strip())
+    assert said.err == (
+        "transfer_engine_bench: without effect here: --auto_discovery, --use_vram, --init_mem, --logtostderr, "
+        "--nic_priority_matrix, --backend, --gpu_id, --v\n"
+    )
+
+
+@pytest.mark.parametrize(("unit", "rate"), [("GB", "1.00"), ("Gb", "8.00"), ("MiB", "953.67"), ("Kb", "8000000.00")])
+def test_a_rate_has_the_unit_that_was_asked_for(capsys: pytest.CaptureFixture[str], unit: str, rate: str) -> None:
+    flags = cli_bench.parse_arguments(
+        ["--segment_id=a", f"--report_unit={unit}", "--block_size=1000", "--batch_size=1000"]
+    )
+    assert cli_bench._report(flags, [cli_bench.Tally(batches=2000)], 2.0) == 0
+    assert capsys.readouterr().out.endswith(f"throughput {rate} {unit}/s\n")
+
+
 @pytest.mark.parametrize(
     ("flags", "code", "message"),
     [
@@ -195,6 +236,9 @@ def test_the_bench_runs_between_two_processes() -> None:
         (["--segment_id=a", "--threads=0"], "'0' is not a number from 1 to 256"),
         (["--segment_id=a", "--batch_size=many"], "'many' is not a number from 1 to 65536"),
         (["--segment_id=a", "--dur=1"], "unrecognized arguments: --dur=1"),
+        (["--segment_id=a", "-dur=1"], "unrecognized arguments: --dur=1"),
+        (["--segment_id=a", "--report_unit=gb"], "invalid choice: 'gb'"),
+        (["--segment_id=a", "--report_precision=10"], "invalid choice: 10"),
     ],
 )
 def test_a_bench_refuses_wrong_flags(capsys: pytest.CaptureFixture[str], flags: list[str], message: str) -> None:
