@@ -1,5 +1,7 @@
 //! Counters of the master since its start.
 
+use mooncake_types::{Medium, TaskKind};
+
 use crate::tasks::Origin;
 
 /// Counters that only grow.
@@ -15,6 +17,10 @@ pub struct Counters {
     pub evicted_keys: u64,
     /// Bytes of evicted replicas.
     pub evicted_bytes: u64,
+    /// Of these four, what concerns memory.
+    pub evictions_in_memory: Evictions,
+    /// Replicas below memory that were evicted.
+    pub disk_replicas_evicted: u64,
     /// Puts that did not end in time and were discarded.
     pub puts_discarded: u64,
     /// Reservations that outlived their puts and have ended: of discarded puts, and of ranges that a node could not
@@ -30,6 +36,10 @@ pub struct Counters {
     pub tasks_succeeded: u64,
     /// Copy and move tasks that failed.
     pub tasks_failed: u64,
+    /// Copy tasks, of whatever origin.
+    pub copies: TaskCounts,
+    /// Move tasks, of whatever origin.
+    pub moves: TaskCounts,
     /// Replicas that drains moved.
     pub drain_moved: u64,
     /// Bytes of the objects that drains moved.
@@ -63,6 +73,32 @@ pub struct Counters {
     pub extra_replicas_evicted: u64,
 }
 
+/// Evictions in one medium.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Evictions {
+    /// Times that eviction was tried.
+    pub attempted: u64,
+    /// Times that it found a victim.
+    pub successful: u64,
+    /// Objects whose last replica was evicted.
+    pub keys: u64,
+    /// Bytes of evicted replicas.
+    pub bytes: u64,
+}
+
+/// Tasks of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TaskCounts {
+    /// Tasks that nodes began.
+    pub begun: u64,
+    /// Times that a task could not begin.
+    pub not_begun: u64,
+    /// Tasks that made their replicas.
+    pub made: u64,
+    /// Tasks that failed after they had begun.
+    pub failed: u64,
+}
+
 /// Copies of one kind that the master ordered by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Copies {
@@ -88,6 +124,25 @@ impl Copies {
 }
 
 impl Counters {
+    /// Counts an attempt to evict in this medium.
+    pub(crate) fn count_eviction(&mut self, medium: Medium, found: bool) {
+        let found = u64::from(found);
+        self.evictions_attempted += 1;
+        self.evictions_successful += found;
+        if medium == Medium::Memory {
+            self.evictions_in_memory.attempted += 1;
+            self.evictions_in_memory.successful += found;
+        }
+    }
+
+    /// The counts of tasks of this kind.
+    pub(crate) fn of_tasks(&mut self, kind: TaskKind) -> &mut TaskCounts {
+        match kind {
+            TaskKind::Copy => &mut self.copies,
+            TaskKind::Move => &mut self.moves,
+        }
+    }
+
     /// Counts the copy of a task that has ended: `made` bytes, or none if it failed.
     pub(crate) fn count_copy(&mut self, origin: Origin, made: Option<u64>) {
         match origin {

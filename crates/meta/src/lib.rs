@@ -55,7 +55,7 @@ mod tombstones;
 
 pub use check::Violation;
 pub use config::{AllocatorKind, Config, EvictionPolicy, Replication, ReplicationMode, Strategy};
-pub use counters::{Copies, Counters};
+pub use counters::{Copies, Counters, Evictions, TaskCounts};
 pub use key_events::{KeyEvent, Tiers};
 pub use meta::Meta;
 pub use notice::Notice;

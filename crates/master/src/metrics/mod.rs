@@ -1,6 +1,7 @@
 //! Metrics. The owner counts in plain numbers, and copies them for readers. A reader's thread turns the copy into
 //! text.
 
+mod dashboard;
 mod histogram;
 mod operation;
 mod reads;

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use mooncake_types::{Reply, Request, ScanAction};
+use mooncake_types::{MountOutcome, Reply, Request, ScanAction};
 
 use super::histogram::Histogram;
 use super::operation::{Operation, RequestOutcome};
@@ -48,6 +48,8 @@ pub(crate) struct RpcMetrics {
     pub(crate) value_size: Histogram<12>,
     /// Objects that scans removed.
     pub(crate) scan_removed: u64,
+    /// Mounts of segments whose entries the master asked for, or had dropped.
+    pub(crate) remounts: u64,
 }
 
 impl Default for RpcMetrics {
@@ -64,6 +66,7 @@ impl Default for RpcMetrics {
             operations: std::array::from_fn(|_| operation.clone()),
             value_size: Histogram::new(&SIZE_BOUNDS),
             scan_removed: 0,
+            remounts: 0,
         }
     }
 }
@@ -99,6 +102,9 @@ impl RpcMetrics {
                         self.value_size.observe(put.len as f64);
                     }
                 }
+            }
+            (Request::MountSegment(_), Reply::Mounted(outcome)) => {
+                self.remounts += u64::from(*outcome != MountOutcome::Ready);
             }
             (Request::Scan(scan), Reply::Scanned(page)) if scan.action != ScanAction::List => {
                 self.scan_removed += page.removed;

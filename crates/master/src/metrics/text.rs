@@ -4,6 +4,7 @@ use std::fmt;
 
 use mooncake_http::prometheus::{self, Family, Metrics};
 
+use super::dashboard;
 use super::operation::Operation;
 use super::snapshot::Snapshot;
 use crate::following::Followed;
@@ -22,6 +23,7 @@ pub(crate) fn text(
         snapshot.segments(out)?;
         snapshot.reads(out)?;
         snapshot.counters(out)?;
+        dashboard::write(snapshot, out)?;
         snapshot.operations(out)?;
         snapshot.histograms(out)
     })

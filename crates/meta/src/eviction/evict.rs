@@ -33,11 +33,10 @@ impl Meta {
     /// Evicts one replica that has a range on this segment, or the whole group of its object. `need` says whether
     /// soft-pinned objects may be taken. Returns the bytes that came free on the segment.
     pub(crate) fn evict_one(&mut self, slot: u32, need: bool) -> Option<u64> {
-        self.counters.evictions_attempted += 1;
-        let victim = self.next_victim(slot, need && self.config.allow_evict_soft_pinned)?;
+        let victim = self.next_victim(slot, need && self.config.allow_evict_soft_pinned);
+        self.counters.count_eviction(self.segments[slot].medium, victim.is_some());
         let before = self.segments[slot].allocator.used();
-        self.evict_range(victim);
-        self.counters.evictions_successful += 1;
+        self.evict_range(victim?);
         Some(before - self.segments[slot].allocator.used())
     }
 
@@ -64,8 +63,18 @@ impl Meta {
     /// Evicts these replicas. Drops the object if it has no others.
     pub(crate) fn evict_replicas(&mut self, object: u32, set: u32) {
         let class = self.class_of(object);
-        self.counters.evicted_bytes += self.free_replicas(object, set);
-        if self.objects[object].first_range == NONE {
+        let is_in_memory = self.memory_replicas(object) & set != 0;
+        let bytes = self.free_replicas(object, set);
+        let is_gone = self.objects[object].first_range == NONE;
+        self.counters.evicted_bytes += bytes;
+        match is_in_memory {
+            true => {
+                self.counters.evictions_in_memory.bytes += bytes;
+                self.counters.evictions_in_memory.keys += u64::from(is_gone);
+            }
+            false => self.counters.disk_replicas_evicted += u64::from(set.count_ones()),
+        }
+        if is_gone {
             self.counters.evicted_keys += 1;
             let hash = self.index.hash(&self.objects[object].key);
             self.usage.note_evicted(hash, class, self.objects.len());

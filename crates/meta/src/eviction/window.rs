@@ -236,8 +236,7 @@ impl Meta {
         let Some(left) = self.effort.victims.checked_sub(victims) else { return false };
         let keys = self.counters.evicted_keys;
         for window in windows {
-            self.counters.evictions_attempted += 1;
-            self.counters.evictions_successful += 1;
+            self.counters.count_eviction(self.segments[window.slot].medium, true);
             for &id in &window.victims {
                 // The range may have gone with its group, or with another stripe of its replica.
                 if self.ranges.get(id).is_some() {

@@ -217,6 +217,7 @@ impl Meta {
         let task = self.tasks.end(number);
         assert_eq!(task.copy, NONE, "the new replicas of a finished task have gone their way");
         let (origin, object) = (task.origin, std::mem::replace(&mut task.object, NONE));
+        let (kind, had_begun) = (task.kind, task.status == TaskStatus::Processing);
         (task.status, task.updated, task.message) = (ending.status(), self.now, ending.message());
         let targets = std::mem::take(&mut task.targets);
         if let (true, Some(target), Ending::Refused(code)) =
@@ -225,9 +226,16 @@ impl Meta {
             self.notify(Notice::OffloadFailed { segment: Arc::from(&**target), code });
         }
         self.count_task_in_group(object, false);
+        let counts = self.counters.of_tasks(kind);
         match ending {
-            Ending::Success => self.counters.tasks_succeeded += 1,
-            _ => self.counters.tasks_failed += 1,
+            Ending::Success => {
+                counts.made += 1;
+                self.counters.tasks_succeeded += 1;
+            }
+            _ => {
+                counts.failed += u64::from(had_begun);
+                self.counters.tasks_failed += 1;
+            }
         }
         self.tasks.remember(number, origin, self.config.max_finished_tasks);
         self.tell_origin(origin, number, object, ending);

@@ -71,8 +71,12 @@ impl Meta {
         }
         let code = match not_begun {
             NotBegun::Done => return self.finish_task(number, Ending::Success),
-            NotBegun::Hopeless(code) => code,
+            NotBegun::Hopeless(code) => {
+                self.counters.of_tasks(task.kind).not_begun += 1;
+                code
+            }
             NotBegun::Later(code) => {
+                self.counters.of_tasks(task.kind).not_begun += 1;
                 let is_promised = room_comes && task.origin == Origin::Promotion;
                 task.attempts += u32::from(!is_promised);
                 let ms = if is_promised { MAKING_ROOM_MS } else { RETRY_MS };
@@ -101,6 +105,7 @@ impl Meta {
         };
         let copy = self.insert_copy(object, assigned, &replicas);
         self.clear_task_timer(number);
+        self.counters.of_tasks(kind).begun += 1;
         let task = self.tasks.begin(number, self.now);
         task.copy = copy;
         task.moved = (kind == TaskKind::Move).then_some(source);

@@ -188,7 +188,11 @@ fn what_was_evicted_or_cleared_is_not_made_anew() {
     world.put_with(ALICE, "big", len, first).expect("others give way");
     let holders = world.holders("big");
     assert_eq!(holders, ["node-1:12345"]);
-    assert_eq!(world.meta.stats().counters.evicted_keys, 0, "only one of two replicas went");
+    let counters = world.meta.stats().counters;
+    assert_eq!(counters.evicted_keys, 0, "only one of two replicas went");
+    let memory = counters.evictions_in_memory;
+    assert_eq!((memory.successful, memory.keys), (counters.evictions_successful, 0));
+    assert_eq!((memory.bytes, counters.disk_replicas_evicted), (counters.evicted_bytes, 0));
     assert_eq!(world.holders("evicted"), [node(2)]);
     world.check();
     live(&mut world, 100_000, &HOSTS);

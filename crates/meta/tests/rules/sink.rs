@@ -57,7 +57,7 @@ fn a_put_that_finds_no_room_waits_until_victims_lie_on_the_disk() {
 
 #[test]
 fn a_hundred_objects_pass_through_memory_for_four_and_none_is_lost() {
-    let mut world = alone(Config { offload_on_evict: true, lease_ttl_ms: 0, ..Config::default() });
+    let mut world = alone(Config { offload_on_evict: true, lease_ttl_ms: 1, ..Config::default() });
     world.mount_on(Medium::Disk, ALICE, 3, 64 * LEN).expect("it is new");
     let key = |n: u32| format!("key {n}");
     for n in 0..60 {

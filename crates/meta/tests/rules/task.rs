@@ -1,6 +1,6 @@
 //! Copy and move tasks.
 
-use mooncake_meta::Config;
+use mooncake_meta::{Config, TaskCounts};
 use mooncake_types::{
     ClientId, CreateTask, ErrorCode, PutItem, PutMode, ReplicateConfig, Reply, Request, ScanAction,
     SegmentId, TaskId, TaskKind, TaskReport, TaskStatus, limits,
@@ -470,6 +470,8 @@ fn limits_on_tasks_hold() {
     let stats = world.meta.stats();
     assert_eq!((stats.pending_tasks, stats.processing_tasks), (0, 0));
     assert_eq!((stats.counters.tasks_succeeded, stats.counters.tasks_failed), (3, 0));
+    let made = TaskCounts { begun: 3, made: 3, ..TaskCounts::default() };
+    assert_eq!((stats.counters.copies, stats.counters.moves), (made, TaskCounts::default()));
     world.check();
 }
 
