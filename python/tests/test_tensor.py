@@ -96,9 +96,11 @@ def test_empty_and_deep(store: Store, memory: Memory, shape: tuple[int, ...]) ->
     assert same(store.get_tensor("again"), tensor)
 
 
-def test_a_tensor_without_dimensions_comes_back_with_one(store: Store) -> None:
+def test_a_tensor_without_dimensions_comes_back_as_it_was(store: Store, memory: Memory) -> None:
     assert store.put_tensor("k", torch.tensor(2.5)) == 0
-    assert same(store.get_tensor("k"), torch.tensor([2.5]))
+    for got in (store.get_tensor("k"), store.get_tensor_into("k", memory.address, memory.size)):
+        assert (got.shape, got.item()) == (torch.Size([]), 2.5)
+    assert store.batch_get_tensor(["k"])[0].dim() == 0
 
 
 REFUSED = [

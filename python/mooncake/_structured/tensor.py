@@ -63,17 +63,14 @@ def tensor_of(payload: bytes) -> Tensor:
 
 
 def as_described(tensor: Tensor, spec: Mapping[str, Any]) -> Tensor:
-    """The tensor in the shape of the metadata. The store returns a tensor without dimensions with one dimension.
-
-    Raises ValueError if the tensor has another type or shape.
-    """
+    """The tensor. Raises ValueError unless it has the type and shape of the metadata."""
     shape, dtype = spec.get("shape"), spec.get("dtype")
     if shape is None and dtype is None:
         return tensor
     found = [int(dim) for dim in tensor.shape]
-    if str(tensor.dtype) != dtype or (found != shape and (found, shape) != ([1], [])):
+    if str(tensor.dtype) != dtype or found != shape:
         raise ValueError(f"structured tensor payload is a {tensor.dtype} of {found}, not a {dtype} of {shape}")
-    return tensor.reshape(shape)
+    return tensor
 
 
 def header_for(header: bytes, total_bytes: int, spec: Mapping[str, Any], rows: int) -> bytes:

@@ -50,13 +50,12 @@ def view(buffer: Any, layout: Layout) -> Tensor | None:
 
 
 def decode(buffer: Any) -> Tensor | None:
-    """The tensor in a buffer, as public methods return it: a tensor without dimensions becomes one of length 1."""
+    """The tensor in a buffer, in the shape that its header names."""
     layout = layout_of(buffer)
     if layout is None:
         warn("%d bytes are no tensor", memoryview(buffer).nbytes)
         return None
-    tensor = view(buffer, layout)
-    return tensor.reshape(1) if tensor is not None and tensor.dim() == 0 else tensor
+    return view(buffer, layout)
 
 
 def decode_handle(handle: BufferHandle | None) -> Tensor | None:
