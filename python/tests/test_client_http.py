@@ -121,7 +121,20 @@ def test_a_taken_port_is_an_error_and_the_next_setup_may_use_it(cluster: Cluster
     store.close()
 
 
-@pytest.mark.parametrize("port", [0, 65_536, 1 << 32], ids=str)
+def test_port_0_is_a_free_port_as_in_the_commands(cluster: Cluster) -> None:
+    store = MooncakeDistributedStore()
+    assert store.get_client_http_port() == 0
+    options = {"enable_client_http_server": True, "client_http_port": 0}
+    assert setup(store, cluster, **options) == 0
+    port = store.get_client_http_port()
+    assert (port > 0, health(port)) == (True, HEALTHY)
+    store.close()
+    assert (store.get_client_http_port(), store.setup(as_dict(cluster) | options)) == (0, 0)
+    assert health(store.get_client_http_port()) == HEALTHY
+    store.close()
+
+
+@pytest.mark.parametrize("port", [65_536, 1 << 32], ids=str)
 def test_ports_that_are_none_are_refused(cluster: Cluster, port: int) -> None:
     store = MooncakeDistributedStore()
     assert setup(store, cluster, enable_client_http_server=True, client_http_port=port) == INVALID

@@ -27,8 +27,8 @@ NAMED = {
     "get_size": ["key"],
 }
 # Methods that the C++ package does not have: an upsert that gathers buffers, the longest prefix, the drain of a store,
-# and the prefetch.
-ADDED = {"batch_prefix_len", "batch_upsert_from_multi_buffers", "drain", "prefetch"}
+# the port of its HTTP server, and the prefetch.
+ADDED = {"batch_prefix_len", "batch_upsert_from_multi_buffers", "drain", "get_client_http_port", "prefetch"}
 
 
 def known() -> list[str]:

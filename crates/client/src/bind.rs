@@ -84,6 +84,11 @@ pub(crate) fn bind(options: &ListenOptions<'_>, chance: &mut Chance) -> Result<B
     let ((name, reached_at), told) = match options.advertise {
         Some(text) => {
             let (host, port) = split_advertised(text)?;
+            if options.serves
+                && let Err(error) = resolve(&host)
+            {
+                tracing::warn!(%error, "others are told an address that this machine does not know");
+            }
             ((host.clone(), host), port)
         }
         None => (name_and_reach(host, options, &addresses), None),
@@ -146,11 +151,13 @@ pub(crate) fn split_advertised(text: &str) -> Result<(String, Option<u16>), Open
 /// The addresses to try to listen on, best first.
 fn addresses_of(options: &ListenOptions<'_>, host: &str) -> Result<Vec<IpAddr>, OpenError> {
     if let Some(address) = options.bind_address {
+        let reached_at = host;
         let (host, _) = split(address).map_err(|reason| OpenError::Address {
             what: "the address to listen on",
             text: address.to_owned(),
             reason,
         })?;
+        check_reached_at(options, reached_at)?;
         return resolve(host);
     }
     if is_unspecified(host) {
@@ -162,6 +169,12 @@ fn addresses_of(options: &ListenOptions<'_>, host: &str) -> Result<Vec<IpAddr>, 
         Err(_) if !options.serves => Ok(vec![any_like(options.towards_master)]),
         Err(error) => Err(error),
     }
+}
+
+/// Checks that the local hostname resolves, if others connect to it.
+fn check_reached_at(options: &ListenOptions<'_>, host: &str) -> Result<(), OpenError> {
+    let connect = options.serves && options.advertise.is_none() && !is_unspecified(host);
+    if connect { resolve(host).map(|_| ()) } else { Ok(()) }
 }
 
 /// The host in the name of this process, and the host that others connect to. They differ if the process calls itself
@@ -453,6 +466,25 @@ mod tests {
             let text = advertise.to_owned();
             let what = "the advertised address";
             assert_eq!(error, OpenError::Address { what, text, reason });
+        }
+    }
+
+    #[test]
+    fn a_name_that_no_machine_knows_is_not_told_to_others() {
+        let unknown = options("no-such-host.invalid");
+        let listens = ListenOptions { bind_address: Some("127.0.0.1"), ..unknown.clone() };
+        let by_port =
+            ListenOptions { local_hostname: "no-such-host.invalid:12345", ..listens.clone() };
+        for told in [&unknown, &listens, &by_port] {
+            let error = bind(told, &mut Chance::new(9)).expect_err("it does not resolve");
+            let OpenError::HostUnknown { host, .. } = error else { panic!("{error}") };
+            assert_eq!(host, "no-such-host.invalid");
+        }
+        for told in [
+            ListenOptions { serves: false, ..listens.clone() },
+            ListenOptions { advertise: Some("outside.example"), ..listens },
+        ] {
+            bind(&told, &mut Chance::new(9)).expect("nobody connects to the name");
         }
     }
 

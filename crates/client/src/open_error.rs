@@ -151,8 +151,10 @@ pub enum OpenError {
         /// The master's code.
         code: ErrorCode,
     },
-    /// The address to listen on does not resolve.
-    #[error("the host {host:?} to listen on cannot be resolved: {reason}")]
+    /// The address to listen on, or that others connect to, does not resolve.
+    #[error(
+        "the host {host:?}, where others are to reach this process, cannot be resolved: {reason}"
+    )]
     HostUnknown {
         /// The host.
         host: String,

@@ -57,7 +57,7 @@ impl MooncakeDistributedStore {
     /// store.
     ///
     /// With `enable_client_http_server` the store serves `/health`, `/metrics` and `/metrics/summary` over HTTP, on
-    /// `client_http_port` of all addresses of the host.
+    /// `client_http_port` of all addresses of the host; 0 is a free port, which `get_client_http_port` returns.
     ///
     /// `protocol` is 'tcp', or 'rpc_only' for a client that moves no bytes. 'rdma' and 'efa' are served by TCP, with a
     /// warning. Other protocols are refused, unless the environment variable `MC_FORCE_TCP` is set: then TCP serves
@@ -80,6 +80,13 @@ impl MooncakeDistributedStore {
     ) -> PyResult<i32> {
         let setup = Setup::from_call(args, kwargs)?;
         self.finish_setup(py, "setup", || self.open(setup?))
+    }
+
+    /// The port of the HTTP server of this store; 0 if it has none.
+    fn get_client_http_port(&self) -> u16 {
+        let client = self.store();
+        let address = client.as_ref().and_then(|client| client.own()?.http_address());
+        address.map_or(0, |address| address.port())
     }
 
     /// Opens the store as a dummy: a `mooncake_client` process of this host, at `server_address` (`host:port`), does

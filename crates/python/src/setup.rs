@@ -275,8 +275,8 @@ impl Setup {
     fn http(&self) -> Result<Option<HttpAddress>, SetupError> {
         let Some(port) = self.http_port else { return Ok(None) };
         match u16::try_from(port) {
-            Ok(port) if port > 0 => Ok(Some(HttpAddress { host: HTTP_HOST.to_owned(), port })),
-            _ => Err(wrong("client_http_port", not_a_port(&port))),
+            Ok(port) => Ok(Some(HttpAddress { host: HTTP_HOST.to_owned(), port })),
+            Err(_) => Err(wrong("client_http_port", not_a_port(&port))),
         }
     }
 
@@ -350,7 +350,7 @@ fn warn_of(arguments: &[String]) {
 }
 
 fn not_a_port(value: &dyn fmt::Display) -> String {
-    format!("{value} is not a port from 1 to 65535")
+    format!("{value} is not a port from 0 to 65535")
 }
 
 fn truth(name: &'static str, word: &str) -> Result<bool, SetupError> {

@@ -22,6 +22,10 @@ impl SetupAddresses {
     pub(crate) fn of(config: &Bound<'_, PyDict>) -> PyResult<Result<Self, SetupError>> {
         let master = text_of(config, &["master_server_addr", "master_server_address"])?;
         let master = master.unwrap_or_else(|| DEFAULT_MASTER.to_owned());
+        if master.trim().is_empty() {
+            let reason = "is empty; a store that is to need no master says local://".to_owned();
+            return Ok(Err(SetupError::Wrong { name: "master_server_addr", reason }));
+        }
         let has_no_master = !matches!(HostPoolAddress::parse(&master), Ok(None));
         let place = |name, default: &str| -> PyResult<Result<String, SetupError>> {
             let default = has_no_master.then(|| default.to_owned());
