@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use axum::Json;
+use axum::body::Bytes;
 use axum::extract::State as Extract;
 use mooncake_types::{ErrorCode, Located, Medium, Placement, SegmentAddress, limits};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::error::Failure;
 use super::parameters::Parameters;
@@ -100,15 +101,37 @@ impl KeyReplicas {
     }
 }
 
-/// `GET /batch_query_keys?keys=a,b`. It grants no lease.
+/// `GET /batch_query_keys?keys=a,b`, or `?key=a&key=b` for keys with commas. It grants no lease.
 pub(super) async fn batch_query_keys(
     Extract(state): Extract<AdminState>,
     parameters: Parameters,
 ) -> Result<Json<Batch>, Failure> {
-    let keys = parameters
-        .optional("keys")
-        .ok_or_else(|| Failure::bad_request("No keys provided. Use ?keys=key1,key2,..."))?;
-    let keys: Vec<String> = keys.split(',').map(str::to_owned).collect();
+    let listed = parameters.optional("keys").into_iter().flat_map(|keys| keys.split(','));
+    let keys = listed.chain(parameters.all("key")).map(str::to_owned).collect();
+    locate_all(&state, keys).await
+}
+
+/// The body of `POST /batch_query_keys`.
+#[derive(Debug, Deserialize)]
+pub(super) struct AskedKeys {
+    keys: Vec<String>,
+}
+
+/// `POST /batch_query_keys` with `{"keys": ["a", "b"]}`. It changes nothing.
+pub(super) async fn batch_query_listed_keys(
+    Extract(state): Extract<AdminState>,
+    body: Bytes,
+) -> Result<Json<Batch>, Failure> {
+    let AskedKeys { keys } = serde_json::from_slice(&body)
+        .map_err(|error| Failure::bad_request(format!("Invalid JSON body: {error}")))?;
+    locate_all(&state, keys).await
+}
+
+async fn locate_all(state: &AdminState, keys: Vec<String>) -> Result<Json<Batch>, Failure> {
+    if keys.is_empty() {
+        let how = "No keys provided. Use ?keys=key1,key2,... or ?key=key1&key=key2&...";
+        return Err(Failure::bad_request(how));
+    }
     if keys.len() > limits::MAX_BATCH_KEYS {
         let max = limits::MAX_BATCH_KEYS;
         return Err(Failure::bad_request(format!("{} keys are more than {max}", keys.len())));

@@ -1,13 +1,11 @@
-use std::collections::HashMap;
-
 use axum::extract::{FromRequestParts, Query};
 use axum::http::request::Parts;
 
 use super::error::Failure;
 
-/// The parameters behind the question mark, decoded.
+/// The parameters behind the question mark, decoded, in their order.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Parameters(HashMap<String, String>);
+pub(super) struct Parameters(Vec<(String, String)>);
 
 impl Parameters {
     /// A parameter that must be given and not be empty.
@@ -16,16 +14,22 @@ impl Parameters {
             .ok_or_else(|| Failure::bad_request(format!("Missing {name} query parameter")))
     }
 
-    /// A parameter, if it is given and not empty.
+    /// A parameter, if it is given and not empty. Of several the last one counts.
     pub(super) fn optional(&self, name: &str) -> Option<&str> {
-        self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
+        self.all(name).last().filter(|value| !value.is_empty())
     }
 
-    /// A truth value; false if it is not given.
+    /// All parameters of this name.
+    pub(super) fn all(&self, name: &str) -> impl Iterator<Item = &str> {
+        let named = self.0.iter().filter(move |(it, _)| it == name);
+        named.map(|(_, value)| value.as_str())
+    }
+
+    /// A truth value; false if it is not given, and true if it is given without a value.
     pub(super) fn truth(&self, name: &str) -> Result<bool, Failure> {
-        match self.optional(name) {
+        match self.all(name).last() {
             None | Some("false" | "0") => Ok(false),
-            Some("true" | "1") => Ok(true),
+            Some("true" | "1" | "") => Ok(true),
             Some(other) => {
                 Err(Failure::bad_request(format!("{name} is '{other}'; it must be true or false")))
             }
@@ -37,9 +41,9 @@ impl<S: Send + Sync> FromRequestParts<S> for Parameters {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
-        let query = Query::<HashMap<String, String>>::from_request_parts(parts, state).await;
+        let query = Query::<Vec<(String, String)>>::from_request_parts(parts, state).await;
         match query {
-            Ok(Query(map)) => Ok(Parameters(map)),
+            Ok(Query(pairs)) => Ok(Parameters(pairs)),
             Err(rejection) => Err(Failure::bad_request(rejection.body_text())),
         }
     }

@@ -30,7 +30,7 @@ pub(crate) fn router(state: AdminState, auth_token: &str) -> Router {
         .route("/leader", get(health::leader))
         .route("/kv_events/status", get(kv_events::status))
         .route("/query_key", get(keys::query_key))
-        .route("/batch_query_keys", get(keys::batch_query_keys))
+        .route("/batch_query_keys", get(keys::batch_query_keys).post(keys::batch_query_listed_keys))
         .route("/get_all_keys", get(all_keys::get_all_keys))
         .route("/get_all_segments", get(segments::get_all_segments))
         .route("/get_segments_detail", get(segments::get_segments_detail))

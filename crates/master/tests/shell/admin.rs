@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use mooncake_types::{RangeDrop, Reply, Request, SegmentId};
+use mooncake_types::{RangeDrop, Reply, Request, SegmentId, limits};
 use serde_json::json;
 
-use crate::support::{PATIENCE, Rpc, Running, get, http, start};
+use crate::support::{Answer, PATIENCE, Rpc, Running, get, http, http_with, start};
 
 /// A master with two segments under one name, one under another, and two objects.
 fn filled() -> Running {
@@ -77,6 +77,27 @@ fn several_keys() {
                       "disk_values": nothing, "local_disk_values": nothing, "nof_values": nothing,
                       "object_store_values": nothing}}})
     );
+}
+
+#[test]
+fn keys_with_commas_are_asked_for_one_by_one_or_as_json() {
+    let master = filled();
+    let ok = |answer: Answer| {
+        let body = answer.json();
+        let data = body["data"].as_object().expect("an object").clone();
+        data.into_iter().map(|(key, it)| (key, it["ok"] == true)).collect::<Vec<_>>()
+    };
+    let expected = [("a,b".to_owned(), false), ("one".to_owned(), true)];
+    assert_eq!(ok(get(master.admin, "/batch_query_keys?key=a,b&key=one")), expected);
+    let post = |body: &[u8]| http_with(master.admin, "POST", "/batch_query_keys", body);
+    assert_eq!(ok(post(br#"{"keys": ["a,b", "one"]}"#)), expected);
+    let mixed = ok(get(master.admin, "/batch_query_keys?key=a,b&keys=one,x"));
+    assert_eq!((mixed.len(), &mixed[..2]), (3, &expected[..]));
+    for body in ["", "[]", "{}", r#"{"keys": []}"#, r#"{"keys": "a"}"#, r#"{"keys": [1]}"#] {
+        assert_eq!(post(body.as_bytes()).status, 400, "{body}");
+    }
+    let many = vec!["k"; limits::MAX_BATCH_KEYS + 1];
+    assert_eq!(post(json!({ "keys": many }).to_string().as_bytes()).status, 400);
 }
 
 #[test]
@@ -272,7 +293,7 @@ fn remove_all_skips_what_is_leased_unless_forced() {
     assert_eq!(remove("").json(), json!({"success": true, "removed_count": 1}));
     assert_eq!(remove("?force=false").json(), json!({"success": true, "removed_count": 0}));
     assert_eq!(
-        remove("?force=true&tenant_id=default").json(),
+        remove("?force&tenant_id=default").json(),
         json!({"success": true, "removed_count": 1})
     );
     assert_eq!(
@@ -293,7 +314,13 @@ fn what_makes_no_sense_is_refused_in_json() {
         ("GET", "/query_key?key=", 400, -600, "Missing key query parameter"),
         ("GET", "/query_segment", 400, -600, "Missing segment query parameter"),
         ("GET", "/api/v1/segments/status", 400, -600, "Missing segment query parameter"),
-        ("GET", "/batch_query_keys", 400, -600, "No keys provided. Use ?keys=key1,key2,..."),
+        (
+            "GET",
+            "/batch_query_keys",
+            400,
+            -600,
+            "No keys provided. Use ?keys=key1,key2,... or ?key=key1&key=key2&...",
+        ),
         (
             "POST",
             "/api/v1/remove_all?force=maybe",
