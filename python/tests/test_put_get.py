@@ -53,6 +53,20 @@ def test_two_stores_that_put_the_same_key(cluster: Cluster, store: Store) -> Non
     assert (store.get("k"), other.get("k")) == (b"mine", b"mine")
 
 
+def test_a_put_into_memory_that_was_just_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Cluster("--default_kv_lease_ttl=2000") as cluster:
+        cluster.start_node(16 * MIB)
+        impatient = cluster.store()
+        monkeypatch.setenv("MOONCAKE_PUT_WAIT_MS", "20000")
+        patient = cluster.store()
+        keys = [f"k{number}" for number in range(16)]
+        assert impatient.put_batch(keys, [content(key, MIB) for key in keys]) == 0
+        assert all(impatient.get_batch(keys))
+        assert impatient.put("refused", content("refused", MIB)) == -200
+        assert patient.put("new", content("new", MIB)) == 0
+        assert patient.get("new") == content("new", MIB)
+
+
 def test_a_miss(store: Store) -> None:
     assert (store.get("none"), store.get_buffer("none")) == (b"", None)
     assert (store.is_exist("none"), store.get_size("none")) == (0, -704)

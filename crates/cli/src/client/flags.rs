@@ -105,6 +105,10 @@ pub struct NodeFlags {
     /// read from MOONCAKE_DRAIN_TIMEOUT_SEC.
     #[arg(long, default_value_t = 20, value_name = "SECONDS")]
     pub drain_timeout_sec: u32,
+    /// How long a put of a dummy client waits for room in a full pool, until leases end, in milliseconds up to 30000;
+    /// 0: it is refused at once. Also read from MOONCAKE_PUT_WAIT_MS.
+    #[arg(long, default_value_t = 0, value_name = "MILLISECONDS")]
+    pub put_wait_ms: u32,
     /// Transport of bytes: tcp. rdma and efa are accepted, and use tcp.
     #[arg(long, default_value = "tcp", value_name = "NAME")]
     pub protocol: String,

@@ -42,6 +42,7 @@ pub fn main(args: &[String]) -> ExitCode {
         variable("object_store_url", "MOONCAKE_OBJECT_STORE_URL"),
         variable("object_store_size", "MOONCAKE_OBJECT_STORE_SIZE_BYTES"),
         variable("drain_timeout_sec", "MOONCAKE_DRAIN_TIMEOUT_SEC"),
+        variable("put_wait_ms", "MOONCAKE_PUT_WAIT_MS"),
     ];
     let flags = match parse(args, &variables) {
         Ok(flags) => flags,
@@ -99,6 +100,7 @@ fn host(flags: &ClientFlags) -> Result<(), String> {
         http: flags.http.address(),
         cluster_id: flags.master.cluster_id.clone(),
         auth_token: flags.master.auth_token.clone(),
+        put_wait: Duration::from_millis(flags.node.put_wait_ms.into()),
         // On a signal, `host` decides whether to drain.
         drain_timeout: Duration::ZERO,
         offload,

@@ -185,7 +185,8 @@ impl Store {
     ) -> Vec<Result<(), ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); items.len()] };
         let named = named(items);
-        let put = session.driver().drive(PutOp::new(&named, config), items);
+        let put =
+            session.driver().drive(PutOp::new(&named, config).patient(session.put_wait_ms), items);
         session.explain_puts(&named, &put);
         put
     }
@@ -203,7 +204,9 @@ impl Store {
     ) -> Vec<Result<(), ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); items.len()] };
         let named = named(items);
-        let upserted = session.driver().drive(PutOp::upsert(&named, config), items);
+        let upserted = session
+            .driver()
+            .drive(PutOp::upsert(&named, config).patient(session.put_wait_ms), items);
         session.explain_puts(&named, &upserted);
         session.routes.forget(items.iter().map(|item| item.key));
         upserted

@@ -53,8 +53,8 @@ impl Store {
         let reserved: Vec<usize> =
             (0..items.len()).filter(|&position| results[position].is_ok()).collect();
         let asked: Vec<PutItem<'_>> = reserved.iter().map(|&position| items[position]).collect();
-        let started =
-            session.driver().drive(StartOp::new(&asked, config, self.put_session_ms), NoMemory);
+        let start = StartOp::new(&asked, config, self.put_session_ms);
+        let started = session.driver().drive(start.patient(session.put_wait_ms), NoMemory);
         let keys = asked.iter().map(|item| item.key);
         let (opened, too_late) = session.puts.open(keys.zip(started));
         session.revoke(too_late);

@@ -33,6 +33,8 @@ pub(super) struct Session {
     pub(super) http: Option<Http>,
     pub(super) paths: Paths,
     pub(super) call_ms: u64,
+    /// How long a put waits for room in a full pool.
+    pub(super) put_wait_ms: u64,
     pub(super) heartbeat: Heartbeat,
     pub(super) gets: GetSessions,
     pub(super) puts: PutSessions,

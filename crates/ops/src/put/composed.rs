@@ -44,7 +44,7 @@ pub trait Composition<'a> {
 /// Runs a [`Composition`] through its stages, batch by batch, until a call to the master fails.
 #[derive(Debug)]
 pub struct StagedOp<'a, C> {
-    verb: C,
+    pub(super) verb: C,
     batches: Batches,
     stage: Option<Stage<'a>>,
     /// Set once a call to the master failed. The current stage still ends, and no other begins.

@@ -30,7 +30,7 @@ use check::{check, keep_last};
 use composed::{Composition, Stage, StagedOp};
 use end::{End, EndOutcome};
 use give_up::GiveUp;
-use start::{RoomPause, Start, Started};
+use start::{RoomPatience, RoomPause, Start, Started};
 
 /// Puts objects: asks for ranges, writes them, publishes the objects, and has nodes drop older versions that readers
 /// may still find.
@@ -61,9 +61,10 @@ pub struct Put<'a> {
     in_vain: GiveUp<'a>,
     /// Positions of the failed items that are tried again.
     again: Vec<usize>,
-    /// Positions to ask for again after the pause, because the master makes room for them.
+    /// Positions to ask for again after the pause, because there will be room for them, or there may be.
     waiting: Vec<usize>,
     pause: Option<RoomPause>,
+    patience: RoomPatience,
     results: Vec<Result<(), ErrorCode>>,
 }
 
@@ -98,9 +99,18 @@ impl<'a> PutOp<'a> {
             again: Vec::new(),
             waiting: Vec::new(),
             pause: None,
+            patience: RoomPatience::default(),
             results,
         };
         Self::with(put, positions)
+    }
+
+    /// Waits up to this long for room in a full pool, and not longer than the call's deadline. Without it, a put waits
+    /// only while the master makes room.
+    #[must_use]
+    pub fn patient(mut self, ms: u64) -> Self {
+        self.verb.patience = RoomPatience::of_ms(ms);
+        self
     }
 }
 
@@ -114,13 +124,17 @@ impl<'a> Composition<'a> for Put<'a> {
 
     fn begin(&mut self, batch: Vec<usize>) -> Stage<'a> {
         self.attempt = 0;
+        self.patience = self.patience.afresh();
         self.config.excluded_segments.truncate(self.excluded_by_caller);
         Stage::Start(self.start(batch))
     }
 
     fn after(&mut self, ended: Stage<'a>) -> Option<Stage<'a>> {
         match ended {
-            Stage::Start(start) => Some(Stage::Write(self.on_started(start.finish()))),
+            Stage::Start(start) => {
+                self.patience = start.patience();
+                Some(Stage::Write(self.on_started(start.finish())))
+            }
             Stage::Write(write) => Some(Stage::End(self.on_written(write))),
             Stage::End(end) => Some(Stage::GiveUp(self.on_ended(end.finish()))),
             Stage::GiveUp(_) => self.start_again(),
@@ -145,7 +159,7 @@ impl<'a> Composition<'a> for Put<'a> {
 
 impl<'a> Put<'a> {
     fn start(&self, positions: Vec<usize>) -> Start<'a> {
-        Start::new(self.items, positions, &self.config, self.mode)
+        Start::new(self.items, positions, &self.config, self.mode).patient(self.patience)
     }
 
     fn start_again(&mut self) -> Option<Stage<'a>> {

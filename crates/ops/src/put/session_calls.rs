@@ -5,7 +5,7 @@ use super::composed::{Composition, Stage, StagedOp};
 use super::end::{End, EndOutcome};
 use super::give_up::{CloseOutcome, GiveUp};
 use super::session::{Closing, PutSession};
-use super::start::{RoomPause, Start};
+use super::start::{RoomPatience, RoomPause, Start};
 use super::write::Write;
 
 use crate::op::Op;
@@ -22,6 +22,7 @@ pub struct StartSessions<'a> {
     /// Positions to ask for again after the pause, because the master makes room for them.
     waiting: Vec<usize>,
     pause: Option<RoomPause>,
+    patience: RoomPatience,
     results: Vec<Result<PutSession, ErrorCode>>,
 }
 
@@ -31,13 +32,23 @@ impl<'a> StartOp<'a> {
     pub fn new(items: &'a [PutItem<'a>], config: &ReplicateConfig<'a>, ttl_ms: u64) -> Self {
         let (positions, results) = check(items, config);
         let (config, waiting, pause) = (config.clone(), Vec::new(), None);
-        Self::with(StartSessions { items, config, ttl_ms, waiting, pause, results }, positions)
+        let patience = RoomPatience::default();
+        let start = StartSessions { items, config, ttl_ms, waiting, pause, patience, results };
+        Self::with(start, positions)
+    }
+
+    /// As [`crate::PutOp::patient`].
+    #[must_use]
+    pub fn patient(mut self, ms: u64) -> Self {
+        self.verb.patience = RoomPatience::of_ms(ms);
+        self
     }
 }
 
 impl<'a> StartSessions<'a> {
     fn start(&self, positions: Vec<usize>) -> Start<'a> {
-        Start::new(self.items, positions, &self.config, PutMode::Insert)
+        let start = Start::new(self.items, positions, &self.config, PutMode::Insert);
+        start.patient(self.patience)
     }
 
     fn start_again(&mut self) -> Option<Stage<'a>> {
@@ -55,11 +66,13 @@ impl<'a> Composition<'a> for StartSessions<'a> {
     }
 
     fn begin(&mut self, batch: Vec<usize>) -> Stage<'a> {
+        self.patience = self.patience.afresh();
         Stage::Start(self.start(batch))
     }
 
     fn after(&mut self, ended: Stage<'a>) -> Option<Stage<'a>> {
         let Stage::Start(start) = ended else { return self.start_again() };
+        self.patience = start.patience();
         let started = start.finish();
         let expires_at = started.asked_at.after_ms(self.ttl_ms);
         for put in started.granted {

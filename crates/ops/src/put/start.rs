@@ -13,6 +13,30 @@ use crate::retry::RetryPolicy;
 /// The master's answer for an object that it makes room for.
 const MAKING_ROOM: ErrorCode = ErrorCode::UnavailableInCurrentStatus;
 
+/// How long items wait in a pool that is full, until leases end or others remove something.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct RoomPatience {
+    ms: u64,
+    /// The first question for room.
+    since: Option<Tick>,
+}
+
+impl RoomPatience {
+    pub(super) const fn of_ms(ms: u64) -> Self {
+        Self { ms, since: None }
+    }
+
+    /// The same, for other items.
+    pub(super) fn afresh(self) -> Self {
+        Self::of_ms(self.ms)
+    }
+
+    /// Whether items that were asked for at `now` may wait any longer.
+    fn lasts(&mut self, now: Tick) -> bool {
+        now.since_ms(*self.since.get_or_insert(now)) < self.ms
+    }
+}
+
 /// The first stage of a put: asks the master for ranges, in one request.
 #[derive(Debug)]
 pub struct Start<'a> {
@@ -21,6 +45,7 @@ pub struct Start<'a> {
     positions: Vec<usize>,
     /// Set if items wait for room. The request is sent after it; its end is set at the first step.
     pause: Option<RoomPause>,
+    patience: RoomPatience,
     request: Option<PutStart<'a>>,
     started: Started<'a>,
 }
@@ -30,13 +55,16 @@ pub struct Start<'a> {
 pub(super) struct RoomPause {
     /// Earlier pauses in a row after which nothing was granted.
     before: u32,
+    /// Whether the master makes room.
+    room_comes: bool,
     until: Option<Tick>,
 }
 
 impl RoomPause {
     /// The moment at which it ends.
     fn end(&mut self, now: Tick) -> Tick {
-        *self.until.get_or_insert_with(|| RetryPolicy::ROOM.pause_after(self.before, now))
+        let policy = if self.room_comes { RetryPolicy::ROOM } else { RetryPolicy::FULL_POOL };
+        *self.until.get_or_insert_with(|| policy.pause_after(self.before, now))
     }
 }
 
@@ -47,7 +75,7 @@ pub struct Started<'a> {
     pub(super) granted: Vec<GrantedPut<'a>>,
     /// Refused items by position, each with the reason.
     pub(super) refused: Vec<(usize, ErrorCode)>,
-    /// Positions of items to ask for again after the pause, because the master makes room for them.
+    /// Positions of items to ask for again after the pause, because there will be room for them, or there may be.
     pub(super) waiting: Vec<usize>,
     pub(super) pause: Option<RoomPause>,
     /// Malformed grants of refused items, to be given back.
@@ -79,12 +107,23 @@ impl<'a> Start<'a> {
     ) -> Self {
         let puts = positions.iter().map(|&position| items[position]).collect();
         let request = Some(PutStart { puts, config: config.clone(), mode });
-        Self { items, positions, pause: None, request, started: Started::default() }
+        let (patience, started) = (RoomPatience::default(), Started::default());
+        Self { items, positions, pause: None, patience, request, started }
+    }
+
+    /// The same, for items that wait while the pool is full.
+    pub(super) fn patient(self, patience: RoomPatience) -> Self {
+        Self { patience, ..self }
     }
 
     /// The same, after a pause.
     pub(super) fn after(self, pause: Option<RoomPause>) -> Self {
         Self { pause, ..self }
+    }
+
+    /// The patience that is left.
+    pub(super) const fn patience(&self) -> RoomPatience {
+        self.patience
     }
 
     /// Whether items wait for room.
@@ -94,6 +133,8 @@ impl<'a> Start<'a> {
 
     fn accept(&mut self, grants: Vec<Result<Grant, ErrorCode>>, segments: Vec<SegmentAddress>) {
         let segments: Arc<[SegmentAddress]> = segments.into();
+        let is_patient = self.patience.lasts(self.started.asked_at);
+        let mut room_comes = false;
         self.started.granted.reserve(grants.len());
         for (&position, grant) in self.positions.iter().zip(grants) {
             let PutItem { key, len, .. } = self.items[position];
@@ -106,14 +147,20 @@ impl<'a> Start<'a> {
             });
             match granted {
                 Ok(granted) => self.started.granted.push(GrantedPut { position, key, granted }),
-                Err(MAKING_ROOM) => self.started.waiting.push(position),
+                Err(MAKING_ROOM) => {
+                    room_comes = true;
+                    self.started.waiting.push(position);
+                }
+                Err(ErrorCode::NoAvailableHandle) if is_patient => {
+                    self.started.waiting.push(position);
+                }
                 Err(code) => self.started.refused.push((position, code)),
             }
         }
         if !self.started.waiting.is_empty() {
             let last = self.pause.filter(|_| self.started.granted.is_empty());
             let before = last.map_or(0, |pause| pause.before.saturating_add(1));
-            self.started.pause = Some(RoomPause { before, until: None });
+            self.started.pause = Some(RoomPause { before, room_comes, until: None });
         }
     }
 

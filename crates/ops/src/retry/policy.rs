@@ -37,6 +37,9 @@ impl RetryPolicy {
     /// The master makes room for an object by offloading others, which takes milliseconds.
     pub(crate) const ROOM: Self = Self { pauses_ms: (1, 16), ..Self::UNTIL_THE_DEADLINE };
 
+    /// The pool is full, and the caller would rather wait than be refused: leases last for seconds.
+    pub(crate) const FULL_POOL: Self = Self { pauses_ms: (10, 100), ..Self::UNTIL_THE_DEADLINE };
+
     /// Like [`RetryPolicy::PUT`], when other clients use the ranges, or newer upserts of the key overtook this one.
     /// Each grant names other ranges, and is newer than all before it.
     pub(crate) const CONTENDED_PUT: Self = Self::attempts(8);

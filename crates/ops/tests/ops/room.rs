@@ -91,6 +91,42 @@ fn a_put_that_waits_until_its_deadline_found_no_room() {
     assert!(results.into_iter().all(|result| result.map(|_| ()) == FULL));
 }
 
+/// Memory that was just read is leased. The caller would rather wait for the leases than be refused.
+#[test]
+fn a_put_into_a_pool_that_is_full_of_leases_waits_if_its_caller_wants_that() {
+    let full = || granted(vec![Err(ErrorCode::NoAvailableHandle)]);
+    let turns = vec![
+        Turn::Call(0, start(&["a"]), full()),
+        Turn::Wait(0, 10),
+        Turn::Call(10, start(&["a"]), full()),
+        Turn::Wait(10, 30),
+        Turn::Call(30, start(&["a"]), granted(vec![MAKING_ROOM])),
+        Turn::Wait(30, 34),
+        Turn::Call(34, start(&["a"]), granted(vec![grant(5, &[(0, 1, 0, 10)])])),
+        Turn::Write(34, 1, vec![(0, 1, 0)], vec![Ok(())]),
+        Turn::Call(35, end("a", 5), statuses(vec![Ok(())])),
+    ];
+    assert_eq!(play(put(&items(&["a"])).patient(1_000), turns), [Ok(())]);
+    let turns = vec![
+        Turn::Call(0, start(&["a"]), full()),
+        Turn::Wait(0, 10),
+        Turn::Call(10, start(&["a"]), full()),
+        Turn::Wait(10, 30),
+        Turn::Call(30, start(&["a"]), full()),
+    ];
+    assert_eq!(play(put(&items(&["a"])).patient(30), turns), [FULL], "its patience is over");
+    let turns = vec![Turn::Call(0, start(&["a"]), full())];
+    assert_eq!(play(put(&items(&["a"])), turns), [FULL]);
+    let items = items(&["a"]);
+    let session = StartOp::new(&items, &ReplicateConfig::default(), 1_000).patient(1_000);
+    let turns = vec![
+        Turn::Call(0, start(&["a"]), full()),
+        Turn::Wait(0, 10),
+        Turn::Call(10, start(&["a"]), granted(vec![grant(5, &[(0, 1, 0, 10)])])),
+    ];
+    assert!(play(session, turns)[0].is_ok());
+}
+
 #[test]
 fn a_put_in_parts_waits_for_room_too() {
     let turns = vec![
