@@ -11,8 +11,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from mooncake.buffer_pool import BufferPool, RegisteredBufferPool
 
+    __version__: str
+    # The version of the protocol between clients, nodes and masters.
+    __protocol_version__: int
+
 __path__ = extend_path(__path__, __name__)
 __all__ = ["BufferPool", "RegisteredBufferPool"]
+_VERSIONS = {"__version__": "VERSION", "__protocol_version__": "PROTOCOL_VERSION"}
 
 
 def __getattr__(name: str) -> object:
@@ -21,4 +26,8 @@ def __getattr__(name: str) -> object:
         from mooncake import buffer_pool
 
         return getattr(buffer_pool, name)
+    if name in _VERSIONS:
+        from mooncake import _native
+
+        return getattr(_native, _VERSIONS[name])
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

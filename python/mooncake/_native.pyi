@@ -10,6 +10,8 @@ from typing_extensions import Buffer, disjoint_base
 from mooncake._enums import ObjectDataType, ReplicaStatus, SoftPinAction, TaskStatus, TaskType
 
 __all__ = [
+    "PROTOCOL_VERSION",
+    "VERSION",
     "BufferHandle",
     "BufferLeaseView",
     "Descriptor",
@@ -30,6 +32,9 @@ __all__ = [
     "get_alloc_func_addr",
     "get_free_func_addr",
 ]
+
+VERSION: str
+PROTOCOL_VERSION: int
 
 def bind_to_numa_node(node: SupportsIndex) -> None: ...
 def error_advice(number: SupportsIndex) -> str: ...

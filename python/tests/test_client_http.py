@@ -5,8 +5,10 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+from importlib import metadata
 from typing import Any
 
+import mooncake
 import pytest
 from cluster import MIB, Cluster, free_port, wait_until
 from mooncake.store import MooncakeDistributedStore
@@ -119,6 +121,25 @@ def test_a_taken_port_is_an_error_and_the_next_setup_may_use_it(cluster: Cluster
     assert setup(store, cluster, **options) == 0
     assert health(port) == HEALTHY
     store.close()
+
+
+def test_each_part_says_its_version(cluster: Cluster) -> None:
+    expected = {"version": mooncake.__version__, "protocol_version": mooncake.__protocol_version__}
+    assert mooncake.__version__ == metadata.version("mooncake-store-rs")
+    with pytest.raises(AttributeError, match="__versoin__"):
+        mooncake.__versoin__  # noqa: B018
+    store = MooncakeDistributedStore()
+    assert setup(store, cluster, enable_client_http_server=True, client_http_port=0) == 0
+    status, kind, text = ask(store.get_client_http_port(), "/version")
+    assert (status, kind, json.loads(text)) == (200, "application/json", expected)
+    store.close()
+    assert json.loads(cluster.http("/version") or "null") == expected
+    health = json.loads(cluster.http("/health") or "null")
+    assert {key: health[key] for key in expected} == expected
+    lines = (cluster.http("/metrics") or "").splitlines()
+    assert f'mooncake_build_info{{version="{mooncake.__version__}"}} 1' in lines
+    starts = f'mooncake_master starts version="{mooncake.__version__}" protocol={mooncake.__protocol_version__}'
+    assert starts in cluster.master.output().splitlines()[0]
 
 
 def test_port_0_is_a_free_port_as_in_the_commands(cluster: Cluster) -> None:

@@ -1,6 +1,7 @@
 //! Logs of all programs: to standard error, with time, level and target.
 
 use clap::ValueEnum;
+use mooncake_client::{PROTOCOL_VERSION, SOFTWARE_VERSION};
 use tracing::level_filters::LevelFilter;
 
 /// How much is logged.
@@ -32,6 +33,12 @@ impl From<LogLevel> for LevelFilter {
             LogLevel::Off => LevelFilter::OFF,
         }
     }
+}
+
+/// Starts logging for a program, whose first line says what it is.
+pub(crate) fn start_of(program: &str, level: LogLevel) {
+    start(level);
+    tracing::info!(version = SOFTWARE_VERSION, protocol = PROTOCOL_VERSION, "{program} starts");
 }
 
 /// Starts logging for this process. Further calls change nothing.

@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use mooncake_http::{Limits, Server, listen, prometheus};
 use mooncake_memory::{BrokenThread, broken_thread};
+use mooncake_wire::{PROTOCOL_VERSION, SOFTWARE_VERSION};
 
 use crate::config::HttpAddress;
 use crate::metrics::Metrics;
@@ -61,6 +62,7 @@ impl Drop for Http {
 fn router(state: HttpState) -> Router {
     Router::new()
         .route("/health", get(health))
+        .route("/version", get(version))
         .route("/metrics", get(metrics))
         .route("/metrics/summary", get(summary))
         .with_state(state)
@@ -104,6 +106,13 @@ fn plain(text: &str) -> String {
         char => char,
     };
     text.chars().take(LONGEST).map(plain).collect()
+}
+
+/// `GET /version`, as a master answers it.
+async fn version() -> impl IntoResponse {
+    let body =
+        format!(r#"{{"version":"{SOFTWARE_VERSION}","protocol_version":{PROTOCOL_VERSION}}}"#);
+    ([(CONTENT_TYPE, "application/json")], body)
 }
 
 /// `GET /metrics`.

@@ -76,6 +76,7 @@ pub use mooncake_types::{
     Chance, ErrorCode, LogLimiter, PutItem, ReplicateConfig, SegmentId, ShownKey, SoftPin, TaskId,
     TaskKind, TaskReport, TaskStatus, Version,
 };
+pub use mooncake_wire::{PROTOCOL_VERSION, SOFTWARE_VERSION};
 pub use nearest::nearest;
 pub use offload_config::OffloadConfig;
 pub use open_error::OpenError;

@@ -13,6 +13,7 @@ mod connections;
 mod content;
 mod limits;
 mod listen;
+pub mod process_metrics;
 pub mod prometheus;
 mod server;
 

@@ -69,6 +69,11 @@ mod _native {
     #[pymodule_export]
     use crate::task::QueryTaskResponse;
 
+    #[pymodule_export]
+    const VERSION: &str = mooncake_client::SOFTWARE_VERSION;
+    #[pymodule_export]
+    const PROTOCOL_VERSION: u32 = mooncake_client::PROTOCOL_VERSION;
+
     #[pymodule_init]
     fn init() {
         crate::log::start();

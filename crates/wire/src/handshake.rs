@@ -8,6 +8,9 @@ use crate::{DecodeError, Kind, column, frame, generated as proto, status};
 /// The version of the frames and messages that this build speaks. It refuses peers of any other version.
 pub const PROTOCOL_VERSION: u32 = 3;
 
+/// The version of this program. It only informs people: sides of different versions may speak one protocol.
+pub const SOFTWARE_VERSION: &str = env!("CARGO_PKG_VERSION");
+
 /// Longest message of a refusal, in bytes. With this bound its frame fits, whatever the peer sent.
 const MAX_REFUSAL_BYTES: usize = 4 << 10;
 
@@ -151,7 +154,7 @@ impl Welcome {
         Self {
             protocol_version: PROTOCOL_VERSION,
             epoch,
-            software_version: env!("CARGO_PKG_VERSION").to_owned(),
+            software_version: SOFTWARE_VERSION.to_owned(),
             local_socket: None,
             shared_directory: None,
         }

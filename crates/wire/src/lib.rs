@@ -91,8 +91,9 @@ pub use follow::{
 };
 pub use foreign::foreign_protocol;
 pub use handshake::{
-    Expected, Hello, LocalSocket, PROTOCOL_VERSION, Refusal, Role, Welcome, decode_hello,
-    decode_refusal, decode_welcome, encode_hello, encode_refusal, encode_welcome, same_secret,
+    Expected, Hello, LocalSocket, PROTOCOL_VERSION, Refusal, Role, SOFTWARE_VERSION, Welcome,
+    decode_hello, decode_refusal, decode_welcome, encode_hello, encode_refusal, encode_welcome,
+    same_secret,
 };
 pub use header::{FrameError, HEADER_LEN, Header, Kind, MAX_HANDSHAKE_BODY_BYTES, keepalive};
 pub use pin::{decode_unpin, encode_pin, encode_unpin};

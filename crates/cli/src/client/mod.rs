@@ -48,7 +48,7 @@ pub fn main(args: &[String]) -> ExitCode {
         Ok(flags) => flags,
         Err(error) => return exit::usage(NAME, &error),
     };
-    logging::start(flags.log_level);
+    logging::start_of(NAME, flags.log_level);
     no_effect::warn_of(&flags.without_effect);
     config_file::warn_of(&flags.unknown_keys);
     if let Some(warning) = protocol_warning(&flags.node.protocol) {

@@ -44,7 +44,7 @@ pub fn main(args: &[String]) -> ExitCode {
         Ok(flags) => flags,
         Err(error) => return exit::usage(NAME, &error),
     };
-    logging::start(flags.log_level);
+    logging::start_of(NAME, flags.log_level);
     no_effect::warn_of(&flags.without_effect);
     config_file::warn_of(&flags.unknown_keys);
     let wanted_by = format!("--max_connections={}", flags.rpc.max_connections);

@@ -4,9 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use mooncake_http::process_metrics;
 use mooncake_http::prometheus::{self, Family};
 use mooncake_transfer::Source;
 use mooncake_types::Medium;
+use mooncake_wire::{PROTOCOL_VERSION, SOFTWARE_VERSION};
 
 use super::Metrics;
 use super::histogram::HistogramSnapshot;
@@ -16,6 +18,7 @@ impl Metrics {
     /// The whole text. Kinds of requests that were never made are left out.
     pub(crate) fn text(self: Arc<Self>) -> Result<String, fmt::Error> {
         prometheus::text(move |out| {
+            process_metrics::write(SOFTWARE_VERSION, PROTOCOL_VERSION, out)?;
             self.transfers(out)?;
             self.reads(out)?;
             self.hot_cache_counts(out)?;

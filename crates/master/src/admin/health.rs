@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::extract::State as Extract;
 use mooncake_types::Epoch;
+use mooncake_wire::{PROTOCOL_VERSION, SOFTWARE_VERSION};
 use serde::Serialize;
 
 use super::state::AdminState;
@@ -15,6 +16,8 @@ use crate::{obstacle, problems};
 #[derive(Serialize)]
 pub(super) struct Health {
     status: &'static str,
+    version: &'static str,
+    protocol_version: u32,
     role: &'static str,
     ha_state: &'static str,
     service_ready: bool,
@@ -102,6 +105,8 @@ pub(super) async fn health(Extract(state): Extract<AdminState>) -> Json<Health> 
     let (leader_address, view_version) = view(status.leader);
     Json(Health {
         status: "ok",
+        version: SOFTWARE_VERSION,
+        protocol_version: PROTOCOL_VERSION,
         role: status.role.word(),
         ha_state: status.role.state(service),
         service_ready: service == Service::Serving,

@@ -13,6 +13,7 @@ mod remove_all;
 mod segments;
 mod server;
 mod state;
+mod version;
 
 pub(crate) use server::router;
 pub(crate) use state::AdminState;

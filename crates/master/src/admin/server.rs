@@ -9,7 +9,7 @@ use mooncake_types::ErrorCode;
 use super::authorize::authorize;
 use super::error::Failure;
 use super::state::AdminState;
-use super::{all_keys, drains, health, keys, kv_events, prometheus, remove_all, segments};
+use super::{all_keys, drains, health, keys, kv_events, prometheus, remove_all, segments, version};
 
 /// The routes of the admin server. Requests that change something need the token, unless that is empty.
 pub(crate) fn router(state: AdminState, auth_token: &str) -> Router {
@@ -24,6 +24,7 @@ pub(crate) fn router(state: AdminState, auth_token: &str) -> Router {
         .merge(changes)
         .route("/metrics", get(prometheus::metrics))
         .route("/metrics/summary", get(prometheus::summary))
+        .route("/version", get(version::version))
         .route("/health", get(health::health))
         .route("/role", get(health::role))
         .route("/ha_status", get(health::ha_status))

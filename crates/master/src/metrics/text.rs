@@ -2,7 +2,9 @@
 
 use std::fmt;
 
+use mooncake_http::process_metrics;
 use mooncake_http::prometheus::{self, Family, Metrics};
+use mooncake_wire::{PROTOCOL_VERSION, SOFTWARE_VERSION};
 
 use super::dashboard;
 use super::operation::Operation;
@@ -16,6 +18,7 @@ pub(crate) fn text(
     snapshot: Option<Snapshot>,
 ) -> Result<String, fmt::Error> {
     prometheus::text(move |out| {
+        process_metrics::write(SOFTWARE_VERSION, PROTOCOL_VERSION, out)?;
         leadership(&status, out)?;
         following(followed, out)?;
         let Some(snapshot) = &snapshot else { return Ok(()) };

@@ -6,6 +6,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use mooncake_types::{RangeDrop, Reply, Request, SegmentId, limits};
+use mooncake_wire::{PROTOCOL_VERSION, SOFTWARE_VERSION};
 use serde_json::json;
 
 use crate::support::{Answer, PATIENCE, Rpc, Running, get, http, http_with, start};
@@ -32,7 +33,12 @@ fn who_serves() {
     assert_eq!(
         health.json(),
         json!({"status": "ok", "role": "leader", "ha_state": "serving", "service_ready": true,
+               "version": SOFTWARE_VERSION, "protocol_version": PROTOCOL_VERSION,
                "leader_address": address, "view_version": epoch, "problems": ["no node lends memory"]})
+    );
+    assert_eq!(
+        get(master.admin, "/version").json(),
+        json!({"version": SOFTWARE_VERSION, "protocol_version": PROTOCOL_VERSION})
     );
     assert_eq!(
         get(master.admin, "/leader").json(),
