@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, Builder};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mooncake_memory::{Buffer, SliceList};
 use mooncake_ops::{CarryOp, Op, TaskOp};
 use mooncake_transfer::{Paths, View};
-use mooncake_types::{TaskOrders, limits};
+use mooncake_types::{ErrorCode, LogLimiter, TaskOrders, limits};
 
 use crate::clock::Clock;
 use crate::drive::{Memory, OpDriver};
@@ -51,6 +51,7 @@ pub(crate) struct Tasks {
     is_waiting: AtomicBool,
     queue: TaskQueue,
     worker: Arc<Worker>,
+    failures: LogLimiter<ErrorCode>,
 }
 
 impl Tasks {
@@ -67,6 +68,7 @@ impl Tasks {
             is_waiting,
             queue: TaskQueue::default(),
             worker,
+            failures: LogLimiter::new(),
         }
     }
 
@@ -150,7 +152,12 @@ impl Tasks {
         });
         match carry.finish() {
             Ok(()) => tracing::debug!(task = %order.id, "a task has ended"),
-            Err(code) => tracing::warn!(task = %order.id, %code, "a task has failed"),
+            Err(code) => {
+                // A full disk fails every copy to it.
+                if let Some(more) = self.failures.admit(code, Instant::now()) {
+                    tracing::warn!(task = %order.id, %code, more, "a task has failed");
+                }
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,7 @@ use mooncake_types::{
     Epoch, ErrorCode, Follow, FollowPage, RangeDrop, RangeRead, RangeWrite, SegmentId, limits,
 };
 
-use crate::disk::DiskSegment;
+use crate::disk::{DiskLosses, DiskSegment, FailedDisk};
 use crate::ledger::{ChangedEntries, Inventory, Ledger};
 use crate::lent_segment::LentSegment;
 use crate::machine::{LentSegments, PROMISE};
@@ -28,6 +29,8 @@ pub struct Host {
     patience: Duration,
     /// Whether a disk was ever lent.
     has_disks: AtomicBool,
+    /// Disks that failed and were taken back, and all that they had lost.
+    failed: Mutex<(Vec<FailedDisk>, DiskLosses)>,
 }
 
 impl Host {
@@ -36,7 +39,8 @@ impl Host {
     pub fn new(segments: Vec<Segment>) -> Self {
         let (lent, epoch) = (RwLock::default(), AtomicU64::new(0));
         let has_disks = AtomicBool::new(false);
-        let host = Self { lent, epoch, patience: WRITER_PATIENCE, has_disks };
+        let failed = Mutex::default();
+        let host = Self { lent, epoch, patience: WRITER_PATIENCE, has_disks, failed };
         segments.into_iter().for_each(|segment| host.lend(segment));
         host
     }
@@ -157,12 +161,21 @@ impl Host {
         lent.for_each(|segment| segment.resume_promises());
     }
 
-    /// Takes back disks that have failed, since nothing can be dropped there any more, and returns their ids. A
+    /// Takes back disks that have failed, since nothing can be dropped there any more, and returns them. A
     /// separate thread releases them: that waits for calls that an object store may not answer for long.
-    pub fn take_back_broken(&self) -> Vec<SegmentId> {
-        let broken = |disk: &Arc<DiskSegment>| disk.is_broken().then(|| disk.id());
-        let ids: Vec<SegmentId> = self.disks().iter().filter_map(broken).collect();
-        let withdrawn: Vec<LentSegment> = ids.iter().filter_map(|&id| self.withdraw(id)).collect();
+    pub fn take_back_broken(&self) -> Vec<FailedDisk> {
+        let mut broken = Vec::new();
+        let mut withdrawn = Vec::new();
+        for disk in self.disks() {
+            let Some(reason) = disk.failure() else { continue };
+            let Some(segment) = self.withdraw(disk.id()) else { continue };
+            let folder = disk.folder().map(Path::to_owned);
+            broken.push(FailedDisk { segment: disk.id(), folder, reason });
+            let mut failed = self.failed();
+            failed.1 = failed.1.and(disk.losses());
+            failed.0.extend(broken.last().cloned());
+            withdrawn.push((segment, disk));
+        }
         if !withdrawn.is_empty() {
             let thread = Builder::new().name("mooncake-disk-end".to_owned());
             // Without a thread, the closure releases them here.
@@ -170,7 +183,24 @@ impl Host {
                 tracing::warn!(%error, "a failed disk is let go by the thread that found it");
             }
         }
-        ids
+        broken
+    }
+
+    /// The disks that failed since this process began, with their reasons.
+    #[must_use]
+    pub fn failed_disks(&self) -> Vec<FailedDisk> {
+        self.failed().0.clone()
+    }
+
+    /// What all disks together have lost since this process began.
+    #[must_use]
+    pub fn disk_losses(&self) -> DiskLosses {
+        let lent = self.disks().iter().fold(DiskLosses::default(), |sum, it| sum.and(it.losses()));
+        lent.and(self.failed().1)
+    }
+
+    fn failed(&self) -> MutexGuard<'_, (Vec<FailedDisk>, DiskLosses)> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn withdraw(&self, id: SegmentId) -> Option<LentSegment> {

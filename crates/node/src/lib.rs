@@ -17,7 +17,7 @@ mod prefault;
 mod shell;
 mod signal;
 
-pub use disk::{DiskKind, DiskOptions, DiskSegment, OpenDiskError};
+pub use disk::{DiskKind, DiskLosses, DiskOptions, DiskSegment, FailedDisk, OpenDiskError};
 pub use host::Host;
 pub use ledger::{
     BegunWrite, ChangedEntries, Clearance, Dropped, Entry, EntryState, FollowAnswer, FoundEntry,

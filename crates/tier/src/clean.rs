@@ -1,11 +1,10 @@
 //! Making room: a file is retired, and the records in it that are worth keeping move to the end of the log.
 
-use std::io;
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
 use crate::block_buffer::BlockBuffer;
 use crate::contents::FoundRecord;
-use crate::errors::{Broken, PutError};
+use crate::errors::{Broken, PutError, is_of_space};
 use crate::index::RecordState;
 use crate::layout::BLOCK;
 use crate::log_file::LogFile;
@@ -35,25 +34,30 @@ impl LogStore {
             // Other programs have filled the disk: retire one file for each new file.
             goal = goal.min(full.saturating_sub(files.saturating_mul(self.config.file_bytes)));
         }
-        let mut evicted = Vec::new();
+        // If a file cannot be removed now, the next drop tries again.
+        self.sweep()?;
+        let mut evicted = std::mem::take(&mut self.lock().evicted);
         loop {
             let victim = {
-                let log = self.lock();
+                let mut log = self.lock();
                 log.check()?;
-                if log.used_bytes() <= goal { None } else { pick(&log) }
+                if log.used_bytes() <= goal { None } else { pick(&mut log) }
             };
-            let Some((number, is_hollow)) = victim else { return Ok(evicted) };
-            evicted.extend(self.retire_file(number, is_hollow)?);
+            let Some((file, is_hollow)) = victim else { break };
+            evicted.extend(self.retire_file(file, is_hollow)?);
         }
+        // A record that moved may have gone with the file that it moved to.
+        evicted.append(&mut self.lock().evicted);
+        Ok(evicted)
     }
 
     /// Retires a sealed file. Returns the names of the records that were evicted with it.
-    fn retire_file(&self, number: u64, is_hollow: bool) -> Result<Vec<RecordId>, Broken> {
-        let file = {
-            let log = self.lock();
-            std::sync::Arc::clone(&log.files[&number].file)
-        };
-        let records = file.records().map_err(|error| self.fail(&error))?;
+    fn retire_file(&self, file: Arc<LogFile>, is_hollow: bool) -> Result<Vec<RecordId>, Broken> {
+        let number = file.head.number;
+        let records = file.records(&self.faults).unwrap_or_else(|error| {
+            tracing::warn!(number, %error, "the records of a file cannot be found: they go with it");
+            Vec::new()
+        });
         let (moving, leaving) = self.sort_out(number, &records, is_hollow);
         let mut moved = Vec::new();
         let mut evicted = leaving.clone();
@@ -64,11 +68,26 @@ impl LogStore {
             }
         }
         // From here on only the moved copies count: a caller that waits to drop a record drops its copy.
-        file.retire().map_err(|error| self.fail(&error))?;
+        let is_retired = match file.retire() {
+            Err(error) if is_of_space(&error) => false,
+            retired => retired.map(|()| true).map_err(|error| self.fail(&error))?,
+        };
         // A new file takes this one over only if no thread holds it.
         drop(file);
         let mut log = self.lock();
+        let retired = log.files.remove(&number).expect("one call at a time retires files").file;
+        let is_spare = is_retired && retired.head.file_bytes == self.config.file_bytes;
+        let unwanted = match is_spare {
+            true => log.spare.replace(retired).map(|older| older.head.number),
+            false => Some(number),
+        };
+        log.unwanted.extend(unwanted);
         for (name, (file, block)) in moved {
+            if !log.files.contains_key(&file) {
+                log.evicted.push(name);
+                log.index.remove(&name);
+                continue;
+            }
             let entry = log.index.get_mut(&name).expect("what moves stays in the index");
             (entry.file, entry.block) = (file, block);
             (entry.state, entry.was_read) = (RecordState::Ready, false);
@@ -76,18 +95,10 @@ impl LogStore {
         for name in &evicted {
             log.index.remove(name);
         }
-        let retired = log.files.remove(&number).expect("one call at a time retires files").file;
-        let unwanted = match retired.head.file_bytes == self.config.file_bytes {
-            true => log.spare.replace(retired),
-            false => Some(retired),
-        };
         drop(log);
         self.changed.notify_all();
-        let Some(unwanted) = unwanted else { return Ok(evicted) };
-        match self.directory.remove(unwanted.head.number) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(self.fail(&error)),
-            _ => Ok(evicted),
-        }
+        self.sweep()?;
+        Ok(evicted)
     }
 
     /// Marks the records of a file as moving or leaving, and returns the names of both.
@@ -152,13 +163,18 @@ impl LogStore {
     }
 }
 
-/// Picks the file to retire: the emptiest of the mostly empty files (then true), otherwise the oldest file.
-fn pick(log: &Log) -> Option<(u64, bool)> {
+/// Picks the file to retire: the emptiest of the mostly empty files (then true), otherwise the oldest file. From here on
+/// no other thread gives it up.
+fn pick(log: &mut Log) -> Option<(Arc<LogFile>, bool)> {
     let is_idle = |number: &u64| log.open != Some(*number);
     let idle = || log.files.iter().filter(|(number, file)| is_idle(number) && file.is_sealed);
     let hollow =
         idle().filter(|(_, file)| file.live_bytes < file.next_block * BLOCK / 4 * HOLLOW_QUARTERS);
     let hollowest = hollow.min_by_key(|(_, file)| file.live_bytes);
     let picked = hollowest.map(|(&number, _)| (number, true));
-    picked.or_else(|| idle().next().map(|(&number, _)| (number, false)))
+    let picked = picked.or_else(|| idle().next().map(|(&number, _)| (number, false)));
+    let (number, is_hollow) = picked?;
+    let file = log.files.get_mut(&number)?;
+    file.is_leaving = true;
+    Some((Arc::clone(&file.file), is_hollow))
 }

@@ -15,7 +15,8 @@ struct Syncs {
     /// Number of the last sync that succeeded.
     ended: u64,
     is_running: bool,
-    has_failed: bool,
+    /// Why a sync failed.
+    failure: Option<io::ErrorKind>,
 }
 
 impl Commit {
@@ -26,11 +27,11 @@ impl Commit {
     pub(crate) fn wait(&self, sync: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         let mut syncs = self.lock();
         let wanted = syncs.begun + 1;
-        while syncs.is_running && syncs.ended < wanted && !syncs.has_failed {
+        while syncs.is_running && syncs.ended < wanted && syncs.failure.is_none() {
             syncs = self.ended.wait(syncs).unwrap_or_else(PoisonError::into_inner);
         }
-        if syncs.has_failed {
-            return Err(io::Error::other("an earlier sync of this file failed"));
+        if let Some(kind) = syncs.failure {
+            return Err(io::Error::new(kind, "an earlier sync of this file failed"));
         }
         if syncs.ended >= wanted {
             return Ok(());
@@ -41,9 +42,9 @@ impl Commit {
         let outcome = sync();
         let mut syncs = self.lock();
         syncs.is_running = false;
-        match outcome {
+        match &outcome {
             Ok(()) => syncs.ended = number,
-            Err(_) => syncs.has_failed = true,
+            Err(error) => syncs.failure = Some(error.kind()),
         }
         self.ended.notify_all();
         outcome

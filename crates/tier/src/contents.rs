@@ -14,6 +14,12 @@ pub(crate) struct FoundRecord {
 pub(crate) struct Contents(Vec<u8>);
 
 impl Contents {
+    /// Bytes that a record takes in the table.
+    pub(crate) fn entry_len(record: &Record) -> u64 {
+        4 + record.header_len() as u64
+    }
+
+    /// Adds a record. `nonce` is that of the headers in the table.
     pub(crate) fn push(&mut self, block: u64, record: &Record, nonce: u64) {
         self.0.extend((block as u32).to_le_bytes());
         self.0.extend(record.encode(nonce));
@@ -23,7 +29,7 @@ impl Contents {
         &self.0
     }
 
-    /// Decodes the records of a table, up to the first invalid entry.
+    /// Decodes the records of a table, up to the first invalid entry. `nonce` is that of its headers.
     pub(crate) fn decode(mut table: &[u8], nonce: u64) -> Vec<FoundRecord> {
         let mut found = Vec::new();
         while let Some((block, rest)) = table.split_first_chunk::<4>() {

@@ -2,9 +2,25 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use rustix::io::Errno;
+
 use crate::layout::FORMAT;
 
-/// The disk failed, and the store writes nothing more. Acknowledged records are intact. Records that were dropped last
+/// Errors by which Linux says that a disk cannot read a sector, or that what it read is damaged.
+const OF_MEDIUM: [Errno; 6] =
+    [Errno::IO, Errno::NODATA, Errno::REMOTEIO, Errno::ILSEQ, Errno::BADMSG, Errno::UCLEAN];
+
+/// Whether the disk has no space left, for all or for this user. What was written before is intact.
+pub(crate) fn is_of_space(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// Whether the disk itself is at fault, and not a limit of this process.
+pub(crate) fn is_of_medium(error: &io::Error) -> bool {
+    Errno::from_io_error(error).is_some_and(|errno| OF_MEDIUM.contains(&errno))
+}
+
+/// The disk failed, and the store writes nothing more. An error of space is never the reason. Acknowledged records are intact. Records that were dropped last
 /// may return when the store is opened again, so the owner must empty it before use.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the disk is broken: {0}")]
@@ -55,6 +71,14 @@ pub enum ReadError {
     /// The read failed with an I/O error.
     #[error("the record cannot be read: {0}")]
     Io(#[from] io::Error),
+}
+
+impl ReadError {
+    /// Whether the disk itself could not read, rather than that the record is gone or was changed.
+    #[must_use]
+    pub fn is_of_medium(&self) -> bool {
+        matches!(self, Self::Io(error) if is_of_medium(error))
+    }
 }
 
 /// Why a disk was not opened.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use mooncake_memory::allocate_file;
 use mooncake_usrbio::{Mount, RegisteredFile};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use crate::direct::DirectFile;
 use crate::directory::{BlockFile, Directory, Notes};
@@ -17,7 +18,7 @@ use crate::layout::FORMAT;
 
 /// Name of the identity file. It names format and cluster, and the process that uses the folder locks it.
 const IDENTITY: &str = "mooncake-disk";
-/// RecordId of the note's file. [`NEXT_NOTE`] holds the next note until it is renamed to this.
+/// Name of the note's file. [`NEXT_NOTE`] holds the next note until the two change names.
 const NOTE: &str = "mooncake-disk-note";
 /// Bytes that are reserved on disk for the next note.
 const RESERVED_FOR_NOTE: usize = 4096;
@@ -348,10 +349,15 @@ impl Notes for Folder {
         file.write_all(note)?;
         file.set_len(note.len() as u64)?;
         file.sync_all()?;
-        fs::rename(&next, self.path.join(NOTE))?;
+        // The old note keeps the space of the next one, so that it can be written however full the filesystem is.
+        let note = self.path.join(NOTE);
+        let exchanged = renameat_with(CWD, &next, CWD, &note, RenameFlags::EXCHANGE);
+        if exchanged.is_err() {
+            // It is the first note, or the filesystem exchanges no names.
+            fs::rename(&next, &note)?;
+            let _ = fs::write(&next, [0; RESERVED_FOR_NOTE]);
+        }
         sync_folder(&self.path)?;
-        // Reserves space for the next note, so that it can be written even when the filesystem is full.
-        let _ = fs::write(&next, [0; RESERVED_FOR_NOTE]);
         Ok(())
     }
 }

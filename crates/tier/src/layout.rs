@@ -5,8 +5,10 @@
 //! block 1            seal: where the table of contents lies; zeros until the file is full
 //! blocks 2 to D      one bit for each block: the record that begins there is dropped
 //! blocks D to end    records: a header, padded to whole blocks, then the bytes, padded as well
-//! behind the end     the table of contents
+//! last blocks        the table of contents; records leave room for it
 //! ```
+//!
+//! Files of earlier versions have their table behind the end, which takes space that nothing set aside.
 
 use mooncake_memory::Crc32c;
 
@@ -87,6 +89,17 @@ impl Seal {
         let [of, len, sum] = unsealed(SEAL_MAGIC, block)?;
         (of == nonce && len <= MAX_FILE_BYTES).then_some(Seal { len, sum })
     }
+}
+
+/// Where a table of contents of `len` bytes lies.
+pub(crate) fn table_at(file_bytes: u64, len: u64) -> u64 {
+    file_bytes.saturating_sub(blocks_of(len) * BLOCK)
+}
+
+/// The nonce of the headers in the table of a file with this nonce. It differs, so that a scan of a file whose table no
+/// seal names takes no part of the table for a record.
+pub(crate) const fn table_nonce(nonce: u64) -> u64 {
+    !nonce
 }
 
 fn sealed(magic: u32, fields: &[u64; 3]) -> Vec<u8> {

@@ -1,6 +1,6 @@
 //! The log as a whole: records are put, read and dropped by name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -8,18 +8,18 @@ use mooncake_memory::{RawSlice, SliceList};
 
 use crate::contents::Contents;
 use crate::directory::Directory;
-use crate::errors::{Broken, PutError, ReadError};
+use crate::errors::{Broken, PutError, ReadError, is_of_space};
 use crate::index::{Index, IndexEntry, RecordState};
-use crate::layout::{BLOCK, Head, MAX_FILE_BYTES, first_block};
+use crate::layout::{BLOCK, Head, MAX_FILE_BYTES, blocks_of, first_block, table_nonce};
 use crate::log_file::LogFile;
+use crate::read_faults::ReadFaults;
 use crate::record::{Record, RecordId};
 use crate::store::{RecordStore, Usage};
 
 /// How large a log is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskConfig {
-    /// Most bytes that all files take together, without their tables of contents. One file of it is reserved for
-    /// records that move.
+    /// Most bytes that all files take together. One file of it is reserved for records that move.
     pub capacity: u64,
     /// Length of each file, in bytes: a multiple of 4,096, at most 1 GiB. No record is longer than a file.
     pub file_bytes: u64,
@@ -36,6 +36,7 @@ pub struct LogStore {
     pub(crate) changed: Condvar,
     /// Held by the thread that makes room.
     pub(crate) cleaning: Mutex<()>,
+    pub(crate) faults: ReadFaults,
 }
 
 #[derive(Default)]
@@ -51,6 +52,10 @@ pub(crate) struct Log {
     pub(crate) spare: Option<Arc<LogFile>>,
     /// Total length of the files when the disk had no space for one more. `None` once room was made.
     pub(crate) bytes_when_full: Option<u64>,
+    /// Files that must be removed before any drop is acknowledged: a dropped record may lie there.
+    pub(crate) unwanted: BTreeSet<u64>,
+    /// Records that went with files that were given up. The owner has not heard of them yet.
+    pub(crate) evicted: Vec<RecordId>,
     pub(crate) broken: Option<Broken>,
 }
 
@@ -63,7 +68,35 @@ pub(crate) struct FileState {
     pub(crate) live_bytes: u64,
     /// The table of contents so far; empty once the file is sealed.
     pub(crate) contents: Contents,
+    /// Bytes of the table when all records under way are written.
+    pub(crate) table_bytes: u64,
     pub(crate) is_sealed: bool,
+    /// Whether the file is being retired.
+    pub(crate) is_leaving: bool,
+}
+
+impl FileState {
+    /// A file without records.
+    pub(crate) fn new(file: LogFile) -> FileState {
+        let next_block = first_block(file.head.file_bytes);
+        let (file, contents) = (Arc::new(file), Contents::default());
+        let (writers, live_bytes, table_bytes) = (0, 0, 0);
+        let (is_sealed, is_leaving) = (false, false);
+        Self { file, next_block, writers, live_bytes, contents, table_bytes, is_sealed, is_leaving }
+    }
+
+    /// Reserves space for a record, and for its entry in the table of contents, if there is enough.
+    fn reserve(&mut self, record: &Record) -> Option<Room> {
+        let block = self.next_block;
+        let (next_block, table_bytes) =
+            (block + record.blocks(), self.table_bytes + Contents::entry_len(record));
+        if (next_block + blocks_of(table_bytes)) * BLOCK > self.file.head.file_bytes {
+            return None;
+        }
+        (self.next_block, self.table_bytes) = (next_block, table_bytes);
+        self.writers += 1;
+        Some(Room { file: Arc::clone(&self.file), block })
+    }
 }
 
 /// Space for one record in a file.
@@ -108,25 +141,30 @@ impl LogStore {
         most: u64,
         done: impl FnOnce(&mut Log, &Room),
     ) -> Result<(), PutError> {
-        let room = self.make_space(record.blocks(), most)?;
+        let room = self.make_space(record, most)?;
         let written =
             room.file.write(room.block, record, data).and_then(|()| room.file.make_durable());
+        let refused = written.err().map(|error| self.withdraw(&room, &error));
         let mut log = self.lock();
         let number = room.file.head.number;
-        let file = log.files.get_mut(&number).expect("a file with writers stays");
+        let Some(file) = log.files.get_mut(&number) else {
+            // The file was given up meanwhile.
+            return Err(refused.unwrap_or(PutError::Full));
+        };
         file.writers -= 1;
-        if written.is_ok() {
+        if refused.is_none() {
             file.live_bytes += record.blocks() * BLOCK;
-            file.contents.push(room.block, record, room.file.head.nonce);
+            file.contents.push(room.block, record, table_nonce(room.file.head.nonce));
             done(&mut log, &room);
         }
         drop(log);
-        written.map_err(|error| self.fail(&error))?;
-        Ok(self.seal_if_full(number)?)
+        let sealed = self.seal_if_full(number);
+        refused.map_or(Ok(()), Err)?;
+        Ok(sealed?)
     }
 
-    /// Reserves `blocks` blocks in the open file, or in a new one.
-    fn make_space(&self, blocks: u64, most: u64) -> Result<Room, PutError> {
+    /// Reserves space for a record in the open file, or in a new one.
+    fn make_space(&self, record: &Record, most: u64) -> Result<Room, PutError> {
         let mut log = self.lock();
         loop {
             log.check()?;
@@ -134,14 +172,10 @@ impl LogStore {
                 log = self.wait(log);
                 continue;
             }
-            let end = self.config.file_bytes / BLOCK;
             let open = log.open;
             let file = open.and_then(|number| log.files.get_mut(&number));
-            if let Some(file) = file.filter(|file| file.next_block + blocks <= end) {
-                let block = file.next_block;
-                file.next_block += blocks;
-                file.writers += 1;
-                return Ok(Room { file: Arc::clone(&file.file), block });
+            if let Some(room) = file.and_then(|file| file.reserve(record)) {
+                return Ok(room);
             }
             if log.used_bytes() + self.config.file_bytes > most {
                 return Err(PutError::Full);
@@ -166,31 +200,30 @@ impl LogStore {
         let file_bytes = self.config.file_bytes;
         let nonce = nonce(self.config.seed, number);
         let head = Head { number, file_bytes, nonce };
-        let created = self.create_file(head, spare).map_err(|error| match error.kind() {
-            // Other programs fill the disk. The unfinished file is no file of the log, even if it cannot be removed.
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                let _ = self.directory.remove(number);
-                PutError::Full
-            }
-            _ => self.fail(&error).into(),
-        });
+        let old = spare.as_ref().map(|spare| spare.head.number);
+        let created = self.create_file(head, spare);
         let mut log = self.lock();
         log.is_opening = false;
-        if matches!(created, Err(PutError::Full)) {
-            log.bytes_when_full = Some(log.used_bytes());
-        }
         self.changed.notify_all();
-        let file = FileState {
-            file: Arc::new(created?),
-            next_block: first_block(file_bytes),
-            writers: 0,
-            live_bytes: 0,
-            contents: Contents::default(),
-            is_sealed: false,
-        };
-        log.files.insert(number, file);
-        log.open = Some(number);
-        Ok(log)
+        match created {
+            Ok(file) => {
+                log.files.insert(number, FileState::new(file));
+                log.open = Some(number);
+                Ok(log)
+            }
+            // Other programs fill the disk. The unfinished file is no file of the log.
+            Err(error) if is_of_space(&error) => {
+                log.bytes_when_full = Some(log.used_bytes());
+                log.unwanted.extend([number].into_iter().chain(old));
+                drop(log);
+                self.sweep()?;
+                Err(PutError::Full)
+            }
+            Err(error) => {
+                drop(log);
+                Err(self.fail(&error).into())
+            }
+        }
     }
 
     /// Creates a file, out of the spare one unless a thread still reads that.
@@ -223,8 +256,19 @@ impl LogStore {
         }
         file.is_sealed = true;
         let (log_file, contents) = (Arc::clone(&file.file), std::mem::take(&mut file.contents));
+        let end = file.next_block;
         drop(log);
-        log_file.seal(&contents).map_err(|error| self.fail(&error))
+        match log_file.seal(&contents, end) {
+            // Without a table, the file is scanned when it is next needed.
+            Err(error) if is_of_space(&error) => Ok(()),
+            sealed => sealed.map_err(|error| self.fail(&error)),
+        }
+    }
+
+    /// The longest record, in bytes, beside a table of contents of so many blocks.
+    fn longest_beside(&self, table_blocks: u64) -> u64 {
+        let file_bytes = self.config.file_bytes;
+        file_bytes.saturating_sub((first_block(file_bytes) + table_blocks) * BLOCK)
     }
 
     /// Marks the log as broken: it writes nothing more.
@@ -246,7 +290,8 @@ impl LogStore {
 
 impl RecordStore for LogStore {
     fn put(&self, record: &Record, data: &SliceList) -> Result<(), PutError> {
-        record.check(data.total_len(), self.longest_record())?;
+        let table = blocks_of(Contents::entry_len(record));
+        record.check(data.total_len(), self.longest_beside(table))?;
         let mut log = self.lock();
         loop {
             log.check()?;
@@ -281,6 +326,10 @@ impl RecordStore for LogStore {
         file.stored(u64::from(entry.block), entry.header_len, entry.len).read(name, from, dst)
     }
 
+    fn unreadable(&self) -> u64 {
+        self.faults.count()
+    }
+
     fn drop_records(&self, names: &[RecordId]) -> Result<usize, Broken> {
         let mut erased: BTreeMap<u64, (Arc<LogFile>, Vec<u64>)> = BTreeMap::new();
         let mut count = 0;
@@ -303,10 +352,17 @@ impl RecordStore for LogStore {
             count += 1;
         }
         drop(log);
-        for (file, blocks) in erased.values() {
-            file.erase(blocks).map_err(|error| self.fail(&error))?;
+        for (&number, (file, blocks)) in &erased {
+            match file.erase(blocks) {
+                Err(error) if is_of_space(&error) => self.give_up(number, &error)?,
+                erased => erased.map_err(|error| self.fail(&error))?,
+            }
         }
-        Ok(count)
+        // A dropped record may also lie in a file that was given up.
+        match self.sweep()? {
+            true => Ok(count),
+            false => Err(Broken("there is no space to drop anything".into())),
+        }
     }
 
     fn make_room(&self, wanted: u64) -> Result<Vec<RecordId>, Broken> {
@@ -325,7 +381,7 @@ impl RecordStore for LogStore {
     }
 
     fn longest_record(&self) -> u64 {
-        self.config.file_bytes - first_block(self.config.file_bytes) * BLOCK
+        self.longest_beside(1)
     }
 }
 

@@ -8,78 +8,52 @@ use crate::block_buffer::BlockBuffer;
 use crate::clean::MIN_FILES;
 use crate::contents::{Contents, FoundRecord};
 use crate::directory::Directory;
-use crate::errors::OpenError;
+use crate::errors::{OpenError, is_of_medium, is_of_space};
 use crate::index::IndexEntry;
-use crate::layout::{BLOCK, MAX_FILE_BYTES, first_block};
-use crate::log_file::LogFile;
+use crate::layout::{BLOCK, MAX_FILE_BYTES, first_block, table_nonce};
+use crate::log_file::{LogFile, Scan};
 use crate::log_store::{DiskConfig, FileState, Log, LogStore};
+use crate::read_faults::ReadFaults;
 use crate::record::{Record, RecordId};
 
 impl LogStore {
     /// Opens a log, or creates one, and calls `told` with each durable record.
     ///
     /// # Errors
-    /// The configured sizes are invalid, or the files cannot be read or written.
+    /// The configured sizes are invalid, or many of the files cannot be read or written. A few that cannot are given up.
     pub fn open(
         directory: Arc<dyn Directory>,
         config: DiskConfig,
         mut on_record: impl FnMut(Record),
     ) -> Result<LogStore, OpenError> {
         check(&config)?;
-        let mut log = Log::default();
-        let mut duplicates: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+        let mut opening = Opening::of(&*directory);
         let mut numbers = directory.list()?;
         numbers.sort_unstable();
-        log.next_number = numbers.last().copied().unwrap_or(0);
-        for number in numbers {
-            let Some(file) = LogFile::open(&*directory, number)? else {
-                directory.remove(number)?;
-                continue;
-            };
-            let records = find_records(&file)?;
-            let is_live = |found: &FoundRecord| !file.is_erased(found.block);
-            let mut live_bytes = 0;
-            let end = records.iter().map(|found| found.block + found.record.blocks()).max();
-            for FoundRecord { block, record } in records.into_iter().filter(is_live) {
-                // The power failed while the record was being moved, and both copies are intact.
-                if log.index.contains_key(&record.name) {
-                    duplicates.entry(number).or_default().push(block);
-                    continue;
-                }
-                live_bytes += record.blocks() * BLOCK;
-                log.index.insert(record.name, IndexEntry::ready(number, block, &record));
-                on_record(record);
-            }
-            let state = FileState {
-                next_block: end.unwrap_or(first_block(file.head.file_bytes)),
-                file: Arc::new(file),
-                writers: 0,
-                live_bytes,
-                contents: Contents::default(),
-                is_sealed: true,
-            };
-            log.files.insert(number, state);
+        opening.log.next_number = numbers.last().copied().unwrap_or(0);
+        for &number in &numbers {
+            opening.open_file(number)?;
         }
-        for (number, blocks) in duplicates {
-            // A drop erases one copy only, so the second copy must go before any drop is possible.
-            log.files[&number].file.erase(&blocks)?;
-        }
+        ReadFaults::check_losses(opening.lost_files, numbers.len())?;
+        opening.erase_duplicates()?;
+        let Opening { mut log, records, faults, .. } = opening;
+        // The owner never hears of what lay in a file that was given up.
+        log.evicted.clear();
+        let is_kept = |record: &Record| log.index.contains_key(&record.name);
+        records.into_iter().filter(is_kept).for_each(&mut on_record);
         let (log, changed, cleaning) = (Mutex::new(log), Condvar::new(), Mutex::new(()));
-        Ok(LogStore { config, directory, log, changed, cleaning })
+        let store = LogStore { config, directory, log, changed, cleaning, faults };
+        store.sweep().map_err(|broken| OpenError::Io(io::Error::other(broken)))?;
+        Ok(store)
     }
 
     /// Empties a log that no process has open. Once this returns, no record of it can be found again.
     ///
     /// # Errors
-    /// The files cannot be read or written.
+    /// The files cannot be listed or removed.
     pub fn empty(directory: &dyn Directory) -> io::Result<()> {
-        for number in directory.list()? {
-            if let Some(file) = LogFile::open(directory, number)? {
-                file.retire()?;
-            }
-            directory.remove(number)?;
-        }
-        Ok(())
+        directory.settle()?;
+        directory.remove_all(&directory.list()?)
     }
 
     /// The names of all readable records, in no particular order.
@@ -92,7 +66,8 @@ impl LogStore {
 
 fn check(config: &DiskConfig) -> Result<(), OpenError> {
     let DiskConfig { capacity, file_bytes, .. } = *config;
-    let least = (first_block(file_bytes) + 2) * BLOCK;
+    // A header, a block of bytes, and the table of contents.
+    let least = (first_block(file_bytes) + 3) * BLOCK;
     let reason = if !file_bytes.is_multiple_of(BLOCK) || file_bytes > MAX_FILE_BYTES {
         format!("a file of {file_bytes} bytes is no multiple of {BLOCK} up to {MAX_FILE_BYTES}")
     } else if file_bytes < least {
@@ -105,22 +80,110 @@ fn check(config: &DiskConfig) -> Result<(), OpenError> {
     Err(OpenError::Config(reason))
 }
 
-/// The records of a file. If the file is not sealed, this reads and checks every record, and then seals the file.
-fn find_records(file: &LogFile) -> io::Result<Vec<FoundRecord>> {
+/// A log that is being opened.
+struct Opening<'a> {
+    directory: &'a dyn Directory,
+    log: Log,
+    /// All records that were found.
+    records: Vec<Record>,
+    /// Second copies of records, by the number of their file: the power failed while a record was being moved, and
+    /// both copies are intact.
+    duplicates: BTreeMap<u64, Vec<u64>>,
+    /// How many files cannot be used.
+    lost_files: usize,
+    faults: ReadFaults,
+}
+
+impl<'a> Opening<'a> {
+    fn of(directory: &'a dyn Directory) -> Self {
+        let (records, duplicates) = (Vec::new(), BTreeMap::new());
+        let (log, faults) = (Log::default(), ReadFaults::default());
+        Self { directory, log, records, duplicates, lost_files: 0, faults }
+    }
+
+    /// Takes the records of a file. A file that is retired is removed, and one that the disk cannot read or write is
+    /// given up: what this process does not find there must not come back.
+    fn open_file(&mut self, number: u64) -> io::Result<()> {
+        let opened = LogFile::open(self.directory, number, &self.faults);
+        let found = opened.and_then(|file| {
+            file.map(|file| Ok((find_records(&file, &self.faults)?, file))).transpose()
+        });
+        match found {
+            Ok(Some((records, file))) => self.take(number, file, records),
+            Ok(None) => match self.directory.remove(number) {
+                Err(error) if is_of_space(&error) => _ = self.log.unwanted.insert(number),
+                removed => removed?,
+            },
+            Err(error) if is_of_space(&error) || is_of_medium(&error) => {
+                self.faults.note("a file with all its objects", &error);
+                self.log.unwanted.insert(number);
+                self.lost_files += 1;
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, number: u64, file: LogFile, records: Vec<FoundRecord>) {
+        let is_live = |found: &FoundRecord| !file.is_erased(found.block);
+        let mut live_bytes = 0;
+        let end = records.iter().map(|found| found.block + found.record.blocks()).max();
+        for FoundRecord { block, record } in records.into_iter().filter(is_live) {
+            if self.log.index.contains_key(&record.name) {
+                self.duplicates.entry(number).or_default().push(block);
+                continue;
+            }
+            live_bytes += record.blocks() * BLOCK;
+            self.log.index.insert(record.name, IndexEntry::ready(number, block, &record));
+            self.records.push(record);
+        }
+        let next_block = end.unwrap_or(first_block(file.head.file_bytes));
+        let state = FileState { next_block, live_bytes, is_sealed: true, ..FileState::new(file) };
+        self.log.files.insert(number, state);
+    }
+
+    /// A drop erases one copy only, so the second copies must go before any drop is possible.
+    fn erase_duplicates(&mut self) -> io::Result<()> {
+        for (number, blocks) in std::mem::take(&mut self.duplicates) {
+            match self.log.files[&number].file.erase(&blocks) {
+                Err(error) if is_of_space(&error) => self.log.give_up(number),
+                erased => erased?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The records of a file. If the file is not sealed, this reads and checks every record, and then seals the file. What
+/// cannot be read is dropped, since a later process may be able to read it.
+fn find_records(file: &LogFile, faults: &ReadFaults) -> io::Result<Vec<FoundRecord>> {
+    let first = first_block(file.head.file_bytes);
     let end = file.head.file_bytes / BLOCK;
-    if let Some(sealed) = file.sealed_contents()? {
+    if let Some(sealed) = file.sealed_contents(faults)? {
         let is_inside = |found: &FoundRecord| found.block + found.record.blocks() <= end;
         return Ok(sealed.into_iter().filter(is_inside).collect());
     }
+    let Scan { records, mut unreadable } = file.scan(faults)?;
     let mut whole = Vec::new();
-    for found in file.scan()? {
-        if is_whole(file, &found)? {
-            whole.push(found);
+    for found in records {
+        match faults.tolerate("a record in a file", is_whole(file, &found))? {
+            Some(true) => whole.push(found),
+            Some(false) => {}
+            None => unreadable.push(found.block),
         }
     }
+    if !unreadable.is_empty() {
+        file.erase(&unreadable)?;
+    }
     let mut contents = Contents::default();
-    whole.iter().for_each(|found| contents.push(found.block, &found.record, file.head.nonce));
-    file.seal(&contents)?;
+    let nonce = table_nonce(file.head.nonce);
+    whole.iter().for_each(|found| contents.push(found.block, &found.record, nonce));
+    let last = whole.iter().map(|found| found.block + found.record.blocks()).max();
+    match file.seal(&contents, last.unwrap_or(first)) {
+        // The next process scans the file again.
+        Err(error) if is_of_space(&error) => {}
+        sealed => sealed?,
+    }
     Ok(whole)
 }
 

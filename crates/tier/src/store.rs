@@ -41,12 +41,12 @@ pub trait RecordStore: Send + Sync {
     /// Drops records, and returns how many of them existed. The drop is durable once this returns.
     ///
     /// # Errors
-    /// The disk failed, and the records may return. If the store is not [broken](Self::is_broken), the caller must
-    /// repeat the call.
+    /// The disk failed or has no space, and the records may return. If the store is not [broken](Self::is_broken), the
+    /// caller must repeat the call.
     fn drop_records(&self, names: &[RecordId]) -> Result<usize, Broken>;
 
     /// Evicts records until there is room for `wanted` more bytes, as far as possible. Returns the names of the
-    /// evicted records.
+    /// evicted records, and of those that earlier calls lost for want of space.
     ///
     /// # Errors
     /// The disk failed.
@@ -55,8 +55,14 @@ pub trait RecordStore: Send + Sync {
     /// How much the store holds.
     fn usage(&self) -> Usage;
 
-    /// Whether the store has failed for good: it writes nothing more.
+    /// Whether the store has failed for good: it writes nothing more. Only an error of the disk does that, never one of
+    /// space.
     fn is_broken(&self) -> bool;
+
+    /// How often the disk could not read what this store needed to find its records.
+    fn unreadable(&self) -> u64 {
+        0
+    }
 
     /// Whether the store is reached over a network. Failed calls may then be repeated until it is broken.
     fn is_remote(&self) -> bool {

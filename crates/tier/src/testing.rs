@@ -1,6 +1,6 @@
 //! A disk in memory, for tests. Its calls can fail, and its power can be cut.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -8,6 +8,7 @@ use std::time::Duration;
 use mooncake_memory::{Buffer, RawSlice};
 
 use mooncake_types::Chance;
+use rustix::io::Errno;
 
 use crate::layout::SECTOR;
 use crate::{BlockFile, Directory, Notes, ReadAt};
@@ -31,14 +32,12 @@ struct World {
     files: BTreeMap<u64, Image>,
     /// Files that were removed, not durably yet: a power cut may bring them back.
     removed: BTreeMap<u64, Image>,
-    /// Most files that the disk has room for.
-    most_files: usize,
+    /// Bytes that files may yet take, if others have filled the disk.
+    free_bytes: Option<u64>,
     /// The note, and a newer note whose writing failed: a power cut may bring that one to the disk.
     note: (Option<Vec<u8>>, Option<Vec<u8>>),
-    /// How many more writing calls succeed before one fails.
-    fails_in: Option<u64>,
-    /// Whether only one call fails.
-    fails_once: bool,
+    /// The calls that are to fail.
+    fault: Option<Fault>,
     /// Whether syncs block.
     are_syncs_held: bool,
     /// How many writing calls were made.
@@ -47,10 +46,23 @@ struct World {
     renumbered: u64,
     /// Whether all reads of files fail.
     is_unreadable: bool,
+    /// Sectors of files that cannot be read: number of the file, number of the sector. Writing one mends it.
+    bad_sectors: BTreeSet<(u64, u64)>,
     /// How many more reads must begin before any of them ends.
     awaited_reads: usize,
     /// Number of the running process. [`DiskDouble::kill`] increments it, and all files of older processes are closed.
     life: u64,
+}
+
+/// Writing calls that fail.
+#[derive(Clone, Copy)]
+struct Fault {
+    /// How many more calls succeed before one fails.
+    succeeds: u64,
+    /// How many calls then fail.
+    fails: u64,
+    /// The system's number of the error.
+    errno: Errno,
 }
 
 #[derive(Clone, Default)]
@@ -61,6 +73,21 @@ struct Image {
     writes: Vec<(usize, Vec<u8>)>,
 }
 
+impl Image {
+    /// Writes those sectors of some bytes to the disk for which `is_written` returns true.
+    fn write_lasting(&mut self, at: usize, bytes: &[u8], mut is_written: impl FnMut() -> bool) {
+        self.lasting.resize(self.lasting.len().max(at + bytes.len()), 0);
+        let mut from = 0;
+        while from < bytes.len() {
+            let to = bytes.len().min(from + SECTOR - (at + from) % SECTOR);
+            if is_written() {
+                self.lasting[at + from..at + to].copy_from_slice(&bytes[from..to]);
+            }
+            from = to;
+        }
+    }
+}
+
 impl DiskDouble {
     /// An empty disk. `seed` decides which sectors a power cut loses.
     #[must_use]
@@ -69,14 +96,14 @@ impl DiskDouble {
             chance: Chance::new(seed),
             files: BTreeMap::new(),
             removed: BTreeMap::new(),
-            most_files: usize::MAX,
+            free_bytes: None,
             note: (None, None),
-            fails_in: None,
-            fails_once: false,
+            fault: None,
             are_syncs_held: false,
             writes: 0,
             renumbered: 0,
             is_unreadable: false,
+            bad_sectors: BTreeSet::new(),
             awaited_reads: 0,
             life: 0,
         };
@@ -93,7 +120,7 @@ impl DiskDouble {
     pub fn kill(&self) {
         let mut world = self.lock();
         world.life += 1;
-        world.fails_in = None;
+        world.fault = None;
         world.is_unreadable = false;
     }
 
@@ -117,15 +144,7 @@ impl DiskDouble {
         let one_in = [1, 2, 10, 1_000_000][world.chance.below(4) as usize];
         for image in world.files.values_mut() {
             for (at, bytes) in std::mem::take(&mut image.writes) {
-                image.lasting.resize(image.lasting.len().max(at + bytes.len()), 0);
-                let mut from = 0;
-                while from < bytes.len() {
-                    let to = bytes.len().min(from + SECTOR - (at + from) % SECTOR);
-                    if world.chance.below(one_in) == 0 {
-                        image.lasting[at + from..at + to].copy_from_slice(&bytes[from..to]);
-                    }
-                    from = to;
-                }
+                image.write_lasting(at, &bytes, || world.chance.below(one_in) == 0);
             }
             image.now.clone_from(&image.lasting);
         }
@@ -145,14 +164,18 @@ impl DiskDouble {
 
     /// After `calls` writing calls, all later ones fail until [`DiskDouble::kill`].
     pub fn fail_in(&self, calls: u64) {
-        let mut world = self.lock();
-        (world.fails_in, world.fails_once) = (Some(calls), false);
+        self.lock().fault = Some(Fault { succeeds: calls, fails: u64::MAX, errno: Errno::IO });
     }
 
     /// After `calls` writing calls, exactly one fails.
     pub fn fail_once_in(&self, calls: u64) {
-        let mut world = self.lock();
-        (world.fails_in, world.fails_once) = (Some(calls), true);
+        self.lock().fault = Some(Fault { succeeds: calls, fails: 1, errno: Errno::IO });
+    }
+
+    /// After `calls` writing calls, so many find no space, whether or not it was set aside: the filesystem writes
+    /// nothing in place, or sets nothing aside.
+    pub fn run_out_in(&self, calls: u64, fails: u64) {
+        self.lock().fault = Some(Fault { succeeds: calls, fails, errno: Errno::NOSPC });
     }
 
     /// Blocks all syncs, or releases them.
@@ -161,15 +184,25 @@ impl DiskDouble {
         self.let_go.notify_all();
     }
 
-    /// Leaves no room for further files, or makes room again.
+    /// Has others fill the disk to the last byte, or makes room again. What a file has set aside stays its own, and what
+    /// is removed makes room.
     pub fn fill(&self, is_full: bool) {
-        let mut world = self.lock();
-        world.most_files = if is_full { world.files.len() } else { usize::MAX };
+        self.lock().free_bytes = is_full.then_some(0);
     }
 
     /// Makes all reads of files fail, or succeed again.
     pub fn refuse_reads(&self, is_unreadable: bool) {
         self.lock().is_unreadable = is_unreadable;
+    }
+
+    /// Makes the sector of a file unreadable in which a byte lies, until it is written. A power cut mends nothing.
+    pub fn break_sector(&self, number: u64, at: u64) {
+        self.lock().bad_sectors.insert((number, at / SECTOR as u64));
+    }
+
+    /// Makes all sectors readable again, as after a fault of a cable.
+    pub fn mend_sectors(&self) {
+        self.lock().bad_sectors.clear();
     }
 
     /// Lets no read end before `count` reads have begun.
@@ -208,17 +241,34 @@ impl World {
             return Err(io::Error::other("the process is dead"));
         }
         self.writes += 1;
-        match &mut self.fails_in {
-            Some(0) => {
-                self.fails_in = (!self.fails_once).then_some(0);
-                Err(io::Error::other("the disk is made to fail"))
-            }
-            Some(calls) => {
-                *calls -= 1;
-                Ok(())
-            }
-            None => Ok(()),
+        let Some(fault) = &mut self.fault else { return Ok(()) };
+        if fault.succeeds > 0 {
+            fault.succeeds -= 1;
+            return Ok(());
         }
+        let errno = fault.errno;
+        fault.fails -= 1;
+        if fault.fails == 0 {
+            self.fault = None;
+        }
+        Err(errno.into())
+    }
+
+    /// Takes bytes of the disk for a file.
+    fn take_room(&mut self, bytes: usize) -> io::Result<()> {
+        let Some(free) = self.free_bytes else { return Ok(()) };
+        self.free_bytes = Some(free.checked_sub(bytes as u64).ok_or(Errno::NOSPC)?);
+        Ok(())
+    }
+
+    /// Makes the room of a file free that was removed.
+    fn free(&mut self, image: &Image) {
+        self.free_bytes = self.free_bytes.map(|free| free + image.now.len() as u64);
+    }
+
+    /// Whether a call that failed has done its work all the same.
+    fn is_done_anyhow(&mut self) -> bool {
+        self.chance.below(2) == 0
     }
 
     /// The contents of an open file. A removed file takes writes, too. `None` if its removal is durable: then no
@@ -238,12 +288,12 @@ impl Directory for DoubleDirectory {
     fn create(&self, number: u64, len: u64) -> io::Result<Arc<dyn BlockFile>> {
         let mut world = self.disk.lock();
         world.check(self.life)?;
-        let zeros = vec![0; len as usize];
+        // On a full disk the file is there, and has no length.
+        let room = world.take_room(len as usize);
+        let zeros = vec![0; if room.is_ok() { len as usize } else { 0 }];
         let image = Image { now: zeros.clone(), lasting: zeros, writes: Vec::new() };
         assert!(world.files.insert(number, image).is_none(), "{number} is there already");
-        if world.files.len() > world.most_files {
-            return Err(io::ErrorKind::StorageFull.into());
-        }
+        room?;
         // The sync that makes the new name durable also makes earlier removals durable.
         world.removed.clear();
         drop(world);
@@ -252,9 +302,13 @@ impl Directory for DoubleDirectory {
 
     fn renumber(&self, number: u64, new: u64) -> io::Result<Arc<dyn BlockFile>> {
         let mut world = self.disk.lock();
-        world.check(self.life)?;
+        let checked = match world.check(self.life) {
+            Err(error) if world.life != self.life || !world.is_done_anyhow() => return Err(error),
+            checked => checked,
+        };
         let image = world.files.remove(&number).ok_or(io::ErrorKind::NotFound)?;
         assert!(world.files.insert(new, image).is_none(), "{new} is there already");
+        checked?;
         world.removed.clear();
         world.renumbered += 1;
         drop(world);
@@ -279,6 +333,7 @@ impl Directory for DoubleDirectory {
         let mut world = self.disk.lock();
         world.check(self.life)?;
         let image = world.files.remove(&number).ok_or(io::ErrorKind::NotFound)?;
+        world.free(&image);
         world.removed.insert(number, image);
         Ok(())
     }
@@ -286,9 +341,6 @@ impl Directory for DoubleDirectory {
     fn draft(&self, number: u64) -> io::Result<Arc<dyn BlockFile>> {
         let mut world = self.disk.lock();
         world.check(self.life)?;
-        if world.files.len() >= world.most_files {
-            return Err(io::ErrorKind::StorageFull.into());
-        }
         world.files.insert(number | DRAFT, Image::default());
         let number = number | DRAFT;
         Ok(Arc::new(OpenFile { disk: self.disk.clone(), life: self.life, number }))
@@ -296,16 +348,22 @@ impl Directory for DoubleDirectory {
 
     fn publish(&self, number: u64) -> io::Result<()> {
         let mut world = self.disk.lock();
-        world.check(self.life)?;
+        let checked = match world.check(self.life) {
+            Err(error) if world.life != self.life || !world.is_done_anyhow() => return Err(error),
+            checked => checked,
+        };
         let image = world.files.remove(&(number | DRAFT)).ok_or(io::ErrorKind::NotFound)?;
-        world.files.insert(number, image);
-        Ok(())
+        if let Some(older) = world.files.insert(number, image) {
+            world.free(&older);
+        }
+        checked
     }
 
     fn discard(&self, number: u64) -> io::Result<()> {
         let mut world = self.disk.lock();
         world.check(self.life)?;
-        world.files.remove(&(number | DRAFT)).ok_or(io::ErrorKind::NotFound)?;
+        let image = world.files.remove(&(number | DRAFT)).ok_or(io::ErrorKind::NotFound)?;
+        world.free(&image);
         Ok(())
     }
 
@@ -314,12 +372,12 @@ impl Directory for DoubleDirectory {
         for number in numbers {
             let mut world = self.disk.lock();
             let checked = world.check(self.life);
-            if let Some(image) = world.files.remove(number)
-                && checked.is_err()
-            {
+            if let Some(image) = world.files.remove(number) {
+                world.free(&image);
                 world.removed.insert(*number, image);
             }
             checked?;
+            world.removed.remove(number);
         }
         Ok(())
     }
@@ -369,8 +427,11 @@ impl ReadAt for OpenFile {
             assert!(!timeout.timed_out(), "reads wait for each other");
             world = left;
         }
-        if world.is_unreadable {
-            return Err(io::Error::other("the disk is made unreadable"));
+        let len: usize = slices.iter().map(RawSlice::len).sum();
+        let sectors = at / SECTOR as u64..(at + len as u64).div_ceil(SECTOR as u64);
+        let bad = world.bad_sectors.range((self.number, sectors.start)..(self.number, sectors.end));
+        if world.is_unreadable || bad.count() > 0 {
+            return Err(Errno::IO.into());
         }
         let Some(image) = world.files.get(&self.number).or(world.removed.get(&self.number)) else {
             return Err(io::ErrorKind::NotFound.into());
@@ -387,15 +448,27 @@ impl ReadAt for OpenFile {
 
 impl BlockFile for OpenFile {
     fn write(&self, slices: &[RawSlice], at: u64) -> io::Result<()> {
-        let bytes: Vec<u8> = slices.iter().flat_map(RawSlice::to_vec).collect();
+        let mut bytes: Vec<u8> = slices.iter().flat_map(RawSlice::to_vec).collect();
         let mut world = self.disk.lock();
-        world.check(self.life)?;
+        let checked = world.check(self.life);
+        if checked.is_err() {
+            if world.life != self.life {
+                return checked;
+            }
+            let sectors = (bytes.len() / SECTOR) as u64;
+            bytes.truncate(world.chance.below(sectors + 1) as usize * SECTOR);
+        }
         let at = at as usize;
-        let Some(image) = world.image(self.number) else { return Ok(()) };
+        let Some(image) = world.image(self.number) else { return checked };
+        let more = (at + bytes.len()).saturating_sub(image.now.len());
+        world.take_room(more)?;
+        let image = world.image(self.number).expect("it was there");
         image.now.resize(image.now.len().max(at + bytes.len()), 0);
         image.now[at..at + bytes.len()].copy_from_slice(&bytes);
+        let written = at / SECTOR..(at + bytes.len()).div_ceil(SECTOR);
         image.writes.push((at, bytes));
-        Ok(())
+        written.for_each(|sector| _ = world.bad_sectors.remove(&(self.number, sector as u64)));
+        checked
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -403,11 +476,21 @@ impl BlockFile for OpenFile {
         while world.are_syncs_held {
             world = self.disk.let_go.wait(world).unwrap_or_else(PoisonError::into_inner);
         }
-        world.check(self.life)?;
-        if let Some(image) = world.image(self.number) {
-            image.lasting.clone_from(&image.now);
-            image.writes.clear();
+        let checked = world.check(self.life);
+        if checked.is_err() && world.life != self.life {
+            return checked;
         }
-        Ok(())
+        let is_full =
+            checked.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::StorageFull);
+        let mut chance = Chance::new(world.chance.bits());
+        let one_in = 1 + chance.below(2);
+        if let Some(image) = world.image(self.number).filter(|_| checked.is_ok() || is_full) {
+            for (at, bytes) in std::mem::take(&mut image.writes) {
+                image.write_lasting(at, &bytes, || checked.is_ok() || chance.below(one_in) == 0);
+            }
+            // Where space is sought only now, the system drops what finds none.
+            image.now.clone_from(&image.lasting);
+        }
+        checked
     }
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use mooncake_connection::Connection;
 use mooncake_memory::{Private, spawn_unpinned};
+use mooncake_node::FailedDisk;
 use mooncake_types::{SegmentId, Tick};
 
 pub(crate) use master_session::{MasterSession, TurnOutcome};
@@ -239,10 +240,12 @@ fn retire(master: &MasterSession, retiring: &mut Vec<(SegmentId, Tick)>) {
 
 /// Takes back disks that have failed: nothing can be dropped there any more.
 fn take_back_broken(master: &mut MasterSession) {
-    for id in master.host.take_back_broken() {
-        tracing::error!(segment = %id, "the disk has failed and is lent no longer");
-        master.membership.take_back(id);
-        master.membership.unmount(id);
+    for FailedDisk { segment, folder, reason } in master.host.take_back_broken() {
+        let folder = folder.unwrap_or_default();
+        let folder = folder.display();
+        tracing::error!(%segment, %folder, %reason, "a disk has failed and is lent no more");
+        master.membership.take_back(segment);
+        master.membership.unmount(segment);
     }
 }
 

@@ -10,9 +10,10 @@ mod summary;
 mod text;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
+use mooncake_node::{DiskLosses, FailedDisk, Host};
 use mooncake_transfer::{HotCache, HotCacheCounts, Served};
 use mooncake_types::{Medium, Request};
 
@@ -58,6 +59,8 @@ pub(crate) struct Metrics {
     route_stale: AtomicU64,
     /// The hot cache, if there is one; it has its own counters.
     hot_cache: OnceLock<Arc<HotCache>>,
+    /// The lent segments. Their disks have their own counters.
+    host: OnceLock<Weak<Host>>,
     get: Histogram,
     batch_get: Histogram,
     put: Histogram,
@@ -81,6 +84,7 @@ impl Metrics {
             route_misses: AtomicU64::new(0),
             route_stale: AtomicU64::new(0),
             hot_cache: OnceLock::new(),
+            host: OnceLock::new(),
             get: Histogram::new(),
             batch_get: Histogram::new(),
             put: Histogram::new(),
@@ -93,6 +97,17 @@ impl Metrics {
     /// Includes the counters of a hot cache.
     pub(crate) fn show_hot_cache(&self, hot_cache: Arc<HotCache>) {
         self.hot_cache.get_or_init(|| hot_cache);
+    }
+
+    /// Includes the counters of lent disks.
+    pub(crate) fn show_disks(&self, host: &Arc<Host>) {
+        self.host.get_or_init(|| Arc::downgrade(host));
+    }
+
+    /// What the lent disks have lost, and those that failed.
+    pub(crate) fn disk_counts(&self) -> (DiskLosses, Vec<FailedDisk>) {
+        let host = self.host.get().and_then(Weak::upgrade);
+        host.map(|host| (host.disk_losses(), host.failed_disks())).unwrap_or_default()
     }
 
     /// The counters of the hot cache; zeros if there is none.

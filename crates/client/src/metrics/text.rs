@@ -1,5 +1,6 @@
 //! The metrics as text for Prometheus.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,6 +24,7 @@ impl Metrics {
             self.reads(out)?;
             self.hot_cache_counts(out)?;
             self.served(out)?;
+            self.disks(out)?;
             self.requests(out)
         })
     }
@@ -180,6 +182,30 @@ impl Metrics {
         let bytes =
             Family { name: "mooncake_node_served_bytes", help: "Bytes of these", label: "way" };
         out.counters(bytes, ways.map(|way| (way.name, way.bytes)))
+    }
+
+    fn disks(&self, out: &mut prometheus::Metrics<'_, '_>) -> fmt::Result {
+        let (losses, failed) = self.disk_counts();
+        let lost = Family {
+            name: "mooncake_node_disk_lost_objects",
+            help: "Objects that disks of this process lost, by the cause",
+            label: "cause",
+        };
+        let causes = [("unreadable", losses.unreadable), ("no_room", losses.no_room)];
+        out.counters(lost, causes)?;
+        out.counter(
+            "mooncake_node_disk_failed_reads",
+            "Reads that disks of this process failed",
+            losses.failed_reads,
+        )?;
+        let disks = Family {
+            name: "mooncake_node_failed_disks",
+            help: "Disks of this process that failed and are lent no more, by the reason",
+            label: "reason",
+        };
+        let mut reasons = BTreeMap::new();
+        failed.iter().for_each(|disk| *reasons.entry(&*disk.reason).or_insert(0) += 1);
+        out.gauges(disks, reasons)
     }
 
     fn requests(&self, out: &mut prometheus::Metrics<'_, '_>) -> fmt::Result {

@@ -1,6 +1,7 @@
 //! Durable changes of a disk: erased records and the note. They are queued under the machine's lock and written
 //! outside it.
 
+use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
@@ -44,7 +45,8 @@ struct Queue {
     /// Writes that failed and were queued again.
     failed_attempts: u64,
     pauses_until: Option<Instant>,
-    has_failed: bool,
+    /// Why the disk failed.
+    failure: Option<Arc<str>>,
 }
 
 /// The changes of one write.
@@ -54,6 +56,17 @@ struct Batch {
     identity: Option<Identity>,
     /// Number of the last change in the batch.
     up_to: u64,
+}
+
+/// Why changes are not durable.
+struct WriteError {
+    reason: String,
+    /// Whether they may yet be: nothing failed for good.
+    may_be_repeated: bool,
+}
+
+fn is_of_space(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// A batch on its way to a writer thread. Dropping it unwritten queues its changes again.
@@ -103,7 +116,7 @@ impl Durability {
             thread: None,
             failed_attempts: 0,
             pauses_until: None,
-            has_failed: false,
+            failure: None,
         };
         Self { notes, queue: Mutex::new(queue), ended: Condvar::new() }
     }
@@ -130,7 +143,7 @@ impl Durability {
     pub(super) fn settle(self: &Arc<Self>, disk: &Arc<dyn RecordStore>) -> Result<(), ErrorCode> {
         let mut queue = self.lock();
         let (wanted, failed_before) = (queue.last_queued, queue.failed_attempts);
-        while !queue.has_failed
+        while queue.failure.is_none()
             && queue.durable_up_to < wanted
             && queue.failed_attempts == failed_before
         {
@@ -148,7 +161,8 @@ impl Durability {
                 Some(_) => self.ended.wait(queue).unwrap_or_else(PoisonError::into_inner),
             };
         }
-        if queue.has_failed || queue.durable_up_to < wanted { Err(BROKEN) } else { Ok(()) }
+        let is_durable = queue.failure.is_none() && queue.durable_up_to >= wanted;
+        if is_durable { Ok(()) } else { Err(BROKEN) }
     }
 
     /// Writes all queued changes. A store over a network is written on a separate thread, since it may not
@@ -184,27 +198,37 @@ impl Durability {
         drop(thread.map(JoinHandle::join));
     }
 
-    /// Writes a batch: erases records first, then writes the note. So a segment with a new id has no records of
-    /// the old id.
+    /// Writes a batch. A batch that finds no space, or no answer of an object store, is queued again.
     fn write(&self, batch: Batch, disk: &dyn RecordStore) {
-        let is_written = disk.drop_records(&batch.erased).is_ok()
-            && batch.identity.as_ref().is_none_or(|identity| {
-                disk.start_segment(identity.nonce());
-                self.notes.set_note(&identity.encode()).is_ok()
-            });
-        if !is_written && !disk.is_broken() && disk.is_remote() {
-            return self.put_off(batch);
-        }
+        let failure = match self.write_changes(&batch, disk) {
+            Err(WriteError { may_be_repeated: true, .. }) => return self.put_off(batch),
+            Err(WriteError { reason, .. }) => Some(reason),
+            Ok(()) => None,
+        };
         let mut queue = self.lock();
-        match is_written {
-            true => queue.durable_up_to = batch.up_to,
-            false => queue.has_failed = true,
+        match failure {
+            None => queue.durable_up_to = batch.up_to,
+            Some(reason) => _ = queue.failure.get_or_insert_with(|| reason.into()),
         }
-        if queue.has_failed {
+        if queue.failure.is_some() {
             queue = self.write_broken_note(queue);
         }
         queue.writing_since = None;
         self.ended.notify_all();
+    }
+
+    /// Erases records first, then writes the note. So a segment with a new id has no records of the old id.
+    fn write_changes(&self, batch: &Batch, disk: &dyn RecordStore) -> Result<(), WriteError> {
+        disk.drop_records(&batch.erased).map_err(|broken| WriteError {
+            reason: broken.to_string(),
+            may_be_repeated: !disk.is_broken(),
+        })?;
+        let Some(identity) = &batch.identity else { return Ok(()) };
+        disk.start_segment(identity.nonce());
+        self.notes.set_note(&identity.encode()).map_err(|error| WriteError {
+            reason: format!("its note cannot be written: {error}"),
+            may_be_repeated: is_of_space(&error) || disk.is_remote() && !disk.is_broken(),
+        })
     }
 
     /// Queues the changes of an unwritten batch again.
@@ -218,10 +242,11 @@ impl Durability {
         self.ended.notify_all();
     }
 
-    /// Marks the disk as failed.
-    pub(super) fn fail(&self) {
+    /// Marks the disk as failed, for this reason.
+    pub(super) fn fail(&self, reason: &str) {
         let mut queue = self.lock();
-        let was_well = !std::mem::replace(&mut queue.has_failed, true);
+        let was_well = queue.failure.is_none();
+        queue.failure.get_or_insert_with(|| reason.into());
         // If a write is under way, its thread writes the mark.
         if was_well && queue.writing_since.is_none() {
             queue.writing_since = Some(Instant::now());
@@ -238,18 +263,21 @@ impl Durability {
     fn write_broken_note<'a>(&'a self, mut queue: MutexGuard<'a, Queue>) -> MutexGuard<'a, Queue> {
         queue.identity.is_broken = true;
         let note = queue.identity.encode();
+        let reason = queue.failure.clone().unwrap_or_default();
         drop(queue);
         match self.notes.set_note(&note) {
-            Ok(()) => tracing::error!("a disk has failed; nothing more is written there"),
+            // Once the disk is taken back, its owner says that and why.
+            Ok(()) => tracing::debug!(%reason, "a disk is marked as failed"),
             Err(error) => {
-                tracing::error!(%error, "a disk has failed, and cannot be marked as such");
+                tracing::error!(%reason, %error, "a disk has failed, and cannot be marked as such");
             }
         }
         self.lock()
     }
 
-    pub(super) fn has_failed(&self) -> bool {
-        self.lock().has_failed
+    /// Why the disk has failed; `None` if it has not.
+    pub(super) fn failure(&self) -> Option<Arc<str>> {
+        self.lock().failure.clone()
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {

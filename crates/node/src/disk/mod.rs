@@ -14,6 +14,7 @@
 
 mod durability;
 mod error;
+mod health;
 mod identity;
 mod open;
 mod open_entry;
@@ -23,5 +24,6 @@ mod staging;
 mod writing;
 
 pub use error::OpenDiskError;
+pub use health::{DiskLosses, FailedDisk};
 pub use open::{DiskKind, DiskOptions};
 pub use segment::DiskSegment;

@@ -8,6 +8,7 @@ use mooncake_transfer::ReadTicket;
 use mooncake_types::limits::CHUNK_BYTES;
 use mooncake_types::{ErrorCode, RangeRead};
 
+use super::health::LossCause;
 use super::segment::DiskSegment;
 
 /// Longest wait for staging memory. The reader gets this answer before it takes a silent node for a dead one.
@@ -36,6 +37,7 @@ impl DiskSegment {
             self.note_loss(name, &error);
             ErrorCode::ObjectNotFound
         })?;
+        self.health.on_read();
         let is_exact = (begin, stop) == (range.from, end);
         let checksums = checksums.filter(|_| is_exact).map(Arc::from);
         let memory = region.slice(range.from - begin, range.len);
@@ -44,11 +46,23 @@ impl DiskSegment {
         Ok(ReadTicket { memory, region, checksums, segment, offset, from, version, grant })
     }
 
-    /// Drops the entry of a record that cannot be read.
+    /// Drops the entry of a record that cannot be read. Gives the disk up if its reads keep failing.
     fn note_loss(&self, name: RecordId, error: &ReadError) {
-        if !matches!(error, ReadError::NotThere) {
-            tracing::warn!(%error, "a disk has lost an object");
+        let cause = match error {
+            // It went with a file that was given up for want of space.
+            ReadError::NotThere => {
+                self.lose(&[name], LossCause::NoRoom);
+                return;
+            }
+            ReadError::Damaged => "it is damaged",
+            _ => "it cannot be read",
+        };
+        self.lose(&[name], LossCause::Unreadable);
+        if let Some(more) = self.health.admit(cause) {
+            tracing::warn!(%error, more, "a disk has lost an object");
         }
-        self.lose(&[name]);
+        if error.is_of_medium() && self.health.on_failed_read() && !self.is_broken() {
+            self.durability.fail(&format!("its reads keep failing: {error}"));
+        }
     }
 }

@@ -1,7 +1,6 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use mooncake_tier::{Notes, RecordId, RecordStore, Usage};
@@ -11,6 +10,7 @@ use mooncake_types::{
 };
 
 use super::durability::{BROKEN, Durability, PATIENCE};
+use super::health::{DiskHealth, DiskLosses, LossCause};
 use super::identity::Identity;
 use super::open_entry::OpenEntry;
 use super::staging::Staging;
@@ -26,6 +26,7 @@ const RECHECK_INTERVAL: Duration = Duration::from_millis(100);
 pub struct DiskSegment {
     client: ClientId,
     run: u64,
+    capacity_bytes: u64,
     /// Its folder, if it lies in a filesystem.
     pub(super) folder: Option<PathBuf>,
     medium: Medium,
@@ -33,8 +34,7 @@ pub struct DiskSegment {
     pub(super) staging: Arc<Staging>,
     pub(super) machine: LockedMachine<DiskEntries>,
     pub(super) durability: Arc<Durability>,
-    /// Entries that the disk has lost.
-    losses: AtomicU64,
+    pub(super) health: DiskHealth,
 }
 
 /// The records and unfinished writes of a ledger's entries.
@@ -94,19 +94,20 @@ impl DiskSegment {
     ) -> Self {
         let (open, appending) = (BTreeMap::new(), BTreeMap::new());
         let client = identity.client;
-        let run = identity.run;
+        let (run, capacity_bytes) = (identity.run, identity.capacity_bytes);
         let durability = Arc::new(Durability::new(notes, identity));
         let entries = DiskEntries { durability: Arc::clone(&durability), records, open, appending };
         Self {
             client,
             run,
+            capacity_bytes,
             folder: None,
             medium,
             disk,
             staging,
             machine: LockedMachine::new(machine, entries),
             durability,
-            losses: AtomicU64::new(0),
+            health: DiskHealth::default(),
         }
     }
 
@@ -146,6 +147,12 @@ impl DiskSegment {
         self.look(Ledger::len)
     }
 
+    /// Most bytes that its files take, or that it keeps in an object store.
+    #[must_use]
+    pub const fn capacity_bytes(&self) -> u64 {
+        self.capacity_bytes
+    }
+
     /// How much its files hold.
     #[must_use]
     pub fn usage(&self) -> Usage {
@@ -156,22 +163,32 @@ impl DiskSegment {
     /// back. The next process that opens the disk finds it empty, under a new id.
     #[must_use]
     pub fn is_broken(&self) -> bool {
-        self.durability.has_failed() || self.disk.is_broken()
+        self.durability.failure().is_some() || self.disk.is_broken()
     }
 
-    /// How many entries the disk has lost so far: they were damaged, or the log needed their room.
+    /// Why the disk has failed; `None` if it has not.
     #[must_use]
-    pub fn losses(&self) -> u64 {
-        self.losses.load(Ordering::Relaxed)
+    pub fn failure(&self) -> Option<Arc<str>> {
+        let unknown = || self.disk.is_broken().then(|| "an error of the disk".into());
+        self.durability.failure().or_else(unknown)
     }
 
-    /// Drops the entries of records that the disk has lost.
-    pub(super) fn lose(&self, names: &[RecordId]) {
-        for &RecordId { grant, offset } in names {
-            let is_lost =
-                self.machine.change(|machine, effects| machine.lose(offset, grant, effects));
-            self.losses.fetch_add(u64::from(is_lost), Ordering::Relaxed);
-        }
+    /// What the disk has lost so far, and how many reads it failed.
+    #[must_use]
+    pub fn losses(&self) -> DiskLosses {
+        let losses = self.health.losses();
+        DiskLosses { failed_reads: losses.failed_reads + self.disk.unreadable(), ..losses }
+    }
+
+    /// Drops the entries of records that the disk has lost. Returns how many there were.
+    pub(super) fn lose(&self, names: &[RecordId], cause: LossCause) -> u64 {
+        let is_lost = |name: &&RecordId| {
+            let RecordId { grant, offset } = **name;
+            self.machine.change(|machine, effects| machine.lose(offset, grant, effects))
+        };
+        let lost = names.iter().filter(is_lost).count() as u64;
+        self.health.on_loss(cause, lost);
+        lost
     }
 
     pub(crate) fn look<T>(&self, look: impl FnOnce(&Ledger) -> T) -> T {

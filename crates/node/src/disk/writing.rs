@@ -11,6 +11,7 @@ use mooncake_types::limits::CHUNK_BYTES;
 use mooncake_types::{Epoch, ErrorCode, RangeWrite};
 
 use super::durability::BROKEN;
+use super::health::LossCause;
 use super::open_entry::OpenEntry;
 use super::segment::{DiskEntries, DiskSegment};
 use crate::locked_machine::{AnyLockedMachine, Locked};
@@ -167,12 +168,14 @@ impl DiskSegment {
             match self.disk.put(record, data) {
                 Ok(()) => return Ok(()),
                 Err(PutError::Full) => self.make_room(record.len)?,
-                Err(PutError::Broken(_)) => {
-                    self.durability.fail();
+                Err(PutError::Broken(broken)) => {
+                    self.durability.fail(&broken.to_string());
                     return Err(BROKEN);
                 }
                 Err(PutError::Unreachable(reason)) => {
-                    tracing::warn!(%reason, "an object was not stored");
+                    if let Some(more) = self.health.admit("an object store does not answer") {
+                        tracing::warn!(%reason, more, "an object was not stored");
+                    }
                     // It is unknown whether the store has the record.
                     self.durability.erase(record.name);
                     return Err(BROKEN);
@@ -182,17 +185,33 @@ impl DiskSegment {
                 }
             }
         }
-        tracing::warn!("a disk is full of what others wrote there, and nothing of it can go");
+        if let Some(more) = self.health.admit("nothing can go") {
+            tracing::warn!(
+                more,
+                "a disk is full of what others wrote there, and nothing of it can go"
+            );
+        }
         Err(ErrorCode::NoAvailableHandle)
     }
 
     /// Has the store give up space. Records that it evicts are lost, although the master still names them.
     fn make_room(&self, bytes: u64) -> Result<(), ErrorCode> {
-        let evicted = self.disk.make_room(bytes).map_err(|_| {
-            self.durability.fail();
+        let evicted = self.disk.make_room(bytes).map_err(|broken| {
+            self.durability.fail(&broken.to_string());
             BROKEN
         })?;
-        self.lose(&evicted);
+        let lost = self.lose(&evicted, LossCause::NoRoom);
+        if lost > 0
+            && let Some(more) = self.health.admit("no room")
+        {
+            let all = self.losses().no_room;
+            tracing::warn!(
+                lost,
+                all,
+                more,
+                "objects left a disk for want of room: others have filled its filesystem, or its objects are very short"
+            );
+        }
         Ok(())
     }
 }

@@ -17,8 +17,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use mooncake_memory::{RawSlice, SliceList};
 
 use crate::directory::Directory;
-use crate::errors::{Broken, PutError, ReadError};
+use crate::errors::{Broken, PutError, ReadError, is_of_space};
 use crate::layout::BLOCK;
+use crate::read_faults::ReadFaults;
 use crate::record::{Record, RecordId, data_offset};
 use crate::store::{RecordStore, Usage};
 use crate::stored::{StoredRecord, write_record};
@@ -43,6 +44,9 @@ pub struct FileStore {
     state: Mutex<FilesState>,
     /// Signalled when a file was written or removed.
     changed: Condvar,
+    /// Held by the thread that removes unwanted files: none of them may get a new record meanwhile.
+    sweeping: Mutex<()>,
+    faults: ReadFaults,
 }
 
 #[derive(Default)]
@@ -55,6 +59,8 @@ struct FilesState {
     /// Bytes of all files, including those that are being written.
     used_bytes: u64,
     nonce: u64,
+    /// Files that must be removed before any drop is acknowledged: there was no space to do so durably.
+    unwanted: BTreeSet<u64>,
     broken: Option<Broken>,
 }
 
@@ -121,6 +127,14 @@ impl FileStore {
                 state = self.wait(state);
                 continue;
             }
+            if state.unwanted.contains(&offset) {
+                drop(state);
+                if !self.sweep()? {
+                    return Err(PutError::Full);
+                }
+                state = self.lock();
+                continue;
+            }
             match state.entries.get(&offset).map(|there| there.grant) {
                 Some(there) if there == grant => return Ok(false),
                 // An older record of this range: its owner has dropped it or is about to.
@@ -143,20 +157,29 @@ impl FileStore {
             write_record(&*file, (0, nonce), record, data)?;
             file.sync()
         });
-        match drafted.map_err(|error| (error.kind(), error)) {
-            Ok(()) => {}
-            // Other programs fill the filesystem.
-            Err((io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded, _)) => {
-                // If the discard fails, the next process to open the folder removes the draft.
-                let _ = self.directory.discard(number);
-                return Err(PutError::Full);
-            }
-            Err((_, error)) => return Err(self.fail(&error).into()),
+        // Other programs fill the filesystem.
+        if drafted.as_ref().is_err_and(is_of_space) {
+            // If the discard fails, the next process to open the folder removes the draft.
+            let _ = self.directory.discard(number);
+            return Err(PutError::Full);
         }
-        self.directory.publish(number).map_err(|error| self.fail(&error).into())
+        drafted.map_err(|error| self.fail(&error))?;
+        match self.directory.publish(number) {
+            Err(error) if is_of_space(&error) => {
+                let _ = self.directory.discard(number);
+                // It is unknown whether the file has its number.
+                self.lock().unwanted.insert(number);
+                self.sweep()?;
+                Err(PutError::Full)
+            }
+            published => published.map_err(|error| self.fail(&error).into()),
+        }
     }
 
-    /// Removes the files of readable records. The removal is durable once this returns.
+    /// Removes the files of readable records.
+    ///
+    /// # Errors
+    /// The disk failed. An error of space is none: the files are removed before the next drop is acknowledged.
     fn remove<'a>(
         &'a self,
         mut state: MutexGuard<'a, FilesState>,
@@ -164,11 +187,35 @@ impl FileStore {
     ) -> Result<MutexGuard<'a, FilesState>, Broken> {
         offsets.iter().for_each(|&offset| state.leave_order(offset));
         drop(state);
-        self.directory.remove_all(offsets).map_err(|error| self.fail(&error))?;
+        let removed = self.directory.remove_all(offsets);
+        let is_full = removed.as_ref().is_err_and(is_of_space);
+        if !is_full {
+            removed.map_err(|error| self.fail(&error))?;
+        }
         let mut state = self.lock();
         offsets.iter().for_each(|&offset| state.forget(offset));
+        if is_full {
+            state.unwanted.extend(offsets);
+        }
         self.changed.notify_all();
         Ok(state)
+    }
+
+    /// Removes unwanted files. Once this returns true, none of their records can come back. False if there was no space
+    /// for that.
+    fn sweep(&self) -> Result<bool, Broken> {
+        let _sweeping = self.sweeping.lock().unwrap_or_else(PoisonError::into_inner);
+        let unwanted: Vec<u64> = self.lock().unwanted.iter().copied().collect();
+        if unwanted.is_empty() {
+            return Ok(true);
+        }
+        match self.directory.remove_all(&unwanted) {
+            Err(error) if is_of_space(&error) => return Ok(false),
+            removed => removed.map_err(|error| self.fail(&error))?,
+        }
+        let mut state = self.lock();
+        unwanted.iter().for_each(|number| _ = state.unwanted.remove(number));
+        Ok(true)
     }
 
     /// Marks the store as broken: it writes nothing more.
@@ -245,10 +292,14 @@ impl RecordStore for FileStore {
         };
         let offsets: BTreeSet<u64> = names.iter().filter(is_there).map(|it| it.offset).collect();
         let offsets: Vec<u64> = offsets.into_iter().collect();
-        if !offsets.is_empty() {
-            drop(self.remove(state, &offsets)?);
+        match offsets.is_empty() {
+            true => drop(state),
+            false => drop(self.remove(state, &offsets)?),
         }
-        Ok(offsets.len())
+        match self.sweep()? {
+            true => Ok(offsets.len()),
+            false => Err(Broken("there is no space to drop anything".into())),
+        }
     }
 
     fn make_room(&self, wanted: u64) -> Result<Vec<RecordId>, Broken> {
@@ -267,6 +318,10 @@ impl RecordStore for FileStore {
 
     fn longest_record(&self) -> u64 {
         self.config.longest_record
+    }
+
+    fn unreadable(&self) -> u64 {
+        self.faults.count()
     }
 
     fn start_segment(&self, nonce: u64) {

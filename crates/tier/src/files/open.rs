@@ -9,6 +9,7 @@ use super::{FileEntry, FileStore, FilesConfig, FilesState};
 use crate::directory::{BlockFile, Directory};
 use crate::errors::OpenError;
 use crate::layout::BLOCK;
+use crate::read_faults::ReadFaults;
 use crate::record::{Record, data_offset};
 
 /// The longest header of a record, in bytes, which an object of 4 TiB has.
@@ -19,7 +20,7 @@ impl FileStore {
     /// this store are removed.
     ///
     /// # Errors
-    /// The files cannot be read or removed.
+    /// Many of the files cannot be read, or some cannot be removed. A few that cannot be read are given up.
     pub fn open(
         directory: Arc<dyn Directory>,
         config: FilesConfig,
@@ -31,20 +32,25 @@ impl FileStore {
         // Shared filesystems have long latencies, so the files are read in parallel.
         let found =
             with_waiting_helpers(&numbers, |&number| header_of(&*directory, number, config.nonce));
-        let (mut records, mut others) = (Vec::new(), Vec::new());
+        let (faults, files) = (ReadFaults::default(), numbers.len());
+        let (mut records, mut others, mut lost_files) = (Vec::new(), Vec::new(), 0);
         for (number, record) in numbers.into_iter().zip(found) {
-            match record? {
+            let record = faults.tolerate("a file with its object", record)?;
+            lost_files += usize::from(record.is_none());
+            match record.flatten() {
                 Some(record) => records.push(record),
                 None => others.push(number),
             }
         }
+        ReadFaults::check_losses(lost_files, files)?;
         directory.remove_all(&others)?;
         // The folder does not record uses: the oldest grants are evicted first.
         records.sort_unstable_by_key(|record| record.name.grant);
         let mut state = FilesState { nonce: config.nonce, ..FilesState::default() };
         records.iter().for_each(|record| state.take(record));
         records.into_iter().for_each(on_record);
-        Ok(FileStore { config, directory, state: Mutex::new(state), changed: Condvar::new() })
+        let (state, changed, sweeping) = (Mutex::new(state), Condvar::new(), Mutex::new(()));
+        Ok(FileStore { config, directory, state, changed, sweeping, faults })
     }
 
     /// Removes all files of a folder that no process has open.

@@ -95,6 +95,26 @@ fn where_others_fill_the_filesystem_the_oldest_go() {
 }
 
 #[test]
+fn a_file_that_cannot_be_read_costs_its_record_and_not_the_store() {
+    let power = DiskDouble::new(1);
+    let files = Kind::Files.open(&power, |_| {}).expect("it opens");
+    (1..=8).for_each(|number| put(&*files, name(number), 5_000).expect("there is room"));
+    power.cut();
+    power.break_sector(name(3).offset, 100);
+    let mut told = Vec::new();
+    let opened = Kind::Files.open(&power, |record| told.push(record.name.grant.counter));
+    assert_eq!(opened.expect("it opens").unreadable(), 1);
+    told.sort_unstable();
+    assert_eq!(told, [1, 2, 4, 5, 6, 7, 8]);
+    power.cut();
+    power.refuse_reads(true);
+    assert!(Kind::Files.open(&power, |_| {}).is_err(), "it is the disk, not a sector");
+    power.kill();
+    power.mend_sectors();
+    assert_eq!(Kind::Files.open(&power, |_| {}).expect("it opens").usage().records, 7);
+}
+
+#[test]
 fn a_store_that_must_not_evict_is_full_and_stays_so() {
     let directory = Arc::new(DiskDouble::new(1).directory());
     let files = FileStore::open(directory, FilesConfig { evicts: false, ..FILES }, |_| {});

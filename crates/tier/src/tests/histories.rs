@@ -14,6 +14,16 @@ fn histories() -> u64 {
     lives.map_or(HISTORIES, |text| text.parse().expect("MOONCAKE_TEST_LIVES is a number"))
 }
 
+/// What goes wrong in a history, beside power cuts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Faults {
+    None,
+    /// Calls fail, from some moment on.
+    Errors,
+    /// For some calls there is no space, and often the disk has no byte left.
+    Full,
+}
+
 /// Which records must, may and must not be on the disk.
 struct Expected {
     kind: Kind,
@@ -23,12 +33,14 @@ struct Expected {
     dropped: BTreeSet<RecordId>,
     /// Evicted, or their put or drop was never acknowledged: they may return.
     perhaps: BTreeMap<RecordId, u64>,
+    /// Gone with a file that was given up. The next call that makes room must name them.
+    unnamed: BTreeSet<RecordId>,
 }
 
 impl Expected {
     fn of(kind: Kind) -> Self {
         let (there, dropped, perhaps) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
-        Self { kind, there, dropped, perhaps }
+        Self { kind, there, dropped, perhaps, unnamed: BTreeSet::new() }
     }
 
     /// Opens the store and checks which records it reports.
@@ -53,6 +65,7 @@ impl Expected {
             assert_eq!(len_put, Some(&len), "{name:?}");
         }
         (self.there, self.perhaps) = (told, BTreeMap::new());
+        self.unnamed.clear();
         self.check(&*disk);
         disk
     }
@@ -82,7 +95,16 @@ impl Expected {
                     Ok(()) => {
                         self.there.insert(name, len);
                     }
-                    Err(PutError::Full) => return self.make_room(disk, len),
+                    Err(PutError::Full) => {
+                        // Others may have filled the disk in the middle of the call.
+                        self.perhaps.insert(name, len);
+                        let works = self.make_room(disk, len);
+                        if works && put(disk, name, len).is_ok() {
+                            self.perhaps.remove(&name);
+                            self.there.insert(name, len);
+                        }
+                        return works && !disk.is_broken() && self.learn_losses(disk);
+                    }
                     Err(PutError::Broken(_) | PutError::Unreachable(_)) => {
                         self.perhaps.insert(name, len);
                         return false;
@@ -100,8 +122,11 @@ impl Expected {
             7..9 => {
                 let names: Vec<RecordId> =
                     (0..dice.below(4)).filter_map(|_| self.random(dice)).collect();
-                let gone = disk.drop_records(&names);
-                let distinct: BTreeSet<RecordId> = names.into_iter().collect();
+                let distinct: BTreeSet<RecordId> = names.iter().copied().collect();
+                let mut gone = disk.drop_records(&names);
+                while gone.is_err() && self.kind != Kind::Packs && !disk.is_broken() {
+                    gone = disk.drop_records(&names).map(|_| distinct.len());
+                }
                 for name in &distinct {
                     let len = self.there.remove(name).expect("it was there");
                     match gone {
@@ -113,12 +138,24 @@ impl Expected {
                     Ok(count) => assert_eq!(count, distinct.len()),
                     Err(_) => return false,
                 }
+                return self.learn_losses(disk);
             }
             _ if dice.happens(5) => return self.make_room(disk, dice.below(100_000)),
             _ => {
                 let absent = get(disk, name(u64::MAX), 0, 1);
                 assert!(matches!(absent, Err(ReadError::NotThere)));
             }
+        }
+        true
+    }
+
+    /// Others may have gone with a file that was given up for want of space.
+    fn learn_losses(&mut self, disk: &dyn RecordStore) -> bool {
+        let is_there =
+            |name: &RecordId| !matches!(get(disk, *name, 0, 1), Err(ReadError::NotThere));
+        for (name, len) in self.there.extract_if(.., |name, _| !is_there(name)) {
+            self.unnamed.insert(name);
+            self.perhaps.insert(name, len);
         }
         true
     }
@@ -130,23 +167,33 @@ impl Expected {
             return false;
         };
         for name in evicted {
-            let len = self.there.remove(&name).expect("only what is there is evicted");
-            self.perhaps.insert(name, len);
+            match self.there.remove(&name) {
+                Some(len) => _ = self.perhaps.insert(name, len),
+                None => assert!(self.unnamed.remove(&name), "only what is there is evicted"),
+            }
         }
+        assert_eq!(self.unnamed, BTreeSet::new(), "nobody said that they are gone");
         true
     }
 }
 
 /// Returns how often the store was opened again, and how many retired files a log took over.
-fn live(kind: Kind, seed: u64, faults: bool) -> (u64, u64) {
+fn live(kind: Kind, seed: u64, faults: Faults) -> (u64, u64) {
     let (power, mut dice) = (kind.power(seed), Dice(seed * 2 + 1));
     let (mut expected, mut next, mut starts) = (Expected::of(kind), 0, 0);
     let mut disk = expected.open(&power);
+    println!("{kind:?}, seed {seed}, {faults:?}");
     for step in 0..STEPS {
-        if faults && dice.happens(60) {
-            power.fail_in(dice.below(30));
+        match (faults, &power) {
+            (Faults::Errors, power) if dice.happens(60) => power.fail_in(dice.below(30)),
+            (Faults::Full, Power::Disk(disk)) if dice.happens(20) => {
+                disk.run_out_in(dice.below(30), 1 + dice.below(4));
+            }
+            (Faults::Full, Power::Disk(disk)) if dice.happens(20) => disk.fill(dice.happens(2)),
+            _ => {}
         }
         let works = expected.step(&*disk, &mut dice, &mut next);
+        assert!(works || faults == Faults::Errors, "{kind:?}, seed {seed}: the disk is broken");
         if works && step % 16 == 0 {
             expected.check(&*disk);
         }
@@ -171,7 +218,7 @@ fn live(kind: Kind, seed: u64, faults: bool) -> (u64, u64) {
 }
 
 /// Runs all histories of a kind, and checks that they did what they are for.
-fn live_all(kind: Kind, faults: bool) {
+fn live_all(kind: Kind, faults: Faults) {
     let all = (1..=histories()).map(|seed| live(kind, seed, faults));
     let (starts, taken_over) = all.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
     assert!(starts > histories(), "{kind:?} was opened again {starts} times");
@@ -180,12 +227,20 @@ fn live_all(kind: Kind, faults: bool) {
 
 #[test]
 fn what_was_acknowledged_is_there_and_what_was_dropped_never_comes_back() {
-    [Kind::Log, Kind::Files, Kind::Packs].into_iter().for_each(|kind| live_all(kind, false));
+    [Kind::Log, Kind::Files, Kind::Packs].into_iter().for_each(|kind| live_all(kind, Faults::None));
 }
 
 #[test]
 fn the_same_holds_when_any_write_fails() {
-    [Kind::Log, Kind::Files, Kind::Packs].into_iter().for_each(|kind| live_all(kind, true));
+    [Kind::Log, Kind::Files, Kind::Packs]
+        .into_iter()
+        .for_each(|kind| live_all(kind, Faults::Errors));
+}
+
+/// No error of space ends a disk, or loses more than what the disk says is gone.
+#[test]
+fn the_same_holds_when_there_is_no_space_at_any_write() {
+    [Kind::Log, Kind::Files].into_iter().for_each(|kind| live_all(kind, Faults::Full));
 }
 
 #[test]

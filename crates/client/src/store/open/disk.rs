@@ -109,13 +109,16 @@ pub(super) fn share_of(folder: &Path, part: f64) -> io::Result<u64> {
 }
 
 pub(super) fn log(path: &Path, disk: &DiskSegment, begun: Instant) {
+    let (len_bytes, capacity_bytes) = (disk.len_bytes(), disk.capacity_bytes());
     tracing::info!(
         path = %path.display(),
         segment = %disk.id(),
-        len_bytes = disk.len_bytes(),
+        len_bytes,
+        capacity_bytes,
         objects = disk.usage().records,
         took_ms = begun.elapsed().as_millis() as u64,
         medium = ?disk.medium(),
-        "a disk is lent"
+        "a disk is lent: len_bytes for objects; the rest of capacity_bytes is for their headers, for the holes that \
+         dropped objects leave, and for objects that move"
     );
 }

@@ -72,7 +72,7 @@ fn a_store_that_cannot_be_reached_confirms_no_drop_and_loses_nothing() {
     // After a failure the journal waits a second before the next attempt.
     std::thread::sleep(Duration::from_millis(1_100));
     assert_eq!(drop_piece(&host, id, 2), Ok(()));
-    assert_eq!(host.disks()[0].losses(), 0);
+    assert_eq!(host.disks()[0].losses().objects(), 0);
     drop(host);
     let (host, id) = open(&store, 2);
     for (number, is_there) in [(1, true), (2, false), (3, true), (4, false)] {

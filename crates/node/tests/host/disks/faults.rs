@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mooncake_memory::{Buffer, Region, SliceList};
-use mooncake_node::{DiskKind, DiskSegment, Host, Segment};
+use mooncake_node::{DiskKind, DiskLosses, DiskSegment, FailedDisk, Host, Segment};
 use mooncake_tier::testing::DiskDouble;
 use mooncake_tier::{DiskConfig, LogStore, Record, RecordId, RecordStore};
 use mooncake_transfer::SegmentHost;
@@ -31,7 +31,7 @@ fn what_cannot_be_read_is_a_miss_and_named_no_more() {
     assert_eq!(check(&host, SEGMENT, &first), Err(ErrorCode::ObjectNotFound));
     assert_eq!(check(&host, SEGMENT, &second), Ok(()));
     assert_eq!(pieces(&host, SEGMENT), [second]);
-    assert_eq!(host.disks()[0].losses(), 1);
+    assert_eq!(host.disks()[0].losses().objects(), 1);
     assert!(!host.disks()[0].is_broken());
     // The range can be granted again.
     put(&host, SEGMENT, &Piece::whole(first.offset, version(9), 20_000)).expect("it is free");
@@ -59,8 +59,35 @@ fn a_disk_that_failed_is_taken_back_and_the_others_stay() {
     assert_eq!(host.take_back_broken(), []);
     double.fail_once_in(0);
     assert_eq!(put(&host, SEGMENT, &piece(1)), Err(ErrorCode::FileWriteFail));
-    assert_eq!(host.take_back_broken(), [SEGMENT]);
+    let reason = "its note cannot be written: Input/output error (os error 5)".into();
+    let failed = FailedDisk { segment: SEGMENT, folder: None, reason };
+    assert_eq!(host.take_back_broken(), std::slice::from_ref(&failed));
     assert_eq!((host.ids(), host.take_back_broken()), (vec![other], vec![]));
+    assert_eq!(host.failed_disks(), [failed]);
+}
+
+/// Single sectors cost only what lies there.
+#[test]
+fn a_disk_whose_reads_keep_failing_is_lent_no_more_and_says_why() {
+    let double = DiskDouble::new(1);
+    let host = host(&double, SEGMENT);
+    let short = |number: u64| Piece::whole(number * 8192, version(number), 1_000);
+    (1..=80).for_each(|number| put(&host, SEGMENT, &short(number)).expect("it is free"));
+    double.refuse_reads(true);
+    for number in 1..=63 {
+        assert_eq!(check(&host, SEGMENT, &short(number)), Err(ErrorCode::ObjectNotFound));
+        assert_eq!(host.take_back_broken(), []);
+    }
+    assert_eq!(check(&host, SEGMENT, &short(64)), Err(ErrorCode::ObjectNotFound));
+    let failed = host.take_back_broken();
+    assert_eq!(failed.len(), 1);
+    let expected =
+        "its reads keep failing: the record cannot be read: Input/output error (os error 5)";
+    assert_eq!((failed[0].segment, &*failed[0].reason), (SEGMENT, expected));
+    let losses = DiskLosses { unreadable: 64, no_room: 0, failed_reads: 64 };
+    assert_eq!((host.disk_losses(), host.failed_disks()), (losses, failed));
+    double.kill();
+    assert_eq!(disk(&double, SegmentId(2), CAPACITY).id(), SegmentId(2), "it starts empty");
 }
 
 #[test]
@@ -105,7 +132,7 @@ fn a_disk_that_others_have_filled_evicts_its_oldest_and_goes_on() {
         assert!(left.len() >= 2 && !left.contains(&piece(1)), "{left:?}");
         left.iter().for_each(|piece| assert_eq!(check(&host, SEGMENT, piece), Ok(())));
         assert_eq!(check(&host, SEGMENT, &piece(1)), Err(ErrorCode::ObjectNotFound));
-        assert_eq!(host.disks()[0].losses(), 10 - left.len() as u64);
+        assert_eq!(host.disks()[0].losses().objects(), 10 - left.len() as u64);
         assert!(!host.disks()[0].is_broken());
     }
 }
@@ -125,7 +152,7 @@ fn a_disk_holds_all_that_a_master_may_grant() {
                 let piece = Piece::whole(number % count * reserved, version(number + 1), len);
                 put(&host, SEGMENT, &piece).expect("there is always room");
             }
-            let losses = host.disks()[0].losses();
+            let losses = host.disks()[0].losses().objects();
             assert_eq!(losses, 0, "{kind:?}, {count} ranges of {len} bytes");
         }
     }
@@ -163,7 +190,7 @@ fn what_a_full_log_evicts_is_named_no_more() {
         put(&host, SEGMENT, &short(number)).expect("there is always room");
     }
     let left = pieces(&host, SEGMENT);
-    let losses = host.disks()[0].losses();
+    let losses = host.disks()[0].losses().objects();
     assert_eq!(left.len() as u64 + losses, count);
     assert!(losses > 0 && left.contains(&short(count)), "{losses}");
     left.iter().for_each(|piece| assert_eq!(check(&host, SEGMENT, piece), Ok(())));

@@ -118,7 +118,7 @@ fn a_node_that_is_killed_at_any_moment_loses_nothing_and_brings_nothing_back() {
         let back: Vec<_> = numbers.intersection(&said.gone).collect();
         assert!(back.is_empty(), "dropped or replaced, and back: {back:?}");
         found.iter().for_each(|piece| assert_eq!(check(&host, SEGMENT, piece), Ok(())));
-        assert_eq!(host.disks()[0].losses(), 0);
+        assert_eq!(host.disks()[0].losses().objects(), 0);
         said.settle();
         said.there = numbers.iter().map(|&number| (number % SLOTS, number)).collect();
         said.gone.retain(|number| !numbers.contains(number));
