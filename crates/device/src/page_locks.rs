@@ -3,8 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use mooncake_memory::{MemoryLimit, RawSlice, Region};
+use mooncake_types::LogLimiter;
 use thiserror::Error;
 
 use crate::device::{Device, lost_contexts};
@@ -19,6 +21,12 @@ const LOCKED_PART: u64 = 4;
 
 /// The limit if the system does not tell how much memory there is.
 const LOCKED_BYTES: u64 = 4 << 30;
+
+/// After a refusal the driver is not asked about the same piece for this long. Many reasons pass, for example that other
+/// programs have locked what the system lets all of them lock.
+const REFUSAL: Duration = Duration::from_secs(10);
+
+static REFUSED: LogLimiter<()> = LogLimiter::new();
 
 static LOCKS: Mutex<Locks> = Mutex::new(Locks::new());
 
@@ -52,8 +60,10 @@ enum PieceState {
     Locked,
     /// A thread is unlocking the piece in the driver, without the table's lock.
     Unlocking,
-    /// The driver refused to lock the piece.
-    Refused,
+    /// The driver refused to lock the piece. It is asked again after this time.
+    Refused {
+        until: Instant,
+    },
 }
 
 /// Why pages are not locked.
@@ -98,6 +108,17 @@ fn locks() -> MutexGuard<'static, Locks> {
 #[must_use]
 pub fn locked_bytes() -> u64 {
     locks().bytes
+}
+
+/// Lets the time pass for which refusals are remembered.
+#[cfg(feature = "testing")]
+pub(crate) fn end_refusals() {
+    let now = Instant::now();
+    for piece in locks().pieces.values_mut() {
+        if let PieceState::Refused { until } = &mut piece.state {
+            *until = now;
+        }
+    }
 }
 
 /// Locks the pages of a part of a region. On failure the caller copies through staging memory.
@@ -172,11 +193,14 @@ fn use_piece(device: &Arc<Device>, memory: RawSlice) -> Result<usize, NotLocked>
             Ok(start)
         }
         Err(error) => {
-            (piece.state, piece.users) = (PieceState::Refused, 0);
+            let now = Instant::now();
+            (piece.state, piece.users) = (PieceState::Refused { until: now + REFUSAL }, 0);
             locks.bytes -= memory.len() as u64;
-            if !error.is_already_registered() {
+            if !error.is_already_registered()
+                && let Some(more) = REFUSED.admit((), now)
+            {
                 let len = memory.len();
-                tracing::warn!(%error, len, "pages cannot be locked: copies of a GPU take a detour");
+                tracing::warn!(%error, len, more, "pages cannot be locked: copies of a GPU take a detour");
             }
             Err(error.into())
         }
@@ -193,7 +217,13 @@ impl Locks {
         let piece = self.pieces.get_mut(&start)?;
         Some(match piece.state {
             PieceState::Locking | PieceState::Unlocking => Err(NotLocked::Busy),
-            PieceState::Refused => Err(NotLocked::RefusedBefore),
+            PieceState::Refused { until } if Instant::now() < until => {
+                Err(NotLocked::RefusedBefore)
+            }
+            PieceState::Refused { .. } => {
+                self.pieces.remove(&start);
+                return None;
+            }
             // Users from before the loss of the context still hold it. It must be unlocked first.
             PieceState::Locked if piece.device.is_lost() => Err(NotLocked::Busy),
             PieceState::Locked => {
@@ -248,7 +278,7 @@ impl Locks {
         let piece = self.pieces.get_mut(&start)?;
         match piece.state {
             PieceState::Unlocking => None,
-            PieceState::Refused => {
+            PieceState::Refused { .. } => {
                 self.pieces.remove(&start);
                 None
             }

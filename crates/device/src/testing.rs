@@ -17,6 +17,11 @@ pub fn use_driver(find: fn(&CStr) -> *mut c_void) {
     take_driver(&find);
 }
 
+/// Lets the time pass for which a refusal to lock pages is remembered.
+pub fn end_refusals() {
+    crate::page_locks::end_refusals();
+}
+
 /// Memory of a device. Dropping this frees it.
 #[derive(Debug)]
 pub struct DeviceMemory(Allocation);

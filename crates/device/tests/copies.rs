@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
-use mooncake_device::testing::use_driver;
+use mooncake_device::testing::{end_refusals, use_driver};
 use mooncake_device::{
     CopyError, DeviceWay, Direction, Job, STAGING_BYTES, Staging, copy_each, copy_from_caller,
     copy_to_caller, devices, locked_bytes, place_of, probe,
@@ -381,6 +381,29 @@ fn a_probe_says_the_way_and_the_reason() {
     assert_eq!(found.way, DeviceWay::OneCopy);
     assert!(matches!(found.speed, Err(CopyError::Driver(_))), "{:?}", found.speed);
     assert!(matches!(probe(7), Err(CopyError::Driver(_))), "there is no such device");
+}
+
+#[test]
+fn a_refusal_to_lock_pages_that_passes_is_forgotten_after_a_while() {
+    let _turn = turn();
+    let memory = DeviceMemory::new(0, MIB);
+    let (expected, list) = (memory.fill(1), memory.whole());
+    let region = Region::anonymous(2 * MIB as u64).expect("memory");
+    let copy = || {
+        let host = region.slice(0, MIB as u64).expect("inside");
+        let result = copy_each(Direction::ToHost, &[job(&list, host, Some(&region))], &|_| true);
+        assert!(result[0].is_ok() && host.to_vec() == expected, "{result:?}");
+        control::calls("cuMemHostRegister")
+    };
+    control::fail("cuMemHostRegister", 0, 2);
+    let asked = copy();
+    // Its detour is locked by now.
+    let detour = locked_bytes();
+    assert_eq!((copy(), locked_bytes()), (asked, detour), "the driver is not asked again at once");
+    end_refusals();
+    let all = detour + 2 * MIB as u64;
+    assert_eq!((copy(), locked_bytes()), (asked + 1, all), "the refusal has passed");
+    assert_eq!((copy(), locked_bytes()), (asked + 1, all), "it stays locked");
 }
 
 #[test]
