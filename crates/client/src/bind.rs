@@ -3,7 +3,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::ops::RangeInclusive;
 
 use mooncake_transfer::LocalListener;
-use mooncake_types::Chance;
 use mooncake_types::host_port::{is_unspecified, join, split};
 use socket2::{Domain, Socket, Type};
 
@@ -18,6 +17,9 @@ pub(crate) struct ListenOptions<'a> {
     pub(crate) local_hostname: &'a str,
     pub(crate) bind_address: Option<&'a str>,
     pub(crate) ports: RangeInclusive<u16>,
+    /// Where the search for a free port in the range begins: a number of the node, so that a node that is started again
+    /// has its port and its name again if that port is free.
+    pub(crate) search_from: u64,
     /// The local address of the connection to the master.
     pub(crate) towards_master: IpAddr,
     /// `host` or `host:port` to tell others, instead of the local hostname and the port that was bound.
@@ -73,8 +75,9 @@ pub(crate) fn bind_locally(local_hostname: &str) -> Result<Bound, OpenError> {
     Ok(Bound { socket: HeldSocket::Local(socket), hostname, endpoint })
 }
 
-/// Binds the port that the hostname names. If it names none, binds a free one of the range, from a random start.
-pub(crate) fn bind(options: &ListenOptions<'_>, chance: &mut Chance) -> Result<Bound, OpenError> {
+/// Binds the port that the hostname names. If it names none, binds the first free one of the range, from the
+/// start that the options name.
+pub(crate) fn bind(options: &ListenOptions<'_>) -> Result<Bound, OpenError> {
     let (host, port) = split(options.local_hostname).map_err(|reason| OpenError::Address {
         what: "the local hostname",
         text: options.local_hostname.to_owned(),
@@ -107,23 +110,19 @@ pub(crate) fn bind(options: &ListenOptions<'_>, chance: &mut Chance) -> Result<B
         }
         Bound { socket: HeldSocket::Port(socket), hostname, endpoint }
     };
-    let Some(port) = port else { return bind_any(&addresses, options, chance).map(bound) };
+    let Some(port) = port else { return bind_any(&addresses, options).map(bound) };
     match bind_port(&addresses, port, options) {
         Err(OpenError::PortTaken { .. }) if options.port_is_a_name => {
-            bind_any(&addresses, options, chance).map(bound)
+            bind_any(&addresses, options).map(bound)
         }
         listening => listening.map(|socket| bound((socket, port))),
     }
 }
 
-fn bind_any(
-    addresses: &[IpAddr],
-    options: &ListenOptions<'_>,
-    chance: &mut Chance,
-) -> Result<(Socket, u16), OpenError> {
+fn bind_any(addresses: &[IpAddr], options: &ListenOptions<'_>) -> Result<(Socket, u16), OpenError> {
     let (first, last) = (*options.ports.start(), *options.ports.end());
     let count = u64::from(last - first) + 1;
-    let start = chance.below(count);
+    let start = options.search_from % count;
     for step in 0..count {
         let port = first + ((start + step) % count) as u16;
         match bind_port(addresses, port, options) {
@@ -303,6 +302,7 @@ mod tests {
             local_hostname,
             bind_address: None,
             ports: 12_300..=14_300,
+            search_from: u64::from(std::process::id()) * 37,
             towards_master: LOOPBACK,
             advertise: None,
             port_is_a_name: false,
@@ -316,50 +316,55 @@ mod tests {
 
     #[test]
     fn a_name_without_a_port_gets_a_free_one_of_the_range() {
-        let mut chance = Chance::new(1);
-        let one = bind(&options("localhost"), &mut chance).expect("a port is free");
+        let one = bind(&options("localhost")).expect("a port is free");
         let port = port_of(&one.hostname);
         assert_eq!(one.hostname, format!("localhost:{port}"));
         assert!((12_300..=14_300).contains(&port));
 
         let narrow = ListenOptions { ports: port..=port, ..options("localhost") };
-        let taken = bind(&narrow, &mut chance).expect_err("the only port is taken");
+        let taken = bind(&narrow).expect_err("the only port is taken");
         assert_eq!(taken, OpenError::AllPortsTaken { first: port, last: port });
         let named = format!("localhost:{port}");
-        let taken = bind(&options(&named), &mut chance).expect_err("the port is taken");
+        let taken = bind(&options(&named)).expect_err("the port is taken");
         let address = SocketAddr::new(LOOPBACK, port);
         assert_eq!(taken, OpenError::PortTaken { port, address });
         assert_eq!(taken.to_string(), format!("port {port} is taken: {address} cannot be bound"));
     }
 
     #[test]
+    fn a_node_that_is_started_again_has_its_name_again_if_its_port_is_free() {
+        let first = bind(&options("localhost")).expect("a port is free");
+        let name = first.hostname.clone();
+        let beside = bind(&options("localhost")).expect("another port is free");
+        assert_ne!(beside.hostname, name, "its port is taken");
+        drop(first);
+        assert_eq!(bind(&options("localhost")).expect("its port is free").hostname, name);
+    }
+
+    #[test]
     fn a_port_that_is_only_a_name_need_not_be_free() {
-        let mut chance = Chance::new(4);
-        let one = bind(&options("localhost"), &mut chance).expect("a port is free");
+        let one = bind(&options("localhost")).expect("a port is free");
         assert_eq!(one.hostname, one.endpoint);
         let same = ListenOptions { port_is_a_name: true, ..options(&one.hostname) };
-        let other = bind(&same, &mut chance).expect("another port is free");
+        let other = bind(&same).expect("another port is free");
         assert_eq!(other.hostname, one.hostname);
         assert_ne!(port_of(&other.endpoint), port_of(&one.endpoint));
     }
 
     #[test]
     fn a_port_that_only_is_held_belongs_to_one_process_too() {
-        let mut chance = Chance::new(2);
-        let held = bind(&ListenOptions { serves: false, ..options("localhost") }, &mut chance)
-            .expect("free");
+        let held = bind(&ListenOptions { serves: false, ..options("localhost") }).expect("free");
         let narrow = port_of(&held.hostname)..=port_of(&held.hostname);
         for serves in [false, true] {
             let again = ListenOptions { serves, ports: narrow.clone(), ..options("localhost") };
-            assert!(bind(&again, &mut chance).is_err(), "serves: {serves}");
+            assert!(bind(&again).is_err(), "serves: {serves}");
         }
     }
 
     #[test]
     fn an_unspecified_host_is_known_by_the_address_towards_the_master() {
-        let mut chance = Chance::new(3);
         for host in ["", "0.0.0.0", "[::]"] {
-            let bound = bind(&options(host), &mut chance).expect("a port is free");
+            let bound = bind(&options(host)).expect("a port is free");
             assert_eq!(bound.hostname, format!("127.0.0.1:{}", port_of(&bound.hostname)));
         }
     }
@@ -423,7 +428,7 @@ mod tests {
     #[test]
     fn localhost_stays_on_loopback_while_its_master_is_there() {
         for host in ["localhost", "127.0.0.1"] {
-            let bound = bind(&options(host), &mut Chance::new(6)).expect("a port is free");
+            let bound = bind(&options(host)).expect("a port is free");
             let local =
                 bound.socket.local_addr().expect("bound").as_socket().expect("an IP address");
             assert!(local.ip().is_loopback(), "{host}: {local}");
@@ -433,7 +438,7 @@ mod tests {
 
     #[test]
     fn a_host_elsewhere_is_listened_for_on_all_addresses() {
-        let bound = bind(&options("192.0.2.1"), &mut Chance::new(4)).expect("a port is free");
+        let bound = bind(&options("192.0.2.1")).expect("a port is free");
         let local = bound.socket.local_addr().expect("bound").as_socket().expect("an IP address");
         assert!(local.ip().is_unspecified(), "{local}");
         assert!(bound.hostname.starts_with("192.0.2.1:"), "{}", bound.hostname);
@@ -449,7 +454,7 @@ mod tests {
             ("2001:db8::7", "[2001:db8::7]:{port}"),
         ] {
             let told = ListenOptions { advertise: Some(advertise), ..options("localhost") };
-            let bound = bind(&told, &mut Chance::new(7)).expect("a port is free");
+            let bound = bind(&told).expect("a port is free");
             let local = bound.socket.local_addr().expect("bound").as_socket().expect("an address");
             assert!(local.ip().is_loopback(), "{local}");
             assert_eq!(bound.hostname, expected.replace("{port}", &local.port().to_string()));
@@ -462,7 +467,7 @@ mod tests {
             ("a:b", "the port must be a number from 1 to 65535"),
         ] {
             let told = ListenOptions { advertise: Some(advertise), ..options("localhost") };
-            let error = bind(&told, &mut Chance::new(7)).expect_err("nobody can reach that");
+            let error = bind(&told).expect_err("nobody can reach that");
             let text = advertise.to_owned();
             let what = "the advertised address";
             assert_eq!(error, OpenError::Address { what, text, reason });
@@ -476,7 +481,7 @@ mod tests {
         let by_port =
             ListenOptions { local_hostname: "no-such-host.invalid:12345", ..listens.clone() };
         for told in [&unknown, &listens, &by_port] {
-            let error = bind(told, &mut Chance::new(9)).expect_err("it does not resolve");
+            let error = bind(told).expect_err("it does not resolve");
             let OpenError::HostUnknown { host, .. } = error else { panic!("{error}") };
             assert_eq!(host, "no-such-host.invalid");
         }
@@ -484,14 +489,14 @@ mod tests {
             ListenOptions { serves: false, ..listens.clone() },
             ListenOptions { advertise: Some("outside.example"), ..listens },
         ] {
-            bind(&told, &mut Chance::new(9)).expect("nobody connects to the name");
+            bind(&told).expect("nobody connects to the name");
         }
     }
 
     #[test]
     fn nothing_else_is_listened_on_than_the_address_that_was_told() {
         let told = ListenOptions { bind_address: Some("192.0.2.1"), ..options("localhost") };
-        let error = bind(&told, &mut Chance::new(8)).expect_err("it is no address of this machine");
+        let error = bind(&told).expect_err("it is no address of this machine");
         let OpenError::Bind { address, reason } = error else { panic!("{error}") };
         assert_eq!(address.ip().to_string(), "192.0.2.1");
         assert_eq!(reason, "no address of this machine can be bound");
@@ -500,7 +505,7 @@ mod tests {
     #[test]
     fn the_address_to_listen_on_can_be_told() {
         let told = ListenOptions { bind_address: Some("127.0.0.2"), ..options("localhost") };
-        let bound = bind(&told, &mut Chance::new(5)).expect("a port is free");
+        let bound = bind(&told).expect("a port is free");
         let local = bound.socket.local_addr().expect("bound").as_socket().expect("an IP address");
         assert_eq!(local.ip().to_string(), "127.0.0.2");
         assert!(bound.hostname.starts_with("localhost:"), "{}", bound.hostname);

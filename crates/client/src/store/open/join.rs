@@ -43,7 +43,7 @@ impl Opening {
         Ok(master)
     }
 
-    pub(super) fn bind(&mut self, master: &MasterSession) -> Result<Bound, OpenError> {
+    pub(super) fn bind(&self, master: &MasterSession) -> Result<Bound, OpenError> {
         if self.config.only_this_host {
             return bind_locally(&self.config.local_hostname);
         }
@@ -58,12 +58,13 @@ impl Opening {
             local_hostname: &self.config.local_hostname,
             bind_address: self.config.bind_address.as_deref(),
             ports: self.config.ports.clone(),
+            search_from: self.client.0 as u64,
             towards_master: local.ip(),
             serves: self.config.segment_bytes > 0,
             advertise: self.config.advertise_address.as_deref(),
             port_is_a_name: self.config.port_is_a_name,
         };
-        bind(&options, &mut self.chance)
+        bind(&options)
     }
 
     /// Lends the segments, and waits until the master has mounted them. Returns those on a disk of this node.
