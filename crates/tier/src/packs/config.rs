@@ -1,9 +1,10 @@
 use std::time::Duration;
 
+use super::lease_clock::LeaseClock;
 use super::process;
 
 /// The owner of the packs, and when it stores them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct PacksConfig {
     /// A pack of this length, in bytes, takes no more records.
     pub pack_bytes: u64,
@@ -24,6 +25,7 @@ pub struct PacksConfig {
     /// The host's name. A process waits for `silence` only if the last owner ran on the same host, or was silent for
     /// very long.
     pub host: String,
+    pub(crate) clock: LeaseClock,
 }
 
 impl PacksConfig {
@@ -39,6 +41,7 @@ impl PacksConfig {
             longest_record,
             seed,
             host: process::host(),
+            clock: LeaseClock::default(),
         }
     }
 }

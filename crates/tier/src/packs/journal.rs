@@ -6,7 +6,8 @@
 //!
 //! Serving is bounded by a lease: an owner may serve for the lease's length after it began to store its last entry. It
 //! stores empty entries to renew the lease. Another process takes the prefix over only after it has seen no new entry
-//! for longer than a lease.
+//! for longer than a lease. The owner's clock counts the time for which its host was suspended, since the other process
+//! may have been awake.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -15,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use super::config::PacksConfig;
 use super::entry::{Change, JournalEntry, JournalState};
+use super::lease_clock::LeaseClock;
 use super::names::{CHECKPOINTS, JOURNAL, name_of, number_of};
 use crate::bucket::Bucket;
 use crate::errors::{Broken, PutError};
@@ -28,6 +30,7 @@ pub(super) struct Journal {
     /// The seed of this process.
     owner: u64,
     lease: Duration,
+    clock: LeaseClock,
     pause: Duration,
     queue: Mutex<Queue>,
     /// Signalled when an attempt to store an entry has ended.
@@ -46,7 +49,8 @@ struct Queue {
     /// The batches that failed and whose callers do not know it yet.
     failed: BTreeSet<u64>,
     is_writing: bool,
-    lease_end: Instant,
+    /// On the lease's clock.
+    lease_end: Duration,
     pauses_until: Option<Instant>,
     is_ended: bool,
     broken: Option<Broken>,
@@ -98,7 +102,7 @@ impl Journal {
     pub(super) fn new(
         bucket: Arc<dyn Bucket>,
         (state, checkpoint): (JournalState, u64),
-        (since, config): (Instant, &PacksConfig),
+        (since, config): (Duration, &PacksConfig),
     ) -> Journal {
         let queue = Queue {
             state,
@@ -115,7 +119,8 @@ impl Journal {
         };
         let (queue, ended) = (Mutex::new(queue), Condvar::new());
         let PacksConfig { seed: owner, lease, pause, .. } = *config;
-        Journal { bucket, owner, lease, pause, queue, ended }
+        let clock = config.clock.clone();
+        Journal { bucket, owner, lease, clock, pause, queue, ended }
     }
 
     /// Stores changes. They are durable once this returns.
@@ -182,12 +187,12 @@ impl Journal {
         loop {
             let lease_end = queue.lease_end;
             drop(queue);
-            let begun = Instant::now();
+            let begun = self.clock.now();
             let mut attempt = create(&*self.bucket, &entry);
             // After the lease's end another owner may have written more, and removed the entry that stood at this
             // number.
             if matches!(attempt, Attempt::Stored | Attempt::IsEarlier(_))
-                && Instant::now() >= lease_end
+                && self.clock.now() >= lease_end
             {
                 attempt = match is_longer(&*self.bucket, (entry.number + 1, entry.number)) {
                     Ok(true) => Attempt::IsOthers,
@@ -224,12 +229,12 @@ impl Journal {
     /// Whether this process may serve: its lease runs, so no other process can own the prefix.
     pub(super) fn may_serve(&self) -> bool {
         let queue = self.lock();
-        queue.broken.is_none() && !queue.is_ended && Instant::now() < queue.lease_end
+        queue.broken.is_none() && !queue.is_ended && self.clock.now() < queue.lease_end
     }
 
     /// Whether it is time for an empty entry that renews the lease.
     pub(super) fn is_renewal_due(&self) -> bool {
-        let left = self.lock().lease_end.saturating_duration_since(Instant::now());
+        let left = self.lock().lease_end.saturating_sub(self.clock.now());
         left < self.lease * 2 / 3
     }
 

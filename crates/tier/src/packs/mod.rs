@@ -18,6 +18,7 @@ mod config;
 mod entry;
 mod gather;
 mod journal;
+pub(crate) mod lease_clock;
 mod maintenance;
 mod names;
 mod open;

@@ -44,7 +44,7 @@ impl PackStore {
         let claimed = vec![Change::Claimed(owner)];
         let number = found.state.next;
         let entry = JournalEntry { number, owner: config.seed, changes: claimed };
-        let since = Instant::now();
+        let since = config.clock.now();
         if !is_free || !claim(&*bucket, &entry)? {
             return Err(OpenError::InUse(PathBuf::from("a prefix of the object store")));
         }

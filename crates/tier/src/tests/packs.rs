@@ -6,6 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::{bytes, get, name, put};
+use crate::packs::lease_clock::LeaseClock;
 use crate::testing::BucketDouble;
 use crate::{
     Bucket, Notes, OpenError, PackStore, PacksConfig, PutError, ReadError, Record, RecordStore,
@@ -24,6 +25,7 @@ pub(super) fn config() -> PacksConfig {
         longest_record: 4 << 20,
         seed: NEXT_SEED.fetch_add(1, Ordering::Relaxed),
         host: "here".to_owned(),
+        clock: LeaseClock::default(),
     }
 }
 
@@ -113,6 +115,23 @@ fn who_is_at_work_keeps_its_prefix() {
     let released = PacksConfig { silence: Duration::from_secs(600), ..config() };
     let opened = PackStore::open(Arc::new(store.bucket()), released, |_| {});
     assert!(opened.is_ok(), "who ends releases it");
+}
+
+/// Its host was suspended, while that of another process was awake.
+#[test]
+fn a_process_that_was_suspended_for_longer_than_its_lease_serves_nothing() {
+    let store = BucketDouble::new(1);
+    let own = config();
+    let asleep = Arc::clone(&own.clock.suspended_ns);
+    let packs = PackStore::open(Arc::new(store.bucket()), own, |_| {}).expect("it is empty");
+    put(&packs, name(1), 1_000).expect("it is stored");
+    assert!(get(&packs, name(1), 0, 1_000).is_ok());
+    let far = PacksConfig { host: "elsewhere".to_owned(), ..config() };
+    store.age(Duration::from_secs(601));
+    let next = PackStore::open(Arc::new(store.bucket()), far, |_| {}).expect("it was silent");
+    assert_eq!(next.drop_records(&[name(1)]), Ok(1));
+    asleep.fetch_add(60_000_000_000, Ordering::Relaxed);
+    assert!(get(&packs, name(1), 0, 1_000).is_err(), "it was dropped");
 }
 
 #[test]
