@@ -2,19 +2,38 @@
 //! open.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::mem::ManuallyDrop;
 use std::net::{SocketAddr, TcpStream};
 use std::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// The open descriptors of this process that its children must not inherit.
-static OPEN: Mutex<BTreeSet<RawFd>> = Mutex::new(BTreeSet::new());
+/// The descriptors of this process that its children must not inherit.
+static OPEN: Mutex<Table> = Mutex::new(Table::new());
+
+struct Table {
+    open: BTreeSet<RawFd>,
+    /// Files that are being closed, which may take long. Their numbers may belong to others already.
+    closing: BTreeMap<RawFd, FileIdentity>,
+    /// How often this process was forked.
+    forks: u64,
+}
+
+impl Table {
+    const fn new() -> Self {
+        Self { open: BTreeSet::new(), closing: BTreeMap::new(), forks: 0 }
+    }
+}
+
+/// Which file a descriptor belongs to: the device, and the number there.
+type FileIdentity = (u32, u32, u64);
 
 /// A descriptor that children of this process do not inherit. A file lock on it ends with this process, and a socket's
 /// peer notices when this process ends. In a child the number belongs to an unused eventfd.
@@ -22,7 +41,11 @@ static OPEN: Mutex<BTreeSet<RawFd>> = Mutex::new(BTreeSet::new());
 /// This covers children of the C library's `fork`. A child that executes another program loses the descriptor by
 /// close-on-exec.
 #[derive(Debug)]
-pub struct Private<T: AsFd>(ManuallyDrop<T>);
+pub struct Private<T: AsFd> {
+    descriptor: ManuallyDrop<T>,
+    /// Whether it belongs to a file: to open or to close that can take as long as a network filesystem does not answer.
+    is_file: bool,
+}
 
 impl<T: AsFd> Private<T> {
     /// Wraps an open descriptor. A child forked between its opening and this call inherits it.
@@ -45,11 +68,34 @@ impl<T: AsFd> Private<T> {
     pub fn convert<U: AsFd + From<T>>(self) -> Private<U> {
         let mut this = ManuallyDrop::new(self);
         // SAFETY: the value is taken once, since `this` is never dropped.
-        let descriptor = unsafe { ManuallyDrop::take(&mut this.0) };
+        let descriptor = unsafe { ManuallyDrop::take(&mut this.descriptor) };
         let number = descriptor.as_fd().as_raw_fd();
         let other = U::from(descriptor);
         assert_eq!(other.as_fd().as_raw_fd(), number, "a descriptor keeps its number");
-        Private(ManuallyDrop::new(other))
+        Private { descriptor: ManuallyDrop::new(other), is_file: this.is_file }
+    }
+}
+
+impl Private<File> {
+    /// Opens a file, without the lock that each connection and each fork needs: a network filesystem may not answer.
+    ///
+    /// # Errors
+    /// The error of the system call.
+    pub fn open_file(options: &OpenOptions, path: &Path) -> io::Result<Self> {
+        let mut forks = open().forks;
+        let mut file = options.open(path)?;
+        loop {
+            let mut table = open();
+            if table.forks == forks {
+                let mut private = enter(&mut table, file);
+                private.is_file = true;
+                return Ok(private);
+            }
+            // A child may have inherited the file, with the locks that it will get. It does not inherit another opening.
+            forks = table.forks;
+            drop(table);
+            file = options.clone().create(false).create_new(false).truncate(false).open(path)?;
+        }
     }
 }
 
@@ -59,7 +105,9 @@ impl Private<OwnedFd> {
     /// # Errors
     /// There are no descriptors left.
     pub fn try_clone(&self) -> io::Result<Self> {
-        Self::open(|| self.0.try_clone())
+        let mut clone = Self::open(|| self.descriptor.try_clone())?;
+        clone.is_file = self.is_file;
+        Ok(clone)
     }
 }
 
@@ -80,18 +128,32 @@ impl Private<TcpStream> {
     /// # Errors
     /// There are no descriptors left.
     pub fn try_clone(&self) -> io::Result<Self> {
-        Self::open(|| self.0.try_clone())
+        Self::open(|| self.descriptor.try_clone())
     }
 }
 
 impl<T: AsFd> Drop for Private<T> {
     fn drop(&mut self) {
-        let mut open = open();
-        open.remove(&self.0.as_fd().as_raw_fd());
-        // SAFETY: dropped once, here, and never used afterwards. Still under the lock, so that a forked child either
-        // finds the descriptor in `OPEN` or does not inherit it. Large memory is still mapped, so closing its
-        // descriptor is quick.
-        unsafe { ManuallyDrop::drop(&mut self.0) }
+        let number = self.descriptor.as_fd().as_raw_fd();
+        let identity = self.is_file.then(|| identity(number)).flatten();
+        let mut table = open();
+        table.open.remove(&number);
+        let Some(identity) = identity else {
+            // SAFETY: dropped once, here, and never used afterwards. Still under the lock, so that a forked child either
+            // finds the descriptor in `OPEN` or does not inherit it. Large memory is still mapped, so closing its
+            // descriptor is quick.
+            unsafe { ManuallyDrop::drop(&mut self.descriptor) };
+            return;
+        };
+        table.closing.insert(number, identity);
+        drop(table);
+        // SAFETY: as above. Without the lock, because the file's filesystem may not answer; a child that is forked
+        // meanwhile finds the descriptor in `closing`.
+        unsafe { ManuallyDrop::drop(&mut self.descriptor) };
+        let mut table = open();
+        if table.closing.get(&number) == Some(&identity) {
+            table.closing.remove(&number);
+        }
     }
 }
 
@@ -99,13 +161,13 @@ impl<T: AsFd> Deref for Private<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        &self.0
+        &self.descriptor
     }
 }
 
 impl<T: AsFd> AsFd for Private<T> {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.descriptor.as_fd()
     }
 }
 
@@ -138,35 +200,49 @@ impl PrivateWhile {
 
 impl Drop for PrivateWhile {
     fn drop(&mut self) {
-        open().remove(&self.0);
+        open().open.remove(&self.0);
     }
 }
 
-fn enter<T: AsFd>(open: &mut BTreeSet<RawFd>, descriptor: T) -> Private<T> {
-    note(open, descriptor.as_fd().as_raw_fd());
-    Private(ManuallyDrop::new(descriptor))
+fn enter<T: AsFd>(table: &mut Table, descriptor: T) -> Private<T> {
+    note(table, descriptor.as_fd().as_raw_fd());
+    Private { descriptor: ManuallyDrop::new(descriptor), is_file: false }
 }
 
-fn note(open: &mut BTreeSet<RawFd>, number: RawFd) {
+fn note(table: &mut Table, number: RawFd) {
     static HOOK: Once = Once::new();
     // SAFETY: the hooks are functions of this program, which is never unloaded before the process ends.
     HOOK.call_once(|| unsafe {
         libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child));
     });
-    open.insert(number);
+    // An earlier file of this number has given it up, even if its closing has not ended.
+    table.closing.remove(&number);
+    table.open.insert(number);
 }
 
-fn open() -> MutexGuard<'static, BTreeSet<RawFd>> {
+/// The file that a descriptor belongs to, as far as the kernel knows without asking a filesystem. Async-signal-safe.
+fn identity(number: RawFd) -> Option<FileIdentity> {
+    // SAFETY: an all-zero `statx` is valid.
+    let mut found: libc::statx = unsafe { std::mem::zeroed() };
+    let flags = libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC;
+    // SAFETY: the path is an empty string, and `found` lives across the call.
+    let result =
+        unsafe { libc::statx(number, c"".as_ptr(), flags, libc::STATX_INO, &raw mut found) };
+    (result == 0).then_some((found.stx_dev_major, found.stx_dev_minor, found.stx_ino))
+}
+
+fn open() -> MutexGuard<'static, Table> {
     OPEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 thread_local! {
-    static HELD: RefCell<Option<MutexGuard<'static, BTreeSet<RawFd>>>> = const { RefCell::new(None) };
+    static HELD: RefCell<Option<MutexGuard<'static, Table>>> = const { RefCell::new(None) };
 }
 
 /// Runs on the forking thread. It holds the lock, so no private descriptor is opened or closed until the child exists.
 extern "C" fn before() {
-    let open = open();
+    let mut open = open();
+    open.forks += 1;
     // A thread that is ending has no thread-locals any more; the lock is then not held during the fork.
     let _ = HELD.try_with(|held| *held.borrow_mut() = Some(open));
 }
@@ -187,7 +263,14 @@ extern "C" fn in_child() {
 
 /// Replaces each descriptor by an unused eventfd, so that its number stays taken. Otherwise a copied owner in the
 /// child would later close an unrelated descriptor of this number.
-fn put_out(open: &BTreeSet<RawFd>) {
+fn put_out(table: &Table) {
+    for (&number, &file) in &table.closing {
+        if identity(number) == Some(file) {
+            // SAFETY: the child's copies of its owner never use it; no memory is involved.
+            unsafe { libc::close(number) };
+        }
+    }
+    let open = &table.open;
     let nothing = || {
         // SAFETY: creates a descriptor; no memory is involved.
         unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) }
@@ -274,6 +357,58 @@ mod tests {
         drop(held);
         thread.join().unwrap();
         assert!(!is_mapped());
+    }
+
+    /// A file of a filesystem that answers nothing, until a thread opens the other end.
+    fn pipe_without_writer() -> std::path::PathBuf {
+        let path = std::env::temp_dir().join(format!("mooncake-stalled-{}", std::process::id()));
+        let name = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
+        // SAFETY: the name is a string that ends with a zero.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        path
+    }
+
+    #[test]
+    fn a_file_that_is_opened_for_long_keeps_no_socket_and_no_fork_waiting() {
+        let path = pipe_without_writer();
+        let opening = path.clone();
+        let thread = std::thread::spawn(move || {
+            Private::open_file(File::options().read(true), &opening).unwrap()
+        });
+        let (near, _far) = UnixStream::pair().unwrap();
+        let near = Private::new(near);
+        let child = Child::make();
+        assert_eq!(child.descriptor(near.as_raw_fd()), "anon_inode:[eventfd]");
+        assert!(!thread.is_finished());
+        // Opens both ends: this one, and a second time that of the thread, which a child was forked beside.
+        let writer = File::options().read(true).write(true).open(&path).unwrap();
+        let file = thread.join().unwrap();
+        let child = Child::make();
+        assert_eq!(child.descriptor(file.as_raw_fd()), "anon_inode:[eventfd]");
+        drop((writer, file));
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_is_being_closed_is_closed_in_a_child_and_another_of_its_number_is_not() {
+        let path = std::env::temp_dir().join(format!("mooncake-closing-{}", std::process::id()));
+        let mut options = File::options();
+        options.write(true).create(true).truncate(true);
+        let file = Private::open_file(&options, &path).unwrap();
+        let (number, identity) = (file.as_raw_fd(), identity(file.as_raw_fd()).unwrap());
+        let other = File::open("/dev/null").unwrap();
+        let elsewhere = other.as_raw_fd();
+        // As while another thread waits for the filesystem.
+        let closing = [(number, identity), (elsewhere, identity)];
+        open().open.remove(&number);
+        open().closing.extend(closing);
+        let child = Child::make();
+        assert_eq!(child.descriptor(number), "nothing");
+        assert_eq!(child.descriptor(elsewhere), "/dev/null");
+        closing.iter().for_each(|(number, _)| _ = open().closing.remove(number));
+        drop(file);
+        assert!(open().closing.is_empty());
+        std::fs::remove_file(path).unwrap();
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub(super) enum ClaimState {
 impl ClaimFile {
     /// Creates a locked file under a name that no other process uses. It is no claim yet.
     pub(super) fn prepare(path: &Path, holder: &Holder, ttl: Duration) -> io::Result<Self> {
-        let file = Private::open(|| OpenOptions::new().write(true).create_new(true).open(path))?;
+        let file = Private::open_file(OpenOptions::new().write(true).create_new(true), path)?;
         file.try_lock()?;
         let text = format!("{}{}\n{}", stamp(ttl), boot_id()?, holder.encode());
         file.write_all_at(text.as_bytes(), 0)?;

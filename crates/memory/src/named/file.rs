@@ -140,8 +140,8 @@ fn open(path: &Path, anew: bool) -> Result<Private<OwnedFd>, NamedSegmentError> 
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     options.read(true).write(true).mode(0o600).custom_flags(flags.bits().cast_signed());
     let options = if anew { options.create_new(true) } else { options.create(true) };
-    let opened = Private::open(|| options.open(path).map(OwnedFd::from));
-    opened.map_err(|error| system("open", &error))
+    let opened = Private::open_file(options, path);
+    opened.map(Private::convert).map_err(|error| system("open", &error))
 }
 
 fn is_still_at(file: &Private<OwnedFd>, path: &Path) -> bool {
