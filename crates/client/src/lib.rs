@@ -61,7 +61,7 @@ mod zero_copy_get;
 
 pub use config::{HttpAddress, StoreConfig};
 pub use leader::{FoundLeader, find_leader};
-pub use mem_pool::{CallRange, MemPool};
+pub use mem_pool::{CallRange, MemPool, SetAside};
 pub use mooncake_device::StreamCounter;
 pub use mooncake_http::ListenError;
 pub use mooncake_memory::{

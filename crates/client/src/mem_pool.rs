@@ -29,9 +29,14 @@ pub struct CallRange<'a> {
     pool: &'a MemPool,
     offset: u64,
     len: u64,
-    /// `None` if another process may still write the range. It is then never given back.
+    /// `None` once the range is set aside.
     handle: Option<Handle>,
 }
+
+/// A range whose call is over for its caller, but not for another process, which may still use it.
+#[derive(Debug)]
+#[must_use = "the pool has less room until this is taken back"]
+pub struct SetAside(Handle);
 
 impl MemPool {
     /// A pool of `len` bytes. The system provides pages when they are first touched.
@@ -92,6 +97,12 @@ impl MemPool {
         }
     }
 
+    /// Takes back a range that no other process uses any more.
+    pub fn take_back(&self, range: SetAside) {
+        self.lock().allocator.free(range.0);
+        self.freed.notify_all();
+    }
+
     /// The offset in the pool of `len` bytes at `address`; `None` unless all of them lie in it.
     #[must_use]
     pub fn offset_of(&self, address: usize, len: usize) -> Option<u64> {
@@ -129,9 +140,9 @@ impl CallRange<'_> {
         self.offset
     }
 
-    /// Never gives the range back, since another process may go on writing to it.
-    pub fn leak(mut self) {
-        self.handle = None;
+    /// Keeps the range from others, since another process may go on writing to it, until [`MemPool::take_back`].
+    pub fn set_aside(mut self) -> SetAside {
+        SetAside(self.handle.take().expect("a range is set aside once"))
     }
 }
 
@@ -143,7 +154,7 @@ impl Drop for CallRange<'_> {
             state.allocator.free(handle);
         }
         drop(state);
-        // Wake waiters even if the range is lost: no other range may come back, and they must not wait in vain.
+        // Wake waiters even if the range is set aside: no other may come back, and they must not wait in vain.
         self.pool.freed.notify_all();
     }
 }
@@ -206,7 +217,9 @@ mod tests {
             drop(passing);
             assert_eq!(waiting.join().expect("it does not panic"), Some(64));
         });
-        pool.pass(1 << 12, Duration::ZERO).expect("all is back").leak();
-        assert!(pool.pass(64, NOT_LONG).is_none(), "it is lost for good");
+        let aside = pool.pass(1 << 12, Duration::ZERO).expect("all is back").set_aside();
+        assert!(pool.pass(64, NOT_LONG).is_none(), "another process uses it");
+        pool.take_back(aside);
+        assert!(pool.pass(1 << 12, Duration::ZERO).is_some());
     }
 }

@@ -4,7 +4,6 @@ use mooncake_client::CallRange;
 use mooncake_types::limits::{MAX_BATCH_KEYS, MAX_DUMMY_PIECES};
 use mooncake_types::{DummyReply, DummyRequest, ErrorCode};
 
-use super::host_link::CallFailure;
 use super::stage::{NoPlace, Stage};
 
 /// The error for a host process that answers nonsense.
@@ -67,7 +66,8 @@ pub(super) fn gather<'p, R>(
 }
 
 impl<R> Batch<'_, R> {
-    /// Makes the call, and returns its `count` answers. Ranges that the host may go on using are never given back.
+    /// Makes the call, and returns its `count` answers. Ranges that the host may go on using are given back once it has
+    /// answered.
     pub(super) fn send<'k, T: Clone>(
         &mut self,
         stage: &Stage<'_>,
@@ -79,10 +79,9 @@ impl<R> Batch<'_, R> {
             return Vec::new();
         }
         let request = call(std::mem::take(&mut self.requests));
-        let answer = stage.link.call(stage.attachment, &request);
-        if answer == Err(CallFailure::Unknown) {
-            self.passing.iter_mut().filter_map(Option::take).for_each(CallRange::leak);
-        }
+        let passing = self.passing.iter_mut().filter_map(Option::take);
+        let set_aside = || passing.map(CallRange::set_aside).collect();
+        let answer = stage.link.call_passing(stage.attachment, &request, set_aside);
         by_position(answer.map_err(|failure| failure.code()), count, read)
     }
 }

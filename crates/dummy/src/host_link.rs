@@ -3,6 +3,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::time::Duration;
 
+use mooncake_client::SetAside;
 use mooncake_connection::{
     Connection, Dialer, Fault, IdleConnections, LOCAL_MARK, Permits, TrustedUsers,
 };
@@ -10,6 +11,7 @@ use mooncake_memory::Region;
 use mooncake_types::{ClientId, DummyReply, DummyRequest, ErrorCode};
 use mooncake_wire::{Hello, Kind, Role, decode_dummy_reply, encode_dummy_request};
 
+use super::overdue_calls::OverdueCalls;
 use super::socket_name::socket_name;
 
 /// Timeout of connecting, of the handshake, and of each call on a control connection.
@@ -25,6 +27,7 @@ pub(super) struct HostLink {
     dialer: Dialer,
     call_timeout: Duration,
     attachment: Mutex<Option<Arc<Attachment>>>,
+    pub(super) overdue: OverdueCalls,
 }
 
 /// The attachment of this process to one host process.
@@ -81,7 +84,13 @@ impl HostLink {
         let hello = Hello { auth_token, ..Hello::new(Role::Client, ClientId::default()) };
         let dialer = Dialer { trusted: TrustedUsers::OwnOrRoot, ..Dialer::new(hello) };
         let endpoint = format!("{LOCAL_MARK}{}", socket_name(port));
-        Self { endpoint, dialer, call_timeout, attachment: Mutex::default() }
+        Self {
+            endpoint,
+            dialer,
+            call_timeout,
+            attachment: Mutex::default(),
+            overdue: OverdueCalls::default(),
+        }
     }
 
     /// The attachment to the present host process.
@@ -110,14 +119,36 @@ impl HostLink {
         attachment: &Arc<Attachment>,
         request: &DummyRequest<'_>,
     ) -> Result<DummyReply, CallFailure> {
+        self.call_passing(attachment, request, Vec::new)
+    }
+
+    /// As [`HostLink::call`]. If the host does not answer in time, `set_aside` names the ranges of the pool that it may
+    /// still touch.
+    pub(super) fn call_passing(
+        &self,
+        attachment: &Arc<Attachment>,
+        request: &DummyRequest<'_>,
+        set_aside: impl FnOnce() -> Vec<SetAside>,
+    ) -> Result<DummyReply, CallFailure> {
         let _permit = attachment.calls.take();
         let mut connection = match attachment.idle.take(true) {
             Some(connection) => connection,
             None => self.connect(attachment)?,
         };
-        let reply = ask(&mut connection, request, None).inspect_err(|_| self.leave(attachment))?;
-        attachment.idle.give_back(connection);
-        accepted(reply)
+        match ask(&mut connection, request, None) {
+            Ok(reply) => {
+                attachment.idle.give_back(connection);
+                accepted(reply)
+            }
+            Err(failure) => {
+                self.leave(attachment);
+                let ranges = if failure == CallFailure::Unknown { set_aside() } else { Vec::new() };
+                if !ranges.is_empty() {
+                    self.overdue.keep(connection, ranges);
+                }
+                Err(failure)
+            }
+        }
     }
 
     /// Shares a region with the host, unless that was done before. Returns the number by which pieces name it.

@@ -23,6 +23,7 @@ mod host_link;
 mod keyed;
 mod malformed;
 mod open_connections;
+mod overdue_calls;
 mod put;
 mod ranged;
 mod segment_table;

@@ -85,6 +85,7 @@ impl<'a> Stage<'a> {
         }
         let no_room = NoPlace::Never(ErrorCode::InvalidParams);
         let pool = self.pool.ok_or(no_room)?;
+        self.link.overdue.end_answered(pool);
         let patience = if alone { PATIENCE } else { Duration::ZERO };
         let passing = match pool.pass(len, patience) {
             Some(passing) => passing,

@@ -181,7 +181,9 @@ impl DummyStore {
         if self.is_closed() {
             return None;
         }
-        self.pool.as_ref()?.alloc(len_bytes)
+        let pool = self.pool.as_ref()?;
+        self.link.overdue.end_answered(pool);
+        pool.alloc(len_bytes)
     }
 
     /// Takes back the range that was handed out at this address. False if there is none.

@@ -5,6 +5,8 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
@@ -16,7 +18,8 @@ use mooncake_wire::{
     HEADER_LEN, Header, Kind, Welcome, decode_dummy_request, encode_dummy_reply, encode_welcome,
 };
 
-use crate::scene::{config, turn};
+use crate::rig::eventually;
+use crate::scene::{POOL, config, put, turn};
 
 /// Listens on the socket of an unused port.
 fn listen() -> (UnixListener, u16) {
@@ -103,6 +106,56 @@ fn an_answer_that_comes_late_is_not_taken_for_that_of_the_next_call() {
     assert_eq!(results, [Err(ErrorCode::RpcTimeout), Err(ErrorCode::RpcFail)]);
     assert_eq!(called.try_iter().collect::<Vec<_>>(), ["hello", "attach", "share"]);
     assert!(addresses.into_iter().all(|address| memory.free(address)));
+}
+
+/// Answers all calls at once, but a put only when it is let go.
+fn answer_puts_late(mut stream: UnixStream, let_go: &AtomicBool) {
+    while let Some((header, body)) = receive(&mut stream) {
+        let id = header.request_id;
+        let answer = if header.kind == Kind::Hello {
+            welcome(id)
+        } else {
+            let message = decode_dummy_request(body.into()).expect("a dummy's request decodes");
+            let answer = match message.request().expect("a dummy's request makes sense") {
+                DummyRequest::Attach { .. } => {
+                    DummyReply::Attached { attachment: 7, hostname: "h".to_owned() }
+                }
+                DummyRequest::ShareMemory { .. } => DummyReply::MemoryShared { map: 0 },
+                _ => {
+                    while !let_go.load(Ordering::SeqCst) {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                    DummyReply::Statuses(vec![Ok(())])
+                }
+            };
+            reply(id, &answer)
+        };
+        // The dummy may have left.
+        let _ = stream.write_all(&answer);
+    }
+}
+
+/// Until the host answers, it may read or write the memory of the call.
+#[test]
+fn the_memory_of_a_call_that_timed_out_comes_back_when_the_host_answers() {
+    let (listener, port) = listen();
+    let let_go = Arc::new(AtomicBool::new(false));
+    let of_host = Arc::clone(&let_go);
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let let_go = Arc::clone(&of_host);
+            std::thread::spawn(move || answer_puts_late(stream, &let_go));
+        }
+    });
+    let mut config = config(port);
+    config.call_timeout = Duration::from_millis(300);
+    let dummy = DummyStore::open(config).expect("it is welcomed");
+    let all = POOL as usize;
+    assert_eq!(put(&dummy, "one", all), Err(ErrorCode::RpcTimeout));
+    assert_eq!(put(&dummy, "two", all), Err(ErrorCode::InvalidParams), "the host has the memory");
+    assert_eq!(dummy.alloc_from_mem_pool(POOL), None);
+    let_go.store(true, Ordering::SeqCst);
+    eventually("the memory is back", || put(&dummy, "three", all) == Ok(()));
 }
 
 #[test]
