@@ -2,8 +2,10 @@
 
 use std::io::{self, Read};
 use std::net::Shutdown;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
+use mooncake_memory::peer_of;
 use mooncake_types::{ErrorCode, RangeRead};
 use mooncake_wire::{Header, Kind, decode_read, decode_unpin};
 
@@ -57,21 +59,41 @@ impl Service {
         let stream = self.connection.stream();
         // These fail only if the connection has ended already.
         let _ = (stream.shutdown(Shutdown::Write), stream.set_read_timeout(Some(STALL)));
-        let mut waste = [0; 256];
-        let is_waiting =
-            |kind| matches!(kind, io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted);
+        let (mut waste, mut is_told) = ([0; 256], false);
         loop {
             match (&mut &*stream).read(&mut waste) {
                 Ok(1..) => {}
-                Err(error) if is_waiting(error.kind()) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if !std::mem::replace(&mut is_told, true) {
+                        self.tell_of_overdue_pins();
+                    }
+                }
                 _ => break,
             }
         }
         let pins = std::mem::take(&mut self.pins);
+        if is_told {
+            tracing::info!(bytes = pins.bytes, "a process of this host has given ranges back");
+        }
         if self.connection.is_severed() {
             // The peer may view the ranges for as long as it likes: this memory is never freed.
             tracing::warn!(bytes = pins.bytes, "a process of this host did not give ranges back");
             std::mem::forget(pins);
         }
+    }
+
+    /// Names the process that keeps ranges. It may read them whenever it goes on, so only its end frees them.
+    fn tell_of_overdue_pins(&self) {
+        let peer = peer_of(self.connection.stream().as_fd());
+        let pid = peer.ok().and_then(|peer| peer.pid).unwrap_or_default();
+        let (ranges, bytes, waited_s) = (self.pins.held.len(), self.pins.bytes, STALL.as_secs());
+        tracing::warn!(
+            pid,
+            ranges,
+            bytes,
+            waited_s,
+            "a process of this host keeps ranges that it was asked to give back: if it is stopped, continue or end it"
+        );
     }
 }
