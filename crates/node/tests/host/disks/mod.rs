@@ -6,6 +6,7 @@ mod faults;
 mod folders;
 mod histories;
 mod kills;
+mod log_lines;
 mod threads;
 
 use std::sync::Arc;
