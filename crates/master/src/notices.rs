@@ -60,17 +60,7 @@ pub(crate) fn log(notice: &Notice) {
         Notice::Sinking { deferred, forced: 0, failed: 0 } => {
             info!("[EVICT] {deferred} objects deferred for disk offload");
         }
-        Notice::Sinking { deferred, forced, failed } => {
-            static SLOW_DISKS: LogLimiter<()> = LogLimiter::new();
-            if let Some(further) = SLOW_DISKS.admit((), Instant::now()) {
-                warn!(
-                    forced,
-                    failed,
-                    further,
-                    "[EVICT] {deferred} objects deferred for disk offload; some were evicted without a copy"
-                );
-            }
-        }
+        Notice::Sinking { deferred, forced, failed } => log_slow_disks(*deferred, *forced, *failed),
         // Logged where troubles are remembered.
         Notice::OffloadFailed { .. } => {}
         Notice::Hot { key, replicas, target: Some(target) } => {
@@ -79,5 +69,17 @@ pub(crate) fn log(notice: &Notice) {
         Notice::Hot { key, replicas, target: None } => {
             info!(key = %ShownKey(key), replicas, "an object is read often: it would get another replica");
         }
+    }
+}
+
+fn log_slow_disks(deferred: u64, forced: u64, failed: u64) {
+    static SLOW_DISKS: LogLimiter<()> = LogLimiter::new();
+    if let Some(further) = SLOW_DISKS.admit((), Instant::now()) {
+        warn!(
+            forced,
+            failed,
+            further,
+            "[EVICT] {deferred} objects deferred for disk offload; some were evicted without a copy"
+        );
     }
 }
