@@ -130,7 +130,7 @@ fn settings_that_make_no_sense_are_named() {
         (StoreConfig { local_hostname: "h".repeat(600), ..plain() }, "has 606 bytes"),
         (StoreConfig { cluster_id: "c".repeat(513), ..plain() }, "the cluster id has 513 bytes"),
         (StoreConfig { master: "nowhere".to_owned(), ..plain() }, "it names no port"),
-        (StoreConfig { master: String::new(), ..plain() }, "it names no port"),
+        (StoreConfig { master: String::new(), ..plain() }, "it is empty"),
         (StoreConfig { master: "local://".to_owned(), ..plain() }, "no pool without a master"),
         (StoreConfig { master: "@master".to_owned(), ..plain() }, "only their own host reaches"),
         (StoreConfig { ports: 0..=5, ..plain() }, "no port to choose from in 0..=5"),
