@@ -80,8 +80,10 @@ test-python: $(TEST_WHEEL)
 	    --allowlist python/stubtest-allowlist.txt --ignore-unused-allowlist
 	$(BIN)/python -m pytest --numprocesses $$(nproc) --dist loadfile $(ARGS)
 
+# `mooncake replay` starts the master and the nodes from the programs beside it.
 demo: ## replay real requests against a pool of several processes; ARGS=--help: options
-	cargo run --locked --profile quick --package mooncake-cli --bin mooncake -- replay $(ARGS)
+	cargo build --locked --profile quick --package mooncake-cli --bins
+	cargo run --quiet --locked --profile quick --package mooncake-cli --bin mooncake -- replay $(ARGS)
 
 figures: ## redraw the hit ratios in docs/sizing.md; bench-scale and bench-all redraw the measured times
 	cargo run --locked --profile quick --package mooncake-cli --bin mooncake -- sim --plot docs/images/hit-ratio.svg

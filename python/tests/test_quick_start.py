@@ -1,4 +1,4 @@
-"""The quick start of the README works as pasted. The tests replace only its ports, to share a machine."""
+"""The commands and programs of the README work as pasted. The tests replace only ports, to share a machine."""
 
 import re
 import shlex
@@ -9,13 +9,33 @@ from pathlib import Path
 import pytest
 from cluster import Process, free_port
 
-README = Path(__file__).resolve().parents[2] / "README.md"
+ROOT = Path(__file__).resolve().parents[2]
+README = ROOT / "README.md"
 
 
 def blocks(language: str, title: str = "Quick start") -> list[str]:
     """The code blocks of the section in this language."""
     section = README.read_text().split(f"## {title}", 1)[1].split("\n## ", 1)[0]
     return re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL)
+
+
+def commands_in(shell: str) -> list[str]:
+    """The lines of a shell script that are commands, without comments."""
+    lines = [re.sub(r"(^|\s+)#.*", "", line) for line in shell.splitlines()]
+    return [line for line in lines if line.strip()]
+
+
+def test_continuous_integration_runs_the_commands_of_the_readme() -> None:
+    named = [
+        command
+        for block in re.findall(r"```sh\n(.*?)```", README.read_text(), re.DOTALL)
+        for command in commands_in(block)
+    ]
+    # The Makefile installs the package that the tests use, with pip; `test_the_quick_start` starts the programs.
+    elsewhere = ["pip install --verbose .", *commands_in("".join(blocks("sh")))]
+    run = [command for command in commands_in((ROOT / ".ci/run").read_text()) if command.startswith("make ")]
+    assert sorted(named) == sorted(run + elsewhere)
+    assert "$(BIN)/python -m pip install --verbose" in (ROOT / "Makefile").read_text()
 
 
 def test_the_quick_start(tmp_path: Path) -> None:
