@@ -38,7 +38,7 @@ impl Meta {
         [discard, timer, self.repair_due()].into_iter().flatten().min()
     }
 
-    /// Does as much of the work that is due as one turn [may](crate::effort). If some is left, [`Meta::poll_timeout`]
+    /// Does as much of the work that is due as one turn may. If some is left, [`Meta::poll_timeout`]
     /// gives the present time.
     pub fn handle_timeout(&mut self, now: Tick) {
         self.advance(now);

@@ -37,7 +37,7 @@ pub(crate) struct FolderBackend {
 }
 
 /// The numbers of the files in a folder, in rising order.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Listing {
     pub(super) claims: Vec<u64>,
     pub(super) records: Vec<u64>,
@@ -180,14 +180,21 @@ impl FolderBackend {
 
     /// The newest record below an epoch; `None` if it was removed meanwhile, because another master leads.
     pub(super) fn newest_record(&self, below: u64) -> Result<Option<Record>, CoordinatorError> {
-        let listing = self.list()?;
-        match listing.records.iter().rev().find(|&&epoch| epoch < below) {
-            Some(&epoch) => self.read_record(epoch),
-            None if listing.highest() > below => Ok(None),
-            None => {
-                let reason = "leaders were here, but no record of theirs";
-                Err(CoordinatorError::corrupt(self.path.display(), reason))
+        let mut listing = self.list()?;
+        loop {
+            if let Some(&epoch) = listing.records.iter().rev().find(|&&epoch| epoch < below) {
+                return self.read_record(epoch);
             }
+            if listing.highest() > below {
+                return Ok(None);
+            }
+            // A listing is no snapshot: it can miss the old record and the new one while a master replaces it.
+            let later = self.list()?;
+            if later == listing {
+                let reason = "leaders were here, but no record of theirs";
+                return Err(CoordinatorError::corrupt(self.path.display(), reason));
+            }
+            listing = later;
         }
     }
 
