@@ -18,6 +18,8 @@ pub struct KnownMemory {
     pub end: usize,
     /// The memory of the host, or of which device.
     pub place: Place,
+    /// Whether the range lies in registered buffers in part only.
+    pub is_mixed: bool,
 }
 
 impl KnownMemory {
@@ -86,9 +88,10 @@ impl RegisteredBuffers {
         let buffers = self.lock();
         let before = buffers.range(..=start).next_back();
         let mut known = match before.filter(|&(_, &(taken_to, _))| start < taken_to) {
-            Some((&start, &(end, place))) => KnownMemory { start, end, place },
-            None => KnownMemory { start, end: start, place: Place::Host },
+            Some((&start, &(end, place))) => KnownMemory { start, end, place, is_mixed: false },
+            None => KnownMemory { start, end: start, place: Place::Host, is_mixed: false },
         };
+        let mut is_buffered = known.end > start;
         let mut gaps = Vec::new();
         for (&from, &(taken_to, place)) in buffers.range(start + 1..end) {
             if from > known.end {
@@ -98,11 +101,13 @@ impl RegisteredBuffers {
                 return Err(ErrorCode::InvalidParams);
             }
             known.end = taken_to;
+            is_buffered = true;
         }
         if known.end < end {
             gaps.push(known.end);
             known.end = end;
         }
+        known.is_mixed = is_buffered && !gaps.is_empty();
         match gaps.is_empty() || known.place == Place::Host {
             true => Ok((known, gaps)),
             false => Err(ErrorCode::InvalidParams),
@@ -172,7 +177,8 @@ mod tests {
         assert_eq!(buffers.insert(450, 50, Place::Host), Ok(()));
         assert_eq!(buffers.insert(600, 50, Place::Host), Ok(()));
         let known = |start, end, place, gaps: &[usize]| {
-            Ok((KnownMemory { start, end, place }, gaps.to_vec()))
+            let is_mixed = buffers.lock().range(start..end).next().is_some() && !gaps.is_empty();
+            Ok((KnownMemory { start, end, place, is_mixed }, gaps.to_vec()))
         };
         let host = |start, end, gaps: &[usize]| known(start, end, Place::Host, gaps);
         let refused = Err(ErrorCode::InvalidParams);
@@ -210,7 +216,7 @@ mod tests {
         let (start, buffers) = (bytes.as_ptr().addr(), RegisteredBuffers::default());
         assert_eq!(buffers.insert(start, 4096, Place::Host), Ok(()));
         assert_eq!(buffers.insert(1 << 46, 4096, Place::Host), Ok(()));
-        let known = KnownMemory { start, end: start + 8192, place: Place::Host };
+        let known = KnownMemory { start, end: start + 8192, place: Place::Host, is_mixed: true };
         assert_eq!(buffers.check(start, 8192), Ok(known));
         assert_eq!(buffers.check(1 << 46, 8192), Err(ErrorCode::InvalidParams));
         assert_eq!(buffers.check(4096, 1), Err(ErrorCode::InvalidParams));
@@ -218,7 +224,7 @@ mod tests {
 
     #[test]
     fn known_memory_holds_what_lies_in_it() {
-        let known = KnownMemory { start: 100, end: 150, place: Place::Host };
+        let known = KnownMemory { start: 100, end: 150, place: Place::Host, is_mixed: false };
         for (start, len, holds) in [
             (100, 50, true),
             (149, 1, true),

@@ -108,6 +108,9 @@ impl Meta {
 
     fn segment_report(&self, slot: u32) -> Option<SegmentReport> {
         let segment = self.segments.get(slot).filter(|segment| segment.is_mounted())?;
+        if self.is_leaving(slot) {
+            return None;
+        }
         Some(SegmentReport {
             id: segment.id,
             name: Arc::clone(&segment.name),

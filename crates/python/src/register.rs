@@ -60,18 +60,19 @@ impl MooncakeDistributedStore {
         Ok(batch::done(result))
     }
 
-    /// Checks whether methods accept the `size` bytes at `buffer_ptr`: for code that touches the bytes before it
-    /// passes them on.
+    /// Checks whether code of this package may touch the `size` bytes at `buffer_ptr` itself. A transfer may also run past
+    /// the end of a buffer, because it checks each page that it touches.
     ///
     /// Returns 0; 1 if they lie on a GPU, where the processor cannot touch them; or -600 if the range
     ///
     /// - is empty;
-    /// - starts in a registered buffer and runs past its end;
+    /// - lies in registered buffers in part only;
     /// - starts outside of all registered buffers and not in host memory.
     fn _check_registered(&self, buffer_ptr: usize, size: usize) -> i32 {
         let Some(store) = self.store_for("_check_registered") else { return INVALID_PARAMS };
         let checked = match store.check_registered(buffer_ptr, size) {
             Ok(KnownMemory { place: Place::Device(_), .. }) => return IN_DEVICE,
+            Ok(KnownMemory { is_mixed: true, .. }) => Err(ErrorCode::InvalidParams),
             checked => checked.map(|_| ()),
         };
         batch::done(checked)

@@ -58,7 +58,7 @@ impl Meta {
     /// A client will not ping any more. It is forgotten at once, unless it lends segments: its next process may lend
     /// them again.
     pub(crate) fn leave(&mut self, from: ClientId) -> Result<(), ErrorCode> {
-        if self.segments.of_client(from).is_empty() {
+        if self.segments.of_client(from).iter().all(|&slot| self.is_leaving(slot)) {
             self.strike_client(from);
         }
         Ok(())

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use mooncake_types::{ClientId, ErrorCode, SegmentId, Tick};
 
 use super::closed::Closed;
+use super::members::Effect;
 use crate::Meta;
 use crate::effort::CHANGE;
 use crate::timer::Timer;
@@ -67,6 +68,12 @@ impl Meta {
     /// The slot of a segment that is in its grace period or past it; none if the segment has left or come back since.
     fn unmounting(&self, id: SegmentId) -> Option<u32> {
         self.segments.find(id).filter(|&slot| self.segments[slot].is(Closed::GracePeriod))
+    }
+
+    /// Whether a segment is unmounted, and only the record does not say so yet.
+    pub(crate) fn is_leaving(&self, slot: u32) -> bool {
+        let segment = &self.segments[slot];
+        segment.is(Closed::GracePeriod) && self.members.is_pending(Effect::Strike(segment.id))
     }
 
     /// Takes a segment out of the pool: its bytes count as lost.
