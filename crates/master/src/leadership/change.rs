@@ -10,9 +10,8 @@ pub(crate) fn change(effect: Effect) -> Change {
         Effect::Join(segment) => Change::Join(segment),
         Effect::JoinDisk(segment) => Change::JoinDisk(segment),
         Effect::Strike(segment) => Change::Strike(segment),
-        Effect::MarkBehind(segment, since) => Change::MarkBehind(segment, since),
+        Effect::MarkBehind(segment) => Change::MarkBehind(segment),
         Effect::CaughtUp(segment) => Change::CaughtUp(segment),
-        Effect::Overrule(hash, version) => Change::Overrule(hash, version),
     }
 }
 
@@ -22,9 +21,8 @@ pub(crate) fn effect(change: Change) -> Option<Effect> {
         Change::Join(segment) => Some(Effect::Join(segment)),
         Change::JoinDisk(segment) => Some(Effect::JoinDisk(segment)),
         Change::Strike(segment) => Some(Effect::Strike(segment)),
-        Change::MarkBehind(segment, since) => Some(Effect::MarkBehind(segment, since)),
+        Change::MarkBehind(segment) => Some(Effect::MarkBehind(segment)),
         Change::CaughtUp(segment) => Some(Effect::CaughtUp(segment)),
-        Change::Overrule(hash, version) => Some(Effect::Overrule(hash, version)),
         // Nothing waits for the marks of drains.
         Change::Drain(_) | Change::Undrain(_) | Change::RaiseEpoch(_) => None,
     }
@@ -49,31 +47,22 @@ pub(crate) fn record(leadership: &Leadership) -> RecordedMembers {
     let record = leadership.record();
     let member =
         |mooncake_ha::Member { segment, behind, is_disk, .. }| Member { segment, behind, is_disk };
-    RecordedMembers {
-        fresh: record.is_fresh(),
-        members: record.members().map(member).collect(),
-        overruled: record.overruled().collect(),
-    }
+    RecordedMembers { fresh: record.is_fresh(), members: record.members().map(member).collect() }
 }
 
 #[cfg(test)]
 mod tests {
-    use mooncake_types::{Epoch, SegmentId, Version};
+    use mooncake_types::Epoch;
 
     use super::*;
 
     #[test]
     fn every_effect_comes_back_from_its_change() {
         let segment = SegmentId(7);
-        for expected in [
-            Effect::Join(segment),
-            Effect::JoinDisk(segment),
-            Effect::Strike(segment),
-            Effect::MarkBehind(segment, Version { epoch: Epoch(3), counter: 4 }),
-            Effect::CaughtUp(segment),
-            Effect::Overrule(9, Version { epoch: Epoch(3), counter: 4 }),
-        ] {
-            assert_eq!(effect(change(expected)), Some(expected));
+        for effect_of in
+            [Effect::Join, Effect::JoinDisk, Effect::Strike, Effect::MarkBehind, Effect::CaughtUp]
+        {
+            assert_eq!(effect(change(effect_of(segment))), Some(effect_of(segment)));
         }
         assert_eq!(effect(Change::RaiseEpoch(Epoch(1))), None);
     }

@@ -15,7 +15,7 @@ use mooncake_types::mutation::{Rule, is_broken};
 use super::attributes::Attributes;
 use super::phase::Phase;
 use crate::Meta;
-use crate::objects::{Hashed, ObjectState};
+use crate::objects::Hashed;
 
 /// A reported version of an object.
 #[derive(Clone, Copy)]
@@ -39,28 +39,11 @@ pub(super) enum Belief {
     Outdated,
     /// It is the newest version of its key. An older object may hold the key.
     Newest { older: Option<u32> },
-    /// It is the newest finished version of its key. This put of a newer one holds the key, and has not ended.
-    Beside { put: u32 },
 }
 
 impl Meta {
-    /// Decides how the leader treats an entry that a segment reports and that is finished. Of a segment that lacks
-    /// changes of earlier leaders no version is given to readers that another one has replaced: the put of the newer
-    /// one may be acknowledged.
-    pub(super) fn judge_entry_on(&self, slot: u32, found: &FoundVersion<'_>) -> Belief {
-        match self.judge_entry(found) {
-            belief @ (Belief::Refuted | Belief::Newest { .. } | Belief::Beside { .. }) => belief,
-            belief if !self.lacks_earlier_changes(slot) => belief,
-            Belief::Outdated => Belief::Refuted,
-            Belief::Known(object) => match self.objects[object].state {
-                ObjectState::Tombstone => Belief::Refuted,
-                _ => Belief::Known(object),
-            },
-        }
-    }
-
     /// Decides how the leader treats a reported entry that is finished.
-    fn judge_entry(&self, found: &FoundVersion<'_>) -> Belief {
+    pub(super) fn judge_entry(&self, found: &FoundVersion<'_>) -> Belief {
         let holder = self.index.get(&self.objects, Hashed { key: found.key, hash: found.hash });
         let held = holder.map(|holder| self.objects[holder].version);
         let is_current = held == Some(found.version);
@@ -79,12 +62,6 @@ impl Meta {
             };
         }
         let is_older = held.is_some_and(|held| found.version < held);
-        if is_older
-            && let Some(put) = holder
-            && self.objects[put].state == ObjectState::Processing
-        {
-            return Belief::Beside { put };
-        }
         match is_older && !is_broken(Rule::HighestVersionWins) {
             false => Belief::Newest { older: holder },
             true if self.recovery.phase.are_former_routes_over() => Belief::Refuted,
@@ -105,7 +82,7 @@ impl Meta {
     }
 
     /// From now on the leader believes no report of a key with this hash below this version.
-    pub(crate) fn overrule_below(&mut self, hash: u64, version: Version) {
+    fn overrule_below(&mut self, hash: u64, version: Version) {
         if self.recovery.phase.may_report() {
             self.recovery.overruled.note(hash, version);
         }

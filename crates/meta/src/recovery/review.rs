@@ -122,8 +122,6 @@ impl Meta {
         match self.objects[object].state {
             ObjectState::Complete | ObjectState::Tombstone => {
                 self.effort.spend(CHANGE);
-                // It is gone already, so this may come too late for the next leader.
-                self.may_be_evicted(object);
                 self.lose_replica(object, replica);
             }
             ObjectState::Processing

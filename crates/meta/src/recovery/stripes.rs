@@ -3,7 +3,7 @@
 use mooncake_types::{InventoryEntry, Version};
 
 use super::attributes::Attributes;
-use super::belief::{Belief, FoundVersion};
+use super::belief::FoundVersion;
 use super::entry::ImplausibleReport;
 use super::waiting_stripes::{FoundPiece, WaitingStripes};
 use crate::Meta;
@@ -46,9 +46,7 @@ impl Meta {
             whole.iter().map(|it| self.take_piece(found.version, it.range)).collect();
         let attributes = Attributes::decode(&attributes).unwrap_or_default();
         let found = FoundVersion { attributes, ..*found };
-        let beliefs = pieces.iter().map(|piece| self.judge_entry_on(piece.segment, &found));
-        let refuted = beliefs.clone().find(|&belief| belief == Belief::Refuted);
-        let belief = refuted.or(beliefs.last()).unwrap_or(Belief::Refuted);
+        let belief = self.judge_entry(&found);
         self.take_replica(&found, &pieces, belief)
     }
 

@@ -1,6 +1,6 @@
 //! Changes of the membership record: how the state machine requests them, and what each does once it is durable.
 
-use mooncake_types::{Medium, SegmentId, Tick, Version};
+use mooncake_types::{Medium, SegmentId, Tick};
 
 use super::closed::Closed;
 use super::members::Effect;
@@ -30,12 +30,6 @@ impl Meta {
         if !self.members.pending.insert(effect) {
             return;
         }
-        if let Effect::MarkBehind(id, _) = effect
-            && let Some(slot) = self.segments.find(id)
-        {
-            // What is put on it from now on, later leaders would hear of too late.
-            self.segments.set(slot, Closed::Behind, true);
-        }
         match self.members.is_recorded {
             true => self.members.effects.push(effect),
             false => self.take_hold(effect),
@@ -48,28 +42,24 @@ impl Meta {
             Effect::Join(id) => _ = self.members.join(id),
             Effect::JoinDisk(id) => self.members.join(id).is_disk = true,
             Effect::Strike(id) => {
-                self.members.strike(id);
+                self.members.known.remove(&id);
                 self.lose_struck(id);
                 self.on_reported(id);
             }
-            Effect::MarkBehind(id, since) => {
-                self.set_behind(id, Some(since));
+            Effect::MarkBehind(id) => {
+                self.set_behind(id, true);
                 self.note_marked(id);
             }
-            Effect::CaughtUp(id) => self.set_behind(id, None),
-            Effect::Overrule(hash, version) => self.members.overrule(hash, version),
+            Effect::CaughtUp(id) => self.set_behind(id, false),
         }
         self.advance_recovery();
     }
 
-    fn set_behind(&mut self, id: SegmentId, since: Option<Version>) {
-        if !self.members.set_behind(id, since) {
-            return;
-        }
+    fn set_behind(&mut self, id: SegmentId, behind: bool) {
+        let Some(known) = self.members.known.get_mut(&id) else { return };
+        known.behind = behind;
         let Some(slot) = self.segments.find(id) else { return };
-        let is_behind = since.is_some() || self.members.is_marking(id);
-        self.segments.set(slot, Closed::Behind, is_behind);
-        self.members.set_catching_up(id, false);
+        self.segments.set(slot, Closed::Behind, behind);
         self.tombstones.stop_catching_up(slot);
         self.catch_up(slot);
     }
@@ -87,7 +77,7 @@ impl Meta {
     /// so.
     pub(crate) fn strike(&mut self, slot: u32) {
         self.segments.set(slot, Closed::Struck, true);
-        self.strike_member(self.segments[slot].id);
+        self.emit(Effect::Strike(self.segments[slot].id));
     }
 
     /// Has a segment marked behind whose node cannot be asked, so that no acknowledgement need wait for that node.
@@ -97,37 +87,30 @@ impl Meta {
         if segment.is(Closed::Struck) {
             return;
         }
-        if self.members.is_marking(id) {
-            return;
-        }
         if segment.is(Closed::Behind) && !self.members.is_pending(Effect::CaughtUp(id)) {
             // The record has the mark still. The segment must catch up with new tombstones, too.
-            self.members.set_catching_up(id, false);
             return self.tombstones.stop_catching_up(slot);
         }
-        self.emit(Effect::MarkBehind(id, self.term.newest_grant()));
+        self.emit(Effect::MarkBehind(id));
     }
 
-    /// Whether the record says that a segment lacks changes, so that acknowledgements need not wait for its tombstones
-    /// if a later leader can tell them from what other segments hold, or from the record.
+    /// Whether a later leader would have the segment start empty, so that no acknowledgement need wait for its
+    /// tombstones.
     pub(crate) fn is_forgiven(&self, slot: u32) -> bool {
-        self.members.is_behind(self.segments[slot].id) == Some(true)
-            && !self.tombstones.is_catching_up(slot)
+        self.segments[slot].is(Closed::Behind) && !self.tombstones.is_catching_up(slot)
     }
 
     /// Has a segment that is marked behind catch up, if its node has reported all entries and is in sight. From then
     /// on acknowledgements wait for its new tombstones. The mark ends once the node has confirmed the older ones.
     pub(crate) fn catch_up(&mut self, slot: u32) {
         let segment = &self.segments[slot];
-        let is_behind = self.members.is_behind(segment.id) == Some(true);
-        if !is_behind || segment.recovering.is_some() || !segment.serves() {
+        if !segment.is(Closed::Behind) || segment.recovering.is_some() || !segment.serves() {
             return;
         }
         if !self.tombstones.is_catching_up(slot) {
             // Tombstones that are left from now on have a newer grant.
             let newest = self.term.newest_grant();
             self.term.next_version();
-            self.members.set_catching_up(self.segments[slot].id, true);
             self.tombstones.begin_catching_up(slot, newest);
         }
         if self.tombstones.has_caught_up(slot) {

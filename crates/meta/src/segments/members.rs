@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mooncake_types::{Epoch, Medium, SegmentId, Version};
+use mooncake_types::{Medium, SegmentId};
 
 /// A change of the membership record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -18,14 +18,10 @@ pub enum Effect {
     JoinDisk(SegmentId),
     /// The segment is a member no longer: its bytes count as lost, and it comes back empty if at all.
     Strike(SegmentId),
-    /// The segment may lack changes since this version was granted. The default version stands for changes that no
-    /// later leader can tell: under the next leader the segment starts empty.
-    MarkBehind(SegmentId, Version),
-    /// The segment lacks no changes any more.
+    /// The segment holds entries that must not be read: under the next leader it starts empty.
+    MarkBehind(SegmentId),
+    /// The segment holds no such entries any more.
     CaughtUp(SegmentId),
-    /// Under the key with this [hash](super::written_hash), versions up to this one are gone that later leaders could
-    /// know from the segments in step. They believe no such entry on a segment that is behind.
-    Overrule(u64, Version),
 }
 
 impl Effect {
@@ -38,23 +34,13 @@ impl Effect {
     }
 }
 
-/// The hash of a key in the membership record. It must never change: masters of other releases read it.
-pub(crate) fn written_hash(key: &str) -> u64 {
-    // FNV-1a with 64 bits, whose high bits are then mixed into the low ones.
-    let fnv = key.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    let mixed = (fnv ^ fnv >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    mixed ^ mixed >> 29
-}
-
 /// A segment in the membership record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Member {
     /// The segment.
     pub segment: SegmentId,
-    /// Since when it may lack changes, if it is marked behind: see [`Effect::MarkBehind`].
-    pub behind: Option<Version>,
+    /// Whether it is marked behind.
+    pub behind: bool,
     /// Whether it outlives its process: a disk, files in a shared directory, or a prefix of an object store.
     pub is_disk: bool,
 }
@@ -66,8 +52,6 @@ pub struct RecordedMembers {
     pub fresh: bool,
     /// Its members, in any order.
     pub members: Vec<Member>,
-    /// The hashes of its overruled keys, and up to which version: see [`Effect::Overrule`].
-    pub overruled: BTreeMap<u64, Version>,
 }
 
 /// The members, and the changes that are not recorded yet.
@@ -76,16 +60,6 @@ pub(crate) struct Members {
     /// Whether a shell writes the record. If not, every change takes effect at once.
     pub(super) is_recorded: bool,
     pub(super) known: BTreeMap<SegmentId, Member>,
-    /// The members that are behind since a version, the longest behind first. Later leaders let them catch up.
-    trackable: BTreeSet<(Version, SegmentId)>,
-    /// How many members are behind.
-    behind: usize,
-    /// Those of them that catch up: this leader knows all their entries, and has removed ones dropped before it answers.
-    catching_up: BTreeSet<SegmentId>,
-    /// The hashes of overruled keys in the record, and up to which version.
-    overruled: BTreeMap<u64, Version>,
-    /// The overruled keys of this leader, recorded or not: their written hashes, by their hashes in the index.
-    written: BTreeMap<u64, u64>,
     /// Changes that are not recorded yet.
     pub(super) pending: BTreeSet<Effect>,
     /// Those of them that the shell has not taken yet.
@@ -94,115 +68,13 @@ pub(crate) struct Members {
 
 impl Members {
     pub(crate) fn recorded(record: &RecordedMembers) -> Self {
-        let mut members = Self { is_recorded: true, ..Self::default() };
-        for member in &record.members {
-            members.known.insert(member.segment, *member);
-            members.track(member.segment, None, member.behind);
-        }
-        members.overruled.clone_from(&record.overruled);
-        members
+        let known = record.members.iter().map(|member| (member.segment, *member));
+        Self { is_recorded: true, known: known.collect(), ..Self::default() }
     }
 
     /// Whether a member is marked behind; none if the segment is no member.
     pub(crate) fn is_behind(&self, id: SegmentId) -> Option<bool> {
-        self.known.get(&id).map(|member| member.behind.is_some())
-    }
-
-    /// Since when a member is behind, if it is.
-    pub(crate) fn behind_since(&self, id: SegmentId) -> Option<Version> {
-        self.known.get(&id)?.behind
-    }
-
-    /// Since when changes may be missing on a member, the longest time: of those that later leaders let catch up, and
-    /// that do not catch up with this one.
-    pub(crate) fn oldest_lacking(&self) -> Option<Version> {
-        let mut lacking = self.trackable.iter().filter(|(_, id)| !self.catching_up.contains(id));
-        lacking.next().map(|&(since, _)| since)
-    }
-
-    /// Whether a member is behind that later leaders let catch up.
-    pub(crate) fn has_trackable(&self) -> bool {
-        !self.trackable.is_empty()
-    }
-
-    pub(super) fn set_catching_up(&mut self, id: SegmentId, is_so: bool) {
-        match is_so {
-            true => _ = self.catching_up.insert(id),
-            false => _ = self.catching_up.remove(&id),
-        }
-    }
-
-    /// The members that are behind since before this version, of those that later leaders let catch up.
-    pub(crate) fn behind_before(&self, version: Version) -> impl Iterator<Item = SegmentId> {
-        self.trackable.iter().take_while(move |(since, _)| *since < version).map(|&(_, id)| id)
-    }
-
-    /// Whether the record overrules this version of a key.
-    pub(crate) fn is_overruled(&self, hash: u64, version: Version) -> bool {
-        self.overruled.get(&hash).is_some_and(|&until| version <= until)
-    }
-
-    pub(super) fn overrule(&mut self, hash: u64, version: Version) {
-        if self.behind > 0 {
-            let until = self.overruled.entry(hash).or_default();
-            *until = version.max(*until);
-        }
-    }
-
-    pub(crate) fn has_overruled(&self) -> bool {
-        !self.overruled.is_empty()
-    }
-
-    /// At least the number of overruled keys, in the record and on their way there.
-    pub(crate) fn overruled_keys(&self) -> usize {
-        self.overruled.len() + self.written.len()
-    }
-
-    /// Notes that this leader has a key overruled: its hash in the index, and its [written](written_hash) one.
-    pub(crate) fn note_written(&mut self, hash: u64, written: u64) {
-        self.written.insert(hash, written);
-    }
-
-    /// Whether this leader had the keys with this hash in the index overruled, and the record says so of this version.
-    pub(crate) fn is_settled(&self, hash: u64, version: Version) -> bool {
-        self.written.get(&hash).is_some_and(|&written| self.is_overruled(written, version))
-    }
-
-    /// Marks a member behind, or ends its mark. A member that is behind for longer stays so. Once none is behind, no
-    /// key is overruled.
-    pub(super) fn set_behind(&mut self, id: SegmentId, since: Option<Version>) -> bool {
-        let Some(member) = self.known.get_mut(&id) else { return false };
-        let before = member.behind;
-        member.behind = match (before, since) {
-            (Some(before), Some(since)) => Some(before.min(since)),
-            _ => since,
-        };
-        let after = member.behind;
-        self.track(id, before, after);
-        true
-    }
-
-    pub(super) fn strike(&mut self, id: SegmentId) {
-        let member = self.known.remove(&id);
-        self.track(id, member.and_then(|member| member.behind), None);
-    }
-
-    fn track(&mut self, id: SegmentId, before: Option<Version>, after: Option<Version>) {
-        if let Some(since) = before {
-            self.trackable.remove(&(since, id));
-        }
-        if let Some(since) = after.filter(|&since| since != Version::default()) {
-            self.trackable.insert((since, id));
-        }
-        if after.is_none() {
-            self.catching_up.remove(&id);
-        }
-        self.behind += usize::from(after.is_some());
-        self.behind -= usize::from(before.is_some());
-        if self.behind == 0 {
-            self.overruled.clear();
-            self.written.clear();
-        }
+        self.known.get(&id).map(|member| member.behind)
     }
 
     /// Whether the record says that a member outlives its process.
@@ -211,15 +83,8 @@ impl Members {
     }
 
     pub(super) fn join(&mut self, segment: SegmentId) -> &mut Member {
-        let member = Member { segment, behind: None, is_disk: false };
+        let member = Member { segment, behind: false, is_disk: false };
         self.known.entry(segment).or_insert(member)
-    }
-
-    /// Whether the record is about to mark a member behind.
-    pub(super) fn is_marking(&self, id: SegmentId) -> bool {
-        let newest = Version { epoch: Epoch(u64::MAX), counter: u64::MAX };
-        let marks = Effect::MarkBehind(id, Version::default())..=Effect::MarkBehind(id, newest);
-        self.pending.range(marks).next().is_some()
     }
 
     pub(crate) fn is_pending(&self, effect: Effect) -> bool {

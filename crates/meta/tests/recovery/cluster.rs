@@ -15,7 +15,7 @@ use crate::node::Node;
 use crate::promise::Promises;
 
 /// The states that the random worlds must meet, since they test little otherwise.
-pub(crate) const RARE: [&str; 19] = [
+pub(crate) const RARE: [&str; 18] = [
     "a master died",
     "all nodes reported to a new leader",
     "a segment started empty",
@@ -27,7 +27,6 @@ pub(crate) const RARE: [&str; 19] = [
     "a put was acknowledged by a leader that did not grant it",
     "a segment was marked behind",
     "a segment caught up",
-    "a key was overruled",
     "a segment was struck",
     "a node was told to drop something",
     "a stripe was recovered",
@@ -54,10 +53,8 @@ pub(crate) struct Cluster {
     pub(crate) config: Config,
     pub(crate) now: Tick,
     pub(crate) meta: Meta,
-    /// The membership record: for each member since when it is behind, if it is.
-    record: BTreeMap<SegmentId, Option<Version>>,
-    /// The overruled keys of the record.
-    overruled: BTreeMap<u64, Version>,
+    /// The membership record: for each member whether it is stale.
+    record: BTreeMap<SegmentId, bool>,
     unrecorded: VecDeque<Effect>,
     pub(crate) nodes: Vec<Node>,
     pub(crate) follower: Follower,
@@ -81,7 +78,6 @@ impl Cluster {
             config,
             now: Tick(1_000),
             record: BTreeMap::new(),
-            overruled: BTreeMap::new(),
             unrecorded: VecDeque::new(),
             nodes,
             follower: Follower::default(),
@@ -99,13 +95,9 @@ impl Cluster {
     }
 
     fn lead(&mut self, epoch: Epoch, fresh: bool) {
-        let member = |(&segment, &behind): (&SegmentId, &Option<Version>)| Member {
-            segment,
-            behind,
-            is_disk: false,
-        };
-        let members = self.record.iter().map(member).collect();
-        let record = RecordedMembers { fresh, members, overruled: self.overruled.clone() };
+        let member =
+            |(&segment, &behind): (&SegmentId, &bool)| Member { segment, behind, is_disk: false };
+        let record = RecordedMembers { fresh, members: self.record.iter().map(member).collect() };
         self.meta = Meta::recover(self.config.clone(), epoch, self.now, &record);
         self.meta.remember(self.follower.lead(!epoch.0.is_multiple_of(3)));
         self.unrecorded.clear();
@@ -180,26 +172,19 @@ impl Cluster {
             self.note(|| format!("recorded {effect:?}"));
             match effect {
                 Effect::Join(id) | Effect::JoinDisk(id) => {
-                    self.record.insert(id, None);
+                    self.record.insert(id, false);
                 }
                 Effect::Strike(id) => {
                     self.meet("a segment was struck");
                     self.record.remove(&id);
                 }
-                Effect::MarkBehind(id, since) => {
+                Effect::MarkBehind(id) => {
                     self.meet("a segment was marked behind");
-                    let earlier =
-                        |behind: Option<Version>| behind.map_or(since, |it| it.min(since));
-                    self.record.entry(id).and_modify(|behind| *behind = Some(earlier(*behind)));
+                    self.record.entry(id).and_modify(|behind| *behind = true);
                 }
                 Effect::CaughtUp(id) => {
                     self.meet("a segment caught up");
-                    self.record.entry(id).and_modify(|behind| *behind = None);
-                }
-                Effect::Overrule(hash, version) => {
-                    self.meet("a key was overruled");
-                    let until = self.overruled.entry(hash).or_default();
-                    *until = version.max(*until);
+                    self.record.entry(id).and_modify(|behind| *behind = false);
                 }
             }
             self.meta.handle_recorded(self.now, effect);
@@ -267,11 +252,7 @@ impl Cluster {
             domains: &[],
         };
         for effect in self.meta.effects_before(&mount) {
-            let since = match effect {
-                Effect::MarkBehind(_, since) => Some(since),
-                _ => None,
-            };
-            self.record.insert(id, since);
+            self.record.insert(id, matches!(effect, Effect::MarkBehind(_)));
             self.meta.handle_recorded(self.now, effect);
         }
         let reply = self.ask(client, &Request::MountSegment(mount));
@@ -458,7 +439,7 @@ impl Cluster {
         let record = self.record.clone();
         self.note(|| format!("the record: {record:?}"));
         // Readers may still have routes to objects that were replaced on a stale member.
-        let waits_for_routes = record.values().any(Option::is_some);
+        let waits_for_routes = record.values().any(|&is_behind| is_behind);
         if !calm {
             return;
         }
@@ -485,9 +466,8 @@ impl Cluster {
             self.advance(self.config.routes_last_ms);
             self.write_record(100);
         }
-        let is_ghost = |(&segment, behind): (&SegmentId, &Option<Version>)| {
-            behind.is_none() && self.node_of(segment).is_none()
-        };
+        let is_ghost =
+            |(&segment, &behind): (&SegmentId, &bool)| !behind && self.node_of(segment).is_none();
         let ghosts = is_waiting || self.record.iter().any(is_ghost);
         assert!(ghosts || self.meta.serves(), "all have reported");
         self.meet("all nodes reported to a new leader");
@@ -512,7 +492,7 @@ impl Cluster {
 
     /// The readable keys with a replica on members that are not stale.
     fn readable_and_kept(&self) -> Vec<(String, Version)> {
-        let is_kept = |segment: SegmentId| self.record.get(&segment) == Some(&None);
+        let is_kept = |segment: SegmentId| self.record.get(&segment) == Some(&false);
         let mut kept = Vec::new();
         for key in (0..KEYS).map(name) {
             let Some(report) = self.meta.peek(&key).filter(|report| report.complete) else {

@@ -21,7 +21,6 @@ mod prefix_len;
 mod promotion;
 mod put;
 mod recovery;
-mod recovery_behind;
 mod recovery_inventory;
 mod recovery_replacing;
 mod recovery_reporting;

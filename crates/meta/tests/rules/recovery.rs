@@ -22,8 +22,8 @@ pub(crate) fn version(counter: u64) -> Version {
 /// A leader whose predecessor has recorded these members.
 pub(crate) fn leader(members: &[SegmentId]) -> World {
     let members =
-        members.iter().map(|&segment| Member { segment, behind: None, is_disk: false }).collect();
-    let record = RecordedMembers { fresh: false, members, ..RecordedMembers::default() };
+        members.iter().map(|&segment| Member { segment, behind: false, is_disk: false }).collect();
+    let record = RecordedMembers { fresh: false, members };
     let now = Tick(1_000);
     World { meta: Meta::recover(Config::default(), EPOCH, now, &record), now }
 }
@@ -45,11 +45,6 @@ pub(crate) fn mount(world: &mut World, id: SegmentId, is_empty: bool) -> Reply {
         world.meta.handle_recorded(world.now, effect);
     }
     world.ask(ALICE, &Request::MountSegment(mount))
-}
-
-/// The record marks a segment behind since the leader began.
-pub(crate) const fn marked(id: SegmentId) -> Effect {
-    Effect::MarkBehind(id, Version { epoch: EPOCH, counter: 0 })
 }
 
 pub(crate) const fn mounted(outcome: MountOutcome) -> Reply {
@@ -179,7 +174,7 @@ fn a_member_that_is_missing_is_marked_behind_once_no_route_to_it_is_left() {
     assert!(!world.meta.has_effects() && !world.meta.serves());
     world.advance(1);
     assert!(!world.meta.serves(), "it is not recorded yet");
-    assert_eq!(record(&mut world), [marked(B)]);
+    assert_eq!(record(&mut world), [Effect::MarkBehind(B)]);
     assert!(world.meta.serves());
     // B reports late, but before it is struck. Its entries of keys that were changed since give way.
     world
@@ -219,19 +214,12 @@ fn a_member_that_does_not_report_in_time_is_struck() {
 fn who_may_come_back_with_what_it_holds() {
     let behind = RecordedMembers {
         fresh: false,
-        members: vec![Member { segment: A, behind: Some(Version::default()), is_disk: false }],
-        ..RecordedMembers::default()
+        members: vec![Member { segment: A, behind: true, is_disk: false }],
     };
-    let traced = RecordedMembers {
-        fresh: false,
-        members: vec![Member { segment: A, behind: Some(version(3)), is_disk: false }],
-        ..RecordedMembers::default()
-    };
-    let fresh = RecordedMembers { fresh: true, members: vec![], ..RecordedMembers::default() };
+    let fresh = RecordedMembers { fresh: true, members: vec![] };
     let known = RecordedMembers {
         fresh: false,
-        members: vec![Member { segment: A, behind: None, is_disk: false }],
-        ..RecordedMembers::default()
+        members: vec![Member { segment: A, behind: false, is_disk: false }],
     };
     let empty = RecordedMembers::default();
     for (record, wait_ms, is_empty, expected) in [
@@ -240,8 +228,6 @@ fn who_may_come_back_with_what_it_holds() {
         (&known, 15_000, false, MountOutcome::StartEmpty),
         (&behind, 0, false, MountOutcome::StartEmpty),
         (&behind, 0, true, MountOutcome::Ready),
-        (&traced, 0, false, MountOutcome::WantsInventory),
-        (&traced, 15_000, false, MountOutcome::StartEmpty),
         (&empty, 0, false, MountOutcome::StartEmpty),
         (&empty, 0, true, MountOutcome::Ready),
         (&fresh, 0, false, MountOutcome::WantsInventory),
@@ -339,13 +325,11 @@ fn what_was_evicted_is_named_and_fetched_until_it_is_dropped_or_overwritten() {
 fn nobody_waits_for_a_node_that_cannot_be_asked_once_it_is_marked_behind() {
     let mut world = leader(&[]);
     mount(&mut world, A, true);
-    let since = world.put("k", KIB).unwrap().what.version;
+    world.put("k", KIB).unwrap();
     world.disconnect(ALICE);
     let (result, named) = remove(&mut world, "k");
     assert_eq!((result, named.len()), (Ok(()), 1));
-    assert_eq!(record(&mut world), [Effect::MarkBehind(A, since)]);
-    assert_eq!(remove(&mut world, "k").0, EARLY, "a later leader would believe the node");
-    assert!(matches!(record(&mut world)[..], [Effect::Overrule(_, version)] if version >= since));
+    assert_eq!(record(&mut world), [Effect::MarkBehind(A)]);
     assert_eq!(remove(&mut world, "k"), (Err(ErrorCode::ObjectNotFound), vec![]));
     world.ping(ALICE, &[A]);
     assert_eq!(world.start(BOB, "l", KIB).map(|_| ()), Err(ErrorCode::NoAvailableHandle));
@@ -427,7 +411,7 @@ fn keys_are_removed_by_walking_only_once_all_members_have_told_theirs() {
 
 #[test]
 fn a_stranger_brings_back_nothing_that_a_walk_would_have_removed() {
-    let record = RecordedMembers { fresh: true, members: vec![], ..RecordedMembers::default() };
+    let record = RecordedMembers { fresh: true, members: vec![] };
     let now = Tick(1_000);
     let mut world = World { meta: Meta::recover(Config::default(), EPOCH, now, &record), now };
     assert!(matches!(remove_all(&mut world), Reply::Scanned(_)));
@@ -548,11 +532,11 @@ fn a_segment_that_is_telling_what_it_holds_is_not_taken_back_after_a_while() {
 /// Readers may still have routes from the last leader to this member, and reach its node.
 #[test]
 fn a_leader_waits_for_the_routes_to_a_member_that_was_behind() {
-    let members = [(A, Some(Version::default())), (B, None)];
+    let members = [(A, true), (B, false)];
     let members =
         members.map(|(segment, behind)| Member { segment, behind, is_disk: false }).to_vec();
     let now = Tick(1_000);
-    let record = RecordedMembers { fresh: false, members, ..RecordedMembers::default() };
+    let record = RecordedMembers { fresh: false, members };
     let mut world = World { meta: Meta::recover(Config::default(), EPOCH, now, &record), now };
     recover(&mut world, B, &[entry("k", 0, KIB, 2)]);
     assert_eq!(chain(&mut world, "k"), [2]);
@@ -568,11 +552,11 @@ fn a_leader_waits_for_the_routes_to_a_member_that_was_behind() {
 
 #[test]
 fn a_member_that_was_behind_and_does_not_come_is_struck_when_the_window_is_over() {
-    let members = [(A, Some(Version::default())), (B, None)];
+    let members = [(A, true), (B, false)];
     let members =
         members.map(|(segment, behind)| Member { segment, behind, is_disk: false }).to_vec();
     let now = Tick(1_000);
-    let record_before = RecordedMembers { fresh: false, members, ..RecordedMembers::default() };
+    let record_before = RecordedMembers { fresh: false, members };
     let meta = Meta::recover(Config::default(), EPOCH, now, &record_before);
     let mut world = World { meta, now };
     recover(&mut world, B, &[]);
