@@ -1,6 +1,6 @@
 //! Members that take longer to report than any timer, and members that fall silent.
 
-use mooncake_meta::{Config, Effect, Member, Meta, RecordedMembers};
+use mooncake_meta::{Config, Effect, Member, Meta, Notice, RecordedMembers};
 use mooncake_types::{InventoryPage, MountOutcome, Reply, Request, SegmentId};
 
 use crate::KIB;
@@ -180,4 +180,19 @@ fn a_segment_that_is_unmounted_answers_for_its_removals_until_that_is_recorded()
     assert_eq!(record(&mut world), [Effect::Strike(A)]);
     assert_eq!(remove(&mut world, "k").1, []);
     assert_eq!(world.meta.stats().segments, 0);
+}
+
+#[test]
+fn a_node_that_unmounts_and_leaves_is_neither_listed_nor_out_of_sight_while_the_record_is_written()
+{
+    let mut world = leader(&[]);
+    mount(&mut world, A, true);
+    let unmount = Request::UnmountSegment { id: A, grace_ms: 0 };
+    assert_eq!(world.ask(ALICE, &unmount), Reply::Done(Ok(())));
+    assert_eq!(world.meta.segments(), []);
+    assert_eq!(world.ask(ALICE, &Request::Leave { reads: None }), Reply::Done(Ok(())));
+    world.meta.handle_disconnect(world.now, ALICE);
+    let notices = world.meta.take_notices();
+    assert!(!notices.iter().any(|it| matches!(it, Notice::SightLost { .. })), "{notices:?}");
+    assert_eq!(record(&mut world), [Effect::Strike(A)]);
 }
