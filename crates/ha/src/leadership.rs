@@ -302,6 +302,9 @@ impl Leadership {
         let mut next = record.clone();
         let believed = changes.iter().filter(|&&change| self.believes(change));
         believed.for_each(|&change| next.apply(change));
+        if next.about_bytes() > self.room_bytes() {
+            next.shorten();
+        }
         if next.members().len() > record.members().len() {
             self.refuse_if_full(&next)?;
         }
@@ -332,8 +335,7 @@ impl Leadership {
     /// Refuses members unless there is room left to mark some of them behind: otherwise no removal could be
     /// acknowledged.
     fn refuse_if_full(&self, next: &Record) -> Result<(), CoordinatorError> {
-        let limit_bytes = self.shared.term.limit_bytes();
-        let (len_bytes, limit_bytes) = (next.about_bytes(), limit_bytes - limit_bytes / 32);
+        let (len_bytes, limit_bytes) = (next.about_bytes(), self.room_bytes());
         match len_bytes <= limit_bytes {
             true => Ok(()),
             false => {
@@ -341,6 +343,12 @@ impl Leadership {
                 Err(CoordinatorError::Full { place, len_bytes, limit_bytes })
             }
         }
+    }
+
+    /// Room for members, without that for marks.
+    fn room_bytes(&self) -> usize {
+        let limit_bytes = self.shared.term.limit_bytes();
+        limit_bytes - limit_bytes / 32
     }
 
     fn lock_record(&self) -> MutexGuard<'_, Record> {

@@ -1,6 +1,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use mooncake_types::{Epoch, SegmentId, limits};
+use mooncake_types::{Epoch, OverruledKey, SegmentId, Version, limits};
 use serde::{Deserialize, Serialize};
 
 /// The name of the format in the text of a record.
@@ -15,13 +15,17 @@ const HEAD_BYTES: usize = 1024;
 /// Bytes of an id in the text: 32 digits in quotes, and a comma.
 const ID_BYTES: usize = 35;
 
+/// Bytes of an overruled key in the text: five numbers of up to 20 digits, and what is between them.
+const HASH_BYTES: usize = 108;
+
 /// A segment whose content counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Member {
     /// The id of its incarnation.
     pub segment: SegmentId,
-    /// Whether objects in it were removed or replaced while its node could not be told.
-    pub behind: bool,
+    /// Since when objects in it may have been removed or replaced without it, if that is so. The default version
+    /// stands for a time from which no later leader can tell what it lacks.
+    pub behind: Option<Version>,
     /// Whether it lies on a disk, in a shared directory or in an object store, and so outlives its process.
     pub is_disk: bool,
     /// Whether an operator has drained it: the next leader does so again.
@@ -37,14 +41,17 @@ pub enum Change {
     JoinDisk(SegmentId),
     /// Removes the segment from the members: its content is lost.
     Strike(SegmentId),
-    /// Marks the segment as behind, if it is a member.
-    MarkBehind(SegmentId),
+    /// Marks the segment as behind since this version, if it is a member. A segment that is behind for longer stays so.
+    MarkBehind(SegmentId, Version),
     /// Removes that mark, if the segment is a member.
     CaughtUp(SegmentId),
     /// Marks the segment as drained, if it is a member.
     Drain(SegmentId),
     /// Removes that mark, if the segment is a member.
     Undrain(SegmentId),
+    /// Overrules versions of the key with this hash, on segments that are behind. Once none is behind, no key is
+    /// overruled.
+    Overrule(u64, OverruledKey),
     /// Raises the record's epoch to one that was seen elsewhere, so that later leaders get higher ones. Never lowers
     /// it.
     RaiseEpoch(Epoch),
@@ -56,6 +63,7 @@ pub struct Record {
     fresh: bool,
     epoch: Epoch,
     members: BTreeMap<SegmentId, Member>,
+    overruled: BTreeMap<u64, OverruledKey>,
     /// The last leader gave the leadership back before its lease was over.
     is_resigned: bool,
     /// The leader before this one did so.
@@ -84,6 +92,11 @@ struct Content {
     epoch: u64,
     members: Vec<String>,
     behind: Vec<String>,
+    /// Ids, epochs and counters of those behind whose changes later leaders can tell.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    behind_since: Vec<(String, u64, u64)>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    overruled: Vec<(u64, [u64; 4])>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     disks: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -129,13 +142,20 @@ impl Record {
         self.members.get(&segment).copied()
     }
 
+    /// The keys that are overruled on segments that are behind, with their hashes.
+    pub fn overruled(&self) -> impl ExactSizeIterator<Item = (u64, OverruledKey)> + '_ {
+        self.overruled.iter().map(|(&hash, &key)| (hash, key))
+    }
+
     /// Approximate length of its text, in bytes.
     pub(crate) fn about_bytes(&self) -> usize {
         let ids = |member: &Member| {
-            let marks = [member.behind, member.is_disk, member.is_drained];
-            1 + marks.into_iter().filter(|mark| *mark).count()
+            let since = member.behind.map(|since| since != Version::default());
+            let behind = since.map_or(0, |is_told| 1 + 2 * usize::from(is_told));
+            1 + behind + usize::from(member.is_disk) + usize::from(member.is_drained)
         };
-        HEAD_BYTES + self.members.values().map(ids).sum::<usize>() * ID_BYTES
+        let ids = self.members.values().map(ids).sum::<usize>();
+        HEAD_BYTES + ids * ID_BYTES + self.overruled.len() * HASH_BYTES
     }
 
     /// Applies one change.
@@ -145,9 +165,14 @@ impl Record {
             Change::JoinDisk(segment) => self.join(segment).is_disk = true,
             Change::Strike(segment) => {
                 self.members.remove(&segment);
+                self.forget_overruled();
             }
-            Change::MarkBehind(segment) => self.set_behind(segment, true),
-            Change::CaughtUp(segment) => self.set_behind(segment, false),
+            Change::MarkBehind(segment, since) => self.set_behind(segment, Some(since)),
+            Change::CaughtUp(segment) => self.set_behind(segment, None),
+            Change::Overrule(hash, key) => {
+                self.overruled.entry(hash).or_default().add(key);
+                self.forget_overruled();
+            }
             Change::Drain(segment) => self.set_drained(segment, true),
             Change::Undrain(segment) => self.set_drained(segment, false),
             Change::RaiseEpoch(epoch) => self.epoch = self.epoch.max(epoch),
@@ -155,13 +180,24 @@ impl Record {
     }
 
     fn join(&mut self, segment: SegmentId) -> &mut Member {
-        let member = Member { segment, behind: false, is_disk: false, is_drained: false };
+        let member = Member { segment, behind: None, is_disk: false, is_drained: false };
         self.members.entry(segment).or_insert(member)
     }
 
-    fn set_behind(&mut self, segment: SegmentId, behind: bool) {
+    fn set_behind(&mut self, segment: SegmentId, since: Option<Version>) {
         if let Some(found) = self.members.get_mut(&segment) {
-            found.behind = behind;
+            found.behind = match (found.behind, since) {
+                (Some(before), Some(since)) => Some(before.min(since)),
+                _ => since,
+            };
+        }
+        self.forget_overruled();
+    }
+
+    /// No key is overruled unless a segment is behind.
+    fn forget_overruled(&mut self) {
+        if !self.overruled.is_empty() && self.members.values().all(|it| it.behind.is_none()) {
+            self.overruled.clear();
         }
     }
 
@@ -171,6 +207,13 @@ impl Record {
         }
     }
 
+    /// Leaves out what later leaders need to let segments catch up: those that are behind will start empty under them.
+    pub(crate) fn shorten(&mut self) {
+        self.overruled.clear();
+        let behind = self.members.values_mut().filter(|member| member.behind.is_some());
+        behind.for_each(|member| member.behind = Some(Version::default()));
+    }
+
     /// The record of the next leader, whose wall clock shows `now`.
     pub(crate) fn succeed(&self, now: Epoch) -> Self {
         self.under(self.epoch.next(now))
@@ -178,9 +221,9 @@ impl Record {
 
     /// The record of the next leader, under this epoch.
     pub(crate) fn under(&self, epoch: Epoch) -> Self {
-        let (members, follows_resigned) = (self.members.clone(), self.is_resigned);
-        let (fresh, is_resigned) = (self.epoch == Epoch(0), false);
-        Self { fresh, epoch, members, is_resigned, follows_resigned }
+        let fresh = self.epoch == Epoch(0);
+        let (is_resigned, follows_resigned) = (false, self.is_resigned);
+        Self { fresh, epoch, is_resigned, follows_resigned, ..self.clone() }
     }
 
     /// The record of a leader that gives the leadership back.
@@ -198,7 +241,9 @@ impl Record {
             cluster_id: cluster_id.to_owned(),
             epoch: self.epoch.0,
             members: self.members.keys().map(ToString::to_string).collect(),
-            behind: self.ids_of(|member| member.behind),
+            behind: self.ids_of(|member| member.behind.is_some()),
+            behind_since: self.members().filter_map(since_text).collect(),
+            overruled: self.overruled().map(overruled_text).collect(),
             disks: self.ids_of(|member| member.is_disk),
             drained: self.ids_of(|member| member.is_drained),
             resigned: self.is_resigned,
@@ -250,16 +295,53 @@ impl Record {
         if [&behind, &disks, &drained].iter().any(|marked| !marked.is_subset(&members)) {
             return Err("a segment that is behind, drained or a disk is no member".to_owned());
         }
+        let since = parse_since(&content.behind_since)?;
+        if !since.keys().all(|segment| behind.contains(segment)) {
+            return Err("a segment that is not behind is so since a version".to_owned());
+        }
+        if content.overruled.len() > limits::MAX_OVERRULED_KEYS {
+            return Err(format!("it overrules {} keys", content.overruled.len()));
+        }
         let member = |segment: SegmentId| Member {
             segment,
-            behind: behind.contains(&segment),
+            behind: behind
+                .contains(&segment)
+                .then(|| since.get(&segment).copied().unwrap_or_default()),
             is_disk: disks.contains(&segment),
             is_drained: drained.contains(&segment),
         };
         let members = members.iter().map(|&id| (id, member(id))).collect();
         let (epoch, is_resigned) = (Epoch(content.epoch), content.resigned);
-        Ok(Self { fresh: false, epoch, members, is_resigned, follows_resigned: false })
+        let key = |&(hash, [epoch, counter, at_epoch, at_counter]): &(u64, [u64; 4])| {
+            let (until, at) = (version(epoch, counter), version(at_epoch, at_counter));
+            (hash, OverruledKey { until, at })
+        };
+        let overruled = content.overruled.iter().map(key).collect();
+        Ok(Self { fresh: false, epoch, members, overruled, is_resigned, follows_resigned: false })
     }
+}
+
+/// A member that is behind since a version, for the record's text.
+fn since_text(member: Member) -> Option<(String, u64, u64)> {
+    let since = member.behind.filter(|&since| since != Version::default())?;
+    Some((member.segment.to_string(), since.epoch.0, since.counter))
+}
+
+/// An overruled key, for the record's text.
+fn overruled_text((hash, key): (u64, OverruledKey)) -> (u64, [u64; 4]) {
+    (hash, [key.until.epoch.0, key.until.counter, key.at.epoch.0, key.at.counter])
+}
+
+fn version(epoch: u64, counter: u64) -> Version {
+    Version { epoch: Epoch(epoch), counter }
+}
+
+fn parse_since(texts: &[(String, u64, u64)]) -> Result<BTreeMap<SegmentId, Version>, String> {
+    let ids: Vec<String> = texts.iter().map(|(id, ..)| id.clone()).collect();
+    parse_ids(&ids)?;
+    let versions = texts.iter().map(|&(_, epoch, counter)| version(epoch, counter));
+    let ids = ids.iter().map(|id| SegmentId(u128::from_str_radix(id, 16).unwrap_or_default()));
+    Ok(ids.zip(versions).collect())
 }
 
 fn parse_ids(texts: &[String]) -> Result<BTreeSet<SegmentId>, String> {
@@ -278,14 +360,17 @@ fn parse_ids(texts: &[String]) -> Result<BTreeSet<SegmentId>, String> {
 mod tests {
     use super::*;
 
+    const SINCE: Version = Version { epoch: Epoch(6), counter: 7 };
+
     fn record() -> Record {
         let mut record = Record::empty().succeed(Epoch(7));
         for change in [
             Change::Join(SegmentId(2)),
             Change::Join(SegmentId(1)),
             Change::Join(SegmentId(3)),
-            Change::MarkBehind(SegmentId(3)),
-            Change::MarkBehind(SegmentId(9)),
+            Change::MarkBehind(SegmentId(3), SINCE),
+            Change::MarkBehind(SegmentId(9), SINCE),
+            Change::Overrule(5, OverruledKey { until: SINCE, at: SINCE }),
         ] {
             record.apply(change);
         }
@@ -293,6 +378,7 @@ mod tests {
     }
 
     fn member(id: u128, behind: bool) -> Member {
+        let behind = behind.then_some(SINCE);
         Member { segment: SegmentId(id), behind, is_disk: false, is_drained: false }
     }
 
@@ -303,7 +389,7 @@ mod tests {
             (Change::Join(SegmentId(3)), all.to_vec()),
             (Change::Strike(SegmentId(2)), vec![all[0], all[2]]),
             (Change::Strike(SegmentId(9)), all.to_vec()),
-            (Change::MarkBehind(SegmentId(1)), vec![member(1, true), all[1], all[2]]),
+            (Change::MarkBehind(SegmentId(1), SINCE), vec![member(1, true), all[1], all[2]]),
             (Change::CaughtUp(SegmentId(3)), vec![all[0], all[1], member(3, false)]),
             (Change::CaughtUp(SegmentId(9)), all.to_vec()),
         ] {
@@ -430,9 +516,17 @@ mod tests {
         let content = |epoch, members: &[&str], behind: &[&str]| {
             let own = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
             let (members, behind) = (own(members), own(behind));
-            let (disks, drained) = (Vec::new(), Vec::new());
-            let cluster_id = "a".to_owned();
-            Content { cluster_id, epoch, members, behind, disks, drained, resigned: false }
+            Content {
+                cluster_id: "a".into(),
+                epoch,
+                members,
+                behind,
+                behind_since: vec![],
+                overruled: vec![],
+                disks: vec![],
+                drained: vec![],
+                resigned: false,
+            }
         };
         for (text, reason) in [
             (String::new(), "no membership record (EOF"),

@@ -170,9 +170,8 @@ fn main() {
         end: (number + 1) * objects / 2,
     };
     let shares: Vec<Share> = SEGMENTS.into_iter().enumerate().map(share).collect();
-    let members =
-        SEGMENTS.map(|segment| Member { segment, behind: false, is_disk: false }).to_vec();
-    let record = RecordedMembers { fresh: false, members };
+    let members = SEGMENTS.map(|segment| Member { segment, behind: None, is_disk: false }).to_vec();
+    let record = RecordedMembers { fresh: false, members, ..RecordedMembers::default() };
     let before = mebibytes("VmRSS");
     let mut spent = Spent::default();
     let mut meta = Meta::recover(Config::default(), Epoch(9), Tick(0), &record);

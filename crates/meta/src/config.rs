@@ -134,6 +134,8 @@ pub struct Config {
     /// the client's last ping, or from the start of a new leader. The objects in the client's memory are never kept
     /// longer than those on its disks.
     pub disk_ttl_ms: u64,
+    /// A new leader waits for segments that report until no segment has sent a page for this long.
+    pub report_silence_ms: u64,
     /// A put that has not ended after this long is discarded: it does not hold its key any more.
     pub put_discard_ms: u64,
     /// The ranges of a discarded put stay reserved until this long after its start.
@@ -206,6 +208,7 @@ impl Default for Config {
             strategy: Strategy::default(),
             client_ttl_ms: 10_000,
             disk_ttl_ms: 600_000,
+            report_silence_ms: 5_000,
             put_discard_ms: 30_000,
             put_release_ms: 600_000,
             stripe_threshold_bytes: 0,

@@ -193,7 +193,7 @@ impl Meta {
         if matches!(request, Request::Scan(_)) && request.changes_objects() {
             self.give_up_absent_disks();
         }
-        if !self.admits(request) {
+        if !self.admits(request) || !self.is_written_ahead(request) {
             return Err(ErrorCode::UnavailableInCurrentStatus);
         }
         self.groups.begin_request();

@@ -20,7 +20,15 @@ const WORK: [fn(&mut Meta); 9] = [
     Meta::repair,
 ];
 
+/// A timer that fires this late shows that the master was held up: requests may have arrived that it has not read.
+const HELD_UP_MS: u64 = 100;
+
 impl Meta {
+    /// Whether the master was held up when a timer fires that was due at this time.
+    pub(crate) fn was_held_up(&self, due: Tick) -> bool {
+        self.now.since_ms(due) >= HELD_UP_MS
+    }
+
     /// The time at which [`Meta::handle_timeout`] is due: the present time if work is left, none if nothing is ever
     /// due.
     #[must_use]
@@ -68,7 +76,7 @@ impl Meta {
             }
             self.timers.remove(&entry);
             match entry.1 {
-                Timer::Client(client) => self.client_due(client),
+                Timer::Client(client) => self.client_due(client, entry.0),
                 Timer::Grace(id) => self.grace_due(id, entry.0),
                 Timer::RoutesOver(id) => self.routes_over_due(id),
                 Timer::SoftPin(object) => self.soft_pin_due(object),
@@ -78,7 +86,7 @@ impl Meta {
                 Timer::Retry(number) => self.tasks.note_retry(number),
                 Timer::Doubt(client) => self.doubt_due(client, entry.0),
                 Timer::FormerRoutesOver => self.former_routes_over_due(),
-                Timer::Window => self.window_due(),
+                Timer::Window => self.window_due(entry.0),
                 Timer::DiskWindow => self.give_up_silent(),
                 Timer::Silence => self.silence_due(entry.0),
                 Timer::Drain(number) => self.drains.wake(number),

@@ -8,8 +8,8 @@ use crate::task::Task;
 use crate::verbs::{Doer, get, put, remove};
 use crate::world::{TASK_MS, World};
 
-/// Most events that one phase of recovery may take.
-const MOST_EVENTS: u64 = 20_000;
+/// Most events that one phase of recovery may take, for each process.
+const MOST_EVENTS: u64 = 4_000;
 
 /// Longest virtual time that one phase of recovery may take, in microseconds.
 const LONGEST_US: u64 = 120_000_000;
@@ -74,7 +74,8 @@ impl World {
     }
 
     fn run_until(&mut self, what: &'static str, is_over: impl Fn(&World) -> bool) {
-        let (last, last_us) = (self.run_state.event + MOST_EVENTS, self.net.now_us + LONGEST_US);
+        let most = MOST_EVENTS * (self.members.len() as u64).max(5);
+        let (last, last_us) = (self.run_state.event + most, self.net.now_us + LONGEST_US);
         while self.run_state.violation.is_none() && !is_over(self) {
             if self.run_state.event >= last || self.net.now_us >= last_us {
                 let waits = self.members.iter().flat_map(|it| {

@@ -63,6 +63,12 @@ impl History {
         }
     }
 
+    /// Whether a client knows this version to be complete, or has read it, and knows of no later change of the key.
+    pub(crate) fn is_newest_known(&self, key: usize, version: Version) -> bool {
+        let bounds = self.keys.get(&key).map_or(&[][..], |key| &key.bounds);
+        bounds.last().is_some_and(|(_, bound)| *bound == Bound { version, is_removed: false })
+    }
+
     /// Notes that the master has no readable object under a key.
     pub(crate) fn absent(&mut self, key: usize, event: u64) {
         self.keys.entry(key).or_default().absent_at = event;

@@ -121,7 +121,8 @@ impl Host {
 
     /// Stops serving the segment in memory. The same memory is lent again later, under a new id, so that no earlier
     /// writer can change it.
-    pub(crate) fn withdraw(&mut self, net: &mut Net) {
+    pub(crate) fn withdraw(&mut self, net: &mut Net, run_state: &mut RunState) {
+        run_state.promises.note_gone(self.memory());
         let id = self.memory().segment();
         self.names.take_back(id);
         let stop = self.memory().start_empty(SegmentId(id.0 + 1));

@@ -65,7 +65,7 @@ impl World {
                 self.lend(number, id);
             }
             LenderStep::Stay { id, is_unsure } => {
-                self.hosts[number].withdraw(&mut self.net);
+                self.hosts[number].withdraw(&mut self.net, &mut self.run_state);
                 if is_unsure {
                     self.members[number].change(Change::Unmount(id), &mut self.net);
                 }
@@ -79,7 +79,7 @@ impl World {
         let member = &mut members[number];
         if grace_ms == 0 {
             // Without a grace period, the node stops serving before the master hears of it.
-            hosts[number].withdraw(net);
+            hosts[number].withdraw(net, run_state);
             member.own = leak(hosts[number].own());
         }
         let task = unmount(member.process, id, grace_ms, run_state);
@@ -91,7 +91,7 @@ impl World {
             (0, Ok(())) => self.run_state.meet("segments taken back", 1),
             (_, Ok(())) => {
                 self.run_state.meet("segments taken back after a while", 1);
-                self.hosts[number].withdraw(&mut self.net);
+                self.hosts[number].withdraw(&mut self.net, &mut self.run_state);
                 self.members[number].own = leak(self.hosts[number].own());
             }
             (0, Err(_)) => self.members[number].change(Change::Unmount(id), &mut self.net),

@@ -12,6 +12,7 @@
 //! - bytes of an older writer over those of a newer one (L7);
 //! - a write into a range that the master gave to another object;
 //! - a read whose bytes are not all of one version, or whose version was removed or replaced before the read began;
+//! - an acknowledged object that is gone, although nobody removed, replaced or evicted it and its node lives;
 //! - an invariant of the master that does not hold;
 //! - an operation that never ends, a node that is not mounted again, an object that is held and cannot be read.
 //!
@@ -46,6 +47,7 @@ mod near_read;
 mod net;
 mod node;
 mod operator;
+mod promises;
 mod published;
 mod run_state;
 mod scenario;

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::Bytes;
 use mooncake_meta::{Config, Effect, Meta};
 use mooncake_types::{
-    ClientId, Epoch, PutItem, ReplicateConfig, Reply, Request, ScanAction, SegmentId, SoftPin,
-    Tick, Version,
+    ClientId, Epoch, ErrorCode, MountOutcome, PutItem, ReplicateConfig, Reply, Request, ScanAction,
+    SegmentId, SoftPin, Tick, Version,
 };
 use mooncake_wire::HEADER_LEN;
 
@@ -15,6 +15,7 @@ use crate::ids::{ConnId, Process, Side};
 use crate::key::{KEYS, number_of};
 use crate::message::Message;
 use crate::net::{Event, Net};
+use crate::promises::served;
 use crate::run_state::RunState;
 use crate::scenario::Scenario;
 use crate::store::Store;
@@ -228,9 +229,31 @@ impl Master {
         if self.meta.serves() {
             run_state.survivors.retain(|key, _| !names(&request, *key));
         }
-        let reply = self.meta.change().handle(self.clock.tick(net.now_us), client, &request);
+        run_state.promises.note_heard(client);
+        let known = served(&self.meta, run_state.keys);
+        let now = self.clock.tick(net.now_us);
+        let reply = self.watch(run_state, |meta| meta.handle(now, client, &request));
+        if let (Request::PutStart(start), Reply::Granted { results, .. }) = (&request, &reply) {
+            // A put takes the place of versions that the leader does not know of yet.
+            let granted = start.puts.iter().zip(results).filter(|(_, grant)| grant.is_ok());
+            let keys = granted.map(|(put, _)| number_of(put.key));
+            for key in keys.filter(|key| !known.contains_key(key)) {
+                run_state.promises.note_removed(key, self.meta.newest_version());
+            }
+        }
         self.note(conn, &request, &reply, &before, (net.now_us, run_state));
         self.send(conn, client, &reply, net);
+    }
+
+    /// Makes a change, and notes what the master evicts in it.
+    fn watch<T>(&mut self, run_state: &mut RunState, change: impl FnOnce(&mut Meta) -> T) -> T {
+        let evictions = |meta: &Meta| meta.stats().counters.evictions_attempted;
+        let (before, evicted) = (served(&self.meta, run_state.keys), evictions(&self.meta));
+        let result = change(self.meta.change());
+        if evictions(&self.meta) > evicted {
+            run_state.promises.note_evicted(&before, &served(&self.meta, run_state.keys));
+        }
+        result
     }
 
     /// Records what was granted, ended and removed, whether or not the client hears of it.
@@ -242,6 +265,17 @@ impl Master {
         before: &[(usize, Version)],
         (now_us, run_state): (u64, &mut RunState),
     ) {
+        let is_late = matches!(reply, Reply::Refused(ErrorCode::UnavailableInCurrentStatus));
+        if !matches!(reply, Reply::Refused(_)) || (is_late && self.meta.serves()) {
+            // Objects out of sight are removed, too. A client that is to ask again may give up, and cannot tell then
+            // whether the object is removed.
+            let named = (0..run_state.keys).filter(|&key| names(request, key));
+            let is_gone = |&key: &usize| is_late || version_of(&self.meta, key).is_none();
+            let gone: Vec<usize> = named.filter(is_gone).collect();
+            for key in gone {
+                run_state.promises.note_removed(key, self.meta.newest_version());
+            }
+        }
         for &(key, version) in before {
             // Replicas on nodes that are out of sight remain.
             let is_hidden = self.meta.is_out_of_sight(KEYS[key]);
@@ -257,11 +291,16 @@ impl Master {
             }
         }
         match (request, reply) {
+            (Request::MountSegment(_), Reply::Mounted(MountOutcome::Ready)) => {
+                self.note_mounted(conn, run_state);
+            }
             (Request::ReportInventory(page), Reply::Done(Ok(()))) if page.last => {
                 self.reported.insert(page.segment, now_us);
+                self.note_mounted(conn, run_state);
             }
             (Request::ReportChanges(page), Reply::Done(Ok(()))) if page.last => {
                 self.reported.insert(page.segment, now_us);
+                self.note_mounted(conn, run_state);
             }
             (Request::PutStart(start), Reply::Granted { results, segments }) => {
                 for grant in results.iter().flatten() {
@@ -293,6 +332,13 @@ impl Master {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// The client on a connection has mounted a segment, with what it holds.
+    fn note_mounted(&self, conn: ConnId, run_state: &mut RunState) {
+        if let Some(&client) = self.clients.get(&conn) {
+            run_state.promises.note_mounted(client);
         }
     }
 
@@ -332,6 +378,9 @@ impl Master {
             .log
             .add(net.now_us, format_args!("{:?} has written {:?}", self.process, write.effects));
         for effect in write.effects {
+            if let Effect::Strike(id) = effect {
+                run_state.promises.note_struck(id, store.behind_before(id));
+            }
             store.apply(effect);
             self.meta.change().handle_recorded(self.clock.tick(net.now_us), effect);
         }
@@ -354,11 +403,14 @@ impl Master {
     pub(crate) fn lose_writes(&mut self, store: &mut Store, run_state: &mut RunState) {
         let done = run_state.chance.below(self.writes.len() as u64 + 1) as usize;
         for effect in self.writes.drain(..).take(done).flat_map(|write| write.effects) {
+            if let Effect::Strike(id) = effect {
+                run_state.promises.note_struck(id, store.behind_before(id));
+            }
             store.apply(effect);
         }
     }
 
-    pub(crate) fn on_timer(&mut self, net: &mut Net) {
+    pub(crate) fn on_timer(&mut self, net: &mut Net, run_state: &mut RunState) {
         if self.timer_us.is_none_or(|due_us| due_us > net.now_us) {
             return;
         }
@@ -368,7 +420,7 @@ impl Master {
         }
         let now = self.clock.tick(net.now_us);
         if self.meta.poll_timeout().is_some_and(|due| due <= now) {
-            self.meta.change().handle_timeout(now);
+            self.watch(run_state, |meta| meta.handle_timeout(now));
         }
         self.set_timer(net);
     }

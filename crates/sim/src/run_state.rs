@@ -7,6 +7,7 @@ use crate::errand::LenderStep;
 use crate::history::History;
 use crate::ids::{ConnId, Process};
 use crate::log::Log;
+use crate::promises::Promises;
 use crate::scenario::{Kind, Scenario};
 
 /// How gets, puts and other operations ended, and how often faults occurred.
@@ -103,6 +104,8 @@ pub(crate) struct RunState {
     /// Objects that the last leader could read and the present one has not found yet. By key, with their version and
     /// place.
     pub(crate) survivors: BTreeMap<usize, KeyReport>,
+    /// What the pool still owes to the clients whose puts it acknowledged.
+    pub(crate) promises: Promises,
     /// Errands of nodes that are to be run.
     pub(crate) errands: Vec<(Process, LenderStep)>,
     /// Ends and removals at masters that the client has not heard of yet, by the connection of the reply.
@@ -167,6 +170,7 @@ impl RunState {
             has_recovered: false,
             newest_epoch: Epoch(0),
             survivors: BTreeMap::new(),
+            promises: Promises::default(),
             errands: Vec::new(),
             noted: BTreeMap::new(),
             told: BTreeMap::new(),
@@ -243,6 +247,7 @@ impl RunState {
     /// Notes that a master ended a put. Its reply travels on the connection `over`.
     pub(crate) fn note_end(&mut self, over: ConnId, key: usize, version: Version) {
         self.history.end(key, version);
+        self.promises.note_newer(key, version);
         if let Some(&deed) = self.puts.get(&version) {
             let ended = self.ended.entry(deed).or_default();
             ended.insert(version);

@@ -95,12 +95,15 @@ pub enum Kind {
     Masters,
     /// As `Masters`, with two masters. A lease decides which of them leads.
     Leaders,
+    /// As `Masters`, with up to 50 nodes and 1,000 keys. Masters die again and again while nodes report, and reports
+    /// take longer than every timer.
+    Recovery,
 }
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Kind; 5] =
-        [Kind::Calm, Kind::Network, Kind::Processes, Kind::Masters, Kind::Leaders];
+    pub const ALL: [Kind; 6] =
+        [Kind::Calm, Kind::Network, Kind::Processes, Kind::Masters, Kind::Leaders, Kind::Recovery];
 
     /// The name on the command line.
     #[must_use]
@@ -111,6 +114,7 @@ impl Kind {
             Self::Processes => "processes",
             Self::Masters => "masters",
             Self::Leaders => "leaders",
+            Self::Recovery => "recovery",
         }
     }
 
@@ -142,7 +146,7 @@ impl Scenario {
         let latency_us = one_of(chance, &[50, 500, 3_000]);
         // Shorter than some late writers take. Their ranges may then be granted again, and must be safe all the same.
         let put_discard_ms = one_of(chance, &[20, 100, 400, 3_000]).max(latency_us / 15);
-        let has_deaths = matches!(kind, Kind::Processes | Kind::Masters | Kind::Leaders);
+        let has_deaths = !matches!(kind, Kind::Calm | Kind::Network);
         let mut apart = Chance::new(seed ^ 0xa6a_1a57);
         let has_named = has_deaths && apart.below(2) == 0;
         let is_forgetful = apart.below(2) == 0;
@@ -188,6 +192,7 @@ impl Scenario {
         };
         let scenario = scenario.with_disks(&mut Chance::new(seed ^ 0xd15c_d15c));
         match (is_plain, tightness) {
+            _ if kind == Kind::Recovery => scenario.without_extras().wide(&mut apart),
             _ if has_rivals => scenario.without_extras().with_rivals(&mut apart),
             (false, _) => scenario,
             (true, 0) => scenario.without_extras(),
@@ -252,6 +257,38 @@ impl Scenario {
         Self { pure_clients: 3, keys: 2, lease_ms, reads_mostly: true, ..self }
     }
 
+    /// A pool with many nodes and keys, and room for most of them. Its masters die while nodes report, and each third
+    /// message of a report may take as long as a client's time to live.
+    fn wide(self, apart: &mut Chance) -> Self {
+        let (nodes, keys) = one_of(apart, &[(5, 60), (12, 300), (50, 1_000)]);
+        let most_len = one_of(apart, &[60, 300]);
+        let faults = Faults {
+            straggler_in: one_of(apart, &[3, 10]),
+            partition_in: maybe(apart, &[200]),
+            node_death_in: maybe(apart, &[150, 400]),
+            pause_in: maybe(apart, &[100, 300]),
+            master_death_in: one_of(apart, &[60, 200, 600]),
+            ..Faults::default()
+        };
+        Self {
+            events: self.events * nodes as u64 / 4,
+            nodes,
+            keys,
+            pure_clients: 3,
+            most_len,
+            segment_len: one_of(apart, &[20, 60]) * most_len,
+            // The record is written once for each of 50 mounts.
+            client_ttl_ms: 2_000,
+            latency_us: 3_000,
+            put_discard_ms: 3_000,
+            put_release_ms: 3_000,
+            stripe_threshold: 0,
+            has_neighbours: false,
+            faults,
+            ..self
+        }
+    }
+
     /// Two masters with followers. A leader that lost the coordinator keeps some nodes and readers, while the others
     /// have found the next leader. Leases decide what either may do, so the run must outlast them: it has more events,
     /// short delays and long rests. No process dies.
@@ -288,7 +325,7 @@ impl Faults {
         faults.node_death_in = maybe(chance, &[40, 150]);
         faults.client_death_in = maybe(chance, &[30, 100]);
         faults.pause_in = maybe(chance, &[25, 100]);
-        if let Kind::Masters | Kind::Leaders = kind {
+        if let Kind::Masters | Kind::Leaders | Kind::Recovery = kind {
             faults.master_death_in = one_of(chance, &[60, 150, 300]);
         }
         if kind == Kind::Leaders {

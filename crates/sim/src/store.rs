@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use mooncake_meta::{Effect, Member, RecordedMembers};
-use mooncake_types::{Epoch, SegmentId};
+use mooncake_types::{Epoch, OverruledKey, SegmentId, Version};
 
 use crate::ids::Process;
 
 #[derive(Debug)]
 pub(crate) struct Store {
     members: BTreeMap<SegmentId, Member>,
+    overruled: BTreeMap<u64, OverruledKey>,
     epoch: Epoch,
     /// The holder of the lease, and until when no other may take it. `None` with a single master.
     lease: Option<(Process, u64)>,
@@ -19,13 +20,15 @@ pub(crate) struct Store {
 impl Store {
     /// A store before the first leader.
     pub(crate) fn new(lease_us: u64) -> Self {
-        Self { members: BTreeMap::new(), epoch: Epoch(0), lease: None, lease_us }
+        let (members, overruled) = (BTreeMap::new(), BTreeMap::new());
+        Self { members, overruled, epoch: Epoch(0), lease: None, lease_us }
     }
 
     /// The record that a new leader finds, and its epoch, which is `ahead` above the last one.
     pub(crate) fn lead(&mut self, ahead: u64) -> (RecordedMembers, Epoch) {
         let members = self.members.values().copied().collect();
-        let record = RecordedMembers { fresh: self.epoch == Epoch(0), members };
+        let overruled = self.overruled.clone();
+        let record = RecordedMembers { fresh: self.epoch == Epoch(0), members, overruled };
         self.epoch = Epoch(self.epoch.0 + ahead);
         (record, self.epoch)
     }
@@ -52,19 +55,35 @@ impl Store {
             Effect::Strike(id) => {
                 self.members.remove(&id);
             }
-            Effect::MarkBehind(id) => self.mark(id, true),
-            Effect::CaughtUp(id) => self.mark(id, false),
+            Effect::MarkBehind(id, since) => self.mark(id, Some(since)),
+            Effect::CaughtUp(id) => self.mark(id, None),
+            Effect::Overrule(hash, key) => self.overruled.entry(hash).or_default().add(key),
+        }
+        if self.members.values().all(|member| member.behind.is_none()) {
+            self.overruled.clear();
         }
     }
 
+    /// The members that are behind since before this one.
+    pub(crate) fn behind_before(&self, id: SegmentId) -> Vec<SegmentId> {
+        let Some(member) = self.members.get(&id) else { return Vec::new() };
+        let is_before = |other: &&Member| {
+            other.behind.is_some_and(|it| member.behind.is_none_or(|since| it < since))
+        };
+        self.members.values().filter(is_before).map(|other| other.segment).collect()
+    }
+
     fn join(&mut self, segment: SegmentId) -> &mut Member {
-        let member = Member { segment, behind: false, is_disk: false };
+        let member = Member { segment, behind: None, is_disk: false };
         self.members.entry(segment).or_insert(member)
     }
 
-    fn mark(&mut self, id: SegmentId, is_behind: bool) {
+    fn mark(&mut self, id: SegmentId, since: Option<Version>) {
         if let Some(known) = self.members.get_mut(&id) {
-            known.behind = is_behind;
+            known.behind = match (known.behind, since) {
+                (Some(before), Some(since)) => Some(before.min(since)),
+                _ => since,
+            };
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::clock::Clock;
 use crate::follow::Follower;
 use crate::host::Host;
 use crate::ids::{ConnId, Part, Process, Side, Site};
+use crate::intern::intern;
 use crate::key::KEYS;
 use crate::log::{Detail, Log};
 use crate::master::{Master, version_of};
@@ -141,7 +142,7 @@ impl World {
         }
         if lends && self.scenario.disk_len > 0 {
             let segment = SegmentId(segment.0 + (1 << 48));
-            nodes.push(Node::disk(segment, DISK_NAMES[number], self.scenario.disk_len));
+            nodes.push(Node::disk(segment, disk_name_of(number), self.scenario.disk_len));
         }
         Past { nodes, client: ClientId(u128::from(self.processes)) }
     }
@@ -151,6 +152,7 @@ impl World {
         let is_forgetful = self.scenario.is_forgetful;
         let has_room = |run_state: &mut RunState| !is_forgetful || run_state.chance.below(4) > 0;
         let before = std::mem::take(&mut self.hosts[number].nodes);
+        before.iter().for_each(|node| self.run_state.promises.note_gone(node));
         let mut nodes = Vec::new();
         for node in before {
             let medium = node.medium;
@@ -173,7 +175,7 @@ impl World {
 
     /// Lets all members join without faults, and then begins the run.
     pub(crate) fn settle(&mut self) {
-        for _ in 0..1_000 {
+        for _ in 0..1_000 + 500 * self.members.len() {
             if self.is_settled() {
                 break;
             }
@@ -217,6 +219,7 @@ impl World {
         self.follower.ask(&self.hosts, &mut self.run_state);
         self.operate();
         self.check();
+        self.check_promises();
     }
 
     /// The site that handles an event, or `None` if the network does.
@@ -278,7 +281,7 @@ impl World {
                 members[number].on_move(fiber, peer, generation, &mut around);
             }
             Event::Serve { conn, .. } => service::serve(conn, &mut hosts[number], net, run_state),
-            Event::Timer { .. } => masters[number].on_timer(net),
+            Event::Timer { .. } => masters[number].on_timer(net, run_state),
             Event::Written { .. } => masters[number].on_written(store, net, run_state),
             Event::Lead { .. } => self.lead_or_wait(number),
             _ => unreachable!("they were handled above"),
@@ -394,11 +397,17 @@ pub(crate) fn domains_of(number: usize) -> FailureDomains {
     domains.parse().expect("a list of failure domains")
 }
 
-/// The names of disks, by the number of their node.
-const DISK_NAMES: [&str; 4] = ["disk 0", "disk 1", "disk 2", "disk 3"];
-
 fn name_of(number: usize) -> &'static str {
-    ["node 0", "node 1", "node 2", "node 3"][number]
+    leak_text(format!("node {number}"))
+}
+
+/// The name of the disk of this node.
+fn disk_name_of(number: usize) -> &'static str {
+    leak_text(format!("disk {number}"))
+}
+
+fn leak_text(text: String) -> &'static str {
+    std::str::from_utf8(intern(text.as_bytes())).expect("it was text")
 }
 
 pub(crate) fn clock(scenario: &Scenario, now_us: u64, chance: &mut Chance) -> Clock {
@@ -411,6 +420,7 @@ pub(crate) fn config(scenario: &Scenario, chance: &mut Chance) -> Config {
     Config {
         lease_ttl_ms: scenario.lease_ms,
         client_ttl_ms: scenario.client_ttl_ms,
+        report_silence_ms: scenario.client_ttl_ms,
         put_discard_ms: scenario.put_discard_ms,
         put_release_ms: scenario.put_release_ms,
         stripe_threshold_bytes: scenario.stripe_threshold,

@@ -1,5 +1,5 @@
 //! Runs of many seeds, none of which may find a violation. `SEED=n` repeats one of them and prints every event. `KIND`
-//! selects the kind (`calm`, `network`, `processes`, `masters`, `leaders`), and `SEEDS=first..last` other seeds.
+//! selects the kind (`calm`, `network`, `processes`, `masters`, `leaders`, `recovery`), and `SEEDS=first..last` other seeds.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ fn number(text: &str) -> u64 {
     text.parse().expect("a number")
 }
 
-fn seeds() -> (std::ops::Range<u64>, Detail) {
+fn seeds(runs: u64) -> (std::ops::Range<u64>, Detail) {
     if let Ok(seed) = std::env::var("SEED") {
         return (number(&seed)..number(&seed) + 1, Detail::Lines);
     }
@@ -25,12 +25,13 @@ fn seeds() -> (std::ops::Range<u64>, Detail) {
             let (first, end) = text.split_once("..").expect("SEEDS=first..end");
             (number(first)..number(end), Detail::Nothing)
         }
-        Err(_) => (0..RUNS, Detail::Nothing),
+        Err(_) => (0..runs, Detail::Nothing),
     }
 }
 
 fn run_all(kind: Kind) {
-    let (seeds, detail) = seeds();
+    let runs = if kind == Kind::Recovery { RUNS / 40 } else { RUNS };
+    let (seeds, detail) = seeds(runs);
     let events = std::env::var("EVENTS").map_or(EVENTS, |text| number(&text));
     run_seeds(kind, seeds, (events, detail));
 }
@@ -109,6 +110,14 @@ fn masters() {
 fn leaders() {
     if is_wanted(Kind::Leaders) {
         run_all(Kind::Leaders);
+    }
+}
+
+/// Its runs are long, so there are fewer.
+#[test]
+fn recovery() {
+    if is_wanted(Kind::Recovery) {
+        run_all(Kind::Recovery);
     }
 }
 

@@ -29,6 +29,7 @@ mod medium;
 #[doc(hidden)]
 pub mod mutation;
 mod open_files;
+mod overruled_key;
 mod put;
 mod range;
 mod reads;
@@ -54,6 +55,7 @@ pub use inventory::{ChangesPage, EntryState, InventoryEntry, InventoryPage, Moun
 pub use log_limiter::LogLimiter;
 pub use medium::{Medium, SharedDirectory};
 pub use open_files::descriptor_remedy;
+pub use overruled_key::OverruledKey;
 pub use put::{ReplicateConfig, SoftPin};
 pub use range::{NodeDrop, RangeDrop, RangeRead, RangeWrite};
 pub use reads::{ReadCounts, ReadReport, ReadVolume};

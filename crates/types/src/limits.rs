@@ -96,6 +96,9 @@ pub const MAX_GROUP_OBJECTS: usize = 1024;
 /// Longest attributes of an object, in bytes: the name of its group, and its pins.
 pub const MAX_ATTRIBUTES_BYTES: usize = MAX_GROUP_BYTES + 64;
 
+/// Most overruled keys in the membership record.
+pub const MAX_OVERRULED_KEYS: usize = 1_024;
+
 /// Most entries in one page of an inventory.
 pub const MAX_INVENTORY_PAGE_ENTRIES: usize = 4096;
 

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use mooncake_meta::{Config, Effect, Member, Meta, RecordedMembers};
-use mooncake_types::{ClientId, Epoch, Request, SegmentId, Tick};
+use mooncake_types::{ClientId, Epoch, Request, SegmentId, Tick, Version};
 use mooncake_wire::{Expected, HEADER_LEN, Header, Kind, Welcome};
 
 pub(crate) const CLUSTER: &str = "test cluster";
@@ -31,7 +31,7 @@ struct Shared {
     /// How many requests for routes have arrived and were answered.
     lookups: AtomicU64,
     /// The members, and whether each is stale.
-    record: Mutex<BTreeMap<SegmentId, bool>>,
+    record: Mutex<BTreeMap<SegmentId, Option<Version>>>,
 }
 
 pub(crate) fn config() -> Config {
@@ -47,7 +47,7 @@ impl Master {
         Self::start_with(address, meta, BTreeMap::new())
     }
 
-    fn start_with(address: &str, meta: Meta, record: BTreeMap<SegmentId, bool>) -> Self {
+    fn start_with(address: &str, meta: Meta, record: BTreeMap<SegmentId, Option<Version>>) -> Self {
         let listener = TcpListener::bind(address).expect("the port is free");
         let address = listener.local_addr().expect("it is bound");
         let shared = Arc::new(Shared {
@@ -99,15 +99,25 @@ impl Master {
 
     /// Stops this master, and starts another on the same port. The new one knows only the membership record, after
     /// `change`.
-    pub(crate) fn fail(mut self, change: impl FnOnce(&mut BTreeMap<SegmentId, bool>)) -> Self {
+    pub(crate) fn fail(
+        mut self,
+        change: impl FnOnce(&mut BTreeMap<SegmentId, Option<Version>>),
+    ) -> Self {
         self.stop();
         let epoch = Epoch(self.with_meta(|meta| meta.epoch()).0 + 1);
         let mut members = self.shared.record.lock().expect("no holder panicked").clone();
         change(&mut members);
-        let member =
-            |(&segment, &behind): (&SegmentId, &bool)| Member { segment, behind, is_disk: false };
+        let member = |(&segment, &behind): (&SegmentId, &Option<Version>)| Member {
+            segment,
+            behind,
+            is_disk: false,
+        };
         let of_record = members.iter().map(member);
-        let record = RecordedMembers { fresh: false, members: of_record.collect() };
+        let record = RecordedMembers {
+            fresh: false,
+            members: of_record.collect(),
+            ..RecordedMembers::default()
+        };
         let address = self.address();
         drop(self);
         let meta = Meta::recover(config(), epoch, Tick::ZERO, &record);
@@ -116,7 +126,7 @@ impl Master {
 
     /// A master with an empty membership record.
     pub(crate) fn start_recorded() -> Self {
-        let record = RecordedMembers { fresh: true, members: Vec::new() };
+        let record = RecordedMembers { fresh: true, ..RecordedMembers::default() };
         Self::start_at("127.0.0.1:0", Meta::recover(config(), Epoch(7), Tick::ZERO, &record))
     }
 
@@ -218,10 +228,12 @@ impl Shared {
         let mut record = self.record.lock().expect("no holder panicked");
         match effect {
             Effect::Join(segment) | Effect::JoinDisk(segment) | Effect::CaughtUp(segment) => {
-                record.insert(segment, false)
+                record.insert(segment, None);
             }
-            Effect::MarkBehind(segment) => record.insert(segment, true),
-            Effect::Strike(segment) => record.remove(&segment),
+            Effect::MarkBehind(segment, since) => _ = record.insert(segment, Some(since)),
+            Effect::Strike(segment) => _ = record.remove(&segment),
+            // No test with this record has a leader that succeeds while keys are overruled.
+            Effect::Overrule(..) => {}
         };
         meta.handle_recorded(now, effect);
     }

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use mooncake_client::{ErrorCode, Store, StoreConfig};
-use mooncake_types::SegmentId;
+use mooncake_types::{SegmentId, Version};
 
 use crate::master::Master;
 use crate::rig::{config, content, eventually, get, open, put, upsert};
 
-const SAME: fn(&mut BTreeMap<SegmentId, bool>) = |_| {};
+const SAME: fn(&mut BTreeMap<SegmentId, Option<Version>>) = |_| {};
 
 fn serves(master: &Master) -> bool {
     master.with_meta(|meta| meta.serves())
@@ -84,8 +84,10 @@ fn calls_wait_for_a_leader_that_is_only_beginning() {
 
 #[test]
 fn a_node_that_is_no_member_any_more_starts_empty_and_goes_on() {
-    let changes: [fn(&mut BTreeMap<SegmentId, bool>); 2] =
-        [BTreeMap::clear, |members| members.values_mut().for_each(|behind| *behind = true)];
+    let changes: [fn(&mut BTreeMap<SegmentId, Option<Version>>); 2] =
+        [BTreeMap::clear, |members| {
+            members.values_mut().for_each(|behind| *behind = Some(Version::default()))
+        }];
     for change in changes {
         let master = Master::start_recorded();
         let node = open(&master, 16 << 20);

@@ -6,11 +6,14 @@ use mooncake_ha::{
     CampaignOutcome, Change, Coordinator, CoordinatorError, Ended, LeaderView, Leadership, Record,
     boot_time,
 };
-use mooncake_types::{Epoch, SegmentId};
+use mooncake_types::{Epoch, SegmentId, Version};
 
 use crate::candidate::Process;
 use crate::wait::wait_for;
 use crate::world::{CLUSTER, Keeper, TTL, World, candidate, ended, follow, lead};
+
+/// Since when segments are behind in these tests.
+const SINCE: Version = Version { epoch: Epoch(6), counter: 7 };
 
 /// Makes a test of each promise for this kind of [`World`](crate::world::World).
 #[macro_export]
@@ -56,7 +59,7 @@ macro_rules! contract_of_processes {
 }
 
 fn segments(record: &Record) -> Vec<(u128, bool)> {
-    record.members().map(|member| (member.segment.0, member.behind)).collect()
+    record.members().map(|member| (member.segment.0, member.behind.is_some())).collect()
 }
 
 fn is_deposed<T>(result: &Result<T, CoordinatorError>) -> bool {
@@ -289,8 +292,8 @@ pub(crate) fn the_record_survives_its_leaders(world: &dyn World) {
     first
         .apply(&[
             Change::Strike(SegmentId(2)),
-            Change::MarkBehind(SegmentId(3)),
-            Change::MarkBehind(SegmentId(4)),
+            Change::MarkBehind(SegmentId(3), SINCE),
+            Change::MarkBehind(SegmentId(4), SINCE),
         ])
         .expect("it leads");
     first.apply(&[Change::CaughtUp(SegmentId(4))]).expect("it leads");

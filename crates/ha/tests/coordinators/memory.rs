@@ -1,6 +1,7 @@
 use std::time::Duration;
 
-use mooncake_ha::{Coordinator, CoordinatorError, Ended, MemoryStore};
+use mooncake_ha::{Change, Coordinator, CoordinatorError, Ended, MemoryStore};
+use mooncake_types::{Epoch, OverruledKey, SegmentId, Version};
 
 use crate::world::{CLUSTER, TTL, World, ended, lead, options};
 
@@ -53,4 +54,30 @@ fn a_leader_that_was_deposed_finds_out_with_the_next_renewal() {
     store.depose(CLUSTER);
     assert_eq!(ended(&leadership), Ended::Deposed);
     assert!(!leadership.is_valid());
+}
+
+/// A leader must be able to mark members behind at any time, or no removal could be acknowledged.
+#[test]
+fn a_record_without_room_forgets_what_segments_lack_but_not_that_they_are_behind() {
+    let store = MemoryStore::default();
+    let leadership = lead(&Memory(store.clone()).connect(), "a", Duration::ZERO);
+    let since = Version { epoch: Epoch(3), counter: 4 };
+    let behind = || leadership.record().members().map(|it| it.behind).collect::<Vec<_>>();
+    leadership.apply(&[Change::Join(SegmentId(1)), Change::Join(SegmentId(2))]).expect("room");
+    leadership.apply(&[Change::MarkBehind(SegmentId(1), since)]).expect("room");
+    store.set_limit(4_000);
+    let overrule = |hash| Change::Overrule(hash, OverruledKey { until: since, at: since });
+    for hash in 0..10 {
+        leadership.apply(&[overrule(hash)]).expect("room");
+    }
+    assert_eq!((leadership.record().overruled().len(), behind()), (10, vec![Some(since), None]));
+    for hash in 10..100 {
+        leadership.apply(&[overrule(hash)]).expect("what does not fit is left out");
+    }
+    leadership.apply(&[Change::MarkBehind(SegmentId(2), since)]).expect("room for marks");
+    assert_eq!(behind()[0], Some(Version::default()), "no later leader knows what it lacks");
+    assert!(behind()[1].is_some());
+    leadership.resign().expect("it leads");
+    let next = lead(&Memory(store).connect(), "b", TTL);
+    assert!(next.record().members().all(|member| member.behind.is_some()));
 }

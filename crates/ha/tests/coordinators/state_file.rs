@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use mooncake_ha::{Change, CoordinatorError, Ended, Leadership, Member, StateFile, StateFileError};
-use mooncake_types::{Epoch, SegmentId};
+use mooncake_types::{Epoch, SegmentId, Version};
 
 use crate::world::{CLUSTER, TestFolder};
 
@@ -17,6 +17,9 @@ fn place() -> (TestFolder, PathBuf) {
     (folder, path)
 }
 
+/// Since when segments are behind in these tests.
+const SINCE: Version = Version { epoch: Epoch(6), counter: 7 };
+
 #[test]
 fn the_record_outlives_a_single_master() {
     let (_folder, path) = place();
@@ -24,13 +27,15 @@ fn the_record_outlives_a_single_master() {
     assert!(first.record().is_fresh());
     assert_eq!(first.record().epoch(), first.epoch());
     let (one, two) = (SegmentId(1), SegmentId(u128::MAX));
-    first.apply(&[Change::Join(one), Change::Join(two), Change::MarkBehind(two)]).expect("a file");
+    first
+        .apply(&[Change::Join(one), Change::Join(two), Change::MarkBehind(two, SINCE)])
+        .expect("a file");
     let epoch = first.epoch();
     drop(first);
 
     let second = open(&path);
     let member = |segment, behind| Member { segment, behind, is_disk: false, is_drained: false };
-    let expected = [member(one, false), member(two, true)];
+    let expected = [member(one, None), member(two, Some(SINCE))];
     assert_eq!(second.record().members().collect::<Vec<_>>(), expected);
     assert!(!second.record().is_fresh());
     assert!(second.epoch() > epoch);

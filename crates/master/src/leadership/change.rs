@@ -10,8 +10,9 @@ pub(crate) fn change(effect: Effect) -> Change {
         Effect::Join(segment) => Change::Join(segment),
         Effect::JoinDisk(segment) => Change::JoinDisk(segment),
         Effect::Strike(segment) => Change::Strike(segment),
-        Effect::MarkBehind(segment) => Change::MarkBehind(segment),
+        Effect::MarkBehind(segment, since) => Change::MarkBehind(segment, since),
         Effect::CaughtUp(segment) => Change::CaughtUp(segment),
+        Effect::Overrule(hash, key) => Change::Overrule(hash, key),
     }
 }
 
@@ -21,8 +22,9 @@ pub(crate) fn effect(change: Change) -> Option<Effect> {
         Change::Join(segment) => Some(Effect::Join(segment)),
         Change::JoinDisk(segment) => Some(Effect::JoinDisk(segment)),
         Change::Strike(segment) => Some(Effect::Strike(segment)),
-        Change::MarkBehind(segment) => Some(Effect::MarkBehind(segment)),
+        Change::MarkBehind(segment, since) => Some(Effect::MarkBehind(segment, since)),
         Change::CaughtUp(segment) => Some(Effect::CaughtUp(segment)),
+        Change::Overrule(hash, key) => Some(Effect::Overrule(hash, key)),
         // Nothing waits for the marks of drains.
         Change::Drain(_) | Change::Undrain(_) | Change::RaiseEpoch(_) => None,
     }
@@ -47,22 +49,31 @@ pub(crate) fn record(leadership: &Leadership) -> RecordedMembers {
     let record = leadership.record();
     let member =
         |mooncake_ha::Member { segment, behind, is_disk, .. }| Member { segment, behind, is_disk };
-    RecordedMembers { fresh: record.is_fresh(), members: record.members().map(member).collect() }
+    RecordedMembers {
+        fresh: record.is_fresh(),
+        members: record.members().map(member).collect(),
+        overruled: record.overruled().collect(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use mooncake_types::Epoch;
+    use mooncake_types::{Epoch, OverruledKey, SegmentId, Version};
 
     use super::*;
 
     #[test]
     fn every_effect_comes_back_from_its_change() {
-        let segment = SegmentId(7);
-        for effect_of in
-            [Effect::Join, Effect::JoinDisk, Effect::Strike, Effect::MarkBehind, Effect::CaughtUp]
-        {
-            assert_eq!(effect(change(effect_of(segment))), Some(effect_of(segment)));
+        let (segment, version) = (SegmentId(7), Version { epoch: Epoch(3), counter: 4 });
+        for expected in [
+            Effect::Join(segment),
+            Effect::JoinDisk(segment),
+            Effect::Strike(segment),
+            Effect::MarkBehind(segment, version),
+            Effect::CaughtUp(segment),
+            Effect::Overrule(9, OverruledKey { until: version, at: version }),
+        ] {
+            assert_eq!(effect(change(expected)), Some(expected));
         }
         assert_eq!(effect(Change::RaiseEpoch(Epoch(1))), None);
     }

@@ -292,7 +292,7 @@ fn is_patient(entry: &mut QueuedChanges) -> bool {
 #[cfg(test)]
 mod tests {
     use mooncake_ha::{CampaignOutcome, Candidate, Coordinator, MemoryStore, Options};
-    use mooncake_types::SegmentId;
+    use mooncake_types::{SegmentId, Version};
     use tokio::runtime::Builder;
     use tokio::time::timeout;
 
@@ -434,7 +434,7 @@ mod tests {
             assert_eq!(refused, NotRecorded::Full);
             // Changes that do not make it longer are written, and there is room to mark members as behind.
             let change = |change: Change| vec![change];
-            let behind = change(Change::MarkBehind(SegmentId(1)));
+            let behind = change(Change::MarkBehind(SegmentId(1), Version::default()));
             let strike = vec![Change::Strike(SegmentId(2)), Change::Strike(SegmentId(3))];
             recorder.note(behind.clone());
             assert_eq!(recorder.record(vec![join(id)]).await, Err(NotRecorded::Full));

@@ -107,8 +107,9 @@ impl Meta {
 
     /// Submits a task to move a replica. If that is impossible now, drops the replica or notes the reason.
     fn drain_unit(&mut self, number: u32, object: u32, replica: u8) {
+        self.reveal(object);
         let is_busy = self.has_task(object)
-            || self.awaits_former_routes(object)
+            || self.is_hidden(object)
             || self.unreadable_replicas(object) & 1 << replica != 0;
         if is_busy {
             self.drains.job(number).pass.blocked += 1;

@@ -34,10 +34,27 @@ impl Meta {
     /// soft-pinned objects may be taken. Returns the bytes that came free on the segment.
     pub(crate) fn evict_one(&mut self, slot: u32, need: bool) -> Option<u64> {
         let victim = self.next_victim(slot, need && self.config.allow_evict_soft_pinned);
+        let victim = victim.filter(|&range| self.may_evict_range(range));
         self.counters.count_eviction(self.segments[slot].medium, victim.is_some());
         let before = self.segments[slot].allocator.used();
         self.evict_range(victim?);
         Some(before - self.segments[slot].allocator.used())
+    }
+
+    /// Whether the objects that go with a range may be evicted.
+    pub(super) fn may_evict_range(&mut self, id: u32) -> bool {
+        if !self.members.has_trackable() {
+            return true;
+        }
+        let object = self.ranges[id].object;
+        match self.objects[object].group {
+            NONE => self.may_be_evicted(object),
+            group => {
+                let members = self.groups.members(group).to_vec();
+                let not_yet = members.iter().filter(|&&member| !self.may_be_evicted(member));
+                not_yet.count() == 0
+            }
+        }
     }
 
     /// Evicts a range with the rest of its replica, or with its group.

@@ -230,10 +230,16 @@ impl Meta {
         if !is_evictable || stays() { None } else { self.rank(id) }
     }
 
-    /// Evicts the victims of windows. False if they are too many for one request: then nothing is evicted.
+    /// Evicts the victims of windows. False if they are too many for one request, or if one of them must stay for now:
+    /// then nothing is evicted.
     pub(crate) fn evict_windows(&mut self, windows: &[Window]) -> bool {
         let victims = windows.iter().map(|window| window.victims.len() as u32).sum();
         let Some(left) = self.effort.victims.checked_sub(victims) else { return false };
+        for &id in windows.iter().flat_map(|window| &window.victims) {
+            if !self.may_evict_range(id) {
+                return false;
+            }
+        }
         let keys = self.counters.evicted_keys;
         for window in windows {
             self.counters.count_eviction(self.segments[window.slot].medium, true);

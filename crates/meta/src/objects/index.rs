@@ -58,10 +58,20 @@ impl Index {
         hash: u64,
         is_wanted: impl Fn(&Object) -> bool,
     ) -> bool {
+        self.find_hashed(objects, hash, is_wanted).is_some()
+    }
+
+    /// An object for which `is_wanted` holds and whose key has this hash.
+    pub(crate) fn find_hashed(
+        &self,
+        objects: &Records<Object>,
+        hash: u64,
+        is_wanted: impl Fn(&Object) -> bool,
+    ) -> Option<u32> {
         // The table itself compares only seven bits of the hash.
         let is_it =
             |&id: &u32| is_wanted(&objects[id]) && self.state.hash_one(&*objects[id].key) == hash;
-        self.shards[shard(hash)].find(hash, is_it).is_some()
+        self.shards[shard(hash)].find(hash, is_it).copied()
     }
 
     /// Has the processor load the records that look-ups of these keys will read, for many keys at once. In a large

@@ -53,12 +53,12 @@ impl Meta {
         self.replicas_where(object, |range| !self.segments[range.segment].serves())
     }
 
-    /// Whether the object is finished and readers may get a replica now. They may not while it awaits the end of
-    /// earlier leaders' routes.
+    /// Whether the object is finished and readers may get a replica now. They may not while it is
+    /// [hidden](Self::is_hidden).
     pub(crate) fn is_readable(&self, object: u32) -> bool {
         self.objects[object].state == ObjectState::Complete
             && self.has_replica_but(object, self.unreadable_replicas(object))
-            && !self.awaits_former_routes(object)
+            && !self.is_hidden(object)
     }
 
     /// Whether the object is finished and a replica exists, in sight or not.

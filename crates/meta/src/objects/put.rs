@@ -150,7 +150,6 @@ impl Meta {
         let version = self.term.next_version();
         // Looked up again: eviction may have taken the object that held the key.
         let holder = self.index.get(&self.objects, Hashed { key: item.key, hash });
-        self.overrule(hash);
         let uses = match holder {
             None => self.usage.recall(hash).map_or(0, |uses| uses + 1),
             Some(holder) => self.class_of(holder).uses(),
@@ -203,7 +202,10 @@ impl Meta {
             Ok(Ended::Current) => put.version,
             _ => Version { epoch, counter: counter.saturating_add(1) },
         };
-        self.overrule(key.hash);
+        // A put that this leader does not know has not taken the place of an older version that may be reported later.
+        if result.is_ok() {
+            self.overrule_below(key.hash, put.version);
+        }
         self.gather_leased(put.key, gathered);
         self.gather_tombstones(key.hash, Some(below), gathered);
         result.map(|_| ())

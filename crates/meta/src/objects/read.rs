@@ -108,6 +108,7 @@ impl Meta {
         if self.is_readable(object) {
             return Some(object);
         }
+        self.reveal(object);
         let object = self.find_living(hashed)?;
         match self.objects[object].state == ObjectState::Complete && !self.is_readable(object) {
             true => self.next_holder(key),

@@ -52,6 +52,12 @@ impl Meta {
         self.beside.insert(&self.objects, object);
     }
 
+    /// A put loses its key to a finished object of an older version, as if it had begun while that object held the key.
+    pub(crate) fn step_aside(&mut self, put: u32) {
+        self.index.remove(&self.objects, put);
+        self.put_beside(put, ObjectState::Waiting);
+    }
+
     /// Takes its key from an object. The oldest put that waits for the key then holds it.
     pub(crate) fn leave_key(&mut self, object: u32) {
         match self.objects[object].state {

@@ -113,7 +113,7 @@ impl Meta {
             }
             MountOutcome::Ready if !is_member => vec![join],
             MountOutcome::WantsInventory if !is_member => {
-                vec![join, Effect::MarkBehind(mount.id)]
+                vec![join, Effect::MarkBehind(mount.id, self.term.first_grant())]
             }
             _ => Vec::new(),
         }

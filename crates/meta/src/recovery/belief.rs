@@ -15,7 +15,7 @@ use mooncake_types::mutation::{Rule, is_broken};
 use super::attributes::Attributes;
 use super::phase::Phase;
 use crate::Meta;
-use crate::objects::Hashed;
+use crate::objects::{Hashed, ObjectState};
 
 /// A reported version of an object.
 #[derive(Clone, Copy)]
@@ -39,11 +39,28 @@ pub(super) enum Belief {
     Outdated,
     /// It is the newest version of its key. An older object may hold the key.
     Newest { older: Option<u32> },
+    /// It is the newest finished version of its key. This put of a newer one holds the key, and has not ended.
+    Beside { put: u32 },
 }
 
 impl Meta {
+    /// Decides how the leader treats an entry that a segment reports and that is finished. Of a segment that lacks
+    /// changes of earlier leaders no version is given to readers that another one has replaced: the put of the newer
+    /// one may be acknowledged.
+    pub(super) fn judge_entry_on(&self, slot: u32, found: &FoundVersion<'_>) -> Belief {
+        match self.judge_entry(found) {
+            belief @ (Belief::Refuted | Belief::Newest { .. } | Belief::Beside { .. }) => belief,
+            belief if !self.lacks_earlier_changes(slot) => belief,
+            Belief::Outdated => Belief::Refuted,
+            Belief::Known(object) => match self.objects[object].state {
+                ObjectState::Tombstone => Belief::Refuted,
+                _ => Belief::Known(object),
+            },
+        }
+    }
+
     /// Decides how the leader treats a reported entry that is finished.
-    pub(super) fn judge_entry(&self, found: &FoundVersion<'_>) -> Belief {
+    fn judge_entry(&self, found: &FoundVersion<'_>) -> Belief {
         let holder = self.index.get(&self.objects, Hashed { key: found.key, hash: found.hash });
         let held = holder.map(|holder| self.objects[holder].version);
         let is_current = held == Some(found.version);
@@ -62,6 +79,12 @@ impl Meta {
             };
         }
         let is_older = held.is_some_and(|held| found.version < held);
+        if is_older
+            && let Some(put) = holder
+            && self.objects[put].state == ObjectState::Processing
+        {
+            return Belief::Beside { put };
+        }
         match is_older && !is_broken(Rule::HighestVersionWins) {
             false => Belief::Newest { older: holder },
             true if self.recovery.phase.are_former_routes_over() => Belief::Refuted,
@@ -82,7 +105,7 @@ impl Meta {
     }
 
     /// From now on the leader believes no report of a key with this hash below this version.
-    fn overrule_below(&mut self, hash: u64, version: Version) {
+    pub(crate) fn overrule_below(&mut self, hash: u64, version: Version) {
         if self.recovery.phase.may_report() {
             self.recovery.overruled.note(hash, version);
         }
@@ -100,10 +123,18 @@ impl Meta {
         self.recovery.replacing.contains(&object)
     }
 
-    /// Whether readers must not get an object before the routes of earlier leaders are over.
-    pub(crate) fn awaits_former_routes(&self, object: u32) -> bool {
+    /// Whether readers must not get an object yet, as a member that has not reported may hold an older version: routes of
+    /// earlier leaders may lead there, or a later leader might believe it.
+    pub(crate) fn is_hidden(&self, object: u32) -> bool {
         let are_over = || self.recovery.phase.are_former_routes_over() && self.serves();
-        self.is_replacing(object) && !are_over()
+        self.is_replacing(object) && !(are_over() && self.is_told(object))
+    }
+
+    /// Readers want a hidden object: has the record overrule the versions that it replaces.
+    pub(crate) fn reveal(&mut self, object: u32) {
+        if self.is_replacing(object) && self.serves() {
+            self.tell(object);
+        }
     }
 
     /// Forgets an object that lost its key. If it was replacing, the leader believes no older version of the key.

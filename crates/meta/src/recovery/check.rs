@@ -18,8 +18,8 @@ impl Meta {
         for (slot, segment) in self.segments.iter().filter(|(_, segment)| segment.is_mounted()) {
             let behind = self.members.is_behind(segment.id);
             ensure(
-                "a mounted segment is a member",
-                behind == Some(segment.is(Closed::Behind)),
+                "a mounted segment is a member, and takes no puts if it is behind",
+                behind.is_some_and(|behind| behind <= segment.is(Closed::Behind)),
                 || {
                     format!(
                         "segment slot {slot}: {:?}, behind in the record: {behind:?}",
@@ -61,7 +61,7 @@ impl Meta {
             )?;
         }
         let missing: BTreeSet<_> = self.recovery.missing().collect();
-        let is_behind = |member: &crate::Member| member.behind;
+        let is_behind = |member: &crate::Member| member.behind.is_some();
         let behind: BTreeSet<_> = self.members.iter().filter(is_behind).collect();
         let behind: BTreeSet<_> = behind.into_iter().map(|member| member.segment).collect();
         ensure(

@@ -29,6 +29,7 @@ impl Meta {
             data_type: record.data_type,
             group: self.group_name(object).unwrap_or_default(),
             replaces: record.state == ObjectState::Waiting
+                || self.recovery.missing().len() > 0
                 || self.is_replacing(object)
                 || !self.tombstones.leased().of_key(&record.key).is_empty()
                 || self.tombstones.len() > 0

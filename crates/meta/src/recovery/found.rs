@@ -22,12 +22,16 @@ impl Meta {
     ) -> Result<(), ImplausibleReport> {
         let (key, version, len) = (entry.key, entry.version, entry.object_len);
         let found = FoundVersion { key, hash: self.index.hash(key), version, len, attributes };
+        if self.is_overruled_on(piece.segment, key, version) {
+            self.drop_found(&found, &[piece]);
+            return Ok(());
+        }
         if entry.state == EntryState::Writing {
             // No reader will ever get this entry.
             self.reserve_half_written(&found, piece);
             return Ok(());
         }
-        match self.judge_entry(&found) {
+        match self.judge_entry_on(piece.segment, &found) {
             belief if entry.len == entry.object_len => self.take_replica(&found, &[piece], belief),
             Belief::Refuted => {
                 self.drop_found(&found, &[piece]);
@@ -70,6 +74,10 @@ impl Meta {
                 let object = self.insert_readable(found, pieces);
                 self.leave_leased_tombstone(object);
                 return Ok(());
+            }
+            Belief::Beside { put } => {
+                self.step_aside(put);
+                None
             }
             Belief::Newest { older } => older,
         };

@@ -19,6 +19,7 @@
 //! - [`shadow`] is the copy of a ledger that a standby keeps; [`replay`] takes it up once the standby leads.
 //! - [`review`] compares the inventory of a restarted node with the entries that the leader knows.
 //! - [`silence`] says which members are reporting, [`overruled`] which keys changed meanwhile.
+//! - [`written_ahead`] has the record name what segments lack that are behind.
 //! - [`outrank`] takes a higher epoch when a node has obeyed a later leader.
 //!
 //! Invariants: a leader that serves changes has the report of every member, or has it marked behind. It grants nothing
@@ -46,6 +47,7 @@ mod silence;
 mod stripes;
 mod term;
 mod waiting_stripes;
+mod written_ahead;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -59,7 +61,7 @@ pub use self::shadow::Shadow;
 use self::shadows::Shadows;
 pub(crate) use self::term::Term;
 use self::waiting_stripes::WaitingStripes;
-use crate::segments::RecordedMembers;
+use crate::segments::{Member, RecordedMembers};
 
 /// The recovery of one leader.
 #[derive(Debug)]
@@ -75,14 +77,23 @@ pub(crate) struct Recovery {
     /// The window in which members may begin to report is over. From then on the leader waits only for disks, and for
     /// members that are reporting.
     is_window_over: bool,
+    /// The window was prolonged because no client was heard of.
+    is_window_prolonged: bool,
     /// When a segment last began its report, or the leader last took a page of one.
     progressed_at: Tick,
     /// A timer of silence is set.
     awaits_silence: bool,
+    /// Since when each member was behind when this leader began, of those that catch up with it.
+    were_behind: BTreeMap<SegmentId, Version>,
+    /// When the leader last had a segment wait that is to report after others.
+    put_off: BTreeMap<SegmentId, Tick>,
 }
 
 impl Recovery {
     fn new(record: &RecordedMembers, now: Tick) -> Self {
+        let since = |member: &Member| member.behind.filter(|&since| since != Version::default());
+        let members = record.members.iter();
+        let were_behind = members.filter_map(|member| Some((member.segment, since(member)?)));
         Self {
             phase: Phase::first(record),
             overruled: Overruled::default(),
@@ -90,8 +101,11 @@ impl Recovery {
             waiting: BTreeMap::new(),
             shadows: Shadows::default(),
             is_window_over: false,
+            is_window_prolonged: false,
             progressed_at: now,
             awaits_silence: false,
+            were_behind: were_behind.collect(),
+            put_off: BTreeMap::new(),
         }
     }
 
@@ -109,6 +123,11 @@ impl Recovery {
     pub(crate) fn missing(&self) -> impl ExactSizeIterator<Item = SegmentId> {
         static NONE: BTreeSet<SegmentId> = BTreeSet::new();
         self.phase.missing().unwrap_or(&NONE).iter().copied()
+    }
+
+    /// The leader has a segment wait until others have reported.
+    pub(crate) fn note_put_off(&mut self, id: SegmentId, now: Tick) {
+        self.put_off.insert(id, now);
     }
 
     /// Drops the shadow of a segment.

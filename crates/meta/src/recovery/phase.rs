@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use mooncake_types::SegmentId;
+use mooncake_types::{SegmentId, Version};
 
-use crate::segments::RecordedMembers;
+use crate::segments::{Member, RecordedMembers};
 
 /// The phases in their order. A leader may skip phases.
 ///
@@ -29,14 +29,16 @@ pub(super) enum Phase {
     AwaitingReports {
         /// Members that have not reported.
         missing: BTreeSet<SegmentId>,
+        /// Those of them that the record does not mark behind.
+        unmarked: BTreeSet<SegmentId>,
         /// An earlier leader marked members behind. It may have replaced or removed versions on them to which readers
         /// have routes. So the leader waits for the end of former routes, even if no member is missing.
         has_behind: bool,
         /// All former routes have ended.
         are_former_routes_over: bool,
     },
-    /// Former routes are over, and no missing member is reporting. The leader marks the missing members behind in the
-    /// record, so that no later leader believes them.
+    /// Former routes are over, and no unmarked member is reporting. The leader marks the missing members behind in the
+    /// record, so that later leaders believe less of them.
     Marking {
         /// Members that have not reported.
         missing: BTreeSet<SegmentId>,
@@ -58,20 +60,25 @@ impl Phase {
         if record.fresh && record.members.is_empty() {
             return Self::Adopting { is_open: true, are_former_routes_over: false };
         }
-        let in_step = record.members.iter().filter(|member| !member.behind);
-        let missing: BTreeSet<SegmentId> = in_step.map(|member| member.segment).collect();
-        let has_behind = record.members.iter().any(|member| member.behind);
-        Self::AwaitingReports { missing, has_behind, are_former_routes_over: false }.next()
+        let those = |is_so: fn(&Member) -> bool| {
+            let members = record.members.iter().filter(|member| is_so(member));
+            members.map(|member| member.segment).collect::<BTreeSet<SegmentId>>()
+        };
+        let missing = those(|member| member.behind != Some(Version::default()));
+        let unmarked = those(|member| member.behind.is_none());
+        let has_behind = record.members.iter().any(|member| member.behind.is_some());
+        let are_former_routes_over = false;
+        Self::AwaitingReports { missing, unmarked, has_behind, are_former_routes_over }.next()
     }
 
     /// The next phase if its condition holds, else this one.
     pub(super) fn next(self) -> Self {
         match self {
             Self::Adopting { is_open: false, are_former_routes_over: true } => Self::Over,
-            Self::AwaitingReports { missing, has_behind, are_former_routes_over }
-                if missing.is_empty() && (are_former_routes_over || !has_behind) =>
+            Self::AwaitingReports { missing, unmarked, has_behind, are_former_routes_over }
+                if unmarked.is_empty() && (are_former_routes_over || !has_behind) =>
             {
-                Self::Over
+                Self::ServingWithMissing { missing }.next()
             }
             Self::Marking { missing, unmarked } if unmarked.is_empty() => {
                 Self::ServingWithMissing { missing }.next()
@@ -90,23 +97,28 @@ impl Phase {
         }
     }
 
-    /// Whether the leader marks the missing members behind as soon as none of them is reporting.
-    pub(super) fn may_mark(&self) -> bool {
-        matches!(self, Self::AwaitingReports { missing, are_former_routes_over: true, .. } if !missing.is_empty())
+    /// The members that the leader marks behind as soon as none of them is reporting.
+    pub(super) fn to_mark(&self) -> Option<&BTreeSet<SegmentId>> {
+        match self {
+            Self::AwaitingReports { unmarked, are_former_routes_over: true, .. } => {
+                Some(unmarked).filter(|unmarked| !unmarked.is_empty())
+            }
+            _ => None,
+        }
     }
 
-    /// Begins to mark the missing members behind, and returns them.
+    /// Begins to mark the missing members behind, and returns those that are not.
     pub(super) fn begin_marking(&mut self) -> Vec<SegmentId> {
-        let Self::AwaitingReports { missing, .. } = self else { return Vec::new() };
-        let missing = std::mem::take(missing);
-        let all = missing.iter().copied().collect();
-        *self = Self::Marking { unmarked: missing.clone(), missing };
+        let Self::AwaitingReports { missing, unmarked, .. } = self else { return Vec::new() };
+        let (missing, unmarked) = (std::mem::take(missing), std::mem::take(unmarked));
+        let all = unmarked.iter().copied().collect();
+        *self = Self::Marking { missing, unmarked };
         all
     }
 
     /// The record marks a member behind.
     pub(super) fn note_marked(&mut self, id: SegmentId) {
-        if let Self::Marking { unmarked, .. } = self {
+        if let Self::AwaitingReports { unmarked, .. } | Self::Marking { unmarked, .. } = self {
             unmarked.remove(&id);
         }
     }
@@ -167,20 +179,30 @@ impl Phase {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::segments::Member;
+    use mooncake_types::Epoch;
 
     const A: SegmentId = SegmentId(1);
     const B: SegmentId = SegmentId(2);
+    const SINCE: Option<Version> = Some(Version { epoch: Epoch(3), counter: 7 });
+    const UNTOLD: Option<Version> = Some(Version { epoch: Epoch(0), counter: 0 });
 
-    fn first(fresh: bool, members: &[(SegmentId, bool)]) -> Phase {
-        let member =
-            |&(segment, behind): &(SegmentId, bool)| Member { segment, behind, is_disk: false };
-        Phase::first(&RecordedMembers { fresh, members: members.iter().map(member).collect() })
+    fn first(fresh: bool, members: &[(SegmentId, Option<Version>)]) -> Phase {
+        let member = |&(segment, behind): &(SegmentId, Option<Version>)| Member {
+            segment,
+            behind,
+            is_disk: false,
+        };
+        let members = members.iter().map(member).collect();
+        Phase::first(&RecordedMembers { fresh, members, ..RecordedMembers::default() })
     }
 
-    fn hearing(missing: &[SegmentId], has_behind: bool) -> Phase {
-        let missing = missing.iter().copied().collect();
-        Phase::AwaitingReports { missing, has_behind, are_former_routes_over: false }
+    fn hearing(unmarked: &[SegmentId], behind: &[SegmentId], has_behind: bool) -> Phase {
+        Phase::AwaitingReports {
+            missing: unmarked.iter().chain(behind).copied().collect(),
+            unmarked: unmarked.iter().copied().collect(),
+            has_behind,
+            are_former_routes_over: false,
+        }
     }
 
     #[test]
@@ -189,9 +211,10 @@ mod tests {
         let cases = [
             (first(true, &[]), adopting),
             (first(false, &[]), Phase::Over),
-            (first(false, &[(A, false), (B, true)]), hearing(&[A], true)),
-            (first(false, &[(A, false)]), hearing(&[A], false)),
-            (first(false, &[(B, true)]), hearing(&[], true)),
+            (first(false, &[(A, None), (B, SINCE)]), hearing(&[A], &[B], true)),
+            (first(false, &[(A, None), (B, UNTOLD)]), hearing(&[A], &[], true)),
+            (first(false, &[(A, None)]), hearing(&[A], &[], false)),
+            (first(false, &[(B, SINCE)]), hearing(&[], &[B], true)),
         ];
         for (found, expected) in cases {
             assert_eq!(found, expected);
@@ -201,7 +224,7 @@ mod tests {
     #[test]
     fn recovery_is_over_at_once_when_all_have_reported_and_nobody_was_behind() {
         for (has_behind, is_over) in [(false, true), (true, false)] {
-            let mut phase = hearing(&[A, B], has_behind);
+            let mut phase = hearing(&[A, B], &[], has_behind);
             phase.forget_missing(A);
             phase = phase.next();
             assert!(!phase.serves() && !phase.are_former_routes_over());
@@ -213,11 +236,11 @@ mod tests {
 
     #[test]
     fn the_missing_are_marked_before_the_leader_serves_and_may_report_after_it() {
-        let mut phase = hearing(&[A, B], false);
-        assert!(!phase.may_mark());
+        let mut phase = hearing(&[A, B], &[], false);
+        assert_eq!(phase.to_mark(), None);
         phase.end_former_routes();
         phase = phase.next();
-        assert!(!phase.serves() && phase.are_former_routes_over() && phase.may_mark());
+        assert!(!phase.serves() && phase.are_former_routes_over());
         assert_eq!(phase.begin_marking(), [A, B]);
         phase.note_marked(A);
         phase = phase.next();
@@ -231,8 +254,20 @@ mod tests {
     }
 
     #[test]
+    fn a_leader_serves_without_those_that_were_behind_before_it_and_believes_them_late() {
+        let mut phase = hearing(&[A], &[B], true);
+        phase.forget_missing(A);
+        phase.end_former_routes();
+        assert_eq!(phase.to_mark(), None);
+        phase = phase.next();
+        assert!(phase.serves() && phase.may_report());
+        phase.forget_missing(B);
+        assert_eq!(phase.next(), Phase::Over);
+    }
+
+    #[test]
     fn a_leader_marks_no_member_that_has_reported_or_left() {
-        let mut phase = hearing(&[A, B], true);
+        let mut phase = hearing(&[A, B], &[], true);
         phase.end_former_routes();
         phase.forget_missing(A);
         assert_eq!(phase.begin_marking(), [B]);

@@ -39,7 +39,7 @@ impl Meta {
     /// If the configuration does not [validate](Config::validate).
     #[must_use]
     pub fn unrecorded(config: Config, epoch: Epoch, now: Tick) -> Self {
-        let record = RecordedMembers { fresh: true, members: Vec::new() };
+        let record = RecordedMembers { fresh: true, ..RecordedMembers::default() };
         Self::begin(config, epoch, now, (Members::default(), Recovery::new(&record, now)))
     }
 
@@ -69,6 +69,7 @@ impl Meta {
 
     /// A member has reported its whole inventory, or is no member any more.
     pub(crate) fn on_reported(&mut self, id: SegmentId) {
+        self.recovery.were_behind.remove(&id);
         self.recovery.phase.forget_missing(id);
         self.advance_recovery();
     }
@@ -91,6 +92,7 @@ impl Meta {
             self.drop_stripes();
             self.recovery.overruled.clear();
             self.recovery.shadows.forget_all();
+            self.recovery.put_off.clear();
         }
         if self.recovery.phase == Phase::Over {
             self.recovery.replacing.clear();
@@ -106,19 +108,26 @@ impl Meta {
     /// Once no route of an earlier leader is left and no member is reporting, has the missing members marked behind.
     /// Then the leader serves requests that change objects.
     fn mark_the_silent(&mut self) {
-        if !self.recovery.phase.may_mark() {
-            return;
-        }
-        if self.is_a_missing_member_reporting() {
+        let Some(unmarked) = self.recovery.phase.to_mark() else { return };
+        if self.is_one_reporting(unmarked) {
             return self.await_silence();
         }
         for id in self.recovery.phase.begin_marking() {
-            self.emit(Effect::MarkBehind(id));
+            self.emit(Effect::MarkBehind(id, self.term.first_grant()));
         }
     }
 
     /// The window in which members may begin to report is over.
-    pub(crate) fn window_due(&mut self) {
+    pub(crate) fn window_due(&mut self, due: Tick) {
+        let ttl_ms = self.config.client_ttl_ms;
+        // If nobody at all was heard of, the master was probably paused or cut off. It waits once more.
+        let was_cut_off = self.was_held_up(due)
+            || (self.clients.is_silent_for(self.now, ttl_ms / 2)
+                && !std::mem::replace(&mut self.recovery.is_window_prolonged, true));
+        if was_cut_off && !self.recovery.phase.adopts() {
+            self.timers.insert((self.now.after_ms(ttl_ms), Timer::Window));
+            return;
+        }
         if self.recovery.missing().any(|id| self.members.is_disk(id)) {
             self.timers.insert((self.disk_window_end().max(self.now), Timer::DiskWindow));
         }
@@ -140,15 +149,21 @@ impl Meta {
             it.segments.find(id).is_some_and(|slot| it.is_reporting(&it.segments[slot]))
         };
         let awaits_disks = self.now < self.disk_window_end();
-        let is_awaited =
-            |id: &SegmentId| (awaits_disks && self.members.is_disk(*id)) || is_reporting(self, *id);
+        let is_put_off = |id: &SegmentId| {
+            let asked = self.recovery.put_off.get(id);
+            let is_recent = |&asked: &Tick| self.now.since_ms(asked) < self.config.client_ttl_ms;
+            asked.is_some_and(is_recent) && self.awaits_others(*id)
+        };
+        let is_awaited = |id: &SegmentId| {
+            (awaits_disks && self.members.is_disk(*id)) || is_reporting(self, *id) || is_put_off(id)
+        };
         let mut awaited: BTreeSet<SegmentId> = self.recovery.missing().filter(is_awaited).collect();
         // A leader without a record does not know the members that it misses.
         if self.recovery.phase.adopts() {
             let reporting = self.segments.iter().filter(|(_, it)| self.is_reporting(it));
             awaited.extend(reporting.map(|(_, segment)| segment.id));
         }
-        if awaited.iter().any(|&id| is_reporting(self, id)) {
+        if awaited.iter().any(|id| is_reporting(self, *id) || is_put_off(id)) {
             self.await_silence();
         }
         self.end_window(&awaited);
@@ -200,11 +215,12 @@ impl Meta {
         }
         for id in missing {
             self.recovery.shadows.forget(id);
-            self.emit(Effect::Strike(id));
+            self.strike_member(id);
         }
         // An absent member that is marked behind would make every later leader wait for former routes.
         let is_absent = |id: &SegmentId| self.segments.find(*id).is_none();
-        let behind = self.members.iter().filter(|member| member.behind).map(|it| it.segment);
+        let behind = self.members.iter().filter(|member| member.behind.is_some());
+        let behind = behind.map(|member| member.segment);
         let absent: Vec<SegmentId> =
             behind.filter(|id| is_absent(id) && !awaited.contains(id)).collect();
         absent.into_iter().for_each(|id| self.strike_absent(id));
@@ -219,7 +235,7 @@ impl Meta {
             Some(is_behind) => !is_behind || self.recovery.phase.are_former_routes_over(),
         };
         if is_struck {
-            self.emit(Effect::Strike(id));
+            self.strike_member(id);
         }
     }
 }

@@ -122,6 +122,8 @@ impl Meta {
         match self.objects[object].state {
             ObjectState::Complete | ObjectState::Tombstone => {
                 self.effort.spend(CHANGE);
+                // It is gone already, so this may come too late for the next leader.
+                self.may_be_evicted(object);
                 self.lose_replica(object, replica);
             }
             ObjectState::Processing

@@ -1,20 +1,17 @@
 //! Silence: which segments are *reporting*, so that the leader waits for them.
 //!
 //! A leader waits without limit for segments that report, however many entries they have. A segment that is mounted
-//! and owes pages counts as reporting until no segment has sent a page for [`SILENCE_MS`]. The leader works on one page
-//! at a time, so a page of any segment shows that the others may be waiting for their turn.
+//! and owes pages counts as reporting until no segment has sent a page for
+//! [`Config::report_silence_ms`](crate::Config::report_silence_ms). The leader works on one page at a time, so a page of
+//! any segment shows that the others may be waiting for their turn.
 
-use mooncake_types::Tick;
+use std::collections::BTreeSet;
+
+use mooncake_types::{SegmentId, Tick};
 
 use crate::Meta;
 use crate::segments::{Closed, Segment};
 use crate::timer::Timer;
-
-/// Time without a page of any segment after which those that owe pages count as silent.
-const SILENCE_MS: u64 = 5_000;
-
-/// A timer that fires this late shows that the master was held up: pages may have arrived that it has not read.
-const HELD_UP_MS: u64 = 100;
 
 impl Meta {
     /// A segment begins its report, or the leader has taken a page with entries that it did not know.
@@ -32,12 +29,12 @@ impl Meta {
 
     /// When segments that owe pages count as silent, unless another page comes.
     fn silent_from(&self) -> Tick {
-        self.recovery.progressed_at.after_ms(SILENCE_MS)
+        self.recovery.progressed_at.after_ms(self.config.report_silence_ms)
     }
 
-    /// Whether a member that the leader still misses is reporting.
-    pub(super) fn is_a_missing_member_reporting(&self) -> bool {
-        let mut slots = self.recovery.missing().filter_map(|id| self.segments.find(id));
+    /// Whether one of these segments is reporting.
+    pub(super) fn is_one_reporting(&self, of: &BTreeSet<SegmentId>) -> bool {
+        let mut slots = of.iter().filter_map(|&id| self.segments.find(id));
         slots.any(|slot| self.is_reporting(&self.segments[slot]))
     }
 
@@ -52,7 +49,7 @@ impl Meta {
     /// Segments that were reporting may have fallen silent.
     pub(crate) fn silence_due(&mut self, due: Tick) {
         self.recovery.awaits_silence = false;
-        if self.now.since_ms(due) >= HELD_UP_MS {
+        if self.was_held_up(due) {
             self.note_progress();
         }
         self.advance_recovery();

@@ -3,7 +3,7 @@
 use mooncake_types::{InventoryEntry, Version};
 
 use super::attributes::Attributes;
-use super::belief::FoundVersion;
+use super::belief::{Belief, FoundVersion};
 use super::entry::ImplausibleReport;
 use super::waiting_stripes::{FoundPiece, WaitingStripes};
 use crate::Meta;
@@ -46,8 +46,10 @@ impl Meta {
             whole.iter().map(|it| self.take_piece(found.version, it.range)).collect();
         let attributes = Attributes::decode(&attributes).unwrap_or_default();
         let found = FoundVersion { attributes, ..*found };
-        let belief = self.judge_entry(&found);
-        self.take_replica(&found, &pieces, belief)
+        let mut beliefs = pieces.iter().map(|piece| self.judge_entry_on(piece.segment, &found));
+        let first = beliefs.next().unwrap_or(Belief::Refuted);
+        let refuted = beliefs.find(|&belief| belief == Belief::Refuted);
+        self.take_replica(&found, &pieces, refuted.unwrap_or(first))
     }
 
     /// Removes a stripe from those that wait. Its range stays reserved.

@@ -32,6 +32,11 @@ impl Term {
         self.began_at
     }
 
+    /// A version older than all that this leader grants, and newer than all of earlier leaders.
+    pub(crate) fn first_grant(&self) -> Version {
+        Version { epoch: self.began_under, counter: 0 }
+    }
+
     pub(crate) fn next_version(&mut self) -> Version {
         self.granted += 1;
         self.newest_grant()

@@ -105,7 +105,12 @@ impl Clients {
 
     /// Whether there are several clients, and none was heard of for this long.
     pub(super) fn all_silent_for(&self, now: Tick, ms: u64) -> bool {
-        self.known.len() > 1 && now.since_ms(self.last_heard) >= ms
+        self.known.len() > 1 && self.is_silent_for(now, ms)
+    }
+
+    /// Whether no client was heard of for this long.
+    pub(crate) fn is_silent_for(&self, now: Tick, ms: u64) -> bool {
+        now.since_ms(self.last_heard) >= ms
     }
 
     /// Gives a silent client another time to live. False if it has got one since it was last heard of.

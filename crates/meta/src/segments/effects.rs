@@ -1,6 +1,6 @@
 //! Changes of the membership record: how the state machine requests them, and what each does once it is durable.
 
-use mooncake_types::{Medium, SegmentId, Tick};
+use mooncake_types::{Medium, SegmentId, Tick, Version};
 
 use super::closed::Closed;
 use super::members::Effect;
@@ -30,6 +30,12 @@ impl Meta {
         if !self.members.pending.insert(effect) {
             return;
         }
+        if let Effect::MarkBehind(id, since) = effect {
+            self.members.newest_mark = since.max(self.members.newest_mark);
+            // What is put on it from now on, later leaders would hear of too late.
+            let slot = self.segments.find(id);
+            slot.into_iter().for_each(|slot| self.segments.set(slot, Closed::Behind, true));
+        }
         match self.members.is_recorded {
             true => self.members.effects.push(effect),
             false => self.take_hold(effect),
@@ -42,24 +48,28 @@ impl Meta {
             Effect::Join(id) => _ = self.members.join(id),
             Effect::JoinDisk(id) => self.members.join(id).is_disk = true,
             Effect::Strike(id) => {
-                self.members.known.remove(&id);
+                self.members.strike(id);
                 self.lose_struck(id);
                 self.on_reported(id);
             }
-            Effect::MarkBehind(id) => {
-                self.set_behind(id, true);
+            Effect::MarkBehind(id, since) => {
+                self.set_behind(id, Some(since));
                 self.note_marked(id);
             }
-            Effect::CaughtUp(id) => self.set_behind(id, false),
+            Effect::CaughtUp(id) => self.set_behind(id, None),
+            Effect::Overrule(hash, key) => self.members.overrule(hash, key),
         }
         self.advance_recovery();
     }
 
-    fn set_behind(&mut self, id: SegmentId, behind: bool) {
-        let Some(known) = self.members.known.get_mut(&id) else { return };
-        known.behind = behind;
+    fn set_behind(&mut self, id: SegmentId, since: Option<Version>) {
+        if !self.members.set_behind(id, since) {
+            return;
+        }
         let Some(slot) = self.segments.find(id) else { return };
-        self.segments.set(slot, Closed::Behind, behind);
+        let is_behind = since.is_some() || self.members.is_marking(id);
+        self.segments.set(slot, Closed::Behind, is_behind);
+        self.members.set_catching_up(id, false);
         self.tombstones.stop_catching_up(slot);
         self.catch_up(slot);
     }
@@ -77,7 +87,7 @@ impl Meta {
     /// so.
     pub(crate) fn strike(&mut self, slot: u32) {
         self.segments.set(slot, Closed::Struck, true);
-        self.emit(Effect::Strike(self.segments[slot].id));
+        self.strike_member(self.segments[slot].id);
     }
 
     /// Has a segment marked behind whose node cannot be asked, so that no acknowledgement need wait for that node.
@@ -87,30 +97,41 @@ impl Meta {
         if segment.is(Closed::Struck) {
             return;
         }
+        if self.members.is_marking(id) {
+            return;
+        }
         if segment.is(Closed::Behind) && !self.members.is_pending(Effect::CaughtUp(id)) {
             // The record has the mark still. The segment must catch up with new tombstones, too.
+            self.members.set_catching_up(id, false);
             return self.tombstones.stop_catching_up(slot);
         }
-        self.emit(Effect::MarkBehind(id));
+        if self.term.newest_grant() <= self.members.newest_mark {
+            // A segment that was in step for longer can tell what others lack.
+            self.term.next_version();
+        }
+        self.emit(Effect::MarkBehind(id, self.term.newest_grant()));
     }
 
-    /// Whether a later leader would have the segment start empty, so that no acknowledgement need wait for its
-    /// tombstones.
+    /// Whether the record says that a segment lacks changes, so that acknowledgements need not wait for its tombstones
+    /// if a later leader can tell them from what other segments hold, or from the record.
     pub(crate) fn is_forgiven(&self, slot: u32) -> bool {
-        self.segments[slot].is(Closed::Behind) && !self.tombstones.is_catching_up(slot)
+        self.members.is_behind(self.segments[slot].id) == Some(true)
+            && !self.tombstones.is_catching_up(slot)
     }
 
     /// Has a segment that is marked behind catch up, if its node has reported all entries and is in sight. From then
     /// on acknowledgements wait for its new tombstones. The mark ends once the node has confirmed the older ones.
     pub(crate) fn catch_up(&mut self, slot: u32) {
         let segment = &self.segments[slot];
-        if !segment.is(Closed::Behind) || segment.recovering.is_some() || !segment.serves() {
+        let is_behind = self.members.is_behind(segment.id) == Some(true);
+        if !is_behind || segment.recovering.is_some() || !segment.serves() {
             return;
         }
         if !self.tombstones.is_catching_up(slot) {
             // Tombstones that are left from now on have a newer grant.
             let newest = self.term.newest_grant();
             self.term.next_version();
+            self.members.set_catching_up(self.segments[slot].id, true);
             self.tombstones.begin_catching_up(slot, newest);
         }
         if self.tombstones.has_caught_up(slot) {

@@ -1,6 +1,6 @@
 //! Heartbeats: which clients are alive, the answer to a ping, and the end of clients that are silent.
 
-use mooncake_types::{ClientId, ErrorCode, Medium, Pong, Reply, SegmentId};
+use mooncake_types::{ClientId, ErrorCode, Medium, Pong, Reply, SegmentId, Tick};
 
 use super::closed::Closed;
 use super::segment::Segment;
@@ -64,9 +64,11 @@ impl Meta {
         Ok(())
     }
 
-    pub(crate) fn client_due(&mut self, client: ClientId) {
+    pub(crate) fn client_due(&mut self, client: ClientId, timer_due: Tick) {
         let Some(record) = self.clients.get(client) else { return };
         let ttl_ms = self.config.client_ttl_ms;
+        let was_cut_off =
+            self.was_held_up(timer_due) || self.clients.all_silent_for(self.now, ttl_ms / 2);
         let due = record.last_heard.after_ms(ttl_ms);
         let disk_due = record.last_heard.after_ms(self.config.disk_ttl_ms);
         if due > self.now {
@@ -74,9 +76,9 @@ impl Meta {
                 self.give_up_left_disks(client, record.run);
             }
             self.timers.insert((due, Timer::Client(client)));
-        } else if self.clients.all_silent_for(self.now, ttl_ms / 2) && self.clients.spare(client) {
-            // All clients fell silent at once, so the master was probably cut off or paused. Each gets one more time
-            // to live.
+        } else if was_cut_off && self.clients.spare(client) {
+            // The timer is late, or all clients fell silent at once: the master was paused, or cut off. Each client
+            // gets one more time to live.
             self.timers.insert((self.now.after_ms(ttl_ms), Timer::Client(client)));
         } else if let Some(end) = self.lose_sight_of_silent(client) {
             self.timers.insert((end, Timer::Client(client)));

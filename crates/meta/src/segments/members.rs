@@ -5,7 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mooncake_types::{Medium, SegmentId};
+use mooncake_types::{Epoch, Medium, OverruledKey, SegmentId, Version};
+
+/// Newer than every version.
+const NEWEST: Version = Version { epoch: Epoch(u64::MAX), counter: u64::MAX };
 
 /// A change of the membership record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -18,10 +21,14 @@ pub enum Effect {
     JoinDisk(SegmentId),
     /// The segment is a member no longer: its bytes count as lost, and it comes back empty if at all.
     Strike(SegmentId),
-    /// The segment holds entries that must not be read: under the next leader it starts empty.
-    MarkBehind(SegmentId),
-    /// The segment holds no such entries any more.
+    /// The segment may lack changes since this version was granted. The default version stands for changes that no
+    /// later leader can tell: under the next leader the segment starts empty.
+    MarkBehind(SegmentId, Version),
+    /// The segment lacks no changes any more.
     CaughtUp(SegmentId),
+    /// Under the key with this [hash](super::written_hash), versions are gone that later leaders could know from the
+    /// segments in step. They believe no such entry on a segment that was behind by then.
+    Overrule(u64, OverruledKey),
 }
 
 impl Effect {
@@ -34,13 +41,23 @@ impl Effect {
     }
 }
 
+/// The hash of a key in the membership record. It must never change: masters of other releases read it.
+pub(crate) fn written_hash(key: &str) -> u64 {
+    // FNV-1a with 64 bits, whose high bits are then mixed into the low ones.
+    let fnv = key.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let mixed = (fnv ^ fnv >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed ^ mixed >> 29
+}
+
 /// A segment in the membership record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Member {
     /// The segment.
     pub segment: SegmentId,
-    /// Whether it is marked behind.
-    pub behind: bool,
+    /// Since when it may lack changes, if it is marked behind: see [`Effect::MarkBehind`].
+    pub behind: Option<Version>,
     /// Whether it outlives its process: a disk, files in a shared directory, or a prefix of an object store.
     pub is_disk: bool,
 }
@@ -52,6 +69,8 @@ pub struct RecordedMembers {
     pub fresh: bool,
     /// Its members, in any order.
     pub members: Vec<Member>,
+    /// Its overruled keys, by hash: see [`Effect::Overrule`].
+    pub overruled: BTreeMap<u64, OverruledKey>,
 }
 
 /// The members, and the changes that are not recorded yet.
@@ -60,6 +79,18 @@ pub(crate) struct Members {
     /// Whether a shell writes the record. If not, every change takes effect at once.
     pub(super) is_recorded: bool,
     pub(super) known: BTreeMap<SegmentId, Member>,
+    /// The members that are behind since a version, the longest behind first. Later leaders let them catch up.
+    trackable: BTreeSet<(Version, SegmentId)>,
+    /// The newest version since when this leader had a member marked behind.
+    pub(super) newest_mark: Version,
+    /// How many members are behind.
+    behind: usize,
+    /// Those of them that catch up: this leader knows all their entries, and has removed ones dropped before it answers.
+    catching_up: BTreeSet<SegmentId>,
+    /// The overruled keys in the record, by hash.
+    overruled: BTreeMap<u64, OverruledKey>,
+    /// The overruled keys of this leader, recorded or not: their written hashes, by their hashes in the index.
+    written: BTreeMap<u64, u64>,
     /// Changes that are not recorded yet.
     pub(super) pending: BTreeSet<Effect>,
     /// Those of them that the shell has not taken yet.
@@ -68,13 +99,127 @@ pub(crate) struct Members {
 
 impl Members {
     pub(crate) fn recorded(record: &RecordedMembers) -> Self {
-        let known = record.members.iter().map(|member| (member.segment, *member));
-        Self { is_recorded: true, known: known.collect(), ..Self::default() }
+        let mut members = Self { is_recorded: true, ..Self::default() };
+        for member in &record.members {
+            members.known.insert(member.segment, *member);
+            members.track(member.segment, None, member.behind);
+        }
+        members.overruled.clone_from(&record.overruled);
+        members
     }
 
     /// Whether a member is marked behind; none if the segment is no member.
     pub(crate) fn is_behind(&self, id: SegmentId) -> Option<bool> {
-        self.known.get(&id).map(|member| member.behind)
+        self.known.get(&id).map(|member| member.behind.is_some())
+    }
+
+    /// Since when a member is behind, if it is.
+    pub(crate) fn behind_since(&self, id: SegmentId) -> Option<Version> {
+        self.known.get(&id)?.behind
+    }
+
+    /// Since when changes may be missing on a member, the longest time: of those that later leaders let catch up, and
+    /// that do not catch up with this one.
+    pub(crate) fn oldest_lacking(&self) -> Option<Version> {
+        let mut lacking = self.trackable.iter().filter(|(_, id)| !self.catching_up.contains(id));
+        lacking.next().map(|&(since, _)| since)
+    }
+
+    /// Whether a member is behind that later leaders let catch up.
+    pub(crate) fn has_trackable(&self) -> bool {
+        !self.trackable.is_empty()
+    }
+
+    pub(super) fn set_catching_up(&mut self, id: SegmentId, is_so: bool) {
+        match is_so {
+            true => _ = self.catching_up.insert(id),
+            false => _ = self.catching_up.remove(&id),
+        }
+    }
+
+    /// The members that are behind since before this version, of those that later leaders let catch up.
+    pub(crate) fn behind_before(&self, version: Version) -> impl Iterator<Item = SegmentId> {
+        self.trackable.iter().take_while(move |(since, _)| *since < version).map(|&(_, id)| id)
+    }
+
+    /// Whether the record overrules this version of a key on a segment that is behind since a version.
+    pub(crate) fn is_overruled(&self, hash: u64, version: Version, since: Version) -> bool {
+        self.overruled.get(&hash).is_some_and(|key| key.covers(version, since))
+    }
+
+    /// Whether the record overrules this version of a key on each segment that later leaders let catch up.
+    pub(crate) fn is_overruled_on_all(&self, hash: u64, version: Version) -> bool {
+        let newest_mark = self.trackable.last().map_or(Version::default(), |&(since, _)| since);
+        self.is_overruled(hash, version, newest_mark)
+    }
+
+    pub(super) fn overrule(&mut self, hash: u64, key: OverruledKey) {
+        if self.behind > 0 {
+            self.overruled.entry(hash).or_default().add(key);
+        }
+    }
+
+    /// Whether the record is about to overrule versions of a key.
+    pub(crate) fn is_overruling(&self, hash: u64) -> bool {
+        let (none, all) = (OverruledKey::default(), OverruledKey { until: NEWEST, at: NEWEST });
+        let of_key = Effect::Overrule(hash, none)..=Effect::Overrule(hash, all);
+        self.pending.range(of_key).next().is_some()
+    }
+
+    pub(crate) fn has_overruled(&self) -> bool {
+        !self.overruled.is_empty()
+    }
+
+    /// At least the number of overruled keys, in the record and on their way there.
+    pub(crate) fn overruled_keys(&self) -> usize {
+        self.overruled.len() + self.written.len()
+    }
+
+    /// Notes that this leader has a key overruled: its hash in the index, and its [written](written_hash) one.
+    pub(crate) fn note_written(&mut self, hash: u64, written: u64) {
+        self.written.insert(hash, written);
+    }
+
+    /// The written hash of the key with this hash in the index, if this leader had the key overruled.
+    pub(crate) fn written(&self, hash: u64) -> Option<u64> {
+        self.written.get(&hash).copied()
+    }
+
+    /// Marks a member behind, or ends its mark. A member that is behind for longer stays so. Once none is behind, no
+    /// key is overruled.
+    pub(super) fn set_behind(&mut self, id: SegmentId, since: Option<Version>) -> bool {
+        let Some(member) = self.known.get_mut(&id) else { return false };
+        let before = member.behind;
+        member.behind = match (before, since) {
+            (Some(before), Some(since)) => Some(before.min(since)),
+            _ => since,
+        };
+        let after = member.behind;
+        self.track(id, before, after);
+        true
+    }
+
+    pub(super) fn strike(&mut self, id: SegmentId) {
+        let member = self.known.remove(&id);
+        self.track(id, member.and_then(|member| member.behind), None);
+    }
+
+    fn track(&mut self, id: SegmentId, before: Option<Version>, after: Option<Version>) {
+        if let Some(since) = before {
+            self.trackable.remove(&(since, id));
+        }
+        if let Some(since) = after.filter(|&since| since != Version::default()) {
+            self.trackable.insert((since, id));
+        }
+        if after.is_none() {
+            self.catching_up.remove(&id);
+        }
+        self.behind += usize::from(after.is_some());
+        self.behind -= usize::from(before.is_some());
+        if self.behind == 0 {
+            self.overruled.clear();
+            self.written.clear();
+        }
     }
 
     /// Whether the record says that a member outlives its process.
@@ -83,8 +228,14 @@ impl Members {
     }
 
     pub(super) fn join(&mut self, segment: SegmentId) -> &mut Member {
-        let member = Member { segment, behind: false, is_disk: false };
+        let member = Member { segment, behind: None, is_disk: false };
         self.known.entry(segment).or_insert(member)
+    }
+
+    /// Whether the record is about to mark a member behind.
+    pub(super) fn is_marking(&self, id: SegmentId) -> bool {
+        let marks = Effect::MarkBehind(id, Version::default())..=Effect::MarkBehind(id, NEWEST);
+        self.pending.range(marks).next().is_some()
     }
 
     pub(crate) fn is_pending(&self, effect: Effect) -> bool {

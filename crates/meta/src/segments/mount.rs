@@ -2,7 +2,8 @@
 
 use mooncake_alloc::{Allocator, RangeAllocator, SlabAllocator};
 use mooncake_types::{
-    ClientId, ErrorCode, FailureDomains, Medium, MountOutcome, MountSegment, Reply, Tick, limits,
+    ClientId, ErrorCode, FailureDomains, Medium, MountOutcome, MountSegment, Reply, SegmentId,
+    Tick, limits,
 };
 
 use super::closed::{Closed, Reasons};
@@ -50,6 +51,16 @@ impl Meta {
         if let Some(slot) = self.segments.find(mount.id) {
             return self.mount_again(from, mount, slot);
         }
+        if self.awaits_others(mount.id) {
+            // The client mounts its other segments meanwhile: this one may have to wait for one of them.
+            self.recovery.note_put_off(mount.id, self.now);
+            return Err(ErrorCode::ReplicaIsNotReady);
+        }
+        let is_of_next_process = mount.medium == Medium::Memory && mount.run > 1;
+        let is_missing = self.recovery.missing().any(|id| id == mount.id);
+        if is_of_next_process && is_missing && !self.note_restarted(mount.id) {
+            return Err(ErrorCode::ReplicaIsNotReady);
+        }
         let outcome = self.admit_mount(mount);
         if outcome == MountOutcome::StartEmpty {
             self.strike_absent(mount.id);
@@ -83,7 +94,7 @@ impl Meta {
                 .with(Closed::Recovering, true)
                 .with(Closed::Disk, mount.medium != Medium::Memory)
                 .with(Closed::OutOfSight, !self.is_in_sight(from))
-                .with(Closed::Behind, self.members.is_behind(mount.id) == Some(true)),
+                .with(Closed::Behind, self.is_or_gets_behind(mount.id)),
             grace_end: Tick::ZERO,
             recovering: None,
             most_quiet: 0,
@@ -96,6 +107,10 @@ impl Meta {
             hand: Side::First,
             sinking: 0,
         }
+    }
+
+    fn is_or_gets_behind(&self, id: SegmentId) -> bool {
+        self.members.is_behind(id) == Some(true) || self.members.is_marking(id)
     }
 
     /// Notes the client's newest process, and refuses mounts of earlier processes, which may still arrive. Strikes
@@ -159,6 +174,7 @@ impl Meta {
             self.segments.set(slot, Closed::OutOfSight, false);
         }
         if has_passed {
+            self.note_restarted(mount.id);
             self.recovery.forget_shadow(mount.id);
             self.begin_review(slot);
         }

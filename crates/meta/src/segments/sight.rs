@@ -18,9 +18,6 @@ use crate::timer::Timer;
 /// Time that a client has to ping when others could not reach it. Clients ping twice in this time.
 const DOUBT_MS: u64 = 500;
 
-/// A timer that fires this late shows that the master was held up: pings may have arrived that it has not read.
-const HELD_UP_MS: u64 = 100;
-
 impl Meta {
     /// The connection of the client's last ping has ended: its segments are out of sight until its next ping.
     pub fn handle_disconnect(&mut self, now: Tick, client: ClientId) {
@@ -95,7 +92,7 @@ impl Meta {
     /// A client that is doubted has not pinged in time.
     pub(crate) fn doubt_due(&mut self, client: ClientId, due: Tick) {
         self.clients.clear_doubt(client);
-        if self.now.since_ms(due) < HELD_UP_MS {
+        if !self.was_held_up(due) {
             return self.set_sight(client, false);
         }
         let due = self.now.after_ms(DOUBT_MS / 2);

@@ -88,6 +88,7 @@ impl Meta {
             let in_group = record.group != NONE && self.group_stays(record.group, true);
             let is_last = ending != Ending::Success && in_group;
             let stays = gave_way || record.pin == Pin::Hard || self.is_leased(object) || is_last;
+            let stays = stays || (ending != Ending::Success && !self.may_be_evicted(object));
             // All ranges of a replica sink together.
             let set = self.replicas_where(object, |range| range.queue == QueueKind::Sinking);
             let kind = self.queue_after(object, self.is_leased(object));

@@ -14,8 +14,8 @@ impl Meta {
     /// Names the tombstones of keys with this hash, below a version if one is given. Skips those that this request
     /// named already.
     ///
-    /// Segments that are marked behind are left out, and segments out of sight are marked behind: under a later leader
-    /// both start empty.
+    /// Segments that are marked behind are left out if later leaders know that, and segments out of sight are marked
+    /// behind.
     pub(crate) fn gather_tombstones(
         &mut self,
         hash: u64,
@@ -63,7 +63,8 @@ impl Meta {
         if self.segments[slot].is(Closed::OutOfSight) {
             self.mark_behind(slot);
         }
-        (!self.is_forgiven(slot)).then_some(entry.grant)
+        let is_forgiven = self.is_forgiven(slot) && self.is_tombstone_told(slot, place, entry.hash);
+        (!is_forgiven).then_some(entry.grant)
     }
 
     /// Notes that readers of an object must first have the tombstones of older versions dropped, if there are any.

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use mooncake_meta::{Config, Effect, Member, Meta, RecordedMembers};
 use mooncake_types::{
-    ClientId, Epoch, ErrorCode, Located, MountOutcome, MountSegment, Remains, Reply, Request,
-    SegmentAddress, SegmentId, SegmentState, Tick, Version,
+    ClientId, Epoch, ErrorCode, Located, MountOutcome, MountSegment, OverruledKey, Remains, Reply,
+    Request, SegmentAddress, SegmentId, SegmentState, Tick, Version,
 };
 
 use crate::action::{Action, KEYS, NODES};
@@ -15,7 +15,7 @@ use crate::node::Node;
 use crate::promise::Promises;
 
 /// The states that the random worlds must meet, since they test little otherwise.
-pub(crate) const RARE: [&str; 18] = [
+pub(crate) const RARE: [&str; 19] = [
     "a master died",
     "all nodes reported to a new leader",
     "a segment started empty",
@@ -27,6 +27,7 @@ pub(crate) const RARE: [&str; 18] = [
     "a put was acknowledged by a leader that did not grant it",
     "a segment was marked behind",
     "a segment caught up",
+    "a key was overruled",
     "a segment was struck",
     "a node was told to drop something",
     "a stripe was recovered",
@@ -53,8 +54,10 @@ pub(crate) struct Cluster {
     pub(crate) config: Config,
     pub(crate) now: Tick,
     pub(crate) meta: Meta,
-    /// The membership record: for each member whether it is stale.
-    record: BTreeMap<SegmentId, bool>,
+    /// The membership record: for each member since when it is behind, if it is.
+    record: BTreeMap<SegmentId, Option<Version>>,
+    /// The overruled keys of the record.
+    overruled: BTreeMap<u64, OverruledKey>,
     unrecorded: VecDeque<Effect>,
     pub(crate) nodes: Vec<Node>,
     pub(crate) follower: Follower,
@@ -78,6 +81,7 @@ impl Cluster {
             config,
             now: Tick(1_000),
             record: BTreeMap::new(),
+            overruled: BTreeMap::new(),
             unrecorded: VecDeque::new(),
             nodes,
             follower: Follower::default(),
@@ -95,9 +99,13 @@ impl Cluster {
     }
 
     fn lead(&mut self, epoch: Epoch, fresh: bool) {
-        let member =
-            |(&segment, &behind): (&SegmentId, &bool)| Member { segment, behind, is_disk: false };
-        let record = RecordedMembers { fresh, members: self.record.iter().map(member).collect() };
+        let member = |(&segment, &behind): (&SegmentId, &Option<Version>)| Member {
+            segment,
+            behind,
+            is_disk: false,
+        };
+        let members = self.record.iter().map(member).collect();
+        let record = RecordedMembers { fresh, members, overruled: self.overruled.clone() };
         self.meta = Meta::recover(self.config.clone(), epoch, self.now, &record);
         self.meta.remember(self.follower.lead(!epoch.0.is_multiple_of(3)));
         self.unrecorded.clear();
@@ -172,20 +180,29 @@ impl Cluster {
             self.note(|| format!("recorded {effect:?}"));
             match effect {
                 Effect::Join(id) | Effect::JoinDisk(id) => {
-                    self.record.insert(id, false);
+                    self.record.insert(id, None);
                 }
                 Effect::Strike(id) => {
                     self.meet("a segment was struck");
                     self.record.remove(&id);
                 }
-                Effect::MarkBehind(id) => {
+                Effect::MarkBehind(id, since) => {
                     self.meet("a segment was marked behind");
-                    self.record.entry(id).and_modify(|behind| *behind = true);
+                    let earlier =
+                        |behind: Option<Version>| behind.map_or(since, |it| it.min(since));
+                    self.record.entry(id).and_modify(|behind| *behind = Some(earlier(*behind)));
                 }
                 Effect::CaughtUp(id) => {
                     self.meet("a segment caught up");
-                    self.record.entry(id).and_modify(|behind| *behind = false);
+                    self.record.entry(id).and_modify(|behind| *behind = None);
                 }
+                Effect::Overrule(hash, key) => {
+                    self.meet("a key was overruled");
+                    self.overruled.entry(hash).or_default().add(key);
+                }
+            }
+            if self.record.values().all(Option::is_none) {
+                self.overruled.clear();
             }
             self.meta.handle_recorded(self.now, effect);
             self.unrecorded.extend(self.meta.take_effects());
@@ -252,7 +269,11 @@ impl Cluster {
             domains: &[],
         };
         for effect in self.meta.effects_before(&mount) {
-            self.record.insert(id, matches!(effect, Effect::MarkBehind(_)));
+            let since = match effect {
+                Effect::MarkBehind(_, since) => Some(since),
+                _ => None,
+            };
+            self.record.insert(id, since);
             self.meta.handle_recorded(self.now, effect);
         }
         let reply = self.ask(client, &Request::MountSegment(mount));
@@ -338,6 +359,7 @@ impl Cluster {
             let (found, all_asked) = self.try_read(&located, &segments);
             if let Some(places) = found {
                 let version = located.version;
+                self.log.push(format!("        read {key} {version} at {places:?}"));
                 self.promises.read(key, version, "after a look-up");
                 let until = self.now.after_ms(lease_ms);
                 let (key, granted_by) = (key.to_owned(), self.meta.epoch());
@@ -388,6 +410,7 @@ impl Cluster {
         if route.granted_by < self.meta.epoch() {
             self.meet("a reader used a route of an earlier leader");
         }
+        self.log.push(format!("        read {} {} again", route.key, route.version));
         self.promises.read(&route.key, route.version, "by a route that was known");
     }
 
@@ -439,7 +462,7 @@ impl Cluster {
         let record = self.record.clone();
         self.note(|| format!("the record: {record:?}"));
         // Readers may still have routes to objects that were replaced on a stale member.
-        let waits_for_routes = record.values().any(|&is_behind| is_behind);
+        let waits_for_routes = record.values().any(Option::is_some);
         if !calm {
             return;
         }
@@ -466,12 +489,16 @@ impl Cluster {
             self.advance(self.config.routes_last_ms);
             self.write_record(100);
         }
-        let is_ghost =
-            |(&segment, &behind): (&SegmentId, &bool)| !behind && self.node_of(segment).is_none();
+        let is_ghost = |(&segment, behind): (&SegmentId, &Option<Version>)| {
+            behind.is_none() && self.node_of(segment).is_none()
+        };
         let ghosts = is_waiting || self.record.iter().any(is_ghost);
         assert!(ghosts || self.meta.serves(), "all have reported");
         self.meet("all nodes reported to a new leader");
         for (key, version) in kept {
+            // A look-up of what replaced another version may have to wait for the record.
+            self.get(&key);
+            self.write_record(1);
             let found = self.meta.peek(&key).filter(|report| report.complete);
             let found = found.map(|report| report.located.version);
             // The object may be hidden while a member that will not return may hold an older version, or a reader a
@@ -492,7 +519,7 @@ impl Cluster {
 
     /// The readable keys with a replica on members that are not stale.
     fn readable_and_kept(&self) -> Vec<(String, Version)> {
-        let is_kept = |segment: SegmentId| self.record.get(&segment) == Some(&false);
+        let is_kept = |segment: SegmentId| self.record.get(&segment) == Some(&None);
         let mut kept = Vec::new();
         for key in (0..KEYS).map(name) {
             let Some(report) = self.meta.peek(&key).filter(|report| report.complete) else {

@@ -93,8 +93,9 @@ fn recover(world: &mut World, (id, medium): (SegmentId, Medium), entries: &[Inve
 #[test]
 fn a_new_leader_finds_objects_in_memory_and_on_disks() {
     let (memory, disk) = (SegmentId(1), SegmentId(2));
-    let members = [memory, disk].map(|segment| Member { segment, behind: false, is_disk: false });
-    let record = RecordedMembers { fresh: false, members: members.to_vec() };
+    let members = [memory, disk].map(|segment| Member { segment, behind: None, is_disk: false });
+    let record =
+        RecordedMembers { fresh: false, members: members.to_vec(), ..RecordedMembers::default() };
     let config = Config { offload: true, offload_on_evict: true, ..Config::default() };
     for disk_first in [false, true] {
         let now = Tick(1_000);

@@ -260,7 +260,7 @@ fn mount_of(run: u64, domains: &[String]) -> MountSegment<'_> {
 
 #[test]
 fn a_new_leader_learns_the_domains_from_the_mounts() {
-    let record = RecordedMembers { fresh: true, members: vec![] };
+    let record = RecordedMembers { fresh: true, members: vec![], ..RecordedMembers::default() };
     let now = Tick(1_000);
     let mut world = World { meta: Meta::recover(Config::default(), Epoch(9), now, &record), now };
     let domains = ["rack=a".to_owned(), "zone=east".to_owned()];

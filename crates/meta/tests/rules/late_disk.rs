@@ -3,11 +3,13 @@
 use mooncake_meta::{Config, Effect, Member, Meta, RecordedMembers};
 use mooncake_types::{
     ErrorCode, InventoryEntry, Medium, MountOutcome, MountSegment, Reply, Request, Scan,
-    ScanAction, SegmentId, Tick,
+    ScanAction, SegmentId, Tick, Version,
 };
 
 use crate::KIB;
-use crate::recovery::{A, B, EARLY, EPOCH, end, entry, mounted, page, record, remove, report};
+use crate::recovery::{
+    A, B, EARLY, EPOCH, end, entry, marked, mounted, page, record, remove, report,
+};
 use crate::tiers::media;
 use crate::world::{ALICE, BOB, World};
 
@@ -16,17 +18,15 @@ const C: SegmentId = SegmentId(3);
 /// A leader whose predecessor led disk `A`, whose node is absent, and memory `B`. Bob lends memory. Fifteen seconds
 /// have passed, in which the leader waited for its members.
 fn leader() -> World {
-    let members = [(A, true), (B, false)].map(|(segment, is_disk)| Member {
-        segment,
-        behind: false,
-        is_disk,
-    });
-    let before = RecordedMembers { fresh: false, members: members.to_vec() };
+    let members =
+        [(A, true), (B, false)].map(|(segment, is_disk)| Member { segment, behind: None, is_disk });
+    let before =
+        RecordedMembers { fresh: false, members: members.to_vec(), ..RecordedMembers::default() };
     let config = Config { offload: true, disk_ttl_ms: 60_000, ..Config::default() };
     let now = Tick(1_000);
     let mut world = World { meta: Meta::recover(config, EPOCH, now, &before), now };
     world.advance(5_000);
-    assert_eq!(record(&mut world), [Effect::MarkBehind(A), Effect::MarkBehind(B)]);
+    assert_eq!(record(&mut world), [marked(A), marked(B)]);
     let mount = MountSegment { id: C, is_empty: true, ..disk() };
     let mount =
         MountSegment { name: "node-3:1", endpoint: "node-3:1", medium: Medium::Memory, ..mount };
@@ -87,9 +87,13 @@ fn remove_all(world: &mut World) -> Reply {
 #[test]
 fn a_disk_that_returns_long_after_a_leader_began_has_its_objects_but_for_those_that_changed() {
     let mut world = leader();
+    assert_eq!(remove(&mut world, "removed").0, EARLY, "the record does not name it yet");
+    assert!(matches!(record(&mut world)[..], [Effect::Overrule(..)]));
     assert_eq!(remove(&mut world, "removed").0, Err(ErrorCode::ObjectNotFound));
     put(&mut world, "replaced");
     put(&mut world, "put and removed");
+    assert_eq!(remove(&mut world, "put and removed").0, EARLY, "the record does not name it yet");
+    assert!(matches!(record(&mut world)[..], [Effect::Overrule(..)]));
     assert_eq!(remove(&mut world, "put and removed").0, Ok(()));
     pass(&mut world, 40_000);
     assert_eq!(record(&mut world), []);
@@ -150,8 +154,8 @@ fn a_disk_that_is_telling_what_it_has_is_not_given_up_for_a_removal_by_pattern()
 /// The first leader marked the disk as stale when it began to change objects.
 #[test]
 fn a_disk_that_stays_away_over_two_leaders_starts_empty() {
-    let members = vec![Member { segment: A, behind: true, is_disk: true }];
-    let before = RecordedMembers { fresh: false, members };
+    let members = vec![Member { segment: A, behind: Some(Version::default()), is_disk: true }];
+    let before = RecordedMembers { fresh: false, members, ..RecordedMembers::default() };
     let now = Tick(1_000);
     let mut world = World { meta: Meta::recover(Config::default(), EPOCH, now, &before), now };
     assert_eq!(remove(&mut world, "a").0, EARLY);
@@ -162,8 +166,8 @@ fn a_disk_that_stays_away_over_two_leaders_starts_empty() {
 
 #[test]
 fn a_disk_that_an_earlier_version_recorded_is_recorded_as_one_when_it_mounts() {
-    let members = vec![Member { segment: A, behind: false, is_disk: false }];
-    let before = RecordedMembers { fresh: false, members };
+    let members = vec![Member { segment: A, behind: None, is_disk: false }];
+    let before = RecordedMembers { fresh: false, members, ..RecordedMembers::default() };
     let now = Tick(1_000);
     let mut world = World { meta: Meta::recover(Config::default(), EPOCH, now, &before), now };
     let mount = MountSegment { medium: Medium::ObjectStore, ..disk() };

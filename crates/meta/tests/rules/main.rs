@@ -21,6 +21,7 @@ mod prefix_len;
 mod promotion;
 mod put;
 mod recovery;
+mod recovery_behind;
 mod recovery_inventory;
 mod recovery_replacing;
 mod recovery_reporting;

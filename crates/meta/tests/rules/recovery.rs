@@ -22,8 +22,8 @@ pub(crate) fn version(counter: u64) -> Version {
 /// A leader whose predecessor has recorded these members.
 pub(crate) fn leader(members: &[SegmentId]) -> World {
     let members =
-        members.iter().map(|&segment| Member { segment, behind: false, is_disk: false }).collect();
-    let record = RecordedMembers { fresh: false, members };
+        members.iter().map(|&segment| Member { segment, behind: None, is_disk: false }).collect();
+    let record = RecordedMembers { fresh: false, members, ..RecordedMembers::default() };
     let now = Tick(1_000);
     World { meta: Meta::recover(Config::default(), EPOCH, now, &record), now }
 }
@@ -45,6 +45,11 @@ pub(crate) fn mount(world: &mut World, id: SegmentId, is_empty: bool) -> Reply {
         world.meta.handle_recorded(world.now, effect);
     }
     world.ask(ALICE, &Request::MountSegment(mount))
+}
+
+/// The record marks a segment behind since the leader began.
+pub(crate) const fn marked(id: SegmentId) -> Effect {
+    Effect::MarkBehind(id, Version { epoch: EPOCH, counter: 0 })
 }
 
 pub(crate) const fn mounted(outcome: MountOutcome) -> Reply {
@@ -174,7 +179,7 @@ fn a_member_that_is_missing_is_marked_behind_once_no_route_to_it_is_left() {
     assert!(!world.meta.has_effects() && !world.meta.serves());
     world.advance(1);
     assert!(!world.meta.serves(), "it is not recorded yet");
-    assert_eq!(record(&mut world), [Effect::MarkBehind(B)]);
+    assert_eq!(record(&mut world), [marked(B)]);
     assert!(world.meta.serves());
     // B reports late, but before it is struck. Its entries of keys that were changed since give way.
     world
@@ -214,12 +219,19 @@ fn a_member_that_does_not_report_in_time_is_struck() {
 fn who_may_come_back_with_what_it_holds() {
     let behind = RecordedMembers {
         fresh: false,
-        members: vec![Member { segment: A, behind: true, is_disk: false }],
+        members: vec![Member { segment: A, behind: Some(Version::default()), is_disk: false }],
+        ..RecordedMembers::default()
     };
-    let fresh = RecordedMembers { fresh: true, members: vec![] };
+    let traced = RecordedMembers {
+        fresh: false,
+        members: vec![Member { segment: A, behind: Some(version(3)), is_disk: false }],
+        ..RecordedMembers::default()
+    };
+    let fresh = RecordedMembers { fresh: true, members: vec![], ..RecordedMembers::default() };
     let known = RecordedMembers {
         fresh: false,
-        members: vec![Member { segment: A, behind: false, is_disk: false }],
+        members: vec![Member { segment: A, behind: None, is_disk: false }],
+        ..RecordedMembers::default()
     };
     let empty = RecordedMembers::default();
     for (record, wait_ms, is_empty, expected) in [
@@ -228,6 +240,8 @@ fn who_may_come_back_with_what_it_holds() {
         (&known, 15_000, false, MountOutcome::StartEmpty),
         (&behind, 0, false, MountOutcome::StartEmpty),
         (&behind, 0, true, MountOutcome::Ready),
+        (&traced, 0, false, MountOutcome::WantsInventory),
+        (&traced, 15_000, false, MountOutcome::StartEmpty),
         (&empty, 0, false, MountOutcome::StartEmpty),
         (&empty, 0, true, MountOutcome::Ready),
         (&fresh, 0, false, MountOutcome::WantsInventory),
@@ -236,7 +250,11 @@ fn who_may_come_back_with_what_it_holds() {
     ] {
         let mut world = leader(&[]);
         world.meta = Meta::recover(Config::default(), EPOCH, world.now, record);
-        world.advance(wait_ms);
+        // It hears of others all the time.
+        let heard_ms = wait_ms / 10 * 9;
+        world.advance(heard_ms);
+        world.ping(BOB, &[]);
+        world.advance(wait_ms - heard_ms);
         let outcome = mount(&mut world, A, is_empty);
         assert_eq!(outcome, mounted(expected), "{record:?} after {wait_ms} ms");
     }
@@ -325,11 +343,13 @@ fn what_was_evicted_is_named_and_fetched_until_it_is_dropped_or_overwritten() {
 fn nobody_waits_for_a_node_that_cannot_be_asked_once_it_is_marked_behind() {
     let mut world = leader(&[]);
     mount(&mut world, A, true);
-    world.put("k", KIB).unwrap();
+    let since = world.put("k", KIB).unwrap().what.version;
     world.disconnect(ALICE);
     let (result, named) = remove(&mut world, "k");
     assert_eq!((result, named.len()), (Ok(()), 1));
-    assert_eq!(record(&mut world), [Effect::MarkBehind(A)]);
+    assert_eq!(record(&mut world), [Effect::MarkBehind(A, since)]);
+    assert_eq!(remove(&mut world, "k").0, EARLY, "a later leader would believe the node");
+    assert!(matches!(record(&mut world)[..], [Effect::Overrule(_, key)] if key.until >= since));
     assert_eq!(remove(&mut world, "k"), (Err(ErrorCode::ObjectNotFound), vec![]));
     world.ping(ALICE, &[A]);
     assert_eq!(world.start(BOB, "l", KIB).map(|_| ()), Err(ErrorCode::NoAvailableHandle));
@@ -411,7 +431,7 @@ fn keys_are_removed_by_walking_only_once_all_members_have_told_theirs() {
 
 #[test]
 fn a_stranger_brings_back_nothing_that_a_walk_would_have_removed() {
-    let record = RecordedMembers { fresh: true, members: vec![] };
+    let record = RecordedMembers { fresh: true, members: vec![], ..RecordedMembers::default() };
     let now = Tick(1_000);
     let mut world = World { meta: Meta::recover(Config::default(), EPOCH, now, &record), now };
     assert!(matches!(remove_all(&mut world), Reply::Scanned(_)));
@@ -532,11 +552,11 @@ fn a_segment_that_is_telling_what_it_holds_is_not_taken_back_after_a_while() {
 /// Readers may still have routes from the last leader to this member, and reach its node.
 #[test]
 fn a_leader_waits_for_the_routes_to_a_member_that_was_behind() {
-    let members = [(A, true), (B, false)];
+    let members = [(A, Some(Version::default())), (B, None)];
     let members =
         members.map(|(segment, behind)| Member { segment, behind, is_disk: false }).to_vec();
     let now = Tick(1_000);
-    let record = RecordedMembers { fresh: false, members };
+    let record = RecordedMembers { fresh: false, members, ..RecordedMembers::default() };
     let mut world = World { meta: Meta::recover(Config::default(), EPOCH, now, &record), now };
     recover(&mut world, B, &[entry("k", 0, KIB, 2)]);
     assert_eq!(chain(&mut world, "k"), [2]);
@@ -552,11 +572,11 @@ fn a_leader_waits_for_the_routes_to_a_member_that_was_behind() {
 
 #[test]
 fn a_member_that_was_behind_and_does_not_come_is_struck_when_the_window_is_over() {
-    let members = [(A, true), (B, false)];
+    let members = [(A, Some(Version::default())), (B, None)];
     let members =
         members.map(|(segment, behind)| Member { segment, behind, is_disk: false }).to_vec();
     let now = Tick(1_000);
-    let record_before = RecordedMembers { fresh: false, members };
+    let record_before = RecordedMembers { fresh: false, members, ..RecordedMembers::default() };
     let meta = Meta::recover(Config::default(), EPOCH, now, &record_before);
     let mut world = World { meta, now };
     recover(&mut world, B, &[]);
@@ -564,6 +584,22 @@ fn a_member_that_was_behind_and_does_not_come_is_struck_when_the_window_is_over(
     assert_eq!(record(&mut world), [], "the next leader would not wait for routes to it");
     world.advance(5_000);
     assert!(world.meta.serves());
+    world.advance(8_000);
+    world.ping(BOB, &[]);
+    world.advance(2_000);
+    assert_eq!(record(&mut world), [Effect::Strike(A)]);
+}
+
+/// It was probably paused, or cut off.
+#[test]
+fn a_leader_that_heard_of_nobody_gives_its_members_time_once_more() {
+    let mut world = leader(&[A]);
+    world.advance(5_000);
+    assert_eq!(record(&mut world), [marked(A)]);
     world.advance(10_000);
+    assert_eq!(record(&mut world), []);
+    world.advance(9_999);
+    assert_eq!(record(&mut world), []);
+    world.advance(1);
     assert_eq!(record(&mut world), [Effect::Strike(A)]);
 }

@@ -9,8 +9,8 @@ use mooncake_types::{
 
 use crate::KIB;
 use crate::recovery::{
-    A, B, EARLY, EPOCH, chain, entry, leader, mount, mounted, page, record, recover, remove,
-    report, version,
+    A, B, EARLY, EPOCH, chain, entry, leader, marked, mount, mounted, page, record, recover,
+    remove, report, version,
 };
 use crate::tiers::carry_out;
 use crate::world::{ALICE, BOB, Placed, World};
@@ -129,7 +129,7 @@ fn a_replica_that_is_found_while_another_is_made_comes_beside_it() {
     let mut world = leader(&[A, B]);
     recover(&mut world, A, &[entry("k", 0, KIB, 1)]);
     world.advance(5_000);
-    assert_eq!(record(&mut world), [Effect::MarkBehind(B)]);
+    assert_eq!(record(&mut world), [marked(B)]);
     assert_eq!(mount(&mut world, SegmentId(3), true), mounted(MountOutcome::Ready));
     let targets = vec!["node-3:12345"];
     let task = CreateTask { key: "k", kind: TaskKind::Copy, source: "", targets };
@@ -162,7 +162,8 @@ fn a_disk_in_slabs_is_recovered_page_by_page() {
 
     let record = RecordedMembers {
         fresh: false,
-        members: vec![Member { segment: B, behind: false, is_disk: false }],
+        members: vec![Member { segment: B, behind: None, is_disk: false }],
+        ..RecordedMembers::default()
     };
     let now = Tick(1_000);
     let mut world = World { meta: Meta::recover(config, EPOCH, now, &record), now };

@@ -1,10 +1,12 @@
 //! A new leader finds versions that replaced older ones, which absent nodes may still hold.
 
-use mooncake_meta::{Config, Effect};
+use mooncake_meta::Config;
 use mooncake_types::{InventoryEntry, MountOutcome, Remains, Reply, Request};
 
 use crate::KIB;
-use crate::recovery::{A, B, chain, entry, leader, mount, mounted, page, record, recover, report};
+use crate::recovery::{
+    A, B, chain, entry, leader, marked, mount, mounted, page, record, recover, report,
+};
 use crate::world::{ALICE, BOB, World};
 
 /// The attributes that accompany the writes of an upsert of an existing `k`.
@@ -36,7 +38,7 @@ fn it_waits_until_nobody_believes_who_has_not_reported() {
     let mut world = led_by_a(&beside_another());
     world.advance(5_000);
     assert_eq!(chain(&mut world, "k"), [0u64; 0], "the next leader may believe B");
-    assert_eq!(record(&mut world), [Effect::MarkBehind(B)]);
+    assert_eq!(record(&mut world), [marked(B)]);
     assert_eq!(chain(&mut world, "k"), [2], "no route is left, and B is not believed any more");
 }
 
@@ -75,7 +77,7 @@ fn what_is_older_is_not_believed_after_it_is_lost() {
 fn a_replica_of_what_was_replaced_is_not_named_to_readers_that_may_know_what_replaced_it() {
     let mut world = leader(&[A, B]);
     world.advance(5_000);
-    assert_eq!(record(&mut world), [Effect::MarkBehind(A), Effect::MarkBehind(B)]);
+    assert_eq!(record(&mut world), [marked(A), marked(B)]);
     recover(&mut world, A, &[entry("k", 0, KIB, 1), entry("k", KIB, KIB, 2)]);
     assert_eq!(chain(&mut world, "k"), [1, 2]);
     recover(&mut world, B, &[entry("k", 0, KIB, 1)]);

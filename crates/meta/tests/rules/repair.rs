@@ -370,8 +370,9 @@ fn a_put_that_lost_a_replica_under_way_gets_it_later() {
 
 #[test]
 fn a_new_leader_knows_how_many_replicas_were_asked_for() {
-    let members = [1, 2].map(|id| Member { segment: SegmentId(id), behind: false, is_disk: false });
-    let record = RecordedMembers { fresh: false, members: members.to_vec() };
+    let members = [1, 2].map(|id| Member { segment: SegmentId(id), behind: None, is_disk: false });
+    let record =
+        RecordedMembers { fresh: false, members: members.to_vec(), ..RecordedMembers::default() };
     let now = Tick(1_000);
     let mut before = World::new(Config::default());
     for id in 1..=2 {

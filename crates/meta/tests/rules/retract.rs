@@ -5,7 +5,7 @@ use mooncake_types::{
     Version,
 };
 
-use crate::recovery::{A, B, EPOCH, chain, entry, leader, mount, record, recover, version};
+use crate::recovery::{A, B, EPOCH, chain, entry, leader, marked, mount, record, recover, version};
 use crate::world::{ALICE, BOB, World};
 use crate::{KIB, pool};
 
@@ -132,7 +132,11 @@ fn a_segment_that_is_adopted_is_behind_until_all_that_it_told_is_settled() {
         mooncake_meta::Config::default(),
         EPOCH,
         world.now,
-        &mooncake_meta::RecordedMembers { fresh: true, members: vec![] },
+        &mooncake_meta::RecordedMembers {
+            fresh: true,
+            members: vec![],
+            ..mooncake_meta::RecordedMembers::default()
+        },
     );
     let unknown = MountSegment {
         id: A,
@@ -145,8 +149,8 @@ fn a_segment_that_is_adopted_is_behind_until_all_that_it_told_is_settled() {
         medium: mooncake_types::Medium::Memory,
         domains: &[],
     };
-    use mooncake_meta::Effect::{CaughtUp, Join, MarkBehind};
-    assert_eq!(world.meta.effects_before(&unknown), [Join(A), MarkBehind(A)]);
+    use mooncake_meta::Effect::{CaughtUp, Join};
+    assert_eq!(world.meta.effects_before(&unknown), [Join(A), marked(A)]);
     let empty = MountSegment { is_empty: true, ..unknown };
     assert_eq!(world.meta.effects_before(&empty), [Join(A)]);
     mount(&mut world, B, true);

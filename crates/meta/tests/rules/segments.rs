@@ -245,7 +245,7 @@ fn segments_of_dead_clients_are_named_once_unless_somebody_took_their_name_over(
     let mut world = World::new(Config::default());
     world.mount(ALICE, 1, 64 * KIB).expect("the segment is a new one");
     world.mount(ALICE, 2, 64 * KIB).expect("the segment is a new one");
-    world.advance(6_000);
+    world.pass(6_000);
     let again = MountSegment {
         id: SegmentId(3),
         name: "node-2:12345",
@@ -262,12 +262,12 @@ fn segments_of_dead_clients_are_named_once_unless_somebody_took_their_name_over(
     world.mount(BOB, 2_000, 64 * KIB).expect("the segment is a new one");
     assert_eq!(world.ask(BOB, &Request::MountSegment(again)), READY);
     assert!(world.meta.take_expired_segments().is_empty());
-    world.advance(4_500);
+    world.pass(4_500);
     assert!(world.meta.take_expired_segments().is_empty(), "it is only out of sight");
     world.ping(BOB, &[]);
-    world.advance(4_000);
+    world.pass(4_000);
     world.ping(BOB, &[]);
-    world.advance(1_000);
+    world.pass(1_000);
     assert_eq!(world.meta.clients(), 1, "the silent one is dead");
     assert_eq!(world.meta.take_expired_segments(), vec!["node-1:12345".into()]);
     assert!(world.meta.take_expired_segments().is_empty());

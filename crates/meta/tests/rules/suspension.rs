@@ -1,13 +1,13 @@
 //! A leader whose lease has ended, and its successor.
 
-use mooncake_meta::{Config, Effect, Member, Meta, RecordedMembers};
+use mooncake_meta::{Config, Member, Meta, RecordedMembers};
 use mooncake_types::{
     CreateTask, ErrorCode, InventoryPage, MountSegment, Pong, PutEnd, PutRevoke, PutStart, Reply,
     Request, Scan, ScanAction, SegmentId, TaskKind, Tick,
 };
 
 use crate::KIB;
-use crate::recovery::{A, B, EPOCH, entry, record, recover, version};
+use crate::recovery::{A, B, EPOCH, entry, marked, record, recover, version};
 use crate::world::{ALICE, BOB, World};
 
 const ROUTES_MS: u64 = 1_500;
@@ -16,8 +16,8 @@ const LATER: ErrorCode = ErrorCode::UnavailableInCurrentStatus;
 /// A leader of these members. The lease of its predecessor may last this much longer.
 fn leader(members: &[SegmentId], former_lease_ms: u64) -> World {
     let members =
-        members.iter().map(|&segment| Member { segment, behind: false, is_disk: false }).collect();
-    let record = RecordedMembers { fresh: false, members };
+        members.iter().map(|&segment| Member { segment, behind: None, is_disk: false }).collect();
+    let record = RecordedMembers { fresh: false, members, ..RecordedMembers::default() };
     let config = Config {
         lease_ttl_ms: 60_000,
         routes_last_ms: ROUTES_MS,
@@ -123,7 +123,7 @@ fn who_follows_waits_for_routes_of_before_and_no_longer() {
         world.ping(ALICE, &[A]);
         assert!(!world.meta.has_effects() && !world.meta.serves());
         world.advance(1);
-        assert_eq!(record(&mut world), [Effect::MarkBehind(B)]);
+        assert_eq!(record(&mut world), [marked(B)]);
         assert!(world.meta.serves());
     }
 }
@@ -133,6 +133,6 @@ fn who_follows_waits_for_routes_of_before_and_no_longer() {
 fn who_follows_waits_no_longer_if_no_member_comes() {
     let mut world = leader(&[A, B], 0);
     world.advance(ROUTES_MS);
-    assert_eq!(record(&mut world), [Effect::MarkBehind(A), Effect::MarkBehind(B)]);
+    assert_eq!(record(&mut world), [marked(A), marked(B)]);
     assert!(world.meta.serves());
 }

@@ -35,6 +35,16 @@ impl World {
         self.timeouts();
     }
 
+    /// Lets time pass on a master that is not held up: timeouts are handled when they are due.
+    pub(crate) fn pass(&mut self, ms: u64) {
+        let end = self.now.after_ms(ms);
+        while let Some(due) = self.meta.poll_timeout().filter(|&due| due <= end) {
+            self.now = self.now.max(due);
+            self.meta.handle_timeout(self.now);
+        }
+        self.now = end;
+    }
+
     /// Handles every timeout that is due.
     pub(crate) fn timeouts(&mut self) {
         while self.meta.poll_timeout().is_some_and(|due| due <= self.now) {

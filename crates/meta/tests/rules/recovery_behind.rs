@@ -1,0 +1,328 @@
+//! Members that lack changes of one leader, and come back to a later one.
+
+use std::collections::BTreeMap;
+
+use mooncake_meta::{Config, Effect, Member, Meta, RecordedMembers};
+use mooncake_types::{
+    ClientId, Epoch, ErrorCode, InventoryEntry, MountOutcome, MountSegment, OverruledKey,
+    RangeDrop, ReplicateConfig, Reply, Request, Scan, ScanAction, SegmentId, Tick, Version, limits,
+};
+
+use crate::KIB;
+use crate::recovery::{A, B, EARLY, EPOCH, answer, mounted, page, record};
+use crate::world::{ALICE, BOB, World};
+
+const CAROL: ClientId = ClientId(33);
+const LATER_EPOCH: Epoch = Epoch(EPOCH.0 + 1);
+
+/// A client mounts a segment, under the epoch of the leader.
+fn mount(world: &mut World, (from, id): (ClientId, SegmentId), is_empty: bool) -> Reply {
+    let name = format!("node-{}:12345", id.0);
+    let mount = MountSegment {
+        id,
+        name: &name,
+        endpoint: &name,
+        len: 256 * KIB,
+        seen_epoch: world.meta.epoch(),
+        is_empty,
+        run: 1,
+        medium: mooncake_types::Medium::Memory,
+        domains: &[],
+    };
+    for effect in world.meta.effects_before(&mount) {
+        world.meta.handle_recorded(world.now, effect);
+    }
+    world.ask(from, &Request::MountSegment(mount))
+}
+
+/// The record of a leader, as the next one finds it.
+#[derive(Default)]
+struct Record {
+    members: BTreeMap<SegmentId, Option<Version>>,
+    overruled: BTreeMap<u64, OverruledKey>,
+}
+
+impl Record {
+    fn take(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Join(id) | Effect::JoinDisk(id) | Effect::CaughtUp(id) => {
+                    _ = self.members.insert(id, None);
+                }
+                Effect::Strike(id) => _ = self.members.remove(&id),
+                Effect::MarkBehind(id, since) => {
+                    let behind = self.members.entry(id).or_default();
+                    *behind = Some(behind.map_or(since, |before| before.min(since)));
+                }
+                Effect::Overrule(hash, key) => self.overruled.entry(hash).or_default().add(key),
+            }
+        }
+    }
+
+    /// The next leader.
+    fn succeed(&self, now: Tick) -> World {
+        let member = |(&segment, &behind): (&SegmentId, &Option<Version>)| Member {
+            segment,
+            behind,
+            is_disk: false,
+        };
+        let members = self.members.iter().map(member).collect();
+        let record = RecordedMembers { fresh: false, members, overruled: self.overruled.clone() };
+        World { meta: Meta::recover(Config::default(), LATER_EPOCH, now, &record), now }
+    }
+}
+
+fn on(segment: SegmentId) -> ReplicateConfig<'static> {
+    let names = ["", "node-1:12345", "node-2:12345"];
+    let name = names[segment.0 as usize];
+    ReplicateConfig { preferred_segments: vec![name], ..ReplicateConfig::default() }
+}
+
+/// A leader with A, whose client is Alice, and B, whose client is Bob.
+fn pool() -> (World, Record) {
+    let mut world = crate::recovery::leader(&[]);
+    for member in [(ALICE, A), (BOB, B)] {
+        assert_eq!(mount(&mut world, member, true), mounted(MountOutcome::Ready));
+    }
+    let members = BTreeMap::from([(A, None), (B, None)]);
+    (world, Record { members, ..Record::default() })
+}
+
+/// Asks again about ranges that a node did not drop.
+fn retract(world: &mut World, key: &str, ranges: &[RangeDrop]) -> Reply {
+    let request = Request::Retract { keys: vec![key], ranges: ranges.to_vec() };
+    let reply = world.ask(CAROL, &request);
+    world.check();
+    reply
+}
+
+fn entry(key: &str, offset: u64, version: Version) -> InventoryEntry<'_> {
+    InventoryEntry {
+        offset,
+        len: KIB,
+        key,
+        version,
+        grant: version,
+        object_len: KIB,
+        ..InventoryEntry::default()
+    }
+}
+
+fn tell(world: &mut World, from: ClientId, id: SegmentId, entries: &[InventoryEntry<'_>]) {
+    let reply = world.ask(from, &Request::ReportInventory(page(id, 0, entries)));
+    assert_eq!(reply, Reply::Done(Ok(())));
+    world.check();
+}
+
+/// A falls out of sight. Then a key on it is removed and another one replaced, and its leader dies.
+fn left_behind() -> (World, Record, [Version; 4]) {
+    let (mut world, mut known) = pool();
+    let put = |world: &mut World, key| world.put_with(ALICE, key, KIB, on(A)).unwrap().what.version;
+    let [kept, gone, old] = ["kept", "gone", "changed"].map(|key| put(&mut world, key));
+    world.disconnect(ALICE);
+    let reply = world.ask(CAROL, &Request::Remove { keys: vec!["gone"], force: true });
+    let Reply::Remaining { remains, .. } = reply else { panic!("{reply:?}") };
+    let left = &remains.ranges[0];
+    let (offset, version, grant) = (left.offset, left.version, left.grant);
+    let left = [RangeDrop { segment: A, offset, version, grant }];
+    known.take(record(&mut world));
+    // The record does not name the key yet, so a later leader would read it.
+    assert_eq!(retract(&mut world, "gone", &left), Reply::Refused(EARLY.unwrap_err()));
+    known.take(record(&mut world));
+    assert_eq!(answer(retract(&mut world, "gone", &left)), (Ok(()), vec![]));
+    // What replaced a version on a segment in step needs no such note.
+    let new = world.start_with(CAROL, "changed", KIB, on(B)).unwrap().what.version;
+    for named in [vec![old], vec![]] {
+        let put = mooncake_types::PutEnd {
+            key: "changed",
+            version: new,
+            failed_replicas: 0,
+            held_replicas: 0,
+        };
+        let ended = answer(world.ask(CAROL, &Request::PutEnd { puts: vec![put] }));
+        assert!(ended == (Ok(()), named) || ended == (Ok(()), vec![]), "{ended:?}");
+        known.take(record(&mut world));
+    }
+    assert_eq!(known.overruled.len(), 1);
+    (world, known, [kept, gone, old, new])
+}
+
+#[test]
+fn who_fell_behind_comes_back_to_a_later_leader_with_all_that_did_not_change() {
+    let (before, known, [kept, gone, old, new]) = left_behind();
+    let mut world = known.succeed(before.now);
+    // B knows what A lacks, and reports first.
+    let not_yet = Reply::Done(Err(ErrorCode::ReplicaIsNotReady));
+    assert_eq!(mount(&mut world, (ALICE, A), false), not_yet);
+    assert_eq!(mount(&mut world, (BOB, B), false), mounted(MountOutcome::WantsInventory));
+    tell(&mut world, BOB, B, &[entry("changed", 0, new)]);
+    assert_eq!(mount(&mut world, (ALICE, A), false), mounted(MountOutcome::WantsInventory));
+    let held = [entry("kept", 0, kept), entry("gone", KIB, gone), entry("changed", 2 * KIB, old)];
+    tell(&mut world, ALICE, A, &held);
+    let read = |world: &World, key| world.meta.peek(key).map(|known| known.located.version);
+    assert_eq!(read(&world, "kept"), Some(kept));
+    assert_eq!(read(&world, "gone"), None);
+    world.advance(1_000);
+    assert_eq!(read(&world, "changed"), Some(new));
+    // It drops what changed, and is in step again.
+    assert_eq!(world.fetch_drops(ALICE).len(), 2);
+    assert_eq!(record(&mut world), [Effect::CaughtUp(A)]);
+}
+
+#[test]
+fn who_alone_could_tell_what_another_lacks_takes_it_along() {
+    let (before, known, _) = left_behind();
+    let mut world = known.succeed(before.now);
+    assert_eq!(
+        mount(&mut world, (ALICE, A), false),
+        Reply::Done(Err(ErrorCode::ReplicaIsNotReady))
+    );
+    // B does not come. A asks all the time, and is not given up before B is.
+    for _ in 0..70 {
+        world.ping(ALICE, &[A]);
+        mount(&mut world, (ALICE, A), false);
+        world.advance(200);
+        record(&mut world);
+    }
+    assert_eq!(
+        mount(&mut world, (ALICE, A), false),
+        Reply::Done(Err(ErrorCode::ReplicaIsNotReady))
+    );
+    world.advance(1_000);
+    assert_eq!(mount(&mut world, (ALICE, A), false), mounted(MountOutcome::StartEmpty));
+    let mut struck = record(&mut world);
+    struck.sort_unstable();
+    assert_eq!(struck, [Effect::Strike(A), Effect::Strike(B)]);
+}
+
+#[test]
+fn what_was_put_since_a_segment_fell_behind_is_evicted_once_the_record_names_it() {
+    let (mut world, mut known) = pool();
+    world.put_with(ALICE, "on A", KIB, on(A)).unwrap();
+    world.disconnect(ALICE);
+    let _ = world.ask(CAROL, &Request::Remove { keys: vec!["on A"], force: true });
+    known.take(record(&mut world));
+    assert!(known.members[&A].is_some());
+    // B is full of what was put since: an older version of it may lie on A, which no later leader would know.
+    let first = world.put_with(CAROL, "first", 200 * KIB, on(B)).unwrap().what.version;
+    let full = world.start_with(CAROL, "second", 200 * KIB, on(B)).map(|_| ());
+    assert_eq!(full, Err(ErrorCode::NoAvailableHandle));
+    let [Effect::Overrule(hash, key)] = record(&mut world)[..] else { panic!("not written") };
+    assert_eq!(key.until, first);
+    known.take(vec![Effect::Overrule(hash, key)]);
+    assert_eq!(world.start_with(CAROL, "second", 200 * KIB, on(B)).map(|_| ()), Ok(()));
+}
+
+#[test]
+fn more_removals_than_the_record_has_room_for_cost_only_later_leaders_their_knowledge() {
+    let (mut world, mut known) = pool();
+    world.put_with(ALICE, "kept", KIB, on(A)).unwrap();
+    let keys: Vec<String> = (0..=limits::MAX_OVERRULED_KEYS).map(|it| format!("{it}")).collect();
+    world.put_with(ALICE, "on A", KIB, on(A)).unwrap();
+    for key in &keys {
+        world.put_with(CAROL, key, 16, on(B)).unwrap();
+    }
+    world.disconnect(ALICE);
+    let _ = world.ask(CAROL, &Request::Remove { keys: vec!["on A"], force: true });
+    known.take(record(&mut world));
+    for key in &keys {
+        let request = Request::Remove { keys: vec![key], force: true };
+        while world.ask(CAROL, &request) == Reply::Refused(EARLY.unwrap_err()) {
+            known.take(record(&mut world));
+        }
+    }
+    assert_eq!(known.members[&A], Some(Version::default()));
+    assert!(known.overruled.len() <= limits::MAX_OVERRULED_KEYS);
+    // This leader knows all of it.
+    world.ping(ALICE, &[A]);
+    world.fetch_drops(ALICE);
+    assert_eq!(record(&mut world), [Effect::CaughtUp(A)]);
+    assert!(world.meta.peek("kept").is_some());
+    // The next one does not.
+    let mut world = known.succeed(world.now);
+    assert_eq!(mount(&mut world, (ALICE, A), false), mounted(MountOutcome::StartEmpty));
+}
+
+#[test]
+fn a_removal_by_pattern_waits_until_the_record_says_that_no_later_leader_can_tell() {
+    let (mut world, mut known) = pool();
+    world.put_with(ALICE, "on A", KIB, on(A)).unwrap();
+    world.put_with(ALICE, "on B", KIB, on(B)).unwrap();
+    world.disconnect(ALICE);
+    let _ = world.ask(CAROL, &Request::Remove { keys: vec!["on A"], force: true });
+    known.take(record(&mut world));
+    let scan = Request::Scan(Scan {
+        pattern: Some("^on"),
+        action: ScanAction::Remove { force: true },
+        cursor: 0,
+        limit: 9,
+    });
+    assert_eq!(world.ask(CAROL, &scan), Reply::Refused(EARLY.unwrap_err()));
+    known.take(record(&mut world));
+    assert_eq!(known.members[&A], Some(Version::default()));
+    assert!(matches!(world.ask(CAROL, &scan), Reply::Scanned(_)));
+}
+
+/// Under an equal mark, each might come back before the other told what it knows.
+#[test]
+fn a_segment_that_falls_behind_after_another_is_marked_with_a_newer_version() {
+    let (mut world, mut known) = pool();
+    world.put_with(ALICE, "on A", KIB, on(A)).unwrap();
+    world.put_with(BOB, "on B", KIB, on(B)).unwrap();
+    for (client, key) in [(ALICE, "on A"), (BOB, "on B")] {
+        world.disconnect(client);
+        let remove = Request::Remove { keys: vec![key], force: true };
+        while world.ask(CAROL, &remove) == Reply::Refused(EARLY.unwrap_err()) {
+            known.take(record(&mut world));
+        }
+        known.take(record(&mut world));
+    }
+    assert!(known.members[&A] < known.members[&B], "{:?}", known.members);
+}
+
+/// A leader after this one might believe what A still holds, and readers would see the older version after the newer.
+#[test]
+fn what_replaced_a_version_on_a_segment_that_is_behind_is_hidden_until_the_record_says_so() {
+    let (mut before, mut known) = pool();
+    before.put("k", KIB).unwrap();
+    let newer = before.upsert(BOB, "k", KIB).unwrap().what;
+    let marks = [(A, before.meta.epoch()), (B, LATER_EPOCH)];
+    known.members.extend(marks.map(|(id, epoch)| (id, Some(Version { epoch, counter: 1 }))));
+    let mut world = known.succeed(before.now);
+    assert_eq!(mount(&mut world, (BOB, B), false), mounted(MountOutcome::WantsInventory));
+    let held = InventoryEntry { attributes: &newer.attributes, ..entry("k", 0, newer.version) };
+    tell(&mut world, BOB, B, &[held]);
+    world.advance(5_000);
+    assert!(world.meta.serves());
+    let not_caught_up = world.meta.take_effects();
+    let look_up = Request::GetReplicaList { keys: vec!["k"] };
+    let found = |world: &mut World| {
+        let Reply::Located { results, .. } = world.ask(CAROL, &look_up) else {
+            panic!("no answer")
+        };
+        results[0].clone().map(|it| it.version)
+    };
+    assert_eq!(found(&mut world), Err(ErrorCode::ObjectNotFound));
+    let [Effect::Overrule(..)] = record(&mut world)[..] else { panic!("it is not written") };
+    assert_eq!(found(&mut world), Ok(newer.version));
+    assert_eq!(not_caught_up, [Effect::CaughtUp(B)]);
+}
+
+/// It was in step when this leader began, so it knows what others lack.
+#[test]
+fn a_missing_member_is_waited_for_also_once_later_leaders_will_not_believe_it() {
+    let (mut before, mut known) = pool();
+    before.put("k", KIB).unwrap();
+    let since = Version { epoch: before.meta.epoch(), counter: 1 };
+    known.members.insert(A, Some(since));
+    let mut world = known.succeed(before.now);
+    world.advance(5_000);
+    let first = Version { epoch: LATER_EPOCH, counter: 0 };
+    assert_eq!(record(&mut world), [Effect::MarkBehind(B, first)]);
+    let action = ScanAction::Remove { force: true };
+    let scan = Request::Scan(Scan { pattern: None, action, cursor: 0, limit: 100 });
+    world.ask(CAROL, &scan);
+    let not_yet = Reply::Done(Err(ErrorCode::ReplicaIsNotReady));
+    record(&mut world);
+    assert_eq!(mount(&mut world, (ALICE, A), false), not_yet);
+}
