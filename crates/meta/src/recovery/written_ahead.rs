@@ -6,9 +6,12 @@
 //!
 //! 1. What the segments hold that are in step, or behind since a later version. These report first. Of two versions of
 //!    a key the higher one is served.
-//! 2. The overruled keys in the membership record. Before a version may be gone from those segments that hides an older
-//!    one on a segment that is behind, the record has the hash of its key. Removals wait for that, and eviction passes
-//!    such objects over until then.
+//! 2. The overruled keys in the membership record. It has the hash of a key before a version of it is gone, or is given
+//!    to readers, that hides an older one on a segment that is behind, and of which the segments in step do not hold a
+//!    whole replica. Removals and look-ups wait for that, and eviction passes such objects over until then.
+//!
+//! So a segment tells what others lack that are behind since before it. If two fall behind one after the other, the second
+//! is marked with a newer version.
 //!
 //! The record has room for [`MAX_OVERRULED_KEYS`] keys. If there are more, or if a segment leaves on which others
 //! depend, no later leader can tell what the segments lack that are behind by then: under a later leader they start
