@@ -9,7 +9,7 @@
 //! checks its length, kind and request id. [`Inbox`] keeps the bytes meanwhile. A side that moves payload beside the
 //! frames takes the stream of an open connection ([`Connection::into_stream`]), and uses these two by itself.
 //!
-//! With the feature `tokio` there is an [`AsyncConnection`] from the same dialer, by the same codec.
+//! With the feature `tokio` there is an `AsyncConnection` from the same dialer, by the same codec.
 //!
 //! This crate holds no policy: it retries nothing, and it decodes no bodies but those of the handshake and refusals.
 
