@@ -4,6 +4,8 @@ mod connection;
 mod dial;
 mod inbox;
 #[cfg(test)]
+mod streams;
+#[cfg(test)]
 mod tests;
 
 pub use connection::AsyncConnection;
