@@ -77,7 +77,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use crate::{Buffer, Region};
+    use crate::{Buffer, RawSlice, Region};
 
     /// A stand-in for the table of a driver: by address, how often the memory was registered.
     type Table = Arc<Mutex<BTreeMap<usize, usize>>>;
@@ -171,7 +171,9 @@ mod tests {
             }
         }
         let owner = Owner(Arc::clone(&table), Arc::clone(&buffer));
-        let region = Region::lent(buffer.raw(), Box::new(owner)).unwrap();
+        // SAFETY: the region's keeper holds the buffer until the region is gone.
+        let bytes = unsafe { RawSlice::new(buffer.raw().as_ptr(), 100) };
+        let region = Region::lent(bytes, Box::new(owner)).unwrap();
         let Ok(_) = region.registered(0, || InTable::new(&table, &region));
         assert_eq!(table.lock().unwrap().len(), 1);
     }
