@@ -1,5 +1,6 @@
 use std::io;
 use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use mooncake_memory::{Private, Resolver};
@@ -55,15 +56,25 @@ impl Dialer {
         // The deadline may be later than `Instant` can represent.
         let deadline = Instant::now().checked_add(within).ok_or(Fault::TimedOut)?;
         let stream = match endpoint.strip_prefix(LOCAL_MARK) {
-            Some(name) => self.trusted.connect(name, left(deadline)?)?,
-            None => {
-                let addresses = self.resolver.resolve(endpoint, left(deadline)?)?;
-                let stream = connect(&addresses, deadline)?;
-                tune(&stream)?;
-                stream
-            }
+            Some(name) => self.trusted.connect(name, Some(left(deadline)?))?,
+            None => self.connect_by_tcp(endpoint, deadline)?,
         };
         Ok(Connection::new(stream, left(deadline)?, self.busy_poll)?)
+    }
+
+    /// Tries each address in turn, until one accepts or the deadline passes.
+    fn connect_by_tcp(
+        &self,
+        endpoint: &str,
+        deadline: Instant,
+    ) -> Result<Private<TcpStream>, Fault> {
+        let mut attempts = Attempts::default();
+        for address in self.resolver.resolve(endpoint, left(deadline)?)? {
+            if let Some(stream) = attempts.take(connect_to(address, left(deadline)?))? {
+                return Ok(stream);
+            }
+        }
+        Err(attempts.into())
     }
 
     /// Shakes hands on a new connection.
@@ -82,7 +93,7 @@ impl Dialer {
 ///
 /// # Errors
 /// The error of the system call.
-pub fn tune(stream: &TcpStream) -> io::Result<()> {
+pub fn tune(stream: &impl AsFd) -> io::Result<()> {
     let socket = SockRef::from(stream);
     socket.set_tcp_nodelay(true)?;
     let keepalive =
@@ -91,33 +102,47 @@ pub fn tune(stream: &TcpStream) -> io::Result<()> {
     socket.set_tcp_user_timeout(Some(PEER_SILENCE))
 }
 
-/// Tries each address in turn, until one accepts or the deadline passes.
-fn connect(addresses: &[SocketAddr], deadline: Instant) -> Result<Private<TcpStream>, Fault> {
-    let mut failure: Option<io::Error> = None;
-    for address in addresses {
-        match connect_to(*address, left(deadline)?) {
-            Ok(stream) => return Ok(stream),
-            Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(Fault::TimedOut),
+fn connect_to(address: SocketAddr, within: Duration) -> io::Result<Private<TcpStream>> {
+    let stream = Private::connect(address, within)?;
+    prepare(&stream)?;
+    Ok(stream)
+}
+
+/// Sets the options of a socket that has just been connected by TCP.
+pub(crate) fn prepare(stream: &impl AsFd) -> io::Result<()> {
+    let socket = SockRef::from(stream);
+    // TCP can connect an ephemeral port without a listener to itself.
+    if socket.local_addr()? == socket.peer_addr()? {
+        return Err(io::ErrorKind::ConnectionRefused.into());
+    }
+    tune(stream)
+}
+
+/// Why none of the addresses of a name that were tried could be connected to.
+#[derive(Default)]
+pub(crate) struct Attempts(Option<io::Error>);
+
+impl Attempts {
+    /// Takes the result of an attempt: a connection, or nothing if the next address is to be tried.
+    pub(crate) fn take<T>(&mut self, tried: io::Result<T>) -> Result<Option<T>, Fault> {
+        match tried {
+            Ok(connected) => Ok(Some(connected)),
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(Fault::TimedOut),
             Err(error) => {
-                failure = failure.filter(|known| !is_refused(known)).or(Some(error));
+                let is_refused =
+                    |known: &io::Error| known.kind() == io::ErrorKind::ConnectionRefused;
+                self.0 = self.0.take().filter(|known| !is_refused(known)).or(Some(error));
+                Ok(None)
             }
         }
     }
-    let no_address = || io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    Err(failure.unwrap_or_else(no_address).into())
 }
 
-fn connect_to(address: SocketAddr, within: Duration) -> io::Result<Private<TcpStream>> {
-    let stream = Private::connect(address, within)?;
-    // TCP can connect an ephemeral port without a listener to itself.
-    match stream.local_addr()? == stream.peer_addr()? {
-        true => Err(io::ErrorKind::ConnectionRefused.into()),
-        false => Ok(stream),
+impl From<Attempts> for Fault {
+    fn from(Attempts(failure): Attempts) -> Self {
+        let no_address = || io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+        failure.unwrap_or_else(no_address).into()
     }
-}
-
-fn is_refused(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::ConnectionRefused
 }
 
 fn left(deadline: Instant) -> Result<Duration, Fault> {

@@ -1,7 +1,9 @@
 use std::fmt;
 use std::io;
 
-use mooncake_wire::{DecodeError, FrameError, Refusal};
+use mooncake_wire::{DecodeError, Refusal};
+
+use crate::codec::BadFrame;
 
 /// Why a connection ended, or could not be opened.
 #[derive(Debug)]
@@ -79,9 +81,15 @@ impl From<Stranger> for Fault {
     }
 }
 
-impl From<FrameError> for Fault {
-    fn from(error: FrameError) -> Self {
+impl From<BadFrame> for Fault {
+    fn from(error: BadFrame) -> Self {
         Fault::Protocol(error.to_string())
+    }
+}
+
+impl From<BadFrame> for CallFault {
+    fn from(error: BadFrame) -> Self {
+        Fault::from(error).into()
     }
 }
 

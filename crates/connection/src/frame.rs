@@ -3,6 +3,8 @@ use std::ops::Deref;
 use bytes::Bytes;
 use mooncake_wire::Header;
 
+use crate::Inbox;
+
 /// A frame that arrived.
 #[derive(Debug)]
 pub struct Frame<'a> {
@@ -12,23 +14,19 @@ pub struct Frame<'a> {
     pub body: Body<'a>,
 }
 
-/// The body of a frame.
+/// The body of a frame, in the receive buffer of the connection.
 #[derive(Debug)]
-pub enum Body<'a> {
-    /// In the receive buffer of the connection.
-    Short(&'a [u8]),
-    /// In a buffer of its own.
-    Long(Vec<u8>),
+pub struct Body<'a> {
+    /// Its last bytes are those that were taken last.
+    pub(crate) inbox: &'a mut Inbox,
+    pub(crate) len: usize,
 }
 
 impl Body<'_> {
-    /// The body in a buffer of its own.
+    /// The body in memory of its own. A long one is not copied.
     #[must_use]
     pub fn into_bytes(self) -> Bytes {
-        match self {
-            Body::Short(body) => Bytes::copy_from_slice(body),
-            Body::Long(body) => body.into(),
-        }
+        self.inbox.taken_bytes(self.len)
     }
 }
 
@@ -36,9 +34,6 @@ impl Deref for Body<'_> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        match self {
-            Body::Short(body) => body,
-            Body::Long(body) => body,
-        }
+        self.inbox.taken(self.len)
     }
 }

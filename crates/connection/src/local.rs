@@ -47,16 +47,19 @@ impl TrustedUsers {
         }
     }
 
-    /// Connects to a local socket of a trusted user. The result is a `TcpStream`, because this crate's calls on it
-    /// work on any socket.
+    /// Connects to a local socket of a trusted user. Waits for a place in the listener's queue; without `timeout` the
+    /// socket never blocks, and a full queue is [`Fault::TimedOut`]. The result is a `TcpStream`, because this crate's
+    /// calls on it work on any socket.
     pub(crate) fn connect(
         self,
         name: &str,
-        timeout: Duration,
+        timeout: Option<Duration>,
     ) -> Result<Private<TcpStream>, Fault> {
         let socket = Private::open(|| Socket::new(Domain::UNIX, Type::STREAM, None))?;
-        // This timeout also bounds the wait for a place in the listener's queue.
-        socket.set_write_timeout(Some(timeout))?;
+        match timeout {
+            Some(timeout) => socket.set_write_timeout(Some(timeout))?,
+            None => socket.set_nonblocking(true)?,
+        }
         let address = SockAddr::unix(format!("\0{name}"))?;
         socket.connect(&address).map_err(Fault::of_blocking)?;
         self.check(socket.as_fd())?;

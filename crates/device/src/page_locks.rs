@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use mooncake_memory::{MemoryLimit, RawSlice, Region};
+use mooncake_memory::{MemoryLimit, RawSlice, Region, Registration};
 use mooncake_types::LogLimiter;
 use thiserror::Error;
 
@@ -93,12 +93,17 @@ pub(crate) struct PageLock {
     pieces: Vec<usize>,
 }
 
-/// Attached to a region: unlocks its pages before they are unmapped.
+/// A region's registration with the driver: unlocks its pages before they are unmapped.
 #[derive(Debug)]
 struct RegionLocks {
     start: usize,
     end: usize,
 }
+
+impl Registration for RegionLocks {}
+
+/// The process has one driver, whatever the number of its devices.
+const THE_DRIVER: u32 = 0;
 
 fn locks() -> MutexGuard<'static, Locks> {
     LOCKS.lock().unwrap_or_else(PoisonError::into_inner)
@@ -132,7 +137,8 @@ pub(crate) fn lock(
     let from = part.as_ptr().addr().checked_sub(start).ok_or(NotLocked::Outside)?;
     let last = from.checked_add(part.len()).and_then(|end| end.checked_sub(1));
     let last = last.filter(|&last| last < whole.len()).ok_or(NotLocked::Outside)?;
-    region.attach(|| Box::new(RegionLocks { start, end: start + whole.len() }));
+    let locks = || Ok::<_, NotLocked>(RegionLocks { start, end: start + whole.len() });
+    region.registered(THE_DRIVER, locks)?;
     let mut lock = PageLock { pieces: Vec::new() };
     for index in from / PIECE_BYTES..=last / PIECE_BYTES {
         let at = index * PIECE_BYTES;

@@ -4,6 +4,9 @@ use std::io;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+use mooncake_connection::AsyncInbox;
+use mooncake_connection::codec::{Awaited, BadFrame};
 use mooncake_memory::PrivateWhile;
 use mooncake_types::{ClientId, ErrorCode, MountSegment, Reply, Request, Scan, limits};
 use mooncake_wire::Kind;
@@ -15,7 +18,6 @@ use tracing::debug;
 
 use crate::accept::Peer;
 use crate::handshake::{self, Rejected};
-use crate::input::{Frame, Input};
 use crate::leadership::{Authority, NotRecorded};
 use crate::owner::Deposed;
 use crate::reach;
@@ -33,6 +35,9 @@ const TURN: Duration = Duration::from_micros(500);
 /// A peer that takes no bytes for this long is cut off.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// The frames that a master takes.
+const REQUEST: Awaited<'static> = Awaited::any_of(&[Kind::Request]);
+
 /// Why a connection ended.
 #[derive(Debug)]
 enum End {
@@ -48,11 +53,23 @@ enum End {
     Malformed { request_id: u64, message: String },
 }
 
+impl From<BadFrame> for End {
+    fn from(error: BadFrame) -> Self {
+        let message = match &error {
+            BadFrame::OtherKind { header, .. } => {
+                format!("a {:?} frame is not for a master", header.kind)
+            }
+            error => error.to_string(),
+        };
+        End::Malformed { request_id: error.request_id(), message }
+    }
+}
+
 /// Serves a connection until it ends.
 pub(crate) async fn run(shell: Rc<Shell>, stream: TcpStream, peer: Peer) {
     let admin_port = shell.config.metrics_port;
-    let (input, output) = (Input::default(), Vec::new());
-    let mut connection = Connection { shell, stream, input, output, served: Duration::ZERO };
+    let (inbox, output) = (AsyncInbox::default(), Vec::new());
+    let mut connection = Connection { shell, stream, inbox, output, served: Duration::ZERO };
     // Dropped before the stream. Otherwise a child process could keep the connection open after this one died.
     let _private = PrivateWhile::open(&connection.stream);
     let client = match connection.admit().await {
@@ -100,7 +117,7 @@ struct Waiting {
 struct Connection {
     shell: Rc<Shell>,
     stream: TcpStream,
-    input: Input,
+    inbox: AsyncInbox,
     output: Vec<u8>,
     /// How long this connection was served since others got their turn.
     served: Duration,
@@ -109,7 +126,7 @@ struct Connection {
 impl Connection {
     async fn admit(&mut self) -> Result<ClientId, Rejected> {
         let shell = Rc::clone(&self.shell);
-        let greeting = handshake::greet(&shell.config, &mut self.stream, &mut self.input);
+        let greeting = handshake::greet(&shell.config, &mut self.stream, &mut self.inbox);
         let greeting = tokio::select! {
             biased;
             greeting = greeting => greeting?,
@@ -136,9 +153,9 @@ impl Connection {
             }
             self.shell.request_poller.on_answered();
             match self.receive().await {
-                Ok(0) if self.input.rest().is_empty() => return End::Closed,
+                Ok(0) if self.inbox.held().is_empty() => return End::Closed,
                 Ok(0) => {
-                    let len = self.input.rest().len();
+                    let len = self.inbox.held().len();
                     let message = format!("the connection ended {len} bytes into a frame");
                     return End::Malformed { request_id: 0, message };
                 }
@@ -151,7 +168,7 @@ impl Connection {
     /// Waits for bytes.
     async fn receive(&mut self) -> Result<usize, End> {
         let shell = Rc::clone(&self.shell);
-        let half_a_frame = !self.input.rest().is_empty();
+        let half_a_frame = !self.inbox.held().is_empty();
         let idle = async {
             match (half_a_frame, shell.config.idle_timeout_ms) {
                 (true, _) => sleep(Duration::from_millis(shell.config.frame_timeout_ms)).await,
@@ -161,7 +178,7 @@ impl Connection {
         };
         tokio::select! {
             biased;
-            filled = self.input.fill(&mut self.stream) => filled.map_err(End::Io),
+            filled = self.inbox.fill(&mut self.stream) => filled.map_err(End::Io),
             () = shell.stopped() => Err(End::Closed),
             () = idle => Err(End::Idle),
         }
@@ -171,12 +188,8 @@ impl Connection {
     async fn answer_all(&mut self, client: ClientId, number: ConnectionId) -> Result<(), End> {
         let mut begun = Instant::now();
         loop {
-            let frame = self
-                .input
-                .next_frame(limits::MAX_FRAME_BODY_BYTES)
-                .map_err(|error| End::Malformed { request_id: 0, message: error.to_string() })?;
-            let Some(frame) = frame else { break };
-            if let Some(waiting) = self.answer(client, number, frame)? {
+            let Some((header, body)) = self.inbox.next_frame(&REQUEST)? else { break };
+            if let Some(waiting) = self.answer(client, number, header.request_id, body)? {
                 self.answer_later((client, number), &waiting).await?;
             }
             let over = self.served + begun.elapsed() >= TURN;
@@ -197,17 +210,14 @@ impl Connection {
         &mut self,
         client: ClientId,
         number: ConnectionId,
-        frame: Frame,
+        request_id: u64,
+        body: Bytes,
     ) -> Result<Option<Waiting>, End> {
-        let request_id = frame.header.request_id;
-        let refused = |message: String| End::Malformed { request_id, message };
-        if frame.header.kind != Kind::Request {
-            return Err(refused(format!("a {:?} frame is not for a master", frame.header.kind)));
-        }
         let unreadable = |error: mooncake_wire::DecodeError| {
-            refused(format!("the request cannot be read: {error}"))
+            let message = format!("the request cannot be read: {error}");
+            End::Malformed { request_id, message }
         };
-        let message = mooncake_wire::decode_request(frame.body).map_err(unreadable)?;
+        let message = mooncake_wire::decode_request(body).map_err(unreadable)?;
         let request: Request<'_> = message.request().map_err(unreadable)?;
         let may_wait = match &request {
             Request::MountSegment(_) => self.shell.owner.borrow().leads(),

@@ -2,20 +2,26 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
+use mooncake_connection::AsyncInbox;
+use mooncake_connection::codec::{Awaited, BadFrame};
 use mooncake_meta::Meta;
 use mooncake_types::{ClientId, ErrorCode};
 use mooncake_wire::{
-    Expected, Hello, Kind, MAX_HANDSHAKE_BODY_BYTES, Refusal, Welcome, foreign_protocol,
+    Expected, Header, Hello, Kind, MAX_HANDSHAKE_BODY_BYTES, Refusal, Welcome, foreign_protocol,
 };
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::config::Config;
-use crate::input::{BadFrame, Frame, Input};
 use crate::refuse::malformed;
 
 /// How long a new connection may take to send its HELLO.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The first frame of each connection.
+const HELLO: Awaited<'static> =
+    Awaited { max_body: MAX_HANDSHAKE_BODY_BYTES, ..Awaited::any_of(&[Kind::Hello]) };
 
 /// Why a connection is not admitted.
 #[derive(Debug)]
@@ -48,22 +54,18 @@ impl Greeting {
 pub(crate) async fn greet(
     config: &Config,
     stream: &mut TcpStream,
-    input: &mut Input,
+    inbox: &mut AsyncInbox,
 ) -> Result<Greeting, Rejected> {
-    let waited = timeout(PATIENCE, first_frame(stream, input)).await;
-    let frame = waited.unwrap_or_else(|_| {
+    let waited = timeout(PATIENCE, first_frame(stream, inbox)).await;
+    let (header, body) = waited.unwrap_or_else(|_| {
         let seconds = PATIENCE.as_secs();
-        let hint = foreign_protocol(input.rest());
+        let hint = foreign_protocol(inbox.held());
         let hint =
             hint.map_or_else(String::new, |protocol| format!(": the peer speaks {protocol}"));
         Err(refused(0, malformed(format!("no HELLO came within {seconds} s{hint}"))))
     })?;
-    let request_id = frame.header.request_id;
-    if frame.header.kind != Kind::Hello {
-        let message = format!("the first frame must be a HELLO, this is a {:?}", frame.header.kind);
-        return Err(refused(request_id, malformed(message)));
-    }
-    let hello = mooncake_wire::decode_hello(&frame.body).map_err(|error| {
+    let request_id = header.request_id;
+    let hello = mooncake_wire::decode_hello(&body).map_err(|error| {
         refused(request_id, malformed(format!("the HELLO cannot be read: {error}")))
     })?;
     check(config, &hello).map_err(|refusal| refused(request_id, refusal))?;
@@ -82,18 +84,23 @@ fn check(config: &Config, hello: &Hello) -> Result<(), Refusal> {
     }
 }
 
-async fn first_frame(stream: &mut TcpStream, input: &mut Input) -> Result<Frame, Rejected> {
+async fn first_frame(
+    stream: &mut TcpStream,
+    inbox: &mut AsyncInbox,
+) -> Result<(Header, Bytes), Rejected> {
     loop {
-        match input.next_frame(MAX_HANDSHAKE_BODY_BYTES) {
+        match inbox.next_frame(&HELLO) {
             Ok(Some(frame)) => return Ok(frame),
             Ok(None) => {}
-            Err(_) if speaks_http(input.rest()) => return Err(Rejected::Http),
-            Err(error) => return Err(refused(0, malformed(first_words(&error)))),
+            Err(_) if speaks_http(inbox.held()) => return Err(Rejected::Http),
+            Err(error) => {
+                return Err(refused(error.request_id(), malformed(first_words(&error))));
+            }
         }
-        match input.fill(stream).await {
-            Ok(0) if input.rest().is_empty() => return Err(Rejected::Gone),
+        match inbox.fill(stream).await {
+            Ok(0) if inbox.held().is_empty() => return Err(Rejected::Gone),
             Ok(0) => {
-                let len = input.rest().len();
+                let len = inbox.held().len();
                 let message =
                     format!("the connection ended after {len} bytes, before a whole HELLO");
                 return Err(refused(0, malformed(message)));
@@ -105,6 +112,9 @@ async fn first_frame(stream: &mut TcpStream, input: &mut Input) -> Result<Frame,
 }
 
 fn first_words(error: &BadFrame) -> String {
+    if let BadFrame::OtherKind { header, .. } = error {
+        return format!("the first frame must be a HELLO, this is a {:?}", header.kind);
+    }
     format!("this is the RPC port of a Mooncake Store master, which expects a HELLO frame: {error}")
 }
 

@@ -24,7 +24,6 @@ mod connection;
 mod drain_log;
 mod following;
 mod handshake;
-mod input;
 mod kv_events;
 mod leader_server;
 mod leadership;

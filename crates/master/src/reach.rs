@@ -10,15 +10,16 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
+use mooncake_connection::Fault;
 use mooncake_types::{ErrorCode, Follow, SegmentId};
-use mooncake_wire::{DecodeError, Kind, decode_follow_reply, encode_follow};
+use mooncake_wire::{Kind, decode_follow_reply, encode_follow};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
 use crate::config::Config;
-use crate::link::{Link, LinkError};
+use crate::link::Link;
 use crate::shell::Shell;
 
 /// How long a mount waits for its address to answer. The node pings over the same connection, and counts as paused
@@ -59,38 +60,31 @@ pub(crate) async fn before_mount(
     config: &Config,
     segment: SegmentId,
     endpoint: &str,
-) -> Result<(), LinkError> {
+) -> Result<(), Fault> {
     let tried = timeout(MOUNT_PATIENCE, attempt(config, segment, endpoint)).await;
-    tried.unwrap_or(Err(LinkError::Silent))
+    tried.unwrap_or(Err(Fault::TimedOut))
 }
 
-async fn attempt(config: &Config, segment: SegmentId, endpoint: &str) -> Result<(), LinkError> {
+async fn attempt(config: &Config, segment: SegmentId, endpoint: &str) -> Result<(), Fault> {
     let mut link = Link::open(endpoint, config).await?;
     // No change has this number, so the answer is short.
     let question = Follow { segment, since: Some(u64::MAX), from: None };
     let encode = |out: &mut Vec<u8>, request_id| encode_follow(out, request_id, &question);
-    let frame = match link.ask(Kind::FollowReply, encode).await {
+    let answer = match link.ask(Kind::FollowReply, encode).await {
         // The node does not know the question, but it answers.
-        Err(LinkError::Refused(_)) => return Ok(()),
-        answer => answer?,
+        Err(Fault::Refused(_)) => return Ok(()),
+        answer => decode_follow_reply(answer?)?,
     };
-    let senseless = |error: DecodeError| LinkError::ImplausibleReport(error.to_string());
-    let answer = decode_follow_reply(frame.body).map_err(senseless)?;
-    match answer.page().map_err(senseless)? {
+    match answer.page()? {
         Err(ErrorCode::SegmentNotFound) => {
-            Err(LinkError::ImplausibleReport("another node serves there".to_owned()))
+            Err(Fault::Protocol("another node serves there".to_owned()))
         }
         _ => Ok(()),
     }
 }
 
 /// Notes the result of a try.
-pub(crate) fn note(
-    shell: &Shell,
-    segment: SegmentId,
-    endpoint: &str,
-    tried: Result<(), LinkError>,
-) {
+pub(crate) fn note(shell: &Shell, segment: SegmentId, endpoint: &str, tried: Result<(), Fault>) {
     let mut known = shell.reach.known.borrow_mut();
     let Err(error) = tried else {
         known.waiting.remove(&segment);

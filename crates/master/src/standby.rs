@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use mooncake_connection::AsyncInbox;
 use mooncake_types::ErrorCode;
 use mooncake_wire::Refusal;
 use tokio::net::TcpStream;
@@ -12,7 +13,6 @@ use tracing::debug;
 use crate::accept::{Listener, Peer, accept};
 use crate::config::Config;
 use crate::handshake::{self, Greeting, Rejected};
-use crate::input::Input;
 use crate::leadership::RoleStatus;
 use crate::refuse::{self, refuse, send_and_close};
 
@@ -42,7 +42,7 @@ async fn answer(
     peer: Peer,
     status: watch::Receiver<RoleStatus>,
 ) {
-    match handshake::greet(&config, &mut stream, &mut Input::default()).await {
+    match handshake::greet(&config, &mut stream, &mut AsyncInbox::default()).await {
         Ok(Greeting { client, request_id }) => {
             let message = status.borrow().refusal();
             debug!(%peer, %client, message, "refused");

@@ -123,6 +123,48 @@ impl Private<TcpStream> {
         Ok(socket.convert())
     }
 
+    /// Begins to connect to an address, on a socket that does not block. The socket is writable once that has ended,
+    /// and has an error if it failed.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn begin_connect(address: SocketAddr) -> io::Result<Self> {
+        let domain = Domain::for_address(address);
+        let socket = Private::open(|| Socket::new(domain, Type::STREAM, Some(Protocol::TCP)))?;
+        socket.set_nonblocking(true)?;
+        match socket.connect(&address.into()) {
+            Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
+            _ => Ok(socket.convert()),
+        }
+    }
+
+    /// Gives the descriptor to the owner that `take` makes of it, which keeps its number. Children do not inherit it for
+    /// as long as the first part of the result lives, which must be dropped before the second. No child can be forked
+    /// meanwhile, so `take` must not block.
+    ///
+    /// # Errors
+    /// The error of `take`, which has then closed the descriptor.
+    pub fn hand_over<T: AsFd, E>(
+        self,
+        take: impl FnOnce(TcpStream) -> Result<T, E>,
+    ) -> Result<(PrivateWhile, T), E> {
+        let mut table = open();
+        let mut this = ManuallyDrop::new(self);
+        // SAFETY: the value is taken once, since `this` is never dropped.
+        let stream = unsafe { ManuallyDrop::take(&mut this.descriptor) };
+        let number = stream.as_raw_fd();
+        match take(stream) {
+            Ok(owner) => {
+                assert_eq!(owner.as_fd().as_raw_fd(), number, "a descriptor keeps its number");
+                Ok((PrivateWhile(number), owner))
+            }
+            Err(error) => {
+                table.open.remove(&number);
+                Err(error)
+            }
+        }
+    }
+
     /// Duplicates the descriptor of the socket.
     ///
     /// # Errors
@@ -323,6 +365,19 @@ mod tests {
         let kind = far_of_shared.read(&mut bytes).unwrap_err().kind();
         assert_eq!(kind, io::ErrorKind::WouldBlock, "the child holds this one");
         assert_eq!(far.read(&mut bytes).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_socket_that_another_owner_takes_over_is_private_still() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let connect = || Private::begin_connect(listener.local_addr().unwrap()).unwrap();
+        let (private, stream) = connect().hand_over(Ok::<_, io::Error>).unwrap();
+        let number = stream.as_raw_fd();
+        assert_eq!(Child::make().descriptor(number), "anon_inode:[eventfd]");
+        drop(private);
+        assert!(Child::make().descriptor(number).starts_with("socket:"));
+        let refused = connect().hand_over(|_| Err::<TcpStream, _>(io::Error::other("no")));
+        assert_eq!(refused.unwrap_err().to_string(), "no");
     }
 
     /// Whether a thread is blocked, according to the kernel.

@@ -3,7 +3,6 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
 
 use rustix::fs::{
@@ -14,8 +13,9 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 use thiserror::Error;
 
 use crate::map_error::{refused, size_of};
+use crate::registrations::Registrations;
 use crate::room::change_room;
-use crate::{MapError, Private, RawSlice, process_id};
+use crate::{MapError, Private, RawSlice, Registration, process_id};
 
 /// Memory of a segment. It is either mapped here and unmapped on drop ([`Region::anonymous`], [`Region::of_file`] and
 /// [`Region::received`]), or belongs to another owner ([`Region::lent`]). Pages of mapped memory are allocated at the
@@ -30,11 +30,9 @@ pub struct Region {
     emptied_at_end: bool,
     /// The only process that has the mapping; `None` if children inherit it.
     process: Option<u32>,
-    attachment: OnceLock<Attachment>,
+    /// Dropped before the memory.
+    registrations: Registrations,
 }
-
-/// A value that is dropped before the region's memory.
-type Attachment = Box<dyn fmt::Debug + Send + Sync>;
 
 /// The owner of the bytes.
 #[derive(Debug)]
@@ -114,7 +112,7 @@ impl Region {
             memory,
             emptied_at_end: false,
             process: None,
-            attachment: OnceLock::new(),
+            registrations: Registrations::default(),
         }
     }
 
@@ -161,8 +159,8 @@ impl Region {
         let ptr = NonNull::new(bytes.as_ptr()).filter(|_| !bytes.is_empty());
         let ptr = ptr.ok_or(MapError::Empty)?;
         let memory = Memory::Lent(keeper);
-        let (len, attachment) = (bytes.len(), OnceLock::new());
-        Ok(Region { ptr, len, memory, emptied_at_end: false, process: None, attachment })
+        let (len, registrations) = (bytes.len(), Registrations::default());
+        Ok(Region { ptr, len, memory, emptied_at_end: false, process: None, registrations })
     }
 
     /// Length in bytes.
@@ -222,10 +220,18 @@ impl Region {
         Ok(())
     }
 
-    /// Attaches a value that is dropped before the memory is unmapped, in every process that drops the region. Later
-    /// calls have no effect.
-    pub fn attach(&self, make: impl FnOnce() -> Box<dyn fmt::Debug + Send + Sync>) {
-        self.attachment.get_or_init(make);
+    /// The registration of this memory with a registrar, which makes it at first use. Registrars that make the same
+    /// type have different numbers. Of several threads one registers, and the others wait for it. A registration is
+    /// dropped before the memory is unmapped or its lender's keeper is dropped, in every process that drops the region.
+    ///
+    /// # Errors
+    /// Those of `make`, which the next call tries again.
+    pub fn registered<R: Registration, E>(
+        &self,
+        number: u32,
+        make: impl FnOnce() -> Result<R, E>,
+    ) -> Result<&R, E> {
+        self.registrations.get_or_make(number, make)
     }
 
     /// The word at this index, in units of eight bytes. Every process that shares the memory must access this word
@@ -261,7 +267,7 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        drop(self.attachment.take());
+        drop(std::mem::take(&mut self.registrations));
         // A child did not inherit this mapping, and may have another one at its address.
         let is_elsewhere = self.process.is_some_and(|process| process != process_id());
         if is_elsewhere || matches!(self.memory, Memory::Lent(_)) {

@@ -178,6 +178,12 @@ pub enum FrameError {
 }
 
 impl Header {
+    /// Length of the header and the body, in bytes.
+    #[must_use]
+    pub const fn frame_len(&self) -> usize {
+        HEADER_LEN + self.body_len as usize
+    }
+
     /// The bytes on the wire.
     #[must_use]
     pub fn encode(&self) -> [u8; HEADER_LEN] {

@@ -1,8 +1,9 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use mooncake_connection::Fault;
 use mooncake_types::{ListedSegment, Reply, Request, limits};
-use mooncake_wire::{Kind, decode_reply, encode_request};
+use mooncake_wire::{Kind, Refusal, decode_reply, encode_request};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -12,7 +13,7 @@ use super::pool::FollowedPool;
 use super::segment;
 use crate::config::Config;
 use crate::leadership::{Role, RoleStatus};
-use crate::link::{Link, LinkError};
+use crate::link::Link;
 
 /// Time between two questions to the leader about its segments.
 const EVERY: Duration = Duration::from_secs(1);
@@ -48,7 +49,7 @@ pub(super) async fn run(
                 Err(error) => {
                     debug!(%error, leader = address, "the leader does not say which segments there are");
                     link = None;
-                    if matches!(error, LinkError::Refused(_)) {
+                    if matches!(error, Fault::Refused(_)) {
                         pause = PATIENCE;
                     }
                 }
@@ -75,7 +76,7 @@ async fn list(
     config: &Config,
     link: &mut Option<Link>,
     address: &str,
-) -> Result<Vec<ListedSegment>, LinkError> {
+) -> Result<Vec<ListedSegment>, Fault> {
     let link = match link {
         Some(link) => link,
         None => link.insert(Link::open(address, config).await?),
@@ -83,22 +84,17 @@ async fn list(
     let (mut all, mut from) = (Vec::new(), 0);
     loop {
         let request = Request::ListSegments { from, limit: limits::MAX_LISTED_SEGMENTS };
-        let frame = link.ask(Kind::Reply, |out, id| encode_request(out, id, &request)).await?;
-        let page = match decode_reply(frame.body) {
-            Ok(Reply::Segments(page)) => page,
-            Ok(Reply::Refused(code)) => return Err(LinkError::Refused(code.to_string())),
-            Ok(_) => {
-                return Err(LinkError::ImplausibleReport("it is no list of segments".to_owned()));
-            }
-            Err(error) => return Err(LinkError::ImplausibleReport(error.to_string())),
+        let body = link.ask(Kind::Reply, |out, id| encode_request(out, id, &request)).await?;
+        let page = match decode_reply(body)? {
+            Reply::Segments(page) => page,
+            Reply::Refused(code) => return Err(Fault::Refused(Refusal::new(code, code))),
+            _ => return Err(Fault::Protocol("it is no list of segments".to_owned())),
         };
         all.extend(page.segments);
         match page.next {
             None => return Ok(all),
             Some(next) if next > from && all.len() <= limits::MAX_SEGMENTS => from = next,
-            Some(_) => {
-                return Err(LinkError::ImplausibleReport("its list does not end".to_owned()));
-            }
+            Some(_) => return Err(Fault::Protocol("its list does not end".to_owned())),
         }
     }
 }

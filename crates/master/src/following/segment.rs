@@ -1,14 +1,15 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use mooncake_connection::Fault;
 use mooncake_types::{ErrorCode, SegmentId};
-use mooncake_wire::{Kind, decode_follow_reply, encode_follow};
+use mooncake_wire::{DecodeError, Kind, Refusal, decode_follow_reply, encode_follow};
 use tokio::time::sleep;
 use tracing::{debug, info};
 
 use super::pool::FollowedPool;
 use crate::config::Config;
-use crate::link::{Link, LinkError};
+use crate::link::Link;
 
 /// Time between two questions to a node about changes.
 const EVERY: Duration = Duration::from_millis(100);
@@ -25,13 +26,13 @@ enum Stop {
     Gone,
     /// Its shadow is useless, for this reason.
     Anew(&'static str),
-    Lost(LinkError),
+    Lost(Fault),
 }
 
-impl From<LinkError> for Stop {
-    fn from(lost: LinkError) -> Self {
+impl From<Fault> for Stop {
+    fn from(lost: Fault) -> Self {
         match lost {
-            LinkError::ImplausibleReport(_) => Stop::Anew("its node makes no sense"),
+            Fault::Protocol(_) => Stop::Anew("its node makes no sense"),
             lost => Stop::Lost(lost),
         }
     }
@@ -55,7 +56,7 @@ pub(super) async fn follow(config: Rc<Config>, pool: Rc<FollowedPool>, id: Segme
                 if !pool.is_listed(id) {
                     break;
                 }
-                if matches!(error, LinkError::Refused(_)) {
+                if matches!(error, Fault::Refused(_)) {
                     pause = PATIENCE;
                 }
             }
@@ -76,14 +77,14 @@ async fn follow_at(
     loop {
         let ask = pool.with(id, |shadow| shadow.ask(id)).ok_or(Stop::Gone)?;
         let encode = |out: &mut Vec<u8>, request_id| encode_follow(out, request_id, &ask);
-        let frame = link.ask(Kind::FollowReply, encode).await?;
-        let message = decode_follow_reply(frame.body).map_err(senseless)?;
+        let body = link.ask(Kind::FollowReply, encode).await?;
+        let message = decode_follow_reply(body).map_err(senseless)?;
         let page = match message.page().map_err(senseless)? {
             Ok((segment, page)) if segment == id => page,
             Ok(_) => return Err(Stop::Anew("its node told of another")),
             Err(ErrorCode::SegmentNotFound) => return Err(Stop::Gone),
             Err(ErrorCode::InvalidVersion) => return Err(Stop::Anew("too much has changed")),
-            Err(code) => return Err(Stop::Lost(LinkError::Refused(code.to_string()))),
+            Err(code) => return Err(Stop::Lost(Fault::Refused(Refusal::new(code, code)))),
         };
         let taken = pool.with(id, |shadow| shadow.take(&page)).ok_or(Stop::Gone)?;
         let has_more = taken.map_err(|_| Stop::Anew("its node makes no sense"))?;
@@ -94,6 +95,6 @@ async fn follow_at(
     }
 }
 
-fn senseless(error: mooncake_wire::DecodeError) -> Stop {
-    Stop::from(LinkError::ImplausibleReport(error.to_string()))
+fn senseless(error: DecodeError) -> Stop {
+    Stop::from(Fault::from(error))
 }

@@ -1,13 +1,14 @@
 //! Tells the previous leader that another one leads. It may wait for a coordinator that it cannot reach, and hold on
 //! to nodes that can reach both masters.
 
-use std::io::{self, Read, Write};
+use std::io;
+use std::net::Shutdown;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mooncake_connection::{Dialer, Fault};
+use mooncake_connection::{CallFault, Dialer, Fault};
 use mooncake_types::{ClientId, Epoch, Medium, MountSegment, Request, SegmentId};
-use mooncake_wire::{Hello, Role, encode_hello, encode_request};
+use mooncake_wire::{Hello, Kind, Role, encode_hello, encode_request};
 use tracing::{debug, info};
 
 /// How long one attempt may take, and the time from one attempt to the next.
@@ -45,8 +46,8 @@ impl Overtaking {
             let begun = Instant::now();
             match self.tell() {
                 Ok(()) => return,
-                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return,
-                Err(error) => {
+                Err(CallFault { fault, .. }) if is_refused(&fault) => return,
+                Err(CallFault { fault: error, .. }) => {
                     let predecessor = &self.predecessor;
                     debug!(%error, predecessor, "the leader before does not hear of this one");
                 }
@@ -55,16 +56,17 @@ impl Overtaking {
         }
     }
 
-    /// Acts like a node that has obeyed this leader. Any answer means that the message arrived.
-    fn tell(&self) -> io::Result<()> {
-        let connection = Dialer::new(self.hello()).connect(&self.predecessor, ATTEMPT);
-        let stream = connection.map_err(of_fault)?.into_stream();
-        stream.set_write_timeout(Some(ATTEMPT))?;
-        stream.set_read_timeout(Some(ATTEMPT))?;
-        let mut stream = &**stream;
-        stream.write_all(&self.words())?;
-        stream.shutdown(std::net::Shutdown::Write)?;
-        io::copy(&mut stream.take(1 << 16), &mut io::sink()).map(|_| ())
+    /// Acts like a node that has obeyed this leader. Any answer means that the message arrived, and so does an orderly
+    /// end. Greeting and request go together: a paused leader reads both once it goes on.
+    fn tell(&self) -> Result<(), CallFault> {
+        let mut connection = Dialer::new(self.hello()).connect(&self.predecessor, ATTEMPT)?;
+        connection.set_timeout(ATTEMPT).map_err(Fault::from)?;
+        connection.send(|out| self.encode(out))?;
+        connection.stream().shutdown(Shutdown::Write).map_err(Fault::from)?;
+        match connection.receive_all(&[Kind::Welcome, Kind::Refusal, Kind::Reply]) {
+            Err(CallFault { fault: Fault::Protocol(_), .. }) => Ok(()),
+            told => told,
+        }
     }
 
     fn hello(&self) -> Hello {
@@ -72,9 +74,8 @@ impl Overtaking {
         Hello { cluster_id, auth_token, ..Hello::new(Role::Node, ClientId(u128::MAX)) }
     }
 
-    fn words(&self) -> Vec<u8> {
-        let mut words = Vec::new();
-        encode_hello(&mut words, 0, &self.hello());
+    fn encode(&self, out: &mut Vec<u8>) {
+        encode_hello(out, 0, &self.hello());
         // This request mounts nothing at any master.
         let mount = MountSegment {
             id: SegmentId(u128::MAX),
@@ -87,15 +88,76 @@ impl Overtaking {
             medium: Medium::Memory,
             domains: &[],
         };
-        encode_request(&mut words, 1, &Request::MountSegment(mount));
-        words
+        encode_request(out, 1, &Request::MountSegment(mount));
     }
 }
 
-fn of_fault(fault: Fault) -> io::Error {
-    match fault {
-        Fault::Io(error) => error,
-        Fault::TimedOut => io::ErrorKind::TimedOut.into(),
-        other => io::Error::other(other.to_string()),
+fn is_refused(fault: &Fault) -> bool {
+    matches!(fault, Fault::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::sync::Mutex;
+
+    use mooncake_wire::{HEADER_LEN, Header, Welcome, decode_request, encode_welcome};
+
+    use super::*;
+
+    /// Reads the greeting and the request, before anything is answered. Returns the epoch that the request names.
+    fn read_both(stream: &mut TcpStream) -> Epoch {
+        let mut frame = || {
+            let mut header = [0; HEADER_LEN];
+            stream.read_exact(&mut header).expect("a header");
+            let header = Header::decode(&header).expect("a header");
+            let mut body = vec![0; header.body_len as usize];
+            stream.read_exact(&mut body).expect("a body");
+            (header.kind, body)
+        };
+        assert_eq!(frame().0, Kind::Hello);
+        let message = decode_request(frame().1.into()).expect("a request");
+        match message.request().expect("a request") {
+            Request::MountSegment(mount) => mount.seen_epoch,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// What comes of telling a leader that has read the message and goes on like this.
+    fn told(answer: impl FnOnce(TcpStream) + Send) -> Result<(), CallFault> {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let predecessor = listener.local_addr().expect("bound").to_string();
+        let (password, epoch) = (ClusterSecret::default(), Epoch(77));
+        let overtaking = Overtaking { predecessor, password, epoch, within: ATTEMPT };
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut stream = listener.accept().expect("a connection").0;
+                assert_eq!(read_both(&mut stream), Epoch(77));
+                answer(stream);
+            });
+            overtaking.tell()
+        })
+    }
+
+    #[test]
+    fn a_leader_has_the_whole_message_before_it_answers_and_any_answer_counts() {
+        told(drop).expect("a leader that obeys may close the connection");
+        let answered = told(|mut stream| {
+            let mut out = Vec::new();
+            encode_welcome(&mut out, 0, &Welcome::new(Epoch(3)));
+            let header = Header { kind: Kind::Reply, flags: 0, body_len: 0, request_id: 1 };
+            out.extend(header.encode());
+            stream.write_all(&out).expect("it listens");
+        });
+        answered.expect("both answers came together");
+        told(|mut stream| stream.write_all(b"anything").expect("it listens"))
+            .expect_err("half a header is no answer");
+        told(|mut stream| stream.write_all(&[7; HEADER_LEN]).expect("it listens"))
+            .expect("another protocol is one");
+        let held = Mutex::new(None);
+        let CallFault { fault, .. } =
+            told(|stream| *held.lock().unwrap() = Some(stream)).expect_err("silence is no answer");
+        assert!(matches!(fault, Fault::TimedOut), "{fault}");
     }
 }

@@ -3,11 +3,12 @@
 
 use std::os::fd::BorrowedFd;
 
+use mooncake_connection::Fault;
+use mooncake_connection::codec::{Arrival, Awaited, BadFrame, refused};
 use mooncake_memory::{Buffer, Wait, copy_checked, recv_bytes};
-use mooncake_wire::{HEADER_LEN, Header, Kind, decode_refusal, decode_results};
+use mooncake_wire::{HEADER_LEN, Kind, decode_results};
 
 use super::inbound::{Inbound, fine_ranges};
-use mooncake_connection::Fault;
 
 /// Generous limit for the encoding of one status, and for the bytes around all of them.
 const STATUS_BYTES: u32 = 32;
@@ -33,9 +34,8 @@ impl Inbound {
         socket: BorrowedFd<'_>,
         wait: Wait,
     ) -> Result<(), Fault> {
-        let held = self.unread.len();
-        let wanted = self.head_wanted()?;
-        if wanted > held {
+        if let Arrival::Part { wanted } = self.head()? {
+            let held = self.unread.len();
             self.unread.resize(wanted, 0);
             let received = recv_bytes(socket, &mut self.unread[held..], wait);
             self.unread.truncate(held + received.as_ref().map_or(0, |count| *count));
@@ -44,65 +44,40 @@ impl Inbound {
         self.read_head()
     }
 
-    /// Length of the head, as far as it is known.
-    fn head_wanted(&self) -> Result<usize, Fault> {
-        let Some(bytes) = self.unread.first_chunk::<HEADER_LEN>() else { return Ok(HEADER_LEN) };
-        let header = Header::decode(bytes)?;
-        let expected = self.awaited;
-        let limit = STATUS_BYTES * (self.ranges.len() as u32 + 2);
-        match header.kind {
-            Kind::Refusal => {}
-            kind if kind != expected && kind != Kind::Keepalive => {
-                return Err(Fault::Protocol(format!("a {kind:?} frame came for a {expected:?}")));
-            }
-            _ if header.request_id != self.request_id => {
-                let (found, wanted) = (header.request_id, self.request_id);
-                return Err(Fault::Protocol(format!("reply {found} came for request {wanted}")));
-            }
-            _ if header.body_len > limit => {
-                let (len, count) = (header.body_len, self.ranges.len());
-                let reason = format!("{len} bytes are too many for the statuses of {count} ranges");
-                return Err(Fault::Protocol(reason));
-            }
-            _ => {}
-        }
-        Ok(HEADER_LEN + header.body_len as usize)
+    /// How much of the head has arrived: of the statuses, or of what comes in their place.
+    fn head(&self) -> Result<Arrival, BadFrame> {
+        let kinds = [self.awaited, Kind::Refusal, Kind::Keepalive];
+        let max_body = STATUS_BYTES * (self.ranges.len() as u32 + 2);
+        let awaited = Awaited { kinds: &kinds, request_id: Some(self.request_id), max_body };
+        awaited.look_at(&self.unread)
     }
 
     /// Decodes the head once all of it has arrived, and moves the bytes behind it to their places.
     pub(super) fn read_head(&mut self) -> Result<(), Fault> {
-        self.skip_keepalives()?;
-        if self.unread.is_empty() {
-            self.stepwise = false;
-            return Ok(());
+        while let Arrival::Whole(header) = self.head()? {
+            let head_len = header.frame_len();
+            if header.kind == Kind::Keepalive {
+                self.unread.drain(..head_len);
+                continue;
+            }
+            let body = &self.unread[HEADER_LEN..head_len];
+            if header.kind == Kind::Refusal {
+                let refusal = refused(body);
+                tracing::warn!(%refusal, "a node ended a connection");
+                return Err(refusal);
+            }
+            let statuses = decode_results(body)?;
+            if statuses.len() != self.ranges.len() {
+                let (found, wanted) = (statuses.len(), self.ranges.len());
+                return Err(Fault::Protocol(format!("{found} statuses came for {wanted} ranges")));
+            }
+            self.statuses = statuses;
+            self.keep_pieces_of_fine_ranges();
+            self.lay_out(head_len);
+            (self.head_known, self.stepwise, self.received) = (true, false, head_len);
+            return self.put_in_place(head_len);
         }
-        let head_len = self.head_wanted()?;
-        let Some(head) = self.unread.get(..head_len) else { return Ok(()) };
-        let Some((header, body)) = head.split_first_chunk::<HEADER_LEN>() else { return Ok(()) };
-        if Header::decode(header)?.kind == Kind::Refusal {
-            let refusal = decode_refusal(body)?;
-            tracing::warn!(%refusal, "a node ended a connection");
-            return Err(Fault::Refused(refusal));
-        }
-        let statuses = decode_results(body)?;
-        if statuses.len() != self.ranges.len() {
-            let (found, wanted) = (statuses.len(), self.ranges.len());
-            return Err(Fault::Protocol(format!("{found} statuses came for {wanted} ranges")));
-        }
-        self.statuses = statuses;
-        self.keep_pieces_of_fine_ranges();
-        self.lay_out(head_len);
-        (self.head_known, self.stepwise, self.received) = (true, false, head_len);
-        self.put_in_place(head_len)
-    }
-
-    fn skip_keepalives(&mut self) -> Result<(), Fault> {
-        while let Some(header) = self.unread.first_chunk::<HEADER_LEN>()
-            && Header::decode(header)?.kind == Kind::Keepalive
-        {
-            let len = self.head_wanted()?;
-            self.unread.drain(..len);
-        }
+        self.stepwise = !self.unread.is_empty();
         Ok(())
     }
 

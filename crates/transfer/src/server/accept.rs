@@ -11,8 +11,8 @@ use mooncake_types::{ErrorCode, LogLimiter, descriptor_remedy};
 use mooncake_wire::Refusal;
 
 use super::connection::{Origin, PeerConnection, STACK_BYTES};
-use super::inbox::Inbox;
 use super::listeners::Listener;
+use super::receiver::Receiver;
 use super::refuse;
 use super::registry::Registry;
 use super::server_context::ServerContext;
@@ -110,12 +110,12 @@ impl Acceptor {
     /// Waits for a connection and serves it.
     fn serve_one(&self) {
         // Allocated before it is needed, since that may be slow too.
-        let inbox = Inbox::new(self.context.config.busy_poll);
+        let receiver = Receiver::new(self.context.config.busy_poll);
         let accepted = self.accept();
         *self.waiting() -= 1;
         self.changed.notify_all();
         let Some((stream, origin)) = accepted else { return };
-        if let Err(error) = self.serve(stream, origin, inbox) {
+        if let Err(error) = self.serve(stream, origin, receiver) {
             tracing::warn!(?origin, %error, "a connection could not be served");
         }
     }
@@ -140,7 +140,12 @@ impl Acceptor {
         None
     }
 
-    fn serve(&self, stream: Private<TcpStream>, origin: Origin, inbox: Inbox) -> io::Result<()> {
+    fn serve(
+        &self,
+        stream: Private<TcpStream>,
+        origin: Origin,
+        receiver: Receiver,
+    ) -> io::Result<()> {
         let (open, most) = (self.registry.open(), self.context.config.max_connections);
         if open >= most.saturating_add(MAX_REFUSING) {
             return Err(io::Error::other("too many connections"));
@@ -163,7 +168,7 @@ impl Acceptor {
                 tracing::info!(%refusal, "a connection is refused");
                 refuse::refuse(connection.stream(), 0, &refusal);
             }
-            None => Service::new(connection, Arc::clone(&self.context), inbox).run(),
+            None => Service::new(connection, Arc::clone(&self.context), receiver).run(),
         }
         Ok(())
     }

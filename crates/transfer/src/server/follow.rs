@@ -10,7 +10,7 @@ impl Service {
     /// Tells a standby master what lies in a segment, or what changed there.
     pub(super) fn serve_follow(&mut self, header: &Header) -> Result<(), End> {
         let id = header.request_id;
-        let follow = decode_follow(self.body(header)?).map_err(|error| End::body(id, &error))?;
+        let follow = decode_follow(self.body(header)).map_err(|error| End::body(id, &error))?;
         self.out.clear();
         let out = &mut self.out;
         let mut tell =

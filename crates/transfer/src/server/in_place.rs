@@ -85,7 +85,7 @@ impl Service {
     /// Lets the peer write ranges in place, and waits for its results for as long as the connection lasts.
     pub(super) fn serve_begin(&mut self, header: &Header) -> Result<(), End> {
         let id = header.request_id;
-        let body = Bytes::copy_from_slice(self.body(header)?);
+        let body = Bytes::copy_from_slice(self.body(header));
         let message = decode_write(body).map_err(|error| End::body(id, &error))?;
         let ranges = message.ranges().map_err(|error| End::body(id, &error))?;
         if ranges.len() > MAX_BEGIN_RANGES {
@@ -101,13 +101,10 @@ impl Service {
     }
 
     fn finish_begun(&mut self, begun: Begun<'_>) -> Result<(), End> {
-        let header = self.next_header()?;
+        let other = |kind| format!("a Begin is followed by Complete, not by {kind:?}");
+        let header = self.next_frame(&[Kind::Complete], other)?;
         let id = header.request_id;
-        if header.kind != Kind::Complete {
-            let message = format!("a Begin is followed by Complete, not by {:?}", header.kind);
-            return Err(End::broken(id, message));
-        }
-        let done = decode_results(self.body(&header)?).map_err(|error| End::body(id, &error))?;
+        let done = decode_results(self.body(&header)).map_err(|error| End::body(id, &error))?;
         if done.len() != begun.len() {
             let message = format!("{} ranges began, not {}", begun.len(), done.len());
             return Err(End::broken(id, message));

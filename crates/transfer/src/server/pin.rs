@@ -14,15 +14,15 @@ use super::service::{End, Service};
 use crate::Interrupt;
 
 impl Service {
-    /// Whether the connection takes frames of this kind. Once it has asked for pins, it takes no others.
-    pub(super) fn takes(&self, kind: Kind) -> bool {
-        self.pins.next == 0 || matches!(kind, Kind::Pin | Kind::Unpin)
+    /// Whether the peer has asked for pins. Then it asks for nothing else.
+    pub(super) fn has_pinned(&self) -> bool {
+        self.pins.next > 0
     }
 
     /// Pins ranges until the peer unpins them, or closes its side.
     pub(super) fn serve_pin(&mut self, header: &Header) -> Result<(), End> {
         let id = header.request_id;
-        let ranges = decode_read(self.body(header)?).map_err(|error| End::body(id, &error))?;
+        let ranges = decode_read(self.body(header)).map_err(|error| End::body(id, &error))?;
         // Set before the peer can view anything.
         self.connection.keep_open();
         let results: Vec<_> = ranges.iter().map(|range| self.pin(range)).collect();
@@ -45,7 +45,7 @@ impl Service {
 
     pub(super) fn serve_unpin(&mut self, header: &Header) -> Result<(), End> {
         let id = header.request_id;
-        let numbers = decode_unpin(self.body(header)?).map_err(|error| End::body(id, &error))?;
+        let numbers = decode_unpin(self.body(header)).map_err(|error| End::body(id, &error))?;
         numbers.into_iter().for_each(|number| self.pins.drop_pin(number));
         Ok(())
     }

@@ -6,7 +6,7 @@ impl Service {
     /// Promises to hold entries that the peer has copies of.
     pub(super) fn serve_promise(&mut self, header: &Header) -> Result<(), End> {
         let id = header.request_id;
-        let ranges = decode_read(self.body(header)?).map_err(|error| End::body(id, &error))?;
+        let ranges = decode_read(self.body(header)).map_err(|error| End::body(id, &error))?;
         let results: Vec<_> = ranges.iter().map(|range| self.host.promise(range)).collect();
         self.reply(Kind::PromiseReply, id, &results)
     }

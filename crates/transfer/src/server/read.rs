@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use mooncake_connection::codec::{Arrival, Awaited};
 use mooncake_memory::{WorkAhead, with_helpers_ahead, with_waiting_helpers};
 use mooncake_types::limits::MAX_FRAME_PAYLOAD_BYTES;
 use mooncake_types::{ErrorCode, RangeRead};
@@ -78,7 +79,7 @@ impl Service {
     /// Answers a request for ranges, and if some lie on disks, also the requests for ranges on disks behind it.
     pub(super) fn serve_read(&mut self, header: &Header) -> Result<(), End> {
         let id = header.request_id;
-        let ranges = decode_read(self.body(header)?).map_err(|error| End::body(id, &error))?;
+        let ranges = decode_read(self.body(header)).map_err(|error| End::body(id, &error))?;
         let request = ReadRequest::new(&*self.host, id, ranges);
         if request.on_disk.is_empty() {
             let begin = |range| begin_read(&*self.host, range);
@@ -107,17 +108,17 @@ impl Service {
         disk: &mut DiskReads<'_>,
     ) {
         let mut bytes = requests.iter().map(ReadRequest::bytes).fold(0, u64::saturating_add);
-        self.inbox.fill_now(self.connection.stream());
-        while let Some((header, body)) = self.inbox.whole_frame()
-            && header.kind == Kind::Read
-            && let Ok(ranges) = decode_read(body)
+        self.receiver.fill_now(self.connection.stream());
+        let inbox = &mut self.receiver.inbox;
+        while let Ok(Arrival::Whole(header)) = inbox.look_for(&Awaited::any_of(&[Kind::Read]))
+            && let Ok(ranges) = decode_read(&inbox.held()[HEADER_LEN..header.frame_len()])
         {
             let request = ReadRequest::new(&*self.host, header.request_id, ranges);
             bytes = bytes.saturating_add(request.bytes());
             if request.on_disk.is_empty() || bytes > AHEAD_BYTES {
                 break;
             }
-            self.inbox.take(HEADER_LEN + header.body_len as usize);
+            inbox.take(header.frame_len());
             disk.queue(request.ranges_on_disk());
             requests.push_back(request);
         }

@@ -2,17 +2,34 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
+use mooncake_connection::codec::{Awaited, BadFrame};
 use mooncake_types::{ErrorCode, LogLimiter};
-use mooncake_wire::{DecodeError, FrameError, HEADER_LEN, Header, Kind, Refusal, encode_results};
+use mooncake_wire::{DecodeError, HEADER_LEN, Header, Kind, Refusal, encode_results};
 
 use super::connection::{Origin, PeerConnection, STALL};
 use super::held_pins::HeldPins;
-use super::inbox::Inbox;
 use super::keepalive::Keepalive;
+use super::receiver::Receiver;
 use super::refuse;
 use super::server_context::ServerContext;
 use crate::sums::ChunkSums;
 use crate::{SegmentHost, stream};
+
+/// The frames that a data port takes. The last of them only by its local socket.
+const KINDS: [Kind; 9] = [
+    Kind::Read,
+    Kind::Write,
+    Kind::Drop,
+    Kind::Promise,
+    Kind::Follow,
+    Kind::Share,
+    Kind::Begin,
+    Kind::Pin,
+    Kind::Unpin,
+];
+
+/// How many of these it takes by TCP.
+const KINDS_OF_TCP: usize = 5;
 
 /// Why a connection ends.
 pub(super) enum End {
@@ -37,8 +54,13 @@ impl End {
         Self::broken(request_id, format!("the body of a frame cannot be read: {error}"))
     }
 
-    pub(super) fn header(error: &FrameError) -> Self {
-        Self::broken(0, error.to_string())
+    /// With `other_kind`, what to say about the kind of a frame that is not awaited.
+    pub(super) fn frame(error: &BadFrame, other_kind: impl Fn(Kind) -> String) -> Self {
+        let message = match error {
+            BadFrame::OtherKind { header, .. } => other_kind(header.kind),
+            error => error.to_string(),
+        };
+        Self::broken(error.request_id(), message)
     }
 }
 
@@ -47,7 +69,7 @@ pub(super) struct Service {
     pub(super) connection: Arc<PeerConnection>,
     pub(super) host: Arc<dyn SegmentHost>,
     pub(super) context: Arc<ServerContext>,
-    pub(super) inbox: Inbox,
+    pub(super) receiver: Receiver,
     pub(super) sums: ChunkSums,
     pub(super) pins: HeldPins,
     /// Frames about to be sent.
@@ -60,12 +82,12 @@ impl Service {
     pub(super) fn new(
         connection: Arc<PeerConnection>,
         context: Arc<ServerContext>,
-        inbox: Inbox,
+        receiver: Receiver,
     ) -> Self {
         let host = Arc::clone(&context.host);
         let (sums, out, bounce) = (ChunkSums::default(), Vec::new(), Vec::new());
         let pins = HeldPins::default();
-        Self { connection, host, context, inbox, sums, pins, out, bounce }
+        Self { connection, host, context, receiver, sums, pins, out, bounce }
     }
 
     pub(super) fn run(mut self) {
@@ -86,28 +108,31 @@ impl Service {
     fn serve(&mut self) -> Result<std::convert::Infallible, End> {
         self.connection.stream().set_read_timeout(Some(STALL))?;
         self.connection.stream().set_write_timeout(Some(STALL))?;
-        let is_local = self.connection.origin() == Origin::Local;
         loop {
-            let header = self.next_header()?;
+            let (kinds, side) = self.kinds();
+            let header =
+                self.next_frame(kinds, |kind| format!("{side} takes no {kind:?} frames"))?;
             match header.kind {
-                kind if !self.takes(kind) => {
-                    let message = format!("a connection for pins takes no {kind:?} frames");
-                    return Err(End::broken(header.request_id, message));
-                }
                 Kind::Read => self.serve_read(&header)?,
                 Kind::Write => self.serve_write(&header)?,
                 Kind::Drop => self.serve_drop(&header)?,
                 Kind::Promise => self.serve_promise(&header)?,
                 Kind::Follow => self.serve_follow(&header)?,
-                Kind::Share if is_local => self.serve_share(&header)?,
-                Kind::Begin if is_local => self.serve_begin(&header)?,
-                Kind::Pin if is_local => self.serve_pin(&header)?,
-                Kind::Unpin if is_local => self.serve_unpin(&header)?,
-                kind => {
-                    let message = format!("a data port takes no {kind:?} frames");
-                    return Err(End::broken(header.request_id, message));
-                }
+                Kind::Share => self.serve_share(&header)?,
+                Kind::Begin => self.serve_begin(&header)?,
+                Kind::Pin => self.serve_pin(&header)?,
+                Kind::Unpin => self.serve_unpin(&header)?,
+                kind => unreachable!("{side} does not await {kind:?} frames"),
             }
+        }
+    }
+
+    /// The kinds of frames that the connection takes now, and what it is.
+    fn kinds(&self) -> (&'static [Kind], &'static str) {
+        match self.connection.origin() {
+            _ if self.has_pinned() => (&[Kind::Pin, Kind::Unpin], "a connection for pins"),
+            Origin::Tcp => (&KINDS[..KINDS_OF_TCP], "a data port"),
+            Origin::Local => (&KINDS, "a data port"),
         }
     }
 
@@ -133,26 +158,27 @@ impl Service {
         Ok(stream::send_all(self.connection.stream(), &self.out, &[], false)?)
     }
 
-    /// Waits for the next frame without a limit. Once it has begun, waits for as long as bytes arrive.
-    pub(super) fn next_header(&mut self) -> Result<Header, End> {
-        while self.inbox.is_empty() {
-            match self.inbox.await_request(self.connection.stream()) {
+    /// Waits for the next frame without a limit. Once it has begun, waits for as long as bytes arrive. With
+    /// `other_kind`, what to say about a frame of another kind.
+    pub(super) fn next_frame(
+        &mut self,
+        kinds: &[Kind],
+        other_kind: impl Fn(Kind) -> String,
+    ) -> Result<Header, End> {
+        let stream = self.connection.stream();
+        while self.receiver.inbox.is_empty() {
+            match self.receiver.await_request(stream) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 result => result?,
             }
         }
-        self.inbox.fill(self.connection.stream(), HEADER_LEN)?;
-        self.take_header()
+        let received = self.receiver.fill_frame(stream, &Awaited::any_of(kinds), || Ok(()))?;
+        received.map_err(|error| End::frame(&error, other_kind))
     }
 
-    pub(super) fn take_header(&mut self) -> Result<Header, End> {
-        let bytes = self.inbox.take(HEADER_LEN);
-        let bytes = bytes.try_into().expect("exactly a header was taken");
-        Header::decode(bytes).map_err(|error| End::header(&error))
-    }
-
-    pub(super) fn body(&mut self, header: &Header) -> Result<&[u8], End> {
-        Ok(self.inbox.read(self.connection.stream(), header.body_len as usize)?)
+    /// Takes the frame with this header, which is the next, and returns its body.
+    pub(super) fn body(&mut self, header: &Header) -> &[u8] {
+        &self.receiver.inbox.take(header.frame_len())[HEADER_LEN..]
     }
 }
 

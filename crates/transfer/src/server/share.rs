@@ -10,7 +10,7 @@ impl Service {
     /// Hands over a segment's slot table, and its memory if that can be shared.
     pub(super) fn serve_share(&mut self, header: &Header) -> Result<(), End> {
         let id = header.request_id;
-        let segment = decode_share(self.body(header)?).map_err(|error| End::body(id, &error))?;
+        let segment = decode_share(self.body(header)).map_err(|error| End::body(id, &error))?;
         self.out.clear();
         let Some(shared) = self.host.share(segment) else {
             encode_share_reply(&mut self.out, id, Err(ErrorCode::SegmentNotFound));

@@ -1,6 +1,7 @@
 use std::time::{Duration, Instant};
 
-use mooncake_wire::{Expected, HEADER_LEN, Kind, Welcome, decode_hello, encode_welcome};
+use mooncake_connection::codec::Awaited;
+use mooncake_wire::{Expected, Kind, Welcome, decode_hello, encode_welcome};
 
 use super::service::{End, Service};
 
@@ -11,17 +12,21 @@ impl Service {
     /// Checks the peer's hello, and replies with a welcome or a refusal.
     pub(super) fn welcome(&mut self) -> Result<(), End> {
         let deadline = Instant::now() + HANDSHAKE;
-        self.fill_by(deadline, HEADER_LEN)?;
-        let header = self.take_header()?;
+        let stream = self.connection.stream();
+        // However slowly the bytes drip in, none is awaited beyond the deadline.
+        let prepare = || {
+            let left = deadline.saturating_duration_since(Instant::now());
+            stream.set_read_timeout(Some(left.max(Duration::from_millis(1))))
+        };
+        let hello = Awaited::any_of(&[Kind::Hello]);
+        let header = self.receiver.fill_frame(stream, &hello, prepare)?;
+        let header = header.map_err(|error| {
+            let other =
+                |kind| format!("the first frame of a connection must be Hello, not {kind:?}");
+            End::frame(&error, other)
+        })?;
         let id = header.request_id;
-        if header.kind != Kind::Hello {
-            let message =
-                format!("the first frame of a connection must be Hello, not {:?}", header.kind);
-            return Err(End::broken(id, message));
-        }
-        self.fill_by(deadline, header.body_len as usize)?;
-        let hello = decode_hello(self.inbox.take(header.body_len as usize))
-            .map_err(|error| End::body(id, &error))?;
+        let hello = decode_hello(self.body(&header)).map_err(|error| End::body(id, &error))?;
         let (cluster_id, auth_token) =
             (&self.context.config.cluster_id, &self.context.config.auth_token);
         hello
@@ -32,17 +37,5 @@ impl Service {
         self.out.clear();
         encode_welcome(&mut self.out, id, &welcome);
         self.send_out()
-    }
-
-    /// Receives until `len` bytes are there, however slowly they drip in, but not beyond the deadline.
-    fn fill_by(&mut self, deadline: Instant, len: usize) -> Result<(), End> {
-        let mut held = 1;
-        while held <= len {
-            let left = deadline.saturating_duration_since(Instant::now());
-            self.connection.stream().set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
-            self.inbox.fill(self.connection.stream(), held)?;
-            held = (self.inbox.len() + 1).max(held + 1);
-        }
-        Ok(())
     }
 }

@@ -26,7 +26,7 @@ impl Service {
     /// [`crate::SegmentHost`] demands: each range's checksums follow its own payload.
     pub(super) fn serve_write(&mut self, header: &Header) -> Result<(), End> {
         let id = header.request_id;
-        let body = Bytes::copy_from_slice(self.body(header)?);
+        let body = Bytes::copy_from_slice(self.body(header));
         let message = decode_write(body).map_err(|error| End::body(id, &error))?;
         let ranges = message.ranges().map_err(|error| End::body(id, &error))?;
         let mut results = Vec::with_capacity(ranges.len());
@@ -47,11 +47,11 @@ impl Service {
         range: &RangeWrite<'_>,
     ) -> Result<Result<(), ErrorCode>, End> {
         let (len, trailer) = (range.len as usize, sums_len(range.len) as usize);
-        self.inbox.fill(self.connection.stream(), len + trailer)?;
+        let bytes = self.receiver.read(self.connection.stream(), len + trailer)?;
         if self.connection.is_interrupted() {
             return Err(interrupted());
         }
-        let (payload, trailer) = self.inbox.take(len + trailer).split_at(len);
+        let (payload, trailer) = bytes.split_at(len);
         // At most one chunk: a small range is shorter than that.
         let sums: Vec<u32> = decode_sums(trailer).collect();
         if sums.iter().any(|&sum| sum != crc32c(payload)) {
@@ -86,11 +86,12 @@ impl Service {
             }
             let window = memory.sub(filled, WINDOW_BYTES.min(memory.len() - filled));
             // Payload usually follows the checksums, and must not enter the inbox.
-            let count = self.inbox.read_raw(self.connection.stream(), window, trailer as usize)?;
+            let count =
+                self.receiver.read_raw(self.connection.stream(), window, trailer as usize)?;
             self.sums.feed(window.sub(0, count));
             filled += count;
         }
-        let trailer = self.inbox.read(self.connection.stream(), trailer as usize)?;
+        let trailer = self.receiver.read(self.connection.stream(), trailer as usize)?;
         if !decode_sums(trailer).eq(self.sums.sums().iter().copied()) {
             return Ok(Err(ErrorCode::ChecksumMismatch));
         }
@@ -107,7 +108,7 @@ impl Service {
             let message = format!("a write was refused before its {len} bytes were sent");
             return Err(End::Refused(id, mooncake_wire::Refusal { code, message }));
         }
-        self.inbox.skip(self.connection.stream(), len)?;
+        self.receiver.skip(self.connection.stream(), len)?;
         Ok(Err(code))
     }
 }

@@ -90,7 +90,11 @@ fn a_reply_that_ends_early_is_an_error() {
 
 #[test]
 fn a_reply_that_breaks_the_protocol_is_an_error() {
-    check("wrong id", |_| good_reply(99), protocol("reply 99 came for request 1"));
+    check(
+        "wrong id",
+        |_| good_reply(99),
+        protocol("the reply to request 99 came in place of that to 1"),
+    );
     let bad_magic = protocol("a frame must begin with 0x4d4b, not with 0xabab");
     check("random bytes", |_| vec![0xAB; 5000], bad_magic);
     let kind = |id| {
@@ -98,7 +102,7 @@ fn a_reply_that_breaks_the_protocol_is_an_error() {
         encode_results(&mut frame, Kind::WriteReply, id, &[Ok(())]);
         frame
     };
-    check("wrong kind", kind, protocol("a WriteReply frame came for a ReadReply"));
+    check("wrong kind", kind, protocol("a frame of kind WriteReply came in place of ReadReply"));
     let statuses = |id| {
         let mut frame = Vec::new();
         encode_results(&mut frame, Kind::ReadReply, id, &[Ok(()), Err(ErrorCode::ObjectNotFound)]);
@@ -109,7 +113,7 @@ fn a_reply_that_breaks_the_protocol_is_an_error() {
         Header { kind: Kind::ReadReply, flags: 0, body_len, request_id }.encode()
     };
     let long = move |id| [&header(id, 5000)[..], &[0; 5000]].concat();
-    check("a long body", long, protocol("5000 bytes are too many for the statuses of 1 ranges"));
+    check("a long body", long, protocol("a body of 5000 bytes is longer than the 96 allowed here"));
     let too_long = move |id| header(id, u32::MAX).to_vec();
     let limit = Kind::ReadReply.max_body_bytes();
     let reason =
