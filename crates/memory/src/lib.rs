@@ -5,8 +5,8 @@
 //! address and a length, never a Rust reference. Its bytes are copied in or out, or handed to the kernel; only private
 //! copies are inspected. This crate knows no keys, no versions and no protocol.
 //!
-//! A `RawSlice` does not keep its memory alive. Code that passes one on keeps the owner beside it until the last use:
-//! a [`Region`], a [`Buffer`], or a caller's buffer. For a region the owner is an `Arc<Region>`.
+//! A `RawSlice` borrows what keeps its memory mapped: a [`Region`], a [`Buffer`], a [`View`]. Memory that a caller named
+//! by address is `'static`, on the word of whoever called [`RawSlice::new`]. A [`HeldSlice`] holds its region.
 //!
 //! Enter at [`Region`] for a segment's memory, and at [`SliceList`] for the scatter/gather lists of callers. For
 //! sockets, enter at [`SendBatch`], [`RecvBatch`] and [`Watch`]. Descriptors that children must not inherit are
@@ -25,6 +25,7 @@ mod descriptors;
 mod detach;
 mod file_io;
 mod foreign;
+mod held_slice;
 mod helpers;
 mod host_memory;
 mod map_error;
@@ -71,6 +72,7 @@ pub use helpers::{
     WorkAhead, with_dialing_helpers, with_helpers, with_helpers_ahead, with_waiting_helpers,
 };
 
+pub use held_slice::HeldSlice;
 pub use host_memory::HostMemory;
 pub use map_error::MapError;
 pub use mappings::{Access, Mappings, describe_address, is_readable};

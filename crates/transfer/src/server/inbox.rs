@@ -122,7 +122,7 @@ impl Inbox {
     pub(super) fn read_raw(
         &mut self,
         stream: &TcpStream,
-        dst: RawSlice,
+        dst: RawSlice<'_>,
         ahead: usize,
     ) -> io::Result<usize> {
         let held = (self.end - self.start).min(dst.len());
