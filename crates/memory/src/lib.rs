@@ -62,7 +62,7 @@ pub use buffer::Buffer;
 pub use caller_copy::{
     copy_all_to_caller, copy_from_caller, copy_to_caller, gather_from_caller, scatter_to_caller,
 };
-pub use checked_copy::{append_checked, copy_checked};
+pub use checked_copy::{UNCHECKED, append_checked, copies_are_checked, copy_checked};
 pub use checksum::{Crc32c, crc32c};
 pub use clock::monotonic_ns;
 pub use descriptors::{MAX_DESCRIPTORS, recv_with_descriptors, send_with_descriptors};
