@@ -24,6 +24,7 @@ from aiohttp import web
 from mooncake import _flag
 from mooncake._output import Parser
 from mooncake._rest.access import for_operators, refuse_web_pages, token_of_environment
+from mooncake._rest.health import HealthEndpoints
 from mooncake._rest.master import RETRY_SECONDS, await_master, wait
 from mooncake._rest.objects import ObjectEndpoints
 from mooncake._rest.request import MAX_BODY_BYTES, MAX_REQUESTS, json_errors, limit_requests
@@ -72,7 +73,7 @@ _SETTINGS = {
 logger = logging.getLogger("mooncake.mooncake_store_service")
 
 
-class MooncakeStoreService(ObjectEndpoints, SegmentEndpoints):
+class MooncakeStoreService(HealthEndpoints, ObjectEndpoints, SegmentEndpoints):
     """A store and its REST API. Start the store first, then HTTP. `stop` ends both."""
 
     _runner: web.AppRunner | None = None
@@ -179,6 +180,8 @@ class MooncakeStoreService(ObjectEndpoints, SegmentEndpoints):
             "/api/reconfigure": self.handle_reconfigure,
         }
         return [
+            web.get("/health", self.handle_health),
+            web.get("/version", self.handle_version),
             web.put("/api/put", self.handle_put),
             web.get("/api/get/{key:[^/]+}", self.handle_get),
             web.get("/api/exist/{key:[^/]+}", self.handle_exist),

@@ -14,8 +14,9 @@ from cluster import MIB, Cluster, free_port, wait_until
 from mooncake.store import MooncakeDistributedStore
 
 INVALID = -600
-HEALTHY = (200, {"status": "healthy", "code": 0})
-MASTER_LOST = (503, {"status": "master_unreachable", "code": 2})
+VERSIONS = {"version": mooncake.__version__, "protocol_version": mooncake.__protocol_version__}
+HEALTHY = (200, {"status": "healthy", "code": 0, **VERSIONS})
+MASTER_LOST = (503, {"status": "master_unreachable", "code": 2, **VERSIONS})
 
 
 def ask(port: int, path: str, method: str = "GET") -> tuple[int, str, str]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
+import mooncake
 import pytest
 from cluster import wait_until
 from mooncake import mooncake_store_service
@@ -505,3 +506,18 @@ def test_unmounting_the_last_segment_is_prefill(api: Api) -> None:
     for segment, mode in ((FIRST, "decode"), (SECOND, "prefill")):
         assert api.ask("POST", "/api/unmount_shm", {"segment_ids": segment}) == OK
         assert api.service.current_mode == mode
+
+
+def test_the_service_says_how_it_is_and_what_it_is(api: Api) -> None:
+    versions = {"version": mooncake.__version__, "protocol_version": mooncake.__protocol_version__}
+    assert api.ask("GET", "/version") == (200, versions)
+    for code, status, word in [
+        (0, 200, "healthy"),
+        (1, 503, "not_initialized"),
+        (2, 503, "master_unreachable"),
+        (3, 503, "broken"),
+    ]:
+        api.store.answers["health_check"] = code
+        assert api.ask("GET", "/health") == (status, {"status": word, "code": code, **versions})
+    api.service.store = None
+    assert api.ask("GET", "/health") == (503, {"status": "not_initialized", "code": 1, **versions})

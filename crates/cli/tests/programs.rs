@@ -245,12 +245,14 @@ fn a_storage_node_says_over_http_how_it_is() {
     let line = node.first_line("http_addr=");
     let (_, http) = line.split_once("http_addr=").expect("the line was found by it");
     let http = http.trim_end();
-    assert_eq!(http_get(http, "/health"), r#"{"status":"healthy","code":0}"#);
+    let health =
+        |word: &str| http_get(http, "/health").starts_with(&format!(r#"{{"status":"{word}","#));
+    assert!(health("healthy"));
     assert!(http_get(http, "/metrics").contains("# TYPE mooncake_transfer_read_bytes counter"));
     assert!(http_get(http, "/metrics/summary").starts_with("=== Transfer Metrics Summary ==="));
     assert_eq!(master.program.stop(Signal::TERM).0, Some(0));
     let deadline = Instant::now() + PATIENCE;
-    while http_get(http, "/health") != r#"{"status":"master_unreachable","code":2}"# {
+    while !health("master_unreachable") {
         assert!(Instant::now() < deadline, "the node does not notice");
         std::thread::sleep(Duration::from_millis(10));
     }

@@ -85,7 +85,8 @@ fn answer(
     let unwell = StatusCode::SERVICE_UNAVAILABLE;
     if let Some(BrokenThread { thread, reason }) = broken {
         let reason = plain(&format!("the thread {thread} panicked: {reason}"));
-        return (unwell, format!(r#"{{"status":"broken","code":3,"reason":"{reason}"}}"#));
+        let state = format!(r#""status":"broken","code":3,"reason":"{reason}""#);
+        return (unwell, format!("{{{state},{}}}", versions()));
     }
     let (status, word, code) = match well {
         Some(true) if unreached => (unwell, "unreachable", 4),
@@ -93,7 +94,12 @@ fn answer(
         None => (unwell, "not_initialized", 1),
         Some(false) => (unwell, "master_unreachable", 2),
     };
-    (status, format!(r#"{{"status":"{word}","code":{code}}}"#))
+    (status, format!(r#"{{"status":"{word}","code":{code},{}}}"#, versions()))
+}
+
+/// What this program is, as fields of a JSON object.
+fn versions() -> String {
+    format!(r#""version":"{SOFTWARE_VERSION}","protocol_version":{PROTOCOL_VERSION}"#)
 }
 
 /// A text cut to a limit, with all characters replaced that JSON would have to escape.
@@ -110,9 +116,7 @@ fn plain(text: &str) -> String {
 
 /// `GET /version`, as a master answers it.
 async fn version() -> impl IntoResponse {
-    let body =
-        format!(r#"{{"version":"{SOFTWARE_VERSION}","protocol_version":{PROTOCOL_VERSION}}}"#);
-    ([(CONTENT_TYPE, "application/json")], body)
+    ([(CONTENT_TYPE, "application/json")], format!("{{{}}}", versions()))
 }
 
 /// `GET /metrics`.
@@ -140,22 +144,22 @@ mod tests {
         let broken = BrokenThread { thread, reason };
         let unwell = StatusCode::SERVICE_UNAVAILABLE;
         for (well, unreached, broken, expected) in [
-            (Some(true), false, None, (StatusCode::OK, r#"{"status":"healthy","code":0}"#)),
-            (None, false, None, (unwell, r#"{"status":"not_initialized","code":1}"#)),
-            (Some(false), true, None, (unwell, r#"{"status":"master_unreachable","code":2}"#)),
-            (Some(true), true, None, (unwell, r#"{"status":"unreachable","code":4}"#)),
+            (Some(true), false, None, (StatusCode::OK, r#"{"status":"healthy","code":0,"#)),
+            (None, false, None, (unwell, r#"{"status":"not_initialized","code":1,"#)),
+            (Some(false), true, None, (unwell, r#"{"status":"master_unreachable","code":2,"#)),
+            (Some(true), true, None, (unwell, r#"{"status":"unreachable","code":4,"#)),
             (
                 Some(true),
                 true,
                 Some(&broken),
                 (
                     unwell,
-                    r#"{"status":"broken","code":3,"reason":"the thread mooncake-heartbeat panicked: 'a' != /b "}"#,
+                    r#"{"status":"broken","code":3,"reason":"the thread mooncake-heartbeat panicked: 'a' != /b ","#,
                 ),
             ),
         ] {
             let (status, body) = answer(well, unreached, broken);
-            assert_eq!((status, &*body), expected);
+            assert_eq!((status, body), (expected.0, format!("{}{}}}", expected.1, versions())));
         }
     }
 }

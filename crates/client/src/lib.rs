@@ -83,7 +83,7 @@ pub use open_error::OpenError;
 pub use pointer::describe_pointer;
 pub use registered_buffers::{KnownMemory, RegisteredBuffers};
 pub use store::{
-    AllocatedSegment, Fragment, GetTarget, Health, MakeRoom, PutSource, Ranged, Store,
+    AllocatedSegment, Fragment, GetTarget, Health, PutSource, Ranged, Rooms, Store,
     parse_segment_id,
 };
 pub use zero_copy_get::ObjectBytes;

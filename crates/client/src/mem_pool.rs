@@ -129,7 +129,7 @@ impl PoolState {
 impl CallRange<'_> {
     /// The memory of the range.
     #[must_use]
-    pub fn slice(&self) -> RawSlice {
+    pub fn slice(&self) -> RawSlice<'_> {
         let slice = self.pool.region.slice(self.offset, self.len);
         slice.expect("the pool hands out no range outside of its region")
     }

@@ -6,7 +6,7 @@ use std::thread::{self, Builder};
 use std::time::{Duration, Instant};
 
 use mooncake_memory::{Buffer, SliceList};
-use mooncake_ops::{CarryOp, Op, TaskOp};
+use mooncake_ops::{CarryOp, Op, RangeToRead, TaskOp};
 use mooncake_transfer::{Paths, View};
 use mooncake_types::{ErrorCode, LogLimiter, TaskOrders, limits};
 
@@ -177,12 +177,16 @@ struct CopyBuffer {
 }
 
 impl Memory for CopyBuffer {
-    fn part(&mut self, _: usize, at: u64, len: u64, _: u64) -> Option<SliceList> {
-        if let Some(view) = &self.seen {
-            return Some(SliceList::from(view.raw()).part(at, len));
-        }
-        let buffer = self.buffer.get_or_insert_with(|| Buffer::zeroed(self.len));
-        Some(SliceList::from(buffer.raw()).part(at, len))
+    fn make_room(&mut self, _: &[RangeToRead]) {
+        self.buffer.get_or_insert_with(|| Buffer::zeroed(self.len));
+    }
+
+    fn part(&self, _: usize, at: u64, len: u64, _: u64) -> Option<SliceList<'_>> {
+        let whole = match &self.seen {
+            Some(view) => view.raw(),
+            None => self.buffer.as_ref()?.raw(),
+        };
+        Some(SliceList::from(whole).part(at, len))
     }
 
     fn takes_views(&self) -> bool {

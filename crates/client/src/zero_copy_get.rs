@@ -29,9 +29,9 @@ impl ObjectBytes {
         self.len() == 0
     }
 
-    /// The bytes, which stay at this address. This must outlive every use of them.
+    /// The bytes, which stay at this address for as long as this lives.
     #[must_use]
-    pub fn raw(&self) -> RawSlice {
+    pub fn raw(&self) -> RawSlice<'_> {
         match &self.0 {
             Bytes::Copied(buffer) => buffer.raw(),
             Bytes::Seen(view) => view.raw(),

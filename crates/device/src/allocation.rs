@@ -29,7 +29,7 @@ impl Allocation {
     }
 
     /// All bytes of the allocation.
-    pub(crate) fn whole(&self) -> PlacedSlice {
+    pub(crate) fn whole(&self) -> PlacedSlice<'_> {
         // SAFETY: device memory that only this allocation's owner knows, until the drop frees it. A later use is an
         // error that the driver reports.
         unsafe { PlacedSlice::of_device(self.device.ordinal(), self.address as usize, self.len) }

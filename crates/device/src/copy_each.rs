@@ -16,9 +16,9 @@ const WINDOW_BYTES: usize = 32 << 20;
 #[derive(Debug)]
 pub struct Job<'a> {
     /// The caller's memory, in the host or in devices.
-    pub memory: &'a SliceList,
+    pub memory: &'a SliceList<'a>,
     /// As many bytes of host memory.
-    pub host: RawSlice,
+    pub host: RawSlice<'a>,
     /// The region that contains `host`, whose pages may be locked. Without a region the bytes pass through staging
     /// memory.
     pub region: Option<&'a Region>,
@@ -208,9 +208,9 @@ struct Lane<'a> {
     jobs: &'a [Job<'a>],
     staging: Option<&'a Staging>,
     buffer: StagingBuffer,
-    copying: Option<Copying>,
+    copying: Option<Copying<'a>>,
     /// Copies from the staging buffer to the host, to be made once the device has filled the buffer.
-    landing: Vec<(RawSlice, RawSlice)>,
+    landing: Vec<(RawSlice<'a>, RawSlice<'a>)>,
 }
 
 impl<'a> Lane<'a> {
@@ -225,7 +225,7 @@ impl<'a> Lane<'a> {
     fn begin(&mut self, window: &[Part], is_staged: &dyn Fn(usize) -> bool) {
         let mut used = 0;
         let (mut pairs, mut is_locked) =
-            (Vec::<(Cow<'_, SliceList>, RawSlice)>::with_capacity(window.len()), true);
+            (Vec::<(Cow<'_, SliceList<'a>>, RawSlice<'a>)>::with_capacity(window.len()), true);
         for &Part { job, from, len } in window {
             let Job { memory, host, .. } = self.jobs[job];
             let memory = match len == host.len() {

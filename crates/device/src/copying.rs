@@ -1,3 +1,5 @@
+use std::marker::PhantomData;
+
 use mooncake_memory::{
     PlacedSlice, RawSlice, SliceList, copy_from_caller as copy_from_host,
     copy_to_caller as copy_to_host,
@@ -18,18 +20,19 @@ const MAX_BATCH: usize = 4096;
 
 /// Copies in flight. They use the memory until [`Copying::wait`] returns, or until the drop, which also waits.
 #[derive(Debug, Default)]
-pub struct Copying {
+pub struct Copying<'m> {
     streams: Vec<LeasedStream>,
     error: Option<CopyError>,
+    memory: PhantomData<&'m ()>,
 }
 
 /// The copies that use memory of one device.
-struct OfDevice {
+struct OfDevice<'m> {
     ordinal: u32,
-    copies: Vec<OneCopy>,
+    copies: Vec<OneCopy<'m>>,
 }
 
-impl Copying {
+impl<'m> Copying<'m> {
     /// Begins copies between callers' memory and host memory. The callers' memory may lie in devices. Pieces of it
     /// that lie in the host are copied before this returns. With `is_locked`, all of the given host memory is
     /// page-locked.
@@ -38,10 +41,13 @@ impl Copying {
     /// If the lengths of a pair differ.
     pub fn begin<'a>(
         direction: Direction,
-        pairs: impl IntoIterator<Item = (&'a SliceList, RawSlice)>,
+        pairs: impl IntoIterator<Item = (&'a SliceList<'m>, RawSlice<'m>)>,
         is_locked: bool,
-    ) -> Copying {
-        let mut of_devices: Vec<OfDevice> = Vec::new();
+    ) -> Copying<'m>
+    where
+        'm: 'a,
+    {
+        let mut of_devices: Vec<OfDevice<'_>> = Vec::new();
         let mut copying = Copying::default();
         for (memory, host) in pairs {
             assert_eq!(memory.total_len(), host.len() as u64, "copy between different lengths");
@@ -62,7 +68,7 @@ impl Copying {
     fn begin_one(
         &mut self,
         direction: Direction,
-        OfDevice { ordinal, copies }: OfDevice,
+        OfDevice { ordinal, copies }: OfDevice<'_>,
         is_locked: bool,
     ) -> Result<(), CopyError> {
         let device = Device::of(ordinal)?;
@@ -75,7 +81,7 @@ impl Copying {
             return Ok(());
         }
         check_all(driver, ordinal, &copies)?;
-        let (mut short, mut others): (Vec<OneCopy>, Vec<OneCopy>) =
+        let (mut short, mut others): (Vec<OneCopy<'_>>, Vec<OneCopy<'_>>) =
             copies.into_iter().partition(PieceKernel::takes);
         if short.len() >= MIN_BATCH {
             let begun = leased.begin_pieces(direction, &short)?;
@@ -106,18 +112,18 @@ impl Copying {
     }
 }
 
-impl Drop for Copying {
+impl Drop for Copying<'_> {
     fn drop(&mut self) {
         self.settle();
     }
 }
 
 /// Copies the pieces that lie in the host, and groups the others by device.
-fn plan(
+fn plan<'m>(
     direction: Direction,
-    memory: &SliceList,
-    host: RawSlice,
-    of_devices: &mut Vec<OfDevice>,
+    memory: &SliceList<'m>,
+    host: RawSlice<'m>,
+    of_devices: &mut Vec<OfDevice<'m>>,
 ) -> Result<(), CopyError> {
     let mut from = 0;
     for piece in memory.pieces().filter(|piece| !piece.is_empty()) {
@@ -139,7 +145,7 @@ fn copy_here(direction: Direction, callers: RawSlice, ours: RawSlice) -> Result<
     Ok(())
 }
 
-fn note(piece: PlacedSlice, host: RawSlice, of_devices: &mut Vec<OfDevice>) {
+fn note<'m>(piece: PlacedSlice<'m>, host: RawSlice<'m>, of_devices: &mut Vec<OfDevice<'m>>) {
     let Some((ordinal, address)) = piece.device() else { return };
     let at = of_devices.iter().position(|of_device| of_device.ordinal == ordinal);
     let at = at.unwrap_or_else(|| {
@@ -150,7 +156,7 @@ fn note(piece: PlacedSlice, host: RawSlice, of_devices: &mut Vec<OfDevice>) {
 }
 
 /// Checks that all ranges of the device are allocated. Asks the driver once for each allocation.
-fn check_all(driver: &Driver, ordinal: u32, copies: &[OneCopy]) -> Result<(), CopyError> {
+fn check_all(driver: &Driver, ordinal: u32, copies: &[OneCopy<'_>]) -> Result<(), CopyError> {
     let mut known: Vec<(u64, u64)> = Vec::new();
     let mut last = 0;
     for OneCopy { device, host } in copies {
@@ -176,7 +182,7 @@ fn check_all(driver: &Driver, ordinal: u32, copies: &[OneCopy]) -> Result<(), Co
 fn enqueue(
     driver: &Driver,
     direction: Direction,
-    copies: &[OneCopy],
+    copies: &[OneCopy<'_>],
     stream: &Stream,
 ) -> Result<(), DriverError> {
     copies.iter().try_for_each(|&copy| driver.copy(direction, copy, stream))
@@ -185,7 +191,7 @@ fn enqueue(
 fn enqueue_batch(
     driver: &Driver,
     direction: Direction,
-    copies: &[OneCopy],
+    copies: &[OneCopy<'_>],
     stream: &Stream,
 ) -> Result<(), DriverError> {
     for copies in copies.chunks(MAX_BATCH) {

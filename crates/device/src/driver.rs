@@ -67,9 +67,9 @@ unsafe impl Sync for Stream {}
 
 /// One copy between memory of a device and memory of the host.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct OneCopy {
+pub(crate) struct OneCopy<'m> {
     pub(crate) device: Address,
-    pub(crate) host: RawSlice,
+    pub(crate) host: RawSlice<'m>,
 }
 
 /// What the driver tells about an address.
@@ -428,7 +428,7 @@ impl Driver {
         let code = unsafe { (self.functions.host_address)(&raw mut address, start, 0) };
         let address = self.check("cuMemHostGetDevicePointer", code).map(|()| address);
         // On an error the caller may unmap the pages, so they must not stay locked.
-        address.inspect_err(|_| drop(self.host_unregister(memory)))
+        address.inspect_err(|_| drop(self.host_unregister(memory.as_ptr().addr())))
     }
 
     /// Checks that the driver can make streams wait for values.
@@ -451,9 +451,11 @@ impl Driver {
         self.check("cuStreamWaitValue32", unsafe { wait(stream, address, value, AT_LEAST) })
     }
 
-    pub(crate) fn host_unregister(&self, start: RawSlice) -> Result<(), DriverError> {
+    /// Unlocks the pages that were locked from this address on.
+    pub(crate) fn host_unregister(&self, start: usize) -> Result<(), DriverError> {
+        let start = std::ptr::without_provenance_mut(start);
         // SAFETY: the driver looks up a registration that starts there; no byte changes.
-        let code = unsafe { (self.functions.host_unregister)(start.as_ptr().cast()) };
+        let code = unsafe { (self.functions.host_unregister)(start) };
         self.check("cuMemHostUnregister", code)
     }
 }

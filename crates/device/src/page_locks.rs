@@ -46,7 +46,7 @@ struct Locks {
 }
 
 struct LockedPiece {
-    memory: RawSlice,
+    len: usize,
     state: PieceState,
     device: Arc<Device>,
     users: usize,
@@ -83,7 +83,8 @@ pub(crate) enum NotLocked {
 
 /// A piece that is about to be unlocked. Until then no thread can use or lock it.
 struct Unlocking {
-    memory: RawSlice,
+    start: usize,
+    len: usize,
     device: Arc<Device>,
 }
 
@@ -169,7 +170,7 @@ impl Drop for PageLock {
 }
 
 /// Counts a user of a piece. Locks the piece first if it is not in the table.
-fn use_piece(device: &Arc<Device>, memory: RawSlice) -> Result<usize, NotLocked> {
+fn use_piece(device: &Arc<Device>, memory: RawSlice<'_>) -> Result<usize, NotLocked> {
     let start = memory.as_ptr().addr();
     loop {
         let mut locks = locks();
@@ -240,11 +241,12 @@ impl Locks {
         })
     }
 
-    fn insert(&mut self, device: &Arc<Device>, memory: RawSlice) {
+    fn insert(&mut self, device: &Arc<Device>, memory: RawSlice<'_>) {
         self.clock += 1;
         self.bytes += memory.len() as u64;
         let (state, device) = (PieceState::Locking, Arc::clone(device));
-        let piece = LockedPiece { memory, state, device, users: 1, last_use: self.clock };
+        let piece =
+            LockedPiece { len: memory.len(), state, device, users: 1, last_use: self.clock };
         self.pieces.insert(memory.as_ptr().addr(), piece);
     }
 
@@ -290,7 +292,7 @@ impl Locks {
             }
             PieceState::Locking | PieceState::Locked => {
                 piece.state = PieceState::Unlocking;
-                Some(Unlocking { memory: piece.memory, device: Arc::clone(&piece.device) })
+                Some(Unlocking { start, len: piece.len, device: Arc::clone(&piece.device) })
             }
         }
     }
@@ -305,13 +307,13 @@ impl LockedPiece {
 impl Unlocking {
     /// Unlocks the piece, without the table's lock, because this takes milliseconds.
     fn run(self) {
-        let unlocked = self.device.within(|| self.device.driver().host_unregister(self.memory));
+        let unlocked = self.device.within(|| self.device.driver().host_unregister(self.start));
         if let Err(error) = unlocked {
             tracing::debug!(%error, "pages were not unlocked");
         }
         let mut locks = locks();
-        if locks.pieces.remove(&self.memory.as_ptr().addr()).is_some() {
-            locks.bytes -= self.memory.len() as u64;
+        if locks.pieces.remove(&self.start).is_some() {
+            locks.bytes -= self.len as u64;
         }
         drop(locks);
         UNLOCKED.notify_all();

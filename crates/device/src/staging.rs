@@ -90,7 +90,7 @@ impl Staging {
 
     /// The memory of a buffer.
     #[must_use]
-    pub fn memory(&self, buffer: StagingBuffer) -> RawSlice {
+    pub fn memory(&self, buffer: StagingBuffer) -> RawSlice<'_> {
         let whole = self.region.as_ref().map_or(RawSlice::EMPTY, |region| region.whole());
         match buffer {
             StagingBuffer::Front => whole.sub(0, STAGING_BYTES),

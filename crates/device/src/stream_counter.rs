@@ -79,9 +79,9 @@ impl StreamCounter {
         let thread = Builder::new().name("mooncake-streams".to_owned());
         if let Err(error) = spawn_unpinned(thread, move || watching.watch()) {
             // The result does not matter: the call fails anyway.
-            let _ = shared
-                .device
-                .within(|| shared.device.driver().host_unregister(shared.memory.whole()));
+            let _ = shared.device.within(|| {
+                shared.device.driver().host_unregister(shared.memory.whole().as_ptr().addr())
+            });
             return Err(error.into());
         }
         Ok(StreamCounter { shared })

@@ -59,13 +59,13 @@ impl DeviceMemory {
     /// # Panics
     /// If it does not lie within the memory.
     #[must_use]
-    pub fn slice(&self, from: usize, len: usize) -> PlacedSlice {
+    pub fn slice(&self, from: usize, len: usize) -> PlacedSlice<'_> {
         self.0.whole().sub(from, len)
     }
 
     /// All of the memory.
     #[must_use]
-    pub fn list(&self) -> SliceList {
+    pub fn list(&self) -> SliceList<'_> {
         self.0.whole().into()
     }
 

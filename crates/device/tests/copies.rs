@@ -48,14 +48,14 @@ impl DeviceMemory {
         Self { ordinal, start, len: len * count }
     }
 
-    fn slice(&self, from: usize, len: usize) -> PlacedSlice {
+    fn slice(&self, from: usize, len: usize) -> PlacedSlice<'static> {
         assert!(from + len <= self.len);
         let address = self.start as usize + from;
         // SAFETY: memory of the double, which lives as long as the test.
         unsafe { PlacedSlice::of_device(self.ordinal, address, len) }
     }
 
-    fn whole(&self) -> SliceList {
+    fn whole(&self) -> SliceList<'static> {
         self.slice(0, self.len).into()
     }
 
@@ -76,7 +76,7 @@ fn bytes(seed: usize, len: usize) -> Vec<u8> {
     (0..len).map(|i| (i * 7 + i / 251 + seed * 31) as u8).collect()
 }
 
-fn job<'a>(memory: &'a SliceList, host: RawSlice, region: Option<&'a Region>) -> Job<'a> {
+fn job<'a>(memory: &'a SliceList<'a>, host: RawSlice<'a>, region: Option<&'a Region>) -> Job<'a> {
     Job { memory, host, region }
 }
 
@@ -135,7 +135,7 @@ fn copy_blocks(shift: usize) {
     let expected = memory.fill(3);
     let region = Region::anonymous(8 * MIB as u64).expect("memory");
     let host = region.slice(0, 2 * MIB as u64).expect("inside");
-    let blocks = |memory: &DeviceMemory| -> SliceList {
+    let blocks = |memory: &DeviceMemory| -> SliceList<'static> {
         (0..512).rev().map(|block| memory.slice(block * 8192 + shift, 4096)).collect()
     };
     let list = blocks(&memory);
@@ -188,7 +188,7 @@ fn pieces_of_all_lengths_and_more_than_a_list_holds() {
                 (at - len, len)
             })
             .collect();
-        let list = |memory: &DeviceMemory| -> SliceList {
+        let list = |memory: &DeviceMemory| -> SliceList<'static> {
             // Adjacent pieces are not adjacent in the list, so they are not merged.
             let (even, odd): (Vec<_>, Vec<_>) =
                 places.iter().enumerate().partition(|(i, _)| i % 2 == 0);

@@ -87,7 +87,7 @@ impl AttachedDummy {
 
 impl SharedRegions {
     /// The memory that a piece names.
-    pub(super) fn slice(&self, piece: &Piece) -> Result<RawSlice, Malformed> {
+    pub(super) fn slice(&self, piece: &Piece) -> Result<RawSlice<'_>, Malformed> {
         let region =
             self.regions.get(&piece.map).ok_or(Malformed("a piece is of memory not shared"))?;
         let slice = region.slice(piece.offset, piece.len);
@@ -95,7 +95,7 @@ impl SharedRegions {
     }
 
     /// The memory that pieces name, in order.
-    pub(super) fn list(&self, pieces: &[Piece]) -> Result<SliceList, Malformed> {
+    pub(super) fn list(&self, pieces: &[Piece]) -> Result<SliceList<'_>, Malformed> {
         pieces.iter().map(|piece| self.slice(piece)).collect()
     }
 }

@@ -5,7 +5,7 @@ use super::batch::{Batch, INVALID_REPLY, Staged, gather};
 use super::put::check_key;
 use super::stage::{NoPlace, Stage, copy, copy_out};
 use super::store::DummyStore;
-use mooncake_client::{GetTarget, MakeRoom};
+use mooncake_client::{GetTarget, Rooms};
 
 /// A target up to this length, in bytes, gets room for all of it. For a longer target, the length of the object is
 /// looked up first.
@@ -48,23 +48,13 @@ impl DummyStore {
     /// Gets objects into buffers of their lengths, as [`mooncake_client::Store::get`].
     pub fn get(&self, keys: &[&str]) -> Vec<Result<Buffer, ErrorCode>> {
         let mut buffers: Vec<Option<Buffer>> = keys.iter().map(|_| None).collect();
-        let results = self.get_placed(keys, &mut |wanted| {
-            let make = |&(position, len): &(usize, u64)| {
-                let buffer = usize::try_from(len).ok().and_then(Buffer::try_zeroed)?;
-                Some(buffers[position].insert(buffer).raw())
-            };
-            wanted.iter().map(make).collect()
-        });
+        let results = self.get_placed(keys, &mut buffers);
         let filled = results.into_iter().zip(buffers);
         filled.map(|(result, buffer)| result.and_then(|_| buffer.ok_or(INVALID_REPLY))).collect()
     }
 
     /// Gets objects into memory that is made for them, as [`mooncake_client::Store::get_placed`].
-    pub fn get_placed(
-        &self,
-        keys: &[&str],
-        make_room: &mut MakeRoom<'_>,
-    ) -> Vec<Result<u64, ErrorCode>> {
+    pub fn get_placed(&self, keys: &[&str], rooms: &mut dyn Rooms) -> Vec<Result<u64, ErrorCode>> {
         let attachment = match self.attachment() {
             Ok(attachment) => attachment,
             Err(code) => return vec![Err(code); keys.len()],
@@ -74,8 +64,8 @@ impl DummyStore {
             .map(|key| check_key(key).map(|()| Want { key, capacity: u64::MAX, in_place: None }))
             .collect();
         self.fetch(&self.stage(&attachment), &wants, |position, bytes| {
-            let room = make_room(&[(position, bytes.len() as u64)]).pop().flatten();
-            let room = room.filter(|room| room.len() == bytes.len());
+            rooms.make(&[(position, bytes.len() as u64)]);
+            let room = rooms.room(position).filter(|room| room.len() == bytes.len());
             copy(bytes, room.ok_or(ErrorCode::BufferOverflow)?)
         })
     }

@@ -116,7 +116,7 @@ impl Engine {
     ///
     /// # Errors
     /// If some of it is registered already, or is not mapped by this process.
-    pub fn register(&self, memory: impl Into<PlacedSlice>) -> Result<(), RegisterError> {
+    pub fn register(&self, memory: impl Into<PlacedSlice<'static>>) -> Result<(), RegisterError> {
         self.register_all(&[memory.into()])
     }
 
@@ -125,7 +125,7 @@ impl Engine {
     ///
     /// # Errors
     /// The error of the first range that cannot be registered.
-    pub fn register_all(&self, memory: &[PlacedSlice]) -> Result<(), RegisterError> {
+    pub fn register_all(&self, memory: &[PlacedSlice<'static>]) -> Result<(), RegisterError> {
         let parts = self.parts().ok_or(RegisterError::Forked)?;
         parts.host.registry.register(memory)
     }
@@ -168,9 +168,11 @@ impl Engine {
         let refused = MoveError::NotRegistered { start, len, written: true };
         let parts = self.parts().ok_or(MoveError::Closed)?;
         let held = parts.host.registry.hold(start, len, true).ok_or(refused)?;
-        match held.bytes.host() {
+        match held.host() {
             Some(memory) => copy_checked(bytes, memory).map_err(|error| bad_memory(&error)),
-            None => copy_to_caller(bytes, &held.bytes.into()).map_err(|error| bad_memory(&error)),
+            None => {
+                copy_to_caller(bytes, &held.placed().into()).map_err(|error| bad_memory(&error))
+            }
         }
     }
 
@@ -182,10 +184,11 @@ impl Engine {
         let refused = MoveError::NotRegistered { start, len, written: false };
         let parts = self.parts().ok_or(MoveError::Closed)?;
         let held = parts.host.registry.hold(start, len, false).ok_or(refused)?;
-        let Some(memory) = held.bytes.host() else {
+        let Some(memory) = held.host() else {
             let no_memory = || bad_memory(&std::io::ErrorKind::OutOfMemory);
-            let copy = Buffer::try_zeroed(held.bytes.len()).ok_or_else(no_memory)?;
-            copy_from_caller(&held.bytes.into(), copy.raw()).map_err(|error| bad_memory(&error))?;
+            let copy = Buffer::try_zeroed(held.placed().len()).ok_or_else(no_memory)?;
+            copy_from_caller(&held.placed().into(), copy.raw())
+                .map_err(|error| bad_memory(&error))?;
             return Ok(copy.into_vec());
         };
         let mut bytes = Vec::new();

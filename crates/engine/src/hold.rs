@@ -1,8 +1,6 @@
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
-use mooncake_memory::Buffer;
-
 /// Signals that the last user of a registered range has released it.
 #[derive(Debug, Default)]
 pub(crate) struct Released {
@@ -24,13 +22,11 @@ impl Released {
 #[derive(Debug)]
 pub(crate) struct Keeper {
     released: Arc<Released>,
-    _memory: Option<Buffer>,
 }
 
 impl Keeper {
-    /// A keeper. It owns `memory` if the engine allocated the range.
-    pub(crate) fn new(released: &Arc<Released>, memory: Option<Buffer>) -> Box<Keeper> {
-        Box::new(Keeper { released: Arc::clone(released), _memory: memory })
+    pub(crate) fn new(released: &Arc<Released>) -> Box<Keeper> {
+        Box::new(Keeper { released: Arc::clone(released) })
     }
 }
 

@@ -2,7 +2,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use mooncake_device::{copy_from_caller, copy_to_caller};
-use mooncake_memory::{Buffer, RawSlice, Region};
+use mooncake_memory::{Buffer, HeldSlice, Region};
 use mooncake_transfer::{Interrupt, ReadTicket, SegmentHost, WriteTicket};
 use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, SegmentId, Version};
 
@@ -108,9 +108,9 @@ impl Host {
     /// Copies the staged bytes of a write to device memory, if the write is one to a device.
     fn land(&self, ticket: &WriteTicket) -> Result<(), ErrorCode> {
         let target = self.landing.lock().unwrap_or_else(PoisonError::into_inner).remove(&ticket.id);
-        let Some(HeldBytes { bytes, region }) = target else { return Ok(()) };
-        let landed = copy_to_caller(ticket.memory, &bytes.into());
-        drop(region);
+        let Some(held) = target else { return Ok(()) };
+        let landed = copy_to_caller(ticket.memory.raw(), &held.placed().into());
+        drop(held);
         landed.map_err(|error| {
             tracing::warn!(%error, "memory of a GPU was not written for a peer");
             ErrorCode::InvalidWrite
@@ -132,10 +132,9 @@ fn passing_buffer(len: u64) -> Result<Buffer, ErrorCode> {
 }
 
 /// Wraps an engine's buffer as the memory of a ticket.
-fn private(buffer: Buffer) -> Result<(RawSlice, Arc<Region>), ErrorCode> {
-    let memory = buffer.raw();
-    let region = Region::lent(memory, Box::new(buffer)).map_err(|_| ErrorCode::InvalidParams)?;
-    Ok((memory, Arc::new(region)))
+fn private(buffer: Buffer) -> Result<HeldSlice, ErrorCode> {
+    let region = Region::of_buffer(buffer).map_err(|_| ErrorCode::InvalidParams)?;
+    Ok(HeldSlice::whole(Arc::new(region)))
 }
 
 impl SegmentHost for Host {
@@ -162,8 +161,8 @@ impl SegmentHost for Host {
             if range.offset != 0 || len > HEAD_BYTES + MAX_NOTE_BYTES {
                 return Err(ErrorCode::InvalidParams);
             }
-            let (memory, region) = private(Buffer::zeroed(len))?;
-            return Ok(WriteTicket { memory, region, id: 0, segment });
+            let memory = private(Buffer::zeroed(len))?;
+            return Ok(WriteTicket { memory, id: 0, segment });
         }
         if segment != MEMORY {
             return Err(ErrorCode::SegmentNotFound);
@@ -172,18 +171,19 @@ impl SegmentHost for Host {
             .registry
             .begin_write(range.offset, range.len, interrupt)
             .ok_or(ErrorCode::InvalidWrite)?;
-        if let Some(memory) = held.bytes.host() {
-            return Ok(WriteTicket { memory, region: held.region, id, segment });
+        if let HeldBytes::Host(memory) = held {
+            return Ok(WriteTicket { memory, id, segment });
         }
         let passing = passing_buffer(range.len).and_then(private);
-        let (memory, region) = passing.inspect_err(|_| self.registry.end_write(id))?;
+        let memory = passing.inspect_err(|_| self.registry.end_write(id))?;
         self.landing.lock().unwrap_or_else(PoisonError::into_inner).insert(id, held);
-        Ok(WriteTicket { memory, region, id, segment })
+        Ok(WriteTicket { memory, id, segment })
     }
 
     fn complete_write(&self, ticket: WriteTicket, _checksums: Vec<u32>) -> Result<(), ErrorCode> {
         if ticket.segment == MAILBOX {
-            let note = Note::decode(&ticket.memory.to_vec()).ok_or(ErrorCode::InvalidParams)?;
+            let note =
+                Note::decode(&ticket.memory.raw().to_vec()).ok_or(ErrorCode::InvalidParams)?;
             if !self.put_note(note) {
                 tracing::warn!("a note was refused: nobody takes those that came before");
                 return Err(ErrorCode::BufferOverflow);
@@ -204,9 +204,8 @@ impl SegmentHost for Host {
 
     fn begin_read(&self, range: &RangeRead) -> Result<ReadTicket, ErrorCode> {
         let RangeRead { segment, offset, version, from, len, .. } = *range;
-        let ticket = |(memory, region)| ReadTicket {
+        let ticket = |memory| ReadTicket {
             memory,
-            region,
             checksums: None,
             segment,
             offset,
@@ -227,11 +226,11 @@ impl SegmentHost for Host {
             return Err(ErrorCode::SegmentNotFound);
         }
         let held = self.registry.hold(offset, len, false).ok_or(ErrorCode::InvalidRead)?;
-        if let Some(bytes) = held.bytes.host() {
-            return Ok(ticket((bytes, held.region)));
+        if let HeldBytes::Host(memory) = held {
+            return Ok(ticket(memory));
         }
         let buffer = passing_buffer(len)?;
-        copy_from_caller(&held.bytes.into(), buffer.raw()).map_err(|error| {
+        copy_from_caller(&held.placed().into(), buffer.raw()).map_err(|error| {
             tracing::warn!(%error, "memory of a GPU was not read for a peer");
             ErrorCode::InvalidRead
         })?;
@@ -261,7 +260,7 @@ mod tests {
 
     fn write_to(host: &Host, range: &RangeWrite<'_>, bytes: &[u8]) -> Result<(), ErrorCode> {
         let ticket = host.begin_write(EPOCH, range, Arc::new(Nobody))?;
-        ticket.memory.write_from(bytes);
+        ticket.memory.raw().write_from(bytes);
         host.complete_write(ticket, Vec::new())
     }
 
@@ -304,7 +303,7 @@ mod tests {
         let host = Host::default();
         let directory = || {
             let ticket = host.begin_read(&directory_read()).expect("it is always there");
-            Directory::decode(&ticket.memory.to_vec()).expect("sixteen bytes")
+            Directory::decode(&ticket.memory.raw().to_vec()).expect("sixteen bytes")
         };
         assert_eq!(directory(), Directory { address: 0, len: 0 });
         let address = host.registry.allocate(100).expect("memory");

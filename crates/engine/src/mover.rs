@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use mooncake_memory::{Buffer, Region, SliceList};
+use mooncake_memory::Buffer;
 use mooncake_transfer::{
     LocalTransport, ReadOp, StagedTransport, TcpConfig, TcpTransport, TransferError, Transport,
     WriteOp,
@@ -26,12 +26,10 @@ pub(crate) enum Route {
 #[derive(Debug)]
 pub(crate) struct HeldTransfer {
     opcode: Opcode,
-    /// The pieces, each with its memory in this process.
-    pieces: Vec<(Piece, SliceList)>,
+    /// The pieces, each with its memory in this process, whose registrations it holds.
+    pieces: Vec<(Piece, HeldBytes)>,
     /// The length of all pieces together.
     pub(crate) len_bytes: u64,
-    /// The registrations that the transfer uses. They are held until it is dropped.
-    _held: Vec<Arc<Region>>,
 }
 
 /// Runs transfers on the caller's thread.
@@ -55,17 +53,15 @@ impl Mover {
         }
         let mut len_bytes = 0_u64;
         let mut loaded = Vec::with_capacity(pieces.len());
-        let mut held: Vec<Arc<Region>> = Vec::new();
         for &piece in pieces.iter().filter(|piece| piece.len > 0) {
             len_bytes = len_bytes.checked_add(piece.len).ok_or(too_large.clone())?;
-            let HeldBytes { bytes, region } = self.hold(opcode, &piece)?;
-            loaded.extend(cut(piece, &SliceList::from(bytes)));
-            // Neighbouring pieces mostly lie in the same registration.
-            if !held.last().is_some_and(|last| Arc::ptr_eq(last, &region)) {
-                held.push(region);
+            let held = self.hold(opcode, &piece)?;
+            match piece.len <= MAX_DEVICE_BYTES {
+                true => loaded.push((piece, held)),
+                false => loaded.extend(cut(piece, &held)),
             }
         }
-        Ok(HeldTransfer { opcode, pieces: loaded, len_bytes, _held: held })
+        Ok(HeldTransfer { opcode, pieces: loaded, len_bytes })
     }
 
     fn hold(&self, opcode: Opcode, piece: &Piece) -> Result<HeldBytes, MoveError> {
@@ -86,20 +82,20 @@ impl Mover {
         let (transport, endpoint) = self.transport(route);
         let results = match load.opcode {
             Opcode::Read => {
-                let op = |(piece, memory): &(Piece, SliceList)| ReadOp {
+                let ops = load.pieces.iter().map(|(piece, memory)| ReadOp {
                     endpoint: Arc::clone(&endpoint),
                     range: memory_read(piece.remote, piece.len),
-                    dst: memory.clone(),
-                };
-                transport.read(&load.pieces.iter().map(op).collect::<Vec<_>>())
+                    dst: memory.placed().into(),
+                });
+                transport.read(&ops.collect::<Vec<_>>())
             }
             Opcode::Write => {
-                let op = |(piece, memory): &(Piece, SliceList)| WriteOp {
+                let ops = load.pieces.iter().map(|(piece, memory)| WriteOp {
                     endpoint: Arc::clone(&endpoint),
                     range: memory_write(piece.remote, piece.len),
-                    src: memory.clone(),
-                };
-                transport.write(EPOCH, &load.pieces.iter().map(op).collect::<Vec<_>>())
+                    src: memory.placed().into(),
+                });
+                transport.write(EPOCH, &ops.collect::<Vec<_>>())
             }
         };
         results.into_iter().collect()
@@ -127,11 +123,11 @@ impl Mover {
 }
 
 /// Cuts a piece into parts of at most [`MAX_DEVICE_BYTES`], since the peer's memory may be that of a device.
-fn cut(piece: Piece, memory: &SliceList) -> Vec<(Piece, SliceList)> {
+fn cut(piece: Piece, memory: &HeldBytes) -> Vec<(Piece, HeldBytes)> {
     let part = |from: u64| {
         let len = MAX_DEVICE_BYTES.min(piece.len - from);
         let (local, remote) = (piece.local + from, piece.remote.saturating_add(from));
-        (Piece { local, remote, len }, memory.part(from, len))
+        (Piece { local, remote, len }, memory.sub(from as usize, len as usize))
     };
     (0..piece.len).step_by(MAX_DEVICE_BYTES as usize).map(part).collect()
 }

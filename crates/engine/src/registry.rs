@@ -3,7 +3,7 @@ use std::collections::btree_map::{BTreeMap, Entry};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use mooncake_memory::{Buffer, Mappings, Place, PlacedSlice, Region};
+use mooncake_memory::{Buffer, HeldSlice, Mappings, Place, PlacedSlice, RawSlice, Region};
 use mooncake_transfer::Interrupt;
 
 use crate::hold::{Keeper, Released};
@@ -36,8 +36,10 @@ struct RegistryState {
 }
 
 struct Registered {
-    memory: PlacedSlice,
-    /// Keeps the range in use. For memory of a device it is a stand-in of one byte.
+    /// The range, if it is memory of a device.
+    device: Option<PlacedSlice<'static>>,
+    len: u64,
+    /// The range, which this keeps in use. For memory of a device it is a stand-in of one byte.
     region: Arc<Region>,
     released: Arc<Released>,
     writable: bool,
@@ -57,15 +59,54 @@ struct Writer {
 /// Bytes of a registered range, or of several that adjoin. As long as they exist, an unregistration of one of the
 /// ranges waits.
 #[derive(Clone, Debug)]
-pub(crate) struct HeldBytes {
-    pub(crate) bytes: PlacedSlice,
-    pub(crate) region: Arc<Region>,
+pub(crate) enum HeldBytes {
+    Host(HeldSlice),
+    /// Memory of a device, and the stand-ins of its ranges.
+    Device {
+        memory: PlacedSlice<'static>,
+        ranges: Arc<[Arc<Region>]>,
+    },
+}
+
+impl HeldBytes {
+    pub(crate) fn placed(&self) -> PlacedSlice<'_> {
+        match self {
+            Self::Host(held) => held.raw().into(),
+            Self::Device { memory, .. } => *memory,
+        }
+    }
+
+    /// The bytes, if the processor can use them.
+    pub(crate) fn host(&self) -> Option<RawSlice<'_>> {
+        self.placed().host()
+    }
+
+    /// The `len` bytes that start `from` bytes in.
+    pub(crate) fn sub(&self, from: usize, len: usize) -> HeldBytes {
+        match self {
+            Self::Host(held) => Self::Host(held.sub(from, len)),
+            Self::Device { memory, ranges } => {
+                Self::Device { memory: memory.sub(from, len), ranges: Arc::clone(ranges) }
+            }
+        }
+    }
+}
+
+impl Registered {
+    fn new(
+        (region, len): (Region, u64),
+        device: Option<PlacedSlice<'static>>,
+        (released, managed): (Arc<Released>, bool),
+        writable: bool,
+    ) -> Self {
+        Self { device, len, region: Arc::new(region), released, writable, managed, number: 0 }
+    }
 }
 
 impl RegistryState {
     fn overlaps(&self, start: u64, end: u64) -> bool {
         let before = self.ranges.range(..end).next_back();
-        let registered = before.is_some_and(|(&at, range)| at + range.memory.len() as u64 > start);
+        let registered = before.is_some_and(|(&at, range)| at + range.len > start);
         let retired_ranges = self.retired_ranges.range(..end).next_back();
         registered || retired_ranges.is_some_and(|(_, &past)| past > start)
     }
@@ -77,7 +118,7 @@ impl Registry {
     }
 
     /// Registers memory of the caller, all ranges or none. It must stay mapped until it is unregistered.
-    pub(crate) fn register(&self, memory: &[PlacedSlice]) -> Result<(), RegisterError> {
+    pub(crate) fn register(&self, memory: &[PlacedSlice<'static>]) -> Result<(), RegisterError> {
         let mappings = Mappings::read();
         for (done, &range) in memory.iter().enumerate() {
             if let Err(error) = self.register_one(range, &mappings) {
@@ -92,18 +133,22 @@ impl Registry {
         Ok(())
     }
 
-    fn register_one(&self, memory: PlacedSlice, mappings: &Mappings) -> Result<(), RegisterError> {
+    fn register_one(
+        &self,
+        memory: PlacedSlice<'static>,
+        mappings: &Mappings,
+    ) -> Result<(), RegisterError> {
         let (start, len) = (memory.addr() as u64, memory.len() as u64);
         let empty = RegisterError::Empty { start, len };
         let end = start.checked_add(len).filter(|_| start > 0 && len > 0).ok_or(empty)?;
         if memory.place() != Place::Host {
-            return self.insert(memory, true, None);
+            return self.insert(memory, true);
         }
         let access = mappings.access(start, end);
         if !access.read {
             return Err(RegisterError::NotMapped { start, len });
         }
-        self.insert(memory, access.write, None)
+        self.insert(memory, access.write)
     }
 
     /// Allocates and registers memory of the engine's own. Returns its address.
@@ -111,25 +156,28 @@ impl Registry {
         let no_memory = RegisterError::NoMemory { len };
         let size = usize::try_from(len).map_err(|_| no_memory.clone())?;
         let buffer = Buffer::try_zeroed(size).ok_or(no_memory)?;
-        let memory = PlacedSlice::from(buffer.raw());
-        self.insert(memory, true, Some(buffer))?;
-        Ok(memory.addr() as u64)
+        let start = buffer.raw().as_ptr().addr() as u64;
+        let released = Arc::new(Released::default());
+        let region = kept(buffer, &released).ok_or(RegisterError::Empty { start, len })?;
+        self.add(start, Registered::new((region, len), None, (released, true), true))?;
+        Ok(start)
     }
 
-    fn insert(
-        &self,
-        memory: PlacedSlice,
-        writable: bool,
-        owned: Option<Buffer>,
-    ) -> Result<(), RegisterError> {
+    fn insert(&self, memory: PlacedSlice<'static>, writable: bool) -> Result<(), RegisterError> {
         let (start, len) = (memory.addr() as u64, memory.len() as u64);
-        let (released, managed) = (Arc::new(Released::default()), owned.is_some());
-        // A stand-in of one byte represents the range of a device, since the CPU must not touch device memory.
-        let stand_in = Buffer::zeroed(1);
-        let bytes = memory.host().unwrap_or(stand_in.raw());
-        let owned = owned.or(memory.host().is_none().then_some(stand_in));
-        let region = Region::lent(bytes, Keeper::new(&released, owned))
-            .map_err(|_| RegisterError::Empty { start, len })?;
+        let released = Arc::new(Released::default());
+        let region = match memory.host() {
+            Some(bytes) => Region::lent(bytes, Keeper::new(&released)).ok(),
+            // A stand-in represents the range of a device, since the CPU must not touch device memory.
+            None => kept(Buffer::zeroed(1), &released),
+        };
+        let region = region.ok_or(RegisterError::Empty { start, len })?;
+        let device = memory.host().is_none().then_some(memory);
+        self.add(start, Registered::new((region, len), device, (released, false), writable))
+    }
+
+    fn add(&self, start: u64, mut range: Registered) -> Result<(), RegisterError> {
+        let len = range.len;
         let mut state = self.lock();
         if state.ranges.len() >= MAX_REGISTRATIONS {
             return Err(RegisterError::TooMany { limit: MAX_REGISTRATIONS });
@@ -140,8 +188,7 @@ impl Registry {
         let number = state.next_number;
         state.next_number += 1;
         state.order.insert(number, start);
-        let region = Arc::new(region);
-        let range = Registered { memory, region, released, writable, managed, number };
+        range.number = number;
         state.ranges.insert(start, range);
         Ok(())
     }
@@ -158,7 +205,7 @@ impl Registry {
         len: u64,
         limit: Duration,
     ) -> Result<(), UnregisterError> {
-        self.remove(start, limit, |range| range.managed && range.memory.len() as u64 == len)
+        self.remove(start, limit, |range| range.managed && range.len == len)
     }
 
     fn remove(
@@ -175,11 +222,11 @@ impl Registry {
                 _ => return Err(UnregisterError::Unknown { start }),
             };
             state.order.remove(&range.number);
-            state.retired_ranges.insert(start, start + range.memory.len() as u64);
+            state.retired_ranges.insert(start, start + range.len);
             range
         };
-        let end = start + range.memory.len() as u64;
-        let Registered { memory, region, released, writable, managed, number } = range;
+        let end = start + range.len;
+        let Registered { device, len, region, released, writable, managed, number } = range;
         let again = Arc::downgrade(&region);
         drop(region);
         if released.wait(deadline.min(Instant::now() + GRACE)) {
@@ -195,7 +242,7 @@ impl Registry {
             None => Ok(()),
             Some(region) => {
                 state.order.insert(number, start);
-                let range = Registered { memory, region, released, writable, managed, number };
+                let range = Registered { device, len, region, released, writable, managed, number };
                 state.ranges.insert(start, range);
                 Err(UnregisterError::Busy { start })
             }
@@ -241,7 +288,7 @@ impl Registry {
     pub(crate) fn first(&self) -> Option<(u64, u64)> {
         let state = self.lock();
         let (_, &start) = state.order.first_key_value()?;
-        Some((start, state.ranges.get(&start)?.memory.len() as u64))
+        Some((start, state.ranges.get(&start)?.len))
     }
 }
 
@@ -249,25 +296,46 @@ fn hold(state: &RegistryState, start: u64, len: u64, to_write: bool) -> Option<H
     let (&first, range) = state.ranges.range(..=start).next_back()?;
     let (from, len) = (usize::try_from(start - first).ok()?, usize::try_from(len).ok()?);
     let end = from.checked_add(len)?;
-    let (mut memory, mut writable) = (range.memory, range.writable);
-    let mut further: Vec<Arc<Region>> = Vec::new();
-    let mut behind = state.ranges.range(first..).skip(1).take(MAX_SPANNED_RANGES - 1);
-    while memory.len() < end {
-        let (_, next) = behind.next()?;
-        memory = memory.joined(next.memory)?;
-        writable &= next.writable;
-        further.push(Arc::clone(&next.region));
+    if let (true, None) = (end as u64 <= range.len, range.device) {
+        let held = range.region.hold(from as u64, len as u64).ok();
+        return held.filter(|_| range.writable || !to_write).map(HeldBytes::Host);
     }
-    if to_write && !writable {
+    let mut ranges = vec![range];
+    let mut reached = range.len;
+    let mut behind = state.ranges.range(first..).skip(1).take(MAX_SPANNED_RANGES - 1);
+    while reached < end as u64 {
+        let (_, next) = behind.next()?;
+        reached = reached.checked_add(next.len)?;
+        ranges.push(next);
+    }
+    if to_write && !ranges.iter().all(|range| range.writable) {
         return None;
     }
-    let (bytes, region) = (memory.sub(from, len), Arc::clone(&range.region));
-    if further.is_empty() {
-        return Some(HeldBytes { bytes, region });
-    }
-    let all = bytes.host().unwrap_or(region.whole());
-    let region = Region::lent(all, Box::new((region, further))).ok()?;
-    Some(HeldBytes { bytes, region: Arc::new(region) })
+    let held = match range.device {
+        None => HeldBytes::Host(held_together(&ranges)?),
+        Some(memory) => {
+            let mut devices = ranges[1..].iter().map(|range| range.device);
+            let memory = devices.try_fold(memory, |all, next| all.joined(next?))?;
+            let ranges = ranges.iter().map(|range| Arc::clone(&range.region)).collect();
+            HeldBytes::Device { memory, ranges }
+        }
+    };
+    Some(held.sub(from, len))
+}
+
+/// The bytes of ranges of the host that adjoin.
+fn held_together(ranges: &[&Registered]) -> Option<HeldSlice> {
+    let of_host = ranges.iter().map(|range| match range.device {
+        None => Some(HeldSlice::whole(Arc::clone(&range.region))),
+        Some(_) => None,
+    });
+    HeldSlice::joined(of_host.collect::<Option<_>>()?)
+}
+
+/// A buffer as a region that tells when its last holder is gone.
+fn kept(buffer: Buffer, released: &Arc<Released>) -> Option<Region> {
+    let held = HeldSlice::whole(Arc::new(Region::of_buffer(buffer).ok()?));
+    Region::lent_part(held, Keeper::new(released)).ok()
 }
 
 #[cfg(test)]
@@ -286,14 +354,19 @@ mod tests {
         }
     }
 
+    /// Callers' memory is theirs for as long as the engine knows it.
+    fn for_good(len: usize) -> &'static Buffer {
+        Box::leak(Box::new(Buffer::zeroed(len)))
+    }
+
     fn address(buffer: &Buffer) -> u64 {
         buffer.raw().as_ptr().addr() as u64
     }
 
     #[test]
     fn ranges_may_touch_and_not_overlap() {
-        let (registry, buffer) = (Registry::default(), Buffer::zeroed(300));
-        let start = address(&buffer);
+        let (registry, buffer) = (Registry::default(), for_good(300));
+        let start = address(buffer);
         assert_eq!(registry.register(&[buffer.raw().sub(100, 100).into()]), Ok(()));
         for (from, len) in [(100, 100), (50, 51), (199, 2), (0, 300), (120, 5)] {
             let overlaps = RegisterError::Overlaps { start: start + from, len };
@@ -309,16 +382,16 @@ mod tests {
 
     #[test]
     fn all_of_several_ranges_are_registered_or_none() {
-        let (registry, buffer) = (Registry::default(), Buffer::zeroed(300));
+        let (registry, buffer) = (Registry::default(), for_good(300));
         let part = |from| PlacedSlice::from(buffer.raw().sub(from, 100));
         let twice = registry.register(&[part(0), part(100), part(0)]);
-        let overlaps = RegisterError::Overlaps { start: address(&buffer), len: 100 };
+        let overlaps = RegisterError::Overlaps { start: address(buffer), len: 100 };
         assert_eq!((twice, registry.first()), (Err(overlaps), None));
         assert_eq!(registry.register(&[part(100), part(0)]), Ok(()));
-        assert_eq!(registry.first(), Some((address(&buffer) + 100, 100)));
+        assert_eq!(registry.first(), Some((address(buffer) + 100, 100)));
         assert!(registry.register(&[part(200), part(100)]).is_err());
-        assert!(registry.hold(address(&buffer) + 200, 1, false).is_none());
-        assert!(registry.hold(address(&buffer) + 100, 1, false).is_some(), "it was there before");
+        assert!(registry.hold(address(buffer) + 200, 1, false).is_none());
+        assert!(registry.hold(address(buffer) + 100, 1, false).is_some(), "it was there before");
     }
 
     #[test]
@@ -326,7 +399,7 @@ mod tests {
         let registry = Registry::default();
         let unmapped = registry.register(&[mooncake_memory::RawSlice::unmapped(100).into()]);
         assert_eq!(unmapped, Err(RegisterError::NotMapped { start: 16, len: 100 }));
-        let nothing = registry.register(&[Buffer::zeroed(8).raw().sub(0, 0).into()]);
+        let nothing = registry.register(&[for_good(8).raw().sub(0, 0).into()]);
         assert!(matches!(nothing, Err(RegisterError::Empty { len: 0, .. })), "{nothing:?}");
         let no_memory = registry.allocate(1 << 62);
         assert_eq!(no_memory, Err(RegisterError::NoMemory { len: 1 << 62 }));
@@ -336,12 +409,12 @@ mod tests {
 
     #[test]
     fn what_lies_in_ranges_that_adjoin_is_held() {
-        let (registry, buffer) = (Registry::default(), Buffer::zeroed(400));
-        let start = address(&buffer);
+        let (registry, buffer) = (Registry::default(), for_good(400));
+        let start = address(buffer);
         for (from, len) in [(0, 100), (100, 100), (201, 100)] {
             registry.register(&[buffer.raw().sub(from, len).into()]).expect("free");
         }
-        registry.insert(buffer.raw().sub(301, 50).into(), false, None).expect("free");
+        registry.insert(buffer.raw().sub(301, 50).into(), false).expect("free");
         for (from, len, held) in [
             (start, 100, true),
             (start + 50, 50, true),
@@ -365,15 +438,15 @@ mod tests {
 
     #[test]
     fn each_of_the_ranges_that_a_piece_spans_stays_registered() {
-        let (registry, buffer) = (Registry::default(), Buffer::from_vec(vec![5; 200]));
-        let start = address(&buffer);
+        let (registry, buffer) = (Registry::default(), for_good(200));
+        let start = address(buffer);
         for from in [0, 100] {
             registry.register(&[buffer.raw().sub(from, 100).into()]).expect("free");
         }
         let flag = Arc::new(Flag(AtomicBool::new(false)));
         let (number, held) =
             registry.begin_write(start + 50, 100, flag.clone()).expect("registered");
-        held.bytes.host().expect("the host's").write_from(&[9; 100]);
+        held.host().expect("the host's").write_from(&[9; 100]);
         for start in [start, start + 100] {
             assert_eq!(registry.unregister(start, SOON), Err(UnregisterError::Busy { start }));
             assert!(flag.0.swap(false, Ordering::AcqRel), "the writer was interrupted");
@@ -383,14 +456,14 @@ mod tests {
         for start in [start, start + 100] {
             assert_eq!(registry.unregister(start, SOON), Ok(()));
         }
-        assert_eq!(buffer.as_slice()[49..51], [5, 9]);
+        assert_eq!(buffer.as_slice()[49..51], [0, 9]);
     }
 
     #[test]
     fn memory_that_cannot_be_written_is_only_read() {
-        let (registry, buffer) = (Registry::default(), Buffer::zeroed(100));
-        registry.insert(buffer.raw().into(), false, None).expect("free");
-        let start = address(&buffer);
+        let (registry, buffer) = (Registry::default(), for_good(100));
+        registry.insert(buffer.raw().into(), false).expect("free");
+        let start = address(buffer);
         let interrupt = Arc::new(Flag(AtomicBool::new(false)));
         assert!(registry.hold(start, 100, false).is_some());
         assert!(registry.hold(start, 100, true).is_none());
@@ -403,7 +476,7 @@ mod tests {
         let start = registry.allocate(100).expect("memory");
         let held = registry.hold(start + 10, 20, true).expect("registered");
         assert_eq!(registry.free(start, 100, SOON), Err(UnregisterError::Busy { start }));
-        held.bytes.host().expect("the host's").write_from(&[1; 20]);
+        held.host().expect("the host's").write_from(&[1; 20]);
         assert_eq!(registry.first(), Some((start, 100)));
         drop(held);
         assert_eq!(registry.free(start, 100, SOON), Ok(()));
@@ -421,7 +494,7 @@ mod tests {
                 std::thread::yield_now();
             }
             assert!(registry.hold(start, 1, false).is_none(), "nobody new gets it");
-            held.bytes.host().expect("the host's").write_from(&[9; 100]);
+            held.host().expect("the host's").write_from(&[9; 100]);
             assert!(!freed.is_finished());
             drop(held);
             assert_eq!(freed.join().expect("no panic"), Ok(()));
@@ -447,9 +520,9 @@ mod tests {
 
     #[test]
     fn each_kind_of_memory_is_taken_back_in_its_own_way() {
-        let (registry, buffer) = (Registry::default(), Buffer::zeroed(100));
+        let (registry, buffer) = (Registry::default(), for_good(100));
         let own = registry.allocate(64).expect("memory");
-        let callers = address(&buffer);
+        let callers = address(buffer);
         registry.register(&[buffer.raw().into()]).expect("free");
         for (result, start) in [
             (registry.unregister(own, SOON), own),

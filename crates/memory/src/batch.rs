@@ -30,13 +30,13 @@ impl Wait {
     }
 }
 
-const _: () = assert!(size_of::<RawSlice>() == size_of::<libc::iovec>());
-const _: () = assert!(align_of::<RawSlice>() == align_of::<libc::iovec>());
+const _: () = assert!(size_of::<RawSlice<'_>>() == size_of::<libc::iovec>());
+const _: () = assert!(align_of::<RawSlice<'_>>() == align_of::<libc::iovec>());
 const _: () = assert!(std::mem::offset_of!(libc::iovec, iov_base) == 0);
 
-/// The pieces of one call. They have the layout of the kernel's `iovec`.
+/// The pieces of one call. They have the layout of the kernel's `iovec`. The batch around them borrows their memory.
 struct Pieces {
-    slices: [MaybeUninit<RawSlice>; MAX_BATCH_SLICES],
+    slices: [MaybeUninit<RawSlice<'static>>; MAX_BATCH_SLICES],
     count: usize,
     bytes: usize,
 }
@@ -46,14 +46,15 @@ impl Pieces {
         Self { slices: [const { MaybeUninit::uninit() }; MAX_BATCH_SLICES], count: 0, bytes: 0 }
     }
 
-    fn push(&mut self, slice: RawSlice) -> bool {
+    fn push(&mut self, slice: RawSlice<'_>) -> bool {
         if slice.is_empty() {
             return true;
         }
         if self.count == MAX_BATCH_SLICES {
             return false;
         }
-        self.slices[self.count].write(slice);
+        // SAFETY: the batch around these pieces borrows their memory.
+        self.slices[self.count].write(unsafe { RawSlice::new(slice.as_ptr(), slice.len()) });
         self.count += 1;
         self.bytes += slice.len();
         true
@@ -95,12 +96,6 @@ impl<B> Batch<B> {
         Self { pieces: Pieces::new(), borrowed: PhantomData }
     }
 
-    /// Adds raw memory. Returns false, and adds nothing, if the batch is full.
-    #[must_use]
-    pub fn push(&mut self, slice: RawSlice) -> bool {
-        self.pieces.push(slice)
-    }
-
     /// Total length of all pieces, in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -115,6 +110,12 @@ impl<B> Batch<B> {
 }
 
 impl<'a> SendBatch<'a> {
+    /// Adds raw memory. Returns false, and adds nothing, if the batch is full.
+    #[must_use]
+    pub fn push(&mut self, slice: RawSlice<'a>) -> bool {
+        self.pieces.push(slice)
+    }
+
     /// Adds private bytes. Returns false, and adds nothing, if the batch is full.
     #[must_use]
     pub fn push_bytes(&mut self, bytes: &'a [u8]) -> bool {
@@ -139,6 +140,12 @@ impl<'a> SendBatch<'a> {
 }
 
 impl<'a> RecvBatch<'a> {
+    /// Adds raw memory. Returns false, and adds nothing, if the batch is full.
+    #[must_use]
+    pub fn push(&mut self, slice: RawSlice<'a>) -> bool {
+        self.pieces.push(slice)
+    }
+
     /// Adds private bytes. Returns false, and adds nothing, if the batch is full.
     #[must_use]
     pub fn push_bytes(&mut self, bytes: &'a mut [u8]) -> bool {
@@ -208,7 +215,7 @@ mod tests {
 
     const EFAULT: i32 = libc::EFAULT;
 
-    fn nowhere() -> RawSlice {
+    fn nowhere() -> RawSlice<'static> {
         // SAFETY: only the kernel is given this address, and it answers EFAULT.
         unsafe { RawSlice::new(std::ptr::without_provenance_mut(16), 4096) }
     }

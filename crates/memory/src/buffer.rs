@@ -7,7 +7,7 @@ use crate::RawSlice;
 
 /// Owned bytes on the heap that a transfer may fill or send.
 ///
-/// It hands out [`RawSlice`]s. Keep the buffer until each transfer that uses them has returned.
+/// It hands out [`RawSlice`]s, which borrow it.
 pub struct Buffer {
     ptr: NonNull<u8>,
     len: usize,
@@ -78,9 +78,8 @@ impl Buffer {
     /// The bytes as memory to transfer from or to. The caller ensures that no transfer writes them while
     /// [`Buffer::as_slice`] is borrowed.
     #[must_use]
-    pub fn raw(&self) -> RawSlice {
-        // SAFETY: this buffer owns the memory until it is dropped; code that uses the slice keeps the buffer, as the
-        // crate's documentation demands.
+    pub fn raw(&self) -> RawSlice<'_> {
+        // SAFETY: this buffer owns the memory until it is dropped, and the slice borrows it.
         unsafe { RawSlice::new(self.ptr.as_ptr(), self.len) }
     }
 

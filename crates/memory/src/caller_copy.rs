@@ -29,8 +29,8 @@ pub fn copy_to_caller(src: RawSlice, dst: RawSlice) -> io::Result<()> {
 ///
 /// # Panics
 /// If the pieces together are longer than `dst`.
-pub fn copy_all_to_caller(
-    pieces: impl IntoIterator<Item = RawSlice>,
+pub fn copy_all_to_caller<'m>(
+    pieces: impl IntoIterator<Item = RawSlice<'m>>,
     dst: RawSlice,
 ) -> io::Result<()> {
     let is_there = dst.len() >= PROBE_BYTES && is_there(dst, Advice::LinuxPopulateWrite);
@@ -65,8 +65,8 @@ pub fn copy_from_caller(src: RawSlice, dst: RawSlice) -> io::Result<()> {
 ///
 /// # Panics
 /// If the total length of the pieces differs from that of `dst`.
-pub fn gather_from_caller(
-    pieces: impl IntoIterator<Item = RawSlice>,
+pub fn gather_from_caller<'m>(
+    pieces: impl IntoIterator<Item = RawSlice<'m>>,
     dst: RawSlice,
 ) -> io::Result<()> {
     copy_pieces(PieceDirection::Gather, pieces, dst)
@@ -79,16 +79,16 @@ pub fn gather_from_caller(
 ///
 /// # Panics
 /// If the total length of the pieces differs from that of `src`.
-pub fn scatter_to_caller(
+pub fn scatter_to_caller<'m>(
     src: RawSlice,
-    pieces: impl IntoIterator<Item = RawSlice>,
+    pieces: impl IntoIterator<Item = RawSlice<'m>>,
 ) -> io::Result<()> {
     copy_pieces(PieceDirection::Scatter, pieces, src)
 }
 
-fn copy_pieces(
+fn copy_pieces<'m>(
     way: PieceDirection,
-    pieces: impl IntoIterator<Item = RawSlice>,
+    pieces: impl IntoIterator<Item = RawSlice<'m>>,
     whole: RawSlice,
 ) -> io::Result<()> {
     let (mut short, mut start, mut end) = (Vec::new(), 0, 0);

@@ -1,12 +1,13 @@
 use std::io;
+use std::sync::Once;
 
 use crate::other_process::{copy_from_process, read_process, vectors};
-use crate::{RawSlice, process_id};
+use crate::{Buffer, RawSlice, process_id};
 
 /// Copies `src` to `dst` through the kernel, so that unmapped memory is an error instead of a crash. It takes about a
 /// microsecond more than a plain copy, and is meant for transfers of a few KiB.
 ///
-/// Where a sandbox forbids the system call, this is a plain copy without any check.
+/// Where a sandbox forbids the system call, this is a plain copy without any check, and one line of the log says so.
 ///
 /// # Errors
 /// The kernel's error: `EFAULT` for unmapped memory. A part may have been copied.
@@ -17,11 +18,29 @@ pub fn copy_checked(src: RawSlice, dst: RawSlice) -> io::Result<()> {
     assert_eq!(src.len(), dst.len(), "copy between slices of different lengths");
     match copy_from_process(own_process(), src.as_ptr().addr() as u64, dst) {
         Err(error) if is_forbidden(&error) => {
+            say_unchecked();
             src.copy_to(dst);
             Ok(())
         }
         copied => copied,
     }
+}
+
+/// Whether [`copy_checked`] checks memory: false where a sandbox forbids the system call for that.
+#[must_use]
+pub fn copies_are_checked() -> bool {
+    let (src, dst) = (Buffer::zeroed(1), Buffer::zeroed(1));
+    let copied = copy_from_process(own_process(), src.raw().as_ptr().addr() as u64, dst.raw());
+    !copied.is_err_and(|error| is_forbidden(&error))
+}
+
+/// What it means that [`copies_are_checked`] is false.
+pub const UNCHECKED: &str = "a sandbox forbids process_vm_readv: memory that callers name is copied unchecked, and a bad address \
+     ends the process instead of the call";
+
+fn say_unchecked() {
+    static SAID: Once = Once::new();
+    SAID.call_once(|| tracing::warn!("{UNCHECKED}"));
 }
 
 /// Appends the bytes of all `slices` to `out`, many slices with one system call. Checks them as [`copy_checked`] does.
@@ -108,7 +127,6 @@ fn is_forbidden(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Buffer;
 
     #[test]
     fn bytes_are_copied() {
@@ -118,6 +136,45 @@ mod tests {
             copy_checked(src.raw(), dst.raw()).unwrap();
             assert_eq!(dst.as_slice(), src.as_slice());
         }
+    }
+
+    /// Forbids a system call to this process, and to none of its parents: it fails with `EPERM`.
+    fn forbid(call: libc::c_long) {
+        let statement = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
+        let mut filter = [
+            // The number of the call is the first word of what the filter sees.
+            statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+            statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, call as u32),
+            statement(
+                libc::BPF_RET | libc::BPF_K,
+                0,
+                0,
+                libc::SECCOMP_RET_ERRNO | libc::EPERM as u32,
+            ),
+            statement(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+        ];
+        let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+        // SAFETY: the kernel copies the filter; both calls change what this thread may ask of it, and no memory.
+        unsafe {
+            assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+            let mode = libc::SECCOMP_MODE_FILTER;
+            assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program), 0);
+        }
+    }
+
+    #[test]
+    fn a_sandbox_that_takes_the_check_away_is_noticed() {
+        assert!(copies_are_checked());
+        // A filter is a thread's own, and ends with it.
+        let checked = std::thread::spawn(|| {
+            forbid(libc::SYS_process_vm_readv);
+            let (src, dst) = (Buffer::from_vec(b"bytes".to_vec()), Buffer::zeroed(5));
+            copy_checked(src.raw(), dst.raw()).expect("it is a plain copy");
+            assert_eq!(dst.as_slice(), b"bytes");
+            copies_are_checked()
+        });
+        assert!(!checked.join().expect("no panic"));
+        assert!(copies_are_checked());
     }
 
     #[test]

@@ -61,7 +61,7 @@ impl Crc32c {
     }
 }
 
-impl RawSlice {
+impl RawSlice<'_> {
     /// CRC32C of the bytes. If another thread writes them meanwhile, the result may match none of their states.
     #[must_use]
     pub fn crc32c(&self) -> u32 {

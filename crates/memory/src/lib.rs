@@ -5,8 +5,8 @@
 //! address and a length, never a Rust reference. Its bytes are copied in or out, or handed to the kernel; only private
 //! copies are inspected. This crate knows no keys, no versions and no protocol.
 //!
-//! A `RawSlice` does not keep its memory alive. Code that passes one on keeps the owner beside it until the last use:
-//! a [`Region`], a [`Buffer`], or a caller's buffer. For a region the owner is an `Arc<Region>`.
+//! A `RawSlice` borrows what keeps its memory mapped: a [`Region`], a [`Buffer`], a [`View`]. Memory that a caller named
+//! by address is `'static`, on the word of whoever called [`RawSlice::new`]. A [`HeldSlice`] holds its region.
 //!
 //! Enter at [`Region`] for a segment's memory, and at [`SliceList`] for the scatter/gather lists of callers. For
 //! sockets, enter at [`SendBatch`], [`RecvBatch`] and [`Watch`]. Descriptors that children must not inherit are
@@ -25,6 +25,7 @@ mod descriptors;
 mod detach;
 mod file_io;
 mod foreign;
+mod held_slice;
 mod helpers;
 mod host_memory;
 mod map_error;
@@ -62,7 +63,7 @@ pub use buffer::Buffer;
 pub use caller_copy::{
     copy_all_to_caller, copy_from_caller, copy_to_caller, gather_from_caller, scatter_to_caller,
 };
-pub use checked_copy::{append_checked, copy_checked};
+pub use checked_copy::{UNCHECKED, append_checked, copies_are_checked, copy_checked};
 pub use checksum::{Crc32c, crc32c};
 pub use clock::monotonic_ns;
 pub use descriptors::{MAX_DESCRIPTORS, recv_with_descriptors, send_with_descriptors};
@@ -72,6 +73,7 @@ pub use helpers::{
     WorkAhead, with_dialing_helpers, with_helpers, with_helpers_ahead, with_waiting_helpers,
 };
 
+pub use held_slice::HeldSlice;
 pub use host_memory::HostMemory;
 pub use map_error::MapError;
 pub use mappings::{Access, Mappings, describe_address, is_readable};

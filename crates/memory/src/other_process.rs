@@ -41,7 +41,7 @@ pub(crate) fn read_process(pid: i32, from: &[libc::iovec], to: &[RawSlice]) -> i
 }
 
 /// The slices as the kernel's `iovec`s.
-pub(crate) fn vectors(slices: &[RawSlice]) -> &[libc::iovec] {
+pub(crate) fn vectors<'a>(slices: &'a [RawSlice<'_>]) -> &'a [libc::iovec] {
     // SAFETY: a RawSlice has the layout of an iovec, and the result borrows the slices.
     unsafe { std::slice::from_raw_parts(slices.as_ptr().cast(), slices.len()) }
 }

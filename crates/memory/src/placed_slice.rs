@@ -12,18 +12,18 @@ pub enum Place {
 
 /// An address, a length and a [`Place`]: a [`RawSlice`], or memory of a device.
 #[derive(Clone, Copy, Debug)]
-pub struct PlacedSlice {
+pub struct PlacedSlice<'m> {
     place: Place,
-    slice: RawSlice,
+    slice: RawSlice<'m>,
 }
 
-impl From<RawSlice> for PlacedSlice {
-    fn from(slice: RawSlice) -> Self {
+impl<'m> From<RawSlice<'m>> for PlacedSlice<'m> {
+    fn from(slice: RawSlice<'m>) -> Self {
         Self { place: Place::Host, slice }
     }
 }
 
-impl PlacedSlice {
+impl<'m> PlacedSlice<'m> {
     /// The `len` bytes at `address` of a device.
     ///
     /// # Safety
@@ -62,7 +62,7 @@ impl PlacedSlice {
 
     /// The memory, if it is host memory.
     #[must_use]
-    pub const fn host(&self) -> Option<RawSlice> {
+    pub const fn host(&self) -> Option<RawSlice<'m>> {
         match self.place {
             Place::Host => Some(self.slice),
             Place::Device(_) => None,
@@ -83,13 +83,13 @@ impl PlacedSlice {
     /// # Panics
     /// If they do not lie within this slice.
     #[must_use]
-    pub fn sub(&self, from: usize, len: usize) -> PlacedSlice {
+    pub fn sub(&self, from: usize, len: usize) -> PlacedSlice<'m> {
         Self { place: self.place, slice: self.slice.sub(from, len) }
     }
 
     /// This slice and `next` as one. `None` if `next` does not begin where this one ends, or lies elsewhere.
     #[must_use]
-    pub fn joined(self, next: PlacedSlice) -> Option<PlacedSlice> {
+    pub fn joined(self, next: PlacedSlice<'m>) -> Option<PlacedSlice<'m>> {
         let slice = self.slice.joined(next.slice).filter(|_| self.place == next.place)?;
         Some(Self { place: self.place, slice })
     }

@@ -3,6 +3,7 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use rustix::fs::{
@@ -15,13 +16,13 @@ use thiserror::Error;
 use crate::map_error::{refused, size_of};
 use crate::registrations::Registrations;
 use crate::room::change_room;
-use crate::{MapError, Private, RawSlice, Registration, process_id};
+use crate::{Buffer, HeldSlice, MapError, Private, RawSlice, Registration, process_id};
 
 /// Memory of a segment. It is either mapped here and unmapped on drop ([`Region::anonymous`], [`Region::of_file`] and
 /// [`Region::received`]), or belongs to another owner ([`Region::lent`]). Pages of mapped memory are allocated at the
 /// first touch.
 ///
-/// Share it as `Arc<Region>`, and keep the `Arc` beside every slice that is passed on.
+/// Its slices borrow it. Where memory outlives a call, share the region as `Arc<Region>`, and pass on a [`HeldSlice`].
 #[derive(Debug)]
 pub struct Region {
     ptr: NonNull<u8>,
@@ -153,7 +154,7 @@ impl Region {
     /// # Errors
     /// [`MapError::Empty`] if `bytes` is empty.
     pub fn lent(
-        bytes: RawSlice,
+        bytes: RawSlice<'static>,
         keeper: Box<dyn fmt::Debug + Send + Sync>,
     ) -> Result<Region, MapError> {
         let ptr = NonNull::new(bytes.as_ptr()).filter(|_| !bytes.is_empty());
@@ -161,6 +162,29 @@ impl Region {
         let memory = Memory::Lent(keeper);
         let (len, registrations) = (bytes.len(), Registrations::default());
         Ok(Region { ptr, len, memory, emptied_at_end: false, process: None, registrations })
+    }
+
+    /// The bytes of a buffer.
+    ///
+    /// # Errors
+    /// [`MapError::Empty`] if it has none.
+    pub fn of_buffer(buffer: Buffer) -> Result<Region, MapError> {
+        let bytes = buffer.raw();
+        // SAFETY: the region keeps the buffer, whose bytes stay where they are, until its last slice is gone.
+        let bytes = unsafe { RawSlice::new(bytes.as_ptr(), bytes.len()) };
+        Region::lent(bytes, Box::new(buffer))
+    }
+
+    /// As [`Region::lent`], for a part of another region.
+    ///
+    /// # Errors
+    /// [`MapError::Empty`] if `bytes` is empty.
+    pub fn lent_part(
+        bytes: HeldSlice,
+        keeper: Box<dyn fmt::Debug + Send + Sync>,
+    ) -> Result<Region, MapError> {
+        let all = bytes.outliving_keeper();
+        Region::lent(all, Box::new((keeper, bytes)))
     }
 
     /// Length in bytes.
@@ -175,11 +199,19 @@ impl Region {
         self.len == 0
     }
 
-    /// The `len` bytes at `offset`. The caller keeps the region until the last use of them.
+    /// The `len` bytes at `offset`, for as long as the region is borrowed. A slice that outlives its region does not
+    /// compile:
+    ///
+    /// ```compile_fail,E0505
+    /// let region = mooncake_memory::Region::anonymous(4096).unwrap();
+    /// let slice = region.slice(0, 8).unwrap();
+    /// drop(region);
+    /// slice.write_from(b"unmapped");
+    /// ```
     ///
     /// # Errors
     /// The bytes do not lie within the region.
-    pub fn slice(&self, offset: u64, len: u64) -> Result<RawSlice, OutOfBounds> {
+    pub fn slice(&self, offset: u64, len: u64) -> Result<RawSlice<'_>, OutOfBounds> {
         let end = offset.checked_add(len).filter(|&end| end <= self.len());
         if end.is_none() {
             return Err(OutOfBounds { offset, len, region_len: self.len() });
@@ -187,11 +219,20 @@ impl Region {
         Ok(self.whole().sub(offset as usize, len as usize))
     }
 
-    /// All bytes of the region. The caller keeps the region until the last use of them.
+    /// The `len` bytes at `offset`, with the region that keeps them mapped.
+    ///
+    /// # Errors
+    /// As [`Region::slice`].
+    pub fn hold(self: &Arc<Self>, offset: u64, len: u64) -> Result<HeldSlice, OutOfBounds> {
+        self.slice(offset, len)?;
+        Ok(HeldSlice::new(Arc::clone(self), offset as usize, len as usize))
+    }
+
+    /// All bytes of the region, for as long as it is borrowed.
     #[must_use]
-    pub fn whole(&self) -> RawSlice {
+    pub fn whole(&self) -> RawSlice<'_> {
         // SAFETY: mapped readable and writable until drop, or a lent slice whose maker promised the same to
-        // `RawSlice::new`. The caller keeps the region while it uses the slice, as documented.
+        // `RawSlice::new`. The slice borrows the region.
         unsafe { RawSlice::new(self.ptr.as_ptr(), self.len) }
     }
 
@@ -275,7 +316,7 @@ impl Drop for Region {
         }
         if let (true, Some(memory)) = (self.emptied_at_end, self.descriptor()) {
             let holes = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            // No slices of these pages are used any more, which callers ensure. If the kernel refuses, the pages are
+            // No slice of these pages is left. If the kernel refuses, the pages are
             // freed with the last mapping.
             let _ = change_room(memory, holes, 0, self.len());
         }
@@ -284,7 +325,7 @@ impl Drop for Region {
         if let Memory::Mapped(descriptor) = &mut self.memory {
             drop(descriptor.take());
         }
-        // SAFETY: exactly the mapping made in `map_shared`; callers have stopped using its slices, as documented.
+        // SAFETY: exactly the mapping made in `map_shared`; its slices borrow the region, so none is left.
         let result = unsafe { munmap(self.ptr.as_ptr().cast(), self.len) };
         result.expect("the whole of a mapping can always be unmapped");
     }
@@ -395,16 +436,14 @@ mod tests {
 
     #[test]
     fn lent_memory_stays_where_it_is_and_its_keeper_goes_last() {
-        let buffer = std::sync::Arc::new(crate::Buffer::from_vec(b"somebody's".to_vec()));
-        let region = Region::lent(buffer.raw(), Box::new(std::sync::Arc::clone(&buffer))).unwrap();
+        let held = Arc::new(Region::of_buffer(Buffer::from_vec(b"somebody's".to_vec())).unwrap());
+        let all = HeldSlice::whole(Arc::clone(&held));
+        let region = Region::lent_part(all, Box::new(())).unwrap();
         assert_eq!((region.len(), region.slice(4, 4).unwrap().to_vec()), (10, b"body".to_vec()));
         assert!(region.descriptor().is_none());
-        assert_eq!(std::sync::Arc::strong_count(&buffer), 2);
+        assert_eq!(Arc::strong_count(&held), 2);
         drop(region);
-        assert_eq!(
-            (std::sync::Arc::strong_count(&buffer), buffer.as_slice()),
-            (1, &b"somebody's"[..])
-        );
+        assert_eq!((Arc::strong_count(&held), held.whole().to_vec()), (1, b"somebody's".to_vec()));
         let nothing = Region::lent(RawSlice::EMPTY, Box::new(())).unwrap_err();
         assert_eq!(nothing, MapError::Empty);
     }

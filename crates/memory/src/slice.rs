@@ -1,43 +1,50 @@
 use std::fmt;
+use std::marker::PhantomData;
 
-/// An address and a length of memory that others may write at any time. It borrows nothing and keeps nothing alive.
+/// An address and a length of memory that others may write at any time. It borrows what keeps the memory mapped, for
+/// `'m`, and is no reference to the memory itself.
 ///
 /// It has the layout of the kernel's `iovec`.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub struct RawSlice {
+pub struct RawSlice<'m> {
     ptr: *mut u8,
     len: usize,
+    owner: PhantomData<&'m ()>,
 }
 
 // SAFETY: a RawSlice is only an address. The caller of `new` promised that any thread may use the memory.
-unsafe impl Send for RawSlice {}
+unsafe impl Send for RawSlice<'_> {}
 // SAFETY: as for Send; no method returns a reference to the memory.
-unsafe impl Sync for RawSlice {}
+unsafe impl Sync for RawSlice<'_> {}
 
-impl RawSlice {
+impl<'m> RawSlice<'m> {
     /// A slice of no bytes.
-    pub const EMPTY: RawSlice = RawSlice { ptr: std::ptr::without_provenance_mut(1), len: 0 };
+    pub const EMPTY: RawSlice<'static> = RawSlice::at(std::ptr::without_provenance_mut(1), 0);
+
+    const fn at(ptr: *mut u8, len: usize) -> Self {
+        Self { ptr, len, owner: PhantomData }
+    }
 
     /// The `len` bytes at `ptr`.
     ///
     /// # Safety
-    /// As long as this slice, or one made from it, is in use:
+    /// For all of `'m`, which the caller chooses:
     ///
     /// - The memory stays mapped.
     /// - Any thread may read it, and may write it if the slice serves as a destination.
     /// - No code relies on a Rust reference to the memory that a write would invalidate.
     #[must_use]
-    pub const unsafe fn new(ptr: *mut u8, len: usize) -> RawSlice {
-        RawSlice { ptr, len }
+    pub const unsafe fn new(ptr: *mut u8, len: usize) -> RawSlice<'m> {
+        RawSlice::at(ptr, len)
     }
 
     /// `len` unmapped bytes, for tests of transfers that get a bad address from their caller.
     #[doc(hidden)]
     #[must_use]
-    pub const fn unmapped(len: usize) -> RawSlice {
+    pub const fn unmapped(len: usize) -> RawSlice<'static> {
         // The first page of the address space is never mapped.
-        RawSlice { ptr: std::ptr::without_provenance_mut(16), len }
+        RawSlice::at(std::ptr::without_provenance_mut(16), len)
     }
 
     /// Length in bytes.
@@ -63,28 +70,28 @@ impl RawSlice {
     /// # Panics
     /// If they do not lie within this slice.
     #[must_use]
-    pub fn sub(&self, from: usize, len: usize) -> RawSlice {
+    pub fn sub(&self, from: usize, len: usize) -> RawSlice<'m> {
         let inside = from.checked_add(len).is_some_and(|end| end <= self.len);
         assert!(inside, "{len} bytes from {from} do not lie within a slice of {} bytes", self.len);
-        RawSlice { ptr: self.ptr.wrapping_add(from), len }
+        RawSlice::at(self.ptr.wrapping_add(from), len)
     }
 
     /// This slice and `next` as one. `None` if `next` does not begin where this one ends.
     #[must_use]
-    pub fn joined(self, next: RawSlice) -> Option<RawSlice> {
+    pub fn joined(self, next: RawSlice<'m>) -> Option<RawSlice<'m>> {
         let adjoins = self.ptr.wrapping_add(self.len) == next.ptr;
         let len = self.len.checked_add(next.len).filter(|_| adjoins)?;
         // Two allocations may adjoin, and a pointer into the first alone would not reach the second.
         let _ = next.ptr.expose_provenance();
         let ptr = std::ptr::with_exposed_provenance_mut(self.ptr.expose_provenance());
-        Some(RawSlice { ptr, len })
+        Some(RawSlice::at(ptr, len))
     }
 
     /// Copies all bytes of this slice to `dst`. The two may overlap.
     ///
     /// # Panics
     /// If the lengths differ.
-    pub fn copy_to(self, dst: RawSlice) {
+    pub fn copy_to(self, dst: RawSlice<'_>) {
         assert_eq!(self.len, dst.len, "copy between slices of different lengths");
         // SAFETY: the callers of `new` promised that both ranges are mapped and usable from any thread; both have this
         // length.
@@ -134,7 +141,7 @@ impl RawSlice {
     }
 }
 
-impl fmt::Debug for RawSlice {
+impl fmt::Debug for RawSlice<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "RawSlice({:p}, {} bytes)", self.ptr, self.len)
     }

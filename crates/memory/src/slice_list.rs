@@ -5,41 +5,41 @@ use crate::{PlacedSlice, RawSlice};
 /// Pieces may lie in devices, unless [`SliceList::is_host`]. Pass a list with such pieces only to code that uses the
 /// device's driver. Methods that return a [`RawSlice`] or read bytes panic on it.
 #[derive(Clone, Debug, Default)]
-pub struct SliceList {
-    slices: Slices,
+pub struct SliceList<'m> {
+    slices: Slices<'m>,
     total_len: u64,
 }
 
 /// Most lists hold one slice, which needs no allocation.
 #[derive(Clone, Debug)]
-enum Slices {
-    One([RawSlice; 1]),
-    Many(Vec<RawSlice>),
+enum Slices<'m> {
+    One([RawSlice<'m>; 1]),
+    Many(Vec<RawSlice<'m>>),
     /// Pieces of which at least one lies in a device.
-    Placed(Vec<PlacedSlice>),
+    Placed(Vec<PlacedSlice<'m>>),
 }
 
-impl Default for Slices {
+impl Default for Slices<'_> {
     fn default() -> Self {
         Slices::Many(Vec::new())
     }
 }
 
-impl From<RawSlice> for SliceList {
-    fn from(slice: RawSlice) -> Self {
+impl<'m> From<RawSlice<'m>> for SliceList<'m> {
+    fn from(slice: RawSlice<'m>) -> Self {
         Self { slices: Slices::One([slice]), total_len: slice.len() as u64 }
     }
 }
 
-impl From<Vec<RawSlice>> for SliceList {
-    fn from(slices: Vec<RawSlice>) -> Self {
+impl<'m> From<Vec<RawSlice<'m>>> for SliceList<'m> {
+    fn from(slices: Vec<RawSlice<'m>>) -> Self {
         let total_len = slices.iter().map(|slice| slice.len() as u64).sum();
         Self { slices: Slices::Many(slices), total_len }
     }
 }
 
-impl FromIterator<RawSlice> for SliceList {
-    fn from_iter<I: IntoIterator<Item = RawSlice>>(slices: I) -> Self {
+impl<'m> FromIterator<RawSlice<'m>> for SliceList<'m> {
+    fn from_iter<I: IntoIterator<Item = RawSlice<'m>>>(slices: I) -> Self {
         let mut slices = slices.into_iter();
         match (slices.next(), slices.next()) {
             (None, _) => SliceList::default(),
@@ -53,14 +53,14 @@ impl FromIterator<RawSlice> for SliceList {
     }
 }
 
-impl From<PlacedSlice> for SliceList {
-    fn from(slice: PlacedSlice) -> Self {
+impl<'m> From<PlacedSlice<'m>> for SliceList<'m> {
+    fn from(slice: PlacedSlice<'m>) -> Self {
         std::iter::once(slice).collect()
     }
 }
 
-impl FromIterator<PlacedSlice> for SliceList {
-    fn from_iter<I: IntoIterator<Item = PlacedSlice>>(slices: I) -> Self {
+impl<'m> FromIterator<PlacedSlice<'m>> for SliceList<'m> {
+    fn from_iter<I: IntoIterator<Item = PlacedSlice<'m>>>(slices: I) -> Self {
         let mut slices = slices.into_iter();
         let mut host = Vec::with_capacity(slices.size_hint().0);
         while let Some(slice) = slices.next() {
@@ -79,8 +79,8 @@ impl FromIterator<PlacedSlice> for SliceList {
     }
 }
 
-impl SliceList {
-    fn placed(slices: Vec<PlacedSlice>) -> SliceList {
+impl<'m> SliceList<'m> {
+    fn placed(slices: Vec<PlacedSlice<'m>>) -> SliceList<'m> {
         let total_len = slices.iter().map(|slice| slice.len() as u64).sum();
         Self { slices: Slices::Placed(slices), total_len }
     }
@@ -92,8 +92,8 @@ impl SliceList {
     }
 
     /// All pieces in order, of host and devices.
-    pub fn pieces(&self) -> impl Iterator<Item = PlacedSlice> + '_ {
-        let (host, placed): (&[RawSlice], &[PlacedSlice]) = match &self.slices {
+    pub fn pieces(&self) -> impl Iterator<Item = PlacedSlice<'m>> + '_ {
+        let (host, placed): (&[RawSlice<'m>], &[PlacedSlice<'m>]) = match &self.slices {
             Slices::One(one) => (one, &[]),
             Slices::Many(many) => (many, &[]),
             Slices::Placed(placed) => (&[], placed),
@@ -112,7 +112,7 @@ impl SliceList {
     /// # Panics
     /// If a piece lies in a device.
     #[must_use]
-    pub fn slices(&self) -> &[RawSlice] {
+    pub fn slices(&self) -> &[RawSlice<'m>] {
         match &self.slices {
             Slices::One(one) => one,
             Slices::Many(many) => many,
@@ -125,7 +125,7 @@ impl SliceList {
     ///
     /// # Panics
     /// If the bytes do not lie within the list, or any piece of the list lies in a device.
-    pub fn sub(&self, from: u64, len: u64) -> impl Iterator<Item = RawSlice> {
+    pub fn sub(&self, from: u64, len: u64) -> impl Iterator<Item = RawSlice<'m>> {
         self.check(from, len);
         cut(self.slices(), (from, len), RawSlice::len, RawSlice::sub)
     }
@@ -144,7 +144,7 @@ impl SliceList {
     /// # Panics
     /// If the bytes do not lie within the list.
     #[must_use]
-    pub fn part(&self, from: u64, len: u64) -> SliceList {
+    pub fn part(&self, from: u64, len: u64) -> SliceList<'m> {
         match &self.slices {
             Slices::Placed(placed) => {
                 self.check(from, len);
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
     use crate::Buffer;
 
-    fn list(buffer: &Buffer, lens: &[usize]) -> SliceList {
+    fn list<'m>(buffer: &'m Buffer, lens: &[usize]) -> SliceList<'m> {
         let mut from = 0;
         let cut = |&len: &usize| {
             from += len;
@@ -225,7 +225,7 @@ mod tests {
         let _ = list(&buffer, &[5, 5]).sub(9, 2);
     }
 
-    fn mixed(buffer: &Buffer) -> SliceList {
+    fn mixed(buffer: &Buffer) -> SliceList<'_> {
         // SAFETY: nothing accesses the memory.
         let device = |at, len| unsafe { PlacedSlice::of_device(1, at, len) };
         let host = |from, len| PlacedSlice::from(buffer.raw().sub(from, len));
@@ -237,7 +237,7 @@ mod tests {
         let buffer = Buffer::zeroed(5);
         let list = mixed(&buffer);
         assert_eq!((list.total_len(), list.is_host()), (15, false));
-        let device = |list: &SliceList| -> Vec<(u64, usize)> {
+        let device = |list: &SliceList<'_>| -> Vec<(u64, usize)> {
             let pieces = list.pieces();
             pieces.filter_map(|piece| Some((piece.device()?.1, piece.len()))).collect()
         };

@@ -84,9 +84,8 @@ mod tests {
 
     #[test]
     fn memory_without_a_descriptor_takes_none() {
-        let memory = Buffer::zeroed(4096);
         let src = Buffer::zeroed(10);
-        let region = Region::lent(memory.raw(), Box::new(())).unwrap();
+        let region = Region::of_buffer(Buffer::zeroed(4096)).unwrap();
         let error = refusal(&region, 0, &[src.raw()]);
         assert_eq!(error.kind(), io::ErrorKind::Unsupported);
     }

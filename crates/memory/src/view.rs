@@ -69,11 +69,11 @@ impl View {
         self.len == 0
     }
 
-    /// The bytes. The caller keeps the view until the last use of them.
+    /// The bytes, for as long as the view is borrowed.
     #[must_use]
-    pub fn raw(&self) -> RawSlice {
-        // SAFETY: the mapping is readable and writable until drop and holds `lead + len` bytes. The caller keeps the
-        // view while it uses the slice, as documented.
+    pub fn raw(&self) -> RawSlice<'_> {
+        // SAFETY: the mapping is readable and writable until drop and holds `lead + len` bytes. The slice borrows
+        // the view.
         unsafe { RawSlice::new(self.ptr.as_ptr().add(self.lead), self.len) }
     }
 
@@ -101,7 +101,7 @@ impl Drop for View {
             return;
         }
         view_fork::leave(self.ptr.as_ptr().addr(), self.process);
-        // SAFETY: exactly the mapping made in `of`; callers have stopped using its slices, as documented.
+        // SAFETY: exactly the mapping made in `of`; its slices borrow the view, so none is left.
         let result = unsafe { munmap(self.ptr.as_ptr().cast(), self.mapped) };
         result.expect("the whole of a mapping can always be unmapped");
     }
@@ -206,8 +206,7 @@ mod tests {
         ] {
             assert_eq!(View::of(&region, offset, len).unwrap_err(), error);
         }
-        let buffer = crate::Buffer::zeroed(4096);
-        let lent = Region::lent(buffer.raw(), Box::new(())).unwrap();
+        let lent = Region::of_buffer(crate::Buffer::zeroed(4096)).unwrap();
         let error = View::of(&lent, 0, 10).unwrap_err();
         assert_eq!(error, MapError::WrongKind { wanted: "sealed memory" });
     }

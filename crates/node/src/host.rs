@@ -318,7 +318,7 @@ impl SegmentHost for Host {
         &self,
         epoch: Epoch,
         range: &RangeWrite<'_>,
-        bytes: RawSlice,
+        bytes: RawSlice<'_>,
         interrupt: Arc<dyn Interrupt>,
     ) -> Option<Result<(), ErrorCode>> {
         let is_whole = range.from == 0 && range.len == range.entry_len;

@@ -39,17 +39,17 @@ impl LentBuffer {
         self.0.dimensions() == 1 && self.0.item_size() == 1
     }
 
-    /// The memory, valid while `self` lives. Python code may write to it at any time.
-    pub(crate) fn slice(&self) -> RawSlice {
+    /// The memory, for as long as `self` is borrowed. Python code may write to it at any time.
+    pub(crate) fn slice(&self) -> RawSlice<'_> {
         // SAFETY: the exporter keeps `len_bytes` bytes at `buf_ptr` readable until the buffer is released on drop.
-        // `of` checked that they are contiguous. Every caller in this crate keeps `self` until the store has returned.
+        // `of` checked that they are contiguous. The slice borrows `self`.
         unsafe { RawSlice::new(self.0.buf_ptr().cast(), self.len()) }
     }
 }
 
 /// Makes a bytes object of `len` uninitialized bytes. Returns it and its memory, which the caller fills before any
 /// other code gets the object. `None` if the interpreter has no memory for it.
-pub(crate) fn unfilled_bytes(py: Python<'_>, len: u64) -> Option<(Py<PyBytes>, RawSlice)> {
+pub(crate) fn unfilled_bytes(py: Python<'_>, len: u64) -> Option<(Py<PyBytes>, RawSlice<'static>)> {
     let size = isize::try_from(len).ok()?;
     // SAFETY: with a null source the interpreter makes an object of that size and gives us its only reference, or
     // raises.
@@ -78,7 +78,7 @@ pub(crate) fn memory_at(
     store: &PoolClient,
     address: u64,
     len: u64,
-) -> Result<PlacedSlice, ErrorCode> {
+) -> Result<PlacedSlice<'static>, ErrorCode> {
     let (address, len) = range_of(address, len)?;
     Ok(slice_at(address, len, known_memory(store, address, len)?.place))
 }
@@ -102,7 +102,7 @@ fn known_memory(store: &PoolClient, address: usize, len: usize) -> Result<KnownM
 }
 
 /// The slice of a range that [`known_memory`] has accepted.
-fn slice_at(address: usize, len: usize, place: Place) -> PlacedSlice {
+fn slice_at(address: usize, len: usize, place: Place) -> PlacedSlice<'static> {
     // SAFETY: the Python caller promises that the range stays mapped until the call returns, and writable if the call
     // reads into it. `known_memory` has refused ranges whose registrations say
     // otherwise. No Rust reference to the memory
@@ -125,7 +125,7 @@ pub(crate) fn memory_list_at(
     store: &PoolClient,
     addresses: &[u64],
     lens: &[u64],
-) -> Result<SliceList, ErrorCode> {
+) -> Result<SliceList<'static>, ErrorCode> {
     if addresses.len() != lens.len() {
         let text = format_args!("{} addresses, but {} sizes", addresses.len(), lens.len());
         log::warn("memory", "lengths", text);

@@ -1,6 +1,6 @@
 //! The methods that read objects, and that ask whether they exist.
 
-use mooncake_client::{Buffer, ErrorCode, GetTarget, RawSlice, ShownKey, SliceList};
+use mooncake_client::{Buffer, ErrorCode, GetTarget, RawSlice, Rooms, ShownKey, SliceList};
 use mooncake_types::Prefetch;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -240,10 +240,9 @@ impl MooncakeDistributedStore {
         operation: &str,
         keys: &[&str],
     ) -> Vec<Bound<'py, PyBytes>> {
-        let mut values: Vec<Option<Value>> = keys.iter().map(|_| None).collect();
-        let mut room = |wanted: &[(usize, u64)]| make_room(&mut values, wanted);
-        let found = self.found(py, operation, keys, |store| store.get_placed(keys, &mut room));
-        let values = values.into_iter().zip(found);
+        let mut values = Values(keys.iter().map(|_| None).collect());
+        let found = self.found(py, operation, keys, |store| store.get_placed(keys, &mut values));
+        let values = values.0.into_iter().zip(found);
         values.map(|(value, found)| bytes(py, value.filter(|_| found.is_some()))).collect()
     }
 
@@ -275,7 +274,7 @@ impl MooncakeDistributedStore {
 fn get_many(
     store: &PoolClient,
     keys: &[&str],
-    targets: impl Iterator<Item = Result<SliceList, ErrorCode>>,
+    targets: impl Iterator<Item = Result<SliceList<'static>, ErrorCode>>,
 ) -> Codes<i64> {
     let targets = keys.iter().zip(targets).map(|(&key, dst)| Ok(GetTarget { key, dst: dst? }));
     let results = batch::run(targets, |targets| store.get_into(targets));
@@ -296,40 +295,47 @@ const COPIED_BYTES: u64 = 64 << 10;
 /// The memory that receives one object's bytes.
 enum Value {
     Copied(Buffer),
-    InPlace(Py<PyBytes>),
+    /// The object, and its bytes.
+    InPlace(Py<PyBytes>, RawSlice<'static>),
 }
 
-/// Allocates memory for the `wanted` objects: pairs of position and length. Stores it in `values`.
-fn make_room(values: &mut [Option<Value>], wanted: &[(usize, u64)]) -> Vec<Option<RawSlice>> {
-    let is_long = |&(_, len): &(usize, u64)| len >= COPIED_BYTES;
-    let mut long = Vec::new().into_iter();
-    if wanted.iter().any(is_long) {
-        let lens = wanted.iter().filter(|wanted| is_long(wanted)).map(|&(_, len)| len);
-        long = Python::attach(|py| {
-            let made = lens.map(|len| unfilled_bytes(py, len));
-            made.collect::<Vec<_>>()
-        })
-        .into_iter();
+/// The memory of each object that a call has found.
+struct Values(Vec<Option<Value>>);
+
+impl Rooms for Values {
+    fn make(&mut self, wanted: &[(usize, u64)]) {
+        let is_long = |&(_, len): &(usize, u64)| len >= COPIED_BYTES;
+        let mut long = Vec::new().into_iter();
+        if wanted.iter().any(is_long) {
+            let lens = wanted.iter().filter(|wanted| is_long(wanted)).map(|&(_, len)| len);
+            long = Python::attach(|py| {
+                let made = lens.map(|len| unfilled_bytes(py, len));
+                made.collect::<Vec<_>>()
+            })
+            .into_iter();
+        }
+        for wanted in wanted {
+            self.0[wanted.0] = if is_long(wanted) {
+                long.next().flatten().map(|(bytes, memory)| Value::InPlace(bytes, memory))
+            } else {
+                let buffer = usize::try_from(wanted.1).ok().and_then(Buffer::try_zeroed);
+                buffer.map(Value::Copied)
+            };
+        }
     }
-    let room = |wanted: &(usize, u64)| {
-        let (value, memory) = if is_long(wanted) {
-            let (bytes, memory) = long.next().flatten()?;
-            (Value::InPlace(bytes), memory)
-        } else {
-            let buffer = Buffer::try_zeroed(usize::try_from(wanted.1).ok()?)?;
-            let memory = buffer.raw();
-            (Value::Copied(buffer), memory)
-        };
-        values[wanted.0] = Some(value);
-        Some(memory)
-    };
-    wanted.iter().map(room).collect()
+
+    fn room(&self, position: usize) -> Option<RawSlice<'_>> {
+        self.0[position].as_ref().map(|value| match value {
+            Value::Copied(buffer) => buffer.raw(),
+            Value::InPlace(_, memory) => *memory,
+        })
+    }
 }
 
 fn bytes(py: Python<'_>, value: Option<Value>) -> Bound<'_, PyBytes> {
     match value {
         None => PyBytes::new(py, &[]),
         Some(Value::Copied(buffer)) => PyBytes::new(py, buffer.as_slice()),
-        Some(Value::InPlace(bytes)) => bytes.into_bound(py),
+        Some(Value::InPlace(bytes, _)) => bytes.into_bound(py),
     }
 }

@@ -1,6 +1,6 @@
 use mooncake_client::{
-    ErrorCode, GetTarget, Health, KnownMemory, MakeRoom, ObjectBytes, ObjectLocation, PutSource,
-    Ranged, ReplicateConfig, Store,
+    ErrorCode, GetTarget, Health, KnownMemory, ObjectBytes, ObjectLocation, PutSource, Ranged,
+    ReplicateConfig, Rooms, Store,
 };
 use mooncake_dummy::DummyStore;
 use mooncake_host_pool::HostPool;
@@ -68,7 +68,7 @@ all_kinds! {
     /// See [`Store::get_into`].
     fn get_into(&self, items: &[GetTarget<'_>]) -> Results<u64>;
     /// See [`Store::get_placed`].
-    fn get_placed(&self, keys: &[&str], make_room: &mut MakeRoom<'_>) -> Results<u64>;
+    fn get_placed(&self, keys: &[&str], rooms: &mut dyn Rooms) -> Results<u64>;
     /// See [`Store::get_ranges`].
     fn get_ranges(&self, items: &[Ranged<'_>]) -> Vec<Results<u64>>;
     /// See [`Store::exist`].

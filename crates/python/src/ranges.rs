@@ -116,7 +116,7 @@ impl RangeRequest<'_> {
         store: &PoolClient,
         buffer: usize,
         key: usize,
-    ) -> (Vec<Fragment>, Vec<usize>) {
+    ) -> (Vec<Fragment<'static>>, Vec<usize>) {
         let offsets = self.dst_offsets[buffer].row(key);
         let sizes = self.sizes[buffer].row(key);
         let fragment = |(position, (&offset, &size)): (usize, (&u64, &u64))| {

@@ -228,7 +228,7 @@ fn parts(
     addresses: &[u64],
     sizes: &[u64],
     offsets: &[u64],
-) -> Result<Vec<Fragment>, ErrorCode> {
+) -> Result<Vec<Fragment<'static>>, ErrorCode> {
     if [addresses.len(), offsets.len()] != [sizes.len(); 2] {
         return Err(ErrorCode::InvalidParams);
     }

@@ -221,10 +221,10 @@ impl Call<'_> {
         results.into_iter().next().map_or(INVALID_PARAMS, batch::stored)
     }
 
-    fn many(
+    fn many<'a>(
         &self,
         keys: &[&str],
-        slices: impl Iterator<Item = Result<SliceList, ErrorCode>>,
+        slices: impl Iterator<Item = Result<SliceList<'a>, ErrorCode>>,
     ) -> Codes<i32> {
         let config = match self.settings.for_many(self.method.name, keys.len()) {
             Ok(config) => config,

@@ -4,7 +4,7 @@ use mooncake_memory::RawSlice;
 use mooncake_types::ErrorCode;
 
 /// A key, and the memory that its bytes are read to or written from.
-pub(crate) type Item<'a> = (&'a str, RawSlice);
+pub(crate) type Item<'a> = (&'a str, RawSlice<'a>);
 
 /// A pool, as a replay uses it. Results have the order of the items.
 pub(crate) trait Pool: Send {

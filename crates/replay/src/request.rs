@@ -31,14 +31,14 @@ pub(crate) struct Client<'a, P> {
     pool: P,
     blocks: &'a Blocks,
     /// Room for the blocks of the longest request.
-    buffer: RawSlice,
+    buffer: RawSlice<'a>,
     piece: Vec<u8>,
     pub(crate) tally: Tally,
 }
 
 impl<'a, P: Pool> Client<'a, P> {
-    /// A client that reads into `buffer` and puts from it. The buffer must outlive the client.
-    pub(crate) fn new(pool: P, blocks: &'a Blocks, buffer: RawSlice) -> Self {
+    /// A client that reads into `buffer` and puts from it.
+    pub(crate) fn new(pool: P, blocks: &'a Blocks, buffer: RawSlice<'a>) -> Self {
         let piece = vec![0; PIECE_BYTES.min(blocks.bytes)];
         Self { pool, blocks, buffer, piece, tally: Tally::default() }
     }
@@ -190,7 +190,7 @@ impl<'a, P: Pool> Client<'a, P> {
         &self.blocks.keys[block as usize]
     }
 
-    fn slot(&self, at: usize) -> RawSlice {
+    fn slot(&self, at: usize) -> RawSlice<'a> {
         self.buffer.sub(at * self.blocks.bytes, self.blocks.bytes)
     }
 }

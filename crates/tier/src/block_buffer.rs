@@ -25,7 +25,7 @@ impl BlockBuffer {
     }
 
     /// The bytes. They may be read and written as long as this buffer lives.
-    pub(crate) fn raw(&self) -> RawSlice {
+    pub(crate) fn raw(&self) -> RawSlice<'_> {
         self.memory.raw().sub(self.start, self.len)
     }
 }

@@ -97,7 +97,7 @@ mod tests {
     use crate::tests::Dice;
 
     /// Slices of random lengths at random addresses, whose total length is a multiple of a block.
-    fn slices(dice: &mut Dice, memory: RawSlice) -> Vec<RawSlice> {
+    fn slices<'m>(dice: &mut Dice, memory: RawSlice<'m>) -> Vec<RawSlice<'m>> {
         let (mut slices, mut from, mut total) = (Vec::new(), 0, 0);
         for _ in 0..=dice.below(6) {
             from += dice.below(3) as usize * (512 - from % 512) + dice.below(2) as usize * 100;

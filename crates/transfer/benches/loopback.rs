@@ -52,11 +52,10 @@ impl SegmentHost for FlatHost {
         _: Arc<dyn Interrupt>,
     ) -> Result<WriteTicket, ErrorCode> {
         let memory =
-            self.region.slice(range.offset, range.len).map_err(|_| ErrorCode::InvalidParams)?;
-        let region = Arc::clone(&self.region);
+            self.region.hold(range.offset, range.len).map_err(|_| ErrorCode::InvalidParams)?;
         let entry = (range.version, Arc::default());
         self.entries.lock().expect("no panic").insert(range.offset, entry);
-        Ok(WriteTicket { memory, region, id: range.offset, segment: range.segment })
+        Ok(WriteTicket { memory, id: range.offset, segment: range.segment })
     }
 
     fn complete_write(&self, ticket: WriteTicket, checksums: Vec<u32>) -> Result<(), ErrorCode> {
@@ -71,11 +70,11 @@ impl SegmentHost for FlatHost {
         let entries = self.entries.lock().expect("no panic");
         let (version, checksums) = entries.get(&range.offset).ok_or(ErrorCode::ObjectNotFound)?;
         let memory =
-            self.region.slice(range.offset, range.len).map_err(|_| ErrorCode::InvalidParams)?;
-        let (checksums, region) = (Some(Arc::clone(checksums)), Arc::clone(&self.region));
+            self.region.hold(range.offset, range.len).map_err(|_| ErrorCode::InvalidParams)?;
+        let checksums = Some(Arc::clone(checksums));
         let (segment, offset, version) = (range.segment, range.offset, *version);
         let (grant, from) = (version, range.from);
-        Ok(ReadTicket { memory, region, checksums, segment, offset, from, version, grant })
+        Ok(ReadTicket { memory, checksums, segment, offset, from, version, grant })
     }
 
     fn drop_range(&self, _range: &RangeDrop) -> Result<(), ErrorCode> {
@@ -109,7 +108,7 @@ impl Load {
         self.objects * self.len
     }
 
-    fn reads(&self, version: Version) -> Vec<ReadOp> {
+    fn reads(&self, version: Version) -> Vec<ReadOp<'_>> {
         let op = |i: usize| {
             let (offset, len) = ((i * self.len) as u64, self.len as u64);
             let range =

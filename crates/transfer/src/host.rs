@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use mooncake_memory::{RawSlice, Region, SlotTable};
+use mooncake_memory::{HeldSlice, RawSlice, Region, SlotTable};
 use mooncake_types::{
     Epoch, ErrorCode, Follow, FollowPage, RangeDrop, RangeRead, RangeWrite, SegmentId, Version,
 };
@@ -50,7 +50,7 @@ pub trait SegmentHost: Send + Sync {
         &self,
         epoch: Epoch,
         range: &RangeWrite<'_>,
-        bytes: RawSlice,
+        bytes: RawSlice<'_>,
         interrupt: Arc<dyn Interrupt>,
     ) -> Option<Result<(), ErrorCode>> {
         let _ = (epoch, range, bytes, interrupt);
@@ -169,9 +169,7 @@ pub trait Interrupt: Send + Sync {
 #[derive(Debug)]
 pub struct WriteTicket {
     /// The memory to write to.
-    pub memory: RawSlice,
-    /// Keeps the memory mapped.
-    pub region: Arc<Region>,
+    pub memory: HeldSlice,
     /// The host's name for this write.
     pub id: u64,
     /// The segment.
@@ -190,9 +188,7 @@ pub struct Pin {
 #[derive(Clone, Debug)]
 pub struct ReadTicket {
     /// The wanted bytes.
-    pub memory: RawSlice,
-    /// Keeps the memory mapped.
-    pub region: Arc<Region>,
+    pub memory: HeldSlice,
     /// One checksum for each chunk, if whole chunks of the entry are wanted and they are known.
     pub checksums: Option<Arc<[u32]>>,
     /// The segment.

@@ -55,7 +55,7 @@ impl LocalTransport {
             return self.read_to_devices(&[op]).remove(0);
         }
         let ticket = self.begin_read(op)?;
-        copy_out(ticket.memory, &op.dst)?;
+        copy_out(ticket.memory.raw(), &op.dst)?;
         self.settled(&ticket)
     }
 
@@ -80,7 +80,8 @@ impl LocalTransport {
         let tickets: Vec<_> = ops.iter().map(|op| self.begin_read(op)).collect();
         let jobs = ops.iter().zip(&tickets).map(|(op, ticket)| {
             let ticket = ticket.as_ref().ok()?;
-            Some(Job { memory: &op.dst, host: ticket.memory, region: Some(&ticket.region) })
+            let (host, region) = (ticket.memory.raw(), Some(&**ticket.memory.region()));
+            Some(Job { memory: &op.dst, host, region })
         });
         let copied = copy_some(Direction::ToDevice, jobs.collect(), &|_| true);
         let settle = |(ticket, copied): (Result<ReadTicket, _>, Option<Result<(), CopyError>>)| {

@@ -7,14 +7,13 @@ use crate::TransferError;
 
 /// A range to be read into the caller's memory.
 #[derive(Clone, Debug)]
-pub struct ReadOp {
+pub struct ReadOp<'m> {
     /// The node's data port, `host:port`.
     pub endpoint: Arc<str>,
     /// What to read.
     pub range: RangeRead,
-    /// The destination, of exactly `range.len` bytes. It stays valid, and in no other use, until the read has
-    /// returned. After a failed read its contents are unspecified.
-    pub dst: SliceList,
+    /// The destination, of exactly `range.len` bytes. It is in no other use until the read has returned. After a failed read its contents are unspecified.
+    pub dst: SliceList<'m>,
 }
 
 /// A range to view in place.
@@ -33,8 +32,8 @@ pub struct WriteOp<'a> {
     pub endpoint: Arc<str>,
     /// What to write.
     pub range: RangeWrite<'a>,
-    /// The source, of exactly `range.len` bytes. It stays valid and unchanged until the write has returned.
-    pub src: SliceList,
+    /// The source, of exactly `range.len` bytes. It stays unchanged until the write has returned.
+    pub src: SliceList<'a>,
 }
 
 /// The result of each operation of a call; `None` for those left to another transport.

@@ -35,13 +35,13 @@ impl<'a> OpenWrite<'a> {
     }
 
     /// Where the bytes go.
-    pub(crate) fn memory(&self) -> RawSlice {
-        self.ticket().memory
+    pub(crate) fn memory(&self) -> RawSlice<'_> {
+        self.ticket().memory.raw()
     }
 
     /// The region that they lie in.
     pub(crate) fn region(&self) -> &Region {
-        &self.ticket().region
+        self.ticket().memory.region()
     }
 
     /// Completes the write; see [`SegmentHost::complete_write`].

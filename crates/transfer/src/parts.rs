@@ -12,17 +12,17 @@ const PART_BYTES: u64 = 2 << 20;
 const LONG_BYTES: u64 = 2 * PART_BYTES;
 
 /// Reads of which the long ones were cut.
-pub(crate) struct Parts {
-    ops: Vec<ReadOp>,
+pub(crate) struct Parts<'m> {
+    ops: Vec<ReadOp<'m>>,
     /// For each part, the position of its read.
     positions: Vec<usize>,
     /// How many reads there were.
     count: usize,
 }
 
-impl Parts {
+impl<'m> Parts<'m> {
     /// Cuts long reads; `None` if there are none. The parts are whole chunks, so that the node has their checksums.
-    pub(crate) fn cut(ops: &[ReadOp]) -> Option<Parts> {
+    pub(crate) fn cut(ops: &[ReadOp<'m>]) -> Option<Parts<'m>> {
         let is_long = |op: &ReadOp| {
             let RangeRead { from, len, .. } = op.range;
             len >= LONG_BYTES && from.is_multiple_of(CHUNK_BYTES) && len == op.dst.total_len()
@@ -41,7 +41,7 @@ impl Parts {
         Some(parts)
     }
 
-    fn push_parts(&mut self, position: usize, op: &ReadOp) {
+    fn push_parts(&mut self, position: usize, op: &ReadOp<'m>) {
         let mut at = 0;
         while at < op.range.len {
             let len = PART_BYTES.min(op.range.len - at);
@@ -52,7 +52,7 @@ impl Parts {
         }
     }
 
-    fn push(&mut self, position: usize, op: ReadOp) {
+    fn push(&mut self, position: usize, op: ReadOp<'m>) {
         self.positions.push(position);
         self.ops.push(op);
     }
@@ -63,7 +63,7 @@ impl Parts {
     }
 
     /// The reads to make.
-    pub(crate) fn ops(&self) -> &[ReadOp] {
+    pub(crate) fn ops(&self) -> &[ReadOp<'m>] {
         &self.ops
     }
 
@@ -91,7 +91,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    fn read(buffer: &Buffer, from: u64, len: u64) -> ReadOp {
+    fn read(buffer: &Buffer, from: u64, len: u64) -> ReadOp<'_> {
         let version = Version { epoch: Epoch(1), counter: 1 };
         let segment = SegmentId(7);
         let range = RangeRead { segment, offset: 64, version, object_offset: 0, from, len };

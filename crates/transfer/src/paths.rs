@@ -172,7 +172,7 @@ fn round_trip(ask: impl Fn() -> Result<(), TransferError>) -> Option<Duration> {
 }
 
 /// A read of a version that does not exist: the node looks it up, and sends no payload.
-fn empty_read(endpoint: &Arc<str>, segment: SegmentId) -> ReadOp {
+fn empty_read(endpoint: &Arc<str>, segment: SegmentId) -> ReadOp<'static> {
     let version = Version::default();
     let range = RangeRead { segment, offset: 0, version, object_offset: 0, from: 0, len: 0 };
     ReadOp { endpoint: Arc::clone(endpoint), range, dst: SliceList::default() }
@@ -236,7 +236,7 @@ impl Paths {
     fn open_of_devices<'a>(
         &self,
         settled: &[Option<Result<(), TransferError>>],
-        memory: impl Fn(usize) -> &'a SliceList,
+        memory: impl Fn(usize) -> &'a SliceList<'a>,
     ) -> Vec<usize> {
         let open = (0..settled.len()).filter(|&position| settled[position].is_none());
         open.filter(|&position| !memory(position).is_host()).collect()
@@ -362,15 +362,14 @@ impl Paths {
     ) -> Vec<Result<(), TransferError>> {
         // Each answer comes with a byte that has no use.
         let bytes = Buffer::zeroed(ops.len());
-        let ask = |(position, op): (usize, &ReadOp)| match copied[position] {
+        let asked = ops.iter().enumerate().map(|(position, op)| match copied[position] {
             CacheLookup::Unpromised => ReadOp {
                 endpoint: Arc::clone(&op.endpoint),
                 range: op.range.question(),
                 dst: bytes.raw().sub(position, 1).into(),
             },
             CacheLookup::Miss | CacheLookup::Promised { .. } => op.clone(),
-        };
-        let asked: Vec<ReadOp> = ops.iter().enumerate().map(ask).collect();
-        self.tcp.read_where(&asked, is_asked)
+        });
+        self.tcp.read_where(&asked.collect::<Vec<ReadOp<'_>>>(), is_asked)
     }
 }

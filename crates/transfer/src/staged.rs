@@ -102,32 +102,36 @@ fn windows(lens: impl Iterator<Item = u64>) -> Vec<Vec<StagedPart>> {
     windows
 }
 
+/// Staging memory for the device in which the first piece lies that is not host memory.
+fn staging_for(memory: &[&SliceList]) -> Result<Staging, TransferError> {
+    let places = memory.iter().flat_map(|memory| memory.pieces());
+    let ordinal = places.map(|piece| piece.place()).find_map(|place| match place {
+        Place::Device(ordinal) => Some(ordinal),
+        Place::Host => None,
+    });
+    Staging::of_device(ordinal.unwrap_or(0)).map_err(|error| of_copy(&error))
+}
+
 /// The state of one staged call.
 struct StagedCall<'a, T> {
-    memory: Vec<&'a SliceList>,
+    memory: Vec<&'a SliceList<'a>>,
     results: Vec<Result<T, TransferError>>,
     /// Copies by buffer. A drop waits for them, before others get the staging memory.
-    under_way: [Option<(Copying, Vec<StagedPart>)>; 2],
-    staging: Staging,
+    under_way: [Option<(Copying<'a>, Vec<StagedPart>)>; 2],
+    staging: &'a Staging,
     direction: Direction,
 }
 
 impl<'a, T> StagedCall<'a, T> {
     fn new(
-        direction: Direction,
-        memory: Vec<&'a SliceList>,
+        (direction, staging): (Direction, &'a Staging),
+        memory: Vec<&'a SliceList<'a>>,
         results: Vec<Result<T, TransferError>>,
-    ) -> Result<Self, TransferError> {
-        let places = memory.iter().flat_map(|memory| memory.pieces());
-        let ordinal = places.map(|piece| piece.place()).find_map(|place| match place {
-            Place::Device(ordinal) => Some(ordinal),
-            Place::Host => None,
-        });
-        let staging = Staging::of_device(ordinal.unwrap_or(0)).map_err(|error| of_copy(&error))?;
-        Ok(Self { memory, results, under_way: [None, None], staging, direction })
+    ) -> Self {
+        Self { memory, results, under_way: [None, None], staging, direction }
     }
 
-    fn bytes(&self, buffer: StagingBuffer, part: &StagedPart) -> RawSlice {
+    fn bytes(&self, buffer: StagingBuffer, part: &StagedPart) -> RawSlice<'a> {
         self.staging.memory(buffer).sub(part.at, part.len as usize)
     }
 
@@ -141,8 +145,8 @@ impl<'a, T> StagedCall<'a, T> {
         self.under_way[buffer as usize] = Some((copying, parts));
     }
 
-    fn copying(&self, buffer: StagingBuffer, parts: &[StagedPart]) -> Copying {
-        let lists: Vec<SliceList> =
+    fn copying(&self, buffer: StagingBuffer, parts: &[StagedPart]) -> Copying<'a> {
+        let lists: Vec<SliceList<'a>> =
             parts.iter().map(|part| self.memory[part.index].part(part.from, part.len)).collect();
         let pairs = lists.iter().zip(parts).map(|(list, part)| (list, self.bytes(buffer, part)));
         Copying::begin(self.direction, pairs, self.staging.is_locked())
@@ -177,14 +181,13 @@ pub(crate) fn staged_reads(
     }
     let wanted: Vec<&ReadOp> = positions.iter().map(|&at| &ops[at]).collect();
     let check = |op: &&ReadOp| fits(op.dst.total_len(), op.range.len).map(|()| Source::Own);
-    let memory = wanted.iter().map(|op| &op.dst).collect();
-    let mut call =
-        match StagedCall::new(Direction::ToDevice, memory, wanted.iter().map(check).collect()) {
-            Ok(call) => call,
-            Err(error) => {
-                return positions.into_iter().map(|at| (at, Err(error.clone()))).collect();
-            }
-        };
+    let memory: Vec<_> = wanted.iter().map(|op| &op.dst).collect();
+    let staging = match staging_for(&memory) {
+        Ok(staging) => staging,
+        Err(error) => return positions.into_iter().map(|at| (at, Err(error.clone()))).collect(),
+    };
+    let results = wanted.iter().map(check).collect();
+    let mut call = StagedCall::new((Direction::ToDevice, &staging), memory, results);
     let mut buffer = StagingBuffer::Front;
     for window in windows(wanted.iter().map(|op| op.range.len)) {
         call.settle(buffer);
@@ -223,14 +226,13 @@ pub(crate) fn staged_writes(
     }
     let wanted: Vec<&WriteOp<'_>> = positions.iter().map(|&at| &ops[at]).collect();
     let check = |op: &&WriteOp<'_>| fits(op.src.total_len(), op.range.len);
-    let memory = wanted.iter().map(|op| &op.src).collect();
-    let mut call =
-        match StagedCall::new(Direction::ToHost, memory, wanted.iter().map(check).collect()) {
-            Ok(call) => call,
-            Err(error) => {
-                return positions.into_iter().map(|at| (at, Err(error.clone()))).collect();
-            }
-        };
+    let memory: Vec<_> = wanted.iter().map(|op| &op.src).collect();
+    let staging = match staging_for(&memory) {
+        Ok(staging) => staging,
+        Err(error) => return positions.into_iter().map(|at| (at, Err(error.clone()))).collect(),
+    };
+    let results = wanted.iter().map(check).collect();
+    let mut call = StagedCall::new((Direction::ToHost, &staging), memory, results);
     let good = |call: &StagedCall<'_, ()>, window: Vec<StagedPart>| -> Vec<StagedPart> {
         window.into_iter().filter(|part| call.is_good(part)).collect()
     };

@@ -139,7 +139,7 @@ impl TcpTransport {
     /// Plans operations, given as `(endpoint, bytes of the range, bytes of the caller's memory)`, and puts one
     /// question to each peer. Returns the results in the order of the operations. Also returns the positions of those
     /// that did not begin, because their peer could not be connected to, if there is time left.
-    fn run<'a, Q: Question>(
+    fn run<'a, 'm, Q: Question<'m>>(
         &self,
         purpose: Purpose,
         times: CallTimes,

@@ -81,11 +81,11 @@ impl RegisteredFile {
 }
 
 /// Calls `copy` for each part of the slices behind offset `from`, with the part of `buffer` that belongs to it.
-fn for_each_part(
-    slices: &[RawSlice],
+fn for_each_part<'m>(
+    slices: &[RawSlice<'m>],
     from: usize,
-    buffer: RawSlice,
-    mut copy: impl FnMut(RawSlice, RawSlice),
+    buffer: RawSlice<'m>,
+    mut copy: impl FnMut(RawSlice<'m>, RawSlice<'m>),
 ) {
     let (mut skipped, mut filled) = (from, 0);
     for slice in slices {

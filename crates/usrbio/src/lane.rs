@@ -50,7 +50,7 @@ impl SharedBuffer {
     }
 
     /// All bytes of the buffer.
-    pub(crate) fn whole(&self) -> RawSlice {
+    pub(crate) fn whole(&self) -> RawSlice<'static> {
         // SAFETY: the library mapped `len` bytes here, until this is dropped. Only lanes use the slice, and `Mount`
         // drops them before the buffer.
         unsafe { RawSlice::new(self.iov.base, self.len) }
@@ -126,7 +126,7 @@ impl Drop for Ring {
 
 /// A buffer with a ring for reads and one for writes. One thread uses it at a time.
 pub(crate) struct Lane {
-    pub(crate) buffer: RawSlice,
+    pub(crate) buffer: RawSlice<'static>,
     read: Ring,
     write: Ring,
     /// Number of the last request.
@@ -142,7 +142,7 @@ impl Lane {
     pub(crate) fn new(
         functions: &'static Functions,
         mount_point: &CStr,
-        buffer: RawSlice,
+        buffer: RawSlice<'static>,
     ) -> io::Result<Lane> {
         let read = Ring::new(functions, mount_point, Direction::Read)?;
         let write = Ring::new(functions, mount_point, Direction::Write)?;

@@ -69,7 +69,7 @@ fn pattern(len: usize, seed: usize) -> Vec<u8> {
 }
 
 /// Cuts memory into slices of these lengths.
-fn cut(memory: RawSlice, lens: &[usize]) -> Vec<RawSlice> {
+fn cut<'m>(memory: RawSlice<'m>, lens: &[usize]) -> Vec<RawSlice<'m>> {
     let mut from = 0;
     let mut slices = Vec::new();
     for &len in lens {

@@ -75,6 +75,9 @@ fn examine(args: &DoctorArgs) -> Result<bool, String> {
         mooncake_memory::own_uid(),
         config.transports
     ));
+    if !mooncake_memory::copies_are_checked() {
+        say(format_args!("warning: {}\n", mooncake_memory::UNCHECKED));
+    }
     let mut all_reached = true;
     for segment in &listed {
         let (text, reached) = describe(&paths, segment);

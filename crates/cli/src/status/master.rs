@@ -16,6 +16,9 @@ pub(super) struct Master {
 pub(super) struct Health {
     /// `leader` or `standby`.
     role: String,
+    /// What runs there, and its protocol. Absent in earlier releases.
+    version: Option<String>,
+    protocol_version: Option<u32>,
     /// The state of the leadership, like `serving` or `recovering`.
     pub(super) ha_state: String,
     leader_address: Option<String>,
@@ -73,6 +76,11 @@ impl Master {
             }
             _ => String::new(),
         };
+        let version = health.version.as_ref().zip(health.protocol_version);
+        let version =
+            version.map(|(version, protocol)| format!("version {version}, protocol {protocol}"));
+        let rest = [Some(rest).filter(|rest| !rest.is_empty()), version].into_iter().flatten();
+        let rest = rest.collect::<Vec<_>>().join("; ");
         [self.http.clone(), health.role.clone(), health.ha_state.clone(), rest]
     }
 

@@ -112,6 +112,14 @@ problems
 }
 
 #[test]
+fn the_version_and_the_protocol_of_each_master_are_told() {
+    let told = r#"{"status":"ok","version":"1.2.3","protocol_version":9,"role":"standby",
+        "ha_state":"candidate","leader_address":null,"view_version":null}"#;
+    let (text, _) = report(&[leader("serving"), master("m2:9003", told)], None);
+    assert!(text.contains("m2:9003  standby  candidate  version 1.2.3, protocol 9\n"), "{text}");
+}
+
+#[test]
 fn standbys_alone_are_a_problem() {
     let candidate = r#"{"status":"ok","role":"standby","ha_state":"candidate","service_ready":false,
         "leader_address":null,"view_version":null}"#;

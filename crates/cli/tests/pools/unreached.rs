@@ -83,7 +83,8 @@ fn puts_avoid_nodes_that_advertise_an_address_where_they_are_not() {
     let _impostor = node(&master.rpc, &[&impostor]);
     master.program.first_line("another node serves there");
     lost.program.first_line("this node cannot be reached at the address that it tells others");
-    assert_eq!(http_get(&health, "/health"), r#"{"status":"unreachable","code":4}"#);
+    let answer = http_get(&health, "/health");
+    assert!(answer.starts_with(r#"{"status":"unreachable","code":4,"#), "{answer}");
 
     let store = store(&master.rpc);
     let refused: Vec<_> =

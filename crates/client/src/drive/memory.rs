@@ -6,9 +6,9 @@ use mooncake_transfer::View;
 pub(crate) trait Memory {
     /// `len` bytes of the memory of the item at `position`, from `at` on; `None` if there is no room. `at` counts
     /// within the object of `object_len` bytes or, if parts are moved, within these.
-    fn part(&mut self, position: usize, at: u64, len: u64, object_len: u64) -> Option<SliceList>;
+    fn part(&self, position: usize, at: u64, len: u64, object_len: u64) -> Option<SliceList<'_>>;
 
-    /// Called before [`Memory::part`] is called for these fetches.
+    /// Called before [`Memory::part`] is called for these fetches, and not for those that are shown in place.
     fn make_room(&mut self, fetches: &[RangeToRead]) {
         let _ = fetches;
     }

@@ -122,15 +122,18 @@ impl OpDriver<'_> {
     ) -> Vec<Result<(), MoveError>> {
         let extent = Extent::of(fetches.iter().map(|fetch| fetch.position));
         let started = Instant::now();
-        memory.make_room(&fetches);
         let takes_views = memory.takes_views();
-        let mut views = if takes_views { views::show(self.paths, &fetches) } else { Vec::new() };
+        let views = if takes_views { views::show(self.paths, &fetches) } else { Vec::new() };
+        let is_shown: Vec<bool> = views.iter().map(Option::is_some).collect();
+        let shown = fetches.iter().zip(views).filter_map(|(fetch, view)| Some((fetch, view?)));
+        shown.for_each(|(fetch, view)| memory.take_view(fetch.position, view));
+        let is_shown = |index: usize| is_shown.get(index).is_some_and(|is_shown| *is_shown);
+        make_room(memory, &fetches, is_shown);
         let mut ops = Vec::with_capacity(fetches.len());
         let mut destinations = Vec::with_capacity(fetches.len());
         for (index, fetch) in fetches.into_iter().enumerate() {
             let RangeToRead { position, endpoint, medium, range, at, object_len } = fetch;
-            if let Some(view) = views.get_mut(index).and_then(Option::take) {
-                memory.take_view(position, view);
+            if is_shown(index) {
                 let source = self.paths.source_shown(range.segment);
                 destinations.push((position, medium, range.len, Destination::View(source)));
                 continue;
@@ -182,11 +185,11 @@ impl OpDriver<'_> {
             self.paths.write(epoch, &early)
         });
         memory.on_written();
-        let moved = bytes_moved(ops.iter().map(|op| op.range.len), &results);
+        let moved = bytes_moved(deposits.iter().map(|deposit| deposit.range.len), &results);
         if let Some(metrics) = self.metrics {
             metrics.on_write(extent, moved, started.elapsed());
         }
-        self.report(ops.iter().map(|op| op.range.segment), &results);
+        self.report(deposits.iter().map(|deposit| deposit.range.segment), &results);
         results.into_iter().map(|result| result.map_err(to_move_error)).collect()
     }
 
@@ -230,6 +233,16 @@ impl OpDriver<'_> {
             heartbeat.report(&segments);
         }
     }
+}
+
+/// Makes room for the fetches that are not shown in place.
+fn make_room(memory: &mut impl Memory, fetches: &[RangeToRead], is_shown: impl Fn(usize) -> bool) {
+    if !(0..fetches.len()).any(&is_shown) {
+        return memory.make_room(fetches);
+    }
+    let is_copied = |(index, _): &(usize, &RangeToRead)| !is_shown(*index);
+    let copied = fetches.iter().enumerate().filter(is_copied).map(|(_, fetch)| fetch.clone());
+    memory.make_room(&copied.collect::<Vec<_>>());
 }
 
 /// Total length of the ranges that were moved.

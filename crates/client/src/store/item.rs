@@ -6,7 +6,7 @@ pub struct PutSource<'a> {
     /// Its key.
     pub key: &'a str,
     /// Its bytes. Their number is the object's length, which must not be zero.
-    pub src: SliceList,
+    pub src: SliceList<'a>,
     /// The group that the object belongs to for good; empty for none. Objects of one group are leased and evicted
     /// together.
     pub group: &'a str,
@@ -15,7 +15,7 @@ pub struct PutSource<'a> {
 impl<'a> PutSource<'a> {
     /// An object of no group.
     #[must_use]
-    pub const fn new(key: &'a str, src: SliceList) -> Self {
+    pub const fn new(key: &'a str, src: SliceList<'a>) -> Self {
         Self { key, src, group: "" }
     }
 }
@@ -26,7 +26,7 @@ pub struct GetTarget<'a> {
     /// Its key.
     pub key: &'a str,
     /// The memory for it; may be longer than the object.
-    pub dst: SliceList,
+    pub dst: SliceList<'a>,
 }
 
 /// The state of a store.

@@ -47,7 +47,7 @@ use crate::registered_buffers::RegisteredBuffers;
 use crate::zero_copy_get::ObjectBytes;
 use closed::CLOSED;
 use local_pool::LocalPool;
-pub use memory::MakeRoom;
+pub use memory::Rooms;
 use memory::{Buffers, CallerBuffers, NoMemory, ViewsOrBuffers};
 use session::Session;
 
@@ -261,16 +261,12 @@ impl Store {
             .collect()
     }
 
-    /// Gets objects as [`Store::get`] does, into memory that `make_room` provides once their lengths are known.
+    /// Gets objects as [`Store::get`] does, into memory that `rooms` provides once their lengths are known.
     /// Returns these.
-    pub fn get_placed(
-        &self,
-        keys: &[&str],
-        make_room: &mut MakeRoom<'_>,
-    ) -> Vec<Result<u64, ErrorCode>> {
+    pub fn get_placed(&self, keys: &[&str], rooms: &mut dyn Rooms) -> Vec<Result<u64, ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); keys.len()] };
         let named: Vec<GetItem<'_>> = keys.iter().map(|key| GetItem::whole(key, None)).collect();
-        session.get(&named, &mut CallerBuffers::new(keys.len(), make_room))
+        session.get(&named, &mut CallerBuffers::new(keys.len(), rooms))
     }
 
     /// Gets objects as [`Store::get`] does, without a copy where possible. An object of 256 KiB or more in one piece

@@ -5,11 +5,11 @@ use crate::drive::Memory;
 
 /// Bytes of an object, and where they are in the caller's memory.
 #[derive(Clone, Copy, Debug)]
-pub struct Fragment {
+pub struct Fragment<'a> {
     /// Offset of the first byte in the object.
     pub object_offset: u64,
     /// The memory that they come from or go to; its length is their number.
-    pub slice: PlacedSlice,
+    pub slice: PlacedSlice<'a>,
 }
 
 /// Some of one object's bytes, to be read or written. Nothing touches the memory after the call has returned.
@@ -18,7 +18,7 @@ pub struct Ranged<'a> {
     /// The object's key.
     pub key: &'a str,
     /// Which bytes, and where they are in memory.
-    pub fragments: Vec<Fragment>,
+    pub fragments: Vec<Fragment<'a>>,
 }
 
 impl Ranged<'_> {
@@ -33,7 +33,7 @@ impl Ranged<'_> {
     }
 }
 
-impl Fragment {
+impl Fragment<'_> {
     fn part(&self) -> Part {
         Part { from: self.object_offset, len: self.slice.len() as u64 }
     }
@@ -61,7 +61,7 @@ fn starts(lens: impl Iterator<Item = u64>) -> Vec<u64> {
 }
 
 impl Memory for Fragments<'_, '_> {
-    fn part(&mut self, position: usize, at: u64, len: u64, _: u64) -> Option<SliceList> {
+    fn part(&self, position: usize, at: u64, len: u64, _: u64) -> Option<SliceList<'_>> {
         let (starts, fragments) = (&self.starts[position], &self.items[position].fragments);
         let first = starts.partition_point(|&start| start <= at).checked_sub(1)?;
         let (mut skip, mut left) = ((at - starts[first]) as usize, len);
@@ -97,7 +97,7 @@ mod tests {
             |from, len| Fragment { object_offset: 77, slice: buffer.raw().sub(from, len).into() };
         let fragments = vec![cut(4, 3), cut(0, 0), cut(0, 4), cut(9, 1)];
         let items = [Ranged { key: "a", fragments }, Ranged { key: "b", fragments: vec![] }];
-        let mut memory = Fragments::new(&items);
+        let memory = Fragments::new(&items);
         for (at, len, expected) in [
             (0, 8, Some("efgabcdj")),
             (0, 3, Some("efg")),

@@ -1,4 +1,4 @@
-use mooncake_client::{Buffer, ErrorCode, Store, StoreConfig};
+use mooncake_client::{Buffer, ErrorCode, Fragment, Store, StoreConfig};
 use mooncake_meta::Meta;
 use mooncake_types::Epoch;
 
@@ -23,12 +23,13 @@ fn what_was_looked_up_once_is_read_layer_by_layer_without_the_master() {
     assert_eq!(started, vec![Ok(40_000), miss, Ok(8_000), Err(ErrorCode::InvalidKey)]);
     master.stop();
     let rooms = [Buffer::zeroed(40_000), Buffer::zeroed(8_000)];
+    fn of(room: &Buffer, layer: usize) -> [Fragment<'_>; 2] {
+        let len = room.len() / 4;
+        [fragment(room, layer * len, len / 2), fragment(room, layer * len + len / 2, len / 2)]
+    }
     for layer in 0..4 {
-        let of = |room: &Buffer| {
-            let len = room.len() / 4;
-            [fragment(room, layer * len, len / 2), fragment(room, layer * len + len / 2, len / 2)]
-        };
-        let items = [ranged("a", &of(&rooms[0])), ranged("b", &of(&rooms[1])), ranged("none", &[])];
+        let (a, b) = (of(&rooms[0], layer), of(&rooms[1], layer));
+        let items = [ranged("a", &a), ranged("b", &b), ranged("none", &[])];
         let read = client.get_session_read(&items);
         assert_eq!(read, vec![Ok(10_000), Ok(2_000), Err(ErrorCode::InvalidParams)]);
     }

@@ -2,7 +2,9 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use mooncake_client::{HttpAddress, ListenError, OpenError, Store, StoreConfig};
+use mooncake_client::{
+    HttpAddress, ListenError, OpenError, PROTOCOL_VERSION, SOFTWARE_VERSION, Store, StoreConfig,
+};
 
 use crate::master::Master;
 use crate::rig::{config, eventually, get, put};
@@ -39,15 +41,20 @@ fn body(address: SocketAddr, path: &str) -> String {
     body
 }
 
+/// The answer to `/health` that begins with these fields. It tells the versions, as a master's does.
+fn health(fields: &str) -> String {
+    format!(r#"{{{fields},"version":"{SOFTWARE_VERSION}","protocol_version":{PROTOCOL_VERSION}}}"#)
+}
+
 #[test]
 fn a_store_says_how_it_is() {
     let mut master = Master::start();
     let (_store, address) = open(&master);
     let (status, head, body) = ask(address, "GET", "/health");
-    assert_eq!((status, body.as_str()), (200, r#"{"status":"healthy","code":0}"#));
+    assert_eq!((status, body), (200, health(r#""status":"healthy","code":0"#)));
     assert!(head.contains("content-type: application/json"), "{head}");
     master.stop();
-    let lost = (503, r#"{"status":"master_unreachable","code":2}"#.to_owned());
+    let lost = (503, health(r#""status":"master_unreachable","code":2"#));
     eventually("the store says that the master is lost", || {
         let (status, _, body) = ask(address, "GET", "/health");
         (status, body) == lost
@@ -71,7 +78,7 @@ fn a_store_that_still_opens_is_not_initialized() {
     let address = SocketAddr::from(([127, 0, 0, 1], port));
     eventually("the server listens", || TcpStream::connect(address).is_ok());
     let (status, _, body) = ask(address, "GET", "/health");
-    assert_eq!((status, body.as_str()), (503, r#"{"status":"not_initialized","code":1}"#));
+    assert_eq!((status, body), (503, health(r#""status":"not_initialized","code":1"#)));
     let error = thread.join().expect("opening does not panic");
     assert!(matches!(error, Some(OpenError::MasterUnreachable { .. })), "{error:?}");
     eventually("nobody listens any more", || TcpStream::connect(address).is_err());

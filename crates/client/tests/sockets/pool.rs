@@ -61,13 +61,14 @@ fn a_large_object_travels_in_pieces_of_the_callers_memory() {
     let key = "large";
     let bytes = Buffer::from_vec(content(key, 17 * MIB + 3));
     let cuts = [0, 1, 5000, 5000, 3 * MIB, 16 * MIB, bytes.len()];
-    let pieces = |buffer: &Buffer| -> SliceList {
+    fn pieces<'m>(buffer: &'m Buffer, cuts: &[usize]) -> SliceList<'m> {
         cuts.windows(2).map(|cut| buffer.raw().sub(cut[0], cut[1] - cut[0])).collect()
-    };
-    let put = client.put(&[PutSource::new(key, pieces(&bytes))], &ReplicateConfig::default());
+    }
+    let put =
+        client.put(&[PutSource::new(key, pieces(&bytes, &cuts))], &ReplicateConfig::default());
     assert_eq!(put, vec![Ok(())]);
     let room = Buffer::zeroed(bytes.len());
-    let got = client.get_into(&[GetTarget { key, dst: pieces(&room) }]);
+    let got = client.get_into(&[GetTarget { key, dst: pieces(&room, &cuts) }]);
     assert_eq!(got, vec![Ok(bytes.len() as u64)]);
     assert!(room.as_slice() == bytes.as_slice());
 }

@@ -53,12 +53,12 @@ pub(crate) fn upsert(
 }
 
 /// A part of an object, at the same offset in a buffer as long as the object.
-pub(crate) fn fragment(buffer: &Buffer, from: usize, len: usize) -> Fragment {
+pub(crate) fn fragment(buffer: &Buffer, from: usize, len: usize) -> Fragment<'_> {
     Fragment { object_offset: from as u64, slice: buffer.raw().sub(from, len).into() }
 }
 
 /// One item of a ranged call.
-pub(crate) fn ranged<'a>(key: &'a str, fragments: &[Fragment]) -> Ranged<'a> {
+pub(crate) fn ranged<'a>(key: &'a str, fragments: &[Fragment<'a>]) -> Ranged<'a> {
     Ranged { key, fragments: fragments.to_vec() }
 }
 

@@ -34,8 +34,8 @@ fn of_one_key_in_one_call_the_last_item_is_stored() {
     let _node = open(&master, 16 << 20);
     let client = open(&master, 0);
     let values = ["first", "second", "third"].map(|text| Buffer::from_vec(text.into()));
-    let source = |key, value: &Buffer| PutSource::new(key, SliceList::from(value.raw()));
-    let items = [source("a", &values[0]), source("b", &values[1]), source("a", &values[2])];
+    let items = [("a", 0), ("b", 1), ("a", 2)]
+        .map(|(key, at)| PutSource::new(key, SliceList::from(values[at].raw())));
     let results = client.upsert(&items, &ReplicateConfig::default());
     assert_eq!(results, vec![Ok(()); 3]);
     assert_eq!(get(&client, "a"), Ok(b"third".to_vec()));

@@ -79,7 +79,7 @@ fn memories(dummy: &DummyStore, bytes: &[u8]) -> Vec<(&'static str, usize)> {
 }
 
 /// The memory at this address.
-fn at(address: usize, len: usize) -> RawSlice {
+fn at(address: usize, len: usize) -> RawSlice<'static> {
     // SAFETY: the tests here name memory that stays allocated until their end, and hold no reference to it.
     unsafe { RawSlice::new(std::ptr::with_exposed_provenance_mut(address), len) }
 }
@@ -154,11 +154,13 @@ fn a_batch_that_is_larger_than_the_pool_goes_in_turns() {
     let len = POOL as usize / 3;
     let keys: Vec<String> = (0..10).map(|number| format!("object {number}")).collect();
     let buffers: Vec<Buffer> = keys.iter().map(|key| Buffer::from_vec(content(key, len))).collect();
-    let source =
-        |(key, buffer): (&'static str, &Buffer)| PutSource::new(key, SliceList::from(buffer.raw()));
     let names: Vec<&'static str> =
         keys.iter().map(|key| &*Box::leak(key.clone().into_boxed_str())).collect();
-    let mut items: Vec<PutSource<'_>> = names.iter().copied().zip(&buffers).map(source).collect();
+    let mut items: Vec<PutSource<'_>> = names
+        .iter()
+        .zip(&buffers)
+        .map(|(&key, buffer)| PutSource::new(key, SliceList::from(buffer.raw())))
+        .collect();
     let huge = Buffer::zeroed(POOL as usize + 1);
     items.insert(3, PutSource::new("huge", SliceList::from(huge.raw())));
     let mut expected = vec![Ok(()); 11];

@@ -12,18 +12,18 @@ const BOTH: [Opcode; 2] = [Opcode::Read, Opcode::Write];
 #[test]
 fn memory_that_a_peer_has_not_registered_is_neither_read_nor_written() {
     let (near, far) = (memory(200), memory(300));
-    fill(&far, &[5; 300]);
+    fill(far, &[5; 300]);
     let (here, there) = (engine(), engine());
     here.register(near.raw()).expect("free");
     there.register(far.raw().sub(100, 100)).expect("free");
-    let start = address(&far) + 100;
+    let start = address(far) + 100;
     let refused = |remote: u64, len: u64| {
         for opcode in BOTH {
             let code = match opcode {
                 Opcode::Read => ErrorCode::InvalidRead,
                 Opcode::Write => ErrorCode::InvalidWrite,
             };
-            let result = move_one(&here, there.name(), opcode, piece(address(&near), remote, len));
+            let result = move_one(&here, there.name(), opcode, piece(address(near), remote, len));
             let expected = MoveError::Transfer(TransferError::Refused(code));
             assert_eq!(result, Err(expected), "{opcode:?} of {len} at {remote:#x}");
         }
@@ -41,7 +41,7 @@ fn memory_that_a_peer_has_not_registered_is_neither_read_nor_written() {
     }
     assert_eq!(far.raw().to_vec(), [5; 300]);
     for opcode in BOTH {
-        let fine = piece(address(&near), start, 100);
+        let fine = piece(address(near), start, 100);
         assert_eq!(move_one(&here, there.name(), opcode, fine), Ok(()), "the connection is fine");
     }
 }
@@ -52,7 +52,7 @@ fn memory_that_this_process_has_not_registered_is_neither_read_nor_written() {
     let (here, there) = (engine(), engine());
     here.register(near.raw().sub(100, 100)).expect("free");
     there.register(far.raw()).expect("free");
-    let start = address(&near) + 100;
+    let start = address(near) + 100;
     for (local, len) in [
         (start - 1, 1),
         (start + 100, 1),
@@ -64,7 +64,7 @@ fn memory_that_this_process_has_not_registered_is_neither_read_nor_written() {
         for opcode in BOTH {
             let written = opcode == Opcode::Read;
             let expected = MoveError::NotRegistered { start: local, len, written };
-            let result = move_one(&here, there.name(), opcode, piece(local, address(&far), len));
+            let result = move_one(&here, there.name(), opcode, piece(local, address(far), len));
             assert_eq!(result, Err(expected));
         }
     }
@@ -81,10 +81,10 @@ fn a_large_write_that_is_refused_is_told_why() {
     let (here, there) = (engine(), engine());
     here.register(near.raw()).expect("free");
     there.register(far.raw()).expect("free");
-    let whole = piece(address(&near), address(&far), LEN as u64);
+    let whole = piece(address(near), address(far), LEN as u64);
     let refused = Err(TransferError::Refused(ErrorCode::InvalidWrite).into());
     assert_eq!(move_one(&here, there.name(), Opcode::Write, whole), refused);
-    let small = piece(address(&near), address(&far), 100);
+    let small = piece(address(near), address(far), 100);
     assert_eq!(move_one(&here, there.name(), Opcode::Write, small), Ok(()), "the next one is fine");
 }
 
@@ -104,12 +104,12 @@ fn one_bad_piece_fails_the_transfer() {
     let (here, there) = (engine(), engine());
     here.register(near.raw()).expect("free");
     there.register(far.raw()).expect("free");
-    let (good, bad) = (piece(address(&near), address(&far), 10), piece(address(&near) + 10, 8, 10));
+    let (good, bad) = (piece(address(near), address(far), 10), piece(address(near) + 10, 8, 10));
     for pieces in [[good, bad], [bad, good]] {
         let result = here.transfer(there.name(), Opcode::Read, &pieces, None);
         assert_eq!(result, Err(TransferError::Refused(ErrorCode::InvalidRead).into()));
     }
-    let lens = [u64::MAX, u64::MAX].map(|len| piece(address(&near), address(&far), len));
+    let lens = [u64::MAX, u64::MAX].map(|len| piece(address(near), address(far), len));
     assert!(here.transfer(there.name(), Opcode::Read, &lens, None).is_err());
 }
 
@@ -126,7 +126,7 @@ fn memory_is_registered_once() {
     let bytes = memory(100);
     let engine = engine();
     assert_eq!(engine.register(bytes.raw()), Ok(()));
-    let (start, len) = (address(&bytes), 100);
+    let (start, len) = (address(bytes), 100);
     assert_eq!(engine.register(bytes.raw()), Err(RegisterError::Overlaps { start, len }));
     let inner = engine.register(bytes.raw().sub(10, 10));
     assert_eq!(inner, Err(RegisterError::Overlaps { start: start + 10, len: 10 }));

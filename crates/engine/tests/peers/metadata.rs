@@ -19,12 +19,12 @@ fn peers_are_found_by_their_names() {
     here.register(near.raw()).expect("free");
     there.register(far.raw()).expect("free");
     assert_eq!(server.keys(), ["mooncake/ram/127.0.0.1:12345", "mooncake/ram/127.0.0.1:12347"]);
-    let whole = piece(address(&near), address(&far), 100);
+    let whole = piece(address(near), address(far), 100);
     for peer in ["127.0.0.1:12345", "127.0.0.1:12347"] {
         assert_eq!(here.probe(peer), Ok(()), "{peer}");
     }
     assert_eq!(move_one(&here, "127.0.0.1:12345", Opcode::Write, whole), Ok(()));
-    assert_eq!(here.first_buffer("127.0.0.1:12347"), Ok(address(&near)));
+    assert_eq!(here.first_buffer("127.0.0.1:12347"), Ok(address(near)));
     drop(there);
     assert_eq!(server.keys(), ["mooncake/ram/127.0.0.1:12347"]);
     let gone = here.probe("127.0.0.1:12345");
@@ -38,7 +38,7 @@ fn a_peer_that_came_back_elsewhere_is_found() {
     let url = server.start();
     let (here, there) = (open(&url, "here"), open(&url, "there"));
     here.register(near.raw()).expect("free");
-    let whole = piece(address(&near), address(&far), 100);
+    let whole = piece(address(near), address(far), 100);
     assert_eq!(here.probe("there"), Ok(()));
     let newer = open(&url, "there");
     newer.register(far.raw()).expect("free");

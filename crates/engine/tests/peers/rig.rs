@@ -16,9 +16,9 @@ pub(crate) fn engine() -> Engine {
     Engine::open(config()).expect("a port is free")
 }
 
-/// Memory for an engine to register. Declare it before the engine, so that it is dropped later.
-pub(crate) fn memory(len: usize) -> Buffer {
-    Buffer::zeroed(len)
+/// Memory for an engine to register, which is there for good.
+pub(crate) fn memory(len: usize) -> &'static Buffer {
+    Box::leak(Box::new(Buffer::zeroed(len)))
 }
 
 pub(crate) fn address(buffer: &Buffer) -> u64 {

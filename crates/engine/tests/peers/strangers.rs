@@ -66,7 +66,7 @@ fn a_peer_that_goes_is_missed_and_found_again() {
     let there = engine();
     there.register(far.raw()).expect("free");
     let name = there.name().to_owned();
-    let whole = piece(address(&near), address(&far), 100);
+    let whole = piece(address(near), address(far), 100);
     assert_eq!(move_one(&here, &name, Opcode::Write, whole), Ok(()));
     let port = there.port();
     drop(there);

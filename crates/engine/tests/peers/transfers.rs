@@ -13,7 +13,7 @@ fn bytes_go_there_and_back() {
     {
         let sent = pattern(seed as u64, len);
         near.raw().sub(0, len).write_from(&sent);
-        let whole = piece(address(&near), address(&far), len as u64);
+        let whole = piece(address(near), address(far), len as u64);
         assert_eq!(move_one(&here, there.name(), Opcode::Write, whole), Ok(()));
         assert_eq!(far.raw().sub(0, len).to_vec(), sent, "{len} bytes written");
         near.raw().write_from(&vec![0; 9 << 20]);
@@ -29,10 +29,10 @@ fn many_pieces_go_at_once_each_to_its_place() {
     let (here, there) = (engine(), engine());
     here.register(near.raw()).expect("free");
     there.register(far.raw()).expect("free");
-    fill(&near, &pattern(7, 1 << 20));
+    fill(near, &pattern(7, 1 << 20));
     // The pieces lie in reverse order at the peer, with gaps, and some are empty.
     let pieces: Vec<_> = (0..COUNT)
-        .map(|n| piece(address(&near) + n * 300, address(&far) + (COUNT - 1 - n) * 300, n % 300))
+        .map(|n| piece(address(near) + n * 300, address(far) + (COUNT - 1 - n) * 300, n % 300))
         .collect();
     assert_eq!(here.transfer(there.name(), Opcode::Write, &pieces, None), Ok(()));
     let (sent, found) = (near.raw().to_vec(), far.raw().to_vec());
@@ -42,7 +42,7 @@ fn many_pieces_go_at_once_each_to_its_place() {
         expected[to..to + len].copy_from_slice(&sent[from..from + len]);
     }
     assert!(found == expected, "pieces are out of place");
-    fill(&near, &vec![0; 1 << 20]);
+    fill(near, &vec![0; 1 << 20]);
     assert_eq!(here.transfer(there.name(), Opcode::Read, &pieces, None), Ok(()));
     let read = near.raw().to_vec();
     for n in 0..COUNT as usize {
@@ -56,10 +56,10 @@ fn an_engine_is_its_own_peer() {
     let engine = engine();
     engine.register(bytes.raw()).expect("free");
     bytes.raw().sub(0, 100).write_from(&pattern(1, 100));
-    let halves = piece(address(&bytes), address(&bytes) + 100, 100);
+    let halves = piece(address(bytes), address(bytes) + 100, 100);
     assert_eq!(move_one(&engine, engine.name(), Opcode::Write, halves), Ok(()));
     assert_eq!(bytes.raw().to_vec(), [pattern(1, 100), pattern(1, 100)].concat());
-    assert_eq!(engine.first_buffer(engine.name()), Ok(address(&bytes)));
+    assert_eq!(engine.first_buffer(engine.name()), Ok(address(bytes)));
     assert_eq!(engine.probe(engine.name()), Ok(()));
     let note = Note { name: "to".to_owned(), text: "myself".to_owned() };
     assert_eq!(engine.transfer(engine.name(), Opcode::Read, &[halves], Some(&note)), Ok(()));
@@ -77,9 +77,9 @@ fn addresses_may_be_of_either_kind() {
     let here = Engine::open(config("localhost")).expect("a port is free");
     here.register(near.raw()).expect("free");
     there.register(far.raw()).expect("free");
-    fill(&far, &pattern(8, 100));
+    fill(far, &pattern(8, 100));
     assert!(there.name().starts_with("[::1]:"), "{}", there.name());
-    let whole = piece(address(&near), address(&far), 100);
+    let whole = piece(address(near), address(far), 100);
     assert_eq!(move_one(&here, there.name(), Opcode::Read, whole), Ok(()));
     assert_eq!(near.raw().to_vec(), pattern(8, 100));
 }
@@ -92,9 +92,9 @@ fn a_peer_tells_where_its_memory_begins() {
     assert_eq!(here.probe(there.name()), Ok(()));
     there.register(first.raw()).expect("free");
     there.register(second.raw()).expect("free");
-    assert_eq!(here.first_buffer(there.name()), Ok(address(&first)));
-    there.unregister(address(&first)).expect("registered");
-    assert_eq!(here.first_buffer(there.name()), Ok(address(&second)));
+    assert_eq!(here.first_buffer(there.name()), Ok(address(first)));
+    there.unregister(address(first)).expect("registered");
+    assert_eq!(here.first_buffer(there.name()), Ok(address(second)));
 }
 
 #[test]
@@ -105,9 +105,9 @@ fn a_note_follows_its_bytes() {
     there.register(far.raw()).expect("free");
     for seed in 0..20 {
         let sent = pattern(seed, 1 << 20);
-        fill(&near, &sent);
+        fill(near, &sent);
         let note = Note { name: "chunk".to_owned(), text: seed.to_string() };
-        let whole = piece(address(&near), address(&far), 1 << 20);
+        let whole = piece(address(near), address(far), 1 << 20);
         std::thread::scope(|scope| {
             let send = || here.transfer(there.name(), Opcode::Write, &[whole], Some(&note));
             let sender = scope.spawn(send);
@@ -133,7 +133,7 @@ fn many_threads_use_one_engine() {
     there.register(far.raw()).expect("free");
     std::thread::scope(|scope| {
         for lane in 0..10_usize {
-            let (here, there, near, far) = (&here, &there, &near, &far);
+            let (here, there, near, far) = (&here, &there, near, far);
             scope.spawn(move || {
                 let from = lane * (512 << 10);
                 for round in 0..20 {
@@ -155,7 +155,7 @@ fn many_threads_use_one_engine() {
 #[test]
 fn memory_of_the_engines_own_is_filled_and_looked_at() {
     let source = memory(50);
-    fill(&source, &pattern(3, 50));
+    fill(source, &pattern(3, 50));
     let (here, there) = (engine(), engine());
     let (near, far) = (here.allocate(100).expect("memory"), there.allocate(100).expect("memory"));
     assert_eq!(here.fill(near + 50, source.raw()), Ok(()));

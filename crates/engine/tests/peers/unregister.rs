@@ -15,7 +15,7 @@ fn memory_that_was_unregistered_is_never_touched_again() {
     let (here, there) = (engine(), engine());
     here.register(near.raw()).expect("free");
     let marked = pattern(99, LEN);
-    let whole = piece(address(&near), address(&far), LEN as u64);
+    let whole = piece(address(near), address(far), LEN as u64);
     let mut outcomes = [0, 0];
     for round in 0..30 {
         there.register(far.raw()).expect("free");
@@ -25,8 +25,8 @@ fn memory_that_was_unregistered_is_never_touched_again() {
             while Instant::now() < pause {
                 std::hint::spin_loop();
             }
-            assert_eq!(there.unregister(address(&far)), Ok(()));
-            fill(&far, &marked);
+            assert_eq!(there.unregister(address(far)), Ok(()));
+            fill(far, &marked);
             let written = writer.join().expect("no panic");
             outcomes[usize::from(written.is_ok())] += 1;
             assert!(
@@ -44,14 +44,14 @@ fn memory_of_a_submitted_transfer_is_held_until_it_ends() {
     let (near, far) = (memory(LEN), memory(LEN));
     let (here, there) = (engine(), engine());
     there.register(far.raw()).expect("free");
-    fill(&far, &pattern(4, LEN));
+    fill(far, &pattern(4, LEN));
     let marked = pattern(77, LEN);
     for round in 0..10 {
         here.register(near.raw()).expect("free");
-        let whole = piece(address(&near), address(&far), LEN as u64);
+        let whole = piece(address(near), address(far), LEN as u64);
         let number = here.submit(there.name(), Opcode::Read, &[whole]).expect("there is room");
-        assert_eq!(here.unregister(address(&near)), Ok(()));
-        fill(&near, &marked);
+        assert_eq!(here.unregister(address(near)), Ok(()));
+        fill(near, &marked);
         assert!(here.wait(&[number]), "round {round}: the transfer was let finish");
         assert!(near.raw().to_vec() == marked, "round {round}: touched after it was unregistered");
     }
@@ -96,12 +96,12 @@ fn a_peer_that_stalls_is_cut_off() {
     let far = memory(LEN);
     let there = engine();
     there.register(far.raw()).expect("free");
-    let mut stream = stalled_writer(&there, address(&far), LEN as u64, 1000);
+    let mut stream = stalled_writer(&there, address(far), LEN as u64, 1000);
     crate::rig::wait_until("the write has begun", || far.raw().sub(0, 1000).to_vec() == [1; 1000]);
     let begun = Instant::now();
-    assert_eq!(there.unregister(address(&far)), Ok(()));
+    assert_eq!(there.unregister(address(far)), Ok(()));
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
-    fill(&far, &[9; LEN]);
+    fill(far, &[9; LEN]);
     let _ = stream.write_all(&[1; LEN]);
     assert!(!matches!(stream.read(&mut [0; 100]), Ok(1..)), "the connection is closed");
     assert!(far.raw().to_vec() == [9; LEN], "touched after it was unregistered");

@@ -40,10 +40,10 @@ impl DiskSegment {
         self.health.on_read();
         let is_exact = (begin, stop) == (range.from, end);
         let checksums = checksums.filter(|_| is_exact).map(Arc::from);
-        let memory = region.slice(range.from - begin, range.len);
+        let memory = region.hold(range.from - begin, range.len);
         let memory = memory.expect("what is wanted lies in its chunks");
         let RangeRead { segment, offset, version, from, .. } = *range;
-        Ok(ReadTicket { memory, region, checksums, segment, offset, from, version, grant })
+        Ok(ReadTicket { memory, checksums, segment, offset, from, version, grant })
     }
 
     /// Drops the entry of a record that cannot be read. Gives the disk up if its reads keep failing.

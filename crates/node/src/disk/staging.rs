@@ -14,7 +14,7 @@ const PAGE: u64 = 4096;
 /// and provides each page only once.
 #[derive(Debug)]
 pub(super) struct Staging {
-    memory: Region,
+    memory: Arc<Region>,
     /// Free ranges, in pages.
     free: Mutex<RangeAllocator>,
     returned: Condvar,
@@ -29,7 +29,7 @@ struct Lent {
 
 impl Staging {
     pub(super) fn new(bytes: u64) -> Result<Arc<Staging>, MapError> {
-        let memory = Region::anonymous(bytes.next_multiple_of(PAGE))?;
+        let memory = Arc::new(Region::anonymous(bytes.next_multiple_of(PAGE))?);
         let free = Mutex::new(RangeAllocator::new(memory.len() / PAGE));
         Ok(Arc::new(Staging { memory, free, returned: Condvar::new() }))
     }
@@ -63,9 +63,9 @@ impl Staging {
         };
         let offset = free.range(allocation.handle).offset * PAGE;
         drop(free);
-        let bytes = self.memory.slice(offset, len).expect("the allocator knows its bounds");
+        let bytes = self.memory.hold(offset, len).expect("the allocator knows its bounds");
         let lent = Lent { staging: Arc::clone(self), handle: allocation.handle };
-        let region = Region::lent(bytes, Box::new(lent)).expect("it has a length");
+        let region = Region::lent_part(bytes, Box::new(lent)).expect("it has a length");
         Ok(Arc::new(region))
     }
 

@@ -56,9 +56,9 @@ impl DiskSegment {
             self.machine.abandon(ticket);
             return Err(code);
         }
-        let memory = region.slice(range.from, range.len);
+        let memory = region.hold(range.from, range.len);
         let memory = memory.expect("the ledger takes no part outside of its entry");
-        Ok(WriteTicket { memory, region, id: ticket, segment: range.segment })
+        Ok(WriteTicket { memory, id: ticket, segment: range.segment })
     }
 
     /// Writes a whole entry from memory that must not change meanwhile. The entry is on the disk when this
@@ -66,7 +66,7 @@ impl DiskSegment {
     pub(crate) fn write_in_place(
         &self,
         (epoch, range): (Epoch, &RangeWrite<'_>),
-        bytes: RawSlice,
+        bytes: RawSlice<'_>,
         writer: Arc<dyn Interrupt>,
         patience: Duration,
     ) -> Result<(), ErrorCode> {

@@ -176,10 +176,9 @@ impl SegmentShell for Segment {
         self.machine.stopped.wake_all();
         self.prefaulted.reach(range.offset + range.from + range.len);
         self.machine.wait_for_admission(locked, ticket, now)?;
-        let memory = self.region.slice(range.offset + range.from, range.len);
+        let memory = self.region.hold(range.offset + range.from, range.len);
         let memory = memory.expect("the ledger takes no range outside of its segment");
-        let region = Arc::clone(&self.region);
-        Ok(WriteTicket { memory, region, id: ticket, segment: range.segment })
+        Ok(WriteTicket { memory, id: ticket, segment: range.segment })
     }
 
     fn complete_write(&self, ticket: WriteTicket, checksums: Vec<u32>) -> Result<(), ErrorCode> {
@@ -188,11 +187,10 @@ impl SegmentShell for Segment {
 
     fn begin_read(&self, range: &RangeRead) -> Result<ReadTicket, ErrorCode> {
         let FoundEntry { grant, checksums } = self.machine.lock().machine.read(range)?;
-        let memory = self.region.slice(range.offset + range.from, range.len);
+        let memory = self.region.hold(range.offset + range.from, range.len);
         let memory = memory.expect("the ledger holds no range outside of its segment");
         let RangeRead { segment, offset, version, from, .. } = *range;
-        let region = Arc::clone(&self.region);
-        Ok(ReadTicket { memory, region, checksums, segment, offset, from, version, grant })
+        Ok(ReadTicket { memory, checksums, segment, offset, from, version, grant })
     }
 
     fn learn_checksums(&self, ticket: &ReadTicket, checksums: &[u32]) -> bool {

@@ -112,8 +112,8 @@ impl Interrupt for Teller {
 
 fn put(host: &Host, version: Version, fill: u8) {
     let ticket = host.begin_write(version.epoch, &write(version), flag()).expect("it is granted");
-    ticket.memory.write_from(&[fill; 4096]);
-    let checksums = ticket.memory.chunk_crcs();
+    ticket.memory.raw().write_from(&[fill; 4096]);
+    let checksums = ticket.memory.raw().chunk_crcs();
     assert_eq!(host.complete_write(ticket, checksums), Ok(()));
 }
 
@@ -122,8 +122,8 @@ fn what_was_written_is_read_until_something_newer_begins(shell: Shell) {
     assert!(host.owns(SEGMENT) && !host.owns(SegmentId(2)));
     put(&host, version(1, 1), 7);
     let ticket = host.begin_read(&read(version(1, 1))).expect("it is there");
-    assert_eq!(ticket.memory.to_vec(), [7; 4096]);
-    assert_eq!(ticket.checksums.as_deref(), Some(&ticket.memory.chunk_crcs()[..]));
+    assert_eq!(ticket.memory.raw().to_vec(), [7; 4096]);
+    assert_eq!(ticket.checksums.as_deref(), Some(&ticket.memory.raw().chunk_crcs()[..]));
     assert!(host.still_holds(&ticket));
     let newer = host.begin_write(Epoch(1), &write(version(1, 2)), flag()).expect("it is newer");
     assert!(!host.still_holds(&ticket), "the bytes may change from here on");
@@ -170,19 +170,19 @@ fn a_newer_writer_interrupts_an_older_one_and_waits_until_it_has_stopped(shell: 
         let newer = scope.spawn(|| {
             let newer = host.begin_write(Epoch(1), &write(version(1, 2)), flag());
             let newer = newer.expect("it is newer");
-            newer.memory.write_from(&[2; 4096]);
-            let checksums = newer.memory.chunk_crcs();
+            newer.memory.raw().write_from(&[2; 4096]);
+            let checksums = newer.memory.raw().chunk_crcs();
             host.complete_write(newer, checksums)
         });
         told.recv().expect("the older one is interrupted");
         // The older writer may still write until it has stopped.
-        old.memory.write_from(&[1; 4096]);
+        old.memory.raw().write_from(&[1; 4096]);
         assert!(!newer.is_finished());
         assert_eq!(host.complete_write(old, vec![1]), Err(ErrorCode::InvalidVersion));
         assert_eq!(newer.join().expect("it does not panic"), Ok(()));
     });
     let ticket = host.begin_read(&read(version(1, 2))).expect("the newer one is there");
-    assert_eq!(ticket.memory.to_vec(), [2; 4096]);
+    assert_eq!(ticket.memory.raw().to_vec(), [2; 4096]);
 }
 
 fn a_writer_that_does_not_stop_is_not_waited_for_for_ever(shell: Shell) {

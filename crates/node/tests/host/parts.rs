@@ -198,8 +198,8 @@ fn a_ticket_is_for_the_memory_of_its_part(shell: Shell) {
     };
     let (first, second) = (begin(&part(0, 10, 1)), begin(&part(10, LEN - 10, 1)));
     assert_eq!((first.memory.len() as u64, second.memory.len() as u64), (10, LEN - 10));
-    second.memory.write_from(&bytes(version(1), 10, LEN - 10));
-    first.memory.write_from(&bytes(version(1), 0, 10));
+    second.memory.raw().write_from(&bytes(version(1), 10, LEN - 10));
+    first.memory.raw().write_from(&bytes(version(1), 0, 10));
     assert_eq!(rig.host.complete_write(second, vec![1, 2, 3, 4]), Ok(()));
     assert_eq!(rig.host.complete_write(first, vec![5]), Ok(()));
     for way in rig.ways() {

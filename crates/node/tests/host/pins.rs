@@ -64,7 +64,7 @@ fn asked() -> (Arc<Asked>, mpsc::Receiver<()>) {
 
 fn put(host: &Host, offset: u64, counter: u64) -> Result<(), ErrorCode> {
     let ticket = host.begin_write(Epoch(1), &write(offset, counter), asked().0)?;
-    ticket.memory.write_from(&[counter as u8; LEN as usize]);
+    ticket.memory.raw().write_from(&[counter as u8; LEN as usize]);
     host.complete_write(ticket, Vec::new())
 }
 

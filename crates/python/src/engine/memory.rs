@@ -9,7 +9,7 @@ use mooncake_engine::{RegisterError, place_of};
 ///
 /// # Errors
 /// If the range does not fit the address space, or is not all in host memory or all on one device.
-pub(super) fn memory_at(address: u64, len: u64) -> Result<PlacedSlice, RegisterError> {
+pub(super) fn memory_at(address: u64, len: u64) -> Result<PlacedSlice<'static>, RegisterError> {
     let no_range = || RegisterError::Empty { start: address, len };
     let start = usize::try_from(address).map_err(|_| no_range())?;
     let size = usize::try_from(len).map_err(|_| no_range())?;

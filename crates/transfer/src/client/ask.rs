@@ -15,7 +15,7 @@ pub(crate) enum Ask<'a> {
     Promise(&'a [(Arc<str>, RangeRead)]),
 }
 
-impl Question for Ask<'_> {
+impl Question<'_> for Ask<'_> {
     fn reply(&self) -> Kind {
         match self {
             Self::Drop(_) => Kind::DropReply,

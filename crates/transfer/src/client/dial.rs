@@ -17,7 +17,7 @@ pub(super) fn dial(
     endpoint: &Arc<str>,
     config: &TcpConfig,
     dialer: &Dialer,
-) -> Result<Lane, Fault> {
+) -> Result<Lane<'static>, Fault> {
     let (connection, welcome) = open(endpoint, config, dialer)?;
     let stream = connection.into_stream();
     let wait = config.transfer_timeout.min(config.silence_timeout) / 8;

@@ -21,7 +21,7 @@ const LOOKS: u32 = 8;
 /// Runs calls to their ends, unless they fall silent or the deadline passes. A single call that only sends or only
 /// receives blocks in that system call. Otherwise sends are tried first, and then the sockets that are ready are
 /// read.
-pub(crate) fn drive(calls: &mut [PeerCall<impl Question>], patience: CallLimits) {
+pub(crate) fn drive<'m>(calls: &mut [PeerCall<'m, impl Question<'m>>], patience: CallLimits) {
     let CallLimits { deadline, silence } = patience;
     loop {
         let now = Instant::now();
@@ -50,7 +50,7 @@ pub(crate) fn drive(calls: &mut [PeerCall<impl Question>], patience: CallLimits)
 }
 
 /// Ends a call that has been silent for too long, unless bytes move now: this process itself may have been paused.
-fn try_once_more(call: &mut PeerCall<impl Question>) {
+fn try_once_more<'m>(call: &mut PeerCall<'m, impl Question<'m>>) {
     let Interest { read, write } = call.interest();
     if write {
         settle(call, |call| call.send(Wait::Now));
@@ -63,11 +63,11 @@ fn try_once_more(call: &mut PeerCall<impl Question>) {
     }
 }
 
-fn is_active(call: &PeerCall<impl Question>) -> bool {
+fn is_active<'m>(call: &PeerCall<'m, impl Question<'m>>) -> bool {
     call.interest() != Interest::default()
 }
 
-fn advance_alone(call: &mut PeerCall<impl Question>, wait: Duration) {
+fn advance_alone<'m>(call: &mut PeerCall<'m, impl Question<'m>>, wait: Duration) {
     match call.interest() {
         Interest { read: true, write: false } => settle(call, |call| call.recv(Wait::Block)),
         Interest { read: false, write: true } => settle(call, |call| call.send(Wait::Block)),
@@ -80,7 +80,7 @@ fn advance_alone(call: &mut PeerCall<impl Question>, wait: Duration) {
     }
 }
 
-fn advance_all(calls: &mut [PeerCall<impl Question>], wait: Duration) {
+fn advance_all<'m>(calls: &mut [PeerCall<'m, impl Question<'m>>], wait: Duration) {
     for call in calls.iter_mut().filter(|call| call.interest().write) {
         settle(call, |call| call.send(Wait::Now));
     }
@@ -103,9 +103,9 @@ fn advance_all(calls: &mut [PeerCall<impl Question>], wait: Duration) {
 }
 
 /// Takes a step of a call. A socket that is not ready is no failure.
-fn settle<Q: Question>(
-    call: &mut PeerCall<Q>,
-    step: impl FnOnce(&mut PeerCall<Q>) -> Result<(), Fault>,
+fn settle<'m, Q: Question<'m>>(
+    call: &mut PeerCall<'m, Q>,
+    step: impl FnOnce(&mut PeerCall<'m, Q>) -> Result<(), Fault>,
 ) {
     match step(call) {
         Ok(()) => call.pulse().beat(),

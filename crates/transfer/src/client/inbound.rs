@@ -4,6 +4,7 @@ use mooncake_memory::{RawSlice, RecvBatch, SliceList, Wait};
 use mooncake_types::{ErrorCode, limits::MAX_FRAME_RANGES};
 use mooncake_wire::{Kind, encode_results};
 
+use super::outbound::emptied;
 use crate::sums::{ChunkSums, decode_sums, sums_len};
 use mooncake_connection::Fault;
 
@@ -32,7 +33,7 @@ pub(super) enum Outcome {
 /// The reply that a lane waits for. Nearly always all ranges succeed, so head and length are known beforehand: one
 /// call receives head, payload and trailer, each to its place. If another head arrives, the received bytes are
 /// collected and read step by step (see `stepwise`).
-pub(super) struct Inbound {
+pub(super) struct Inbound<'m> {
     /// The kind of the reply.
     pub(super) awaited: Kind,
     pub(super) request_id: u64,
@@ -50,7 +51,7 @@ pub(super) struct Inbound {
     /// Bytes of head and trailer that have arrived.
     pub(super) received: usize,
     /// Where the payload goes. The next two fields say how far it has arrived.
-    pub(super) pieces: Vec<RawSlice>,
+    pub(super) pieces: Vec<RawSlice<'m>>,
     piece: usize,
     piece_filled: usize,
     sums: ChunkSums,
@@ -68,7 +69,7 @@ pub(super) struct Range {
     pub(super) pieces: usize,
 }
 
-impl Default for Inbound {
+impl Default for Inbound<'_> {
     fn default() -> Self {
         Self {
             awaited: Kind::ReadReply,
@@ -91,14 +92,41 @@ impl Default for Inbound {
     }
 }
 
-impl Inbound {
+impl<'m> Inbound<'m> {
+    /// The buffers and the bytes that came early, without the memory of a call.
+    pub(super) fn rest(self) -> Inbound<'static> {
+        let Inbound { awaited, request_id, ranges, predicted, head_known, statuses, .. } = self;
+        let Inbound { bytes, head_len, trailer_len, received, pieces, .. } = self;
+        let Inbound { piece_filled, sums, unread, stepwise, .. } = self;
+        Inbound {
+            awaited,
+            request_id,
+            ranges,
+            predicted,
+            head_known,
+            statuses,
+            bytes,
+            head_len,
+            trailer_len,
+            received,
+            pieces: emptied(pieces),
+            piece: 0,
+            piece_filled,
+            sums,
+            unread,
+            stepwise,
+        }
+    }
+
     /// Begins to wait for a reply about ranges whose payload goes to `places`, if it has any.
     pub(super) fn expect<'a>(
         &mut self,
         awaited: Kind,
         request_id: u64,
-        places: impl Iterator<Item = &'a SliceList>,
-    ) {
+        places: impl Iterator<Item = &'a SliceList<'m>>,
+    ) where
+        'm: 'a,
+    {
         (self.awaited, self.request_id) = (awaited, request_id);
         self.ranges.clear();
         self.pieces.clear();

@@ -19,20 +19,20 @@ const UNWANTED: Duration = Duration::from_secs(60);
 
 /// One connection to a peer, after the handshake, with its buffers. Used by one call at a time; after any error in
 /// the middle of a frame it is dropped.
-pub(crate) struct Lane {
+pub(crate) struct Lane<'m> {
     stream: Arc<Private<TcpStream>>,
     pub(super) endpoint: Arc<str>,
     /// The local socket by which processes of the peer's host reach it.
     pub(crate) local_socket: Option<LocalSocket>,
-    pub(super) inbound: Inbound,
-    pub(super) outbound: Outbound,
+    pub(super) inbound: Inbound<'m>,
+    pub(super) outbound: Outbound<'m>,
     watch: Watch,
     pub(super) pulse: SilenceWatch,
     next_id: u64,
     used: Instant,
 }
 
-impl Lane {
+impl<'m> Lane<'m> {
     pub(super) fn new(
         stream: Arc<Private<TcpStream>>,
         endpoint: Arc<str>,
@@ -68,9 +68,22 @@ impl Lane {
     }
 
     /// Notes the end of a use, before the lane becomes idle.
-    pub(super) fn rest(&mut self) {
-        self.used = Instant::now();
-        self.pulse.beat();
+    pub(super) fn rest(self) -> Lane<'static> {
+        let Lane {
+            stream,
+            endpoint,
+            local_socket,
+            inbound,
+            outbound,
+            watch,
+            mut pulse,
+            next_id,
+            ..
+        } = self;
+        pulse.beat();
+        let (inbound, outbound) = (inbound.rest(), outbound.rest());
+        let used = Instant::now();
+        Lane { stream, endpoint, local_socket, inbound, outbound, watch, pulse, next_id, used }
     }
 
     /// Whether it was used recently enough to keep it open.

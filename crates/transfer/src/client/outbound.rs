@@ -13,16 +13,22 @@ pub(super) const GATHER_BYTES: usize = 256 << 10;
 
 /// What a lane is about to send: bytes, and then payload straight from the caller's memory.
 #[derive(Default)]
-pub(crate) struct Outbound {
+pub(crate) struct Outbound<'m> {
     bytes: Vec<u8>,
     bytes_sent: usize,
-    pieces: Vec<RawSlice>,
+    pieces: Vec<RawSlice<'m>>,
     piece: usize,
     piece_sent: usize,
     sums: ChunkSums,
 }
 
-impl Outbound {
+impl<'m> Outbound<'m> {
+    /// The buffers for the next call, without the memory of this one.
+    pub(super) fn rest(self) -> Outbound<'static> {
+        let Outbound { bytes, bytes_sent, pieces, piece_sent, sums, .. } = self;
+        Outbound { bytes, bytes_sent, pieces: emptied(pieces), piece: 0, piece_sent, sums }
+    }
+
     /// Whether the kernel has taken everything.
     pub(super) fn is_empty(&self) -> bool {
         self.bytes_sent == self.bytes.len() && self.piece == self.pieces.len()
@@ -45,7 +51,7 @@ impl Outbound {
     }
 
     /// Adds the payload of one range behind all bytes.
-    pub(super) fn put_payload(&mut self, src: &SliceList) {
+    pub(super) fn put_payload(&mut self, src: &SliceList<'m>) {
         assert_eq!(self.piece, self.pieces.len(), "one payload at a time");
         self.pieces.clear();
         self.pieces.extend(src.slices().iter().filter(|slice| !slice.is_empty()));
@@ -94,4 +100,10 @@ impl Outbound {
             }
         }
     }
+}
+
+/// No slices, in the allocation of those that borrowed the memory of a call.
+pub(super) fn emptied(mut slices: Vec<RawSlice<'_>>) -> Vec<RawSlice<'static>> {
+    slices.clear();
+    slices.into_iter().map(|_| RawSlice::EMPTY).collect()
 }

@@ -20,7 +20,7 @@ pub(super) struct Peer {
 
 #[derive(Default)]
 pub(super) struct PeerState {
-    pub(super) idle: Vec<Lane>,
+    pub(super) idle: Vec<Lane<'static>>,
     /// Lanes that exist or are being opened, idle ones included.
     pub(super) lanes: usize,
     pub(super) shares: Shares,
@@ -29,14 +29,14 @@ pub(super) struct PeerState {
 
 impl PeerState {
     /// Takes out the idle lanes that `keep` rejects.
-    fn close_idle(&mut self, keep: impl Fn(&Lane) -> bool) -> Vec<Lane> {
-        let closed: Vec<Lane> = self.idle.extract_if(.., |lane| !keep(lane)).collect();
+    fn close_idle(&mut self, keep: impl Fn(&Lane<'_>) -> bool) -> Vec<Lane<'static>> {
+        let closed: Vec<Lane<'static>> = self.idle.extract_if(.., |lane| !keep(lane)).collect();
         self.lanes -= closed.len();
         closed
     }
 
     /// Takes the idle lane that was used last: its buffers and its window are warm.
-    pub(super) fn take_idle(&mut self, purpose: Purpose) -> Option<Lane> {
+    pub(super) fn take_idle(&mut self, purpose: Purpose) -> Option<Lane<'static>> {
         while let Some(lane) = self.idle.pop() {
             if lane.is_alive() {
                 self.shares.take(purpose);
@@ -55,22 +55,22 @@ impl PeerState {
 }
 
 /// The use of one lane. Unless it is given back with [`Lease::give_back`], the lane is closed.
-pub(crate) struct Lease {
+pub(crate) struct Lease<'m> {
     peer: Arc<Peer>,
     purpose: Purpose,
-    lane: Option<Lane>,
+    lane: Option<Lane<'m>>,
 }
 
-impl Lease {
-    pub(super) fn of(peer: Arc<Peer>, purpose: Purpose, lane: Lane) -> Self {
+impl<'m> Lease<'m> {
+    pub(super) fn of(peer: Arc<Peer>, purpose: Purpose, lane: Lane<'m>) -> Self {
         Self { peer, purpose, lane: Some(lane) }
     }
 
-    pub(crate) fn lane(&mut self) -> &mut Lane {
+    pub(crate) fn lane(&mut self) -> &mut Lane<'m> {
         self.lane.as_mut().expect("a lease holds its lane until it is given back")
     }
 
-    pub(crate) fn as_lane(&self) -> &Lane {
+    pub(crate) fn as_lane(&self) -> &Lane<'m> {
         self.lane.as_ref().expect("a lease holds its lane until it is given back")
     }
 
@@ -87,8 +87,7 @@ impl Lease {
 
     /// The lane is between frames and may be used again.
     pub(crate) fn give_back(mut self) {
-        if let Some(mut lane) = self.lane.take() {
-            lane.rest();
+        if let Some(lane) = self.lane.take().map(Lane::rest) {
             let mut state = self.peer.lock();
             state.idle.push(lane);
             state.shares.give_back(self.purpose);
@@ -100,7 +99,7 @@ impl Lease {
     }
 }
 
-impl Drop for Lease {
+impl Drop for Lease<'_> {
     fn drop(&mut self) {
         if self.lane.take().is_some() {
             self.peer.forget_lane(self.purpose);

@@ -17,7 +17,7 @@ use crate::plan::PeerPlan;
 
 /// What one call asks of a peer: how to encode its frames, and what their replies mean. Operations are named by their
 /// positions in the call.
-pub(crate) trait Question {
+pub(crate) trait Question<'m> {
     /// The kind of the replies.
     fn reply(&self) -> Kind;
 
@@ -33,12 +33,12 @@ pub(crate) trait Question {
     ///
     /// # Errors
     /// The caller's memory is not accessible.
-    fn go_on(&mut self, _out: &mut Outbound, _positions: &[usize]) -> Result<bool, Fault> {
+    fn go_on(&mut self, _out: &mut Outbound<'m>, _positions: &[usize]) -> Result<bool, Fault> {
         Ok(false)
     }
 
     /// Where the payload of a reply goes, if it has any.
-    fn place(&self, _position: usize) -> Option<&SliceList> {
+    fn place(&self, _position: usize) -> Option<&SliceList<'m>> {
         None
     }
 
@@ -52,8 +52,8 @@ pub(crate) trait Question {
 }
 
 /// One call's exchange of frames with one peer. Each method takes one step, and the call remembers its progress.
-pub(crate) struct PeerCall<Q> {
-    lease: Lease,
+pub(crate) struct PeerCall<'m, Q> {
+    lease: Lease<'m>,
     question: Q,
     plan: PeerPlan,
     /// Most payload of frames that were begun and not answered.
@@ -73,8 +73,8 @@ pub(crate) struct PeerCall<Q> {
     clean: bool,
 }
 
-impl<Q: Question> PeerCall<Q> {
-    pub(crate) fn new(lease: Lease, question: Q, plan: PeerPlan, bytes_in_flight: u64) -> Self {
+impl<'m, Q: Question<'m>> PeerCall<'m, Q> {
+    pub(crate) fn new(lease: Lease<'m>, question: Q, plan: PeerPlan, bytes_in_flight: u64) -> Self {
         Self {
             results: Vec::with_capacity(plan.positions.len()),
             lease,

@@ -35,7 +35,7 @@ impl Peers {
         endpoint: &Arc<str>,
         purpose: Purpose,
         deadline: Instant,
-    ) -> Result<Lease, TransferError> {
+    ) -> Result<Lease<'static>, TransferError> {
         let peer = self.peer(endpoint);
         let mut state = peer.lock();
         let most = self.config.lanes_per_peer.max(1);
@@ -72,7 +72,7 @@ impl Peers {
         !self.peer(endpoint).is_blank()
     }
 
-    fn open(&self, peer: Arc<Peer>, purpose: Purpose) -> Result<Lease, TransferError> {
+    fn open(&self, peer: Arc<Peer>, purpose: Purpose) -> Result<Lease<'static>, TransferError> {
         match dial(&peer.endpoint, &self.config, &self.dialer) {
             Ok(lane) => Ok(Lease::of(peer, purpose, lane)),
             Err(fault) => {

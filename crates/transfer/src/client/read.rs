@@ -8,9 +8,9 @@ use super::peer_call::Question;
 use crate::{ReadOp, TransferError};
 
 /// Asks for the bytes of ranges.
-pub(crate) struct Read<'a>(pub(crate) &'a [ReadOp]);
+pub(crate) struct Read<'a>(pub(crate) &'a [ReadOp<'a>]);
 
-impl Question for Read<'_> {
+impl<'a> Question<'a> for Read<'a> {
     fn reply(&self) -> Kind {
         Kind::ReadReply
     }
@@ -20,7 +20,7 @@ impl Question for Read<'_> {
         encode_read(out, id, &ranges);
     }
 
-    fn place(&self, position: usize) -> Option<&SliceList> {
+    fn place(&self, position: usize) -> Option<&SliceList<'a>> {
         Some(&self.0[position].dst)
     }
 

@@ -13,7 +13,7 @@ use super::inbound::{Inbound, fine_ranges};
 /// Generous limit for the encoding of one status, and for the bytes around all of them.
 const STATUS_BYTES: u32 = 32;
 
-impl Inbound {
+impl Inbound<'_> {
     /// Collects the bytes that were received in place behind an unpredicted head.
     pub(super) fn gather_up(&mut self, mut rest: usize) {
         self.unread.clear();

@@ -36,7 +36,7 @@ impl<'a> Write<'a> {
 
     /// Copies a run of small payloads by one call, which fails if their memory is not accessible.
     fn copy_small(&mut self, out: &mut Vec<u8>, positions: &[usize]) -> Result<(), Fault> {
-        let (mut slices, mut lens): (Vec<RawSlice>, Vec<usize>) = (Vec::new(), Vec::new());
+        let (mut slices, mut lens): (Vec<RawSlice<'_>>, Vec<usize>) = (Vec::new(), Vec::new());
         let mut total = 0;
         for op in positions[self.next..].iter().map(|&at| &self.ops[at]) {
             if op.range.len > SMALL_BYTES || total > GATHER_BYTES {
@@ -62,7 +62,7 @@ impl<'a> Write<'a> {
     }
 }
 
-impl Question for Write<'_> {
+impl<'a> Question<'a> for Write<'a> {
     fn reply(&self) -> Kind {
         Kind::WriteReply
     }
@@ -78,7 +78,7 @@ impl Question for Write<'_> {
     }
 
     /// Adds a run of copied payloads, or one payload straight from its place and then its checksums.
-    fn go_on(&mut self, out: &mut Outbound, positions: &[usize]) -> Result<bool, Fault> {
+    fn go_on(&mut self, out: &mut Outbound<'a>, positions: &[usize]) -> Result<bool, Fault> {
         if std::mem::take(&mut self.owes_sums) {
             let sums = out.payload_sums().to_vec();
             encode_sums(out.bytes(), &sums);

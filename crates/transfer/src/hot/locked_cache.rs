@@ -133,7 +133,7 @@ impl<'m> LockedCache<'m> {
         self.region.word(word).store(value, Ordering::Release);
     }
 
-    fn block(&self, block: u64, len: u64) -> Result<RawSlice, Damaged> {
+    fn block(&self, block: u64, len: u64) -> Result<RawSlice<'m>, Damaged> {
         self.region.slice(self.layout.block(block), len).map_err(|_| Damaged)
     }
 }

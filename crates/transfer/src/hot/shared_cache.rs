@@ -124,7 +124,7 @@ impl SharedCache {
     }
 
     /// The memory of `len` bytes in the blocks linked from `first` on; `None` if a link leads nowhere.
-    fn bytes(&self, first: u64, len: u64) -> Option<SliceList> {
+    fn bytes(&self, first: u64, len: u64) -> Option<SliceList<'_>> {
         let mut link = first;
         let blocks = (0..blocks_for(len)).map(|at| {
             let block = link.checked_sub(1).filter(|&block| block < self.layout.blocks)?;

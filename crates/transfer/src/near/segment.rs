@@ -121,7 +121,7 @@ impl NearSegment {
     }
 
     /// Where the range lies in the memory that is mapped here, and its slot.
-    fn locate(&self, range: &RangeRead) -> Result<(RawSlice, SeenSlot), NearRead> {
+    fn locate(&self, range: &RangeRead) -> Result<(RawSlice<'_>, SeenSlot), NearRead> {
         let region = self.region.as_ref().ok_or(NearRead::Unknown)?;
         let seen = match self.find(range) {
             None => return Err(NearRead::Unknown),

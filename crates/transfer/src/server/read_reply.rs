@@ -58,7 +58,7 @@ impl Service {
     /// Copies the payload behind the head.
     fn append_payload(&mut self, found: &mut [FoundRange]) {
         for found in found {
-            let memory = found.ticket.memory;
+            let memory = found.ticket.memory.raw();
             let from = self.out.len();
             memory.append_to(&mut self.out);
             if found.stored().is_none() && !memory.is_empty() {
@@ -74,7 +74,8 @@ impl Service {
         let mut direct: Vec<RawSlice> = Vec::with_capacity(found.len());
         for found in found {
             if found.stored().is_some() {
-                direct.push(found.ticket.memory);
+                let found: &FoundRange = found;
+                direct.push(found.ticket.memory.raw());
             } else {
                 self.flush(&mut direct)?;
                 self.send_bounced(found)?;
@@ -92,7 +93,7 @@ impl Service {
     }
 
     fn send_bounced(&mut self, found: &mut FoundRange) -> Result<(), End> {
-        let memory = found.ticket.memory;
+        let memory = found.ticket.memory.raw();
         for from in (0..memory.len()).step_by(CHUNK_BYTES as usize) {
             let chunk = memory.sub(from, (CHUNK_BYTES as usize).min(memory.len() - from));
             self.bounce.clear();

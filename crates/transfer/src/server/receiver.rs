@@ -70,7 +70,7 @@ impl Receiver {
     pub(super) fn read_raw(
         &mut self,
         stream: &TcpStream,
-        dst: RawSlice,
+        dst: RawSlice<'_>,
         ahead: usize,
     ) -> io::Result<usize> {
         let held = self.inbox.len().min(dst.len());

@@ -386,16 +386,15 @@ impl SegmentHost for MemoryHost {
             state = self.left.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         let segment = state.segments.get_mut(&range.segment).ok_or(missing)?;
-        let region = Arc::clone(&segment.region);
-        let memory = region.slice(writer.part.start, range.len);
+        let memory = segment.region.hold(writer.part.start, range.len);
         let memory = memory.map_err(|_| ErrorCode::InvalidParams)?;
         segment.begin(writer);
-        Ok(WriteTicket { memory, region, id, segment: range.segment })
+        Ok(WriteTicket { memory, id, segment: range.segment })
     }
 
     fn complete_write(&self, ticket: WriteTicket, checksums: Vec<u32>) -> Result<(), ErrorCode> {
         if !checksums.is_empty() {
-            let found = ticket.memory.chunk_crcs();
+            let found = ticket.memory.raw().chunk_crcs();
             debug_assert_eq!(checksums, found, "checksums are those of the memory");
         }
         let mut state = self.lock();
@@ -433,13 +432,12 @@ impl SegmentHost for MemoryHost {
             }
             let memory = segment
                 .region
-                .slice(range.offset + range.from, range.len)
+                .hold(range.offset + range.from, range.len)
                 .map_err(|_| ErrorCode::InvalidParams)?;
             let checksums = checksums_of(entry, range);
-            let region = Arc::clone(&segment.region);
             let RangeRead { segment, offset, version, from, .. } = *range;
             let grant = entry.grant;
-            ReadTicket { memory, region, checksums, segment, offset, from, version, grant }
+            ReadTicket { memory, checksums, segment, offset, from, version, grant }
         };
         let hook = self.hook.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(hook) = hook {

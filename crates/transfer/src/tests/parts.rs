@@ -33,13 +33,12 @@ fn write_parts(
     bytes.resize(bytes.len().max(most as usize), 0);
     let sources = parts.iter().map(|&(from, len)| &bytes[from as usize..(from + len) as usize]);
     let sources: Vec<Buffer> = sources.map(|part| Buffer::from_vec(part.to_vec())).collect();
-    let op = |(&(from, _), source): (&Span, &Buffer)| {
+    let ops = parts.iter().zip(&sources).map(|(&(from, _), source)| {
         let mut op = object.part_op(from, scatter(source, &[70_001, 3, 0, 500_000]));
         change(&mut op);
         op
-    };
-    let ops: Vec<WriteOp<'_>> = parts.iter().zip(&sources).map(op).collect();
-    transport.write(EPOCH, &ops)
+    });
+    transport.write(EPOCH, &ops.collect::<Vec<WriteOp<'_>>>())
 }
 
 fn write_part(transport: &dyn Transport, object: &Object, part: Span) -> Result<(), TransferError> {

@@ -98,7 +98,7 @@ impl Object {
         pattern(&self.key, self.version, 0, self.len as usize)
     }
 
-    pub(super) fn write_op(&self, src: SliceList) -> WriteOp<'_> {
+    pub(super) fn write_op<'a>(&'a self, src: SliceList<'a>) -> WriteOp<'a> {
         let range = RangeWrite {
             segment: self.segment,
             offset: self.offset,
@@ -116,13 +116,13 @@ impl Object {
     }
 
     /// A write of a part; `src` is all of it.
-    pub(super) fn part_op(&self, from: u64, src: SliceList) -> WriteOp<'_> {
+    pub(super) fn part_op<'a>(&'a self, from: u64, src: SliceList<'a>) -> WriteOp<'a> {
         let mut op = self.write_op(src);
         (op.range.from, op.range.len) = (from, op.src.total_len());
         op
     }
 
-    pub(super) fn read_op(&self, from: u64, dst: SliceList) -> ReadOp {
+    pub(super) fn read_op<'m>(&self, from: u64, dst: SliceList<'m>) -> ReadOp<'m> {
         let (segment, offset, version) = (self.segment, self.offset, self.version);
         let range =
             RangeRead { segment, offset, version, object_offset: 0, from, len: dst.total_len() };
@@ -131,7 +131,7 @@ impl Object {
 }
 
 /// Cuts a buffer into slices of these lengths over and over, until it is used up.
-pub(super) fn scatter(buffer: &Buffer, lens: &[usize]) -> SliceList {
+pub(super) fn scatter<'m>(buffer: &'m Buffer, lens: &[usize]) -> SliceList<'m> {
     let mut from = 0;
     let mut slices = Vec::new();
     for &len in lens.iter().cycle() {

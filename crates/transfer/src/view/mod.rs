@@ -42,9 +42,9 @@ impl View {
         self.0.view.is_empty()
     }
 
-    /// The bytes. The view must outlive every use of them.
+    /// The bytes, for as long as the view is borrowed.
     #[must_use]
-    pub fn raw(&self) -> RawSlice {
+    pub fn raw(&self) -> RawSlice<'_> {
         self.0.view.raw()
     }
 

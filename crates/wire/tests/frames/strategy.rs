@@ -55,9 +55,11 @@ fn results_kind() -> impl Strategy<Value = Kind> {
     ])
 }
 
-/// Text that lives as long as the test process, so that requests can borrow it.
+/// Text that lives as long as the test process, so that requests can borrow it. Some comes again and again, so that
+/// one request is about what another has begun.
 pub(crate) fn text() -> impl Strategy<Value = &'static str> {
-    prop_oneof![8 => ".{0,40}", 1 => "[a-z]{120,140}"].prop_map(|text| &*text.leak())
+    let any = prop_oneof![8 => ".{0,40}", 1 => "[a-z]{120,140}"].prop_map(|text| &*text.leak());
+    prop_oneof![2 => any, 1 => select(&["a", "b", "c"])]
 }
 
 pub(crate) fn shared_text() -> impl Strategy<Value = Arc<str>> {
@@ -77,8 +79,9 @@ pub(crate) fn version() -> impl Strategy<Value = Version> {
     (epoch(), number()).prop_map(|(epoch, counter)| Version { epoch, counter })
 }
 
+/// Few of them, and any.
 pub(crate) fn segment_id() -> impl Strategy<Value = SegmentId> {
-    any::<u128>().prop_map(SegmentId)
+    prop_oneof![0..4_u128, any::<u128>()].prop_map(SegmentId)
 }
 
 pub(crate) fn error() -> impl Strategy<Value = ErrorCode> {
@@ -169,7 +172,7 @@ fn read_counts() -> impl Strategy<Value = ReadCounts> {
     })
 }
 
-fn request() -> impl Strategy<Value = Request<'static>> {
+pub(crate) fn request() -> impl Strategy<Value = Request<'static>> {
     let keys = || vec(text(), 0..9);
     prop_oneof![
         (vec(segment_id(), 0..5), vec(segment_id(), 0..3), option::of(read_report())).prop_map(
@@ -264,7 +267,7 @@ fn changes_page() -> impl Strategy<Value = ChangesPage<'static>> {
     })
 }
 
-fn follow() -> impl Strategy<Value = Follow> {
+pub(crate) fn follow() -> impl Strategy<Value = Follow> {
     (segment_id(), option::of(number()), option::of(number()))
         .prop_map(|(segment, since, from)| Follow { segment, since, from })
 }
@@ -368,7 +371,7 @@ pub(crate) fn range_drop() -> impl Strategy<Value = RangeDrop> {
     (segment_id(), number(), version(), version()).prop_map(range)
 }
 
-fn range_read() -> impl Strategy<Value = RangeRead> {
+pub(crate) fn range_read() -> impl Strategy<Value = RangeRead> {
     let object_offset = prop_oneof![Just(0), number()];
     (segment_id(), number(), version(), object_offset, number(), number()).prop_map(
         |(segment, offset, version, object_offset, from, len)| RangeRead {
@@ -382,7 +385,7 @@ fn range_read() -> impl Strategy<Value = RangeRead> {
     )
 }
 
-fn range_write() -> impl Strategy<Value = RangeWrite<'static>> {
+pub(crate) fn range_write() -> impl Strategy<Value = RangeWrite<'static>> {
     let whole = (segment_id(), (number(), number()), text(), version(), (number(), number()))
         .prop_map(|(segment, (offset, len), key, version, (object_len, object_offset))| {
             RangeWrite {

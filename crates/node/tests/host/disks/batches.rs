@@ -52,12 +52,12 @@ fn a_batch_from_disk_and_memory_comes_back_in_its_order() {
     for way in ways {
         let buffers: Vec<Buffer> =
             pieces.iter().map(|it| Buffer::zeroed(it.len as usize)).collect();
-        let op = |(piece, buffer): (&Piece, &Buffer)| ReadOp {
+        let ops = pieces.iter().zip(&buffers).map(|(piece, buffer)| ReadOp {
             endpoint: Arc::clone(&endpoint),
             range: piece.read(segment_of(piece), 0, piece.len),
             dst: buffer.raw().into(),
-        };
-        let ops: Vec<ReadOp> = pieces.iter().zip(&buffers).map(op).collect();
+        });
+        let ops: Vec<ReadOp<'_>> = ops.collect();
         assert!(way.read(&ops).into_iter().all(|result| result == Ok(())));
         for (piece, buffer) in pieces.iter().zip(&buffers) {
             assert!(buffer.as_slice() == piece.bytes(0, piece.len), "{piece:?}");

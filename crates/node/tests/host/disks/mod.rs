@@ -107,7 +107,7 @@ fn write(
 ) -> Result<(), ErrorCode> {
     let range = piece.write(segment, from, len);
     let ticket = host.begin_write(host.epoch(), &range, Arc::new(Nobody))?;
-    ticket.memory.write_from(&piece.bytes(from, len));
+    ticket.memory.raw().write_from(&piece.bytes(from, len));
     host.complete_write(ticket, Vec::new())
 }
 
@@ -134,11 +134,11 @@ fn check_part(
 ) -> Result<(), ErrorCode> {
     let ticket = host.begin_read(&piece.read(segment, from, len))?;
     assert!(
-        ticket.memory.to_vec() == piece.bytes(from, len),
+        ticket.memory.raw().to_vec() == piece.bytes(from, len),
         "{len} bytes from {from} of {piece:?}"
     );
     if let Some(checksums) = &ticket.checksums {
-        assert_eq!(checksums[..], ticket.memory.chunk_crcs()[..], "{piece:?}");
+        assert_eq!(checksums[..], ticket.memory.raw().chunk_crcs()[..], "{piece:?}");
     }
     assert!(host.still_holds(&ticket), "nobody has dropped {piece:?}");
     Ok(())

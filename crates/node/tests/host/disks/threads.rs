@@ -45,7 +45,7 @@ fn whatever_many_threads_do_bytes_are_right_and_what_is_dropped_stays_dropped() 
                         let found = host.begin_read(&piece.read(SEGMENT, 0, piece.len));
                         if let Ok(ticket) = found {
                             assert!(
-                                ticket.memory.to_vec() == piece.bytes(0, piece.len),
+                                ticket.memory.raw().to_vec() == piece.bytes(0, piece.len),
                                 "{piece:?}"
                             );
                         }
