@@ -23,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -32,6 +33,10 @@ from table import markdown
 
 HERE = pathlib.Path(__file__).resolve().parent
 START_DEADLINE_S = 60.0
+# For how long a master leads before it is killed again, in the scenarios with millions of objects: it has some of them.
+LED_S = 1.6
+# Bytes of an object of which there are millions, and of its place in a segment with room to spare.
+SMALL, SMALL_PLACE = 16, 96
 # The time for which clients call before something is broken.
 BEFORE_S = 2.0
 
@@ -62,16 +67,16 @@ class Process:
     def lines(self) -> list[str]:
         return self.log.read_text(errors="replace").splitlines()
 
-    def wait_for(self, is_there: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + START_DEADLINE_S
+    def wait_for(self, is_there: Callable[[], bool], what: str, for_s: float = START_DEADLINE_S) -> None:
+        deadline = time.monotonic() + for_s
         while not is_there():
             if self.child.poll() is not None or time.monotonic() > deadline:
                 said = self.log.with_suffix(".err").read_text(errors="replace").strip().splitlines()
                 raise FailedError(f"{what}: {said[-1][:200] if said else 'it says nothing'}")
             time.sleep(0.01)
 
-    def wait_until_ready(self) -> None:
-        self.wait_for(lambda: "ready" in self.lines(), f"{self.log.stem} is not ready")
+    def wait_until_ready(self, for_s: float = START_DEADLINE_S) -> None:
+        self.wait_for(lambda: "ready" in self.lines(), f"{self.log.stem} is not ready", for_s)
 
     def signal(self, number: int) -> None:
         self.child.send_signal(number)
@@ -98,6 +103,15 @@ def listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
+def serves(http_port: int) -> bool:
+    """Whether a master takes puts and removals."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{http_port}/health", timeout=5) as answer:
+            return bool(json.load(answer)["service_ready"])
+    except OSError:
+        return False
+
+
 class Pool:
     """The processes of one package. Use it in a `with`."""
 
@@ -116,8 +130,9 @@ class Pool:
         self.processes.append(process)
         return process
 
-    def master(self, port: int, flags: list[str] | None = None) -> Process:
-        command = [str(self.programs / "mooncake_master"), f"--rpc_port={port}", f"--metrics_port={free_port()}"]
+    def master(self, port: int, flags: list[str] | None = None, http_port: int | None = None) -> Process:
+        http = f"--metrics_port={http_port or free_port()}"
+        command = [str(self.programs / "mooncake_master"), f"--rpc_port={port}", http]
         process = self.start("master", [*command, "--rpc_address=127.0.0.1", *(flags or [])])
         process.wait_for(lambda: listens(port) or bool(flags), "the master does not listen")
         return process
@@ -159,9 +174,9 @@ class Pool:
             process.wait_until_ready()
         return process
 
-    def fill(self, master: str, *more: str) -> None:
+    def fill(self, master: str, *more: str, for_s: float = START_DEADLINE_S) -> None:
         process = self.role("fill", master, *more)
-        process.wait_until_ready()
+        process.wait_until_ready(for_s)
 
     def elected(self) -> str:
         return f"etcd://{self.coordinator}"
@@ -215,14 +230,15 @@ class Settings(NamedTuple):
     objects: int
     outage_s: float
     named_gb: float
+    millions: float
 
 
 def sizes(settings: Settings, replicas: int = 1) -> list[str]:
     return ["--count", str(settings.objects), "--replicas", str(replicas)]
 
 
-def add_nodes(pool: Pool, master: str, count: int) -> list[Process]:
-    return [pool.role("node", master, "--segment", str(512 << 20)) for _ in range(count)]
+def add_nodes(pool: Pool, master: str, count: int, segment_bytes: int = 512 << 20) -> list[Process]:
+    return [pool.role("node", master, "--segment", str(segment_bytes)) for _ in range(count)]
 
 
 def master_restarted(pool: Pool, settings: Settings) -> Outage:
@@ -309,6 +325,39 @@ def named_node_restarted(pool: Pool, settings: Settings) -> Outage:
         segment.unlink(missing_ok=True)
 
 
+def master_killed_twice(nodes: int) -> Callable[[Pool, Settings], Outage]:
+    """The master dies, and its successor dies while the nodes tell what they hold. A look-up of each object follows."""
+
+    def run(pool: Pool, settings: Settings) -> Outage:
+        if pool.package == "cpp":
+            raise FailedError("what it holds is lost with its master")
+        port, http_port, count = free_port(), free_port(), int(settings.millions * 1e6)
+        address, what = f"127.0.0.1:{port}", ["--count", str(count), "--size", str(SMALL)]
+        patience_s = START_DEADLINE_S + count / 1e4
+        master = pool.master(port, http_port=http_port)
+        add_nodes(pool, address, nodes, count * SMALL_PLACE // nodes + (64 << 20))
+        pool.fill(address, *what, for_s=patience_s)
+        master.kill()
+        second = pool.master(port, http_port=http_port)
+        time.sleep(LED_S)
+        second.kill()
+        since = time.monotonic()
+        master = pool.master(port, http_port=http_port)
+        master.wait_for(lambda: serves(http_port), "the objects do not come back", patience_s)
+        took = time.monotonic() - since
+        finder = pool.role("find", address, *what, "--patience", "0")
+        assert finder.child.stdin
+        finder.child.stdin.write(b"\n")
+        finder.child.stdin.flush()
+        finder.wait_for(lambda: any(it.startswith("{") for it in finder.lines()), "nobody looks them up", patience_s)
+        found = json.loads(finder.lines()[-1])
+        if found["right"] != found["read"]:
+            raise FailedError(f"{found['read'] - found['right']} of {found['read']} objects cannot be read")
+        return Outage(took, took, took, found["missing"], count)
+
+    return run
+
+
 def kill_leader(_: Pool, leader: Process) -> None:
     leader.kill()
 
@@ -326,14 +375,16 @@ SCENARIOS: dict[str, Callable[[Pool, Settings], Outage]] = {
     "node killed, two replicas": node_killed(2),
     "node restarted with its named segment": named_node_restarted,
     "etcd away": etcd_away,
+    "master killed twice, one node with millions of objects": master_killed_twice(1),
+    "master killed twice, eight nodes with millions of objects": master_killed_twice(8),
 }
 
 
 def measure(package: str, name: str, args: argparse.Namespace) -> Outage | str:
     quick = args.quick
-    settings = Settings(args.objects // (5 if quick else 1), args.outage / (3 if quick else 1), args.named_gb)
+    settings = Settings(args.objects, args.outage, args.named_gb, args.millions)
     if quick:
-        settings = settings._replace(named_gb=args.named_gb / 10)
+        settings = Settings(args.objects // 5, args.outage / 3, args.named_gb / 10, args.millions / 100)
     print(f"{package}: {name}", file=sys.stderr, flush=True)
     try:
         with Pool(package, args.programs) as pool:
@@ -358,6 +409,9 @@ def main() -> None:
     parser.add_argument("--objects", type=int, default=1000, help="objects of 16 KiB that the pool holds (1000)")
     parser.add_argument("--outage", type=float, default=30, help="seconds that etcd is away (30)")
     parser.add_argument("--named-gb", type=float, default=1, help="GiB that the named segment holds (1)")
+    parser.add_argument(
+        "--millions", type=float, default=20, help="million objects of 16 bytes, where so many are put (20)"
+    )
     parser.add_argument("--scenario", action="append", choices=list(SCENARIOS), help="only this one; may be repeated")
     parser.add_argument("--programs", type=pathlib.Path, help="where this project's programs are, if not in its wheel")
     parser.add_argument("--json", type=pathlib.Path, help="write the figures here too")

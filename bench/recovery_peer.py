@@ -13,8 +13,9 @@ import time
 
 # The pause between two calls of a client.
 PAUSE_S = 0.001
-# The number of keys per call, if many objects are written.
-BATCH = 64
+# The number of bytes per call, if many objects are written, and the most keys.
+BATCH_BYTES = 1 << 20
+BATCH = 1000
 
 
 def value(key, size):
@@ -54,9 +55,9 @@ def node(args, _):
 
 def fill(args, store):
     """Puts all objects once."""
-    config = configuration(args.replicas)
-    for first in range(0, args.count, BATCH):
-        keys = [key(number) for number in range(first, min(first + BATCH, args.count))]
+    config, batch = configuration(args.replicas), max(1, min(BATCH, BATCH_BYTES // args.size))
+    for first in range(0, args.count, batch):
+        keys = [key(number) for number in range(first, min(first + batch, args.count))]
         code = store.put_batch(keys, [value(name, args.size) for name in keys], config)
         if code != 0:
             sys.exit(f"put_batch: {code}")
@@ -98,8 +99,9 @@ def find(args, store):
     sys.stdin.readline()
     deadline = time.monotonic() + args.patience
     left = [key(number) for number in range(args.count)]
-    while left and time.monotonic() < deadline:
-        missing = []
+    is_first = True
+    while left and (is_first or time.monotonic() < deadline):
+        is_first, missing = False, []
         for first in range(0, len(left), 1024):
             names = left[first : first + 1024]
             found = store.batch_is_exist(names)
