@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How long a pool is out of service when a part of it dies, beside the C++ package; a table in Markdown.
 
-    python3 bench/recovery.py                       # about ten minutes; see --help
+    python3 bench/recovery.py                       # about twenty minutes; see --help
     python3 bench/recovery.py --quick --only rust   # fewer objects and shorter outages, for a look
 
 Each scenario starts a pool of real processes on this host and fills it. One client then puts new objects, another gets

@@ -33,6 +33,9 @@ impl Fault {
 enum Action {
     /// The process is killed, and then started again.
     Kill,
+    /// Whichever of the hosts leads is killed, soon after it began to lead, at calls of [`FaultInjector::go_on`]. Those
+    /// that were killed before are started again.
+    KillLeaders,
     Pause,
     /// The process is paused and resumed in turns, at each call of [`FaultInjector::go_on`].
     Stutter,
@@ -75,6 +78,7 @@ const BEYOND_LEASE_MS: [u64; 2] = [1000 * TTL_S + 500, 1000 * TTL_S + 6000];
 const PLANS: &[Plan] = &[
     plan("leader killed", Target::Leader, Action::Kill, [200, 6000]),
     plan("leader killed", Target::Leader, Action::Kill, [200, 6000]),
+    plan("leaders killed in recovery", Target::All('m'), Action::KillLeaders, [8000, 20_000]),
     plan("leader paused", Target::Leader, Action::Pause, BEYOND_LEASE_MS),
     plan("leader unplugged", Target::Leader, Action::Unplug, BEYOND_LEASE_MS),
     plan("leader cannot reach etcd", Target::Leader, Action::Mute(&['e']), BEYOND_LEASE_MS),
@@ -168,10 +172,17 @@ impl FaultInjector {
             }
         }
         for active in &mut self.active {
-            if active.plan.action == Action::Stutter {
-                active.is_stopped = !active.is_stopped;
-                let signal = if active.is_stopped { Signal::STOP } else { Signal::CONT };
-                active.hosts.iter().for_each(|host| cluster.signal(host, signal));
+            match active.plan.action {
+                Action::Stutter => {
+                    active.is_stopped = !active.is_stopped;
+                    let signal = if active.is_stopped { Signal::STOP } else { Signal::CONT };
+                    active.hosts.iter().for_each(|host| cluster.signal(host, signal));
+                }
+                Action::KillLeaders if self.chance.below(3) == 0 => {
+                    start_again(&active.hosts, cluster)?;
+                    cluster.leader().iter().for_each(|leader| cluster.kill(leader));
+                }
+                _ => {}
             }
         }
         if now >= self.next_ns {
@@ -190,7 +201,7 @@ impl FaultInjector {
     fn begin(&mut self, cluster: &mut Cluster) -> Result<Option<u64>, String> {
         let plan = self.plans[self.chance.below(self.plans.len() as u64) as usize];
         let is_possible = match plan.action {
-            Action::Kill | Action::Pause | Action::Stutter => true,
+            Action::Kill | Action::KillLeaders | Action::Pause | Action::Stutter => true,
             Action::Delay => cluster.network.delays,
             _ => cluster.network.kind == HostIsolation::Namespaces,
         };
@@ -239,8 +250,9 @@ impl FaultInjector {
     }
 
     fn undo(&mut self, active: Active, cluster: &mut Cluster) -> Result<(), String> {
-        for host in &active.hosts {
-            undo(active.plan.action, host, cluster)?;
+        match active.plan.action {
+            Action::KillLeaders => start_again(&active.hosts, cluster)?,
+            action => active.hosts.iter().try_for_each(|host| undo(action, host, cluster))?,
         }
         self.done[active.number].ended_ns = now_ns();
         Ok(())
@@ -255,11 +267,18 @@ impl FaultInjector {
     }
 }
 
+/// Starts those of these hosts that were killed.
+fn start_again(hosts: &[String], cluster: &mut Cluster) -> Result<(), String> {
+    let is_down = |host: &&String| cluster.host(host).process.is_none();
+    let down: Vec<&String> = hosts.iter().filter(is_down).collect();
+    down.into_iter().try_for_each(|host| cluster.start(host))
+}
+
 fn act(action: Action, host: &str, cluster: &mut Cluster) -> Result<(), String> {
     match action {
         Action::Kill => cluster.kill(host),
         Action::Pause => cluster.signal(host, Signal::STOP),
-        Action::Stutter => {}
+        Action::Stutter | Action::KillLeaders => {}
         Action::Unplug => cluster.network.unplug(host)?,
         Action::Mute(kinds) => {
             for (_, address) in peers(kinds, host, cluster) {
@@ -279,7 +298,7 @@ fn act(action: Action, host: &str, cluster: &mut Cluster) -> Result<(), String> 
 
 fn undo(action: Action, host: &str, cluster: &mut Cluster) -> Result<(), String> {
     match action {
-        Action::Kill => cluster.start(host)?,
+        Action::Kill | Action::KillLeaders => cluster.start(host)?,
         Action::Pause | Action::Stutter => cluster.signal(host, Signal::CONT),
         Action::Unplug => cluster.network.plug(host)?,
         Action::Mute(kinds) => {
