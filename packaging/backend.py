@@ -1,10 +1,12 @@
 """Builds the wheel: first the Rust commands, then, with maturin, the extension module and the Python package.
 
-A PEP 517 backend around maturin's. It adds two things:
+A PEP 517 backend around maturin's. It adds three things:
 
 - The native commands are scripts of the wheel, so that `pip install .` puts them on the PATH.
 - One stable-ABI module serves every Python from 3.11 on. Python 3.10, whose stable ABI lacks the buffer protocol, gets
   a module of its own.
+- The wheel's tag is that of the oldest glibc on which the commands run, like `manylinux_2_34`. Maturin checks that the
+  module runs there, too, and needs no other library of the system.
 
 `pip install --config-settings=profile=dev .` builds with another cargo profile than `release`.
 """
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -25,6 +28,8 @@ import maturin
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS = ROOT / "python" / "mooncake_store_rs.data" / "scripts"
+# The glibc of `manylinux2014`, the oldest that Rust supports.
+OLDEST_MANYLINUX = 17
 COMMANDS = ("mooncake", "mooncake_master", "mooncake_client")
 
 get_requires_for_build_wheel = maturin.get_requires_for_build_wheel
@@ -43,6 +48,7 @@ def build_wheel(
     """Builds the commands, and the wheel that contains them."""
     prepare()
     build_commands(use_profile(config_settings))
+    use_tag()
     return maturin.build_wheel(directory, config_settings, metadata_directory)
 
 
@@ -87,6 +93,21 @@ def use_profile(config_settings: Mapping[str, Any] | None) -> str:
     arguments = os.environ.get("MATURIN_PEP517_ARGS", "")
     os.environ["MATURIN_PEP517_ARGS"] = f"{arguments} --profile {profile}".strip()
     return profile
+
+
+def use_tag() -> None:
+    """Tells maturin the tag of the wheel, unless the caller does. Without glibc the tag stays maturin's own."""
+    arguments = os.environ.get("MATURIN_PEP517_ARGS", "")
+    minor = oldest_glibc([SCRIPTS / command for command in COMMANDS])
+    if minor is not None and "--compatibility" not in arguments and "--manylinux" not in arguments:
+        tag = f"--compatibility manylinux_2_{max(minor, OLDEST_MANYLINUX)}"
+        os.environ["MATURIN_PEP517_ARGS"] = f"{arguments} {tag}".strip()
+
+
+def oldest_glibc(programs: list[Path]) -> int | None:
+    """The second number of the oldest glibc 2 that has all versions of symbols that the programs name."""
+    named = (match for program in programs for match in re.findall(rb"GLIBC_2\.(\d+)", program.read_bytes()))
+    return max(map(int, named), default=None)
 
 
 def build_commands(profile: str) -> None:

@@ -1,5 +1,6 @@
 """The contents of the wheel, and that it needs only glibc."""
 
+import re
 import subprocess
 import sys
 import zlib
@@ -61,6 +62,13 @@ def test_the_binaries_need_glibc_alone() -> None:
         listed = subprocess.run(["ldd", path], capture_output=True, text=True, check=True).stdout
         needed = {Path(line.split()[0]).name.split(".so")[0] for line in listed.splitlines()}
         assert needed <= SYSTEM, path
+
+
+def test_the_tag_of_the_wheel_names_the_oldest_glibc_that_its_binaries_run_on() -> None:
+    wheel = metadata.distribution(DISTRIBUTION).read_text("WHEEL") or ""
+    (tagged,) = re.findall(r"^Tag: \S+-manylinux_2_(\d+)_\w+$", wheel, re.MULTILINE)
+    named = [re.findall(rb"GLIBC_2\.(\d+)", path.read_bytes()) for path in binaries()]
+    assert int(tagged) == max(17, *(int(minor) for minors in named for minor in minors))
 
 
 def test_importing_brings_no_other_package() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-import socket
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +15,7 @@ import pytest
 from aiohttp import web
 from mooncake._rest import access
 from mooncake._rest.request import RequestError
+from namespaces import Namespaces, run
 from rest import JSON, OK, Api, error
 
 CHANGES_OF_THE_PROCESS = [
@@ -189,15 +193,32 @@ def test_the_token_comes_from_a_variable_or_a_file(tmp_path: Path, monkeypatch: 
         access.token_of_environment()
 
 
-def test_another_machine_is_known_by_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The address of this machine on a network stands for another machine: connections to it come from it."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect(("192.0.2.1", 9))
-        except OSError:
-            pytest.skip("this machine has no network")
-        own: str = probe.getsockname()[0]
-    api = Api(host=own)
-    assert api.ask("POST", "/api/mount", {"size": 4096}, host=own)[0] == 403
-    assert api.ask("GET", "/api/exist/k", host=own) == (200, {"exists": False})
-    api.close()
+# Serves on an address that is not one of loopback, and asks there: the connections come from that address.
+ASK_FROM_ELSEWHERE = """
+import json, sys
+from rest import Api
+api = Api(host=sys.argv[1])
+asked = [("POST", "/api/mount", {"size": 4096}), ("GET", "/api/exist/k", None)]
+print(json.dumps([api.ask(*request, host=sys.argv[1]) for request in asked]))
+api.close()
+"""
+
+
+def test_another_machine_is_known_by_its_address() -> None:
+    """An address of a network namespace's own stands for another machine."""
+    address, here = "192.0.2.7", str(Path(__file__).parent)
+    with Namespaces() as namespaces:
+        enter = namespaces.namespace()
+        run([*enter, "ip", "link", "set", "lo", "up"])
+        run([*enter, "ip", "address", "add", f"{address}/32", "dev", "lo"])
+        path = os.pathsep.join([here, os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+        asked = subprocess.run(
+            [*enter, sys.executable, "-c", ASK_FROM_ELSEWHERE, address],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env={**os.environ, "PYTHONPATH": path},
+        )
+    assert asked.returncode == 0, asked.stderr
+    (refused, _), exists = json.loads(asked.stdout)
+    assert (refused, exists) == (403, [200, {"exists": False}])

@@ -4,12 +4,14 @@
 
 mod http;
 pub mod leases;
+mod log_lines;
 mod master;
 mod node;
 mod program;
 pub mod stub;
 
 pub use http::{free_port, http_get};
+pub use log_lines::logged;
 pub use master::Master;
 pub use node::Node;
 pub use program::{PATIENCE, Program};

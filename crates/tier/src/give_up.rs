@@ -4,8 +4,10 @@
 //! nothing aside. There each write and each sync may find no space. A record or a mark that could not be written costs
 //! at most its file: to remove it needs no space, and makes some.
 
+use std::collections::BTreeSet;
 use std::io;
 
+use crate::directory::Directory;
 use crate::errors::{Broken, PutError, is_of_space};
 use crate::index::RecordState;
 use crate::log_store::{Log, LogStore, Room};
@@ -56,17 +58,28 @@ impl LogStore {
     /// # Errors
     /// The disk failed.
     pub(crate) fn sweep(&self) -> Result<bool, Broken> {
-        let unwanted: Vec<u64> = self.lock().unwanted.iter().copied().collect();
-        if unwanted.is_empty() {
-            return Ok(true);
+        let unwanted = self.lock().unwanted.clone();
+        let removed = remove(&*self.directory, &unwanted).map_err(|error| self.fail(&error))?;
+        if removed {
+            let mut log = self.lock();
+            log.unwanted = &log.unwanted - &unwanted;
         }
-        match self.directory.remove_all(&unwanted) {
-            Err(error) if is_of_space(&error) => return Ok(false),
-            removed => removed.map_err(|error| self.fail(&error))?,
-        }
-        let mut log = self.lock();
-        unwanted.iter().for_each(|number| _ = log.unwanted.remove(number));
-        Ok(true)
+        Ok(removed)
+    }
+}
+
+/// Removes files that a store does not want any more. Once this returns true, none of their records can come back.
+/// False if there was no space for that.
+///
+/// # Errors
+/// The disk failed.
+pub(crate) fn remove(directory: &dyn Directory, unwanted: &BTreeSet<u64>) -> io::Result<bool> {
+    if unwanted.is_empty() {
+        return Ok(true);
+    }
+    match directory.remove_all(&unwanted.iter().copied().collect::<Vec<_>>()) {
+        Err(error) if is_of_space(&error) => Ok(false),
+        removed => removed.map(|()| true),
     }
 }
 

@@ -1,41 +1,9 @@
-use std::io;
-use std::sync::{Arc, Mutex};
-
 use mooncake_client::ErrorCode;
+use mooncake_testing::logged;
 use mooncake_types::limits;
 
 use crate::master::Master;
 use crate::rig::{open, put};
-
-/// Captures log lines.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().expect("no writer panicked").extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// The log lines of this thread while `act` runs.
-fn logged(act: impl FnOnce()) -> String {
-    let log = Log::default();
-    let of_writer = log.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .without_time()
-        .with_target(false)
-        .with_ansi(false)
-        .with_writer(move || of_writer.clone())
-        .finish();
-    tracing::subscriber::with_default(subscriber, act);
-    let bytes = log.0.lock().expect("no writer panicked").clone();
-    String::from_utf8(bytes).expect("a log is text")
-}
 
 #[test]
 fn a_pattern_that_is_refused_is_named_in_the_log() {

@@ -84,10 +84,11 @@ fn calls_wait_for_a_leader_that_is_only_beginning() {
 
 #[test]
 fn a_node_that_is_no_member_any_more_starts_empty_and_goes_on() {
-    let changes: [fn(&mut BTreeMap<SegmentId, Option<Version>>); 2] =
-        [BTreeMap::clear, |members| {
-            members.values_mut().for_each(|behind| *behind = Some(Version::default()))
-        }];
+    type Members = BTreeMap<SegmentId, Option<Version>>;
+    let untold = |members: &mut Members| {
+        members.values_mut().for_each(|behind| *behind = Some(Version::default()));
+    };
+    let changes: [fn(&mut Members); 2] = [BTreeMap::clear, untold];
     for change in changes {
         let master = Master::start_recorded();
         let node = open(&master, 16 << 20);

@@ -18,6 +18,7 @@ use mooncake_memory::{RawSlice, SliceList};
 
 use crate::directory::Directory;
 use crate::errors::{Broken, PutError, ReadError, is_of_space};
+use crate::give_up;
 use crate::layout::BLOCK;
 use crate::read_faults::ReadFaults;
 use crate::record::{Record, RecordId, data_offset};
@@ -205,17 +206,14 @@ impl FileStore {
     /// for that.
     fn sweep(&self) -> Result<bool, Broken> {
         let _sweeping = self.sweeping.lock().unwrap_or_else(PoisonError::into_inner);
-        let unwanted: Vec<u64> = self.lock().unwanted.iter().copied().collect();
-        if unwanted.is_empty() {
-            return Ok(true);
+        let unwanted = self.lock().unwanted.clone();
+        let removed =
+            give_up::remove(&*self.directory, &unwanted).map_err(|error| self.fail(&error))?;
+        if removed {
+            let mut state = self.lock();
+            state.unwanted = &state.unwanted - &unwanted;
         }
-        match self.directory.remove_all(&unwanted) {
-            Err(error) if is_of_space(&error) => return Ok(false),
-            removed => removed.map_err(|error| self.fail(&error))?,
-        }
-        let mut state = self.lock();
-        unwanted.iter().for_each(|number| _ = state.unwanted.remove(number));
-        Ok(true)
+        Ok(removed)
     }
 
     /// Marks the store as broken: it writes nothing more.

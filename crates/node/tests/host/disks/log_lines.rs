@@ -1,8 +1,5 @@
 //! What disks log: one line for each cause, and not one for each object.
 
-use std::io;
-use std::sync::{Arc, Mutex};
-
 use mooncake_tier::testing::DiskDouble;
 use mooncake_types::{ErrorCode, SegmentId};
 
@@ -10,34 +7,9 @@ use super::{Piece, host, put, version};
 
 const SEGMENT: SegmentId = SegmentId(1);
 
-/// Captures log lines.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().expect("no writer panicked").extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 /// The log lines of this thread while `act` runs.
 fn logged(act: impl FnOnce()) -> Vec<String> {
-    let log = Log::default();
-    let of_writer = log.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .without_time()
-        .with_ansi(false)
-        .with_writer(move || of_writer.clone())
-        .finish();
-    tracing::subscriber::with_default(subscriber, act);
-    let bytes = log.0.lock().expect("no writer panicked").clone();
-    let text = String::from_utf8(bytes).expect("a log is text");
-    text.lines().map(str::to_owned).collect()
+    mooncake_testing::logged(act).lines().map(str::to_owned).collect()
 }
 
 fn count(lines: &[String], text: &str) -> usize {
