@@ -26,7 +26,7 @@ pub enum Effect {
     MarkBehind(SegmentId, Version),
     /// The segment lacks no changes any more.
     CaughtUp(SegmentId),
-    /// Under the key with this [hash](super::written_hash), versions are gone that later leaders could know from the
+    /// Under the key with this hash of the record, versions are gone that later leaders could know from the
     /// segments in step. They believe no such entry on a segment that was behind by then.
     Overrule(u64, OverruledKey),
 }
