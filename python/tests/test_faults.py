@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -10,10 +12,11 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
-from cluster import MIB, Cluster, Memory, Process, content, wait_until
-from mooncake.store import ReplicateConfig
+from cluster import MIB, Cluster, Memory, Process, content, pause, wait_until
+from mooncake.store import MooncakeDistributedStore, ReplicateConfig
 from values import stamped, version_of
 
 SLOWEST_CALL_SECONDS = 10.0
@@ -174,7 +177,40 @@ def test_the_master_goes_and_comes_back() -> None:
         wait_until(lambda: store.health_check() == 0, 15, "the store found the master again")
         wait_until(lambda: len(cluster.segments()) == 1, 15, "the segment is mounted again")
         assert (store.put("after", b"value"), store.get("after")) == (0, b"value")
-        assert store.get("before") in (b"", b"value")
+        wait_until(lambda: store.get("before") == b"value", 5, "what the node holds is back")
+
+
+def test_a_node_that_is_silent_under_three_masters_comes_back_with_all_that_did_not_change() -> None:
+    with Cluster() as cluster:
+        nodes = [cluster.start_node(64 * MIB) for _ in range(2)]
+        store = cluster.store()
+        old = {f"key-{number}": content(f"key-{number}", 1000) for number in range(300)}
+        assert store.put_batch(list(old), list(old.values())) == 0
+        pause(nodes[0].pid)
+        names = iter(old)
+        removed: list[str] = []
+        replaced: dict[str, bytes] = {}
+        for _ in range(3):
+            cluster.master.kill()
+            cluster.start_master()
+            for name in itertools.islice(names, 10):
+                # What lies on the silent node alone is not known to this master.
+                wait_until(partial(is_removed, store, name), 15, "the master takes removals")
+                removed.append(name)
+            for name in itertools.islice(names, 10):
+                replaced[name] = content(f"new {name}", 1000)
+                assert store.upsert(name, replaced[name]) == 0
+        os.kill(nodes[0].pid, signal.SIGCONT)
+        kept = [name for name in old if name not in removed and name not in replaced]
+        wait_until(lambda: set(store.batch_is_exist(kept)) == {1}, 15, "all that did not change is back")
+        assert store.get_batch(kept) == [old[name] for name in kept]
+        assert store.get_batch(list(replaced)) == list(replaced.values())
+        assert set(store.batch_is_exist(removed)) == {0}
+
+
+def is_removed(store: MooncakeDistributedStore, name: str) -> bool:
+    """Removes a key. False while the master refuses that."""
+    return store.remove(name, True) in (0, -704)
 
 
 def test_a_store_closes_in_bounded_time_without_its_master() -> None:
