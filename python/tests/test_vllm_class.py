@@ -117,9 +117,11 @@ def vllm_config(extra: dict[str, Any] | None = None, role: str = "kv_both", **pa
         parallel_config=SimpleNamespace(**sizes),
         model_config=SimpleNamespace(
             model="/models/m",
+            revision=None,
             get_total_num_kv_heads=lambda: 2,
             hf_text_config=SimpleNamespace(num_hidden_layers=2),
         ),
+        load_config=SimpleNamespace(download_dir=None, load_format="auto"),
     )
 
 

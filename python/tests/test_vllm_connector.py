@@ -51,10 +51,12 @@ def test_the_parts_of_a_block(topology: Topology, copies: int, shards: list[Shar
 
 
 def test_two_layouts_never_share_a_key() -> None:
-    tags = {model_tag("/models/m/", "", {"type": kind}) for kind in ("bfloat16", "float16", "fp8")}
+    tags = {model_tag("/models/m/", "w", "", {"type": kind}) for kind in ("bfloat16", "float16", "fp8")}
     assert len(tags) == 3
     assert {tag[:2] for tag in tags} == {"m-"}
-    assert model_tag("org/m", "mine", {}) == "mine@" + model_tag("m", "", {})
+    assert {len(tag) for tag in tags} == {2 + 32}, "128 bits"
+    assert model_tag("org/m", "w", "mine", {}) == "mine@" + model_tag("m", "w", "", {})
+    assert model_tag("m", "w", "", {}) != model_tag("m", "other", "", {})
 
 
 # Options

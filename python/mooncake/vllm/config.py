@@ -23,6 +23,7 @@ class Options:
     consumer_is_to_put: bool = False
     save_decode_cache: bool = False
     cache_prefix: str = ""
+    model_name: str = ""
     preferred_segment: str = ""
     replica_num: int = 1
     recv_threads: int = 1
@@ -61,13 +62,13 @@ def _check_range(name: str, value: int, largest: int, smallest: int = 1) -> None
         raise ValueError(f"kv_connector_extra_config: {name}={value} is not from {smallest} to {largest}")
 
 
-def model_tag(model: str, cache_prefix: str, shape: Mapping[str, object]) -> str:
-    """The first part of the keys: `[{cache_prefix}@]{last part of the model's path}-{8 hex digits}`
+def model_tag(model: str, weights: str, cache_prefix: str, shape: Mapping[str, object]) -> str:
+    """The first part of the keys: `[{cache_prefix}@]{last part of the model's path}-{32 hex digits}`
 
-    The digits are a digest of `shape`: JSON values that determine the layout of a block's bytes. Instances with
-    different types or layouts therefore never share a key. The digits do not distinguish two sets of weights; use the
-    prefix for that.
+    The digits are a digest of `weights`, which tells this model from all others, and of `shape`: JSON values that
+    determine the layout of a block's bytes. Instances with different weights, types or layouts never share a key.
     """
-    digest = hashlib.sha256(json.dumps(shape, sort_keys=True).encode()).hexdigest()[:8]
+    what = json.dumps([weights, shape], sort_keys=True)
+    digest = hashlib.sha256(what.encode()).hexdigest()[:32]
     name = f"{model.rstrip('/').rsplit('/', 1)[-1]}-{digest}"
     return f"{cache_prefix}@{name}" if cache_prefix else name

@@ -27,6 +27,7 @@ from mooncake.vllm.pool import Pool
 from mooncake.vllm.scheduler import Rules, Scheduler
 from mooncake.vllm.stored import StoredBlocks, StoredParts
 from mooncake.vllm.stream import gate_on, marks_on
+from mooncake.vllm.weights import Source, identity
 from mooncake.vllm.worker import Place, Worker
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ class MooncakeStoreConnector(KVConnectorBase_V1):
         config.replica_num = self._options.replica_num
         config.preferred_segment = self._options.preferred_segment
         shape = {"block": block_shape(kv_caches, layout), **self._shape()}
-        model = model_tag(self._vllm.model_config.model, self._options.cache_prefix, shape)
+        model = model_tag(*self._model(), self._options.cache_prefix, shape)
         place = Place(model, self._vllm.parallel_config.rank, self._topology())
         device = first_tensor(next(iter(kv_caches.values()))).device
         gate = gate_on(device, self._options.stream_wait_ms) if self._options.use_layerwise else None
@@ -234,6 +235,14 @@ class MooncakeStoreConnector(KVConnectorBase_V1):
             dcp_size=getattr(parallel, "decode_context_parallel_size", 1),
             kv_heads=1 if getattr(model, "use_mla", False) else model.get_total_num_kv_heads(),
         )
+
+    def _model(self) -> tuple[str, str]:
+        """The model's name, and what tells its weights from others."""
+        config, load = self._vllm.model_config, self._vllm.load_config
+        if self._options.model_name:
+            return self._options.model_name, self._options.model_name
+        load_format = str(getattr(load.load_format, "value", load.load_format))
+        return config.model, identity(Source(config.model, config.revision, load.download_dir, load_format))
 
     def _shape(self) -> dict[str, object]:
         """The values that, besides the tensors, determine the layout of a block's bytes."""

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use mooncake_memory::HeldSlice;
 use mooncake_tier::{ReadError, RecordId};
 use mooncake_transfer::ReadTicket;
 use mooncake_types::limits::CHUNK_BYTES;
@@ -42,8 +43,22 @@ impl DiskSegment {
         let checksums = checksums.filter(|_| is_exact).map(Arc::from);
         let memory = region.hold(range.from - begin, range.len);
         let memory = memory.expect("what is wanted lies in its chunks");
+        let memory = match range.len <= (stop - begin) / 2 {
+            true => self.moved_to_less(memory),
+            false => memory,
+        };
         let RangeRead { segment, offset, version, from, .. } = *range;
         Ok(ReadTicket { memory, checksums, segment, offset, from, version, grant })
+    }
+
+    /// Moves what is wanted out of the chunks around it, if there is memory left: a frame may ask for a thousand short
+    /// ranges, and their chunks would take it from all others.
+    fn moved_to_less(&self, wanted: HeldSlice) -> HeldSlice {
+        let Ok(region) = self.staging.take(wanted.len() as u64, Duration::ZERO) else {
+            return wanted;
+        };
+        wanted.raw().copy_to(region.whole());
+        HeldSlice::whole(region)
     }
 
     /// Drops the entry of a record that cannot be read. Gives the disk up if its reads keep failing.

@@ -223,6 +223,24 @@ fn who_finds_no_staging_memory_waits_and_then_may_try_again() {
     assert_eq!(put(&host, SEGMENT, &piece(2)), Ok(()));
 }
 
+/// Each is read with the chunk of 256 KiB around it, since only that has a checksum.
+#[test]
+fn many_short_ranges_of_one_reader_leave_staging_memory_to_others() {
+    let double = DiskDouble::new(1);
+    let small = mooncake_node::DiskOptions { staging_bytes: 1 << 20, ..options(SEGMENT, 2 << 20) };
+    let disk = DiskSegment::open_directory(Arc::new(double.directory()), small);
+    let host = mooncake_node::Host::new(Vec::new()).with_patience(Duration::from_millis(1));
+    host.lend_disk(disk.expect("it opens"));
+    host.see_epoch(Epoch(1));
+    let long = Piece::whole(0, version(1), 600 << 10);
+    put(&host, SEGMENT, &long).expect("it is free");
+    let short = |number: u64| host.begin_read(&long.read(SEGMENT, 4_000 * number, 64));
+    let held: Vec<_> = (0..100).map(|number| short(number).expect("there is memory")).collect();
+    assert!(host.begin_read(&long.read(SEGMENT, 0, 500 << 10)).is_ok());
+    drop(held);
+    assert_eq!(check(&host, SEGMENT, &long), Ok(()));
+}
+
 /// The second drop finds no entry in the ledger, but the first has not erased the record yet.
 #[test]
 fn a_second_drop_waits_for_the_first() {
