@@ -85,7 +85,7 @@ pub use named::{
 pub use numa::{bind_to_numa_node, numa_nodes};
 pub use other_process::copy_from_process;
 pub use peer::{Peer, own_uid, peer_of};
-pub use placed_slice::{Place, PlacedSlice};
+pub use placed_slice::{Place, PlacedRange, PlacedSlice};
 pub use poll::{Interest, await_hang_up, poll_sockets};
 pub use private::{Private, PrivateWhile};
 pub use process_id::process_id;

@@ -17,6 +17,37 @@ pub struct PlacedSlice<'m> {
     slice: RawSlice<'m>,
 }
 
+/// An address, a length and a [`Place`], of memory that nothing keeps mapped yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlacedRange {
+    /// Where the memory lies.
+    pub place: Place,
+    /// The address of the first byte, in host or device memory.
+    pub address: usize,
+    /// The length in bytes.
+    pub len: usize,
+}
+
+impl PlacedRange {
+    /// The memory of the range.
+    ///
+    /// # Safety
+    /// The terms of [`RawSlice::new`] for host memory, and of [`PlacedSlice::of_device`] for memory of a device.
+    #[must_use]
+    pub unsafe fn slice<'m>(self) -> PlacedSlice<'m> {
+        // SAFETY: the caller upholds the terms.
+        unsafe {
+            match self.place {
+                Place::Host => {
+                    let start = std::ptr::with_exposed_provenance_mut(self.address);
+                    RawSlice::new(start, self.len).into()
+                }
+                Place::Device(ordinal) => PlacedSlice::of_device(ordinal, self.address, self.len),
+            }
+        }
+    }
+}
+
 impl<'m> From<RawSlice<'m>> for PlacedSlice<'m> {
     fn from(slice: RawSlice<'m>) -> Self {
         Self { place: Place::Host, slice }

@@ -3,12 +3,13 @@
 //! Callers of the C++ package search the text of a `TypeError` for the argument's name. Every error here therefore
 //! says `put(): incompatible function arguments: 'key' must be a str, not NoneType`.
 
+use mooncake_binding::ReplicateSettings;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyInt, PyList, PySet, PyString, PyTuple};
 
 use crate::buffer::LentBuffer;
-use crate::replicate_config::{ReplicateConfig, ReplicateSettings};
+use crate::replicate_config::ReplicateConfig;
 use crate::rows::Rows;
 use crate::scalar;
 use crate::texts::{TEXT, Texts};

@@ -3,18 +3,14 @@
 #![allow(unsafe_code, reason = "Python's buffer protocol is pointers")]
 
 use std::ffi::c_int;
-use std::fmt;
 
-use mooncake_client::{
-    ErrorCode, KnownMemory, ObjectBytes, Place, PlacedSlice, RawSlice, SliceList, describe_pointer,
-};
+use mooncake_binding::{PoolClient, placed, placed_list};
+use mooncake_client::{ErrorCode, ObjectBytes, PlacedSlice, RawSlice, SliceList};
+use mooncake_memory::PlacedRange;
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMemoryView};
-
-use crate::log;
-use crate::pool_client::PoolClient;
 
 /// The memory of a bytes-like object. Until this is dropped, the exporter neither moves nor resizes it.
 pub(crate) struct LentBuffer(PyUntypedBuffer);
@@ -79,42 +75,15 @@ pub(crate) fn memory_at(
     address: u64,
     len: u64,
 ) -> Result<PlacedSlice<'static>, ErrorCode> {
-    let (address, len) = range_of(address, len)?;
-    Ok(slice_at(address, len, known_memory(store, address, len)?.place))
+    placed(store, address, len).map(slice_at)
 }
 
-/// The range in this machine's word size.
-fn range_of(address: u64, len: u64) -> Result<(usize, usize), ErrorCode> {
-    let invalid = |_| ErrorCode::InvalidParams;
-    Ok((usize::try_from(address).map_err(invalid)?, usize::try_from(len).map_err(invalid)?))
-}
-
-fn known_memory(store: &PoolClient, address: usize, len: usize) -> Result<KnownMemory, ErrorCode> {
-    store.check_registered(address, len).inspect_err(|_| {
-        // Evaluated only if the limiter admits the line.
-        let what = fmt::from_fn(|f| f.write_str(&describe_pointer(address)));
-        let text = format_args!(
-            "{len} bytes at {address:#x} are none, run past registered memory of a GPU, or are neither registered nor host memory \
-             ({what})"
-        );
-        log::warn("memory", "registered", text);
-    })
-}
-
-/// The slice of a range that [`known_memory`] has accepted.
-fn slice_at(address: usize, len: usize, place: Place) -> PlacedSlice<'static> {
+/// The slice of a range that [`placed`] has accepted.
+fn slice_at(range: PlacedRange) -> PlacedSlice<'static> {
     // SAFETY: the Python caller promises that the range stays mapped until the call returns, and writable if the call
-    // reads into it. `known_memory` has refused ranges whose registrations say
-    // otherwise. No Rust reference to the memory
+    // reads into it. `placed` has refused ranges whose registrations say otherwise. No Rust reference to the memory
     // exists.
-    unsafe {
-        match place {
-            Place::Host => {
-                RawSlice::new(std::ptr::with_exposed_provenance_mut(address), len).into()
-            }
-            Place::Device(ordinal) => PlacedSlice::of_device(ordinal, address, len),
-        }
-    }
+    unsafe { range.slice() }
 }
 
 /// The ranges that together hold one object, in order. Empty ranges are skipped.
@@ -126,28 +95,7 @@ pub(crate) fn memory_list_at(
     addresses: &[u64],
     lens: &[u64],
 ) -> Result<SliceList<'static>, ErrorCode> {
-    if addresses.len() != lens.len() {
-        let text = format_args!("{} addresses, but {} sizes", addresses.len(), lens.len());
-        log::warn("memory", "lengths", text);
-        return Err(ErrorCode::InvalidParams);
-    }
-    if lens.iter().try_fold(0, |sum: u64, &len| sum.checked_add(len)).is_none() {
-        log::warn("memory", "sum", format_args!("the sizes are more than 2**64 - 1 together"));
-        return Err(ErrorCode::InvalidParams);
-    }
-    let mut slices = Vec::with_capacity(addresses.len());
-    // Most pieces lie in the same registered buffer as the piece before, so its lookup is kept.
-    let mut known: Option<KnownMemory> = None;
-    for (&address, &len) in addresses.iter().zip(lens).filter(|&(_, &len)| len > 0) {
-        let (address, len) = range_of(address, len)?;
-        let around = match known.filter(|known| known.holds(address, len)) {
-            Some(known) => known,
-            None => known_memory(store, address, len)?,
-        };
-        known = Some(around);
-        slices.push(slice_at(address, len, around.place));
-    }
-    Ok(slices.into_iter().collect())
+    Ok(placed_list(store, addresses, lens)?.into_iter().map(slice_at).collect())
 }
 
 /// The bytes of one object, as a buffer: one dimension, items of one byte, writable.

@@ -1,5 +1,6 @@
 //! Lists of numbers as results.
 
+use mooncake_binding::{INVALID_PARAMS, log};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
@@ -16,16 +17,25 @@ impl<T: Clone> Codes<T> {
     }
 }
 
-impl<T: Copy> Codes<T> {
-    /// The number of the first item, if there is one.
-    pub(crate) fn first(&self) -> Option<T> {
-        self.0.first().copied()
+impl<T> From<Vec<T>> for Codes<T> {
+    fn from(codes: Vec<T>) -> Self {
+        Self(codes)
     }
+}
 
-    /// The first number that `is_wanted` accepts.
-    pub(crate) fn find(&self, is_wanted: impl Fn(T) -> bool) -> Option<T> {
-        self.0.iter().copied().find(|&code| is_wanted(code))
+/// If the lists differ in length: `InvalidParams` for every key, and a warning in the log.
+pub(crate) fn lengths_differ<T: From<i32> + Clone>(
+    operation: &str,
+    keys: usize,
+    addresses: usize,
+    sizes: usize,
+) -> Option<Codes<T>> {
+    if keys == addresses && keys == sizes {
+        return None;
     }
+    let text = format_args!("{keys} keys, but {addresses} addresses and {sizes} sizes");
+    log::warn(operation, "lengths", text);
+    Some(Codes::same(INVALID_PARAMS.into(), keys))
 }
 
 impl<T> FromIterator<T> for Codes<T> {

@@ -1,17 +1,15 @@
 //! The methods that read objects, and that ask whether they exist.
 
-use mooncake_client::{Buffer, ErrorCode, GetTarget, RawSlice, Rooms, ShownKey, SliceList};
+use mooncake_binding::{INVALID_PARAMS, PoolClient, batch, get_many, log};
+use mooncake_client::{Buffer, ErrorCode, RawSlice, Rooms, ShownKey, SliceList};
 use mooncake_types::Prefetch;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::argument::argument;
-use crate::batch;
 use crate::buffer::{BufferHandle, memory_at, memory_list_at, unfilled_bytes};
-use crate::codes::Codes;
-use crate::log;
-use crate::pool_client::PoolClient;
-use crate::store::{INVALID_PARAMS, MooncakeDistributedStore};
+use crate::codes::{Codes, lengths_differ};
+use crate::store::MooncakeDistributedStore;
 
 #[pymethods]
 impl MooncakeDistributedStore {
@@ -84,7 +82,7 @@ impl MooncakeDistributedStore {
             let target = memory_at(&store, address, size).map(SliceList::from);
             get_many(&store, std::slice::from_ref(&key), std::iter::once(target))
         });
-        Ok(codes.first().unwrap_or(i64::from(INVALID_PARAMS)))
+        Ok(codes.first().copied().unwrap_or(i64::from(INVALID_PARAMS)))
     }
 
     /// Reads several objects, each as `get_into`: object k into the `sizes[k]` bytes at `buffer_ptrs[k]`.
@@ -106,15 +104,14 @@ impl MooncakeDistributedStore {
         let Some(store) = self.store_for(NAME) else {
             return Ok(Codes::same(i64::from(INVALID_PARAMS), keys.len()));
         };
-        if let Some(refused) = batch::lengths_differ(NAME, keys.len(), addresses.len(), sizes.len())
-        {
+        if let Some(refused) = lengths_differ(NAME, keys.len(), addresses.len(), sizes.len()) {
             return Ok(refused);
         }
         Ok(py.detach(|| {
             let ranges = addresses.iter().zip(&sizes);
             let targets = ranges
                 .map(|(&address, &size)| memory_at(&store, address, size).map(SliceList::from));
-            get_many(&store, &keys, targets)
+            Codes::from(get_many(&store, &keys, targets))
         }))
     }
 
@@ -148,14 +145,13 @@ impl MooncakeDistributedStore {
         let Some(store) = self.store_for(NAME) else {
             return Ok(Codes::same(i64::from(INVALID_PARAMS), keys.len()));
         };
-        if let Some(refused) = batch::lengths_differ(NAME, keys.len(), addresses.len(), sizes.len())
-        {
+        if let Some(refused) = lengths_differ(NAME, keys.len(), addresses.len(), sizes.len()) {
             return Ok(refused);
         }
         Ok(py.detach(|| {
             let ranges = addresses.iter().zip(sizes.iter());
             let targets = ranges.map(|(addresses, sizes)| memory_list_at(&store, addresses, sizes));
-            get_many(&store, &keys, targets)
+            Codes::from(get_many(&store, &keys, targets))
         }))
     }
 
@@ -269,16 +265,6 @@ impl MooncakeDistributedStore {
             found.collect()
         })
     }
-}
-
-fn get_many(
-    store: &PoolClient,
-    keys: &[&str],
-    targets: impl Iterator<Item = Result<SliceList<'static>, ErrorCode>>,
-) -> Codes<i64> {
-    let targets = keys.iter().zip(targets).map(|(&key, dst)| Ok(GetTarget { key, dst: dst? }));
-    let results = batch::run(targets, |targets| store.get_into(targets));
-    results.into_iter().map(batch::counted).collect()
 }
 
 /// Logs a failure whose code the caller does not see. A miss is not a failure.

@@ -3,11 +3,11 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
+use mooncake_binding::PoolClient;
 use mooncake_client::{HostMemory, bind_to_numa_node as bind};
 use pyo3::prelude::*;
 
 use crate::argument::argument;
-use crate::pool_client::PoolClient;
 use crate::store::MooncakeDistributedStore;
 
 /// Allocates memory that a dummy store can share with the `mooncake_client` process of its host, so that objects move

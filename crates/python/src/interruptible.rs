@@ -7,14 +7,26 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread::Builder;
 use std::time::Duration;
 
+use mooncake_binding::{PoolClient, SetupError};
 use mooncake_client::OpenError;
 use pyo3::prelude::*;
 
-use crate::pool_client::PoolClient;
-use crate::setup_error::SetupError;
-
 /// The interval between two checks for a signal.
 const SIGNAL_CHECK_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Why a store was not opened.
+pub(crate) enum Unopened {
+    /// The arguments, the environment or the pool did not allow it.
+    Refused(SetupError),
+    /// A signal arrived during the opening, and its handler raised this.
+    Interrupted(PyErr),
+}
+
+impl From<SetupError> for Unopened {
+    fn from(refused: SetupError) -> Self {
+        Self::Refused(refused)
+    }
+}
 
 /// Returns false once the caller no longer wants the store.
 pub(crate) type Wanted = Box<dyn Fn() -> bool>;
@@ -23,7 +35,7 @@ pub(crate) type Wanted = Box<dyn Fn() -> bool>;
 /// handlers meanwhile. If a handler raises, the opening ends; if the store is open by then, it is closed again.
 pub(crate) fn open(
     open: impl FnOnce(Wanted) -> Result<PoolClient, OpenError> + Send + 'static,
-) -> Result<PoolClient, SetupError> {
+) -> Result<PoolClient, Unopened> {
     let is_wanted = Arc::new(AtomicBool::new(true));
     let seen = Arc::clone(&is_wanted);
     let (sender, opened) = channel();
@@ -37,13 +49,13 @@ pub(crate) fn open(
     thread.map_err(|error| SetupError::Open(failed(error.to_string())))?;
     loop {
         match opened.recv_timeout(SIGNAL_CHECK_INTERVAL) {
-            Ok(store) => return store.map_err(SetupError::Open),
+            Ok(store) => return store.map_err(SetupError::Open).map_err(Unopened::Refused),
             Err(RecvTimeoutError::Timeout) => check_signals().map_err(|raised| {
                 is_wanted.store(false, Ordering::Relaxed);
-                SetupError::Interrupted(raised)
+                Unopened::Interrupted(raised)
             })?,
             Err(RecvTimeoutError::Disconnected) => {
-                return Err(SetupError::Open(failed("it panicked".to_owned())));
+                return Err(SetupError::Open(failed("it panicked".to_owned())).into());
             }
         }
     }

@@ -12,7 +12,6 @@
 #![deny(unsafe_code)]
 
 mod argument;
-mod batch;
 mod buffer;
 mod codes;
 mod engine;
@@ -21,9 +20,6 @@ mod get;
 mod host_memory;
 mod interruptible;
 mod lifecycle;
-mod log;
-mod pool_client;
-mod protocol;
 mod put;
 mod ranges;
 mod register;
@@ -36,7 +32,6 @@ mod segment;
 mod session;
 mod setup;
 mod setup_addresses;
-mod setup_error;
 mod setup_form;
 mod store;
 mod stream_counter;
@@ -76,6 +71,6 @@ mod _native {
 
     #[pymodule_init]
     fn init() {
-        crate::log::start();
+        mooncake_binding::log::start();
     }
 }

@@ -2,19 +2,17 @@
 
 use std::time::Duration;
 
-use mooncake_client::{ErrorCode, Health, Store, StoreConfig};
+use mooncake_binding::{INVALID_PARAMS, PoolClient, Setup, SetupError};
+use mooncake_client::{ErrorCode, Health, StoreConfig};
 use mooncake_dummy::{DummyConfig, DummyStore};
-use mooncake_host_pool::HostPool;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::argument::argument;
 use crate::engine::TransferEngineHandle;
-use crate::interruptible;
-use crate::pool_client::PoolClient;
-use crate::setup::Setup;
-use crate::setup_error::SetupError;
-use crate::store::{INVALID_PARAMS, MooncakeDistributedStore};
+use crate::interruptible::{self, Unopened};
+use crate::setup::from_call;
+use crate::store::MooncakeDistributedStore;
 
 /// The default of `mooncake_client`, too.
 const DRAIN_SECONDS: u64 = 20;
@@ -78,8 +76,11 @@ impl MooncakeDistributedStore {
         args: &Bound<'_, PyTuple>,
         kwargs: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<i32> {
-        let setup = Setup::from_call(args, kwargs)?;
-        self.finish_setup(py, "setup", || self.open(setup?))
+        let call = from_call(args, kwargs)?;
+        self.finish_setup(py, "setup", || {
+            let (setup, engine) = call?;
+            open(&setup, engine)
+        })
     }
 
     /// The port of the HTTP server of this store; 0 if it has none.
@@ -111,7 +112,7 @@ impl MooncakeDistributedStore {
         let server_address = argument(NAME, "server_address").text(server_address)?.to_string();
         self.finish_setup(py, NAME, || {
             let auth_token = StoreConfig::from_env().map_err(SetupError::Environment)?.auth_token;
-            self.open_dummy(DummyConfig {
+            open_dummy(DummyConfig {
                 mem_pool_bytes,
                 local_buffer_bytes,
                 server_address,
@@ -139,7 +140,7 @@ impl MooncakeDistributedStore {
         let size =
             mount_segment_size.map(|size| argument("init_all", "mount_segment_size").number(size));
         let setup = Setup::for_trials(protocol, size.transpose()?);
-        self.finish_setup(py, "init_all", || self.open(setup))
+        self.finish_setup(py, "init_all", || open(&setup, None))
     }
 
     /// Moves the objects in this store's segments to other nodes, for at most `timeout_sec` seconds; call it before
@@ -168,7 +169,7 @@ impl MooncakeDistributedStore {
     ///
     /// Returns 0, also if the store was not set up.
     fn close(&self, py: Python<'_>) -> i32 {
-        if let Some(store) = self.take() {
+        if let Some(store) = self.slot.take() {
             py.detach(move || {
                 store.close();
                 // Unmapping the store's memory takes time too, so it also happens without the interpreter lock.
@@ -200,49 +201,30 @@ impl MooncakeDistributedStore {
     }
 }
 
+type Opened = (PoolClient, Option<Py<TransferEngineHandle>>);
+
 impl MooncakeDistributedStore {
     fn finish_setup(
         &self,
         py: Python<'_>,
         operation: &str,
-        open: impl FnOnce() -> Result<(), SetupError> + Send,
+        open: impl FnOnce() -> Result<Opened, Unopened> + Send,
     ) -> PyResult<i32> {
-        if self.store().is_some() {
-            tracing::error!("{operation}: the store is set up already; close it first");
-            return Ok(INVALID_PARAMS);
-        }
-        py.detach(|| match open() {
+        py.detach(|| match self.slot.set_up(open) {
             Ok(()) => Ok(0),
-            Err(SetupError::Interrupted(raised)) => Err(raised),
-            Err(error) => {
-                tracing::error!("{operation}: {error}");
-                Ok(error.code().number())
-            }
+            Err(Unopened::Interrupted(raised)) => Err(raised),
+            Err(Unopened::Refused(error)) => Ok(error.report(operation)),
         })
     }
+}
 
-    fn open(&self, setup: Setup) -> Result<(), SetupError> {
-        let (config, address) = (setup.store_config()?, setup.host_pool()?);
-        let client = interruptible::open(move |is_wanted| match address {
-            None => Store::open_while(config, is_wanted).map(PoolClient::from),
-            Some(at) => HostPool::open_while(&at, config, is_wanted).map(PoolClient::from),
-        });
-        self.install_client(client?, setup.engine)
-    }
+fn open(setup: &Setup, engine: Option<Py<TransferEngineHandle>>) -> Result<Opened, Unopened> {
+    let opening = setup.opening()?;
+    let client = interruptible::open(move |is_wanted| opening.open_while(is_wanted))?;
+    Ok((client, engine))
+}
 
-    fn open_dummy(&self, config: DummyConfig) -> Result<(), SetupError> {
-        let dummy = DummyStore::open(config).map_err(SetupError::Dummy)?;
-        self.install_client(PoolClient::from(dummy), None)
-    }
-
-    fn install_client(
-        &self,
-        client: PoolClient,
-        engine: Option<Py<TransferEngineHandle>>,
-    ) -> Result<(), SetupError> {
-        self.install(client, engine).map_err(|late| {
-            late.close();
-            SetupError::SetUpAlready
-        })
-    }
+fn open_dummy(config: DummyConfig) -> Result<Opened, Unopened> {
+    let dummy = DummyStore::open(config).map_err(SetupError::Dummy)?;
+    Ok((PoolClient::from(dummy), None))
 }

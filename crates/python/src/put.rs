@@ -1,12 +1,13 @@
 //! The methods that put objects. A key that exists keeps its value.
 
+use mooncake_binding::Verb;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::argument::argument;
 use crate::codes::Codes;
 use crate::store::MooncakeDistributedStore;
-use crate::write::{Method, Verb};
+use crate::write::Method;
 
 const fn put(name: &'static str) -> Method {
     Method { name, verb: Verb::Put }

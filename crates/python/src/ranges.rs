@@ -1,15 +1,13 @@
 //! Reading parts of objects.
 
+use mooncake_binding::{INVALID_PARAMS, PoolClient, batch, log};
 use mooncake_client::{ErrorCode, Fragment, Ranged};
 use pyo3::prelude::*;
 
 use crate::argument::argument;
-use crate::batch;
 use crate::buffer::memory_at;
-use crate::log;
-use crate::pool_client::PoolClient;
 use crate::rows::Rows;
-use crate::store::{INVALID_PARAMS, MooncakeDistributedStore};
+use crate::store::MooncakeDistributedStore;
 use crate::texts::Texts;
 
 /// Numbers, indexed by destination buffer, key and fragment.

@@ -1,12 +1,11 @@
 //! The methods that register memory which the store may read and write.
 
+use mooncake_binding::{INVALID_PARAMS, batch, log};
 use mooncake_client::{ErrorCode, KnownMemory, Place};
 use pyo3::prelude::*;
 
 use crate::argument::argument;
-use crate::batch;
-use crate::log;
-use crate::store::{INVALID_PARAMS, MooncakeDistributedStore};
+use crate::store::MooncakeDistributedStore;
 
 /// The number that `_check_registered` returns for memory of a device.
 const IN_DEVICE: i32 = 1;

@@ -1,13 +1,12 @@
 //! The methods that remove objects.
 
+use mooncake_binding::{INVALID_PARAMS, batch, log};
 use mooncake_client::ShownKey;
 use pyo3::prelude::*;
 
 use crate::argument::argument;
-use crate::batch;
 use crate::codes::Codes;
-use crate::log;
-use crate::store::{INVALID_PARAMS, MooncakeDistributedStore};
+use crate::store::MooncakeDistributedStore;
 
 #[pymethods]
 impl MooncakeDistributedStore {

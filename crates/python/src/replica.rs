@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use mooncake_binding::log;
 use mooncake_client::{ErrorCode, ObjectLocation, ReplicaLocation, ShownKey, file_of_range};
 use mooncake_types::Medium;
 use pyo3::exceptions::PyRuntimeError;
@@ -9,7 +10,6 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
 use crate::argument::argument;
-use crate::log;
 use crate::replicate_config::member;
 use crate::store::MooncakeDistributedStore;
 

@@ -3,14 +3,13 @@
 use std::path::Path;
 use std::time::Duration;
 
+use mooncake_binding::{INVALID_PARAMS, batch, warn_of_protocol};
 use mooncake_client::{ErrorCode, SegmentId, Store, is_served_by_tcp, parse_segment_id};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::argument::argument;
-use crate::batch;
-use crate::protocol::warn_of_protocol;
-use crate::store::{INVALID_PARAMS, MooncakeDistributedStore};
+use crate::store::MooncakeDistributedStore;
 
 type Value<'a, 'py> = &'a Bound<'py, PyAny>;
 type Unmount = fn(&Store, &[SegmentId], Duration) -> Result<(), ErrorCode>;

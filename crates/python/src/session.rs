@@ -1,15 +1,13 @@
 //! Sessions write or read objects in parts: the master is asked at the start and at the end, not for each part.
 
+use mooncake_binding::{INVALID_PARAMS, PoolClient, batch, log};
 use mooncake_client::{ErrorCode, Fragment, PutItem, Ranged, Store};
 use pyo3::prelude::*;
 
 use crate::argument::argument;
-use crate::batch;
 use crate::buffer::memory_at;
 use crate::codes::Codes;
-use crate::log;
-use crate::pool_client::PoolClient;
-use crate::store::{INVALID_PARAMS, MooncakeDistributedStore};
+use crate::store::MooncakeDistributedStore;
 
 type Value<'a, 'py> = &'a Bound<'py, PyAny>;
 /// A method of [`Store`] that moves the parts of a batch of objects.

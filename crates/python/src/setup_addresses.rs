@@ -1,14 +1,9 @@
 //! The addresses in the dict that `setup` takes: of the store, of its metadata server and of its master.
 
+use mooncake_binding::{DEFAULT_MASTER, PEER_TO_PEER, SetupError};
 use mooncake_host_pool::HostPoolAddress;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-
-use crate::setup_error::SetupError;
-
-/// The value of `metadata_server` for callers without a metadata server.
-pub(crate) const PEER_TO_PEER: &str = "P2PHANDSHAKE";
-pub(crate) const DEFAULT_MASTER: &str = "127.0.0.1:50051";
 
 /// The addresses of one store.
 pub(crate) struct SetupAddresses {

@@ -2,12 +2,13 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use mooncake_binding::INVALID_PARAMS;
 use mooncake_client::{ErrorCode, TaskId, TaskReport};
 use pyo3::prelude::*;
 
 use crate::argument::argument;
 use crate::replicate_config::member;
-use crate::store::{INVALID_PARAMS, MooncakeDistributedStore};
+use crate::store::MooncakeDistributedStore;
 
 /// A 128-bit id as Python sees it: its upper and its lower 64 bits.
 type Halves = (u64, u64);

@@ -3,12 +3,13 @@
 //! A reader gets the old value until the new value is complete, and never a mix of both. If the writer fails or dies,
 //! the old value stays.
 
+use mooncake_binding::Verb;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::codes::Codes;
 use crate::store::MooncakeDistributedStore;
-use crate::write::{Method, Verb};
+use crate::write::Method;
 
 const fn upsert(name: &'static str) -> Method {
     Method { name, verb: Verb::Upsert }

@@ -1,18 +1,15 @@
 //! The code that the put and the upsert methods share: arguments, checks and results.
 
-use mooncake_client::{ErrorCode, PutSource, ShownKey, SliceList};
+use mooncake_binding::{INVALID_PARAMS, PoolClient, ReplicateSettings, Verb, Write, log};
+use mooncake_client::{ErrorCode, SliceList};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::argument::argument;
-use crate::batch;
 use crate::buffer::{LentBuffer, memory_at, memory_list_at};
-use crate::codes::Codes;
-use crate::log;
-use crate::pool_client::PoolClient;
-use crate::replicate_config::ReplicateSettings;
-use crate::store::{INVALID_PARAMS, MooncakeDistributedStore};
+use crate::codes::{Codes, lengths_differ};
+use crate::store::MooncakeDistributedStore;
 
 /// A method that writes objects.
 #[derive(Clone, Copy)]
@@ -23,20 +20,11 @@ pub(crate) struct Method {
     pub(crate) verb: Verb,
 }
 
-/// What a method does with a key that exists.
-#[derive(Clone, Copy)]
-pub(crate) enum Verb {
-    /// The key keeps its value.
-    Put,
-    /// The key gets the new value.
-    Upsert,
-}
-
-/// One call of a method: the store to write to, and the configuration.
-struct Call<'a> {
-    method: Method,
-    store: &'a PoolClient,
-    settings: &'a ReplicateSettings,
+impl Method {
+    /// A call of the method on this store.
+    fn on<'a>(self, client: &'a PoolClient, settings: &'a ReplicateSettings) -> Write<'a> {
+        Write { operation: self.name, verb: self.verb, client, settings }
+    }
 }
 
 type Value<'a, 'py> = &'a Bound<'py, PyAny>;
@@ -54,7 +42,7 @@ impl MooncakeDistributedStore {
         let value = argument(method.name, "value").buffer(value)?;
         let settings = argument(method.name, "config").settings(config)?;
         let Some(store) = self.copying_store(method.name) else { return Ok(INVALID_PARAMS) };
-        let call = Call { method, store: &store, settings: &settings };
+        let call = method.on(&store, &settings);
         Ok(py.detach(|| call.one(key, SliceList::from(value.slice()))))
     }
 
@@ -80,7 +68,7 @@ impl MooncakeDistributedStore {
         if slices.is_empty() {
             return Ok(0);
         }
-        let call = Call { method, store: &store, settings: &settings };
+        let call = method.on(&store, &settings);
         Ok(py.detach(|| call.one(key, SliceList::from(slices))))
     }
 
@@ -101,7 +89,7 @@ impl MooncakeDistributedStore {
             log::warn(method.name, "lengths", text);
             return Ok(INVALID_PARAMS);
         }
-        let call = Call { method, store: &store, settings: &settings };
+        let call = method.on(&store, &settings);
         let codes = py.detach(|| {
             let slices = values.iter().map(|value| match value.len() {
                 0 => Err(ErrorCode::InvalidParams),
@@ -109,7 +97,7 @@ impl MooncakeDistributedStore {
             });
             call.many(&keys, slices)
         });
-        Ok(codes.find(|code| code != 0).unwrap_or(0))
+        Ok(codes.into_iter().find(|&code| code != 0).unwrap_or(0))
     }
 
     /// Writes the `size` bytes at `buffer_ptr`.
@@ -125,7 +113,7 @@ impl MooncakeDistributedStore {
         let size = argument(method.name, "size").number(size)?;
         let settings = argument(method.name, "config").settings(config)?;
         let Some(store) = self.store_for(method.name) else { return Ok(INVALID_PARAMS) };
-        let call = Call { method, store: &store, settings: &settings };
+        let call = method.on(&store, &settings);
         Ok(py.detach(|| match memory_at(&store, address, size) {
             Ok(slice) => call.one(key, SliceList::from(slice)),
             Err(code) => code.number(),
@@ -142,7 +130,7 @@ impl MooncakeDistributedStore {
         settings: &ReplicateSettings,
     ) -> i32 {
         let Some(store) = self.store_for(method.name) else { return INVALID_PARAMS };
-        let call = Call { method, store: &store, settings };
+        let call = method.on(&store, settings);
         py.detach(|| match memory_list_at(&store, addresses, sizes) {
             Ok(slices) => call.one(key, slices),
             Err(code) => code.number(),
@@ -164,15 +152,15 @@ impl MooncakeDistributedStore {
         let settings = argument(method.name, "config").settings(config)?;
         let Some(store) = self.store_for(method.name) else { return Ok(refused(&keys)) };
         let (addressed, sized) = (addresses.len(), sizes.len());
-        if let Some(refused) = batch::lengths_differ(method.name, keys.len(), addressed, sized) {
+        if let Some(refused) = lengths_differ(method.name, keys.len(), addressed, sized) {
             return Ok(refused);
         }
-        let call = Call { method, store: &store, settings: &settings };
+        let call = method.on(&store, &settings);
         Ok(py.detach(|| {
             let ranges = addresses.iter().zip(&sizes);
             let slices = ranges
                 .map(|(&address, &size)| memory_at(&store, address, size).map(SliceList::from));
-            call.many(&keys, slices)
+            Codes::from(call.many(&keys, slices))
         }))
     }
 
@@ -191,71 +179,18 @@ impl MooncakeDistributedStore {
         let settings = argument(method.name, "config").settings(config)?;
         let Some(store) = self.store_for(method.name) else { return Ok(refused(&keys)) };
         let (addressed, sized) = (addresses.len(), sizes.len());
-        if let Some(refused) = batch::lengths_differ(method.name, keys.len(), addressed, sized) {
+        if let Some(refused) = lengths_differ(method.name, keys.len(), addressed, sized) {
             return Ok(refused);
         }
-        let call = Call { method, store: &store, settings: &settings };
+        let call = method.on(&store, &settings);
         Ok(py.detach(|| {
             let ranges = addresses.iter().zip(sizes.iter());
             let slices = ranges.map(|(addresses, sizes)| memory_list_at(&store, addresses, sizes));
-            call.many(&keys, slices)
+            Codes::from(call.many(&keys, slices))
         }))
     }
 }
 
 fn refused(keys: &[&str]) -> Codes<i32> {
     Codes::same(INVALID_PARAMS, keys.len())
-}
-
-impl Call<'_> {
-    fn one(&self, key: &str, src: SliceList) -> i32 {
-        if let Err(code) = self.check(key, &src) {
-            return code.number();
-        }
-        let config = match self.settings.for_one(self.method.name) {
-            Ok(config) => config,
-            Err(code) => return code.number(),
-        };
-        let group = self.settings.group(0);
-        let results = self.write(&[PutSource { key, src, group }], &config);
-        results.into_iter().next().map_or(INVALID_PARAMS, batch::stored)
-    }
-
-    fn many<'a>(
-        &self,
-        keys: &[&str],
-        slices: impl Iterator<Item = Result<SliceList<'a>, ErrorCode>>,
-    ) -> Codes<i32> {
-        let config = match self.settings.for_many(self.method.name, keys.len()) {
-            Ok(config) => config,
-            Err(code) => return Codes::same(code.number(), keys.len()),
-        };
-        let sources = keys.iter().zip(slices).enumerate().map(|(position, (&key, src))| {
-            let src = src?;
-            self.check(key, &src)?;
-            Ok(PutSource { key, src, group: self.settings.group(position) })
-        });
-        let results = batch::run(sources, |sources| self.write(sources, &config));
-        results.into_iter().map(batch::stored).collect()
-    }
-
-    fn check(&self, key: &str, src: &SliceList) -> Result<(), ErrorCode> {
-        if src.total_len() > 0 {
-            return Ok(());
-        }
-        let text = format_args!("the value of {} is empty", ShownKey(key));
-        log::warn(self.method.name, "empty", text);
-        Err(ErrorCode::InvalidParams)
-    }
-
-    fn write(
-        &self,
-        sources: &[PutSource<'_>],
-        config: &mooncake_client::ReplicateConfig<'_>,
-    ) -> Vec<Result<(), ErrorCode>> {
-        match self.method.verb {
-            Verb::Put => self.store.put(sources, config),
-            Verb::Upsert => self.store.upsert(sources, config),
-        }
-    }
 }

@@ -2,13 +2,13 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
+use mooncake_binding::warn_of_protocol;
 use mooncake_engine::{Engine, EngineConfig, Metadata, OpenError};
 use pyo3::prelude::*;
 
 use super::code::FAILED;
 use super::handle::{TransferEngineHandle, let_go};
 use crate::argument::argument;
-use crate::protocol::warn_of_protocol;
 
 /// The type of a metadata server whose address has no scheme.
 const DEFAULT_METADATA: &str = "etcd";

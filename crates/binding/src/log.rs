@@ -8,7 +8,7 @@ use tracing::level_filters::LevelFilter;
 
 /// Starts logging at the level that the environment variable `MC_LOG_LEVEL` names; without it, warnings and errors. If
 /// the process has a `tracing` subscriber already, that one stays.
-pub(crate) fn start() {
+pub fn start() {
     let name = std::env::var("MC_LOG_LEVEL").unwrap_or_default();
     let level = level(&name);
     let subscriber = tracing_subscriber::fmt()
@@ -44,14 +44,14 @@ fn level(name: &str) -> Option<LevelFilter> {
 }
 
 /// Warns of a call that failed or was refused. The limiter admits few lines for each pair of operation and cause.
-pub(crate) fn warn(operation: &str, cause: &str, text: fmt::Arguments<'_>) {
+pub fn warn(operation: &str, cause: &str, text: fmt::Arguments<'_>) {
     if let Some(more) = admit(operation, cause) {
         tracing::warn!("{operation}: {text}{more}");
     }
 }
 
 /// As [`warn`], at the level of errors: for a mistake that the program has to correct.
-pub(crate) fn error(operation: &str, cause: &str, text: fmt::Arguments<'_>) {
+pub fn error(operation: &str, cause: &str, text: fmt::Arguments<'_>) {
     if let Some(more) = admit(operation, cause) {
         tracing::error!("{operation}: {text}{more}");
     }

@@ -2,16 +2,20 @@ use std::fmt;
 
 use mooncake_client::{EnvError, ErrorCode, OpenError};
 use mooncake_dummy::DummyError;
-use pyo3::PyErr;
 
 /// Why a store could not be set up.
 #[derive(Debug)]
-pub(crate) enum SetupError {
-    /// A required key of the dict is missing.
+pub enum SetupError {
+    /// A required argument is missing.
     Missing(&'static str),
     /// An argument has a wrong value.
-    Wrong { name: &'static str, reason: String },
-    /// Another thread has set the store up meanwhile.
+    Wrong {
+        /// The argument.
+        name: &'static str,
+        /// What is wrong, after the name in a sentence.
+        reason: String,
+    },
+    /// The store is set up, perhaps by another thread meanwhile.
     SetUpAlready,
     /// An environment variable has a wrong value.
     Environment(EnvError),
@@ -19,13 +23,26 @@ pub(crate) enum SetupError {
     Open(OpenError),
     /// The dummy could not be opened.
     Dummy(DummyError),
-    /// A signal arrived during the opening, and its handler raised this.
-    Interrupted(PyErr),
 }
 
 impl SetupError {
-    /// The number that Python gets.
-    pub(crate) fn code(&self) -> ErrorCode {
+    /// The argument `name` has a wrong value.
+    pub fn wrong(name: &'static str, reason: impl Into<String>) -> Self {
+        Self::Wrong { name, reason: reason.into() }
+    }
+
+    /// The argument `name` is no number of a port.
+    pub fn not_a_port(name: &'static str, value: &dyn fmt::Display) -> Self {
+        Self::wrong(name, format!("{value} is not a port from 0 to 65535"))
+    }
+
+    /// Logs the error, and returns the number for the caller.
+    pub fn report(&self, operation: &str) -> i32 {
+        tracing::error!("{operation}: {self}");
+        self.code().number()
+    }
+
+    fn code(&self) -> ErrorCode {
         match self {
             SetupError::Open(error) if error.code() != ErrorCode::InvalidParams => {
                 ErrorCode::InternalError
@@ -47,7 +64,6 @@ impl fmt::Display for SetupError {
             SetupError::Environment(error) => error.fmt(f),
             SetupError::Open(error) => error.fmt(f),
             SetupError::Dummy(error) => error.fmt(f),
-            SetupError::Interrupted(raised) => raised.fmt(f),
         }
     }
 }

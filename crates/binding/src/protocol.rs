@@ -3,7 +3,7 @@
 use mooncake_client::no_effect::protocol_warning;
 
 /// Logs a warning if this build serves `protocol` by another protocol, like 'rdma' by 'tcp'.
-pub(crate) fn warn_of_protocol(operation: &str, protocol: &str) {
+pub fn warn_of_protocol(operation: &str, protocol: &str) {
     if let Some(warning) = protocol_warning(protocol) {
         tracing::warn!("{operation}: {warning}");
     }

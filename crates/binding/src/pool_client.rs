@@ -10,7 +10,7 @@ type Results<T> = Vec<Result<T, ErrorCode>>;
 
 /// A client of the pool. Every method is the method of the same name of [`Store`], [`HostPool`] or [`DummyStore`].
 #[derive(Debug)]
-pub(crate) enum PoolClient {
+pub enum PoolClient {
     /// A store of this process, in a pool with a master.
     Store(Box<Store>),
     /// A store of this process, in a pool without a master.
@@ -41,7 +41,7 @@ impl From<DummyStore> for PoolClient {
 macro_rules! all_kinds {
     ($($(#[$doc:meta])* fn $name:ident(&$self:ident $(, $argument:ident: $kind:ty)*) $(-> $answer:ty)?;)*) => {
         impl PoolClient {
-            $($(#[$doc])* pub(crate) fn $name(&$self $(, $argument: $kind)*) $(-> $answer)? {
+            $($(#[$doc])* pub fn $name(&$self $(, $argument: $kind)*) $(-> $answer)? {
                 match $self {
                     PoolClient::Store(store) => store.$name($($argument),*),
                     PoolClient::HostPool(pool) => pool.$name($($argument),*),
@@ -103,7 +103,7 @@ all_kinds! {
 
 impl PoolClient {
     /// The store of this process; `None` for a dummy.
-    pub(crate) fn own(&self) -> Option<&Store> {
+    pub fn own(&self) -> Option<&Store> {
         match self {
             Self::Store(store) => Some(store),
             Self::HostPool(pool) => Some(pool),
@@ -112,7 +112,7 @@ impl PoolClient {
     }
 
     /// See [`Store::get_bytes`]. A dummy copies the bytes.
-    pub(crate) fn get_bytes(&self, keys: &[&str]) -> Results<ObjectBytes> {
+    pub fn get_bytes(&self, keys: &[&str]) -> Results<ObjectBytes> {
         match self {
             Self::Store(store) => store.get_bytes(keys),
             Self::HostPool(pool) => pool.get_bytes(keys),
