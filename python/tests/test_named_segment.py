@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -70,3 +71,36 @@ def test_a_file_that_is_none_of_ours_is_refused_and_stays_as_it_is(cluster: Clus
     _, code = opened(cluster, segment_path=str(file))
     assert code == INVALID
     assert file.read_bytes() == b"somebody's"
+
+
+def test_flipped_bits_in_a_file_are_misses_and_never_wrong_bytes(cluster: Cluster, file: Path) -> None:
+    keys = [f"key-{number}" for number in range(20)]
+    first, code = opened(cluster, segment_path=str(file))
+    assert code == 0
+    for key in keys:
+        put_here(first, key, content(key, 100_000))
+    first.close()
+    damaged = {keys[3], keys[9], keys[19]}
+    whole = file.read_bytes()
+    with file.open("r+b") as out:
+        for key in damaged:
+            at = whole.index(content(key, 100_000)) + 77_777
+            out.seek(at)
+            out.write(bytes([whole[at] ^ 1]))
+    second, code = opened(cluster, segment_path=str(file))
+    assert code == 0
+    neighbour, code = opened(cluster, global_segment_size=0)
+    assert code == 0
+    for reader in (neighbour, second):
+        expected = [b"" if key in damaged else content(key, 100_000) for key in keys]
+        assert [reader.get(key) for key in keys] == expected
+    # The master learns what is lost, so that it can be put again.
+    deadline = time.monotonic() + 20
+    while any(neighbour.batch_is_exist(sorted(damaged))):
+        assert time.monotonic() < deadline, "the master still names objects that are lost"
+        time.sleep(0.05)
+    for key in damaged:
+        put_here(second, key, b"anew")
+        assert neighbour.get(key) == b"anew"
+    neighbour.close()
+    second.close()

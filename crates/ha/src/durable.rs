@@ -4,13 +4,15 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::Path;
 
+use mooncake_memory::owner_only;
+
 /// Replaces or creates a file, by way of a temporary file in the same folder. Both the bytes and the name are on the
 /// disk when this returns.
 ///
 /// # Errors
 /// The system's. Then the file is either the old or the new one.
 pub(crate) fn replace(path: &Path, by_way_of: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = File::create(by_way_of)?;
+    let mut file = owner_only().write(true).create(true).truncate(true).open(by_way_of)?;
     file.write_all(bytes)?;
     file.sync_all()?;
     fs::rename(by_way_of, path)?;

@@ -1,7 +1,8 @@
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use mooncake_memory::{make_owner_folder, owner_only};
 use mooncake_types::Epoch;
 
 use crate::backend::{Term, Won};
@@ -43,7 +44,7 @@ impl StateFile {
         let path = path.to_owned();
         let opened = make_folder(&path).and_then(|()| {
             let lock_path = beside(&path, ".lock");
-            OpenOptions::new().create(true).truncate(false).write(true).open(lock_path)
+            owner_only().create(true).truncate(false).write(true).open(lock_path)
         });
         let lock = match opened {
             Ok(lock) => lock,
@@ -85,7 +86,7 @@ impl StateFile {
 
 fn make_folder(path: &Path) -> io::Result<()> {
     match path.parent() {
-        Some(folder) => fs::create_dir_all(folder),
+        Some(folder) => make_owner_folder(folder),
         None => Ok(()),
     }
 }

@@ -62,7 +62,7 @@ pub(crate) fn log(notice: &Notice) {
         }
         Notice::Sinking { deferred, forced, failed } => log_slow_disks(*deferred, *forced, *failed),
         // Logged where troubles are remembered.
-        Notice::OffloadFailed { .. } => {}
+        Notice::OffloadFailed { .. } | Notice::SegmentFailed { .. } => {}
         Notice::Hot { key, replicas, target: Some(target) } => {
             info!(key = %ShownKey(key), replicas, %target, "an object is read often: it gets another replica");
         }

@@ -284,8 +284,14 @@ impl Owner {
             let now = self.clock.tick(boot_time::now());
             self.troubles.note_lost(now, lost);
             for notice in &notices {
-                if let Notice::OffloadFailed { segment, code } = notice {
-                    self.troubles.note_failed_copy(now, segment, *code);
+                match notice {
+                    Notice::OffloadFailed { segment, code } => {
+                        self.troubles.note_failed_copy(now, segment, *code);
+                    }
+                    Notice::SegmentFailed { name, failure } => {
+                        self.troubles.note_failed_segment(now, name, failure);
+                    }
+                    _ => {}
                 }
             }
         }

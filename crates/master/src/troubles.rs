@@ -63,6 +63,8 @@ pub(crate) struct Troubles {
     unlogged: Option<(u64, Tick)>,
     failed_copies: BTreeMap<Arc<str>, FailedCopies>,
     logged_copies: LogLimiter<(Arc<str>, ErrorCode)>,
+    /// Segments that failed: when, their names, and why.
+    failed_segments: VecDeque<(Tick, Arc<str>, Box<str>)>,
 }
 
 impl Troubles {
@@ -98,6 +100,15 @@ impl Troubles {
         }
     }
 
+    /// Notes that a segment failed, and is lent no more.
+    pub(crate) fn note_failed_segment(&mut self, now: Tick, segment: &Arc<str>, failure: &str) {
+        if self.failed_segments.len() == MOST_SEGMENTS {
+            self.failed_segments.pop_front();
+        }
+        warn!(%segment, failure, "a disk has failed, and its node lends it no more");
+        self.failed_segments.push_back((now, Arc::clone(segment), failure.into()));
+    }
+
     /// When there is something to log.
     pub(crate) fn due(&self) -> Option<Tick> {
         self.unlogged.map(|(_, due)| due)
@@ -130,6 +141,12 @@ impl Troubles {
                 ));
             }
         }
+        let is_recent = |seen: &Tick| !is_old(seen.0 / PART_MS, now);
+        for (_, segment, failure) in self.failed_segments.iter().filter(|it| is_recent(&it.0)) {
+            recent.push(format!(
+                "the disk of {segment} has failed in the last hour and is lent no more: {failure}"
+            ));
+        }
         recent
     }
 }
@@ -156,6 +173,15 @@ mod tests {
         for (now, expected) in [(1_005, &told), (TOLD_MS - 1, &told), (TOLD_MS, &vec![])] {
             assert_eq!(&troubles.recent(Tick(now)), expected, "{now}");
         }
+    }
+
+    #[test]
+    fn a_failed_disk_is_told_for_an_hour_with_the_reason() {
+        let mut troubles = Troubles::default();
+        troubles.note_failed_segment(Tick(5), &Arc::from("n1:1"), "its reads keep failing");
+        let told = "the disk of n1:1 has failed in the last hour and is lent no more: its reads keep failing";
+        assert_eq!(troubles.recent(Tick(TOLD_MS - 1)), [told]);
+        assert_eq!(troubles.recent(Tick(TOLD_MS)), [""; 0]);
     }
 
     #[test]

@@ -35,6 +35,7 @@ mod memory_limit;
 mod named;
 mod numa;
 mod other_process;
+mod owner_only;
 mod peer;
 mod placed_slice;
 mod poll;
@@ -84,6 +85,7 @@ pub use named::{
 };
 pub use numa::{bind_to_numa_node, numa_nodes};
 pub use other_process::copy_from_process;
+pub use owner_only::{make_owner_folder, owner_only};
 pub use peer::{Peer, own_uid, peer_of};
 pub use placed_slice::{Place, PlacedRange, PlacedSlice};
 pub use poll::{Interest, await_hang_up, poll_sockets};

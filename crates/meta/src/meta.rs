@@ -211,7 +211,8 @@ impl Meta {
             Request::ReportChanges(page) => Reply::Done(self.report_changes(from, page)),
             Request::ListSegments { from, limit } => self.list_segments(*from, *limit),
             Request::FetchDrops { dropped, limit } => self.fetch_drops(from, dropped, *limit),
-            Request::UnmountSegment { id, grace_ms } => {
+            Request::UnmountSegment { id, grace_ms, failure } => {
+                self.note_failure(from, *id, failure);
                 Reply::Done(self.unmount(from, *id, *grace_ms))
             }
             Request::PutStart(start) => self.put_start(from, start),
@@ -239,6 +240,7 @@ impl Meta {
             }
             Request::Dropped { dropped } => self.dropped(dropped),
             Request::Retract { keys, ranges } => self.retract(keys, ranges),
+            Request::ReportLosses { keys, ranges } => self.take_losses(from, keys, ranges),
             Request::Scan(scan) => self.scan(scan),
             Request::ClearReplicas { keys, segment } => {
                 let mut gathered = DropList::default();
@@ -321,7 +323,9 @@ fn keys_of(request: &Request<'_>) -> usize {
         Request::ReportInventory(page) => page.entries.len(),
         Request::ReportChanges(page) => page.entries.len().max(page.gone.len()),
         Request::Dropped { dropped } | Request::FetchDrops { dropped, .. } => dropped.len(),
-        Request::Retract { keys, ranges, .. } => keys.len().max(ranges.len()),
+        Request::Retract { keys, ranges } | Request::ReportLosses { keys, ranges } => {
+            keys.len().max(ranges.len())
+        }
         Request::GetReplicaList { keys }
         | Request::RenewRoutes { keys, .. }
         | Request::ExistKey { keys }

@@ -46,6 +46,13 @@ pub enum Notice {
         /// place.
         is_lost: bool,
     },
+    /// A segment failed, so its node takes it out of the pool.
+    SegmentFailed {
+        /// Its name.
+        name: Arc<str>,
+        /// Why, in the words of its node.
+        failure: Box<str>,
+    },
     /// A client that lends segments is out of sight: no range of these segments can be read.
     SightLost {
         /// The name of one of its segments.

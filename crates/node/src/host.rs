@@ -21,6 +21,18 @@ use crate::mapped::Segment;
 /// takes a silent node for a dead one.
 const WRITER_PATIENCE: Duration = Duration::from_millis(500);
 
+/// Lost entries of one segment that the master does not know of; see [`Host::unreported_losses`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnreportedLosses {
+    segment: SegmentId,
+    /// The number of the loss after the last one.
+    next: u64,
+    /// The key of each entry.
+    pub keys: Vec<Box<str>>,
+    /// The entries, in the same order.
+    pub ranges: Vec<RangeDrop>,
+}
+
 /// The segments that this process lends, behind a lock. Transports call this type.
 pub struct Host {
     lent: RwLock<LentSegments<LentSegment>>,
@@ -259,6 +271,29 @@ impl Host {
         limit: usize,
     ) -> Result<Option<ChangedEntries>, ErrorCode> {
         Ok(self.find(id)?.look(|ledger| ledger.changed(since, limit)))
+    }
+
+    /// Whether entries of some segment are lost that the master does not know of.
+    #[must_use]
+    pub fn has_losses(&self) -> bool {
+        self.lent().iter().any(|segment| segment.machine().has_losses())
+    }
+
+    /// Lost entries of one segment that the master does not know of, with their keys, at most `limit`.
+    #[must_use]
+    pub fn unreported_losses(&self, limit: usize) -> Option<UnreportedLosses> {
+        let lent = self.lent();
+        let segment = lent.iter().find(|segment| segment.machine().has_losses())?;
+        let (losses, next) = segment.machine().oldest_losses(limit);
+        let (keys, ranges) = losses.into_iter().unzip();
+        Some(UnreportedLosses { segment: segment.machine().id(), keys, ranges, next })
+    }
+
+    /// The master knows these losses now.
+    pub fn on_losses_reported(&self, losses: &UnreportedLosses) {
+        if let Ok(segment) = self.find(losses.segment) {
+            segment.machine().forget_losses_before(losses.next);
+        }
     }
 
     /// The highest epoch that all segments obey.

@@ -13,17 +13,19 @@ mod lent_segment;
 mod locked_machine;
 mod machine;
 mod mapped;
-mod prefault;
 mod shell;
 mod signal;
+mod upkeep;
 
 pub use disk::{DiskKind, DiskLosses, DiskOptions, DiskSegment, FailedDisk, OpenDiskError};
-pub use host::Host;
+pub use host::{Host, UnreportedLosses};
 pub use ledger::{
     BegunWrite, ChangedEntries, Clearance, Dropped, Entry, EntryState, FollowAnswer, FoundEntry,
     Inventory, Ledger, ListedEntry,
 };
-pub use machine::{Admission, Effect, LentSegments, PROMISE, PinKey, SegmentMachine, WriteRequest};
+pub use machine::{
+    Admission, Effect, LentSegments, Losses, PROMISE, PinKey, SegmentMachine, WriteRequest,
+};
 pub use mapped::Segment;
 pub use mooncake_tier::file_of_range;
-pub use prefault::PrefaultThread;
+pub use upkeep::UpkeepThread;

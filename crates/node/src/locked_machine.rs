@@ -124,6 +124,15 @@ pub(crate) trait AnyLockedMachine: Send + Sync {
 
     /// Whether the entry of a ticket is still here, unchanged.
     fn still_holds(&self, ticket: &ReadTicket) -> bool;
+
+    /// Whether the master does not know all that was lost.
+    fn has_losses(&self) -> bool;
+
+    /// At most `limit` of the losses that the master does not know; see [`Losses::oldest`](crate::Losses::oldest).
+    fn oldest_losses(&self, limit: usize) -> (Vec<(Box<str>, RangeDrop)>, u64);
+
+    /// The master knows all losses before this number.
+    fn forget_losses_before(&self, number: u64);
 }
 
 impl<C: EffectCarrier> AnyLockedMachine for LockedMachine<C> {
@@ -154,5 +163,17 @@ impl<C: EffectCarrier> AnyLockedMachine for LockedMachine<C> {
     fn still_holds(&self, ticket: &ReadTicket) -> bool {
         let ReadTicket { offset, version, grant, .. } = *ticket;
         self.look(|ledger| ledger.still_holds(offset, version, grant))
+    }
+
+    fn has_losses(&self) -> bool {
+        !self.lock().machine.losses().is_empty()
+    }
+
+    fn oldest_losses(&self, limit: usize) -> (Vec<(Box<str>, RangeDrop)>, u64) {
+        self.lock().machine.losses().oldest(limit)
+    }
+
+    fn forget_losses_before(&self, number: u64) {
+        self.lock().machine.forget_losses_before(number);
     }
 }

@@ -8,6 +8,7 @@ use mooncake_client::{HostMemory, bind_to_numa_node as bind};
 use pyo3::prelude::*;
 
 use crate::argument::argument;
+use crate::drop_detached::drop_detached;
 use crate::store::MooncakeDistributedStore;
 
 /// Allocates memory that a dummy store can share with the `mooncake_client` process of its host, so that objects move
@@ -55,7 +56,7 @@ impl MooncakeDistributedStore {
     fn _lend_from_mem_pool(&self, py: Python<'_>, size: u64) -> Option<LocalMemory> {
         let store = self.store_for("_lend_from_mem_pool")?;
         let address = py.detach(|| store.alloc_from_mem_pool(size))?;
-        Some(LocalMemory { store, address })
+        Some(LocalMemory { store: Some(store), address })
     }
 
     /// The size of the local buffer in bytes; 0 while the store is not set up.
@@ -69,7 +70,7 @@ impl MooncakeDistributedStore {
 pub(crate) struct LocalMemory {
     /// Keeps the buffer mapped, and is the buffer that gets the range back: after `close`, another `setup` opens a new
     /// client with a new buffer.
-    store: Arc<PoolClient>,
+    store: Option<Arc<PoolClient>>,
     address: usize,
 }
 
@@ -84,7 +85,10 @@ impl LocalMemory {
 
 impl Drop for LocalMemory {
     fn drop(&mut self) {
-        self.store.free_to_mem_pool(self.address);
+        if let Some(store) = &self.store {
+            store.free_to_mem_pool(self.address);
+        }
+        drop_detached(self.store.take());
     }
 }
 

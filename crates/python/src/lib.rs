@@ -14,6 +14,7 @@
 mod argument;
 mod buffer;
 mod codes;
+mod drop_detached;
 mod engine;
 mod error_name;
 mod get;

@@ -130,6 +130,7 @@ impl Member {
                 beat.membership.on_started_empty(self.clock.tick(now_us), Some(id));
                 return self.beat_on(around);
             }
+            MembershipStep::ReportLosses => unreachable!("no simulated node loses bytes"),
             MembershipStep::Drop(ranges) => {
                 let mut dropped = ranges.to_vec();
                 let host = &mut around.hosts[self.number];

@@ -151,7 +151,7 @@ impl Member {
         for change in std::mem::take(&mut self.beat.changes) {
             match change {
                 Change::Lend(lent) => self.beat.membership.lend_also(lent),
-                Change::Unmount(id) => self.beat.membership.unmount(id),
+                Change::Unmount(id) => self.beat.membership.unmount(id, ""),
                 Change::TakeBack { taken } => {
                     let id = host.memory().segment();
                     self.beat.membership.take_back(id);

@@ -136,7 +136,10 @@ impl Node {
         let machine = SegmentMachine::new(rows.segment, ledger, rows.epoch);
         let mut slots = Slots::default();
         if self.medium == Medium::Memory {
-            machine.fill_slots(|effect| slots.carry_out(&effect));
+            // Simulated bytes are as they were written.
+            for (offset, entry) in machine.ledger().entries() {
+                machine.publish(offset, entry.grant, |effect| slots.carry_out(&effect));
+            }
         }
         let (tickets, rows) = (BTreeMap::new(), Some(rows));
         Some(Self { machine, run, is_lent: true, slots, rows, tickets, ..self })

@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use mooncake_memory::allocate_file;
+use mooncake_memory::{allocate_file, make_owner_folder, owner_only};
 use mooncake_usrbio::{Mount, RegisteredFile};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
@@ -99,10 +99,7 @@ impl Folder {
     /// As [`Folder::open`].
     pub fn open_hashed(path: &Path, cluster: &str) -> Result<Folder, OpenError> {
         let folder = Self::open_as(path, cluster, Spread::Hashed)?;
-        let made = (0..HASHES).try_for_each(|hash| match fs::create_dir(path.join(hashed(hash))) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-            _ => Ok(()),
-        });
+        let made = (0..HASHES).try_for_each(|hash| make_owner_folder(&path.join(hashed(hash))));
         let made = made.and_then(|()| sync_folder(path));
         made.map_err(|error| OpenError::Folder { path: path.to_owned(), error })?;
         Ok(folder)
@@ -132,7 +129,7 @@ impl Folder {
         if !identity.exists() && is_other().map_err(of_folder)? {
             return Err(OpenError::NotADisk(path.to_owned()));
         }
-        let mut file = OpenOptions::new()
+        let mut file = owner_only()
             .read(true)
             .write(true)
             .create(true)
@@ -248,7 +245,7 @@ fn check(path: &Path, text: &str, wanted: &str) -> Result<(), OpenError> {
 fn make_folder(path: &Path) -> io::Result<()> {
     let missing = path.ancestors().take_while(|folder| !folder.as_os_str().is_empty());
     let missing: Vec<&Path> = missing.take_while(|folder| !folder.exists()).collect();
-    fs::create_dir_all(path)?;
+    make_owner_folder(path)?;
     missing.into_iter().filter_map(Path::parent).try_for_each(|parent| {
         // A relative path begins in the current folder.
         sync_folder(if parent.as_os_str().is_empty() { Path::new(".") } else { parent })
@@ -262,7 +259,7 @@ fn sync_folder(path: &Path) -> io::Result<()> {
 
 impl Directory for Folder {
     fn create(&self, number: u64, len: u64) -> io::Result<Arc<dyn BlockFile>> {
-        let mut options = OpenOptions::new();
+        let mut options = owner_only();
         let file = options.read(true).write(true).create_new(true).open(self.file(number))?;
         // Allocated up front, the file is likely contiguous, and a later write cannot run out of space.
         allocate_file(file.as_fd(), len)?;
@@ -301,7 +298,7 @@ impl Directory for Folder {
 
     fn draft(&self, number: u64) -> io::Result<Arc<dyn BlockFile>> {
         let path = self.draft_of(number);
-        let mut options = OpenOptions::new();
+        let mut options = owner_only();
         let file = options.read(true).write(true).create(true).truncate(true).open(&path)?;
         self.block_file(file, &path)
     }
@@ -345,7 +342,7 @@ impl Notes for Folder {
 
     fn set_note(&self, note: &[u8]) -> io::Result<()> {
         let next = self.path.join(NEXT_NOTE);
-        let mut file = File::options().write(true).create(true).truncate(false).open(&next)?;
+        let mut file = owner_only().write(true).create(true).truncate(false).open(&next)?;
         file.write_all(note)?;
         file.set_len(note.len() as u64)?;
         file.sync_all()?;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mooncake_memory::{RawSlice, Region};
+use mooncake_memory::{RawSlice, Region, owner_only};
 use mooncake_usrbio::{Mount, RegisteredFile};
 
 use crate::bucket::Bucket;
@@ -81,7 +81,7 @@ pub fn probe_folder(folder: &Path, is_shared: bool, limit: Duration) -> io::Resu
     let (total_bytes, free_bytes) = (bytes_of(filesystem.f_blocks), bytes_of(filesystem.f_bavail));
     let path = folder.join(format!("mooncake-probe-{}", std::process::id()));
     let file = ProbeFile(path);
-    let opened = File::options().read(true).write(true).create_new(true).open(&file.0)?;
+    let opened = owner_only().read(true).write(true).create_new(true).open(&file.0)?;
     let (access, opened) = open(opened, &file.0, is_shared)?;
     let memory = Region::anonymous(2 * PIECE_BYTES).map_err(io::Error::other)?;
     let piece = PIECE_BYTES as usize;

@@ -105,6 +105,9 @@ pub const MAX_INVENTORY_PAGE_ENTRIES: usize = 4096;
 /// Keys and attributes in one page of an inventory, in bytes. The entry that exceeds this ends the page.
 pub const MAX_INVENTORY_PAGE_BYTES: usize = 1 << 20;
 
+/// Most lost entries of a segment that a node remembers until the master knows of them.
+pub const MAX_UNREPORTED_LOSSES: usize = 1 << 16;
+
 /// Most changes of a segment's ledger that a node remembers. A standby that missed more of them takes all entries
 /// anew.
 pub const MAX_LEDGER_CHANGES: usize = 1 << 18;

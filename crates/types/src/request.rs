@@ -51,6 +51,8 @@ pub enum Request<'a> {
         id: SegmentId,
         /// How long the segment still serves gets, in milliseconds.
         grace_ms: u64,
+        /// Why the segment cannot stay, for operators: its disk failed. Empty if somebody wanted it so.
+        failure: &'a str,
     },
     /// Asks for ranges to write new objects to. The result [`ErrorCode::UnavailableInCurrentStatus`] of a put says
     /// that the master is making room by offloading objects: the client asks again later.
@@ -113,6 +115,14 @@ pub enum Request<'a> {
         /// The keys of the objects, in any order.
         keys: Vec<&'a str>,
         /// The named ranges, at most [`crate::limits::MAX_FETCHED_DROPS`].
+        ranges: Vec<RangeDrop>,
+    },
+    /// Reports entries of this client's segments whose bytes are lost, although nobody dropped them: a damaged record on
+    /// a disk, a changed file. Their objects lose these replicas. The master ignores entries that it does not know.
+    ReportLosses {
+        /// The key of each entry, at most [`crate::limits::MAX_BATCH_KEYS`].
+        keys: Vec<&'a str>,
+        /// The entries, in the same order.
         ranges: Vec<RangeDrop>,
     },
     /// One page of a walk over all objects.

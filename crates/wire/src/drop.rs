@@ -99,6 +99,23 @@ pub(crate) fn to_retract(message: &proto::RetractRequest) -> Result<Vec<RangeDro
     to_drops(&Columns::of(ranges), MOST_DROPS)
 }
 
+pub(crate) fn from_losses(keys: &[&str], ranges: &[RangeDrop]) -> proto::ReportLossesRequest {
+    let keys = keys.iter().map(|key| Bytes::copy_from_slice(key.as_bytes())).collect();
+    proto::ReportLossesRequest { keys, ranges: Some(from_drops(ranges)) }
+}
+
+/// Decodes the ranges of a message, one for each key; the caller decodes its keys.
+pub(crate) fn to_losses(
+    message: &proto::ReportLossesRequest,
+) -> Result<Vec<RangeDrop>, DecodeError> {
+    let ranges = message.ranges.as_ref().ok_or(DecodeError::Missing { what: "ranges" })?;
+    let ranges = to_drops(&Columns::of(ranges), message.keys.len())?;
+    if ranges.len() != message.keys.len() {
+        return Err(DecodeError::Missing { what: "ranges" });
+    }
+    Ok(ranges)
+}
+
 pub(crate) fn from_fetched(drops: &[RangeDrop]) -> proto::FetchDropsResponse {
     let proto::DropRequest { segment_ids, offsets, versions, grants } = from_drops(drops);
     proto::FetchDropsResponse { segment_ids, offsets, versions, grants }

@@ -78,7 +78,7 @@ pub struct RefusalResponse {
 pub struct Request {
     #[prost(
         oneof = "request::Operation",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 28"
     )]
     pub operation: ::core::option::Option<request::Operation>,
 }
@@ -136,6 +136,8 @@ pub mod request {
         Prefetch(super::PrefetchRequest),
         #[prost(message, tag = "26")]
         PrefixLen(super::PrefixLenRequest),
+        #[prost(message, tag = "28")]
+        ReportLosses(super::ReportLossesRequest),
     }
 }
 /// A heartbeat.
@@ -354,6 +356,9 @@ pub struct UnmountSegmentRequest {
     /// How long the segment still serves gets.
     #[prost(uint64, tag = "2")]
     pub grace_period_ms: u64,
+    /// Why the segment cannot stay, for operators: its disk failed. Empty if somebody wanted it so.
+    #[prost(string, tag = "3")]
+    pub failure: ::prost::alloc::string::String,
 }
 /// Where the master places the replicas of an object, and what protects them from eviction.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -489,6 +494,16 @@ pub struct RetractRequest {
     #[prost(bytes = "bytes", repeated, tag = "1")]
     pub keys: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
     /// Required.
+    #[prost(message, optional, tag = "2")]
+    pub ranges: ::core::option::Option<DropRequest>,
+}
+/// Reports entries of the client's segments whose bytes are lost, although nobody dropped them.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReportLossesRequest {
+    /// The key of each entry.
+    #[prost(bytes = "bytes", repeated, tag = "1")]
+    pub keys: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
+    /// The entries, in the same order. Required.
     #[prost(message, optional, tag = "2")]
     pub ranges: ::core::option::Option<DropRequest>,
 }

@@ -5,7 +5,7 @@ use mooncake_types::limits;
 use crate::field::Field;
 
 /// The most of these fields that one message has.
-pub(crate) const MOST_FIELDS: usize = 25;
+pub(crate) const MOST_FIELDS: usize = 26;
 
 /// `ClearReplicasRequest`.
 pub(crate) mod clear_replicas_request {
@@ -266,6 +266,14 @@ pub(crate) mod report_changes_request {
     pub(crate) const FIELDS: &[Field] = &[ENTRIES];
 }
 
+/// `ReportLossesRequest`.
+pub(crate) mod report_losses_request {
+    use super::*;
+    pub(crate) const KEYS: Field = Field { number: 1, name: "keys", limit: limits::MAX_BATCH_KEYS as usize, fields: &[] };
+    pub(crate) const RANGES: Field = Field { number: 2, name: "ranges", limit: 1, fields: &[] };
+    pub(crate) const FIELDS: &[Field] = &[KEYS, RANGES];
+}
+
 /// `Request`.
 pub(crate) mod request {
     use super::*;
@@ -294,7 +302,8 @@ pub(crate) mod request {
     pub(crate) const LEAVE: Field = Field { number: 24, name: "leave", limit: 1, fields: leave_request::FIELDS };
     pub(crate) const PREFETCH: Field = Field { number: 25, name: "prefetch", limit: 1, fields: prefetch_request::FIELDS };
     pub(crate) const PREFIX_LEN: Field = Field { number: 26, name: "prefix_len", limit: 1, fields: prefix_len_request::FIELDS };
-    pub(crate) const FIELDS: &[Field] = &[PING, MOUNT_SEGMENT, UNMOUNT_SEGMENT, PUT_START, PUT_END, PUT_REVOKE, GET_REPLICA_LIST, EXIST_KEY, REMOVE, SCAN, CLEAR_REPLICAS, CREATE_TASK, QUERY_TASK, FETCH_TASKS, END_TASK, DROPPED, REPORT_INVENTORY, FETCH_DROPS, DRAIN_SEGMENTS, RETRACT, REPORT_CHANGES, LIST_SEGMENTS, LEAVE, PREFETCH, PREFIX_LEN];
+    pub(crate) const REPORT_LOSSES: Field = Field { number: 28, name: "report_losses", limit: 1, fields: report_losses_request::FIELDS };
+    pub(crate) const FIELDS: &[Field] = &[PING, MOUNT_SEGMENT, UNMOUNT_SEGMENT, PUT_START, PUT_END, PUT_REVOKE, GET_REPLICA_LIST, EXIST_KEY, REMOVE, SCAN, CLEAR_REPLICAS, CREATE_TASK, QUERY_TASK, FETCH_TASKS, END_TASK, DROPPED, REPORT_INVENTORY, FETCH_DROPS, DRAIN_SEGMENTS, RETRACT, REPORT_CHANGES, LIST_SEGMENTS, LEAVE, PREFETCH, PREFIX_LEN, REPORT_LOSSES];
 }
 
 /// `Response`.

@@ -54,6 +54,7 @@ impl RequestMessage {
             Operation::UnmountSegment(unmount) => Request::UnmountSegment {
                 id: SegmentId(column::to_id("segment_id", &unmount.segment_id)?),
                 grace_ms: unmount.grace_period_ms,
+                failure: &unmount.failure,
             },
             Operation::PutStart(start) => Request::PutStart(put_start(start)?),
             Operation::PutEnd(end) => Request::PutEnd { puts: put_end(end)? },
@@ -73,6 +74,11 @@ impl RequestMessage {
             Operation::Retract(retract) => {
                 let ranges = drop::to_retract(retract)?;
                 Request::Retract { keys: column::to_keys(&retract.keys)?, ranges }
+            }
+            Operation::ReportLosses(losses) => {
+                let keys = column::to_keys(&losses.keys)?;
+                let ranges = drop::to_losses(losses)?;
+                Request::ReportLosses { keys, ranges }
             }
             Operation::Scan(page) => Request::Scan(scan(page)?),
             Operation::ClearReplicas(clear) => Request::ClearReplicas {

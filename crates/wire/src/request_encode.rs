@@ -20,10 +20,7 @@ pub fn encode_request(out: &mut Vec<u8>, request_id: u64, request: &Request<'_>)
         Request::Ping { segments, unreachable, reads } => {
             body.message(&field::PING, &ping(segments, unreachable, reads.as_deref()));
         }
-        Request::Leave { reads } => {
-            let reads = reads.as_deref().map(reads::from_report);
-            body.message(&field::LEAVE, &proto::LeaveRequest { reads });
-        }
+        Request::Leave { reads } => body.message(&field::LEAVE, &leave(reads.as_deref())),
         Request::MountSegment(mount) => {
             body.message(&field::MOUNT_SEGMENT, &mount::from_mount(mount));
         }
@@ -40,8 +37,8 @@ pub fn encode_request(out: &mut Vec<u8>, request_id: u64, request: &Request<'_>)
         Request::FetchDrops { dropped, limit } => {
             body.message(&field::FETCH_DROPS, &drop::from_fetch(dropped, *limit));
         }
-        Request::UnmountSegment { id, grace_ms } => {
-            body.message(&field::UNMOUNT_SEGMENT, &unmount_segment(*id, *grace_ms));
+        Request::UnmountSegment { id, grace_ms, failure } => {
+            body.message(&field::UNMOUNT_SEGMENT, &unmount_segment(*id, *grace_ms, failure));
         }
         Request::PutStart(start) => {
             let keys = start.puts.iter().map(|put| put.key);
@@ -65,6 +62,9 @@ pub fn encode_request(out: &mut Vec<u8>, request_id: u64, request: &Request<'_>)
         Request::Dropped { dropped } => body.message(&field::DROPPED, &drop::from_dropped(dropped)),
         Request::Retract { keys, ranges } => {
             body.message(&field::RETRACT, &drop::from_retract(keys, ranges));
+        }
+        Request::ReportLosses { keys, ranges } => {
+            body.message(&field::REPORT_LOSSES, &drop::from_losses(keys, ranges));
         }
         Request::Scan(page) => body.message(&field::SCAN, &scan(page)),
         Request::ClearReplicas { keys, segment } => {
@@ -103,8 +103,17 @@ fn ping(
     }
 }
 
-fn unmount_segment(id: SegmentId, grace_period_ms: u64) -> proto::UnmountSegmentRequest {
-    proto::UnmountSegmentRequest { segment_id: column::from_id(id.0), grace_period_ms }
+fn leave(reads: Option<&ReadReport>) -> proto::LeaveRequest {
+    proto::LeaveRequest { reads: reads.map(reads::from_report) }
+}
+
+fn unmount_segment(
+    id: SegmentId,
+    grace_period_ms: u64,
+    failure: &str,
+) -> proto::UnmountSegmentRequest {
+    let (segment_id, failure) = (column::from_id(id.0), failure.to_owned());
+    proto::UnmountSegmentRequest { segment_id, grace_period_ms, failure }
 }
 
 fn query_task(id: TaskId) -> proto::QueryTaskRequest {

@@ -58,6 +58,7 @@ impl MasterSession {
     /// Takes the step that is due.
     pub(crate) fn turn(&mut self) -> TurnOutcome {
         self.membership.see_epoch(self.host.epoch());
+        self.membership.see_losses(self.host.has_losses());
         let turn = match self.membership.next(self.clock.now()) {
             MembershipStep::Wait { until } => return TurnOutcome::Idle(until),
             MembershipStep::Connect { address } => {
@@ -96,6 +97,7 @@ impl MasterSession {
                 self.report_changes(segment, page, since)
             }
             MembershipStep::StartEmpty { segment } => self.start_empty(segment),
+            MembershipStep::ReportLosses => self.report_losses(),
             MembershipStep::Drop(ranges) => {
                 let results = self.host.drop_ranges(ranges);
                 let dropped = ranges.iter().zip(results).filter(|(_, result)| result.is_ok());
@@ -166,6 +168,22 @@ impl MasterSession {
             Err(code) => (Ok(Reply::Done(Err(code))), None),
         };
         self.reported(next, reply)
+    }
+
+    /// Tells the master of some entries that are lost.
+    fn report_losses(&mut self) -> TurnOutcome {
+        let Some(losses) = self.host.unreported_losses(limits::MAX_BATCH_KEYS) else {
+            // The segment was taken back meanwhile.
+            self.membership.on_reply(self.clock.now(), Ok(Reply::Done(Ok(()))));
+            return TurnOutcome::Done;
+        };
+        let keys = losses.keys.iter().map(|key| &**key).collect();
+        let request = Request::ReportLosses { keys, ranges: losses.ranges.clone() };
+        let reply = ask(&mut self.connection, &request);
+        if reply == Ok(Reply::Done(Ok(()))) {
+            self.host.on_losses_reported(&losses);
+        }
+        self.replied(reply)
     }
 
     fn start_empty(&mut self, segment: SegmentId) -> TurnOutcome {

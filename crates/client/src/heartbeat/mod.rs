@@ -189,7 +189,7 @@ impl Shared {
                 LendingChange::TakeBack(id) => {
                     master.membership.take_back(master.host.current_id(id).unwrap_or(id));
                 }
-                LendingChange::Unmount(id) => master.membership.unmount(id),
+                LendingChange::Unmount(id) => master.membership.unmount(id, ""),
                 LendingChange::ServeUntil(id, due) => retiring.push((id, due)),
             }
         }
@@ -245,7 +245,7 @@ fn take_back_broken(master: &mut MasterSession) {
         let folder = folder.display();
         tracing::error!(%segment, %folder, %reason, "a disk has failed and is lent no more");
         master.membership.take_back(segment);
-        master.membership.unmount(segment);
+        master.membership.unmount(segment, reason);
     }
 }
 

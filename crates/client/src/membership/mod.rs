@@ -6,6 +6,8 @@ mod drops;
 mod mounting;
 mod step;
 
+use std::sync::Arc;
+
 use mooncake_ops::{CallError, Retry, RetryPolicy};
 use mooncake_types::{Chance, Epoch, ErrorCode, Pong, RangeDrop, Reply, Request, SegmentId, Tick};
 
@@ -38,8 +40,12 @@ pub struct Membership {
     mounted_under: Option<Epoch>,
     mounting: Mounting,
     drops: Drops,
+    /// Whether entries are lost that the master does not know of.
+    has_losses: bool,
+    /// Whether the master may be told of them. After a refusal, the next pong says so.
+    takes_losses: bool,
     /// Segments that the master must forget, if it has them.
-    to_unmount: Vec<SegmentId>,
+    to_unmount: Vec<(SegmentId, Arc<str>)>,
     /// Segments of others whose nodes could not be reached; the next ping names them.
     unreachable: Vec<SegmentId>,
     last_ping_answered: bool,
@@ -70,6 +76,7 @@ enum MasterRequest {
     Report,
     Unmount,
     Drops,
+    Losses,
 }
 
 impl Membership {
@@ -87,6 +94,8 @@ impl Membership {
             mounted_under: None,
             mounting: Mounting::default(),
             drops: Drops::default(),
+            has_losses: false,
+            takes_losses: false,
             to_unmount: Vec::new(),
             unreachable: Vec::new(),
             last_ping_answered: false,
@@ -116,9 +125,10 @@ impl Membership {
         self.mounting.on_taken_back(at);
     }
 
-    /// Has the master unmount a segment, if it has it, as soon as the master can be reached.
-    pub fn unmount(&mut self, id: SegmentId) {
-        self.to_unmount.push(id);
+    /// Has the master unmount a segment, if it has it, as soon as the master can be reached. `failure` says why the
+    /// segment failed; it is empty if it did not.
+    pub fn unmount(&mut self, id: SegmentId, failure: impl Into<Arc<str>>) {
+        self.to_unmount.push((id, failure.into()));
     }
 
     /// Has the next ping report that the nodes of these segments could not be reached. That ping is due at once.
@@ -211,9 +221,10 @@ impl Membership {
         if let Some(stage) = self.mounting.stage(self.segments.len(), obeys) {
             return self.mount(stage);
         }
-        if let Some(&id) = self.to_unmount.last() {
+        if !self.to_unmount.is_empty() {
             self.set_asked(MasterRequest::Unmount);
-            return MembershipStep::Call(Request::UnmountSegment { id, grace_ms: 0 });
+            let (id, failure) = &self.to_unmount[self.to_unmount.len() - 1];
+            return MembershipStep::Call(Request::UnmountSegment { id: *id, grace_ms: 0, failure });
         }
         if !obeys {
             self.drops.clear();
@@ -221,6 +232,10 @@ impl Membership {
         if let Some(request) = self.drops.fetch() {
             self.set_asked(MasterRequest::Drops);
             return MembershipStep::Call(request);
+        }
+        if self.has_losses && self.takes_losses && obeys {
+            self.set_asked(MasterRequest::Losses);
+            return MembershipStep::ReportLosses;
         }
         match self.drops.listed() {
             [] => MembershipStep::Wait { until: ping_at },
@@ -281,6 +296,11 @@ impl Membership {
                 self.drops.on_listed(listed);
                 self.set_idle();
             }
+            (MasterRequest::Losses, Ok(Reply::Done(told))) => {
+                self.has_losses = false;
+                self.takes_losses = told.is_ok();
+                self.set_idle();
+            }
             (MasterRequest::Unmount, Ok(Reply::Done(_))) => {
                 // Whatever the reply says, the master does not have the segment any more.
                 self.to_unmount.pop();
@@ -320,6 +340,11 @@ impl Membership {
         self.mounting.on_started_empty();
     }
 
+    /// Notes whether entries of the client's segments are lost that the master does not know of.
+    pub const fn see_losses(&mut self, has_losses: bool) {
+        self.has_losses = has_losses;
+    }
+
     /// Takes the outcome of [`MembershipStep::Drop`]: the entries that the node has dropped.
     pub fn on_dropped(&mut self, dropped: Vec<RangeDrop>) {
         self.drops.on_dropped(dropped);
@@ -331,6 +356,7 @@ impl Membership {
         self.has_tasks = pong.has_tasks;
         self.is_unreached = pong.is_unreached;
         self.drops.on_pong(pong.has_drops);
+        self.takes_losses = true;
         let at = asked_at.after_ms(pong.routes_ms);
         self.routes_end = Some(RoutesEnd { epoch: pong.epoch, at });
         // Each pong prolongs the known routes. The interval is short enough that one lost pong does no harm.

@@ -87,6 +87,9 @@ pub enum MembershipStep<'a> {
         /// Its present id.
         segment: SegmentId,
     },
+    /// Report lost entries with [`Request::ReportLosses`](mooncake_types::Request::ReportLosses). The reply goes to
+    /// [`Membership::on_reply`](super::Membership::on_reply).
+    ReportLosses,
     /// Drop these entries. The outcome goes to [`Membership::on_dropped`](super::Membership::on_dropped).
     Drop(&'a [RangeDrop]),
     /// Nothing is due before this time.

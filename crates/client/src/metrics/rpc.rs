@@ -69,7 +69,7 @@ impl Rpc {
             Request::MountSegment(_) => Self::MountSegment,
             Request::ReportInventory(_) => Self::ReportInventory,
             Request::ReportChanges(_) => Self::ReportChanges,
-            Request::FetchDrops { .. } => Self::FetchDrops,
+            Request::FetchDrops { .. } | Request::ReportLosses { .. } => Self::FetchDrops,
             Request::UnmountSegment { grace_ms: 0, .. } => Self::UnmountSegment,
             Request::UnmountSegment { .. } => Self::GracefulUnmountSegment,
             Request::PutStart(start) => match start.mode {
@@ -124,9 +124,12 @@ mod tests {
             Request::PutStart(PutStart { puts, mode, ..PutStart::default() })
         };
         let cases = [
-            (Request::UnmountSegment { id: SegmentId(1), grace_ms: 0 }, Rpc::UnmountSegment),
             (
-                Request::UnmountSegment { id: SegmentId(1), grace_ms: 1 },
+                Request::UnmountSegment { id: SegmentId(1), grace_ms: 0, failure: "" },
+                Rpc::UnmountSegment,
+            ),
+            (
+                Request::UnmountSegment { id: SegmentId(1), grace_ms: 1, failure: "" },
                 Rpc::GracefulUnmountSegment,
             ),
             (start(1, PutMode::Insert), Rpc::PutStart),

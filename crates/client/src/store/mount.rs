@@ -183,7 +183,7 @@ impl Session {
         self.mount(&lent)?;
         self.mounts.lock().insert(id, (origin, lent.clone()));
         self.heartbeat.change(vec![LendingChange::Lend(lent)]);
-        if let Err(error) = self.prefaulting.start_or_wake() {
+        if let Err(error) = self.upkeep.start_or_wake() {
             // The segment is lent all the same: the caller needs its id to take it back.
             tracing::warn!(%error, "pages are provided when they are first written");
         }
@@ -255,7 +255,7 @@ impl Session {
     }
 
     fn tell_unmount(&self, id: SegmentId, grace_ms: u64) -> Result<(), ErrorCode> {
-        match self.pool.call(&Request::UnmountSegment { id, grace_ms }) {
+        match self.pool.call(&Request::UnmountSegment { id, grace_ms, failure: "" }) {
             // A master that forgot the segment has nothing to take back.
             Ok(Reply::Done(Ok(()) | Err(ErrorCode::SegmentNotFound))) => Ok(()),
             Ok(Reply::Done(Err(code)) | Reply::Refused(code)) => {

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use mooncake_node::{Host, PrefaultThread};
+use mooncake_node::{Host, UpkeepThread};
 use mooncake_ops::{CallError, GetItem, GetOp, Op, RouteCache};
 use mooncake_transfer::Paths;
 use mooncake_types::{Chance, ErrorCode, LogLimiter, Request, SegmentId, limits};
@@ -42,7 +42,7 @@ pub(super) struct Session {
     pub(super) serving: Serving,
     /// For leaving the pool, with short timeouts.
     pub(super) goodbye: Dialer,
-    pub(super) prefaulting: PrefaultThread,
+    pub(super) upkeep: UpkeepThread,
     pub(super) choices: AtomicU64,
     pub(super) routes: Arc<RouteCache>,
     pub(super) renewal: Arc<Renewal>,
@@ -161,7 +161,7 @@ impl Session {
             rpc::call(&mut connection, &request).map_err(|failure| failure.error)?;
         }
         for id in ending {
-            let request = Request::UnmountSegment { id, grace_ms: 0 };
+            let request = Request::UnmountSegment { id, grace_ms: 0, failure: "" };
             rpc::call(&mut connection, &request).map_err(|failure| failure.error)?;
         }
         let leave = Request::Leave { reads: self.metrics.reads.report().map(Box::new) };

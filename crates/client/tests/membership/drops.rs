@@ -1,7 +1,7 @@
 //! The node fetches entries that the master wants dropped, drops them, and confirms the drops.
 
 use mooncake_ops::CallError;
-use mooncake_types::{Epoch, Pong, RangeDrop, Reply, SegmentId, Tick, Version};
+use mooncake_types::{Epoch, ErrorCode, Pong, RangeDrop, Reply, SegmentId, Tick, Version};
 
 use crate::{gone, membership, mount_both, pong, settle, step};
 
@@ -70,4 +70,23 @@ fn what_was_not_confirmed_to_one_leader_is_not_confirmed_to_the_next() {
     membership.on_reply(Tick(500), pong_with_drops(6));
     mount_both(&mut membership, 500, 6);
     assert_eq!(step(&mut membership, 500), "fetch drops having dropped 0");
+}
+
+#[test]
+fn lost_entries_are_reported_between_two_pings_and_after_a_refusal_with_the_next() {
+    let mut membership = membership();
+    settle(&mut membership, 0, 5);
+    membership.see_losses(true);
+    assert_eq!(step(&mut membership, 0), "report losses");
+    membership.on_reply(Tick(0), Ok(Reply::Done(Ok(()))));
+    assert_eq!(step(&mut membership, 0), "wait until 250");
+    membership.see_losses(true);
+    assert_eq!(step(&mut membership, 0), "report losses");
+    let later = ErrorCode::UnavailableInCurrentStatus;
+    membership.on_reply(Tick(0), Ok(Reply::Done(Err(later))));
+    membership.see_losses(true);
+    assert_eq!(step(&mut membership, 0), "wait until 250");
+    assert_eq!(step(&mut membership, 250), "ping for 2");
+    membership.on_reply(Tick(250), pong(false, 5));
+    assert_eq!(step(&mut membership, 250), "report losses");
 }

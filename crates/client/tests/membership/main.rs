@@ -72,12 +72,13 @@ fn step(membership: &mut Membership, now: u64) -> String {
             format!("tell page {page} of what changed in {} since {since}", segment.0)
         }
         MembershipStep::StartEmpty { segment } => format!("start {} empty", segment.0),
+        MembershipStep::ReportLosses => "report losses".to_owned(),
         MembershipStep::Drop(ranges) => format!("drop {}", ranges.len()),
         MembershipStep::Call(Request::FetchDrops { dropped, limit: 4096 }) => {
             format!("fetch drops having dropped {}", dropped.len())
         }
-        MembershipStep::Call(Request::UnmountSegment { id, grace_ms: 0 }) => {
-            format!("unmount {}", id.0)
+        MembershipStep::Call(Request::UnmountSegment { id, grace_ms: 0, failure }) => {
+            format!("unmount {} {failure}", id.0).trim_end().to_owned()
         }
         MembershipStep::Call(other) => panic!("{other:?}"),
     }
@@ -329,7 +330,7 @@ fn a_segment_taken_back_between_two_mounts_leaves_the_rest_to_be_mounted() {
 fn a_retired_segment_is_unmounted_as_soon_as_the_master_can_be_reached() {
     let mut membership = membership();
     settle(&mut membership, 0, 5);
-    membership.unmount(SegmentId(7));
+    membership.unmount(SegmentId(7), "");
     assert_eq!(step(&mut membership, 10), "unmount 7");
     membership.on_reply(Tick(10), gone());
     assert_eq!(step(&mut membership, 10), "connect 1");

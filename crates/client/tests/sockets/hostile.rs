@@ -130,7 +130,7 @@ fn a_put_that_reaches_a_node_before_its_leader_does_is_done_a_little_later() {
         let mounted = at_master.mount(id, seen);
         assert!(matches!(mounted, Reply::Mounted(_)), "{mounted:?}");
         // The segment has no server: puts must not go there.
-        let unmount = Request::UnmountSegment { id, grace_ms: 0 };
+        let unmount = Request::UnmountSegment { id, grace_ms: 0, failure: "" };
         assert_eq!(at_master.request(&unmount), Reply::Done(Ok(())));
         assert_eq!(master.with_meta(|meta| meta.epoch()), Epoch(seen.0 + 1));
         let begun = Instant::now();

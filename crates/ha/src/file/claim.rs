@@ -2,6 +2,7 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use mooncake_memory::{make_owner_folder, owner_only};
 use mooncake_types::Epoch;
 
 use super::folder::{EMPTY_RECORD, FolderBackend};
@@ -72,13 +73,14 @@ impl FolderBackend {
 
 impl Backend for FolderBackend {
     fn claim(&self, claim: &Claim) -> Result<Claimed, CoordinatorError> {
-        fs::create_dir_all(&self.path).map_err(|error| self.failed(error))?;
+        make_owner_folder(&self.path).map_err(|error| self.failed(error))?;
         let listing = self.list()?;
         if let Some(leader) = self.find_leader(&listing.claims)? {
             return Ok(Claimed::Held(Some(leader)));
         }
         if listing.claims.is_empty() && listing.records.is_empty() {
-            fs::write(self.record_path(EMPTY_RECORD), []).map_err(|error| self.failed(error))?;
+            let made = owner_only().write(true).create(true).open(self.record_path(EMPTY_RECORD));
+            made.map_err(|error| self.failed(error))?;
         }
         let Some(previous) = self.newest_record(u64::MAX)? else { return Ok(Claimed::Held(None)) };
         let known = Epoch(listing.highest()).max(previous.epoch());

@@ -1,10 +1,10 @@
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use mooncake_memory::Private;
+use mooncake_memory::{Private, owner_only};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::CoordinatorError;
@@ -39,7 +39,7 @@ pub(super) enum ClaimState {
 impl ClaimFile {
     /// Creates a locked file under a name that no other process uses. It is no claim yet.
     pub(super) fn prepare(path: &Path, holder: &Holder, ttl: Duration) -> io::Result<Self> {
-        let file = Private::open_file(OpenOptions::new().write(true).create_new(true), path)?;
+        let file = Private::open_file(owner_only().write(true).create_new(true), path)?;
         file.try_lock()?;
         let text = format!("{}{}\n{}", stamp(ttl), boot_id()?, holder.encode());
         file.write_all_at(text.as_bytes(), 0)?;

@@ -1,8 +1,9 @@
 use std::io::{self, BufReader, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
-use std::sync::mpsc;
-use std::thread;
+use std::net::TcpStream;
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
+
+use mooncake_memory::Resolver;
 
 use super::reply::{Reply, read_reply};
 use crate::location::RedisServer;
@@ -96,6 +97,9 @@ fn name_timeout(error: io::Error) -> io::Error {
     }
 }
 
+/// Looks names up for all connections of this process, in a bounded number of threads.
+static RESOLVER: LazyLock<Resolver> = LazyLock::new(Resolver::default);
+
 /// Connects to the first address of a name that accepts.
 fn dial(endpoint: &str, deadline: Instant) -> io::Result<TcpStream> {
     let left = || match deadline.saturating_duration_since(Instant::now()) {
@@ -103,26 +107,11 @@ fn dial(endpoint: &str, deadline: Instant) -> io::Result<TcpStream> {
         left => Ok(left),
     };
     let mut failure = io::Error::new(ErrorKind::NotFound, "the name has no address");
-    for address in look_up(endpoint, left()?)? {
+    for address in RESOLVER.resolve(endpoint, left()?)? {
         match TcpStream::connect_timeout(&address, left()?) {
             Ok(stream) => return Ok(stream),
             Err(error) => failure = error,
         }
     }
     Err(failure)
-}
-
-/// The addresses of a name. The system may take longer than `within`, so another thread waits for it.
-fn look_up(endpoint: &str, within: Duration) -> io::Result<Vec<SocketAddr>> {
-    if let Ok(address) = endpoint.parse() {
-        return Ok(vec![address]);
-    }
-    let (sender, receiver) = mpsc::channel();
-    let name = endpoint.to_owned();
-    thread::Builder::new().spawn(move || {
-        let found = name.to_socket_addrs().map(Iterator::collect);
-        // An error means that the caller has stopped waiting.
-        let _ = sender.send(found);
-    })?;
-    receiver.recv_timeout(within).unwrap_or_else(|_| Err(ErrorKind::TimedOut.into()))
 }

@@ -89,7 +89,7 @@ impl Operation {
             Request::ReportInventory(_) => Operation::ReportInventory,
             Request::ReportChanges(_) => Operation::ReportChanges,
             Request::ListSegments { .. } => Operation::ListSegments,
-            Request::FetchDrops { .. } => Operation::FetchDrops,
+            Request::FetchDrops { .. } | Request::ReportLosses { .. } => Operation::FetchDrops,
             Request::UnmountSegment { .. } => Operation::UnmountSegment,
             Request::PutStart(start) if start.puts.len() == 1 => Operation::PutStart,
             Request::PutStart(_) => Operation::BatchPutStart,

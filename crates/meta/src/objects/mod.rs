@@ -20,6 +20,7 @@ mod group;
 mod groups;
 mod index;
 mod insert;
+mod losses;
 mod object;
 mod pattern;
 mod pin;

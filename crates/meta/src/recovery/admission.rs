@@ -56,7 +56,10 @@ impl Meta {
             | Request::ListSegments { .. }
             | Request::QueryTask { .. } => self.handle(now, from, request),
             // This answer keeps the node connected to this leader.
-            Request::MountSegment(_) | Request::ReportInventory(_) | Request::ReportChanges(_) => {
+            Request::MountSegment(_)
+            | Request::ReportInventory(_)
+            | Request::ReportChanges(_)
+            | Request::ReportLosses { .. } => {
                 self.advance(now);
                 Reply::Done(Err(LATER))
             }

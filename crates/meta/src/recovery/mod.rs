@@ -125,6 +125,11 @@ impl Recovery {
         self.phase.missing().unwrap_or(&NONE).iter().copied()
     }
 
+    /// Whether a member has not reported.
+    pub(crate) fn is_missing(&self, id: SegmentId) -> bool {
+        self.phase.missing().is_some_and(|missing| missing.contains(&id))
+    }
+
     /// The leader has a segment wait until others have reported.
     pub(crate) fn note_put_off(&mut self, id: SegmentId, now: Tick) {
         self.put_off.insert(id, now);

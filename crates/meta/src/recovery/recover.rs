@@ -209,14 +209,12 @@ impl Meta {
             (is_recovering && is_late(segment)).then_some(slot)
         };
         let unfinished: Vec<u32> = self.segments.iter().filter_map(unfinished).collect();
-        for slot in unfinished {
-            self.recovery.shadows.forget(self.segments[slot].id);
-            self.strike(slot);
-        }
-        for id in missing {
+        let unfinished = unfinished.into_iter().map(|slot| self.segments[slot].id);
+        let late: BTreeSet<SegmentId> = unfinished.chain(missing).collect();
+        for &id in &late {
             self.recovery.shadows.forget(id);
-            self.strike_member(id);
         }
+        self.strike_members(&late);
         // An absent member that is marked behind would make every later leader wait for former routes.
         let is_absent = |id: &SegmentId| self.segments.find(*id).is_none();
         let behind = self.members.iter().filter(|member| member.behind.is_some());

@@ -17,10 +17,11 @@
 //! depend, no later leader can tell what the segments lack that are behind by then: under a later leader they start
 //! empty. Under this leader they still catch up.
 
+use std::collections::BTreeSet;
+
 use mooncake_types::limits::MAX_OVERRULED_KEYS;
 use mooncake_types::{Epoch, OverruledKey, PutEnd, Request, SegmentId, Version};
 
-use super::Recovery;
 use crate::Meta;
 use crate::objects::{Object, ObjectState, Range};
 use crate::segments::{Closed, Effect, written_hash};
@@ -190,8 +191,9 @@ impl Meta {
             Some(written) => self.overrule_written(written, version),
             None => {
                 // What it could tell of others is lost with it.
-                let before = self.tells_before(id);
-                before.into_iter().for_each(|before| self.lose_track_before(before));
+                if let Some(before) = self.tells_before(id) {
+                    self.lose_track_before(before);
+                }
                 self.emit(Effect::MarkBehind(id, UNTOLD));
             }
         }
@@ -218,11 +220,28 @@ impl Meta {
         })
     }
 
-    /// Has the record strike a member. Segments that are behind since before it may lack changes that only it could
-    /// tell.
+    /// Has the record strike a member; see [`Self::strike_members`].
     pub(crate) fn strike_member(&mut self, id: SegmentId) {
-        if !self.members.is_pending(Effect::Strike(id)) {
-            self.lose_what_it_tells(id);
+        self.strike_members(&BTreeSet::from([id]));
+    }
+
+    /// Has the record strike members, and with them the missing ones of which nobody else could tell this leader what
+    /// they lack. Later leaders no longer know what those segments lack that are behind since before one of them.
+    pub(crate) fn strike_members(&mut self, ids: &BTreeSet<SegmentId>) {
+        let is_left = |id: &SegmentId| !self.members.is_pending(Effect::Strike(*id));
+        let mut struck: BTreeSet<SegmentId> = ids.iter().copied().filter(is_left).collect();
+        let would_tell = struck.iter().filter_map(|&id| self.missing_would_tell_before(id)).max();
+        if let Some(before) = would_tell {
+            struck.extend(self.missing_since_before(before).filter(is_left));
+        }
+        let tells = struck.iter().filter_map(|&id| self.tells_before(id)).max();
+        if let Some(before) = tells {
+            self.lose_track_but(before, &struck);
+        }
+        for id in struck {
+            if let Some(slot) = self.segments.find(id) {
+                self.segments.set(slot, Closed::Struck, true);
+            }
             self.emit(Effect::Strike(id));
         }
     }
@@ -232,19 +251,13 @@ impl Meta {
     ///
     /// False while the record does not say so yet.
     pub(crate) fn note_restarted(&mut self, id: SegmentId) -> bool {
-        self.lose_what_it_tells(id);
-        let before = self.tells_before(id);
-        before.is_none_or(|before| self.members.behind_before(before).next().is_none())
-    }
-
-    /// What a segment could tell is gone: to later leaders, and to this one if it has not reported.
-    fn lose_what_it_tells(&mut self, id: SegmentId) {
-        if self.recovery.missing().any(|missing| missing == id) {
-            let before = self.would_tell_before(id);
-            before.into_iter().for_each(|before| self.strike_all_before(before));
+        if let Some(before) = self.missing_would_tell_before(id) {
+            let untold: BTreeSet<SegmentId> = self.missing_since_before(before).collect();
+            self.strike_members(&untold);
         }
-        let before = self.tells_before(id);
-        before.into_iter().for_each(|before| self.lose_track_before(before));
+        let Some(before) = self.tells_before(id) else { return true };
+        self.lose_track_before(before);
+        self.members.behind_before(before).next().is_none()
     }
 
     /// A segment can tell later leaders what those segments lack that are behind since before this version; none if it
@@ -262,25 +275,29 @@ impl Meta {
         (!self.members.is_disk(id)).then(|| since.unwrap_or(NEWER_THAN_ALL))
     }
 
-    /// From now on no later leader can tell what those segments lack that are behind since before a version.
-    pub(crate) fn lose_track_before(&mut self, version: Version) {
-        let is_left = |id: &SegmentId| !self.members.is_pending(Effect::Strike(*id));
-        for id in self.members.behind_before(version).filter(is_left).collect::<Vec<_>>() {
-            self.emit(Effect::MarkBehind(id, UNTOLD));
-        }
+    /// As [`Self::would_tell_before`]; none if the segment is not missing.
+    fn missing_would_tell_before(&self, id: SegmentId) -> Option<Version> {
+        self.recovery.is_missing(id).then(|| self.would_tell_before(id)).flatten()
     }
 
-    /// Neither this leader nor a later one can tell what those segments lack that were behind since before a version
-    /// when this leader began, and have not reported.
-    fn strike_all_before(&mut self, version: Version) {
-        let Recovery { were_behind, phase, .. } = &self.recovery;
-        let is_missing = |id| phase.missing().is_some_and(|missing| missing.contains(id));
-        let before = were_behind.iter().filter(|&(id, &since)| since < version && is_missing(id));
-        for id in before.map(|(&id, _)| id).collect::<Vec<_>>() {
-            match self.segments.find(id) {
-                Some(slot) => self.strike(slot),
-                None => self.strike_member(id),
-            }
+    /// The missing segments that were behind since before a version when this leader began.
+    fn missing_since_before(&self, version: Version) -> impl Iterator<Item = SegmentId> {
+        let recovery = &self.recovery;
+        let before = recovery.were_behind.iter().filter(move |&(_, &since)| since < version);
+        before.map(|(&id, _)| id).filter(|&id| recovery.is_missing(id))
+    }
+
+    /// From now on no later leader can tell what those segments lack that are behind since before a version.
+    pub(crate) fn lose_track_before(&mut self, version: Version) {
+        self.lose_track_but(version, &BTreeSet::new());
+    }
+
+    /// As [`Self::lose_track_before`], but for segments that are about to be struck.
+    fn lose_track_but(&mut self, version: Version, struck: &BTreeSet<SegmentId>) {
+        let is_left =
+            |id: &SegmentId| !struck.contains(id) && !self.members.is_pending(Effect::Strike(*id));
+        for id in self.members.behind_before(version).filter(is_left).collect::<Vec<_>>() {
+            self.emit(Effect::MarkBehind(id, UNTOLD));
         }
     }
 

@@ -9,7 +9,11 @@ use super::closed::Closed;
 use super::members::Effect;
 use crate::Meta;
 use crate::effort::CHANGE;
+use crate::notice::Notice;
 use crate::timer::Timer;
+
+/// Most characters of the words of a node that are told to operators.
+const MAX_FAILURE_CHARS: usize = 300;
 
 /// Most names of expired segments that are kept until the shell takes them.
 const MAX_EXPIRED_SEGMENTS: usize = 4096;
@@ -63,6 +67,19 @@ impl Meta {
         if let Some(slot) = self.unmounting(id) {
             self.strike(slot);
         }
+    }
+
+    /// Notes for operators why a segment of the client is about to be unmounted, if it failed.
+    pub(crate) fn note_failure(&mut self, from: ClientId, id: SegmentId, failure: &str) {
+        let slot = self.segments.find(id).filter(|&slot| self.segments[slot].client == from);
+        let Some(slot) = slot.filter(|_| !failure.is_empty()) else { return };
+        let name = Arc::clone(&self.segments[slot].name);
+        let shown = failure
+            .chars()
+            .take(MAX_FAILURE_CHARS)
+            .map(|it| if it.is_control() { ' ' } else { it });
+        let failure = shown.collect::<String>().into();
+        self.notify(Notice::SegmentFailed { name, failure });
     }
 
     /// The slot of a segment that is in its grace period or past it; none if the segment has left or come back since.

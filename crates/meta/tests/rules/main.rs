@@ -13,6 +13,7 @@ mod group;
 mod key_events;
 mod late_disk;
 mod leased_tombstones;
+mod losses;
 mod object_stores;
 mod offload;
 mod place;

@@ -326,3 +326,38 @@ fn a_missing_member_is_waited_for_also_once_later_leaders_will_not_believe_it() 
     record(&mut world);
     assert_eq!(mount(&mut world, (ALICE, A), false), not_yet);
 }
+
+/// Each of them could tell what all those lack that are behind for longer.
+#[test]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the time that the owner thread takes is what is tested"
+)]
+fn ten_thousand_silent_members_are_given_up_in_a_moment() {
+    let since = |number: u64| (!number.is_multiple_of(2)).then(|| version_at(number));
+    let member = |number: u64| Member {
+        segment: SegmentId(u128::from(number) + 1),
+        behind: since(number),
+        is_disk: false,
+    };
+    let members: Vec<Member> = (0..10_000).map(member).collect();
+    let record = RecordedMembers { fresh: false, members, ..RecordedMembers::default() };
+    let now = Tick(1_000);
+    let mut world = World { meta: Meta::recover(Config::default(), EPOCH, now, &record), now };
+    let begun = std::time::Instant::now();
+    // Twice the window, since nobody at all was heard of.
+    let mut struck = 0;
+    for _ in 0..40 {
+        world.advance(1_000);
+        for effect in world.meta.take_effects() {
+            struck += usize::from(matches!(effect, Effect::Strike(_)));
+            world.meta.handle_recorded(world.now, effect);
+        }
+    }
+    assert!(begun.elapsed() < std::time::Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert_eq!(struck, 10_000);
+}
+
+fn version_at(counter: u64) -> Version {
+    Version { epoch: Epoch(EPOCH.0 - 1), counter }
+}

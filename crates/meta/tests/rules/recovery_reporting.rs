@@ -176,7 +176,7 @@ fn a_segment_that_is_unmounted_answers_for_its_removals_until_that_is_recorded()
     let mut world = leader(&[]);
     mount(&mut world, A, true);
     let put = world.put("k", KIB).unwrap().what;
-    let unmount = Request::UnmountSegment { id: A, grace_ms: 0 };
+    let unmount = Request::UnmountSegment { id: A, grace_ms: 0, failure: "" };
     assert_eq!(world.ask(ALICE, &unmount), Reply::Done(Ok(())));
     // A master that dies now leaves a successor that may find the key on the segment.
     assert_eq!(remove(&mut world, "k"), (Ok(()), vec![put.version]));
@@ -191,7 +191,7 @@ fn a_node_that_unmounts_and_leaves_is_neither_listed_nor_out_of_sight_while_the_
 {
     let mut world = leader(&[]);
     mount(&mut world, A, true);
-    let unmount = Request::UnmountSegment { id: A, grace_ms: 0 };
+    let unmount = Request::UnmountSegment { id: A, grace_ms: 0, failure: "" };
     assert_eq!(world.ask(ALICE, &unmount), Reply::Done(Ok(())));
     assert_eq!(world.meta.segments(), []);
     assert_eq!(world.ask(ALICE, &Request::Leave { reads: None }), Reply::Done(Ok(())));

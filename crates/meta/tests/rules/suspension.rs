@@ -89,7 +89,7 @@ fn nothing_is_named_granted_ended_removed_or_mounted() {
         (Request::Scan(list), Reply::Refused(LATER)),
         (Request::MountSegment(segment), Reply::Done(Err(LATER))),
         (Request::ReportInventory(page), Reply::Done(Err(LATER))),
-        (Request::UnmountSegment { id: A, grace_ms: 0 }, Reply::Refused(LATER)),
+        (Request::UnmountSegment { id: A, grace_ms: 0, failure: "" }, Reply::Refused(LATER)),
         (Request::PutStart(PutStart::default()), Reply::Refused(LATER)),
         (Request::PutEnd { puts: vec![end] }, Reply::Refused(LATER)),
         (Request::PutRevoke { puts: vec![revoked] }, Reply::Refused(LATER)),

@@ -137,7 +137,8 @@ impl World {
         id: u128,
         grace_ms: u64,
     ) -> Result<(), ErrorCode> {
-        match self.ask(from, &Request::UnmountSegment { id: SegmentId(id), grace_ms }) {
+        match self.ask(from, &Request::UnmountSegment { id: SegmentId(id), grace_ms, failure: "" })
+        {
             Reply::Done(result) => result,
             other => panic!("{other:?}"),
         }

@@ -25,7 +25,8 @@ pub enum Effect<'a, H> {
         /// Where the entry starts in its segment, in bytes.
         offset: u64,
     },
-    /// Adds a row for an entry whose bytes are all in place, if there is room for it.
+    /// Adds a row for an entry whose bytes are all in place, if there is room for it. If readers compute its checksums
+    /// later, this comes once more, with them.
     AddRow {
         /// Where the entry starts in its segment, in bytes.
         offset: u64,

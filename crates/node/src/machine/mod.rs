@@ -9,12 +9,14 @@
 mod effect;
 mod epoch;
 mod lent_segments;
+mod losses;
 mod pins;
 mod promises;
 mod segment;
 
 pub use effect::Effect;
 pub use lent_segments::LentSegments;
+pub use losses::Losses;
 pub use pins::PinKey;
 pub use promises::PROMISE;
 pub use segment::{Admission, SegmentMachine, WriteRequest};

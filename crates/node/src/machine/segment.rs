@@ -5,6 +5,7 @@ use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, Segment
 
 use super::Effect;
 use super::epoch::{check_drop, check_epoch};
+use super::losses::Losses;
 use super::pins::{PinKey, Pins};
 use super::promises::Promises;
 use crate::ledger::{Clearance, Dropped, FoundEntry, Ledger};
@@ -29,6 +30,7 @@ pub struct SegmentMachine<H> {
     writers: BTreeMap<u64, Writer<H>>,
     pins: Pins<H>,
     promises: Promises,
+    losses: Losses,
 }
 
 #[derive(Debug)]
@@ -68,8 +70,8 @@ impl<H> SegmentMachine<H> {
     /// A segment with this ledger, whose node has obeyed `epoch` before.
     #[must_use]
     pub fn new(id: SegmentId, ledger: Ledger, epoch: Epoch) -> Self {
-        let (writers, pins, promises) = Default::default();
-        Self { id, epoch, ledger, writers, pins, promises }
+        let (writers, pins, promises, losses) = Default::default();
+        Self { id, epoch, ledger, writers, pins, promises, losses }
     }
 
     /// The present id, which writers must name.
@@ -192,14 +194,28 @@ impl<H> SegmentMachine<H> {
         }
     }
 
-    /// Keeps the checksums that a reader computed; see [`Ledger::learn_checksums`].
+    /// Keeps the checksums that a reader computed; see [`Ledger::learn_checksums`]. Once all are known, the row can be
+    /// added.
     pub fn learn_checksums(
         &mut self,
         entry: (u64, Version, Version),
         part: (u64, u64),
         checksums: &[u32],
+        mut effects: impl FnMut(Effect<'_, H>),
     ) -> bool {
-        self.ledger.learn_checksums(entry, part, checksums)
+        let offset = entry.0;
+        let are_known = |ledger: &Ledger| {
+            ledger.complete_at(offset).is_some_and(|entry| entry.checksums.is_some())
+        };
+        let were_known = are_known(&self.ledger);
+        let is_held = self.ledger.learn_checksums(entry, part, checksums);
+        if let Some(entry) = self.ledger.complete_at(offset)
+            && !were_known
+            && entry.checksums.is_some()
+        {
+            effects(Effect::AddRow { offset, entry });
+        }
+        is_held
     }
 
     /// Keeps a range unchanged until [`SegmentMachine::unpin`]. The reader is interrupted when a writer wants the
@@ -258,7 +274,8 @@ impl<H> SegmentMachine<H> {
         Ok(())
     }
 
-    /// Drops a complete entry whose bytes are lost. False if it is not here any more.
+    /// Drops a complete entry whose bytes are lost, and notes it [for the master](Self::losses). False if it is not here
+    /// any more.
     pub fn lose(
         &mut self,
         offset: u64,
@@ -266,11 +283,25 @@ impl<H> SegmentMachine<H> {
         mut effects: impl FnMut(Effect<'_, H>),
     ) -> bool {
         let entry = self.ledger.complete_at(offset).filter(|entry| entry.grant == grant);
-        let Some(version) = entry.map(|entry| entry.version) else { return false };
+        let Some(entry) = entry else { return false };
+        let version = entry.version;
+        let segment = self.id;
+        self.losses.note(&entry.key, RangeDrop { segment, offset, version, grant });
         let Dropped { dropped, superseded } = self.ledger.drop_version(offset, version, grant);
         withdraw(&dropped, grant, &mut effects);
         self.interrupt(&superseded, &mut effects);
         true
+    }
+
+    /// What was lost and is not known to be reported yet.
+    #[must_use]
+    pub const fn losses(&self) -> &Losses {
+        &self.losses
+    }
+
+    /// The master knows all losses before this number.
+    pub fn forget_losses_before(&mut self, number: u64) {
+        self.losses.forget_before(number);
     }
 
     /// Drops everything in the segment, changes the id, and tells all writers to stop. No write begins under the old
@@ -281,6 +312,7 @@ impl<H> SegmentMachine<H> {
         dropped.iter().for_each(|&offset| effects(Effect::RemoveRow { offset }));
         effects(Effect::Rename { id });
         self.id = id;
+        self.losses = Losses::default();
         self.interrupt(&superseded, &mut effects);
     }
 
@@ -301,12 +333,11 @@ impl<H> SegmentMachine<H> {
         self.promises.open();
     }
 
-    /// Adds slots for all complete entries. The slots must be empty before.
-    pub fn fill_slots(&self, mut effects: impl FnMut(Effect<'_, H>)) {
-        for (offset, _) in self.ledger.entries() {
-            if let Some(entry) = self.ledger.complete_at(offset) {
-                effects(Effect::AddSlot { offset, entry });
-            }
+    /// Adds the slot of an entry that an earlier process completed, now that its bytes were checked. Ignores an entry
+    /// that is gone, or was replaced under another grant.
+    pub fn publish(&self, offset: u64, grant: Version, mut effects: impl FnMut(Effect<'_, H>)) {
+        if let Some(entry) = self.ledger.complete_at(offset).filter(|entry| entry.grant == grant) {
+            effects(Effect::AddSlot { offset, entry });
         }
     }
 

@@ -20,10 +20,6 @@ impl Published {
         Self { slots: new_slots(region), rows }
     }
 
-    pub(super) const fn has_rows(&self) -> bool {
-        self.rows.is_some()
-    }
-
     pub(super) fn slots(&self) -> Option<Arc<SlotTable>> {
         self.slots.clone()
     }
@@ -43,7 +39,9 @@ impl Published {
 
 impl EffectCarrier for Published {
     fn carry_out(&mut self, effect: &HostEffect<'_>) {
-        if let Some(rows) = &mut self.rows {
+        // The next process could not check an entry without checksums.
+        let is_uncheckable = |effect: &HostEffect<'_>| matches!(effect, Effect::AddRow { entry, .. } if entry.checksums.is_none());
+        if let Some(rows) = self.rows.as_mut().filter(|_| !is_uncheckable(effect)) {
             rows.carry_out(effect);
         }
         match *effect {

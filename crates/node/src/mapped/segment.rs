@@ -5,9 +5,10 @@ use mooncake_memory::{NamedSegment, NamedSegmentError, Region};
 use mooncake_transfer::{Interrupt, ReadTicket, SharedSegment, WriteTicket};
 use mooncake_types::{Epoch, ErrorCode, RangeRead, RangeWrite, SegmentId, limits};
 
+use super::inherited::Inherited;
 use super::prefault_window::PrefaultWindow;
 use super::published::Published;
-use super::rows::EntryRows;
+use super::rows::{EntryRows, RestoredRows};
 use crate::ledger::{EntryState, FoundEntry, Ledger, first_change};
 use crate::locked_machine::{AnyLockedMachine, LockedMachine};
 use crate::machine::{PinKey, SegmentMachine, WriteRequest};
@@ -16,9 +17,11 @@ use crate::shell::SegmentShell;
 /// One lent segment whose bytes lie in mapped memory: the shell of a [`SegmentMachine`].
 pub struct Segment {
     run: u64,
-    region: Arc<Region>,
+    pub(super) region: Arc<Region>,
     prefaulted: PrefaultWindow,
-    machine: LockedMachine<Published>,
+    pub(super) machine: LockedMachine<Published>,
+    pub(super) inherited: Inherited,
+    is_named: bool,
 }
 
 impl Segment {
@@ -26,30 +29,32 @@ impl Segment {
     #[must_use]
     pub fn new(id: SegmentId, region: Region) -> Self {
         let ledger = Ledger::new(region.len());
-        Self::of_ledger((id, ledger, Epoch(0)), (1, region), None)
+        Self::of_ledger((id, ledger, Epoch(0)), (1, region), None, Inherited::default())
     }
 
     /// Lends a named segment, with all entries that an earlier process completed. `id` is the id of a new segment.
+    /// Readers find these entries once their bytes were checked ([`Segment::check_next`]).
     ///
     /// # Errors
     /// [`NamedSegmentError::Damaged`] if the record of the segment is not as it was written.
     pub fn named(id: SegmentId, named: NamedSegment) -> Result<Self, NamedSegmentError> {
         let len = named.memory.len();
-        let (rows, ledger) = match named.is_new() {
-            true => (EntryRows::empty(named.words, id), Ledger::new(len)),
+        let RestoredRows { rows, ledger, unchecked } = match named.is_new() {
+            true => RestoredRows::empty(named.words, id, len),
             false => EntryRows::restore(named.words, len)?,
         };
         let past = (rows.segment(), ledger, rows.epoch());
-        let segment = Self::of_ledger(past, (named.run, named.memory), Some(rows));
-        segment.machine.change(|machine, effects| machine.fill_slots(effects));
-        Ok(segment)
+        let inherited = Inherited::of(unchecked);
+        Ok(Self::of_ledger(past, (named.run, named.memory), Some(rows), inherited))
     }
 
     fn of_ledger(
         (id, mut ledger, epoch): (SegmentId, Ledger, Epoch),
         (run, region): (u64, Region),
         rows: Option<EntryRows>,
+        inherited: Inherited,
     ) -> Self {
+        let is_named = rows.is_some();
         // A master that followed the earlier process must not take that process's change numbers for these.
         ledger.number_changes(first_change(), limits::MAX_LEDGER_CHANGES);
         let machine = SegmentMachine::new(id, ledger, epoch);
@@ -59,6 +64,8 @@ impl Segment {
             region: Arc::new(region),
             prefaulted: PrefaultWindow::default(),
             machine: LockedMachine::new(machine, published),
+            inherited,
+            is_named,
         }
     }
 
@@ -69,8 +76,8 @@ impl Segment {
 
     /// Whether its entries outlive this process.
     #[must_use]
-    pub fn is_named(&self) -> bool {
-        self.machine.lock().carrier.has_rows()
+    pub const fn is_named(&self) -> bool {
+        self.is_named
     }
 
     /// Number of complete entries, and their total length in bytes.
@@ -96,6 +103,7 @@ impl Segment {
         range: &RangeRead,
         interrupt: Arc<dyn Interrupt>,
     ) -> Result<(PinKey, Arc<Region>), ErrorCode> {
+        self.check_before_read(range.offset);
         let key = self.machine.lock().machine.pin(range, interrupt)?;
         Ok((key, Arc::clone(&self.region)))
     }
@@ -106,6 +114,7 @@ impl Segment {
 
     /// Promises to confirm no drop of an entry for a while.
     pub(crate) fn promise(&self, range: &RangeRead) -> Result<(), ErrorCode> {
+        self.check_before_read(range.offset);
         self.machine.lock().machine.promise(range, Instant::now())
     }
 
@@ -182,10 +191,20 @@ impl SegmentShell for Segment {
     }
 
     fn complete_write(&self, ticket: WriteTicket, checksums: Vec<u32>) -> Result<(), ErrorCode> {
-        self.machine.change(|machine, effects| machine.complete(ticket.id, checksums, effects))
+        let (offset, grant) = self.machine.change(|machine, effects| {
+            let offset = machine.ledger().offset_of(ticket.id);
+            machine.complete(ticket.id, checksums, effects)?;
+            let grant = machine.ledger().complete_at(offset).map(|entry| entry.grant);
+            Ok((offset, grant))
+        })?;
+        if let Some(grant) = grant.filter(|_| self.is_named) {
+            self.add_checksums(offset, grant);
+        }
+        Ok(())
     }
 
     fn begin_read(&self, range: &RangeRead) -> Result<ReadTicket, ErrorCode> {
+        self.check_before_read(range.offset);
         let FoundEntry { grant, checksums } = self.machine.lock().machine.read(range)?;
         let memory = self.region.hold(range.offset + range.from, range.len);
         let memory = memory.expect("the ledger holds no range outside of its segment");
@@ -196,7 +215,8 @@ impl SegmentShell for Segment {
     fn learn_checksums(&self, ticket: &ReadTicket, checksums: &[u32]) -> bool {
         let entry = (ticket.offset, ticket.version, ticket.grant);
         let part = (ticket.from, ticket.memory.len() as u64);
-        self.machine.lock().machine.learn_checksums(entry, part, checksums)
+        let mut locked = self.machine.lock();
+        locked.change(|machine, effects| machine.learn_checksums(entry, part, checksums, effects))
     }
 }
 

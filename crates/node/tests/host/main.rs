@@ -2,6 +2,7 @@
 
 mod disks;
 mod epochs;
+mod named;
 mod parts;
 mod pins;
 mod shells;

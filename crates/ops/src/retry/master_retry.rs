@@ -71,6 +71,7 @@ pub fn is_idempotent(request: &Request<'_>) -> bool {
         | Request::MountSegment(_)
         | Request::FetchDrops { .. }
         | Request::Retract { .. }
+        | Request::ReportLosses { .. }
         | Request::GetReplicaList { .. }
         | Request::RenewRoutes { .. }
         | Request::Dropped { .. }

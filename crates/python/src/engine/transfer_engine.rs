@@ -7,8 +7,9 @@ use mooncake_engine::{Engine, EngineConfig, Metadata, OpenError};
 use pyo3::prelude::*;
 
 use super::code::FAILED;
-use super::handle::{TransferEngineHandle, let_go};
+use super::handle::TransferEngineHandle;
 use crate::argument::argument;
+use crate::drop_detached::drop_detached;
 
 /// The type of a metadata server whose address has no scheme.
 const DEFAULT_METADATA: &str = "etcd";
@@ -164,6 +165,6 @@ impl TransferEngine {
 
 impl Drop for TransferEngine {
     fn drop(&mut self) {
-        let_go(self.open.write().unwrap_or_else(PoisonError::into_inner).take());
+        drop_detached(self.open.write().unwrap_or_else(PoisonError::into_inner).take());
     }
 }

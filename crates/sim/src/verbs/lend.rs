@@ -83,7 +83,11 @@ impl Op<'static> for Unmount {
         match self.result {
             None => {
                 self.until = now.after_ms(self.grace_ms);
-                Step::Call(Request::UnmountSegment { id: self.id, grace_ms: self.grace_ms })
+                Step::Call(Request::UnmountSegment {
+                    id: self.id,
+                    grace_ms: self.grace_ms,
+                    failure: "",
+                })
             }
             Some(Ok(())) if now < self.until => Step::Wait(self.until),
             Some(_) => Step::Done,

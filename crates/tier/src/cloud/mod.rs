@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use futures_util::{StreamExt, TryStreamExt, stream};
+use mooncake_memory::make_owner_folder;
 use object_store::aws::AmazonS3Builder;
 use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
@@ -99,7 +100,7 @@ impl Cloud {
             }
             "file" => {
                 let folder = format!("/{prefix}");
-                std::fs::create_dir_all(&folder).map_err(|error| failed(error.to_string()))?;
+                make_owner_folder(folder.as_ref()).map_err(|error| failed(error.to_string()))?;
                 let local = LocalFileSystem::new_with_prefix(folder).map_err(config)?;
                 Arc::new(local.with_fsync(true))
             }

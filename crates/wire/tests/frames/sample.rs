@@ -147,7 +147,8 @@ fn segments() -> impl Iterator<Item = (&'static str, Request<'static>)> {
         ("report inventory, nothing", Request::ReportInventory(empty_page)),
         ("fetch drops", Request::FetchDrops { dropped: vec![drop_of(SEGMENT)], limit: 4096 }),
         ("fetch drops, none dropped", Request::FetchDrops { dropped: vec![], limit: 1 }),
-        ("unmount segment", Request::UnmountSegment { id: SEGMENT, grace_ms: 30_000 }),
+        ("unmount segment", unmount(30_000, "")),
+        ("unmount segment, failed", unmount(0, "its reads keep failing")),
     ]
     .into_iter()
 }
@@ -200,6 +201,7 @@ fn objects() -> impl Iterator<Item = (&'static str, Request<'static>)> {
         ("dropped", Request::Dropped { dropped: vec![drop_of(SEGMENT), drop_of(OTHER)] }),
         ("retract", retract(KEYS.to_vec())),
         ("retract, no keys", retract(vec![])),
+        ("report losses", losses()),
         ("remove, forced", Request::Remove { keys: vec![KEYS[0]], force: true }),
         ("scan, list", Request::Scan(list)),
         ("scan, remove", Request::Scan(remove)),
@@ -484,6 +486,17 @@ fn following() -> Vec<(&'static str, Frame<'static>)> {
 fn drop_of(segment: SegmentId) -> RangeDrop {
     let grant = Version { counter: u64::MAX, ..version() };
     RangeDrop { segment, offset: 5 << 30, version: version(), grant }
+}
+
+fn unmount(grace_ms: u64, failure: &'static str) -> Request<'static> {
+    Request::UnmountSegment { id: SEGMENT, grace_ms, failure }
+}
+
+fn losses() -> Request<'static> {
+    Request::ReportLosses {
+        keys: vec![KEYS[0], KEYS[1]],
+        ranges: vec![drop_of(SEGMENT), drop_of(OTHER)],
+    }
 }
 
 fn retract(keys: Vec<&'static str>) -> Request<'static> {

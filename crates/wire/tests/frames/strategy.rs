@@ -185,8 +185,8 @@ pub(crate) fn request() -> impl Strategy<Value = Request<'static>> {
         any::<(u32, u32)>().prop_map(|(from, limit)| Request::ListSegments { from, limit }),
         (vec(range_drop(), 0..6), any::<u32>())
             .prop_map(|(dropped, limit)| Request::FetchDrops { dropped, limit }),
-        (segment_id(), number())
-            .prop_map(|(id, grace_ms)| Request::UnmountSegment { id, grace_ms }),
+        (segment_id(), number(), text())
+            .prop_map(|(id, grace_ms, failure)| Request::UnmountSegment { id, grace_ms, failure }),
         put_start().prop_map(Request::PutStart),
         vec(put_end(), 0..6).prop_map(|puts| Request::PutEnd { puts }),
         vec(put_revoke(), 0..6).prop_map(|puts| Request::PutRevoke { puts }),
@@ -202,6 +202,10 @@ pub(crate) fn request() -> impl Strategy<Value = Request<'static>> {
         (keys(), any::<bool>()).prop_map(|(keys, force)| Request::Remove { keys, force }),
         (keys(), vec(range_drop(), 0..6))
             .prop_map(|(keys, ranges)| Request::Retract { keys, ranges }),
+        (keys(), range_drop()).prop_map(|(keys, range)| {
+            let ranges = vec![range; keys.len()];
+            Request::ReportLosses { keys, ranges }
+        }),
         scan().prop_map(Request::Scan),
         (keys(), text()).prop_map(|(keys, segment)| Request::ClearReplicas { keys, segment }),
         create_task().prop_map(Request::CreateTask),

@@ -81,7 +81,7 @@ fn run(arguments: &Arguments) -> Result<Figures, LoadError> {
                     reads: None,
                 })?;
             }
-            control.call(&Request::UnmountSegment { id: segment, grace_ms: 0 })
+            control.call(&Request::UnmountSegment { id: segment, grace_ms: 0, failure: "" })
         });
         let measured = load::run(arguments, ME);
         drop(stop);

@@ -2,6 +2,7 @@ use std::io;
 use std::path::Path;
 use std::time::Instant;
 
+use mooncake_memory::make_owner_folder;
 use mooncake_node::{DiskKind, DiskOptions, DiskSegment};
 use mooncake_types::SegmentId;
 
@@ -90,7 +91,7 @@ impl Opening {
 
     /// Most bytes of a disk's files. It is the same at each start on the same filesystem.
     fn capacity(&self, folder: &Path) -> io::Result<u64> {
-        std::fs::create_dir_all(folder)?;
+        make_owner_folder(folder)?;
         let share = share_of(folder, self.config.offload.most_used)?;
         let capacity = share.min(self.config.offload.most_bytes);
         if capacity < LEAST_BYTES {

@@ -9,7 +9,7 @@ mod shared_disk;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use mooncake_node::{Host, PrefaultThread};
+use mooncake_node::{Host, UpkeepThread};
 use mooncake_ops::RouteCache;
 use mooncake_types::LogLimiter;
 
@@ -54,7 +54,7 @@ pub(super) fn open(config: StoreConfig, is_wanted: Wanted) -> Result<(Session, S
     }
     opening.lend_shared_disk(&host);
     let hot_cache = opening.hot_cache(&metrics)?;
-    let prefaulting = PrefaultThread::start(&host).map_err(thread_error("prefault"))?;
+    let upkeep = UpkeepThread::start(&host).map_err(thread_error("upkeep"))?;
     let disks = opening.lend(&mut master, &host, (&hostname, &endpoint))?;
     let mounts = Mounts::new(hostname.clone(), endpoint, opening.config.domains.clone());
     mounts.add_disks(disks);
@@ -71,7 +71,7 @@ pub(super) fn open(config: StoreConfig, is_wanted: Wanted) -> Result<(Session, S
     let session = Session {
         routes,
         renewal,
-        prefaulting,
+        upkeep,
         clock: opening.clock,
         mounts,
         pool: opening.pool(opening.config.rpc_timeout, &host, &metrics),

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use mooncake_memory::make_owner_folder;
 use mooncake_node::{DiskKind, DiskSegment, Host};
 use mooncake_types::{ErrorCode, Medium, SharedDirectory};
 
@@ -55,7 +56,7 @@ impl Opening {
         if !root.parent().is_some_and(Path::is_dir) {
             return Err(failed("it is no directory on this host".to_owned()));
         }
-        std::fs::create_dir_all(root).map_err(|error| failed(error.to_string()))?;
+        make_owner_folder(root).map_err(|error| failed(error.to_string()))?;
         let share = share_of(root, USUAL_SHARE).map_err(|error| failed(error.to_string()))?;
         let most = if directory.most_bytes == 0 { share } else { directory.most_bytes };
         if most < LEAST_BYTES {

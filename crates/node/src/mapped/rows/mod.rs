@@ -18,17 +18,35 @@ mod tests;
 use std::collections::BTreeMap;
 
 use mooncake_memory::{MappedWords, NamedSegmentError, Record, RowId, WordMemory};
-use mooncake_types::{Epoch, SegmentId};
+use mooncake_types::{Epoch, SegmentId, Version};
 
+use super::inherited::Unchecked;
 use crate::ledger::{Entry, Ledger};
 use crate::machine::Effect;
+
+/// What an earlier process left.
+#[derive(Debug)]
+pub(super) struct RestoredRows<W = MappedWords> {
+    pub(super) rows: EntryRows<W>,
+    pub(super) ledger: Ledger,
+    /// All entries of the ledger, by offset: nobody has checked their bytes yet.
+    pub(super) unchecked: BTreeMap<u64, Unchecked>,
+}
+
+impl<W: WordMemory> RestoredRows<W> {
+    /// What a new segment of `len` bytes begins with.
+    pub(super) fn empty(words: W, segment: SegmentId, len: u64) -> Self {
+        let rows = EntryRows::empty(words, segment);
+        Self { rows, ledger: Ledger::new(len), unchecked: BTreeMap::new() }
+    }
+}
 
 /// The rows of one ledger.
 #[derive(Debug)]
 pub(super) struct EntryRows<W = MappedWords> {
     record: Record<W>,
-    /// The rows, by the offsets of their entries.
-    rows: BTreeMap<u64, RowId>,
+    /// The rows and the grants of their entries, by the offsets of these.
+    rows: BTreeMap<u64, (RowId, Version)>,
     /// Buffer for the next row, kept for its memory.
     row: Vec<u8>,
     has_told_of_no_room: bool,
@@ -40,7 +58,7 @@ impl<W: WordMemory> EntryRows<W> {
         Self::new(Record::empty(words, segment), BTreeMap::new())
     }
 
-    const fn new(record: Record<W>, rows: BTreeMap<u64, RowId>) -> Self {
+    const fn new(record: Record<W>, rows: BTreeMap<u64, (RowId, Version)>) -> Self {
         Self { record, rows, row: Vec::new(), has_told_of_no_room: false }
     }
 
@@ -48,17 +66,20 @@ impl<W: WordMemory> EntryRows<W> {
     ///
     /// # Errors
     /// [`NamedSegmentError::Damaged`] if the record is not as it was written.
-    pub(super) fn restore(words: W, len: u64) -> Result<(Self, Ledger), NamedSegmentError> {
+    pub(super) fn restore(words: W, len: u64) -> Result<RestoredRows<W>, NamedSegmentError> {
         let (mut ledger, mut rows) = (Ledger::new(len), BTreeMap::new());
+        let mut unchecked = BTreeMap::new();
         let record = Record::recover(words, |id, bytes| {
             let kept = row::read(bytes).ok_or("a row is no entry")?;
             let restored = ledger.restore(&kept.range, kept.checksums);
             restored.map_err(|_| "an entry is out of bounds")?;
-            rows.insert(kept.range.offset, id);
+            rows.insert(kept.range.offset, (id, kept.range.grant));
+            let entry = Unchecked { grant: kept.range.grant, kept: kept.kept };
+            unchecked.insert(kept.range.offset, entry);
             Ok::<(), NamedSegmentError>(())
         })?;
         ledger.refuse_up_to(record.floor());
-        Ok((Self::new(record, rows), ledger))
+        Ok(RestoredRows { rows: Self::new(record, rows), ledger, unchecked })
     }
 
     /// The id of the segment.
@@ -94,6 +115,9 @@ impl<W: WordMemory> EntryRows<W> {
 
     /// Adds the row of an entry. If there is no room, the entry ends with the process.
     fn add(&mut self, offset: u64, entry: &Entry) {
+        if self.rows.get(&offset).is_some_and(|&(_, grant)| grant == entry.grant) {
+            return;
+        }
         row::write(&mut self.row, offset, entry);
         let Some(id) = self.record.put(&self.row) else {
             if !std::mem::replace(&mut self.has_told_of_no_room, true) {
@@ -103,12 +127,12 @@ impl<W: WordMemory> EntryRows<W> {
             }
             return;
         };
-        let before = self.rows.insert(offset, id);
+        let before = self.rows.insert(offset, (id, entry.grant));
         assert!(before.is_none(), "an entry is dropped before another takes its place");
     }
 
     fn remove(&mut self, offset: u64) {
-        if let Some(row) = self.rows.remove(&offset) {
+        if let Some((row, _)) = self.rows.remove(&offset) {
             self.record.withdraw(row);
         }
     }

@@ -1,13 +1,14 @@
 //! An entry as a row of bytes: eight numbers of eight bytes, the lengths of what follows, the key, the attributes,
-//! the checksums.
+//! the checksums. An entry with very many chunks has one checksum of theirs in place of them.
 
 use std::sync::Arc;
 
 use mooncake_types::{Epoch, RangeWrite, SegmentId, Version, limits};
 
+use super::super::inherited::{KeptChecksums, digest};
 use crate::ledger::Entry;
 
-/// Entries above 128 MiB, with more checksums than this, keep none: readers compute them again.
+/// Entries above 128 MiB, with more checksums than this, keep their digest: the next process computes them again.
 const MAX_CHECKSUMS: usize = 512;
 
 const _: () = assert!(
@@ -27,6 +28,8 @@ pub(super) struct KeptEntry<'a> {
     /// The write of the whole entry, without the id of its segment.
     pub(super) range: RangeWrite<'a>,
     pub(super) checksums: Option<Arc<[u32]>>,
+    /// Which checksums the row has.
+    pub(super) kept: KeptChecksums,
 }
 
 /// Replaces the content of `out` by the row of an entry.
@@ -42,7 +45,8 @@ pub(super) fn write(out: &mut Vec<u8>, offset: u64, entry: &Entry) {
         entry.object_offset,
     ];
     let checksums = entry.checksums.as_deref().unwrap_or_default();
-    let checksums = if checksums.len() > MAX_CHECKSUMS { &[] } else { checksums };
+    let digested = [digest(checksums)];
+    let checksums = if checksums.len() > MAX_CHECKSUMS { &digested[..] } else { checksums };
     let short = |len: usize| u16::try_from(len).expect("the ledger takes nothing so long");
     let lens = [short(entry.key.len()), short(entry.attributes.len())];
     out.clear();
@@ -77,7 +81,13 @@ pub(super) fn read(mut bytes: &[u8]) -> Option<KeptEntry<'_>> {
     let [offset, len, epoch, counter, grant_epoch, grant_counter, object_len, object_offset] =
         numbers;
     let chunks = len.div_ceil(limits::CHUNK_BYTES);
-    let is_one = take(1).is_none() && (checksums.is_empty() || checksums.len() as u64 == chunks);
+    let kept = match *checksums {
+        [] => KeptChecksums::Missing,
+        [digest] if chunks > MAX_CHECKSUMS as u64 => KeptChecksums::Digest(digest),
+        _ if checksums.len() as u64 == chunks => KeptChecksums::Chunks,
+        _ => return None,
+    };
+    let is_one = take(1).is_none();
     let range = RangeWrite {
         segment: SegmentId(0),
         offset,
@@ -91,6 +101,6 @@ pub(super) fn read(mut bytes: &[u8]) -> Option<KeptEntry<'_>> {
         object_offset,
         attributes,
     };
-    let checksums = (!checksums.is_empty()).then(|| Arc::from(checksums));
-    is_one.then_some(KeptEntry { range, checksums })
+    let checksums = (kept == KeptChecksums::Chunks).then(|| Arc::from(checksums));
+    is_one.then_some(KeptEntry { range, checksums, kept })
 }

@@ -227,7 +227,7 @@ fn who_finds_no_staging_memory_waits_and_then_may_try_again() {
 #[test]
 fn many_short_ranges_of_one_reader_leave_staging_memory_to_others() {
     let double = DiskDouble::new(1);
-    let small = mooncake_node::DiskOptions { staging_bytes: 1 << 20, ..options(SEGMENT, 2 << 20) };
+    let small = mooncake_node::DiskOptions { staging_bytes: 2 << 20, ..options(SEGMENT, 16 << 20) };
     let disk = DiskSegment::open_directory(Arc::new(double.directory()), small);
     let host = mooncake_node::Host::new(Vec::new()).with_patience(Duration::from_millis(1));
     host.lend_disk(disk.expect("it opens"));

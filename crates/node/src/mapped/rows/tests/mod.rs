@@ -195,7 +195,8 @@ impl Moment {
     ) -> (EntryRows<Recorded>, Ledger) {
         let words = RefCell::new(self.words.clone());
         let words = Recorded { words, log: Rc::clone(log), broken };
-        EntryRows::restore(words, LEN).unwrap_or_else(|error| panic!("{error}"))
+        let restored = EntryRows::restore(words, LEN).unwrap_or_else(|error| panic!("{error}"));
+        (restored.rows, restored.ledger)
     }
 
     /// Takes the state of unfinished changes from what the next process finds.

@@ -1,4 +1,5 @@
-//! A thread that populates the pages of segments before writers reach them.
+//! A thread for the work on segments that nobody waits for: it checks what earlier processes left in them, and
+//! populates their pages before writers reach them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,33 +12,37 @@ use mooncake_memory::{
 };
 
 use crate::host::Host;
+use crate::mapped::Segment;
 
 /// First pause of the thread when other threads want the processors.
 const PAUSE: Duration = Duration::from_millis(2);
 
+/// How long the thread checks entries before it looks whether others want the processors.
+const CHECK_STEP: Duration = Duration::from_millis(2);
+
 /// Longest pause of the thread.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
-/// A thread that has the system provide the pages of all segments shortly before they are written. It starts with the
-/// first segment, and stops when this is dropped.
-pub struct PrefaultThread {
+/// A thread that has the system provide the pages of all segments shortly before they are written, and checks the
+/// entries of earlier processes in them. It starts with the first segment, and stops when this is dropped.
+pub struct UpkeepThread {
     host: Arc<Host>,
     stop: Arc<AtomicBool>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-impl PrefaultThread {
+impl UpkeepThread {
     /// Starts the thread if a segment is lent.
     ///
     /// # Errors
     /// If the system has no thread to give.
     pub fn start(host: &Arc<Host>) -> io::Result<Self> {
-        let prefaulting =
+        let upkeep =
             Self { host: Arc::clone(host), stop: Arc::default(), thread: Mutex::default() };
         if !host.segments().is_empty() {
-            prefaulting.start_or_wake()?;
+            upkeep.start_or_wake()?;
         }
-        Ok(prefaulting)
+        Ok(upkeep)
     }
 
     /// Serves segments that were lent since the last call, too. Starts the thread if it does not run yet.
@@ -51,14 +56,14 @@ impl PrefaultThread {
             return Ok(());
         }
         let (host, stop) = (Arc::clone(&self.host), Arc::clone(&self.stop));
-        let name = "mooncake-prefault".to_owned();
+        let name = "mooncake-upkeep".to_owned();
         let builder = Builder::new().name(name);
         *thread = Some(spawn_unpinned(builder, move || work(&host, &stop))?);
         Ok(())
     }
 }
 
-impl Drop for PrefaultThread {
+impl Drop for UpkeepThread {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -145,8 +150,34 @@ impl Load {
 fn step(host: &Host) -> bool {
     host.segments().iter().any(|segment| {
         segment.prefaulted().set_worker(thread::current());
-        segment.prefaulted().step(segment.region())
+        segment.prefaulted().step(segment.region()) || check_some(segment)
     })
+}
+
+/// Checks entries of an earlier process for a moment; false if all were checked.
+fn check_some(segment: &Segment) -> bool {
+    let begun = Instant::now();
+    let mut has_checked = false;
+    while begun.elapsed() < CHECK_STEP && segment.check_next() {
+        has_checked = true;
+        if segment.unchecked_entries() == 0 {
+            tell_of_checks(segment);
+        }
+    }
+    has_checked
+}
+
+fn tell_of_checks(segment: &Segment) {
+    let (id, damaged) = (segment.id(), segment.damaged_entries());
+    if damaged == 0 {
+        tracing::info!(segment = %id, "all objects of a named segment are as they were written");
+    } else {
+        tracing::warn!(
+            segment = %id,
+            damaged,
+            "objects of a named segment are not as they were written: they are dropped"
+        );
+    }
 }
 
 #[cfg(test)]

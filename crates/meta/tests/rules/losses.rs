@@ -1,0 +1,81 @@
+//! Entries that nodes lost, and report.
+
+use mooncake_types::{
+    ClientId, ErrorCode, RangeDrop, ReplicateConfig, Reply, Request, SegmentId, Version,
+};
+
+use crate::world::{ALICE, BOB, World};
+use crate::{KIB, pool};
+
+/// A pool of two segments of Alice, with an object on both and one on the first.
+fn world() -> World {
+    let mut world = pool(2, 64 * KIB);
+    for (key, nodes) in
+        [("one", vec!["node-1:12345"]), ("two", vec!["node-1:12345", "node-2:12345"])]
+    {
+        let replica_num = nodes.len() as u32;
+        let config = ReplicateConfig {
+            replica_num,
+            preferred_segments: nodes,
+            ..ReplicateConfig::default()
+        };
+        world.put_with(ALICE, key, KIB, config).unwrap();
+    }
+    world
+}
+
+/// The replica of an object on the first segment.
+fn first_range(world: &mut World, key: &str) -> RangeDrop {
+    let located = world.get(key).unwrap();
+    let at = located.segments.iter().position(|it| it.id == SegmentId(1)).expect("it is there");
+    let version = located.what.version;
+    let placement = located.what.placements.iter().find(|it| it.segment as usize == at);
+    let offset = placement.expect("it has a replica there").offset;
+    RangeDrop { segment: SegmentId(1), offset, version, grant: version }
+}
+
+fn report(world: &mut World, from: ClientId, losses: &[(&str, RangeDrop)]) {
+    let (keys, ranges) = losses.iter().copied().unzip();
+    let reply = world.ask(from, &Request::ReportLosses { keys, ranges });
+    assert_eq!(reply, Reply::Done(Ok(())));
+    world.check();
+}
+
+#[test]
+fn a_key_whose_only_replica_is_lost_can_be_put_again() {
+    let mut world = world();
+    let lost = first_range(&mut world, "one");
+    assert_eq!(world.put("one", KIB).unwrap_err(), ErrorCode::ObjectAlreadyExists);
+    report(&mut world, ALICE, &[("one", lost)]);
+    assert!(!world.holds("one"));
+    world.put("one", KIB).expect("nothing is in the way");
+    world.check();
+}
+
+#[test]
+fn an_object_keeps_its_other_replica() {
+    let mut world = world();
+    let lost = first_range(&mut world, "two");
+    report(&mut world, ALICE, &[("two", lost), ("two", lost)]);
+    assert_eq!(world.holders("two"), ["node-2:12345"]);
+}
+
+#[test]
+fn only_what_lies_there_now_on_a_segment_of_the_client_is_lost() {
+    let mut world = world();
+    let lost = first_range(&mut world, "one");
+    let newer = Version { counter: lost.version.counter + 1, ..lost.version };
+    for (from, key, range) in [
+        (BOB, "one", lost),
+        (ALICE, "missing", lost),
+        (ALICE, "two", lost),
+        (ALICE, "one", RangeDrop { version: newer, ..lost }),
+        (ALICE, "one", RangeDrop { offset: lost.offset + 1, ..lost }),
+        (ALICE, "one", RangeDrop { segment: SegmentId(2), ..lost }),
+        (ALICE, "one", RangeDrop { segment: SegmentId(77), ..lost }),
+    ] {
+        report(&mut world, from, &[(key, range)]);
+        assert_eq!(world.holders("one"), ["node-1:12345"], "{from} {key} {range:?}");
+    }
+    assert_eq!(world.holders("two").len(), 2);
+}
