@@ -1,14 +1,17 @@
 """The metadata server of transfer engines: an HTTP map from keys to JSON texts, in which engines find each other.
 
 It serves `GET`, `PUT` and `DELETE` on `/metadata?key=KEY`, and `GET /health`. It keeps everything in memory, and loses
-it when the process ends. Start it with `mooncake_http_metadata_server --host HOST --port PORT`. Needs `aiohttp`.
+it when the process ends. Start it with `mooncake_http_metadata_server --host HOST --port PORT`. With a token in
+`MC_METADATA_HTTP_TOKEN`, requests for values must name it: `Authorization: Bearer TOKEN`. Needs `aiohttp`.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import hmac
 import logging
+import os
 import signal
 import sys
 import threading
@@ -30,6 +33,7 @@ MAX_TOTAL_BYTES = 256 << 20
 START_SECONDS = 10.0
 STOP_SECONDS = 10.0
 BODY_SECONDS = 10.0
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 logger = logging.getLogger(__name__)
@@ -49,9 +53,12 @@ class KVBootstrapServer:
     """The metadata server, on its own thread between `run` and `close`. It can run only once."""
 
     def __init__(self, port: int, host: str = DEFAULT_HOST) -> None:
-        """With port 0 the server takes a free port; once it runs, the attribute `port` has its number."""
+        """With port 0 the server takes a free port; once it runs, the attribute `port` has its number. The token is read
+        here.
+        """
         self.port = port
         self.host = host
+        self.auth_token = os.environ.get("MC_METADATA_HTTP_TOKEN") or None
         self.store: dict[str, bytes] = {}
         self.thread: threading.Thread | None = None
         self._total_bytes = 0
@@ -109,6 +116,8 @@ class KVBootstrapServer:
             self._listening = True
             self._started.set()
             logger.info("The metadata server listens on %s:%s", self.host, self.port)
+            if self.auth_token is None and self.host not in LOOPBACK:
+                logger.warning("every host that reaches it may change what it holds: set MC_METADATA_HTTP_TOKEN")
             await self._stopping.wait()
         finally:
             await runner.cleanup()
@@ -116,7 +125,15 @@ class KVBootstrapServer:
     async def _handle_health(self, _: web.Request) -> web.Response:
         return web.Response(text="OK")
 
+    def _is_admitted(self, request: web.Request) -> bool:
+        if self.auth_token is None:
+            return True
+        scheme, _, named = request.headers.get("Authorization", "").partition(" ")
+        return scheme.lower() == "bearer" and hmac.compare_digest(named.strip().encode(), self.auth_token.encode())
+
     async def _handle_metadata(self, request: web.Request) -> web.Response:
+        if not self._is_admitted(request):
+            return _text(401, "unauthorized")
         key = request.query.get("key", "").strip()
         if not key:
             return _text(400, "metadata key is required")

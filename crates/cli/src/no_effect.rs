@@ -37,7 +37,7 @@ mod tests {
             command.get_arguments().map(|arg| arg.get_id().as_str().to_owned()).collect()
         };
         let mut accepted = bare(glog::add_to(clap::Command::new("x")));
-        accepted.extend(master::settings_of_absent_features());
+        accepted.extend(master::flags_of_absent_features());
         // These ask for standard error, to which this store logs in any case.
         accepted.retain(|name| !matches!(&**name, "logtostderr" | "alsologtostderr"));
         let all = [client::ClientFlags::command(), master::MasterFlags::command()];

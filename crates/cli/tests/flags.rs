@@ -56,7 +56,7 @@ fn every_flag_of_the_pool_arrives() {
                 --max_retry_attempts=16|--repair_bytes_per_second=1GB|--dynamic_replication_mode=enforce|\
                 --dynamic_replication_heat_window_seconds=20|--dynamic_replication_admission_qps_threshold=1.5|\
                 --dynamic_replication_max_memory_replicas=3|--enable_http_metadata_server|\
-                --http_metadata_server_port=8081|--http_metadata_server_host=127.0.0.3|\
+                --http_metadata_server_port=8081|--http_metadata_server_token=meta|--http_metadata_server_host=127.0.0.3|\
                 --enable_metadata_cleanup_on_timeout|--metadata_cluster_id=blue/|--noha_warm_standby";
     let expected = Config {
         leadership: LeadershipConfig::default(),
@@ -68,6 +68,7 @@ fn every_flag_of_the_pool_arrives() {
         metadata_server: Some(MetadataServer {
             host: "127.0.0.3".to_owned(),
             port: 8081,
+            auth_token: "meta".to_owned(),
             cleanup_prefix: Some("mooncake/blue/".to_owned()),
         }),
         kv_events: None,
@@ -176,6 +177,7 @@ fn the_metadata_server_is_off_unless_it_is_asked_for() {
     let server = |cleanup_prefix: Option<&str>| MetadataServer {
         host: "0.0.0.0".to_owned(),
         port: 8080,
+        auth_token: String::new(),
         cleanup_prefix: cleanup_prefix.map(str::to_owned),
     };
     let cases = [
@@ -258,6 +260,73 @@ fn what_existing_start_scripts_pass_is_accepted() {
     }
 }
 
+/// Lines like `rpc_port=0`, with comments.
+const OF_CPP_MASTER: &str = include_str!("flags_of_cpp_master.txt");
+
+#[test]
+fn every_flag_of_the_cpp_master_is_taken() {
+    let flags = OF_CPP_MASTER.lines().filter(|line| !line.starts_with('#'));
+    let all: Vec<String> = flags.map(|flag| format!("--{flag}")).collect();
+    assert!(all.len() > 130, "{}", all.len());
+    let flags = master::parse(&all, &[]).expect("their defaults are good here");
+    flags.settings(LeadershipEnvironment::default()).expect("so they are together");
+}
+
+#[test]
+fn features_that_are_not_here_are_warned_of_and_stop_no_master() {
+    let args = "--enable_snapshot=true|--enable_oplog=true|--enable_oplog_snapshot|--enable-multi-tenants=1|\
+                --enable_cxl|--tenant_eviction_high_watermark_ratio=0.8|--handler_worker_thread_num=4|\
+                --weight_import_idle_timeout_ms=1000|--snapshot_chunk_object_count=5|--nof_eviction_ratio=0.1|\
+                --kv_events_model_name=m|--tenant_quota_connector_uri=u|--oplog_poll_interval_ms=5|--pod_name=p|\
+                --enable_snapshot_restore=false";
+    let flags = master::parse(&words(args), &[]).expect("all are taken");
+    let mut expected: Vec<String> = words(args)
+        .iter()
+        .filter(|word| !word.ends_with("=false"))
+        .map(|word| word.split('=').next().unwrap_or_default().replace('-', "_"))
+        .map(|name| format!("--{}", name.trim_start_matches('_')))
+        .collect();
+    let mut told = flags.without_effect;
+    expected.sort_unstable();
+    told.sort_unstable();
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn strategies_of_the_cpp_master_that_are_not_here_have_stand_ins() {
+    let strategy = |name: &str| settings(&format!("--allocation_strategy={name}")).pool.strategy;
+    assert_eq!(strategy("ssd_free_ratio_first"), Strategy::FreeRatioFirst);
+    assert_eq!(strategy("cxl"), Strategy::Random);
+}
+
+#[test]
+fn newer_flags_have_limits_too() {
+    let error = master_error("--enable_snapshot=maybe");
+    assert!(error.starts_with("invalid value 'maybe' for '--enable_snapshot"), "{error}");
+    let error = master_error("--client_active_ttl_sec=0");
+    assert!(error.starts_with("--client_ttl is 0: it must be positive"), "{error}");
+}
+
+#[test]
+fn newer_names_of_timeouts_count() {
+    for (args, active, suspicion) in [
+        ("", 10, 0),
+        ("--client_ttl=7", 7, 0),
+        ("--client_ttl=7|--client_active_ttl_sec=3", 3, 3),
+        ("--client_active_ttl_sec=3|--client_suspicion_ttl_sec=0", 3, 0),
+        ("--client_suspicion_ttl_sec=20", 10, 20),
+    ] {
+        let pool = settings(args).pool;
+        let ttls = (pool.client_ttl_ms, pool.suspicion_ttl_ms);
+        assert_eq!(ttls, (active * 1_000, suspicion * 1_000), "{args}");
+    }
+    let elected = settings("--enable_ha|--etcd_endpoints=a:1|--ha_leader_lease_ttl_sec=9");
+    let coordinator = "etcd://a:1".to_owned();
+    let ttl = Duration::from_secs(9);
+    let expected = LeadershipConfig::Elected { coordinator, ttl, kubernetes: None };
+    assert_eq!(elected.leadership, expected);
+}
+
 #[test]
 fn every_bad_flag_is_named() {
     let cases = [
@@ -290,7 +359,7 @@ fn every_bad_flag_is_named() {
         ("--eviction_ratio=7", "--eviction_ratio is 7: it must be between 0 and 1"),
         ("--eviction_high_watermark_ratio=nan", "--eviction_high_watermark_ratio is NaN"),
         ("--client_ttl=0", "--client_ttl is 0: it must be positive"),
-        ("--default_kv_soft_pin_ttl=48h", "--default_kv_soft_pin_ttl is 172800000 ms"),
+        ("--default_kv_soft_pin_ttl=169h", "--default_kv_soft_pin_ttl is 608400000 ms"),
         ("--put_start_release_timeout_sec=1", "--put_start_release_timeout"),
         ("--stripe_threshold_bytes=1", "--stripe_threshold_bytes is 1"),
         (
@@ -332,17 +401,12 @@ fn every_bad_flag_is_named() {
 }
 
 #[test]
-fn features_that_this_build_lacks_cannot_be_turned_on() {
+fn flags_that_contradict_each_other_or_are_out_of_range_are_refused() {
     let cases = [
         (
             "--enable_ha",
             "--enable_ha needs --ha_backend_connstring (for etcd, --etcd_endpoints will do): where the leader is \
              elected",
-        ),
-        (
-            "--enable-oplog=1",
-            "--enable_oplog=1: the operation log, which no master needs here to take over, is not supported in this \
-             build",
         ),
         (
             "--ha_lease_ttl_sec=0",
@@ -351,10 +415,6 @@ fn features_that_this_build_lacks_cannot_be_turned_on() {
         (
             "--ha_backend_type=zookeeper",
             "invalid value 'zookeeper' for '--ha_backend_type <NAME>' [possible values: etcd, redis, k8s, file]",
-        ),
-        (
-            "--enable_snapshot=yes",
-            "--enable_snapshot=yes: snapshot keeping is not supported in this build",
         ),
         (
             "--offloading_queue_limit=0",
@@ -377,16 +437,7 @@ fn features_that_this_build_lacks_cannot_be_turned_on() {
             "--root_fs_dir=/mnt|--quota_bytes=1MB",
             "--quota_bytes and --global_file_segment_size must be at least 16777216",
         ),
-        (
-            "--enable_multi_tenants",
-            "--enable_multi_tenants=true: multi-tenancy is not supported in this build",
-        ),
         ("--enable_kv_events", "--enable_kv_events needs --kv_events_backend_id"),
-        ("--enable_cxl", "--enable_cxl=true: CXL memory is not supported in this build"),
-        (
-            "--allocation_strategy=ssd_free_ratio_first",
-            "--allocation_strategy=ssd_free_ratio_first is not supported in this build; choose random, free_ratio_first or local_first",
-        ),
     ];
     for (args, expected) in cases {
         assert_eq!(master_error(args), expected, "{args}");
@@ -446,9 +497,14 @@ fn what_is_wrong_in_a_file_is_named_with_the_file() {
         assert!(error.starts_with(&format!("config file {}", path.display())), "{error}");
         assert!(error.contains(expected), "{error}");
     }
-    let path = file("feature.yaml", "enable_cxl: true\n");
-    let error = master_error(&format!("--config_path={}", path.display()));
-    assert_eq!(error, "--enable_cxl=true: CXL memory is not supported in this build");
+}
+
+#[test]
+fn a_feature_that_is_not_here_is_warned_of_if_a_file_asks_for_it() {
+    let path = file("feature.yaml", "enable_cxl: true\nenable_oplog: false\n");
+    let args = format!("--config_path={}", path.display());
+    let flags = master::parse(&words(&args), &[]).expect("it stops no master");
+    assert_eq!(flags.without_effect, ["--enable_cxl"]);
 }
 
 #[test]

@@ -160,6 +160,7 @@ fn what_has_no_effect_is_named_once_with_what_happens_instead() {
         "--pod_name=pod",
         "--max_threads=8",
         "--enable_oplog=false",
+        "--enable_snapshot=true",
         "--logtostderr",
     ];
     let master = Program::start_with_variables(MASTER, &flags, &variables);
@@ -167,6 +168,7 @@ fn what_has_no_effect_is_named_once_with_what_happens_instead() {
     for part in [
         "--pod_name (no pod",
         "--max_threads (one thread",
+        "--enable_snapshot (there are no snapshots: a new leader asks the nodes",
         "MC_STORE_LOCAL_HOT_USE_SHM (all processes",
     ] {
         assert!(line.contains(part), "{line}");

@@ -74,16 +74,34 @@ const NO_EFFECT: &[NoEffect] = &[
         "segments have ordinary pages, unless segment_path names a file of a hugetlbfs",
     ),
     row(
-        &["MC_MMAP_ARENA_POOL_SIZE", "MC_DISABLE_MMAP_ARENA"],
+        &[
+            "MC_MMAP_ARENA_POOL_SIZE",
+            "MC_DISABLE_MMAP_ARENA",
+            "mmap_arena_pool_size",
+            "use_mmap_arena_allocator",
+        ],
         "buffers are mapped one by one; there is no arena",
     ),
-    row(&["MC_STORE_NUMA_SOCKET_ID"], "bind_to_numa_node binds memory to a node"),
+    row(
+        &["MC_STORE_NUMA_SOCKET_ID", "enable_egm_store_pool", "egm_numa_nodes"],
+        "bind_to_numa_node binds memory to a node",
+    ),
     row(
         &["MC_STORE_PIN_MEMORY_MAX_BYTES", "MC_STORE_PINNED_RESTORE_ARENA_SIZE_BYTES"],
         "only memory of the host is served, and none of it is pinned",
     ),
     row(
-        &["MC_MS_AUTO_DISC", "MC_MS_FILTERS", "device_names", "rdma_devices", "MOONCAKE_DEVICE"],
+        &[
+            "MC_MS_AUTO_DISC",
+            "MC_MS_FILTERS",
+            "device_names",
+            "rdma_devices",
+            "MOONCAKE_DEVICE",
+            "MC_STORE_HCA_*",
+            "MC_RDMA_*",
+            "MC_EFA_*",
+            "MC_LIBFABRIC_PATH",
+        ],
         "no network card is chosen: bytes go by TCP, as the system routes them",
     ),
     row(
@@ -97,6 +115,7 @@ const NO_EFFECT: &[NoEffect] = &[
             "MC_STORE_RPC_CLIENT_IO_THREADS",
             "MC_TE_RPC_CLIENT_IO_THREADS",
             "MC_FILEREAD_WORKERS",
+            "MC_NUM_TCP_IO_THREADS",
         ],
         "every call works on its own thread",
     ),
@@ -106,6 +125,7 @@ const NO_EFFECT: &[NoEffect] = &[
             "MC_TCP_SLICE_SIZE",
             "MC_TCP_ENABLE_CONNECTION_POOL",
             "MC_TCP_MAX_QUEUED_TRANSFERS_PER_PEER",
+            "MC_TCP_MAX_QUEUED_BYTES_PER_PEER",
             "MC_TCP_MAX_PENDING_ADMISSIONS_PER_PEER",
             "MC_TCP_ADMISSION_TIMEOUT_MS",
             "MC_TCP_STATUS_TIMEOUT_SEC",
@@ -134,16 +154,37 @@ const NO_EFFECT: &[NoEffect] = &[
     row(GLOG_SWITCHES, LOGS),
     row(GLOG_VALUES, LOGS),
     row(GFLAGS_VALUES, "flags stand on the command line, or in the file of --config_path"),
-    row(&["rpc_thread_num", "max_threads"], "one thread serves all requests"),
+    row(
+        &["rpc_thread_num", "max_threads", "handler_worker_thread_num"],
+        "one thread serves all requests",
+    ),
+    row(&["MC_FORCE_SHM"], "processes of one host share memory by themselves"),
+    row(
+        &["MOONCAKE_HOST_ID"],
+        "hosts are told apart by their names, and --domain names what they share",
+    ),
+    row(
+        &["MC_METADATA_MAX_*", "MC_METADATA_HTTP_ALLOW_INSECURE"],
+        "metadata servers have limits of their own, and warn of ports that are open without a token",
+    ),
     row(&["promotion_max_per_heartbeat"], "promotions wait for no heartbeat"),
     row(&["metadata_server"], "nodes find each other through the master"),
     row(&["pod_name", "pod_namespace"], "no pod is labelled; /role says which master leads"),
     row(
-        &["oplog_poll_interval_ms", "oplog_batch_max_entries", "batch_oplog_retry_timeout_sec"],
+        &["oplog_*", "enable_oplog", "batch_oplog_retry_timeout_sec"],
         "there is no operation log: a new leader asks the nodes what they hold",
     ),
     row(
-        &["snapshot_*", "MOONCAKE_SNAPSHOT_LOCAL_PATH", "MOONCAKE_AWS_*"],
+        &[
+            "snapshot_*",
+            "enable_snapshot",
+            "enable_snapshot_restore",
+            "enable_oplog_snapshot",
+            "MOONCAKE_SNAPSHOT_LOCAL_PATH",
+            "MOONCAKE_AWS_*",
+            "MOONCAKE_S3_*",
+            "MOONCAKE_OSS_*",
+        ],
         "there are no snapshots: a new leader asks the nodes what they hold",
     ),
     row(
@@ -157,6 +198,7 @@ const NO_EFFECT: &[NoEffect] = &[
     row(
         &[
             "MOONCAKE_OFFLOAD_BUCKET_*",
+            "MOONCAKE_OFFLOAD_FLUSH_PARTIAL_BUCKETS",
             "MOONCAKE_OFFLOAD_FSDIR",
             "MOONCAKE_OFFLOAD_ENABLE_EVICTION",
             "MOONCAKE_OFFLOAD_SCANMETA_*",
@@ -181,8 +223,10 @@ const NO_EFFECT: &[NoEffect] = &[
     ),
     row(
         &[
+            "enable_multi_tenants",
             "tenant_quota_connector_type",
             "tenant_quota_connector_uri",
+            "tenant_eviction_high_watermark_ratio",
             "MOONCAKE_TENANT_QUOTA_ETCD_ENDPOINTS",
         ],
         "there is one tenant, without a quota",
@@ -203,8 +247,12 @@ const NO_EFFECT: &[NoEffect] = &[
         "NVMe targets are not driven in this build",
     ),
     row(
-        &["cxl_path", "cxl_size", "MC_CXL_DEV_SIZE", "MC_CXL_DEV_PATH"],
+        &["enable_cxl", "cxl_path", "cxl_size", "MC_CXL_DEV_SIZE", "MC_CXL_DEV_PATH"],
         "CXL memory is not driven in this build",
+    ),
+    row(
+        &["weight_import_idle_timeout_ms", "weight_management_oplog_capability_confirmed"],
+        "there are no managed weights",
     ),
     row(&["ipc_socket_path"], "dummy clients find their mooncake_client by its port"),
 ];
@@ -297,6 +345,35 @@ mod tests {
         assert_eq!(warning(&["MC_RPC_TIMEOUT_MS".to_owned()]), None);
         let flag = warning(&["--pod_name".to_owned()]).expect("it has none");
         assert!(flag.contains("--pod_name (no pod is labelled"), "{flag}");
+    }
+
+    #[test]
+    fn variables_that_the_cpp_package_0_3_14_brought_take_effect_or_are_named() {
+        let without_effect = [
+            "MC_NUM_TCP_IO_THREADS",
+            "MC_TCP_MAX_QUEUED_BYTES_PER_PEER",
+            "MC_FORCE_SHM",
+            "MC_LIBFABRIC_PATH",
+            "MC_RDMA_DATA_DIRECT",
+            "MC_RDMA_DATA_DIRECT_PAIRING",
+            "MC_RDMA_SIGNAL_INTERVAL",
+            "MC_RDMA_WORKER_IDLE_SPIN_US",
+            "MC_EFA_NIC_SELECTION",
+            "MC_STORE_HCA_AFFINITY",
+            "MC_STORE_HCA_NUMA_SEGMENTS",
+            "MC_STORE_NUMA_SOCKET_ID",
+            "MOONCAKE_HOST_ID",
+            "MOONCAKE_DFS_ROOT_DIR",
+            "MOONCAKE_OFFLOAD_FLUSH_PARTIAL_BUCKETS",
+            "MOONCAKE_S3_BUCKET",
+            "MOONCAKE_OSS_BUCKET",
+        ];
+        for name in without_effect {
+            assert!(instead_of(name).is_some(), "{name}");
+        }
+        for name in ["MC_METADATA_HTTP_TOKEN", "MC_STORE_LOCAL_HOT_ADMISSION_THRESHOLD"] {
+            assert_eq!(instead_of(name), None, "{name}");
+        }
     }
 
     #[test]

@@ -51,6 +51,8 @@ pub struct EngineConfig {
     pub local_hostname: String,
     /// How peers are found.
     pub metadata: Metadata,
+    /// The secret of the metadata server; empty if it has none.
+    pub metadata_token: String,
     /// Separates the names of clusters that share a metadata server. Empty if only one uses it.
     pub cluster_id: String,
     /// The secret of the cluster; empty if it has none.
@@ -74,6 +76,7 @@ impl Default for EngineConfig {
         Self {
             local_hostname: "localhost".to_owned(),
             metadata: Metadata::Handshake,
+            metadata_token: String::new(),
             cluster_id: String::new(),
             auth_token: String::new(),
             bind_address: None,
@@ -93,7 +96,8 @@ impl EngineConfig {
     /// The defaults, overridden by these variables of the environment:
     ///
     /// - `MC_TRANSFER_TIMEOUT`, in seconds; a value below 5 counts as 5;
-    /// - `MC_TCP_LANES_PER_PEER`, `MC_TCP_BIND_ADDRESS`, `MC_METADATA_CLUSTER_ID`, `MC_FORCE_TCP`;
+    /// - `MC_TCP_LANES_PER_PEER`, `MC_TCP_BIND_ADDRESS`, `MC_METADATA_CLUSTER_ID`, `MC_METADATA_HTTP_TOKEN`,
+    ///   `MC_FORCE_TCP`;
     /// - `MOONCAKE_AUTH_TOKEN` or `MOONCAKE_AUTH_TOKEN_FILE`;
     /// - `MC_MIN_PRC_PORT` and `MC_MAX_PRC_PORT`, spelled as in the C++ package;
     /// - `MOONCAKE_BUSY_POLL_US`, in microseconds.
@@ -134,6 +138,7 @@ impl EngineConfig {
         config.ports = first..=last;
         config.bind_address = variables.text("MC_TCP_BIND_ADDRESS");
         config.cluster_id = variables.text("MC_METADATA_CLUSTER_ID").unwrap_or_default();
+        config.metadata_token = variables.text("MC_METADATA_HTTP_TOKEN").unwrap_or_default();
         config.auth_token = token_of_variables(|name| variables.text(name))?;
         config.force_tcp = variables.text("MC_FORCE_TCP").is_some();
         Ok(config)
@@ -170,6 +175,7 @@ mod tests {
             ("MC_TCP_LANES_PER_PEER", "2"),
             ("MC_TCP_BIND_ADDRESS", "10.0.0.5"),
             ("MC_METADATA_CLUSTER_ID", "blue"),
+            ("MC_METADATA_HTTP_TOKEN", "meta"),
             ("MOONCAKE_AUTH_TOKEN", "secret"),
             ("MC_FORCE_TCP", "true"),
             ("MC_MIN_PRC_PORT", "20000"),
@@ -181,6 +187,7 @@ mod tests {
             lanes_per_peer: 2,
             bind_address: Some("10.0.0.5".to_owned()),
             cluster_id: "blue".to_owned(),
+            metadata_token: "meta".to_owned(),
             auth_token: "secret".to_owned(),
             force_tcp: true,
             ports: 20_000..=20_010,

@@ -28,6 +28,8 @@ pub(crate) struct MetadataServer {
     url: String,
     /// The prefix of all keys.
     prefix: String,
+    /// The value of the header `Authorization`, if the server has a secret.
+    authorization: Option<String>,
     agent: ureq::Agent,
 }
 
@@ -60,7 +62,9 @@ impl MetadataServer {
             "" => "mooncake/".to_owned(),
             cluster => format!("mooncake/{cluster}/"),
         };
-        Ok(Self { url: url.to_owned(), prefix, agent: agent.into() })
+        let token = &config.metadata_token;
+        let authorization = (!token.is_empty()).then(|| format!("Bearer {token}"));
+        Ok(Self { url: url.to_owned(), prefix, authorization, agent: agent.into() })
     }
 
     /// The address of the server, `host:port`.
@@ -85,10 +89,14 @@ impl MetadataServer {
             endpoint: endpoint.to_owned(),
         };
         let body = serde_json::to_string(&record).map_err(|error| error.to_string())?;
-        let request = self.agent.put(&self.url).query("key", self.key(name));
+        let request = self.about(name, self.agent.put(&self.url));
         let reply = request.content_type("application/json").send(body);
         let status = reply.map_err(|error| error.to_string())?.status();
-        if status.is_success() { Ok(()) } else { Err(format!("it answered {status}")) }
+        match status.as_u16() {
+            401 => Err("it wants the token of MC_METADATA_HTTP_TOKEN".to_owned()),
+            _ if status.is_success() => Ok(()),
+            _ => Err(format!("it answered {status}")),
+        }
     }
 
     /// Deletes the record of this name, unless it names another endpoint.
@@ -96,7 +104,7 @@ impl MetadataServer {
         if !matches!(self.get(name), Ok(Some(record)) if record.endpoint == endpoint) {
             return Ok(());
         }
-        let reply = self.agent.delete(&self.url).query("key", self.key(name)).call();
+        let reply = self.about(name, self.agent.delete(&self.url)).call();
         reply.map(|_| ()).map_err(|error| error.to_string())
     }
 
@@ -112,12 +120,22 @@ impl MetadataServer {
         }
     }
 
+    /// A request about the record of this name.
+    fn about<B>(&self, name: &str, request: ureq::RequestBuilder<B>) -> ureq::RequestBuilder<B> {
+        let request = request.query("key", self.key(name));
+        match &self.authorization {
+            Some(authorization) => request.header("Authorization", authorization),
+            None => request,
+        }
+    }
+
     fn get(&self, name: &str) -> Result<Option<Record>, Failure> {
-        let request = self.agent.get(&self.url).query("key", self.key(name));
+        let request = self.about(name, self.agent.get(&self.url));
         let mut reply = request.call().map_err(|error| error.to_string())?;
         match reply.status().as_u16() {
             404 => return Ok(None),
             200 => {}
+            401 => return Err("it wants the token of MC_METADATA_HTTP_TOKEN".to_owned()),
             status => return Err(format!("it answered {status}")),
         }
         let body = reply.body_mut().with_config().limit(MAX_ANSWER_BYTES).read_to_vec();

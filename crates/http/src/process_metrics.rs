@@ -8,6 +8,17 @@ use crate::prometheus::{Family, Metrics};
 /// Ticks of the kernel's clock in a second, as programs see them on Linux.
 const TICKS_PER_SECOND: u64 = 100;
 
+/// The memory of the process under the names of the C++ package: name, help, and the line of `/proc/self/status`.
+const MEMORY: [(&str, &str, &str); 7] = [
+    ("mooncake_process_rss_bytes", "Bytes of memory in use", "VmRSS:"),
+    ("mooncake_process_rss_peak_bytes", "The most that it was", "VmHWM:"),
+    ("mooncake_process_rss_anon_bytes", "Of these, memory of no file", "RssAnon:"),
+    ("mooncake_process_rss_file_bytes", "Of these, memory of files", "RssFile:"),
+    ("mooncake_process_rss_shmem_bytes", "Of these, shared memory", "RssShmem:"),
+    ("mooncake_process_vsize_bytes", "Bytes of addresses", "VmSize:"),
+    ("mooncake_process_swap_bytes", "Bytes that were swapped out", "VmSwap:"),
+];
+
 /// Writes them. What the system does not tell is left out.
 ///
 /// # Errors
@@ -37,7 +48,7 @@ pub fn write(
             "When the process started, in seconds since 1970",
             start_time(&stat, &system),
         ),
-        ("process_resident_memory_bytes", "Bytes of memory in use", resident_bytes(&status)),
+        ("process_resident_memory_bytes", "Bytes of memory in use", bytes(&status, "VmRSS:")),
         (
             "process_open_fds",
             "Open file descriptors",
@@ -45,7 +56,8 @@ pub fn write(
         ),
         ("process_max_fds", "Most file descriptors that may be open", max_fds(&limits)),
     ];
-    for (name, help, value) in gauges {
+    let memory = MEMORY.map(|(name, help, line)| (name, help, bytes(&status, line)));
+    for (name, help, value) in gauges.into_iter().chain(memory) {
         if let Some(value) = value {
             out.gauge(name, help, value)?;
         }
@@ -73,8 +85,9 @@ fn start_time(stat: &str, system: &str) -> Option<u64> {
     Some(booted.saturating_add(field(stat, 22)? / TICKS_PER_SECOND))
 }
 
-fn resident_bytes(status: &str) -> Option<u64> {
-    let kib: u64 = word_after(status, "VmRSS:")?.parse().ok()?;
+/// The bytes of a line of `/proc/self/status`, which counts in KiB.
+fn bytes(status: &str, line: &str) -> Option<u64> {
+    let kib: u64 = word_after(status, line)?.parse().ok()?;
     kib.checked_mul(1024)
 }
 
@@ -98,7 +111,7 @@ mod tests {
     fn the_numbers_of_the_kernel_are_read() {
         assert_eq!(cpu_seconds(STAT), Some(20));
         assert_eq!(start_time(STAT, "cpu 1 2\nbtime 1700000000\n"), Some(1_700_000_005));
-        assert_eq!(resident_bytes("Name:\tx\nVmRSS:\t    2048 kB\n"), Some(2 << 20));
+        assert_eq!(bytes("Name:\tx\nVmRSS:\t    2048 kB\n", "VmRSS:"), Some(2 << 20));
         assert_eq!(max_fds("Limit Soft Hard\nMax open files   1024   4096  files\n"), Some(1024));
         assert_eq!(max_fds("Max open files   unlimited   unlimited  files\n"), None);
         assert_eq!((cpu_seconds(""), start_time("1 (x) S", "")), (None, None));
@@ -114,6 +127,13 @@ mod tests {
             "process_start_time_seconds 1",
             "process_resident_memory_bytes ",
             "process_open_fds ",
+            "mooncake_process_rss_bytes ",
+            "mooncake_process_rss_peak_bytes ",
+            "mooncake_process_rss_anon_bytes ",
+            "mooncake_process_rss_file_bytes ",
+            "mooncake_process_rss_shmem_bytes ",
+            "mooncake_process_vsize_bytes ",
+            "mooncake_process_swap_bytes ",
             "process_cpu_seconds_total ",
         ] {
             assert!(

@@ -14,6 +14,8 @@ pub struct MetadataServer {
     pub host: String,
     /// Its port; 0: any free one.
     pub port: u16,
+    /// The secret that requests must name as `Authorization: Bearer TOKEN`; empty: none.
+    pub auth_token: String,
     /// The prefix of clients' keys, like `mooncake/`, if the entries of a dead client are to be removed. Its keys are
     /// this prefix, then `ram/` or `rpc_meta/`, then the name of a segment that it lent.
     pub cleanup_prefix: Option<String>,

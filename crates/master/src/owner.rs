@@ -348,6 +348,17 @@ impl Owner {
         given_back
     }
 
+    /// See [`Meta::soft_pin`]: one result per key.
+    pub(crate) fn soft_pin(
+        &mut self,
+        keys: &[String],
+        ttl_ms: u64,
+    ) -> Result<Vec<Result<(), ErrorCode>>, ErrorCode> {
+        self.refuse_if_suspended()?;
+        let now = self.clock.tick(boot_time::now());
+        Ok(keys.iter().map(|key| self.meta.soft_pin(now, key, ttl_ms)).collect())
+    }
+
     /// See [`Meta::look_for_remnants`]. Fails unless the current term is the one that began under `term`.
     pub(crate) fn look_for_remnants(
         &mut self,

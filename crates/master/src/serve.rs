@@ -101,7 +101,9 @@ impl Master {
             Server::start("admin-http", listener, router, Limits::default())
         };
         let admin = admin.map(serve_admin).transpose()?;
-        let metadata = metadata.map(|listener| serve_metadata(listener, registry)).transpose()?;
+        let token = config.metadata_server.as_ref().map_or("", |server| &server.auth_token);
+        let router = metadata_server::router(registry, token);
+        let metadata = metadata.map(|listener| serve_metadata(listener, router)).transpose()?;
         let listener = Listener::begin(rpc)?;
         if config.report_metrics {
             spawn_local(report_metrics(asker, election.status()));
@@ -235,11 +237,7 @@ impl MasterServer {
     }
 }
 
-fn serve_metadata(
-    listener: std::net::TcpListener,
-    registry: MetadataEntries,
-) -> io::Result<Server> {
-    let router = metadata_server::router(registry);
+fn serve_metadata(listener: std::net::TcpListener, router: axum::Router) -> io::Result<Server> {
     let server = Server::start("metadata-http", listener, router, metadata_server::limits())?;
     info!(metadata_addr = %server.address(), "the metadata server serves");
     Ok(server)

@@ -128,8 +128,10 @@ pub struct Config {
     /// The order in which segments are asked for room for a new replica.
     pub strategy: Strategy,
     /// A client that has been silent for this long goes out of sight. It is dead once it has been out of sight for
-    /// the length of a lease.
+    /// the length of a lease, and `suspicion_ttl_ms` has passed as well.
     pub client_ttl_ms: u64,
+    /// How long a client that was silent for `client_ttl_ms` may at least come back.
+    pub suspicion_ttl_ms: u64,
     /// How long the objects on a silent client's disks are kept for the client's next process. The time counts from
     /// the client's last ping, or from the start of a new leader. The objects in the client's memory are never kept
     /// longer than those on its disks.
@@ -199,7 +201,7 @@ impl Default for Config {
         Self {
             lease_ttl_ms: 5_000,
             soft_pin_ttl_ms: 1_800_000,
-            max_soft_pin_ttl_ms: 86_400_000,
+            max_soft_pin_ttl_ms: 604_800_000,
             allow_evict_soft_pinned: true,
             eviction_policy: EvictionPolicy::Adaptive,
             eviction_ratio: 0.05,
@@ -207,6 +209,7 @@ impl Default for Config {
             allocator: AllocatorKind::default(),
             strategy: Strategy::default(),
             client_ttl_ms: 10_000,
+            suspicion_ttl_ms: 0,
             disk_ttl_ms: 600_000,
             report_silence_ms: 5_000,
             put_discard_ms: 30_000,

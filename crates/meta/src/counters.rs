@@ -32,6 +32,12 @@ pub struct Counters {
     pub partial_allocations: u64,
     /// Objects that were dropped because their last replica was lost.
     pub lost_keys: u64,
+    /// Times that a client went out of sight.
+    pub clients_suspected: u64,
+    /// Times that a client came back into sight.
+    pub clients_recovered: u64,
+    /// Clients that were given up because they were silent for too long.
+    pub clients_given_up: u64,
     /// Copy and move tasks that made their replicas.
     pub tasks_succeeded: u64,
     /// Copy and move tasks that failed.

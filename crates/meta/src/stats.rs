@@ -66,6 +66,8 @@ pub struct Stats {
     pub tombstones: usize,
     /// Clients in sight: as far as is known, the connection of their last ping is open.
     pub clients_in_sight: usize,
+    /// Clients out of sight that have not been given up.
+    pub clients_out_of_sight: usize,
 }
 
 impl Stats {
@@ -135,6 +137,7 @@ impl Meta {
             members_missing: self.recovery.missing().len(),
             tombstones: self.tombstones.len(),
             clients_in_sight: self.clients.in_sight(),
+            clients_out_of_sight: self.clients.len() - self.clients.in_sight(),
             ..Stats::default()
         }
     }

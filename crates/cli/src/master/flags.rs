@@ -144,6 +144,9 @@ pub struct MetadataFlags {
     /// Address of the metadata server; empty: where --rpc_address or --rpc_interface has the RPC port listen.
     #[arg(long, default_value = "", hide_default_value = true, value_name = "HOST")]
     pub http_metadata_server_host: String,
+    /// Secret that requests to the metadata server must name; empty: none. Also read from MC_METADATA_HTTP_TOKEN.
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "TOKEN")]
+    pub http_metadata_server_token: String,
     /// Delete the metadata of a client when it dies.
     #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", value_name = "BOOL")]
     pub enable_metadata_cleanup_on_timeout: Switch,
@@ -171,7 +174,8 @@ pub struct LeadershipFlags {
     #[arg(long, default_value = "", hide_default_value = true, value_name = "HOST:PORT;...")]
     pub etcd_endpoints: String,
     /// A leader that is silent for this long is replaced, in seconds.
-    #[arg(long, default_value_t = 5, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    #[arg(long, visible_alias = "ha_leader_lease_ttl_sec", default_value_t = 5, value_name = "SECONDS",
+        value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub ha_lease_ttl_sec: u64,
     /// While this master is a standby, follow the ledgers of nodes, so that it serves sooner when it leads. It then
     /// needs as much memory as a leader.
@@ -209,7 +213,7 @@ pub struct ObjectFlags {
     #[arg(long, default_value = "30m", value_name = "DURATION")]
     pub default_kv_soft_pin_ttl: Milliseconds,
     /// Longest soft pin that a put may ask for: milliseconds, or like 24h.
-    #[arg(long, default_value = "24h", value_name = "DURATION")]
+    #[arg(long, default_value = "168h", value_name = "DURATION")]
     pub max_kv_soft_pin_ttl: Milliseconds,
     /// Evict soft-pinned objects when nothing else is left.
     #[arg(long, num_args = 0..=1, default_value = "true", default_missing_value = "true", value_name = "BOOL")]
@@ -245,9 +249,17 @@ pub struct PoolFlags {
     /// longer than every free range.
     #[arg(long, default_value = "0", value_name = "SIZE")]
     pub stripe_threshold_bytes: ByteSize,
-    /// A client that is silent for this long is dead, in seconds.
+    /// A client that is silent for this long is out of sight, in seconds. It is dead once it has been out of sight
+    /// for a lease, and for --client_suspicion_ttl_sec.
     #[arg(long, default_value_t = 10, value_name = "SECONDS")]
     pub client_ttl: u64,
+    /// Newer name of --client_ttl, which it overrides.
+    #[arg(long, value_name = "SECONDS")]
+    pub client_active_ttl_sec: Option<u64>,
+    /// How long a client that is out of sight may come back before it is dead, in seconds. By default as long as
+    /// --client_active_ttl_sec if that is given, otherwise 0.
+    #[arg(long, value_name = "SECONDS")]
+    pub client_suspicion_ttl_sec: Option<u64>,
 }
 
 /// See [`MasterFlags`].
@@ -395,10 +407,10 @@ pub enum StrategyName {
     FreeRatioFirst,
     /// Segments on the writer's host, if it lends any. Then those on the hosts that follow by name.
     LocalFirst,
-    /// Not in this build.
+    /// Of the C++ package; taken for `free_ratio_first`.
     #[value(hide = true)]
     SsdFreeRatioFirst,
-    /// Not in this build.
+    /// Of the C++ package; taken for `random`.
     #[value(hide = true)]
     Cxl,
 }

@@ -22,7 +22,7 @@ pub use flags::{
 };
 
 #[cfg(test)]
-pub(crate) use self::absent::settings as settings_of_absent_features;
+pub(crate) use self::absent::names as flags_of_absent_features;
 pub use self::leadership::LeadershipEnvironment;
 use crate::command_line::{self, Parsed, UsageError, Variable};
 use crate::stop_signal::StopSignal;
@@ -39,6 +39,7 @@ pub fn main(args: &[String]) -> ExitCode {
         variable("auth_token_file", "MOONCAKE_AUTH_TOKEN_FILE"),
         variable("busy_poll_us", "MOONCAKE_BUSY_POLL_US"),
         variable("metadata_cluster_id", "MC_METADATA_CLUSTER_ID"),
+        variable("http_metadata_server_token", "MC_METADATA_HTTP_TOKEN"),
     ];
     let flags = match parse(args, &variables) {
         Ok(flags) => flags,
@@ -58,11 +59,10 @@ pub fn main(args: &[String]) -> ExitCode {
 /// Reads a command line, without the program's name.
 ///
 /// # Errors
-/// See [`UsageError`]. A flag that turns on a feature that this build lacks is an error.
+/// See [`UsageError`].
 pub fn parse(args: &[String], variables: &[Variable]) -> Result<MasterFlags, UsageError> {
     let command = glog::add_to(absent::add_to(MasterFlags::command()));
     let Parsed { matches, unknown_keys } = command_line::parse(command, args, variables)?;
-    absent::check(&matches).map_err(UsageError::Value)?;
     let mut flags = MasterFlags::from_arg_matches(&matches)
         .map_err(|error| UsageError::Value(error.to_string()))?;
     let is_given = |flag: &str| matches.value_source(flag) != Some(ValueSource::DefaultValue);
@@ -106,6 +106,9 @@ fn serve(flags: &MasterFlags) -> Result<(), String> {
 }
 
 fn note_what_has_no_effect(flags: &MasterFlags) {
+    if let Some((strategy, instead)) = flags.pool.replaced_strategy() {
+        warn!("--allocation_strategy={strategy} is taken for {instead} in this build");
+    }
     let metadata = &flags.metadata;
     if metadata.enable_metadata_cleanup_on_timeout.0 && !metadata.enable_http_metadata_server.0 {
         warn!(

@@ -38,7 +38,7 @@ fn open(flags: &MasterFlags, master: &Master) -> Vec<String> {
         "the admin HTTP port {} may remove all objects (--metrics_host gives another address)",
     );
     look(
-        false,
+        !flags.metadata.http_metadata_server_token.is_empty(),
         master.metadata_addr(),
         "the metadata server {} may change what it holds (--http_metadata_server_host gives another address)",
     );

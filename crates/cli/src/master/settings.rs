@@ -9,28 +9,18 @@ use mooncake_meta::{
 use mooncake_types::{SharedDirectory, limits};
 
 use super::flags::{
-    AllocatorName, DiskFlags, EvictionName, MasterFlags, MetadataFlags, ReplicaFlags,
+    AllocatorName, DiskFlags, EvictionName, MasterFlags, MetadataFlags, PoolFlags, ReplicaFlags,
     ReplicationName, StrategyName,
 };
 use super::leadership::LeadershipEnvironment;
 use crate::quantity::Switch;
 
 impl MasterFlags {
-    /// Checks flags that depend on each other, or that this build lacks.
+    /// Checks flags that depend on each other.
     ///
     /// # Errors
     /// The text names the flag and its value.
     pub fn check(&self) -> Result<(), String> {
-        let absent = match self.pool.allocation_strategy {
-            StrategyName::SsdFreeRatioFirst => Some("ssd_free_ratio_first"),
-            StrategyName::Cxl => Some("cxl"),
-            StrategyName::Random | StrategyName::FreeRatioFirst | StrategyName::LocalFirst => None,
-        };
-        if let Some(name) = absent {
-            return Err(format!(
-                "--allocation_strategy={name} is not supported in this build; choose random, free_ratio_first or local_first"
-            ));
-        }
         self.leadership.check()?;
         self.kv_events.config()?;
         self.disks.check(&self.rpc.cluster_id)?;
@@ -80,6 +70,7 @@ impl MasterFlags {
         flags.enable_http_metadata_server.0.then(|| MetadataServer {
             host: beside_rpc(&flags.http_metadata_server_host),
             port: flags.http_metadata_server_port,
+            auth_token: flags.http_metadata_server_token.clone(),
             cleanup_prefix: flags.enable_metadata_cleanup_on_timeout.0.then(prefix),
         })
     }
@@ -103,11 +94,14 @@ impl MasterFlags {
                 AllocatorName::Cachelib => AllocatorKind::Cachelib,
             },
             strategy: match self.pool.allocation_strategy {
-                StrategyName::FreeRatioFirst => Strategy::FreeRatioFirst,
+                StrategyName::FreeRatioFirst | StrategyName::SsdFreeRatioFirst => {
+                    Strategy::FreeRatioFirst
+                }
                 StrategyName::LocalFirst => Strategy::LocalFirst,
-                _ => Strategy::Random,
+                StrategyName::Random | StrategyName::Cxl => Strategy::Random,
             },
-            client_ttl_ms: self.pool.client_ttl.saturating_mul(1_000),
+            client_ttl_ms: self.pool.active_ttl_sec().saturating_mul(1_000),
+            suspicion_ttl_ms: self.pool.suspicion_ttl_sec().saturating_mul(1_000),
             put_discard_ms: self.objects.put_start_discard_timeout_sec.saturating_mul(1_000),
             put_release_ms: self.objects.put_start_release_timeout_sec.saturating_mul(1_000),
             stripe_threshold_bytes: self.pool.stripe_threshold_bytes.0,
@@ -190,6 +184,27 @@ fn folder_name(cluster: &str) -> String {
         })
         .collect();
     if name.is_empty() { "%".to_owned() } else { name }
+}
+
+impl PoolFlags {
+    /// How long a client may be silent and in sight.
+    fn active_ttl_sec(&self) -> u64 {
+        self.client_active_ttl_sec.unwrap_or(self.client_ttl)
+    }
+
+    /// How long a client out of sight may come back.
+    fn suspicion_ttl_sec(&self) -> u64 {
+        self.client_suspicion_ttl_sec.or(self.client_active_ttl_sec).unwrap_or(0)
+    }
+
+    /// What is taken for a strategy of the C++ package that is not here.
+    pub(super) fn replaced_strategy(&self) -> Option<(&'static str, &'static str)> {
+        match self.allocation_strategy {
+            StrategyName::SsdFreeRatioFirst => Some(("ssd_free_ratio_first", "free_ratio_first")),
+            StrategyName::Cxl => Some(("cxl", "random")),
+            StrategyName::Random | StrategyName::FreeRatioFirst | StrategyName::LocalFirst => None,
+        }
+    }
 }
 
 impl MetadataFlags {

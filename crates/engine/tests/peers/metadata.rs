@@ -84,3 +84,21 @@ fn clusters_that_share_a_server_are_kept_apart() {
     drop(red);
     assert_eq!(server.keys(), ["mooncake/blue/ram/127.0.0.1"]);
 }
+
+#[test]
+fn a_metadata_server_with_a_token_is_told_it() {
+    let server =
+        MetadataServer { authorization: Some("Bearer secret"), ..MetadataServer::default() };
+    let metadata = Metadata::Http { url: server.start() };
+    let open = |token: &str| {
+        let (metadata_token, metadata) = (token.to_owned(), metadata.clone());
+        Engine::open(EngineConfig { metadata_token, metadata, ..config() })
+    };
+    let error = open("guess").expect_err("it is the wrong token").to_string();
+    assert!(error.contains("MC_METADATA_HTTP_TOKEN"), "{error}");
+    assert_eq!(server.keys(), Vec::<String>::new());
+    let engine = open("secret").expect("it is the right one");
+    assert_eq!(server.keys().len(), 1);
+    drop(engine);
+    assert_eq!(server.keys(), Vec::<String>::new(), "it is withdrawn with the token, too");
+}

@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex};
 #[derive(Clone, Default)]
 pub(crate) struct MetadataServer {
     pub(crate) values: Arc<Mutex<BTreeMap<String, String>>>,
+    /// What the header `Authorization` must be, if anything.
+    pub(crate) authorization: Option<&'static str>,
 }
 
 impl MetadataServer {
@@ -42,7 +44,7 @@ impl MetadataServer {
         let mut words = line.split(' ');
         let (method, target) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
         let key = target.strip_prefix("/metadata?key=").map(decoded).expect("a key");
-        let mut len = 0;
+        let (mut len, mut authorization) = (0, None);
         loop {
             let mut header = String::new();
             reader.read_line(&mut header).expect("a header");
@@ -54,10 +56,19 @@ impl MetadataServer {
             {
                 len = value.trim().parse().expect("a length");
             }
+            if let Some((name, value)) = header.split_once(':')
+                && name.eq_ignore_ascii_case("authorization")
+            {
+                authorization = Some(value.trim().to_owned());
+            }
         }
         let mut body = vec![0; len];
         reader.read_exact(&mut body).expect("a body");
-        let (status, reply) = self.apply(method, key, String::from_utf8(body).expect("text"));
+        let is_admitted = self.authorization.is_none_or(|it| authorization.as_deref() == Some(it));
+        let (status, reply) = match is_admitted {
+            true => self.apply(method, key, String::from_utf8(body).expect("text")),
+            false => ("401 Unauthorized", String::new()),
+        };
         let reply = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{reply}", reply.len());
         let mut stream = stream;
         stream.write_all(reply.as_bytes()).is_ok()

@@ -30,7 +30,7 @@ pub(super) async fn authorize(
 }
 
 /// The token that a request names.
-fn named(headers: &HeaderMap) -> Option<&[u8]> {
+pub(crate) fn named(headers: &HeaderMap) -> Option<&[u8]> {
     let (scheme, token) = headers.get(AUTHORIZATION)?.as_bytes().split_at_checked(7)?;
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
 }

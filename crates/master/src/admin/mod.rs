@@ -12,8 +12,10 @@ mod prometheus;
 mod remove_all;
 mod segments;
 mod server;
+mod soft_pins;
 mod state;
 mod version;
 
+pub(crate) use authorize::named as named_token;
 pub(crate) use server::router;
 pub(crate) use state::AdminState;

@@ -9,7 +9,9 @@ use mooncake_types::ErrorCode;
 use super::authorize::authorize;
 use super::error::Failure;
 use super::state::AdminState;
-use super::{all_keys, drains, health, keys, kv_events, prometheus, remove_all, segments, version};
+use super::{
+    all_keys, drains, health, keys, kv_events, prometheus, remove_all, segments, soft_pins, version,
+};
 
 /// The routes of the admin server. Requests that change something need the token, unless that is empty.
 pub(crate) fn router(state: AdminState, auth_token: &str) -> Router {
@@ -19,6 +21,8 @@ pub(crate) fn router(state: AdminState, auth_token: &str) -> Router {
         .route("/api/v1/drain_jobs/cancel", post(drains::cancel))
         .route("/api/v1/segments/undrain", post(drains::undrain))
         .route("/api/v1/remove_all", post(remove_all::remove_all))
+        .route("/api/v1/soft_pin", post(soft_pins::pin))
+        .route("/api/v1/soft_unpin", post(soft_pins::unpin))
         .route_layer(from_fn_with_state(auth_token, authorize));
     Router::new()
         .merge(changes)

@@ -1,10 +1,13 @@
 //! `/metadata` and `/health`. Replies are plain text, with the words of the C++ package.
 
+use std::sync::Arc;
+
 use axum::Router;
 use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State as Extract};
+use axum::extract::{Query, Request, State as Extract};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use mooncake_http::{Content, Limits};
@@ -13,18 +16,33 @@ use thiserror::Error;
 
 use super::MetadataEntries;
 use super::entries::{Bounds, Put, Refused};
+use crate::admin::named_token;
 
 /// The limits of the server. A body may be as long as the longest value.
 pub(crate) fn limits() -> Limits {
     Limits { body_bytes: Bounds::default().value_bytes, ..Limits::default() }
 }
 
-/// The routes of the server.
-pub(crate) fn router(registry: MetadataEntries) -> Router {
+/// The routes of the server. Requests for values need the token, unless that is empty.
+pub(crate) fn router(registry: MetadataEntries, auth_token: &str) -> Router {
+    let auth_token: Arc<str> = auth_token.into();
     Router::new()
         .route("/metadata", get(look_up).put(publish).delete(forget))
+        .route_layer(from_fn_with_state(auth_token, authorize))
         .route("/health", get(async || "OK"))
         .with_state(registry)
+}
+
+async fn authorize(
+    Extract(token): Extract<Arc<str>>,
+    request: Request,
+    next: Next,
+) -> Result<Response, Failure> {
+    let is_right = |named: &[u8]| mooncake_wire::same_secret(named, token.as_bytes());
+    match token.is_empty() || named_token(request.headers()).is_some_and(is_right) {
+        true => Ok(next.run(request).await),
+        false => Err(Failure::Unauthorized),
+    }
 }
 
 /// The parameters behind the question mark.
@@ -39,6 +57,8 @@ type Parsed = Result<Query<Parameters>, QueryRejection>;
 /// Why a request was not fulfilled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 enum Failure {
+    #[error("unauthorized: the header must be 'Authorization: Bearer TOKEN'")]
+    Unauthorized,
     #[error("Missing key parameter")]
     NoKey,
     #[error("metadata not found")]
@@ -53,6 +73,7 @@ impl IntoResponse for Failure {
             Self::NoKey | Self::Refused(Refused::Duplicate | Refused::KeyTooLong { .. }) => {
                 StatusCode::BAD_REQUEST
             }
+            Self::Unauthorized => StatusCode::UNAUTHORIZED,
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::Refused(Refused::ValueTooLong { .. }) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Refused(Refused::TooManyKeys { .. } | Refused::Full { .. }) => {

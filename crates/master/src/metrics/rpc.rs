@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use mooncake_types::{MountOutcome, Reply, Request, ScanAction};
+use mooncake_types::{ErrorCode, MountOutcome, Reply, Request, ScanAction};
 
 use super::histogram::Histogram;
 use super::operation::{Operation, RequestOutcome};
@@ -50,6 +50,10 @@ pub(crate) struct RpcMetrics {
     pub(crate) scan_removed: u64,
     /// Mounts of segments whose entries the master asked for, or had dropped.
     pub(crate) remounts: u64,
+    /// Requests to put one object that were refused because its key is taken.
+    pub(crate) taken: u64,
+    /// Objects of batches that were refused because their keys are taken.
+    pub(crate) taken_in_batches: u64,
 }
 
 impl Default for RpcMetrics {
@@ -67,6 +71,8 @@ impl Default for RpcMetrics {
             value_size: Histogram::new(&SIZE_BOUNDS),
             scan_removed: 0,
             remounts: 0,
+            taken: 0,
+            taken_in_batches: 0,
         }
     }
 }
@@ -101,6 +107,13 @@ impl RpcMetrics {
                     if result.is_ok() {
                         self.value_size.observe(put.len as f64);
                     }
+                }
+                let is_taken =
+                    |result: &&Result<_, _>| matches!(result, Err(ErrorCode::ObjectAlreadyExists));
+                let taken = results.iter().filter(is_taken).count() as u64;
+                match results.len() {
+                    1 => self.taken += taken,
+                    _ => self.taken_in_batches += taken,
                 }
             }
             (Request::MountSegment(_), Reply::Mounted(outcome)) => {

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use mooncake_types::{RangeDrop, Reply, Request, SegmentId, limits};
+use mooncake_types::{PutItem, PutStart, RangeDrop, Reply, Request, SegmentId, limits};
 use mooncake_wire::{PROTOCOL_VERSION, SOFTWARE_VERSION};
 use serde_json::json;
 
-use crate::support::{Answer, PATIENCE, Rpc, Running, get, http, http_with, start};
+use crate::support::{Answer, PATIENCE, Rpc, Running, eventually, get, http, http_with, start};
 
 /// A master with two segments under one name, one under another, and two objects.
 fn filled() -> Running {
@@ -355,6 +355,42 @@ fn what_makes_no_sense_is_refused_in_json() {
 }
 
 #[test]
+fn keys_are_soft_pinned_and_unpinned() {
+    let master = filled();
+    let pinned = || {
+        let body = get(master.admin, "/metrics").body;
+        let line = body.lines().find_map(|line| line.strip_prefix("master_soft_pin_key_count "));
+        line.expect("it is there").to_owned()
+    };
+    let post = |path: &str, body: &str| {
+        http_with(master.admin, "POST", &format!("/api/v1/{path}"), body.as_bytes())
+    };
+    let keys = r#""keys": ["one", "none", ""]"#;
+    let expected = json!({"results": [{"key": "one", "error_code": 0}, {"key": "none", "error_code": -704},
+                                      {"key": "", "error_code": -400}]});
+    let answer = post("soft_pin", &format!("{{{keys}, \"ttl_ms\": 60000}}"));
+    assert_eq!((answer.status, answer.json(), pinned()), (200, expected.clone(), "1".to_owned()));
+    let answer = post("soft_unpin", &format!("{{{keys}, \"tenant_id\": \"default\"}}"));
+    assert_eq!((answer.status, answer.json()), (200, expected));
+    eventually("the pin ends with the lease that it granted", || pinned() == "0");
+    let too_long = post("soft_pin", r#"{"keys": ["one"], "ttl_ms": 604800001}"#).json();
+    assert_eq!(too_long, json!({"results": [{"key": "one", "error_code": -600}]}));
+    for (path, body, message) in [
+        ("soft_pin", "", "Invalid JSON body"),
+        ("soft_pin", "[1]", "Invalid JSON body"),
+        ("soft_pin", r#"{"keys": ["a"]}"#, "needs ttl_ms"),
+        ("soft_pin", r#"{"keys": ["a"], "ttl_ms": -1}"#, "Invalid JSON body"),
+        ("soft_pin", r#"{"ttl_ms": 1}"#, "0 keys"),
+        ("soft_pin", r#"{"keys": ["a"], "ttl_ms": 1, "tenant_id": "t"}"#, "one tenant"),
+        ("soft_unpin", r#"{"keys": ["a"], "ttl_ms": 1}"#, "takes no ttl_ms"),
+    ] {
+        let answer = post(path, body);
+        assert!(answer.body.contains(message), "{body}: {}", answer.body);
+        assert_eq!((answer.status, answer.json()["error_code"].clone()), (400, json!(-600)));
+    }
+}
+
+#[test]
 fn metrics_have_the_names_that_dashboards_know() {
     let master = filled();
     let mut rpc = master.connect(1);
@@ -424,6 +460,25 @@ fn metrics_have_the_names_that_dashboards_know() {
     assert_eq!(unique.len(), names.len(), "a metric is described twice");
 }
 
+#[test]
+fn clients_in_sight_and_puts_of_taken_keys_are_counted() {
+    let master = filled();
+    let mut rpc = master.connect(1);
+    let put = |key| PutItem::new(key, 1);
+    for puts in [vec![put("one")], vec![put("one"), put("")]] {
+        rpc.ask(&Request::PutStart(PutStart { puts, ..PutStart::default() }));
+    }
+    let body = get(master.admin, "/metrics").body;
+    for line in [
+        "master_client_liveness_active_clients 1",
+        "master_client_liveness_suspected_clients 0",
+        "master_batch_put_start_object_already_exists_total 1",
+        "master_put_start_object_already_exists_total 1",
+    ] {
+        assert!(body.lines().any(|it| it == line), "{line} is missing in\n{body}");
+    }
+}
+
 /// What the panels of the C++ master's dashboard ask for, but for NVMe-oF and snapshots, which are absent here.
 #[test]
 fn each_panel_of_the_dashboard_has_its_metrics() {
@@ -478,7 +533,17 @@ fn each_panel_of_the_dashboard_has_its_metrics() {
         master_put_start_release_cnt master_soft_pin_key_count master_successful_evictions_mem \
         master_successful_evictions_total master_total_capacity_bytes \
         master_total_file_capacity_bytes mem_cache_hit_bytes_total mem_cache_hit_nums_ mem_cache_nums_ \
-        total_get_nums_ valid_get_nums_";
+        total_get_nums_ valid_get_nums_ \
+        master_client_liveness_active_clients master_client_liveness_suspected_clients \
+        master_client_liveness_offline_clients master_client_liveness_suspected_transitions_total \
+        master_client_liveness_recoveries_total master_client_liveness_offline_transitions_total \
+        master_client_offboarding_queue_depth master_client_offboarding_retries_total \
+        master_client_offboarding_alerts_total master_offload_enqueued_total master_offload_completed_total \
+        master_offload_failed_total master_offload_cancelled_total master_offload_enqueue_rejected_total \
+        master_put_start_object_already_exists_total master_batch_put_start_object_already_exists_total \
+        mooncake_process_rss_bytes mooncake_process_rss_peak_bytes mooncake_process_rss_anon_bytes \
+        mooncake_process_rss_file_bytes mooncake_process_rss_shmem_bytes mooncake_process_vsize_bytes \
+        mooncake_process_swap_bytes";
     let body = get(filled().admin, "/metrics").body;
     let missing: Vec<String> = of_operations
         .chain(others.split_whitespace().map(str::to_owned))

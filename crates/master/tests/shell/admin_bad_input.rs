@@ -173,6 +173,8 @@ fn what_changes_something_needs_the_token_and_looking_does_not() {
         ("/api/v1/remove_all", "", 200),
         ("/api/v1/drain_jobs", job, 404),
         ("/api/v1/drain_jobs/cancel?job_id=1-1", "", 404),
+        ("/api/v1/soft_pin", r#"{"keys":["k"],"ttl_ms":1}"#, 200),
+        ("/api/v1/soft_unpin", r#"{"keys":["k"]}"#, 200),
     ] {
         for header in wrong {
             let (status, answer) = ask("POST", path, header, body);

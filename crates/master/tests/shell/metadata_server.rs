@@ -6,12 +6,19 @@ use mooncake_master::{Config, Master, MetadataServer};
 use mooncake_meta::Config as PoolConfig;
 use mooncake_types::Request;
 
-use crate::support::{Running, config, eventually, get, http, http_with, start, start_with};
+use crate::support::{
+    Running, config, eventually, get, http, http_with, http_with_header, start, start_with,
+};
 
 const MIB: usize = 1 << 20;
 
 fn server() -> MetadataServer {
-    MetadataServer { host: "127.0.0.1".to_owned(), port: 0, cleanup_prefix: None }
+    MetadataServer {
+        host: "127.0.0.1".to_owned(),
+        port: 0,
+        auth_token: String::new(),
+        cleanup_prefix: None,
+    }
 }
 
 fn with_metadata() -> (Running, SocketAddr) {
@@ -23,6 +30,22 @@ fn with_metadata() -> (Running, SocketAddr) {
 #[test]
 fn there_is_none_unless_it_is_asked_for() {
     assert_eq!(start().metadata, None);
+}
+
+#[test]
+fn a_server_with_a_token_tells_values_only_to_those_who_name_it() {
+    let server = MetadataServer { auth_token: "a secret".to_owned(), ..server() };
+    let master = start_with(Config { metadata_server: Some(server), ..config() });
+    let address = master.metadata.expect("it was asked for");
+    let ask = |method: &str, header: &str| {
+        http_with_header(address, method, "/metadata?key=k", header, b"v").status
+    };
+    for header in ["", "Authorization: Bearer a secre\r\n", "Authorization: Basic a secret\r\n"] {
+        assert_eq!(["PUT", "GET", "DELETE"].map(|method| ask(method, header)), [401; 3]);
+    }
+    let right = "Authorization: Bearer a secret\r\n";
+    assert_eq!(["PUT", "GET", "DELETE"].map(|method| ask(method, right)), [200; 3]);
+    assert_eq!(get(address, "/health").status, 200);
 }
 
 #[test]

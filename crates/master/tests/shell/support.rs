@@ -238,10 +238,21 @@ pub(crate) fn http(address: SocketAddr, method: &str, path: &str) -> Answer {
 }
 
 pub(crate) fn http_with(address: SocketAddr, method: &str, path: &str, body: &[u8]) -> Answer {
+    http_with_header(address, method, path, "", body)
+}
+
+/// `header` ends in a line end, or is empty.
+pub(crate) fn http_with_header(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    header: &str,
+    body: &[u8],
+) -> Answer {
     let mut stream = dial(address);
     let len = body.len();
     let head = format!(
-        "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {len}\r\n\r\n"
+        "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {len}\r\n{header}\r\n"
     );
     stream.write_all(head.as_bytes()).expect("the server reads");
     // The server may refuse a body that it has not read.

@@ -2,6 +2,7 @@
 
 use mooncake_types::{ErrorCode, SoftPin, Tick};
 
+use super::index::check_key;
 use super::record::{Pin, QueueKind};
 use super::soft_pins::Deadline;
 use crate::Meta;
@@ -34,6 +35,43 @@ pub(super) fn resolve(
 }
 
 impl Meta {
+    /// Soft-pins an object for `ttl_ms` from now on, whatever its put asked for; 0 ends its soft pin, at the end of its
+    /// lease at the earliest. A hard pin stays. A pin counts as an access: it grants a lease.
+    ///
+    /// # Errors
+    /// - [`ErrorCode::InvalidParams`]: the time is longer than any soft pin may be.
+    /// - Otherwise as a read.
+    pub fn soft_pin(&mut self, now: Tick, key: &str, ttl_ms: u64) -> Result<(), ErrorCode> {
+        self.advance(now);
+        if ttl_ms > self.config.max_soft_pin_ttl_ms {
+            return Err(ErrorCode::InvalidParams);
+        }
+        check_key(key)?;
+        let object = self.find_finished(key)?;
+        match (self.objects[object].pin, ttl_ms) {
+            (Pin::Hard, _) => {}
+            (_, 0) => self.end_soft_pin(object),
+            _ => {
+                self.forget_soft_pin(object);
+                self.objects.at_mut(object).pin = Pin::Soft;
+                self.note_soft_pin(object, (ttl_ms, false));
+                self.begin_soft_pin(object);
+                // The queue of leased ranges is in the order of the leases' ends.
+                self.lease_anew(object);
+            }
+        }
+        Ok(())
+    }
+
+    fn end_soft_pin(&mut self, object: u32) {
+        let Some(pin) = self.soft_pins.known.get_mut(&object) else { return };
+        (pin.sliding, pin.ttl_ms, pin.until) = (false, 0, self.now);
+        if let Some(due) = pin.timer {
+            self.timers.remove(&(due, Timer::SoftPin(object)));
+            self.soft_pin_due(object);
+        }
+    }
+
     /// Notes the soft pin that a put asked for. It comes into force when the object becomes readable.
     pub(crate) fn note_soft_pin(&mut self, object: u32, (ttl_ms, sliding): (u64, bool)) {
         let pin = Deadline { sliding, ttl_ms, until: Tick::ZERO, timer: None };

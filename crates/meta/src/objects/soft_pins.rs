@@ -19,7 +19,8 @@ impl SoftPins {
 
     /// The length of an object's soft pin in milliseconds, and whether the pin slides.
     pub(crate) fn asked(&self, object: u32) -> Option<(u64, bool)> {
-        self.known.get(&object).map(|pin| (pin.ttl_ms, pin.sliding))
+        let pin = self.known.get(&object).filter(|pin| pin.ttl_ms > 0);
+        pin.map(|pin| (pin.ttl_ms, pin.sliding))
     }
 }
 

@@ -88,6 +88,7 @@ impl Meta {
             let due = disk_due.min(self.now.after_ms(ttl_ms));
             self.timers.insert((due, Timer::Client(client)));
         } else {
+            self.counters.clients_given_up += 1;
             self.strike_client(client);
         }
     }

@@ -53,6 +53,10 @@ impl Meta {
         if !self.clients.set_in_sight(client, in_sight, self.now) {
             return;
         }
+        match in_sight {
+            true => self.counters.clients_recovered += 1,
+            false => self.counters.clients_suspected += 1,
+        }
         for slot in self.segments.of_client(client).to_vec() {
             self.segments.set(slot, Closed::OutOfSight, !in_sight);
         }
@@ -64,16 +68,19 @@ impl Meta {
         }
     }
 
-    /// Notes that a client that was silent for its time to live is out of sight. Gives the time at which the last
-    /// route to its segments ends, if that is still to come. A node that only the master cannot hear may serve
-    /// readers until then.
+    /// Notes that a client that was silent for its time to live is out of sight. Gives the time until which it may come
+    /// back, if that is still to come: at least until the last route to its segments ends, since a node that only the
+    /// master cannot hear may serve readers until then.
     pub(super) fn lose_sight_of_silent(&mut self, client: ClientId) -> Option<Tick> {
         if self.segments.of_client(client).is_empty() {
             return None;
         }
         self.set_sight(client, false);
-        let lost = self.clients.get(client)?.sight_changed;
-        Some(lost.after_ms(self.config.lease_ttl_ms)).filter(|&end| end > self.now)
+        let record = self.clients.get(client)?;
+        let routes_end = record.sight_changed.after_ms(self.config.lease_ttl_ms);
+        let silent = record.last_heard.after_ms(self.config.client_ttl_ms);
+        let suspicion_ends = silent.after_ms(self.config.suspicion_ttl_ms);
+        Some(routes_end.max(suspicion_ends)).filter(|&end| end > self.now)
     }
 
     /// Doubts the clients of these segments, because another client could not reach them. Ignores segments that are

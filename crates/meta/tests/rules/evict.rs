@@ -2,7 +2,8 @@
 
 use mooncake_meta::{Config, EvictionPolicy};
 use mooncake_types::{
-    ErrorCode, PutEnd, PutItem, PutMode, PutStart, ReplicateConfig, Reply, Request, SoftPin,
+    ErrorCode, PutEnd, PutItem, PutMode, PutStart, ReplicateConfig, Reply, Request, SegmentId,
+    SoftPin,
 };
 
 use crate::world::{ALICE, World};
@@ -111,6 +112,56 @@ fn soft_pinned_objects_stay_where_the_master_says_so() {
     let mut world = pool_with(1, 64 * KIB, config);
     world.put_with(ALICE, "pinned", 64 * KIB, soft(SoftPin::Sliding)).unwrap();
     assert_eq!(world.put("k", 1), Err(ErrorCode::NoAvailableHandle));
+}
+
+#[test]
+fn an_object_is_soft_pinned_and_unpinned_after_its_put() {
+    let mut world = pool(1, 64 * KIB);
+    world.put("k", 16 * KIB).unwrap();
+    let pinned = |world: &World| world.meta.stats().soft_pinned_keys;
+    let pin = |world: &mut World, key: &str, ttl_ms| world.meta.soft_pin(world.now, key, ttl_ms);
+    assert_eq!(pin(&mut world, "other", 1), Err(ErrorCode::ObjectNotFound));
+    let too_long = Config::default().max_soft_pin_ttl_ms + 1;
+    assert_eq!(pin(&mut world, "k", too_long), Err(ErrorCode::InvalidParams));
+    assert_eq!(pin(&mut world, "k", 0), Ok(()), "nothing is to be ended");
+    assert_eq!(pinned(&world), 0);
+    assert_eq!(pin(&mut world, "k", 60_000), Ok(()));
+    assert_eq!(pinned(&world), 1);
+    world.check();
+    for number in 0..8 {
+        world.put(&format!("filler {number}"), 16 * KIB).unwrap();
+        world.pass(6_000);
+    }
+    assert!(world.exist("k"), "it lies longest, and others went");
+    world.ping(ALICE, &[SegmentId(1)]);
+    // It is leased now: the pin ends with the lease.
+    assert_eq!(pin(&mut world, "k", 0), Ok(()));
+    world.check();
+    world.pass(6_000);
+    assert_eq!(pinned(&world), 0);
+    world.ping(ALICE, &[SegmentId(1)]);
+    assert_eq!(pin(&mut world, "k", 60_000), Ok(()), "it can be pinned again");
+    assert_eq!(pin(&mut world, "k", 5_500), Ok(()), "and for a shorter time");
+    world.check();
+    world.pass(6_000);
+    assert_eq!(pinned(&world), 0);
+    world.check();
+}
+
+#[test]
+fn a_soft_pin_leaves_a_hard_pin_and_ends_a_sliding_one() {
+    let mut world = pool(1, 64 * KIB);
+    let hard = ReplicateConfig { hard_pin: true, ..ReplicateConfig::default() };
+    world.put_with(ALICE, "hard", 1, hard).unwrap();
+    world.put_with(ALICE, "sliding", 1, soft(SoftPin::Sliding)).unwrap();
+    for key in ["hard", "sliding"] {
+        assert_eq!(world.meta.soft_pin(world.now, key, 0), Ok(()));
+    }
+    assert_eq!(world.meta.stats().soft_pinned_keys, 0);
+    assert!(world.exist("sliding"), "and this read does not pin it again");
+    assert_eq!(world.meta.soft_pin(world.now, "hard", 1_000), Ok(()));
+    assert_eq!(world.meta.stats().soft_pinned_keys, 0);
+    world.check();
 }
 
 #[test]

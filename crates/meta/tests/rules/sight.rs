@@ -7,7 +7,7 @@ use mooncake_types::{
 };
 
 use crate::world::{ALICE, BOB, World};
-use crate::{KIB, pool};
+use crate::{KIB, pool, pool_with};
 
 const NOT_FOUND: ErrorCode = ErrorCode::ObjectNotFound;
 
@@ -54,6 +54,36 @@ fn keys_of_a_node_out_of_sight_are_missing_at_once_and_come_back_with_its_next_p
     assert_eq!(world.get("k"), Ok(before));
     assert_eq!(world.meta.stats().counters.lost_keys, 0);
     assert_eq!(world.meta.stats().segments_out_of_sight, 0);
+    world.check();
+}
+
+#[test]
+fn a_suspected_client_may_come_back_for_as_long_as_the_operator_says() {
+    let config = Config { suspicion_ttl_ms: 20_000, ..Config::default() };
+    let mut world = pool_with(1, 64 * KIB, config);
+    world.mount(BOB, 2, 64 * KIB).expect("the segment is a new one");
+    put_on_bobs(&mut world, "k");
+    let liveness = |world: &World| {
+        let counters = world.meta.stats().counters;
+        (counters.clients_suspected, counters.clients_recovered, counters.clients_given_up)
+    };
+    let pass = |world: &mut World, seconds| {
+        for _ in 0..seconds {
+            world.pass(1_000);
+            world.ping(ALICE, &[SegmentId(1)]);
+        }
+    };
+    pass(&mut world, 11);
+    assert_eq!(world.get("k"), Err(NOT_FOUND), "Bob was silent for client_ttl");
+    assert_eq!(liveness(&world), (1, 0, 0));
+    assert_eq!(world.meta.stats().clients_out_of_sight, 1);
+    pass(&mut world, 18);
+    assert!(!world.ping(BOB, &[SegmentId(2)]), "29 s: nothing has to be mounted again");
+    assert_eq!(liveness(&world), (1, 1, 0));
+    assert!(world.get("k").is_ok());
+    pass(&mut world, 31);
+    assert_eq!(liveness(&world), (2, 1, 1));
+    assert!(world.ping(BOB, &[SegmentId(2)]), "31 s: Bob was given up");
     world.check();
 }
 
