@@ -1,7 +1,7 @@
 //! Moves bytes between callers' memory and the segments of storage nodes, and serves a node's data port.
 //!
 //! A [`Transport`] reads and writes ranges at nodes: [`LocalTransport`] in this process, [`TcpTransport`] at any
-//! other, [`Paths`] by the nearer of both. A node implements [`SegmentHost`], and [`DataServer`] serves it over TCP.
+//! other, [`Paths`] by the nearest of all ways. Each way is a [`carrier::Carrier`]. A node implements [`SegmentHost`], and [`DataServer`] serves it over TCP.
 //! A read is `Ok` only if the host still held that version after the copy, and the checksums match. A write is
 //! complete only if all bytes arrived and their checksums match.
 //!
@@ -14,8 +14,11 @@
 
 mod auth_token;
 mod begin_reads;
+mod carrier;
 mod copy_out;
 mod error;
+mod examination;
+mod fallbacks;
 mod host;
 mod hot;
 mod local;
@@ -23,12 +26,14 @@ mod local_socket;
 mod near;
 mod op;
 mod open_write;
+mod own_segments;
 mod parts;
 mod paths;
 mod protocol;
 mod source;
 mod staged;
 mod tcp;
+mod tcp_calls;
 mod tcp_config;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -47,14 +52,15 @@ mod tests;
 
 pub use auth_token::{EnvError, TokenFileError, read_token_file, token_of_variables};
 pub use error::TransferError;
+pub use examination::Examination;
 pub use host::{Interrupt, Pin, ReadTicket, SegmentHost, SharedSegment, WriteTicket};
 pub use hot::{HotCache, HotCacheConfig, HotCacheCounts, HotCacheError};
 pub use local::LocalTransport;
 pub use local_socket::LocalListener;
 pub use mooncake_types::NodeDrop;
-pub use near::{Distance, Reach};
+pub use near::Distance;
 pub use op::{ReadOp, ViewOp, WriteOp};
-pub use paths::{Examination, Paths};
+pub use paths::Paths;
 pub use protocol::is_served_by_tcp;
 pub use server::{DataListener, DataServer, Served, ServedWay, ServerConfig};
 pub use source::Source;

@@ -3,8 +3,6 @@ use std::sync::Arc;
 use mooncake_memory::SliceList;
 use mooncake_types::{RangeRead, RangeWrite};
 
-use crate::TransferError;
-
 /// A range to be read into the caller's memory.
 #[derive(Clone, Debug)]
 pub struct ReadOp<'m> {
@@ -35,6 +33,3 @@ pub struct WriteOp<'a> {
     /// The source, of exactly `range.len` bytes. It stays unchanged until the write has returned.
     pub src: SliceList<'a>,
 }
-
-/// The result of each operation of a call; `None` for those left to another transport.
-pub(crate) type Settled = Vec<Option<Result<(), TransferError>>>;

@@ -6,8 +6,9 @@ use mooncake_types::limits::{MAX_FRAME_PAYLOAD_BYTES, MAX_FRAME_RANGES, time_to_
 use mooncake_types::{Epoch, ErrorCode, RangeRead};
 use mooncake_wire::LocalSocket;
 
-use crate::client::{Ask, CallLimits, PeerCall, Peers, Purpose, Question, Read, Write, drive};
+use crate::client::{Ask, CallLimits, PeerCall, Peers, Purpose, Question, Read, Write, set_off};
 use crate::plan::{FrameLimits, PeerPlan, plan};
+use crate::tcp_calls::{FailedCall, TcpCalls};
 use crate::{NodeDrop, ReadOp, TcpConfig, TransferError, Transport, WriteOp};
 
 /// How long a question that moves no bytes waits for a connection, or for a silent node. Callers try again.
@@ -24,7 +25,7 @@ pub struct TcpTransport {
 
 /// How long a call may wait, and for what.
 #[derive(Clone, Copy)]
-struct CallTimes {
+pub(crate) struct CallTimes {
     /// For a connection; `None`: until the deadline.
     connection: Option<Duration>,
     /// For a silent node.
@@ -51,27 +52,6 @@ impl TcpTransport {
         Ok(socket)
     }
 
-    /// [`Transport::read`] of the operations at the positions that are wanted; the other results mean nothing.
-    pub(crate) fn read_where(
-        &self,
-        ops: &[ReadOp],
-        wanted: impl Fn(usize) -> bool,
-    ) -> Vec<Result<(), TransferError>> {
-        let sizes = ops.iter().map(|op| (&op.endpoint, op.range.len, op.dst.total_len()));
-        let wanted = |position: usize| wanted(position) && ops[position].dst.is_host();
-        self.run(Purpose::Read, self.transfer_times(), sizes, wanted, || Read(ops)).0
-    }
-
-    /// [`Transport::write`] of the operations at the positions that are wanted; the other results mean nothing.
-    pub(crate) fn write_where(
-        &self,
-        epoch: Epoch,
-        ops: &[WriteOp<'_>],
-        wanted: impl Fn(usize) -> bool,
-    ) -> Vec<Result<(), TransferError>> {
-        self.run_writes(epoch, ops, wanted).0
-    }
-
     /// [`Transport::write`]; `None` for operations of which nothing has begun, because their node was not reached and
     /// there is time left to try another way.
     pub(crate) fn write_if_reached(
@@ -79,7 +59,7 @@ impl TcpTransport {
         epoch: Epoch,
         ops: &[WriteOp<'_>],
     ) -> Vec<Option<Result<(), TransferError>>> {
-        let (results, unreached) = self.run_writes(epoch, ops, |_| true);
+        let (results, unreached) = self.run_writes(epoch, ops);
         let mut results: Vec<_> = results.into_iter().map(Some).collect();
         for position in unreached {
             results[position] = None;
@@ -91,12 +71,10 @@ impl TcpTransport {
         &self,
         epoch: Epoch,
         ops: &[WriteOp<'_>],
-        wanted: impl Fn(usize) -> bool,
     ) -> (Vec<Result<(), TransferError>>, Vec<usize>) {
         let sizes = ops.iter().map(|op| (&op.endpoint, op.range.len, op.src.total_len()));
-        let wanted = |position: usize| wanted(position) && ops[position].src.is_host();
-        let times = self.transfer_times();
-        self.run(Purpose::Write, times, sizes, wanted, || Write::new(epoch, ops))
+        let is_host = |position: usize| ops[position].src.is_host();
+        self.run(Purpose::Write, self.transfer_times(), sizes, is_host, || Write::new(epoch, ops))
     }
 
     #[cfg(test)]
@@ -127,7 +105,7 @@ impl TcpTransport {
         self.run(Purpose::Read, self.ask_times(), sizes, |_| true, || Ask::Promise(ops)).0
     }
 
-    fn transfer_times(&self) -> CallTimes {
+    pub(crate) fn transfer_times(&self) -> CallTimes {
         CallTimes { connection: None, silence: self.peers.config().silence_timeout }
     }
 
@@ -136,9 +114,9 @@ impl TcpTransport {
         CallTimes { connection: Some(ASK_PATIENCE), silence }
     }
 
-    /// Plans operations, given as `(endpoint, bytes of the range, bytes of the caller's memory)`, and puts one
-    /// question to each peer. Returns the results in the order of the operations. Also returns the positions of those
-    /// that did not begin, because their peer could not be connected to, if there is time left.
+    /// Puts one question to each peer about operations, given as `(endpoint, bytes of the range, bytes of the caller's
+    /// memory)`. Returns the results in the order of the operations. Also returns the positions of those that did not
+    /// begin, because their peer could not be connected to, if there is time left.
     fn run<'a, 'm, Q: Question<'m>>(
         &self,
         purpose: Purpose,
@@ -154,35 +132,45 @@ impl TcpTransport {
             .filter(|&(position, (_, len, memory))| len == memory && wanted(position))
             .map(|(position, (endpoint, len, _))| (position, endpoint, len))
             .collect();
+        let calls = self.begin(purpose, times, ops, question);
+        let in_time = calls.failed.iter().filter(|failed| failed.was_in_time);
+        let unreached = in_time.flat_map(|failed| &failed.positions).copied().collect();
+        calls.finish(|position, result| results[position] = result);
+        (results, unreached)
+    }
+
+    /// Plans operations, given as `(position, endpoint, bytes)`, and begins one call to each peer.
+    pub(crate) fn begin<'m, Q: Question<'m>>(
+        &self,
+        purpose: Purpose,
+        times: CallTimes,
+        ops: Vec<(usize, &Arc<str>, u64)>,
+        question: impl Fn() -> Q,
+    ) -> TcpCalls<'m, Q> {
         let TcpConfig { transfer_timeout, bytes_in_flight, .. } = *self.peers.config();
         let deadline = deadline(transfer_timeout, ops.iter().map(|&(.., len)| len));
         let connect_by =
             times.connection.map_or(deadline, |patience| deadline.min(Instant::now() + patience));
-        let (mut calls, mut unreached) = (Vec::with_capacity(1), Vec::new());
+        let (mut calls, mut failed) = (Vec::with_capacity(1), Vec::new());
         let plans = plan(ops, self.frame_limits());
         if plans.len() > 1 {
             self.connect_all(&plans, purpose, connect_by);
         }
         for plan in plans {
             match self.peers.lease(&plan.endpoint, purpose, connect_by) {
-                Ok(lease) => calls.push(PeerCall::new(lease, question(), plan, bytes_in_flight)),
+                Ok(lease) => {
+                    let mut call = PeerCall::new(lease, question(), plan, bytes_in_flight);
+                    set_off(&mut call);
+                    calls.push(call);
+                }
                 Err(error) => {
-                    for &position in &plan.positions {
-                        results[position] = Err(error.clone());
-                    }
-                    if Instant::now() < deadline {
-                        unreached.extend(plan.positions);
-                    }
+                    let was_in_time = Instant::now() < deadline;
+                    failed.push(FailedCall { positions: plan.positions, error, was_in_time });
                 }
             }
         }
-        drive(&mut calls, CallLimits { deadline, silence: times.silence });
-        for call in calls {
-            for (position, result) in call.finish() {
-                results[position] = result;
-            }
-        }
-        (results, unreached)
+        let limits = CallLimits { deadline, silence: times.silence };
+        TcpCalls { calls, failed, limits, begun: Instant::now() }
     }
 
     /// Connects to all new peers at the same time, so that the timeouts of dead ones overlap; those are suspect
@@ -214,10 +202,12 @@ fn deadline(timeout: Duration, lens: impl Iterator<Item = u64>) -> Instant {
 
 impl Transport for TcpTransport {
     fn read(&self, ops: &[ReadOp]) -> Vec<Result<(), TransferError>> {
-        self.read_where(ops, |_| true)
+        let sizes = ops.iter().map(|op| (&op.endpoint, op.range.len, op.dst.total_len()));
+        let is_host = |position: usize| ops[position].dst.is_host();
+        self.run(Purpose::Read, self.transfer_times(), sizes, is_host, || Read(ops)).0
     }
 
     fn write(&self, epoch: Epoch, ops: &[WriteOp<'_>]) -> Vec<Result<(), TransferError>> {
-        self.write_where(epoch, ops, |_| true)
+        self.run_writes(epoch, ops).0
     }
 }

@@ -49,6 +49,13 @@ pub(crate) fn drive<'m>(calls: &mut [PeerCall<'m, impl Question<'m>>], patience:
     }
 }
 
+/// Sends what a new call can send without waiting.
+pub(crate) fn set_off<'m>(call: &mut PeerCall<'m, impl Question<'m>>) {
+    if call.interest().write {
+        settle(call, |call| call.send(Wait::Now));
+    }
+}
+
 /// Ends a call that has been silent for too long, unless bytes move now: this process itself may have been paused.
 fn try_once_more<'m>(call: &mut PeerCall<'m, impl Question<'m>>) {
     let Interest { read, write } = call.interest();

@@ -18,7 +18,7 @@ mod write;
 
 pub(crate) use ask::Ask;
 pub(crate) use dial::open;
-pub(crate) use drive::{CallLimits, drive};
+pub(crate) use drive::{CallLimits, drive, set_off};
 #[cfg(test)]
 pub(crate) use peer::Lease;
 pub(crate) use peer_call::{PeerCall, Question};

@@ -17,6 +17,7 @@ mod filler;
 mod index;
 mod layout;
 mod locked_cache;
+mod read_away;
 mod shared_cache;
 mod sketch;
 #[cfg(test)]
@@ -32,7 +33,7 @@ use crate::{ReadOp, TcpConfig};
 pub use config::{HotCacheConfig, HotCacheError};
 use filler::Filler;
 use index::Identity;
-pub(crate) use shared_cache::CacheLookup;
+use shared_cache::CacheLookup;
 pub use shared_cache::HotCacheCounts;
 use shared_cache::SharedCache;
 

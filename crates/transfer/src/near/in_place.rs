@@ -3,7 +3,6 @@
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
 
 use mooncake_connection::{Connection, Fault, is_quiet};
 use mooncake_device::{CopyError, Direction, Job, copy_some};
@@ -16,7 +15,6 @@ use super::prefault::PrefaultedParts;
 use super::segment::NearSegment;
 use crate::copy_out::bad_memory;
 use crate::error::of_copy;
-use crate::op::Settled;
 use crate::plan::MAX_BEGIN_RANGES;
 use crate::{TransferError, WriteOp};
 
@@ -26,13 +24,17 @@ const STEP_BYTES: u64 = 1 << 20;
 /// A write into memory that is mapped here.
 pub(super) struct Placed<'a> {
     pub(super) op: &'a WriteOp<'a>,
-    pub(super) segment: Arc<NearSegment>,
+    pub(super) segment: &'a NearSegment,
 }
 
-/// Writes ranges of segments of one node; the results are in their order. A range stays unsettled if it did not begin
-/// for lack of a connection.
-pub(super) fn write(neighbour: &Neighbour, epoch: Epoch, placed: &[Placed<'_>]) -> Settled {
-    let write_some = |placed: &[Placed<'_>]| -> Settled {
+/// Writes ranges of segments of one node; the results are in their order. `None` for a range that did not begin for
+/// lack of a connection.
+pub(super) fn write(
+    neighbour: &Neighbour,
+    epoch: Epoch,
+    placed: &[Placed<'_>],
+) -> Vec<Option<Result<(), TransferError>>> {
+    let write_some = |placed: &[Placed<'_>]| {
         let connection = match neighbour.connection() {
             Ok(connection) => connection,
             Err(fault) => {

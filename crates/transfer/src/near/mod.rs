@@ -3,6 +3,7 @@
 //! [`Near`] finds out which nodes are on this host. A [`neighbour::Neighbour`] is one of them, for as long as its
 //! process lives. Reads and writes that cannot use the mapped memory go as frames over the node's local socket.
 
+mod carrier;
 mod failed_questions;
 mod in_place;
 mod known_peers;
@@ -19,4 +20,3 @@ mod write;
 
 pub(crate) use known_peers::Near;
 pub use peer_discovery::Distance;
-pub use reach::Reach;

@@ -9,7 +9,7 @@ use crate::Way;
 
 /// How this process reads a segment of a node on this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reach {
+pub(super) enum Reach {
     /// From the node's memory, which is mapped here.
     Mapped,
     /// By the kernel, out of the node's process.
@@ -41,7 +41,7 @@ impl fmt::Display for Reach {
 
 impl Near {
     /// How this process reads a segment of a node on this host.
-    pub(crate) fn reach(&self, met: &NearPeer, segment: SegmentId) -> Reach {
+    pub(super) fn reach(&self, met: &NearPeer, segment: SegmentId) -> Reach {
         let mut why = Vec::new();
         let Some(found) = met.0.segment(segment) else {
             why.push("it does not share this segment".to_owned());

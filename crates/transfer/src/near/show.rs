@@ -9,7 +9,7 @@ use super::pins::{PinError, Wanted};
 use super::segment::NearSegment;
 use super::visit::Visit;
 use crate::view::View;
-use crate::{TcpTransport, ViewOp, Way};
+use crate::{ViewOp, Way};
 
 impl Neighbour {
     /// Views of ranges; `None` for those that the node does not pin.
@@ -34,7 +34,6 @@ impl Near {
         &self,
         ops: &[ViewOp],
         is_wanted: impl Fn(usize) -> bool + Clone,
-        tcp: &TcpTransport,
     ) -> Vec<Option<View>> {
         let mut views: Vec<Option<View>> = ops.iter().map(|_| None).collect();
         if !self.ways.near().contains(&Way::Shm) {
@@ -42,8 +41,7 @@ impl Near {
         }
         let wanted = ops.iter().enumerate().filter(|(position, _)| is_wanted(*position));
         let wanted = wanted.map(|(position, op)| (position, &op.endpoint));
-        let visits =
-            self.visits(wanted, tcp, |position, neighbour| visible(neighbour, &ops[position]));
+        let visits = self.visits(wanted, |position, neighbour| visible(neighbour, &ops[position]));
         for Visit { neighbour, ops: wanted } in visits {
             for wanted in wanted.chunks(MAX_FRAME_RANGES) {
                 let rows: Vec<Wanted<'_>> =

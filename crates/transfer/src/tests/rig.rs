@@ -15,15 +15,15 @@ pub(super) const CLUSTER: &str = "test-cluster";
 pub(super) const TOKEN: &str = "a secret";
 
 /// Nodes of one segment each: segment `i + 1` at node `i`.
-pub(super) struct Node {
+pub(crate) struct Node {
     pub(super) segment: SegmentId,
     pub(super) host: Arc<MemoryHost>,
     pub(super) server: DataServer,
-    pub(super) endpoint: Arc<str>,
+    pub(crate) endpoint: Arc<str>,
 }
 
 impl Node {
-    pub(super) fn start(segment: u128, len: u64) -> Node {
+    pub(crate) fn start(segment: u128, len: u64) -> Node {
         Self::with_config(segment, len, server_config())
     }
 
@@ -47,7 +47,7 @@ pub(super) fn server_config() -> ServerConfig {
     }
 }
 
-pub(super) fn tcp_config() -> TcpConfig {
+pub(crate) fn tcp_config() -> TcpConfig {
     TcpConfig {
         cluster_id: CLUSTER.into(),
         auth_token: TOKEN.into(),
@@ -74,7 +74,7 @@ pub(super) const EPOCH: Epoch = Epoch(7);
 /// One object in one range.
 #[derive(Clone, Debug)]
 pub(super) struct Object {
-    pub(super) endpoint: Arc<str>,
+    pub(crate) endpoint: Arc<str>,
     pub(super) segment: SegmentId,
     pub(super) offset: u64,
     pub(super) len: u64,
