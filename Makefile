@@ -19,13 +19,16 @@ SEEDS ?= 10000
 # The seconds for which `make chaos` injects faults, and the seed that selects them; without SEED, a new one each time.
 SECONDS ?= 600
 SEED ?=
+# Where `make c-api` installs. DESTDIR is put before it.
+PREFIX ?= /usr/local
+DESTDIR ?=
 # The Debian packages with the servers that tests start, and the command that runs apt-get as root.
 SERVER_PACKAGES := etcd-server redis-server iproute2
 AS_ROOT := $(shell test "$$(id -u)" = 0 || echo sudo -n)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build check check-rust check-python check-licences servers test test-rust test-chaos test-python demo \
-    figures bench bench-scale bench-check bench-all bench-recovery engines gpu soak chaos clean
+    c-api figures bench bench-scale bench-check bench-all bench-recovery engines gpu soak chaos clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,6 +36,18 @@ help: ## show this list
 setup: $(WHEEL) ## make .venv, and install the tools, the commands and the Python package into it
 
 build: $(WHEEL) ## build the release commands and the wheel, and install them into .venv
+
+C_API := crates/c-api
+INSTALLED := $(DESTDIR)$(abspath $(PREFIX))
+VERSION := $(shell sed -n 's/^version = "\(.*\)"$$/\1/p' Cargo.toml | head -n 1)
+
+c-api: ## build the library for C and C++, and install it; PREFIX=/usr/local: where
+	cargo build --locked --release --package mooncake-c-api
+	install -D -m 755 target/release/libmooncake_store.so $(INSTALLED)/lib/libmooncake_store.so
+	install -D -m 644 -t $(INSTALLED)/include/mooncake $(C_API)/include/mooncake/store_c.h $(C_API)/include/mooncake/client.hpp
+	install -d $(INSTALLED)/lib/pkgconfig
+	sed -e 's|@PREFIX@|$(abspath $(PREFIX))|' -e 's|@VERSION@|$(VERSION)|' $(C_API)/pkgconfig/mooncake_store.pc.in \
+	    >$(INSTALLED)/lib/pkgconfig/mooncake_store.pc
 
 check: check-rust check-python check-licences ## check formatting, lints, documentation and types
 

@@ -163,15 +163,25 @@ impl Program {
         self.child.wait().expect("our child");
     }
 
+    /// Waits until the process ends. Returns its exit status and the rest of its log.
+    ///
+    /// # Panics
+    /// If the process does not end.
+    #[must_use]
+    pub fn outcome(mut self) -> (ExitStatus, String) {
+        let status = self.end();
+        (status, self.lines.iter().collect::<Vec<String>>().join("\n"))
+    }
+
     /// Waits for the process to fail, and returns the rest of its log.
     ///
     /// # Panics
     /// If the process succeeds, or does not end.
     #[must_use]
-    pub fn failure(mut self) -> String {
-        let status = self.end();
+    pub fn failure(self) -> String {
+        let (status, log) = self.outcome();
         assert!(!status.success(), "it has ended well");
-        self.lines.iter().collect::<Vec<String>>().join("\n")
+        log
     }
 
     /// The value of a field in a logged line. `name` ends with an equals sign.
