@@ -17,6 +17,9 @@ use crate::auth_token::TokenFlags;
 /// directory that hosts share. For each it prints the room, the way of bytes and the speed. To measure the speed it
 /// writes up to 64 MiB, and removes them.
 ///
+/// It lists the devices that libfabric finds, which MC_LIBFABRIC_PATH and MOONCAKE_FABRIC_PROVIDER narrow down. Nothing
+/// uses them yet.
+///
 /// MOONCAKE_TRANSPORTS and MC_STORE_CLUSTER_ID apply as for a client. The exit status is 1 if the master or a node
 /// cannot be reached, or if a disk or object store cannot be used.
 #[derive(Debug, Parser)]

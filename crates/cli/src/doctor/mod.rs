@@ -1,8 +1,9 @@
-//! `mooncake doctor`: how bytes travel between this host, each segment of a pool and its GPUs, and why; and how fast
-//! its disks and object store are. Enter at [`main`].
+//! `mooncake doctor`: how bytes travel between this host, each segment of a pool and its GPUs, and why; how fast its
+//! disks and object store are; and what libfabric finds. Enter at [`main`].
 
 mod args;
 mod devices;
+mod fabric;
 mod tiers;
 
 use std::fmt::Write;
@@ -10,6 +11,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use mooncake_client::{FoundLeader, OpenError, StoreConfig, find_leader};
+use mooncake_fabric::DeviceOptions;
 use mooncake_http::admin;
 use mooncake_transfer::{Paths, TcpConfig};
 use mooncake_types::{ByteSize, ClientId};
@@ -34,6 +36,8 @@ pub fn main(args: &[String]) -> ExitCode {
         args.master = args.given.join(",");
     }
     let examined = examine(&args);
+    let fabric = DeviceOptions::from_variables(|name| std::env::var(name).ok());
+    say(format_args!("{}", fabric::describe(&fabric)));
     say(format_args!("{}", devices::describe()));
     match examined {
         Ok(true) => ExitCode::SUCCESS,

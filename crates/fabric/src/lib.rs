@@ -1,0 +1,68 @@
+//! One-sided reads and writes over libfabric: over EFA, over Slingshot, and over its software providers (`tcp`, `shm`,
+//! `sockets`, `udp`), with which it is tested.
+//!
+//! The library (`libfabric.so.1`, 1.14 or later) is opened at run time; a build needs nothing of it.
+//!
+//! - [`devices`] lists what the library finds. [`Domain::open`] opens one device.
+//! - A [`Target`] lends memory: [`Target::expose`] registers it. Peers get the target's [`Address`] and the descriptor
+//!   of the memory ([`RemoteMemory`]), as bytes.
+//! - An [`Initiator`] reads and writes that memory: [`Initiator::connect`], [`Peer::submit`], [`Batch::wait`]. Its local
+//!   memory is registered at first use, where the provider asks for that, and stays so as long as its region.
+//!
+//! **Who may still write.** A peer that was told a key may write at any later time. [`Device::revocation`] says what stops
+//! it. Dropping a [`Target`] always does, and waits until it does.
+//!
+//! **What a deadline does.** No provider can take back a request that is in flight. If a deadline passes, the initiator is
+//! closed, so that local memory is not touched later. Its other batches fail, too.
+//!
+//! This crate knows no keys of objects and no segments.
+
+#![deny(unsafe_code)]
+
+#[allow(unsafe_code, reason = "the types of C functions")]
+mod abi;
+mod address;
+#[allow(unsafe_code, reason = "the library's texts are C strings")]
+mod call;
+#[allow(unsafe_code, reason = "the library writes to places of its own")]
+mod contexts;
+mod descriptor;
+mod device;
+#[allow(unsafe_code, reason = "objects are opened by C functions")]
+mod domain;
+mod error;
+#[allow(unsafe_code, reason = "it vouches for the memory of requests")]
+mod flight;
+#[allow(unsafe_code, reason = "lists of C structures")]
+mod info;
+mod initiator;
+#[allow(unsafe_code, reason = "the library is found by the system's linker")]
+mod load;
+#[allow(unsafe_code, reason = "objects are closed by C functions")]
+mod object;
+#[allow(unsafe_code, reason = "endpoints are tables of C functions")]
+mod port;
+mod progress;
+#[allow(unsafe_code, reason = "memory is registered by C functions")]
+mod registration;
+#[allow(unsafe_code, reason = "the types of C functions")]
+mod symbols;
+mod target;
+#[cfg(feature = "testing")]
+pub mod testing;
+#[allow(unsafe_code, reason = "descriptors that belong to the library")]
+mod wait;
+
+pub use address::{Address, MAX_ADDRESS_BYTES};
+pub use call::CallError;
+pub use descriptor::{DescriptorError, MAX_PIECES, RemoteMemory};
+pub use device::{
+    Device, DeviceError, DeviceOptions, Link, MrMode, Revocation, devices, library_version,
+};
+pub use domain::{Domain, Limits};
+pub use error::{ConnectError, OpenError, RegisterError, TransferError};
+pub use initiator::{Batch, Initiator, MAX_BATCH, Part, Peer};
+pub use load::{LoadError, OLDEST, Version};
+pub use port::Direction;
+pub use registration::Access;
+pub use target::{Exposed, Target};

@@ -1,0 +1,128 @@
+//! Peers that come and go.
+
+use std::time::{Duration, Instant};
+
+use mooncake_fabric::{
+    Access, ConnectError, Direction, Domain, Initiator, Limits, Part, Target, TransferError,
+};
+use mooncake_memory::HeldSlice;
+
+use crate::peer::PeerProcess;
+use crate::{PROVIDERS, expected, local, open, options, soon};
+
+fn open_descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// Bytes of this process in memory.
+fn resident_bytes() -> usize {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+    text.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+}
+
+fn read(initiator: &Initiator, target: &Target, memory: HeldSlice) {
+    let exposed = target.expose(memory, Access::Read).unwrap();
+    let there = initiator.connect(target.address()).unwrap();
+    let mine = local(4096, 0);
+    let parts = [Part { local: mine.clone(), remote: exposed.remote(), offset: 0 }];
+    there.submit(Direction::Read, &parts).unwrap().wait(soon()).unwrap();
+    assert!(mine.raw().to_vec() == expected(0, 4096, 1));
+}
+
+/// The providers with the number of peers that come and go: `shm` bears no more.
+const CROWDS: [(&str, usize); 2] = [("tcp", 1000), ("shm", 250)];
+
+/// Lets peers come and go, a fifth of them before anything is measured.
+fn check(provider: &str, crowd: usize, mut come_and_go: impl FnMut()) {
+    let first = crowd / 5;
+    (0..first).for_each(|_| come_and_go());
+    let (descriptors, bytes) = (open_descriptors(), resident_bytes());
+    (first..crowd).for_each(|_| come_and_go());
+    assert_eq!(open_descriptors(), descriptors, "{provider}: descriptors");
+    let more = resident_bytes().saturating_sub(bytes) / (crowd - first);
+    assert!(more < 4096, "{provider}: {more} bytes stay of each peer");
+}
+
+#[test]
+fn of_a_thousand_readers_nothing_is_left_at_a_target() {
+    for (provider, crowd) in CROWDS {
+        let domain = Domain::open(&options(provider), Limits::default()).unwrap();
+        let (target, memory) = (Target::open(&domain).unwrap(), local(4096, 1));
+        check(provider, crowd, || {
+            read(&Initiator::open(&domain).unwrap(), &target, memory.clone());
+        });
+    }
+}
+
+#[test]
+fn of_a_thousand_targets_nothing_is_left_at_a_reader() {
+    for (provider, crowd) in CROWDS {
+        let (domain, initiator) = open(provider, Limits::default());
+        let memory = local(4096, 1);
+        check(provider, crowd, || {
+            read(&initiator, &Target::open(&domain).unwrap(), memory.clone());
+        });
+    }
+}
+
+#[test]
+fn more_peers_than_a_provider_bears_are_refused() {
+    let (domain, initiator) = open("shm", Limits::default());
+    let target = Target::open(&domain).unwrap();
+    for _ in 0..256 {
+        initiator.connect(target.address()).unwrap();
+    }
+    let error = initiator.connect(target.address()).unwrap_err();
+    assert_eq!(error, ConnectError::TooMany { most: 256 });
+}
+
+#[test]
+fn a_peer_that_is_killed_in_the_middle_is_an_error_and_others_are_served() {
+    for provider in PROVIDERS {
+        let (mut victim, its_address) = PeerProcess::start(provider);
+        let (mut other, address) = PeerProcess::start(provider);
+        let (domain, initiator) = open(provider, Limits { requests: 2, ..Limits::default() });
+        let there = initiator.connect(&its_address).unwrap();
+        let lent = victim.expose(128 << 20, Access::Read, 1);
+        let mine = local(128 << 20, 2);
+        let parts = [Part { local: mine.clone(), remote: &lent, offset: 0 }];
+        let batch = there.submit(Direction::Read, &parts).unwrap();
+        victim.kill();
+        let begun = Instant::now();
+        let error = batch.wait(begun + Duration::from_secs(2)).unwrap_err();
+        println!("{provider}: {error} ({:?})", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_secs(6), "{provider}: {error}");
+        let is_expected =
+            matches!(error, TransferError::Failed { .. } | TransferError::DeadlinePassed { .. });
+        assert!(is_expected, "{provider}: {error}");
+        drop((there, initiator));
+        let initiator = Initiator::open(&domain).unwrap();
+        let there = initiator.connect(&address).unwrap();
+        let lent = other.expose(4096, Access::Read, 1);
+        let parts = [Part { local: mine.sub(0, 4096), remote: &lent, offset: 0 }];
+        there.submit(Direction::Read, &parts).unwrap().wait(soon()).unwrap();
+        assert!(mine.sub(0, 4096).raw().to_vec() == expected(0, 4096, 1), "{provider}");
+    }
+}
+
+#[test]
+fn a_batch_that_is_dropped_closes_its_initiator_so_that_its_memory_can_be_used_again() {
+    for provider in ["tcp", "shm", "sockets"] {
+        let (mut peer, address) = PeerProcess::start(provider);
+        let lent = peer.expose(64 << 20, Access::Read, 1);
+        let (_domain, initiator) = open(provider, Limits::default());
+        let there = initiator.connect(&address).unwrap();
+        let mine = local(64 << 20, 2);
+        let parts = [Part { local: mine.sub(0, 8), remote: &lent, offset: 0 }];
+        there.submit(Direction::Read, &parts).unwrap().wait(soon()).unwrap();
+        let parts = [Part { local: mine.clone(), remote: &lent, offset: 0 }];
+        drop(there.submit(Direction::Read, &parts).unwrap());
+        assert!(initiator.is_closed(), "{provider}");
+        let error = there.submit(Direction::Read, &parts).unwrap_err();
+        assert!(matches!(error, TransferError::Closed { .. }), "{provider}: {error}");
+        let left = crate::sum(mine.raw());
+        // The peer would go on meanwhile.
+        assert_eq!(peer.sum(1), crate::sum(local(64 << 20, 1).raw()));
+        assert_eq!(crate::sum(mine.raw()), left, "{provider}: nothing arrives later");
+    }
+}
