@@ -134,7 +134,7 @@ chaos: servers ## inject faults into real clusters; SECONDS=600: how long; SEED=
 	cargo run --locked --package mooncake-chaos -- run --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 clean: ## remove everything that was built
-	rm -rf $(VENV) target python/mooncake_store_rs.data
+	rm -rf $(VENV) target python/mooncake_pool.data
 	find python packaging -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(TOOLS): python/requirements-dev.txt

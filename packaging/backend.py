@@ -27,7 +27,7 @@ from typing import Any
 import maturin
 
 ROOT = Path(__file__).resolve().parent.parent
-SCRIPTS = ROOT / "python" / "mooncake_store_rs.data" / "scripts"
+SCRIPTS = ROOT / "python" / "mooncake_pool.data" / "scripts"
 # The glibc of `manylinux2014`, the oldest that Rust supports.
 OLDEST_MANYLINUX = 17
 COMMANDS = ("mooncake", "mooncake_master", "mooncake_client")

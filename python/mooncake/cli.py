@@ -13,7 +13,7 @@ from pathlib import Path
 
 __all__ = ["find_program", "main", "run_program"]
 
-DISTRIBUTION = "mooncake-store-rs"
+DISTRIBUTION = "mooncake-pool"
 NOT_FOUND = 127
 
 

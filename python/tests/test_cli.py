@@ -59,7 +59,7 @@ def test_programs_are_found_beside_the_package_and_not_on_the_path(
 
 
 def test_scripts_can_be_loaded_and_shadow_no_program() -> None:
-    declared = metadata.distribution("mooncake-store-rs").entry_points.select(group="console_scripts")
+    declared = metadata.distribution("mooncake-pool").entry_points.select(group="console_scripts")
     scripts = {script.name: script.value for script in declared}
     assert {"mooncake_http_metadata_server", "mc_store_rest_server", "transfer_engine_bench"} <= set(scripts)
     assert not set(scripts) & set(NATIVE)

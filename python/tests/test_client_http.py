@@ -126,7 +126,7 @@ def test_a_taken_port_is_an_error_and_the_next_setup_may_use_it(cluster: Cluster
 
 def test_each_part_says_its_version(cluster: Cluster) -> None:
     expected = {"version": mooncake.__version__, "protocol_version": mooncake.__protocol_version__}
-    assert mooncake.__version__ == metadata.version("mooncake-store-rs")
+    assert mooncake.__version__ == metadata.version("mooncake-pool")
     with pytest.raises(AttributeError, match="__versoin__"):
         mooncake.__versoin__  # noqa: B018
     store = MooncakeDistributedStore()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import mooncake
 
-DISTRIBUTION = "mooncake-store-rs"
+DISTRIBUTION = "mooncake-pool"
 # `bench/package.py` limits a release wheel to 15 MB. The test build is half as large again.
 MAX_TEST_WHEEL_BYTES = 22_000_000
 COMMANDS = {"mooncake", "mooncake_master", "mooncake_client"}
