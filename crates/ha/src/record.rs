@@ -1,6 +1,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use mooncake_types::{Epoch, OverruledKey, SegmentId, Version, limits};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use mooncake_types::{
+    Epoch, OverruledFilter, OverruledKey, OverruledKeys, SegmentId, Version, limits,
+};
 use serde::{Deserialize, Serialize};
 
 /// The name of the format in the text of a record.
@@ -17,6 +21,9 @@ const ID_BYTES: usize = 35;
 
 /// Bytes of an overruled key in the text: five numbers of up to 20 digits, and what is between them.
 const HASH_BYTES: usize = 108;
+
+/// Bytes of the filter of overruled keys in the text.
+const FILTER_BYTES: usize = OverruledFilter::BYTES.div_ceil(3) * 4;
 
 /// A segment whose content counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +70,7 @@ pub struct Record {
     fresh: bool,
     epoch: Epoch,
     members: BTreeMap<SegmentId, Member>,
-    overruled: BTreeMap<u64, OverruledKey>,
+    overruled: OverruledKeys,
     /// The last leader gave the leadership back before its lease was over.
     is_resigned: bool,
     /// The leader before this one did so.
@@ -97,6 +104,9 @@ struct Content {
     behind_since: Vec<(String, u64, u64)>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     overruled: Vec<(u64, [u64; 4])>,
+    /// The bits of the filter with further overruled keys, and what it says about all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    overruled_filter: Option<(String, [u64; 4])>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     disks: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -142,9 +152,10 @@ impl Record {
         self.members.get(&segment).copied()
     }
 
-    /// The keys that are overruled on segments that are behind, with their hashes.
-    pub fn overruled(&self) -> impl ExactSizeIterator<Item = (u64, OverruledKey)> + '_ {
-        self.overruled.iter().map(|(&hash, &key)| (hash, key))
+    /// The keys that are overruled on segments that are behind.
+    #[must_use]
+    pub const fn overruled(&self) -> &OverruledKeys {
+        &self.overruled
     }
 
     /// Approximate length of its text, in bytes.
@@ -155,7 +166,8 @@ impl Record {
             1 + behind + usize::from(member.is_disk) + usize::from(member.is_drained)
         };
         let ids = self.members.values().map(ids).sum::<usize>();
-        HEAD_BYTES + ids * ID_BYTES + self.overruled.len() * HASH_BYTES
+        let filter = self.overruled.filter().map_or(0, |_| HASH_BYTES + FILTER_BYTES);
+        HEAD_BYTES + ids * ID_BYTES + self.overruled.single().len() * HASH_BYTES + filter
     }
 
     /// Applies one change.
@@ -170,7 +182,7 @@ impl Record {
             Change::MarkBehind(segment, since) => self.set_behind(segment, Some(since)),
             Change::CaughtUp(segment) => self.set_behind(segment, None),
             Change::Overrule(hash, key) => {
-                self.overruled.entry(hash).or_default().add(key);
+                self.overruled.add(hash, key);
                 self.forget_overruled();
             }
             Change::Drain(segment) => self.set_drained(segment, true),
@@ -243,7 +255,8 @@ impl Record {
             members: self.members.keys().map(ToString::to_string).collect(),
             behind: self.ids_of(|member| member.behind.is_some()),
             behind_since: self.members().filter_map(since_text).collect(),
-            overruled: self.overruled().map(overruled_text).collect(),
+            overruled: self.overruled.single().iter().map(overruled_text).collect(),
+            overruled_filter: self.overruled.filter().map(filter_text),
             disks: self.ids_of(|member| member.is_disk),
             drained: self.ids_of(|member| member.is_drained),
             resigned: self.is_resigned,
@@ -312,11 +325,9 @@ impl Record {
         };
         let members = members.iter().map(|&id| (id, member(id))).collect();
         let (epoch, is_resigned) = (Epoch(content.epoch), content.resigned);
-        let key = |&(hash, [epoch, counter, at_epoch, at_counter]): &(u64, [u64; 4])| {
-            let (until, at) = (version(epoch, counter), version(at_epoch, at_counter));
-            (hash, OverruledKey { until, at })
-        };
-        let overruled = content.overruled.iter().map(key).collect();
+        let single = content.overruled.iter().map(|&(hash, numbers)| (hash, key_of(numbers)));
+        let filter = content.overruled_filter.as_ref().map(parse_filter).transpose()?;
+        let overruled = OverruledKeys::new(single.collect(), filter);
         Ok(Self { fresh: false, epoch, members, overruled, is_resigned, follows_resigned: false })
     }
 }
@@ -328,8 +339,27 @@ fn since_text(member: Member) -> Option<(String, u64, u64)> {
 }
 
 /// An overruled key, for the record's text.
-fn overruled_text((hash, key): (u64, OverruledKey)) -> (u64, [u64; 4]) {
-    (hash, [key.until.epoch.0, key.until.counter, key.at.epoch.0, key.at.counter])
+fn overruled_text((&hash, key): (&u64, &OverruledKey)) -> (u64, [u64; 4]) {
+    (hash, numbers_of(key))
+}
+
+fn numbers_of(key: &OverruledKey) -> [u64; 4] {
+    [key.until.epoch.0, key.until.counter, key.at.epoch.0, key.at.counter]
+}
+
+fn key_of([epoch, counter, at_epoch, at_counter]: [u64; 4]) -> OverruledKey {
+    OverruledKey { until: version(epoch, counter), at: version(at_epoch, at_counter) }
+}
+
+/// The filter with further overruled keys, for the record's text.
+fn filter_text(filter: &OverruledFilter) -> (String, [u64; 4]) {
+    (STANDARD.encode(filter.bits()), numbers_of(&filter.key()))
+}
+
+fn parse_filter((bits, numbers): &(String, [u64; 4])) -> Result<OverruledFilter, String> {
+    let bits = STANDARD.decode(bits).map_err(|error| format!("its filter: {error}"))?;
+    let filter = OverruledFilter::new(bits, key_of(*numbers));
+    filter.ok_or_else(|| "its filter has another length".to_owned())
 }
 
 fn version(epoch: u64, counter: u64) -> Version {
@@ -436,6 +466,24 @@ mod tests {
     }
 
     #[test]
+    fn keys_that_have_no_room_one_by_one_are_in_a_filter_that_is_as_it_was_written() {
+        let mut record = record();
+        assert!(!record.encode("a").contains("filter"));
+        let key = OverruledKey { until: SINCE, at: SINCE };
+        let hash = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (0..3_000).for_each(|number| record.apply(Change::Overrule(hash(number), key)));
+        let text = record.encode("a");
+        assert!(text.len() <= record.about_bytes(), "{} of {}", text.len(), record.about_bytes());
+        let read = Record::decode(text.as_bytes(), "a").expect("it was just written");
+        assert_eq!(read.overruled(), record.overruled());
+        let is_covered = |number| read.overruled().covers(hash(number), SINCE, SINCE);
+        assert!((0..3_000).all(is_covered));
+        assert!((3_000..4_000).filter(|&number| is_covered(number)).count() < 20);
+        record.apply(Change::CaughtUp(SegmentId(3)));
+        assert!(record.overruled().is_empty() && !record.encode("a").contains("filter"));
+    }
+
+    #[test]
     fn an_epoch_is_raised_and_never_lowered() {
         let mut record = record();
         let epochs = [9, 8, 9].map(|epoch| {
@@ -523,6 +571,7 @@ mod tests {
                 behind,
                 behind_since: vec![],
                 overruled: vec![],
+                overruled_filter: None,
                 disks: vec![],
                 drained: vec![],
                 resigned: false,

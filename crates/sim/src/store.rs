@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use mooncake_meta::{Effect, Member, RecordedMembers};
-use mooncake_types::{Epoch, OverruledKey, SegmentId, Version};
+use mooncake_types::{Epoch, OverruledKeys, SegmentId, Version};
 
 use crate::ids::Process;
 
 #[derive(Debug)]
 pub(crate) struct Store {
     members: BTreeMap<SegmentId, Member>,
-    overruled: BTreeMap<u64, OverruledKey>,
+    overruled: OverruledKeys,
     epoch: Epoch,
     /// The holder of the lease, and until when no other may take it. `None` with a single master.
     lease: Option<(Process, u64)>,
@@ -20,7 +20,7 @@ pub(crate) struct Store {
 impl Store {
     /// A store before the first leader.
     pub(crate) fn new(lease_us: u64) -> Self {
-        let (members, overruled) = (BTreeMap::new(), BTreeMap::new());
+        let (members, overruled) = (BTreeMap::new(), OverruledKeys::default());
         Self { members, overruled, epoch: Epoch(0), lease: None, lease_us }
     }
 
@@ -57,7 +57,7 @@ impl Store {
             }
             Effect::MarkBehind(id, since) => self.mark(id, Some(since)),
             Effect::CaughtUp(id) => self.mark(id, None),
-            Effect::Overrule(hash, key) => self.overruled.entry(hash).or_default().add(key),
+            Effect::Overrule(hash, key) => self.overruled.add(hash, key),
         }
         if self.members.values().all(|member| member.behind.is_none()) {
             self.overruled.clear();

@@ -96,8 +96,11 @@ pub const MAX_GROUP_OBJECTS: usize = 1024;
 /// Longest attributes of an object, in bytes: the name of its group, and its pins.
 pub const MAX_ATTRIBUTES_BYTES: usize = MAX_GROUP_BYTES + 64;
 
-/// Most overruled keys in the membership record.
+/// Most overruled keys in the membership record that it keeps one by one.
 pub const MAX_OVERRULED_KEYS: usize = 1_024;
+
+/// Most overruled keys in its filter, beside those. With so many, one other key in five is taken for one of them.
+pub const MAX_FILTERED_KEYS: usize = 1 << 17;
 
 /// Most entries in one page of an inventory.
 pub const MAX_INVENTORY_PAGE_ENTRIES: usize = 4096;

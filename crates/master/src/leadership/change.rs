@@ -52,7 +52,7 @@ pub(crate) fn record(leadership: &Leadership) -> RecordedMembers {
     RecordedMembers {
         fresh: record.is_fresh(),
         members: record.members().map(member).collect(),
-        overruled: record.overruled().collect(),
+        overruled: record.overruled().clone(),
     }
 }
 

@@ -13,13 +13,14 @@
 //! So a segment tells what others lack that are behind since before it. If two fall behind one after the other, the second
 //! is marked with a newer version.
 //!
-//! The record has room for [`MAX_OVERRULED_KEYS`] keys. If there are more, or if a segment leaves on which others
-//! depend, no later leader can tell what the segments lack that are behind by then: under a later leader they start
-//! empty. Under this leader they still catch up.
+//! The record has room for [`MAX_OVERRULED_KEYS`] keys one by one, and for [`MAX_FILTERED_KEYS`] in a filter: a later
+//! leader takes a few more for overruled, and drops those entries too. If there are more, or if a segment leaves on which
+//! others depend, no later leader can tell what the segments lack that are behind by then: under a later leader they
+//! start empty. Under this leader they still catch up.
 
 use std::collections::BTreeSet;
 
-use mooncake_types::limits::MAX_OVERRULED_KEYS;
+use mooncake_types::limits::{MAX_FILTERED_KEYS, MAX_OVERRULED_KEYS};
 use mooncake_types::{Epoch, OverruledKey, PutEnd, Request, SegmentId, Version};
 
 use crate::Meta;
@@ -142,7 +143,7 @@ impl Meta {
         }
         let hash = written_hash(key);
         if !self.members.is_overruled_on_all(hash, version) {
-            if self.members.overruled_keys() >= MAX_OVERRULED_KEYS {
+            if self.members.overruled_keys() >= MAX_OVERRULED_KEYS + MAX_FILTERED_KEYS {
                 self.lose_track_before(NEWER_THAN_ALL);
                 return !self.members.has_trackable();
             }

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mooncake_types::{Epoch, Medium, OverruledKey, SegmentId, Version};
+use mooncake_types::{Epoch, Medium, OverruledKey, OverruledKeys, SegmentId, Version};
 
 /// Newer than every version.
 const NEWEST: Version = Version { epoch: Epoch(u64::MAX), counter: u64::MAX };
@@ -69,8 +69,8 @@ pub struct RecordedMembers {
     pub fresh: bool,
     /// Its members, in any order.
     pub members: Vec<Member>,
-    /// Its overruled keys, by hash: see [`Effect::Overrule`].
-    pub overruled: BTreeMap<u64, OverruledKey>,
+    /// Its overruled keys: see [`Effect::Overrule`].
+    pub overruled: OverruledKeys,
 }
 
 /// The members, and the changes that are not recorded yet.
@@ -87,8 +87,8 @@ pub(crate) struct Members {
     behind: usize,
     /// Those of them that catch up: this leader knows all their entries, and has removed ones dropped before it answers.
     catching_up: BTreeSet<SegmentId>,
-    /// The overruled keys in the record, by hash.
-    overruled: BTreeMap<u64, OverruledKey>,
+    /// The overruled keys in the record.
+    overruled: OverruledKeys,
     /// The overruled keys of this leader, recorded or not: their written hashes, by their hashes in the index.
     written: BTreeMap<u64, u64>,
     /// Changes that are not recorded yet.
@@ -144,7 +144,7 @@ impl Members {
 
     /// Whether the record overrules this version of a key on a segment that is behind since a version.
     pub(crate) fn is_overruled(&self, hash: u64, version: Version, since: Version) -> bool {
-        self.overruled.get(&hash).is_some_and(|key| key.covers(version, since))
+        self.overruled.covers(hash, version, since)
     }
 
     /// Whether the record overrules this version of a key on each segment that later leaders let catch up.
@@ -155,7 +155,7 @@ impl Members {
 
     pub(super) fn overrule(&mut self, hash: u64, key: OverruledKey) {
         if self.behind > 0 {
-            self.overruled.entry(hash).or_default().add(key);
+            self.overruled.add(hash, key);
         }
     }
 

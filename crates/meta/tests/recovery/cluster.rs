@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use mooncake_meta::{Config, Effect, Member, Meta, RecordedMembers};
 use mooncake_types::{
-    ClientId, Epoch, ErrorCode, Located, MountOutcome, MountSegment, OverruledKey, Remains, Reply,
+    ClientId, Epoch, ErrorCode, Located, MountOutcome, MountSegment, OverruledKeys, Remains, Reply,
     Request, SegmentAddress, SegmentId, SegmentState, Tick, Version,
 };
 
@@ -57,7 +57,7 @@ pub(crate) struct Cluster {
     /// The membership record: for each member since when it is behind, if it is.
     record: BTreeMap<SegmentId, Option<Version>>,
     /// The overruled keys of the record.
-    overruled: BTreeMap<u64, OverruledKey>,
+    overruled: OverruledKeys,
     unrecorded: VecDeque<Effect>,
     pub(crate) nodes: Vec<Node>,
     pub(crate) follower: Follower,
@@ -81,7 +81,7 @@ impl Cluster {
             config,
             now: Tick(1_000),
             record: BTreeMap::new(),
-            overruled: BTreeMap::new(),
+            overruled: OverruledKeys::default(),
             unrecorded: VecDeque::new(),
             nodes,
             follower: Follower::default(),
@@ -198,7 +198,7 @@ impl Cluster {
                 }
                 Effect::Overrule(hash, key) => {
                     self.meet("a key was overruled");
-                    self.overruled.entry(hash).or_default().add(key);
+                    self.overruled.add(hash, key);
                 }
             }
             if self.record.values().all(Option::is_none) {

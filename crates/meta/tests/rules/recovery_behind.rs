@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use mooncake_meta::{Config, Effect, Member, Meta, RecordedMembers};
 use mooncake_types::{
-    ClientId, Epoch, ErrorCode, InventoryEntry, MountOutcome, MountSegment, OverruledKey,
+    ClientId, Epoch, ErrorCode, InventoryEntry, MountOutcome, MountSegment, OverruledKeys,
     RangeDrop, ReplicateConfig, Reply, Request, Scan, ScanAction, SegmentId, Tick, Version, limits,
 };
 
@@ -39,7 +39,7 @@ fn mount(world: &mut World, (from, id): (ClientId, SegmentId), is_empty: bool) -
 #[derive(Default)]
 struct Record {
     members: BTreeMap<SegmentId, Option<Version>>,
-    overruled: BTreeMap<u64, OverruledKey>,
+    overruled: OverruledKeys,
 }
 
 impl Record {
@@ -54,7 +54,7 @@ impl Record {
                     let behind = self.members.entry(id).or_default();
                     *behind = Some(behind.map_or(since, |before| before.min(since)));
                 }
-                Effect::Overrule(hash, key) => self.overruled.entry(hash).or_default().add(key),
+                Effect::Overrule(hash, key) => self.overruled.add(hash, key),
             }
         }
     }
@@ -86,6 +86,15 @@ fn pool() -> (World, Record) {
     }
     let members = BTreeMap::from([(A, None), (B, None)]);
     (world, Record { members, ..Record::default() })
+}
+
+/// Removes an object on A, whose node cannot be asked to drop it. Returns what that node still holds.
+fn remove_on_a(world: &mut World, key: &str) -> [RangeDrop; 1] {
+    let reply = world.ask(CAROL, &Request::Remove { keys: vec![key], force: true });
+    let Reply::Remaining { remains, .. } = reply else { panic!("{reply:?}") };
+    let left = &remains.ranges[0];
+    let (offset, version, grant) = (left.offset, left.version, left.grant);
+    [RangeDrop { segment: A, offset, version, grant }]
 }
 
 /// Asks again about ranges that a node did not drop.
@@ -120,11 +129,7 @@ fn left_behind() -> (World, Record, [Version; 4]) {
     let put = |world: &mut World, key| world.put_with(ALICE, key, KIB, on(A)).unwrap().what.version;
     let [kept, gone, old] = ["kept", "gone", "changed"].map(|key| put(&mut world, key));
     world.disconnect(ALICE);
-    let reply = world.ask(CAROL, &Request::Remove { keys: vec!["gone"], force: true });
-    let Reply::Remaining { remains, .. } = reply else { panic!("{reply:?}") };
-    let left = &remains.ranges[0];
-    let (offset, version, grant) = (left.offset, left.version, left.grant);
-    let left = [RangeDrop { segment: A, offset, version, grant }];
+    let left = remove_on_a(&mut world, "gone");
     known.take(record(&mut world));
     // The record does not name the key yet, so a later leader would read it.
     assert_eq!(retract(&mut world, "gone", &left), Reply::Refused(EARLY.unwrap_err()));
@@ -213,31 +218,62 @@ fn what_was_put_since_a_segment_fell_behind_is_evicted_once_the_record_names_it(
     assert_eq!(world.start_with(CAROL, "second", 200 * KIB, on(B)).map(|_| ()), Ok(()));
 }
 
-#[test]
-fn more_removals_than_the_record_has_room_for_cost_only_later_leaders_their_knowledge() {
+/// Objects on A that nobody removed.
+const KEPT: usize = 100;
+
+/// A leader that lost sight of A, then removed "on A" and `count` objects of another segment. Also the versions of
+/// the objects that are on A still, and of "on A".
+fn after_removals(count: usize) -> (World, Record, Vec<Version>) {
     let (mut world, mut known) = pool();
-    world.put_with(ALICE, "kept", KIB, on(A)).unwrap();
-    let keys: Vec<String> = (0..=limits::MAX_OVERRULED_KEYS).map(|it| format!("{it}")).collect();
-    world.put_with(ALICE, "on A", KIB, on(A)).unwrap();
-    for key in &keys {
-        world.put_with(CAROL, key, 16, on(B)).unwrap();
-    }
+    let names = (0..KEPT).map(|number| format!("kept {number}")).chain(["on A".to_owned()]);
+    let put = |key: String| world.put_with(ALICE, &key, KIB, on(A)).unwrap().what.version;
+    let versions = names.map(put).collect();
     world.disconnect(ALICE);
-    let _ = world.ask(CAROL, &Request::Remove { keys: vec!["on A"], force: true });
+    let left = remove_on_a(&mut world, "on A");
     known.take(record(&mut world));
-    for key in &keys {
-        let request = Request::Remove { keys: vec![key], force: true };
+    while retract(&mut world, "on A", &left) == Reply::Refused(EARLY.unwrap_err()) {
+        known.take(record(&mut world));
+    }
+    for number in 0..count {
+        let key = number.to_string();
+        world.put_with(CAROL, &key, 16, on(B)).unwrap();
+        let request = Request::Remove { keys: vec![&key], force: true };
         while world.ask(CAROL, &request) == Reply::Refused(EARLY.unwrap_err()) {
             known.take(record(&mut world));
         }
+        world.fetch_drops(BOB);
     }
+    (world, known, versions)
+}
+
+#[test]
+fn many_removals_cost_a_segment_that_was_away_few_objects_under_later_leaders() {
+    let (world, known, versions) = after_removals(4 * limits::MAX_OVERRULED_KEYS);
+    assert_ne!(known.members[&A], Some(Version::default()));
+    let mut world = known.succeed(world.now);
+    assert_eq!(mount(&mut world, (BOB, B), false), mounted(MountOutcome::WantsInventory));
+    tell(&mut world, BOB, B, &[]);
+    assert_eq!(mount(&mut world, (ALICE, A), false), mounted(MountOutcome::WantsInventory));
+    let names: Vec<String> = (0..KEPT).map(|number| format!("kept {number}")).collect();
+    let keys = names.iter().map(String::as_str).chain(["on A"]);
+    let held =
+        keys.zip(&versions).zip(0..).map(|((key, &version), at)| entry(key, at * KIB, version));
+    tell(&mut world, ALICE, A, &held.collect::<Vec<_>>());
+    assert!(world.meta.peek("on A").is_none());
+    let back = names.iter().filter(|name| world.meta.peek(name).is_some()).count();
+    assert!((KEPT - 4..=KEPT).contains(&back), "{back} of {KEPT}");
+}
+
+#[test]
+fn more_removals_than_the_record_has_room_for_cost_only_later_leaders_their_knowledge() {
+    let (mut world, known, _) =
+        after_removals(limits::MAX_OVERRULED_KEYS + limits::MAX_FILTERED_KEYS + 1);
     assert_eq!(known.members[&A], Some(Version::default()));
-    assert!(known.overruled.len() <= limits::MAX_OVERRULED_KEYS);
     // This leader knows all of it.
     world.ping(ALICE, &[A]);
     world.fetch_drops(ALICE);
     assert_eq!(record(&mut world), [Effect::CaughtUp(A)]);
-    assert!(world.meta.peek("kept").is_some());
+    assert!(world.meta.peek("kept 0").is_some());
     // The next one does not.
     let mut world = known.succeed(world.now);
     assert_eq!(mount(&mut world, (ALICE, A), false), mounted(MountOutcome::StartEmpty));
