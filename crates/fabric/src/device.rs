@@ -149,7 +149,7 @@ pub enum Revocation {
     Endpoint,
 }
 
-/// Most peers of an endpoint of `shm`, those that are gone included. Behind them the provider of libfabric 1.17 crashes.
+/// Most peers of an endpoint of `shm`, those that are gone included.
 const MOST_SHM_PEERS: u64 = 256;
 
 impl Device {

@@ -87,10 +87,11 @@ impl Port {
             )?;
             (av, ep)
         };
-        ep.bind("fi_ep_bind", &av, 0)?;
-        ep.bind("fi_ep_bind", &cq, FI_TRANSMIT | FI_RECV)?;
-        // SAFETY: this command has no argument.
-        unsafe { ep.control("fi_enable", FI_ENABLE, ptr::null_mut()) }?;
+        if let Err(error) = enable(&ep, &av, &cq) {
+            // They stay open: the provider crashes when it closes an endpoint that lacks one of these.
+            mem::forget((ep, av, cq));
+            return Err(error);
+        }
         let own = own_address(domain, &ep)?;
         Ok(Port { ep, cq, av, wait, own, domain: Arc::clone(domain) })
     }
@@ -114,8 +115,12 @@ impl Port {
         }
     }
 
-    /// Forgets a peer, to whom no request is in flight.
+    /// Forgets a peer, to whom no request is in flight. Where the number of peers is bounded, it stays: `shm` gives its
+    /// place to the next peer with what it knew of this one, and then that peer's process crashes.
     pub(crate) fn remove(&self, mut number: u64) {
+        if self.domain.device().max_peers() != u64::MAX {
+            return;
+        }
         let av = self.av.as_ptr();
         // SAFETY: the object lives, and `insert` returned the number.
         let status =
@@ -241,6 +246,13 @@ impl Port {
     pub(crate) fn has_descriptor(&self) -> bool {
         self.wait.is_some()
     }
+}
+
+fn enable(ep: &Object<fid_ep>, av: &Object<fid_av>, cq: &Object<fid_cq>) -> Result<(), CallError> {
+    ep.bind("fi_ep_bind", av, 0)?;
+    ep.bind("fi_ep_bind", cq, FI_TRANSMIT | FI_RECV)?;
+    // SAFETY: this command has no argument.
+    unsafe { ep.control("fi_enable", FI_ENABLE, ptr::null_mut()) }
 }
 
 /// Opens a queue with a descriptor to wait for, or one without if the provider has none.

@@ -125,8 +125,8 @@ fn nothing_is_waited_for_longer_than_until_the_deadline() {
         let (_domain, initiator) = open(provider, Limits::default());
         let there = initiator.connect(&address).unwrap();
         let parts = [part(local(1 << 20, 0), &lent, 0)];
-        let begun = Instant::now();
         let batch = there.submit(Direction::Read, &parts).unwrap();
+        let begun = Instant::now();
         let error = batch.wait(begun + Duration::from_millis(300)).unwrap_err();
         assert!(begun.elapsed() < Duration::from_secs(3), "{provider}: {:?}", begun.elapsed());
         let TransferError::DeadlinePassed { peer: who, own, device, waited } = &error else {
