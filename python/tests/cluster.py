@@ -69,6 +69,11 @@ def pause(pid: int) -> None:
     os.waitid(os.P_PID, pid, os.WSTOPPED)
 
 
+def resume(pid: int) -> None:
+    """Lets a process that was paused go on."""
+    os.kill(pid, signal.SIGCONT)
+
+
 class Memory:
     """Mapped memory with an address, for calls that take one. It is unmapped when it is collected."""
 

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from cluster import Cluster, Memory, content, wait_until
@@ -38,6 +38,9 @@ class Base:
 
     def bind_connector_metadata(self, connector_metadata: object) -> None:
         self.bound = connector_metadata
+
+    def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> tuple[int | None, bool]:
+        raise NotImplementedError
 
 
 class Tensor:
@@ -76,6 +79,40 @@ class BlockStored:
         self.values = tuple(values.values())
 
 
+class KVConnectorStats:
+    """The counts of a connector in vLLM."""
+
+    def __init__(self, data: dict[str, Any]) -> None:
+        self.data = data
+
+
+class KVConnectorPromMetrics:
+    """The metrics of a connector in vLLM."""
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+
+class Gauge:
+    """A metric with its values by label."""
+
+    made: ClassVar[dict[str, Gauge]] = {}
+
+    def __init__(self, name: str, documentation: str, labelnames: list[str]) -> None:
+        self.values: dict[tuple[object, ...], float] = {}
+        self.made[name] = self
+
+    def labels(self, *values: object) -> SimpleNamespace:
+        def add(number: float) -> None:
+            self.values[values] = self.values.get(values, 0) + number
+
+        return SimpleNamespace(set=lambda number: self.values.update({values: number}), inc=add)
+
+
+class Counter(Gauge):
+    pass
+
+
 @pytest.fixture
 def connector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The class, imported from `mooncake.vllm` as vLLM imports it."""
@@ -89,6 +126,10 @@ def connector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         "vllm.v1.kv_cache_interface": {"FullAttentionSpec": FullAttentionSpec},
         "vllm.utils.network_utils": {"get_ip": lambda: "localhost"},
         "vllm.distributed.kv_events": {"BlockStored": BlockStored, "KVConnectorKVEvents": object},
+        "vllm.distributed.kv_transfer.kv_connector.v1.metrics": {
+            "KVConnectorStats": KVConnectorStats,
+            "KVConnectorPromMetrics": KVConnectorPromMetrics,
+        },
     }
     made: set[str] = set()
     for name, values in contents.items():
@@ -99,7 +140,7 @@ def connector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
                 made.add(module.__name__)
                 monkeypatch.setitem(sys.modules, module.__name__, module)
         vars(sys.modules[name]).update(values)
-    own = ("mooncake.vllm.connector", "mooncake.vllm.kv_events")
+    own = ("mooncake.vllm.connector", "mooncake.vllm.kv_events", "mooncake.vllm.kv_stats")
     for name in own:
         monkeypatch.delitem(sys.modules, name, raising=False)
     yield importlib.import_module("mooncake.vllm").MooncakeStoreConnector
@@ -175,7 +216,7 @@ def test_both_halves_on_a_real_pool(
     memory = Memory(BLOCKS * BLOCK_BYTES)
     worker.register_kv_caches({"layers.0": Tensor(memory)})
     request = SimpleNamespace(request_id="r", num_tokens=9, num_prompt_tokens=9, block_hashes=[b"a", b"b"])
-    assert scheduler.get_num_new_matched_tokens(request, 0) == (0, False)
+    assert matched(scheduler, request) == (0, False)
     scheduler.update_state_after_alloc(request, SimpleNamespace(get_block_ids=lambda: ([3, 4, 5],)), 0)
     new = SimpleNamespace(req_id="r", block_ids=([3, 4, 5],), num_computed_tokens=0)
     run(scheduler, worker, [new], {"r": 9}, lambda: memory.write(3 * BLOCK_BYTES, content("a b", 2 * BLOCK_BYTES)))
@@ -184,13 +225,16 @@ def test_both_halves_on_a_real_pool(
     wait_until(lambda: worker.get_finished(set()) == ({"r"}, None), SECONDS, "the blocks are stored")
 
     again = SimpleNamespace(request_id="s", num_tokens=9, num_prompt_tokens=9, block_hashes=[b"a", b"b"])
-    assert scheduler.get_num_new_matched_tokens(again, 0) == (8, True)
+    assert matched(scheduler, again) == (8, True)
     scheduler.update_state_after_alloc(again, SimpleNamespace(get_block_ids=lambda: ([0, 1],)), 8)
     run(scheduler, worker, [], {})
     wait_until(lambda: worker.get_finished(set()) == (None, {"s"}), SECONDS, "the blocks are loaded")
     assert worker.get_block_ids_with_load_errors() == set()
     assert memory.read(0, 2 * BLOCK_BYTES) == content("a b", 2 * BLOCK_BYTES)
     scheduler.update_connector_output(SimpleNamespace(finished_recving={"s"}))
+    counts = worker.get_kv_connector_stats()
+    assert counts.reduce() == {"pool_away": 0, "saved_blocks": 2, "loaded_blocks": 2}
+    assert worker.get_kv_connector_stats() is None
     assert scheduler.reset_cache() is True
     assert (cluster.http("/get_all_keys") or "").split() == []
     worker.shutdown()
@@ -255,6 +299,40 @@ def test_a_vllm_that_takes_no_events_is_served_without(
     assert list(scheduler.take_events()) == []
     assert "none are published" in caplog.text
     scheduler.shutdown()
+
+
+def test_its_counts_are_metrics_of_vllm(connector: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = ({"pool_away": away, "saved_blocks": 2} for away in (1, 0))
+    both = connector.build_kv_connector_stats(one).aggregate(connector.build_kv_connector_stats(other))
+    assert both.reduce() == {"pool_away": 1, "saved_blocks": 4}
+    assert connector.build_kv_connector_stats().is_empty()
+    both.reset()
+    assert both.is_empty()
+    Gauge.made.clear()
+    kinds = {Gauge: Gauge, Counter: Counter}
+    metrics = connector.build_prom_metrics(vllm_config(), kinds, ["engine"], {0: ["e0"], 1: ["e1"]})
+    for data in (one, other):
+        metrics.observe(data, 1)
+    values = {name: metric.values for name, metric in Gauge.made.items() if metric.values.get(("e1",)) != 0}
+    assert values == {"vllm:mooncake_saved_blocks": {("e1",): 4}}
+    assert Gauge.made["vllm:mooncake_pool_away"].values == {("e1",): 0}
+    monkeypatch.delitem(sys.modules, "mooncake.vllm.kv_stats")
+    monkeypatch.delattr(sys.modules["vllm.distributed.kv_transfer.kv_connector.v1.metrics"], "KVConnectorStats")
+    assert connector.build_kv_connector_stats(one) is None
+    assert connector.build_prom_metrics(vllm_config(), kinds, [], {}) is None
+
+
+def matched(scheduler: Any, request: Any) -> tuple[int, bool]:
+    """What the scheduler learns of a request, in one of its steps."""
+    found: list[tuple[int, bool]] = []
+
+    def is_known() -> bool:
+        tokens, between = scheduler.get_num_new_matched_tokens(request, 0)
+        found.extend([] if tokens is None else [(tokens, between)])
+        return bool(found)
+
+    wait_until(is_known, SECONDS, "the pool has answered")
+    return found[0]
 
 
 def run(scheduler: Any, worker: Any, new: list[Any], scheduled: dict[str, int], compute: Any = lambda: None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -85,6 +86,9 @@ def test_options() -> None:
         ({"replica_num": True}, "not of type int"),
         ({"replica_num": 0}, "from 1 to 16"),
         ({"lookup_timeout_ms": 60_001}, "from 1 to 60000"),
+        ({"lookup_wait_ms": -1}, "from 0 to 60000"),
+        ({"save_buffer_mb": 65_537}, "from 0 to 65536"),
+        ({"save_wait_ms": 600_001}, "from 0 to 600000"),
         ({"stream_wait_ms": -1}, "from 0 to 600000"),
         ({"recv_threads": 65}, "from 1 to 64"),
     ],
@@ -273,8 +277,26 @@ class Step:
         return SimpleNamespace(**found) if self.is_old else SimpleNamespace(**found, preempted_req_ids=self.preempted)
 
 
-def scheduler(in_pool: int = 0, saves: bool = True, decode: bool = False, between: bool = True) -> Scheduler:
-    return Scheduler(Rules(BLOCK, saves, decode, between), lambda asked: min(in_pool, len(asked)))
+class Pool:
+    """Answers look-ups. `in_pool` is how many leading blocks of any prompt it holds, None if it does not answer yet."""
+
+    def __init__(self, in_pool: int | None) -> None:
+        self.in_pool = in_pool
+        self.forgotten: list[str] = []
+        self.steps = 0
+
+    def begin_step(self) -> None:
+        self.steps += 1
+
+    def count(self, request_id: str, hashes: Sequence[bytes]) -> int | None:
+        return None if self.in_pool is None else min(self.in_pool, len(hashes))
+
+    def forget(self, request_id: str) -> None:
+        self.forgotten.append(request_id)
+
+
+def scheduler(in_pool: int | None = 0, saves: bool = True, decode: bool = False, between: bool = True) -> Scheduler:
+    return Scheduler(Rules(BLOCK, saves, decode, between), Pool(in_pool))
 
 
 @pytest.mark.parametrize(
@@ -295,6 +317,19 @@ def test_how_much_is_loaded(tokens: int, computed: int, in_pool: int, hit: int) 
     for between in (True, False):
         found = scheduler(in_pool, between=between).matched(Request("r", tokens), computed)
         assert found == (hit, between and hit > 0)
+
+
+def test_a_look_up_without_an_answer_is_made_again_in_a_later_step_if_vllm_can_do_that() -> None:
+    pool = Pool(None)
+    plans = Scheduler(Rules(BLOCK, True, False, True), pool)
+    request = Request("r", 17)
+    assert plans.matched(request, 0) == (None, False)
+    assert plans.plan(Step({}).output()) == StepPlan()
+    pool.in_pool = 3
+    assert plans.matched(request, 0) == (12, True)
+    plans.finished("r")
+    assert (pool.steps, pool.forgotten) == (1, ["r"])
+    assert Scheduler(Rules(BLOCK, True, False, True, can_defer=False), Pool(None)).matched(request, 0) == (0, False)
 
 
 def test_a_prompt_that_nobody_computed_is_saved_as_its_chunks_complete_blocks() -> None:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import os
 import random
 import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from cluster import wait_until
+from mooncake.vllm.breaker import Breaker
 from mooncake.vllm.config import Options
 from mooncake.vllm.key import Topology
 from mooncake.vllm.layout import BlockLayout, Layer
@@ -50,6 +52,10 @@ class Memory:
         return all(self.values.get(i * LAYER_STRIDE + block_id) == right(block_hash, i) for i in range(LAYERS))
 
 
+# Where staging memory begins, and how many layers of blocks the store lends at most.
+STAGE, MOST_STAGED = 1_000_000, 8
+
+
 class FlakyStore:
     """A store in a dictionary that checks its arguments and sometimes fails."""
 
@@ -81,12 +87,22 @@ class FlakyStore:
         found = self.batch_is_exist(keys)
         return next((at for at, code in enumerate(found) if code != 1), len(keys))
 
+    def _lend_from_mem_pool(self, size: int) -> Any:
+        return SimpleNamespace(ptr=STAGE) if size <= MOST_STAGED else None
+
+    def _copy_out(self, target: int, pointers: list[int], sizes: list[int]) -> int:
+        with self.lock:
+            for place, address in enumerate(expanded(pointers, sizes), target):
+                self.memory.values[place] = self.memory.values.get(address, ())
+            return -600 if self.fails(5) else 0
+
     def batch_put_from_multi_buffers(self, keys: list[str], pointers: Any, sizes: Any, config: Any) -> list[int]:
         with self.lock:
             codes = [-200 if self.fails(10) else 0 for _ in keys]
-            for key, addresses, code in zip(keys, pointers, codes, strict=True):
+            for key, addresses, lengths, code in zip(keys, pointers, sizes, codes, strict=True):
                 if code == 0:
-                    parts = {i: self.memory.values.get(address) for i, address in enumerate(addresses)}
+                    places = enumerate(expanded(addresses, lengths))
+                    parts = {i: self.memory.values.get(address) for i, address in places}
                     self.publish(key, parts)
             return codes
 
@@ -148,6 +164,27 @@ class FlakyStore:
         return 0
 
 
+def expanded(addresses: list[int], lengths: list[int]) -> list[int]:
+    """The address of each byte: in this memory, of each layer of a block."""
+    return [address + i for address, length in zip(addresses, lengths, strict=True) for i in range(length)]
+
+
+class Lookups:
+    """Asks the pool at once, and sometimes answers in a later step only."""
+
+    def __init__(self, count: Callable[[Sequence[bytes]], int], chance: random.Random) -> None:
+        self.answer, self.chance = count, chance
+
+    def begin_step(self) -> None:
+        pass
+
+    def count(self, request_id: str, hashes: Sequence[bytes]) -> int | None:
+        return None if self.chance.randrange(5) == 0 else self.answer(hashes)
+
+    def forget(self, request_id: str) -> None:
+        pass
+
+
 @dataclass
 class Request:
     request_id: str
@@ -186,10 +223,12 @@ class Engine:
         self.memory = Memory()
         self.store = FlakyStore(self.memory, random.Random(chance.random()))
         pool = Pool(self.store, None)
+        pool.breaker = Breaker(lambda: not self.store.fails(50), first_pause=0.01)
         self.worker = Worker(pool, self.memory.layout(), Place("m", 0, Topology()), options, True)
         keys = self.worker.keys
         rules = Rules(BLOCK, True, False, options.loads_between_steps)
-        self.scheduler = Scheduler(rules, lambda hashes: pool.leading(keys.keys([bytes(one) for one in hashes])))
+        count = Lookups(lambda hashes: pool.leading(keys.keys([bytes(one) for one in hashes])), self.chance)
+        self.scheduler = Scheduler(rules, count)
         self.free = list(range(BLOCKS))
         self.users = [0] * BLOCKS
         self.running: list[Request] = []
@@ -246,6 +285,9 @@ class Engine:
             self.users[block_id] += 1
         request.computed = len(request.blocks) * BLOCK
         external, between = self.scheduler.matched(request, request.computed)
+        if external is None:
+            self.release(request)
+            return False
         if not self.take(request, (request.computed + external) // BLOCK if between else request.size):
             self.release(request)
             return False
@@ -375,6 +417,8 @@ MODES = {
     "between": Options(recv_threads=2),
     "within": Options(load_async=False),
     "layers": Options(use_layerwise=True),
+    "between, no copies": Options(recv_threads=2, save_buffer_mb=0),
+    "layers, no copies": Options(use_layerwise=True, save_buffer_mb=0),
 }
 
 

@@ -33,6 +33,7 @@ from mooncake.vllm.lookup import (
 from mooncake.vllm.pending import PendingSaves
 from mooncake.vllm.plan import Load, Save, StepPlan
 from mooncake.vllm.pool import Pool
+from mooncake.vllm.stage import Stage
 from mooncake.vllm.stream import Gate, at_once, marks_on, no_marks
 from mooncake.vllm.worker import Place, Worker
 
@@ -44,6 +45,8 @@ NAMES = [f"model.layers.{number}.attn" for number in range(LAYERS)]
 WHOLE = Options()
 WITHIN = Options(load_async=False)
 LAYERED = Options(use_layerwise=True)
+STRAIGHT = Options(save_buffer_mb=0)
+LAYERED_STRAIGHT = Options(use_layerwise=True, save_buffer_mb=0)
 
 
 class Calls:
@@ -56,7 +59,8 @@ class Calls:
 
     def __getattr__(self, name: str) -> Any:
         def call(*arguments: Any) -> Any:
-            self.names.append(name)
+            if not name.startswith("_"):
+                self.names.append(name)
             if name in self.broken:
                 return self.broken[name](*arguments)
             return getattr(self.store, name)(*arguments)
@@ -343,18 +347,68 @@ def test_a_block_whose_layer_cannot_be_written_is_not_published(make: Any) -> No
     assert writer.calls.store.batch_is_exist(keys) == [1, 1]
 
 
-@pytest.mark.parametrize("options", [WHOLE, LAYERED], ids=["whole", "layers"])
-def test_a_step_waits_for_the_saves_of_what_was_preempted(make: Any, options: Options) -> None:
+class Held:
+    """A call of the store that goes on once the test lets it."""
+
+    def __init__(self, instance: Instance, name: str) -> None:
+        self.begun, self.released = threading.Event(), threading.Event()
+        self.call = getattr(instance.calls.store, name)
+        instance.calls.broken[name] = self.run
+
+    def run(self, *arguments: Any) -> Any:
+        self.begun.set()
+        assert self.released.wait(SECONDS)
+        return self.call(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("options", "call"),
+    [
+        (WHOLE, "batch_is_exist"),
+        (WHOLE, "batch_put_from_multi_buffers"),
+        (LAYERED, "batch_is_exist"),
+        (LAYERED, "batch_put_session_start"),
+        (LAYERED, "batch_put_from_multi_buffer_ranges"),
+    ],
+)
+def test_a_preemption_does_not_wait_for_the_pool(make: Any, options: Options, call: str) -> None:
     writer = make(options)
-    held, call = threading.Event(), "batch_is_exist"
-
-    def wait(keys: list[str]) -> list[int]:
-        assert held.wait(SECONDS)
-        return [0] * len(keys)
-
-    writer.calls.broken[call] = wait
+    held = Held(writer, call)
     writer.step(StepPlan(saves={"r": save(0, (1,), "a")}), {1: "a"})
-    begun = threading.Event()
+    writer.step(StepPlan(saves={"s": save(0, (2,), "b")}), {2: "b"})
+    assert held.begun.wait(SECONDS)
+    started = time.monotonic()
+    writer.worker.begin(StepPlan(preempted={"r"}))
+    assert time.monotonic() - started < 0.5
+    # Another request computes in the block that the first one lost.
+    writer.write(1, "another")
+    held.released.set()
+    writer.finish("r")
+    writer.finish("s")
+    wait_until(lambda: stored(writer, "b") is not None, SECONDS, "the other request is saved")
+    assert stored(writer, "a") in (None, content("a", writer.layout.block_bytes))
+    assert writer.worker.pending.cancelled == (0 if call == "batch_put_from_multi_buffers" else 1)
+
+
+def stored(instance: Instance, name: str) -> bytes | None:
+    """The bytes of a block in the pool."""
+    return instance.calls.store.get(instance.worker.keys.key(name.encode())) or None
+
+
+@pytest.mark.parametrize(
+    ("options", "call"),
+    [
+        (WHOLE, "_copy_out"),
+        (LAYERED, "_copy_out"),
+        (STRAIGHT, "batch_put_from_multi_buffers"),
+        (LAYERED_STRAIGHT, "batch_put_from_multi_buffer_ranges"),
+    ],
+)
+def test_a_preemption_waits_while_its_blocks_are_read(make: Any, options: Options, call: str) -> None:
+    writer = make(options)
+    held, begun = Held(writer, call), threading.Event()
+    writer.step(StepPlan(saves={"r": save(0, (1,), "a")}), {1: "a"})
+    assert held.begun.wait(SECONDS)
 
     def next_step() -> None:
         writer.worker.begin(StepPlan(preempted={"r"}))
@@ -362,11 +416,43 @@ def test_a_step_waits_for_the_saves_of_what_was_preempted(make: Any, options: Op
 
     threading.Thread(target=next_step, daemon=True).start()
     assert not begun.wait(0.1)
-    held.set()
+    held.released.set()
     assert begun.wait(SECONDS)
     writer.write(1, "another")
     writer.finish("r")
-    assert writer.calls.store.get(writer.worker.keys.key(b"a")) == content("a", writer.layout.block_bytes)
+    assert stored(writer, "a") in (None, content("a", writer.layout.block_bytes))
+
+
+def test_blocks_of_a_request_that_ended_do_not_wait_long_for_their_saves(make: Any) -> None:
+    writer = make(Options(save_wait_ms=50))
+    held = Held(writer, "batch_is_exist")
+    writer.step(StepPlan(saves={"r": save(0, (1,), "a")}), {1: "a"})
+    writer.finish("r")
+    held.released.set()
+    assert writer.worker.pending.cancelled == 1
+    assert stored(writer, "a") is None
+
+
+def test_the_memory_for_copies_is_what_the_local_buffer_has_room_for() -> None:
+    piece, lent = 1000, []
+
+    def lend(size: int) -> SimpleNamespace | None:
+        lent.append(size)
+        return SimpleNamespace(ptr=1) if size < 3 * piece else None
+
+    store: Any = SimpleNamespace(_lend_from_mem_pool=lend)
+    stage = Stage.of(store, piece, 8 * piece + 1)
+    assert (lent, stage.size if stage else 0) == ([8 * piece, 4 * piece, 2 * piece], 2 * piece)
+    assert Stage.of(store, 4 * piece, 8 * piece) is None
+
+
+def test_without_room_for_copies_blocks_are_put_from_where_they_lie(
+    make: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    instance = make(WHOLE)
+    instance.calls.broken["_lend_from_mem_pool"] = lambda size: None
+    assert instance.worker._stage(WHOLE) is None
+    assert "local_buffer_size is too small" in caplog.text
 
 
 def test_a_consumer_stores_nothing(make: Any) -> None:
@@ -379,19 +465,35 @@ def test_a_consumer_stores_nothing(make: Any) -> None:
 
 def test_saves_that_are_over_are_reported_once() -> None:
     pending = PendingSaves()
-    for request_id in ("a", "a", "b"):
-        pending.begin(request_id)
+    first, second, other = (pending.begin(request_id) for request_id in ("a", "a", "b"))
     pending.finish({"a", "no save"})
     assert pending.take_finished() == {"no save"}
-    pending.end("a")
-    pending.end("b")
+    pending.end(first)
+    pending.end(first)
+    pending.end(other)
     assert pending.take_finished() == set()
-    pending.end("a")
+    pending.end(second)
     assert [pending.take_finished(), pending.take_finished()] == [{"a"}, set()]
     pending.finish({"b"})
     assert pending.take_finished() == {"b"}
-    pending.begin("c")
-    pending.wait(["c"], lambda: False)
+
+
+def test_a_cancelled_save_reads_no_more() -> None:
+    pending = PendingSaves()
+    first, second = pending.begin("a"), pending.begin("b")
+    pending.cancel({"a", "unknown"})
+    with pending.reading(first, second) as live:
+        assert live == [second]
+        waiting = threading.Thread(target=pending.cancel, args=({"b"},))
+        waiting.start()
+        waiting.join(0.05)
+        assert waiting.is_alive()
+    waiting.join(SECONDS)
+    with pending.reading(second) as live:
+        assert live == []
+    assert pending.cancelled == 2
+    pending.finish({"a", "b"})
+    assert pending.take_finished() == {"a", "b"}
 
 
 # Lookups
@@ -400,17 +502,17 @@ def test_saves_that_are_over_are_reported_once() -> None:
 def test_the_scheduler_asks_the_worker(make: Any) -> None:
     instance = make(WHOLE)
     name = socket_name(uuid.uuid4().hex)
-    client = LookupClient(name, 5000)
-    assert client.count([b"a"]) == 0, "nobody answers yet"
+    client = LookupClient(name, 5000, 5000)
+    assert client.count("r", [b"a"]) == 0, "nobody answers yet"
     client.quiet_until = 0.0
     instance.worker.serve_lookups(name)
     instance.step(StepPlan(saves={"r": save(0, (1, 2, 3), "a", "b", "d")}), {1: "a", 2: "b", 3: "d"})
     instance.finish("r")
     asked = [hashes("a", "b", "d"), hashes("a", "b", "c", "d"), hashes("c"), ()]
-    assert [client.count(one) for one in asked] == [3, 2, 0, 0]
+    assert [client.count("r", one) for one in asked] == [3, 2, 0, 0]
     assert instance.calls.store.put("other", b"value") == 0
     assert client.reset() is True
-    assert [client.count(asked[0]), instance.calls.store.is_exist("other")] == [0, 1]
+    assert [client.count("r", asked[0]), instance.calls.store.is_exist("other")] == [0, 1]
     client.close()
 
 
@@ -424,26 +526,65 @@ def test_a_block_counts_only_if_all_its_parts_are_there(cluster: Cluster, model:
     part = f"{model}@pcp0@dcp0@head_or_tp_rank:{{}}@pp_rank:0@{{}}"
     for rank, block in ((0, b"a"), (1, b"a"), (0, b"b")):
         assert store.put(part.format(rank, block.hex()), b"value") == 0
-    client = LookupClient(name, 5000)
-    assert client.count(hashes("a", "b")) == 1
+    client = LookupClient(name, 5000, 5000)
+    assert client.count("r", hashes("a", "b")) == 1
     client.close()
     worker.close()
 
 
-def test_an_answer_that_takes_too_long_counts_as_none_and_spares_the_next_question() -> None:
-    release = threading.Event()
-    name = socket_name(uuid.uuid4().hex)
-    server = LookupServer(name, lambda found: len(found) if release.wait(SECONDS) else 0, lambda: True)
-    client = LookupClient(name, 100)
-    begin = time.monotonic()
-    assert client.count([b"a"]) == 0
-    assert client.count([b"a"]) == 0
-    assert time.monotonic() - begin < 0.3
-    release.set()
-    client.timeout_ms = 5000
-    wait_until(lambda: client.count([b"a"]) == 1, SECONDS, "it asks again")
-    client.close()
-    server.close()
+class SlowServer:
+    """A look-up server that answers when the test lets it. Use it in a `with`."""
+
+    def __enter__(self) -> SlowServer:
+        self.released = threading.Event()
+        self.name = socket_name(uuid.uuid4().hex)
+        self.server = LookupServer(self.name, self.count, lambda: True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.released.set()
+        self.server.close()
+
+    def count(self, hashes: list[bytes]) -> int:
+        assert self.released.wait(SECONDS)
+        return len(hashes)
+
+
+def test_a_step_waits_once_for_answers_and_gets_them_in_a_later_step() -> None:
+    with SlowServer() as slow:
+        client = LookupClient(slow.name, 5000, 50)
+        started = time.monotonic()
+        assert [client.count(request, [b"a"] * i) for i, request in enumerate("rst", 1)] == [None] * 3
+        assert 0.04 < time.monotonic() - started < 0.5
+        started = time.monotonic()
+        assert client.count("r", [b"a"]) is None
+        assert time.monotonic() - started < 0.04, "this step has waited"
+        client.forget("s")
+        slow.released.set()
+        client.begin_step()
+        wait_until(lambda: client.count("t", [b"a"] * 3) == 3, SECONDS, "the answer comes")
+        assert (client._answers, client._wanted, client._asked) == ({"r": 1}, {"r"}, {})
+        assert client.count("r", [b"a"]) == 1
+        client.close()
+
+
+def test_while_an_answer_is_overdue_nothing_is_asked_and_nothing_waits(caplog: pytest.LogCaptureFixture) -> None:
+    with SlowServer() as slow:
+        client = LookupClient(slow.name, 50, 1)
+        assert client.count("r", [b"a"]) is None
+        wait_until(lambda: client.count("r", [b"a"]) == 0, SECONDS, "the answer is overdue")
+        client.begin_step()
+        started = time.monotonic()
+        assert [client.count(f"s{i}", [b"a"]) for i in range(100)] == [0] * 100
+        assert time.monotonic() - started < 0.2
+        assert len(client._asked) == 1
+        slow.released.set()
+        wait_until(lambda: client.count("t", [b"a"]) == 1, SECONDS, "it asks again")
+        client.close()
+    assert [line for line in caplog.messages if "answer" in line] == [
+        "the look-up server does not answer, so nothing counts as cached: no answer in time",
+        "the look-up server answers again",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -465,8 +606,8 @@ def test_a_question_that_is_wrong_ends_its_connection_only(frame: bytes) -> None
         wrong.settimeout(SECONDS)
         wrong.sendall(frame)
         assert wrong.recv(1) == b""
-    client = LookupClient(name, 5000)
-    assert client.count([b"a"]) == 1
+    client = LookupClient(name, 5000, 5000)
+    assert client.count("r", [b"a"]) == 1
     client.close()
     server.close()
 

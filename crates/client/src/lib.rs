@@ -62,7 +62,7 @@ mod zero_copy_get;
 pub use config::{HttpAddress, StoreConfig};
 pub use leader::{FoundLeader, find_leader};
 pub use mem_pool::{CallRange, MemPool, SetAside};
-pub use mooncake_device::StreamCounter;
+pub use mooncake_device::{Direction as CopyDirection, Job as CopyJob, StreamCounter, copy_each};
 pub use mooncake_http::ListenError;
 pub use mooncake_memory::{
     Buffer, HostMemory, Place, PlacedSlice, RawSlice, Region, SliceList, bind_to_numa_node,

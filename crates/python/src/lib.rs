@@ -14,6 +14,7 @@
 mod argument;
 mod buffer;
 mod codes;
+mod copy_out;
 mod drop_detached;
 mod engine;
 mod error_name;

@@ -3,9 +3,11 @@
     --kv-transfer-config '{"kv_connector": "MooncakeStoreConnector", "kv_role": "kv_both",
                            "kv_connector_module_path": "mooncake.vllm"}'
 
-- `connector` implements vLLM's interface. Only it and `kv_events` import vLLM.
+- `connector` implements vLLM's interface. Only it, `kv_events` and `kv_stats` import vLLM.
 - `scheduler` decides what to load and to save.
-- `worker` moves the blocks, with the threads of `send`, `receive` and `layerwise`.
+- `worker` moves the blocks, with the threads of `send`, `receive`, `layer_send` and `layerwise`.
+- `pending` says which saves still need their blocks, `stage` holds copies of blocks that are being saved.
+- `breaker` passes over a pool that does not work.
 - `stream` orders these threads against the device.
 - `lookup` lets the scheduler ask a worker which blocks the pool holds.
 - `stored` records the stored blocks, for vLLM's KV events.

@@ -12,6 +12,8 @@ MAX_LOOKUP_TIMEOUT_MS = 60_000
 MAX_RECV_THREADS = 64
 MAX_STREAM_WAIT_MS = 600_000
 MAX_REPLICAS = 16
+MAX_SAVE_BUFFER_MB = 64 << 10
+MAX_SAVE_WAIT_MS = 600_000
 
 
 @dataclass(frozen=True)
@@ -27,13 +29,19 @@ class Options:
     preferred_segment: str = ""
     replica_num: int = 1
     recv_threads: int = 1
+    lookup_wait_ms: int = 5
     lookup_timeout_ms: int = 200
+    save_buffer_mb: int = 16
+    save_wait_ms: int = 5_000
     stream_wait_ms: int = 10_000
 
     def __post_init__(self) -> None:
         _check_range("replica_num", self.replica_num, MAX_REPLICAS)
         _check_range("recv_threads", self.recv_threads, MAX_RECV_THREADS)
+        _check_range("lookup_wait_ms", self.lookup_wait_ms, MAX_LOOKUP_TIMEOUT_MS, 0)
         _check_range("lookup_timeout_ms", self.lookup_timeout_ms, MAX_LOOKUP_TIMEOUT_MS)
+        _check_range("save_buffer_mb", self.save_buffer_mb, MAX_SAVE_BUFFER_MB, 0)
+        _check_range("save_wait_ms", self.save_wait_ms, MAX_SAVE_WAIT_MS, 0)
         _check_range("stream_wait_ms", self.stream_wait_ms, MAX_STREAM_WAIT_MS, 0)
 
     @staticmethod

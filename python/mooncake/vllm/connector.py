@@ -66,8 +66,10 @@ class MooncakeStoreConnector(KVConnectorBase_V1):
         self._stored_parts = StoredParts()
         self._check_supported()
         if role == KVConnectorRole.SCHEDULER:
-            self._client = LookupClient(socket_name(transfer.engine_id), self._options.lookup_timeout_ms)
-            self._scheduler = Scheduler(self._rules(), self._client.count)
+            rules, timeout_ms = self._rules(), self._options.lookup_timeout_ms
+            wait_ms = self._options.lookup_wait_ms if rules.can_defer else timeout_ms
+            self._client = LookupClient(socket_name(transfer.engine_id), timeout_ms, wait_ms)
+            self._scheduler = Scheduler(rules, self._client)
             if self._kv_events is not None:
                 self._scheduler.stored = StoredBlocks(self._block_tokens(), len(self._topology().shards()))
         else:
@@ -98,8 +100,10 @@ class MooncakeStoreConnector(KVConnectorBase_V1):
 
     # Methods that vLLM calls in the scheduler.
 
-    def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> tuple[int, bool]:
-        """How many tokens after the computed ones the pool holds, and whether they are loaded between steps."""
+    def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> tuple[int | None, bool]:
+        """How many tokens after the computed ones the pool holds, and whether they are loaded between steps. None
+        instead of a number asks vLLM to call again in a later step.
+        """
         return self._of_scheduler().matched(request, num_computed_tokens)
 
     def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
@@ -162,9 +166,9 @@ class MooncakeStoreConnector(KVConnectorBase_V1):
         logger.info("%s: blocks of %d bytes in %d layers", model, layout.block_bytes, len(layout.layers))
 
     def handle_preemptions(self, kv_connector_metadata: KVConnectorMetadata) -> None:
-        """Waits until no save reads the blocks that preempted requests lost."""
+        """Cancels the saves of the blocks that preempted requests lost."""
         if self._worker is not None:
-            self._worker.wait_for_preempted(_plan_of(kv_connector_metadata))
+            self._worker.cancel_preempted(_plan_of(kv_connector_metadata))
 
     def bind_connector_metadata(self, connector_metadata: KVConnectorMetadata) -> None:
         """Begins a step."""
@@ -209,6 +213,23 @@ class MooncakeStoreConnector(KVConnectorBase_V1):
         """The blocks of which this worker stored its part since the last call; None if there are none."""
         return None if self._kv_events is None else self._kv_events.PartsOfStep.of(self._stored_parts)
 
+    def get_kv_connector_stats(self) -> Any:
+        """What this worker did since the last call; None if there is nothing to tell."""
+        counts = self._worker.take_stats() if self._worker is not None else None
+        return None if counts is None else self.build_kv_connector_stats(counts)
+
+    @classmethod
+    def build_kv_connector_stats(cls, data: dict[str, Any] | None = None) -> Any:
+        """These counts in vLLM's type; None if this version of vLLM has none."""
+        kv_stats = _optional("kv_stats")
+        return None if kv_stats is None else kv_stats.PoolStats(data=data or {})
+
+    @classmethod
+    def build_prom_metrics(cls, *arguments: Any) -> Any:
+        """The metrics that show the counts."""
+        kv_stats = _optional("kv_stats")
+        return None if kv_stats is None else kv_stats.PoolMetrics(*arguments)
+
     # Values from vLLM's configuration.
 
     def _of_scheduler(self) -> Scheduler:
@@ -218,7 +239,8 @@ class MooncakeStoreConnector(KVConnectorBase_V1):
 
     def _rules(self) -> Rules:
         options = self._options
-        return Rules(self._block_tokens(), self._can_put, options.save_decode_cache, options.loads_between_steps)
+        between, can_defer = options.loads_between_steps, _can_defer()
+        return Rules(self._block_tokens(), self._can_put, options.save_decode_cache, between, can_defer)
 
     def _block_tokens(self) -> int:
         return int(self._vllm.cache_config.block_size * self._topology().dcp_size)
@@ -273,6 +295,12 @@ def _specs(spec: Any) -> Iterable[Any]:
     return inner.values() if isinstance(inner, dict) else [spec]
 
 
+def _can_defer() -> bool:
+    """Whether this version of vLLM asks again in a later step if it gets no number of tokens."""
+    answer = inspect.signature(KVConnectorBase_V1.get_num_new_matched_tokens).return_annotation
+    return "None" in str(answer) or "Optional" in str(answer)
+
+
 def _plan_of(metadata: KVConnectorMetadata) -> StepPlan:
     return metadata.plan if isinstance(metadata, PlanMetadata) else StepPlan()
 
@@ -281,10 +309,17 @@ def _kv_events(vllm_config: Any) -> types.ModuleType | None:
     """The module that makes events. None unless vLLM publishes KV events and takes them from connectors."""
     if not getattr(getattr(vllm_config, "kv_events_config", None), "enable_kv_cache_events", False):
         return None
-    try:
-        return importlib.import_module("mooncake.vllm.kv_events")
-    except ImportError:
+    module = _optional("kv_events")
+    if module is None:
         logger.warning("this version of vLLM takes no KV events from connectors: none are published for the pool")
+    return module
+
+
+def _optional(name: str) -> types.ModuleType | None:
+    """A module of this package; None if this version of vLLM lacks what it imports."""
+    try:
+        return importlib.import_module(f"mooncake.vllm.{name}")
+    except ImportError:
         return None
 
 

@@ -1,6 +1,6 @@
 """The layer-wise mode: moves blocks layer by layer while the model runs.
 
-A layer is loaded while earlier layers are computed, and stored while later layers are computed.
+A layer is loaded while earlier layers are computed, and stored while later layers are computed (`layer_send`).
 
 An object is written in a put session, which publishes it once all layers are written, and read in a get session. Keys
 and objects are the same as without this mode, so instances with and without it share them.
@@ -11,13 +11,12 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from mooncake.vllm.bad_blocks import BadBlocks
 from mooncake.vllm.layout import BlockLayout
-from mooncake.vllm.pending import PendingSaves
 from mooncake.vllm.pool import Pool, Ranges
-from mooncake.vllm.stream import Gate, Mark, Reached
+from mooncake.vllm.stream import Gate, Reached
 
 logger = logging.getLogger(__name__)
 
@@ -50,102 +49,6 @@ class LayerThread:
                 job()
             except Exception:
                 logger.exception("a layer could not be moved")
-
-
-class LayerSave:
-    """The saves of one step. The sending thread calls its methods, in the order start, layer, finish."""
-
-    def __init__(self, pool: Pool, layout: BlockLayout, saves: Mapping[str, Sequence[tuple[str, int]]]) -> None:
-        """`saves` maps each request to pairs of key and block id."""
-        self.pool = pool
-        self.layout = layout
-        self.saves = saves
-        self.open: dict[str, int] = {}
-        self.written: set[int] = set()
-
-    def start(self) -> None:
-        """Opens a put session for each block that the pool does not hold. Of several blocks with one key, it stores
-        the first.
-        """
-        by_key: dict[str, int] = {}
-        for blocks in self.saves.values():
-            for key, block_id in blocks:
-                by_key.setdefault(key, block_id)
-        missing = self.pool.missing(list(by_key))
-        started = self.pool.start_puts(missing, self.layout.block_bytes)
-        self.open = {key: by_key[key] for key in missing if key in started}
-
-    def layer(self, place: int) -> None:
-        """Writes one layer of all blocks."""
-        if place in self.written or not self.open:
-            return
-        self.written.add(place)
-        ranges: dict[str, Ranges] = {
-            key: self.layout.layer_buffers(place, block_id) for key, block_id in self.open.items()
-        }
-        self._revoke(set(self.open) - self.pool.put_ranges(ranges))
-
-    def finish(self, refused_blocks: set[int]) -> None:
-        """Writes the layers that were not announced, then publishes all blocks except `refused_blocks`."""
-        self._revoke({key for key, block_id in self.open.items() if block_id in refused_blocks})
-        for place in range(len(self.layout.layers)):
-            self.layer(place)
-        if self.open:
-            self.pool.end_puts(list(self.open))
-            self.open = {}
-
-    def _revoke(self, keys: set[str]) -> None:
-        if keys:
-            self.pool.revoke_puts(sorted(keys))
-            self.open = {key: block_id for key, block_id in self.open.items() if key not in keys}
-
-
-class LayerSender:
-    """Saves the blocks of a step, layer by layer, while the step runs."""
-
-    def __init__(self, pool: Pool, layout: BlockLayout, pending: PendingSaves) -> None:
-        self.pool = pool
-        self.layout = layout
-        self.pending = pending
-        self.thread = LayerThread("mooncake-send-layers")
-        self.step: LayerSave | None = None
-
-    def begin(self, saves: Mapping[str, Sequence[tuple[str, int]]]) -> None:
-        """Begins a step that will complete these blocks. `saves` maps each request to pairs of key and block id."""
-        self.step = LayerSave(self.pool, self.layout, saves) if saves else None
-        if self.step is not None:
-            for request_id in saves:
-                self.pending.begin(request_id)
-            self.thread.submit(self.step.start)
-
-    def layer(self, place: int, mark: Mark) -> None:
-        """Queues the save of one layer. The model has issued the layer's computation; the device may not have run it
-        yet.
-        """
-        step = self.step
-        if step is not None:
-            computed = mark()
-            self.thread.submit(lambda: self._write(step, place, computed))
-
-    def end(self, refused_blocks: set[int], mark: Mark) -> None:
-        """Queues the end of the step, and returns at once. Blocks in `refused_blocks` are not published."""
-        step, self.step = self.step, None
-        if step is not None:
-            computed = mark()
-            self.thread.submit(lambda: self._finish(step, refused_blocks, computed))
-
-    @staticmethod
-    def _write(step: LayerSave, place: int, computed: Reached) -> None:
-        computed()
-        step.layer(place)
-
-    def _finish(self, step: LayerSave, refused_blocks: set[int], computed: Reached) -> None:
-        try:
-            computed()
-            step.finish(refused_blocks)
-        finally:
-            for request_id in step.saves:
-                self.pending.end(request_id)
 
 
 class LayerLoad:
@@ -191,6 +94,7 @@ class LayerLoad:
         finally:
             if not self._open(len(self.ready) - 1):
                 good = set()
+            self.pool.count_loads(len(good), len(by_key))
             self.bad.load(block_id for key in by_key if key in good for block_id in by_key[key])
             self.bad.fail(block_id for key in by_key if key not in good for block_id in by_key[key])
 

@@ -24,8 +24,14 @@ MAX_HASHES = 1 << 16
 MAX_HASH_BYTES = 64
 MAX_PAYLOAD_BYTES = 1 + MAX_HASHES * MAX_HASH_BYTES
 RESET_TIMEOUT_MS = 30_000
-# After a request without a timely answer, the client sends no further request for this long.
+# The request id under which the client remembers a reset. vLLM's own are never empty.
+RESET_REQUEST = ""
+# After a connection that failed, the client tries no other for this long.
 QUIET_SECONDS = 1.0
+# The least time in which a question must have been sent.
+SEND_SECONDS = 0.01
+# The most answers that are received at once.
+MAX_ANSWERS = 1024
 POLL_SECONDS = 0.5
 FRAME = struct.Struct(">BI")
 ANSWER = struct.Struct(">I")
@@ -143,52 +149,144 @@ class LookupServer:
 
 
 class LookupClient:
-    """Sends requests on the scheduler's thread. A look-up therefore takes at most `timeout_ms`. For a second after a
-    late answer, the client sends no look-up.
+    """Asks on the scheduler's thread, which waits at most `wait_ms` for answers in one step. If an answer takes longer,
+    the scheduler asks for it again in a later step. After `timeout_ms`, nothing counts as cached.
+
+    While an answer is overdue, nothing more is asked: a server that does not answer costs a step nothing.
     """
 
-    def __init__(self, name: str, timeout_ms: int) -> None:
+    def __init__(self, name: str, timeout_ms: int, wait_ms: int) -> None:
         self.name = name
-        self.timeout_ms = timeout_ms
-        self.connection: socket.socket | None = None
+        self.timeout = timeout_ms / 1000
+        self.wait = wait_ms / 1000
         self.quiet_until = 0.0
+        self._connection: socket.socket | None = None
+        self._received = bytearray()
+        # The seconds that are left to wait in this step.
+        self._left = self.wait
+        # The requests whose questions have no answer, in the order of the answers to come.
+        self._asked: dict[str, None] = {}
+        # Since when the server is busy with the first of them.
+        self._since = 0.0
+        self._answers: dict[str, int] = {}
+        self._wanted: set[str] = set()
+        self._is_down = False
 
-    def count(self, hashes: Sequence[bytes]) -> int:
-        """How many of these blocks, from the first on without a gap, are in the pool; 0 without an answer in time."""
-        if time.monotonic() < self.quiet_until:
-            return 0
-        answer = self._ask(LOOKUP, encode_hashes(hashes), self.timeout_ms)
-        return min(answer or 0, len(hashes))
+    def begin_step(self) -> None:
+        """Begins a step of the scheduler, with its own time to wait."""
+        self._left = self.wait
+
+    def count(self, request_id: str, hashes: Sequence[bytes]) -> int | None:
+        """How many of a request's blocks, from the first on without a gap, are in the pool. None if that is not known
+        yet: call it again in a later step.
+        """
+        deadline = time.monotonic() + self._left
+        self._wanted.add(request_id)
+        self._receive(0)
+        if request_id not in self._answers and request_id not in self._asked:
+            self._ask(LOOKUP, request_id, encode_hashes(hashes))
+        self._await(request_id, deadline)
+        self._left = max(0.0, deadline - time.monotonic())
+        if request_id in self._asked and not self._is_overdue():
+            return None
+        self._wanted.discard(request_id)
+        return min(self._answers.pop(request_id, 0), len(hashes))
+
+    def forget(self, request_id: str) -> None:
+        """Drops what was asked for a request that has ended."""
+        self._wanted.discard(request_id)
+        self._answers.pop(request_id, None)
 
     def reset(self) -> bool:
         """Removes the blocks of this model from the pool. Returns whether that succeeded."""
-        return self._ask(RESET, b"", RESET_TIMEOUT_MS) == 1
+        self._wanted.add(RESET_REQUEST)
+        self._ask(RESET, RESET_REQUEST, b"")
+        deadline = time.monotonic() + RESET_TIMEOUT_MS / 1000
+        while RESET_REQUEST in self._asked and (left := deadline - time.monotonic()) > 0:
+            self._receive(left)
+        self._wanted.discard(RESET_REQUEST)
+        return self._answers.pop(RESET_REQUEST, 0) == 1
 
     def close(self) -> None:
-        if self.connection is not None:
-            self.connection.close()
-            self.connection = None
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        self._received.clear()
+        self._asked.clear()
 
-    def _ask(self, kind: int, payload: bytes, timeout_ms: int) -> int | None:
-        deadline = time.monotonic() + timeout_ms / 1000
+    def _await(self, request_id: str, deadline: float) -> None:
+        while request_id in self._asked and not self._is_overdue():
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return
+            self._receive(left)
+
+    def _is_overdue(self) -> bool:
+        """Whether the first question should have been answered by now."""
+        is_overdue = bool(self._asked) and time.monotonic() - self._since >= self.timeout
+        if is_overdue:
+            self._note_down("no answer in time")
+        return is_overdue
+
+    def _ask(self, kind: int, request_id: str, payload: bytes) -> None:
+        """Sends a question, unless there is no server, or an answer is overdue."""
+        if time.monotonic() < self.quiet_until or self._is_overdue():
+            return
+        seconds = max(self._left, SEND_SECONDS)
         try:
-            if self.connection is None:
-                self.connection = self._connect(deadline)
-            self.connection.settimeout(max(deadline - time.monotonic(), 0.001))
-            self.connection.sendall(FRAME.pack(kind, len(payload)) + payload)
-            (answer,) = ANSWER.unpack(receive(self.connection, ANSWER.size, deadline))
-        except (OSError, EOFError) as error:
-            # The connection is closed, or the next request would take the late answer for its own.
-            self.close()
-            self.quiet_until = time.monotonic() + QUIET_SECONDS
-            logger.warning("no answer from the look-up server, so nothing counts as cached: %r", error)
-            return None
-        return int(answer)
+            if self._connection is None:
+                self._connection = self._connect(seconds)
+            self._connection.settimeout(seconds)
+            self._connection.sendall(FRAME.pack(kind, len(payload)) + payload)
+        except OSError as error:
+            self._lose(error)
+            return
+        if not self._asked:
+            self._since = time.monotonic()
+        self._asked[request_id] = None
 
-    def _connect(self, deadline: float) -> socket.socket:
+    def _receive(self, seconds: float) -> None:
+        """Takes the answers that are there, or the first that comes within `seconds`."""
+        if self._connection is None:
+            return
+        try:
+            self._connection.settimeout(seconds)
+            part = self._connection.recv(ANSWER.size * MAX_ANSWERS)
+            if not part:
+                raise EOFError("the connection was closed")
+        except (BlockingIOError, TimeoutError):
+            return
+        except (OSError, EOFError) as error:
+            self._lose(error)
+            return
+        self._received += part
+        while len(self._received) >= ANSWER.size and self._asked:
+            (answer,) = ANSWER.unpack_from(self._received)
+            del self._received[: ANSWER.size]
+            request_id = next(iter(self._asked))
+            del self._asked[request_id]
+            self._since = time.monotonic()
+            if request_id in self._wanted:
+                self._answers[request_id] = int(answer)
+        if self._is_down:
+            self._is_down = False
+            logger.warning("the look-up server answers again")
+
+    def _lose(self, error: Exception) -> None:
+        """Closes the connection. Its questions will not be answered."""
+        self.close()
+        self.quiet_until = time.monotonic() + QUIET_SECONDS
+        self._note_down(repr(error))
+
+    def _note_down(self, why: str) -> None:
+        if not self._is_down:
+            self._is_down = True
+            logger.warning("the look-up server does not answer, so nothing counts as cached: %s", why)
+
+    def _connect(self, seconds: float) -> socket.socket:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            connection.settimeout(max(deadline - time.monotonic(), 0.001))
+            connection.settimeout(seconds)
             connection.connect(self.name)
         except OSError:
             with contextlib.suppress(OSError):

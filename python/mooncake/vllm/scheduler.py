@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -22,14 +22,25 @@ class Request(stored.Request, Protocol):
     def num_prompt_tokens(self) -> int: ...
 
 
+class Lookups(Protocol):
+    """The methods of `lookup.LookupClient` that the scheduler uses."""
+
+    def begin_step(self) -> None: ...
+    def count(self, request_id: str, hashes: Sequence[bytes]) -> int | None: ...
+    def forget(self, request_id: str) -> None: ...
+
+
 @dataclass(frozen=True)
 class Rules:
-    """The options that the scheduler follows. `block_tokens` is the number of tokens in a block."""
+    """The options that the scheduler follows. `block_tokens` is the number of tokens in a block. If `can_defer`, vLLM
+    asks again in a later step for a request whose look-up is not answered yet.
+    """
 
     block_tokens: int
     saves: bool
     save_decode_cache: bool
     loads_between_steps: bool
+    can_defer: bool = True
 
 
 @dataclass
@@ -74,13 +85,13 @@ class Tracker:
 
 
 class Scheduler:
-    """Plans the loads and saves of each step. `count` returns how many of these blocks, from the first on, the pool
+    """Plans the loads and saves of each step. `lookups` tells how many blocks of a prompt, from the first on, the pool
     holds. `stored`, if set, records the planned saves.
     """
 
-    def __init__(self, rules: Rules, count: Callable[[Sequence[bytes]], int]) -> None:
+    def __init__(self, rules: Rules, lookups: Lookups) -> None:
         self.rules = rules
-        self.count = count
+        self.lookups = lookups
         self.stored: StoredBlocks | None = None
         self._trackers: dict[str, Tracker] = {}
         self._local_blocks: dict[str, int] = {}
@@ -89,8 +100,9 @@ class Scheduler:
         self._saving: set[str] = set()
         self._held: set[str] = set()
 
-    def matched(self, request: Request, computed_tokens: int) -> tuple[int, bool]:
-        """How many tokens after the computed ones can be loaded, and whether they are loaded between steps.
+    def matched(self, request: Request, computed_tokens: int) -> tuple[int | None, bool]:
+        """How many tokens after the computed ones can be loaded, and whether they are loaded between steps. None
+        instead of a number: the pool has not answered yet, and a later step knows.
 
         At least one token is left to compute, because the next token is sampled from it. A request that was loaded and
         comes back because its load failed is not loaded again: otherwise it could repeat that for ever.
@@ -102,7 +114,10 @@ class Scheduler:
         blocks = min((request.num_tokens - 1) // block_tokens, len(request.block_hashes))
         if blocks * block_tokens <= computed_tokens:
             return 0, False
-        hit_tokens = self.count(request.block_hashes[:blocks]) * block_tokens - computed_tokens
+        found = self.lookups.count(request.request_id, request.block_hashes[:blocks])
+        if found is None and self.rules.can_defer:
+            return None, False
+        hit_tokens = (found or 0) * block_tokens - computed_tokens
         if hit_tokens <= 0:
             return 0, False
         self._local_blocks[request.request_id] = computed_tokens // block_tokens
@@ -136,6 +151,7 @@ class Scheduler:
         """
         self._local_blocks.pop(request_id, None)
         self._trackers.pop(request_id, None)
+        self.lookups.forget(request_id)
         is_held = request_id in self._saving and request_id not in self._loading
         self._saving.discard(request_id)
         if is_held:
@@ -143,7 +159,8 @@ class Scheduler:
         return is_held
 
     def plan(self, output: Any) -> StepPlan:
-        """The plan for one `SchedulerOutput` of vLLM."""
+        """The plan for one `SchedulerOutput` of vLLM. It ends a step of the scheduler."""
+        self.lookups.begin_step()
         plan = StepPlan(loads=self._loads, preempted=self._preempted(output) & self._saving, held=self._held)
         self._loads, self._held = {}, set()
         if not self.rules.saves:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from mooncake.vllm.bad_blocks import BadBlocks
 from mooncake.vllm.config import Options
 from mooncake.vllm.key import KeySpace, Topology
-from mooncake.vllm.layerwise import LayerReceiver, LayerSender
+from mooncake.vllm.layer_send import LayerSender
+from mooncake.vllm.layerwise import LayerReceiver
 from mooncake.vllm.layout import BlockLayout
 from mooncake.vllm.lookup import LookupServer
 from mooncake.vllm.pending import PendingSaves
@@ -18,11 +19,13 @@ from mooncake.vllm.plan import Load, Save, StepPlan
 from mooncake.vllm.pool import Pool
 from mooncake.vllm.receive import Receiver, load
 from mooncake.vllm.send import Sender
+from mooncake.vllm.stage import Stage
 from mooncake.vllm.stream import Gate, Mark, at_once, no_marks
 
 logger = logging.getLogger(__name__)
 
 CLOSE_SECONDS = 10.0
+MIB = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,7 @@ class Worker:
         gate: Gate | None = None,
     ) -> None:
         """`mark` and `gate` belong to the device of the KV cache. Only the layer-wise mode uses the gate."""
+        layers = options.use_layerwise
         self.pool = pool
         self.layout = layout
         self.place = place
@@ -57,12 +61,13 @@ class Worker:
         self.mark = mark
         self.keys = KeySpace(place.model, place.topology.shard(place.rank))
         self.bad = BadBlocks()
-        self.pending = PendingSaves()
+        self.pending = PendingSaves(options.save_wait_ms / 1000)
         self.plan = StepPlan()
-        self.sender = Sender(pool, layout, self.pending) if not options.use_layerwise else None
-        self.layer_sender = LayerSender(pool, layout, self.pending) if options.use_layerwise else None
+        stage = self._stage(options) if can_put and options.save_buffer_mb > 0 else None
+        self.sender = None if layers else Sender(pool, layout, self.pending, stage)
+        self.layer_sender = LayerSender(pool, layout, self.pending, stage) if layers else None
         self.receiver = Receiver(pool, layout, self.bad, options.recv_threads) if options.loads_between_steps else None
-        self.layer_receiver = LayerReceiver(pool, layout, self.bad, gate) if options.use_layerwise else None
+        self.layer_receiver = LayerReceiver(pool, layout, self.bad, gate) if layers else None
         self.lookup: LookupServer | None = None
 
     def serve_lookups(self, name: str) -> None:
@@ -79,18 +84,15 @@ class Worker:
 
         self.lookup = LookupServer(name, count, lambda: self.pool.remove(pattern))
 
-    def wait_for_preempted(self, plan: StepPlan) -> None:
-        """Waits until no save reads the blocks that preempted requests lost."""
-        sender = self.sender or self.layer_sender
-        if plan.preempted and sender is not None:
-            alive = sender.is_alive if isinstance(sender, Sender) else sender.thread.is_alive
-            self.pending.wait(plan.preempted, alive)
+    def cancel_preempted(self, plan: StepPlan) -> None:
+        """Cancels the saves of the blocks that preempted requests lost. On return, none of them is read any more."""
+        self.pending.cancel(plan.preempted)
 
     def begin(self, plan: StepPlan) -> None:
         """Begins a step."""
         self.plan = plan
         self.pending.finish(plan.held)
-        self.wait_for_preempted(plan)
+        self.cancel_preempted(plan)
         if self.layer_sender is not None and self.can_put:
             saves = {request_id: self._to_save(save) for request_id, save in plan.saves.items()}
             self.layer_sender.begin(saves)
@@ -148,6 +150,10 @@ class Worker:
         """The blocks whose load has failed since the last call."""
         return self.bad.take_failed()
 
+    def take_stats(self) -> dict[str, int] | None:
+        """What the worker did since the last call, by names of `stats`; None if there is nothing to tell."""
+        return self.pool.stats.take(self.pool.breaker, self.pending)
+
     def close(self) -> None:
         """Ends the threads after the jobs that wait. Gives each thread about 10 s."""
         for part in (self.sender, self.receiver):
@@ -158,6 +164,18 @@ class Worker:
                 layers.thread.close(CLOSE_SECONDS)
         if self.lookup is not None:
             self.lookup.close()
+        self.pool.breaker.close()
+
+    def _stage(self, options: Options) -> Stage | None:
+        """Memory for copies of blocks, or of layers."""
+        layers = self.layout.layers
+        piece = max(layer.block_bytes for layer in layers) if options.use_layerwise else self.layout.block_bytes
+        stage = Stage.of(self.pool.store, piece, options.save_buffer_mb * MIB)
+        if stage is None:
+            logger.warning(
+                "local_buffer_size is too small for a block of %d bytes: a preemption waits for saves that run", piece
+            )
+        return stage
 
     def _to_load(self, part: Load) -> list[tuple[str, int]]:
         return list(zip(self.keys.keys(part.hashes), part.block_ids, strict=True))
