@@ -28,7 +28,7 @@ AS_ROOT := $(shell test "$$(id -u)" = 0 || echo sudo -n)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build check check-rust check-python check-licences servers test test-rust test-chaos test-python demo \
-    c-api figures bench bench-scale bench-check bench-all bench-recovery engines gpu soak chaos clean
+    c-api figures bench bench-scale bench-check bench-all bench-recovery engines gpu gpu-engine soak chaos clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -126,6 +126,9 @@ engines: ## run vLLM, SGLang and LMCache on the store; installs 8 GB into .engin
 gpu: $(WHEEL) | $(TORCH) ## run GPU tests and measure figures; without a GPU: ARGS="--double --quick"
 	$(if $(findstring --double,$(ARGS)),,MOONCAKE_TEST_DRIVER=libcuda.so.1 $(BIN)/python -m pytest -k 'gpu or vllm_stream')
 	$(BIN)/python bench/gpu_figures.py $(ARGS)
+
+gpu-engine: $(WHEEL) | $(TORCH) ## conversations on a small engine with and without a pool; without a GPU: ARGS="--device cpu"
+	$(BIN)/python bench/gpu_engine.py $(ARGS)
 
 soak: ## simulate clusters whose parts fail; SEEDS=100000: how many; ARGS=--help: more options
 	cargo run --release --locked --package mooncake-sim --bin soak -- --seeds $(SEEDS) $(ARGS)
