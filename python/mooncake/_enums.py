@@ -1,4 +1,7 @@
-"""The enumerations of `mooncake.store`. Processes send these numbers to each other: they must never change."""
+"""The enumerations of `mooncake.store` and `mooncake.engine`.
+
+Processes send these numbers to each other: they must never change.
+"""
 
 from enum import Enum, IntEnum
 
@@ -66,3 +69,15 @@ class TaskStatus(_Named):
     PROCESSING = 1
     FAILED = 2
     SUCCESS = 3
+
+
+class ScatterTransferCompletionStatus(_Named):
+    """The state of a `ScatterTransferTicket` of `mooncake.engine`.
+
+    COMPLETED: all bytes are in place. FAILED_DRAINED: it failed, and touches no memory any more. COMPLETION_UNKNOWN: it
+    has not ended.
+    """
+
+    COMPLETED = 0
+    FAILED_DRAINED = 1
+    COMPLETION_UNKNOWN = 2

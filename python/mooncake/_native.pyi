@@ -7,7 +7,14 @@ from typing import Any, ClassVar, SupportsIndex, final, overload, type_check_onl
 
 from typing_extensions import Buffer, disjoint_base
 
-from mooncake._enums import ObjectDataType, ReplicaStatus, SoftPinAction, TaskStatus, TaskType
+from mooncake._enums import (
+    ObjectDataType,
+    ReplicaStatus,
+    ScatterTransferCompletionStatus,
+    SoftPinAction,
+    TaskStatus,
+    TaskType,
+)
 
 __all__ = [
     "PROTOCOL_VERSION",
@@ -21,8 +28,10 @@ __all__ = [
     "MooncakeDistributedStore",
     "MooncakeHostMemAllocator",
     "QueryTaskResponse",
+    "RangedReadSnapshot",
     "ReplicaDescriptor",
     "ReplicateConfig",
+    "ScatterTransferTicket",
     "TransferEngine",
     "TransferNotify",
     "_StreamCounter",
@@ -105,6 +114,9 @@ class ReplicaDescriptor:
     def is_object_store_replica(self) -> bool: ...
     def get_memory_descriptor(self) -> MemoryDescriptor: ...
     def get_disk_descriptor(self) -> DiskDescriptor: ...
+
+@final
+class RangedReadSnapshot: ...
 
 @final
 class QueryTaskResponse:
@@ -202,6 +214,7 @@ class MooncakeDistributedStore:
         tenant_id: str = "default",
         enable_client_http_server: bool = False,
         client_http_port: SupportsIndex = 9300,
+        enable_embedded_master: bool = False,
     ) -> int: ...
     @overload
     def setup(self, config: dict[str, Any]) -> int: ...
@@ -308,6 +321,17 @@ class MooncakeDistributedStore:
         all_src_offsets: Iterable[Iterable[Iterable[SupportsIndex]]],
         all_sizes: Iterable[Iterable[Iterable[SupportsIndex]]],
     ) -> list[list[list[int]]]: ...
+    def prepare_get_into_ranges_snapshot(self, keys: Iterable[str]) -> RangedReadSnapshot: ...
+    def get_into_ranges_from_snapshot(
+        self,
+        snapshot: RangedReadSnapshot,
+        buffer_ptrs: Iterable[SupportsIndex],
+        all_keys: Iterable[Iterable[str]],
+        all_dst_offsets: Iterable[Iterable[Iterable[SupportsIndex]]],
+        all_src_offsets: Iterable[Iterable[Iterable[SupportsIndex]]],
+        all_sizes: Iterable[Iterable[Iterable[SupportsIndex]]],
+    ) -> list[list[list[int]]]: ...
+    def begin_weight_snapshot(self, snapshot: object, adapter: object) -> object: ...
     def batch_get_session_start(self, keys: Iterable[str]) -> list[int]: ...
     def batch_get_into_multi_buffer_ranges(
         self,
@@ -319,6 +343,10 @@ class MooncakeDistributedStore:
     def batch_get_session_end(self, keys: Iterable[str]) -> int: ...
     def get_replica_desc(self, key: str) -> list[ReplicaDescriptor]: ...
     def batch_get_replica_desc(self, keys: Iterable[str]) -> dict[str, list[ReplicaDescriptor]]: ...
+    def query_by_regex(self, regex_pattern: str) -> dict[str, list[ReplicaDescriptor]]: ...
+    def _query_page_by_regex(
+        self, regex_pattern: str, cursor: int
+    ) -> tuple[dict[str, list[ReplicaDescriptor]], int | None]: ...
     def prefetch(self, keys: Iterable[str]) -> list[int]: ...
     def get_offload_rpc_read_count(self) -> int: ...
     def is_exist(self, key: str) -> int: ...
@@ -379,6 +407,14 @@ class TransferNotify:
 @final
 class InnerTransferEngine: ...
 
+@final
+class ScatterTransferTicket:
+    @property
+    def status(self) -> ScatterTransferCompletionStatus: ...
+    @property
+    def drained(self) -> bool: ...
+    def drain(self, timeout_ms: SupportsIndex, /) -> ScatterTransferCompletionStatus: ...
+
 @disjoint_base
 class TransferEngine:
     # Set by mooncake.engine.
@@ -400,7 +436,13 @@ class TransferEngine:
 
     # Memory
 
-    def register_memory(self, buffer_addr: SupportsIndex, capacity: SupportsIndex, location: str = "*") -> int: ...
+    def register_memory(
+        self,
+        buffer_addr: SupportsIndex,
+        capacity: SupportsIndex,
+        location: str = "*",
+        remote_accessible: bool = True,
+    ) -> int: ...
     def unregister_memory(self, buffer_addr: SupportsIndex) -> int: ...
     def batch_register_memory(
         self,
@@ -425,6 +467,7 @@ class TransferEngine:
         peer_buffer_address: SupportsIndex,
         length: SupportsIndex,
         transport_hint: str = "",
+        nic_hint: str = "",
     ) -> int: ...
     def transfer_sync_read(
         self,
@@ -433,6 +476,7 @@ class TransferEngine:
         peer_buffer_address: SupportsIndex,
         length: SupportsIndex,
         transport_hint: str = "",
+        nic_hint: str = "",
     ) -> int: ...
     def batch_transfer_sync_write(
         self,
@@ -441,6 +485,7 @@ class TransferEngine:
         peer_buffer_addresses: Iterable[SupportsIndex],
         lengths: Iterable[SupportsIndex],
         transport_hint: str = "",
+        nic_hint: str = "",
     ) -> int: ...
     def batch_transfer_sync_read(
         self,
@@ -449,6 +494,7 @@ class TransferEngine:
         peer_buffer_addresses: Iterable[SupportsIndex],
         lengths: Iterable[SupportsIndex],
         transport_hint: str = "",
+        nic_hint: str = "",
     ) -> int: ...
     def transfer_sync(
         self,
@@ -459,6 +505,7 @@ class TransferEngine:
         opcode: SupportsIndex,
         notify: TransferNotify | None = None,
         transport_hint: str = "",
+        nic_hint: str = "",
     ) -> int: ...
     def batch_transfer_sync(
         self,
@@ -469,6 +516,7 @@ class TransferEngine:
         opcode: SupportsIndex,
         notify: TransferNotify | None = None,
         transport_hint: str = "",
+        nic_hint: str = "",
     ) -> int: ...
     def transfer_submit_write(
         self,
@@ -477,6 +525,7 @@ class TransferEngine:
         peer_buffer_address: SupportsIndex,
         length: SupportsIndex,
         transport_hint: str = "",
+        nic_hint: str = "",
     ) -> int: ...
     def batch_transfer_async_write(
         self,
@@ -485,6 +534,7 @@ class TransferEngine:
         peer_buffer_addresses: Iterable[SupportsIndex],
         lengths: Iterable[SupportsIndex],
         transport_hint: str = "",
+        nic_hint: str = "",
     ) -> int: ...
     def batch_transfer_async_read(
         self,
@@ -493,6 +543,7 @@ class TransferEngine:
         peer_buffer_addresses: Iterable[SupportsIndex],
         lengths: Iterable[SupportsIndex],
         transport_hint: str = "",
+        nic_hint: str = "",
     ) -> int: ...
     def batch_transfer_async(
         self,
@@ -502,7 +553,148 @@ class TransferEngine:
         lengths: Iterable[SupportsIndex],
         opcode: SupportsIndex,
         transport_hint: str = "",
+        nic_hint: str = "",
     ) -> int: ...
+    def batch_transfer_sync_write_arrays(
+        self,
+        target_hostname: str,
+        buffers: Buffer,
+        peer_buffer_addresses: Buffer,
+        lengths: Buffer,
+        transport_hint: str = "",
+        nic_hint: str = "",
+    ) -> int: ...
+    def batch_transfer_sync_read_arrays(
+        self,
+        target_hostname: str,
+        buffers: Buffer,
+        peer_buffer_addresses: Buffer,
+        lengths: Buffer,
+        transport_hint: str = "",
+        nic_hint: str = "",
+    ) -> int: ...
+    def batch_transfer_async_write_arrays(
+        self,
+        target_hostname: str,
+        buffers: Buffer,
+        peer_buffer_addresses: Buffer,
+        lengths: Buffer,
+        transport_hint: str = "",
+        nic_hint: str = "",
+    ) -> int: ...
+    def batch_transfer_async_read_arrays(
+        self,
+        target_hostname: str,
+        buffers: Buffer,
+        peer_buffer_addresses: Buffer,
+        lengths: Buffer,
+        transport_hint: str = "",
+        nic_hint: str = "",
+    ) -> int: ...
+    def batch_transfer_sync_write_pages(
+        self,
+        target_hostname: str,
+        src_pages: Buffer,
+        dst_pages: Buffer,
+        fields: Buffer,
+        max_batch_size: SupportsIndex = 0,
+        transport_hint: str = "",
+        nic_hint: str = "",
+    ) -> int: ...
+    def batch_transfer_sync_read_pages(
+        self,
+        target_hostname: str,
+        src_pages: Buffer,
+        dst_pages: Buffer,
+        fields: Buffer,
+        max_batch_size: SupportsIndex = 0,
+        transport_hint: str = "",
+        nic_hint: str = "",
+    ) -> int: ...
+    def submit_scatter_write(
+        self,
+        endpoint: str,
+        local_base_addresses: Iterable[SupportsIndex],
+        local_capacities: Iterable[SupportsIndex],
+        remote_base_addresses: Iterable[SupportsIndex],
+        remote_capacities: Iterable[SupportsIndex],
+        local_offsets: Iterable[Iterable[SupportsIndex]],
+        remote_offsets: Iterable[Iterable[SupportsIndex]],
+        lengths: Iterable[Iterable[SupportsIndex]],
+    ) -> ScatterTransferTicket: ...
+    def submit_scatter_read(
+        self,
+        endpoint: str,
+        local_base_addresses: Iterable[SupportsIndex],
+        local_capacities: Iterable[SupportsIndex],
+        remote_base_addresses: Iterable[SupportsIndex],
+        remote_capacities: Iterable[SupportsIndex],
+        local_offsets: Iterable[Iterable[SupportsIndex]],
+        remote_offsets: Iterable[Iterable[SupportsIndex]],
+        lengths: Iterable[Iterable[SupportsIndex]],
+    ) -> ScatterTransferTicket: ...
+    def scatter_transfer_sync_write_with_ticket(
+        self,
+        endpoint: str,
+        local_base_addresses: Iterable[SupportsIndex],
+        local_capacities: Iterable[SupportsIndex],
+        remote_base_addresses: Iterable[SupportsIndex],
+        remote_capacities: Iterable[SupportsIndex],
+        local_offsets: Iterable[Iterable[SupportsIndex]],
+        remote_offsets: Iterable[Iterable[SupportsIndex]],
+        lengths: Iterable[Iterable[SupportsIndex]],
+    ) -> ScatterTransferTicket: ...
+    def scatter_transfer_sync_read_with_ticket(
+        self,
+        endpoint: str,
+        local_base_addresses: Iterable[SupportsIndex],
+        local_capacities: Iterable[SupportsIndex],
+        remote_base_addresses: Iterable[SupportsIndex],
+        remote_capacities: Iterable[SupportsIndex],
+        local_offsets: Iterable[Iterable[SupportsIndex]],
+        remote_offsets: Iterable[Iterable[SupportsIndex]],
+        lengths: Iterable[Iterable[SupportsIndex]],
+    ) -> ScatterTransferTicket: ...
+    def transfer_write_on_cuda(
+        self,
+        target_hostname: str,
+        buffer: SupportsIndex,
+        peer_buffer_address: SupportsIndex,
+        length: SupportsIndex,
+        stream_ptr: SupportsIndex = 0,
+        transport_hint: str = "",
+        nic_hint: str = "",
+    ) -> None: ...
+    def batch_transfer_write_on_cuda(
+        self,
+        target_hostname: str,
+        buffers: Iterable[SupportsIndex],
+        peer_buffer_addresses: Iterable[SupportsIndex],
+        lengths: Iterable[SupportsIndex],
+        stream_ptr: SupportsIndex = 0,
+        transport_hint: str = "",
+        nic_hint: str = "",
+    ) -> None: ...
+    def transfer_read_on_cuda(
+        self,
+        target_hostname: str,
+        buffer: SupportsIndex,
+        peer_buffer_address: SupportsIndex,
+        length: SupportsIndex,
+        stream_ptr: SupportsIndex = 0,
+        transport_hint: str = "",
+        nic_hint: str = "",
+    ) -> None: ...
+    def batch_transfer_read_on_cuda(
+        self,
+        target_hostname: str,
+        buffers: Iterable[SupportsIndex],
+        peer_buffer_addresses: Iterable[SupportsIndex],
+        lengths: Iterable[SupportsIndex],
+        stream_ptr: SupportsIndex = 0,
+        transport_hint: str = "",
+        nic_hint: str = "",
+    ) -> None: ...
     def transfer_check_status(self, batch_id: SupportsIndex) -> int: ...
     def get_batch_transfer_status(self, batch_ids: Iterable[SupportsIndex]) -> int: ...
 

@@ -7,11 +7,13 @@ names exist here, and raise NotImplementedError when they are used.
 from enum import IntEnum
 from typing import Any, NoReturn
 
-from mooncake._native import InnerTransferEngine, TransferEngine, TransferNotify
+from mooncake._enums import ScatterTransferCompletionStatus
+from mooncake._native import InnerTransferEngine, ScatterTransferTicket, TransferEngine, TransferNotify
 
 SUPPORT_EFA = False
 SUPPORT_HIP = False
 SUPPORT_MNNVL = False
+SUPPORT_MULTI_PROTOCOL = False
 SUPPORT_MUSA = False
 SUPPORT_INTRA_NVLINK = False
 SUPPORT_CUDA = True
@@ -101,6 +103,7 @@ __all__ = [
     "SUPPORT_HIP",
     "SUPPORT_INTRA_NVLINK",
     "SUPPORT_MNNVL",
+    "SUPPORT_MULTI_PROTOCOL",
     "SUPPORT_MUSA",
     "CoroRPCInterface",
     "InnerTransferEngine",
@@ -108,6 +111,8 @@ __all__ = [
     "ReceivedData",
     "ReceivedTensor",
     "RpcInterface",
+    "ScatterTransferCompletionStatus",
+    "ScatterTransferTicket",
     "SharedSegment",
     "TransferEngine",
     "TransferNotify",

@@ -187,6 +187,8 @@ class MooncakeStoreService(HealthEndpoints, ObjectEndpoints, SegmentEndpoints):
             web.get("/api/exist/{key:[^/]+}", self.handle_exist),
             web.delete("/api/remove/{key:[^/]+}", self.handle_remove),
             web.delete("/api/remove_all", self.handle_remove_all),
+            web.get("/api/query_by_regex", self.handle_query_by_regex),
+            web.delete("/api/remove_by_regex", self.handle_remove_by_regex),
             *(web.post(path, for_operators(self.auth_token, call)) for path, call in changes_of_the_process.items()),
         ]
 

@@ -465,17 +465,29 @@ def test_a_forked_child_cannot_disturb_its_parent() -> None:
 
 
 def test_the_methods_have_the_known_parameters() -> None:
+    hints = "transport_hint='', nic_hint=''"
+    one = "target_hostname, buffer, peer_buffer_address, length"
+    many = "target_hostname, buffers, peer_buffer_addresses, lengths"
+    scatter = (
+        "endpoint, local_base_addresses, local_capacities, remote_base_addresses, remote_capacities, local_offsets, "
+        "remote_offsets, lengths"
+    )
     known = {
         "initialize": "local_hostname, metadata_server, protocol, device_name",
         "initialize_ext": "local_hostname, metadata_server, protocol, device_name, metadata_type",
-        "register_memory": "buffer_addr, capacity, location='*'",
+        "register_memory": "buffer_addr, capacity, location='*', remote_accessible=True",
         "batch_register_memory": "buffer_addresses, capacities, location='*'",
-        "transfer_sync_write": "target_hostname, buffer, peer_buffer_address, length, transport_hint=''",
-        "batch_transfer_sync_read": ("target_hostname, buffers, peer_buffer_addresses, lengths, transport_hint=''"),
-        "transfer_sync": (
-            "target_hostname, buffer, peer_buffer_address, length, opcode, notify=None, transport_hint=''"
-        ),
-        "batch_transfer_async": ("target_hostname, buffers, peer_buffer_addresses, lengths, opcode, transport_hint=''"),
+        "transfer_sync_write": f"{one}, {hints}",
+        "transfer_submit_write": f"{one}, {hints}",
+        "batch_transfer_sync_read": f"{many}, {hints}",
+        "transfer_sync": f"{one}, opcode, notify=None, {hints}",
+        "batch_transfer_async": f"{many}, opcode, {hints}",
+        "batch_transfer_async_write_arrays": f"{many}, {hints}",
+        "batch_transfer_sync_read_pages": f"target_hostname, src_pages, dst_pages, fields, max_batch_size=0, {hints}",
+        "transfer_read_on_cuda": f"{one}, stream_ptr=0, {hints}",
+        "batch_transfer_write_on_cuda": f"{many}, stream_ptr=0, {hints}",
+        "submit_scatter_write": scatter,
+        "scatter_transfer_sync_read_with_ticket": scatter,
         "get_local_topology": "device_name=None",
         "send_probe": "peer_server_name",
     }

@@ -340,3 +340,45 @@ print(json.dumps([open(f"/proc/self/task/{task}/comm").read().strip() for task i
     threads = in_other_process(code)
     assert isinstance(threads, list)
     assert not [name for name in threads if name.startswith(("mooncake", "campaign"))]
+
+
+@pytest.mark.parametrize("way", ["position", "keyword", "dict", "environment"])
+def test_an_embedded_master_is_a_pool_of_one_process(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = MooncakeDistributedStore(), MooncakeDistributedStore()
+    arguments: list[Any] = ["localhost", "P2PHANDSHAKE", 16 * MIB, MIB, "tcp", "", "127.0.0.1:1"]
+    for store in (first, second):
+        setup: Any = store.setup
+        if way == "position":
+            code = setup(*arguments, None, False, "", "default", False, 9300, True)
+        elif way == "keyword":
+            code = setup(*arguments, enable_embedded_master=True)
+        elif way == "dict":
+            code = setup({"master_server_addr": "", "enable_embedded_master": "true"})
+        else:
+            monkeypatch.setenv("MOONCAKE_ENABLE_EMBEDDED_MASTER", "1")
+            code = setup(*arguments)
+        assert code == 0
+    assert first.put("k", b"v") == 0
+    assert (first.get("k"), second.is_exist("k")) == (b"v", 0), "each has a pool of its own"
+    assert (first.close(), second.close()) == (0, 0)
+
+
+def test_an_embedded_master_leaves_the_address_of_a_pool(tmp_path: Path) -> None:
+    stores = [MooncakeDistributedStore() for _ in range(2)]
+    for store in stores:
+        folder = {"master_server_addr": f"local://{tmp_path}", "global_segment_size": 16 * MIB}
+        assert store.setup({**folder, "enable_embedded_master": True}) == 0
+    assert stores[0].put("k", b"v") == 0
+    assert stores[1].get("k") == b"v"
+    for store in stores:
+        store.close()
+
+
+def test_wrong_words_for_an_embedded_master(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = MooncakeDistributedStore()
+    plain = {"local_hostname": "localhost", "metadata_server": "P2PHANDSHAKE", "master_server_addr": "127.0.0.1:1"}
+    assert store.setup({**plain, "enable_embedded_master": "perhaps"}) == INVALID
+    assert store.setup({**plain, "master_server_addr": "", "enable_embedded_master": "no"}) == INVALID
+    monkeypatch.setenv("MOONCAKE_ENABLE_EMBEDDED_MASTER", "perhaps")
+    assert store.setup(plain) == INVALID
+    assert store.setup("localhost", "P2PHANDSHAKE", 0, MIB, "tcp", "", "127.0.0.1:1") == INVALID

@@ -150,7 +150,7 @@ def test_every_protocol_is_tcp_if_the_environment_says_so(cluster: Cluster, monk
         (("h", None, 0, MIB, "tcp", "", "a:1"), {}, "metadata_server"),
         (("h", "m", 0, MIB, "tcp", "", "a:1"), {"enable_ssd_offload": "yes"}, "enable_ssd_offload"),
         (("h", "m", 0, MIB, "tcp", "", "a:1"), {"tenant_id": None}, "tenant_id"),
-        (("h", "m", 0, MIB, "tcp", "", "a:1", *([None] * 7)), {}, "14"),
+        (("h", "m", 0, MIB, "tcp", "", "a:1", *([None] * 8)), {}, "15"),
     ],
 )
 def test_wrong_types_raise_and_name_the_argument(
@@ -176,6 +176,7 @@ def test_the_signature_can_be_inspected() -> None:
         "tenant_id",
         "enable_client_http_server",
         "client_http_port",
+        "enable_embedded_master",
     ]
     assert "enable_ssd_offload" in (MooncakeDistributedStore.setup.__doc__ or "")
 

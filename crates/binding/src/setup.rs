@@ -65,6 +65,8 @@ pub struct Setup {
     pub lends_disk: bool,
     /// The folder of that disk; `None` leaves it to the environment.
     pub disk_path: Option<String>,
+    /// Whether the pool has its master in this process; false leaves it to the environment.
+    pub has_own_master: bool,
     /// The names of arguments that were given and have no effect in this build.
     pub ignored: Vec<String>,
 }
@@ -87,6 +89,7 @@ impl Default for Setup {
             hot_cache_size: None,
             lends_disk: false,
             disk_path: None,
+            has_own_master: false,
             ignored: Vec::new(),
         }
     }
@@ -142,11 +145,30 @@ impl Setup {
     /// # Errors
     /// The first argument or environment variable with a wrong value.
     pub fn opening(&self) -> Result<StoreOpening, SetupError> {
-        let host_pool = HostPoolAddress::parse(&self.master_server_addr);
-        Ok(StoreOpening {
-            config: self.store_config()?,
-            host_pool: host_pool.map_err(SetupError::Open)?,
-        })
+        let (config, host_pool) = (self.store_config()?, self.host_pool()?);
+        Ok(StoreOpening { config, host_pool })
+    }
+
+    fn host_pool(&self) -> Result<Option<HostPoolAddress>, SetupError> {
+        let named = HostPoolAddress::parse(&self.master_server_addr).map_err(SetupError::Open)?;
+        if named.is_some() || !(self.has_own_master || Self::own_master_of_environment()?) {
+            return Ok(named);
+        }
+        let address = &self.master_server_addr;
+        tracing::info!(
+            address,
+            "setup: enable_embedded_master: the store runs a master of its own, and contacts none at this address"
+        );
+        Ok(Some(HostPoolAddress::OF_ONE_PROCESS))
+    }
+
+    /// Whether the environment asks for a master in this process.
+    ///
+    /// # Errors
+    /// If its variable is neither true nor false.
+    pub fn own_master_of_environment() -> Result<bool, SetupError> {
+        const NAME: &str = "MOONCAKE_ENABLE_EMBEDDED_MASTER";
+        std::env::var(NAME).map_or(Ok(false), |word| truth(NAME, &word))
     }
 
     fn store_config(&self) -> Result<StoreConfig, SetupError> {
@@ -236,6 +258,18 @@ impl Setup {
             return Err(SetupError::wrong("local_buffer_size", reason));
         }
         Ok(())
+    }
+}
+
+/// The truth value that a word names, as in the C++ package.
+///
+/// # Errors
+/// If it names none.
+pub fn truth(name: &'static str, word: &str) -> Result<bool, SetupError> {
+    match word.trim().to_ascii_lowercase().as_str() {
+        "true" | "t" | "yes" | "y" | "1" | "on" => Ok(true),
+        "false" | "f" | "no" | "n" | "0" | "off" | "" => Ok(false),
+        _ => Err(SetupError::wrong(name, format!("is {word:?}; it must be true or false"))),
     }
 }
 

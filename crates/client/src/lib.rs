@@ -68,7 +68,7 @@ pub use mooncake_memory::{
     Buffer, HostMemory, Place, PlacedSlice, RawSlice, Region, SliceList, bind_to_numa_node,
 };
 pub use mooncake_node::file_of_range;
-pub use mooncake_ops::{ObjectLocation, ReplicaLocation, Stripe};
+pub use mooncake_ops::{ListedPage, ObjectLocation, ReplicaLocation, Stripe};
 pub use mooncake_transfer::{
     EnvError, HotCacheConfig, HotCacheCounts, TokenFileError, is_served_by_tcp, read_token_file,
 };
@@ -83,7 +83,7 @@ pub use open_error::OpenError;
 pub use pointer::describe_pointer;
 pub use registered_buffers::{KnownMemory, RegisteredBuffers};
 pub use store::{
-    AllocatedSegment, Fragment, GetTarget, Health, PutSource, Ranged, Rooms, Store,
-    parse_segment_id,
+    AllocatedSegment, Fragment, GetTarget, Health, PutSource, Ranged, RangedReadSnapshot, Rooms,
+    Store, parse_segment_id,
 };
 pub use zero_copy_get::ObjectBytes;

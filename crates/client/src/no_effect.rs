@@ -145,10 +145,6 @@ const NO_EFFECT: &[NoEffect] = &[
         ],
         "metrics are always counted; enable_client_http_server serves them",
     ),
-    row(
-        &["MC_REDIS_*"],
-        "the address of the coordinator says all of it: redis://user:password@host:port/database",
-    ),
     row(&["MC_STORE_CLIENT_SETUP_RETRIES"], "all ports of the range are tried"),
     row(&["MC_LOG_DIR", "MC_YLT_LOG_LEVEL"], LOGS),
     row(GLOG_SWITCHES, LOGS),

@@ -70,9 +70,9 @@ fn device(state: &DriverState, ordinal: c_int) -> Result<u32, Status> {
 }
 
 /// Queues copies on a stream.
-fn begin(state: &DriverState, stream: Handle, works: Vec<Work>) -> Result<(), Status> {
+fn begin(state: &mut DriverState, stream: Handle, works: Vec<Work>) -> Result<(), Status> {
     // SAFETY: the driver's callers pass streams that they made, and did not destroy.
-    let stream = unsafe { Stream::of(stream) }.ok_or(INVALID_VALUE)?;
+    let stream = unsafe { state.stream_of(stream) }?;
     let current = state.current()?;
     if stream.context != current {
         return Err(INVALID_CONTEXT);
@@ -355,9 +355,35 @@ api! {
         })
     }
 
+    fn cuStreamGetCtx(stream: Handle, context: *mut Handle) {
+        call("cuStreamGetCtx", |state| {
+            // SAFETY: the driver's callers pass streams that they made, and did not destroy.
+            let stream = unsafe { state.stream_of(stream) }?;
+            // SAFETY: the caller promises that `context` is writable.
+            unsafe { give(context, stream.context.handle()) }
+        })
+    }
+
+    fn cuLaunchHostFunc(
+        stream: Handle, function: unsafe extern "C" fn(*mut c_void), argument: *mut c_void
+    ) {
+        call("cuLaunchHostFunc", |state| {
+            // SAFETY: the driver's callers pass streams that they made, and did not destroy.
+            let stream = unsafe { state.stream_of(stream) }?;
+            if stream.context != state.current()? {
+                return Err(INVALID_CONTEXT);
+            }
+            stream.push(Job::Host { function, argument: argument.expose_provenance() });
+            Ok(())
+        })
+    }
+
     fn cuStreamSynchronize(stream: Handle) {
         // SAFETY: the driver's callers pass streams that they made, and did not destroy.
-        let Some(stream) = (unsafe { Stream::of(stream) }) else { return INVALID_VALUE };
+        let stream = match unsafe { state().stream_of(stream) } {
+            Ok(stream) => stream,
+            Err(code) => return code,
+        };
         // Without the driver's lock, which the stream's thread needs for its work.
         let done = stream.synchronize();
         call("cuStreamSynchronize", |state| {

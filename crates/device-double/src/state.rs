@@ -1,10 +1,11 @@
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{c_int, c_void};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::memory::Allocation;
+use crate::stream::Stream;
 
 pub(crate) type Status = c_int;
 pub(crate) const SUCCESS: Status = 0;
@@ -18,6 +19,7 @@ pub(crate) const ILLEGAL_ADDRESS: Status = 700;
 pub(crate) const CONTEXT_IS_DESTROYED: Status = 709;
 pub(crate) const ALREADY_REGISTERED: Status = 712;
 pub(crate) const NOT_REGISTERED: Status = 713;
+pub(crate) const NOT_PERMITTED: Status = 800;
 pub(crate) const NOT_SUPPORTED: Status = 801;
 
 /// The state of the driver.
@@ -39,6 +41,8 @@ pub(crate) struct DriverState {
     /// The nearest NUMA node of all devices.
     pub(crate) numa_node: i32,
     pub(crate) has_wait: bool,
+    /// The default streams of contexts, as handles.
+    pub(crate) default_streams: BTreeMap<usize, usize>,
     pub(crate) has_one_queue: bool,
     /// The numbers of waits on streams that are not over. Waits are numbered in the order of their calls.
     pub(crate) waits: BTreeSet<u64>,
@@ -78,6 +82,7 @@ impl DriverState {
             has_batch: true,
             numa_node: -1,
             has_wait: true,
+            default_streams: BTreeMap::new(),
             has_one_queue: false,
             waits: BTreeSet::new(),
             waits_begun: 0,
@@ -90,6 +95,9 @@ impl DriverState {
     pub(crate) fn enter(&mut self, call: &str) -> Result<(), Status> {
         if call != "cuInit" && self.process != Some(std::process::id()) {
             return Err(NOT_INITIALIZED);
+        }
+        if IS_IN_HOST_FUNCTION.get() {
+            return Err(NOT_PERMITTED);
         }
         *self.calls.entry(call.to_owned()).or_default() += 1;
         let is_meant = |fault: &Fault| fault.call.is_empty() || fault.call == call;
@@ -111,6 +119,23 @@ impl DriverState {
 
     pub(crate) fn is_alive(&self, context: Context) -> bool {
         self.context_of(context.device) == context
+    }
+
+    /// The stream of this handle, or the default stream of the current context for null.
+    ///
+    /// # Safety
+    /// The handle must be null, or that of a stream that was not destroyed.
+    pub(crate) unsafe fn stream_of(&mut self, handle: *mut c_void) -> Result<Arc<Stream>, Status> {
+        let mut handle = handle;
+        if handle.is_null() {
+            let context = self.current()?;
+            let create = || Stream::create(context).expose_provenance();
+            let stream =
+                *self.default_streams.entry(context.handle().addr()).or_insert_with(create);
+            handle = std::ptr::with_exposed_provenance_mut(stream);
+        }
+        // SAFETY: the caller promises a live stream; default streams are never destroyed.
+        unsafe { Stream::of(handle) }.ok_or(INVALID_VALUE)
     }
 
     /// The thread's current context, unless it has none or the context was lost.
@@ -142,6 +167,8 @@ impl Context {
 }
 
 thread_local! {
+    /// Whether this thread runs a function of the host for a stream.
+    pub(crate) static IS_IN_HOST_FUNCTION: Cell<bool> = const { Cell::new(false) };
     /// The contexts that this thread has pushed.
     pub(crate) static CURRENT: RefCell<Vec<Context>> = const { RefCell::new(Vec::new()) };
 }

@@ -6,7 +6,9 @@ use std::thread;
 use std::time::Duration;
 
 use crate::api::is_locked;
-use crate::state::{CONTEXT_IS_DESTROYED, Context, ILLEGAL_ADDRESS, Status, state};
+use crate::state::{
+    CONTEXT_IS_DESTROYED, Context, ILLEGAL_ADDRESS, IS_IN_HOST_FUNCTION, Status, state,
+};
 
 /// How often a waiting stream checks its condition.
 const POLL: Duration = Duration::from_micros(20);
@@ -35,6 +37,8 @@ pub(crate) enum Job {
     Kernel { list: usize, count: usize, waits: u64 },
     /// Waits until the word at this host address is at least `value`.
     Wait { word: usize, value: u32, number: u64 },
+    /// Calls a function of the host, which must not call the driver.
+    Host { function: unsafe extern "C" fn(*mut c_void), argument: usize },
 }
 
 /// One copy.
@@ -115,6 +119,14 @@ impl Stream {
                 Job::Wait { word, value, number } => {
                     self.wait(word, value);
                     state().waits.remove(&number);
+                    Ok(())
+                }
+                Job::Host { function, argument } => {
+                    thread::sleep(state().delay);
+                    IS_IN_HOST_FUNCTION.set(true);
+                    // SAFETY: who put the function on the stream promises that it may be called so, once.
+                    unsafe { function(std::ptr::with_exposed_provenance_mut(argument)) };
+                    IS_IN_HOST_FUNCTION.set(false);
                     Ok(())
                 }
             };

@@ -7,8 +7,8 @@ use mooncake_memory::{RawSlice, process_id};
 use crate::direction::Direction;
 use crate::error::DriverError;
 use crate::symbols::{
-    Address, BatchAttributes, BatchCopy, Functions, Handle, NewerBatchCopy, OlderBatchCopy, Status,
-    WaitValue,
+    Address, BatchAttributes, BatchCopy, Functions, Handle, LaunchHost, NewerBatchCopy,
+    OlderBatchCopy, Status, StreamContext, WaitValue,
 };
 
 /// `CU_STREAM_NON_BLOCKING`: our streams and the legacy default stream do not wait for each other.
@@ -36,9 +36,13 @@ pub(crate) struct Driver {
     functions: Functions,
     batch: Option<BatchCopy>,
     wait_value: Option<WaitValue>,
+    launch_host: Option<(LaunchHost, StreamContext)>,
     /// The process that found the driver. A forked child cannot use it.
     process: u32,
 }
+
+/// What a stream runs on a thread of the driver.
+pub(crate) type HostWork = Box<dyn FnOnce() + Send>;
 
 /// A context of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,6 +74,26 @@ unsafe impl Sync for Stream {}
 pub(crate) struct OneCopy<'m> {
     pub(crate) device: Address,
     pub(crate) host: RawSlice<'m>,
+}
+
+impl Stream {
+    /// A stream of the application. It must be live while the result is used.
+    pub(crate) fn of_caller(handle: usize) -> Stream {
+        Stream(std::ptr::with_exposed_provenance_mut(handle))
+    }
+
+    /// The stream as a number.
+    #[cfg(feature = "testing")]
+    pub(crate) fn handle(&self) -> usize {
+        self.0.expose_provenance()
+    }
+}
+
+/// Runs what [`Driver::launch_host`] has boxed.
+unsafe extern "C" fn run_boxed(work: *mut c_void) {
+    // SAFETY: `launch_host` made the pointer, and the driver passes it here once.
+    let work = unsafe { Box::from_raw(work.cast::<HostWork>()) };
+    work();
 }
 
 /// What the driver tells about an address.
@@ -105,7 +129,17 @@ impl Driver {
             // SAFETY: as above.
             unsafe { std::mem::transmute::<*mut c_void, WaitValue>(wait_value) }
         });
-        Ok(Driver { functions, batch, wait_value, process: process_id() })
+        let (launch, context) = (find(c"cuLaunchHostFunc"), find(c"cuStreamGetCtx"));
+        let launch_host = (!launch.is_null() && !context.is_null()).then(|| {
+            // SAFETY: as above, for both.
+            unsafe {
+                (
+                    std::mem::transmute::<*mut c_void, LaunchHost>(launch),
+                    std::mem::transmute::<*mut c_void, StreamContext>(context),
+                )
+            }
+        });
+        Ok(Driver { functions, batch, wait_value, launch_host, process: process_id() })
     }
 
     fn check(&self, call: &'static str, code: Status) -> Result<(), DriverError> {
@@ -449,6 +483,42 @@ impl Driver {
         let stream = std::ptr::with_exposed_provenance_mut(stream);
         // SAFETY: the caller passes a live stream of this driver; the driver only reads the word.
         self.check("cuStreamWaitValue32", unsafe { wait(stream, address, value, AT_LEAST) })
+    }
+
+    /// Checks that the driver can run functions of the host in the order of a stream.
+    pub(crate) fn check_launch_host(&self) -> Result<(), DriverError> {
+        let missing = || DriverError::unsupported("cuLaunchHostFunc");
+        self.launch_host.map(|_| ()).ok_or_else(missing)
+    }
+
+    /// The context of a live stream of the application.
+    pub(crate) fn context_of_stream(&self, stream: &Stream) -> Result<Context, DriverError> {
+        let (_, context_of) =
+            self.launch_host.ok_or_else(|| DriverError::unsupported("cuStreamGetCtx"))?;
+        let mut context = std::ptr::null_mut();
+        // SAFETY: the caller passes a live stream of this driver. The driver writes one pointer, to `context`.
+        let code = unsafe { context_of(stream.0, &raw mut context) };
+        self.check("cuStreamGetCtx", code).map(|()| Context(context))
+    }
+
+    /// Makes a stream run `work` on a thread of the driver, once it has done all that was put on it before. What is
+    /// put on it later waits until `work` returns. `work` must not call the driver.
+    pub(crate) fn launch_host(
+        &self,
+        stream: &Stream,
+        work: HostWork,
+    ) -> Result<(), (DriverError, HostWork)> {
+        let Some((launch, _)) = self.launch_host else {
+            return Err((DriverError::unsupported("cuLaunchHostFunc"), work));
+        };
+        let work = Box::into_raw(Box::new(work));
+        // SAFETY: the caller passes a live stream of this driver. `run_boxed` gets the pointer once, or never if the
+        // call fails.
+        let code = unsafe { launch(stream.0, run_boxed, work.cast()) };
+        self.check("cuLaunchHostFunc", code).map_err(|error| {
+            // SAFETY: made above. The driver has not taken it, since the call failed.
+            (error, *unsafe { Box::from_raw(work) })
+        })
     }
 
     /// Unlocks the pages that were locked from this address on.

@@ -7,7 +7,8 @@
 //! All copies run in the primary context of the device that owns the memory, on streams of this crate. No lock is held
 //! while bytes are copied. Each call returns when the bytes are in place, or when the copy is not in flight any more.
 //!
-//! [`StreamCounter`] makes the application's streams wait for threads of this process.
+//! [`StreamCounter`] makes the application's streams wait for threads of this process. [`put_on_stream`] puts copies and
+//! functions of the host on such a stream, in order.
 //!
 //! Enter at [`place_of`] to classify an address, and at [`copy_each`] for copies between callers' memory and segments.
 //! Enter at [`Staging`] for page-locked memory through which bytes pass on their way to a socket.
@@ -32,6 +33,7 @@ mod place;
 mod probe;
 mod staging;
 mod stream_counter;
+mod stream_steps;
 #[allow(unsafe_code, reason = "the types of C functions")]
 mod symbols;
 #[cfg(feature = "testing")]
@@ -48,3 +50,4 @@ pub use place::place_of;
 pub use probe::{DeviceProbe, DeviceSpeed, DeviceWay, PieceCopyMethod, probe};
 pub use staging::{STAGING_BYTES, Staging, StagingBuffer};
 pub use stream_counter::StreamCounter;
+pub use stream_steps::{StreamStep, put_on_stream};

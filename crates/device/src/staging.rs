@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use mooncake_memory::{RawSlice, Region};
+use mooncake_memory::{HeldSlice, RawSlice, Region};
 
 use crate::device::Device;
 use crate::error::CopyError;
@@ -24,6 +24,8 @@ pub struct Staging {
     region: Option<Arc<Region>>,
     lock: Option<PageLock>,
     numa_node: Option<u32>,
+    /// Whether it is one of the eight.
+    is_counted: bool,
 }
 
 /// Selects one of the two buffers.
@@ -67,18 +69,31 @@ impl Staging {
     /// # Errors
     /// The device is unusable, or there is no memory.
     pub fn of_device(ordinal: u32) -> Result<Staging, CopyError> {
+        Self::new(ordinal, true)
+    }
+
+    /// As [`Staging::of_device`], beyond the eight pairs, and without a wait. For copies that wait for a stream of the
+    /// application: the eight must not wait for those. The caller limits how many it has.
+    ///
+    /// # Errors
+    /// As [`Staging::of_device`].
+    pub fn beyond_the_limit(ordinal: u32) -> Result<Staging, CopyError> {
+        Self::new(ordinal, false)
+    }
+
+    fn new(ordinal: u32, is_counted: bool) -> Result<Staging, CopyError> {
         let device = Device::of(ordinal)?;
         let mut pool = pool();
-        while pool.in_use >= MAX_PAIRS {
+        while is_counted && pool.in_use >= MAX_PAIRS {
             pool = RETURNED.wait(pool).unwrap_or_else(PoisonError::into_inner);
         }
-        pool.in_use += 1;
+        pool.in_use += usize::from(is_counted);
         let numa_node = device.numa_node();
         let idle = pool.idle.iter().rposition(|&(node, _)| node == numa_node);
         let idle = idle.map(|at| pool.idle.remove(at).1);
         drop(pool);
         // From here on the drop of `staging` returns the pair.
-        let mut staging = Staging { region: idle, lock: None, numa_node };
+        let mut staging = Staging { region: idle, lock: None, numa_node, is_counted };
         let region = match &staging.region {
             Some(region) => Arc::clone(region),
             None => Arc::new(new_region(numa_node)?),
@@ -86,6 +101,13 @@ impl Staging {
         staging.lock = lock(&device, &region, region.whole()).ok();
         staging.region = Some(region);
         Ok(staging)
+    }
+
+    /// The memory of both buffers, which adjoin.
+    #[must_use]
+    pub fn held(&self) -> HeldSlice {
+        let region = self.region.as_ref().expect("only a drop takes it");
+        HeldSlice::whole(Arc::clone(region))
     }
 
     /// The memory of a buffer.
@@ -119,7 +141,7 @@ impl Drop for Staging {
     fn drop(&mut self) {
         drop(self.lock.take());
         let mut pool = pool();
-        pool.in_use -= 1;
+        pool.in_use -= usize::from(self.is_counted);
         pool.idle.extend(self.region.take().map(|region| (self.numa_node, region)));
         // The most recently used pairs are kept.
         let surplus = (pool.idle.len() > MAX_IDLE_PAIRS).then(|| pool.idle.remove(0));

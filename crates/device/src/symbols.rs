@@ -54,6 +54,13 @@ pub(crate) type OlderBatchCopy = unsafe extern "C" fn(
 /// `cuStreamWaitValue32_v2`, which drivers have since CUDA 11.7: stream, address, value, flags.
 pub(crate) type WaitValue = unsafe extern "C" fn(Handle, Address, c_uint, c_uint) -> Status;
 
+/// `cuLaunchHostFunc`: stream, function, and the function's argument.
+pub(crate) type LaunchHost =
+    unsafe extern "C" fn(Handle, unsafe extern "C" fn(*mut c_void), *mut c_void) -> Status;
+
+/// `cuStreamGetCtx`: stream, and where its context goes.
+pub(crate) type StreamContext = unsafe extern "C" fn(Handle, *mut Handle) -> Status;
+
 macro_rules! functions {
     ($($field:ident: $symbol:literal fn($($argument:ty),*);)*) => {
         /// The functions that every driver since CUDA 11 has.

@@ -1,10 +1,14 @@
 //! For tests: a driver that replaces the system's, and memory of its devices.
 
 use std::ffi::{CStr, c_void};
+use std::fmt;
+use std::sync::Arc;
 
 use mooncake_memory::{Buffer, PlacedSlice, SliceList};
 
 use crate::allocation::Allocation;
+use crate::device::Device;
+use crate::driver::Stream;
 use crate::load::take_driver;
 pub use crate::numa::pretend_several_nodes;
 use crate::{copy_from_caller, copy_to_caller};
@@ -78,5 +82,55 @@ impl DeviceMemory {
         let buffer = Buffer::zeroed(self.0.whole().len());
         copy_from_caller(&self.list(), buffer.raw()).expect("the bytes are copied");
         buffer.into_vec()
+    }
+}
+
+/// A stream as an application has it.
+pub struct ApplicationStream {
+    device: Arc<Device>,
+    stream: Stream,
+}
+
+impl ApplicationStream {
+    /// Creates a stream of a device.
+    ///
+    /// # Panics
+    /// If the device has no room for one, or [`use_driver`] was not called.
+    #[must_use]
+    pub fn new(ordinal: u32) -> ApplicationStream {
+        let device = Device::of(ordinal).expect("the device is there");
+        let stream = device.within(|| device.driver().create_stream()).expect("it has room");
+        ApplicationStream { device, stream }
+    }
+
+    /// The default stream of a device.
+    ///
+    /// # Panics
+    /// If [`use_driver`] was not called.
+    #[must_use]
+    pub fn default_of(ordinal: u32) -> ApplicationStream {
+        let device = Device::of(ordinal).expect("the device is there");
+        ApplicationStream { device, stream: Stream::of_caller(0) }
+    }
+
+    /// The handle that the driver gave it.
+    #[must_use]
+    pub fn handle(&self) -> usize {
+        self.stream.handle()
+    }
+
+    /// Waits until it has done all.
+    ///
+    /// # Panics
+    /// If some of it failed.
+    pub fn finish(&self) {
+        let done = self.device.within(|| self.device.driver().synchronize(&self.stream));
+        done.expect("all of the stream's work succeeds");
+    }
+}
+
+impl fmt::Debug for ApplicationStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ApplicationStream").field(&self.handle()).finish()
     }
 }

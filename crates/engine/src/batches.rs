@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use mooncake_memory::spawn_unpinned;
 
 use crate::MoveError;
+use crate::ticket::{BatchStatus, Ticket, TicketEnd};
 
 /// Most threads that run submitted transfers.
 const MAX_THREADS: usize = 4;
@@ -16,19 +17,6 @@ pub(crate) const MAX_BATCHES: usize = 65_536;
 
 /// Stack size of a thread. The bytes of transfers are not on it.
 const STACK_BYTES: usize = 512 << 10;
-
-/// The state of a submitted transfer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BatchStatus {
-    /// It waits for a thread, or a thread runs it.
-    Running,
-    /// All bytes were moved.
-    Done,
-    /// It failed, and no byte of it is in flight. Also the answer for a number that is unknown or forgotten.
-    Failed,
-    /// It failed because its time was over.
-    TimedOut,
-}
 
 /// The work of a batch, which a thread of the engine runs.
 pub(crate) type Work = Box<dyn FnOnce() -> Result<(), MoveError> + Send>;
@@ -61,12 +49,27 @@ struct BatchesState {
 }
 
 struct Job {
-    number: u64,
+    end: JobEnd,
     deadline: Instant,
     work: Work,
 }
 
+/// Where the end of a job is told.
+enum JobEnd {
+    /// In the table, under this number.
+    Number(u64),
+    /// To the holder of the ticket.
+    Ticket(TicketEnd),
+}
+
 impl BatchesState {
+    fn tell(&mut self, end: JobEnd, status: BatchStatus) {
+        match end {
+            JobEnd::Number(number) => self.end(number, status),
+            JobEnd::Ticket(ticket) => ticket.tell(status),
+        }
+    }
+
     fn end(&mut self, number: u64, status: BatchStatus) {
         self.batches.insert(number, status);
         self.history.push_back(number);
@@ -97,7 +100,7 @@ impl Shared {
     }
 
     fn serve(&self) {
-        while let Some(Job { number, deadline, work }) = self.next() {
+        while let Some(Job { end, deadline, work }) = self.next() {
             let result = catch_unwind(AssertUnwindSafe(|| match Instant::now() < deadline {
                 true => work(),
                 false => {
@@ -109,13 +112,13 @@ impl Shared {
             let status = match result {
                 Ok(Ok(())) => BatchStatus::Done,
                 Ok(Err(error)) => {
-                    tracing::warn!(%error, number, "a submitted transfer has failed");
+                    tracing::warn!(%error, "a submitted transfer has failed");
                     if error.is_timeout() { BatchStatus::TimedOut } else { BatchStatus::Failed }
                 }
                 // The panic hook has reported it. The thread continues, since `spawn` counts it as alive.
                 Err(_) => BatchStatus::Failed,
             };
-            self.lock().end(number, status);
+            self.lock().tell(end, status);
             self.ended.notify_all();
         }
     }
@@ -137,35 +140,56 @@ impl Shared {
 }
 
 impl Batches {
-    /// Queues the work for a thread. If none is free within `patience`, the batch times out.
+    /// Queues the work for a thread. If none is free within `patience`, the batch times out. The table keeps its state
+    /// under the number that this returns.
     pub(crate) fn submit(&self, patience: Duration, work: Work) -> Result<u64, MoveError> {
+        let number = {
+            let mut state = self.shared.lock();
+            if !state.has_room() {
+                return Err(MoveError::TooMany { limit: MAX_BATCHES });
+            }
+            state.last_number += 1;
+            let number = state.last_number;
+            state.batches.insert(number, BatchStatus::Running);
+            number
+        };
+        self.queue(patience, work, JobEnd::Number(number)).inspect_err(|_| {
+            self.shared.lock().batches.remove(&number);
+        })?;
+        Ok(number)
+    }
+
+    /// As [`Batches::submit`]. The ticket keeps the state.
+    pub(crate) fn start(&self, patience: Duration, work: Work) -> Result<Ticket, MoveError> {
+        let (ticket, end) = Ticket::new();
+        self.queue(patience, work, JobEnd::Ticket(end)).map(|()| ticket)
+    }
+
+    fn queue(&self, patience: Duration, work: Work, end: JobEnd) -> Result<(), MoveError> {
         let deadline = Instant::now() + patience;
         let mut state = self.shared.lock();
         if state.closed {
             return Err(MoveError::Closed);
         }
-        if !state.has_room() {
+        if state.queue.len() >= MAX_BATCHES {
             return Err(MoveError::TooMany { limit: MAX_BATCHES });
         }
         let wants_thread = state.queue.len() >= state.idle;
-        state.last_number += 1;
-        let number = state.last_number;
-        state.batches.insert(number, BatchStatus::Running);
-        state.queue.push_back(Job { number, deadline, work });
-        drop(state);
-        if wants_thread && !self.spawn() {
+        if wants_thread {
+            drop(state);
             // Without any thread the work would never run.
-            let job = {
-                let mut state = self.shared.lock();
-                state.batches.remove(&number);
-                let at = state.queue.iter().position(|job| job.number == number);
-                at.and_then(|at| state.queue.remove(at))
-            };
-            drop(job);
-            return Err(MoveError::NoThread);
+            if !self.spawn() {
+                return Err(MoveError::NoThread);
+            }
+            state = self.shared.lock();
+            if state.closed {
+                return Err(MoveError::Closed);
+            }
         }
+        state.queue.push_back(Job { end, deadline, work });
+        drop(state);
         self.shared.called.notify_one();
-        Ok(number)
+        Ok(())
     }
 
     /// Starts another thread, unless there are enough. False if there is no thread at all.
@@ -214,13 +238,13 @@ impl Batches {
         let waiting = {
             let mut state = self.shared.lock();
             state.closed = true;
-            let waiting = std::mem::take(&mut state.queue);
-            for job in &waiting {
-                state.end(job.number, BatchStatus::Failed);
-            }
-            waiting
+            std::mem::take(&mut state.queue)
         };
-        drop(waiting);
+        for Job { end, work, .. } in waiting {
+            // Before callers can see that the batch has ended, its memory is released.
+            drop(work);
+            self.shared.lock().tell(end, BatchStatus::Failed);
+        }
         self.shared.called.notify_all();
         self.shared.ended.notify_all();
         let threads =

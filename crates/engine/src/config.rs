@@ -1,8 +1,9 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use mooncake_ha::ValuesLogin;
 use mooncake_transfer::{EnvError, Variables, is_served_by_tcp, token_of_variables};
-use mooncake_types::BusyWait;
+use mooncake_types::{BusyWait, without_password};
 
 use crate::OpenError;
 
@@ -16,14 +17,19 @@ pub enum Metadata {
         /// The server's URL, like `http://host:port/metadata`.
         url: String,
     },
+    /// A peer's name is a key of an etcd cluster or a Redis server.
+    Values {
+        /// `etcd://[user:password@]host[:port];...` or `redis://[[user]:password@]host[:port][/database]`.
+        address: String,
+    },
 }
 
 /// The name of [`Metadata::Handshake`] in the C++ package.
 const HANDSHAKE: &str = "P2PHANDSHAKE";
 
 impl Metadata {
-    /// Parses what callers of the C++ package pass: `P2PHANDSHAKE`, or a server's address with or without a scheme.
-    /// `kind` is the scheme if the address has none.
+    /// Parses what callers of the C++ package pass: `P2PHANDSHAKE`, or a server's address with or without a scheme:
+    /// `http`, `etcd` or `redis`. `kind` is the scheme if the address has none.
     ///
     /// # Errors
     /// [`OpenError::Metadata`] for a server that this build cannot talk to.
@@ -31,13 +37,18 @@ impl Metadata {
         if text == HANDSHAKE {
             return Ok(Metadata::Handshake);
         }
-        let refuse = |reason: String| OpenError::Metadata { text: text.to_owned(), reason };
+        let refuse = |reason: String| OpenError::Metadata { text: without_password(text), reason };
         let (scheme, rest) = text.split_once("://").unwrap_or((kind, text));
         match scheme {
             "http" if !rest.is_empty() => Ok(Metadata::Http { url: format!("http://{rest}") }),
             "http" => Err(refuse("it names no host".to_owned())),
+            "etcd" | "redis" if !rest.is_empty() => {
+                Ok(Metadata::Values { address: format!("{scheme}://{rest}") })
+            }
+            "etcd" | "redis" => Err(refuse("it names no host".to_owned())),
             other => Err(refuse(format!(
-                "{other:?} servers are not in this build; use \"http://host:port/metadata\" or {HANDSHAKE:?}"
+                "{other:?} servers are not in this build; use \"http://host:port/metadata\", \"etcd://host:port\", \
+                 \"redis://host:port\" or {HANDSHAKE:?}"
             ))),
         }
     }
@@ -55,6 +66,8 @@ pub struct EngineConfig {
     pub metadata_token: String,
     /// Separates the names of clusters that share a metadata server. Empty if only one uses it.
     pub cluster_id: String,
+    /// Password and database of Redis, where the address leaves them out.
+    pub redis: ValuesLogin,
     /// The secret of the cluster; empty if it has none.
     pub auth_token: String,
     /// The address to listen on. By default the engine listens on that of `local_hostname`.
@@ -78,6 +91,7 @@ impl Default for EngineConfig {
             metadata: Metadata::Handshake,
             metadata_token: String::new(),
             cluster_id: String::new(),
+            redis: ValuesLogin::default(),
             auth_token: String::new(),
             bind_address: None,
             ports: 15_000..=17_000,
@@ -89,6 +103,10 @@ impl Default for EngineConfig {
     }
 }
 
+/// The greatest number of a database of Redis, and what is said about others.
+const MAX_DATABASE: u32 = 255;
+const DATABASE: &str = "a number from 0 to 255";
+
 /// The shortest transfer timeout that the environment can set, in seconds.
 const MIN_TIMEOUT_SECONDS: u32 = 5;
 
@@ -98,6 +116,7 @@ impl EngineConfig {
     /// - `MC_TRANSFER_TIMEOUT`, in seconds; a value below 5 counts as 5;
     /// - `MC_TCP_LANES_PER_PEER`, `MC_TCP_BIND_ADDRESS`, `MC_METADATA_CLUSTER_ID`, `MC_METADATA_HTTP_TOKEN`,
     ///   `MC_FORCE_TCP`;
+    /// - `MC_REDIS_PASSWORD` and `MC_REDIS_DB_INDEX`, for a metadata server `redis://`;
     /// - `MOONCAKE_AUTH_TOKEN` or `MOONCAKE_AUTH_TOKEN_FILE`;
     /// - `MC_MIN_PRC_PORT` and `MC_MAX_PRC_PORT`, spelled as in the C++ package;
     /// - `MOONCAKE_BUSY_POLL_US`, in microseconds.
@@ -139,6 +158,10 @@ impl EngineConfig {
         config.bind_address = variables.text("MC_TCP_BIND_ADDRESS");
         config.cluster_id = variables.text("MC_METADATA_CLUSTER_ID").unwrap_or_default();
         config.metadata_token = variables.text("MC_METADATA_HTTP_TOKEN").unwrap_or_default();
+        config.redis.password = variables.text("MC_REDIS_PASSWORD");
+        config.redis.database = variables.parse("MC_REDIS_DB_INDEX", DATABASE, |text| {
+            text.parse().ok().filter(|&database| database <= MAX_DATABASE)
+        })?;
         config.auth_token = token_of_variables(|name| variables.text(name))?;
         config.force_tcp = variables.text("MC_FORCE_TCP").is_some();
         Ok(config)
@@ -181,6 +204,8 @@ mod tests {
             ("MC_MIN_PRC_PORT", "20000"),
             ("MC_MAX_PRC_PORT", "20010"),
             ("MOONCAKE_BUSY_POLL_US", "50"),
+            ("MC_REDIS_PASSWORD", "word"),
+            ("MC_REDIS_DB_INDEX", "3"),
         ]);
         let expected = EngineConfig {
             transfer_timeout: Duration::from_secs(70),
@@ -188,6 +213,7 @@ mod tests {
             bind_address: Some("10.0.0.5".to_owned()),
             cluster_id: "blue".to_owned(),
             metadata_token: "meta".to_owned(),
+            redis: ValuesLogin { password: Some("word".to_owned()), database: Some(3) },
             auth_token: "secret".to_owned(),
             force_tcp: true,
             ports: 20_000..=20_010,
@@ -208,6 +234,8 @@ mod tests {
             ("MC_MIN_PRC_PORT", "70000"),
             ("MC_MIN_PRC_PORT", "17001"),
             ("MOONCAKE_BUSY_POLL_US", "1001"),
+            ("MC_REDIS_DB_INDEX", "first"),
+            ("MC_REDIS_DB_INDEX", "256"),
         ] {
             assert_eq!(with(&[(name, value)]).map_err(|error| error.name), Err(name), "{value}");
         }
@@ -216,13 +244,16 @@ mod tests {
     #[test]
     fn metadata_servers_are_told_apart() {
         let http = |url: &str| Some(Metadata::Http { url: url.to_owned() });
+        let values = |address: &str| Some(Metadata::Values { address: address.to_owned() });
         for (text, kind, expected) in [
             ("P2PHANDSHAKE", "etcd", Some(Metadata::Handshake)),
             ("http://a:1/metadata", "etcd", http("http://a:1/metadata")),
             ("a:1/metadata", "http", http("http://a:1/metadata")),
-            ("127.0.0.1:2379", "etcd", None),
-            ("etcd://a:1", "http", None),
-            ("redis://a:1", "", None),
+            ("127.0.0.1:2379", "etcd", values("etcd://127.0.0.1:2379")),
+            ("etcd://u:p@a:1;b", "http", values("etcd://u:p@a:1;b")),
+            ("redis://:p@a:1/3", "", values("redis://:p@a:1/3")),
+            ("etcd://", "", None),
+            ("", "redis", None),
             ("https://a:1", "", None),
             ("http://", "", None),
             ("", "", None),

@@ -8,15 +8,16 @@ use mooncake_transfer::{DataServer, ServerConfig, TcpConfig, TransferError};
 use mooncake_types::ClientId;
 use mooncake_types::limits::MAX_NAME_BYTES;
 
-use crate::batches::Batches;
+use crate::batches::{Batches, Work};
 use crate::bind::bind;
 use crate::host::Host;
 use crate::metadata::MetadataServer;
 use crate::mover::{HeldTransfer, Mover, Route};
 use crate::peers::Peers;
+use crate::stream::StreamTransfers;
 use crate::{
-    BatchStatus, EngineConfig, Metadata, MoveError, Note, Opcode, OpenError, PeerError, Piece,
-    RegisterError, UnregisterError,
+    BatchStatus, EngineConfig, MAX_PIECES, Metadata, MoveError, Note, Opcode, OpenError, Pages,
+    PeerError, Piece, RegisterError, RemoteAccess, Ticket, UnregisterError,
 };
 
 /// The cluster id of all engines. It differs from those of pools, so engines and storage nodes refuse each other.
@@ -31,7 +32,8 @@ const SLOWEST_BYTES_PER_SECOND: u64 = 16 << 20;
 /// Memory that this process has registered, and transfers between it and that of peers.
 ///
 /// Many threads may use one engine at once. Dropping it waits for the transfers in flight, those of its peers
-/// included. After that the engine touches no memory of the caller.
+/// included, and up to the transfer timeout for those that wait for streams. After that the engine touches no memory of
+/// the caller.
 ///
 /// A process that was forked from the opener cannot use the engine: all its calls fail as on a closed engine. Dropping
 /// it there changes nothing for the parent.
@@ -48,7 +50,8 @@ struct Parts {
     host: Arc<Host>,
     mover: Arc<Mover>,
     peers: Arc<Peers>,
-    batches: Batches,
+    batches: Arc<Batches>,
+    streams: StreamTransfers,
     server: DataServer,
     endpoint: String,
 }
@@ -62,7 +65,8 @@ impl Engine {
         check_name(&config.local_hostname)?;
         let metadata = match &config.metadata {
             Metadata::Handshake => None,
-            Metadata::Http { url } => Some(MetadataServer::new(url, &config)?),
+            Metadata::Http { url } => Some(MetadataServer::over_http(url, &config)?),
+            Metadata::Values { address } => Some(MetadataServer::of_values(address, &config)?),
         };
         let address = metadata.as_ref().and_then(MetadataServer::address);
         let bound = bind(&config, address.as_deref())?;
@@ -90,8 +94,10 @@ impl Engine {
         let timeout = config.transfer_timeout;
         let mover = Arc::new(Mover::new(host.clone(), tcp_config(config, client)));
         let peers = Arc::new(Peers::new(name.clone(), bound.endpoint.clone(), metadata));
-        let batches = Batches::default();
-        let parts = Parts { host, mover, peers, batches, server, endpoint: bound.endpoint };
+        let batches = Arc::new(Batches::default());
+        let streams = StreamTransfers::default();
+        let parts =
+            Parts { host, mover, peers, batches, streams, server, endpoint: bound.endpoint };
         Ok(Engine { name, port, timeout, process: std::process::id(), parts: Some(parts) })
     }
 
@@ -117,17 +123,21 @@ impl Engine {
     /// # Errors
     /// If some of it is registered already, or is not mapped by this process.
     pub fn register(&self, memory: impl Into<PlacedSlice<'static>>) -> Result<(), RegisterError> {
-        self.register_all(&[memory.into()])
+        self.register_all(&[memory.into()], RemoteAccess::Allowed)
     }
 
-    /// As [`Engine::register`], for several ranges, all or none. It reads the list of the process's mappings once for
-    /// all of them.
+    /// As [`Engine::register`], for several ranges, all or none, which peers may use or not. It reads the list of the
+    /// process's mappings once for all of them.
     ///
     /// # Errors
     /// The error of the first range that cannot be registered.
-    pub fn register_all(&self, memory: &[PlacedSlice<'static>]) -> Result<(), RegisterError> {
+    pub fn register_all(
+        &self,
+        memory: &[PlacedSlice<'static>],
+        remote: RemoteAccess,
+    ) -> Result<(), RegisterError> {
         let parts = self.parts().ok_or(RegisterError::Forked)?;
-        parts.host.registry.register(memory)
+        parts.host.registry.register(memory, remote)
     }
 
     /// Unregisters the range that starts at `start`, and waits until no transfer uses it. After a second, peers that
@@ -217,6 +227,22 @@ impl Engine {
         }
     }
 
+    /// As [`Engine::transfer`] without a note, for each page and each field. The pieces go in batches of at most
+    /// `max_batch_size`, one after the other; zero means that the engine chooses. The first failure ends the call.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn transfer_pages(
+        &self,
+        peer: &str,
+        opcode: Opcode,
+        pages: &Pages,
+        max_batch_size: usize,
+    ) -> Result<(), MoveError> {
+        let size = if max_batch_size == 0 { MAX_PIECES } else { max_batch_size.min(MAX_PIECES) };
+        pages.batches(size).try_for_each(|pieces| self.transfer(peer, opcode, &pieces, None))
+    }
+
     /// As [`Engine::transfer`], on a thread of the engine. Returns the transfer's number, which is not zero. The peer
     /// is looked up and the registrations are held before this returns.
     ///
@@ -224,14 +250,73 @@ impl Engine {
     /// If the peer cannot be found, a piece is not in registered memory, or too many transfers are under way.
     pub fn submit(&self, peer: &str, opcode: Opcode, pieces: &[Piece]) -> Result<u64, MoveError> {
         let parts = self.parts().ok_or(MoveError::Closed)?;
+        let (patience, work) = self.work(parts, peer, opcode, pieces)?;
+        parts.batches.submit(patience, work)
+    }
+
+    /// As [`Engine::submit`]. The ticket tells how the transfer ends, for as long as it exists.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn start(&self, peer: &str, opcode: Opcode, pieces: &[Piece]) -> Result<Ticket, MoveError> {
+        let parts = self.parts().ok_or(MoveError::Closed)?;
+        let (patience, work) = self.work(parts, peer, opcode, pieces)?;
+        parts.batches.start(patience, work)
+    }
+
+    /// What a thread does for a transfer in the background, and how long it may wait for a thread.
+    fn work(
+        &self,
+        parts: &Parts,
+        peer: &str,
+        opcode: Opcode,
+        pieces: &[Piece],
+    ) -> Result<(Duration, Work), MoveError> {
         let route = parts.peers.find(&parts.mover, peer)?;
         let load = parts.mover.load(opcode, pieces)?;
-        let patience =
-            self.timeout + Duration::from_secs(load.len_bytes / SLOWEST_BYTES_PER_SECOND);
+        let patience = self.patience(load.len_bytes);
         let (mover, peers) = (Arc::clone(&parts.mover), Arc::clone(&parts.peers));
         let peer = peer.to_owned();
         let work = move || move_load(&mover, &peers, (&peer, &route), &load);
-        parts.batches.submit(patience, Box::new(work))
+        Ok((patience, Box::new(work)))
+    }
+
+    fn patience(&self, len_bytes: u64) -> Duration {
+        self.timeout + Duration::from_secs(len_bytes / SLOWEST_BYTES_PER_SECOND)
+    }
+
+    /// As [`Engine::transfer`], in the order of a stream of a device: once the stream has done what was put on it
+    /// before. What is put on it later waits until the bytes are in place. `stream` is the handle that the driver gave
+    /// a live stream; zero is the default stream of the calling thread's device. Returns at once.
+    ///
+    /// A transfer that fails when its turn has come ends the process: nobody could be told, and the stream would go on
+    /// with wrong bytes.
+    ///
+    /// # Errors
+    /// If the peer cannot be found, a piece is not in registered memory, the driver refuses the stream, or too many
+    /// transfers wait for streams.
+    pub fn transfer_on_stream(
+        &self,
+        peer: &str,
+        opcode: Opcode,
+        pieces: &[Piece],
+        stream: usize,
+    ) -> Result<(), MoveError> {
+        let parts = self.parts().ok_or(MoveError::Closed)?;
+        let route = parts.peers.find(&parts.mover, peer)?;
+        let load = parts.mover.load(opcode, pieces)?;
+        let patience = self.patience(load.len_bytes);
+        let (mover, peers) = (Arc::clone(&parts.mover), Arc::clone(&parts.peers));
+        let (batches, peer) = (Arc::clone(&parts.batches), peer.to_owned());
+        // On a thread of the engine, since the thread of the driver must not use a device, and the peer may be this
+        // engine, with memory of one.
+        let run = move |load: HeldTransfer| {
+            let (mover, peers) = (Arc::clone(&mover), Arc::clone(&peers));
+            let (peer, route) = (peer.clone(), route.clone());
+            let work = move || move_load(&mover, &peers, (&peer, &route), &load);
+            batches.start(patience, Box::new(work)).map(|ticket| ticket.wait(Duration::MAX))
+        };
+        parts.streams.put(stream, load, Arc::new(run))
     }
 
     /// The state of a submitted transfer. A transfer that has ended is forgotten once its end was reported.
@@ -317,12 +402,13 @@ fn bad_memory(error: &impl ToString) -> MoveError {
 }
 
 impl Parts {
-    fn close(&self, name: &str) {
+    fn close(&self, name: &str, timeout: Duration) {
         if let Some(metadata) = &self.peers.server
             && let Err(reason) = metadata.withdraw(name, &self.endpoint)
         {
             tracing::warn!(reason, "the metadata server was not told that an engine leaves");
         }
+        self.streams.wait(timeout);
         self.batches.close();
         self.server.stop();
     }
@@ -332,7 +418,7 @@ impl Drop for Engine {
     fn drop(&mut self) {
         let Some(parts) = self.parts.take() else { return };
         if std::process::id() == self.process {
-            parts.close(&self.name);
+            parts.close(&self.name, self.timeout);
         } else {
             // The threads and sockets belong to the parent process, so a child has nothing to close or wait for.
             std::mem::forget(parts);

@@ -184,6 +184,12 @@ pub enum MoveError {
         /// The limit.
         limit: usize,
     },
+    /// The driver of devices does not take the transfer on this stream, or there is no driver.
+    #[error("the stream takes no transfer: {reason}")]
+    Stream {
+        /// The driver's error, or what is missing.
+        reason: String,
+    },
     /// The system refused a thread for the transfer.
     #[error("the system has no thread for the transfer")]
     NoThread,

@@ -225,7 +225,7 @@ impl SegmentHost for Host {
         if segment != MEMORY {
             return Err(ErrorCode::SegmentNotFound);
         }
-        let held = self.registry.hold(offset, len, false).ok_or(ErrorCode::InvalidRead)?;
+        let held = self.registry.hold_for_peer(offset, len).ok_or(ErrorCode::InvalidRead)?;
         if let HeldBytes::Host(memory) = held {
             return Ok(ticket(memory));
         }

@@ -8,12 +8,13 @@
 //! - a mailbox for notes.
 //!
 //! Peers are found by their address ([`Metadata::Handshake`]), or by a name that they published with a metadata server
-//! ([`Metadata::Http`]).
+//! ([`Metadata::Http`], [`Metadata::Values`]).
 //!
 //! Neither side reads or writes a byte outside of its registered memory. A transfer holds the registrations that it
 //! uses, and [`Engine::unregister`] waits for it, so unregistered memory is never touched.
 //!
-//! Calls block their thread. [`Engine::submit`] hands a transfer to one of the engine's few threads instead.
+//! Calls block their thread. [`Engine::submit`] hands a transfer to one of the engine's few threads instead, and
+//! [`Engine::transfer_on_stream`] to a stream of a device.
 
 #![forbid(unsafe_code)]
 
@@ -24,21 +25,29 @@ mod engine;
 mod error;
 mod hold;
 mod host;
+mod http_server;
 mod mailbox;
 mod metadata;
 mod mover;
+mod pages;
 mod peers;
 mod piece;
 mod registry;
+mod scatter;
+mod stream;
+mod ticket;
 mod topology;
 
-pub use batches::BatchStatus;
 pub use config::{EngineConfig, Metadata};
 pub use engine::Engine;
 pub use error::{MoveError, OpenError, PeerError, RegisterError, UnregisterError};
 pub use mailbox::{MAX_NOTE_BYTES, MAX_NOTES, Note, NoteTooLong};
 pub use mooncake_device::place_of;
+pub use mooncake_ha::ValuesLogin;
 pub use mooncake_transfer::EnvError;
+pub use pages::{Field, Pages, PagesError};
 pub use piece::{MAX_PIECES, Opcode, Piece};
-pub use registry::MAX_REGISTRATIONS;
+pub use registry::{MAX_REGISTRATIONS, RemoteAccess};
+pub use scatter::{ScatterError, ScatterRange};
+pub use ticket::{BatchStatus, Ticket};
 pub use topology::local_topology;

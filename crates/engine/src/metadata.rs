@@ -1,15 +1,15 @@
 use std::fmt;
 use std::time::Duration;
 
+use mooncake_ha::Values;
+use mooncake_types::without_password;
 use serde::{Deserialize, Serialize};
 
+use crate::http_server::HttpServer;
 use crate::{EngineConfig, OpenError, PeerError};
 
 /// How long one request to the metadata server may take.
-const TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Most bytes that are read of an answer. Records of the C++ package list every registered buffer.
-const MAX_ANSWER_BYTES: u64 = 16 << 20;
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The record that an engine publishes under its name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,55 +22,62 @@ struct Record {
     endpoint: String,
 }
 
-/// A client of an HTTP metadata server, which keeps values under keys.
+/// A client of a metadata server, which keeps records under keys.
 #[derive(Debug)]
 pub(crate) struct MetadataServer {
-    url: String,
+    /// The server's address, without a password.
+    shown: String,
     /// The prefix of all keys.
     prefix: String,
-    /// The value of the header `Authorization`, if the server has a secret.
-    authorization: Option<String>,
-    agent: ureq::Agent,
+    kind: ServerKind,
+}
+
+#[derive(Debug)]
+enum ServerKind {
+    Http(HttpServer),
+    Values(Values),
 }
 
 impl fmt::Display for MetadataServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&mooncake_types::without_password(&self.url))
+        f.write_str(&self.shown)
     }
 }
 
 /// Why the server gave no useful answer.
-type Failure = String;
+pub(crate) type Failure = String;
 
 impl MetadataServer {
-    pub(crate) fn new(url: &str, config: &EngineConfig) -> Result<Self, OpenError> {
-        let refuse = |reason: String| OpenError::Metadata {
-            text: mooncake_types::without_password(url),
-            reason,
-        };
-        let parsed: ureq::http::Uri = url.parse().map_err(|error| refuse(format!("{error}")))?;
-        if parsed.host().is_none_or(str::is_empty) {
-            return Err(refuse("it names no host".to_owned()));
-        }
-        let agent = ureq::Agent::config_builder()
-            .timeout_global(Some(TIMEOUT))
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .proxy(None)
-            .build();
+    pub(crate) fn over_http(url: &str, config: &EngineConfig) -> Result<Self, OpenError> {
+        Self::new(url, config, HttpServer::new(url, &config.metadata_token).map(ServerKind::Http))
+    }
+
+    /// The server that keeps values at this address of etcd or Redis.
+    pub(crate) fn of_values(address: &str, config: &EngineConfig) -> Result<Self, OpenError> {
+        let values = Values::connect(address, &config.redis, TIMEOUT);
+        Self::new(address, config, values.map(ServerKind::Values).map_err(|e| e.to_string()))
+    }
+
+    fn new(
+        address: &str,
+        config: &EngineConfig,
+        kind: Result<ServerKind, Failure>,
+    ) -> Result<Self, OpenError> {
+        let shown = without_password(address);
+        let kind = kind.map_err(|reason| OpenError::Metadata { text: shown.clone(), reason })?;
         let prefix = match config.cluster_id.trim_end_matches('/') {
             "" => "mooncake/".to_owned(),
             cluster => format!("mooncake/{cluster}/"),
         };
-        let token = &config.metadata_token;
-        let authorization = (!token.is_empty()).then(|| format!("Bearer {token}"));
-        Ok(Self { url: url.to_owned(), prefix, authorization, agent: agent.into() })
+        Ok(Self { shown, prefix, kind })
     }
 
     /// The address of the server, `host:port`.
     pub(crate) fn address(&self) -> Option<String> {
-        let uri: ureq::http::Uri = self.url.parse().ok()?;
-        Some(format!("{}:{}", uri.host()?, uri.port_u16().unwrap_or(80)))
+        match &self.kind {
+            ServerKind::Http(server) => server.address(),
+            ServerKind::Values(values) => Some(values.endpoint().to_owned()),
+        }
     }
 
     fn key(&self, name: &str) -> String {
@@ -88,14 +95,12 @@ impl MetadataServer {
             tcp_data_port: port,
             endpoint: endpoint.to_owned(),
         };
-        let body = serde_json::to_string(&record).map_err(|error| error.to_string())?;
-        let request = self.about(name, self.agent.put(&self.url));
-        let reply = request.content_type("application/json").send(body);
-        let status = reply.map_err(|error| error.to_string())?.status();
-        match status.as_u16() {
-            401 => Err("it wants the token of MC_METADATA_HTTP_TOKEN".to_owned()),
-            _ if status.is_success() => Ok(()),
-            _ => Err(format!("it answered {status}")),
+        let text = serde_json::to_string(&record).map_err(|error| error.to_string())?;
+        match &self.kind {
+            ServerKind::Http(server) => server.put(&self.key(name), text),
+            ServerKind::Values(values) => {
+                values.put(&self.key(name), &text).map_err(|error| error.to_string())
+            }
         }
     }
 
@@ -104,8 +109,12 @@ impl MetadataServer {
         if !matches!(self.get(name), Ok(Some(record)) if record.endpoint == endpoint) {
             return Ok(());
         }
-        let reply = self.about(name, self.agent.delete(&self.url)).call();
-        reply.map(|_| ()).map_err(|error| error.to_string())
+        match &self.kind {
+            ServerKind::Http(server) => server.remove(&self.key(name)),
+            ServerKind::Values(values) => {
+                values.remove(&self.key(name)).map_err(|error| error.to_string())
+            }
+        }
     }
 
     /// The endpoint that the record of this name gives.
@@ -120,26 +129,14 @@ impl MetadataServer {
         }
     }
 
-    /// A request about the record of this name.
-    fn about<B>(&self, name: &str, request: ureq::RequestBuilder<B>) -> ureq::RequestBuilder<B> {
-        let request = request.query("key", self.key(name));
-        match &self.authorization {
-            Some(authorization) => request.header("Authorization", authorization),
-            None => request,
-        }
-    }
-
     fn get(&self, name: &str) -> Result<Option<Record>, Failure> {
-        let request = self.about(name, self.agent.get(&self.url));
-        let mut reply = request.call().map_err(|error| error.to_string())?;
-        match reply.status().as_u16() {
-            404 => return Ok(None),
-            200 => {}
-            401 => return Err("it wants the token of MC_METADATA_HTTP_TOKEN".to_owned()),
-            status => return Err(format!("it answered {status}")),
-        }
-        let body = reply.body_mut().with_config().limit(MAX_ANSWER_BYTES).read_to_vec();
-        let body = body.map_err(|error| error.to_string())?;
-        serde_json::from_slice(&body).map(Some).map_err(|error| format!("no record: {error}"))
+        let found = match &self.kind {
+            ServerKind::Http(server) => server.get(&self.key(name))?,
+            ServerKind::Values(values) => {
+                values.get(&self.key(name)).map_err(|error| error.to_string())?
+            }
+        };
+        let parse = |text: Vec<u8>| serde_json::from_slice(&text);
+        found.map(parse).transpose().map_err(|error| format!("no record: {error}"))
     }
 }

@@ -25,11 +25,18 @@ pub(crate) enum Route {
 /// A transfer whose memory in this process is held.
 #[derive(Debug)]
 pub(crate) struct HeldTransfer {
-    opcode: Opcode,
+    pub(crate) opcode: Opcode,
     /// The pieces, each with its memory in this process, whose registrations it holds.
-    pieces: Vec<(Piece, HeldBytes)>,
+    pub(crate) pieces: Vec<(Piece, HeldBytes)>,
     /// The length of all pieces together.
     pub(crate) len_bytes: u64,
+}
+
+impl HeldTransfer {
+    pub(crate) fn push(&mut self, piece: Piece, memory: HeldBytes) {
+        self.len_bytes += piece.len;
+        self.pieces.push((piece, memory));
+    }
 }
 
 /// Runs transfers on the caller's thread.

@@ -35,6 +35,15 @@ struct RegistryState {
     next_writer: u64,
 }
 
+/// Whether peers may use registered memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RemoteAccess {
+    /// Peers may read it, and write it if this process can.
+    Allowed,
+    /// Only transfers that this process asks for use it.
+    Refused,
+}
+
 struct Registered {
     /// The range, if it is memory of a device.
     device: Option<PlacedSlice<'static>>,
@@ -45,6 +54,7 @@ struct Registered {
     writable: bool,
     /// Whether the engine allocated the memory.
     managed: bool,
+    remote: RemoteAccess,
     /// The range's key in `order`.
     number: u64,
 }
@@ -97,9 +107,14 @@ impl Registered {
         (region, len): (Region, u64),
         device: Option<PlacedSlice<'static>>,
         (released, managed): (Arc<Released>, bool),
-        writable: bool,
+        (writable, remote): (bool, RemoteAccess),
     ) -> Self {
-        Self { device, len, region: Arc::new(region), released, writable, managed, number: 0 }
+        let region = Arc::new(region);
+        Self { device, len, region, released, writable, managed, remote, number: 0 }
+    }
+
+    fn is_open(&self) -> bool {
+        self.remote == RemoteAccess::Allowed
     }
 }
 
@@ -118,10 +133,14 @@ impl Registry {
     }
 
     /// Registers memory of the caller, all ranges or none. It must stay mapped until it is unregistered.
-    pub(crate) fn register(&self, memory: &[PlacedSlice<'static>]) -> Result<(), RegisterError> {
+    pub(crate) fn register(
+        &self,
+        memory: &[PlacedSlice<'static>],
+        remote: RemoteAccess,
+    ) -> Result<(), RegisterError> {
         let mappings = Mappings::read();
         for (done, &range) in memory.iter().enumerate() {
-            if let Err(error) = self.register_one(range, &mappings) {
+            if let Err(error) = self.register_one(range, remote, &mappings) {
                 for range in &memory[..done] {
                     // The caller has published nothing. But a peer may have guessed the address, and use the range for
                     // a moment.
@@ -136,19 +155,20 @@ impl Registry {
     fn register_one(
         &self,
         memory: PlacedSlice<'static>,
+        remote: RemoteAccess,
         mappings: &Mappings,
     ) -> Result<(), RegisterError> {
         let (start, len) = (memory.addr() as u64, memory.len() as u64);
         let empty = RegisterError::Empty { start, len };
         let end = start.checked_add(len).filter(|_| start > 0 && len > 0).ok_or(empty)?;
         if memory.place() != Place::Host {
-            return self.insert(memory, true);
+            return self.insert(memory, (true, remote));
         }
         let access = mappings.access(start, end);
         if !access.read {
             return Err(RegisterError::NotMapped { start, len });
         }
-        self.insert(memory, access.write)
+        self.insert(memory, (access.write, remote))
     }
 
     /// Allocates and registers memory of the engine's own. Returns its address.
@@ -159,11 +179,18 @@ impl Registry {
         let start = buffer.raw().as_ptr().addr() as u64;
         let released = Arc::new(Released::default());
         let region = kept(buffer, &released).ok_or(RegisterError::Empty { start, len })?;
-        self.add(start, Registered::new((region, len), None, (released, true), true))?;
+        self.add(
+            start,
+            Registered::new((region, len), None, (released, true), (true, RemoteAccess::Allowed)),
+        )?;
         Ok(start)
     }
 
-    fn insert(&self, memory: PlacedSlice<'static>, writable: bool) -> Result<(), RegisterError> {
+    fn insert(
+        &self,
+        memory: PlacedSlice<'static>,
+        access: (bool, RemoteAccess),
+    ) -> Result<(), RegisterError> {
         let (start, len) = (memory.addr() as u64, memory.len() as u64);
         let released = Arc::new(Released::default());
         let region = match memory.host() {
@@ -173,7 +200,7 @@ impl Registry {
         };
         let region = region.ok_or(RegisterError::Empty { start, len })?;
         let device = memory.host().is_none().then_some(memory);
-        self.add(start, Registered::new((region, len), device, (released, false), writable))
+        self.add(start, Registered::new((region, len), device, (released, false), access))
     }
 
     fn add(&self, start: u64, mut range: Registered) -> Result<(), RegisterError> {
@@ -226,7 +253,7 @@ impl Registry {
             range
         };
         let end = start + range.len;
-        let Registered { device, len, region, released, writable, managed, number } = range;
+        let Registered { device, len, region, released, writable, managed, remote, number } = range;
         let again = Arc::downgrade(&region);
         drop(region);
         if released.wait(deadline.min(Instant::now() + GRACE)) {
@@ -242,7 +269,8 @@ impl Registry {
             None => Ok(()),
             Some(region) => {
                 state.order.insert(number, start);
-                let range = Registered { device, len, region, released, writable, managed, number };
+                let range =
+                    Registered { device, len, region, released, writable, managed, remote, number };
                 state.ranges.insert(start, range);
                 Err(UnregisterError::Busy { start })
             }
@@ -261,10 +289,15 @@ impl Registry {
     /// Holds `len` bytes at `start`. `None` if some of them are not registered, lie in another place than the others,
     /// or cannot be written and `to_write` is set.
     pub(crate) fn hold(&self, start: u64, len: u64, to_write: bool) -> Option<HeldBytes> {
-        hold(&self.lock(), start, len, to_write)
+        hold(&self.lock(), start, len, |range| range.writable || !to_write)
     }
 
-    /// As [`Registry::hold`], for a write of a peer. Also returns a number for [`Registry::end_write`].
+    /// As [`Registry::hold`], for a read of a peer. Also `None` if peers may not use all of it.
+    pub(crate) fn hold_for_peer(&self, start: u64, len: u64) -> Option<HeldBytes> {
+        hold(&self.lock(), start, len, Registered::is_open)
+    }
+
+    /// As [`Registry::hold_for_peer`], for a write of a peer. Also returns a number for [`Registry::end_write`].
     pub(crate) fn begin_write(
         &self,
         start: u64,
@@ -272,7 +305,7 @@ impl Registry {
         interrupt: Arc<dyn Interrupt>,
     ) -> Option<(u64, HeldBytes)> {
         let mut state = self.lock();
-        let held = hold(&state, start, len, true)?;
+        let held = hold(&state, start, len, |range| range.writable && range.is_open())?;
         let number = state.next_writer;
         state.next_writer += 1;
         state.writers.insert(number, Writer { start, end: start + len, interrupt });
@@ -284,21 +317,29 @@ impl Registry {
         self.lock().writers.remove(&number);
     }
 
-    /// Address and length of the oldest registered range.
+    /// Address and length of the oldest registered range that peers may use.
     pub(crate) fn first(&self) -> Option<(u64, u64)> {
         let state = self.lock();
-        let (_, &start) = state.order.first_key_value()?;
-        Some((start, state.ranges.get(&start)?.len))
+        let mut ranges = state.order.values().filter_map(|start| {
+            let range = state.ranges.get(start)?;
+            range.is_open().then_some((*start, range.len))
+        });
+        ranges.next()
     }
 }
 
-fn hold(state: &RegistryState, start: u64, len: u64, to_write: bool) -> Option<HeldBytes> {
+fn hold(
+    state: &RegistryState,
+    start: u64,
+    len: u64,
+    may_be_used: impl Fn(&Registered) -> bool,
+) -> Option<HeldBytes> {
     let (&first, range) = state.ranges.range(..=start).next_back()?;
     let (from, len) = (usize::try_from(start - first).ok()?, usize::try_from(len).ok()?);
     let end = from.checked_add(len)?;
     if let (true, None) = (end as u64 <= range.len, range.device) {
         let held = range.region.hold(from as u64, len as u64).ok();
-        return held.filter(|_| range.writable || !to_write).map(HeldBytes::Host);
+        return held.filter(|_| may_be_used(range)).map(HeldBytes::Host);
     }
     let mut ranges = vec![range];
     let mut reached = range.len;
@@ -308,7 +349,7 @@ fn hold(state: &RegistryState, start: u64, len: u64, to_write: bool) -> Option<H
         reached = reached.checked_add(next.len)?;
         ranges.push(next);
     }
-    if to_write && !ranges.iter().all(|range| range.writable) {
+    if !ranges.iter().all(|range| may_be_used(range)) {
         return None;
     }
     let held = match range.device {
@@ -367,29 +408,58 @@ mod tests {
     fn ranges_may_touch_and_not_overlap() {
         let (registry, buffer) = (Registry::default(), for_good(300));
         let start = address(buffer);
-        assert_eq!(registry.register(&[buffer.raw().sub(100, 100).into()]), Ok(()));
+        assert_eq!(
+            registry.register(&[buffer.raw().sub(100, 100).into()], RemoteAccess::Allowed),
+            Ok(())
+        );
         for (from, len) in [(100, 100), (50, 51), (199, 2), (0, 300), (120, 5)] {
             let overlaps = RegisterError::Overlaps { start: start + from, len };
-            let result = registry.register(&[buffer.raw().sub(from as usize, len as usize).into()]);
+            let result = registry.register(
+                &[buffer.raw().sub(from as usize, len as usize).into()],
+                RemoteAccess::Allowed,
+            );
             assert_eq!(result, Err(overlaps), "{len} from {from}");
         }
-        assert_eq!(registry.register(&[buffer.raw().sub(200, 100).into()]), Ok(()));
-        assert_eq!(registry.register(&[buffer.raw().sub(0, 100).into()]), Ok(()));
+        assert_eq!(
+            registry.register(&[buffer.raw().sub(200, 100).into()], RemoteAccess::Allowed),
+            Ok(())
+        );
+        assert_eq!(
+            registry.register(&[buffer.raw().sub(0, 100).into()], RemoteAccess::Allowed),
+            Ok(())
+        );
         assert_eq!(registry.first(), Some((start + 100, 100)));
         assert_eq!(registry.unregister(start + 100, SOON), Ok(()));
         assert_eq!(registry.first(), Some((start + 200, 100)));
     }
 
     #[test]
+    fn peers_get_no_range_that_is_closed_to_them() {
+        let (registry, buffer) = (Registry::default(), for_good(300));
+        let start = address(buffer);
+        let part = |from| PlacedSlice::from(buffer.raw().sub(from, 100));
+        registry.register(&[part(0)], RemoteAccess::Refused).expect("free");
+        registry.register(&[part(100)], RemoteAccess::Allowed).expect("free");
+        let flag = || Arc::new(Flag(AtomicBool::new(false)));
+        for (from, len, is_open) in [(0, 100, false), (50, 100, false), (100, 100, true)] {
+            let at = start + from;
+            assert_eq!(registry.hold_for_peer(at, len).is_some(), is_open, "{len} from {from}");
+            assert_eq!(registry.begin_write(at, len, flag()).is_some(), is_open);
+            assert!(registry.hold(at, len, true).is_some(), "the process itself may");
+        }
+        assert_eq!(registry.first(), Some((start + 100, 100)));
+    }
+
+    #[test]
     fn all_of_several_ranges_are_registered_or_none() {
         let (registry, buffer) = (Registry::default(), for_good(300));
         let part = |from| PlacedSlice::from(buffer.raw().sub(from, 100));
-        let twice = registry.register(&[part(0), part(100), part(0)]);
+        let twice = registry.register(&[part(0), part(100), part(0)], RemoteAccess::Allowed);
         let overlaps = RegisterError::Overlaps { start: address(buffer), len: 100 };
         assert_eq!((twice, registry.first()), (Err(overlaps), None));
-        assert_eq!(registry.register(&[part(100), part(0)]), Ok(()));
+        assert_eq!(registry.register(&[part(100), part(0)], RemoteAccess::Allowed), Ok(()));
         assert_eq!(registry.first(), Some((address(buffer) + 100, 100)));
-        assert!(registry.register(&[part(200), part(100)]).is_err());
+        assert!(registry.register(&[part(200), part(100)], RemoteAccess::Allowed).is_err());
         assert!(registry.hold(address(buffer) + 200, 1, false).is_none());
         assert!(registry.hold(address(buffer) + 100, 1, false).is_some(), "it was there before");
     }
@@ -397,9 +467,11 @@ mod tests {
     #[test]
     fn memory_that_is_not_there_is_not_registered() {
         let registry = Registry::default();
-        let unmapped = registry.register(&[mooncake_memory::RawSlice::unmapped(100).into()]);
+        let unmapped = registry
+            .register(&[mooncake_memory::RawSlice::unmapped(100).into()], RemoteAccess::Allowed);
         assert_eq!(unmapped, Err(RegisterError::NotMapped { start: 16, len: 100 }));
-        let nothing = registry.register(&[for_good(8).raw().sub(0, 0).into()]);
+        let nothing =
+            registry.register(&[for_good(8).raw().sub(0, 0).into()], RemoteAccess::Allowed);
         assert!(matches!(nothing, Err(RegisterError::Empty { len: 0, .. })), "{nothing:?}");
         let no_memory = registry.allocate(1 << 62);
         assert_eq!(no_memory, Err(RegisterError::NoMemory { len: 1 << 62 }));
@@ -412,9 +484,13 @@ mod tests {
         let (registry, buffer) = (Registry::default(), for_good(400));
         let start = address(buffer);
         for (from, len) in [(0, 100), (100, 100), (201, 100)] {
-            registry.register(&[buffer.raw().sub(from, len).into()]).expect("free");
+            registry
+                .register(&[buffer.raw().sub(from, len).into()], RemoteAccess::Allowed)
+                .expect("free");
         }
-        registry.insert(buffer.raw().sub(301, 50).into(), false).expect("free");
+        registry
+            .insert(buffer.raw().sub(301, 50).into(), (false, RemoteAccess::Allowed))
+            .expect("free");
         for (from, len, held) in [
             (start, 100, true),
             (start + 50, 50, true),
@@ -441,7 +517,9 @@ mod tests {
         let (registry, buffer) = (Registry::default(), for_good(200));
         let start = address(buffer);
         for from in [0, 100] {
-            registry.register(&[buffer.raw().sub(from, 100).into()]).expect("free");
+            registry
+                .register(&[buffer.raw().sub(from, 100).into()], RemoteAccess::Allowed)
+                .expect("free");
         }
         let flag = Arc::new(Flag(AtomicBool::new(false)));
         let (number, held) =
@@ -462,7 +540,7 @@ mod tests {
     #[test]
     fn memory_that_cannot_be_written_is_only_read() {
         let (registry, buffer) = (Registry::default(), for_good(100));
-        registry.insert(buffer.raw().into(), false).expect("free");
+        registry.insert(buffer.raw().into(), (false, RemoteAccess::Allowed)).expect("free");
         let start = address(buffer);
         let interrupt = Arc::new(Flag(AtomicBool::new(false)));
         assert!(registry.hold(start, 100, false).is_some());
@@ -523,7 +601,7 @@ mod tests {
         let (registry, buffer) = (Registry::default(), for_good(100));
         let own = registry.allocate(64).expect("memory");
         let callers = address(buffer);
-        registry.register(&[buffer.raw().into()]).expect("free");
+        registry.register(&[buffer.raw().into()], RemoteAccess::Allowed).expect("free");
         for (result, start) in [
             (registry.unregister(own, SOON), own),
             (registry.free(own, 63, SOON), own),

@@ -52,7 +52,7 @@ pub fn connect(address: &str, options: &Options) -> Result<Coordinator, AddressE
     options.check()?;
     let backend: Arc<dyn Backend> = match address.parse()? {
         Location::File { folder } => Arc::new(file::FolderBackend::new(&folder, options)),
-        Location::Etcd { endpoints } => Arc::new(etcd::EtcdBackend::new(&endpoints, options)),
+        Location::Etcd(cluster) => Arc::new(etcd::EtcdBackend::new(&cluster, options)),
         Location::Redis(server) => Arc::new(redis::RedisBackend::new(server, options)),
         Location::Kubernetes { namespace, lease } => {
             Arc::new(kubernetes::Lease::new(&namespace, &lease, options)?)

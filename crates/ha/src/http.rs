@@ -77,23 +77,18 @@ impl HttpAgent {
         Self { agent: agent.into() }
     }
 
-    /// The answer, whatever its status.
+    /// The answer, whatever its status. `authorization` is the value of that header.
     ///
     /// # Errors
     /// No answer came in time, or it is too long.
-    pub(crate) fn send(&self, ask: &Ask<'_>) -> Result<HttpReply, String> {
-        self.send_with(ask, None)
-    }
-
-    /// The same with a bearer token.
-    pub(crate) fn send_with(
+    pub(crate) fn send(
         &self,
         ask: &Ask<'_>,
-        token: Option<&str>,
+        authorization: Option<&str>,
     ) -> Result<HttpReply, String> {
         let mut request = Request::builder().method(ask.method).uri(&ask.url);
-        if let Some(token) = token {
-            request = request.header("authorization", format!("Bearer {token}"));
+        if let Some(value) = authorization {
+            request = request.header("authorization", value);
         }
         let body = match ask.body {
             Some(body) => serde_json::to_vec(body).map_err(|error| error.to_string())?,

@@ -13,6 +13,8 @@
 //!
 //! A single master has the same without an election: [`StateFile::lead`].
 //!
+//! [`Values`] keeps values under keys of the same servers, for programs without a leader.
+//!
 //! All calls block, for a bounded time; the master has threads for them. Enter at [`connect`].
 
 #![forbid(unsafe_code)]
@@ -35,6 +37,7 @@ mod options;
 mod record;
 mod redis;
 mod state_file;
+mod values;
 
 pub use coordinator::{CampaignOutcome, Candidate, Coordinator, connect};
 pub use epoch::epoch_of_now;
@@ -47,3 +50,4 @@ pub use memory::{MemoryStore, Stall};
 pub use options::{DEFAULT_SUSPENSION, DEFAULT_TTL, Options};
 pub use record::{Change, Member, Record};
 pub use state_file::StateFile;
+pub use values::{Values, ValuesLogin};

@@ -15,14 +15,31 @@ const REDIS_PORT: u16 = 6379;
 /// The address of a coordinator, as flags and configurations give it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Location {
-    /// `etcd://a:2379;b:2379`, members of one cluster. Commas work as well, and `http://` may precede each.
-    Etcd { endpoints: Vec<String> },
+    /// `etcd://[user:password@]a:2379;b:2379`, members of one cluster. Commas work as well, and `http://` may precede
+    /// each.
+    Etcd(EtcdCluster),
     /// `redis://[[user]:password@]host[:port][/database]`.
     Redis(RedisServer),
     /// `k8s://namespace/lease-name`.
     Kubernetes { namespace: String, lease: String },
     /// `file:///folder`, an absolute path on this host.
     File { folder: PathBuf },
+}
+
+/// The members of an etcd cluster, and the login for them.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct EtcdCluster {
+    /// Each is `host:port`.
+    pub(crate) endpoints: Vec<String>,
+    /// User and password.
+    pub(crate) login: Option<(String, String)>,
+}
+
+/// Leaves the password out, since addresses are logged.
+impl fmt::Debug for EtcdCluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "etcd://{}", self.endpoints.join(";"))
+    }
 }
 
 /// A Redis server, and the login for it.
@@ -73,6 +90,17 @@ fn parse_endpoint(text: &str, port: u16) -> Result<String, String> {
 }
 
 fn parse_etcd(text: &str) -> Result<Location, String> {
+    let (login, text) = match text.rsplit_once('@') {
+        Some((login, text)) => (Some(login), text),
+        None => (None, text),
+    };
+    let login = match login.map(|login| login.trim_start_matches("http://").split_once(':')) {
+        None => None,
+        Some(Some((user, password))) if !user.is_empty() => {
+            Some((user.to_owned(), password.to_owned()))
+        }
+        Some(_) => return Err("user:password must stand before the @".to_owned()),
+    };
     let mut endpoints: Vec<String> = Vec::new();
     for part in text.split([';', ',']).map(str::trim).filter(|part| !part.is_empty()) {
         if part.starts_with("https://") {
@@ -87,7 +115,7 @@ fn parse_etcd(text: &str) -> Result<Location, String> {
     }
     match endpoints.len() {
         0 => Err("it names no endpoint".to_owned()),
-        1..=MAX_ENDPOINTS => Ok(Location::Etcd { endpoints }),
+        1..=MAX_ENDPOINTS => Ok(Location::Etcd(EtcdCluster { endpoints, login })),
         count => Err(format!("it names {count} endpoints; {MAX_ENDPOINTS} go")),
     }
 }
@@ -146,8 +174,10 @@ mod tests {
         Location::Redis(RedisServer { endpoint: endpoint.to_owned(), user, password, database })
     }
 
-    fn etcd(endpoints: &[&str]) -> Location {
-        Location::Etcd { endpoints: endpoints.iter().map(|&text| text.to_owned()).collect() }
+    fn etcd(endpoints: &[&str], login: Option<(&str, &str)>) -> Location {
+        let endpoints = endpoints.iter().map(|&text| text.to_owned()).collect();
+        let login = login.map(|(user, password)| (user.to_owned(), password.to_owned()));
+        Location::Etcd(EtcdCluster { endpoints, login })
     }
 
     #[test]
@@ -157,8 +187,9 @@ mod tests {
             lease: "mooncake-master".to_owned(),
         };
         for (text, expected) in [
-            ("etcd://a:2379;b:1;c", etcd(&["a:2379", "b:1", "c:2379"])),
-            ("etcd://http://a:2379,etcd://[::1]:1/,a", etcd(&["a:2379", "[::1]:1"])),
+            ("etcd://a:2379;b:1;c", etcd(&["a:2379", "b:1", "c:2379"], None)),
+            ("etcd://http://a:2379,etcd://[::1]:1/,a", etcd(&["a:2379", "[::1]:1"], None)),
+            ("etcd://u:p@:q@a;b:1", etcd(&["a:2379", "b:1"], Some(("u", "p@:q")))),
             ("redis://h", redis("h:6379", [None, None], 0)),
             ("redis://h:1/3", redis("h:1", [None, None], 3)),
             ("redis://:p@s@h:1", redis("h:1", [None, Some("p@s")], 0)),
@@ -181,6 +212,8 @@ mod tests {
             ("etcd://", "it names no endpoint"),
             ("etcd://;;", "it names no endpoint"),
             ("etcd://https://a:1", "plain HTTP only"),
+            ("etcd://secret@a:1", "user:password must stand"),
+            ("etcd://:secret@a:1", "user:password must stand"),
             ("etcd://a:0", "the port must be a number"),
             ("etcd://:1", "a host is missing"),
             (&format!("etcd://{many}"), "it names 65 endpoints"),
@@ -202,7 +235,9 @@ mod tests {
     #[test]
     fn no_message_shows_a_password() {
         let refused = "redis://u:secret@h:x".parse::<Location>().expect_err("no port").to_string();
-        let shown = format!("{:?}", "redis://u:secret@h".parse::<Location>().expect("an address"));
-        assert!(!refused.contains("secret") && !shown.contains("secret"), "{refused} {shown}");
+        for address in ["redis://u:secret@h", "etcd://u:secret@h"] {
+            let shown = format!("{:?}", address.parse::<Location>().expect("an address"));
+            assert!(!refused.contains("secret") && !shown.contains("secret"), "{refused} {shown}");
+        }
     }
 }

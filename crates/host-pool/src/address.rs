@@ -11,6 +11,9 @@ pub struct HostPoolAddress {
 }
 
 impl HostPoolAddress {
+    /// A pool of one process.
+    pub const OF_ONE_PROCESS: Self = Self { folder: None };
+
     /// Parses `local://`, a pool of one process, or `local:///folder`, a pool of all processes that name the folder.
     /// The path must be absolute. `None` if the text is a master's address.
     ///

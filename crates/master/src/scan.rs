@@ -17,11 +17,15 @@ use crate::shell::Shell;
 const TURN: Duration = Duration::from_millis(10);
 
 /// Matches the keys of one page at a time, in the order in which the pages came.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Matcher(Arc<Mutex<Patterns>>);
 
 impl Matcher {
-    async fn pick(&self, pattern: &str, page: UnmatchedKeys) -> Result<MatchedKeys, ErrorCode> {
+    pub(crate) async fn pick(
+        &self,
+        pattern: &str,
+        page: UnmatchedKeys,
+    ) -> Result<MatchedKeys, ErrorCode> {
         let pattern = pattern.to_owned();
         let mut patterns = Arc::clone(&self.0).lock_owned().await;
         let matching = spawn_blocking(move || {

@@ -31,6 +31,7 @@ use crate::leadership::{
     ClusterSecret, Election, LeadershipConfig, RoleStatus, Term, Unwritten, alone,
 };
 use crate::metadata_server::{self, Cleanup, MetadataEntries};
+use crate::scan::Matcher;
 use crate::standby::turn_away;
 use crate::summary;
 
@@ -95,6 +96,7 @@ impl Master {
             status: election.status(),
             following,
             kv_events: kv_events.clone(),
+            matcher: Matcher::default(),
         };
         let serve_admin = |listener| {
             let router = admin::router(state, &config.auth_token);

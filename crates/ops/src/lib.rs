@@ -50,7 +50,7 @@ pub use location::{ObjectLocation, ReplicaLocation, Stripe};
 pub use op::{Attributes, CallError, MoveError, Op, RangeToRead, RangeToWrite, Step};
 pub use prefix_len::PrefixLenOp;
 pub use put::{CloseOp, CloseOutcome, Closing, PutOp, PutPartsOp, PutSession, PutWrite, StartOp};
-pub use removal::{ListOp, RemoveOp, RemoveScanOp};
+pub use removal::{ListOp, ListPageOp, ListedPage, RemoveOp, RemoveScanOp};
 pub use retry::{Deadline, MasterRetry, Retry, RetryPolicy, is_idempotent};
 pub use span::Part;
 pub use task::TaskOp;

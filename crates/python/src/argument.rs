@@ -4,7 +4,7 @@
 //! says `put(): incompatible function arguments: 'key' must be a str, not NoneType`.
 
 use mooncake_binding::ReplicateSettings;
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyInt, PyList, PySet, PyString, PyTuple};
 
@@ -142,6 +142,14 @@ impl Argument {
             Argument::Of { function, name } => {
                 format!("{function}(): incompatible function arguments: '{name}' {reason}")
             }
+            Argument::Attribute(name) => format!("ReplicateConfig.{name} {reason}"),
+        })
+    }
+
+    /// The error for a value of the right type that the function cannot use.
+    pub(crate) fn bad_value(self, reason: &str) -> PyErr {
+        PyValueError::new_err(match self {
+            Argument::Of { function, name } => format!("{function}(): '{name}' {reason}"),
             Argument::Attribute(name) => format!("ReplicateConfig.{name} {reason}"),
         })
     }

@@ -35,6 +35,25 @@ impl LentBuffer {
         self.0.dimensions() == 1 && self.0.item_size() == 1
     }
 
+    /// The lengths of its dimensions.
+    pub(crate) fn shape(&self) -> &[usize] {
+        self.0.shape()
+    }
+
+    /// Whether the exporter describes integers of 64 bits, and whether these have a sign.
+    pub(crate) fn integer_sign(&self) -> Option<bool> {
+        let format = self.0.format().to_bytes();
+        let kind = format.strip_prefix(b"@").or_else(|| format.strip_prefix(b"=")).or_else(|| {
+            let of_this_machine: &[u8] = if cfg!(target_endian = "little") { b"<" } else { b">" };
+            format.strip_prefix(of_this_machine)
+        });
+        match (kind.unwrap_or(format), self.0.item_size()) {
+            (b"l" | b"q" | b"n", 8) => Some(true),
+            (b"L" | b"Q" | b"N", 8) => Some(false),
+            _ => None,
+        }
+    }
+
     /// The memory, for as long as `self` is borrowed. Python code may write to it at any time.
     pub(crate) fn slice(&self) -> RawSlice<'_> {
         // SAFETY: the exporter keeps `len_bytes` bytes at `buf_ptr` readable until the buffer is released on drop.

@@ -48,13 +48,17 @@ mod _native {
     #[pymodule_export]
     use crate::buffer::{BufferHandle, BufferLeaseView};
     #[pymodule_export]
-    use crate::engine::{TransferEngine, TransferEngineHandle, TransferNotify};
+    use crate::engine::{
+        ScatterTransferTicket, TransferEngine, TransferEngineHandle, TransferNotify,
+    };
     #[pymodule_export]
     use crate::error_name::{error_advice, error_name};
     #[pymodule_export]
     use crate::host_memory::{
         MooncakeHostMemAllocator, bind_to_numa_node, get_alloc_func_addr, get_free_func_addr,
     };
+    #[pymodule_export]
+    use crate::ranges::RangedReadSnapshot;
     #[pymodule_export]
     use crate::replica::{Descriptor, DiskDescriptor, MemoryDescriptor, ReplicaDescriptor};
     #[pymodule_export]

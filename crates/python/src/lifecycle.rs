@@ -31,12 +31,14 @@ impl MooncakeDistributedStore {
     /// Opens the store. It connects to a master, and lends `global_segment_size` bytes of this process to its pool.
     ///
     /// With `master_server_addr='local://'` the pool has no master and lies in this process. With 'local:///folder'
-    /// all processes that name the folder share one pool.
+    /// all processes that name the folder share one pool. With `enable_embedded_master`, or if the environment variable
+    /// `MOONCAKE_ENABLE_EMBEDDED_MASTER` is true, any other address is taken for 'local://', with a line in the log.
     ///
     /// 1. setup(local_hostname: str, metadata_server: str, global_segment_size: int, local_buffer_size: int,
     ///    protocol: str, rdma_devices: str, master_server_addr: str, engine: object = None,
     ///    enable_ssd_offload: bool = False, ssd_offload_path: str = '', tenant_id: str = 'default',
-    ///    enable_client_http_server: bool = False, client_http_port: int = 9300) -> int
+    ///    enable_client_http_server: bool = False, client_http_port: int = 9300,
+    ///    enable_embedded_master: bool = False) -> int
     /// 2. setup(config: dict) -> int
     ///
     /// Sizes are in bytes: 0, or at least 1024. With `global_segment_size=0` the store lends no memory. With
@@ -68,7 +70,7 @@ impl MooncakeDistributedStore {
         signature = (*args, **kwargs),
         text_signature = "($self, local_hostname, metadata_server, global_segment_size, local_buffer_size, protocol, \
             rdma_devices, master_server_addr, engine=None, enable_ssd_offload=False, ssd_offload_path='', \
-            tenant_id='default', enable_client_http_server=False, client_http_port=9300)"
+            tenant_id='default', enable_client_http_server=False, client_http_port=9300, enable_embedded_master=False)"
     )]
     fn setup(
         &self,

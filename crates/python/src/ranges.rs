@@ -1,7 +1,10 @@
 //! Reading parts of objects.
 
+use std::sync::{Arc, Weak};
+
 use mooncake_binding::{INVALID_PARAMS, PoolClient, batch, log};
-use mooncake_client::{ErrorCode, Fragment, Ranged};
+use mooncake_client::{ErrorCode, Fragment, Ranged, RangedReadSnapshot as ReadSnapshot};
+use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::argument::argument;
@@ -24,6 +27,19 @@ struct RangeRequest<'a> {
     sizes: Grid,
 }
 
+/// The arguments as Python has them: addresses, keys, destination offsets, source offsets and sizes.
+type RangeArguments<'a, 'py> = [&'a Bound<'py, PyAny>; 5];
+
+/// Where objects lie, for repeated reads of their parts: see
+/// `MooncakeDistributedStore.prepare_get_into_ranges_snapshot`.
+#[pyclass(frozen, weakref, module = "mooncake.store")]
+pub(crate) struct RangedReadSnapshot {
+    /// The client that made it.
+    client: Weak<PoolClient>,
+    /// `None` for a dummy, whose host process keeps the routes.
+    routes: Option<ReadSnapshot>,
+}
+
 #[pymethods]
 impl MooncakeDistributedStore {
     /// Reads fragments of objects into several buffers. The indices are b for a buffer, k for a key of that buffer,
@@ -43,29 +59,107 @@ impl MooncakeDistributedStore {
     #[allow(clippy::too_many_arguments, reason = "the signature is the C++ package's")]
     fn get_into_ranges(
         &self,
-        py: Python<'_>,
         buffer_ptrs: &Bound<'_, PyAny>,
         all_keys: &Bound<'_, PyAny>,
         all_dst_offsets: &Bound<'_, PyAny>,
         all_src_offsets: &Bound<'_, PyAny>,
         all_sizes: &Bound<'_, PyAny>,
     ) -> PyResult<FragmentResults> {
-        const NAME: &str = "get_into_ranges";
-        let addresses = argument(NAME, "buffer_ptrs").numbers(buffer_ptrs)?;
-        let lists = argument(NAME, "all_keys").text_lists(all_keys)?;
+        let arguments = [buffer_ptrs, all_keys, all_dst_offsets, all_src_offsets, all_sizes];
+        self.read_ranges("get_into_ranges", None, arguments)
+    }
+
+    /// Looks objects up and leases them, for `get_into_ranges_from_snapshot`. A key that is not there is looked up
+    /// again when it is read.
+    ///
+    /// Raises RuntimeError if the store is not set up.
+    fn prepare_get_into_ranges_snapshot(
+        &self,
+        keys: &Bound<'_, PyAny>,
+    ) -> PyResult<RangedReadSnapshot> {
+        const NAME: &str = "prepare_get_into_ranges_snapshot";
+        let keys_list = argument(NAME, "keys").texts(keys)?;
+        let wanted = keys_list.strs()?;
+        let closed = || PyRuntimeError::new_err(format!("{NAME}(): the store is not set up"));
+        let client = self.store().ok_or_else(closed)?;
+        let routes = match client.own() {
+            Some(store) => {
+                Some(keys.py().detach(|| store.prepare_get_ranges(&wanted)).map_err(|_| closed())?)
+            }
+            None => None,
+        };
+        Ok(RangedReadSnapshot { client: Arc::downgrade(&client), routes })
+    }
+
+    /// As `get_into_ranges`, by the replica lists of a snapshot, so that repeated reads need no look-ups. Once half of
+    /// an object's lease is over, its list is asked for again before any byte moves. If no replica can be read, or the
+    /// object was replaced, it is looked up as without a snapshot.
+    ///
+    /// Returns as `get_into_ranges`. Raises ValueError if the snapshot was made by another store, or by this one before
+    /// it was closed.
+    #[allow(clippy::too_many_arguments, reason = "the signature is the C++ package's")]
+    fn get_into_ranges_from_snapshot(
+        &self,
+        snapshot: &Bound<'_, PyAny>,
+        buffer_ptrs: &Bound<'_, PyAny>,
+        all_keys: &Bound<'_, PyAny>,
+        all_dst_offsets: &Bound<'_, PyAny>,
+        all_src_offsets: &Bound<'_, PyAny>,
+        all_sizes: &Bound<'_, PyAny>,
+    ) -> PyResult<FragmentResults> {
+        const NAME: &str = "get_into_ranges_from_snapshot";
+        let wanted = || argument(NAME, "snapshot").wrong("a RangedReadSnapshot", snapshot);
+        let snapshot = snapshot.cast::<RangedReadSnapshot>().map_err(|_| wanted())?;
+        let arguments = [buffer_ptrs, all_keys, all_dst_offsets, all_src_offsets, all_sizes];
+        self.read_ranges(NAME, Some(snapshot.get()), arguments)
+    }
+
+    /// Not in this build: raises NotImplementedError. The C++ package's writer of model weights needs its
+    /// `mooncake.reshard`.
+    fn begin_weight_snapshot(
+        &self,
+        snapshot: &Bound<'_, PyAny>,
+        adapter: &Bound<'_, PyAny>,
+    ) -> PyResult<Py<PyAny>> {
+        let _ = (snapshot, adapter);
+        Err(PyNotImplementedError::new_err(
+            "begin_weight_snapshot() is not supported in this build: it writes through the C++ package's \
+             mooncake.reshard, which this package does not have; put the tensors one by one instead, with \
+             batch_put_from() or put_tensor()",
+        ))
+    }
+}
+
+impl MooncakeDistributedStore {
+    fn read_ranges(
+        &self,
+        function: &'static str,
+        snapshot: Option<&RangedReadSnapshot>,
+        [buffer_ptrs, all_keys, all_dst_offsets, all_src_offsets, all_sizes]: RangeArguments<
+            '_,
+            '_,
+        >,
+    ) -> PyResult<FragmentResults> {
+        let addresses = argument(function, "buffer_ptrs").numbers(buffer_ptrs)?;
+        let lists = argument(function, "all_keys").text_lists(all_keys)?;
         let wanted = RangeRequest {
             addresses,
             keys: lists.iter().map(Texts::strs).collect::<PyResult<_>>()?,
-            dst_offsets: argument(NAME, "all_dst_offsets").number_grids(all_dst_offsets)?,
-            src_offsets: argument(NAME, "all_src_offsets").number_grids(all_src_offsets)?,
-            sizes: argument(NAME, "all_sizes").number_grids(all_sizes)?,
+            dst_offsets: argument(function, "all_dst_offsets").number_grids(all_dst_offsets)?,
+            src_offsets: argument(function, "all_src_offsets").number_grids(all_src_offsets)?,
+            sizes: argument(function, "all_sizes").number_grids(all_sizes)?,
         };
-        let Some(store) = self.store_for(NAME) else { return Ok(wanted.refused()) };
+        let Some(store) = self.store_for(function) else { return Ok(wanted.refused()) };
+        if snapshot.is_some_and(|it| !std::ptr::eq(it.client.as_ptr(), Arc::as_ptr(&store))) {
+            let text = format!("{function}(): the snapshot belongs to another store");
+            return Err(PyValueError::new_err(text));
+        }
         if !wanted.is_of_one_shape() {
-            log::warn(NAME, "lengths", format_args!("the lists differ in shape"));
+            log::warn(function, "lengths", format_args!("the lists differ in shape"));
             return Ok(wanted.refused());
         }
-        Ok(py.detach(|| wanted.read(&store)))
+        let routes = snapshot.and_then(|snapshot| snapshot.routes.as_ref());
+        Ok(buffer_ptrs.py().detach(|| wanted.read(&store, routes)))
     }
 }
 
@@ -88,7 +182,7 @@ impl RangeRequest<'_> {
         self.dst_offsets.iter().map(|rows| rows.iter().map(row).collect()).collect()
     }
 
-    fn read(&self, store: &PoolClient) -> FragmentResults {
+    fn read(&self, store: &PoolClient, routes: Option<&ReadSnapshot>) -> FragmentResults {
         let mut codes = self.refused();
         let (mut items, mut places) = (Vec::new(), Vec::new());
         for (buffer, keys) in self.keys.iter().enumerate() {
@@ -100,7 +194,11 @@ impl RangeRequest<'_> {
                 }
             }
         }
-        for ((buffer, position, fit), results) in places.into_iter().zip(store.get_ranges(&items)) {
+        let results = match (routes, store.own()) {
+            (Some(routes), Some(own)) => own.get_ranges_by(routes, &items),
+            _ => store.get_ranges(&items),
+        };
+        for ((buffer, position, fit), results) in places.into_iter().zip(results) {
             for (fragment, result) in fit.into_iter().zip(results) {
                 codes[buffer][position][fragment] = batch::counted(result);
             }

@@ -5,7 +5,7 @@ use std::path::Path;
 use mooncake_binding::log;
 use mooncake_client::{ErrorCode, ObjectLocation, ReplicaLocation, ShownKey, file_of_range};
 use mooncake_types::Medium;
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
@@ -194,6 +194,40 @@ impl MooncakeDistributedStore {
         Ok(found)
     }
 
+    /// The objects whose keys contain a match of the regular expression: a dict from key to the list that
+    /// `get_replica_desc` returns. It grants no leases. The master looks at a page of keys at a time, and serves others
+    /// in between.
+    ///
+    /// Raises ValueError if the expression is refused, and RuntimeError if the store is not set up or a dummy, or the
+    /// master does not answer.
+    fn query_by_regex<'py>(
+        &self,
+        py: Python<'py>,
+        regex_pattern: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let pattern = argument("query_by_regex", "regex_pattern").text(regex_pattern)?;
+        let found = PyDict::new(py);
+        let mut next = Some(0);
+        while let Some(cursor) = next {
+            next = self.query_page(py, pattern, cursor, &found)?;
+        }
+        Ok(found)
+    }
+
+    /// One page of `query_by_regex`: the objects, and the cursor of the next page or None. The first cursor is 0. A
+    /// page may be empty although more follow. Raises as `query_by_regex`.
+    fn _query_page_by_regex<'py>(
+        &self,
+        py: Python<'py>,
+        regex_pattern: &Bound<'py, PyAny>,
+        cursor: u64,
+    ) -> PyResult<(Bound<'py, PyDict>, Option<u64>)> {
+        let pattern = argument("query_by_regex", "regex_pattern").text(regex_pattern)?;
+        let found = PyDict::new(py);
+        let next = self.query_page(py, pattern, cursor, &found)?;
+        Ok((found, next))
+    }
+
     /// Drops replicas of objects that this store put: all of them, or, if `segment_name` is given, those on segments
     /// of that name. An object without replicas is gone. Objects under a lease, incomplete objects, and objects that
     /// other clients put stay as they are.
@@ -222,6 +256,39 @@ impl MooncakeDistributedStore {
             }
         });
         Ok(cleared.map(|(key, _)| key.to_string()).collect())
+    }
+}
+
+impl MooncakeDistributedStore {
+    /// Adds one page of a query to `found`. Returns the cursor of the next page.
+    fn query_page(
+        &self,
+        py: Python<'_>,
+        pattern: &str,
+        cursor: u64,
+        found: &Bound<'_, PyDict>,
+    ) -> PyResult<Option<u64>> {
+        const NAME: &str = "query_by_regex";
+        let Some(store) = self.own_store_for(NAME) else {
+            let text = format!("{NAME}(): the store is not set up, or is a dummy");
+            return Err(PyRuntimeError::new_err(text));
+        };
+        match py.detach(|| store.list_page_by_regex(pattern, cursor)) {
+            Ok((page, next)) => {
+                for (key, location) in page {
+                    found
+                        .set_item(PyString::new(py, &key), ReplicaDescriptor::all_of(&location))?;
+                }
+                Ok(next)
+            }
+            Err(ErrorCode::InvalidParams) => {
+                let text = format!(
+                    "{NAME}(): the expression does not parse, is too long, or needs look-around or back-references"
+                );
+                Err(PyValueError::new_err(text))
+            }
+            Err(code) => Err(PyRuntimeError::new_err(format!("{NAME}(): {code}"))),
+        }
     }
 }
 

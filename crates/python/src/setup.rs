@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mooncake_binding::{DEFAULT_HTTP_PORT, DEFAULT_SIZE, Setup, SetupError};
+use mooncake_binding::{DEFAULT_HTTP_PORT, DEFAULT_SIZE, Setup, SetupError, truth};
 use mooncake_types::{ByteSize, FailureDomainError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -57,6 +57,7 @@ fn from_arguments(values: &[Option<Bound<'_, PyAny>>; NAMES.len()]) -> PyResult<
         http_port: flag(11)?.then_some(http_port),
         lends_disk: flag(8)?,
         disk_path: optional_text(9)?.filter(|path| !path.is_empty()).map(str::to_owned),
+        has_own_master: flag(13)?,
         ..Setup::default()
     };
     let setup = setup.with_ignored(&[("rdma_devices", text(5)?)]);
@@ -80,9 +81,13 @@ fn from_dict(config: &Bound<'_, PyDict>) -> PyResult<Result<Setup, SetupError>> 
     };
     let (global_segment_size, local_buffer_size) =
         (size("global_segment_size")?, size("local_buffer_size")?);
-    let places = match SetupAddresses::of(config)? {
+    let places = match flag("enable_embedded_master")? {
+        Ok(has_own_master) => SetupAddresses::of(config, has_own_master)?,
+        Err(error) => Err(error),
+    };
+    let places = match places {
         Ok(places) => places,
-        Err(missing) => return Ok(Err(missing)),
+        Err(error) => return Ok(Err(error)),
     };
     let defaults = Setup::default();
     let protocol = text(&["protocol"])?.unwrap_or(defaults.protocol);
@@ -125,6 +130,7 @@ fn from_dict(config: &Bound<'_, PyDict>) -> PyResult<Result<Setup, SetupError>> 
             segment_reset: segment_reset?,
             lends_disk: lends_disk?,
             disk_path,
+            has_own_master: places.has_own_master,
             ignored: Vec::new(),
         };
         Ok(setup.with_ignored(&unused.collect::<Vec<_>>()))
@@ -155,12 +161,4 @@ fn unused(config: &Bound<'_, PyDict>) -> PyResult<Vec<(&'static str, String)>> {
         }
     }
     Ok(unused)
-}
-
-fn truth(name: &'static str, word: &str) -> Result<bool, SetupError> {
-    match word.trim().to_ascii_lowercase().as_str() {
-        "true" | "t" | "yes" | "y" | "1" | "on" => Ok(true),
-        "false" | "f" | "no" | "n" | "0" | "off" | "" => Ok(false),
-        _ => Err(SetupError::wrong(name, format!("is {word:?}; it must be true or false"))),
-    }
 }

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 /// The arguments of the first form, in order. The first [`REQUIRED`] are required.
-pub(crate) const NAMES: [&str; 13] = [
+pub(crate) const NAMES: [&str; 14] = [
     "local_hostname",
     "metadata_server",
     "global_segment_size",
@@ -20,10 +20,11 @@ pub(crate) const NAMES: [&str; 13] = [
     "tenant_id",
     "enable_client_http_server",
     "client_http_port",
+    "enable_embedded_master",
 ];
 const REQUIRED: usize = 7;
 /// The keys that the dict of the second form may have.
-const KEYS: [&str; 20] = [
+const KEYS: [&str; 21] = [
     "local_hostname",
     "metadata_server",
     "global_segment_size",
@@ -38,6 +39,7 @@ const KEYS: [&str; 20] = [
     "tenant_id",
     "enable_client_http_server",
     "client_http_port",
+    "enable_embedded_master",
     "segment_path",
     "segment_reset",
     "domain",
@@ -49,7 +51,7 @@ const FORMS: &str = "The following forms are supported:\n    \
     1. setup(local_hostname: str, metadata_server: str, global_segment_size: int, local_buffer_size: int, \
     protocol: str, rdma_devices: str, master_server_addr: str, engine: object = None, \
     enable_ssd_offload: bool = False, ssd_offload_path: str = '', tenant_id: str = 'default', \
-    enable_client_http_server: bool = False, client_http_port: int = 9300) -> int\n    \
+    enable_client_http_server: bool = False, client_http_port: int = 9300, enable_embedded_master: bool = False) -> int\n    \
     2. setup(config: dict) -> int";
 
 /// The dict, if the call has the second form.

@@ -1,15 +1,25 @@
-"""The REST endpoints for objects: put, get, exist, remove, remove_all."""
+"""The REST endpoints for objects: put, get, exist, remove, remove_all, and those by regular expression."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 
 from mooncake._rest.request import RequestError, answer, checked, endpoint, in_thread, read_object, success, text_of
 from mooncake._rest.state import RestState, Store
 
+if TYPE_CHECKING:
+    from mooncake.store import ReplicaDescriptor
+
 MAX_KEY_BYTES = 4096
 # The store's code for a key that is empty or too long.
 INVALID_KEY = -400
+# The store's code for a regular expression that is refused.
+INVALID_PARAMS = -600
+# How many objects an answer of /api/query_by_regex has at least, unless no more follow; and at most.
+DEFAULT_LIMIT, MAX_LIMIT = 1000, 100_000
+MAX_CURSOR = 2**64 - 1
 
 
 class ObjectEndpoints(RestState):
@@ -55,6 +65,68 @@ class ObjectEndpoints(RestState):
         if removed < 0:
             raise _failed("RemoveAll operation failed", removed)
         return answer(200, {"status": f"success removed {removed} keys"})
+
+    @endpoint
+    async def handle_remove_by_regex(self, request: web.Request) -> web.Response:
+        """Removes the objects without a lease whose keys the regular expression finds. Answers with their number."""
+        removed = await in_thread(self.started().remove_by_regex, _regex(request))
+        if removed == INVALID_PARAMS:
+            raise RequestError(400, "The regular expression is refused", error_code=removed)
+        if removed < 0:
+            raise _failed("RemoveByRegex operation failed", removed)
+        return answer(200, {"status": f"success removed {removed} keys"})
+
+    @endpoint
+    async def handle_query_by_regex(self, request: web.Request) -> web.Response:
+        """Answers with the objects whose keys the regular expression finds, and the cursor of the next answer or null.
+
+        An answer ends with the page in which it reaches `limit` objects.
+        """
+        regex = _regex(request)
+        cursor, limit = _number(request, "cursor", 0, MAX_CURSOR), _number(request, "limit", DEFAULT_LIMIT, MAX_LIMIT)
+        found, following = await in_thread(_query, self.started(), regex, cursor, limit)
+        data = {key: [_described(replica) for replica in replicas] for key, replicas in found.items()}
+        return answer(200, {"data": data, "next_cursor": following})
+
+
+def _regex(request: web.Request) -> str:
+    regex = request.query.get("regex", "")
+    if not regex:
+        raise RequestError(400, "Missing regex query parameter")
+    return checked("regex", regex)
+
+
+def _number(request: web.Request, name: str, default: int, most: int) -> int:
+    text = request.query.get(name, str(default))
+    if not (text.isascii() and text.isdigit() and len(text) <= 20 and int(text) <= most):
+        raise RequestError(400, f"{name} must be a number from 0 to {most}")
+    return int(text)
+
+
+def _query(store: Store, regex: str, cursor: int, limit: int) -> tuple[dict[str, list[ReplicaDescriptor]], int | None]:
+    """Pages until so many objects were found, or no more follow."""
+    found: dict[str, list[ReplicaDescriptor]] = {}
+    following: int | None = cursor
+    while following is not None:
+        try:
+            page, following = store._query_page_by_regex(regex, following)
+        except ValueError as error:
+            raise RequestError(400, str(error)) from None
+        found.update(page)
+        if len(found) >= limit:
+            break
+    return found, following
+
+
+def _described(replica: ReplicaDescriptor) -> dict[str, object]:
+    """Where a replica lies. A striped one is described by its first range."""
+    if replica.is_memory_replica():
+        part = replica.get_memory_descriptor().buffer_descriptor
+        return {"medium": "memory", "size": part.size, "transport_endpoint": part.transport_endpoint}
+    if replica.is_disk_replica():
+        disk = replica.get_disk_descriptor()
+        return {"medium": "disk", "size": disk.object_size, "file_path": disk.file_path}
+    return {"medium": "local_disk" if replica.is_local_disk_replica() else "object_store"}
 
 
 def _key(request: web.Request) -> str:

@@ -30,12 +30,13 @@ use std::time::Duration;
 
 use mooncake_memory::{Buffer, SliceList, process_id};
 use mooncake_ops::{
-    ExistOp, GetItem, ListOp, LocateOp, ObjectLocation, PrefetchOp, PrefixLenOp, PutOp, RemoveOp,
-    RemoveScanOp,
+    ExistOp, GetItem, ListOp, ListPageOp, ListedPage, LocateOp, ObjectLocation, PrefetchOp,
+    PrefixLenOp, PutOp, RemoveOp, RemoveScanOp,
 };
 use mooncake_transfer::{HotCacheCounts, View};
 use mooncake_types::{ErrorCode, Prefetch, PutItem, ReplicateConfig};
 
+pub use get_ranges::RangedReadSnapshot;
 pub use item::{GetTarget, Health, PutSource};
 pub use mounts::AllocatedSegment;
 pub use ranged::{Fragment, Ranged};
@@ -390,6 +391,19 @@ impl Store {
     pub fn list_by_regex(&self, pattern: &str) -> Result<Vec<(String, ObjectLocation)>, ErrorCode> {
         let session = self.session().ok_or(CLOSED)?;
         let listed = session.driver().drive(ListOp::new(Some(pattern)), NoMemory);
+        pattern::warn_if_refused(Some(pattern), &listed);
+        listed
+    }
+
+    /// One page of [`Store::list_by_regex`], and the cursor of the next one; zero is the first. A page may be empty
+    /// although more follow. Objects that are put or removed between two pages may be listed or not; all others are
+    /// listed once.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn list_page_by_regex(&self, pattern: &str, cursor: u64) -> Result<ListedPage, ErrorCode> {
+        let session = self.session().ok_or(CLOSED)?;
+        let listed = session.driver().drive(ListPageOp::new(Some(pattern), cursor), NoMemory);
         pattern::warn_if_refused(Some(pattern), &listed);
         listed
     }

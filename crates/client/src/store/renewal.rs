@@ -39,7 +39,7 @@ impl Renewal {
     /// leases.
     pub(super) fn wake(self: &Arc<Self>) {
         let renewal = Arc::clone(self);
-        self.worker.wake(move || renewal.renew());
+        self.worker.wake(move || renewal.renew(&renewal.cache));
     }
 
     /// Begins no more renewals. A request under way ends by itself.
@@ -48,8 +48,9 @@ impl Renewal {
         self.pool.clear();
     }
 
-    fn renew(&self) {
-        let due = self.cache.take_due();
+    /// Renews the keys that are due in this cache, on the calling thread.
+    pub(super) fn renew(&self, cache: &RouteCache) {
+        let due = cache.take_due();
         let keys: Vec<&str> = due.iter().map(|(key, _)| &**key).collect();
         let uses = due.iter().map(|&(_, uses)| uses).collect();
         if keys.is_empty() {
@@ -68,14 +69,14 @@ impl Renewal {
             match renewed {
                 Renewed::Route(route) => routes.push((key, route)),
                 Renewed::Unsettled => {}
-                Renewed::Gone(code) => self.forget(key, code),
+                Renewed::Gone(code) => forget(cache, key, code),
             }
         }
-        self.cache.keep(routes.into_iter(), self.clock.now(), epoch);
+        cache.keep(routes.into_iter(), self.clock.now(), epoch);
     }
+}
 
-    fn forget(&self, key: &str, code: ErrorCode) {
-        tracing::trace!(key, %code, "an object is gone");
-        self.cache.forget(std::iter::once(key));
-    }
+fn forget(cache: &RouteCache, key: &str, code: ErrorCode) {
+    tracing::trace!(key, %code, "an object is gone");
+    cache.forget(std::iter::once(key));
 }

@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use mooncake_node::{Host, UpkeepThread};
-use mooncake_ops::{CallError, GetItem, GetOp, Op, RouteCache};
+use mooncake_ops::{CallError, GetItem, GetOp, Op, Route, RouteCache};
 use mooncake_transfer::Paths;
 use mooncake_types::{Chance, ErrorCode, LogLimiter, Request, SegmentId, limits};
 
@@ -75,30 +75,64 @@ impl Session {
         items: &[GetItem<'_>],
         memory: &mut impl Memory,
     ) -> Vec<Result<u64, ErrorCode>> {
-        let own = self.own();
-        let mut op = GetOp::new(items, &own, self.chance());
         if !self.routes.is_on() {
+            let own = self.own();
+            let mut op = GetOp::new(items, &own, self.chance());
             self.driver().run(&mut op, memory);
             return self.counted(op.finish());
         }
-        let (key_of, epoch) = (|position: usize| items[position].key, self.host.epoch());
         let keys = items.iter().map(|item| item.key);
-        let (known, is_due) = self.routes.find(keys, self.clock.now(), epoch);
+        let (known, is_due) = self.routes.find(keys, self.clock.now(), self.host.epoch());
         if is_due {
             self.renewal.wake();
         }
+        self.get_by(&self.routes, known, items, memory)
+    }
+
+    /// Gets objects, or parts of them, by the routes of a snapshot, whose leases it renews first if half of them is over.
+    pub(super) fn get_by_snapshot(
+        &self,
+        routes: &RouteCache,
+        items: &[GetItem<'_>],
+        memory: &mut impl Memory,
+    ) -> Vec<Result<u64, ErrorCode>> {
+        let (epoch, end) = self.routes.term();
+        routes.prolong(epoch, end);
+        let find = || {
+            let keys = items.iter().map(|item| item.key);
+            routes.find(keys, self.clock.now(), self.host.epoch())
+        };
+        let (mut known, mut is_due) = find();
+        // Each turn takes keys that are due, and none of them is due again at once.
+        while is_due {
+            self.renewal.renew(routes);
+            (known, is_due) = find();
+        }
+        self.get_by(routes, known, items, memory)
+    }
+
+    /// Gets by these routes of a cache, and keeps what it learns in the cache.
+    fn get_by(
+        &self,
+        routes: &RouteCache,
+        known: Vec<Option<Arc<Route>>>,
+        items: &[GetItem<'_>],
+        memory: &mut impl Memory,
+    ) -> Vec<Result<u64, ErrorCode>> {
+        let (key_of, epoch) = (|position: usize| items[position].key, self.host.epoch());
         let hits = known.iter().flatten().count();
-        let mut op = op.with_routes(known);
+        let own = self.own();
+        let mut op = GetOp::new(items, &own, self.chance()).with_routes(known);
         self.driver().run(&mut op, memory);
         let outdated = op.outdated();
         self.metrics.on_routes(hits, items.len() - hits, outdated.len());
         if !outdated.is_empty() {
-            self.routes.forget(outdated.iter().map(|&position| key_of(position)));
+            routes.forget(outdated.iter().map(|&position| key_of(position)));
         }
         let learned = op.take_learned();
         if !learned.is_empty() {
             let learned = learned.into_iter().map(|(position, route)| (key_of(position), route));
-            self.routes.keep(learned, self.clock.now(), epoch);
+            routes.keep(learned, self.clock.now(), epoch);
         }
         self.counted(op.finish())
     }

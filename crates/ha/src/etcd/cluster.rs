@@ -6,6 +6,7 @@ use super::message::{created_at, read, write, written_at};
 use super::term::{EtcdTerm, Revisions};
 use crate::backend::{Backend, Claim, Claimed, Won};
 use crate::holder::Holder;
+use crate::location::EtcdCluster;
 use crate::{CoordinatorError, LeaderView, Options, Record, boot_time};
 
 /// Longest pause between two questions: they are cheap.
@@ -19,8 +20,8 @@ pub(crate) struct EtcdBackend {
 }
 
 impl EtcdBackend {
-    pub(crate) fn new(endpoints: &[String], options: &Options) -> Self {
-        let keys = Keys::new(endpoints, options);
+    pub(crate) fn new(cluster: &EtcdCluster, options: &Options) -> Self {
+        let keys = Keys::new(cluster, options);
         Self { keys: Arc::new(keys), options: options.clone() }
     }
 

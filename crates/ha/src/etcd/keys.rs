@@ -4,6 +4,7 @@ use serde_json::json;
 use super::gateway::Gateway;
 use super::message::{GrantAnswer, KeyValue, TxnAnswer, read};
 use crate::holder::Holder;
+use crate::location::EtcdCluster;
 use crate::{CoordinatorError, Options, Record};
 
 /// Largest record that is written, in bytes. By default a member takes requests of 1.5 MiB.
@@ -27,11 +28,11 @@ pub(super) struct BothKeys {
 }
 
 impl Keys {
-    pub(super) fn new(endpoints: &[String], options: &Options) -> Self {
+    pub(super) fn new(cluster: &EtcdCluster, options: &Options) -> Self {
         let cluster_id = options.cluster_id.clone();
         let prefix = format!("mooncake-store/{cluster_id}");
         Self {
-            gateway: Gateway::new(endpoints, options.request_timeout()),
+            gateway: Gateway::new(cluster, options.request_timeout()),
             cluster_id,
             leader: format!("{prefix}/master_view"),
             record: format!("{prefix}/membership"),

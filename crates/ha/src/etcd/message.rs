@@ -4,7 +4,7 @@ use serde::{Deserialize, Deserializer, de::Error};
 use serde_json::{Value, json};
 
 /// Bytes in base64, as JSON needs them.
-pub(super) fn encode(bytes: &[u8]) -> String {
+pub(crate) fn encode(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
@@ -55,21 +55,22 @@ struct OpAnswer {
     response_range: Option<RangeAnswer>,
 }
 
+/// The keys that a read found.
 #[derive(Debug, Deserialize)]
-struct RangeAnswer {
+pub(crate) struct RangeAnswer {
     #[serde(default)]
-    kvs: Vec<KeyValue>,
+    pub(crate) kvs: Vec<KeyValue>,
 }
 
 /// One key, as it is stored.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
-pub(super) struct KeyValue {
+pub(crate) struct KeyValue {
     #[serde(deserialize_with = "number", alias = "createRevision")]
     pub(super) create_revision: i64,
     #[serde(deserialize_with = "number", alias = "modRevision")]
     pub(super) mod_revision: i64,
     #[serde(default, deserialize_with = "bytes")]
-    pub(super) value: Vec<u8>,
+    pub(crate) value: Vec<u8>,
 }
 
 impl TxnAnswer {

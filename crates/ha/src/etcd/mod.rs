@@ -12,3 +12,5 @@ mod message;
 mod term;
 
 pub(crate) use cluster::EtcdBackend;
+pub(crate) use gateway::Gateway;
+pub(crate) use message::{RangeAnswer, encode};

@@ -116,7 +116,8 @@ impl Api {
     ) -> Result<HttpReply, CoordinatorError> {
         let token = self.token()?;
         let ask = Ask { method, url, body: object.map(Object::json), within: self.within };
-        self.agent.send_with(&ask, token.as_deref()).map_err(|reason| self.failed(reason))
+        let bearer = token.map(|token| format!("Bearer {token}"));
+        self.agent.send(&ask, bearer.as_deref()).map_err(|reason| self.failed(reason))
     }
 
     fn token(&self) -> Result<Option<String>, CoordinatorError> {

@@ -1,9 +1,7 @@
 use std::fmt;
-use std::io;
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use super::connection::Connection;
+use super::client::RedisClient;
 use super::reply::Reply;
 use crate::holder::Holder;
 use crate::location::RedisServer;
@@ -12,23 +10,18 @@ use crate::{CoordinatorError, Options, Record};
 /// Largest record that is written, in bytes.
 pub(super) const MAX_RECORD_BYTES: usize = 2 << 20;
 
-/// Most connections that are kept for further calls.
-const MAX_IDLE: usize = 4;
-
 /// The keys of the leader and of the record, and access to them.
 pub(super) struct Keys {
-    server: RedisServer,
+    client: RedisClient,
     cluster_id: String,
     leader: String,
     record: String,
-    idle: Mutex<Vec<Connection>>,
-    within: Duration,
     pub(super) ttl: Duration,
 }
 
 impl fmt::Debug for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", self.server)
+        self.client.fmt(f)
     }
 }
 
@@ -58,63 +51,30 @@ impl Keys {
         // The braces put both keys of a cluster on one server of a Redis cluster.
         let prefix = format!("mooncake-store/{{{cluster_id}}}");
         Self {
-            server,
+            client: RedisClient::new(server, options.request_timeout()),
             cluster_id,
             leader: format!("{prefix}/master_view"),
             record: format!("{prefix}/membership"),
-            idle: Mutex::default(),
-            within: options.request_timeout(),
             ttl: options.ttl,
         }
     }
 
     fn failed(&self, error: impl ToString) -> CoordinatorError {
-        CoordinatorError::unavailable(format!("{:?}", self.server), error)
+        CoordinatorError::unavailable(format!("{:?}", self.client), error)
     }
 
     fn corrupt(&self, key: &str, reason: impl ToString) -> CoordinatorError {
-        CoordinatorError::corrupt(format!("the key {key} of {:?}", self.server), reason)
+        CoordinatorError::corrupt(format!("the key {key} of {:?}", self.client), reason)
     }
 
-    /// Sends a command over an idle connection, or a new one.
     fn call(&self, words: &[&str]) -> Result<Reply, CoordinatorError> {
-        let kept = self.lock_idle().pop();
-        let reply = match kept.map(|connection| self.call_over(connection, words, self.within)) {
-            Some(Ok(reply)) => reply,
-            // The server may have closed it meanwhile, or have been replaced.
-            Some(Err(_)) | None => self.call_anew(words).map_err(|error| self.failed(error))?,
-        };
-        match reply {
+        match self.client.call(words).map_err(|error| self.failed(error))? {
             Reply::Refused(reason) if reason.contains("WRONGTYPE") => {
                 Err(self.corrupt(&self.leader, reason))
             }
             Reply::Refused(reason) => Err(self.failed(reason)),
             reply => Ok(reply),
         }
-    }
-
-    fn call_anew(&self, words: &[&str]) -> io::Result<Reply> {
-        let deadline = Instant::now() + self.within;
-        let connection = Connection::open(&self.server, self.within)?;
-        self.call_over(connection, words, deadline.saturating_duration_since(Instant::now()))
-    }
-
-    fn call_over(
-        &self,
-        mut connection: Connection,
-        words: &[&str],
-        within: Duration,
-    ) -> io::Result<Reply> {
-        let reply = connection.call(words, within)?;
-        let mut idle = self.lock_idle();
-        if idle.len() < MAX_IDLE {
-            idle.push(connection);
-        }
-        Ok(reply)
-    }
-
-    fn lock_idle(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Runs a script on both keys.
@@ -179,7 +139,7 @@ impl Keys {
         match len_bytes <= limit_bytes {
             true => Ok(text),
             false => {
-                let place = format!("the key {} of {:?}", self.record, self.server);
+                let place = format!("the key {} of {:?}", self.record, self.client);
                 Err(CoordinatorError::Full { place, len_bytes, limit_bytes })
             }
         }

@@ -7,6 +7,7 @@
 //! The guarantees are those of the server. If it loses its memory, or a lagging replica replaces it, the record is
 //! lost too.
 
+mod client;
 mod connection;
 mod keys;
 mod reply;
@@ -14,4 +15,6 @@ mod script;
 mod server;
 mod term;
 
+pub(crate) use client::RedisClient;
+pub(crate) use reply::Reply;
 pub(crate) use server::RedisBackend;

@@ -11,7 +11,7 @@ const MAX_ELEMENTS: usize = 16;
 
 /// The reply of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Reply {
+pub(crate) enum Reply {
     /// A string of any bytes, or a state.
     Text(Vec<u8>),
     Number(i64),

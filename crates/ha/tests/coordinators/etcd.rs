@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use mooncake_ha::{
-    CampaignOutcome, Change, Coordinator, CoordinatorError, Ended, Options, connect,
+    CampaignOutcome, Change, Coordinator, CoordinatorError, Ended, Options, Values, ValuesLogin,
+    connect,
 };
 use mooncake_types::SegmentId;
 use rustix::process::Signal;
@@ -397,4 +398,66 @@ fn a_member_that_is_odd_is_passed_over() {
             matches!(coordinator.campaign(&candidate("b"), TTL), Ok(CampaignOutcome::Leads(l)) if l.resign().is_ok())
         );
     }
+}
+
+const WITHIN: Duration = Duration::from_secs(5);
+
+/// Sends a request to the gateway, with a token if there is one. Returns the answer.
+fn ask(port: u16, path: &str, body: &Value, token: Option<&str>) -> Value {
+    let mut request = ureq::post(&format!("http://127.0.0.1:{port}{path}"));
+    if let Some(token) = token {
+        request = request.header("authorization", token);
+    }
+    let mut answer = request.send(body.to_string()).expect("an answer");
+    serde_json::from_str(&answer.body_mut().read_to_string().expect("text")).expect("JSON")
+}
+
+fn token_of(port: u16, password: &str) -> String {
+    let login = json!({"name": "root", "password": password});
+    let answer = ask(port, "/v3/auth/authenticate", &login, None);
+    answer["token"].as_str().expect("a token").to_owned()
+}
+
+#[test]
+fn values_lie_in_a_cluster_behind_a_password() {
+    let etcd = Etcd::of_members(3);
+    let port = etcd.ports[0];
+    for (path, body) in [
+        ("/v3/auth/user/add", json!({"name": "root", "password": "p@ss:word"})),
+        ("/v3/auth/role/add", json!({"name": "root"})),
+        ("/v3/auth/user/grant", json!({"user": "root", "role": "root"})),
+        ("/v3/auth/enable", json!({})),
+    ] {
+        ask(port, path, &body, None);
+    }
+    let members: Vec<String> = etcd.ports.iter().map(|port| format!("127.0.0.1:{port}")).collect();
+    let address = format!("etcd://root:p@ss:word@{}", members.join(";"));
+    let of = |address: &str| {
+        Values::connect(address, &ValuesLogin::default(), WITHIN).expect("an address")
+    };
+    let values = of(&address);
+    assert_eq!(values.endpoint(), members[0]);
+    assert_eq!(values.get("k").expect("an answer"), None);
+    values.put("k", "a value").expect("an answer");
+    values.put("empty", "").expect("an answer");
+    assert_eq!(values.get("k").expect("an answer"), Some(b"a value".to_vec()));
+    assert_eq!(values.get("empty").expect("an answer"), Some(vec![]));
+    // A new password ends the tokens of the user; here it is the old one again.
+    let again = json!({"name": "root", "password": "p@ss:word"});
+    ask(port, "/v3/auth/user/changepw", &again, Some(&token_of(port, "p@ss:word")));
+    assert_eq!(values.get("k").expect("it logs in again"), Some(b"a value".to_vec()));
+    values.remove("k").expect("an answer");
+    assert_eq!(values.get("k").expect("an answer"), None);
+    for (address, reason) in [
+        (format!("etcd://{}", members[0]), "user name is empty"),
+        (format!("etcd://root:wrong@{}", members[0]), "it refused the login"),
+    ] {
+        let refused = of(&address).put("k", "v").expect_err("no password").to_string();
+        assert!(refused.contains(reason) && !refused.contains("wrong@"), "{refused}");
+    }
+    // Masters log in as well.
+    let coordinator = connect(&address, &options(CLUSTER)).expect("an address");
+    let leadership = lead(&coordinator, "a", Duration::ZERO);
+    assert!(coordinator.leader().expect("an answer").is_some());
+    drop(leadership);
 }

@@ -2,7 +2,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use mooncake_ha::{Change, Coordinator, CoordinatorError, Ended, Options};
+use mooncake_ha::{Change, Coordinator, CoordinatorError, Ended, Options, Values, ValuesLogin};
 use mooncake_types::SegmentId;
 use rustix::process::Signal;
 
@@ -258,5 +258,56 @@ fn odd_servers_are_errors_in_bounded_time() {
         let campaign = coordinator.campaign(&candidate("a"), Duration::ZERO);
         assert!(is_unavailable(&campaign), "a server that {what}: {campaign:?}");
         assert!(began.elapsed() < TTL, "a server that {what}: {:?}", began.elapsed());
+    }
+}
+
+const WITHIN: Duration = Duration::from_secs(5);
+
+#[test]
+fn values_lie_in_the_database_that_is_named_behind_a_password() {
+    let redis = Redis::told(&["--requirepass", "p@ss:word"]);
+    let plain = ValuesLogin::default();
+    let of = |address: &str, login: &ValuesLogin| {
+        Values::connect(address, login, WITHIN).expect("an address")
+    };
+    let port = redis.port;
+    let third = of(&format!("redis://:p@ss:word@127.0.0.1:{port}/3"), &plain);
+    assert_eq!(third.get("k").expect("an answer"), None);
+    third.put("k", "a value\r\nof lines").expect("an answer");
+    third.put("other", "").expect("an answer");
+    assert_eq!(third.get("k").expect("an answer"), Some(b"a value\r\nof lines".to_vec()));
+    assert_eq!(third.get("other").expect("an answer"), Some(vec![]));
+    assert_eq!(third.endpoint(), format!("127.0.0.1:{port}"));
+    // The login may come from elsewhere.
+    let login = ValuesLogin { password: Some("p@ss:word".to_owned()), database: Some(3) };
+    let same = of(&redis.address(), &login);
+    assert_eq!(same.get("other").expect("an answer"), Some(vec![]));
+    let first = of(&redis.address(), &ValuesLogin { database: None, ..login });
+    assert_eq!(first.get("k").expect("an answer"), None, "it is another database");
+    same.remove("k").expect("an answer");
+    same.remove("k").expect("an answer");
+    assert_eq!(third.get("k").expect("an answer"), None);
+    for address in [redis.address(), format!("redis://:wrong@127.0.0.1:{port}")] {
+        let refused = of(&address, &plain).put("k", "v").expect_err("no password").to_string();
+        assert!(!refused.contains("wrong@"), "{refused}");
+        assert!(refused.contains("NOAUTH") || refused.contains("WRONGPASS"), "{refused}");
+    }
+    let outside = of(&format!("redis://:p@ss:word@127.0.0.1:{port}/99"), &plain).get("k");
+    assert!(outside.expect_err("no such database").to_string().contains("DB index"));
+}
+
+#[test]
+fn values_of_a_server_that_restarts_are_reached_again() {
+    let mut redis = Redis::new();
+    let values = Values::connect(&redis.address(), &ValuesLogin::default(), WITHIN);
+    let values = values.expect("an address");
+    values.put("k", "v").expect("an answer");
+    redis.replace();
+    assert_eq!(values.get("k").expect("an answer"), None, "it is empty");
+    redis.server.kill();
+    let gone = values.get("k").expect_err("nobody answers");
+    assert!(matches!(gone, CoordinatorError::Unavailable { .. }), "{gone}");
+    for address in ["k8s://kv/lease", "file:///folder", "h:1"] {
+        assert!(Values::connect(address, &ValuesLogin::default(), WITHIN).is_err(), "{address}");
     }
 }

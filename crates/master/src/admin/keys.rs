@@ -49,32 +49,17 @@ pub(super) async fn query_key(
     let key = parameters.required("key")?.to_owned();
     let look = move |owner: &mut crate::owner::Owner| peek(owner, &key);
     match state.asker.ask(look).await? {
-        Ok(found) => Ok(Json(QueriedKey { success: true, data: found.in_memory })),
+        Ok(found) => Ok(Json(QueriedKey { success: true, data: found.values })),
         Err(code) => Err(Failure::not_found(code, code.name())),
     }
 }
 
-/// Where a complete object lies.
-struct Found {
-    in_memory: Vec<Range>,
-    on_disk: Vec<Range>,
-    on_shared_disk: Vec<Range>,
-    in_object_store: Vec<Range>,
-}
-
-fn peek(owner: &crate::owner::Owner, key: &str) -> Result<Found, ErrorCode> {
+/// What the master says about a complete object.
+fn peek(owner: &crate::owner::Owner, key: &str) -> Result<KeyReplicas, ErrorCode> {
     match owner.meta.peek(key) {
         None => Err(ErrorCode::ObjectNotFound),
         Some(report) if !report.complete => Err(ErrorCode::ReplicaIsNotReady),
-        Some(report) => {
-            let of = |medium| ranges(&report.located, &report.segments, medium);
-            Ok(Found {
-                in_memory: of(Medium::Memory),
-                on_disk: of(Medium::Disk),
-                on_shared_disk: of(Medium::SharedDisk),
-                in_object_store: of(Medium::ObjectStore),
-            })
-        }
+        Some(report) => Ok(KeyReplicas::of(&report.located, &report.segments)),
     }
 }
 
@@ -84,8 +69,9 @@ pub(super) struct Batch {
     data: BTreeMap<String, KeyReplicas>,
 }
 
+/// Where the replicas of one object lie, by medium.
 #[derive(Default, Serialize)]
-struct KeyReplicas {
+pub(super) struct KeyReplicas {
     ok: bool,
     error: Option<&'static str>,
     values: Vec<Range>,
@@ -96,6 +82,22 @@ struct KeyReplicas {
 }
 
 impl KeyReplicas {
+    pub(super) fn of(located: &Located, segments: &[SegmentAddress]) -> KeyReplicas {
+        let of = |medium| ranges(located, segments, medium);
+        KeyReplicas {
+            ok: true,
+            values: of(Medium::Memory),
+            disk_values: of(Medium::SharedDisk),
+            local_disk_values: of(Medium::Disk),
+            object_store_values: of(Medium::ObjectStore),
+            ..KeyReplicas::default()
+        }
+    }
+
+    pub(super) fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("a struct of texts and numbers is JSON")
+    }
+
     fn error(code: ErrorCode) -> KeyReplicas {
         KeyReplicas { error: Some(code.name()), ..KeyReplicas::default() }
     }
@@ -138,17 +140,7 @@ async fn locate_all(state: &AdminState, keys: Vec<String>) -> Result<Json<Batch>
     }
     let look = move |owner: &mut crate::owner::Owner| {
         let answer = |key: String| {
-            let answer = match peek(owner, &key) {
-                Ok(found) => KeyReplicas {
-                    ok: true,
-                    values: found.in_memory,
-                    disk_values: found.on_shared_disk,
-                    local_disk_values: found.on_disk,
-                    object_store_values: found.in_object_store,
-                    ..KeyReplicas::default()
-                },
-                Err(code) => KeyReplicas::error(code),
-            };
+            let answer = peek(owner, &key).unwrap_or_else(KeyReplicas::error);
             (key, answer)
         };
         keys.into_iter().map(answer).collect()

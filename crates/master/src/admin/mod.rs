@@ -1,15 +1,16 @@
 //! The admin HTTP server. It has its own thread and runtime, asks the owner, and never delays it.
 
-mod all_keys;
 mod authorize;
 mod drains;
 mod error;
 mod health;
+mod key_list;
 mod keys;
 mod kv_events;
 mod parameters;
 mod prometheus;
-mod remove_all;
+mod removal;
+mod scan;
 mod segments;
 mod server;
 mod soft_pins;

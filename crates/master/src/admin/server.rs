@@ -10,7 +10,7 @@ use super::authorize::authorize;
 use super::error::Failure;
 use super::state::AdminState;
 use super::{
-    all_keys, drains, health, keys, kv_events, prometheus, remove_all, segments, soft_pins, version,
+    drains, health, key_list, keys, kv_events, prometheus, removal, segments, soft_pins, version,
 };
 
 /// The routes of the admin server. Requests that change something need the token, unless that is empty.
@@ -20,7 +20,8 @@ pub(crate) fn router(state: AdminState, auth_token: &str) -> Router {
         .route("/api/v1/drain_jobs", post(drains::create))
         .route("/api/v1/drain_jobs/cancel", post(drains::cancel))
         .route("/api/v1/segments/undrain", post(drains::undrain))
-        .route("/api/v1/remove_all", post(remove_all::remove_all))
+        .route("/api/v1/remove_all", post(removal::remove_all))
+        .route("/api/v1/remove_by_regex", post(removal::remove_by_regex))
         .route("/api/v1/soft_pin", post(soft_pins::pin))
         .route("/api/v1/soft_unpin", post(soft_pins::unpin))
         .route_layer(from_fn_with_state(auth_token, authorize));
@@ -36,7 +37,8 @@ pub(crate) fn router(state: AdminState, auth_token: &str) -> Router {
         .route("/kv_events/status", get(kv_events::status))
         .route("/query_key", get(keys::query_key))
         .route("/batch_query_keys", get(keys::batch_query_keys).post(keys::batch_query_listed_keys))
-        .route("/get_all_keys", get(all_keys::get_all_keys))
+        .route("/get_all_keys", get(key_list::get_all_keys))
+        .route("/query_by_regex", get(key_list::query_by_regex))
         .route("/get_all_segments", get(segments::get_all_segments))
         .route("/get_segments_detail", get(segments::get_segments_detail))
         .route("/query_segment", get(segments::query_segment))

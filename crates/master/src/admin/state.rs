@@ -6,6 +6,7 @@ use tokio::sync::watch;
 use crate::ask::Asker;
 use crate::following::Followed;
 use crate::leadership::RoleStatus;
+use crate::scan::Matcher;
 
 /// The state that all handlers share.
 #[derive(Clone, Debug)]
@@ -15,4 +16,6 @@ pub(crate) struct AdminState {
     /// How much this master knows as a standby.
     pub(crate) following: watch::Receiver<Followed>,
     pub(crate) kv_events: Option<Arc<Publisher>>,
+    /// Matches the keys of one page at a time, for all requests of operators.
+    pub(crate) matcher: Matcher,
 }

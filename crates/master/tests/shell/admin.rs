@@ -316,6 +316,8 @@ fn what_makes_no_sense_is_refused_in_json() {
         ("GET", "/", 404, -600, "there is no /"),
         ("POST", "/metrics", 405, -600, "/metrics does not take POST"),
         ("GET", "/api/v1/remove_all", 405, -600, "/api/v1/remove_all does not take GET"),
+        ("GET", "/query_by_regex", 400, -600, "Missing regex query parameter"),
+        ("POST", "/api/v1/remove_by_regex", 400, -600, "Missing regex query parameter"),
         ("GET", "/query_key", 400, -600, "Missing key query parameter"),
         ("GET", "/query_key?key=", 400, -600, "Missing key query parameter"),
         ("GET", "/query_segment", 400, -600, "Missing segment query parameter"),
@@ -560,4 +562,60 @@ fn the_summary_is_one_line() {
                  SSD Storage: 0 B / 0 B | Keys: 2 (soft-pinned: 0) | Clients: 1 | Requests ";
     assert!(summary.starts_with(start), "{summary}");
     assert_eq!(summary.lines().count(), 1);
+}
+
+#[test]
+fn objects_that_a_regular_expression_finds() {
+    let master = filled();
+    let mut rpc = master.connect(1);
+    let keys: Vec<String> = (0..3000).map(|n| format!("many/{n}")).collect();
+    for keys in keys.chunks(500) {
+        rpc.put(&keys.iter().map(String::as_str).collect::<Vec<_>>(), 8);
+    }
+    let found = |query: &str| -> Vec<String> {
+        let answer = get(master.admin, &format!("/query_by_regex?{query}"));
+        assert_eq!(answer.status, 200, "{query}: {}", answer.body);
+        let answer = answer.json();
+        assert_eq!(answer["success"], json!(true));
+        let data = answer["data"].as_object().expect("a map");
+        assert!(data.values().all(|replicas| replicas["values"][0]["size_"].is_u64()), "{query}");
+        data.keys().cloned().collect()
+    };
+    assert_eq!(found("regex=%5Eone%24"), ["one"]);
+    assert_eq!(found("regex=wo&prefix=t"), ["two words"]);
+    assert_eq!(found("regex=%5Enothing"), [""; 0]);
+    assert_eq!(found("regex=%5Emany/").len(), 3000);
+    assert_eq!(found("regex=%5Emany/%5B0-9%5D%2B7%24").len(), 299);
+    assert_eq!(found("regex=many&limit=5").len(), 5);
+    assert_eq!(found("regex=many&limit=0").len(), 0);
+    for query in ["", "regex=", "regex=%28", "regex=a&limit=x", "regex=%28%3F%3Da%29"] {
+        let refused = get(master.admin, &format!("/query_by_regex?{query}"));
+        assert_eq!(refused.status, 400, "{query}: {}", refused.body);
+    }
+}
+
+#[test]
+fn what_a_regular_expression_finds_is_removed() {
+    let master = filled();
+    let _node = Node::start(&master);
+    let mut rpc = master.connect(1);
+    rpc.put(&["three", "two/1", "two/2"], 8);
+    rpc.ask(&Request::GetReplicaList { keys: vec!["two/2"] });
+    let remove =
+        |query: &str| http(master.admin, "POST", &format!("/api/v1/remove_by_regex?{query}"));
+    let left = || {
+        let body = get(master.admin, "/get_all_keys").body;
+        let mut keys: Vec<String> = body.lines().map(str::to_owned).collect();
+        keys.sort();
+        keys.join(",")
+    };
+    assert_eq!(remove("regex=%5Etwo/").json(), json!({"success": true, "removed_count": 1}));
+    assert_eq!(left(), "one,three,two words,two/2", "one has a lease");
+    let forced = remove("regex=%5Etwo/&force");
+    assert_eq!(forced.json(), json!({"success": true, "removed_count": 1}));
+    for query in ["", "regex=", "regex=%5Bz-a%5D", "regex=a&force=perhaps"] {
+        let refused = remove(query);
+        assert_eq!(refused.status, 400, "{query}: {}", refused.body);
+    }
+    assert_eq!(left(), "one,three,two words");
 }

@@ -117,6 +117,17 @@ fn listing_all_keys_over_http_delays_no_ping() {
 }
 
 #[test]
+fn a_query_of_all_objects_over_http_delays_no_ping() {
+    let (master, count) = filled();
+    assert_delays_no_ping(&master, || {
+        let begun = Instant::now();
+        let answer = get(master.admin, "/query_by_regex?regex=%5Emodel@.*%5B0-9%5D%24").json();
+        assert_eq!(answer["data"].as_object().expect("a map").len(), count);
+        println!("found {count} objects in {:?}", begun.elapsed());
+    });
+}
+
+#[test]
 fn a_scrape_delays_no_ping() {
     let (master, count) = filled();
     assert_delays_no_ping(&master, || {

@@ -128,7 +128,10 @@ impl<'a> GetOp<'a> {
         let begin = |position: usize| {
             let mut item = InGet::new(position);
             let route = cached.get_mut(position).and_then(Option::take);
-            if let Some(route) = route.filter(|it| items[position].want.fits(it.object_len())) {
+            // What does not lie within the object may lie within a version that has replaced it.
+            if let Some(route) =
+                route.filter(|it| items[position].want.lies_within(it.object_len()))
+            {
                 item.begin_with(route);
                 let chosen = item.choose(own, chance, &items[position].want);
                 chosen.expect("a route has a replica, and none has failed");

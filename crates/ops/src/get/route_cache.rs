@@ -138,9 +138,6 @@ impl RouteCache {
 
     /// Lets routes of the leader of `epoch` be used until `end`. Never shortens that time.
     pub fn prolong(&self, epoch: Epoch, end: Tick) {
-        if !self.is_on() {
-            return;
-        }
         let mut state = self.lock();
         let forgotten = state.see(epoch);
         if epoch == state.epoch {
@@ -148,6 +145,13 @@ impl RouteCache {
         }
         drop(state);
         drop(forgotten);
+    }
+
+    /// The epoch and the moment that [`RouteCache::prolong`] was told last.
+    #[must_use]
+    pub fn term(&self) -> (Epoch, Tick) {
+        let state = self.lock();
+        (state.epoch, state.end)
     }
 
     /// Forgets the routes of these keys.
@@ -389,6 +393,19 @@ mod tests {
             [None],
             "the pong of the leader before ends the routes that are added later too"
         );
+    }
+
+    #[test]
+    fn a_cache_without_room_tells_others_how_long_routes_may_be_used() {
+        let off = RouteCache::new(CacheLimits::NONE);
+        assert_eq!(off.term(), (Epoch(0), Tick(0)));
+        off.prolong(Epoch(1), Tick(2_000));
+        assert_eq!(off.term(), (Epoch(1), Tick(2_000)));
+        let other = RouteCache::new(CacheLimits { entries: 10, bytes: 1 << 20 });
+        keep(&other, "k", 7, 1_000);
+        let (epoch, end) = off.term();
+        other.prolong(epoch, end);
+        assert_eq!([1_999, 2_000].map(|at| find(&other, "k", at)), [version(7), None]);
     }
 
     #[test]

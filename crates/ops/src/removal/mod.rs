@@ -4,4 +4,4 @@ mod remove;
 mod scan;
 
 pub use remove::RemoveOp;
-pub use scan::{ListOp, RemoveScanOp};
+pub use scan::{ListOp, ListPageOp, ListedPage, RemoveScanOp};

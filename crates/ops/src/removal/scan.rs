@@ -12,6 +12,8 @@ struct Walk<'a> {
     cursor: Option<u64>,
     /// Pages that were asked for.
     begun: u64,
+    /// How many pages to ask for at most.
+    limit: u64,
     failed: Option<ErrorCode>,
 }
 
@@ -19,11 +21,14 @@ impl<'a> Walk<'a> {
     fn new(pattern: Option<&'a str>, action: ScanAction) -> Self {
         let too_long = pattern.is_some_and(|text| text.len() > limits::MAX_REGEX_BYTES);
         let failed = too_long.then_some(ErrorCode::InvalidParams);
-        Self { pattern, action, cursor: Some(0), begun: 0, failed }
+        Self { pattern, action, cursor: Some(0), begun: 0, limit: u64::MAX, failed }
     }
 
     fn next(&mut self) -> Step<'a> {
         let (None, Some(cursor)) = (self.failed, self.cursor) else { return Step::Done };
+        if self.begun == self.limit {
+            return Step::Done;
+        }
         self.begun += 1;
         Step::Call(Request::Scan(Scan {
             pattern: self.pattern,
@@ -160,5 +165,43 @@ impl<'a> Op<'a> for ListOp<'a> {
 
     fn finish(self) -> Self::Output {
         self.walk.failed.map_or(Ok(self.found), Err)
+    }
+}
+
+/// One page of a [`ListOp`].
+#[derive(Debug)]
+pub struct ListPageOp<'a>(ListOp<'a>);
+
+/// Objects that a page found, and the cursor of the next page.
+pub type ListedPage = (Vec<(String, ObjectLocation)>, Option<u64>);
+
+impl<'a> ListPageOp<'a> {
+    /// The page at this cursor; zero is the first. A page may be empty although more follow.
+    #[must_use]
+    pub fn new(pattern: Option<&'a str>, cursor: u64) -> Self {
+        let mut op = ListOp::new(pattern);
+        (op.walk.cursor, op.walk.limit) = (Some(cursor), 1);
+        Self(op)
+    }
+}
+
+impl<'a> Op<'a> for ListPageOp<'a> {
+    type Output = Result<ListedPage, ErrorCode>;
+
+    fn batch(&self) -> u64 {
+        self.0.batch()
+    }
+
+    fn next(&mut self, now: Tick) -> Step<'a> {
+        self.0.next(now)
+    }
+
+    fn on_reply(&mut self, reply: Result<Reply, CallError>) {
+        self.0.on_reply(reply);
+    }
+
+    fn finish(self) -> Self::Output {
+        let next = self.0.walk.cursor;
+        self.0.finish().map(|found| (found, next))
     }
 }

@@ -16,7 +16,7 @@ const RUNNING: i32 = 0;
 const TIMED_OUT: i32 = -2;
 
 impl TransferEngine {
-    fn submit(&self, py: Python<'_>, opcode: Opcode, order: TransferArguments) -> u64 {
+    pub(super) fn submit(&self, py: Python<'_>, opcode: Opcode, order: TransferArguments) -> u64 {
         let function = order.function;
         let Some(engine) = self.engine_for(function) else { return NONE };
         let Some(pieces) = order.pieces else { return NONE };
@@ -37,10 +37,11 @@ impl TransferEngine {
     ///
     /// Returns a batch number for `transfer_check_status`. Returns 0 if the peer cannot be found, the local memory is
     /// not registered, or 65536 transfers run or have ended without a query of their status. The log says which.
-    #[pyo3(signature = (target_hostname, buffer, peer_buffer_address, length, transport_hint=None))]
+    #[pyo3(signature = (target_hostname, buffer, peer_buffer_address, length, transport_hint=None, nic_hint=None))]
     #[pyo3(
-        text_signature = "($self, target_hostname, buffer, peer_buffer_address, length, transport_hint='')"
+        text_signature = "($self, target_hostname, buffer, peer_buffer_address, length, transport_hint='', nic_hint='')"
     )]
+    #[expect(clippy::too_many_arguments, reason = "they are the method's in Python")]
     fn transfer_submit_write(
         &self,
         target_hostname: &Bound<'_, PyAny>,
@@ -48,23 +49,25 @@ impl TransferEngine {
         peer_buffer_address: &Bound<'_, PyAny>,
         length: &Bound<'_, PyAny>,
         transport_hint: Option<&Bound<'_, PyAny>>,
+        nic_hint: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<u64> {
         let one = [buffer, peer_buffer_address, length];
         let order = TransferArguments::of_one(
             "transfer_submit_write",
             target_hostname,
             one,
-            transport_hint,
+            [transport_hint, nic_hint],
         )?;
         Ok(self.submit(buffer.py(), Opcode::Write, order))
     }
 
     /// Starts `batch_transfer_sync_write` in the background. Returns as `transfer_submit_write`; 0 also if the lists
     /// differ in length.
-    #[pyo3(signature = (target_hostname, buffers, peer_buffer_addresses, lengths, transport_hint=None))]
+    #[pyo3(signature = (target_hostname, buffers, peer_buffer_addresses, lengths, transport_hint=None, nic_hint=None))]
     #[pyo3(
-        text_signature = "($self, target_hostname, buffers, peer_buffer_addresses, lengths, transport_hint='')"
+        text_signature = "($self, target_hostname, buffers, peer_buffer_addresses, lengths, transport_hint='', nic_hint='')"
     )]
+    #[expect(clippy::too_many_arguments, reason = "they are the method's in Python")]
     fn batch_transfer_async_write(
         &self,
         target_hostname: &Bound<'_, PyAny>,
@@ -72,19 +75,22 @@ impl TransferEngine {
         peer_buffer_addresses: &Bound<'_, PyAny>,
         lengths: &Bound<'_, PyAny>,
         transport_hint: Option<&Bound<'_, PyAny>>,
+        nic_hint: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<u64> {
         const NAME: &str = "batch_transfer_async_write";
         let many = [buffers, peer_buffer_addresses, lengths];
-        let order = TransferArguments::of_many(NAME, target_hostname, many, transport_hint)?;
+        let order =
+            TransferArguments::of_many(NAME, target_hostname, many, [transport_hint, nic_hint])?;
         Ok(self.submit(buffers.py(), Opcode::Write, order))
     }
 
     /// Starts `batch_transfer_sync_read` in the background. Returns as `transfer_submit_write`; 0 also if the lists
     /// differ in length.
-    #[pyo3(signature = (target_hostname, buffers, peer_buffer_addresses, lengths, transport_hint=None))]
+    #[pyo3(signature = (target_hostname, buffers, peer_buffer_addresses, lengths, transport_hint=None, nic_hint=None))]
     #[pyo3(
-        text_signature = "($self, target_hostname, buffers, peer_buffer_addresses, lengths, transport_hint='')"
+        text_signature = "($self, target_hostname, buffers, peer_buffer_addresses, lengths, transport_hint='', nic_hint='')"
     )]
+    #[expect(clippy::too_many_arguments, reason = "they are the method's in Python")]
     fn batch_transfer_async_read(
         &self,
         target_hostname: &Bound<'_, PyAny>,
@@ -92,21 +98,23 @@ impl TransferEngine {
         peer_buffer_addresses: &Bound<'_, PyAny>,
         lengths: &Bound<'_, PyAny>,
         transport_hint: Option<&Bound<'_, PyAny>>,
+        nic_hint: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<u64> {
         const NAME: &str = "batch_transfer_async_read";
         let many = [buffers, peer_buffer_addresses, lengths];
-        let order = TransferArguments::of_many(NAME, target_hostname, many, transport_hint)?;
+        let order =
+            TransferArguments::of_many(NAME, target_hostname, many, [transport_hint, nic_hint])?;
         Ok(self.submit(buffers.py(), Opcode::Read, order))
     }
 
     /// Starts a read or a write of several ranges in the background; `opcode` is a `TransferOpcode`. Returns as
     /// `transfer_submit_write`; 0 also if the lists differ in length.
     #[pyo3(signature = (
-        target_hostname, buffers, peer_buffer_addresses, lengths, opcode, transport_hint=None
+        target_hostname, buffers, peer_buffer_addresses, lengths, opcode, transport_hint=None, nic_hint=None
     ))]
     #[pyo3(
         text_signature = "($self, target_hostname, buffers, peer_buffer_addresses, lengths, opcode, \
-            transport_hint='')"
+            transport_hint='', nic_hint='')"
     )]
     #[expect(clippy::too_many_arguments, reason = "they are the method's in Python")]
     fn batch_transfer_async(
@@ -117,10 +125,12 @@ impl TransferEngine {
         lengths: &Bound<'_, PyAny>,
         opcode: &Bound<'_, PyAny>,
         transport_hint: Option<&Bound<'_, PyAny>>,
+        nic_hint: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<u64> {
         const NAME: &str = "batch_transfer_async";
         let many = [buffers, peer_buffer_addresses, lengths];
-        let order = TransferArguments::of_many(NAME, target_hostname, many, transport_hint)?;
+        let order =
+            TransferArguments::of_many(NAME, target_hostname, many, [transport_hint, nic_hint])?;
         Ok(self.submit(buffers.py(), self::opcode(NAME, opcode)?, order))
     }
 

@@ -1,6 +1,6 @@
 //! The methods that register, allocate and copy memory of this process.
 
-use mooncake_engine::{Engine, RegisterError};
+use mooncake_engine::{Engine, RegisterError, RemoteAccess};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
@@ -17,7 +17,8 @@ impl TransferEngine {
     /// engine may use them. They must stay mapped until `unregister_memory` has returned 0. Peers can only read memory
     /// that this process cannot write.
     ///
-    /// The engine recognizes GPU memory by its address. `location` is accepted and changes nothing.
+    /// With `remote_accessible=False`, peers can neither read nor write them. The engine recognizes GPU memory by its
+    /// address. `location` is accepted and changes nothing.
     ///
     /// Returns 0, or a negative number:
     ///
@@ -25,21 +26,26 @@ impl TransferEngine {
     /// - -302 if the process has no such memory;
     /// - -2 if there are too many registrations;
     /// - -1 if the range is empty or the engine is not initialized.
-    #[pyo3(signature = (buffer_addr, capacity, location=None))]
-    #[pyo3(text_signature = "($self, buffer_addr, capacity, location='*')")]
+    #[pyo3(signature = (buffer_addr, capacity, location=None, remote_accessible=None))]
+    #[pyo3(text_signature = "($self, buffer_addr, capacity, location='*', remote_accessible=True)")]
     fn register_memory(
         &self,
         py: Python<'_>,
         buffer_addr: &Bound<'_, PyAny>,
         capacity: &Bound<'_, PyAny>,
         location: Option<&Bound<'_, PyAny>>,
+        remote_accessible: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<i32> {
         const NAME: &str = "register_memory";
         let start = argument(NAME, "buffer_addr").number(buffer_addr)?;
         let len = argument(NAME, "capacity").number(capacity)?;
         location.map(|location| argument(NAME, "location").text(location)).transpose()?;
+        let remote = match remote_accessible {
+            Some(flag) if !argument(NAME, "remote_accessible").flag(flag)? => RemoteAccess::Refused,
+            _ => RemoteAccess::Allowed,
+        };
         let Some(engine) = self.engine_for(NAME) else { return Ok(FAILED) };
-        Ok(code::of(NAME, py.detach(|| register(&engine, &[start], &[len]))))
+        Ok(code::of(NAME, py.detach(|| register(&engine, &[start], &[len], remote))))
     }
 
     /// Unregisters the memory that starts at `buffer_addr`, after it has waited for transfers that use it.
@@ -74,7 +80,8 @@ impl TransferEngine {
             tracing::error!("{NAME}: {} addresses, but {} capacities", starts.len(), lens.len());
             return Ok(FAILED);
         }
-        Ok(code::of(NAME, py.detach(|| register(&engine, &starts, &lens))))
+        let remote = RemoteAccess::Allowed;
+        Ok(code::of(NAME, py.detach(|| register(&engine, &starts, &lens, remote))))
     }
 
     /// Unregisters several ranges, as `unregister_memory`. Goes on after an error.
@@ -181,7 +188,12 @@ impl TransferEngine {
     }
 }
 
-fn register(engine: &Engine, starts: &[u64], lens: &[u64]) -> Result<(), RegisterError> {
+fn register(
+    engine: &Engine,
+    starts: &[u64],
+    lens: &[u64],
+    remote: RemoteAccess,
+) -> Result<(), RegisterError> {
     let ranges = starts.iter().zip(lens).map(|(&start, &len)| memory_at(start, len));
-    engine.register_all(&ranges.collect::<Result<Vec<_>, _>>()?)
+    engine.register_all(&ranges.collect::<Result<Vec<_>, _>>()?, remote)
 }

@@ -1,17 +1,18 @@
-//! `POST /api/v1/remove_all`.
+//! `POST /api/v1/remove_all` and `POST /api/v1/remove_by_regex`.
 
 use axum::Json;
 use axum::extract::State as Extract;
 use mooncake_meta::{Remnant, RemnantCursor};
-use mooncake_types::{ClientId, Epoch, ErrorCode, Reply, Request, Scan, ScanAction, Version};
+use mooncake_types::{Epoch, ErrorCode, ScanAction, Version};
 use serde::Serialize;
 use tokio::time::{Duration, Instant, sleep, sleep_until};
 
 use super::error::Failure;
 use super::parameters::Parameters;
+use super::scan::AdminScan;
 use super::state::AdminState;
 use crate::ask::NotServing;
-use crate::owner::{Owner, SCAN_PAGE_OBJECTS};
+use crate::owner::Owner;
 
 #[derive(Serialize)]
 pub(super) struct Removed {
@@ -37,40 +38,37 @@ pub(super) async fn remove_all(
             format!("there is no tenant {tenant}: tenants are not supported in this build");
         return Err(Failure::not_found(ErrorCode::TenantNotRegistered, message));
     }
+    remove(&state, &AdminScan::of_all(ScanAction::Remove { force })).await
+}
+
+/// As [`remove_all`], the objects whose keys the regular expression finds.
+pub(super) async fn remove_by_regex(
+    Extract(state): Extract<AdminState>,
+    parameters: Parameters,
+) -> Result<Json<Removed>, Failure> {
+    let force = parameters.truth("force")?;
+    remove(&state, &AdminScan::by_regex(&parameters, ScanAction::Remove { force })?).await
+}
+
+async fn remove(state: &AdminState, scan: &AdminScan) -> Result<Json<Removed>, Failure> {
     let term = state.asker.ask(|owner| owner.meta.began_under()).await?;
-    let (removed_count, gone_at) = remove_pages(&state, force).await?;
+    let (removed_count, gone_at) = remove_pages(state, scan).await?;
     let newest = state.asker.ask(|owner| owner.meta.newest_version()).await?;
     // Until the leases end, nodes keep the objects for clients that have routes to them.
     sleep_until(gone_at).await;
-    await_nodes(&state, (term, newest), removed_count).await?;
+    await_nodes(state, (term, newest), removed_count).await?;
     Ok(Json(Removed { success: true, removed_count }))
 }
 
 /// Returns how many objects were removed, and when the last lease on them ends.
-async fn remove_pages(state: &AdminState, force: bool) -> Result<(u64, Instant), Failure> {
+async fn remove_pages(state: &AdminState, scan: &AdminScan) -> Result<(u64, Instant), Failure> {
     let (mut removed_count, mut next) = (0, Some(0));
     let mut gone_at = Instant::now();
     while let Some(cursor) = next {
-        let page = move || Scan {
-            pattern: None,
-            action: ScanAction::Remove { force },
-            cursor,
-            limit: SCAN_PAGE_OBJECTS,
-        };
-        match state
-            .asker
-            .ask(move |owner| owner.handle(ClientId::OPERATOR, &Request::Scan(page())))
-            .await?
-        {
-            Reply::Scanned(page) => {
-                removed_count += page.removed;
-                gone_at =
-                    gone_at.max(Instant::now() + Duration::from_millis(page.remains.lease_ms));
-                next = page.next_cursor;
-            }
-            Reply::Refused(code) => return Err(Failure::internal(code, code.name())),
-            other => unreachable!("a scan is answered by a page, not by {other:?}"),
-        }
+        let page = scan.page(state, cursor).await?;
+        removed_count += page.removed;
+        gone_at = gone_at.max(Instant::now() + Duration::from_millis(page.remains.lease_ms));
+        next = page.next_cursor;
     }
     Ok((removed_count, gone_at))
 }

@@ -1,4 +1,4 @@
-//! `GET /get_all_keys`: the list of all keys, sent while the walk over them goes on.
+//! `GET /get_all_keys` and `GET /query_by_regex`: lists of keys, sent while the walk over all objects goes on.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -9,13 +9,14 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use bytes::Bytes;
 use futures_core::Stream;
-use mooncake_types::{ClientId, Reply, Request, Scan, ScanAction, ScanPage};
+use mooncake_types::{ScanAction, ScanPage};
 use tokio::sync::mpsc;
 
 use super::error::Failure;
+use super::keys::KeyReplicas;
 use super::parameters::Parameters;
+use super::scan::AdminScan;
 use super::state::AdminState;
-use crate::owner::SCAN_PAGE_OBJECTS;
 
 /// Most pages that wait for a slow reader.
 const PAGES_AHEAD: usize = 4;
@@ -27,6 +28,8 @@ enum Format {
     Lines,
     /// One object with a list.
     Json,
+    /// One object with a map from key to where its object lies.
+    Located,
 }
 
 /// Which keys the request wants, and how.
@@ -51,6 +54,10 @@ impl KeyListRequest {
                 return Err(Failure::bad_request(reason));
             }
         };
+        Self::with(format, parameters)
+    }
+
+    fn with(format: Format, parameters: &Parameters) -> Result<KeyListRequest, Failure> {
         let left = match parameters.optional("limit") {
             None => u64::MAX,
             Some(text) => text.parse().map_err(|_| {
@@ -64,33 +71,46 @@ impl KeyListRequest {
     fn content_type(&self) -> &'static str {
         match self.format {
             Format::Lines => "text/plain; charset=utf-8",
-            Format::Json => "application/json",
+            Format::Json | Format::Located => "application/json",
         }
     }
 
     fn head(&self) -> &'static str {
-        if self.format == Format::Json { r#"{"success":true,"data":["# } else { "" }
+        match self.format {
+            Format::Lines => "",
+            Format::Json => r#"{"success":true,"data":["#,
+            Format::Located => r#"{"success":true,"data":{"#,
+        }
     }
 
     fn tail(&self) -> &'static str {
-        if self.format == Format::Json { "]}" } else { "" }
+        match self.format {
+            Format::Lines => "",
+            Format::Json => "]}",
+            Format::Located => "}}",
+        }
     }
 
-    /// The wanted ones of these keys, as text.
-    fn page(&mut self, keys: impl Iterator<Item = String>) -> String {
+    /// The wanted ones of these objects, as text.
+    fn page(&mut self, found: ScanPage) -> String {
         let mut page = String::new();
-        for key in keys.filter(|key| key.starts_with(&self.prefix)) {
+        let ScanPage { objects, segments, .. } = found;
+        for (key, located) in objects.into_iter().filter(|(key, _)| key.starts_with(&self.prefix)) {
             if self.left == 0 {
                 break;
             }
             self.left -= 1;
-            match self.format {
-                Format::Lines => page.extend([key.as_str(), "\n"]),
-                Format::Json => {
-                    let comma = if std::mem::replace(&mut self.has_begun, true) { "," } else { "" };
-                    let quoted = serde_json::Value::from(key).to_string();
-                    page.extend([comma, &quoted]);
-                }
+            if self.format == Format::Lines {
+                page.extend([key.as_str(), "\n"]);
+                continue;
+            }
+            if std::mem::replace(&mut self.has_begun, true) {
+                page.push(',');
+            }
+            page += &serde_json::Value::from(key).to_string();
+            if self.format == Format::Located {
+                page.push(':');
+                page += &KeyReplicas::of(&located, &segments).to_json();
             }
         }
         page
@@ -103,29 +123,34 @@ pub(super) async fn get_all_keys(
     parameters: Parameters,
 ) -> Result<impl IntoResponse, Failure> {
     let wanted = KeyListRequest::read(&parameters)?;
+    answer(state, AdminScan::of_all(ScanAction::List), wanted).await
+}
+
+/// `GET /query_by_regex?regex=R&prefix=P&limit=N`: where the objects lie whose keys the regular expression finds. It
+/// grants no lease.
+pub(super) async fn query_by_regex(
+    Extract(state): Extract<AdminState>,
+    parameters: Parameters,
+) -> Result<impl IntoResponse, Failure> {
+    let wanted = KeyListRequest::with(Format::Located, &parameters)?;
+    answer(state, AdminScan::by_regex(&parameters, ScanAction::List)?, wanted).await
+}
+
+async fn answer(
+    state: AdminState,
+    scan: AdminScan,
+    wanted: KeyListRequest,
+) -> Result<impl IntoResponse, Failure> {
     let content_type = wanted.content_type();
     // Asked before the answer begins, so that a master that does not serve can reply with an error.
-    let first = list(&state, 0).await?;
+    let first = scan.page(&state, 0).await?;
     let (pages, read) = mpsc::channel(PAGES_AHEAD);
-    tokio::spawn(walk(state, first, wanted, pages));
+    tokio::spawn(walk((state, scan), first, wanted, pages));
     Ok(([(CONTENT_TYPE, content_type)], Body::from_stream(Pages(read))))
 }
 
-/// The keys from a cursor on, as many as one scan request covers.
-async fn list(state: &AdminState, cursor: u64) -> Result<ScanPage, Failure> {
-    let scan = Scan { pattern: None, action: ScanAction::List, cursor, limit: SCAN_PAGE_OBJECTS };
-    let look = move |owner: &mut crate::owner::Owner| {
-        owner.handle(ClientId::OPERATOR, &Request::Scan(scan))
-    };
-    match state.asker.ask(look).await? {
-        Reply::Scanned(found) => Ok(found),
-        Reply::Refused(code) => Err(Failure::internal(code, code.name())),
-        other => unreachable!("a scan is answered by {other:?}"),
-    }
-}
-
 async fn walk(
-    state: AdminState,
+    (state, scan): (AdminState, AdminScan),
     first: ScanPage,
     mut wanted: KeyListRequest,
     pages: mpsc::Sender<Result<Bytes, BrokenOff>>,
@@ -133,13 +158,14 @@ async fn walk(
     let mut page = wanted.head().to_owned();
     let mut found = first;
     loop {
-        page += &wanted.page(found.objects.into_iter().map(|(key, _)| key));
+        let next_cursor = found.next_cursor;
+        page += &wanted.page(found);
         if !page.is_empty() && pages.send(Ok(std::mem::take(&mut page).into())).await.is_err() {
             // The reader has gone.
             return;
         }
-        let Some(cursor) = found.next_cursor.filter(|_| wanted.left > 0) else { break };
-        let Ok(next) = list(&state, cursor).await else {
+        let Some(cursor) = next_cursor.filter(|_| wanted.left > 0) else { break };
+        let Ok(next) = scan.page(&state, cursor).await else {
             // The error tells the reader that the list is incomplete. Sending fails if the reader has gone.
             let _ = pages.send(Err(BrokenOff)).await;
             return;
