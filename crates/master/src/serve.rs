@@ -74,8 +74,8 @@ impl Master {
     }
 
     async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), ServeError> {
-        let (address, rpc_addr, admin_addr) =
-            (self.address()?, self.rpc_addr()?, self.admin_addr()?);
+        let (address, rpc_addr) = (self.address()?, self.rpc_addr()?);
+        let admin_addr = self.admin_addr()?;
         let rpc_port = rpc_addr.map_or(0, |addr| addr.port());
         let mut election = self.election((address.clone(), rpc_port))?;
         let Master { mut config, rpc, admin, metadata, kv_events, .. } = self;
@@ -104,8 +104,8 @@ impl Master {
         };
         let admin = admin.map(serve_admin).transpose()?;
         let token = config.metadata_server.as_ref().map_or("", |server| &server.auth_token);
-        let router = metadata_server::router(registry, token);
-        let metadata = metadata.map(|listener| serve_metadata(listener, router)).transpose()?;
+        let entries = metadata_server::router(registry, token);
+        let metadata = metadata.map(|it| serve_metadata(it, entries)).transpose()?;
         let listener = Listener::begin(rpc)?;
         if config.report_metrics {
             spawn_local(report_metrics(asker, election.status()));
@@ -125,9 +125,7 @@ impl Master {
         drop(server);
         // Before the term ends, so that this master is not elected once more while it stops.
         election.withdraw();
-        if let Some(admin) = &admin {
-            admin.begin_stop();
-        }
+        admin.iter().for_each(Server::begin_stop);
         let mut stopped = Ok(());
         if let Some((leading, term)) = last {
             stopped = leading.stop().await;
