@@ -53,8 +53,8 @@ class KVBootstrapServer:
     """The metadata server, on its own thread between `run` and `close`. It can run only once."""
 
     def __init__(self, port: int, host: str = DEFAULT_HOST) -> None:
-        """With port 0 the server takes a free port; once it runs, the attribute `port` has its number. The token is read
-        here.
+        """With port 0 the server takes a free port; once it runs, the attribute `port` has its number. The token is
+        read here.
         """
         self.port = port
         self.host = host

@@ -44,7 +44,7 @@ def test_what_is_kept_on_disks_can_be_opened_by_its_user_only(tmp_path: Path) ->
         cluster.stores.append(store)
         assert store.put("key", content("key", MIB)) == 0
         wait_until(lambda: len(store.get_replica_desc("key")) > 1, 10, "a disk has the object")
-        found = {}
+        found: dict[str, int] = {}
         state = Path(cluster.state.name)
         for folder in (shared, disk, state):
             if folder.exists():

@@ -552,13 +552,13 @@ class SlowServer:
 
 def test_a_step_waits_once_for_answers_and_gets_them_in_a_later_step() -> None:
     with SlowServer() as slow:
-        client = LookupClient(slow.name, 5000, 50)
+        client = LookupClient(slow.name, 5000, 300)
         started = time.monotonic()
         assert [client.count(request, [b"a"] * i) for i, request in enumerate("rst", 1)] == [None] * 3
-        assert 0.04 < time.monotonic() - started < 0.5
+        assert 0.25 < time.monotonic() - started < 0.8
         started = time.monotonic()
         assert client.count("r", [b"a"]) is None
-        assert time.monotonic() - started < 0.04, "this step has waited"
+        assert time.monotonic() - started < 0.25, "this step has waited"
         client.forget("s")
         slow.released.set()
         client.begin_step()
