@@ -6,13 +6,16 @@ import time
 from typing import Any
 
 import pytest
-from cluster import MIB, Cluster, Memory, content, wait_until
+from cluster import MIB, Cluster, Memory, content, pause, resume, wait_until
 from mooncake.vllm import breaker as breakers
-from mooncake.vllm.breaker import REQUEST, TRANSFER, Breaker
+from mooncake.vllm.breaker import MOST_FAILURES, REQUEST, TRANSFER, Breaker
+from mooncake.vllm.config import Options
 from mooncake.vllm.pending import PendingSaves
+from mooncake.vllm.plan import StepPlan
 from mooncake.vllm.pool import Pool
 from mooncake.vllm.stats import Stats, merged
 from outage import FAULTS, outage
+from test_vllm_worker import LAYERED, WHOLE, WITHIN, Instance, load, save
 
 SECONDS = 30.0
 
@@ -191,6 +194,31 @@ def test_memory_is_copied_piece_by_piece(cluster: Cluster) -> None:
 
 
 # The engine's steps
+
+
+@pytest.mark.parametrize("options", [WITHIN, LAYERED], ids=["within", "layers"])
+def test_where_a_step_waits_for_its_loads_silent_nodes_delay_few_of_them(
+    options: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MOONCAKE_TRANSPORTS", "tcp")
+    with Cluster() as cluster:
+        node = cluster.start_node(64 * MIB)
+        writer, reader = Instance(cluster, WHOLE, "m"), Instance(cluster, options, "m")
+        writer.step(StepPlan(saves={"w": save(0, (1,), "a")}), {1: "a"})
+        writer.finish("w")
+        plan = StepPlan(loads={"r": load(options, (2,), "a")})
+        assert reader.step(plan) == set()
+        pause(node.pid)
+        slow = 0
+        for _ in range(10):
+            started = time.monotonic()
+            assert reader.step(plan) == {2}
+            slow += time.monotonic() - started > 0.3
+        assert slow <= MOST_FAILURES
+        resume(node.pid)
+        wait_until(lambda: reader.step(plan) == set(), SECONDS, "the block is loaded again")
+        for instance in (writer, reader):
+            instance.worker.close()
 
 
 @pytest.mark.parametrize("fault", FAULTS)
