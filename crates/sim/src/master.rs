@@ -229,7 +229,17 @@ impl Master {
         if self.meta.serves() {
             run_state.survivors.retain(|key, _| !names(&request, *key));
         }
-        run_state.promises.note_heard(client);
+        // What callers in the process of a node ask says nothing about its heartbeats.
+        let is_of_node = matches!(
+            request,
+            Request::Ping { .. }
+                | Request::MountSegment(_)
+                | Request::ReportInventory(_)
+                | Request::ReportChanges(_)
+        );
+        if is_of_node {
+            run_state.promises.note_heard(client);
+        }
         let known = served(&self.meta, run_state.keys);
         let now = self.clock.tick(net.now_us);
         let reply = self.watch(run_state, |meta| meta.handle(now, client, &request));

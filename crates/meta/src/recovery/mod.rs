@@ -85,8 +85,8 @@ pub(crate) struct Recovery {
     awaits_silence: bool,
     /// Since when each member was behind when this leader began, of those that catch up with it.
     were_behind: BTreeMap<SegmentId, Version>,
-    /// When the leader last had a segment wait that is to report after others.
-    put_off: BTreeMap<SegmentId, Tick>,
+    /// When the leader last heard of each missing member: its node pinged, or was told that it is to report after others.
+    heard: BTreeMap<SegmentId, Tick>,
 }
 
 impl Recovery {
@@ -105,7 +105,7 @@ impl Recovery {
             progressed_at: now,
             awaits_silence: false,
             were_behind: were_behind.collect(),
-            put_off: BTreeMap::new(),
+            heard: BTreeMap::new(),
         }
     }
 
@@ -130,9 +130,11 @@ impl Recovery {
         self.phase.missing().is_some_and(|missing| missing.contains(&id))
     }
 
-    /// The leader has a segment wait until others have reported.
-    pub(crate) fn note_put_off(&mut self, id: SegmentId, now: Tick) {
-        self.put_off.insert(id, now);
+    /// The node of a segment was heard of.
+    pub(crate) fn note_heard(&mut self, id: SegmentId, now: Tick) {
+        if self.is_missing(id) {
+            self.heard.insert(id, now);
+        }
     }
 
     /// Drops the shadow of a segment.

@@ -21,6 +21,13 @@ use crate::timer::Timer;
 /// routes, in tenths.
 const USED_TENTHS: u64 = 9;
 
+/// For how many times a client's time to live the leader waits for a member whose node pings and does not report: it
+/// may never be able to.
+const MOST_WINDOWS: u64 = 6;
+
+/// How often within that time the leader looks whether such nodes still ping.
+const LOOKS_A_TTL: u64 = 16;
+
 impl Meta {
     /// A pool whose earlier leaders may have left objects in the segments that `record` names. Recovery counts from
     /// `now`, on the same clock as every later call.
@@ -92,7 +99,7 @@ impl Meta {
             self.drop_stripes();
             self.recovery.overruled.clear();
             self.recovery.shadows.forget_all();
-            self.recovery.put_off.clear();
+            self.recovery.heard.clear();
         }
         if self.recovery.phase == Phase::Over {
             self.recovery.replacing.clear();
@@ -139,8 +146,9 @@ impl Meta {
         self.term.began_at().after_ms(self.config.disk_ttl_ms)
     }
 
-    /// After the window, members that are silent start empty. The leader still waits for those that are reporting, and
-    /// until a later time for disks, whose next process may take longer to start.
+    /// After the window, members that are silent start empty. The leader still waits for those that are reporting, for
+    /// those whose nodes ping and are about to report, and until a later time for disks, whose next process may take
+    /// longer to start.
     pub(crate) fn give_up_silent(&mut self) {
         if !self.recovery.is_window_over {
             return;
@@ -149,13 +157,17 @@ impl Meta {
             it.segments.find(id).is_some_and(|slot| it.is_reporting(&it.segments[slot]))
         };
         let awaits_disks = self.now < self.disk_window_end();
-        let is_put_off = |id: &SegmentId| {
-            let asked = self.recovery.put_off.get(id);
-            let is_recent = |&asked: &Tick| self.now.since_ms(asked) < self.config.client_ttl_ms;
-            asked.is_some_and(is_recent) && self.awaits_others(*id)
+        let ttl_ms = self.config.client_ttl_ms;
+        let is_early = self.now.since_ms(self.term.began_at()) < MOST_WINDOWS * ttl_ms;
+        let is_heard = |it: &Meta, id: SegmentId| {
+            let heard = it.recovery.heard.get(&id);
+            heard.is_some_and(|&heard| it.now.since_ms(heard) < ttl_ms)
+                && (is_early || it.awaits_others(id))
         };
         let is_awaited = |id: &SegmentId| {
-            (awaits_disks && self.members.is_disk(*id)) || is_reporting(self, *id) || is_put_off(id)
+            (awaits_disks && self.members.is_disk(*id))
+                || is_reporting(self, *id)
+                || is_heard(self, *id)
         };
         let mut awaited: BTreeSet<SegmentId> = self.recovery.missing().filter(is_awaited).collect();
         // A leader without a record does not know the members that it misses.
@@ -163,8 +175,10 @@ impl Meta {
             let reporting = self.segments.iter().filter(|(_, it)| self.is_reporting(it));
             awaited.extend(reporting.map(|(_, segment)| segment.id));
         }
-        if awaited.iter().any(|id| is_reporting(self, *id) || is_put_off(id)) {
+        if awaited.iter().any(|id| is_reporting(self, *id)) {
             self.await_silence();
+        } else if awaited.iter().any(|id| is_heard(self, *id)) {
+            self.look_for_silence_at(self.now.after_ms(ttl_ms / LOOKS_A_TTL + 1));
         }
         self.end_window(&awaited);
     }

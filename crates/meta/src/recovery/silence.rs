@@ -40,7 +40,11 @@ impl Meta {
 
     /// Has the state machine look again for segments that fell silent.
     pub(super) fn await_silence(&mut self) {
-        let due = self.silent_from().max(self.now.after_ms(1));
+        self.look_for_silence_at(self.silent_from().max(self.now.after_ms(1)));
+    }
+
+    /// Looks once more at this time which members are silent.
+    pub(super) fn look_for_silence_at(&mut self, due: Tick) {
         if !std::mem::replace(&mut self.recovery.awaits_silence, true) {
             self.timers.insert((due, Timer::Silence));
         }

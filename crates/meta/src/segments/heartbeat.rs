@@ -41,6 +41,7 @@ impl Meta {
             segment.is_some_and(|segment| segment.client == from && !segment.is(Closed::Struck))
         };
         let need_remount = !hosted.iter().all(lent);
+        hosted.iter().for_each(|&id| self.recovery.note_heard(id, self.now));
         let is_unreached = hosted.iter().filter_map(|&id| self.segments.find(id));
         let is_unreached =
             is_unreached.into_iter().any(|slot| self.segments[slot].is(Closed::Unreached));

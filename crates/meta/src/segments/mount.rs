@@ -53,7 +53,7 @@ impl Meta {
         }
         if self.awaits_others(mount.id) {
             // The client mounts its other segments meanwhile: this one may have to wait for one of them.
-            self.recovery.note_put_off(mount.id, self.now);
+            self.recovery.note_heard(mount.id, self.now);
             return Err(ErrorCode::ReplicaIsNotReady);
         }
         let is_of_next_process = mount.medium == Medium::Memory && mount.run > 1;

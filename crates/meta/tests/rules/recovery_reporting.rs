@@ -200,3 +200,30 @@ fn a_node_that_unmounts_and_leaves_is_neither_listed_nor_out_of_sight_while_the_
     assert!(!notices.iter().any(|it| matches!(it, Notice::SightLost { .. })), "{notices:?}");
     assert_eq!(record(&mut world), [Effect::Strike(A)]);
 }
+
+/// Its connections break again and again before it can mount.
+#[test]
+fn a_member_whose_node_pings_is_waited_for_and_not_for_ever() {
+    let strikes_b = |world: &mut World| record(world).contains(&Effect::Strike(B));
+    for (pings_s, is_struck) in [(25, false), (200, true)] {
+        let mut world = leader(&[A, B]);
+        recover(&mut world, A, &[entry("on A", 0, KIB, 1)]);
+        let mut was_struck = false;
+        for _ in 0..pings_s {
+            world.ping(ALICE, &[A]);
+            assert!(world.ping(BOB, &[B]), "the master wants it");
+            world.advance(1_000);
+            was_struck |= strikes_b(&mut world);
+        }
+        assert_eq!(was_struck, is_struck, "after {pings_s} s");
+        if !is_struck {
+            // Once its node is silent, it is given up.
+            for _ in 0..12 {
+                world.ping(ALICE, &[A]);
+                world.advance(1_000);
+                was_struck |= strikes_b(&mut world);
+            }
+            assert!(was_struck);
+        }
+    }
+}
