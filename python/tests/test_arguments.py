@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from cluster import Cluster, Memory
-from mooncake.store import MooncakeDistributedStore, ReplicateConfig
+from mooncake.store import ExistOptions, MooncakeDistributedStore, ReplicateConfig
 
 CALLS: dict[str, tuple[list[Any], dict[str, list[Any]]]] = {
     # Each method with good arguments, and with bad values for each argument.
@@ -40,8 +40,10 @@ CALLS: dict[str, tuple[list[Any], dict[str, list[Any]]]] = {
         {"keys": [None], "all_buffer_ptrs": [[1]], "all_sizes": [[1]], "prefer_alloc_in_same_node": ["yes", None]},
     ),
     "is_exist": (["k"], {"key": [None, 5]}),
-    "batch_is_exist": ([["k"]], {"keys": [None, "k", [5]]}),
-    "batch_prefix_len": ([["k"]], {"keys": [None, "k", [5]]}),
+    "batch_is_exist": ([["k"], ExistOptions()], {"keys": [None, "k", [5]], "options": [5, "x", {}]}),
+    "batch_prefix_len": ([["k"], 0], {"keys": [None, "k", [5]], "lease_from": ["0", -1, 1.5]}),
+    "probe_key": (["k"], {"key": [None, 5]}),
+    "batch_probe_key": ([["k"], "none", 1], {"keys": [None, "k", [5]], "policy": [5], "candidate_size": ["1", -1]}),
     "prefetch": ([["k"]], {"keys": [None, "k", [5]]}),
     "get_size": (["k"], {"key": [None, 5]}),
     "remove": (["k", True], {"key": [None, 5], "force": ["yes", None]}),

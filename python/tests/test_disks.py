@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from cluster import MIB, Cluster, Process, content, free_port, wait_until
-from mooncake.store import MooncakeDistributedStore
+from mooncake.store import ExistOptions, MooncakeDistributedStore
 
 MB = 1_000_000
 SEGMENT_NOT_FOUND = -101
@@ -257,3 +257,42 @@ def test_what_is_prefetched_comes_back_to_memory(on_evict: Cluster, tmp_path: Pa
     settled(store, [cold], {"memory", "disk"})
     assert store.get(cold) == content(cold, MIB)
     assert store.get_offload_rpc_read_count() == 0
+
+
+def test_what_lies_on_the_disk_is_in_memory_when_the_load_comes_if_the_look_up_says_so(
+    eager: Cluster, tmp_path: Path
+) -> None:
+    store = opened(eager, tmp_path, 16 * MIB, enable_ssd_prefetch="true", ssd_prefetch_dedup_ttl_sec="0")
+    plain = opened(eager, None, 0)
+    keys = [f"key-{number}" for number in range(32)]
+    for key in keys:
+        assert store.put(key, content(key, MIB)) == 0
+        settled(store, [key], {"memory", "disk"})
+        time.sleep(0.06)
+    assert tiers(store, keys[0]) == {"disk"}
+    options = ExistOptions()
+    assert options.prefetch_to_memory is False
+    assert store.is_exist(keys[0], options) == 1
+    options.prefetch_to_memory = True
+    assert plain.is_exist(keys[0], options) == 1, "this one's setup did not enable it"
+    time.sleep(0.3)
+    assert tiers(store, keys[0]) == {"disk"}
+    assert store.batch_is_exist([*keys[:4], "none"], options) == [1, 1, 1, 1, 0]
+    settled(store, keys[:4], {"memory", "disk"})
+    assert store.is_exist(key=keys[4], options=options) == 1
+    settled(store, keys[4:5], {"memory", "disk"})
+    assert [store.get(key) for key in keys[:5]] == [content(key, MIB) for key in keys[:5]]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("enable_ssd_prefetch", "maybe"),
+        ("ssd_prefetch_cooldown_sec", "-1"),
+        ("ssd_prefetch_dedup_ttl_sec", "soon"),
+    ],
+)
+def test_a_wrong_setting_of_the_prefetch_is_refused(eager: Cluster, key: str, value: str) -> None:
+    config = {"local_hostname": "localhost", "metadata_server": "P2PHANDSHAKE", "enable_ssd_prefetch": "true"}
+    config |= {"master_server_addr": eager.master_address, key: value}
+    assert MooncakeDistributedStore().setup(config) == -600

@@ -225,3 +225,13 @@ def test_a_fork_of_a_dummy_cannot_use_it(dummy: Store) -> None:
         os._exit(0 if code < 0 else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert dummy.put("k", b"value") == 0
+
+
+def test_a_dummy_probes_and_leases_what_it_asks_for(dummy: Store) -> None:
+    assert [dummy.put(key, b"value") for key in "abcd"] == [0] * 4
+    assert [dummy.probe_key("a"), dummy.probe_key("none")] == [1, 0]
+    assert dummy.batch_probe_key(list("abcd"), "LastHitOnly", 2) == [1] * 4
+    assert [dummy.remove(key) for key in "bcd"] == [0, -706, -706]
+    assert dummy.put("b", b"value") == 0
+    assert dummy.batch_prefix_len(list("ab"), 1) == 2
+    assert [dummy.remove(key) for key in "ab"] == [0, -706]

@@ -183,6 +183,29 @@ def test_the_form_of_an_event(events: Events) -> None:
     assert status["skipped_unparsed_keys"] >= 1
 
 
+def test_events_tell_groups_and_sessions(events: Events) -> None:
+    store = events.cluster.store(16 * MIB)
+    follower = events.follow()
+    probe(store, follower)
+    config = ReplicateConfig()
+    config.group_ids, config.session_ids = ["7", ""], ["session-1", ""]
+    assert store.put_batch(["1", "2"], [b"value"] * 2, config) == 0
+    dropped = ReplicateConfig()
+    dropped.session_ids = ["session-2"]
+    assert store.put("3", b"value", dropped) == 0
+    settled(events, follower, events.keys())
+    told = [event for event in follower.events if event["event_type"] == "stored"]
+    by_key = {event["object_key"]: (event["group_id"], event["session_id"]) for event in told}
+    expected = {"1": ("7", "session-1"), "2": (None, None), "3": (None, "session-2")}
+    assert {key: by_key[key] for key in expected} == expected
+    # A follower that begins now learns the same.
+    late = events.follow()
+    late.begin()
+    by_key = {event["object_key"]: (event["group_id"], event["session_id"]) for event in late.events}
+    assert {key: by_key[key] for key in expected} == expected
+    assert store.put("4", b"value", config) == -600, "two sessions, and one key"
+
+
 def test_a_follower_knows_the_keys_of_a_pool_under_eviction(events: Events) -> None:
     store = events.cluster.store(8 * MIB)
     follower = events.follow()

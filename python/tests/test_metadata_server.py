@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import signal
 import socket
@@ -64,6 +65,28 @@ def test_values_come_and_go(server: KVBootstrapServer) -> None:
     answers = [(method, path, body, ask(server.port, method, path, body)) for method, path, body, _ in steps]
     assert answers == steps
     assert server.store == {"mooncake/rpc_meta/a": b"other"}
+
+
+def test_a_server_with_a_token_serves_those_who_name_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MC_METADATA_HTTP_TOKEN", "s3cret")
+    server = KVBootstrapServer(port=0, host="127.0.0.1")
+    monkeypatch.delenv("MC_METADATA_HTTP_TOKEN")
+    server.run()
+
+    def status(method: str, named: str | None) -> int:
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+        headers = {} if named is None else {"Authorization": named}
+        connection.request(method, "/metadata?key=k", b"v", headers)
+        with contextlib.closing(connection):
+            return connection.getresponse().status
+
+    for wrong in (None, "", "Bearer", "Bearer s3cre", "Basic s3cret", "Bearer s3cret2", "Bearer \xff"):
+        assert [status(method, wrong) for method in ("PUT", "GET", "DELETE")] == [401] * 3, wrong
+    assert server.store == {}
+    for right in ("Bearer s3cret", "bearer s3cret"):
+        assert [status(method, right) for method in ("PUT", "GET", "DELETE")] == [200] * 3
+    assert ask(server.port, "GET", "/health")[0] == 200
+    server.close()
 
 
 def test_bad_requests_are_refused_and_change_nothing(server: KVBootstrapServer) -> None:

@@ -199,3 +199,27 @@ def test_leases_keep_objects_and_run_out(store: Store) -> None:
     assert store.remove("k") == -706
     wait_until(lambda: store.remove("k") == 0, 5, "the lease of 300 ms ran out")
     assert (store.remove("k"), store.is_exist("k")) == (-704, 0)
+
+
+def test_a_probe_leases_nothing_and_the_last_whole_group_only_where_that_is_asked_for(store: Store) -> None:
+    keys = list("abcdef")
+    assert store.put_batch(keys, [b"value"] * 6) == 0
+    assert [store.probe_key("a"), store.probe_key("none"), store.probe_key("")] == [1, 0, -400]
+    assert store.batch_probe_key([*keys, "none"]) == [1] * 6 + [0]
+    assert store.batch_probe_key(keys, policy="none", candidate_size=5) == [1] * 6
+    assert store.remove("a") == 0, "nothing was leased"
+    assert store.put("a", b"value") == 0
+    assert store.remove("f") == 0
+    assert store.batch_probe_key(keys, "LastHitOnly", 2) == [1] * 5 + [0]
+    assert [store.remove(key) for key in keys] == [0, 0, -706, -706, 0, -704]
+    for wrong in [("LastHitOnly", 4), ("LastHitOnly", 0), ("lastHit", 1), ("", 1)]:
+        assert store.batch_probe_key(keys, *wrong) == [-600] * 6, wrong
+    assert store.batch_probe_key([], "LastHitOnly", 2) == []
+
+
+def test_a_prefix_is_leased_from_where_the_caller_says(store: Store) -> None:
+    keys = list("abcd")
+    assert store.put_batch(keys, [b"value"] * 4) == 0
+    assert store.batch_prefix_len([*keys, "none"], lease_from=2) == 4
+    assert [store.remove(key) for key in keys] == [0, 0, -706, -706]
+    assert store.batch_prefix_len(["a"], 2**63) == 0

@@ -25,6 +25,10 @@ DEFAULTS: dict[str, Any] = {
     "prefer_alloc_in_same_node": False,
     "data_type": ObjectDataType.UNKNOWN,
     "group_ids": None,
+    "session_ids": None,
+    "residency_affinity_ids": None,
+    "preferred_hca_names": None,
+    "per_key_preferred_hca_names": None,
 }
 OTHERS: dict[str, Any] = {
     "replica_num": 2,
@@ -40,6 +44,10 @@ OTHERS: dict[str, Any] = {
     "prefer_alloc_in_same_node": True,
     "data_type": ObjectDataType.TENSOR,
     "group_ids": ["g", "h"],
+    "session_ids": ["s", "t"],
+    "residency_affinity_ids": ["r"],
+    "preferred_hca_names": ["mlx5_0"],
+    "per_key_preferred_hca_names": [["mlx5_0"], []],
 }
 
 
@@ -70,7 +78,9 @@ def test_its_text() -> None:
         "ReplicateConfig: { replica_num: 2, nof_replica_num: 1, dfs_replica_num: 1, soft_pin_action: ENABLE, "
         "soft_pin_ttl_ms: 18446744073709551615, with_soft_pin: true, with_hard_pin: true, "
         'preferred_segments: ["a:1", "b:2"], preferred_segment: "c:3", preferred_nof_segments: ["d:4"], '
-        'prefer_alloc_in_same_node: true, data_type: TENSOR, group_ids: ["g", "h"] }'
+        'prefer_alloc_in_same_node: true, data_type: TENSOR, group_ids: ["g", "h"], session_ids: ["s", "t"], '
+        'residency_affinity_ids: ["r"], preferred_hca_names: ["mlx5_0"], '
+        'per_key_preferred_hca_names: [["mlx5_0"], []] }'
     )
 
 
@@ -87,6 +97,10 @@ def test_its_text() -> None:
         ("preferred_segment", [None, 5]),
         ("preferred_segments", [None, "a:1", [5]]),
         ("group_ids", ["g", [5]]),
+        ("session_ids", ["s", [5]]),
+        ("residency_affinity_ids", ["r", [5]]),
+        ("preferred_hca_names", ["mlx5_0", [5]]),
+        ("per_key_preferred_hca_names", ["mlx5_0", ["mlx5_0"], [[5]]]),
     ],
 )
 def test_a_wrong_type_raises_and_changes_nothing(name: str, values: list[Any]) -> None:
@@ -107,7 +121,7 @@ def test_a_flag_may_be_none_or_a_number(value: Any, expected: bool) -> None:
 
 def test_an_unknown_attribute_raises() -> None:
     with pytest.raises(AttributeError):
-        ReplicateConfig().session_ids = ["s"]  # type: ignore[attr-defined]
+        ReplicateConfig().sessions = ["s"]  # type: ignore[attr-defined]
 
 
 def test_enumerations() -> None:
@@ -159,6 +173,8 @@ def test_members_stand_at_module_level(kind: type[IntEnum]) -> None:
         {"data_type": ObjectDataType.TENSOR},
         {"group_ids": ["g"]},
         {"group_ids": []},
+        {"session_ids": ["s"], "residency_affinity_ids": ["r"], "preferred_hca_names": ["mlx5_0"]},
+        {"per_key_preferred_hca_names": [["mlx5_0"]]},
     ],
     ids=str,
 )
@@ -186,6 +202,9 @@ def test_puts_that_follow_the_rules(store: Store, memory: Memory, attributes: di
         {"soft_pin_ttl_ms": 1000, "with_soft_pin": True},
         {"soft_pin_ttl_ms": (1 << 64) - 1, "soft_pin_action": SoftPinAction.ENABLE},
         {"group_ids": ["one", "too many"]},
+        {"session_ids": ["one", "too many"]},
+        {"residency_affinity_ids": ["one", "too many"]},
+        {"per_key_preferred_hca_names": [[], ["too many"]]},
     ],
     ids=str,
 )

@@ -84,3 +84,30 @@ def test_the_files_of_a_node_that_ended_pass_to_the_next(cluster: Cluster) -> No
     for key in keys:
         assert second.get(key) == content(key, MIB), key
     assert files(second, keys[0]) == [path]
+
+
+def test_with_offload_objects_go_to_the_disks_of_their_nodes_and_not_to_the_shared_directory(tmp_path: Path) -> None:
+    shared, own = tmp_path / "shared", tmp_path / "own"
+    shared.mkdir()
+    with Cluster("--enable_offload=true", f"--root_fs_dir={shared}") as cluster:
+        assert "--root_fs_dir has no effect with --enable_offload" in cluster.master.output()
+        store = MooncakeDistributedStore()
+        settings = {
+            "local_hostname": "localhost",
+            "metadata_server": "P2PHANDSHAKE",
+            "master_server_addr": cluster.master_address,
+            "global_segment_size": 64 * MIB,
+            "local_buffer_size": 16 * MIB,
+            "enable_ssd_offload": "true",
+            "ssd_offload_path": str(own),
+        }
+        assert store.setup(settings) == 0
+        cluster.stores.append(store)
+        assert store.put("k", content("k", MIB)) == 0
+
+        def is_on_own_disk() -> bool:
+            return any(replica.is_local_disk_replica() for replica in store.get_replica_desc("k"))
+
+        wait_until(is_on_own_disk, 10, "it is on the disk")
+        assert not any(replica.is_disk_replica() for replica in store.get_replica_desc("k"))
+        assert list(shared.iterdir()) == []

@@ -288,7 +288,7 @@ class Pool:
     def begin_step(self) -> None:
         self.steps += 1
 
-    def count(self, request_id: str, hashes: Sequence[bytes]) -> int | None:
+    def count(self, request_id: str, hashes: Sequence[bytes], first: int) -> int | None:
         return None if self.in_pool is None else min(self.in_pool, len(hashes))
 
     def forget(self, request_id: str) -> None:

@@ -140,7 +140,7 @@ def test_a_pool_that_does_not_answer_is_asked_three_times_of_a_kind(code: int) -
         assert pool.missing(["a"]) == []
         assert pool.get({"a": ([1], [1])}) == set()
     put, get = "batch_put_from_multi_buffers", "batch_get_into_multi_buffers"
-    assert store.calls == ["batch_prefix_len", put, "batch_is_exist", get, "batch_prefix_len"]
+    assert store.calls == ["batch_prefix_len", put, "batch_probe_key", get, "batch_prefix_len"]
     # What was begun is ended in any case.
     pool.revoke_puts(["a"])
     pool.end_gets(["a"])
@@ -150,7 +150,7 @@ def test_a_pool_that_does_not_answer_is_asked_three_times_of_a_kind(code: int) -
 
 def test_nodes_that_fail_are_noticed_although_the_master_answers() -> None:
     store = Broken(-800)
-    store.__dict__["batch_is_exist"] = lambda keys: [0] * len(keys)
+    store.__dict__["batch_probe_key"] = lambda keys: [0] * len(keys)
     pool = Pool(store, None)
     for _ in range(5):
         pool.put(dict.fromkeys(pool.missing(["a"]), ([1], [1])))

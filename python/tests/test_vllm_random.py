@@ -75,16 +75,16 @@ class FlakyStore:
         self.stored += 1
         self.objects[key] = parts
 
-    def batch_is_exist(self, keys: list[str]) -> list[int]:
+    def batch_probe_key(self, keys: list[str]) -> list[int]:
         with self.lock:
             if self.objects and self.fails(20):
                 del self.objects[self.chance.choice(list(self.objects))]
             return [int(key in self.objects) for key in keys]
 
-    def batch_prefix_len(self, keys: list[str]) -> int:
+    def batch_prefix_len(self, keys: list[str], lease_from: int) -> int:
         if self.fails(5):
             return -900
-        found = self.batch_is_exist(keys)
+        found = self.batch_probe_key(keys)
         return next((at for at, code in enumerate(found) if code != 1), len(keys))
 
     def _lend_from_mem_pool(self, size: int) -> Any:
@@ -178,7 +178,7 @@ class Lookups:
     def begin_step(self) -> None:
         pass
 
-    def count(self, request_id: str, hashes: Sequence[bytes]) -> int | None:
+    def count(self, request_id: str, hashes: Sequence[bytes], first: int) -> int | None:
         return None if self.chance.randrange(5) == 0 else self.answer(hashes)
 
     def forget(self, request_id: str) -> None:

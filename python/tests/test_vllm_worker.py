@@ -261,7 +261,7 @@ def test_what_the_pool_holds_is_not_stored_again(make: Any, options: Options) ->
     first.finish("r")
     second.step(StepPlan(saves={"r": save(0, (1, 2), "a", "b")}), {1: "a", 2: "b"})
     second.finish("r")
-    assert second.calls.names == ["batch_is_exist"]
+    assert second.calls.names == ["batch_probe_key"]
     # Two requests of one step share a prefix; the worker stores it once.
     saves = {"s": save(0, (3, 4), "c", "d"), "t": save(0, (5, 6), "c", "e")}
     second.step(StepPlan(saves=saves), {3: "c", 4: "d", 5: "c", 6: "e"})
@@ -364,9 +364,9 @@ class Held:
 @pytest.mark.parametrize(
     ("options", "call"),
     [
-        (WHOLE, "batch_is_exist"),
+        (WHOLE, "batch_probe_key"),
         (WHOLE, "batch_put_from_multi_buffers"),
-        (LAYERED, "batch_is_exist"),
+        (LAYERED, "batch_probe_key"),
         (LAYERED, "batch_put_session_start"),
         (LAYERED, "batch_put_from_multi_buffer_ranges"),
     ],
@@ -425,7 +425,7 @@ def test_a_preemption_waits_while_its_blocks_are_read(make: Any, options: Option
 
 def test_blocks_of_a_request_that_ended_do_not_wait_long_for_their_saves(make: Any) -> None:
     writer = make(Options(save_wait_ms=50))
-    held = Held(writer, "batch_is_exist")
+    held = Held(writer, "batch_probe_key")
     writer.step(StepPlan(saves={"r": save(0, (1,), "a")}), {1: "a"})
     writer.finish("r")
     held.released.set()
@@ -516,6 +516,21 @@ def test_the_scheduler_asks_the_worker(make: Any) -> None:
     client.close()
 
 
+def test_a_look_up_leases_nothing_that_will_not_be_loaded(make: Any) -> None:
+    instance = make(WHOLE)
+    name = socket_name(uuid.uuid4().hex)
+    instance.worker.serve_lookups(name)
+    # The save looks which blocks are missing, and a second one does: neither leases anything.
+    for _ in range(2):
+        instance.step(StepPlan(saves={"r": save(0, (1, 2, 3), "a", "b", "d")}), {1: "a", 2: "b", 3: "d"})
+        instance.finish("r")
+    client = LookupClient(name, 5000, 5000)
+    assert client.count("r", hashes("a", "b", "d"), 2) == 3
+    keys = instance.worker.keys.keys(hashes("a", "b", "d"))
+    assert [instance.calls.store.remove(key) for key in keys] == [0, 0, -706]
+    client.close()
+
+
 def test_a_block_counts_only_if_all_its_parts_are_there(cluster: Cluster, model: str) -> None:
     store = cluster.store()
     name = socket_name(uuid.uuid4().hex)
@@ -545,7 +560,7 @@ class SlowServer:
         self.released.set()
         self.server.close()
 
-    def count(self, hashes: list[bytes]) -> int:
+    def count(self, hashes: list[bytes], first: int) -> int:
         assert self.released.wait(SECONDS)
         return len(hashes)
 
@@ -592,15 +607,16 @@ def test_while_an_answer_is_overdue_nothing_is_asked_and_nothing_waits(caplog: p
     [
         FRAME.pack(9, 0),
         FRAME.pack(LOOKUP, MAX_PAYLOAD_BYTES + 1),
-        FRAME.pack(LOOKUP, 2) + b"\x00a",
+        FRAME.pack(LOOKUP, 6) + bytes(4) + b"\x00a",
+        FRAME.pack(LOOKUP, 3) + bytes(3),
         FRAME.pack(LOOKUP, 0),
         FRAME.pack(LOOKUP, 100) + b"\x01",
     ],
-    ids=["kind", "length", "payload", "empty", "cut off"],
+    ids=["kind", "length", "payload", "short", "empty", "cut off"],
 )
 def test_a_question_that_is_wrong_ends_its_connection_only(frame: bytes) -> None:
     name = socket_name(uuid.uuid4().hex)
-    server = LookupServer(name, len, lambda: True)
+    server = LookupServer(name, lambda found, _: len(found), lambda: True)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as wrong:
         wrong.connect(name)
         wrong.settimeout(SECONDS)
@@ -628,4 +644,4 @@ def test_batches_are_cut(make: Any) -> None:
     assert 3 * LAYERS * 2 * PIECE_BYTES < MIB
     instance = make(WHOLE)
     keys = [f"{instance.worker.keys.model}-{number}" for number in range(1100)]
-    assert [instance.worker.pool.missing(keys + keys[:5]), instance.calls.names] == [keys, ["batch_is_exist"] * 3]
+    assert [instance.worker.pool.missing(keys + keys[:5]), instance.calls.names] == [keys, ["batch_probe_key"] * 3]

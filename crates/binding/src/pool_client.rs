@@ -1,6 +1,6 @@
 use mooncake_client::{
-    ErrorCode, GetTarget, Health, KnownMemory, ObjectBytes, ObjectLocation, PutSource, Ranged,
-    ReplicateConfig, Rooms, Store,
+    ErrorCode, GetTarget, Health, KnownMemory, ObjectBytes, ObjectLocation, ProbeLeases, PutSource,
+    Ranged, ReplicateConfig, Rooms, Store,
 };
 use mooncake_dummy::DummyStore;
 use mooncake_host_pool::HostPool;
@@ -73,8 +73,12 @@ all_kinds! {
     fn get_ranges(&self, items: &[Ranged<'_>]) -> Vec<Results<u64>>;
     /// See [`Store::exist`].
     fn exist(&self, keys: &[&str]) -> Results<bool>;
+    /// See [`Store::exist_prefetching`].
+    fn exist_prefetching(&self, keys: &[&str]) -> Results<bool>;
+    /// See [`Store::probe`].
+    fn probe(&self, keys: &[&str], leases: ProbeLeases) -> Results<bool>;
     /// See [`Store::prefix_len`].
-    fn prefix_len(&self, keys: &[&str]) -> Result<u64, ErrorCode>;
+    fn prefix_len(&self, keys: &[&str], leased_from: usize) -> Result<u64, ErrorCode>;
     /// See [`Store::size`].
     fn size(&self, key: &str) -> Result<u64, ErrorCode>;
     /// See [`Store::locate`].

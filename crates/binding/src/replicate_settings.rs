@@ -54,6 +54,14 @@ pub struct ReplicateSettings {
     pub data_type: u8,
     /// The group of each key of a put.
     pub group_ids: Option<Vec<String>>,
+    /// The session of each key of a put, which KV events tell.
+    pub session_ids: Option<Vec<String>>,
+    /// Without effect; one id per key.
+    pub residency_affinity_ids: Option<Vec<String>>,
+    /// Without effect.
+    pub preferred_hca_names: Option<Vec<String>>,
+    /// Without effect; one list per key.
+    pub per_key_preferred_hca_names: Option<Vec<Vec<String>>>,
 }
 
 impl Default for ReplicateSettings {
@@ -72,6 +80,10 @@ impl Default for ReplicateSettings {
             prefer_alloc_in_same_node: false,
             data_type: 0,
             group_ids: None,
+            session_ids: None,
+            residency_affinity_ids: None,
+            preferred_hca_names: None,
+            per_key_preferred_hca_names: None,
         }
     }
 }
@@ -100,10 +112,10 @@ impl ReplicateSettings {
         else {
             return Err(refuse(operation, "replica_num is out of range"));
         };
-        let groups = self.group_ids.as_ref().map_or(0, Vec::len);
-        if groups != 0 && groups != keys {
-            return Err(refuse(operation, "group_ids needs one id per key"));
+        if let Some(name) = self.list_of_other_length(keys) {
+            return Err(refuse(operation, name));
         }
+        self.warn_of_what_has_no_effect(operation);
         Ok(ReplicateConfig {
             replica_num,
             soft_pin: self.soft_pin(operation)?,
@@ -118,7 +130,53 @@ impl ReplicateSettings {
     /// The group of the object at this position of a batch; empty if it has none.
     #[must_use]
     pub fn group(&self, position: usize) -> &str {
-        self.group_ids.as_ref().and_then(|ids| ids.get(position)).map_or("", String::as_str)
+        id_at(self.group_ids.as_deref(), position)
+    }
+
+    /// The session of the object at this position of a batch; empty if it has none.
+    #[must_use]
+    pub fn session(&self, position: usize) -> &str {
+        id_at(self.session_ids.as_deref(), position)
+    }
+
+    /// What is wrong with a list that must have one item per key, or be empty.
+    fn list_of_other_length(&self, keys: usize) -> Option<&'static str> {
+        fn len<T>(list: Option<&Vec<T>>) -> usize {
+            list.map_or(0, Vec::len)
+        }
+        let lists = [
+            (len(self.group_ids.as_ref()), "group_ids needs one id per key"),
+            (len(self.session_ids.as_ref()), "session_ids needs one id per key"),
+            (
+                len(self.residency_affinity_ids.as_ref()),
+                "residency_affinity_ids needs one id per key",
+            ),
+            (
+                len(self.per_key_preferred_hca_names.as_ref()),
+                "per_key_preferred_hca_names needs one list per key",
+            ),
+        ];
+        lists.into_iter().find(|&(len, _)| len != 0 && len != keys).map(|(_, reason)| reason)
+    }
+
+    fn warn_of_what_has_no_effect(&self, operation: &str) {
+        let no_cards = "no network card is chosen: bytes go by TCP, as the system routes them";
+        let given = [
+            (
+                self.residency_affinity_ids.is_some(),
+                "residency_affinity_ids",
+                "objects that belong together are named by group_ids",
+            ),
+            (self.preferred_hca_names.is_some(), "preferred_hca_names", no_cards),
+            (self.per_key_preferred_hca_names.is_some(), "per_key_preferred_hca_names", no_cards),
+        ];
+        for (_, name, instead) in given.into_iter().filter(|(is_given, ..)| *is_given) {
+            log::warn(
+                operation,
+                name,
+                format_args!("{name} has no effect in this build ({instead})"),
+            );
+        }
     }
 
     fn soft_pin(&self, operation: &str) -> Result<SoftPin, ErrorCode> {
@@ -139,6 +197,10 @@ impl ReplicateSettings {
             vec![&self.preferred_segment]
         }
     }
+}
+
+fn id_at(ids: Option<&[String]>, position: usize) -> &str {
+    ids.and_then(|ids| ids.get(position)).map_or("", String::as_str)
 }
 
 fn refuse(operation: &str, reason: &str) -> ErrorCode {
@@ -165,8 +227,21 @@ impl fmt::Display for ReplicateSettings {
         write!(f, ", prefer_alloc_in_same_node: {}", self.prefer_alloc_in_same_node)?;
         write!(f, ", data_type: {}, group_ids: ", DATA_TYPES[usize::from(self.data_type)])?;
         match &self.group_ids {
-            Some(ids) => write!(f, "{ids:?} }}"),
-            None => write!(f, "None }}"),
+            Some(ids) => write!(f, "{ids:?}")?,
+            None => write!(f, "None")?,
+        }
+        for (name, ids) in [
+            ("session_ids", &self.session_ids),
+            ("residency_affinity_ids", &self.residency_affinity_ids),
+            ("preferred_hca_names", &self.preferred_hca_names),
+        ] {
+            if let Some(ids) = ids {
+                write!(f, ", {name}: {ids:?}")?;
+            }
+        }
+        match &self.per_key_preferred_hca_names {
+            Some(names) => write!(f, ", per_key_preferred_hca_names: {names:?} }}"),
+            None => write!(f, " }}"),
         }
     }
 }

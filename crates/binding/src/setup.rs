@@ -10,7 +10,7 @@ use mooncake_client::{
 };
 use mooncake_engine::EngineConfig;
 use mooncake_host_pool::{HostPool, HostPoolAddress};
-use mooncake_types::FailureDomains;
+use mooncake_types::{FailureDomains, PrefetchLimits};
 
 use crate::pool_client::PoolClient;
 use crate::protocol::warn_of_protocol;
@@ -67,6 +67,8 @@ pub struct Setup {
     pub disk_path: Option<String>,
     /// Whether the pool has its master in this process; false leaves it to the environment.
     pub has_own_master: bool,
+    /// Whether existence checks may have objects copied from disks to memory, and within which limits.
+    pub ssd_prefetch: Option<PrefetchLimits>,
     /// The names of arguments that were given and have no effect in this build.
     pub ignored: Vec<String>,
 }
@@ -90,6 +92,7 @@ impl Default for Setup {
             lends_disk: false,
             disk_path: None,
             has_own_master: false,
+            ssd_prefetch: None,
             ignored: Vec::new(),
         }
     }
@@ -190,6 +193,7 @@ impl Setup {
             domains: self.domains.clone().unwrap_or(environment.domains),
             hot_cache,
             offload: self.offload(&environment.offload),
+            ssd_prefetch: self.ssd_prefetch,
             drain_timeout: self.drain_timeout.unwrap_or(environment.drain_timeout),
             local_hostname: self.local_hostname.clone(),
             master: self.master_server_addr.clone(),

@@ -37,8 +37,8 @@ impl Write<'_> {
             Ok(config) => config,
             Err(code) => return code.number(),
         };
-        let group = self.settings.group(0);
-        let results = self.write(&[PutSource { key, src, group }], &config);
+        let (group, session) = (self.settings.group(0), self.settings.session(0));
+        let results = self.write(&[PutSource { key, src, group, session }], &config);
         results.into_iter().next().map_or(INVALID_PARAMS, batch::stored)
     }
 
@@ -55,7 +55,8 @@ impl Write<'_> {
         let sources = keys.iter().zip(slices).enumerate().map(|(position, (&key, src))| {
             let src = src?;
             self.check(key, &src)?;
-            Ok(PutSource { key, src, group: self.settings.group(position) })
+            let (group, session) = (self.settings.group(position), self.settings.session(position));
+            Ok(PutSource { key, src, group, session })
         });
         let results = batch::run(sources, |sources| self.write(sources, &config));
         results.into_iter().map(batch::stored).collect()

@@ -152,6 +152,8 @@ fn a_shared_directory_is_one_path_and_a_quota() {
     let args =
         "--cluster_id=blue|--root_fs_dir=/mnt/pool/|--quota_bytes=1TB|--noenable_disk_eviction";
     assert_eq!(settings(args).pool.shared_directory, expected);
+    let with_disks = settings(&format!("{args}|--enable_offload")).pool;
+    assert_eq!((with_disks.offload, with_disks.shared_directory), (true, None));
 }
 
 #[test]
@@ -262,11 +264,23 @@ fn what_existing_start_scripts_pass_is_accepted() {
 
 /// Lines like `rpc_port=0`, with comments.
 const OF_CPP_MASTER: &str = include_str!("flags_of_cpp_master.txt");
+const OF_CPP_CLIENT: &str = include_str!("flags_of_cpp_client.txt");
+
+fn flags_in(text: &str) -> Vec<String> {
+    let flags = text.lines().filter(|line| !line.starts_with('#'));
+    flags.map(|flag| format!("--{flag}")).collect()
+}
+
+#[test]
+fn every_flag_of_the_cpp_client_is_taken() {
+    let all = flags_in(OF_CPP_CLIENT);
+    assert!(all.len() > 40, "{}", all.len());
+    client::parse(&all, &[]).expect("their defaults are good here");
+}
 
 #[test]
 fn every_flag_of_the_cpp_master_is_taken() {
-    let flags = OF_CPP_MASTER.lines().filter(|line| !line.starts_with('#'));
-    let all: Vec<String> = flags.map(|flag| format!("--{flag}")).collect();
+    let all = flags_in(OF_CPP_MASTER);
     assert!(all.len() > 130, "{}", all.len());
     let flags = master::parse(&all, &[]).expect("their defaults are good here");
     flags.settings(LeadershipEnvironment::default()).expect("so they are together");

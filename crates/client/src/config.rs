@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mooncake_ha::KubernetesAccess;
 use mooncake_transfer::{EnvError, HotCacheConfig, Transports, Variables, token_of_variables};
-use mooncake_types::{BusyWait, FailureDomains};
+use mooncake_types::{BusyWait, FailureDomains, PrefetchLimits};
 
 use crate::hot_cache;
 use crate::offload_config::OffloadConfig;
@@ -36,6 +36,9 @@ pub struct StoreConfig {
     pub segment_reset: bool,
     /// The disk to lend beside the memory. Without memory no disk is lent, since its objects come from memory.
     pub offload: OffloadConfig,
+    /// Whether [`crate::Store::exist_prefetching`] has objects that lie on disks only copied to memory, and within which
+    /// limits.
+    pub ssd_prefetch: Option<PrefetchLimits>,
     /// Size of the memory that [`crate::Store::alloc_from_mem_pool`] hands out, in bytes. Zero also disables copying
     /// calls ([`crate::Store::allows_copies`]); any other value does not bound their copies.
     pub local_buffer_bytes: u64,
@@ -113,6 +116,7 @@ impl Default for StoreConfig {
             segment_path: None,
             segment_reset: false,
             offload: OffloadConfig::default(),
+            ssd_prefetch: None,
             local_buffer_bytes: 16 << 20,
             cluster_id: "mooncake_cluster".to_owned(),
             auth_token: String::new(),

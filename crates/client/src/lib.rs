@@ -48,6 +48,7 @@ pub mod no_effect;
 mod offload_config;
 mod open_error;
 mod pointer;
+mod probe;
 mod random;
 mod registered_buffers;
 mod rpc;
@@ -73,14 +74,15 @@ pub use mooncake_transfer::{
     EnvError, HotCacheConfig, HotCacheCounts, TokenFileError, is_served_by_tcp, read_token_file,
 };
 pub use mooncake_types::{
-    Chance, ErrorCode, LogLimiter, PutItem, ReplicateConfig, SegmentId, ShownKey, SoftPin, TaskId,
-    TaskKind, TaskReport, TaskStatus, Version,
+    Chance, ErrorCode, ExistOptions, LogLimiter, PrefetchLimits, PutItem, ReplicateConfig,
+    SegmentId, ShownKey, SoftPin, TaskId, TaskKind, TaskReport, TaskStatus, Version,
 };
 pub use mooncake_wire::{PROTOCOL_VERSION, SOFTWARE_VERSION};
 pub use nearest::nearest;
 pub use offload_config::OffloadConfig;
 pub use open_error::OpenError;
 pub use pointer::describe_pointer;
+pub use probe::{ProbeLeases, probe};
 pub use registered_buffers::{KnownMemory, RegisteredBuffers};
 pub use store::{
     AllocatedSegment, Fragment, GetTarget, Health, PutSource, Ranged, RangedReadSnapshot, Rooms,

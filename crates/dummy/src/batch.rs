@@ -29,7 +29,7 @@ pub(super) struct Batch<'p, R> {
 /// One item whose bytes have a place in shared memory.
 pub(super) struct Staged<'p, R> {
     pub(super) request: R,
-    /// Bytes of its key and group.
+    /// Bytes of its key, group and session.
     pub(super) name_bytes: usize,
     pub(super) pieces: usize,
     /// The range of the pool through which its bytes pass, unless they are in place.

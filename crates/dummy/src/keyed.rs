@@ -1,12 +1,12 @@
 use std::cmp::Ordering;
 
-use mooncake_types::{DummyReply, DummyRequest, ErrorCode, limits};
+use mooncake_types::{DummyReply, DummyRequest, ErrorCode, ExistOptions, PrefetchLimits, limits};
 
 use super::batch::{CallRoom, INVALID_REPLY, by_position};
 use super::put::{check_key, statuses};
 use super::segment_table::locations;
 use super::store::DummyStore;
-use mooncake_client::{Health, ObjectLocation};
+use mooncake_client::{Health, ObjectLocation, ProbeLeases, probe};
 
 /// Results by position.
 type Results<T> = Vec<Result<T, ErrorCode>>;
@@ -23,23 +23,42 @@ impl DummyStore {
 
     /// As [`mooncake_client::Store::exist`].
     pub fn exist(&self, keys: &[&str]) -> Vec<Result<bool, ErrorCode>> {
+        self.exist_with(keys, ExistOptions::default())
+    }
+
+    /// As [`mooncake_client::Store::exist_with`].
+    pub fn exist_with(&self, keys: &[&str], options: ExistOptions) -> Vec<Result<bool, ErrorCode>> {
         let found =
             |answer| if let DummyReply::Exist(results) = answer { Some(results) } else { None };
-        self.by_key(keys, |keys| DummyRequest::Exist { keys }, found)
+        self.by_key(keys, |keys| DummyRequest::Exist { keys, options }, found)
+    }
+
+    /// As [`mooncake_client::Store::exist_prefetching`], if the host process prefetches, and within its limits.
+    pub fn exist_prefetching(&self, keys: &[&str]) -> Vec<Result<bool, ErrorCode>> {
+        let prefetch = Some(PrefetchLimits::default());
+        self.exist_with(keys, ExistOptions { prefetch, ..ExistOptions::default() })
+    }
+
+    /// As [`mooncake_client::Store::probe`].
+    pub fn probe(&self, keys: &[&str], leases: ProbeLeases) -> Vec<Result<bool, ErrorCode>> {
+        probe(keys, leases, |keys, options| self.exist_with(keys, options))
     }
 
     /// As [`mooncake_client::Store::prefix_len`].
     ///
     /// # Errors
     /// As there.
-    pub fn prefix_len(&self, keys: &[&str]) -> Result<u64, ErrorCode> {
+    pub fn prefix_len(&self, keys: &[&str], leased_from: usize) -> Result<u64, ErrorCode> {
         keys.iter().try_for_each(|key| check_key(key))?;
         let (mut left, mut found) = (keys, 0);
         while !left.is_empty() {
             let mut room = CallRoom::new();
             let taken = left.iter().take_while(|key| room.take(key.len(), 0)).count();
             let (asked, rest) = left.split_at(taken);
-            let answer = self.ask(&DummyRequest::PrefixLen { keys: asked.to_vec() })?;
+            let leased_from = leased_from.saturating_sub(keys.len() - left.len());
+            let leased_from = leased_from.min(taken) as u32;
+            let answer =
+                self.ask(&DummyRequest::PrefixLen { keys: asked.to_vec(), leased_from })?;
             let DummyReply::PrefixLen(count) = answer else { return Err(INVALID_REPLY) };
             found += u64::from(count);
             left = match taken.cmp(&(count as usize)) {

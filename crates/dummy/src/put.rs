@@ -72,10 +72,11 @@ fn place<'k, 'p>(
 ) -> Result<Staged<'p, DummyPut<'k>>, NoPlace> {
     check_names(item).map_err(NoPlace::Never)?;
     let placed = stage.put(&item.src, is_alone)?;
-    let PutSource { key, group, .. } = *item;
-    let (name_bytes, pieces) = (key.len() + group.len(), placed.pieces.len());
+    let PutSource { key, group, session, .. } = *item;
+    let name_bytes = key.len() + group.len() + session.len();
+    let pieces = placed.pieces.len();
     let object = DummyObject { key, pieces: placed.pieces };
-    let request = DummyPut { object, group };
+    let request = DummyPut { object, group, session };
     Ok(Staged { request, name_bytes, pieces, passing: placed.passing })
 }
 
@@ -86,7 +87,7 @@ pub(super) fn statuses(answer: DummyReply) -> Option<Vec<Result<(), ErrorCode>>>
 
 fn check_names(item: &PutSource<'_>) -> Result<(), ErrorCode> {
     check_key(item.key)?;
-    match item.group.len() <= limits::MAX_GROUP_BYTES {
+    match item.group.len().max(item.session.len()) <= limits::MAX_GROUP_BYTES {
         true => Ok(()),
         false => Err(ErrorCode::InvalidParams),
     }

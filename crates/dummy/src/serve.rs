@@ -35,9 +35,13 @@ pub(super) fn answer(
         DummyRequest::Put { mode, config, puts } => put(store, regions, (*mode, config), puts)?,
         DummyRequest::Get { objects } => get(store, regions, objects)?,
         DummyRequest::GetFragments { objects } => get_fragments(store, regions, objects)?,
-        DummyRequest::Exist { keys } => DummyReply::Exist(store.exist(keys)),
-        DummyRequest::PrefixLen { keys } => {
-            let counted = store.prefix_len(keys);
+        DummyRequest::Exist { keys, options } => DummyReply::Exist(match options.prefetch {
+            // The limits are those of this process.
+            Some(_) => store.exist_prefetching(keys),
+            None => store.exist_with(keys, *options),
+        }),
+        DummyRequest::PrefixLen { keys, leased_from } => {
+            let counted = store.prefix_len(keys, *leased_from as usize);
             // The count fits, since a frame bounds the number of keys.
             counted.map_or_else(DummyReply::Refused, |count| DummyReply::PrefixLen(count as u32))
         }
@@ -67,8 +71,9 @@ fn put(
     puts: &[DummyPut<'_>],
 ) -> Result<DummyReply, Malformed> {
     let mut sources = Vec::with_capacity(puts.len());
-    for DummyPut { object, group } in puts {
-        sources.push(PutSource { key: object.key, src: regions.list(&object.pieces)?, group });
+    for DummyPut { object, group, session } in puts {
+        let src = regions.list(&object.pieces)?;
+        sources.push(PutSource { key: object.key, src, group, session });
     }
     Ok(DummyReply::Statuses(match mode {
         PutMode::Insert => store.put(&sources, config),

@@ -42,6 +42,10 @@ pub enum Event {
         tier: Tier,
         /// The change.
         change: Change,
+        /// The name of the object's group; empty for none.
+        group: Box<str>,
+        /// The session that the object belongs to; empty for none.
+        session: Box<str>,
     },
     /// All earlier events are void, since the publisher has started anew.
     Cleared,
@@ -103,6 +107,8 @@ enum Value<'a> {
     Nil,
     Number(u64),
     Text(&'a str),
+    /// A text, or nothing if it is empty.
+    Label(&'a str),
     /// A list with this number, or an empty list.
     Numbers(Option<u64>),
     /// As `Numbers`, but signed, as in vLLM's own events.
@@ -125,9 +131,9 @@ impl Event {
         for (name, value) in values {
             packer.text(name);
             match value {
-                Value::Nil => packer.nil(),
+                Value::Nil | Value::Label("") => packer.nil(),
                 Value::Number(number) => packer.number(number),
-                Value::Text(text) => packer.text(text),
+                Value::Text(text) | Value::Label(text) => packer.text(text),
                 Value::Numbers(numbers) => {
                     packer.array(usize::from(numbers.is_some()));
                     numbers.into_iter().for_each(|number| packer.number(number));
@@ -166,9 +172,10 @@ impl Event {
         }
         values.push(("tenant_id", Value::Text("default")));
         values.push(("backend_id", Value::Text(&fields.backend_id)));
-        values.push(("group_id", Value::Nil));
-        if let Event::Key { key, tier, change } = self {
-            self.key_values(fields, (key, *tier, *change), &mut values);
+        let group = if let Event::Key { group, .. } = self { &**group } else { "" };
+        values.push(("group_id", Value::Label(group)));
+        if let Event::Key { key, tier, change, session, .. } = self {
+            self.key_values(fields, (key, *tier, *change, session), &mut values);
         }
         values.push(("dp_rank", Value::Nil));
         values
@@ -177,7 +184,7 @@ impl Event {
     fn key_values<'a>(
         &'a self,
         fields: &Fields,
-        (key, tier, change): (&'a str, Tier, Change),
+        (key, tier, change, session): (&'a str, Tier, Change, &'a str),
         values: &mut Vec<(&'static str, Value<'a>)>,
     ) {
         let (number, is_stored) = (self.number(), change == Change::Stored);
@@ -193,6 +200,7 @@ impl Event {
         let base = if is_stored { Value::Number(0) } else { Value::Nil };
         values.push(("base_block_idx", base));
         if is_stored {
+            values.push(("session_id", Value::Label(session)));
             values.push(("parent_hash", Value::Nil));
             values.push(("token_ids", Value::Nil));
             if fields.are_legacy_names_there {

@@ -22,7 +22,13 @@ impl Snapshot for TwoKeys {
 }
 
 fn stored(key: &str) -> Event {
-    Event::Key { key: key.into(), tier: Tier::Memory, change: Change::Stored }
+    Event::Key {
+        key: key.into(),
+        tier: Tier::Memory,
+        change: Change::Stored,
+        group: "".into(),
+        session: "".into(),
+    }
 }
 
 fn config() -> Config {

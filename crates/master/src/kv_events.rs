@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use mooncake_kv_events::{Change, Config, Event, Fields, Page, Publisher, Snapshot, Tier};
-use mooncake_meta::{KeyEvent, Meta, Tiers};
+use mooncake_meta::{KeyEvent, KeyLabels, Meta};
 use tracing::info;
 
 use crate::ask::Asker;
@@ -52,13 +52,14 @@ pub(crate) fn begin(publisher: &Publisher, meta: &mut Meta) {
 
 /// The changes, as one event for each tier.
 pub(crate) fn events(changed: Vec<KeyEvent>) -> impl Iterator<Item = Event> {
-    changed.into_iter().flat_map(|KeyEvent { key, before, now }| {
+    changed.into_iter().flat_map(|KeyEvent { key, before, now, labels }| {
         let tiers =
             [(Tier::Memory, before.memory, now.memory), (Tier::Disk, before.disk, now.disk)];
         tiers.into_iter().filter(|(_, before, now)| before != now).map(
             move |(tier, _, is_there)| {
                 let change = if is_there { Change::Stored } else { Change::Removed };
-                Event::Key { key: key.clone(), tier, change }
+                let KeyLabels { group, session } = labels.clone();
+                Event::Key { key: key.clone(), tier, change, group, session }
             },
         )
     })
@@ -73,10 +74,8 @@ impl Snapshot for Keys {
             let from = u32::try_from(from).ok()?;
             let look =
                 move |owner: &mut crate::owner::Owner| owner.meta.key_page(from, SCAN_PAGE_OBJECTS);
-            let (keys, next) = self.0.ask(look).await.ok()?;
-            let stored =
-                keys.into_iter().map(|(key, now)| KeyEvent { key, before: Tiers::NONE, now });
-            Some((events(stored.collect()).collect(), next.map(u64::from)))
+            let (stored, next) = self.0.ask(look).await.ok()?;
+            Some((events(stored).collect(), next.map(u64::from)))
         })
     }
 }

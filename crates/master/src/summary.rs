@@ -193,12 +193,8 @@ mod tests {
         };
         let mut rpc = RpcMetrics::default();
         let found = Reply::Exist(vec![Ok(true), Err(ErrorCode::InvalidKey)]);
-        rpc.record(&Request::ExistKey { keys: vec!["a", ""] }, &found, Duration::ZERO);
-        rpc.record(
-            &Request::ExistKey { keys: vec!["a"] },
-            &Reply::Exist(vec![Ok(true)]),
-            Duration::ZERO,
-        );
+        rpc.record(&Request::exist(vec!["a", ""]), &found, Duration::ZERO);
+        rpc.record(&Request::exist(vec!["a"]), &Reply::Exist(vec![Ok(true)]), Duration::ZERO);
         let reads =
             ReadCounts { get_hits: 3, exist_hits: 9, exist_misses: 1, ..ReadCounts::default() };
         let snapshot = Snapshot { reads, ..Snapshot::new(stats, rpc) };

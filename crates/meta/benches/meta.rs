@@ -134,8 +134,7 @@ fn measure(objects: usize, segments: usize) {
     let batches: Vec<&[String]> = keys.chunks(BATCH).collect();
     let stride = |i: usize| batches[i * 37 % batches.len()].iter().map(String::as_str).collect();
     let all = 0..batches.len();
-    let (exist, _) =
-        time(&mut meta, BEGUN, all.clone().map(|i| Request::ExistKey { keys: stride(i) }));
+    let (exist, _) = time(&mut meta, BEGUN, all.clone().map(|i| Request::exist(stride(i))));
     let (get, _) = time(&mut meta, BEGUN, all.map(|i| Request::GetReplicaList { keys: stride(i) }));
     let scan = |cursor| {
         Request::Scan(Scan {

@@ -56,7 +56,7 @@ mod tombstones;
 pub use check::Violation;
 pub use config::{AllocatorKind, Config, EvictionPolicy, Replication, ReplicationMode, Strategy};
 pub use counters::{Copies, Counters, Evictions, TaskCounts};
-pub use key_events::{KeyEvent, Tiers};
+pub use key_events::{KeyEvent, KeyLabels, Tiers};
 pub use meta::Meta;
 pub use notice::Notice;
 pub use objects::{MatchedKeys, Patterns, UnmatchedKeys};

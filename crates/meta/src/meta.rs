@@ -17,10 +17,10 @@ use crate::objects::{
     ByKey, Extras, Groups, Index, Object, Patterns, Queue, Range, Records, SoftPins,
 };
 use crate::recovery::{Recovery, Reviews, Term};
-use crate::replication::{Heat, Repair, Replicator};
+use crate::replication::{Repair, Replicator};
 use crate::segments::{Clients, Members, RetiredSegments, Segments};
 use crate::tasks::Tasks;
-use crate::tiers::{self, Offloads};
+use crate::tiers::{Offloads, Promotions};
 use crate::timer::Timer;
 use crate::tombstones::{DropList, Tombstones};
 
@@ -73,8 +73,7 @@ pub struct Meta {
     pub(crate) reviews: Reviews,
     pub(crate) extras: Extras,
     pub(crate) offloads: Offloads,
-    /// Counts reads of objects that lie on disks only. Absent if such objects are not promoted.
-    pub(crate) disk_heat: Option<Heat>,
+    pub(crate) promotions: Promotions,
     pub(crate) repair: Repair,
     pub(crate) replicator: Replicator,
     pub(crate) notices: Vec<Notice>,
@@ -127,7 +126,7 @@ impl Meta {
             reviews: Reviews::default(),
             extras: Extras::default(),
             offloads: Offloads::default(),
-            disk_heat: tiers::disk_heat(config.promotion_on_hit),
+            promotions: Promotions::default(),
             repair: Repair::new(config.repair_bytes_per_second, now),
             replicator: Replicator::new(&config.replication),
             notices: Vec::new(),
@@ -227,8 +226,10 @@ impl Meta {
             }
             Request::GetReplicaList { keys } => self.get_replica_list(keys, &[]),
             Request::RenewRoutes { keys, uses } => self.get_replica_list(keys, uses),
-            Request::ExistKey { keys } => Reply::Exist(in_reverse(keys, |key| self.exist(key))),
-            Request::PrefixLen { keys } => self.prefix_len(keys),
+            Request::ExistKey { keys, options } => {
+                Reply::Exist(in_reverse(keys, |key| self.exist(key, *options)))
+            }
+            Request::PrefixLen { keys, leased_from } => self.prefix_len(keys, *leased_from),
             Request::Prefetch { keys } => {
                 Reply::Prefetched(keys.iter().map(|key| self.prefetch(key)).collect())
             }
@@ -273,8 +274,8 @@ impl Meta {
         }
         let (index, objects, ranges) = (&self.index, &self.objects, &self.ranges);
         match request {
-            Request::ExistKey { keys }
-            | Request::PrefixLen { keys }
+            Request::ExistKey { keys, .. }
+            | Request::PrefixLen { keys, .. }
             | Request::GetReplicaList { keys }
             | Request::RenewRoutes { keys, .. }
             | Request::Remove { keys, .. } => {
@@ -328,8 +329,8 @@ fn keys_of(request: &Request<'_>) -> usize {
         }
         Request::GetReplicaList { keys }
         | Request::RenewRoutes { keys, .. }
-        | Request::ExistKey { keys }
-        | Request::PrefixLen { keys }
+        | Request::ExistKey { keys, .. }
+        | Request::PrefixLen { keys, .. }
         | Request::Prefetch { keys }
         | Request::Remove { keys, .. }
         | Request::ClearReplicas { keys, .. } => keys.len(),

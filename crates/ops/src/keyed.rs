@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use mooncake_types::{ErrorCode, Prefetch, Reply, Request, SegmentAddress, Tick};
+use mooncake_types::{ErrorCode, ExistOptions, Prefetch, Reply, Request, SegmentAddress, Tick};
 
 use crate::batches::{Batches, check_key, checked};
 use crate::dropping::predecessors::Predecessors;
@@ -12,7 +12,7 @@ use crate::retry::RetryPolicy;
 /// A question to the master about keys.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum KeyQuestion<'a> {
-    Exist,
+    Exist(ExistOptions),
     Locate,
     Hold,
     Prefetch,
@@ -41,7 +41,7 @@ pub struct KeyBatchOp<'a, A> {
     results: Vec<Result<A, ErrorCode>>,
 }
 
-/// Asks whether objects exist, complete. The master grants a lease on each that does.
+/// Asks whether objects exist, complete. The master grants a lease on each that does, unless the question is a probe.
 pub type ExistOp<'a> = KeyBatchOp<'a, bool>;
 
 /// Asks where objects lie. The master grants a lease on each that it finds.
@@ -56,7 +56,7 @@ pub type PrefetchOp<'a> = KeyBatchOp<'a, Prefetch>;
 impl<'a> KeyQuestion<'a> {
     fn request(self, keys: Vec<&'a str>) -> Request<'a> {
         match self {
-            Self::Exist => Request::ExistKey { keys },
+            Self::Exist(options) => Request::ExistKey { keys, options },
             Self::Locate | Self::Hold => Request::GetReplicaList { keys },
             Self::Prefetch => Request::Prefetch { keys },
             Self::Remove { force } => Request::Remove { keys, force },
@@ -79,10 +79,16 @@ impl<'a> KeyQuestion<'a> {
 }
 
 impl<'a> ExistOp<'a> {
-    /// A question about `keys`.
+    /// A question about `keys` that leases what is there.
     #[must_use]
     pub fn new(keys: &'a [&'a str]) -> Self {
-        Self::asking(KeyQuestion::Exist, keys, |_, reply| match reply {
+        Self::with(keys, ExistOptions::default())
+    }
+
+    /// A question about `keys`.
+    #[must_use]
+    pub fn with(keys: &'a [&'a str], options: ExistOptions) -> Self {
+        Self::asking(KeyQuestion::Exist(options), keys, |_, reply| match reply {
             Reply::Exist(answers) => Ok(answers),
             other => Err(other),
         })

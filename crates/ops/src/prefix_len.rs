@@ -3,26 +3,29 @@ use mooncake_types::{ErrorCode, Reply, Request, Tick};
 use crate::batches::{Batches, check_key};
 use crate::op::{CallError, Op, Step, unexpected};
 
-/// Counts the objects that exist, complete, from the first key on without a gap. The master grants a lease on each.
+/// Counts the objects that exist, complete, from the first key on without a gap. The master grants a lease on each from
+/// a position on.
 ///
 /// A list may take several requests. Each is sent only if all keys of the one before exist.
 #[derive(Debug)]
 pub struct PrefixLenOp<'a> {
     keys: &'a [&'a str],
     batches: Batches,
+    leased_from: usize,
     asked: usize,
     found: Result<u64, ErrorCode>,
     is_over: bool,
 }
 
 impl<'a> PrefixLenOp<'a> {
-    /// Counts along `keys`. Fails if one of them is empty or too long.
+    /// Counts along `keys`, and leases the objects from position `leased_from` on. Fails if a key is empty or too long.
     #[must_use]
-    pub fn new(keys: &'a [&'a str]) -> Self {
+    pub fn new(keys: &'a [&'a str], leased_from: usize) -> Self {
         let checked = keys.iter().try_for_each(|key| check_key(key));
         Self {
             keys,
             batches: Batches::new((0..keys.len()).collect()),
+            leased_from,
             asked: 0,
             found: checked.map(|()| 0),
             is_over: checked.is_err(),
@@ -61,8 +64,10 @@ impl<'a> Op<'a> for PrefixLenOp<'a> {
         match asked.is_empty() {
             true => Step::Done,
             false => {
+                let first = asked[0];
+                let leased_from = self.leased_from.saturating_sub(first).min(asked.len()) as u32;
                 let keys = asked.into_iter().map(|position| keys[position]).collect();
-                Step::Call(Request::PrefixLen { keys })
+                Step::Call(Request::PrefixLen { keys, leased_from })
             }
         }
     }

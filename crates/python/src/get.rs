@@ -1,7 +1,9 @@
 //! The methods that read objects, and that ask whether they exist.
 
+use std::num::NonZeroUsize;
+
 use mooncake_binding::{INVALID_PARAMS, PoolClient, batch, get_many, log};
-use mooncake_client::{Buffer, ErrorCode, RawSlice, Rooms, ShownKey, SliceList};
+use mooncake_client::{Buffer, ErrorCode, ProbeLeases, RawSlice, Rooms, ShownKey, SliceList};
 use mooncake_types::Prefetch;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -9,6 +11,7 @@ use pyo3::types::PyBytes;
 use crate::argument::argument;
 use crate::buffer::{BufferHandle, memory_at, memory_list_at, unfilled_bytes};
 use crate::codes::{Codes, lengths_differ};
+use crate::exist_options::ExistOptions;
 use crate::store::MooncakeDistributedStore;
 
 #[pymethods]
@@ -155,42 +158,104 @@ impl MooncakeDistributedStore {
         }))
     }
 
-    /// Whether the object exists and is complete. If so, the call grants it a lease, as a read does.
+    /// Whether the object exists and is complete. If so, the call grants it a lease, as a read does. `options` is an
+    /// `ExistOptions`.
     ///
     /// Returns 1 or 0, or a negative code.
-    fn is_exist(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<i32> {
+    #[pyo3(signature = (key, options = None))]
+    fn is_exist(
+        &self,
+        py: Python<'_>,
+        key: &Bound<'_, PyAny>,
+        options: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<i32> {
         let key = argument("is_exist", "key").text(key)?;
+        let prefetches = prefetches("is_exist", options)?;
         let Some(store) = self.store_for("is_exist") else { return Ok(INVALID_PARAMS) };
-        let results = py.detach(|| store.exist(&[key]));
+        let results = py.detach(|| exist(&store, &[key], prefetches));
         Ok(results.into_iter().next().map_or(INVALID_PARAMS, batch::found))
     }
 
     /// Whether several objects exist, each as `is_exist`, in one round trip.
     ///
     /// Returns a list with 1, 0 or a negative code per key.
-    fn batch_is_exist(&self, py: Python<'_>, keys: &Bound<'_, PyAny>) -> PyResult<Codes<i32>> {
+    #[pyo3(signature = (keys, options = None))]
+    fn batch_is_exist(
+        &self,
+        py: Python<'_>,
+        keys: &Bound<'_, PyAny>,
+        options: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Codes<i32>> {
         let held = argument("batch_is_exist", "keys").texts(keys)?;
         let keys = held.strs()?;
+        let prefetches = prefetches("batch_is_exist", options)?;
         let Some(store) = self.store_for("batch_is_exist") else {
             return Ok(Codes::same(INVALID_PARAMS, keys.len()));
         };
         Ok(py.detach(|| {
-            let results = store.exist(&keys);
+            let results = exist(&store, &keys, prefetches);
             results.into_iter().map(batch::found).collect()
         }))
     }
 
-    /// Counts the objects that exist from `keys[0]` on, up to the first that is missing. The call grants leases to the
-    /// objects that it counts, as a read does; it does not look up later keys.
+    /// Whether the object exists and is complete. The call grants no lease, and counts as no use.
+    ///
+    /// Returns 1 or 0, or a negative code.
+    fn probe_key(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<i32> {
+        let key = argument("probe_key", "key").text(key)?;
+        let Some(store) = self.store_for("probe_key") else { return Ok(INVALID_PARAMS) };
+        let results = py.detach(|| store.probe(&[key], ProbeLeases::None));
+        Ok(results.into_iter().next().map_or(INVALID_PARAMS, batch::found))
+    }
+
+    /// Whether several objects exist, each as `probe_key`, in one round trip.
+    ///
+    /// With policy 'LastHitOnly' the keys are groups of `candidate_size`, and the last group that is there whole gets
+    /// leases, as by `is_exist`. The number of keys must then be a multiple of `candidate_size`. With policy 'none' no
+    /// object gets one.
+    ///
+    /// Returns a list with 1, 0 or a negative code per key; -600 for all if the arguments contradict each other.
+    #[pyo3(signature = (keys, policy = None, candidate_size = None), text_signature = "($self, keys, policy='none', candidate_size=1)")]
+    fn batch_probe_key(
+        &self,
+        py: Python<'_>,
+        keys: &Bound<'_, PyAny>,
+        policy: Option<&Bound<'_, PyAny>>,
+        candidate_size: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Codes<i32>> {
+        const NAME: &str = "batch_probe_key";
+        let held = argument(NAME, "keys").texts(keys)?;
+        let keys = held.strs()?;
+        let policy = policy.map_or(Ok("none"), |policy| argument(NAME, "policy").text(policy))?;
+        let size =
+            candidate_size.map_or(Ok(1), |size| argument(NAME, "candidate_size").number(size))?;
+        let refused = || Ok(Codes::same(INVALID_PARAMS, keys.len()));
+        let Some(leases) = probe_leases(policy, size, keys.len()) else { return refused() };
+        let Some(store) = self.store_for(NAME) else { return refused() };
+        Ok(py.detach(|| store.probe(&keys, leases).into_iter().map(batch::found).collect()))
+    }
+
+    /// Counts the objects that exist from `keys[0]` on, up to the first that is missing; it does not look up later keys.
+    /// The call grants leases to the objects that it counts from position `lease_from` on, as a read does. Those before
+    /// it become the most recently used, without a lease: the caller has them, and needs only those behind them.
     ///
     /// Returns the count, or a negative code; -400 if any of the keys is invalid.
-    fn batch_prefix_len(&self, py: Python<'_>, keys: &Bound<'_, PyAny>) -> PyResult<i64> {
+    #[pyo3(signature = (keys, lease_from = None), text_signature = "($self, keys, lease_from=0)")]
+    fn batch_prefix_len(
+        &self,
+        py: Python<'_>,
+        keys: &Bound<'_, PyAny>,
+        lease_from: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<i64> {
         let held = argument("batch_prefix_len", "keys").texts(keys)?;
         let keys = held.strs()?;
+        let from = lease_from
+            .map_or(Ok(0), |place| argument("batch_prefix_len", "lease_from").number(place))?;
+        let from = usize::try_from(from).unwrap_or(usize::MAX);
         let Some(store) = self.store_for("batch_prefix_len") else {
             return Ok(i64::from(INVALID_PARAMS));
         };
-        Ok(batch::counted(py.detach(|| store.prefix_len(&keys))))
+        Ok(batch::counted(py.detach(|| store.prefix_len(&keys, from))))
     }
 
     /// The object's length in bytes, or a negative code: -704 if there is no such object, -703 if its put has not
@@ -226,6 +291,39 @@ impl MooncakeDistributedStore {
     fn get_offload_rpc_read_count(&self) -> u64 {
         self.own_store_for("get_offload_rpc_read_count").map_or(0, |store| store.disk_reads())
     }
+}
+
+/// Whether these options ask for a prefetch.
+fn prefetches(operation: &'static str, options: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
+    let Some(options) = options else { return Ok(false) };
+    let known = options.cast::<ExistOptions>();
+    let known =
+        known.map_err(|_| argument(operation, "options").wrong("an ExistOptions", options))?;
+    Ok(known.borrow().prefetch_to_memory())
+}
+
+fn exist(store: &PoolClient, keys: &[&str], prefetches: bool) -> Vec<Result<bool, ErrorCode>> {
+    match prefetches {
+        true => store.exist_prefetching(keys),
+        false => store.exist(keys),
+    }
+}
+
+/// The leases of a probe with these arguments; none if they contradict each other.
+fn probe_leases(policy: &str, size: u64, keys: usize) -> Option<ProbeLeases> {
+    let size = NonZeroUsize::new(usize::try_from(size).ok()?);
+    let leases = match (policy, size) {
+        ("none", _) => Some(ProbeLeases::None),
+        ("LastHitOnly", Some(size)) if keys % size == 0 => Some(ProbeLeases::LastGroup(size)),
+        _ => None,
+    };
+    if leases.is_none() {
+        tracing::error!(
+            "batch_probe_key: policy {policy:?} with candidate_size {size:?} and {keys} keys: the policy must be 'none' \
+             or 'LastHitOnly', and the number of keys a multiple of candidate_size"
+        );
+    }
+    leases
 }
 
 impl MooncakeDistributedStore {

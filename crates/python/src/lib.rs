@@ -18,6 +18,7 @@ mod copy_out;
 mod drop_detached;
 mod engine;
 mod error_name;
+mod exist_options;
 mod get;
 mod host_memory;
 mod interruptible;
@@ -53,6 +54,8 @@ mod _native {
     };
     #[pymodule_export]
     use crate::error_name::{error_advice, error_name};
+    #[pymodule_export]
+    use crate::exist_options::ExistOptions;
     #[pymodule_export]
     use crate::host_memory::{
         MooncakeHostMemAllocator, bind_to_numa_node, get_alloc_func_addr, get_free_func_addr,

@@ -2,7 +2,7 @@
 
 use mooncake_binding::{DATA_TYPES, ReplicateSettings, SOFT_PIN_ACTIONS};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyList, PyTuple};
 
 use crate::argument::Argument;
 
@@ -33,6 +33,13 @@ const fn attribute(name: &'static str) -> Argument {
 
 fn texts(name: &'static str, value: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
     Ok(attribute(name).texts(value)?.strs()?.into_iter().map(str::to_owned).collect())
+}
+
+fn optional_texts(name: &'static str, value: &Bound<'_, PyAny>) -> PyResult<Option<Vec<String>>> {
+    match value.is_none() {
+        true => Ok(None),
+        false => texts(name, value).map(Some),
+    }
 }
 
 /// The member of the Python enumeration `class` that has this number.
@@ -232,9 +239,62 @@ impl ReplicateConfig {
 
     #[setter]
     fn set_group_ids(&mut self, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.settings.group_ids = match value.is_none() {
-            true => None,
-            false => Some(texts("group_ids", value)?),
+        self.settings.group_ids = optional_texts("group_ids", value)?;
+        Ok(())
+    }
+
+    /// The session of each key of a put, one str per key, or None. KV events tell it, and nothing else uses it. Reading
+    /// returns a copy: assign a new list to change it.
+    #[getter]
+    fn session_ids(&self) -> Option<Vec<String>> {
+        self.settings.session_ids.clone()
+    }
+
+    #[setter]
+    fn set_session_ids(&mut self, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.settings.session_ids = optional_texts("session_ids", value)?;
+        Ok(())
+    }
+
+    /// Accepted, without effect: one str per key, or None.
+    #[getter]
+    fn residency_affinity_ids(&self) -> Option<Vec<String>> {
+        self.settings.residency_affinity_ids.clone()
+    }
+
+    #[setter]
+    fn set_residency_affinity_ids(&mut self, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.settings.residency_affinity_ids = optional_texts("residency_affinity_ids", value)?;
+        Ok(())
+    }
+
+    /// Names of network cards, or None. Accepted, without effect.
+    #[getter]
+    fn preferred_hca_names(&self) -> Option<Vec<String>> {
+        self.settings.preferred_hca_names.clone()
+    }
+
+    #[setter]
+    fn set_preferred_hca_names(&mut self, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.settings.preferred_hca_names = optional_texts("preferred_hca_names", value)?;
+        Ok(())
+    }
+
+    /// Names of network cards for each key of a put, or None. Accepted, without effect.
+    #[getter]
+    fn per_key_preferred_hca_names(&self) -> Option<Vec<Vec<String>>> {
+        self.settings.per_key_preferred_hca_names.clone()
+    }
+
+    #[setter]
+    fn set_per_key_preferred_hca_names(&mut self, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        const NAME: &str = "per_key_preferred_hca_names";
+        self.settings.per_key_preferred_hca_names = match value.cast::<PyList>() {
+            Ok(lists) => {
+                Some(lists.iter().map(|list| texts(NAME, &list)).collect::<PyResult<_>>()?)
+            }
+            Err(_) if value.is_none() => None,
+            Err(_) => return Err(attribute(NAME).wrong("a list of lists of str, or None", value)),
         };
         Ok(())
     }

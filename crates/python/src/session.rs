@@ -48,9 +48,12 @@ impl MooncakeDistributedStore {
         }
         let Ok(config) = settings.for_many(NAME, keys.len()) else { return Ok(refused()) };
         Ok(py.detach(|| {
-            let items = keys.iter().zip(&sizes).enumerate().map(|(position, (&key, &len))| {
-                PutItem { key, len, group: settings.group(position) }
-            });
+            let items =
+                keys.iter().zip(&sizes).enumerate().map(|(position, (&key, &len))| PutItem {
+                    group: settings.group(position),
+                    session: settings.session(position),
+                    ..PutItem::new(key, len)
+                });
             let items: Vec<_> = items.collect();
             store.put_session_start(&items, &config).into_iter().map(batch::done).collect()
         }))

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mooncake_binding::{DEFAULT_HTTP_PORT, DEFAULT_SIZE, Setup, SetupError, truth};
-use mooncake_types::{ByteSize, FailureDomainError};
+use mooncake_types::{ByteSize, FailureDomainError, PrefetchLimits};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
@@ -103,7 +103,8 @@ fn from_dict(config: &Bound<'_, PyDict>) -> PyResult<Result<Setup, SetupError>> 
         (flag("enable_client_http_server")?, flag("segment_reset")?, flag("enable_ssd_offload")?);
     let segment_path = text(&["segment_path"])?.filter(|path| !path.is_empty());
     let disk_path = text(&["ssd_offload_path"])?.filter(|path| !path.is_empty());
-    let drain_timeout = text(&["drain_timeout_sec"])?.map(|text| seconds(&text)).transpose();
+    let drain_timeout = seconds(config, "drain_timeout_sec")?;
+    let ssd_prefetch = ssd_prefetch(flag("enable_ssd_prefetch")?, config)?;
     let domains = text(&["domain"])?.filter(|text| !text.trim().is_empty());
     let parsed = |text: String| {
         let wrong =
@@ -125,7 +126,8 @@ fn from_dict(config: &Bound<'_, PyDict>) -> PyResult<Result<Setup, SetupError>> 
             http_port: serves_http?.then_some(http_port),
             segment_path,
             domains: domains?,
-            drain_timeout: drain_timeout?,
+            drain_timeout: drain_timeout?.map(|seconds| Duration::from_secs(seconds.into())),
+            ssd_prefetch: ssd_prefetch?,
             hot_cache_size: hot_cache_size?,
             segment_reset: segment_reset?,
             lends_disk: lends_disk?,
@@ -145,17 +147,44 @@ fn engine(value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Py<TransferEngine
     Ok(Some(handle.clone().unbind()))
 }
 
-fn seconds(text: &str) -> Result<Duration, SetupError> {
-    let number: Result<u32, _> = text.trim().parse();
-    let number = number
-        .map_err(|_| SetupError::wrong("drain_timeout_sec", "is not a whole number of seconds"));
-    number.map(|number| Duration::from_secs(number.into()))
+/// The seconds under a key of a dict, if it has it.
+fn seconds(
+    config: &Bound<'_, PyDict>,
+    name: &'static str,
+) -> PyResult<Result<Option<u32>, SetupError>> {
+    let Some(text) = text_of(config, &[name])? else { return Ok(Ok(None)) };
+    let wrong = |_| SetupError::wrong(name, "is not a whole number of seconds");
+    Ok(text.trim().parse().map(Some).map_err(wrong))
+}
+
+fn ssd_prefetch(
+    is_enabled: Result<bool, SetupError>,
+    config: &Bound<'_, PyDict>,
+) -> PyResult<Result<Option<PrefetchLimits>, SetupError>> {
+    let (cooldown, rest) = (
+        seconds(config, "ssd_prefetch_cooldown_sec")?,
+        seconds(config, "ssd_prefetch_dedup_ttl_sec")?,
+    );
+    let limits = || {
+        let defaults = PrefetchLimits::default();
+        let ms = |given: Option<u32>, default| given.map_or(default, |it| it.saturating_mul(1_000));
+        let (cooldown_ms, rest_ms) =
+            (ms(cooldown?, defaults.cooldown_ms), ms(rest?, defaults.rest_ms));
+        Ok(is_enabled?.then_some(PrefetchLimits { cooldown_ms, rest_ms }))
+    };
+    Ok(limits())
 }
 
 /// The keys of a dict that have no effect, with their values.
 fn unused(config: &Bound<'_, PyDict>) -> PyResult<Vec<(&'static str, String)>> {
     let mut unused = Vec::new();
-    for name in ["rdma_devices", "device_name", "ipc_socket_path"] {
+    for name in [
+        "rdma_devices",
+        "device_name",
+        "ipc_socket_path",
+        "enable_egm_store_pool",
+        "egm_numa_nodes",
+    ] {
         if let Some(value) = config.get_item(name)?.filter(|value| !value.is_none()) {
             unused.push((name, value.str()?.to_string()));
         }

@@ -24,7 +24,7 @@ pub(crate) const NAMES: [&str; 14] = [
 ];
 const REQUIRED: usize = 7;
 /// The keys that the dict of the second form may have.
-const KEYS: [&str; 21] = [
+const KEYS: [&str; 26] = [
     "local_hostname",
     "metadata_server",
     "global_segment_size",
@@ -46,6 +46,11 @@ const KEYS: [&str; 21] = [
     "local_hot_cache_size",
     "drain_timeout_sec",
     "ipc_socket_path",
+    "enable_ssd_prefetch",
+    "ssd_prefetch_cooldown_sec",
+    "ssd_prefetch_dedup_ttl_sec",
+    "enable_egm_store_pool",
+    "egm_numa_nodes",
 ];
 const FORMS: &str = "The following forms are supported:\n    \
     1. setup(local_hostname: str, metadata_server: str, global_segment_size: int, local_buffer_size: int, \

@@ -1,7 +1,7 @@
 //! Requests of a dummy client to its host process, and the replies. No object byte travels: requests name pieces of
 //! memory that the dummy client shares and that both processes have mapped.
 
-use crate::{ErrorCode, Located, PutMode, ReplicateConfig, SegmentAddress};
+use crate::{ErrorCode, ExistOptions, Located, PutMode, ReplicateConfig, SegmentAddress};
 
 /// A piece of shared memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,6 +30,8 @@ pub struct DummyPut<'a> {
     pub object: DummyObject<'a>,
     /// The name of its group; empty for none.
     pub group: &'a str,
+    /// The session that it belongs to; empty for none.
+    pub session: &'a str,
 }
 
 /// Parts of an object. Each part is an offset in the object and the piece of memory that receives its bytes.
@@ -85,11 +87,15 @@ pub enum DummyRequest<'a> {
     Exist {
         /// Their keys.
         keys: Vec<&'a str>,
+        /// What else the question does.
+        options: ExistOptions,
     },
     /// Asks how many of these objects exist, from the first on without a gap.
     PrefixLen {
         /// Their keys, in order.
         keys: Vec<&'a str>,
+        /// The position of the first key whose object gets a lease.
+        leased_from: u32,
     },
     /// Asks where these objects lie.
     Locate {
@@ -124,6 +130,14 @@ pub enum DummyRequest<'a> {
         /// Only replicas on segments of this name; all replicas if empty.
         segment: &'a str,
     },
+}
+
+impl<'a> DummyRequest<'a> {
+    /// [`DummyRequest::Exist`] without options.
+    #[must_use]
+    pub fn exist(keys: Vec<&'a str>) -> Self {
+        Self::Exist { keys, options: ExistOptions::default() }
+    }
 }
 
 /// A reply to a dummy client. Lists of results are in the order of the request.

@@ -66,8 +66,8 @@ pub use reply::{
     SegmentAddress,
 };
 pub use request::{
-    CreateTask, MountSegment, PutEnd, PutItem, PutMode, PutRevoke, PutStart, Request, Scan,
-    ScanAction,
+    CreateTask, ExistOptions, MountSegment, PrefetchLimits, PutEnd, PutItem, PutMode, PutRevoke,
+    PutStart, Request, Scan, ScanAction,
 };
 pub use shown_key::ShownKey;
 pub use state::{ReplicaStatus, SegmentState};

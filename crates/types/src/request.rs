@@ -79,16 +79,22 @@ pub enum Request<'a> {
         /// How often the client read each key since it last asked the master for that key.
         uses: Vec<u32>,
     },
-    /// Asks which of these objects exist and are complete. The master grants a lease on each of them.
+    /// Asks which of these objects exist and are complete. The master grants a lease on each of them, unless the
+    /// options say otherwise.
     ExistKey {
         /// The keys.
         keys: Vec<&'a str>,
+        /// What else the question does.
+        options: ExistOptions,
     },
     /// Asks how many of these objects exist and are complete, from the first on without a gap. The master grants a
-    /// lease on each object that counts.
+    /// lease on each object that counts, from a position on.
     PrefixLen {
         /// The keys, in order.
         keys: Vec<&'a str>,
+        /// The position of the first key that gets a lease. The objects before it become the most recently used, and
+        /// get none.
+        leased_from: u32,
     },
     /// Asks the master to have those of these objects copied to memory that lie only on disks. Grants no lease.
     Prefetch {
@@ -164,6 +170,51 @@ pub enum Request<'a> {
         /// `Ok` if all bytes are in place at every target, else the error.
         outcome: Result<(), ErrorCode>,
     },
+}
+
+/// What a question whether objects exist does beside asking; see [`Request::ExistKey`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExistOptions {
+    /// Whether the question leaves everything as it is: it grants no lease, and counts as no use.
+    pub probe: bool,
+    /// Whether the objects that lie on disks only are copied to memory, and within which limits. The answer does not
+    /// wait for that.
+    pub prefetch: Option<PrefetchLimits>,
+}
+
+impl ExistOptions {
+    /// A question that leaves everything as it is.
+    pub const PROBE: Self = Self { probe: true, prefetch: None };
+}
+
+/// Limits on the copies that questions begin; see [`ExistOptions::prefetch`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PrefetchLimits {
+    /// For how long no question begins a copy after there was no room for one, in milliseconds; 0: not at all.
+    pub cooldown_ms: u32,
+    /// For how long no question copies an object again, in milliseconds; 0: not at all.
+    pub rest_ms: u32,
+}
+
+impl Default for PrefetchLimits {
+    /// Five seconds, and thirty, as in the C++ package.
+    fn default() -> Self {
+        Self { cooldown_ms: 5_000, rest_ms: 30_000 }
+    }
+}
+
+impl<'a> Request<'a> {
+    /// [`Request::ExistKey`] without options.
+    #[must_use]
+    pub fn exist(keys: Vec<&'a str>) -> Self {
+        Self::ExistKey { keys, options: ExistOptions::default() }
+    }
+
+    /// [`Request::PrefixLen`] that leases each object that counts.
+    #[must_use]
+    pub fn prefix_len(keys: Vec<&'a str>) -> Self {
+        Self::PrefixLen { keys, leased_from: 0 }
+    }
 }
 
 impl Request<'_> {
@@ -243,13 +294,15 @@ pub struct PutItem<'a> {
     /// The name of the object's group, which never changes; empty for none. Objects of one group share leases and are
     /// evicted together.
     pub group: &'a str,
+    /// The session that the object belongs to, for those who follow KV events; empty for none.
+    pub session: &'a str,
 }
 
 impl<'a> PutItem<'a> {
-    /// An object without a group.
+    /// An object without a group and a session.
     #[must_use]
     pub const fn new(key: &'a str, len: u64) -> Self {
-        Self { key, len, group: "" }
+        Self { key, len, group: "", session: "" }
     }
 }
 

@@ -43,7 +43,7 @@ fn requests(keys: &[&str]) {
         held_replicas: 0,
     });
     let all = [
-        ("ExistKey", Request::ExistKey { keys: keys.to_vec() }),
+        ("ExistKey", Request::exist(keys.to_vec())),
         ("GetReplicaList", Request::GetReplicaList { keys: keys.to_vec() }),
         ("PutStart", Request::PutStart(PutStart { puts, ..PutStart::default() })),
         ("PutEnd", Request::PutEnd { puts: ends.collect() }),

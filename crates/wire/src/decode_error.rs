@@ -40,9 +40,9 @@ pub enum DecodeError {
         /// The position of the key, from 0.
         index: usize,
     },
-    /// The name of a group is not UTF-8.
-    #[error("the name of a group is not UTF-8")]
-    GroupNotUtf8,
+    /// The name of a group or of a session is not UTF-8.
+    #[error("the name of a group or of a session is not UTF-8")]
+    LabelNotUtf8,
     /// The schema does not define a number for its field.
     #[error("`{what}` cannot be {value}")]
     OutOfRange {

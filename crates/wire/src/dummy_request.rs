@@ -6,7 +6,7 @@ use prost::Message;
 use crate::frame::RequestWriter;
 use crate::generated::dummy_request::Operation;
 use crate::generated_fields::dummy_request as field;
-use crate::{DecodeError, Kind, column, generated as proto, put_config, shape};
+use crate::{DecodeError, Kind, column, exist, generated as proto, put_config, shape};
 
 /// Appends a [`Kind::DummyRequest`] frame.
 ///
@@ -28,13 +28,13 @@ pub fn encode_dummy_request(out: &mut Vec<u8>, request_id: u64, request: &DummyR
         }
         DummyRequest::Health => body.message(&field::HEALTH, &proto::HealthRequest {}),
         DummyRequest::Put { mode, config, puts } => {
-            let is_grouped = puts.iter().any(|put| !put.group.is_empty());
             let rest = proto::PutPiecesRequest {
                 keys: Vec::new(),
                 pieces: Some(from_pieces(puts.iter().map(|put| put.object.pieces.iter()))),
                 config: Some(put_config::from_config(config)),
                 mode: put_config::from_mode(*mode),
-                groups: put_config::from_groups(is_grouped, puts.iter().map(|put| put.group)),
+                groups: put_config::from_labels(puts.iter().map(|put| put.group)),
+                sessions: put_config::from_labels(puts.iter().map(|put| put.session)),
             };
             body.keyed(&field::PUT, puts.iter().map(|put| put.object.key), &rest);
         }
@@ -52,11 +52,11 @@ pub fn encode_dummy_request(out: &mut Vec<u8>, request_id: u64, request: &DummyR
             };
             body.keyed(&field::GET_FRAGMENTS, objects.iter().map(|object| object.key), &rest);
         }
-        DummyRequest::Exist { keys } => {
-            body.keys(&field::EXIST_KEY, keys);
+        DummyRequest::Exist { keys, options } => {
+            body.keys(&field::EXIST_KEY, keys, &exist::from_options(*options));
         }
-        DummyRequest::PrefixLen { keys } => {
-            body.keys(&field::PREFIX_LEN, keys);
+        DummyRequest::PrefixLen { keys, leased_from } => {
+            body.keys(&field::PREFIX_LEN, keys, &exist::from_prefix(*leased_from));
         }
         DummyRequest::Locate { to_get, keys } => {
             let rest = proto::LocateRequest { keys: Vec::new(), to_get: *to_get };
@@ -139,12 +139,14 @@ impl DummyRequestMessage {
             Operation::GetFragments(get) => {
                 DummyRequest::GetFragments { objects: to_fragments(get)? }
             }
-            Operation::ExistKey(exist) => {
-                DummyRequest::Exist { keys: column::to_keys(&exist.keys)? }
-            }
-            Operation::PrefixLen(prefix) => {
-                DummyRequest::PrefixLen { keys: column::to_keys(&prefix.keys)? }
-            }
+            Operation::ExistKey(asked) => DummyRequest::Exist {
+                keys: column::to_keys(&asked.keys)?,
+                options: exist::to_options(asked),
+            },
+            Operation::PrefixLen(prefix) => DummyRequest::PrefixLen {
+                keys: column::to_keys(&prefix.keys)?,
+                leased_from: prefix.leased_from,
+            },
             Operation::Locate(locate) => {
                 let keys = column::to_keys(&locate.keys)?;
                 DummyRequest::Locate { to_get: locate.to_get, keys }
@@ -168,14 +170,12 @@ impl DummyRequestMessage {
 
 fn to_put(put: &proto::PutPiecesRequest) -> Result<DummyRequest<'_>, DecodeError> {
     let objects = to_objects(&put.keys, put.pieces.as_ref())?;
-    let puts = objects.into_iter().map(|object| DummyPut { object, group: "" });
-    let mut puts: Vec<DummyPut<'_>> = puts.collect();
-    if !put.groups.is_empty() {
-        for (put, group) in puts.iter_mut().zip(put_config::to_groups(&put.groups, put.keys.len())?)
-        {
-            put.group = group?;
-        }
-    }
+    let groups = put_config::to_labels("groups", &put.groups, objects.len())?;
+    let sessions = put_config::to_labels("sessions", &put.sessions, objects.len())?;
+    let puts = objects.into_iter().zip(groups.zip(sessions)).map(|(object, (group, session))| {
+        Ok(DummyPut { object, group: group?, session: session? })
+    });
+    let puts = puts.collect::<Result<Vec<_>, DecodeError>>()?;
     let config = put_config::to_config(put.config.as_ref())?;
     Ok(DummyRequest::Put { mode: put_config::to_mode(put.mode)?, config, puts })
 }

@@ -4,7 +4,7 @@ use prost::Message;
 
 use crate::field::Field;
 use crate::generated_fields::exist_key_request as key_list;
-use crate::{Header, Kind, generated as proto, status};
+use crate::{Header, Kind, status};
 
 /// Appends a frame whose body is `message`.
 pub(crate) fn append(out: &mut Vec<u8>, kind: Kind, request_id: u64, message: &impl Message) {
@@ -76,9 +76,9 @@ impl RequestWriter<'_> {
         append_keyed(self.out, self.frame, Some(field), keys, rest);
     }
 
-    /// Appends a message that has only keys.
-    pub(crate) fn keys(&mut self, field: &Field, keys: &[&str]) {
-        self.keyed(field, keys.iter().copied(), &proto::ExistKeyRequest::default());
+    /// As [`RequestWriter::keyed`], for a list of keys.
+    pub(crate) fn keys(&mut self, field: &Field, keys: &[&str], rest: &impl Message) {
+        self.keyed(field, keys.iter().copied(), rest);
     }
 }
 
@@ -147,6 +147,7 @@ fn put(out: &mut Vec<u8>, message: &impl Message) {
 mod tests {
     use super::*;
     use crate::HEADER_LEN;
+    use crate::generated as proto;
     use crate::generated_fields::request;
 
     #[test]

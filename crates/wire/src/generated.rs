@@ -404,6 +404,9 @@ pub struct PutStartRequest {
     /// The name of each object's group, as UTF-8; empty for none. The column is absent if no object has a group.
     #[prost(bytes = "bytes", repeated, tag = "5")]
     pub groups: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
+    /// The session that each object belongs to, likewise. Only KV events tell it.
+    #[prost(bytes = "bytes", repeated, tag = "6")]
+    pub sessions: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
 }
 /// Ends puts: the written objects become readable.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -443,18 +446,33 @@ pub struct GetReplicaListRequest {
     #[prost(uint32, repeated, tag = "2")]
     pub uses: ::prost::alloc::vec::Vec<u32>,
 }
-/// Asks which objects exist and are complete. The master grants a lease on each of them.
+/// Asks which objects exist and are complete. The master grants a lease on each of them, unless the request is a probe.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ExistKeyRequest {
     #[prost(bytes = "bytes", repeated, tag = "1")]
     pub keys: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
+    /// Whether the question grants no lease, and counts as no use.
+    #[prost(bool, tag = "2")]
+    pub probe: bool,
+    /// Whether objects that lie only on disks are copied to memory. The answer does not wait for that.
+    #[prost(bool, tag = "3")]
+    pub prefetch: bool,
+    /// For how long no question begins a copy after there was no room for one; 0: not at all.
+    #[prost(uint32, tag = "4")]
+    pub prefetch_cooldown_ms: u32,
+    /// For how long no question copies the same object again; 0: not at all.
+    #[prost(uint32, tag = "5")]
+    pub prefetch_rest_ms: u32,
 }
 /// Asks how many objects exist and are complete, from the first key on without a gap. The master grants a lease on each
-/// object that counts.
+/// object that counts, from a position on.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct PrefixLenRequest {
     #[prost(bytes = "bytes", repeated, tag = "1")]
     pub keys: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
+    /// The position of the first key that gets a lease. The objects before it become the most recently used.
+    #[prost(uint32, tag = "2")]
+    pub leased_from: u32,
 }
 /// Asks the master to have objects copied to memory that lie only on disks. Grants no lease.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1269,6 +1287,9 @@ pub struct PutPiecesRequest {
     /// As in PutStartRequest.
     #[prost(bytes = "bytes", repeated, tag = "5")]
     pub groups: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
+    /// As in PutStartRequest.
+    #[prost(bytes = "bytes", repeated, tag = "6")]
+    pub sessions: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
 }
 /// Gets objects or parts of them.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -182,7 +182,8 @@ pub(crate) mod put_pieces_request {
     pub(crate) const PIECES: Field = Field { number: 2, name: "pieces", limit: 1, fields: &[] };
     pub(crate) const CONFIG: Field = Field { number: 3, name: "config", limit: 1, fields: replicate_config::FIELDS };
     pub(crate) const GROUPS: Field = Field { number: 5, name: "groups", limit: limits::MAX_BATCH_KEYS as usize, fields: &[] };
-    pub(crate) const FIELDS: &[Field] = &[KEYS, PIECES, CONFIG, GROUPS];
+    pub(crate) const SESSIONS: Field = Field { number: 6, name: "sessions", limit: limits::MAX_BATCH_KEYS as usize, fields: &[] };
+    pub(crate) const FIELDS: &[Field] = &[KEYS, PIECES, CONFIG, GROUPS, SESSIONS];
 }
 
 /// `PutRevokeRequest`.
@@ -198,7 +199,8 @@ pub(crate) mod put_start_request {
     pub(crate) const KEYS: Field = Field { number: 1, name: "keys", limit: limits::MAX_BATCH_KEYS as usize, fields: &[] };
     pub(crate) const CONFIG: Field = Field { number: 3, name: "config", limit: 1, fields: replicate_config::FIELDS };
     pub(crate) const GROUPS: Field = Field { number: 5, name: "groups", limit: limits::MAX_BATCH_KEYS as usize, fields: &[] };
-    pub(crate) const FIELDS: &[Field] = &[KEYS, CONFIG, GROUPS];
+    pub(crate) const SESSIONS: Field = Field { number: 6, name: "sessions", limit: limits::MAX_BATCH_KEYS as usize, fields: &[] };
+    pub(crate) const FIELDS: &[Field] = &[KEYS, CONFIG, GROUPS, SESSIONS];
 }
 
 /// `PutStartResponse`.

@@ -39,6 +39,7 @@ mod drain;
 mod drop;
 mod dummy_reply;
 mod dummy_request;
+mod exist;
 mod field;
 mod follow;
 mod foreign;

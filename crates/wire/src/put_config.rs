@@ -67,22 +67,24 @@ pub(crate) fn to_mode(mode: i32) -> Result<PutMode, DecodeError> {
     }
 }
 
-/// Encodes the column of groups, which is absent if no object has a group.
-pub(crate) fn from_groups<'a>(
-    is_grouped: bool,
-    groups: impl Iterator<Item = &'a str>,
-) -> Vec<Bytes> {
-    match is_grouped {
-        true => groups.map(|group| Bytes::copy_from_slice(group.as_bytes())).collect(),
+/// Encodes the groups, or the sessions, of all objects. Without any the column is absent.
+pub(crate) fn from_labels<'a>(labels: impl Iterator<Item = &'a str> + Clone) -> Vec<Bytes> {
+    match labels.clone().any(|label| !label.is_empty()) {
+        true => labels.map(|label| Bytes::copy_from_slice(label.as_bytes())).collect(),
         false => Vec::new(),
     }
 }
 
-/// Decodes a column of exactly `count` groups. The caller has checked that the column is present.
-pub(crate) fn to_groups(
-    column: &[Bytes],
+/// Decodes the groups, or the sessions, of `count` objects; empty texts if the column is absent.
+pub(crate) fn to_labels<'a>(
+    name: &'static str,
+    column: &'a [Bytes],
     count: usize,
-) -> Result<impl Iterator<Item = Result<&str, DecodeError>>, DecodeError> {
-    column::check_len("groups", column, count)?;
-    Ok(column.iter().map(|group| std::str::from_utf8(group).map_err(|_| DecodeError::GroupNotUtf8)))
+) -> Result<impl Iterator<Item = Result<&'a str, DecodeError>>, DecodeError> {
+    if !column.is_empty() {
+        column::check_len(name, column, count)?;
+    }
+    let decoded =
+        column.iter().map(|label| str::from_utf8(label).map_err(|_| DecodeError::LabelNotUtf8));
+    Ok(decoded.chain(std::iter::repeat_n(Ok(""), count - column.len())))
 }

@@ -7,8 +7,8 @@ use prost::Message;
 
 use crate::generated::request::Operation;
 use crate::{
-    DecodeError, column, drop, generated as proto, generated_fields as fields, inventory, mount,
-    put_config, reads, shape, status, task,
+    DecodeError, column, drop, exist, generated as proto, generated_fields as fields, inventory,
+    mount, put_config, reads, shape, status, task,
 };
 
 /// The decoded body of a [`crate::Kind::Request`] frame. It owns the bytes that its [`Request`] borrows.
@@ -60,10 +60,14 @@ impl RequestMessage {
             Operation::PutEnd(end) => Request::PutEnd { puts: put_end(end)? },
             Operation::PutRevoke(revoke) => Request::PutRevoke { puts: put_revoke(revoke)? },
             Operation::GetReplicaList(get) => look_up(get)?,
-            Operation::ExistKey(exist) => Request::ExistKey { keys: column::to_keys(&exist.keys)? },
-            Operation::PrefixLen(prefix) => {
-                Request::PrefixLen { keys: column::to_keys(&prefix.keys)? }
-            }
+            Operation::ExistKey(asked) => Request::ExistKey {
+                keys: column::to_keys(&asked.keys)?,
+                options: exist::to_options(asked),
+            },
+            Operation::PrefixLen(prefix) => Request::PrefixLen {
+                keys: column::to_keys(&prefix.keys)?,
+                leased_from: prefix.leased_from,
+            },
             Operation::Prefetch(prefetch) => {
                 Request::Prefetch { keys: column::to_keys(&prefetch.keys)? }
             }
@@ -133,12 +137,10 @@ fn put_start(start: &proto::PutStartRequest) -> Result<PutStart<'_>, DecodeError
     let put = |(key, &len)| Ok(PutItem::new(column::to_key(key)?, len));
     let puts = start.keys.iter().enumerate().zip(&start.value_lengths).map(put);
     let mut puts = puts.collect::<Result<Vec<_>, DecodeError>>()?;
-    if !start.groups.is_empty() {
-        for (put, group) in
-            puts.iter_mut().zip(put_config::to_groups(&start.groups, start.keys.len())?)
-        {
-            put.group = group?;
-        }
+    let groups = put_config::to_labels("groups", &start.groups, puts.len())?;
+    let sessions = put_config::to_labels("sessions", &start.sessions, puts.len())?;
+    for (put, (group, session)) in puts.iter_mut().zip(groups.zip(sessions)) {
+        (put.group, put.session) = (group?, session?);
     }
     let config = put_config::to_config(start.config.as_ref())?;
     Ok(PutStart { puts, config, mode: put_config::to_mode(start.mode)? })

@@ -1,12 +1,13 @@
 use crate::frame::RequestWriter;
 use crate::generated_fields::request as field;
 use crate::{
-    Kind, column, drop, generated as proto, inventory, mount, put_config, reads, status, task,
+    Kind, column, drop, exist, generated as proto, inventory, mount, put_config, reads, status,
+    task,
 };
 use bytes::Bytes;
 use mooncake_types::{
-    CreateTask, ErrorCode, PutEnd, PutItem, PutRevoke, PutStart, ReadReport, Request, Scan,
-    ScanAction, SegmentId, TaskId,
+    CreateTask, ErrorCode, PutEnd, PutRevoke, PutStart, ReadReport, Request, Scan, ScanAction,
+    SegmentId, TaskId,
 };
 
 /// Appends a [`Kind::Request`] frame.
@@ -52,13 +53,14 @@ pub fn encode_request(out: &mut Vec<u8>, request_id: u64, request: &Request<'_>)
         }
         Request::GetReplicaList { keys } => look_up(&mut body, keys, &[]),
         Request::RenewRoutes { keys, uses } => look_up(&mut body, keys, uses),
-        Request::ExistKey { keys } => body.keys(&field::EXIST_KEY, keys),
-        Request::PrefixLen { keys } => body.keys(&field::PREFIX_LEN, keys),
-        Request::Prefetch { keys } => body.keys(&field::PREFETCH, keys),
-        Request::Remove { keys, force } => {
-            let rest = proto::RemoveRequest { keys: Vec::new(), force: *force };
-            body.keyed(&field::REMOVE, keys.iter().copied(), &rest);
+        Request::ExistKey { keys, options } => {
+            body.keys(&field::EXIST_KEY, keys, &exist::from_options(*options));
         }
+        Request::PrefixLen { keys, leased_from } => {
+            body.keys(&field::PREFIX_LEN, keys, &exist::from_prefix(*leased_from));
+        }
+        Request::Prefetch { keys } => body.keys(&field::PREFETCH, keys, &prefetch()),
+        Request::Remove { keys, force } => body.keys(&field::REMOVE, keys, &remove(*force)),
         Request::Dropped { dropped } => body.message(&field::DROPPED, &drop::from_dropped(dropped)),
         Request::Retract { keys, ranges } => {
             body.message(&field::RETRACT, &drop::from_retract(keys, ranges));
@@ -68,9 +70,7 @@ pub fn encode_request(out: &mut Vec<u8>, request_id: u64, request: &Request<'_>)
         }
         Request::Scan(page) => body.message(&field::SCAN, &scan(page)),
         Request::ClearReplicas { keys, segment } => {
-            let segment_name = String::from(*segment);
-            let rest = proto::ClearReplicasRequest { keys: Vec::new(), segment_name };
-            body.keyed(&field::CLEAR_REPLICAS, keys.iter().copied(), &rest);
+            body.keys(&field::CLEAR_REPLICAS, keys, &clear_replicas(segment));
         }
         Request::CreateTask(task) => body.message(&field::CREATE_TASK, &create_task(task)),
         Request::QueryTask { id } => body.message(&field::QUERY_TASK, &query_task(*id)),
@@ -84,6 +84,18 @@ pub fn encode_request(out: &mut Vec<u8>, request_id: u64, request: &Request<'_>)
             body.message(&field::END_TASK, &end_task(*id, *outcome));
         }
     }
+}
+
+fn clear_replicas(segment: &str) -> proto::ClearReplicasRequest {
+    proto::ClearReplicasRequest { keys: Vec::new(), segment_name: segment.to_owned() }
+}
+
+fn prefetch() -> proto::PrefetchRequest {
+    proto::PrefetchRequest { keys: Vec::new() }
+}
+
+fn remove(force: bool) -> proto::RemoveRequest {
+    proto::RemoveRequest { keys: Vec::new(), force }
 }
 
 fn look_up(body: &mut RequestWriter<'_>, keys: &[&str], uses: &[u32]) {
@@ -134,18 +146,13 @@ fn fetch_tasks(limit: u32, wait_ms: u32) -> proto::FetchTasksRequest {
 }
 
 fn put_start(start: &PutStart<'_>) -> proto::PutStartRequest {
-    let mut grouped = false;
-    let len = |put: &PutItem<'_>| {
-        grouped |= !put.group.is_empty();
-        put.len
-    };
-    let value_lengths = start.puts.iter().map(len).collect();
     proto::PutStartRequest {
         keys: Vec::new(),
-        value_lengths,
+        value_lengths: start.puts.iter().map(|put| put.len).collect(),
         config: Some(put_config::from_config(&start.config)),
         mode: put_config::from_mode(start.mode),
-        groups: put_config::from_groups(grouped, start.puts.iter().map(|put| put.group)),
+        groups: put_config::from_labels(start.puts.iter().map(|put| put.group)),
+        sessions: put_config::from_labels(start.puts.iter().map(|put| put.session)),
     }
 }
 

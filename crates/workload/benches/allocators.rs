@@ -120,7 +120,7 @@ fn run(trace: &Trace, allocator: AllocatorKind, len: Len) -> Run {
 fn exist(meta: &mut Meta, now: Tick, blocks: &[u32]) -> Vec<bool> {
     let keys: Vec<String> = blocks.iter().map(|&block| key(block)).collect();
     let keys = keys.iter().map(String::as_str).collect();
-    let Reply::Exist(exist) = meta.handle(now, CLIENT, &Request::ExistKey { keys }) else {
+    let Reply::Exist(exist) = meta.handle(now, CLIENT, &Request::exist(keys)) else {
         panic!("a wrong kind of reply");
     };
     exist.into_iter().map(|there| there.expect("a sound key")).collect()

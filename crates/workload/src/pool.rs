@@ -143,7 +143,7 @@ impl Pool {
     }
 
     fn exist(&mut self, now: Tick, keys: &[&str]) -> Vec<bool> {
-        match self.meta.handle(now, CLIENT, &Request::ExistKey { keys: keys.to_vec() }) {
+        match self.meta.handle(now, CLIENT, &Request::exist(keys.to_vec())) {
             Reply::Exist(there) => there.into_iter().map(|there| there.unwrap_or(false)).collect(),
             other => unreachable!("the reply to an existence check: {other:?}"),
         }

@@ -2,7 +2,7 @@
 
 Only workers have a store. Worker 0 answers on a Unix socket, and only to processes of its own user. A request is one
 byte for its kind, four bytes for the length of the payload, and the payload. An answer is four bytes. All numbers are
-big-endian.
+big-endian. The payload of a look-up is the position of the first block that would be loaded, then the hashes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 LOOKUP, RESET = 1, 2
 MAX_HASHES = 1 << 16
 MAX_HASH_BYTES = 64
-MAX_PAYLOAD_BYTES = 1 + MAX_HASHES * MAX_HASH_BYTES
+MAX_PAYLOAD_BYTES = 4 + 1 + MAX_HASHES * MAX_HASH_BYTES
 RESET_TIMEOUT_MS = 30_000
 # The request id under which the client remembers a reset. vLLM's own are never empty.
 RESET_REQUEST = ""
@@ -35,6 +35,7 @@ MAX_ANSWERS = 1024
 POLL_SECONDS = 0.5
 FRAME = struct.Struct(">BI")
 ANSWER = struct.Struct(">I")
+PLACE = struct.Struct(">I")
 CREDENTIALS = struct.Struct("iii")
 
 
@@ -88,9 +89,11 @@ def receive(connection: socket.socket, length: int, deadline: float) -> bytes:
 
 
 class LookupServer:
-    """Answers look-ups with `count(hashes)` and resets with `reset()`. The constructor starts it, `close` ends it."""
+    """Answers look-ups with `count(hashes, first)` and resets with `reset()`. The constructor starts it, `close` ends
+    it.
+    """
 
-    def __init__(self, name: str, count: Callable[[list[bytes]], int], reset: Callable[[], bool]) -> None:
+    def __init__(self, name: str, count: Callable[[list[bytes], int], int], reset: Callable[[], bool]) -> None:
         """Raises OSError if the socket cannot be created."""
         self.count = count
         self.reset = reset
@@ -142,7 +145,10 @@ class LookupServer:
 
     def _answer(self, kind: int, payload: bytes) -> int:
         if kind == LOOKUP:
-            return self.count(decode_hashes(payload))
+            if len(payload) < PLACE.size:
+                raise ValueError("a look-up without a position")
+            (first,) = PLACE.unpack_from(payload)
+            return self.count(decode_hashes(payload[PLACE.size :]), first)
         if kind == RESET:
             return int(self.reset())
         raise ValueError(f"a request of kind {kind}")
@@ -176,15 +182,16 @@ class LookupClient:
         """Begins a step of the scheduler, with its own time to wait."""
         self._left = self.wait
 
-    def count(self, request_id: str, hashes: Sequence[bytes]) -> int | None:
+    def count(self, request_id: str, hashes: Sequence[bytes], first: int = 0) -> int | None:
         """How many of a request's blocks, from the first on without a gap, are in the pool. None if that is not known
-        yet: call it again in a later step.
+        yet: call it again in a later step. Those from position `first` on are to be loaded: the pool keeps them for
+        the length of a lease.
         """
         deadline = time.monotonic() + self._left
         self._wanted.add(request_id)
         self._receive(0)
         if request_id not in self._answers and request_id not in self._asked:
-            self._ask(LOOKUP, request_id, encode_hashes(hashes))
+            self._ask(LOOKUP, request_id, PLACE.pack(min(first, MAX_HASHES)) + encode_hashes(hashes))
         self._await(request_id, deadline)
         self._left = max(0.0, deadline - time.monotonic())
         if request_id in self._asked and not self._is_overdue():

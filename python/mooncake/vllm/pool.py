@@ -44,8 +44,8 @@ Ranges = tuple[list[int], list[int], list[int]]
 class Store(Protocol):
     """The methods of `mooncake.store.MooncakeDistributedStore` that the connector uses."""
 
-    def batch_is_exist(self, keys: list[str]) -> list[int]: ...
-    def batch_prefix_len(self, keys: list[str]) -> int: ...
+    def batch_probe_key(self, keys: list[str]) -> list[int]: ...
+    def batch_prefix_len(self, keys: list[str], lease_from: int) -> int: ...
     def batch_put_from_multi_buffers(
         self, keys: list[str], all_buffer_ptrs: list[list[int]], all_sizes: list[list[int]], config: Any
     ) -> list[int]: ...
@@ -97,13 +97,15 @@ class Pool:
         self.breaker = Breaker(self._answers)
         self._quiet_until: dict[str, float] = {}
 
-    def leading(self, keys: Sequence[str]) -> int:
-        """How many keys, from the first on without a gap, exist; 0 if the call failed."""
+    def leading(self, keys: Sequence[str], lease_from: int = 0) -> int:
+        """How many keys, from the first on without a gap, exist; 0 if the call failed. Those from position `lease_from`
+        on get leases: they are to be loaded.
+        """
         if not self.breaker.admits():
             return 0
         started = time.monotonic()
         try:
-            found = self.store.batch_prefix_len(list(keys))
+            found = self.store.batch_prefix_len(list(keys), lease_from)
         except Exception:
             logger.exception("batch_prefix_len failed")
             found = NOT_DONE
@@ -117,11 +119,11 @@ class Pool:
 
     def missing(self, keys: Sequence[str]) -> list[str]:
         """The keys that do not exist, each once. A key whose look-up failed does not count as missing: its put would
-        most likely fail too, and take its time.
+        most likely fail too, and take its time. Grants no leases: the blocks are to be saved, not loaded.
         """
         codes: dict[str, int] = {}
         for batch in batches(list(dict.fromkeys(keys))):
-            codes.update(zip(batch, self._call("batch_is_exist", list(batch)), strict=True))
+            codes.update(zip(batch, self._call("batch_probe_key", list(batch)), strict=True))
         self._note(key for key, code in codes.items() if code == 1)
         return [key for key, code in codes.items() if code == 0]
 
@@ -247,7 +249,7 @@ class Pool:
         """Whether the master answers soon."""
         started = time.monotonic()
         try:
-            codes = self.store.batch_is_exist([QUESTION])
+            codes = self.store.batch_probe_key([QUESTION])
         except Exception:
             return False
         return time.monotonic() - started < SLOW_SECONDS and codes[0] not in AWAY_CODES

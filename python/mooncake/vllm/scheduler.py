@@ -26,7 +26,7 @@ class Lookups(Protocol):
     """The methods of `lookup.LookupClient` that the scheduler uses."""
 
     def begin_step(self) -> None: ...
-    def count(self, request_id: str, hashes: Sequence[bytes]) -> int | None: ...
+    def count(self, request_id: str, hashes: Sequence[bytes], first: int) -> int | None: ...
     def forget(self, request_id: str) -> None: ...
 
 
@@ -114,7 +114,8 @@ class Scheduler:
         blocks = min((request.num_tokens - 1) // block_tokens, len(request.block_hashes))
         if blocks * block_tokens <= computed_tokens:
             return 0, False
-        found = self.lookups.count(request.request_id, request.block_hashes[:blocks])
+        first = computed_tokens // block_tokens
+        found = self.lookups.count(request.request_id, request.block_hashes[:blocks], first)
         if found is None and self.rules.can_defer:
             return None, False
         hit_tokens = (found or 0) * block_tokens - computed_tokens

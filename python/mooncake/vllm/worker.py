@@ -77,10 +77,10 @@ class Worker:
         spaces = [KeySpace(self.place.model, shard) for shard in self.place.topology.shards()]
         pattern = f"^{re.escape(self.place.model)}@"
 
-        def count(hashes: list[bytes]) -> int:
+        def count(hashes: list[bytes], first: int) -> int:
             # The keys of all parts of a block follow each other, so the keys before the first gap are whole blocks.
             keys = [key for parts in zip(*(space.keys(hashes) for space in spaces), strict=True) for key in parts]
-            return self.pool.leading(keys) // len(spaces)
+            return self.pool.leading(keys, first * len(spaces)) // len(spaces)
 
         self.lookup = LookupServer(name, count, lambda: self.pool.remove(pattern))
 

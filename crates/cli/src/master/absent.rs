@@ -15,7 +15,6 @@ const SWITCHES: &[&str] = &[
     "enable_snapshot_restore",
     "enable_multi_tenants",
     "enable_cxl",
-    "use_mmap_arena_allocator",
 ];
 
 /// Flags with any other value.
@@ -54,7 +53,6 @@ const SETTINGS: &[&str] = &[
     "nof_heartbeat_failures_threshold",
     "cxl_path",
     "cxl_size",
-    "mmap_arena_pool_size",
     "handler_worker_thread_num",
 ];
 

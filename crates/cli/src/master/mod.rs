@@ -109,6 +109,12 @@ fn note_what_has_no_effect(flags: &MasterFlags) {
     if let Some((strategy, instead)) = flags.pool.replaced_strategy() {
         warn!("--allocation_strategy={strategy} is taken for {instead} in this build");
     }
+    if flags.disks.leaves_directory() {
+        warn!(
+            "--root_fs_dir has no effect with --enable_offload: objects go to the disks of their nodes, and to no \
+             shared directory"
+        );
+    }
     let metadata = &flags.metadata;
     if metadata.enable_metadata_cleanup_on_timeout.0 && !metadata.enable_http_metadata_server.0 {
         warn!(

@@ -122,7 +122,7 @@ impl MasterFlags {
             promotion_admission_threshold: self.disks.promotion_admission_threshold,
             promotion_queue_limit: self.disks.promotion_queue_limit,
             disk_ttl_ms: self.disks.disk_ttl.saturating_mul(1_000),
-            shared_directory: self.disks.shared_directory(&self.rpc.cluster_id),
+            shared_directory: self.disks.used_directory(&self.rpc.cluster_id),
             ..PoolConfig::default()
         }
     }
@@ -148,6 +148,16 @@ impl DiskFlags {
             ));
         }
         Ok(())
+    }
+
+    /// The shared directory, unless objects go to the nodes' own disks: as with the C++ package, they do not go to both.
+    fn used_directory(&self, cluster: &str) -> Option<SharedDirectory> {
+        self.shared_directory(cluster).filter(|_| !self.enable_offload.0)
+    }
+
+    /// Whether a shared directory is named that is not used.
+    pub(super) fn leaves_directory(&self) -> bool {
+        self.enable_offload.0 && !self.root_fs_dir.is_empty()
     }
 
     /// The shared directory of this cluster, and how much a node may keep there.

@@ -85,7 +85,9 @@ impl Rpc {
             Request::GetReplicaList { keys } | Request::RenewRoutes { keys, .. } => {
                 either(keys.len(), Self::GetReplicaList, Self::BatchGetReplicaList)
             }
-            Request::ExistKey { keys } => either(keys.len(), Self::ExistKey, Self::BatchExistKey),
+            Request::ExistKey { keys, .. } => {
+                either(keys.len(), Self::ExistKey, Self::BatchExistKey)
+            }
             Request::PrefixLen { .. } => Self::PrefixLen,
             Request::Prefetch { .. } => Self::Prefetch,
             Request::Dropped { .. } | Request::Retract { .. } => Self::Dropped,
@@ -136,8 +138,8 @@ mod tests {
             (start(2, PutMode::Insert), Rpc::BatchPutStart),
             (start(1, PutMode::Upsert), Rpc::UpsertStart),
             (start(2, PutMode::Upsert), Rpc::BatchUpsertStart),
-            (Request::ExistKey { keys: vec!["a"] }, Rpc::ExistKey),
-            (Request::ExistKey { keys: vec!["a", "b"] }, Rpc::BatchExistKey),
+            (Request::exist(vec!["a"]), Rpc::ExistKey),
+            (Request::exist(vec!["a", "b"]), Rpc::BatchExistKey),
             (Request::Remove { keys: vec!["a"], force: true }, Rpc::Remove),
             (scan(None, ScanAction::List), Rpc::GetAllKeys),
             (scan(Some("x"), ScanAction::List), Rpc::GetReplicaListByRegex),

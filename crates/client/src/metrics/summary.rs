@@ -74,7 +74,7 @@ mod tests {
         metrics.on_read(Extent::One, &fetched(3 << 20), us(60));
         metrics.on_read(Extent::Several, &fetched(1 << 20), us(130));
         metrics.on_write(Extent::One, 512, us(10));
-        metrics.on_call(&Request::ExistKey { keys: vec!["a"] }, us(55));
+        metrics.on_call(&Request::exist(vec!["a"]), us(55));
         assert_eq!(
             metrics.summary_after(Duration::from_secs(2)),
             "=== Transfer Metrics Summary ===\nTotal Read: 4.00 MB\nTotal Write: 512.00 B\n\

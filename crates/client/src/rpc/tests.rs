@@ -103,7 +103,7 @@ fn read_frame(stream: &mut TcpStream) -> Option<Header> {
 }
 
 fn exist() -> Request<'static> {
-    Request::ExistKey { keys: vec!["key"] }
+    Request::exist(vec!["key"])
 }
 
 fn remove() -> Request<'static> {

@@ -10,13 +10,15 @@ pub struct PutSource<'a> {
     /// The group that the object belongs to for good; empty for none. Objects of one group are leased and evicted
     /// together.
     pub group: &'a str,
+    /// The session that the object belongs to, for those who follow KV events; empty for none.
+    pub session: &'a str,
 }
 
 impl<'a> PutSource<'a> {
-    /// An object of no group.
+    /// An object of no group and no session.
     #[must_use]
     pub const fn new(key: &'a str, src: SliceList<'a>) -> Self {
-        Self { key, src, group: "" }
+        Self { key, src, group: "", session: "" }
     }
 }
 

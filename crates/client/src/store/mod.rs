@@ -34,7 +34,7 @@ use mooncake_ops::{
     PrefixLenOp, PutOp, RemoveOp, RemoveScanOp,
 };
 use mooncake_transfer::{HotCacheCounts, View};
-use mooncake_types::{ErrorCode, Prefetch, PutItem, ReplicateConfig};
+use mooncake_types::{ErrorCode, ExistOptions, Prefetch, PutItem, ReplicateConfig};
 
 pub use get_ranges::RangedReadSnapshot;
 pub use item::{GetTarget, Health, PutSource};
@@ -44,6 +44,7 @@ pub use segment_id::parse_segment_id;
 
 use crate::config::StoreConfig;
 use crate::open_error::OpenError;
+use crate::probe::{ProbeLeases, probe};
 use crate::registered_buffers::RegisteredBuffers;
 use crate::zero_copy_get::ObjectBytes;
 use closed::CLOSED;
@@ -291,20 +292,39 @@ impl Store {
     /// Whether objects exist and are complete. Those that are get protection from eviction and removal for the length
     /// of a lease.
     pub fn exist(&self, keys: &[&str]) -> Vec<Result<bool, ErrorCode>> {
+        self.exist_with(keys, ExistOptions::default())
+    }
+
+    /// As [`Store::exist`], with these options. A probe counts in no hit ratio.
+    pub fn exist_with(&self, keys: &[&str], options: ExistOptions) -> Vec<Result<bool, ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); keys.len()] };
-        let answers = session.driver().drive(ExistOp::new(keys), NoMemory);
-        session.metrics.reads.on_exists(&answers);
+        let answers = session.driver().drive(ExistOp::with(keys, options), NoMemory);
+        if !options.probe {
+            session.metrics.reads.on_exists(&answers);
+        }
         answers
     }
 
-    /// How many objects exist and are complete, from the first key on without a gap. These are protected as by
-    /// [`Store::exist`].
+    /// As [`Store::exist`], for a caller that is likely to read what is there: objects that lie on disks only are copied
+    /// to memory meanwhile, if the configuration has [`StoreConfig::ssd_prefetch`].
+    pub fn exist_prefetching(&self, keys: &[&str]) -> Vec<Result<bool, ErrorCode>> {
+        let prefetch = self.session().and_then(|session| session.ssd_prefetch);
+        self.exist_with(keys, ExistOptions { prefetch, ..ExistOptions::default() })
+    }
+
+    /// Whether objects exist and are complete, without protecting more of them than `leases` says: see [`probe`].
+    pub fn probe(&self, keys: &[&str], leases: ProbeLeases) -> Vec<Result<bool, ErrorCode>> {
+        probe(keys, leases, |keys, options| self.exist_with(keys, options))
+    }
+
+    /// How many objects exist and are complete, from the first key on without a gap. Those from position `leased_from`
+    /// on are protected as by [`Store::exist`]; the others are not.
     ///
     /// # Errors
     /// [`ErrorCode::InvalidKey`] if any of the keys is empty or too long, or the codes of all calls.
-    pub fn prefix_len(&self, keys: &[&str]) -> Result<u64, ErrorCode> {
+    pub fn prefix_len(&self, keys: &[&str], leased_from: usize) -> Result<u64, ErrorCode> {
         let session = self.session().ok_or(CLOSED)?;
-        let counted = session.driver().drive(PrefixLenOp::new(keys), NoMemory);
+        let counted = session.driver().drive(PrefixLenOp::new(keys, leased_from), NoMemory);
         if let Ok(count) = counted {
             session.metrics.reads.on_prefix(count, keys.len());
         }
@@ -445,6 +465,7 @@ fn named<'a>(items: &[PutSource<'a>]) -> Vec<PutItem<'a>> {
         key: item.key,
         len: item.src.total_len(),
         group: item.group,
+        session: item.session,
     });
     named.collect()
 }

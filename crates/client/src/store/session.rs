@@ -5,7 +5,7 @@ use std::time::Duration;
 use mooncake_node::{Host, UpkeepThread};
 use mooncake_ops::{CallError, GetItem, GetOp, Op, Route, RouteCache};
 use mooncake_transfer::Paths;
-use mooncake_types::{Chance, ErrorCode, LogLimiter, Request, SegmentId, limits};
+use mooncake_types::{Chance, ErrorCode, LogLimiter, PrefetchLimits, Request, SegmentId, limits};
 
 use super::get_sessions::GetSessions;
 use super::mounts::Mounts;
@@ -35,6 +35,8 @@ pub(super) struct Session {
     pub(super) call_ms: u64,
     /// How long a put waits for room in a full pool.
     pub(super) put_wait_ms: u64,
+    /// See [`StoreConfig::ssd_prefetch`](crate::StoreConfig::ssd_prefetch).
+    pub(super) ssd_prefetch: Option<PrefetchLimits>,
     pub(super) heartbeat: Heartbeat,
     pub(super) gets: GetSessions,
     pub(super) puts: PutSessions,

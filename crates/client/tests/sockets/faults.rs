@@ -134,7 +134,7 @@ fn health_follows_the_master() {
     assert_eq!(get(&store, "key"), Err(ErrorCode::RpcFail));
     assert_eq!(put(&store, "key", 10, 1), Err(ErrorCode::RpcFail));
     assert_eq!(store.exist(&["a", "b"]), vec![Err(ErrorCode::RpcFail); 2]);
-    assert_eq!(store.prefix_len(&["a", "b"]), Err(ErrorCode::RpcFail));
+    assert_eq!(store.prefix_len(&["a", "b"], 0), Err(ErrorCode::RpcFail));
     assert_eq!(store.remove_all(true), Err(ErrorCode::RpcFail));
     let _master = master.restart(keep);
     eventually("the master is found again", || store.health() == Health::Ok);
@@ -203,7 +203,7 @@ fn a_closed_store_refuses_everything_and_closing_again_does_nothing() {
     assert_eq!(get(&store, "key"), Err(closed));
     assert_eq!(put(&store, "key", 10, 1), Err(closed));
     assert_eq!(store.exist(&["a", "b"]), vec![Err(closed); 2]);
-    assert_eq!(store.prefix_len(&["a", "b"]), Err(closed));
+    assert_eq!(store.prefix_len(&["a", "b"], 0), Err(closed));
     assert_eq!(store.size("a"), Err(closed));
     assert_eq!(store.remove_all(false), Err(closed));
     assert_eq!(store.list_by_regex("a").map(|_| ()), Err(closed));

@@ -27,7 +27,7 @@ fn objects_are_put_read_found_and_removed() {
             assert_eq!(reader.size(&key), Ok(len as u64));
         }
         assert_eq!(client.exist(&[&key, "none"]), vec![Ok(true), Ok(false)]);
-        assert_eq!(client.prefix_len(&[&key, &key, "none", &key]), Ok(2));
+        assert_eq!(client.prefix_len(&[&key, &key, "none", &key], 0), Ok(2));
         let expected = vec![Err(ErrorCode::ObjectHasLease), Err(ErrorCode::ObjectNotFound)];
         assert_eq!(client.remove(&[&key, "none"], false), expected);
         assert_eq!(client.remove(&[&key], true), vec![Ok(())]);

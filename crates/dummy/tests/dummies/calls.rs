@@ -28,7 +28,7 @@ fn a_dummy_puts_finds_gets_and_removes() {
         }
         assert_eq!(crate::rig::get(&scene.store, &key), Ok(content(&key, len)));
         assert_eq!(other.exist(&[&key, "none"]), [Ok(true), Ok(false)]);
-        assert_eq!(other.prefix_len(&[&key, &key, "none", &key]), Ok(2));
+        assert_eq!(other.prefix_len(&[&key, &key, "none", &key], 0), Ok(2));
         let located = scene.store.locate(&[&key, "none"]);
         assert_eq!(other.locate(&[&key, "none"]), located);
         let removed = other.remove(&[&key, "none"], false);
@@ -214,7 +214,7 @@ fn what_makes_no_sense_is_an_answer_and_the_dummy_goes_on() {
     let items = [
         PutSource::new("", slices()),
         PutSource::new(&long, slices()),
-        PutSource { key: "grouped", src: slices(), group: &group },
+        PutSource { group: &group, ..PutSource::new("grouped", slices()) },
         PutSource::new("nothing", SliceList::default()),
         PutSource::new("nowhere", SliceList::from(RawSlice::unmapped(10))),
         PutSource::new("good", slices()),
@@ -224,9 +224,9 @@ fn what_makes_no_sense_is_an_answer_and_the_dummy_goes_on() {
     let no_key = Err(ErrorCode::InvalidKey);
     assert_eq!(results, [no_key, no_key, invalid, invalid, invalid, Ok(())]);
     assert_eq!(dummy.exist(&[&long, "good"]), [Err(ErrorCode::InvalidKey), Ok(true)]);
-    assert_eq!(dummy.prefix_len(&["good", &long]), Err(ErrorCode::InvalidKey));
+    assert_eq!(dummy.prefix_len(&["good", &long], 0), Err(ErrorCode::InvalidKey));
     let many = vec!["good"; 2 * limits::MAX_BATCH_KEYS + 1];
-    assert_eq!(dummy.prefix_len(&many), Ok(many.len() as u64));
+    assert_eq!(dummy.prefix_len(&many, 0), Ok(many.len() as u64));
     assert_eq!(get(&dummy, &long), Err(ErrorCode::InvalidKey));
     assert_eq!(get_into(&dummy, "good", RawSlice::unmapped(200)), Err(ErrorCode::InvalidParams));
     assert_eq!(get_into(&dummy, "good", RawSlice::EMPTY), Err(ErrorCode::InvalidParams));
@@ -336,7 +336,7 @@ fn a_dummy_that_is_closed_leaves_nothing_behind() {
     dummy.close();
     eventually("the dummy is gone", || scene.server.attached() == 0);
     assert_eq!(dummy.exist(&["key"]), [Err(ErrorCode::UnavailableInCurrentStatus)]);
-    assert_eq!(dummy.prefix_len(&["key"]), Err(ErrorCode::UnavailableInCurrentStatus));
+    assert_eq!(dummy.prefix_len(&["key"], 0), Err(ErrorCode::UnavailableInCurrentStatus));
     assert_eq!(dummy.health(), Health::MasterUnreachable);
     drop(dummy);
     eventually("its memory is gone", || crate::scene::mappings(std::process::id()) == before);

@@ -224,7 +224,7 @@ fn calls_that_make_no_sense_cut_their_caller_off() {
         ("a place that wraps around", get_of(0, u64::MAX, 2)),
         ("too many bytes", get_of(0, 0, 4097)),
         ("a share without memory", request(&DummyRequest::ShareMemory { len: 4096 })),
-        ("too many keys", request(&DummyRequest::Exist { keys })),
+        ("too many keys", request(&DummyRequest::exist(keys))),
         ("bytes behind the call", of_dummy(&[4 << 3 | 2, 0, 0])),
         ("a key that is no text", of_dummy(&[8 << 3 | 2, 3, 1 << 3 | 2, 1, 0xff])),
         ("an endless frame", endless),
@@ -250,7 +250,7 @@ fn a_frame_that_never_ends_and_answers_that_are_never_read_harm_nobody() {
     let mut half = Raw::attached(scene.port);
     half.say(&frame(Kind::DummyRequest as u8, &[0; 1000])[..500]);
     let mut deaf = Raw::attached(scene.port);
-    let exist = request(&DummyRequest::Exist { keys: vec!["key"; limits::MAX_BATCH_KEYS] });
+    let exist = request(&DummyRequest::exist(vec!["key"; limits::MAX_BATCH_KEYS]));
     // Sends call after call, until the host's answers fill the socket.
     loop {
         let before = deaf.unread();

@@ -105,7 +105,7 @@ impl Operation {
             Request::GetReplicaList { .. } | Request::RenewRoutes { .. } => {
                 Operation::BatchGetReplicaList
             }
-            Request::ExistKey { keys } if keys.len() == 1 => Operation::ExistKey,
+            Request::ExistKey { keys, .. } if keys.len() == 1 => Operation::ExistKey,
             Request::ExistKey { .. } => Operation::BatchExistKey,
             Request::PrefixLen { .. } => Operation::PrefixLen,
             Request::Prefetch { .. } => Operation::Prefetch,
@@ -190,8 +190,8 @@ mod tests {
         let scan = |pattern, action| Request::Scan(Scan { pattern, action, cursor: 0, limit: 1 });
         let cases = [
             (Request::Ping { segments: vec![], unreachable: vec![], reads: None }, Operation::Ping),
-            (Request::ExistKey { keys: vec!["a"] }, Operation::ExistKey),
-            (Request::ExistKey { keys: vec!["a", "b"] }, Operation::BatchExistKey),
+            (Request::exist(vec!["a"]), Operation::ExistKey),
+            (Request::exist(vec!["a", "b"]), Operation::BatchExistKey),
             (Request::Remove { keys: vec!["a"], force: true }, Operation::Remove),
             (scan(None, ScanAction::List), Operation::GetAllKeys),
             (scan(Some("x"), ScanAction::List), Operation::GetReplicaListByRegex),

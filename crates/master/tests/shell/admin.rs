@@ -303,7 +303,7 @@ fn remove_all_skips_what_is_leased_unless_forced() {
         json!({"success": true, "removed_count": 1})
     );
     assert_eq!(
-        rpc.ask(&Request::ExistKey { keys: vec!["one", "two words"] }),
+        rpc.ask(&Request::exist(vec!["one", "two words"])),
         Reply::Exist(vec![Ok(false), Ok(false)])
     );
 }
@@ -397,7 +397,7 @@ fn metrics_have_the_names_that_dashboards_know() {
     let master = filled();
     let mut rpc = master.connect(1);
     rpc.ask(&Request::GetReplicaList { keys: vec!["one"] });
-    rpc.ask(&Request::ExistKey { keys: vec!["one", "", "three"] });
+    rpc.ask(&Request::exist(vec!["one", "", "three"]));
     let answer = get(master.admin, "/metrics");
     assert!(
         answer.head.contains("content-type: text/plain; version=0.0.4; charset=utf-8"),

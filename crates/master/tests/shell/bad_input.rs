@@ -127,7 +127,7 @@ fn bytes_that_are_no_request_are_refused() {
     let mut unreadable = header(Kind::Request, 4).to_vec();
     unreadable.extend([0xff; 4]);
     let mut request = Vec::new();
-    mooncake_wire::encode_request(&mut request, 1, &Request::ExistKey { keys: vec!["key"] });
+    mooncake_wire::encode_request(&mut request, 1, &Request::exist(vec!["key"]));
     let at = request.len() - 1;
     let mut not_utf8 = request.clone();
     not_utf8[at] = 0xff;
@@ -154,7 +154,7 @@ fn what_came_before_the_bad_frame_is_answered() {
     let master = start();
     let mut rpc = master.connect(1);
     let mut out = Vec::new();
-    mooncake_wire::encode_request(&mut out, 3, &Request::ExistKey { keys: vec!["k"] });
+    mooncake_wire::encode_request(&mut out, 3, &Request::exist(vec!["k"]));
     out.extend([0; 16]);
     rpc.stream.write_all(&out).expect("the master reads");
     assert_eq!(rpc.receive(), (3, Reply::Exist(vec![Ok(false)])));
@@ -167,10 +167,10 @@ fn a_batch_over_the_limit_ends_its_connection_with_a_reason() {
     let master = start();
     let mut rpc = master.connect(1);
     let keys = vec!["k"; limits::MAX_BATCH_KEYS];
-    let reply = rpc.ask(&Request::ExistKey { keys });
+    let reply = rpc.ask(&Request::exist(keys));
     assert_eq!(reply, Reply::Exist(vec![Ok(false); limits::MAX_BATCH_KEYS]));
     let keys = vec!["k"; limits::MAX_BATCH_KEYS + 1];
-    rpc.send(&Request::ExistKey { keys });
+    rpc.send(&Request::exist(keys));
     let (header, body) = read_frame(&mut rpc.stream).expect("an answer");
     assert_eq!(header.kind, Kind::Refusal);
     let refusal = mooncake_wire::decode_refusal(&body).expect("it says why");

@@ -144,7 +144,7 @@ fn clients_that_always_have_requests_under_way_delay_no_ping() {
     const UNDER_WAY: usize = 8;
     let (master, _) = filled();
     let keys: Vec<String> = (0..1000).map(|i| format!("absent key {i:0>96}")).collect();
-    let look = || Request::ExistKey { keys: keys.iter().map(String::as_str).collect() };
+    let look = || Request::exist(keys.iter().map(String::as_str).collect());
     let ask_often = |client| {
         let mut rpc = master.connect(client);
         (0..UNDER_WAY).for_each(|_| _ = rpc.send(&look()));

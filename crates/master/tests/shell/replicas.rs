@@ -61,11 +61,11 @@ fn a_group_is_leased_together_and_replicas_are_cleared_by_their_writer() {
     let mut rpc = master.connect(1);
     rpc.mount(5, "node-a", 1 << 20);
     for key in ["a", "b"] {
-        put(&mut rpc, PutItem { key, len: 100, group: "g" }, PutMode::Insert);
+        put(&mut rpc, PutItem { group: "g", ..PutItem::new(key, 100) }, PutMode::Insert);
     }
-    let other = begin(&mut rpc, PutItem { key: "a", len: 100, group: "h" }, PutMode::Upsert);
+    let other = begin(&mut rpc, PutItem { group: "h", ..PutItem::new("a", 100) }, PutMode::Upsert);
     assert_eq!(other, Err(ErrorCode::InvalidParams));
-    rpc.ask(&Request::ExistKey { keys: vec!["a"] });
+    rpc.ask(&Request::exist(vec!["a"]));
     let remove = Request::Remove { keys: vec!["b"], force: false };
     assert_eq!(rpc.ask(&remove), Reply::Statuses(vec![Err(ErrorCode::ObjectHasLease)]));
     let clear = Request::ClearReplicas { keys: vec!["a", "missing"], segment: "node-a" };

@@ -15,7 +15,7 @@ fn a_client_mounts_puts_and_finds() {
     let mut rpc = master.connect(1);
     rpc.mount(5, "node-a", 1 << 20);
     rpc.put(&["one", "two"], 4096);
-    let reply = rpc.ask(&Request::ExistKey { keys: vec!["one", "three"] });
+    let reply = rpc.ask(&Request::exist(vec!["one", "three"]));
     assert_eq!(reply, Reply::Exist(vec![Ok(true), Ok(false)]));
     let reply = rpc.ask(&Request::GetReplicaList { keys: vec!["one", "three", ""] });
     let Reply::Located { results, segments, lease_ms, .. } = reply else { panic!("{reply:?}") };
@@ -40,7 +40,7 @@ fn requests_in_one_packet_are_answered_in_order() {
     let mut rpc = master.connect(1);
     let mut out = Vec::new();
     for id in 0..500 {
-        mooncake_wire::encode_request(&mut out, id, &Request::ExistKey { keys: vec!["k"] });
+        mooncake_wire::encode_request(&mut out, id, &Request::exist(vec!["k"]));
     }
     rpc.stream.write_all(&out).expect("the master reads");
     for id in 0..500 {
@@ -53,7 +53,7 @@ fn a_request_in_single_bytes_is_answered() {
     let master = start();
     let mut rpc = master.connect(1);
     let mut out = Vec::new();
-    mooncake_wire::encode_request(&mut out, 3, &Request::ExistKey { keys: vec!["k"] });
+    mooncake_wire::encode_request(&mut out, 3, &Request::exist(vec!["k"]));
     for byte in out {
         rpc.stream.write_all(&[byte]).expect("the master reads");
     }
@@ -136,7 +136,7 @@ fn a_peer_that_vanishes_in_mid_request_harms_nobody() {
     for cut in [1, 10, 20] {
         let mut out = Vec::new();
         mooncake_wire::encode_hello(&mut out, 1, &hello(4));
-        mooncake_wire::encode_request(&mut out, 2, &Request::ExistKey { keys: vec!["k"] });
+        mooncake_wire::encode_request(&mut out, 2, &Request::exist(vec!["k"]));
         let mut stream = dial(master.rpc);
         stream.write_all(&out[..out.len() - cut]).expect("the master reads");
         drop(stream);

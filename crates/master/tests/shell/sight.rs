@@ -15,7 +15,7 @@ fn ping(segments: &[u128]) -> Request<'static> {
 }
 
 fn exists(rpc: &mut Rpc) -> bool {
-    let reply = rpc.ask(&Request::ExistKey { keys: vec!["k"] });
+    let reply = rpc.ask(&Request::exist(vec!["k"]));
     let Reply::Exist(results) = reply else { panic!("{reply:?}") };
     results[0].expect("the key is one that the store takes")
 }

@@ -16,6 +16,15 @@ impl Tiers {
     pub const NONE: Tiers = Tiers { memory: false, disk: false };
 }
 
+/// What the put of an object said about it, for those who follow events.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyLabels {
+    /// The name of its group; empty for none.
+    pub group: Box<str>,
+    /// The session that it belongs to; empty for none, and if it was put under an earlier leader.
+    pub session: Box<str>,
+}
+
 /// The replicas of a key moved to other tiers, or are gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyEvent {
@@ -25,6 +34,8 @@ pub struct KeyEvent {
     pub before: Tiers,
     /// The tiers now.
     pub now: Tiers,
+    /// The labels of the object that the key has now.
+    pub labels: KeyLabels,
 }
 
 /// The keys and tiers that events have told so far. Costs 16 bytes for each key, and some hundred bytes for each
@@ -35,4 +46,6 @@ pub(crate) struct KeyEvents {
     pub(crate) told: HashMap<u64, Tiers, FixedState>,
     /// Keys whose replicas may have changed since the shell last took events.
     pub(crate) changed: Vec<Box<str>>,
+    /// The sessions of the objects whose puts named one.
+    pub(crate) sessions: HashMap<u32, Box<str>, FixedState>,
 }

@@ -8,4 +8,4 @@ mod event;
 mod record;
 
 pub(crate) use event::KeyEvents;
-pub use event::{KeyEvent, Tiers};
+pub use event::{KeyEvent, KeyLabels, Tiers};

@@ -96,6 +96,7 @@ impl Meta {
 
     /// Removes a record that has no range left and does not hold its key.
     pub(crate) fn forget_empty(&mut self, object: u32) {
+        self.forget_session(object);
         let record = self.objects.remove(object);
         assert_eq!(record.first_range, NONE, "an object keeps its ranges until its end");
     }

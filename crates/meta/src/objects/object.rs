@@ -319,6 +319,7 @@ impl Meta {
         self.forget_soft_pin(object);
         self.leave_group(object);
         self.forget_replacing(object);
+        self.forget_session(object);
         self.objects.remove(object);
     }
 

@@ -84,7 +84,8 @@ impl Meta {
         table: &mut AddressTable,
     ) -> Result<Grant, ErrorCode> {
         check_key(item.key)?;
-        let named = item.group.len() <= limits::MAX_GROUP_BYTES;
+        let longest = item.group.len().max(item.session.len());
+        let named = longest <= limits::MAX_GROUP_BYTES;
         if !(1..=limits::MAX_OBJECT_BYTES).contains(&item.len) || !named {
             return Err(ErrorCode::InvalidParams);
         }
@@ -178,6 +179,7 @@ impl Meta {
             (Some(holder), PutMode::Upsert) => self.join_group_of(object, holder),
             _ => self.join_group(object, item.group),
         }
+        self.note_session(object, item.session);
         self.requeue_put(object, QueueKind::Processing);
         if let Some(soft_pin) = order.soft_pin {
             self.note_soft_pin(object, soft_pin);

@@ -1,7 +1,7 @@
 //! Reads: where objects lie, whether they exist, and the lease that either question grants.
 
 use mooncake_types::mutation::{Rule, is_broken};
-use mooncake_types::{ErrorCode, Reply};
+use mooncake_types::{ErrorCode, ExistOptions, Reply};
 
 use super::index::Hashed;
 use super::index::check_key;
@@ -56,16 +56,19 @@ impl Meta {
         Ok(object)
     }
 
-    pub(crate) fn exist(&mut self, key: &str) -> Result<bool, ErrorCode> {
+    pub(crate) fn exist(&mut self, key: &str, options: ExistOptions) -> Result<bool, ErrorCode> {
         let found = self.find_existing(key)?;
-        if let Some(object) = found {
+        if let Some(object) = found.filter(|_| !options.probe) {
             self.access(object);
+        }
+        if let (Some(object), Some(limits)) = (found, options.prefetch) {
+            self.prefetch_found(object, limits);
         }
         Ok(found.is_some())
     }
 
-    /// How many keys have objects, from the first key on without a gap.
-    pub(crate) fn prefix_len(&mut self, keys: &[&str]) -> Reply {
+    /// How many keys have objects, from the first key on without a gap. Those from position `leased_from` on get leases.
+    pub(crate) fn prefix_len(&mut self, keys: &[&str], leased_from: u32) -> Reply {
         let mut found = Vec::new();
         for key in keys {
             match self.find_existing(key) {
@@ -75,10 +78,21 @@ impl Meta {
             }
         }
         // From the last to the first, so that the first object becomes the most recently used.
-        for &object in found.iter().rev() {
-            self.access(object);
+        for (place, &object) in found.iter().enumerate().rev() {
+            match place < leased_from as usize {
+                true => self.freshen(object),
+                false => self.access(object),
+            }
         }
         Reply::PrefixLen(found.len() as u32)
+    }
+
+    /// Makes an object the most recently used, without a lease and without counting a use: its caller holds a copy, and
+    /// needs the objects that lie behind it.
+    fn freshen(&mut self, object: u32) {
+        if !self.is_leased(object) && !self.usage.keeps_places() {
+            self.requeue(object, self.queue_after(object, false));
+        }
     }
 
     /// The object of a key, if it is finished and readers may get it.

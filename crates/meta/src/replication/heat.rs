@@ -64,7 +64,7 @@ impl Heat {
     }
 
     /// No copy of this key is begun before `until`. Has no effect if the key has no place.
-    pub(super) fn keep_quiet(&mut self, hash: u64, until: Tick) {
+    pub(crate) fn keep_quiet(&mut self, hash: u64, until: Tick) {
         let (set, tag) = place_of(hash);
         if let Some(spot) = self.sets[set].iter_mut().find(|spot| spot.tag == tag) {
             spot.quiet_until = spot.quiet_until.max(until);

@@ -77,10 +77,15 @@ impl Meta {
             }
             NotBegun::Later(code) => {
                 self.counters.of_tasks(task.kind).not_begun += 1;
-                let is_promised = room_comes && task.origin == Origin::Promotion;
+                let is_promotion = task.origin == Origin::Promotion;
+                let is_promised = room_comes && is_promotion;
                 task.attempts += u32::from(!is_promised);
                 let ms = if is_promised { MAKING_ROOM_MS } else { RETRY_MS };
-                if task.attempts <= self.config.max_task_retries {
+                let is_tried_again = task.attempts <= self.config.max_task_retries;
+                if is_promotion {
+                    self.pause_prefetches();
+                }
+                if is_tried_again {
                     let retry_at = self.now.after_ms(ms);
                     self.timers.insert((retry_at, Timer::Retry(number)));
                     return self.tasks.put_off(number, retry_at);

@@ -17,4 +17,4 @@ mod promotion;
 mod sink;
 
 pub(crate) use self::offloads::Offloads;
-pub(crate) use self::promotion::disk_heat;
+pub(crate) use self::promotion::Promotions;

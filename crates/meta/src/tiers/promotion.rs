@@ -1,7 +1,7 @@
-//! Promotion: an object whose replicas all lie on disks gets a replica in memory, because it is read or a caller asks
-//! for it.
+//! Promotion: an object whose replicas all lie on disks gets a replica in memory, because it is read, a caller asks for
+//! it, or a caller asks whether it exists and is likely to read it.
 
-use mooncake_types::{ErrorCode, Medium, Prefetch};
+use mooncake_types::{ErrorCode, Medium, Prefetch, PrefetchLimits, Tick};
 
 use crate::Meta;
 use crate::objects::check_key;
@@ -14,9 +14,21 @@ const WINDOW_MS: u64 = 600_000;
 /// How long an object is skipped after its promotion began or was refused.
 const REST_MS: u64 = 1_000;
 
-/// The counts of reads of objects on disks. `None` if objects are promoted only when a caller asks for it.
-pub(crate) fn disk_heat(on_hit: bool) -> Option<Heat> {
-    on_hit.then(|| Heat::new(WINDOW_MS))
+/// What is remembered of objects on disks, so that none is promoted too often.
+#[derive(Debug, Default)]
+pub(crate) struct Promotions {
+    /// The counts of reads. Absent until one is needed.
+    heat: Option<Heat>,
+    /// Questions begin no promotion before this moment.
+    prefetches_from: Tick,
+    /// How long the last question that began one wants to wait if there is no room.
+    cooldown_ms: u64,
+}
+
+impl Promotions {
+    fn heat(&mut self) -> &mut Heat {
+        self.heat.get_or_insert_with(|| Heat::new(WINDOW_MS))
+    }
 }
 
 impl Meta {
@@ -32,12 +44,11 @@ impl Meta {
 
     /// Counts reads of an object that cannot be read from memory, and promotes the object if it is hot.
     pub(crate) fn note_disk_reads(&mut self, object: u32, reads: u32) {
-        if self.disk_heat.is_none() || self.is_in_memory(object) {
+        if !self.config.promotion_on_hit || self.is_in_memory(object) {
             return;
         }
         let hash = self.index.hash(&self.objects[object].key);
-        let Some(heat) = self.disk_heat.as_mut() else { return };
-        let spot = heat.note(hash, reads, self.now);
+        let spot = self.promotions.heat().note(hash, reads, self.now);
         let is_hot = spot.reads >= self.config.promotion_admission_threshold;
         if is_hot && spot.quiet_until <= self.now {
             spot.quiet_until = self.now.after_ms(REST_MS);
@@ -45,6 +56,38 @@ impl Meta {
                 self.counters.promotions_refused += 1;
             }
         }
+    }
+
+    /// Promotes an object that a caller found and is likely to read. Nothing happens if it was promoted a short time ago,
+    /// or if there was no room for another one.
+    pub(crate) fn prefetch_found(&mut self, object: u32, limits: PrefetchLimits) {
+        let may_begin = self.serves() && self.promotions.prefetches_from <= self.now;
+        if !may_begin || self.is_in_memory(object) {
+            return;
+        }
+        let hash = self.index.hash(&self.objects[object].key);
+        let quiet_until = self.promotions.heat().note(hash, 0, self.now).quiet_until;
+        if quiet_until > self.now {
+            return;
+        }
+        self.promotions.cooldown_ms = limits.cooldown_ms.into();
+        match self.promote(object) {
+            Ok(()) => {
+                let until = self.now.after_ms(limits.rest_ms.into());
+                self.promotions.heat().keep_quiet(hash, until);
+            }
+            Err(code) => {
+                self.counters.promotions_refused += 1;
+                if code == ErrorCode::TaskPendingLimitExceeded {
+                    self.pause_prefetches();
+                }
+            }
+        }
+    }
+
+    /// There was no room for a promotion: questions begin none for a while.
+    pub(crate) fn pause_prefetches(&mut self) {
+        self.promotions.prefetches_from = self.now.after_ms(self.promotions.cooldown_ms);
     }
 
     /// Whether an object can be read from memory.

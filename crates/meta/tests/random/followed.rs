@@ -19,7 +19,7 @@ impl Run {
         let (mut there, mut from) = (BTreeMap::new(), Some(0));
         while let Some(at) = from {
             let (page, next) = self.world.meta.key_page(at, 7);
-            there.extend(page);
+            there.extend(page.into_iter().map(|event| (event.key, event.now)));
             from = next;
         }
         assert_eq!(there, self.followed);

@@ -31,7 +31,7 @@ impl Run {
             ..ReplicateConfig::default()
         };
         let key = name(start.key);
-        let put = PutItem { key: &key, len: start.len, group: start.group };
+        let put = PutItem { group: start.group, ..PutItem::new(&key, start.len) };
         let mode = if start.upsert { PutMode::Upsert } else { PutMode::Insert };
         let refused = self.refusal(&key, mode, start.group);
         let before = self.world.meta.stats().counters.evicted_bytes;

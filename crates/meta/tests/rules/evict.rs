@@ -29,8 +29,8 @@ fn a_full_pool_evicts_the_least_recently_used() {
 
 #[test]
 fn a_batch_loses_its_last_blocks_first_however_it_was_used() {
-    let exists = |keys| Request::ExistKey { keys };
-    let prefix = |keys| Request::PrefixLen { keys };
+    let exists = |keys| Request::exist(keys);
+    let prefix = |keys| Request::prefix_len(keys);
     let places = |keys| Request::GetReplicaList { keys };
     type Read = fn(Vec<&'static str>) -> Request<'static>;
     for read in [None, Some(exists as Read), Some(prefix), Some(places)] {

@@ -7,7 +7,7 @@ use crate::world::{ALICE, BOB, World};
 use crate::{KIB, pool, pool_with};
 
 fn upsert(world: &mut World, key: &str, group: &str) -> Result<(), ErrorCode> {
-    let put = PutItem { key, len: KIB, group };
+    let put = PutItem { group, ..PutItem::new(key, KIB) };
     let placed = world.begin(BOB, put, ReplicateConfig::default(), PutMode::Upsert)?;
     world.end(BOB, key, &placed.what, 0)
 }
@@ -108,7 +108,7 @@ fn a_group_with_a_leased_or_hard_pinned_member_is_passed_over() {
         let mut world = pool(1, 64 * KIB);
         world.put_member("a", 16 * KIB, "g").unwrap();
         let config = if leased { ReplicateConfig::default() } else { hard() };
-        let put = PutItem { key: "b", len: 16 * KIB, group: "g" };
+        let put = PutItem { group: "g", ..PutItem::new("b", 16 * KIB) };
         let placed = world.begin(ALICE, put, config, PutMode::Insert).unwrap();
         assert_eq!(world.end(ALICE, "b", &placed.what, 0), Ok(()));
         world.put("x", 16 * KIB).unwrap();
@@ -182,7 +182,7 @@ fn membership_is_for_good() {
 fn a_running_put_is_no_reason_to_spare_its_group_and_stays() {
     let mut world = pool(1, 48 * KIB);
     world.put_member("a", 16 * KIB, "g").unwrap();
-    let put = PutItem { key: "b", len: 16 * KIB, group: "g" };
+    let put = PutItem { group: "g", ..PutItem::new("b", 16 * KIB) };
     let running = world.begin(ALICE, put, ReplicateConfig::default(), PutMode::Insert).unwrap();
     world.put("x", 16 * KIB).unwrap();
     world.put("new", 16 * KIB).unwrap();

@@ -1,7 +1,7 @@
 //! The events for subscribers that follow the tiers of keys.
 
-use mooncake_meta::{Config, KeyEvent, Tiers};
-use mooncake_types::Medium;
+use mooncake_meta::{Config, KeyEvent, KeyLabels, Tiers};
+use mooncake_types::{Medium, PutItem, PutMode, ReplicateConfig};
 
 use crate::pool;
 use crate::tiers::{LEN, alone, carry_out};
@@ -11,7 +11,7 @@ const MEMORY: Tiers = Tiers { memory: true, disk: false };
 const BOTH: Tiers = Tiers { memory: true, disk: true };
 
 fn event(key: &str, before: Tiers, now: Tiers) -> KeyEvent {
-    KeyEvent { key: key.into(), before, now }
+    KeyEvent { key: key.into(), before, now, labels: KeyLabels::default() }
 }
 
 /// The pending events, sorted by key.
@@ -72,5 +72,27 @@ fn an_object_on_a_disk_is_told_of_there() {
     assert_eq!(told(&mut world), [event("a", MEMORY, BOTH)]);
     let media: Vec<Medium> = crate::tiers::media(&mut world, "a");
     assert_eq!(media.len(), 2);
-    assert_eq!(world.meta.key_page(0, 10), (vec![("a".into(), BOTH)], None));
+    assert_eq!(world.meta.key_page(0, 10), (vec![event("a", Tiers::NONE, BOTH)], None));
+}
+
+#[test]
+fn who_follows_is_told_of_groups_and_sessions_for_as_long_as_their_objects_are_there() {
+    let mut world = pool(1, 64 * LEN);
+    world.meta.record_key_events();
+    let put = |world: &mut World, group, session| {
+        let item = PutItem { group, session, ..PutItem::new("a", LEN) };
+        let config = ReplicateConfig::default();
+        let grant = world.begin(ALICE, item, config, PutMode::Upsert).expect("there is room");
+        assert_eq!(world.end(ALICE, "a", &grant.what, 0), Ok(()));
+    };
+    put(&mut world, "g", "s");
+    let labels = KeyLabels { group: "g".into(), session: "s".into() };
+    let stored = KeyEvent { labels, ..event("a", Tiers::NONE, MEMORY) };
+    assert_eq!(world.meta.key_page(0, 10), (vec![stored.clone()], None));
+    assert_eq!(told(&mut world), [stored]);
+    assert_eq!(world.remove("a", true), Ok(()));
+    assert_eq!(told(&mut world), [event("a", MEMORY, Tiers::NONE)]);
+    put(&mut world, "", "");
+    assert_eq!(told(&mut world), [event("a", Tiers::NONE, MEMORY)], "the next object has its own");
+    world.check();
 }

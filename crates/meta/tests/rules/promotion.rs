@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use mooncake_meta::Config;
-use mooncake_types::{ErrorCode, Medium, Prefetch, Reply, Request};
+use mooncake_types::{ErrorCode, ExistOptions, Medium, Prefetch, PrefetchLimits, Reply, Request};
 
 use crate::tiers::{LEN, ON_DISK, alone, carry_out, media, put_at};
 use crate::world::{ALICE, BOB, World};
@@ -40,6 +40,64 @@ fn a_prefetched_object_is_copied_to_memory() {
     assert_eq!(prefetch(&mut world, &["0"]), [Ok(Prefetch::InMemory)]);
     let counters = world.meta.stats().counters;
     assert_eq!((counters.promotions.made, counters.promotions.bytes), (1, LEN));
+}
+
+/// Asks whether objects exist, to read them soon.
+fn look_up(world: &mut World, keys: &[&str], limits: PrefetchLimits) {
+    let options = ExistOptions { prefetch: Some(limits), ..ExistOptions::default() };
+    let reply = world.ask(BOB, &Request::ExistKey { keys: keys.to_vec(), options });
+    let Reply::Exist(_) = reply else { panic!("{reply:?}") };
+    world.check();
+}
+
+#[test]
+fn an_object_that_is_found_is_copied_to_memory_if_the_question_says_so() {
+    let mut world = half_on_disk(Config::default());
+    world.exist("0");
+    assert!(world.fetch_tasks(ALICE).orders.is_empty(), "not every question says so");
+    look_up(&mut world, &["0", "7", "missing", "0"], PrefetchLimits::default());
+    let orders = carry_out(&mut world, ALICE);
+    assert_eq!(orders.iter().map(|order| &*order.key).collect::<Vec<_>>(), ["0"]);
+    assert_eq!(media(&mut world, "0"), [Medium::Memory, Medium::Disk]);
+}
+
+#[test]
+fn an_object_is_not_copied_to_memory_again_before_its_rest_is_over() {
+    for (rest_ms, again) in [(0, 1), (30_000, 0)] {
+        let mut world = half_on_disk(Config::default());
+        let limits = PrefetchLimits { rest_ms, ..PrefetchLimits::default() };
+        look_up(&mut world, &["0"], limits);
+        carry_out(&mut world, ALICE);
+        world.advance(20);
+        for n in 8..12 {
+            put_at(&mut world, &n.to_string(), 1);
+            carry_out(&mut world, ALICE);
+            world.advance(20);
+        }
+        assert_eq!(media(&mut world, "0"), [Medium::Disk], "it was evicted again");
+        look_up(&mut world, &["0"], limits);
+        assert_eq!(carry_out(&mut world, ALICE).len(), again, "{rest_ms}");
+        world.advance(30_000);
+        look_up(&mut world, &["0"], limits);
+        assert_eq!(carry_out(&mut world, ALICE).len(), 1 - again, "{rest_ms}");
+    }
+}
+
+#[test]
+fn questions_copy_nothing_for_a_while_after_a_copy_was_refused() {
+    for (cooldown_ms, begun) in [(0, 1), (5_000, 0)] {
+        let mut world = half_on_disk(Config { promotion_queue_limit: 1, ..Config::default() });
+        let limits = PrefetchLimits { cooldown_ms, ..PrefetchLimits::default() };
+        look_up(&mut world, &["0", "1"], limits);
+        assert_eq!(world.meta.stats().counters.promotions_refused, 1);
+        carry_out(&mut world, ALICE);
+        world.advance(100);
+        look_up(&mut world, &["2"], limits);
+        assert_eq!(carry_out(&mut world, ALICE).len(), begun, "{cooldown_ms}");
+        world.advance(5_000);
+        look_up(&mut world, &["3"], limits);
+        assert_eq!(carry_out(&mut world, ALICE).len(), 1, "{cooldown_ms}");
+    }
 }
 
 #[test]

@@ -111,7 +111,7 @@ fn settings_of_a_put_that_make_no_sense_are_refused() {
         assert_eq!(world.start_with(ALICE, "k", 1, config), Err(ErrorCode::InvalidParams));
     }
     let keys = vec!["k"; limits::MAX_BATCH_KEYS + 1];
-    let reply = world.ask(BOB, &Request::ExistKey { keys });
+    let reply = world.ask(BOB, &Request::exist(keys));
     assert_eq!(reply, Reply::Refused(ErrorCode::InvalidParams));
 }
 
@@ -199,7 +199,7 @@ fn batches_in_a_large_pool_are_answered_key_by_key() {
     let mut expected = vec![Err(ErrorCode::InvalidKey), Ok(false), Err(ErrorCode::InvalidKey)];
     asked.extend(keys.iter().step_by(25).map(String::as_str));
     expected.resize(asked.len(), Ok(true));
-    let exist = world.ask(BOB, &Request::ExistKey { keys: asked.clone() });
+    let exist = world.ask(BOB, &Request::exist(asked.clone()));
     assert_eq!(exist, Reply::Exist(expected.clone()));
     let Reply::Located { results, .. } = world.ask(BOB, &Request::GetReplicaList { keys: asked })
     else {

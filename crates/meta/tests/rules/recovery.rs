@@ -286,7 +286,7 @@ fn pins_groups_and_types_come_back() {
     let soft = ReplicateConfig { soft_pin, ..ReplicateConfig::default() };
     let hard = old.start_with(ALICE, "h", KIB, hard).unwrap().what.attributes;
     let soft = old.start_with(ALICE, "s", KIB, soft).unwrap().what.attributes;
-    let grouped = PutItem { key: "g", len: KIB, group: "group" };
+    let grouped = PutItem { group: "group", ..PutItem::new("g", KIB) };
     let grouped = old.begin(ALICE, grouped, ReplicateConfig::default(), PutMode::Insert);
     let grouped = grouped.unwrap().what.attributes;
 

@@ -146,7 +146,7 @@ fn eviction_leaves_a_node_out_of_sight_alone() {
 fn a_group_is_evicted_whole_in_sight_or_not() {
     let mut world = two_nodes();
     let mut put = |key: &str, segment: &'static str| {
-        let item = PutItem { key, len: 40 * KIB, group: "g" };
+        let item = PutItem { group: "g", ..PutItem::new(key, 40 * KIB) };
         let placed = world.begin(ALICE, item, on(segment), PutMode::Insert).expect("there is room");
         world.end(ALICE, key, &placed.what, 0).expect("it was begun");
     };

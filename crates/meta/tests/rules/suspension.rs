@@ -84,8 +84,8 @@ fn nothing_is_named_granted_ended_removed_or_mounted() {
     let requests = [
         (Request::GetReplicaList { keys: keys() }, Reply::Refused(LATER)),
         (Request::RenewRoutes { keys: keys(), uses: vec![1] }, Reply::Refused(LATER)),
-        (Request::ExistKey { keys: keys() }, Reply::Refused(LATER)),
-        (Request::PrefixLen { keys: keys() }, Reply::Refused(LATER)),
+        (Request::exist(keys()), Reply::Refused(LATER)),
+        (Request::prefix_len(keys()), Reply::Refused(LATER)),
         (Request::Scan(list), Reply::Refused(LATER)),
         (Request::MountSegment(segment), Reply::Done(Err(LATER))),
         (Request::ReportInventory(page), Reply::Done(Err(LATER))),

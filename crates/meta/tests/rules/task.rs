@@ -495,7 +495,7 @@ fn ids_carry_the_epoch_and_never_repeat() {
 fn a_group_may_be_evicted_for_the_copy_of_one_of_its_members() {
     let mut world = world();
     for (key, name) in [("a", "node-1:12345"), ("b", "node-2:12345")] {
-        let put = PutItem { key, len: 40 * KIB, group: "g" };
+        let put = PutItem { group: "g", ..PutItem::new(key, 40 * KIB) };
         let config =
             ReplicateConfig { preferred_segments: vec![name], ..ReplicateConfig::default() };
         let placed = world.begin(ALICE, put, config, PutMode::Insert).unwrap();

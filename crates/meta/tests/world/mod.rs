@@ -187,7 +187,7 @@ impl World {
         len: u64,
         group: &str,
     ) -> Result<Placed<Grant>, ErrorCode> {
-        let put = PutItem { key, len, group };
+        let put = PutItem { group, ..PutItem::new(key, len) };
         let placed = self.begin(ALICE, put, ReplicateConfig::default(), PutMode::Insert)?;
         self.end(ALICE, key, &placed.what, 0)?;
         Ok(placed)
@@ -346,14 +346,14 @@ impl World {
     }
 
     pub(crate) fn exist(&mut self, key: &str) -> bool {
-        match self.ask(BOB, &Request::ExistKey { keys: vec![key] }) {
+        match self.ask(BOB, &Request::exist(vec![key])) {
             Reply::Exist(results) => results[0].expect("the key is one that the store takes"),
             other => panic!("{other:?}"),
         }
     }
 
     pub(crate) fn prefix_len(&mut self, keys: &[&str]) -> Result<u32, ErrorCode> {
-        match self.ask(BOB, &Request::PrefixLen { keys: keys.to_vec() }) {
+        match self.ask(BOB, &Request::prefix_len(keys.to_vec())) {
             Reply::PrefixLen(count) => Ok(count),
             Reply::Refused(code) => Err(code),
             other => panic!("{other:?}"),

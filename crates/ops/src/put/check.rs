@@ -19,7 +19,8 @@ pub(super) fn check<T>(
 fn check_item(item: &PutItem<'_>) -> Result<(), ErrorCode> {
     check_key(item.key)?;
     let len_fits = (1..=limits::MAX_OBJECT_BYTES).contains(&item.len);
-    if !len_fits || item.group.len() > limits::MAX_GROUP_BYTES {
+    let longest = item.group.len().max(item.session.len());
+    if !len_fits || longest > limits::MAX_GROUP_BYTES {
         return Err(ErrorCode::InvalidParams);
     }
     Ok(())

@@ -118,8 +118,8 @@ impl<'a> Composition<'a> for Put<'a> {
     type Output = Vec<Result<(), ErrorCode>>;
 
     fn lens(&self, position: usize) -> (usize, u64) {
-        let PutItem { key, len, group } = self.items[position];
-        (key.len() + group.len(), len)
+        let PutItem { key, len, group, session } = self.items[position];
+        (key.len() + group.len() + session.len(), len)
     }
 
     fn begin(&mut self, batch: Vec<usize>) -> Stage<'a> {

@@ -8,7 +8,7 @@ use crate::script::{Turn, failures, found, located, play, segments, statuses, ve
 #[test]
 fn answers_stand_where_the_keys_stood() {
     let keys = ["a", "", "b", "a"];
-    let ask = Request::ExistKey { keys: vec!["a", "b", "a"] };
+    let ask = Request::exist(vec!["a", "b", "a"]);
     let reply = Ok(Reply::Exist(vec![Ok(true), Ok(false), Err(ErrorCode::InternalError)]));
     let expected =
         vec![Ok(true), Err(ErrorCode::InvalidKey), Ok(false), Err(ErrorCode::InternalError)];
@@ -58,7 +58,7 @@ fn long_lists_are_cut_and_a_master_that_is_gone_is_asked_once() {
     let keys: Vec<&str> = names.iter().map(String::as_str).collect();
     let mut op = ExistOp::new(&keys);
     let mut parts = Vec::new();
-    while let Step::Call(Request::ExistKey { keys }) = op.next(Tick(0)) {
+    while let Step::Call(Request::ExistKey { keys, .. }) = op.next(Tick(0)) {
         parts.push(keys.len());
         op.on_reply(Ok(Reply::Exist(vec![Ok(true); keys.len()])));
     }
@@ -82,7 +82,7 @@ fn replies_that_make_no_sense_are_errors() {
         (Reply::Statuses(vec![Ok(())]), ErrorCode::InternalError),
         (Reply::Refused(ErrorCode::InvalidParams), ErrorCode::InvalidParams),
     ] {
-        let ask = Request::ExistKey { keys: vec!["a"] };
+        let ask = Request::exist(vec!["a"]);
         let turns = vec![Turn::Call(0, ask, Ok(reply.clone()))];
         assert_eq!(play(ExistOp::new(&["a"]), turns), vec![Err(expected)], "{reply:?}");
     }

@@ -151,8 +151,8 @@ impl World {
                 Ok(Reply::Scanned(ScanPage { removed: 1, remains, ..ScanPage::default() }))
             }
             Request::PutRevoke { puts } => statuses(vec![Ok(()); puts.len()]),
-            Request::PrefixLen { keys } => Ok(Reply::PrefixLen(keys.len() as u32)),
-            Request::ExistKey { keys } => Ok(Reply::Exist(vec![Ok(true); keys.len()])),
+            Request::PrefixLen { keys, .. } => Ok(Reply::PrefixLen(keys.len() as u32)),
+            Request::ExistKey { keys, .. } => Ok(Reply::Exist(vec![Ok(true); keys.len()])),
             _ => done(),
         }
     }
@@ -183,7 +183,7 @@ const PAUSE_MS: u64 = 100;
 fn what_moves_and_drops_nothing_takes_as_long_as_one_request() {
     let keys = ["a", "b"];
     check("exist", CALL_MS, |world| world.run(ExistOp::new(&keys)));
-    check("prefix", CALL_MS, |world| world.run(PrefixLenOp::new(&keys)));
+    check("prefix", CALL_MS, |world| world.run(PrefixLenOp::new(&keys, 0)));
     check("locate", CALL_MS, |world| world.run(LocateOp::new(&keys)));
     check("list", CALL_MS, |world| world.run(ListOp::new(None)));
     check("create a task", CALL_MS, |world| world.run(TaskOp::copy("a", &["node:1"])));

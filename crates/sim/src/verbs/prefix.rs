@@ -8,7 +8,7 @@ use crate::task::{Task, leak};
 pub(super) fn count(run_state: &mut RunState) -> Task {
     let keys = some_keys(&mut run_state.chance, run_state.keys);
     let names = leak(keys.iter().map(|&key| KEYS[key]).collect());
-    Task::new(PrefixLenOp::new(names), keys, run_state, |counted, after| {
+    Task::new(PrefixLenOp::new(names, 0), keys, run_state, |counted, after| {
         let (began, run_state) = (after.began, after.run_state);
         let count = match counted {
             Ok(count) => count as usize,

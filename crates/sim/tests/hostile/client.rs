@@ -75,7 +75,7 @@ fn count_of(request: &Request<'_>) -> usize {
         Request::PutEnd { puts } => puts.len(),
         Request::PutRevoke { puts } => puts.len(),
         Request::GetReplicaList { keys }
-        | Request::ExistKey { keys }
+        | Request::ExistKey { keys, .. }
         | Request::Remove { keys, .. }
         | Request::Retract { keys, .. } => keys.len(),
         _ => 1,
@@ -208,7 +208,7 @@ fn run_all(peers: &mut Peers) {
     peers.run(ListOp::new(None), None);
     peers.run(ExistOp::new(&KEYS), None);
     peers.run(LocateOp::new(&KEYS), None);
-    peers.run(PrefixLenOp::new(&KEYS), None);
+    peers.run(PrefixLenOp::new(&KEYS, 0), None);
     for reply in peers.replies.clone() {
         let Reply::TasksFetched(orders) = reply else { continue };
         for order in &orders.orders {

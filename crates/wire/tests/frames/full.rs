@@ -35,7 +35,7 @@ fn a_batch_within_the_limits_fits_a_frame() {
         attributes: &[0xFF; MAX_ATTRIBUTES_BYTES],
     };
     let group = &*"g".repeat(MAX_GROUP_BYTES);
-    let put = PutItem { group, ..PutItem::new(key, most) };
+    let put = PutItem { group, session: group, ..PutItem::new(key, most) };
     let config = ReplicateConfig::default();
     let start = PutStart { puts: vec![put; MAX_BATCH_KEYS], config, ..PutStart::default() };
     let message = "m".repeat(MAX_TASK_MESSAGE_BYTES);
@@ -122,7 +122,7 @@ fn a_call_of_a_dummy_within_the_limits_fits_a_frame() {
     let object = DummyObject { key, pieces };
     let fragments = object.pieces.iter().map(|piece| (u64::MAX, *piece)).collect();
     let fragments = DummyFragments { key, fragments };
-    let put = DummyPut { object: object.clone(), group };
+    let put = DummyPut { object: object.clone(), group, session: group };
     let config = ReplicateConfig::default();
     let puts = vec![put; MAX_BATCH_KEYS];
     let lengths = vec![Ok(u64::MAX); MAX_DUMMY_PIECES];

@@ -366,7 +366,10 @@ fn keys_that_are_not_text() {
     check(Kind::Request, key, DecodeError::NotUtf8 { index: 0 });
     let put = empty().bytes(1, b"k").column64(2, &[1]).message(3, empty());
     let put = empty().message(4, put.bytes(5, b"\xFF"));
-    check(Kind::Request, put, DecodeError::GroupNotUtf8);
+    check(Kind::Request, put, DecodeError::LabelNotUtf8);
+    let put = empty().bytes(1, b"k").column64(2, &[1]).message(3, empty());
+    let put = empty().message(4, put.bytes(6, b"\xFF"));
+    check(Kind::Request, put, DecodeError::LabelNotUtf8);
 }
 
 #[test]
@@ -411,7 +414,7 @@ fn what_a_newer_peer_may_send_is_accepted() {
 #[test]
 fn keys_that_the_master_will_refuse_reach_it() {
     let long = "k".repeat(5000);
-    let request = Request::ExistKey { keys: vec!["", &long] };
+    let request = Request::exist(vec!["", &long]);
     let frame = Frame::Request(request).encode(1);
     let found = decode(Kind::Request, &frame[16..], |found| found.encode(1));
     assert_eq!(found, Ok(frame));

@@ -101,7 +101,7 @@ fn dummy_fields_that_are_missing_or_mean_nothing() {
 #[test]
 fn keys_of_dummies_that_the_master_will_refuse_reach_it() {
     let long = "k".repeat(5000);
-    let frame = Frame::DummyRequest(DummyRequest::Exist { keys: vec!["", &long] }).encode(1);
+    let frame = Frame::DummyRequest(DummyRequest::exist(vec!["", &long])).encode(1);
     let found = decode(Kind::DummyRequest, &frame[16..], |found| found.encode(1));
     assert_eq!(found, Ok(frame));
 }

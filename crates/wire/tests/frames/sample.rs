@@ -1,11 +1,11 @@
 use mooncake_types::{
     ChangesPage, ClientId, CreateTask, DrainId, DrainReport, DrainStatus, EntryState, Epoch,
-    ErrorCode, Follow, FollowPage, Grant, InventoryEntry, InventoryPage, ListedSegment, Located,
-    MountOutcome, MountSegment, Placement, Pong, Prefetch, PutEnd, PutItem, PutMode, PutRevoke,
-    PutStart, RangeDrop, RangeRead, RangeWrite, ReadCounts, ReadReport, ReadVolume, RemainingRange,
-    Remains, ReplicateConfig, Reply, Request, Scan, ScanAction, ScanPage, SegmentAddress,
-    SegmentId, SegmentPage, SharedDirectory, SoftPin, TaskId, TaskKind, TaskOrder, TaskOrders,
-    TaskReport, TaskStatus, Version,
+    ErrorCode, ExistOptions, Follow, FollowPage, Grant, InventoryEntry, InventoryPage,
+    ListedSegment, Located, MountOutcome, MountSegment, Placement, Pong, Prefetch, PrefetchLimits,
+    PutEnd, PutItem, PutMode, PutRevoke, PutStart, RangeDrop, RangeRead, RangeWrite, ReadCounts,
+    ReadReport, ReadVolume, RemainingRange, Remains, ReplicateConfig, Reply, Request, Scan,
+    ScanAction, ScanPage, SegmentAddress, SegmentId, SegmentPage, SharedDirectory, SoftPin, TaskId,
+    TaskKind, TaskOrder, TaskOrders, TaskReport, TaskStatus, Version,
 };
 use mooncake_wire::{Hello, Kind, LocalSocket, PROTOCOL_VERSION, Refusal, Role, Shared, Welcome};
 
@@ -50,6 +50,7 @@ pub(crate) fn all() -> Vec<(&'static str, Frame<'static>)> {
     let mut frames = handshake();
     frames.extend(segments().map(|(name, request)| (name, Frame::Request(request))));
     frames.extend(objects().map(|(name, request)| (name, Frame::Request(request))));
+    frames.extend(with_options().map(|(name, request)| (name, Frame::Request(request))));
     frames.extend(tasks().map(|(name, request)| (name, Frame::Request(request))));
     frames.extend(task_replies().map(|(name, reply)| (name, Frame::Reply(reply))));
     frames.extend(replies().map(|(name, reply)| (name, Frame::Reply(reply))));
@@ -193,10 +194,10 @@ fn objects() -> impl Iterator<Item = (&'static str, Request<'static>)> {
         ("put revoke, held", Request::PutRevoke { puts: held }),
         ("get replica list", Request::GetReplicaList { keys: KEYS.to_vec() }),
         ("renew routes", Request::RenewRoutes { keys: KEYS.to_vec(), uses: vec![1, 0, u32::MAX] }),
-        ("exist key", Request::ExistKey { keys: KEYS.to_vec() }),
-        ("exist key, no keys", Request::ExistKey { keys: vec![] }),
+        ("exist key", Request::exist(KEYS.to_vec())),
+        ("exist key, no keys", Request::exist(vec![])),
         ("prefetch", Request::Prefetch { keys: KEYS.to_vec() }),
-        ("prefix length", Request::PrefixLen { keys: KEYS.to_vec() }),
+        ("prefix length", Request::prefix_len(KEYS.to_vec())),
         ("remove", Request::Remove { keys: vec![KEYS[0]], force: false }),
         ("dropped", Request::Dropped { dropped: vec![drop_of(SEGMENT), drop_of(OTHER)] }),
         ("retract", retract(KEYS.to_vec())),
@@ -205,6 +206,23 @@ fn objects() -> impl Iterator<Item = (&'static str, Request<'static>)> {
         ("remove, forced", Request::Remove { keys: vec![KEYS[0]], force: true }),
         ("scan, list", Request::Scan(list)),
         ("scan, remove", Request::Scan(remove)),
+    ]
+    .into_iter()
+}
+
+/// Requests that name sessions, grant no leases or promote objects.
+fn with_options() -> impl Iterator<Item = (&'static str, Request<'static>)> {
+    let of_session = PutItem { session: "sitzung-ä", ..PutItem::new(KEYS[0], 1 << 20) };
+    let puts = vec![of_session, PutItem::new(KEYS[2], 0)];
+    let prefetch = Some(PrefetchLimits { cooldown_ms: 5_000, rest_ms: 0 });
+    let prefetching = ExistOptions { prefetch, ..ExistOptions::default() };
+    let ask = |options| Request::ExistKey { keys: KEYS.to_vec(), options };
+    let prefix = Request::PrefixLen { keys: KEYS.to_vec(), leased_from: 300 };
+    [
+        ("put start, of a session", Request::PutStart(PutStart { puts, ..PutStart::default() })),
+        ("exist key, a probe", ask(ExistOptions::PROBE)),
+        ("exist key, with a prefetch", ask(prefetching)),
+        ("prefix length from a position", prefix),
     ]
     .into_iter()
 }

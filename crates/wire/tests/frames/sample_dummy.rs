@@ -1,8 +1,8 @@
 //! Frames between a dummy client and its host process.
 
 use mooncake_types::{
-    DummyFragments, DummyObject, DummyPut, DummyReply, DummyRequest, ErrorCode, Located, Piece,
-    PutMode, ReplicateConfig, SegmentId, SoftPin,
+    DummyFragments, DummyObject, DummyPut, DummyReply, DummyRequest, ErrorCode, ExistOptions,
+    Located, Piece, PutMode, ReplicateConfig, SegmentId, SoftPin,
 };
 
 use crate::frame::Frame;
@@ -16,7 +16,7 @@ pub(crate) fn all() -> impl Iterator<Item = (&'static str, Frame<'static>)> {
 fn requests() -> Vec<(&'static str, DummyRequest<'static>)> {
     let piece = |map| Piece { map, offset: u64::from(map) << 40, len: u64::MAX };
     let object = |key, count| DummyObject { key, pieces: (0..count).map(piece).collect() };
-    let put = |key, group| DummyPut { object: object(key, 2), group };
+    let put = |key, group| DummyPut { object: object(key, 2), group, session: "" };
     let config = ReplicateConfig {
         replica_num: 3,
         soft_pin: SoftPin::Enable { ttl_ms: Some(7) },
@@ -30,6 +30,8 @@ fn requests() -> Vec<(&'static str, DummyRequest<'static>)> {
     let upsert = DummyRequest::Put { mode, config, puts };
     let (mode, config) = (PutMode::Insert, ReplicateConfig::default());
     let insert = DummyRequest::Put { mode, config, puts: vec![put(KEYS[0], "")] };
+    let puts = vec![DummyPut { session: "sitzung-ä", ..put(KEYS[0], "") }, put(KEYS[2], "")];
+    let of_session = DummyRequest::Put { mode, config: ReplicateConfig::default(), puts };
     let fragments = vec![(5, piece(0)), (u64::MAX, piece(1))];
     let fragments = vec![
         DummyFragments { key: KEYS[2], fragments },
@@ -43,10 +45,16 @@ fn requests() -> Vec<(&'static str, DummyRequest<'static>)> {
         ("dummy, health", DummyRequest::Health),
         ("dummy, put", insert),
         ("dummy, upsert", upsert),
+        ("dummy, put of a session", of_session),
         ("dummy, get", DummyRequest::Get { objects: vec![object(KEYS[0], 2), object("", 0)] }),
         ("dummy, get fragments", DummyRequest::GetFragments { objects: fragments }),
-        ("dummy, exist", DummyRequest::Exist { keys: KEYS.to_vec() }),
-        ("dummy, prefix length", DummyRequest::PrefixLen { keys: KEYS.to_vec() }),
+        ("dummy, exist", DummyRequest::exist(KEYS.to_vec())),
+        ("dummy, prefix length", DummyRequest::PrefixLen { keys: KEYS.to_vec(), leased_from: 0 }),
+        ("dummy, probe", DummyRequest::Exist { keys: KEYS.to_vec(), options: ExistOptions::PROBE }),
+        (
+            "dummy, prefix length from a position",
+            DummyRequest::PrefixLen { keys: KEYS.to_vec(), leased_from: 1 },
+        ),
         ("dummy, locate", DummyRequest::Locate { to_get: true, keys: KEYS.to_vec() }),
         ("dummy, remove", DummyRequest::Remove { keys: KEYS.to_vec(), force: true }),
         ("dummy, remove all", DummyRequest::RemoveMatching { pattern: None, force: false }),

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use mooncake_types::{
-    ChangesPage, ClientId, CreateTask, EntryState, Epoch, ErrorCode, Follow, FollowPage,
-    InventoryEntry, InventoryPage, Medium, MountSegment, PutEnd, PutItem, PutMode, PutRevoke,
-    PutStart, RangeDrop, RangeRead, RangeWrite, ReadCounts, ReadReport, ReadVolume,
-    ReplicateConfig, Request, Scan, ScanAction, SegmentId, SharedDirectory, SoftPin, TaskId,
-    TaskKind, Version,
+    ChangesPage, ClientId, CreateTask, EntryState, Epoch, ErrorCode, ExistOptions, Follow,
+    FollowPage, InventoryEntry, InventoryPage, Medium, MountSegment, PrefetchLimits, PutEnd,
+    PutItem, PutMode, PutRevoke, PutStart, RangeDrop, RangeRead, RangeWrite, ReadCounts,
+    ReadReport, ReadVolume, ReplicateConfig, Request, Scan, ScanAction, SegmentId, SharedDirectory,
+    SoftPin, TaskId, TaskKind, Version,
 };
 use mooncake_wire::{Hello, Kind, LocalSocket, PROTOCOL_VERSION, Refusal, Role, Shared, Welcome};
 use proptest::collection::vec;
@@ -195,9 +195,10 @@ pub(crate) fn request() -> impl Strategy<Value = Request<'static>> {
             let (keys, uses) = uses.into_iter().unzip();
             Request::RenewRoutes { keys, uses }
         }),
-        keys().prop_map(|keys| Request::ExistKey { keys }),
+        (keys(), exist_options()).prop_map(|(keys, options)| Request::ExistKey { keys, options }),
         keys().prop_map(|keys| Request::Prefetch { keys }),
-        keys().prop_map(|keys| Request::PrefixLen { keys }),
+        (keys(), any::<u32>())
+            .prop_map(|(keys, leased_from)| Request::PrefixLen { keys, leased_from }),
         vec(range_drop(), 0..6).prop_map(|dropped| Request::Dropped { dropped }),
         (keys(), any::<bool>()).prop_map(|(keys, force)| Request::Remove { keys, force }),
         (keys(), vec(range_drop(), 0..6))
@@ -311,7 +312,11 @@ fn attributes() -> impl Strategy<Value = &'static [u8]> {
 
 fn put_start() -> impl Strategy<Value = PutStart<'static>> {
     let plain = (text(), number()).prop_map(|(key, len)| PutItem::new(key, len)).boxed();
-    let grouped = (plain.clone(), text()).prop_map(|(put, group)| PutItem { group, ..put });
+    let grouped = (plain.clone(), text(), text()).prop_map(|(put, group, session)| PutItem {
+        group,
+        session,
+        ..put
+    });
     let puts = prop_oneof![vec(plain, 0..6), vec(grouped, 0..6)];
     let mode = select(&[PutMode::Insert, PutMode::Upsert]);
     (puts, config(), mode).prop_map(|(puts, config, mode)| PutStart { puts, config, mode })
@@ -412,4 +417,11 @@ pub(crate) fn range_write() -> impl Strategy<Value = RangeWrite<'static>> {
     let noted = (whole.clone(), attributes())
         .prop_map(|(range, attributes)| RangeWrite { attributes, ..range });
     prop_oneof![3 => whole, 1 => part, 1 => noted]
+}
+
+pub(crate) fn exist_options() -> impl Strategy<Value = ExistOptions> {
+    let limits = (any::<u32>(), any::<u32>())
+        .prop_map(|(cooldown_ms, rest_ms)| PrefetchLimits { cooldown_ms, rest_ms });
+    (any::<bool>(), option::of(limits))
+        .prop_map(|(probe, prefetch)| ExistOptions { probe, prefetch })
 }

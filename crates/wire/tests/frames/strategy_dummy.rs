@@ -8,13 +8,16 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use crate::strategy::{config, error, number, result, status, text};
+use crate::strategy::{config, error, exist_options, number, result, status, text};
 use crate::strategy_reply::{located, with_segments};
 
 pub(crate) fn request() -> impl Strategy<Value = DummyRequest<'static>> {
     let keys = || vec(text(), 0..9);
-    let put = (object(), prop_oneof![Just(""), text()])
-        .prop_map(|(object, group)| DummyPut { object, group });
+    let put = (object(), prop_oneof![Just(""), text()]).prop_map(|(object, group)| DummyPut {
+        object,
+        group,
+        session: group,
+    });
     let fragments = (text(), vec((number(), piece()), 0..4))
         .prop_map(|(key, fragments)| DummyFragments { key, fragments });
     prop_oneof![
@@ -26,8 +29,9 @@ pub(crate) fn request() -> impl Strategy<Value = DummyRequest<'static>> {
             .prop_map(|(mode, config, puts)| DummyRequest::Put { mode, config, puts }),
         vec(object(), 0..6).prop_map(|objects| DummyRequest::Get { objects }),
         vec(fragments, 0..6).prop_map(|objects| DummyRequest::GetFragments { objects }),
-        keys().prop_map(|keys| DummyRequest::Exist { keys }),
-        keys().prop_map(|keys| DummyRequest::PrefixLen { keys }),
+        (keys(), exist_options()).prop_map(|(keys, options)| DummyRequest::Exist { keys, options }),
+        (keys(), any::<u32>())
+            .prop_map(|(keys, leased_from)| DummyRequest::PrefixLen { keys, leased_from }),
         (any::<bool>(), keys()).prop_map(|(to_get, keys)| DummyRequest::Locate { to_get, keys }),
         (keys(), any::<bool>()).prop_map(|(keys, force)| DummyRequest::Remove { keys, force }),
         (option::of(text()), any::<bool>())

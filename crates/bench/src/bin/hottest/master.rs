@@ -4,8 +4,8 @@ use std::hint::black_box;
 
 use mooncake_meta::{Config, Meta};
 use mooncake_types::{
-    ClientId, Epoch, MountSegment, PutEnd, PutItem, PutMode, PutStart, RangeDrop, ReplicateConfig,
-    Reply, Request, SegmentId, Tick, Version,
+    ClientId, Epoch, ExistOptions, MountSegment, PutEnd, PutItem, PutMode, PutStart, RangeDrop,
+    ReplicateConfig, Reply, Request, SegmentId, Tick, Version,
 };
 
 use crate::keys::{BATCH, batches, borrowed};
@@ -108,11 +108,11 @@ fn look_up(rounds: usize, at_once: usize, request: impl for<'a> Fn(Vec<&'a str>)
 }
 
 fn exist_one(rounds: usize) {
-    look_up(rounds, 1, |keys| Request::ExistKey { keys });
+    look_up(rounds, 1, |keys| Request::ExistKey { keys, options: ExistOptions::default() });
 }
 
 fn exist(rounds: usize) {
-    look_up(rounds, BATCH, |keys| Request::ExistKey { keys });
+    look_up(rounds, BATCH, |keys| Request::ExistKey { keys, options: ExistOptions::default() });
 }
 
 fn get_one(rounds: usize) {

@@ -49,7 +49,7 @@ impl Stage {
     pub(crate) fn request<'a>(&self, work: Work, keys: &'a [String]) -> Request<'a> {
         let all = || keys.iter().map(String::as_str);
         match self {
-            Self::Ask if work == Work::Exist => Request::ExistKey { keys: all().collect() },
+            Self::Ask if work == Work::Exist => Request::exist(all().collect()),
             Self::Ask => Request::GetReplicaList { keys: all().collect() },
             Self::Start => Request::PutStart(PutStart {
                 puts: all().map(|key| PutItem::new(key, OBJECT_BYTES)).collect(),

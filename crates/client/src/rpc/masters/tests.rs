@@ -132,7 +132,7 @@ fn who_waits_for_a_master_of_the_past_is_let_go_when_a_newer_one_is_met() {
     let connection = |address| dialer.dial(address, LONG).expect("it welcomes").0;
     let (mut old, mut new) = (connection(0), connection(1));
     let begun = Instant::now();
-    let answer = call(&mut old, &Request::ExistKey { keys: vec!["key"] });
+    let answer = call(&mut old, &Request::exist(vec!["key"]));
     let error = answer.map_err(|failure| failure.error);
     assert!(matches!(error, Err(CallError::Unreachable { .. })), "{error:?}");
     assert!(begun.elapsed() < LONG, "{:?}", begun.elapsed());
@@ -141,7 +141,7 @@ fn who_waits_for_a_master_of_the_past_is_let_go_when_a_newer_one_is_met() {
     let _older = connection(2);
     assert!(new.is_quiet());
     new.set_timeout(Duration::from_millis(50)).expect("a socket");
-    let waiting = call(&mut new, &Request::ExistKey { keys: vec!["key"] });
+    let waiting = call(&mut new, &Request::exist(vec!["key"]));
     let error = waiting.map_err(|failure| failure.error);
     assert!(matches!(error, Err(CallError::TimedOut { .. })), "{error:?}");
 }
@@ -175,7 +175,7 @@ fn who_waits_for_a_silent_leader_leaves_it_when_another_leads() {
         connection.set_timeout(timeout).expect("a socket");
         connection.set_wait_check(EVERY, move || !dialer.finds_another(epoch)).expect("a socket");
         let begun = Instant::now();
-        let reply = call(&mut connection, &Request::ExistKey { keys: vec!["key"] });
+        let reply = call(&mut connection, &Request::exist(vec!["key"]));
         (reply.map_err(|failure| failure.error), begun.elapsed())
     };
     let (reply, took) = ask(&[master(None), master(Some(6))], LONG);

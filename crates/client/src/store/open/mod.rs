@@ -80,6 +80,7 @@ pub(super) fn open(config: StoreConfig, is_wanted: Wanted) -> Result<(Session, S
         paths: opening.paths(&host, opening.config.lanes_per_peer).with_hot_cache(hot_cache),
         call_ms: opening.call_ms(),
         put_wait_ms: u64::try_from(opening.config.put_wait.as_millis()).unwrap_or(u64::MAX),
+        ssd_prefetch: opening.config.ssd_prefetch,
         host,
         heartbeat,
         gets: GetSessions::default(),
