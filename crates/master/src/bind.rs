@@ -12,6 +12,7 @@ use mooncake_types::host_port::{is_unspecified, join};
 use thiserror::Error;
 
 use crate::config::{Config, KvEvents};
+use crate::http2::Http2Door;
 use crate::leadership::LeadershipConfig;
 
 /// The ports of [`KvEvents`].
@@ -104,6 +105,7 @@ pub struct Master {
     pub(crate) admin: Option<TcpListener>,
     pub(crate) metadata: Option<TcpListener>,
     pub(crate) kv_events: Option<Ports>,
+    pub(crate) http2: Option<Http2Door>,
 }
 
 impl Master {
@@ -139,7 +141,7 @@ impl Master {
         let (rpc, admin) = (RpcSocket::Port(rpc.listen()?), Some(admin.listen()?));
         let metadata = metadata.map(|place| place.listen()).transpose()?;
         let kv_events = config.kv_events.as_ref().map(kv_event_ports).transpose()?;
-        Ok(Master { config, coordinator, rpc, admin, metadata, kv_events })
+        Ok(Master { config, coordinator, rpc, admin, metadata, kv_events, http2: None })
     }
 
     /// Like [`Master::bind`], on the local socket of this name, for processes of this host and user. Binds no port:
@@ -157,7 +159,13 @@ impl Master {
             reason: error.to_string(),
         })?;
         let rpc = RpcSocket::Local { private, listener, name: name.to_owned() };
-        Ok(Master { config, coordinator, rpc, admin: None, metadata: None, kv_events: None })
+        let (admin, metadata, kv_events, http2) = (None, None, None, None);
+        Ok(Master { config, coordinator, rpc, admin, metadata, kv_events, http2 })
+    }
+
+    /// Hands connections to the RPC port that speak HTTP/2 to another part of the process.
+    pub fn pass_http2(&mut self, door: Http2Door) {
+        self.http2 = Some(door);
     }
 
     /// Where clients and nodes are served: `host:port` as it is told to others, or the endpoint of a local socket.

@@ -21,7 +21,7 @@ use crate::handshake::{self, Rejected};
 use crate::leadership::{Authority, NotRecorded};
 use crate::owner::Deposed;
 use crate::reach;
-use crate::refuse::{self, malformed, refuse, send_and_close};
+use crate::refuse::{self, malformed, refuse};
 use crate::scan;
 use crate::shell::Shell;
 use crate::sight::ConnectionId;
@@ -71,14 +71,21 @@ pub(crate) async fn run(shell: Rc<Shell>, stream: TcpStream, peer: Peer) {
     let (inbox, output) = (AsyncInbox::default(), Vec::new());
     let mut connection = Connection { shell, stream, inbox, output, served: Duration::ZERO };
     // Dropped before the stream. Otherwise a child process could keep the connection open after this one died.
-    let _private = PrivateWhile::open(&connection.stream);
+    let private = PrivateWhile::open(&connection.stream);
     let client = match connection.admit().await {
         Ok(client) => client,
         Err(Rejected::Gone) => return debug!(%peer, "closed without a HELLO"),
+        Err(Rejected::Http2(first)) => {
+            debug!(%peer, "speaks HTTP/2");
+            let Connection { shell, mut stream, .. } = connection;
+            drop(private);
+            return match &shell.http2 {
+                Some(door) => door.pass(stream, first),
+                None => handshake::refuse_http(&mut stream, peer, admin_port).await,
+            };
+        }
         Err(Rejected::Http) => {
-            refuse::log(peer, ErrorCode::RpcFail, "it speaks HTTP, and this is the RPC port");
-            let answer = handshake::http_answer(admin_port);
-            return send_and_close(&mut connection.stream, answer.as_bytes()).await;
+            return handshake::refuse_http(&mut connection.stream, peer, admin_port).await;
         }
         Err(Rejected::Refused { request_id, refusal }) => {
             refuse::log(peer, refusal.code, &refusal.message);

@@ -13,8 +13,10 @@ use mooncake_wire::{
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use crate::accept::Peer;
 use crate::config::Config;
-use crate::refuse::malformed;
+use crate::http2::PREFACE;
+use crate::refuse::{self, malformed, send_and_close};
 
 /// How long a new connection may take to send its HELLO.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -28,8 +30,10 @@ const HELLO: Awaited<'static> =
 pub(crate) enum Rejected {
     /// The peer closed the connection without sending anything.
     Gone,
-    /// The peer speaks HTTP.
+    /// The peer speaks HTTP, of version 1.
     Http,
+    /// The peer speaks HTTP/2. These are all bytes that it has sent so far.
+    Http2(Bytes),
     /// The peer gets this refusal. It speaks this protocol, or an unknown one.
     Refused { request_id: u64, refusal: Refusal },
 }
@@ -92,6 +96,9 @@ async fn first_frame(
         match inbox.next_frame(&HELLO) {
             Ok(Some(frame)) => return Ok(frame),
             Ok(None) => {}
+            Err(_) if inbox.held().starts_with(PREFACE) => {
+                return Err(Rejected::Http2(Bytes::copy_from_slice(inbox.held())));
+            }
             Err(_) if speaks_http(inbox.held()) => return Err(Rejected::Http),
             Err(error) => {
                 return Err(refused(error.request_id(), malformed(first_words(&error))));
@@ -122,9 +129,9 @@ fn refused(request_id: u64, refusal: Refusal) -> Rejected {
     Rejected::Refused { request_id, refusal }
 }
 
-/// Whether the first bytes are those of an HTTP request or of the HTTP/2 preface.
+/// Whether the first bytes are those of an HTTP request.
 fn speaks_http(first: &[u8]) -> bool {
-    const STARTS: [&[u8]; 10] = [
+    const STARTS: [&[u8]; 9] = [
         b"GET ",
         b"POST ",
         b"PUT ",
@@ -134,15 +141,20 @@ fn speaks_http(first: &[u8]) -> bool {
         b"PATCH ",
         b"TRACE ",
         b"CONNECT ",
-        b"PRI * HTTP/2",
     ];
     STARTS.iter().any(|start| first.starts_with(start))
 }
 
+/// Tells a peer that speaks HTTP where the admin server is, and closes the connection.
+pub(crate) async fn refuse_http(stream: &mut TcpStream, peer: Peer, admin_port: u16) {
+    refuse::log(peer, ErrorCode::RpcFail, "it speaks HTTP, and this is the RPC port");
+    send_and_close(stream, http_answer(admin_port).as_bytes()).await;
+}
+
 /// The reply to a peer that speaks HTTP on this port.
-pub(crate) fn http_answer(admin_port: u16) -> String {
+fn http_answer(admin_port: u16) -> String {
     let text = format!(
-        "This is the RPC port of a Mooncake Store master; it does not speak HTTP or gRPC. \
+        "This is the RPC port of a Mooncake Store master; it does not speak HTTP/1. \
          The admin HTTP server is on port {admin_port}.\n"
     );
     format!(

@@ -22,6 +22,7 @@ use crate::accept::{Listener, Peer, accept};
 use crate::ask::Questions;
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::http2::Http2Door;
 use crate::leadership::{Authority, Recorder, Term, Unwritten, drained, record};
 use crate::metadata_server::Cleanup;
 use crate::owner::Owner;
@@ -54,7 +55,7 @@ impl LeaderServer {
         config: Config,
         (term, followed): (&Term, BTreeMap<SegmentId, Shadow>),
         questions: Questions,
-        (cleanup, kv_events): (Option<Cleanup>, Option<Arc<Publisher>>),
+        (cleanup, kv_events, http2): (Option<Cleanup>, Option<Arc<Publisher>>, Option<Http2Door>),
     ) -> io::Result<LeaderServer> {
         let (stop, stopping) = watch::channel(false);
         let (recorded, durable) = mpsc::unbounded_channel();
@@ -68,7 +69,7 @@ impl LeaderServer {
         meta.resume_drains(drained(&term.leadership));
         let lateness = recorder.lateness();
         let owner = Owner::new(meta, (term, lateness.clone()), clock, cleanup);
-        let shell = Rc::new(Shell::new(config, owner, recorder, (stopping, kv_events)));
+        let shell = Rc::new(Shell::new(config, owner, recorder, stopping, (kv_events, http2)));
         let mut core = JoinSet::new();
         core.spawn_local(timer::run(Rc::clone(&shell)));
         core.spawn_local(request_poller::run(Rc::clone(&shell)));

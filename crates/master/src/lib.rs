@@ -24,6 +24,7 @@ mod connection;
 mod drain_log;
 mod following;
 mod handshake;
+mod http2;
 mod kv_events;
 mod leader_server;
 mod leadership;
@@ -50,5 +51,6 @@ mod troubles;
 
 pub use bind::{BindError, Master};
 pub use config::{Config, DEFAULT_MAX_CONNECTIONS, KvEvents, MetadataServer};
+pub use http2::Http2Door;
 pub use leadership::{LeadershipConfig, StateDir, Unwritten};
 pub use serve::ServeError;

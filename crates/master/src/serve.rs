@@ -25,6 +25,7 @@ use crate::ask::{self, Asker, OwnerSlot, Questions};
 use crate::bind::Master;
 use crate::config::{Config, MetadataServer};
 use crate::following::{Followed, Following};
+use crate::http2::Http2Door;
 use crate::kv_events;
 use crate::leader_server::LeaderServer;
 use crate::leadership::{
@@ -78,7 +79,7 @@ impl Master {
         let admin_addr = self.admin_addr()?;
         let rpc_port = rpc_addr.map_or(0, |addr| addr.port());
         let mut election = self.election((address.clone(), rpc_port))?;
-        let Master { mut config, rpc, admin, metadata, kv_events, .. } = self;
+        let Master { mut config, rpc, admin, metadata, kv_events, http2, .. } = self;
         config.metrics_port = admin_addr.map_or(0, |addr| addr.port());
         let (slot, asker) = ask::channel();
         // A question to a single master waits from the start, and is answered once its term begins.
@@ -86,7 +87,6 @@ impl Master {
         let registry = MetadataEntries::new();
         let cleanup = cleanup(config.metadata_server.as_ref(), &registry);
         let (followed, following) = watch::channel(Followed::default());
-        let followed = Rc::new(followed);
         let kv_events = match (&config.kv_events, kv_events) {
             (Some(config), Some(ports)) => Some(kv_events::start(config, ports, asker.clone())?),
             _ => None,
@@ -110,14 +110,14 @@ impl Master {
         if config.report_metrics {
             spawn_local(report_metrics(asker, election.status()));
         }
-        let config = Rc::new(config);
         let server = MasterServer {
-            config,
+            config: Rc::new(config),
             listener,
             slot,
             cleanup,
-            followed,
+            followed: Rc::new(followed),
             kv_events,
+            http2,
             rpc_addr: rpc_addr.map_or(address, |addr| addr.to_string()),
             admin_addr: admin_addr.map(|addr| addr.to_string()),
         };
@@ -171,6 +171,8 @@ struct MasterServer {
     /// Publishes how much a standby knows.
     followed: Rc<watch::Sender<Followed>>,
     kv_events: Option<Arc<Publisher>>,
+    /// Where connections go that speak HTTP/2.
+    http2: Option<Http2Door>,
     /// For the log.
     rpc_addr: String,
     admin_addr: Option<String>,
@@ -196,7 +198,7 @@ impl MasterServer {
                 biased;
                 () = &mut shutdown => return Ok(None),
                 term = election.term() => term,
-                () = turn_away(&self.config, &self.listener, &status) => continue,
+                () = turn_away(&self.config, &self.listener, (&status, self.http2.as_ref())) => continue,
             };
             let known = following.map(Following::end).unwrap_or_default();
             let questions = first.take().unwrap_or_else(|| self.slot.take());
@@ -229,7 +231,7 @@ impl MasterServer {
         questions: Questions,
     ) -> io::Result<LeaderServer> {
         let config = Config::clone(&self.config);
-        let told = (self.cleanup.clone(), self.kv_events.clone());
+        let told = (self.cleanup.clone(), self.kv_events.clone(), self.http2.clone());
         let leading = LeaderServer::begin(config, (term, known), questions, told)?;
         let ((rpc_addr, admin_addr), epoch) = (self.addresses(), term.leadership.epoch());
         info!(%rpc_addr, admin_addr, %epoch, "the master serves");

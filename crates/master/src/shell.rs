@@ -8,6 +8,7 @@ use mooncake_types::{MountSegment, Tick};
 use tokio::sync::{Notify, watch};
 
 use crate::config::Config;
+use crate::http2::Http2Door;
 use crate::kv_events;
 use crate::leadership::{NotRecorded, Recorder};
 use crate::notices::log;
@@ -36,6 +37,8 @@ pub(crate) struct Shell {
     pub(crate) matcher: Matcher,
     /// Publishes where keys lie, if that is configured.
     kv_events: Option<Arc<Publisher>>,
+    /// Where connections go that speak HTTP/2.
+    pub(crate) http2: Option<Http2Door>,
 }
 
 impl Shell {
@@ -43,7 +46,8 @@ impl Shell {
         config: Config,
         owner: Owner,
         recorder: Recorder,
-        (stopping, kv_events): (watch::Receiver<bool>, Option<Arc<Publisher>>),
+        stopping: watch::Receiver<bool>,
+        (kv_events, http2): (Option<Arc<Publisher>>, Option<Http2Door>),
     ) -> Shell {
         let request_poller = RequestPoller::new(config.busy_poll);
         Shell {
@@ -58,6 +62,7 @@ impl Shell {
             task_waiters: TaskWaiters::default(),
             matcher: Matcher::default(),
             kv_events,
+            http2,
         }
     }
 

@@ -13,14 +13,15 @@ use tracing::debug;
 use crate::accept::{Listener, Peer, accept};
 use crate::config::Config;
 use crate::handshake::{self, Greeting, Rejected};
+use crate::http2::Http2Door;
 use crate::leadership::RoleStatus;
-use crate::refuse::{self, refuse, send_and_close};
+use crate::refuse::{self, refuse};
 
 /// Refuses all connections, until it is dropped. A member of this cluster learns which master leads.
 pub(crate) async fn turn_away(
     config: &Rc<Config>,
     listener: &Listener,
-    status: &watch::Receiver<RoleStatus>,
+    (status, http2): (&watch::Receiver<RoleStatus>, Option<&Http2Door>),
 ) {
     let mut refused = JoinSet::new();
     loop {
@@ -28,7 +29,8 @@ pub(crate) async fn turn_away(
             (stream, peer) = accept(listener, config.tcp_no_delay) => {
                 // Further ones are closed without a refusal.
                 if refused.len() < config.max_connections {
-                    refused.spawn_local(answer(Rc::clone(config), stream, peer, status.clone()));
+                    let told = (status.clone(), http2.cloned());
+                    refused.spawn_local(answer(Rc::clone(config), stream, peer, told));
                 }
             }
             Some(ended) = refused.join_next() => drop(ended),
@@ -40,7 +42,7 @@ async fn answer(
     config: Rc<Config>,
     mut stream: TcpStream,
     peer: Peer,
-    status: watch::Receiver<RoleStatus>,
+    (status, http2): (watch::Receiver<RoleStatus>, Option<Http2Door>),
 ) {
     match handshake::greet(&config, &mut stream, &mut AsyncInbox::default()).await {
         Ok(Greeting { client, request_id }) => {
@@ -50,10 +52,12 @@ async fn answer(
             refuse(&mut stream, request_id, &refusal).await;
         }
         Err(Rejected::Gone) => {}
+        Err(Rejected::Http2(first)) => match http2 {
+            Some(door) => door.pass(stream, first),
+            None => handshake::refuse_http(&mut stream, peer, config.metrics_port).await,
+        },
         Err(Rejected::Http) => {
-            refuse::log(peer, ErrorCode::RpcFail, "it speaks HTTP, and this is the RPC port");
-            let answer = handshake::http_answer(config.metrics_port);
-            send_and_close(&mut stream, answer.as_bytes()).await;
+            handshake::refuse_http(&mut stream, peer, config.metrics_port).await;
         }
         Err(Rejected::Refused { request_id, refusal }) => {
             refuse::log(peer, refusal.code, &refusal.message);

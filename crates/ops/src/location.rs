@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use mooncake_types::{ErrorCode, Located, Medium, SegmentAddress, Version};
+use mooncake_types::{ErrorCode, Located, Medium, Placement, SegmentAddress, Version};
 
 use crate::placements::{placements_are_whole, replicas};
 
@@ -36,6 +36,20 @@ pub struct Stripe {
 }
 
 impl ReplicaLocation {
+    /// The replicas that these placements make up. They were found to be whole.
+    pub(crate) fn all(placements: &[Placement], segments: &[SegmentAddress]) -> Vec<Self> {
+        let stripe = |range: &Placement| Stripe {
+            segment: segments[range.segment as usize].clone(),
+            offset: range.offset,
+            len: range.len,
+        };
+        let replica = |ranges: &[Placement]| Self {
+            number: ranges[0].replica,
+            stripes: ranges.iter().map(stripe).collect(),
+        };
+        replicas(placements).map(replica).collect()
+    }
+
     /// Its length in bytes, which is the object's.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
@@ -58,17 +72,7 @@ impl ObjectLocation {
         if !placements_are_whole(&located.placements, segments, located.len) {
             return Err(ErrorCode::InternalError);
         }
-        let stripe = |range: &mooncake_types::Placement| Stripe {
-            segment: segments[range.segment as usize].clone(),
-            offset: range.offset,
-            len: range.len,
-        };
-        let replicas = replicas(&located.placements)
-            .map(|ranges| ReplicaLocation {
-                number: ranges[0].replica,
-                stripes: ranges.iter().map(stripe).collect(),
-            })
-            .collect();
+        let replicas = ReplicaLocation::all(&located.placements, segments);
         Ok(Self { version: located.version, len: located.len, replicas })
     }
 

@@ -2,6 +2,7 @@
 
 mod absent;
 mod flags;
+mod grpc;
 mod kv_events;
 mod leadership;
 mod open_ports;
@@ -86,7 +87,9 @@ fn serve(flags: &MasterFlags) -> Result<(), String> {
              does not know which nodes to wait for; give it a --state_dir, or --state_dir=none to have none"
         );
     }
-    let master = mooncake_master::Master::bind(config).map_err(|error| error.to_string())?;
+    let bound = mooncake_master::Master::bind(config.clone());
+    let mut master = bound.map_err(|error| error.to_string())?;
+    let _gateway = grpc::serve(&mut master, &config)?;
     note_what_has_no_effect(flags);
     open_ports::warn(flags, &master);
     let (stopped, stopping) = oneshot::channel();

@@ -5,6 +5,7 @@ use mooncake_types::{
     SegmentAddress, SegmentId, Version,
 };
 
+use crate::location::ReplicaLocation;
 use crate::op::{Attributes, MoveError, RangeToWrite};
 use crate::placements::{placements_are_whole, replicas};
 use crate::span::{Cut, Span, cut};
@@ -58,6 +59,11 @@ impl Granted {
             attributes: Attributes::new(attributes),
             failed: FailedReplicas::default(),
         })
+    }
+
+    /// The ranges of each replica.
+    pub(super) fn replicas(&self) -> Vec<ReplicaLocation> {
+        ReplicaLocation::all(&self.placements, &self.segments)
     }
 
     /// The epoch of the grant.

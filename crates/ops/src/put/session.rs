@@ -4,6 +4,7 @@ use super::coverage::Coverage;
 use super::granted::Granted;
 use super::start::GrantedPut;
 use super::write::PutWrite;
+use crate::location::ReplicaLocation;
 use crate::span::{Part, Span, Spans, spans};
 
 /// A granted put that the caller writes part by part.
@@ -54,6 +55,12 @@ impl PutSession {
     #[must_use]
     pub const fn version(&self) -> Version {
         self.granted.version
+    }
+
+    /// The granted ranges of each replica.
+    #[must_use]
+    pub fn replicas(&self) -> Vec<ReplicaLocation> {
+        self.granted.replicas()
     }
 
     /// Takes parts for writing, for the item of a batch at `position`.

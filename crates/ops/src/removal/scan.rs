@@ -132,13 +132,20 @@ impl<'a> Op<'a> for RemoveScanOp<'a> {
 pub struct ListOp<'a> {
     walk: Walk<'a>,
     found: Vec<(String, ObjectLocation)>,
+    most: usize,
 }
 
 impl<'a> ListOp<'a> {
     /// Lists all objects, or those whose keys `pattern` finds.
     #[must_use]
     pub fn new(pattern: Option<&'a str>) -> Self {
-        Self { walk: Walk::new(pattern, ScanAction::List), found: Vec::new() }
+        Self { walk: Walk::new(pattern, ScanAction::List), found: Vec::new(), most: usize::MAX }
+    }
+
+    /// The walk ends with [`ErrorCode::BufferOverflow`] if there are more than `most` objects.
+    #[must_use]
+    pub fn at_most(self, most: usize) -> Self {
+        Self { most, ..self }
     }
 }
 
@@ -160,6 +167,9 @@ impl<'a> Op<'a> for ListOp<'a> {
                 Ok(location) => self.found.push((key, location)),
                 Err(code) => self.walk.failed = Some(code),
             }
+        }
+        if self.found.len() > self.most {
+            self.walk.failed = Some(ErrorCode::BufferOverflow);
         }
     }
 
