@@ -338,7 +338,7 @@ fn a_doctor_says_which_way_bytes_take_and_when_a_node_cannot_be_reached() {
     let (code, text) = doctor("shm,carrier-pigeon");
     assert_eq!(code, Some(1), "{text}");
     assert!(
-        text.contains("MOONCAKE_TRANSPORTS") && text.contains("shm, process_vm and tcp"),
+        text.contains("MOONCAKE_TRANSPORTS") && text.contains("shm, process_vm, fabric and tcp"),
         "{text}"
     );
     node.kill();

@@ -3,7 +3,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use mooncake_ha::KubernetesAccess;
-use mooncake_transfer::{EnvError, HotCacheConfig, Transports, Variables, token_of_variables};
+use mooncake_transfer::{
+    EnvError, FabricOptions, HotCacheConfig, Transports, Variables, token_of_variables,
+};
 use mooncake_types::{BusyWait, FailureDomains, PrefetchLimits};
 
 use crate::hot_cache;
@@ -94,6 +96,8 @@ pub struct StoreConfig {
     /// The transports to use for memory of other processes. This process shares memory with others of its host only
     /// if one of these needs it.
     pub transports: Transports,
+    /// The device for one-sided transfers between hosts, if `transports` names `fabric`.
+    pub fabric: FabricOptions,
 }
 
 /// Where the HTTP server of a store listens.
@@ -138,6 +142,7 @@ impl Default for StoreConfig {
             route_cache: true,
             hot_cache: HotCacheConfig::default(),
             transports: Transports::default(),
+            fabric: FabricOptions::default(),
         }
     }
 }
@@ -149,7 +154,7 @@ impl StoreConfig {
     ///   `MC_TRANSFER_TIMEOUT`, `MC_STORE_PUT_SESSION_TIMEOUT`, `MOONCAKE_DRAIN_TIMEOUT_SEC` (seconds),
     ///   `MOONCAKE_PUT_WAIT_MS` (milliseconds), `MOONCAKE_BUSY_POLL_US` (microseconds),
     /// - `MC_TCP_LANES_PER_PEER`, `MC_TCP_BIND_ADDRESS`, `MOONCAKE_ADVERTISE_ADDRESS`, `MC_STORE_CLIENT_MIN_PORT`,
-    ///   `MC_STORE_CLIENT_MAX_PORT`, `MOONCAKE_DOMAIN`, `MOONCAKE_TRANSPORTS`,
+    ///   `MC_STORE_CLIENT_MAX_PORT`, `MOONCAKE_DOMAIN`, `MOONCAKE_TRANSPORTS`, `MOONCAKE_FABRIC_PROVIDER`, `MC_LIBFABRIC_PATH`,
     /// - `MC_STORE_CLUSTER_ID`, `MOONCAKE_AUTH_TOKEN` or `MOONCAKE_AUTH_TOKEN_FILE`,
     /// - `MOONCAKE_SEGMENT_PATH`, `MOONCAKE_SEGMENT_RESET`, `MOONCAKE_ROUTE_CACHE` (0 or 1),
     /// - of the hot cache, `MC_STORE_LOCAL_HOT_CACHE_SIZE`, `MC_STORE_LOCAL_HOT_BLOCK_SIZE` (bytes),
@@ -219,10 +224,11 @@ impl StoreConfig {
         config.domains = domains.unwrap_or(config.domains);
         config.cluster_id = variables.text("MC_STORE_CLUSTER_ID").unwrap_or(config.cluster_id);
         config.auth_token = token_of_variables(|name| variables.text(name))?;
-        let wanted = "one or more of shm, process_vm and tcp, with commas between them";
+        let wanted = "one or more of shm, process_vm, fabric and tcp, with commas between them";
         let transports = |value: &str| value.parse().ok();
         let transports = variables.parse("MOONCAKE_TRANSPORTS", wanted, transports)?;
         config.transports = transports.unwrap_or(config.transports);
+        config.fabric = FabricOptions::from_variables(|name| variables.text(name));
         Ok(config)
     }
 }
@@ -334,7 +340,7 @@ mod tests {
             (
                 "MOONCAKE_TRANSPORTS",
                 "shm,rdma",
-                "one or more of shm, process_vm and tcp, with commas between them",
+                "one or more of shm, process_vm, fabric and tcp, with commas between them",
             ),
         ] {
             let error = EnvError { name, value: value.to_owned(), wanted };

@@ -24,6 +24,14 @@ pub enum OpenError {
         /// What is wrong.
         reason: String,
     },
+    /// One-sided transfers are the only way that is allowed to other hosts, and there is no device for them.
+    #[error("MOONCAKE_TRANSPORTS allows {transports} alone, and fabric cannot be used: {reason}")]
+    Fabric {
+        /// The allowed ways.
+        transports: String,
+        /// Why there is no device.
+        reason: String,
+    },
     /// A name is longer than the protocol carries.
     #[error("{what} has {len} bytes; at most {limit} are allowed", limit = limits::MAX_NAME_BYTES)]
     NameTooLong {
@@ -233,6 +241,7 @@ impl OpenError {
             | Self::LocalBufferSize { .. }
             | Self::HotCacheSize { .. }
             | Self::HttpWithoutPort
+            | Self::Fabric { .. }
             | Self::PoolFolder { .. }
             | Self::Ports { .. } => ErrorCode::InvalidParams,
             Self::NamedSegment { error, .. } => match error {

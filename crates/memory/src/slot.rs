@@ -1,5 +1,6 @@
 //! Layout of a slot table in memory, which both sides share.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use mooncake_types::Version;
@@ -27,10 +28,12 @@ const HEADER_BYTES: u64 = 4096;
 /// and offset in the object.
 pub(crate) const SLOT_WORDS: usize = 8;
 
-const SLOT_BYTES: u64 = 64;
+pub(crate) const SLOT_BYTES: u64 = 64;
 
 /// Adjacent slots that form a set.
 const WAYS: u64 = 8;
+
+pub(crate) const SET_BYTES: u64 = WAYS * SLOT_BYTES;
 
 /// Number of sets per level over which the ranges of a group are spread. A full set overflows to the next level.
 const SETS: u64 = 8;
@@ -53,20 +56,31 @@ pub(crate) fn table_bytes(segment_len: u64) -> Result<u64, MapError> {
     size_of(bytes).map(|_| bytes)
 }
 
+/// The sets in which a range at this offset may be, as offsets in the table, in the order in which they are tried.
+/// None if the offset lies beyond the segment.
+pub(crate) fn set_offsets(segment_len: u64, offset: u64) -> impl Iterator<Item = u64> {
+    let (group, groups) = (offset / GROUP_BYTES, groups(segment_len));
+    let (set, levels) = (offset / 4096 % SETS, if group < groups { LEVELS } else { 0 });
+    (0..levels).map(move |level| {
+        let plane = level * SETS + set;
+        HEADER_BYTES + (plane * groups + group) * SET_BYTES
+    })
+}
+
 /// A slot table, as words in a region.
 #[derive(Debug)]
 pub(crate) struct Words {
-    region: Region,
+    region: Arc<Region>,
     groups: u64,
 }
 
 impl Words {
     /// A table for a segment of this length. The region must be at least as long as [`table_bytes`].
     pub(crate) fn new(region: Region, segment_len: u64) -> Self {
-        Self { region, groups: groups(segment_len) }
+        Self { region: Arc::new(region), groups: groups(segment_len) }
     }
 
-    pub(crate) fn region(&self) -> &Region {
+    pub(crate) fn region(&self) -> &Arc<Region> {
         &self.region
     }
 
@@ -115,6 +129,11 @@ mod tests {
                 assert!(HEADER_BYTES + (last + 1) * SLOT_BYTES <= bytes, "{segment_len} {offset}");
             }
             assert_eq!(words.places(groups(segment_len) * GROUP_BYTES).count(), 0);
+            let sets: BTreeSet<u64> = set_offsets(segment_len, segment_len - 1).collect();
+            let slots =
+                words.places(segment_len - 1).map(|slot| HEADER_BYTES + slot as u64 * SLOT_BYTES);
+            let of_slots: BTreeSet<u64> = slots.map(|at| at - at % SET_BYTES).collect();
+            assert_eq!(sets, of_slots, "{segment_len}");
         }
     }
 

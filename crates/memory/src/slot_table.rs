@@ -1,8 +1,9 @@
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{Ordering, fence};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::slot::{SLOT_WORDS, Words, table_bytes};
-use crate::{MapError, Region, SlotRow};
+use crate::{HeldSlice, MapError, Region, Registration, SlotRow};
 
 /// A table of the ranges of a segment that can be read without asking its node. Other processes map it read-only. It
 /// has a slot for each complete range.
@@ -16,6 +17,8 @@ use crate::{MapError, Region, SlotRow};
 #[derive(Debug)]
 pub struct SlotTable {
     words: Words,
+    /// By which peers reach the segment and the table; none any more once the segment is no longer lent.
+    lent: Mutex<Vec<Box<dyn Registration>>>,
 }
 
 impl SlotTable {
@@ -26,7 +29,30 @@ impl SlotTable {
     /// There is no such memory, or the kernel cannot seal it against writing (before Linux 5.1).
     pub fn new(segment_len: u64) -> Result<Self, MapError> {
         let region = Region::readable_by_others(table_bytes(segment_len)?)?;
-        Ok(Self { words: Words::new(region, segment_len) })
+        Ok(Self { words: Words::new(region, segment_len), lent: Mutex::default() })
+    }
+
+    /// The memory of the table, for peers that copy it.
+    #[must_use]
+    pub fn memory(&self) -> HeldSlice {
+        HeldSlice::whole(Arc::clone(self.words.region()))
+    }
+
+    /// Keeps a registration by which peers reach the segment for as long as it is lent. Returns false if it is not lent
+    /// any more; the registration is dropped then.
+    pub fn keep_while_lent(&self, registration: Box<dyn Registration>) -> bool {
+        let mut lent = self.lent.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.is_closed() {
+            return false;
+        }
+        lent.push(registration);
+        true
+    }
+
+    /// Whether the segment is no longer lent.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.words.closed().load(Ordering::SeqCst) != 0
     }
 
     /// The descriptor that another process maps ([`crate::SlotReader::received`]).
@@ -63,11 +89,15 @@ impl SlotTable {
         }
     }
 
-    /// Tells all readers, permanently, that the segment is no longer lent.
+    /// Tells all readers, permanently, that the segment is no longer lent. Peers that reached it by a registration do
+    /// not reach it any more when this returns.
     pub fn close(&self) {
         self.words.closed().store(1, Ordering::SeqCst);
         // All processes see this before any later change to the segment.
         fence(Ordering::SeqCst);
+        let mut lent = self.lent.lock().unwrap_or_else(PoisonError::into_inner);
+        let lent = std::mem::take(&mut *lent);
+        drop(lent);
     }
 
     fn set(&self, index: usize, row: &SlotRow) {

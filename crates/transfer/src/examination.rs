@@ -29,30 +29,30 @@ impl Paths {
     #[must_use]
     pub fn examine(&self, endpoint: &Arc<str>, segment: SegmentId) -> Examination {
         let distance = self.distance(endpoint);
-        let mut examination =
-            Examination { way: None, why: distance.to_string(), round_trip: None };
-        let why = &mut examination.why;
-        if !matches!(distance, Distance::Unreachable(_)) {
-            let carriers = self.carriers.iter();
-            let mut reaching = carriers
-                .filter_map(|carrier| Some((carrier, carrier.examine(endpoint, segment).ok()?)));
-            if let Some((carrier, examined)) = reaching.next() {
-                if !examined.how.is_empty() {
-                    *why = format!("{why}; {}", examined.how);
+        let mut why = vec![distance.to_string()];
+        let (mut way, mut round_trip) = (None, None);
+        let is_up = !matches!(distance, Distance::Unreachable(_));
+        for carrier in self.carriers.iter().filter(|_| is_up) {
+            match carrier.examine(endpoint, segment) {
+                Ok(examined) => {
+                    why.extend(Some(examined.how).filter(|how| !how.is_empty()));
+                    way = examined.way;
+                    round_trip = time_questions(carrier, endpoint, segment);
+                    break;
                 }
-                examination.way = examined.way;
-                examination.round_trip = round_trip(carrier, endpoint, segment);
+                Err(reason) if why.contains(&reason) => {}
+                Err(reason) => why.push(reason),
             }
         }
         if self.ways != Transports::default() {
-            *why = format!("{why}; allowed are only {}", self.ways);
+            why.push(format!("allowed are only {}", self.ways));
         }
-        examination
+        Examination { way, why: why.join("; "), round_trip }
     }
 }
 
 /// Reads a version that does not exist: the node looks it up, and sends no payload.
-fn round_trip(
+fn time_questions(
     carrier: &Arc<dyn Carrier>,
     endpoint: &Arc<str>,
     segment: SegmentId,

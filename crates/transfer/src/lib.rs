@@ -1,7 +1,7 @@
 //! Moves bytes between callers' memory and the segments of storage nodes, and serves a node's data port.
 //!
 //! A [`Transport`] reads and writes ranges at nodes: [`LocalTransport`] in this process, [`TcpTransport`] at any
-//! other, [`Paths`] by the nearest of all ways. Each way is a [`carrier::Carrier`]. A node implements [`SegmentHost`], and [`DataServer`] serves it over TCP.
+//! other, [`Paths`] by the nearest of all ways. Each way is a `Carrier` (`carrier.rs`). A node implements [`SegmentHost`], and [`DataServer`] serves it over TCP.
 //! A read is `Ok` only if the host still held that version after the copy, and the checksums match. A write is
 //! complete only if all bytes arrived and their checksums match.
 //!
@@ -19,6 +19,7 @@ mod copy_out;
 mod error;
 mod examination;
 mod fallbacks;
+mod far;
 mod host;
 mod hot;
 mod local;
@@ -29,6 +30,7 @@ mod open_write;
 mod own_segments;
 mod parts;
 mod paths;
+mod peer_ways;
 mod protocol;
 mod source;
 mod staged;
@@ -53,10 +55,15 @@ mod tests;
 pub use auth_token::{EnvError, TokenFileError, read_token_file, token_of_variables};
 pub use error::TransferError;
 pub use examination::Examination;
+pub use far::FarLender;
 pub use host::{Interrupt, Pin, ReadTicket, SegmentHost, SharedSegment, WriteTicket};
 pub use hot::{HotCache, HotCacheConfig, HotCacheCounts, HotCacheError};
 pub use local::LocalTransport;
 pub use local_socket::LocalListener;
+pub use mooncake_fabric::{
+    DeviceOptions as FabricOptions, Domain as FabricDevice, Limits as FabricLimits,
+    OpenError as FabricError,
+};
 pub use mooncake_types::NodeDrop;
 pub use near::Distance;
 pub use op::{ReadOp, ViewOp, WriteOp};

@@ -4,12 +4,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use mooncake_device::{CopyError, Direction, Job, copy_some};
 use mooncake_memory::{RawSlice, gather_from_caller, with_helpers};
+use mooncake_types::limits::MAX_BEGIN_RANGES;
 use mooncake_types::{Epoch, ErrorCode, RangeDrop, SegmentId};
 
 use crate::copy_out::{bad_memory, copy_out};
 use crate::error::of_copy;
 use crate::open_write::OpenWrite;
-use crate::plan::MAX_BEGIN_RANGES;
 use crate::{Interrupt, ReadOp, ReadTicket, SegmentHost, TransferError, Transport, WriteOp};
 
 /// Most bytes copied between two checks whether the writer has to stop.

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use mooncake_memory::{RawSlice, Region};
+use mooncake_memory::{HeldSlice, RawSlice, Region};
 use mooncake_types::{Epoch, ErrorCode, RangeWrite};
 
 use crate::{Interrupt, SegmentHost, WriteTicket};
@@ -32,6 +32,11 @@ impl<'a> OpenWrite<'a> {
 
     fn ticket(&self) -> &WriteTicket {
         self.ticket.as_ref().expect("a write is open until it is completed")
+    }
+
+    /// Where the bytes go, with what keeps it mapped.
+    pub(crate) fn held(&self) -> &HeldSlice {
+        &self.ticket().memory
     }
 
     /// Where the bytes go.

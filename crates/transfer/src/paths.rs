@@ -1,8 +1,10 @@
 use std::sync::Arc;
 
+use mooncake_fabric::Domain;
 use mooncake_types::{Epoch, RangeDrop, SegmentId};
 
 use crate::carrier::{Batch, Carrier, Fate, carry, open};
+use crate::far::{Far, FarMessages};
 use crate::near::{Distance, Near};
 use crate::parts::Parts;
 use crate::staged::{staged_reads, staged_writes};
@@ -48,10 +50,30 @@ impl Paths {
         Self { local, near, tcp, ways, carriers, near_carriers, own_views, hot: None }
     }
 
+    /// Reaches nodes of other hosts one-sided by this device, where the allowed ways say so.
+    #[must_use]
+    pub fn with_fabric(mut self, device: Option<Arc<Domain>>) -> Self {
+        let Some(device) = device.filter(|_| self.ways.prefers(Way::Fabric)) else { return self };
+        let far = Arc::new(Far::new(device, self.tcp.config().clone(), Arc::clone(&self.tcp)));
+        let before = self.ways.in_order().iter().take_while(|&&way| way != Way::Fabric);
+        let own = usize::from(self.local.is_some());
+        let is_behind_near = before.copied().any(Way::is_near) || self.ways.near().is_empty();
+        let at = if is_behind_near { self.near_carriers } else { own };
+        self.carriers.insert(at, Arc::clone(&far) as Arc<dyn Carrier>);
+        if !is_behind_near {
+            self.near_carriers += 1;
+        }
+        if !self.ways.allows(Way::Tcp) {
+            self.carriers.push(Arc::new(FarMessages(far)));
+        }
+        self
+    }
+
     /// Uses this cache for ranges of other hosts: reads them from it, and keeps there what is read often.
     #[must_use]
     pub fn with_hot_cache(self, hot: Option<Arc<HotCache>>) -> Self {
-        Self { hot: hot.filter(|_| self.ways.allows(Way::Tcp)), ..self }
+        let leads_elsewhere = self.ways.allows(Way::Tcp) || self.ways.allows(Way::Fabric);
+        Self { hot: hot.filter(|_| leads_elsewhere), ..self }
     }
 
     /// How far a peer is. Asks the peer if that is not known.
@@ -149,26 +171,32 @@ impl Paths {
         if let Some(hot) = &self.hot {
             hot.read_away(ops, is_kept, far, &mut fates);
         }
-        self.close(fates, |position| &ops[position].endpoint)
+        self.close(Batch::Reads(ops), fates)
     }
 
     /// The results. An operation that is open still cannot be made by any allowed way.
-    fn close<'a>(
-        &self,
-        fates: Vec<Fate>,
-        endpoint: impl Fn(usize) -> &'a Arc<str>,
-    ) -> Vec<Result<Source, TransferError>> {
+    fn close(&self, batch: Batch<'_>, fates: Vec<Fate>) -> Vec<Result<Source, TransferError>> {
         let close = |(position, fate)| match fate {
             Fate::Over(result) => result,
             Fate::Open | Fate::Begun => {
-                let endpoint = endpoint(position);
-                let distance = self.distance(endpoint);
-                let reason =
-                    format!("{distance}, and only these transports are allowed: {}", self.ways);
-                Err(TransferError::Unreachable { endpoint: Arc::clone(endpoint), reason })
+                Err(self.no_way(batch.endpoint(position), batch.segment(position)))
             }
         };
         fates.into_iter().enumerate().map(close).collect()
+    }
+
+    /// Why no carrier reaches a segment.
+    fn no_way(&self, endpoint: &Arc<str>, segment: SegmentId) -> TransferError {
+        let others = self.carriers.iter().skip(usize::from(self.local.is_some()));
+        let mut reasons: Vec<String> =
+            others.filter_map(|carrier| carrier.examine(endpoint, segment).err()).collect();
+        reasons.dedup();
+        if reasons.is_empty() {
+            reasons.push(self.distance(endpoint).to_string());
+        }
+        let reasons = reasons.join("; ");
+        let reason = format!("{reasons}, and only these transports are allowed: {}", self.ways);
+        TransferError::Unreachable { endpoint: Arc::clone(endpoint), reason }
     }
 }
 
@@ -184,7 +212,7 @@ impl Transport for Paths {
         for (at, result) in staged_writes(ops, of_devices, &|ops| self.write(epoch, ops)) {
             fates[at] = Fate::Over(result.map(|()| Source::Tcp));
         }
-        let results = self.close(fates, |position| &ops[position].endpoint);
+        let results = self.close(Batch::Writes(epoch, ops), fates);
         results.into_iter().map(|result| result.map(|_| ())).collect()
     }
 }

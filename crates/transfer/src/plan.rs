@@ -3,9 +3,6 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Most ranges that are begun together for a writer in place: none of them is readable before all are there.
-pub(crate) const MAX_BEGIN_RANGES: usize = 64;
-
 /// How much one frame may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FrameLimits {

@@ -5,13 +5,15 @@ pub enum Source {
     Own,
     /// Another process of this host, without TCP.
     Host,
+    /// A node, one-sided.
+    Fabric,
     /// A node, by TCP.
     Tcp,
 }
 
 impl Source {
     /// All of them, the nearest first.
-    pub const ALL: [Source; 3] = [Source::Own, Source::Host, Source::Tcp];
+    pub const ALL: [Source; 4] = [Source::Own, Source::Host, Source::Fabric, Source::Tcp];
 
     /// Its name in metrics.
     #[must_use]
@@ -19,6 +21,7 @@ impl Source {
         match self {
             Source::Own => "own_process",
             Source::Host => "same_host",
+            Source::Fabric => "fabric",
             Source::Tcp => "tcp",
         }
     }

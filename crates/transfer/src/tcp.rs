@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 use mooncake_memory::with_dialing_helpers;
 use mooncake_types::limits::{MAX_FRAME_PAYLOAD_BYTES, MAX_FRAME_RANGES, time_to_move_ms};
 use mooncake_types::{Epoch, ErrorCode, RangeRead};
-use mooncake_wire::LocalSocket;
+use mooncake_wire::Welcome;
 
 use crate::client::{Ask, CallLimits, PeerCall, Peers, Purpose, Question, Read, Write, set_off};
 use crate::plan::{FrameLimits, PeerPlan, plan};
@@ -39,17 +39,14 @@ impl TcpTransport {
         Self { peers: Peers::new(config) }
     }
 
-    /// The local socket that the node named in its welcome, if it has one. Connects if there is no connection yet.
-    pub(crate) fn local_socket_of(
-        &self,
-        endpoint: &Arc<str>,
-    ) -> Result<Option<LocalSocket>, TransferError> {
+    /// What the node said when it was greeted: the ways that it offers. Connects if there is no connection yet.
+    pub(crate) fn welcome_of(&self, endpoint: &Arc<str>) -> Result<Arc<Welcome>, TransferError> {
         let timeout = self.peers.config().transfer_timeout;
         let deadline = deadline(timeout, std::iter::empty());
         let lease = self.peers.lease(endpoint, Purpose::Read, deadline)?;
-        let socket = lease.as_lane().local_socket.clone();
+        let welcome = Arc::clone(&lease.as_lane().welcome);
         lease.give_back();
-        Ok(socket)
+        Ok(welcome)
     }
 
     /// [`Transport::write`]; `None` for operations of which nothing has begun, because their node was not reached and
@@ -75,6 +72,10 @@ impl TcpTransport {
         let sizes = ops.iter().map(|op| (&op.endpoint, op.range.len, op.src.total_len()));
         let is_host = |position: usize| ops[position].src.is_host();
         self.run(Purpose::Write, self.transfer_times(), sizes, is_host, || Write::new(epoch, ops))
+    }
+
+    pub(crate) fn config(&self) -> &TcpConfig {
+        self.peers.config()
     }
 
     #[cfg(test)]

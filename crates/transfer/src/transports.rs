@@ -10,13 +10,20 @@ pub enum Way {
     Shm,
     /// On the same host: the kernel copies out of the other process's memory.
     ProcessVm,
+    /// On another host: this process reads and writes the memory one-sided, over libfabric.
+    Fabric,
     /// Over the network.
     Tcp,
 }
 
 impl Way {
     /// All ways, the fastest first.
-    pub const ALL: [Way; 3] = [Way::Shm, Way::ProcessVm, Way::Tcp];
+    pub const ALL: [Way; 4] = [Way::Shm, Way::ProcessVm, Way::Fabric, Way::Tcp];
+
+    /// Whether it leads only to processes of the same host.
+    pub(crate) const fn is_near(self) -> bool {
+        matches!(self, Way::Shm | Way::ProcessVm)
+    }
 
     /// Its name in `MOONCAKE_TRANSPORTS`.
     #[must_use]
@@ -24,6 +31,7 @@ impl Way {
         match self {
             Way::Shm => "shm",
             Way::ProcessVm => "process_vm",
+            Way::Fabric => "fabric",
             Way::Tcp => "tcp",
         }
     }
@@ -38,13 +46,16 @@ impl fmt::Display for Way {
 /// The allowed ways to other processes, by preference. The first that reaches a peer is used. Memory of this process
 /// is always reached by a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Transports(Vec<Way>);
+pub struct Transports {
+    ways: Vec<Way>,
+    near: Vec<Way>,
+}
 
 /// A list of ways that cannot be understood.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TransportsError {
     /// There is no way of that name.
-    #[error("there is no transport {name:?}; known are shm, process_vm and tcp")]
+    #[error("there is no transport {name:?}; known are shm, process_vm, fabric and tcp")]
     Unknown {
         /// What was named.
         name: String,
@@ -56,19 +67,19 @@ pub enum TransportsError {
         way: Way,
     },
     /// None is named.
-    #[error("no transport is named; known are shm, process_vm and tcp")]
+    #[error("no transport is named; known are shm, process_vm, fabric and tcp")]
     Empty,
 }
 
 impl Default for Transports {
     fn default() -> Self {
-        Self(Way::ALL.to_vec())
+        Self::of(vec![Way::Shm, Way::ProcessVm, Way::Tcp])
     }
 }
 
 impl From<Way> for Transports {
     fn from(only: Way) -> Self {
-        Self(vec![only])
+        Self::of(vec![only])
     }
 }
 
@@ -87,28 +98,44 @@ impl FromStr for Transports {
             }
             ways.push(way);
         }
-        if ways.is_empty() { Err(TransportsError::Empty) } else { Ok(Self(ways)) }
+        if ways.is_empty() { Err(TransportsError::Empty) } else { Ok(Self::of(ways)) }
     }
 }
 
 impl Transports {
+    fn of(ways: Vec<Way>) -> Self {
+        let before_tcp = ways.iter().take_while(|&&way| way != Way::Tcp);
+        let near = before_tcp.filter(|way| way.is_near()).copied().collect();
+        Self { ways, near }
+    }
+
     /// Whether a way may be used at all.
     #[must_use]
     pub fn allows(&self, way: Way) -> bool {
-        self.0.contains(&way)
+        self.ways.contains(&way)
+    }
+
+    /// Whether a way may be used, and comes before TCP, which leads to every node.
+    #[must_use]
+    pub fn prefers(&self, way: Way) -> bool {
+        self.ways.iter().take_while(|&&way| way != Way::Tcp).any(|&other| other == way)
     }
 
     /// The ways between processes of one host that come before TCP, in order.
     #[must_use]
     pub fn near(&self) -> &[Way] {
-        let tcp = self.0.iter().position(|&way| way == Way::Tcp);
-        &self.0[..tcp.unwrap_or(self.0.len())]
+        &self.near
+    }
+
+    /// All ways, the preferred first.
+    pub(crate) fn in_order(&self) -> &[Way] {
+        &self.ways
     }
 }
 
 impl fmt::Display for Transports {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<&str> = self.0.iter().map(|way| way.name()).collect();
+        let names: Vec<&str> = self.ways.iter().map(|way| way.name()).collect();
         f.write_str(&names.join(","))
     }
 }
@@ -125,6 +152,7 @@ mod tests {
             ("shm,tcp", "shm,tcp"),
             (" TCP , process_vm,", "tcp,process_vm"),
             ("shm,process_vm,tcp", "shm,process_vm,tcp"),
+            ("shm,Fabric,tcp", "shm,fabric,tcp"),
         ] {
             assert_eq!(read(text), Ok(expected.to_owned()), "{text}");
         }
@@ -146,5 +174,11 @@ mod tests {
         assert_eq!(near("process_vm,tcp,shm"), [Way::ProcessVm]);
         assert_eq!(near("tcp,shm"), []);
         assert_eq!(near("shm"), [Way::Shm]);
+        assert_eq!(near("shm,fabric,process_vm"), [Way::Shm, Way::ProcessVm]);
+        let prefers = |text: &str| text.parse::<Transports>().unwrap().prefers(Way::Fabric);
+        assert_eq!(
+            ["fabric", "fabric,tcp", "tcp,fabric", "tcp"].map(prefers),
+            [true, true, false, false]
+        );
     }
 }

@@ -50,6 +50,21 @@ pub const MAX_FRAME_BODY_BYTES: u32 = 32 << 20;
 /// Most ranges in one data frame. Clients split longer batches.
 pub const MAX_FRAME_RANGES: usize = 1024;
 
+/// Most ranges that a client begins together to write them in place: none of them can be read before all are complete.
+pub const MAX_BEGIN_RANGES: usize = 64;
+
+/// Most transports that a node offers.
+pub const MAX_TRANSPORTS: usize = 16;
+
+/// Longest name of a transport, in bytes.
+pub const MAX_TRANSPORT_NAME_BYTES: usize = 64;
+
+/// Longest address of a node by a transport, in bytes.
+pub const MAX_TRANSPORT_ADDRESS_BYTES: usize = 512;
+
+/// Longest description of memory that a peer reaches by a transport, in bytes.
+pub const MAX_REMOTE_MEMORY_BYTES: usize = 66 << 10;
+
 /// Most payload bytes that a client puts into one data frame with more than one range. A longer range travels in a
 /// frame of its own.
 pub const MAX_FRAME_PAYLOAD_BYTES: u64 = 8 << 20;

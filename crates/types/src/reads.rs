@@ -45,7 +45,7 @@ pub struct ReadCounts {
     pub own: ReadVolume,
     /// Reads from other processes of the same host without TCP.
     pub host: ReadVolume,
-    /// Reads over TCP.
+    /// Reads from other hosts: over TCP, and one-sided.
     pub tcp: ReadVolume,
     /// Of all these reads, those from disks, shared directories and object stores.
     pub disk: ReadVolume,

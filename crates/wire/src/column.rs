@@ -22,6 +22,11 @@ pub(crate) fn to_id(what: &'static str, bytes: &[u8]) -> Result<u128, DecodeErro
     }
 }
 
+/// Checks the length of text or bytes.
+pub(crate) fn check_most(what: &'static str, len: usize, most: usize) -> Result<(), DecodeError> {
+    if len > most { Err(DecodeError::TooMany { what, limit: most }) } else { Ok(()) }
+}
+
 /// Encodes a medium as its enum number.
 pub(crate) fn from_medium(medium: Medium) -> i32 {
     match medium {

@@ -20,7 +20,7 @@ pub struct HelloRequest {
     pub client_id: ::prost::bytes::Bytes,
 }
 /// The answer that accepts the connection.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct WelcomeResponse {
     #[prost(uint32, tag = "1")]
     pub protocol_version: u32,
@@ -36,6 +36,19 @@ pub struct WelcomeResponse {
     /// The directory in which nodes keep objects as files; absent if the pool has none.
     #[prost(message, optional, tag = "5")]
     pub shared_directory: ::core::option::Option<SharedDirectory>,
+    /// Ways in which a peer reaches the node's memory one-sided. A peer leaves out those that it does not know.
+    #[prost(message, repeated, tag = "6")]
+    pub transports: ::prost::alloc::vec::Vec<TransportDescriptor>,
+}
+/// A way in which peers reach the memory of a node.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TransportDescriptor {
+    /// Its name, with all that both sides must have in common: `libfabric:` and the name of the provider.
+    #[prost(string, tag = "1")]
+    pub kind: ::prost::alloc::string::String,
+    /// The node's address, in the form of that kind.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub address: ::prost::bytes::Bytes,
 }
 /// A directory that the hosts of a pool share, as the master's configuration names it.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1165,8 +1178,8 @@ pub struct ShareRequest {
 }
 /// The body of a SHARE_REPLY frame. If the status is 0, file descriptors arrive with the first byte of the frame. The
 /// first is that of the shared table, which says what can be read without asking the node. The second, if `has_memory`,
-/// is that of the memory.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+/// is that of the memory. By TCP there are no file descriptors, but `remote_memory` and `remote_slots`.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ShareResponse {
     /// Length of the segment, in bytes.
     #[prost(fixed64, tag = "1")]
@@ -1179,6 +1192,26 @@ pub struct ShareResponse {
     /// Always present; 0 if the segment is shared.
     #[prost(sint32, optional, tag = "4")]
     pub status_code: ::core::option::Option<i32>,
+    /// How a peer reads the memory, in the form of the node's transport.
+    #[prost(bytes = "bytes", tag = "5")]
+    pub remote_memory: ::prost::bytes::Bytes,
+    /// How a peer reads the shared table.
+    #[prost(bytes = "bytes", tag = "6")]
+    pub remote_slots: ::prost::bytes::Bytes,
+}
+/// The body of a BEGUN frame, which answers a BEGIN frame by TCP.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct BegunResponse {
+    /// One per range.
+    #[prost(sfixed32, repeated, tag = "1")]
+    pub status_codes: ::prost::alloc::vec::Vec<i32>,
+    /// Per range whose status is 0: how the sender writes it, in the form of the node's transport. It can do so
+    /// until the node has answered COMPLETE, or the connection has ended.
+    #[prost(bytes = "bytes", repeated, tag = "2")]
+    pub remote_memories: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
+    /// The address at which the sender reaches them, in the form of the node's transport.
+    #[prost(bytes = "bytes", tag = "3")]
+    pub address: ::prost::bytes::Bytes,
 }
 /// The body of an UNPIN frame: ranges that may change again. It has no answer.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -7,6 +7,13 @@ use crate::field::Field;
 /// The most of these fields that one message has.
 pub(crate) const MOST_FIELDS: usize = 26;
 
+/// `BegunResponse`.
+pub(crate) mod begun_response {
+    use super::*;
+    pub(crate) const REMOTE_MEMORIES: Field = Field { number: 2, name: "remote_memories", limit: limits::MAX_BEGIN_RANGES as usize, fields: &[] };
+    pub(crate) const FIELDS: &[Field] = &[REMOTE_MEMORIES];
+}
+
 /// `ClearReplicasRequest`.
 pub(crate) mod clear_replicas_request {
     use super::*;
@@ -354,7 +361,8 @@ pub(crate) mod welcome_response {
     use super::*;
     pub(crate) const LOCAL_SOCKET: Field = Field { number: 4, name: "local_socket", limit: 1, fields: &[] };
     pub(crate) const SHARED_DIRECTORY: Field = Field { number: 5, name: "shared_directory", limit: 1, fields: &[] };
-    pub(crate) const FIELDS: &[Field] = &[LOCAL_SOCKET, SHARED_DIRECTORY];
+    pub(crate) const TRANSPORTS: Field = Field { number: 6, name: "transports", limit: limits::MAX_TRANSPORTS as usize, fields: &[] };
+    pub(crate) const FIELDS: &[Field] = &[LOCAL_SOCKET, SHARED_DIRECTORY, TRANSPORTS];
 }
 
 /// `WriteParts`.

@@ -1,9 +1,13 @@
 use std::fmt;
 
+use bytes::Bytes;
+use mooncake_types::limits::{MAX_TRANSPORT_ADDRESS_BYTES, MAX_TRANSPORT_NAME_BYTES};
 use mooncake_types::{ClientId, Epoch, ErrorCode, SharedDirectory};
 use prost::Message;
 
-use crate::{DecodeError, Kind, column, frame, generated as proto, status};
+use crate::{
+    DecodeError, Kind, column, frame, generated as proto, generated_fields as fields, shape, status,
+};
 
 /// The version of the frames and messages that this build speaks. It refuses peers of any other version.
 pub const PROTOCOL_VERSION: u32 = 3;
@@ -62,6 +66,17 @@ pub struct Welcome {
     pub local_socket: Option<LocalSocket>,
     /// The directory in which nodes keep objects as files, if the master names one.
     pub shared_directory: Option<SharedDirectory>,
+    /// Ways in which peers reach the memory of a node one-sided.
+    pub transports: Vec<TransportDescriptor>,
+}
+
+/// A way in which peers reach the memory of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TransportDescriptor {
+    /// Its name, with all that both sides must have in common.
+    pub kind: String,
+    /// The address of the node, in the form of that kind.
+    pub address: Bytes,
 }
 
 /// A Unix socket of a node in the abstract namespace: its name belongs to no file.
@@ -157,6 +172,7 @@ impl Welcome {
             software_version: SOFTWARE_VERSION.to_owned(),
             local_socket: None,
             shared_directory: None,
+            transports: Vec::new(),
         }
     }
 }
@@ -199,6 +215,7 @@ pub fn encode_welcome(out: &mut Vec<u8>, request_id: u64, welcome: &Welcome) {
             let SharedDirectory { path, most_bytes, evicts } = directory;
             proto::SharedDirectory { path, most_bytes, evicts }
         }),
+        transports: welcome.transports.iter().map(from_transport).collect(),
     };
     frame::append(out, Kind::Welcome, request_id, &message);
 }
@@ -253,6 +270,7 @@ fn to_role(number: i32) -> Result<Role, DecodeError> {
 /// # Errors
 /// If the body is not a message of this kind.
 pub fn decode_welcome(body: &[u8]) -> Result<Welcome, DecodeError> {
+    shape::check(body, fields::welcome_response::FIELDS)?;
     let message = proto::WelcomeResponse::decode(body)?;
     let epoch = message.epoch.ok_or(DecodeError::Missing { what: "epoch" })?;
     Ok(Welcome {
@@ -264,7 +282,20 @@ pub fn decode_welcome(body: &[u8]) -> Result<Welcome, DecodeError> {
             let proto::SharedDirectory { path, most_bytes, evicts } = directory;
             SharedDirectory { path, most_bytes, evicts }
         }),
+        transports: message.transports.into_iter().map(to_transport).collect::<Result<_, _>>()?,
     })
+}
+
+fn from_transport(transport: &TransportDescriptor) -> proto::TransportDescriptor {
+    let TransportDescriptor { kind, address } = transport.clone();
+    proto::TransportDescriptor { kind, address }
+}
+
+fn to_transport(transport: proto::TransportDescriptor) -> Result<TransportDescriptor, DecodeError> {
+    let proto::TransportDescriptor { kind, address } = transport;
+    column::check_most("kind", kind.len(), MAX_TRANSPORT_NAME_BYTES)?;
+    column::check_most("address", address.len(), MAX_TRANSPORT_ADDRESS_BYTES)?;
+    Ok(TransportDescriptor { kind, address })
 }
 
 fn to_local_socket(socket: proto::LocalSocket) -> Result<LocalSocket, DecodeError> {

@@ -1,5 +1,6 @@
 use mooncake_types::limits::{
-    MAX_ATTRIBUTES_BYTES, MAX_FRAME_BODY_BYTES, MAX_FRAME_RANGES, MAX_KEY_BYTES,
+    MAX_ATTRIBUTES_BYTES, MAX_BEGIN_RANGES, MAX_FRAME_BODY_BYTES, MAX_FRAME_RANGES, MAX_KEY_BYTES,
+    MAX_REMOTE_MEMORY_BYTES,
 };
 
 use crate::foreign_protocol;
@@ -66,15 +67,15 @@ kinds! {
     Follow = 38,
     /// From a node: a page of entries or changes.
     FollowReply = 39,
-    /// To a node, on its local socket: asks for a segment's memory.
+    /// To a node, on its local socket or for its transport: asks for a segment's memory.
     Share = 40,
     /// From a node: a [`crate::Shared`], and file descriptors.
     ShareReply = 41,
-    /// To a node, on its local socket: ranges that the sender wants to write in place.
+    /// To a node, on its local socket or for its transport: ranges that the sender wants to write in place.
     Begin = 42,
     /// From a node: one result per range.
     BeginReply = 43,
-    /// To a node, on its local socket: one result per range that was begun.
+    /// To a node, on the connection of a [`Kind::Begin`]: one result per range that was begun.
     Complete = 44,
     /// From a node: one result per range that was begun.
     CompleteReply = 45,
@@ -91,6 +92,9 @@ kinds! {
     Promise = 50,
     /// From a node: one result per range.
     PromiseReply = 51,
+    /// From a node, to a [`Kind::Begin`] by TCP: for each range how the sender reaches it by the node's transport, or why
+    /// it may not write it.
+    Begun = 52,
     /// To a host process, from a dummy client: a [`mooncake_types::DummyRequest`]. A file descriptor arrives with some
     /// of these.
     DummyRequest = 64,
@@ -114,8 +118,10 @@ impl Kind {
             }
             Kind::ReadReply | Kind::WriteReply | Kind::DropReply => RANGES * 16,
             Kind::BeginReply | Kind::Complete | Kind::CompleteReply => RANGES * 16,
+            Kind::Begun => MAX_BEGIN_RANGES as u32 * (MAX_REMOTE_MEMORY_BYTES as u32 + 16),
             Kind::PinReply | Kind::Unpin | Kind::PromiseReply => RANGES * 16,
-            Kind::Share | Kind::ShareReply | Kind::Follow => 256,
+            Kind::ShareReply => 2 * MAX_REMOTE_MEMORY_BYTES as u32 + 256,
+            Kind::Share | Kind::Follow => 256,
             Kind::Keepalive => 0,
         }
     }

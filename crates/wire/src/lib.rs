@@ -33,6 +33,7 @@
 
 #![forbid(unsafe_code)]
 
+mod begun;
 mod column;
 mod decode_error;
 mod drain;
@@ -83,6 +84,7 @@ mod status;
 mod task;
 mod write;
 
+pub use begun::{Begun, decode_begun, encode_begun};
 pub use decode_error::DecodeError;
 pub use drop::{decode_drop, encode_drop};
 pub use dummy_reply::{decode_dummy_reply, encode_dummy_reply};
@@ -92,9 +94,9 @@ pub use follow::{
 };
 pub use foreign::foreign_protocol;
 pub use handshake::{
-    Expected, Hello, LocalSocket, PROTOCOL_VERSION, Refusal, Role, SOFTWARE_VERSION, Welcome,
-    decode_hello, decode_refusal, decode_welcome, encode_hello, encode_refusal, encode_welcome,
-    same_secret,
+    Expected, Hello, LocalSocket, PROTOCOL_VERSION, Refusal, Role, SOFTWARE_VERSION,
+    TransportDescriptor, Welcome, decode_hello, decode_refusal, decode_welcome, encode_hello,
+    encode_refusal, encode_welcome, same_secret,
 };
 pub use header::{FrameError, HEADER_LEN, Header, Kind, MAX_HANDSHAKE_BODY_BYTES, keepalive};
 pub use pin::{decode_unpin, encode_pin, encode_unpin};
@@ -105,5 +107,7 @@ pub use reply_encode::encode_reply;
 pub use request_decode::{RequestMessage, decode_request};
 pub use request_encode::encode_request;
 pub use results::{decode_results, encode_results};
-pub use share::{Shared, decode_share, decode_share_reply, encode_share, encode_share_reply};
+pub use share::{
+    RemoteSegment, Shared, decode_share, decode_share_reply, encode_share, encode_share_reply,
+};
 pub use write::{WriteMessage, decode_write, encode_begin, encode_write};

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use mooncake_client::{FoundLeader, OpenError, StoreConfig, find_leader};
 use mooncake_fabric::DeviceOptions;
 use mooncake_http::admin;
-use mooncake_transfer::{Paths, TcpConfig};
+use mooncake_transfer::{FabricDevice, FabricLimits, Paths, TcpConfig, Way};
 use mooncake_types::{ByteSize, ClientId};
 
 use crate::exit::{self, complain, say};
@@ -67,7 +67,11 @@ fn examine(args: &DoctorArgs) -> Result<bool, String> {
         transfer_timeout: config.transfer_timeout,
         ..TcpConfig::default()
     };
-    let paths = Paths::new(None, tcp, config.transports.clone());
+    // Without a device, what libfabric finds is told at the end.
+    let is_wanted = config.transports.prefers(Way::Fabric);
+    let device =
+        is_wanted.then(|| FabricDevice::open(&config.fabric, FabricLimits::default()).ok());
+    let paths = Paths::new(None, tcp, config.transports.clone()).with_fabric(device.flatten());
     let mut listed = list(args, &leader)?;
     // The bytes of a disk travel by its node, which is examined as the owner of its memory segment.
     listed.retain(ListedSegment::is_memory);

@@ -6,6 +6,7 @@ mod cached_reads;
 mod drain;
 mod drain_leaders;
 mod dummies;
+mod fabric;
 mod healing;
 mod hit_ratio;
 mod log_lines;

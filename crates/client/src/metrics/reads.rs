@@ -121,7 +121,7 @@ impl Reads {
             exist_misses: load(&self.exists.misses),
             own: from(Source::Own),
             host: from(Source::Host),
-            tcp: from(Source::Tcp),
+            tcp: from(Source::Tcp).plus(from(Source::Fabric)),
             disk: tier(Medium::Disk).plus(shared_disk).plus(object_store),
             shared_disk,
             object_store,

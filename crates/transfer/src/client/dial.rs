@@ -24,7 +24,7 @@ pub(super) fn dial(
     let wait = wait.clamp(*WAITS.start(), *WAITS.end());
     stream.set_read_timeout(Some(wait))?;
     stream.set_write_timeout(Some(wait))?;
-    Ok(Lane::new(stream, Arc::clone(endpoint), welcome.local_socket, config.busy_poll))
+    Ok(Lane::new(stream, Arc::clone(endpoint), welcome, config.busy_poll))
 }
 
 /// Connects to an address, or to a local socket if the endpoint names one, and shakes hands.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use mooncake_connection::{Fault, is_quiet};
 use mooncake_memory::{Private, Wait, Watch};
-use mooncake_wire::LocalSocket;
+use mooncake_wire::Welcome;
 
 use super::inbound::Inbound;
 use super::outbound::Outbound;
@@ -22,8 +22,8 @@ const UNWANTED: Duration = Duration::from_secs(60);
 pub(crate) struct Lane<'m> {
     stream: Arc<Private<TcpStream>>,
     pub(super) endpoint: Arc<str>,
-    /// The local socket by which processes of the peer's host reach it.
-    pub(crate) local_socket: Option<LocalSocket>,
+    /// What the peer said when it was greeted.
+    pub(crate) welcome: Arc<Welcome>,
     pub(super) inbound: Inbound<'m>,
     pub(super) outbound: Outbound<'m>,
     watch: Watch,
@@ -36,12 +36,13 @@ impl<'m> Lane<'m> {
     pub(super) fn new(
         stream: Arc<Private<TcpStream>>,
         endpoint: Arc<str>,
-        local_socket: Option<LocalSocket>,
+        welcome: Welcome,
         busy_poll: Duration,
     ) -> Self {
         let (inbound, outbound) = (Inbound::default(), Outbound::default());
         let (watch, pulse, used) = (Watch::new(busy_poll), SilenceWatch::new(), Instant::now());
-        Self { stream, endpoint, local_socket, inbound, outbound, watch, pulse, next_id: 1, used }
+        let welcome = Arc::new(welcome);
+        Self { stream, endpoint, welcome, inbound, outbound, watch, pulse, next_id: 1, used }
     }
 
     pub(super) fn socket(&self) -> BorrowedFd<'_> {
@@ -70,20 +71,12 @@ impl<'m> Lane<'m> {
     /// Notes the end of a use, before the lane becomes idle.
     pub(super) fn rest(self) -> Lane<'static> {
         let Lane {
-            stream,
-            endpoint,
-            local_socket,
-            inbound,
-            outbound,
-            watch,
-            mut pulse,
-            next_id,
-            ..
+            stream, endpoint, welcome, inbound, outbound, watch, mut pulse, next_id, ..
         } = self;
         pulse.beat();
         let (inbound, outbound) = (inbound.rest(), outbound.rest());
         let used = Instant::now();
-        Lane { stream, endpoint, local_socket, inbound, outbound, watch, pulse, next_id, used }
+        Lane { stream, endpoint, welcome, inbound, outbound, watch, pulse, next_id, used }
     }
 
     /// Whether it was used recently enough to keep it open.

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use mooncake_connection::{Connection, Fault, is_quiet};
 use mooncake_device::{CopyError, Direction, Job, copy_some};
 use mooncake_memory::{Region, SliceList, gather_from_caller, with_helpers};
+use mooncake_types::limits::MAX_BEGIN_RANGES;
 use mooncake_types::{Epoch, ErrorCode, RangeWrite};
 use mooncake_wire::{Kind, decode_results, encode_begin, encode_results};
 
@@ -15,7 +16,6 @@ use super::prefault::PrefaultedParts;
 use super::segment::NearSegment;
 use crate::copy_out::bad_memory;
 use crate::error::of_copy;
-use crate::plan::MAX_BEGIN_RANGES;
 use crate::{TransferError, WriteOp};
 
 /// Most bytes copied between two checks whether the node asked this side to stop.

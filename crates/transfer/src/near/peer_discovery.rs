@@ -1,10 +1,11 @@
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use mooncake_types::ErrorCode;
 
 use super::neighbour::Neighbour;
+use crate::peer_ways::{Discovery, Validity};
 use crate::{TcpConfig, TcpTransport, TransferError};
 use mooncake_connection::Fault;
 
@@ -62,65 +63,14 @@ impl fmt::Display for Distance {
     }
 }
 
-/// The known distance of one peer.
-#[derive(Default)]
-pub(super) struct DiscoveredPeer {
-    known: RwLock<Option<KnownDistance>>,
-    /// Held by the thread that measures the distance.
-    asking: Mutex<()>,
-}
-
-struct KnownDistance {
-    distance: Distance,
-    until: Option<Instant>,
-}
-
-impl DiscoveredPeer {
-    /// How far it is. Calls `measure` if that is unknown or out of date.
-    pub(super) fn distance(&self, measure: impl FnOnce() -> Distance) -> Distance {
-        if let Some(known) = self.known() {
-            return known;
+impl Discovery for Distance {
+    fn validity(&self) -> Validity {
+        match self {
+            Distance::Near(met) if met.0.is_alive() => Validity::Reached,
+            Distance::Near(_) => Validity::Lost,
+            Distance::Unreachable(_) => Validity::NotReached(UNKNOWN),
+            _ => Validity::NotReached(FAR),
         }
-        let _asking = match (self.asking.try_lock().ok(), self.was_far()) {
-            (Some(asking), _) => asking,
-            // Another thread asks again; until then the old answer counts.
-            (None, Some(far)) => return far,
-            (None, None) => self.asking.lock().unwrap_or_else(PoisonError::into_inner),
-        };
-        if let Some(known) = self.known() {
-            return known;
-        }
-        let distance = measure();
-        let until = match &distance {
-            Distance::Near(_) => None,
-            Distance::Unreachable(_) => Some(Instant::now() + UNKNOWN),
-            _ => Some(Instant::now() + FAR),
-        };
-        let known = KnownDistance { distance: distance.clone(), until };
-        *self.known.write().unwrap_or_else(PoisonError::into_inner) = Some(known);
-        distance
-    }
-
-    /// Whether its known distance is still valid.
-    pub(super) fn is_current(&self) -> bool {
-        self.known().is_some()
-    }
-
-    fn was_far(&self) -> Option<Distance> {
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        let distance = &known.as_ref()?.distance;
-        (!matches!(distance, Distance::Near(_))).then(|| distance.clone())
-    }
-
-    fn known(&self) -> Option<Distance> {
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        let KnownDistance { distance, until } = known.as_ref()?;
-        let holds = match (distance, until) {
-            (Distance::Near(met), _) => met.0.is_alive(),
-            (_, Some(until)) => Instant::now() < *until,
-            (_, None) => false,
-        };
-        holds.then(|| distance.clone())
     }
 }
 
@@ -133,18 +83,18 @@ pub(super) fn measure(
     (config, gone): (&Arc<TcpConfig>, impl FnOnce(&str) + Send + 'static),
 ) -> Distance {
     let Some((boot_id, network_namespace)) = here else { return Distance::NoHostId };
-    let socket = match tcp.local_socket_of(endpoint) {
-        Ok(Some(socket)) => socket,
-        Ok(None) => return Distance::NotOffered,
+    let welcome = match tcp.welcome_of(endpoint) {
+        Ok(welcome) => welcome,
         Err(error) => return Distance::Unreachable(error),
     };
+    let Some(socket) = &welcome.local_socket else { return Distance::NotOffered };
     if socket.boot_id != *boot_id {
         return Distance::OtherHost;
     }
     if socket.network_namespace != *network_namespace {
         return Distance::OtherNetworkNamespace;
     }
-    let distance = match Neighbour::meet(&socket, config, gone) {
+    let distance = match Neighbour::meet(socket, config, gone) {
         Ok(neighbour) => Distance::Near(NearPeer(Arc::new(neighbour))),
         Err(Fault::Refused(refusal)) if refusal.code == ErrorCode::IllegalClient => {
             Distance::NotLetIn("does not let this user in".to_owned())

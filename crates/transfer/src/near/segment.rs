@@ -44,7 +44,7 @@ impl NearSegment {
             None
         });
         let prefaulted = PrefaultedParts::of(shared.len);
-        Ok(Self { slots, region, prefaulted, shared: *shared })
+        Ok(Self { slots, region, prefaulted, shared: shared.clone() })
     }
 
     pub(super) fn region(&self) -> Option<&Region> {

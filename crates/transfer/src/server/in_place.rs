@@ -1,4 +1,4 @@
-//! Writes that the peer makes directly into memory that it shares with this process.
+//! Writes that the peer makes directly into memory of this process: memory that both share, or one-sided.
 
 use std::cmp::Reverse;
 use std::io;
@@ -10,14 +10,15 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use mooncake_memory::{Interest, poll_sockets};
+use mooncake_types::limits::MAX_BEGIN_RANGES;
 use mooncake_types::{Epoch, ErrorCode, RangeWrite};
 use mooncake_wire::{Header, Kind, decode_results, decode_write};
 
 use super::connection::PeerConnection;
+use super::far_write::{FarDoor, no_door};
 use super::service::{End, Service};
 use crate::open_write::OpenWrite;
-use crate::plan::MAX_BEGIN_RANGES;
-use crate::{Interrupt, SegmentHost};
+use crate::{FarLender, Interrupt, SegmentHost};
 
 /// A range that takes longer to begin had to wait for an older writer. The peer may have gone meanwhile.
 const WAITED: Duration = Duration::from_millis(1);
@@ -37,7 +38,7 @@ impl Interrupt for AskToStop {
     }
 }
 
-type Begun<'a> = Vec<Result<OpenWrite<'a>, ErrorCode>>;
+pub(super) type BegunWrites<'a> = Vec<Result<OpenWrite<'a>, ErrorCode>>;
 
 /// Begins all ranges, those of the newest grants first: a peer that waits for an older writer then holds only newer
 /// ranges, so no two peers wait for each other. The results are in the order of the ranges. If the peer is gone, or
@@ -46,8 +47,8 @@ fn begin_all<'a>(
     host: &'a dyn SegmentHost,
     epoch: Epoch,
     ranges: &[RangeWrite<'_>],
-    connection: &Arc<PeerConnection>,
-) -> io::Result<Begun<'a>> {
+    (connection, is_far): (&Arc<PeerConnection>, bool),
+) -> io::Result<BegunWrites<'a>> {
     let asked = AtomicBool::new(false);
     let stop = Arc::new(AskToStop { connection: Arc::clone(connection), asked });
     let begin = |range: &RangeWrite<'_>| {
@@ -55,7 +56,11 @@ fn begin_all<'a>(
         if host.share(range.segment).is_none() && host.owns(range.segment) {
             return Err(ErrorCode::InvalidParams);
         }
-        let interrupt = Arc::clone(&stop) as Arc<dyn Interrupt>;
+        // A peer of another host is not waited for: without its keys it writes nothing.
+        let interrupt = match is_far {
+            true => Arc::clone(connection) as Arc<dyn Interrupt>,
+            false => Arc::clone(&stop) as Arc<dyn Interrupt>,
+        };
         OpenWrite::begin(host, epoch, range, interrupt)
     };
     let mut order: Vec<usize> = (0..ranges.len()).collect();
@@ -93,22 +98,64 @@ impl Service {
             return Err(End::broken(id, message));
         }
         let host = Arc::clone(&self.host);
-        let begun = begin_all(&*host, message.epoch(), &ranges, &self.connection)?;
+        let lender = self.lender();
+        let by = (&self.connection, lender.is_some());
+        let begun = begin_all(&*host, message.epoch(), &ranges, by)?;
+        if let Some(lender) = lender {
+            return self.serve_far_writes(id, &lender, begun);
+        }
         let results: Vec<_> =
             begun.iter().map(|begun| begun.as_ref().map(|_| ()).map_err(|&code| code)).collect();
         self.reply(Kind::BeginReply, id, &results)?;
         self.finish_begun(begun)
     }
 
-    fn finish_begun(&mut self, begun: Begun<'_>) -> Result<(), End> {
+    fn finish_begun(&mut self, begun: BegunWrites<'_>) -> Result<(), End> {
+        let (id, done) = self.await_complete(begun.len())?;
+        self.complete_begun(id, begun, done)
+    }
+
+    /// As [`Service::serve_begin`], for a peer of another host. The door closes before anything is completed or
+    /// abandoned.
+    fn serve_far_writes(
+        &mut self,
+        id: u64,
+        lender: &FarLender,
+        mut begun: BegunWrites<'_>,
+    ) -> Result<(), End> {
+        let opened = FarDoor::open(lender, self.writer.take(), &mut begun);
+        let (door, answer) = match opened {
+            Some((door, answer)) => (Some(door), answer),
+            None => (None, no_door(&mut begun)),
+        };
+        let closing = FarWriting { door, begun };
+        self.reply_begun(id, &answer)?;
+        let (id, done) = self.await_complete(closing.begun.len())?;
+        let FarWriting { door, begun } = closing;
+        let have_ended =
+            begun.iter().zip(&done).all(|(begun, done)| begun.is_err() || done.is_ok());
+        self.writer = door.and_then(|door| door.close(have_ended));
+        self.complete_begun(id, begun, done)
+    }
+
+    /// Waits for the results of so many ranges.
+    fn await_complete(&mut self, count: usize) -> Result<(u64, Vec<Result<(), ErrorCode>>), End> {
         let other = |kind| format!("a Begin is followed by Complete, not by {kind:?}");
         let header = self.next_frame(&[Kind::Complete], other)?;
         let id = header.request_id;
         let done = decode_results(self.body(&header)).map_err(|error| End::body(id, &error))?;
-        if done.len() != begun.len() {
-            let message = format!("{} ranges began, not {}", begun.len(), done.len());
-            return Err(End::broken(id, message));
+        if done.len() != count {
+            return Err(End::broken(id, format!("{count} ranges began, not {}", done.len())));
         }
+        Ok((id, done))
+    }
+
+    fn complete_begun(
+        &mut self,
+        id: u64,
+        begun: BegunWrites<'_>,
+        done: Vec<Result<(), ErrorCode>>,
+    ) -> Result<(), End> {
         let finish = |(begun, done): (Result<OpenWrite<'_>, ErrorCode>, Result<(), ErrorCode>)| {
             let open = begun?;
             done?;
@@ -117,4 +164,11 @@ impl Service {
         let results: Vec<_> = begun.into_iter().zip(done).map(finish).collect();
         self.reply(Kind::CompleteReply, id, &results)
     }
+}
+
+/// One-sided writes that are under way. If the connection ends, the door goes first: the ranges are abandoned when the
+/// peer reaches them no more.
+struct FarWriting<'a> {
+    door: Option<FarDoor>,
+    begun: BegunWrites<'a>,
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 use mooncake_types::BusyWait;
 
 use super::served::Served;
+use crate::FarLender;
 
 /// How a [`DataServer`](crate::DataServer) behaves.
 #[derive(Clone, Debug)]
@@ -18,6 +19,8 @@ pub struct ServerConfig {
     pub busy_poll: Duration,
     /// Whether to offer a Unix socket to processes of the same user on this host, and to share memory with them.
     pub local_socket: bool,
+    /// By which peers of other hosts reach the segments one-sided, if they do.
+    pub far: Option<Arc<FarLender>>,
     /// Where the server counts what it sends.
     pub served: Arc<Served>,
 }
@@ -30,6 +33,7 @@ impl Default for ServerConfig {
             max_connections: 1024,
             busy_poll: BusyWait::DEFAULT_LIMIT,
             local_socket: true,
+            far: None,
             served: Arc::default(),
         }
     }

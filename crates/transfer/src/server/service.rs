@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use mooncake_connection::codec::{Awaited, BadFrame};
+use mooncake_fabric::Target;
 use mooncake_types::{ErrorCode, LogLimiter};
 use mooncake_wire::{DecodeError, HEADER_LEN, Header, Kind, Refusal, encode_results};
 
@@ -13,9 +14,10 @@ use super::receiver::Receiver;
 use super::refuse;
 use super::server_context::ServerContext;
 use crate::sums::ChunkSums;
-use crate::{SegmentHost, stream};
+use crate::{FarLender, SegmentHost, stream};
 
-/// The frames that a data port takes. The last of them only by its local socket.
+/// The frames that a data port takes: Share and Begin by TCP only from peers that reach its memory one-sided, the last
+/// two only by its local socket.
 const KINDS: [Kind; 9] = [
     Kind::Read,
     Kind::Write,
@@ -30,6 +32,9 @@ const KINDS: [Kind; 9] = [
 
 /// How many of these it takes by TCP.
 const KINDS_OF_TCP: usize = 5;
+
+/// How many of these it takes by TCP if its segments are lent to other hosts.
+const KINDS_OF_LENDER: usize = 7;
 
 /// Why a connection ends.
 pub(super) enum End {
@@ -72,6 +77,8 @@ pub(super) struct Service {
     pub(super) receiver: Receiver,
     pub(super) sums: ChunkSums,
     pub(super) pins: HeldPins,
+    /// The endpoint for the peer's one-sided writes, between two of them.
+    pub(super) writer: Option<Target>,
     /// Frames about to be sent.
     pub(super) out: Vec<u8>,
     /// A private copy of one chunk of a partial read.
@@ -87,7 +94,8 @@ impl Service {
         let host = Arc::clone(&context.host);
         let (sums, out, bounce) = (ChunkSums::default(), Vec::new(), Vec::new());
         let pins = HeldPins::default();
-        Self { connection, host, context, receiver, sums, pins, out, bounce }
+        let writer = None;
+        Self { connection, host, context, receiver, sums, pins, writer, out, bounce }
     }
 
     pub(super) fn run(mut self) {
@@ -131,9 +139,16 @@ impl Service {
     fn kinds(&self) -> (&'static [Kind], &'static str) {
         match self.connection.origin() {
             _ if self.has_pinned() => (&[Kind::Pin, Kind::Unpin], "a connection for pins"),
+            Origin::Tcp if self.lender().is_some() => (&KINDS[..KINDS_OF_LENDER], "a data port"),
             Origin::Tcp => (&KINDS[..KINDS_OF_TCP], "a data port"),
             Origin::Local => (&KINDS, "a data port"),
         }
+    }
+
+    /// By which the peer reaches the segments, if it is one of another host.
+    pub(super) fn lender(&self) -> Option<Arc<FarLender>> {
+        let lender = self.context.config.far.as_ref();
+        lender.filter(|_| self.connection.origin() == Origin::Tcp).cloned()
     }
 
     /// Sends keepalives for the request, until the result is dropped.

@@ -33,7 +33,9 @@ impl Service {
             .check(&Expected { cluster_id, auth_token })
             .map_err(|refusal| End::Refused(id, refusal))?;
         let local_socket = self.context.local_socket.clone();
-        let welcome = Welcome { local_socket, ..Welcome::new(self.host.epoch()) };
+        let lender = self.context.config.far.as_ref();
+        let transports = lender.map(|lender| lender.descriptor()).into_iter().collect();
+        let welcome = Welcome { local_socket, transports, ..Welcome::new(self.host.epoch()) };
         self.out.clear();
         encode_welcome(&mut self.out, id, &welcome);
         self.send_out()

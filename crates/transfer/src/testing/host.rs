@@ -126,6 +126,13 @@ impl MemoryHost {
         *self.hook.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(hook));
     }
 
+    /// Lends a segment no longer.
+    pub fn take_back(&self, segment: SegmentId) {
+        if let Some(gone) = self.lock().segments.remove(&segment) {
+            gone.slots.close();
+        }
+    }
+
     /// Says from now on that its readers wait for a disk.
     pub fn become_disk(&self) {
         self.is_disk.store(true, Ordering::SeqCst);

@@ -4,6 +4,7 @@ mod contract;
 mod departures;
 mod devices;
 mod disks;
+mod far;
 mod keepalive;
 mod lanes;
 mod near;

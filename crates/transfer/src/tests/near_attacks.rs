@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use mooncake_memory::{SliceList, Wait, recv_with_descriptors};
+use mooncake_types::limits::MAX_BEGIN_RANGES;
 use mooncake_types::{ErrorCode, SegmentId};
 use mooncake_wire::{
     Header, Kind, Refusal, decode_results, decode_share_reply, encode_begin, encode_results,
@@ -14,7 +15,6 @@ use mooncake_wire::{
 
 use super::raw_peer::{connect_and_greet, connect_nearby, read_frame, read_refusal};
 use super::rig::{EPOCH, Node, Object, all_ok, by, read_all, version, wait_until, write_all};
-use crate::plan::MAX_BEGIN_RANGES;
 
 /// A node with one object, and a neighbour that uses it before and after an attack.
 fn attack(attack: impl FnOnce(&Node)) {

@@ -44,6 +44,7 @@ impl FakeNode {
                 software_version: String::new(),
                 local_socket: None,
                 shared_directory: None,
+                transports: Vec::new(),
             };
             let mut frame = Vec::new();
             encode_welcome(&mut frame, hello.request_id, &welcome);

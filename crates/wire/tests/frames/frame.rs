@@ -22,6 +22,7 @@ pub(crate) enum Frame<'a> {
     Share(SegmentId),
     ShareReply(Result<Shared, ErrorCode>),
     Begin(Epoch, Vec<RangeWrite<'a>>),
+    Begun(wire::Begun),
     Pin(Vec<RangeRead>),
     Unpin(Vec<u64>),
     Promise(Vec<RangeRead>),
@@ -54,8 +55,11 @@ impl Frame<'_> {
                 wire::encode_follow_reply(out, id, (SegmentId(0), Err(*code)));
             }
             Frame::Share(segment) => wire::encode_share(out, id, *segment),
-            Frame::ShareReply(answer) => wire::encode_share_reply(out, id, *answer),
+            Frame::ShareReply(answer) => {
+                wire::encode_share_reply(out, id, answer.as_ref().map_err(|&code| code));
+            }
             Frame::Begin(epoch, ranges) => wire::encode_begin(out, id, *epoch, ranges),
+            Frame::Begun(begun) => wire::encode_begun(out, id, begun),
             Frame::Pin(ranges) => wire::encode_pin(out, id, ranges),
             Frame::Unpin(pins) => wire::encode_unpin(out, id, pins),
             Frame::Promise(ranges) => wire::encode_promise(out, id, ranges),
@@ -101,6 +105,7 @@ pub(crate) fn decode<T>(
             let message = wire::decode_write(owned())?;
             see(Frame::Begin(message.epoch(), message.ranges()?))
         }
+        Kind::Begun => see(Frame::Begun(wire::decode_begun(body)?)),
         Kind::Pin => see(Frame::Pin(wire::decode_read(body)?)),
         Kind::Unpin => see(Frame::Unpin(wire::decode_unpin(body)?)),
         Kind::Promise => see(Frame::Promise(wire::decode_read(body)?)),

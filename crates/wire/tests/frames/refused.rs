@@ -1,8 +1,9 @@
 //! Bodies with one fault each, and the error for each.
 
 use mooncake_types::limits::{
-    MAX_BATCH_KEYS, MAX_DOMAINS, MAX_FETCHED_TASKS, MAX_FRAME_RANGES, MAX_GROUP_BYTES,
-    MAX_REPLICAS, MAX_SCAN_OBJECTS, MAX_SEGMENTS, MAX_TASK_MESSAGE_BYTES,
+    MAX_BATCH_KEYS, MAX_BEGIN_RANGES, MAX_DOMAINS, MAX_FETCHED_TASKS, MAX_FRAME_RANGES,
+    MAX_GROUP_BYTES, MAX_REMOTE_MEMORY_BYTES, MAX_REPLICAS, MAX_SCAN_OBJECTS, MAX_SEGMENTS,
+    MAX_TASK_MESSAGE_BYTES, MAX_TRANSPORT_ADDRESS_BYTES, MAX_TRANSPORT_NAME_BYTES, MAX_TRANSPORTS,
 };
 use mooncake_types::{ErrorCode, PutItem, PutStart, Reply, Request};
 use mooncake_wire::{DecodeError, Kind, PROTOCOL_VERSION};
@@ -145,6 +146,26 @@ fn lists_that_are_too_long() {
     check(Kind::Promise, empty().column64(2, &vec![0; limit + 1]), too_many("offsets", limit));
     check(Kind::PromiseReply, list, too_many("status_codes", limit));
     check(Kind::Unpin, empty().column64(1, &vec![0; limit + 1]), too_many("pins", limit));
+}
+
+#[test]
+fn descriptions_of_ways_to_memory_that_are_too_long() {
+    check(Kind::Begun, empty().bytes(1, &[0; 8]), length("remote_memories", 2, 0));
+    let memories = empty().times(MAX_BEGIN_RANGES + 1, |body| body.bytes(2, b""));
+    check(Kind::Begun, memories, too_many("remote_memories", MAX_BEGIN_RANGES));
+    let offers = empty().times(MAX_TRANSPORTS + 1, |body| body.message(6, empty()));
+    check(Kind::Welcome, offers, too_many("transports", MAX_TRANSPORTS));
+    for (number, what, most) in
+        [(1, "kind", MAX_TRANSPORT_NAME_BYTES), (2, "address", MAX_TRANSPORT_ADDRESS_BYTES)]
+    {
+        let long = empty().bytes(number, &vec![b'a'; most + 1]);
+        check(Kind::Welcome, empty().fixed64(3, 7).message(6, long), too_many(what, most));
+    }
+    let most = MAX_REMOTE_MEMORY_BYTES;
+    for (number, what) in [(5, "remote_memory"), (6, "remote_slots")] {
+        let long = empty().varint(4, 0).bytes(number, &vec![0; most + 1]);
+        check(Kind::ShareReply, long, too_many(what, most));
+    }
 }
 
 /// Protobuf merges a repeated sub-message, so its lists could exceed their limits.

@@ -1,3 +1,4 @@
+use bytes::Bytes;
 use mooncake_types::{
     ChangesPage, ClientId, CreateTask, DrainId, DrainReport, DrainStatus, EntryState, Epoch,
     ErrorCode, ExistOptions, Follow, FollowPage, Grant, InventoryEntry, InventoryPage,
@@ -7,7 +8,10 @@ use mooncake_types::{
     ScanAction, ScanPage, SegmentAddress, SegmentId, SegmentPage, SharedDirectory, SoftPin, TaskId,
     TaskKind, TaskOrder, TaskOrders, TaskReport, TaskStatus, Version,
 };
-use mooncake_wire::{Hello, Kind, LocalSocket, PROTOCOL_VERSION, Refusal, Role, Shared, Welcome};
+use mooncake_wire::{
+    Begun, Hello, Kind, LocalSocket, PROTOCOL_VERSION, Refusal, RemoteSegment, Role, Shared,
+    TransportDescriptor, Welcome,
+};
 
 use crate::frame::Frame;
 use crate::sample_dummy;
@@ -78,6 +82,7 @@ fn handshake() -> Vec<(&'static str, Frame<'static>)> {
         software_version: "0.1.0".into(),
         local_socket: None,
         shared_directory: None,
+        transports: vec![],
     };
     let local_socket = LocalSocket {
         boot_id: "d3c4b5a6-0000-4000-8000-123456789abc".into(),
@@ -92,6 +97,11 @@ fn handshake() -> Vec<(&'static str, Frame<'static>)> {
         }),
         ..welcome.clone()
     };
+    let transport = TransportDescriptor {
+        kind: "libfabric:tcp;ofi_rxm".to_owned(),
+        address: Bytes::from_static(&[1, 2, 3]),
+    };
+    let far = Welcome { transports: vec![transport], ..welcome.clone() };
     let near = Welcome { local_socket: Some(local_socket), ..welcome.clone() };
     let refusal = Refusal { code: ErrorCode::IllegalClient, message: "who are you?".into() };
     let first = Welcome { epoch: Epoch(0), software_version: "".into(), ..welcome.clone() };
@@ -102,6 +112,7 @@ fn handshake() -> Vec<(&'static str, Frame<'static>)> {
         ("welcome, no epoch yet", Frame::Welcome(first)),
         ("welcome, with a local socket", Frame::Welcome(near)),
         ("welcome, with a shared directory", Frame::Welcome(shared)),
+        ("welcome, with a transport", Frame::Welcome(far)),
         ("refusal", Frame::Refusal(refusal)),
     ]
 }
@@ -431,7 +442,12 @@ fn data() -> Vec<(&'static str, Frame<'static>)> {
     let part = RangeWrite { from: 1 << 18, len: 1 << 18, ..write };
     let noted = RangeWrite { attributes: &[7, 7], ..write };
     let copy = RangeWrite { grant: Version { counter: u64::MAX, ..version() }, ..write };
-    let shared = Shared { len: 3 << 30, address: 0x7fff_1234_5000, has_memory: true };
+    let shared = Shared { len: 3 << 30, address: 0x7fff_1234_5000, has_memory: true, remote: None };
+    let (memory, slots) = (Bytes::from_static(b"memory"), Bytes::from_static(b"slots"));
+    let remote = Some(RemoteSegment { memory: memory.clone(), slots });
+    let lent = Shared { address: 0, has_memory: false, remote, ..shared.clone() };
+    let ranges = vec![Ok(memory), Err(ErrorCode::InvalidVersion)];
+    let begun = Begun { address: Bytes::from_static(b"there"), ranges };
     vec![
         ("read", Frame::Read(reads)),
         ("read, striped", Frame::Read(striped)),
@@ -445,10 +461,12 @@ fn data() -> Vec<(&'static str, Frame<'static>)> {
         ("drop reply", Frame::Results(Kind::DropReply, results())),
         ("share", Frame::Share(SEGMENT)),
         ("share reply", Frame::ShareReply(Ok(shared))),
+        ("share reply, by a transport", Frame::ShareReply(Ok(lent))),
         ("share reply, refused", Frame::ShareReply(Err(ErrorCode::SegmentNotFound))),
         ("begin", Frame::Begin(Epoch(42), vec![part, write])),
         ("begin, with attributes", Frame::Begin(Epoch(42), vec![noted])),
         ("begin reply", Frame::Results(Kind::BeginReply, results())),
+        ("begun", Frame::Begun(begun)),
         ("complete", Frame::Results(Kind::Complete, results())),
         ("complete reply", Frame::Results(Kind::CompleteReply, results())),
         ("pin", Frame::Pin(vec![read, RangeRead { segment: OTHER, ..read }])),

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use mooncake_types::{
     ChangesPage, ClientId, CreateTask, EntryState, Epoch, ErrorCode, ExistOptions, Follow,
     FollowPage, InventoryEntry, InventoryPage, Medium, MountSegment, PrefetchLimits, PutEnd,
@@ -9,7 +10,10 @@ use mooncake_types::{
     ReadReport, ReadVolume, ReplicateConfig, Request, Scan, ScanAction, SegmentId, SharedDirectory,
     SoftPin, TaskId, TaskKind, Version,
 };
-use mooncake_wire::{Hello, Kind, LocalSocket, PROTOCOL_VERSION, Refusal, Role, Shared, Welcome};
+use mooncake_wire::{
+    Begun, Hello, Kind, LocalSocket, PROTOCOL_VERSION, Refusal, RemoteSegment, Role, Shared,
+    TransportDescriptor, Welcome,
+};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -34,6 +38,7 @@ pub(crate) fn frame() -> impl Strategy<Value = Frame<'static>> {
         2 => result((segment_id(), follow_page())).prop_map(Frame::FollowReply),
         1 => segment_id().prop_map(Frame::Share),
         1 => shared().prop_map(Frame::ShareReply),
+        1 => (bytes(), vec(result(bytes()), 0..5)).prop_map(|(address, ranges)| Frame::Begun(Begun { address, ranges })),
         1 => vec(range_read(), 0..6).prop_map(Frame::Pin),
         1 => vec(number(), 0..9).prop_map(Frame::Unpin),
         4 => strategy_dummy::request().prop_map(Frame::DummyRequest),
@@ -113,15 +118,33 @@ fn hello() -> impl Strategy<Value = Hello> {
 fn welcome() -> impl Strategy<Value = Welcome> {
     let (socket, directory) =
         (proptest::option::of(local_socket()), proptest::option::of(shared_directory()));
-    (any::<u32>(), epoch(), ".{0,20}", socket, directory).prop_map(
-        |(protocol_version, epoch, software_version, local_socket, shared_directory)| Welcome {
+    let transports = vec(transport(), 0..3);
+    (any::<u32>(), epoch(), ".{0,20}", socket, directory, transports).prop_map(
+        |(
             protocol_version,
             epoch,
             software_version,
             local_socket,
             shared_directory,
+            transports,
+        )| Welcome {
+            protocol_version,
+            epoch,
+            software_version,
+            local_socket,
+            shared_directory,
+            transports,
         },
     )
+}
+
+fn transport() -> impl Strategy<Value = TransportDescriptor> {
+    ("[a-z:]{0,40}", bytes()).prop_map(|(kind, address)| TransportDescriptor { kind, address })
+}
+
+/// Any bytes, but at least one.
+fn bytes() -> impl Strategy<Value = Bytes> {
+    vec(any::<u8>(), 1..40).prop_map(Bytes::from)
 }
 
 fn shared_directory() -> impl Strategy<Value = SharedDirectory> {
@@ -139,8 +162,14 @@ fn local_socket() -> impl Strategy<Value = LocalSocket> {
 }
 
 fn shared() -> impl Strategy<Value = Result<Shared, ErrorCode>> {
-    let shared = (number(), number(), any::<bool>());
-    let shared = shared.prop_map(|(len, address, has_memory)| Shared { len, address, has_memory });
+    let remote = (bytes(), bytes()).prop_map(|(memory, slots)| RemoteSegment { memory, slots });
+    let shared = (number(), number(), any::<bool>(), option::of(remote));
+    let shared = shared.prop_map(|(len, address, has_memory, remote)| Shared {
+        len,
+        address,
+        has_memory,
+        remote,
+    });
     prop_oneof![3 => shared.prop_map(Ok), 1 => error().prop_map(Err)]
 }
 

@@ -3,7 +3,10 @@ use std::time::Duration;
 
 use mooncake_node::Host;
 use mooncake_ops::{CacheLimits, RouteCache};
-use mooncake_transfer::{HotCache, LocalTransport, Paths, SegmentHost, ServerConfig, TcpConfig};
+use mooncake_transfer::{
+    FabricDevice, FabricError, FabricLimits, FarLender, HotCache, LocalTransport, Paths,
+    SegmentHost, ServerConfig, TcpConfig, Way,
+};
 use mooncake_types::{Chance, ClientId, Medium};
 use mooncake_wire::{Hello, PROTOCOL_VERSION, Role};
 
@@ -43,6 +46,8 @@ pub(super) struct Opening {
     pub(super) chance: Chance,
     pub(super) clock: Clock,
     pub(super) is_wanted: Wanted,
+    /// The device for one-sided transfers, if there is one and it may be used.
+    fabric: Option<Arc<FabricDevice>>,
 }
 
 /// Whether a store is still wanted while it is being opened.
@@ -52,6 +57,7 @@ impl Opening {
     pub(super) fn new(config: StoreConfig, is_wanted: Wanted) -> Result<Self, OpenError> {
         let masters = Arc::new(masters(&config)?);
         Ok(Self {
+            fabric: open_fabric(&config)?,
             masters,
             client: ClientId(random()?),
             chance: Chance::new(random()? as u64),
@@ -87,7 +93,15 @@ impl Opening {
     }
 
     pub(super) fn server_config(&self, metrics: &Metrics) -> ServerConfig {
+        let lend = |device| {
+            let lender = FarLender::open(device);
+            let warn = |error: &FabricError| {
+                tracing::warn!(%error, "segments are not lent to other hosts one-sided");
+            };
+            lender.inspect_err(warn).map(Arc::new).ok()
+        };
         ServerConfig {
+            far: self.fabric.as_ref().and_then(lend),
             cluster_id: self.config.cluster_id.clone(),
             auth_token: self.config.auth_token.clone(),
             max_connections: MAX_SERVED_CONNECTIONS,
@@ -141,7 +155,8 @@ impl Opening {
     pub(super) fn paths(&self, host: &Arc<Host>, lanes_per_peer: usize) -> Paths {
         let host: Arc<dyn SegmentHost> = Arc::clone(host) as _;
         let (config, transports) = (self.tcp(lanes_per_peer), self.config.transports.clone());
-        Paths::new(Some(LocalTransport::new(host)), config, transports)
+        let paths = Paths::new(Some(LocalTransport::new(host)), config, transports);
+        paths.with_fabric(self.fabric.clone())
     }
 
     /// How nodes are reached by TCP.
@@ -172,5 +187,28 @@ impl Opening {
         let hot = Arc::new(hot);
         metrics.show_hot_cache(Arc::clone(&hot));
         Ok(Some(hot))
+    }
+}
+
+/// Opens the device for one-sided transfers, if these may be used. Without one, another way serves, unless none is
+/// allowed.
+fn open_fabric(config: &StoreConfig) -> Result<Option<Arc<FabricDevice>>, OpenError> {
+    let transports = &config.transports;
+    if !transports.prefers(Way::Fabric) {
+        return Ok(None);
+    }
+    match FabricDevice::open(&config.fabric, FabricLimits::default()) {
+        Ok(device) => {
+            tracing::info!(device = %device.device(), "other hosts are reached one-sided");
+            Ok(Some(device))
+        }
+        Err(error) if transports.allows(Way::Tcp) => {
+            tracing::warn!(%error, "fabric cannot be used, so other hosts are reached by tcp");
+            Ok(None)
+        }
+        Err(error) => {
+            let (transports, reason) = (transports.to_string(), error.to_string());
+            Err(OpenError::Fabric { transports, reason })
+        }
     }
 }

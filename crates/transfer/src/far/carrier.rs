@@ -1,0 +1,154 @@
+use std::sync::Arc;
+
+use mooncake_fabric::Domain;
+use mooncake_types::SegmentId;
+
+use super::lender::kind_of;
+use super::peer::FarPeer;
+use super::peers::FarReach;
+use super::read::FarReads;
+use super::staging::StagingPool;
+use super::write::{FarWrites, MIN_ONE_SIDED_BYTES};
+use crate::carrier::{Batch, Carrier, Examined, Fate, Pending, begin, open};
+use crate::fallbacks::Fallbacks;
+use crate::peer_ways::PeerWays;
+use crate::{TcpConfig, TcpTransport, Way};
+
+/// Reaches the nodes that offer the same transport as this process's device.
+pub(crate) struct Far {
+    pub(super) domain: Arc<Domain>,
+    /// The name of the transport.
+    pub(super) kind: String,
+    pub(super) config: Arc<TcpConfig>,
+    /// Greets peers.
+    pub(super) tcp: Arc<TcpTransport>,
+    pub(super) peers: PeerWays<FarReach>,
+    pub(super) staging: StagingPool,
+    pub(super) fallbacks: Fallbacks,
+}
+
+/// The operations of a call at one node, by their positions.
+pub(super) struct FarVisit {
+    pub(super) peer: Arc<FarPeer>,
+    pub(super) positions: Vec<usize>,
+}
+
+impl Far {
+    pub(crate) fn new(domain: Arc<Domain>, config: TcpConfig, tcp: Arc<TcpTransport>) -> Self {
+        Self {
+            kind: kind_of(&domain),
+            domain,
+            config: Arc::new(config),
+            tcp,
+            peers: PeerWays::default(),
+            staging: StagingPool::default(),
+            fallbacks: Fallbacks::default(),
+        }
+    }
+
+    pub(super) fn way(&self) -> Way {
+        Way::Fabric
+    }
+
+    /// Groups the open operations that `may` be one-sided by the nodes that are reached.
+    fn visits(
+        &self,
+        batch: Batch<'_>,
+        fates: &[Fate],
+        may: impl Fn(usize) -> bool,
+    ) -> Vec<FarVisit> {
+        let wanted = open(fates).filter(|&at| {
+            let (len, memory) = (batch.len_bytes(at), batch.memory(at));
+            memory.is_host() && memory.total_len() == len && may(at)
+        });
+        let endpoints = wanted.clone().map(|at| batch.endpoint(at));
+        self.peers.find_all(endpoints, |endpoint| drop(self.find(endpoint)));
+        let mut visits: Vec<FarVisit> = Vec::new();
+        let mut last: Option<(&Arc<str>, Option<usize>)> = None;
+        for at in wanted {
+            let endpoint = batch.endpoint(at);
+            let known = last.filter(|(last, _)| Arc::ptr_eq(last, endpoint));
+            let (_, visit) = known.unwrap_or_else(|| {
+                let FarReach::Reached(peer) = self.find(endpoint) else { return (endpoint, None) };
+                (endpoint, Some(visit_to(&mut visits, peer)))
+            });
+            last = Some((endpoint, visit));
+            if let Some(visit) = visit {
+                visits[visit].positions.push(at);
+            }
+        }
+        visits
+    }
+}
+
+/// The number of the visit to this node, which is added if there is none.
+fn visit_to(visits: &mut Vec<FarVisit>, peer: Arc<FarPeer>) -> usize {
+    let known = visits.iter().rposition(|visit| Arc::ptr_eq(&visit.peer, &peer));
+    known.unwrap_or_else(|| {
+        visits.push(FarVisit { peer, positions: Vec::new() });
+        visits.len() - 1
+    })
+}
+
+/// Opens the operations again that are not over, for other carriers. Returns whether there are any.
+pub(super) fn reopen(fates: &mut [Fate], visits: &[FarVisit]) -> bool {
+    let mut any = false;
+    for &position in visits.iter().flat_map(|visit| &visit.positions) {
+        if !fates[position].is_over() {
+            fates[position] = Fate::Open;
+            any = true;
+        }
+    }
+    any
+}
+
+impl Carrier for Far {
+    fn submit<'a>(&'a self, batch: Batch<'a>, fates: &mut [Fate]) -> Option<Box<dyn Pending + 'a>> {
+        let least = match batch {
+            Batch::Reads(_) => 1,
+            // A shorter write takes longer than the message that carries its bytes.
+            Batch::Writes(..) => MIN_ONE_SIDED_BYTES,
+        };
+        let visits = self.visits(batch, fates, |at| batch.len_bytes(at) >= least);
+        if visits.is_empty() {
+            return None;
+        }
+        for &position in visits.iter().flat_map(|visit| &visit.positions) {
+            fates[position] = Fate::Begun;
+        }
+        Some(match batch {
+            Batch::Reads(ops) => Box::new(FarReads { far: self, ops, visits }),
+            Batch::Writes(epoch, ops) => Box::new(FarWrites { far: self, epoch, ops, visits }),
+        })
+    }
+
+    fn examine(&self, endpoint: &Arc<str>, segment: SegmentId) -> Result<Examined, String> {
+        match self.find(endpoint) {
+            FarReach::Reached(peer) => {
+                let how = match peer.segment(segment) {
+                    Some(_) => format!("{} reads its memory", self.domain.device()),
+                    None => "it does not lend this segment, so messages carry its bytes".to_owned(),
+                };
+                Ok(Examined { way: Some(self.way()), how })
+            }
+            FarReach::NotReached { why, .. } => Err(why),
+        }
+    }
+}
+
+/// Messages to nodes that [`Far`] reaches, for what cannot be done one-sided.
+pub(crate) struct FarMessages(pub(crate) Arc<Far>);
+
+impl Carrier for FarMessages {
+    fn submit<'a>(&'a self, batch: Batch<'a>, fates: &mut [Fate]) -> Option<Box<dyn Pending + 'a>> {
+        let is_reached = |at| matches!(self.0.find(batch.endpoint(at)), FarReach::Reached(_));
+        let elsewhere = begin(fates, |at| !is_reached(at));
+        let pending = self.0.tcp.submit(batch, fates);
+        elsewhere.into_iter().for_each(|at| fates[at] = Fate::Open);
+        pending
+    }
+
+    fn examine(&self, endpoint: &Arc<str>, segment: SegmentId) -> Result<Examined, String> {
+        self.0.examine(endpoint, segment)
+    }
+}

@@ -1,0 +1,23 @@
+//! Nodes of other hosts whose memory this process reads and writes one-sided, over libfabric: no thread of the node
+//! takes part. It is what [`crate::near`] does with mapped memory.
+//!
+//! **Reads** send no message. [`Far`] copies the range's slot, then the bytes, then the slot again. The bytes count if
+//! both copies of the slot are equal: the node withdraws a slot before a byte of its range changes. Each copy has ended
+//! before the next is submitted, so that no NIC can change their order.
+//!
+//! **Writes** begin and complete by message. The node answers a Begin with keys of just these ranges. It makes the keys
+//! invalid before it completes or abandons the writes, and abandons them when the connection ends. So a writer that
+//! slept reaches nothing that was granted to another ([`lender::FarLender`]).
+//!
+//! What is registered is the memory of nodes, and staging buffers of this process ([`staging`]).
+
+mod carrier;
+mod lender;
+mod peer;
+mod peers;
+mod read;
+mod staging;
+mod write;
+
+pub(crate) use carrier::{Far, FarMessages};
+pub use lender::FarLender;

@@ -1,0 +1,197 @@
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use mooncake_connection::{Connection, Dialer, Fault, IdleConnections};
+use mooncake_fabric::{Address, Domain, Initiator, Peer, RemoteMemory};
+use mooncake_memory::RemoteSlots;
+use mooncake_types::SegmentId;
+use mooncake_types::limits::time_to_move_ms;
+use mooncake_wire::{
+    Kind, RemoteSegment, Shared, TransportDescriptor, decode_share_reply, encode_share,
+};
+
+use crate::{TcpConfig, client};
+
+/// Most segments of one node that are remembered; further ones are read by message.
+const MAX_SEGMENTS: usize = 1024;
+
+/// Most idle connections to one node.
+const MAX_IDLE: usize = 8;
+
+/// Most endpoints of one node, for writers, that are remembered.
+const MAX_WRITERS: usize = 64;
+
+/// A segment that is not lent is asked for again after this long.
+const DOUBT: Duration = Duration::from_secs(1);
+
+/// A peer that takes no request for this long, and the time that the bytes need, is given up.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A node that this process reaches one-sided. One endpoint of this process is for this node alone: when a request
+/// takes too long, no other node is concerned.
+pub(super) struct FarPeer {
+    endpoint: Arc<str>,
+    /// What it offered.
+    offer: TransportDescriptor,
+    config: Arc<TcpConfig>,
+    dialer: Dialer,
+    // Peers go before their endpoint.
+    pub(super) readers: Peer,
+    writers: Mutex<Vec<(Bytes, Arc<Peer>)>>,
+    initiator: Initiator,
+    idle: IdleConnections,
+    /// Held while a segment is being asked for.
+    asking: Mutex<()>,
+    segments: RwLock<HashMap<SegmentId, KnownSegment>>,
+    is_lost: AtomicBool,
+}
+
+/// A segment, or since when it is not lent.
+#[derive(Clone)]
+enum KnownSegment {
+    Lent(Arc<FarSegment>),
+    NotLent(Instant),
+}
+
+/// A segment of another host.
+pub(super) struct FarSegment {
+    pub(super) memory: RemoteMemory,
+    pub(super) table: RemoteMemory,
+    pub(super) slots: RemoteSlots,
+}
+
+impl FarSegment {
+    fn new(shared: &Shared) -> Option<Self> {
+        let RemoteSegment { memory, slots } = shared.remote.as_ref()?;
+        let memory = RemoteMemory::from_bytes(memory).ok()?;
+        let table = RemoteMemory::from_bytes(slots).ok()?;
+        let slots = RemoteSlots::new(shared.len).ok()?;
+        let fits = memory.len() >= shared.len && table.len() >= slots.table_bytes();
+        fits.then_some(Self { memory, table, slots })
+    }
+}
+
+impl FarPeer {
+    /// Opens an endpoint for a node that made this offer.
+    pub(super) fn meet(
+        endpoint: &Arc<str>,
+        offer: &TransportDescriptor,
+        domain: &Arc<Domain>,
+        config: &Arc<TcpConfig>,
+    ) -> Result<Self, String> {
+        let address = Address::from_bytes(&offer.address).map_err(|error| error.to_string())?;
+        let initiator = Initiator::open(domain).map_err(|error| error.to_string())?;
+        let readers = initiator.connect(&address).map_err(|error| error.to_string())?;
+        Ok(Self {
+            endpoint: Arc::clone(endpoint),
+            offer: offer.clone(),
+            dialer: config.dialer(),
+            config: Arc::clone(config),
+            readers,
+            writers: Mutex::default(),
+            initiator,
+            idle: IdleConnections::new(MAX_IDLE),
+            asking: Mutex::default(),
+            segments: RwLock::default(),
+            is_lost: AtomicBool::new(false),
+        })
+    }
+
+    pub(super) fn endpoint(&self) -> &Arc<str> {
+        &self.endpoint
+    }
+
+    /// Whether a request failed: the node may have restarted, and then has other keys.
+    pub(super) fn is_lost(&self) -> bool {
+        self.is_lost.load(Ordering::Acquire)
+    }
+
+    pub(super) fn lose(&self) {
+        self.is_lost.store(true, Ordering::Release);
+        self.idle.close();
+    }
+
+    /// Until when to wait for this many bytes.
+    pub(super) fn deadline(&self, bytes: u64) -> Instant {
+        let patience = PATIENCE.min(self.config.silence_timeout).min(self.config.transfer_timeout);
+        Instant::now() + patience + Duration::from_millis(time_to_move_ms(bytes))
+    }
+
+    /// A segment; `None` if it can only be reached by message.
+    pub(super) fn segment(&self, id: SegmentId) -> Option<Arc<FarSegment>> {
+        if let Some(known) = self.known(id) {
+            return known;
+        }
+        let _asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = self.known(id) {
+            return known;
+        }
+        let segment = self.ask_for(id).unwrap_or_else(|fault| {
+            tracing::debug!(segment = %id, ?fault, "a segment of another host is not lent");
+            None
+        });
+        let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
+        if segments.len() < MAX_SEGMENTS || segments.contains_key(&id) {
+            let known = match &segment {
+                Some(segment) => KnownSegment::Lent(Arc::clone(segment)),
+                None => KnownSegment::NotLent(Instant::now()),
+            };
+            segments.insert(id, known);
+        }
+        segment
+    }
+
+    fn known(&self, id: SegmentId) -> Option<Option<Arc<FarSegment>>> {
+        let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
+        match segments.get(&id)? {
+            KnownSegment::Lent(segment) => Some(Some(Arc::clone(segment))),
+            KnownSegment::NotLent(since) => (since.elapsed() < DOUBT).then_some(None),
+        }
+    }
+
+    fn ask_for(&self, id: SegmentId) -> Result<Option<Arc<FarSegment>>, Fault> {
+        let mut connection = self.connection()?;
+        let encode = |out: &mut Vec<u8>, request| encode_share(out, request, id);
+        let shared = decode_share_reply(&connection.call(encode, Kind::ShareReply)?)?;
+        self.give_back(connection);
+        Ok(shared.ok().as_ref().and_then(FarSegment::new).map(Arc::new))
+    }
+
+    /// An idle connection, or a new one to the same node.
+    pub(super) fn connection(&self) -> Result<Connection, Fault> {
+        if let Some(connection) = self.idle.take(false) {
+            return Ok(connection);
+        }
+        let (mut connection, welcome) = client::open(&self.endpoint, &self.config, &self.dialer)?;
+        if !welcome.transports.contains(&self.offer) {
+            self.lose();
+            return Err(Fault::Protocol("another node answers at this address".to_owned()));
+        }
+        connection.set_timeout(self.config.transfer_timeout.min(self.config.silence_timeout))?;
+        Ok(connection)
+    }
+
+    /// Takes back a connection that is between two questions.
+    pub(super) fn give_back(&self, connection: Connection) {
+        self.idle.give_back(connection);
+    }
+
+    /// The node's endpoint for the writes of one connection.
+    pub(super) fn writer(&self, address: &Bytes) -> Result<Arc<Peer>, String> {
+        let mut writers = self.writers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, known)) = writers.iter().find(|(known, _)| known == address) {
+            return Ok(Arc::clone(known));
+        }
+        let read = Address::from_bytes(address).map_err(|error| error.to_string())?;
+        let peer = self.initiator.connect(&read).map_err(|error| error.to_string())?;
+        let peer = Arc::new(peer);
+        if writers.len() == MAX_WRITERS {
+            writers.remove(0);
+        }
+        writers.push((address.clone(), Arc::clone(&peer)));
+        Ok(peer)
+    }
+}

@@ -1,0 +1,196 @@
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::AsFd;
+
+use bytes::Bytes;
+use mooncake_connection::{Connection, Fault, is_quiet};
+use mooncake_fabric::{Batch as Requests, Direction, Part, RemoteMemory};
+use mooncake_memory::gather_from_caller;
+use mooncake_types::limits::MAX_BEGIN_RANGES;
+use mooncake_types::{Epoch, ErrorCode, RangeWrite};
+use mooncake_wire::{Begun, Kind, decode_begun, decode_results, encode_begin, encode_results};
+
+use super::carrier::{Far, FarVisit, reopen};
+use super::peer::FarPeer;
+use super::staging::{StagedPiece, StagingBuffer, windows};
+use crate::carrier::{Fate, Pending};
+use crate::copy_out::bad_memory;
+use crate::{Source, TransferError, WriteOp};
+
+/// A shorter range is written by message: one question instead of two.
+pub(super) const MIN_ONE_SIDED_BYTES: u64 = 64 << 10;
+
+/// Writes to nodes of other hosts.
+pub(super) struct FarWrites<'a> {
+    pub(super) far: &'a Far,
+    pub(super) epoch: Epoch,
+    pub(super) ops: &'a [WriteOp<'a>],
+    pub(super) visits: Vec<FarVisit>,
+}
+
+impl Pending for FarWrites<'_> {
+    fn complete(self: Box<Self>, fates: &mut [Fate]) -> bool {
+        for FarVisit { peer, positions } in &self.visits {
+            let lease = match self.far.staging.lease() {
+                Ok(lease) => lease,
+                Err(error) => {
+                    positions.iter().for_each(|&at| fates[at] = Fate::Over(Err(error.clone())));
+                    continue;
+                }
+            };
+            let writer = FarWriter { far: self.far, peer, epoch: self.epoch, staging: &lease };
+            let is_lent = |&&at: &&usize| peer.segment(self.ops[at].range.segment).is_some();
+            let lent: Vec<usize> = positions.iter().filter(is_lent).copied().collect();
+            for positions in lent.chunks(MAX_BEGIN_RANGES) {
+                // Without a connection nothing begins, and another carrier may do it.
+                let Ok(connection) = peer.connection() else { break };
+                let ops: Vec<&WriteOp<'_>> = positions.iter().map(|&at| &self.ops[at]).collect();
+                let results = writer.write(connection, &ops).unwrap_or_else(|fault| {
+                    let error = TransferError::of_fault(&fault, peer.endpoint());
+                    ops.iter().map(|_| Some(Err(error.clone()))).collect()
+                });
+                for (&position, result) in positions.iter().zip(results) {
+                    if let Some(result) = result {
+                        fates[position] = Fate::Over(result.map(|()| Source::Fabric));
+                    }
+                }
+            }
+        }
+        reopen(fates, &self.visits)
+    }
+}
+
+/// The result of each write; `None` if it has to take another way.
+type Written = Vec<Option<Result<(), TransferError>>>;
+
+/// Writes to one node.
+struct FarWriter<'a> {
+    far: &'a Far,
+    peer: &'a FarPeer,
+    epoch: Epoch,
+    staging: &'a StagingBuffer,
+}
+
+impl FarWriter<'_> {
+    /// Asks the node for the ranges, moves the bytes, and reports the results. On a fault the connection ends: the node
+    /// makes the keys invalid, and abandons the writes.
+    fn write(&self, mut connection: Connection, ops: &[&WriteOp<'_>]) -> Result<Written, Fault> {
+        let ranges: Vec<RangeWrite<'_>> = ops.iter().map(|op| op.range).collect();
+        let begin = |out: &mut Vec<u8>, id| encode_begin(out, id, self.epoch, &ranges);
+        let Begun { address, ranges } = decode_begun(&connection.call(begin, Kind::Begun)?)?;
+        check_count(ranges.len(), ops.len())?;
+        let mut results: Vec<Result<(), TransferError>> = Vec::with_capacity(ops.len());
+        let mut begun: Vec<(usize, RemoteMemory)> = Vec::new();
+        for (index, range) in ranges.into_iter().enumerate() {
+            results.push(range.map_err(TransferError::Refused).and_then(|memory| {
+                let memory = self.described(&memory, ops[index].range.len)?;
+                begun.push((index, memory));
+                Ok(())
+            }));
+        }
+        let has_a_way: Vec<bool> = results.iter().map(|result| !is_no_way(result)).collect();
+        self.move_bytes(&connection, (&address, &begun), ops, &mut results)?;
+        let done: Vec<Result<(), ErrorCode>> = results
+            .iter()
+            .map(|it| it.as_ref().map_err(|_| ErrorCode::TransferFail).copied())
+            .collect();
+        let complete = |out: &mut Vec<u8>, id| encode_results(out, Kind::Complete, id, &done);
+        let completed = decode_results(&connection.call(complete, Kind::CompleteReply)?)?;
+        check_count(completed.len(), ops.len())?;
+        self.peer.give_back(connection);
+        let both = results.into_iter().zip(completed);
+        let both = both.map(|(moved, done)| moved.and(done.map_err(TransferError::Refused)));
+        Ok(both.zip(has_a_way).map(|(result, has_a_way)| has_a_way.then_some(result)).collect())
+    }
+
+    fn described(&self, memory: &Bytes, len: u64) -> Result<RemoteMemory, TransferError> {
+        let memory = RemoteMemory::from_bytes(memory).map_err(|error| error.to_string());
+        let fits = memory.and_then(|memory| match memory.len() == len {
+            true => Ok(memory),
+            false => Err(format!("memory of {} bytes for a range of {len}", memory.len())),
+        });
+        fits.map_err(|reason| self.broken(reason))
+    }
+
+    fn broken(&self, reason: String) -> TransferError {
+        TransferError::Protocol { endpoint: self.peer.endpoint().clone(), reason }
+    }
+
+    /// Moves the bytes of the ranges that were begun: while one half of the staging buffer is in flight, the other is
+    /// filled.
+    fn move_bytes(
+        &self,
+        connection: &Connection,
+        (address, begun): (&Bytes, &[(usize, RemoteMemory)]),
+        ops: &[&WriteOp<'_>],
+        results: &mut [Result<(), TransferError>],
+    ) -> Result<(), Fault> {
+        if begun.is_empty() {
+            return Ok(());
+        }
+        let writer = self.peer.writer(address).map_err(|reason| {
+            self.peer.lose();
+            Fault::Protocol(reason)
+        })?;
+        let mut in_flight: VecDeque<(Requests, u64)> = VecDeque::new();
+        for (number, window) in
+            windows(begun.iter().map(|(index, _)| ops[*index].range.len)).iter().enumerate()
+        {
+            if in_flight.len() == 2 {
+                self.land(in_flight.pop_front())?;
+            }
+            if !is_quiet(connection.stream().as_fd()) {
+                return Err(Fault::Io(io::ErrorKind::UnexpectedEof.into()));
+            }
+            let parts = window.iter().filter_map(|piece| {
+                let (index, remote) = &begun[piece.index];
+                let local = self.staging.halves[number % 2].sub(piece.at, piece.len as usize);
+                match gather(ops[*index], piece, local.raw()) {
+                    Ok(()) => Some(Part { local, remote, offset: piece.from }),
+                    Err(error) => {
+                        results[*index] = Err(error);
+                        None
+                    }
+                }
+            });
+            let parts: Vec<Part<'_>> = parts.collect();
+            let bytes = parts.iter().map(|part| part.local.len() as u64).sum();
+            let requests = writer.submit(Direction::Write, &parts);
+            in_flight.push_back((requests.map_err(|error| self.fault(&error))?, bytes));
+        }
+        while !in_flight.is_empty() {
+            self.land(in_flight.pop_front())?;
+        }
+        Ok(())
+    }
+
+    fn land(&self, landing: Option<(Requests, u64)>) -> Result<(), Fault> {
+        let Some((requests, bytes)) = landing else { return Ok(()) };
+        requests.wait(self.peer.deadline(bytes)).map_err(|error| self.fault(&error))
+    }
+
+    fn fault(&self, error: &mooncake_fabric::TransferError) -> Fault {
+        self.far.lose(self.peer, error);
+        Fault::Io(io::Error::other(error.to_string()))
+    }
+}
+
+fn gather(
+    op: &WriteOp<'_>,
+    piece: &StagedPiece,
+    dst: mooncake_memory::RawSlice<'_>,
+) -> Result<(), TransferError> {
+    gather_from_caller(op.src.sub(piece.from, piece.len), dst).map_err(|error| bad_memory(&error))
+}
+
+/// Whether the node has no key for the range: then the bytes go by message.
+fn is_no_way(result: &Result<(), TransferError>) -> bool {
+    *result == Err(TransferError::Refused(ErrorCode::NoAvailableHandle))
+}
+
+fn check_count(found: usize, expected: usize) -> Result<(), Fault> {
+    if found == expected {
+        return Ok(());
+    }
+    Err(Fault::Protocol(format!("{found} results came for {expected} ranges")))
+}

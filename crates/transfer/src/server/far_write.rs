@@ -1,0 +1,102 @@
+//! Writes that a peer of another host makes one-sided.
+
+use bytes::Bytes;
+use mooncake_fabric::{Access, Exposed, Target};
+use mooncake_types::ErrorCode;
+use mooncake_wire::{Begun, Header, RemoteSegment, Shared, encode_begun, encode_share_reply};
+
+use super::in_place::BegunWrites;
+use super::service::{End, Service};
+use crate::open_write::OpenWrite;
+use crate::{FarLender, SharedSegment};
+
+/// The door for a peer to ranges that it has begun. It is closed before the writes are completed or abandoned: no byte
+/// of the peer, however late it comes, is written afterwards.
+pub(super) struct FarDoor {
+    // The keys go before their endpoint.
+    keys: Vec<Exposed>,
+    target: Target,
+}
+
+impl FarDoor {
+    /// Gives the peer keys of the ranges that were begun. A range that has none is abandoned.
+    pub(super) fn open(
+        lender: &FarLender,
+        kept: Option<Target>,
+        begun: &mut BegunWrites<'_>,
+    ) -> Option<(Self, Begun)> {
+        let opened = kept.map_or_else(|| lender.open_to_writer(), Ok);
+        let target = opened
+            .inspect_err(|error| tracing::warn!(%error, "a peer cannot write one-sided"))
+            .ok()?;
+        let mut keys = Vec::with_capacity(begun.len());
+        let mut expose = |open: &OpenWrite<'_>| {
+            let exposed = target.expose(open.held().clone(), Access::Write).map_err(|error| {
+                tracing::warn!(%error, "a peer cannot write a range one-sided");
+                ErrorCode::NoAvailableHandle
+            })?;
+            let memory = Bytes::from(exposed.remote().to_bytes());
+            keys.push(exposed);
+            Ok(memory)
+        };
+        let ranges = begun.iter_mut().map(|begun| {
+            let memory = expose(begun.as_ref().map_err(|&code| code)?);
+            if let Err(code) = memory {
+                *begun = Err(code);
+            }
+            memory
+        });
+        let ranges = ranges.collect();
+        let address = target.address().to_bytes().into();
+        Some((Self { keys, target }, Begun { address, ranges }))
+    }
+
+    /// Makes the keys invalid. Keeps the endpoint for further writes of the peer if it says that all of these have
+    /// ended; otherwise closes it, as on drop: then nothing that is under way arrives.
+    pub(super) fn close(self, have_ended: bool) -> Option<Target> {
+        let Self { keys, target } = self;
+        drop(keys);
+        have_ended.then_some(target)
+    }
+}
+
+impl Service {
+    /// Tells a peer of another host how it reads a segment.
+    pub(super) fn lend(
+        &mut self,
+        header: &Header,
+        lender: &FarLender,
+        (segment, shared): (mooncake_types::SegmentId, &SharedSegment),
+    ) -> Result<(), End> {
+        let lent = lender.lend(segment, shared).map_err(|error| {
+            tracing::warn!(%segment, %error, "a segment is not lent to other hosts");
+            ErrorCode::NoAvailableHandle
+        });
+        let len = shared.region.len();
+        let lent = lent.map(|remote: RemoteSegment| Shared {
+            len,
+            address: 0,
+            has_memory: false,
+            remote: Some(remote),
+        });
+        self.out.clear();
+        encode_share_reply(&mut self.out, header.request_id, lent.as_ref().map_err(|&code| code));
+        self.send_out()
+    }
+
+    pub(super) fn reply_begun(&mut self, id: u64, begun: &Begun) -> Result<(), End> {
+        self.out.clear();
+        encode_begun(&mut self.out, id, begun);
+        self.send_out()
+    }
+}
+
+/// The answer if nobody can write one-sided here.
+pub(super) fn no_door(begun: &mut BegunWrites<'_>) -> Begun {
+    let refuse = |begun: &mut Result<OpenWrite<'_>, ErrorCode>| {
+        let code = begun.as_ref().err().copied().unwrap_or(ErrorCode::NoAvailableHandle);
+        *begun = Err(code);
+        Err(code)
+    };
+    Begun { address: Bytes::new(), ranges: begun.iter_mut().map(refuse).collect() }
+}
