@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mooncake_binding::{DEFAULT_HTTP_PORT, DEFAULT_SIZE, Setup, SetupError, truth};
-use mooncake_types::{ByteSize, FailureDomainError, PrefetchLimits};
+use mooncake_types::{ByteSize, FailureDomainError, FailureDomains, PrefetchLimits};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
@@ -105,13 +105,7 @@ fn from_dict(config: &Bound<'_, PyDict>) -> PyResult<Result<Setup, SetupError>> 
     let disk_path = text(&["ssd_offload_path"])?.filter(|path| !path.is_empty());
     let drain_timeout = seconds(config, "drain_timeout_sec")?;
     let ssd_prefetch = ssd_prefetch(flag("enable_ssd_prefetch")?, config)?;
-    let domains = text(&["domain"])?.filter(|text| !text.trim().is_empty());
-    let parsed = |text: String| {
-        let wrong =
-            |error: FailureDomainError| SetupError::wrong("domain", format!("{text:?}: {error}"));
-        text.parse().map_err(wrong)
-    };
-    let domains = domains.map(parsed).transpose();
+    let domains = domains(config)?;
     let unused = unused(config)?;
     Ok(global_segment_size.and_then(|global_segment_size| {
         let unused = unused.iter().map(|(name, value)| (*name, value.as_str()));
@@ -137,6 +131,17 @@ fn from_dict(config: &Bound<'_, PyDict>) -> PyResult<Result<Setup, SetupError>> 
         };
         Ok(setup.with_ignored(&unused.collect::<Vec<_>>()))
     }))
+}
+
+/// The failure domains of the node, if the dict has some.
+fn domains(config: &Bound<'_, PyDict>) -> PyResult<Result<Option<FailureDomains>, SetupError>> {
+    let domains = text_of(config, &["domain"])?.filter(|text| !text.trim().is_empty());
+    let parsed = |text: String| {
+        let wrong =
+            |error: FailureDomainError| SetupError::wrong("domain", format!("{text:?}: {error}"));
+        text.parse().map_err(wrong)
+    };
+    Ok(domains.map(parsed).transpose())
 }
 
 fn engine(value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Py<TransferEngineHandle>>> {

@@ -17,18 +17,18 @@ fn root() -> PathBuf {
 
 #[test]
 fn the_messages_are_those_of_the_schema() {
-    check("crates/wire/src/generated.rs", &messages());
+    check("crates/wire/src/generated.rs", messages());
 }
 
 #[test]
 fn the_counted_fields_are_those_of_the_schema() {
     let schema = compiler().descriptor_pool();
-    check("crates/wire/src/generated_fields.rs", &fields::generate(&schema, PACKAGE));
+    check("crates/wire/src/generated_fields.rs", fields::generate(&schema, PACKAGE));
 }
 
 #[test]
 fn the_service_is_that_of_its_schema() {
-    check("crates/grpc/src/generated.rs", &service());
+    check("crates/grpc/src/generated.rs", service());
     let mut compiler = compiler_of(SERVICE);
     compiler.include_source_info(false);
     check("crates/grpc/src/master_service.bin", compiler.encode_file_descriptor_set());
