@@ -10,8 +10,8 @@ from pathlib import Path
 import mooncake
 
 DISTRIBUTION = "mooncake-pool"
-# `bench/package.py` limits a release wheel to 15 MB. The test build is half as large again.
-MAX_TEST_WHEEL_BYTES = 22_000_000
+# `bench/package.py` limits a release wheel to 15 MB. The test build is larger by half and more.
+MAX_TEST_WHEEL_BYTES = 23_500_000
 COMMANDS = {"mooncake", "mooncake_master", "mooncake_client"}
 # Distributions ship libgcc_s with glibc.
 SYSTEM = {

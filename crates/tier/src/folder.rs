@@ -352,7 +352,8 @@ impl Notes for Folder {
         if exchanged.is_err() {
             // It is the first note, or the filesystem exchanges no names.
             fs::rename(&next, &note)?;
-            let _ = fs::write(&next, [0; RESERVED_FOR_NOTE]);
+            let spare = owner_only().write(true).create(true).truncate(true).open(&next);
+            let _ = spare.and_then(|mut spare| spare.write_all(&[0; RESERVED_FOR_NOTE]));
         }
         sync_folder(&self.path)?;
         Ok(())

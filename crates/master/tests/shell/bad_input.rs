@@ -192,7 +192,7 @@ fn http_on_the_rpc_port_is_answered_in_http() {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("an answer and the end");
         assert!(answer.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{answer}");
-        assert!(answer.contains("it speaks gRPC, but not HTTP/1"), "{answer}");
+        assert!(answer.contains("it does not speak HTTP/1"), "{answer}");
         assert!(answer.contains(&format!("port {}", master.admin.port())), "{answer}");
     }
     master.assert_serves();
