@@ -29,15 +29,22 @@ fn read(initiator: &Initiator, target: &Target, memory: HeldSlice) {
     assert!(mine.raw().to_vec() == expected(0, 4096, 1));
 }
 
-/// Lets peers come and go, a fifth of them before anything is measured.
+/// Lets peers come and go, a fifth of them before anything is measured. What stays of each peer stays in each part of the
+/// rest; what a busy machine has not released yet does not.
 fn check(provider: &str, crowd: usize, mut come_and_go: impl FnMut()) {
-    let first = crowd / 5;
-    (0..first).for_each(|_| come_and_go());
-    let (descriptors, bytes) = (open_descriptors(), resident_bytes());
-    (first..crowd).for_each(|_| come_and_go());
-    assert_eq!(open_descriptors(), descriptors, "{provider}: descriptors");
-    let more = resident_bytes().saturating_sub(bytes) / (crowd - first);
-    assert!(more < 4096, "{provider}: {more} bytes stay of each peer");
+    let part = crowd / 5;
+    let mut descriptors = None;
+    let mut least = usize::MAX;
+    for number in 0..5 {
+        let bytes = resident_bytes();
+        (0..part).for_each(|_| come_and_go());
+        let open = *descriptors.get_or_insert_with(open_descriptors);
+        assert_eq!(open_descriptors(), open, "{provider}: descriptors");
+        if number > 0 {
+            least = least.min(resident_bytes().saturating_sub(bytes) / part);
+        }
+    }
+    assert!(least < 4096, "{provider}: {least} bytes stay of each peer");
 }
 
 #[test]
