@@ -129,7 +129,9 @@ class KVBootstrapServer:
         if self.auth_token is None:
             return True
         scheme, _, named = request.headers.get("Authorization", "").partition(" ")
-        return scheme.lower() == "bearer" and hmac.compare_digest(named.strip().encode(), self.auth_token.encode())
+        return scheme.lower() == "bearer" and hmac.compare_digest(
+            named.strip().encode(errors="surrogateescape"), self.auth_token.encode()
+        )
 
     async def _handle_metadata(self, request: web.Request) -> web.Response:
         if not self._is_admitted(request):

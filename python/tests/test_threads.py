@@ -137,7 +137,7 @@ def test_a_pinned_thread_does_not_pin_those_that_its_store_starts(cluster: Clust
     with ThreadPoolExecutor(1) as pool:
         pool.submit(work).result()
         started = {thread: name for thread, name in threads_of_stores().items() if thread not in earlier}
-        assert {"data", "data-accept", "mooncake-heartb", "mooncake-prefau"} <= set(started.values())
+        assert {"data", "data-accept", "mooncake-heartb", "mooncake-upkeep"} <= set(started.values())
 
         def pinned() -> list[str]:
             running = threads_of_stores().keys() & started
