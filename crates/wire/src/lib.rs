@@ -19,7 +19,7 @@
 //! use mooncake_types::Request;
 //! use mooncake_wire::{HEADER_LEN, Header, Kind, decode_request, encode_request};
 //!
-//! let request = Request::ExistKey { keys: vec!["block-1", "block-2"] };
+//! let request = Request::exist(vec!["block-1", "block-2"]);
 //! let mut frame = Vec::new();
 //! encode_request(&mut frame, 7, &request);
 //!
