@@ -94,8 +94,12 @@ impl Words {
     }
 
     pub(crate) fn slot(&self, index: usize) -> [&AtomicU64; SLOT_WORDS] {
-        let first = (HEADER_BYTES / 8) as usize + index * SLOT_WORDS;
-        std::array::from_fn(|word| self.word(first + word))
+        std::array::from_fn(|word| self.slot_word(index, word))
+    }
+
+    /// One word of a slot. A search looks at few words of each.
+    pub(crate) fn slot_word(&self, index: usize, word: usize) -> &AtomicU64 {
+        self.word((HEADER_BYTES / 8) as usize + index * SLOT_WORDS + word)
     }
 
     /// The slots in which a range at this offset may be, in the order in which they are tried. None if the offset lies

@@ -54,15 +54,14 @@ impl SlotReader {
     }
 
     fn look(&self, index: usize, offset: u64) -> Option<SeenSlot> {
-        let slot = self.words.slot(index);
+        let load = |word| self.words.slot_word(index, word).load(Ordering::Relaxed);
         for _ in 0..LOOKS {
-            let count = slot[0].load(Ordering::Relaxed);
+            let count = load(0);
             fence(Ordering::Acquire);
-            if slot[1].load(Ordering::Relaxed) != offset || slot[2].load(Ordering::Relaxed) == 0 {
+            if load(1) != offset || load(2) == 0 {
                 return None;
             }
-            let [len, epoch, counter, object_offset] =
-                std::array::from_fn(|word| slot[word + 2].load(Ordering::Relaxed));
+            let [len, epoch, counter, object_offset] = std::array::from_fn(|word| load(word + 2));
             let version = Version { epoch: Epoch(epoch), counter };
             let row = SlotRow { offset, len, version, object_offset };
             let seen = SeenSlot { row, index, count };
@@ -84,7 +83,7 @@ impl SlotReader {
     fn is_unchanged(&self, seen: &SeenSlot) -> bool {
         // All earlier loads come before this one.
         fence(Ordering::Acquire);
-        self.words.slot(seen.index)[0].load(Ordering::Relaxed) == seen.count
+        self.words.slot_word(seen.index, 0).load(Ordering::Relaxed) == seen.count
     }
 }
 

@@ -65,7 +65,7 @@ impl SlotTable {
     /// slots are taken.
     pub fn publish(&self, row: &SlotRow) -> bool {
         self.withdraw(row.offset);
-        let free = |index: &usize| self.words.slot(*index)[2].load(Ordering::Relaxed) == 0;
+        let free = |index: &usize| self.words.slot_word(*index, 2).load(Ordering::Relaxed) == 0;
         let place = self.words.places(row.offset).find(free);
         let Some(index) = place.filter(|_| row.len > 0) else { return false };
         self.set(index, row);
@@ -75,8 +75,8 @@ impl SlotTable {
     /// Withdraws the range at this offset, if it is published.
     pub fn withdraw(&self, offset: u64) {
         let is_it = |index: &usize| {
-            let slot = self.words.slot(*index);
-            slot[1].load(Ordering::Relaxed) == offset && slot[2].load(Ordering::Relaxed) > 0
+            let load = |word| self.words.slot_word(*index, word).load(Ordering::Relaxed);
+            load(1) == offset && load(2) > 0
         };
         if let Some(index) = self.words.places(offset).find(is_it) {
             let nothing = SlotRow {
