@@ -131,7 +131,7 @@ def report(role: str, what: str, settings: Settings, seconds: list[float]) -> No
 def await_key(store: MooncakeDistributedStore, key: str, until: float) -> None:
     while store.is_exist(key) != 1:
         if time.monotonic() > until:
-            raise RunError(f"nobody has put {key}: is the other role running?")
+            raise RunError(f"{key} was not put in time: is the other role running?")
         time.sleep(POLL_SECONDS)
 
 

@@ -289,7 +289,7 @@ impl Engine {
     /// before. What is put on it later waits until the bytes are in place. `stream` is the handle that the driver gave
     /// a live stream; zero is the default stream of the calling thread's device. Returns at once.
     ///
-    /// A transfer that fails when its turn has come ends the process: nobody could be told, and the stream would go on
+    /// A transfer that fails when its turn has come ends the process: no caller waits for it, and the stream would go on
     /// with wrong bytes.
     ///
     /// # Errors

@@ -176,7 +176,7 @@ impl Part {
 fn run_or_end(run: &Run, load: HeldTransfer) {
     let outcome = run(load);
     if outcome != Ok(BatchStatus::Done) {
-        // The stream would go on with wrong bytes, and a function of the host can tell nobody.
+        // The stream would go on with wrong bytes, and a function of the host cannot return an error.
         tracing::error!(
             ?outcome,
             "a transfer in the order of a stream has failed: the process ends"

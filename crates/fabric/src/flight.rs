@@ -90,7 +90,7 @@ impl Flights {
         self.port.as_ref()
     }
 
-    /// The error of whoever wants something of a closed endpoint.
+    /// The error of each call on a closed endpoint.
     pub(crate) fn closed_error(&self) -> TransferError {
         TransferError::Closed { reason: self.closed.clone() }
     }

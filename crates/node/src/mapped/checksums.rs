@@ -1,7 +1,5 @@
 //! The checksums of a named segment: its bytes must be as they were written when the next process lends them.
 
-use mooncake_types::Version;
-
 use super::inherited::{KeptChecksums, Unchecked, digest};
 use super::segment::Segment;
 
@@ -72,15 +70,14 @@ impl Segment {
         memory.expect("the ledger takes no range outside of its segment").raw().chunk_crcs()
     }
 
-    /// Computes the checksums of an entry that was written without, and adds its row: only then is its writer told that
-    /// it will be there after a restart.
-    pub(super) fn add_checksums(&self, offset: u64, grant: Version) {
+    /// Computes the checksums of the complete entry that starts here, if it was written without, and adds its row. Only
+    /// then may its writer learn that the entry outlives the process.
+    pub(super) fn add_checksums(&self, offset: u64) {
         let found = self.look(|ledger| {
-            let entry = ledger.complete_at(offset).filter(|entry| entry.grant == grant);
-            let entry = entry.filter(|entry| entry.checksums.is_none());
-            entry.map(|entry| (entry.len, entry.version))
+            let entry = ledger.complete_at(offset).filter(|entry| entry.checksums.is_none());
+            entry.map(|entry| (entry.len, entry.version, entry.grant))
         });
-        let Some((len, version)) = found else { return };
+        let Some((len, version, grant)) = found else { return };
         let computed = self.checksums_of(offset, len);
         self.machine.change(|machine, effects| {
             machine.learn_checksums((offset, version, grant), (0, len), &computed, effects)

@@ -191,14 +191,13 @@ impl SegmentShell for Segment {
     }
 
     fn complete_write(&self, ticket: WriteTicket, checksums: Vec<u32>) -> Result<(), ErrorCode> {
-        let (offset, grant) = self.machine.change(|machine, effects| {
-            let offset = machine.ledger().offset_of(ticket.id);
+        let named = self.machine.change(|machine, effects| {
+            let named = self.is_named.then(|| machine.ledger().offset_of(ticket.id));
             machine.complete(ticket.id, checksums, effects)?;
-            let grant = machine.ledger().complete_at(offset).map(|entry| entry.grant);
-            Ok((offset, grant))
+            Ok(named)
         })?;
-        if let Some(grant) = grant.filter(|_| self.is_named) {
-            self.add_checksums(offset, grant);
+        if let Some(offset) = named {
+            self.add_checksums(offset);
         }
         Ok(())
     }
