@@ -87,9 +87,9 @@ fn check(provider: &str) {
     assert!(failed > 15, "{provider}: most failures are told ({failed})");
     do_everything(provider).expect("nothing is left of them");
     await_nothing_open(provider);
-    // All objects are closed. After dozens of failures one or two descriptors were seen to stay.
+    // All objects are closed. After dozens of failures the provider was seen to keep one or two descriptors.
     let left = open_descriptors().saturating_sub(before);
-    assert!(4 * left < failed, "{provider}: {left} descriptors are left of {failed} failures");
+    assert!(left <= 4, "{provider}: {left} descriptors are left of {failed} failures");
     for (call, before) in LEAVING {
         fail(call, before, libc_eio());
         let error = do_everything(provider).unwrap_err();
