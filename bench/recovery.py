@@ -349,7 +349,11 @@ def master_killed_twice(nodes: int) -> Callable[[Pool, Settings], Outage]:
         assert finder.child.stdin
         finder.child.stdin.write(b"\n")
         finder.child.stdin.flush()
-        finder.wait_for(lambda: any(it.startswith("{") for it in finder.lines()), "the client that looks them up says nothing", patience_s)
+        finder.wait_for(
+            lambda: any(line.startswith("{") for line in finder.lines()),
+            "the client that looks them up says nothing",
+            patience_s,
+        )
         found = json.loads(finder.lines()[-1])
         if found["right"] != found["read"]:
             raise FailedError(f"{found['read'] - found['right']} of {found['read']} objects cannot be read")
