@@ -2,7 +2,8 @@
 
 It serves `GET`, `PUT` and `DELETE` on `/metadata?key=KEY`, and `GET /health`. It keeps everything in memory, and loses
 it when the process ends. Start it with `mooncake_http_metadata_server --host HOST --port PORT`. With a token in
-`MC_METADATA_HTTP_TOKEN`, requests for values must name it: `Authorization: Bearer TOKEN`. Needs `aiohttp`.
+`MC_METADATA_HTTP_TOKEN`, requests for values must name it: `Authorization: Bearer TOKEN`. With
+`MOONCAKE_TLS_CERT` and `MOONCAKE_TLS_KEY` it speaks HTTPS. Needs `aiohttp`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from enum import Enum
 
 from aiohttp import web
 
-from mooncake import _flag
+from mooncake import _flag, _tls
 from mooncake._output import Parser
 
 __all__ = ["KVBootstrapServer", "KVPoll", "main", "parse_args"]
@@ -53,12 +54,15 @@ class KVBootstrapServer:
     """The metadata server, on its own thread between `run` and `close`. It can run only once."""
 
     def __init__(self, port: int, host: str = DEFAULT_HOST) -> None:
-        """With port 0 the server takes a free port; once it runs, the attribute `port` has its number. The token is
-        read here.
+        """With port 0 the server takes a free port; once it runs, the attribute `port` has its number. The token and
+        the certificates are read here.
+
+        Raises OSError if a certificate cannot be used, and ValueError if one is missing.
         """
         self.port = port
         self.host = host
         self.auth_token = os.environ.get("MC_METADATA_HTTP_TOKEN") or None
+        self._ssl = _tls.of_server()
         self.store: dict[str, bytes] = {}
         self.thread: threading.Thread | None = None
         self._total_bytes = 0
@@ -111,7 +115,7 @@ class KVBootstrapServer:
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         await runner.setup()
         try:
-            await web.TCPSite(runner, self.host, self.port).start()
+            await web.TCPSite(runner, self.host, self.port, ssl_context=self._ssl).start()
             self.port = runner.addresses[0][1]
             self._listening = True
             self._started.set()
@@ -207,7 +211,11 @@ def main() -> int:
     # none is lost.
     signals = {signal.SIGINT, signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)
-    server = KVBootstrapServer(arguments.port, arguments.host)
+    try:
+        server = KVBootstrapServer(arguments.port, arguments.host)
+    except (OSError, ValueError) as error:
+        logger.error("The certificates cannot be used: %s", error)
+        return 1
     server.run()
     if server.poll() is not KVPoll.Success:
         return 1

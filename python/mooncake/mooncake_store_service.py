@@ -23,6 +23,7 @@ from aiohttp import web
 
 from mooncake import _flag
 from mooncake._output import Parser
+from mooncake import _tls
 from mooncake._rest.access import for_operators, refuse_web_pages, token_of_environment
 from mooncake._rest.health import HealthEndpoints
 from mooncake._rest.master import RETRY_SECONDS, await_master, wait
@@ -100,6 +101,7 @@ class MooncakeStoreService(HealthEndpoints, ObjectEndpoints, SegmentEndpoints):
         self._state_lock = asyncio.Lock()
         self.mount_folder = mount_folder
         self.auth_token = token_of_environment()
+        self._ssl = _tls.of_server()
         overrides, where = cli_config or {}, "-D "
         if config_path:
             self.config = MooncakeConfig.from_file(config_path, overrides, where)
@@ -164,7 +166,7 @@ class MooncakeStoreService(HealthEndpoints, ObjectEndpoints, SegmentEndpoints):
         app.add_routes(self._routes())
         self._runner = web.AppRunner(app, access_log_format=ACCESS_LINE, shutdown_timeout=FAREWELL_SECONDS)
         await self._runner.setup()
-        await web.TCPSite(self._runner, host, port).start()
+        await web.TCPSite(self._runner, host, port, ssl_context=self._ssl).start()
         bound = self._runner.addresses[0]
         self.http_address = (bound[0], bound[1])
         logger.info("The REST API listens on %s:%s", *self.http_address)

@@ -10,6 +10,7 @@ use mooncake_client::{
 };
 use mooncake_engine::EngineConfig;
 use mooncake_host_pool::{HostPool, HostPoolAddress};
+use mooncake_tls::TlsConfig;
 use mooncake_types::{FailureDomains, PrefetchLimits};
 
 use crate::pool_client::PoolClient;
@@ -55,6 +56,8 @@ pub struct Setup {
     pub segment_path: Option<String>,
     /// Whether the segment's file starts empty; false leaves it to the environment.
     pub segment_reset: bool,
+    /// The certificates for connections between hosts; none leaves them to the environment.
+    pub tls: TlsConfig,
     /// The failure domains; `None` leaves them to the environment.
     pub domains: Option<FailureDomains>,
     /// How long `close` lets other nodes take over the objects that lie here; `None` leaves it to the environment.
@@ -86,6 +89,7 @@ impl Default for Setup {
             http_port: None,
             segment_path: None,
             segment_reset: false,
+            tls: TlsConfig::default(),
             domains: None,
             drain_timeout: None,
             hot_cache_size: None,
@@ -191,6 +195,7 @@ impl Setup {
             segment_path: segment_path.or_else(|| environment.segment_path.clone()),
             segment_reset: self.segment_reset || environment.segment_reset,
             domains: self.domains.clone().unwrap_or(environment.domains),
+            tls: if self.tls.is_off() { environment.tls } else { self.tls.clone() },
             hot_cache,
             offload: self.offload(&environment.offload),
             ssd_prefetch: self.ssd_prefetch,

@@ -29,6 +29,7 @@ pub mod quantity;
 mod segment_list;
 pub mod status;
 pub mod stop_signal;
+mod tls_flags;
 pub mod trace;
 
 pub use arguments::with_arguments;

@@ -74,6 +74,8 @@ fn every_flag_of_the_pool_arrives() {
         kv_events: None,
         cluster_id: "blue".to_owned(),
         auth_token: "x".to_owned(),
+        roles: None,
+        tls: None,
         tcp_no_delay: false,
         idle_timeout_ms: 7_000,
         frame_timeout_ms: 30_000,

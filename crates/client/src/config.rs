@@ -3,8 +3,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use mooncake_ha::KubernetesAccess;
+use mooncake_tls::TlsConfig;
 use mooncake_transfer::{
-    EnvError, FabricOptions, HotCacheConfig, Transports, Variables, token_of_variables,
+    EnvError, FabricOptions, HotCacheConfig, Transports, Variables, tls_of_variables,
+    token_of_variables,
 };
 use mooncake_types::{BusyWait, FailureDomains, PrefetchLimits};
 
@@ -48,6 +50,10 @@ pub struct StoreConfig {
     pub cluster_id: String,
     /// The secret of the cluster; empty if it has none.
     pub auth_token: String,
+    /// A file with tokens of peers that may do less than those that know that secret. The master has the same.
+    pub roles_file: Option<PathBuf>,
+    /// The certificates for connections between hosts, if these are encrypted.
+    pub tls: TlsConfig,
     /// The address to listen on. The default is the address of the local hostname. It is all addresses if that
     /// belongs to no interface here, or if it is loopback on this machine only and the master is elsewhere. With a
     /// loopback address, a process whose master is elsewhere is reached from this machine only.
@@ -124,6 +130,8 @@ impl Default for StoreConfig {
             local_buffer_bytes: 16 << 20,
             cluster_id: "mooncake_cluster".to_owned(),
             auth_token: String::new(),
+            roles_file: None,
+            tls: TlsConfig::default(),
             bind_address: None,
             domains: FailureDomains::default(),
             http: None,
@@ -155,7 +163,8 @@ impl StoreConfig {
     ///   `MOONCAKE_PUT_WAIT_MS` (milliseconds), `MOONCAKE_BUSY_POLL_US` (microseconds),
     /// - `MC_TCP_LANES_PER_PEER`, `MC_TCP_BIND_ADDRESS`, `MOONCAKE_ADVERTISE_ADDRESS`, `MC_STORE_CLIENT_MIN_PORT`,
     ///   `MC_STORE_CLIENT_MAX_PORT`, `MOONCAKE_DOMAIN`, `MOONCAKE_TRANSPORTS`, `MOONCAKE_FABRIC_PROVIDER`, `MC_LIBFABRIC_PATH`,
-    /// - `MC_STORE_CLUSTER_ID`, `MOONCAKE_AUTH_TOKEN` or `MOONCAKE_AUTH_TOKEN_FILE`,
+    /// - `MC_STORE_CLUSTER_ID`, `MOONCAKE_AUTH_TOKEN` or `MOONCAKE_AUTH_TOKEN_FILE`, `MOONCAKE_AUTH_ROLES_FILE`,
+    /// - those of [`TlsConfig::from_variables`],
     /// - `MOONCAKE_SEGMENT_PATH`, `MOONCAKE_SEGMENT_RESET`, `MOONCAKE_ROUTE_CACHE` (0 or 1),
     /// - of the hot cache, `MC_STORE_LOCAL_HOT_CACHE_SIZE`, `MC_STORE_LOCAL_HOT_BLOCK_SIZE` (bytes),
     ///   `MC_STORE_LOCAL_HOT_ADMISSION_THRESHOLD`,
@@ -224,6 +233,8 @@ impl StoreConfig {
         config.domains = domains.unwrap_or(config.domains);
         config.cluster_id = variables.text("MC_STORE_CLUSTER_ID").unwrap_or(config.cluster_id);
         config.auth_token = token_of_variables(|name| variables.text(name))?;
+        config.roles_file = variables.text("MOONCAKE_AUTH_ROLES_FILE").map(PathBuf::from);
+        config.tls = tls_of_variables(|name| variables.text(name))?;
         let wanted = "one or more of shm, process_vm, fabric and tcp, with commas between them";
         let transports = |value: &str| value.parse().ok();
         let transports = variables.parse("MOONCAKE_TRANSPORTS", wanted, transports)?;

@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use mooncake_http::{Limits, Server, listen, prometheus};
 use mooncake_memory::{BrokenThread, broken_thread};
+use mooncake_tls::Tls;
 use mooncake_wire::{PROTOCOL_VERSION, SOFTWARE_VERSION};
 
 use crate::config::HttpAddress;
@@ -35,13 +36,14 @@ impl Http {
     /// Binds the port and starts to serve. Until the store is open, `/health` says `not_initialized`.
     pub(crate) fn start(
         address: &HttpAddress,
-        metrics: Arc<Metrics>,
-        condition: Arc<StoreCondition>,
+        (metrics, condition): (Arc<Metrics>, Arc<StoreCondition>),
+        tls: Option<Tls>,
     ) -> Result<Self, OpenError> {
+        tls.as_ref().map_or(Ok(()), Tls::check_serving)?;
         let listener = listen(&address.host, address.port).map_err(OpenError::Http)?;
         let router = router(HttpState { condition, metrics });
         let limits = Limits { connections: MAX_CONNECTIONS, ..Limits::default() };
-        let server = Server::start("client-http", listener, router, limits)
+        let server = Server::start("client-http", listener, router, limits, tls)
             .map_err(|error| OpenError::Thread { thread: "HTTP", reason: error.to_string() })?;
         Ok(Self(server))
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mooncake_ha::Options;
+use mooncake_tls::Tls;
 use mooncake_types::{ClientId, SharedDirectory, without_password};
 use mooncake_wire::{Hello, Role};
 
@@ -41,16 +42,17 @@ pub fn find_leader(config: &StoreConfig) -> Result<FoundLeader, OpenError> {
         attempt_timeout: config.rpc_connect_timeout.min(LONGEST_ATTEMPT),
         call_timeout: config.rpc_timeout,
         ..Dialer::new(Arc::clone(&masters), hello, Duration::ZERO)
-    };
+    }
+    .with_tls(Tls::of(&config.tls)?);
     let mut reasons = Vec::new();
     for address in 0..masters.count() {
         let dialed = dialer.dial(address, Duration::MAX);
-        match dialed.map(|(connection, _)| connection.stream().peer_addr()) {
-            Ok(Ok(leader)) => {
+        match dialed.map(|(connection, _)| connection.peer_addr()) {
+            Ok(Some(leader)) => {
                 let shared_directory = masters.shared_directory();
                 return Ok(FoundLeader { address: leader.to_string(), shared_directory });
             }
-            Ok(Err(error)) => reasons.push(error.to_string()),
+            Ok(None) => reasons.push("it is behind a local socket".to_owned()),
             Err(DialError::Refused { address, code, message }) => {
                 return Err(OpenError::Refused { master: address, code, message });
             }

@@ -1,7 +1,9 @@
 use std::net::SocketAddr;
 
+use mooncake_connection::RolesError;
 use mooncake_http::ListenError;
 use mooncake_memory::NamedSegmentError;
+use mooncake_tls::TlsError;
 use mooncake_types::{ErrorCode, limits};
 
 /// Why a [`crate::Store`] could not be opened.
@@ -32,6 +34,12 @@ pub enum OpenError {
         /// Why there is no device.
         reason: String,
     },
+    /// The tokens of the pool cannot be used.
+    #[error("MOONCAKE_AUTH_ROLES_FILE: {0}")]
+    Roles(#[from] RolesError),
+    /// The certificates cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// A name is longer than the protocol carries.
     #[error("{what} has {len} bytes; at most {limit} are allowed", limit = limits::MAX_NAME_BYTES)]
     NameTooLong {
@@ -242,6 +250,8 @@ impl OpenError {
             | Self::HotCacheSize { .. }
             | Self::HttpWithoutPort
             | Self::Fabric { .. }
+            | Self::Tls(_)
+            | Self::Roles(_)
             | Self::PoolFolder { .. }
             | Self::Ports { .. } => ErrorCode::InvalidParams,
             Self::NamedSegment { error, .. } => match error {

@@ -1,5 +1,5 @@
 use std::io;
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
 use crate::codec::{Awaited, BadFrame, refused};
+use crate::dial::Ends;
 use crate::timed_stream::TimedStream;
 use crate::{Body, CallFault, Fault, Frame, Inbox};
 
@@ -23,6 +24,8 @@ const LATELY: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub struct Connection {
     timed: TimedStream,
+    /// Where the socket to the peer begins and ends, if it is one of TCP. With TLS it is not the socket that is read.
+    ends: Option<Ends>,
     /// When the last frame arrived.
     used: Instant,
     last_id: u64,
@@ -43,7 +46,24 @@ impl Connection {
     ) -> io::Result<Self> {
         let timed = TimedStream::new(stream, timeout, busy_poll)?;
         let (outbox, inbox) = (Vec::new(), Inbox::default());
-        Ok(Self { timed, used: Instant::now(), last_id: 0, outbox, inbox })
+        Ok(Self { timed, ends: None, used: Instant::now(), last_id: 0, outbox, inbox })
+    }
+
+    /// Notes the addresses of its ends.
+    pub(crate) fn between(self, ends: Option<Ends>) -> Self {
+        Self { ends, ..self }
+    }
+
+    /// This side's address, if the connection goes by TCP.
+    #[must_use]
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        self.ends.map(|ends| ends.local)
+    }
+
+    /// The peer's address, if the connection goes by TCP.
+    #[must_use]
+    pub fn peer_addr(&self) -> Option<SocketAddr> {
+        self.ends.map(|ends| ends.peer)
     }
 
     /// How long each call may take.

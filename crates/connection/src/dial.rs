@@ -4,6 +4,8 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use mooncake_memory::{Private, Resolver};
+use mooncake_tls::Tls;
+use mooncake_types::host_port;
 use mooncake_wire::{Hello, Kind, Welcome, decode_welcome, encode_hello};
 use socket2::{SockRef, TcpKeepalive};
 
@@ -26,6 +28,8 @@ pub struct Dialer {
     pub busy_poll: Duration,
     /// The users whose processes may be at the other end of a local socket.
     pub trusted: TrustedUsers,
+    /// The certificates of this process, if connections between hosts are encrypted.
+    pub tls: Option<Tls>,
 }
 
 impl Dialer {
@@ -33,7 +37,7 @@ impl Dialer {
     #[must_use]
     pub fn new(hello: Hello) -> Self {
         let (resolver, trusted) = (Resolver::default(), TrustedUsers::Own);
-        Self { hello, resolver, busy_poll: Duration::ZERO, trusted }
+        Self { hello, resolver, busy_poll: Duration::ZERO, trusted, tls: None }
     }
 
     /// Connects to an endpoint and shakes hands.
@@ -55,11 +59,14 @@ impl Dialer {
     pub fn connect(&self, endpoint: &str, within: Duration) -> Result<Connection, Fault> {
         // The deadline may be later than `Instant` can represent.
         let deadline = Instant::now().checked_add(within).ok_or(Fault::TimedOut)?;
-        let stream = match endpoint.strip_prefix(LOCAL_MARK) {
-            Some(name) => self.trusted.connect(name, Some(left(deadline)?))?,
-            None => self.connect_by_tcp(endpoint, deadline)?,
+        let (stream, ends) = match endpoint.strip_prefix(LOCAL_MARK) {
+            Some(name) => (self.trusted.connect(name, Some(left(deadline)?))?, None),
+            None => {
+                let (stream, ends) = self.connect_by_tcp(endpoint, deadline)?;
+                (self.secure(stream, endpoint, left(deadline)?)?, Some(ends))
+            }
         };
-        Ok(Connection::new(stream, left(deadline)?, self.busy_poll)?)
+        Ok(Connection::new(stream, left(deadline)?, self.busy_poll)?.between(ends))
     }
 
     /// Tries each address in turn, until one accepts or the deadline passes.
@@ -67,7 +74,7 @@ impl Dialer {
         &self,
         endpoint: &str,
         deadline: Instant,
-    ) -> Result<Private<TcpStream>, Fault> {
+    ) -> Result<(Private<TcpStream>, Ends), Fault> {
         let mut attempts = Attempts::default();
         for address in self.resolver.resolve(endpoint, left(deadline)?)? {
             if let Some(stream) = attempts.take(connect_to(address, left(deadline)?))? {
@@ -75,6 +82,19 @@ impl Dialer {
             }
         }
         Err(attempts.into())
+    }
+
+    /// Has all bytes encrypted, if this process has certificates.
+    fn secure(
+        &self,
+        stream: Private<TcpStream>,
+        endpoint: &str,
+        within: Duration,
+    ) -> io::Result<Private<TcpStream>> {
+        match &self.tls {
+            Some(tls) => tls.connect(stream, host_of(endpoint), within),
+            None => Ok(stream),
+        }
     }
 
     /// Shakes hands on a new connection.
@@ -102,20 +122,36 @@ pub fn tune(stream: &impl AsFd) -> io::Result<()> {
     socket.set_tcp_user_timeout(Some(PEER_SILENCE))
 }
 
-fn connect_to(address: SocketAddr, within: Duration) -> io::Result<Private<TcpStream>> {
+/// The addresses of the two ends of a TCP connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ends {
+    pub(crate) local: SocketAddr,
+    pub(crate) peer: SocketAddr,
+}
+
+fn connect_to(address: SocketAddr, within: Duration) -> io::Result<(Private<TcpStream>, Ends)> {
     let stream = Private::connect(address, within)?;
-    prepare(&stream)?;
-    Ok(stream)
+    let ends = prepare(&stream)?;
+    Ok((stream, ends))
 }
 
 /// Sets the options of a socket that has just been connected by TCP.
-pub(crate) fn prepare(stream: &impl AsFd) -> io::Result<()> {
+pub(crate) fn prepare(stream: &impl AsFd) -> io::Result<Ends> {
     let socket = SockRef::from(stream);
+    let no_address = || io::Error::other("a TCP connection has two addresses");
+    let local = socket.local_addr()?.as_socket().ok_or_else(no_address)?;
+    let peer = socket.peer_addr()?.as_socket().ok_or_else(no_address)?;
     // TCP can connect an ephemeral port without a listener to itself.
-    if socket.local_addr()? == socket.peer_addr()? {
+    if local == peer {
         return Err(io::ErrorKind::ConnectionRefused.into());
     }
-    tune(stream)
+    tune(stream)?;
+    Ok(Ends { local, peer })
+}
+
+/// The host that stands in an endpoint.
+pub(crate) fn host_of(endpoint: &str) -> &str {
+    host_port::split(endpoint).map_or(endpoint, |(host, _)| host)
 }
 
 /// Why none of the addresses of a name that were tried could be connected to.

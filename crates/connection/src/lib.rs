@@ -26,6 +26,7 @@ mod idle;
 mod inbox;
 mod local;
 mod permits;
+mod roles;
 #[cfg(test)]
 mod tests;
 mod timed_stream;
@@ -40,3 +41,4 @@ pub use idle::IdleConnections;
 pub use inbox::Inbox;
 pub use local::{LOCAL_MARK, TrustedUsers, listen_locally};
 pub use permits::{Permit, Permits};
+pub use roles::{Roles, RolesError, Tokens};

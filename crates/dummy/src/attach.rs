@@ -94,7 +94,7 @@ fn hello(dummies: &AttachedDummies, connection: &mut Connection) -> Result<(), C
     let hello = decode_hello(&frame.body).map_err(Fault::from)?;
     let id = frame.header.request_id;
     // A dummy does not know the name of the cluster.
-    let expected = Expected { cluster_id: "", auth_token: &dummies.auth_token };
+    let expected = Expected { cluster_id: "", auth_token: &dummies.auth_token, roles: &[] };
     hello.check(&expected).map_err(Fault::Refused)?;
     connection.send(|out| encode_welcome(out, id, &Welcome::new(Epoch::default())))
 }

@@ -2,7 +2,10 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use mooncake_ha::ValuesLogin;
-use mooncake_transfer::{EnvError, Variables, is_served_by_tcp, token_of_variables};
+use mooncake_tls::TlsConfig;
+use mooncake_transfer::{
+    EnvError, Variables, is_served_by_tcp, tls_of_variables, token_of_variables,
+};
 use mooncake_types::{BusyWait, without_password};
 
 use crate::OpenError;
@@ -14,7 +17,7 @@ pub enum Metadata {
     Handshake,
     /// A peer's name is a key of an HTTP metadata server.
     Http {
-        /// The server's URL, like `http://host:port/metadata`.
+        /// The server's URL, like `http://host:port/metadata`, or with `https`.
         url: String,
     },
     /// A peer's name is a key of an etcd cluster or a Redis server.
@@ -40,8 +43,10 @@ impl Metadata {
         let refuse = |reason: String| OpenError::Metadata { text: without_password(text), reason };
         let (scheme, rest) = text.split_once("://").unwrap_or((kind, text));
         match scheme {
-            "http" if !rest.is_empty() => Ok(Metadata::Http { url: format!("http://{rest}") }),
-            "http" => Err(refuse("it names no host".to_owned())),
+            "http" | "https" if !rest.is_empty() => {
+                Ok(Metadata::Http { url: format!("{scheme}://{rest}") })
+            }
+            "http" | "https" => Err(refuse("it names no host".to_owned())),
             "etcd" | "redis" if !rest.is_empty() => {
                 Ok(Metadata::Values { address: format!("{scheme}://{rest}") })
             }
@@ -70,6 +75,8 @@ pub struct EngineConfig {
     pub redis: ValuesLogin,
     /// The secret of the cluster; empty if it has none.
     pub auth_token: String,
+    /// The certificates for connections between hosts, if these are encrypted.
+    pub tls: TlsConfig,
     /// The address to listen on. By default the engine listens on that of `local_hostname`.
     pub bind_address: Option<String>,
     /// The engine listens on a free port of these.
@@ -93,6 +100,7 @@ impl Default for EngineConfig {
             cluster_id: String::new(),
             redis: ValuesLogin::default(),
             auth_token: String::new(),
+            tls: TlsConfig::default(),
             bind_address: None,
             ports: 15_000..=17_000,
             transfer_timeout: Duration::from_secs(30),
@@ -163,6 +171,7 @@ impl EngineConfig {
             text.parse().ok().filter(|&database| database <= MAX_DATABASE)
         })?;
         config.auth_token = token_of_variables(|name| variables.text(name))?;
+        config.tls = tls_of_variables(|name| variables.text(name))?;
         config.force_tcp = variables.text("MC_FORCE_TCP").is_some();
         Ok(config)
     }
@@ -254,8 +263,10 @@ mod tests {
             ("redis://:p@a:1/3", "", values("redis://:p@a:1/3")),
             ("etcd://", "", None),
             ("", "redis", None),
-            ("https://a:1", "", None),
+            ("https://a:1", "", http("https://a:1")),
+            ("ftp://a:1", "", None),
             ("http://", "", None),
+            ("https://", "", None),
             ("", "", None),
         ] {
             assert_eq!(Metadata::parse(text, kind).ok(), expected, "{text} {kind}");

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use mooncake_device::{copy_from_caller, copy_to_caller};
 use mooncake_memory::{Buffer, PlacedSlice, RawSlice, append_checked, copy_checked};
+use mooncake_tls::{Tls, TlsError};
 use mooncake_transfer::{DataServer, ServerConfig, TcpConfig, TransferError};
 use mooncake_types::ClientId;
 use mooncake_types::limits::MAX_NAME_BYTES;
@@ -74,10 +75,12 @@ impl Engine {
         let random = || getrandom::u64().map_err(|error| system(error.to_string()));
         let client = ClientId(u128::from(random()?) << 64 | u128::from(random()?));
         let host = Arc::new(Host::default());
+        let tls = open_tls(&config)?;
         let server_config = ServerConfig {
             cluster_id: CLUSTER.to_owned(),
             auth_token: config.auth_token.clone(),
             busy_poll: config.busy_poll,
+            tls: tls.clone(),
             local_socket: false,
             ..ServerConfig::default()
         };
@@ -92,7 +95,7 @@ impl Engine {
             None => bound.endpoint.clone(),
         };
         let timeout = config.transfer_timeout;
-        let mover = Arc::new(Mover::new(host.clone(), tcp_config(config, client)));
+        let mover = Arc::new(Mover::new(host.clone(), tcp_config(config, client, tls)));
         let peers = Arc::new(Peers::new(name.clone(), bound.endpoint.clone(), metadata));
         let batches = Arc::new(Batches::default());
         let streams = StreamTransfers::default();
@@ -373,11 +376,19 @@ fn publish(
     metadata.publish(name, endpoint, port).map_err(refuse)
 }
 
-fn tcp_config(config: EngineConfig, client: ClientId) -> TcpConfig {
+/// Reads the certificates, if there are any. Every engine serves its peers.
+fn open_tls(config: &EngineConfig) -> Result<Option<Tls>, TlsError> {
+    let tls = Tls::of(&config.tls)?;
+    tls.as_ref().map_or(Ok(()), Tls::check_serving)?;
+    Ok(tls)
+}
+
+fn tcp_config(config: EngineConfig, client: ClientId, tls: Option<Tls>) -> TcpConfig {
     TcpConfig {
         cluster_id: CLUSTER.to_owned(),
         auth_token: config.auth_token,
         client,
+        tls,
         lanes_per_peer: config.lanes_per_peer,
         connect_timeout: CONNECT_TIMEOUT,
         transfer_timeout: config.transfer_timeout,

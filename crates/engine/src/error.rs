@@ -1,5 +1,6 @@
 use std::net::SocketAddr;
 
+use mooncake_tls::TlsError;
 use mooncake_transfer::{EnvError, TransferError};
 use thiserror::Error;
 
@@ -14,6 +15,9 @@ pub enum OpenError {
         /// The protocol that was asked for.
         name: String,
     },
+    /// The certificates cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The metadata server's address is invalid, the server refused the engine's record, or this build cannot use the
     /// server.
     #[error("the metadata server {text:?} cannot be used: {reason}")]

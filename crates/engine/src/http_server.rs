@@ -1,3 +1,8 @@
+use std::path::Path;
+
+use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
+
+use crate::EngineConfig;
 use crate::metadata::{Failure, TIMEOUT};
 
 /// Most bytes that are read of an answer. Records of the C++ package list every registered buffer.
@@ -15,12 +20,19 @@ pub(crate) struct HttpServer {
 const WANTS_TOKEN: &str = "it wants the token of MC_METADATA_HTTP_TOKEN";
 
 impl HttpServer {
-    pub(crate) fn new(url: &str, token: &str) -> Result<Self, Failure> {
+    pub(crate) fn new(url: &str, config: &EngineConfig) -> Result<Self, Failure> {
         let parsed: ureq::http::Uri = url.parse().map_err(|error| format!("{error}"))?;
         if parsed.host().is_none_or(str::is_empty) {
             return Err("it names no host".to_owned());
         }
+        let tls = match (parsed.scheme_str(), &config.tls.ca) {
+            (Some("https"), Some(ca)) => trusting(ca)?,
+            (Some("https"), None) => return Err("MOONCAKE_TLS_CA is not set".to_owned()),
+            _ => TlsConfig::default(),
+        };
+        let token = &config.metadata_token;
         let agent = ureq::Agent::config_builder()
+            .tls_config(tls)
             .timeout_global(Some(TIMEOUT))
             .http_status_as_error(false)
             .max_redirects(0)
@@ -42,7 +54,8 @@ impl HttpServer {
     /// The address of the server, `host:port`.
     pub(crate) fn address(&self) -> Option<String> {
         let uri: ureq::http::Uri = self.url.parse().ok()?;
-        Some(format!("{}:{}", uri.host()?, uri.port_u16().unwrap_or(80)))
+        let usual = if uri.scheme_str() == Some("https") { 443 } else { 80 };
+        Some(format!("{}:{}", uri.host()?, uri.port_u16().unwrap_or(usual)))
     }
 
     pub(crate) fn get(&self, key: &str) -> Result<Option<Vec<u8>>, Failure> {
@@ -73,4 +86,18 @@ impl HttpServer {
         let reply = self.about(key, self.agent.delete(&self.url)).call();
         reply.map(|_| ()).map_err(|error| error.to_string())
     }
+}
+
+/// Trusts the servers whose certificates come from the authorities in this file, and no others.
+fn trusting(ca: &Path) -> Result<TlsConfig, Failure> {
+    let pem = std::fs::read(ca).map_err(|error| format!("{}: {error}", ca.display()))?;
+    let certificates: Result<Vec<Certificate<'static>>, _> = parse_pem(&pem)
+        .filter_map(|item| match item {
+            Ok(PemItem::Certificate(certificate)) => Some(Ok(certificate)),
+            Ok(_) => None,
+            Err(error) => Some(Err(format!("{}: {error}", ca.display()))),
+        })
+        .collect();
+    let roots = RootCerts::new_with_certs(&certificates?);
+    Ok(TlsConfig::builder().root_certs(roots).build())
 }

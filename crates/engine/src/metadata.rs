@@ -49,7 +49,7 @@ pub(crate) type Failure = String;
 
 impl MetadataServer {
     pub(crate) fn over_http(url: &str, config: &EngineConfig) -> Result<Self, OpenError> {
-        Self::new(url, config, HttpServer::new(url, &config.metadata_token).map(ServerKind::Http))
+        Self::new(url, config, HttpServer::new(url, config).map(ServerKind::Http))
     }
 
     /// The server that keeps values at this address of etcd or Redis.

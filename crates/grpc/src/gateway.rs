@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use futures_core::Stream;
 use mooncake_memory::spawn_unpinned;
+use mooncake_tls::Tls;
 use tokio::runtime::{self, LocalOptions};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tonic::transport::Server;
@@ -44,6 +45,8 @@ pub struct GatewayConfig {
     pub cluster_id: String,
     /// The master's token, with which its health is asked for.
     pub auth_token: String,
+    /// The master's certificates, if connections to it are encrypted.
+    pub tls: Option<Tls>,
     /// The most connections. Further ones are closed.
     pub max_connections: usize,
 }

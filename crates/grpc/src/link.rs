@@ -156,7 +156,8 @@ impl Link {
 
 fn dialer(config: &GatewayConfig, client: ClientId, auth_token: String) -> Dialer {
     let cluster_id = config.cluster_id.clone();
-    Dialer::new(Hello { cluster_id, auth_token, ..Hello::new(Role::Client, client) })
+    let hello = Hello { cluster_id, auth_token, ..Hello::new(Role::Client, client) };
+    Dialer { tls: config.tls.clone(), ..Dialer::new(hello) }
 }
 
 /// A random number of 128 bits.

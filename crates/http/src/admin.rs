@@ -4,6 +4,9 @@ use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
+use mooncake_memory::Private;
+use mooncake_tls::{Tls, TlsConfig};
+
 /// Most bytes of an answer that are read.
 const MAX_ANSWER_BYTES: usize = 16 << 20;
 /// The default of the master's flag `--metrics_port`.
@@ -127,11 +130,21 @@ fn exchange(address: &str, asked: &AdminRequest<'_>) -> io::Result<String> {
         .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the name has no address"))?;
     let text = text_of(address, asked)?;
     let told = |error: io::Error| if is_late(&error) { silent() } else { error };
-    let mut stream = TcpStream::connect_timeout(&socket, TIMEOUT).map_err(told)?;
+    let stream = TcpStream::connect_timeout(&socket, TIMEOUT).map_err(told)?;
+    let stream = secured(Private::new(stream), address)?;
     stream.set_write_timeout(Some(TIMEOUT))?;
-    stream.write_all(text.as_bytes()).map_err(told)?;
-    let answer = read_answer(&mut stream, Instant::now() + ANSWER_TIMEOUT)?;
+    (&*stream).write_all(text.as_bytes()).map_err(told)?;
+    let answer = read_answer(&stream, Instant::now() + ANSWER_TIMEOUT)?;
     Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+/// The connection, encrypted if the environment names certificates, as it does for members of a pool with TLS.
+fn secured(stream: Private<TcpStream>, address: &str) -> io::Result<Private<TcpStream>> {
+    let variable = |name| std::env::var(name).ok();
+    let config = TlsConfig::from_variables(variable).map_err(io::Error::other)?;
+    let Some(tls) = Tls::of(&config).map_err(io::Error::other)? else { return Ok(stream) };
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    tls.connect(stream, host, TIMEOUT)
 }
 
 /// Whether a timeout of a socket has passed. The system says of it that a resource is unavailable.
@@ -146,7 +159,7 @@ fn silent() -> io::Error {
 }
 
 /// Reads all that the server sends until it closes the connection.
-fn read_answer(stream: &mut TcpStream, deadline: Instant) -> io::Result<Vec<u8>> {
+fn read_answer(stream: &TcpStream, deadline: Instant) -> io::Result<Vec<u8>> {
     let (mut answer, mut buffer) = (Vec::new(), vec![0; 64 << 10]);
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -154,7 +167,7 @@ fn read_answer(stream: &mut TcpStream, deadline: Instant) -> io::Result<Vec<u8>>
             return Err(io::Error::new(io::ErrorKind::TimedOut, "the answer did not end in time"));
         }
         stream.set_read_timeout(Some(left.min(TIMEOUT)))?;
-        match stream.read(&mut buffer) {
+        match Read::read(&mut { stream }, &mut buffer) {
             Ok(0) => return Ok(answer),
             Ok(len) => answer.extend_from_slice(&buffer[..len]),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

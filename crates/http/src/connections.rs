@@ -9,6 +9,8 @@ use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use mooncake_memory::{Private, PrivateWhile};
+use mooncake_tls::{Protocol, Tls};
 use mooncake_types::{LogLimiter, descriptor_remedy};
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
@@ -25,7 +27,7 @@ const FAREWELL: Duration = Duration::from_millis(200);
 /// Serves until `stopping` becomes true. Requests in flight then have [`FAREWELL`] to end.
 pub(crate) async fn serve(
     listener: TcpListener,
-    router: Router,
+    (router, tls): (Router, Option<Tls>),
     limits: Limits,
     stopping: watch::Receiver<bool>,
 ) {
@@ -36,7 +38,8 @@ pub(crate) async fn serve(
         tokio::select! {
             () = stopped(&mut stop) => break,
             (stream, place) = accept(&listener, &places) => {
-                open.spawn(run(stream, router.clone(), limits, stopping.clone(), place));
+                let served = (router.clone(), tls.clone());
+                open.spawn(run(stream, served, limits, stopping.clone(), place));
             }
             // If a handler panicked, its connection has ended, and the panic hook has reported it.
             Some(_) = open.join_next() => {}
@@ -79,7 +82,7 @@ async fn accept(
 /// Serves one connection. Its place becomes free at the end.
 async fn run(
     stream: TcpStream,
-    router: Router,
+    (router, tls): (Router, Option<Tls>),
     limits: Limits,
     mut stopping: watch::Receiver<bool>,
     _place: OwnedSemaphorePermit,
@@ -87,6 +90,10 @@ async fn run(
     if let Err(error) = prepare(&stream, limits.stall) {
         return debug!(%error, "a connection was lost before it was served");
     }
+    let (_private, stream) = match secured(stream, tls) {
+        Ok(secured) => secured,
+        Err(error) => return debug!(%error, "a connection was lost before it was served"),
+    };
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.head)
@@ -103,6 +110,15 @@ async fn run(
     if let Err(error) = served {
         debug!(%error, "a connection ended early");
     }
+}
+
+/// The connection, encrypted if there are certificates. The first part is dropped before the second.
+fn secured(stream: TcpStream, tls: Option<Tls>) -> io::Result<(Option<PrivateWhile>, TcpStream)> {
+    let Some(tls) = tls else { return Ok((None, stream)) };
+    let plain = tls.accept(Private::new(stream.into_std()?), Protocol::Http)?;
+    plain.set_nonblocking(true)?;
+    let (private, plain) = plain.hand_over(TcpStream::from_std)?;
+    Ok((Some(private), plain))
 }
 
 /// Sets the socket's options. The kernel ends the connection if the peer acknowledges nothing for `stall`.
@@ -160,7 +176,7 @@ mod tests {
             let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
             runtime.block_on(async {
                 let listener = TcpListener::from_std(listener).expect("a listener");
-                serve(listener, router, limits, stopping).await;
+                serve(listener, (router, None), limits, stopping).await;
             });
         });
         Running { address, stop, thread }

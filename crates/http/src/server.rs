@@ -5,6 +5,7 @@ use std::thread::{self, JoinHandle};
 
 use axum::extract::DefaultBodyLimit;
 use axum::{Extension, Router};
+use mooncake_tls::Tls;
 use tokio::runtime::Builder;
 use tokio::sync::watch;
 use tracing::error;
@@ -24,8 +25,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serves the connections of `listener` (see [`crate::listen`]). `name` is the name of the thread, at most 15
-    /// bytes.
+    /// Serves the connections of `listener` (see [`crate::listen`]), over HTTPS if there are certificates. `name` is the
+    /// name of the thread, at most 15 bytes.
     ///
     /// # Errors
     /// If the system refuses a thread or the resources of a runtime.
@@ -34,6 +35,7 @@ impl Server {
         listener: TcpListener,
         router: Router,
         limits: Limits,
+        tls: Option<Tls>,
     ) -> io::Result<Server> {
         let address = listener.local_addr()?;
         let (stop, stopping) = watch::channel(false);
@@ -43,7 +45,7 @@ impl Server {
             .layer(DefaultBodyLimit::max(limits.body_bytes))
             .layer(Extension(BodyLimits { time: limits.body, bytes: limits.body_bytes }));
         let thread = thread::Builder::new().name(name.to_owned()).spawn(move || {
-            if let Err(error) = runtime.block_on(serve(listener, router, limits, stopping)) {
+            if let Err(error) = runtime.block_on(serve(listener, (router, tls), limits, stopping)) {
                 error!(%error, "the {name} server failed");
             }
             runtime.shutdown_background();
@@ -89,11 +91,11 @@ impl Drop for Server {
 
 async fn serve(
     listener: TcpListener,
-    router: Router,
+    served: (Router, Option<Tls>),
     limits: Limits,
     stopping: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    connections::serve(listener, router, limits, stopping).await;
+    connections::serve(listener, served, limits, stopping).await;
     Ok(())
 }

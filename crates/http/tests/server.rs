@@ -18,7 +18,7 @@ fn start(limits: Limits) -> Server {
         .route("/", get(async || "here"))
         .route("/len", put(async |Content(bytes)| bytes.len().to_string()));
     let listener = listen("127.0.0.1", 0).expect("a free port");
-    Server::start("test-http", listener, router, limits).expect("a thread")
+    Server::start("test-http", listener, router, limits, None).expect("a thread")
 }
 
 fn send(server: &Server, bytes: &[u8]) -> TcpStream {

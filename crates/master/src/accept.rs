@@ -7,7 +7,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use mooncake_connection::TrustedUsers;
-use mooncake_memory::PrivateWhile;
+use mooncake_memory::{Private, PrivateWhile};
+use mooncake_tls::{Protocol, Tls};
 use mooncake_types::{LogLimiter, descriptor_remedy};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
@@ -18,7 +19,8 @@ use crate::bind::RpcSocket;
 
 /// A socket that the master accepts connections from.
 pub(crate) enum Listener {
-    Tcp(TcpListener),
+    /// A port, whose connections are encrypted if there are certificates.
+    Tcp(TcpListener, Option<Tls>),
     Local {
         /// Dropped first. It keeps the name from child processes, which may outlive this one.
         _private: PrivateWhile,
@@ -55,9 +57,9 @@ impl fmt::Display for Peer {
 
 impl Listener {
     /// Begins to listen on the thread's runtime.
-    pub(crate) fn begin(socket: RpcSocket) -> io::Result<Self> {
+    pub(crate) fn begin(socket: RpcSocket, tls: Option<Tls>) -> io::Result<Self> {
         match socket {
-            RpcSocket::Port(port) => Ok(Self::Tcp(TcpListener::from_std(port)?)),
+            RpcSocket::Port(port) => Ok(Self::Tcp(TcpListener::from_std(port)?, tls)),
             RpcSocket::Local { private, listener, .. } => {
                 listener.set_nonblocking(true)?;
                 Ok(Self::Local { _private: private, socket: UnixListener::from_std(listener)? })
@@ -67,9 +69,11 @@ impl Listener {
 
     async fn next(&self, no_delay: bool) -> io::Result<(Peer, io::Result<TcpStream>)> {
         match self {
-            Listener::Tcp(port) => {
+            Listener::Tcp(port, tls) => {
                 let (stream, peer) = port.accept().await?;
-                Ok((Peer::Tcp(peer), prepare(&stream, no_delay).map(|()| stream)))
+                let stream =
+                    prepare(&stream, no_delay).and_then(|()| secured(stream, tls.as_ref()));
+                Ok((Peer::Tcp(peer), stream))
             }
             Listener::Local { socket, .. } => {
                 let stream = socket.accept().await?.0;
@@ -78,6 +82,15 @@ impl Listener {
             }
         }
     }
+}
+
+/// The connection, encrypted if there are certificates. Its handshake goes on while the connection is served.
+fn secured(stream: TcpStream, tls: Option<&Tls>) -> io::Result<TcpStream> {
+    let Some(tls) = tls else { return Ok(stream) };
+    let plain = tls.accept(Private::new(stream.into_std()?), Protocol::FramesOrGrpc)?;
+    plain.set_nonblocking(true)?;
+    // Whoever serves the connection keeps it from children.
+    plain.hand_over(TcpStream::from_std).map(|(_, plain)| plain)
 }
 
 /// A local connection as a `TcpStream`, whose calls used here work on any socket.

@@ -1,5 +1,7 @@
 use std::time::Duration;
 
+use mooncake_connection::Roles;
+use mooncake_tls::Tls;
 use mooncake_types::BusyWait;
 
 use crate::leadership::LeadershipConfig;
@@ -57,6 +59,10 @@ pub struct Config {
     pub cluster_id: String,
     /// The secret that clients must send; empty: none.
     pub auth_token: String,
+    /// Tokens of members that may do less than those that know that secret.
+    pub roles: Option<Roles>,
+    /// The certificates of this process, if connections between hosts are encrypted.
+    pub tls: Option<Tls>,
     /// Whether replies leave at once, however small they are.
     pub tcp_no_delay: bool,
     /// A connection that sent nothing for this long is closed, in milliseconds; 0: never.
@@ -89,6 +95,8 @@ impl Default for Config {
             kv_events: None,
             cluster_id: "mooncake_cluster".to_owned(),
             auth_token: String::new(),
+            roles: None,
+            tls: None,
             tcp_no_delay: true,
             idle_timeout_ms: 0,
             frame_timeout_ms: 30_000,

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use mooncake_connection::AsyncInbox;
 use mooncake_connection::codec::{Awaited, BadFrame};
+use mooncake_connection::{AsyncInbox, Roles};
 use mooncake_meta::Meta;
-use mooncake_types::{ClientId, ErrorCode};
+use mooncake_types::{ClientId, ErrorCode, Rights};
 use mooncake_wire::{
     Expected, Header, Hello, Kind, MAX_HANDSHAKE_BODY_BYTES, Refusal, Welcome, foreign_protocol,
 };
@@ -43,6 +43,8 @@ pub(crate) enum Rejected {
 pub(crate) struct Greeting {
     pub(crate) client: ClientId,
     pub(crate) request_id: u64,
+    /// What the client may do.
+    pub(crate) rights: Rights,
 }
 
 impl Greeting {
@@ -72,19 +74,21 @@ pub(crate) async fn greet(
     let hello = mooncake_wire::decode_hello(&body).map_err(|error| {
         refused(request_id, malformed(format!("the HELLO cannot be read: {error}")))
     })?;
-    check(config, &hello).map_err(|refusal| refused(request_id, refusal))?;
-    Ok(Greeting { client: hello.client, request_id })
+    let rights = check(config, &hello).map_err(|refusal| refused(request_id, refusal))?;
+    Ok(Greeting { client: hello.client, request_id, rights })
 }
 
-fn check(config: &Config, hello: &Hello) -> Result<(), Refusal> {
-    let expected = Expected { cluster_id: &config.cluster_id, auth_token: &config.auth_token };
-    hello.check(&expected)?;
+fn check(config: &Config, hello: &Hello) -> Result<Rights, Refusal> {
+    let Config { cluster_id, auth_token, .. } = config;
+    let tokens = config.roles.as_ref().map(Roles::tokens);
+    let roles = tokens.as_deref().unwrap_or_default();
+    let rights = hello.check(&Expected { cluster_id, auth_token, roles })?;
     match hello.client {
         ClientId::OPERATOR => Err(Refusal {
             code: ErrorCode::InvalidParams,
             message: "the client id must not be zero".to_owned(),
         }),
-        _ => Ok(()),
+        _ => Ok(rights),
     }
 }
 

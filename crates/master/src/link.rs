@@ -25,7 +25,8 @@ impl Link {
             // The id is that of no client: it puts and lends nothing.
             ..Hello::new(Role::Client, ClientId(u128::MAX))
         };
-        let (connection, _) = Dialer::new(hello).dial_async(address, DIAL).await?;
+        let dialer = Dialer { tls: config.tls.clone(), ..Dialer::new(hello) };
+        let (connection, _) = dialer.dial_async(address, DIAL).await?;
         Ok(Link(connection))
     }
 

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use mooncake_types::{ErrorCode, LogLimiter};
+use mooncake_types::{ClientId, ErrorCode, LogLimiter, Rights};
 use mooncake_wire::Refusal;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -56,5 +56,13 @@ pub(crate) fn log(peer: Peer, code: ErrorCode, message: &str) {
     match TURNED_AWAY.admit((peer.host(), code), Instant::now()) {
         Some(further) => warn!(%peer, message, further, "a peer was turned away"),
         None => debug!(%peer, message, "refused"),
+    }
+}
+
+/// Logs that a client asked for what its token does not allow: one line for each client, and one a second at most.
+pub(crate) fn log_denied(client: ClientId, has: Rights, needs: Rights) {
+    static DENIED: LogLimiter<ClientId> = LogLimiter::new();
+    if let Some(further) = DENIED.admit(client, Instant::now()) {
+        warn!(%client, %has, %needs, further, "a request is denied: the client's token does not allow it");
     }
 }

@@ -11,6 +11,7 @@ use mooncake_ha::StateFileError;
 use mooncake_http::{Limits, Server};
 use mooncake_kv_events::Publisher;
 use mooncake_meta::Shadow;
+use mooncake_tls::Tls;
 use mooncake_types::SegmentId;
 use thiserror::Error;
 use tokio::runtime::{Builder, LocalOptions};
@@ -20,7 +21,7 @@ use tokio::time::sleep;
 use tracing::info;
 
 use crate::accept::Listener;
-use crate::admin::{self, AdminState};
+use crate::admin::{self, AdminState, Guard};
 use crate::ask::{self, Asker, OwnerSlot, Questions};
 use crate::bind::Master;
 use crate::config::{Config, MetadataServer};
@@ -99,14 +100,15 @@ impl Master {
             matcher: Matcher::default(),
         };
         let serve_admin = |listener| {
-            let router = admin::router(state, &config.auth_token);
-            Server::start("admin-http", listener, router, Limits::default())
+            let router = admin::router(state, &Guard::of(&config));
+            Server::start("admin-http", listener, router, Limits::default(), config.tls.clone())
         };
         let admin = admin.map(serve_admin).transpose()?;
         let token = config.metadata_server.as_ref().map_or("", |server| &server.auth_token);
         let entries = metadata_server::router(registry, token);
-        let metadata = metadata.map(|it| serve_metadata(it, entries)).transpose()?;
-        let listener = Listener::begin(rpc)?;
+        let metadata =
+            metadata.map(|it| serve_metadata(it, entries, config.tls.clone())).transpose()?;
+        let listener = Listener::begin(rpc, config.tls.clone())?;
         if config.report_metrics {
             spawn_local(report_metrics(asker, election.status()));
         }
@@ -151,7 +153,8 @@ impl Master {
         match (&config.leadership, &self.coordinator) {
             (_, Some(coordinator)) => {
                 let cluster_id = config.cluster_id.clone();
-                let password = ClusterSecret { cluster_id, auth_token: config.auth_token.clone() };
+                let auth_token = config.auth_token.clone();
+                let password = ClusterSecret { cluster_id, auth_token, tls: config.tls.clone() };
                 Ok(Election::elected(coordinator.clone(), address, password)?)
             }
             (LeadershipConfig::Alone { state_dir: Some(dir) }, None) => {
@@ -239,8 +242,12 @@ impl MasterServer {
     }
 }
 
-fn serve_metadata(listener: std::net::TcpListener, router: axum::Router) -> io::Result<Server> {
-    let server = Server::start("metadata-http", listener, router, metadata_server::limits())?;
+fn serve_metadata(
+    listener: std::net::TcpListener,
+    router: axum::Router,
+    tls: Option<Tls>,
+) -> io::Result<Server> {
+    let server = Server::start("metadata-http", listener, router, metadata_server::limits(), tls)?;
     info!(metadata_addr = %server.address(), "the metadata server serves");
     Ok(server)
 }

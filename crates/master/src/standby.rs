@@ -45,7 +45,7 @@ async fn answer(
     (status, http2): (watch::Receiver<RoleStatus>, Option<Http2Door>),
 ) {
     match handshake::greet(&config, &mut stream, &mut AsyncInbox::default()).await {
-        Ok(Greeting { client, request_id }) => {
+        Ok(Greeting { client, request_id, .. }) => {
             let message = status.borrow().refusal();
             debug!(%peer, %client, message, "refused");
             let refusal = Refusal { code: ErrorCode::UnavailableInCurrentMode, message };

@@ -9,6 +9,7 @@ use std::mem::ManuallyDrop;
 use std::net::{SocketAddr, TcpStream};
 use std::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
@@ -171,6 +172,18 @@ impl Private<TcpStream> {
     /// There are no descriptors left.
     pub fn try_clone(&self) -> io::Result<Self> {
         Self::open(|| self.descriptor.try_clone())
+    }
+}
+
+impl Private<UnixStream> {
+    /// Two sockets that are connected with each other.
+    ///
+    /// # Errors
+    /// There are no descriptors left.
+    pub fn pair() -> io::Result<(Self, Self)> {
+        let mut table = open();
+        let (one, other) = UnixStream::pair()?;
+        Ok((enter(&mut table, one), enter(&mut table, other)))
     }
 }
 

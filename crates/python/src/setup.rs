@@ -1,8 +1,10 @@
 //! The arguments of `setup`, in both of its forms.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use mooncake_binding::{DEFAULT_HTTP_PORT, DEFAULT_SIZE, Setup, SetupError, truth};
+use mooncake_tls::TlsConfig;
 use mooncake_types::{ByteSize, FailureDomainError, FailureDomains, PrefetchLimits};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -106,6 +108,7 @@ fn from_dict(config: &Bound<'_, PyDict>) -> PyResult<Result<Setup, SetupError>> 
     let drain_timeout = seconds(config, "drain_timeout_sec")?;
     let ssd_prefetch = ssd_prefetch(flag("enable_ssd_prefetch")?, config)?;
     let domains = domains(config)?;
+    let tls = tls(flag("tls_verify_clients")?, config)?;
     let unused = unused(config)?;
     Ok(global_segment_size.and_then(|global_segment_size| {
         let unused = unused.iter().map(|(name, value)| (*name, value.as_str()));
@@ -119,6 +122,7 @@ fn from_dict(config: &Bound<'_, PyDict>) -> PyResult<Result<Setup, SetupError>> 
             tenant_id,
             http_port: serves_http?.then_some(http_port),
             segment_path,
+            tls: tls?,
             domains: domains?,
             drain_timeout: drain_timeout?.map(|seconds| Duration::from_secs(seconds.into())),
             ssd_prefetch: ssd_prefetch?,
@@ -130,6 +134,24 @@ fn from_dict(config: &Bound<'_, PyDict>) -> PyResult<Result<Setup, SetupError>> 
             ignored: Vec::new(),
         };
         Ok(setup.with_ignored(&unused.collect::<Vec<_>>()))
+    }))
+}
+
+/// The certificates, if the dict names some.
+fn tls(
+    verify_clients: Result<bool, SetupError>,
+    config: &Bound<'_, PyDict>,
+) -> PyResult<Result<TlsConfig, SetupError>> {
+    let text = |name| text_of(config, &[name]).map(|text| text.filter(|text| !text.is_empty()));
+    let path = |name| PyResult::Ok(text(name)?.map(PathBuf::from));
+    let (cert, key, ca) = (path("tls_cert")?, path("tls_key")?, path("tls_ca")?);
+    let server_name = text("tls_server_name")?;
+    Ok(verify_clients.map(|verify_clients| TlsConfig {
+        cert,
+        key,
+        ca,
+        server_name,
+        verify_clients,
     }))
 }
 

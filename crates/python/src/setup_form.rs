@@ -24,7 +24,7 @@ pub(crate) const NAMES: [&str; 14] = [
 ];
 const REQUIRED: usize = 7;
 /// The keys that the dict of the second form may have.
-const KEYS: [&str; 26] = [
+const KEYS: [&str; 31] = [
     "local_hostname",
     "metadata_server",
     "global_segment_size",
@@ -43,6 +43,11 @@ const KEYS: [&str; 26] = [
     "segment_path",
     "segment_reset",
     "domain",
+    "tls_cert",
+    "tls_key",
+    "tls_ca",
+    "tls_server_name",
+    "tls_verify_clients",
     "local_hot_cache_size",
     "drain_timeout_sec",
     "ipc_socket_path",

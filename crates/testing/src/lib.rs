@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod certificates;
 mod http;
 pub mod leases;
 mod log_lines;

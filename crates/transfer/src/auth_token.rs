@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use mooncake_tls::{TlsConfig, TlsError};
 use mooncake_types::limits;
 
 /// Why a file gives no token.
@@ -63,6 +64,19 @@ pub fn token_of_variables(
         (Some(_), _) => "unset, or else MOONCAKE_AUTH_TOKEN: one of them gives the token",
     };
     Err(EnvError { name, value: file, wanted })
+}
+
+/// The certificates that the environment names. `text` gives the value of a variable.
+///
+/// # Errors
+/// A switch is none.
+pub fn tls_of_variables(
+    text: impl Fn(&'static str) -> Option<String>,
+) -> Result<TlsConfig, EnvError> {
+    TlsConfig::from_variables(text).map_err(|error| match error {
+        TlsError::Switch { name, value } => EnvError { name, value, wanted: "0 or 1" },
+        other => unreachable!("variables are read, and files are not: {other}"),
+    })
 }
 
 /// Reads a file only as far as needed to see that it is too long.

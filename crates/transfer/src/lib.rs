@@ -52,7 +52,9 @@ mod sums;
 #[cfg(test)]
 mod tests;
 
-pub use auth_token::{EnvError, TokenFileError, read_token_file, token_of_variables};
+pub use auth_token::{
+    EnvError, TokenFileError, read_token_file, tls_of_variables, token_of_variables,
+};
 pub use error::TransferError;
 pub use examination::Examination;
 pub use far::FarLender;

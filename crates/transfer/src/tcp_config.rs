@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use mooncake_connection::Dialer;
+use mooncake_tls::Tls;
 use mooncake_types::{BusyWait, ClientId};
 use mooncake_wire::{Hello, Role};
 
@@ -25,6 +26,8 @@ pub struct TcpConfig {
     pub busy_poll: Duration,
     /// How long a call waits while no byte moves. A slow transfer that moves goes on.
     pub silence_timeout: Duration,
+    /// The certificates of this process, if connections between hosts are encrypted.
+    pub tls: Option<Tls>,
 }
 
 impl Default for TcpConfig {
@@ -39,6 +42,7 @@ impl Default for TcpConfig {
             transfer_timeout: Duration::from_secs(30),
             busy_poll: BusyWait::DEFAULT_LIMIT,
             silence_timeout: Duration::from_secs(30),
+            tls: None,
         }
     }
 }
@@ -51,6 +55,6 @@ impl TcpConfig {
             auth_token: self.auth_token.clone(),
             ..Hello::new(Role::Client, self.client)
         };
-        Dialer { busy_poll: self.busy_poll, ..Dialer::new(hello) }
+        Dialer { busy_poll: self.busy_poll, tls: self.tls.clone(), ..Dialer::new(hello) }
     }
 }

@@ -179,6 +179,8 @@ error_codes! {
     TenantNotRegistered = -1701, "TENANT_NOT_REGISTERED";
     /// Tenant not empty.
     TenantNotEmpty = -1702, "TENANT_NOT_EMPTY";
+    /// The token of the caller does not allow it. The C++ package has no such code.
+    PermissionDenied = -1900, "PERMISSION_DENIED";
 }
 
 impl ErrorCode {

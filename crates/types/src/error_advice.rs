@@ -196,6 +196,11 @@ const ROWS: &[(ErrorCode, ErrorAdvice)] = &[
         "The membership record cannot be written: its disk or coordinator refuses.",
         "Look at the master's log and `master_membership_record_late_seconds`.",
     ),
+    row(
+        ErrorCode::PermissionDenied,
+        "The caller's auth token does not allow this. The C++ package has no such code.",
+        "Give it a token whose line in `--auth_roles_file` names the right.",
+    ),
 ];
 
 impl ErrorCode {

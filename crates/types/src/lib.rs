@@ -36,6 +36,7 @@ mod range;
 mod reads;
 mod reply;
 mod request;
+mod rights;
 mod shown_key;
 mod state;
 mod task;
@@ -69,6 +70,7 @@ pub use request::{
     CreateTask, ExistOptions, MountSegment, PrefetchLimits, PutEnd, PutItem, PutMode, PutRevoke,
     PutStart, Request, Scan, ScanAction,
 };
+pub use rights::{NotARight, Rights};
 pub use shown_key::ShownKey;
 pub use state::{ReplicaStatus, SegmentState};
 pub use task::{TaskId, TaskKind, TaskOrder, TaskOrders, TaskReport, TaskStatus};

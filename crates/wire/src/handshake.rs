@@ -2,7 +2,7 @@ use std::fmt;
 
 use bytes::Bytes;
 use mooncake_types::limits::{MAX_TRANSPORT_ADDRESS_BYTES, MAX_TRANSPORT_NAME_BYTES};
-use mooncake_types::{ClientId, Epoch, ErrorCode, SharedDirectory};
+use mooncake_types::{ClientId, Epoch, ErrorCode, Rights, SharedDirectory};
 use prost::Message;
 
 use crate::{
@@ -112,8 +112,26 @@ impl Refusal {
 pub struct Expected<'a> {
     /// The pool of the side that accepts the connection.
     pub cluster_id: &'a str,
-    /// The secret of that pool; empty if it has none.
+    /// The secret of that pool; empty if it has none. Who knows it may do everything.
     pub auth_token: &'a str,
+    /// Tokens of members that may do less, with what they may do.
+    pub roles: &'a [(String, Rights)],
+}
+
+impl Expected<'_> {
+    /// What those may do who send this token. `None` if it is no token of the pool.
+    #[must_use]
+    pub fn rights_of(&self, token: &[u8]) -> Option<Rights> {
+        // All are compared, so that the time says nothing about where the right one stands.
+        let found = self.roles.iter().fold(None, |found, (known, rights)| {
+            if same_secret(token, known.as_bytes()) { found.or(Some(*rights)) } else { found }
+        });
+        match same_secret(token, self.auth_token.as_bytes()) {
+            true if self.auth_token.is_empty() && !self.roles.is_empty() => None,
+            true => Some(Rights::ALL),
+            false => found,
+        }
+    }
 }
 
 impl Hello {
@@ -129,12 +147,12 @@ impl Hello {
         }
     }
 
-    /// Checks whether the side that sent this hello may connect.
+    /// Checks whether the side that sent this hello may connect, and says what it may do.
     ///
     /// # Errors
     /// The refusal to send before the connection is closed: `InvalidVersion` for another protocol version,
     /// `InvalidParams` for another cluster, `IllegalClient` for a wrong token.
-    pub fn check(&self, expected: &Expected<'_>) -> Result<(), Refusal> {
+    pub fn check(&self, expected: &Expected<'_>) -> Result<Rights, Refusal> {
         let refuse = |code, message| Err(Refusal { code, message });
         if self.protocol_version != PROTOCOL_VERSION {
             let message = format!(
@@ -150,15 +168,14 @@ impl Hello {
             );
             return refuse(ErrorCode::InvalidParams, message);
         }
-        if !same_secret(self.auth_token.as_bytes(), expected.auth_token.as_bytes()) {
+        expected.rights_of(self.auth_token.as_bytes()).ok_or_else(|| {
             let message = match (self.auth_token.is_empty(), expected.auth_token.is_empty()) {
                 (true, _) => "the server asks for an auth token, the client has none",
                 (_, true) => "the client has an auth token, the server has none",
                 _ => "the auth token of the client is not that of the server",
             };
-            return refuse(ErrorCode::IllegalClient, message.to_owned());
-        }
-        Ok(())
+            Refusal { code: ErrorCode::IllegalClient, message: message.to_owned() }
+        })
     }
 }
 
@@ -332,7 +349,8 @@ mod tests {
     fn a_peer_that_does_not_belong_is_told_why() {
         let check = |hello: Hello, auth_token, code, message: &str| {
             let refusal = Refusal { code, message: message.into() };
-            assert_eq!(hello.check(&Expected { cluster_id: "ours", auth_token }), Err(refusal));
+            let expected = Expected { cluster_id: "ours", auth_token, roles: &[] };
+            assert_eq!(hello.check(&expected), Err(refusal));
         };
         check(
             hello(1, "theirs", ""),
@@ -371,8 +389,22 @@ mod tests {
     #[test]
     fn a_peer_that_belongs_may_stay() {
         for auth_token in ["", "secret"] {
-            let expected = Expected { cluster_id: "ours", auth_token };
-            assert_eq!(hello(PROTOCOL_VERSION, "ours", auth_token).check(&expected), Ok(()));
+            let expected = Expected { cluster_id: "ours", auth_token, roles: &[] };
+            let hello = hello(PROTOCOL_VERSION, "ours", auth_token);
+            assert_eq!(hello.check(&expected), Ok(Rights::ALL));
+        }
+    }
+
+    #[test]
+    fn a_peer_with_a_token_of_its_own_may_do_what_that_allows() {
+        let roles = [("reader".to_owned(), Rights::READ), ("node".to_owned(), Rights::LEND)];
+        for auth_token in ["", "secret"] {
+            let expected = Expected { cluster_id: "ours", auth_token, roles: &roles };
+            let rights = |token| hello(PROTOCOL_VERSION, "ours", token).check(&expected).ok();
+            assert_eq!(rights("reader"), Some(Rights::READ));
+            assert_eq!(rights("node"), Some(Rights::LEND));
+            assert_eq!(rights("secret"), (auth_token == "secret").then_some(Rights::ALL));
+            assert_eq!([rights(""), rights("read"), rights("readers")], [None; 3]);
         }
     }
 

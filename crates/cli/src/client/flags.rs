@@ -7,6 +7,7 @@ use mooncake_types::{ByteSize, FailureDomains};
 use crate::config_file::UnknownKey;
 use crate::logging::LogLevel;
 use crate::quantity::Switch;
+use crate::tls_flags::TlsFlags;
 
 /// A stand-alone storage node of a Mooncake Store: it lends memory to the pool until it is stopped.
 #[derive(Clone, Debug, Parser)]
@@ -19,6 +20,10 @@ pub struct ClientFlags {
     /// Least level of log messages, which go to standard error.
     #[arg(long, value_enum, default_value = "info", value_name = "LEVEL")]
     pub log_level: LogLevel,
+
+    /// TLS.
+    #[command(flatten)]
+    pub tls: TlsFlags,
 
     /// Node.
     #[command(flatten)]
@@ -133,6 +138,10 @@ pub struct MasterAddressFlags {
     /// MOONCAKE_AUTH_TOKEN_FILE.
     #[arg(long, default_value = "", hide_default_value = true, value_name = "FILE")]
     pub auth_token_file: String,
+    /// File with tokens of members that may do less than those that know this secret: a line for each, such as
+    /// read,write TOKEN. The master has the same file. Also read from MOONCAKE_AUTH_ROLES_FILE.
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "FILE")]
+    pub auth_roles_file: String,
 }
 
 /// See [`ClientFlags`].

@@ -17,6 +17,7 @@ pub use flags::{AcceptedFlags, ClientFlags, DummyFlags, HttpFlags, MasterAddress
 
 use crate::command_line::{self, Parsed, UsageError, Variable};
 use crate::stop_signal::StopSignal;
+use crate::tls_flags::TlsFlags;
 use crate::{auth_token, config_file, exit, glog, logging, no_effect, open_files};
 
 const NAME: &str = "mooncake_client";
@@ -32,6 +33,7 @@ pub fn main(args: &[String]) -> ExitCode {
         variable("cluster_id", "MC_STORE_CLUSTER_ID"),
         variable("auth_token", "MOONCAKE_AUTH_TOKEN"),
         variable("auth_token_file", "MOONCAKE_AUTH_TOKEN_FILE"),
+        variable("auth_roles_file", "MOONCAKE_AUTH_ROLES_FILE"),
         variable("advertise_address", "MOONCAKE_ADVERTISE_ADDRESS"),
         variable("domain", "MOONCAKE_DOMAIN"),
         variable("segment_path", "MOONCAKE_SEGMENT_PATH"),
@@ -44,7 +46,7 @@ pub fn main(args: &[String]) -> ExitCode {
         variable("drain_timeout_sec", "MOONCAKE_DRAIN_TIMEOUT_SEC"),
         variable("put_wait_ms", "MOONCAKE_PUT_WAIT_MS"),
     ];
-    let flags = match parse(args, &variables) {
+    let flags = match parse(args, &[&variables[..], &TlsFlags::variables()].concat()) {
         Ok(flags) => flags,
         Err(error) => return exit::usage(NAME, &error),
     };
@@ -100,6 +102,10 @@ fn host(flags: &ClientFlags) -> Result<(), String> {
         http: flags.http.address(),
         cluster_id: flags.master.cluster_id.clone(),
         auth_token: flags.master.auth_token.clone(),
+        roles_file: Some(&flags.master.auth_roles_file)
+            .filter(|it| !it.is_empty())
+            .map(PathBuf::from),
+        tls: flags.tls.config(),
         put_wait: Duration::from_millis(flags.node.put_wait_ms.into()),
         // On a signal, `host` decides whether to drain.
         drain_timeout: Duration::ZERO,

@@ -7,6 +7,7 @@ use super::kv_events::KvEventFlags;
 use crate::config_file::UnknownKey;
 use crate::logging::LogLevel;
 use crate::quantity::{Milliseconds, Switch};
+use crate::tls_flags::TlsFlags;
 
 /// The master of a Mooncake Store: it knows which objects exist and where their bytes lie.
 #[derive(Clone, Debug, Parser)]
@@ -19,6 +20,10 @@ pub struct MasterFlags {
     /// Least level of log messages, which go to standard error.
     #[arg(long, value_enum, default_value = "info", value_name = "LEVEL")]
     pub log_level: LogLevel,
+
+    /// TLS.
+    #[command(flatten)]
+    pub tls: TlsFlags,
 
     /// RPC port and its connections.
     #[command(flatten)]
@@ -113,6 +118,10 @@ pub struct RpcFlags {
     /// MOONCAKE_AUTH_TOKEN_FILE.
     #[arg(long, default_value = "", hide_default_value = true, value_name = "FILE")]
     pub auth_token_file: String,
+    /// File with tokens of members that may do less than those that know this secret: a line for each, such as
+    /// read,write TOKEN. Nodes have the same file. Also read from MOONCAKE_AUTH_ROLES_FILE.
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "FILE")]
+    pub auth_roles_file: String,
 }
 
 /// See [`MasterFlags`].

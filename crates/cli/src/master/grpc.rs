@@ -13,6 +13,7 @@ pub(super) fn serve(master: &mut Master, config: &Config) -> Result<Option<Gatew
         master: reached(address).to_string(),
         cluster_id: config.cluster_id.clone(),
         auth_token: config.auth_token.clone(),
+        tls: config.tls.clone(),
         max_connections: config.max_connections,
     });
     let gateway = gateway.map_err(said)?;

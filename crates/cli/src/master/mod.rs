@@ -27,6 +27,7 @@ pub(crate) use self::absent::names as flags_of_absent_features;
 pub use self::leadership::LeadershipEnvironment;
 use crate::command_line::{self, Parsed, UsageError, Variable};
 use crate::stop_signal::StopSignal;
+use crate::tls_flags::TlsFlags;
 use crate::{auth_token, config_file, exit, glog, logging, no_effect, open_files};
 
 const NAME: &str = "mooncake_master";
@@ -38,11 +39,12 @@ pub fn main(args: &[String]) -> ExitCode {
     let variables = [
         variable("auth_token", "MOONCAKE_AUTH_TOKEN"),
         variable("auth_token_file", "MOONCAKE_AUTH_TOKEN_FILE"),
+        variable("auth_roles_file", "MOONCAKE_AUTH_ROLES_FILE"),
         variable("busy_poll_us", "MOONCAKE_BUSY_POLL_US"),
         variable("metadata_cluster_id", "MC_METADATA_CLUSTER_ID"),
         variable("http_metadata_server_token", "MC_METADATA_HTTP_TOKEN"),
     ];
-    let flags = match parse(args, &variables) {
+    let flags = match parse(args, &[&variables[..], &TlsFlags::variables()].concat()) {
         Ok(flags) => flags,
         Err(error) => return exit::usage(NAME, &error),
     };

@@ -1,8 +1,9 @@
 //! Turns flags into the master's configuration.
 
+use std::path::Path;
 use std::time::Duration;
 
-use mooncake_master::{Config, MetadataServer};
+use mooncake_master::{Config, MetadataServer, Roles};
 use mooncake_meta::{
     AllocatorKind, Config as PoolConfig, EvictionPolicy, Replication, ReplicationMode, Strategy,
 };
@@ -49,6 +50,8 @@ impl MasterFlags {
             kv_events: self.kv_events.config()?,
             cluster_id: self.rpc.cluster_id.clone(),
             auth_token: self.rpc.auth_token.clone(),
+            roles: self.roles()?,
+            tls: self.tls.serving()?,
             tcp_no_delay: self.rpc.rpc_enable_tcp_no_delay.0,
             idle_timeout_ms: self.rpc.rpc_conn_timeout_seconds.saturating_mul(1_000),
             max_connections: self.rpc.max_connections,
@@ -59,6 +62,19 @@ impl MasterFlags {
             pool: self.pool_config(),
             ..Config::default()
         })
+    }
+
+    /// The tokens with roles. A master that has some needs a token of its own, to reach its nodes.
+    fn roles(&self) -> Result<Option<Roles>, String> {
+        let path = self.rpc.auth_roles_file.as_str();
+        if path.is_empty() {
+            return Ok(None);
+        }
+        if self.rpc.auth_token.is_empty() {
+            return Err("--auth_roles_file is given, and --auth_token_file is not: a master needs a token of its own".into());
+        }
+        let opened = Roles::open(Path::new(path));
+        opened.map(Some).map_err(|error| format!("--auth_roles_file: {error}"))
     }
 
     fn metadata_server(&self, beside_rpc: impl Fn(&str) -> String) -> Option<MetadataServer> {

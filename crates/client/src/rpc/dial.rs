@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mooncake_connection::{CallFault, CallProgress, Connection, Fault};
+use mooncake_tls::Tls;
 use mooncake_types::{Epoch, ErrorCode};
 use mooncake_wire::{Hello, Refusal};
 
@@ -32,6 +33,13 @@ impl Dialer {
         let frames = mooncake_connection::Dialer::new(hello);
         let frames = mooncake_connection::Dialer { resolver, busy_poll, ..frames };
         Self { masters, frames, attempt_timeout: Duration::MAX, call_timeout: Duration::MAX }
+    }
+
+    /// Has connections to other hosts encrypted, if there are certificates.
+    #[must_use]
+    pub(crate) fn with_tls(mut self, tls: Option<Tls>) -> Self {
+        self.frames.tls = tls;
+        self
     }
 
     /// Connects to the address with this index, or to the elected leader. No attempt takes longer than `most`.
@@ -112,7 +120,7 @@ impl Dialer {
         connection.set_timeout(self.call_timeout).map_err(lost)?;
         // Several names may belong to one master: its peer address identifies it.
         let master = match target {
-            MasterEndpoint::Port(_) => connection.stream().peer_addr().map_err(lost)?.to_string(),
+            MasterEndpoint::Port(_) => connection.peer_addr().map_or(address, |it| it.to_string()),
             MasterEndpoint::Local(_) => address,
         };
         self.masters.on_connected(welcome.epoch, master, connection.stream());

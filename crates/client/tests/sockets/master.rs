@@ -175,7 +175,7 @@ impl Shared {
         assert_eq!(header.kind, Kind::Hello, "the first frame of a client");
         let hello = mooncake_wire::decode_hello(&body).expect("a client's hello decodes");
         let mut out = Vec::new();
-        let expected = Expected { cluster_id: CLUSTER, auth_token: TOKEN };
+        let expected = Expected { cluster_id: CLUSTER, auth_token: TOKEN, roles: &[] };
         if let Err(refusal) = hello.check(&expected) {
             mooncake_wire::encode_refusal(&mut out, header.request_id, &refusal);
             return stream.write_all(&out);

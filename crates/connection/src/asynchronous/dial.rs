@@ -9,7 +9,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::AsyncConnection;
-use crate::dial::{Attempts, prepare};
+use crate::dial::{Attempts, host_of, prepare};
 use crate::{Dialer, Fault, LOCAL_MARK};
 
 /// A stream of tokio's, and what keeps it from children: that must be dropped first.
@@ -45,11 +45,24 @@ impl Dialer {
         }
         let mut attempts = Attempts::default();
         for address in self.resolve_async(endpoint, within).await? {
-            if let Some(stream) = attempts.take(connect_to(address).await)? {
+            if let Some(stream) = attempts.take(self.connect_to(address, endpoint, within).await)? {
                 return Ok(AsyncConnection::new(stream));
             }
         }
         Err(attempts.into())
+    }
+
+    async fn connect_to(
+        &self,
+        address: SocketAddr,
+        endpoint: &str,
+        within: Duration,
+    ) -> io::Result<Stream> {
+        let connected = connect_to(address).await?;
+        let Some(tls) = &self.tls else { return Ok(connected) };
+        let stream = take_back(connected)?;
+        let secured = tls.connect_async(stream, host_of(endpoint), within).await?;
+        secured.hand_over(TcpStream::from_std)
     }
 
     /// An address needs no thread, a name waits on one of the runtime's.
@@ -72,4 +85,10 @@ async fn connect_to(address: SocketAddr) -> io::Result<Stream> {
     }
     prepare(stream)?;
     Ok(connecting)
+}
+
+/// Takes the socket back from the runtime.
+fn take_back((private, stream): Stream) -> io::Result<Private<std::net::TcpStream>> {
+    drop(private);
+    stream.into_std().map(Private::new)
 }

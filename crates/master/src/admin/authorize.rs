@@ -1,4 +1,4 @@
-//! Requests that change something need the pool's token, if it has one. All others are free.
+//! Requests that change something need a token of the pool, if it has one. If its tokens have roles, most others do, too.
 
 use std::sync::Arc;
 
@@ -7,23 +7,57 @@ use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use axum::middleware::Next;
 use axum::response::Response;
+use mooncake_connection::Roles;
+use mooncake_types::Rights;
+use mooncake_wire::Expected;
 
 use super::error::Failure;
+use crate::config::Config;
 
-/// Admits a request with the header `Authorization: Bearer TOKEN`, or any request if there is no token.
+/// The tokens of the pool.
+#[derive(Clone)]
+pub(crate) struct Guard {
+    auth_token: Arc<str>,
+    roles: Option<Roles>,
+}
+
+impl Guard {
+    pub(crate) fn of(config: &Config) -> Self {
+        Self { auth_token: config.auth_token.as_str().into(), roles: config.roles.clone() }
+    }
+
+    /// Whether a request that needs this right needs a token.
+    fn asks_for(&self, needed: Rights) -> bool {
+        self.roles.is_some() || (needed == Rights::ADMIN && !self.auth_token.is_empty())
+    }
+
+    fn rights_of(&self, token: &[u8]) -> Option<Rights> {
+        let tokens = self.roles.as_ref().map(Roles::tokens);
+        let roles = tokens.as_deref().unwrap_or_default();
+        Expected { cluster_id: "", auth_token: &self.auth_token, roles }.rights_of(token)
+    }
+}
+
+/// Admits a request with the header `Authorization: Bearer TOKEN`, if the token gives this right, or any request if
+/// none is asked for. Who may change the pool may also see it.
 pub(super) async fn authorize(
-    State(token): State<Arc<str>>,
+    State((guard, needed)): State<(Guard, Rights)>,
     request: Request,
     next: Next,
 ) -> Result<Response, Failure> {
-    if !token.is_empty() {
+    if guard.asks_for(needed) {
         let named = named(request.headers()).ok_or_else(|| {
             Failure::unauthorized(
                 "this master has an auth token: send it as the header 'Authorization: Bearer TOKEN'",
             )
         })?;
-        if !mooncake_wire::same_secret(named, token.as_bytes()) {
-            return Err(Failure::unauthorized("the auth token is not that of this master"));
+        let rights = guard
+            .rights_of(named)
+            .ok_or_else(|| Failure::unauthorized("the auth token is not that of this master"))?;
+        if !rights.include(needed) && !rights.include(Rights::ADMIN) {
+            return Err(Failure::denied(format!(
+                "the auth token allows {rights}, and not {needed}"
+            )));
         }
     }
     Ok(next.run(request).await)

@@ -35,6 +35,11 @@ impl Failure {
         Failure { status, code, message: message.into() }
     }
 
+    /// The token does not allow it.
+    pub(super) fn denied(message: String) -> Failure {
+        Failure { status: StatusCode::FORBIDDEN, code: ErrorCode::PermissionDenied, message }
+    }
+
     /// The object, segment or job does not exist.
     pub(super) fn not_found(code: ErrorCode, message: impl Into<String>) -> Failure {
         Failure { status: StatusCode::NOT_FOUND, code, message: message.into() }

@@ -17,6 +17,6 @@ mod soft_pins;
 mod state;
 mod version;
 
-pub(crate) use authorize::named as named_token;
+pub(crate) use authorize::{Guard, named as named_token};
 pub(crate) use server::router;
 pub(crate) use state::AdminState;

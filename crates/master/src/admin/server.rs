@@ -1,21 +1,20 @@
-use std::sync::Arc;
-
 use axum::Router;
 use axum::http::{Method, Uri};
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
-use mooncake_types::ErrorCode;
+use mooncake_types::{ErrorCode, Rights};
 
-use super::authorize::authorize;
+use super::authorize::{Guard, authorize};
 use super::error::Failure;
 use super::state::AdminState;
 use super::{
     drains, health, key_list, keys, kv_events, prometheus, removal, segments, soft_pins, version,
 };
 
-/// The routes of the admin server. Requests that change something need the token, unless that is empty.
-pub(crate) fn router(state: AdminState, auth_token: &str) -> Router {
-    let auth_token: Arc<str> = auth_token.into();
+/// The routes of the admin server. Requests that change something need a token, unless there is none. If tokens have
+/// roles, those that tell of keys, nodes and counters need one, too.
+pub(crate) fn router(state: AdminState, guard: &Guard) -> Router {
+    let needs = |rights| from_fn_with_state((guard.clone(), rights), authorize);
     let changes = Router::new()
         .route("/api/v1/drain_jobs", post(drains::create))
         .route("/api/v1/drain_jobs/cancel", post(drains::cancel))
@@ -24,27 +23,33 @@ pub(crate) fn router(state: AdminState, auth_token: &str) -> Router {
         .route("/api/v1/remove_by_regex", post(removal::remove_by_regex))
         .route("/api/v1/soft_pin", post(soft_pins::pin))
         .route("/api/v1/soft_unpin", post(soft_pins::unpin))
-        .route_layer(from_fn_with_state(auth_token, authorize));
-    Router::new()
-        .merge(changes)
-        .route("/metrics", get(prometheus::metrics))
-        .route("/metrics/summary", get(prometheus::summary))
-        .route("/version", get(version::version))
-        .route("/health", get(health::health))
-        .route("/role", get(health::role))
-        .route("/ha_status", get(health::ha_status))
-        .route("/leader", get(health::leader))
-        .route("/kv_events/status", get(kv_events::status))
+        .route_layer(needs(Rights::ADMIN));
+    let keys = Router::new()
         .route("/query_key", get(keys::query_key))
         .route("/batch_query_keys", get(keys::batch_query_keys).post(keys::batch_query_listed_keys))
         .route("/get_all_keys", get(key_list::get_all_keys))
         .route("/query_by_regex", get(key_list::query_by_regex))
+        .route_layer(needs(Rights::READ));
+    let nodes = Router::new()
+        .route("/metrics", get(prometheus::metrics))
+        .route("/metrics/summary", get(prometheus::summary))
         .route("/get_all_segments", get(segments::get_all_segments))
         .route("/get_segments_detail", get(segments::get_segments_detail))
         .route("/query_segment", get(segments::query_segment))
         .route("/api/v1/segments/status", get(segments::status))
         .route("/api/v1/drain_jobs", get(drains::list))
         .route("/api/v1/drain_jobs/query", get(drains::query))
+        .route("/kv_events/status", get(kv_events::status))
+        .route_layer(needs(Rights::METRICS));
+    Router::new()
+        .merge(changes)
+        .merge(keys)
+        .merge(nodes)
+        .route("/version", get(version::version))
+        .route("/health", get(health::health))
+        .route("/role", get(health::role))
+        .route("/ha_status", get(health::ha_status))
+        .route("/leader", get(health::leader))
         .fallback(async |uri: Uri| {
             Failure::not_found(ErrorCode::InvalidParams, format!("there is no {}", uri.path()))
         })

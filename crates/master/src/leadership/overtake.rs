@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use mooncake_connection::{CallFault, Dialer, Fault};
+use mooncake_tls::Tls;
 use mooncake_types::{ClientId, Epoch, Medium, MountSegment, Request, SegmentId};
 use mooncake_wire::{Hello, Kind, Role, encode_hello, encode_request};
 use tracing::{debug, info};
@@ -19,6 +20,7 @@ const ATTEMPT: Duration = Duration::from_secs(1);
 pub(crate) struct ClusterSecret {
     pub(crate) cluster_id: String,
     pub(crate) auth_token: String,
+    pub(crate) tls: Option<Tls>,
 }
 
 /// The message to the previous leader.
@@ -59,7 +61,8 @@ impl Overtaking {
     /// Acts like a node that has obeyed this leader. Any answer means that the message arrived, and so does an orderly
     /// end. Greeting and request go together: a paused leader reads both once it goes on.
     fn tell(&self) -> Result<(), CallFault> {
-        let mut connection = Dialer::new(self.hello()).connect(&self.predecessor, ATTEMPT)?;
+        let dialer = Dialer { tls: self.password.tls.clone(), ..Dialer::new(self.hello()) };
+        let mut connection = dialer.connect(&self.predecessor, ATTEMPT)?;
         connection.set_timeout(ATTEMPT).map_err(Fault::from)?;
         connection.send(|out| self.encode(out))?;
         connection.stream().shutdown(Shutdown::Write).map_err(Fault::from)?;
@@ -70,7 +73,7 @@ impl Overtaking {
     }
 
     fn hello(&self) -> Hello {
-        let ClusterSecret { cluster_id, auth_token } = self.password.clone();
+        let ClusterSecret { cluster_id, auth_token, .. } = self.password.clone();
         Hello { cluster_id, auth_token, ..Hello::new(Role::Node, ClientId(u128::MAX)) }
     }
 

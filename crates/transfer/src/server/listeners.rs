@@ -5,9 +5,11 @@ use std::os::unix::net::UnixListener;
 
 use mooncake_connection::tune;
 use mooncake_memory::Private;
+use mooncake_tls::{Protocol, Tls};
 use mooncake_wire::LocalSocket;
 use socket2::SockRef;
 
+use super::ServerConfig;
 use super::connection::Origin;
 use crate::LocalListener;
 
@@ -41,13 +43,14 @@ pub(super) struct Listeners {
 }
 
 impl Listeners {
-    pub(super) fn open(listener: DataListener, wants_local: bool) -> io::Result<Self> {
+    pub(super) fn open(listener: DataListener, config: &ServerConfig) -> io::Result<Self> {
+        let wants_local = config.local_socket;
         let mut opened = Self { address: None, listeners: Vec::new(), local_socket: None };
         let local = match listener {
             DataListener::Port(port) => {
                 port.set_nonblocking(false)?;
                 opened.address = Some(port.local_addr()?);
-                opened.listeners.push(Listener::Tcp(Private::new(port)));
+                opened.listeners.push(Listener::Tcp(Private::new(port), config.tls.clone()));
                 wants_local.then(LocalListener::open)
             }
             DataListener::Local(local) => Some(Ok(local)),
@@ -66,7 +69,8 @@ impl Listeners {
 
 /// Where connections come in.
 pub(super) enum Listener {
-    Tcp(Private<TcpListener>),
+    /// A port, whose connections are encrypted if there are certificates.
+    Tcp(Private<TcpListener>, Option<Tls>),
     Local(Private<UnixListener>),
 }
 
@@ -74,9 +78,13 @@ impl Listener {
     /// The next connection. Both kinds are `TcpStream`s: the calls made on them work on any socket.
     pub(super) fn accept(&self) -> io::Result<(Private<TcpStream>, Origin)> {
         match self {
-            Listener::Tcp(listener) => {
+            Listener::Tcp(listener, tls) => {
                 let stream = Private::new(listener.accept()?.0);
                 tune(&stream)?;
+                let stream = match tls {
+                    Some(tls) => tls.accept(stream, Protocol::FramesOrGrpc)?,
+                    None => stream,
+                };
                 Ok((stream, Origin::Tcp))
             }
             Listener::Local(listener) => {
@@ -89,7 +97,7 @@ impl Listener {
     /// Wakes the threads that accept. An error means that the listener was shut down already.
     pub(super) fn shut_down(&self) {
         let _ = match self {
-            Listener::Tcp(listener) => SockRef::from(listener).shutdown(Shutdown::Both),
+            Listener::Tcp(listener, _) => SockRef::from(listener).shutdown(Shutdown::Both),
             Listener::Local(listener) => SockRef::from(listener).shutdown(Shutdown::Both),
         };
     }

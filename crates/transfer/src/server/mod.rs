@@ -68,7 +68,7 @@ impl DataServer {
         host: Arc<dyn SegmentHost>,
         config: ServerConfig,
     ) -> io::Result<DataServer> {
-        let opened = Listeners::open(listener.into(), config.local_socket)?;
+        let opened = Listeners::open(listener.into(), &config)?;
         let Listeners { address, listeners, local_socket } = opened;
         let registry = Arc::new(Registry::default());
         let keepalives = Arc::<Keepalives>::default();

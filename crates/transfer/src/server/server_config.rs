@@ -1,6 +1,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use mooncake_connection::Roles;
+use mooncake_tls::Tls;
 use mooncake_types::BusyWait;
 
 use super::served::Served;
@@ -13,6 +15,8 @@ pub struct ServerConfig {
     pub cluster_id: String,
     /// The secret that members of the pool share; empty if there is none.
     pub auth_token: String,
+    /// Tokens of peers that may do less than those that know that secret.
+    pub roles: Option<Roles>,
     /// Most connections at a time; further ones are refused.
     pub max_connections: usize,
     /// How long to poll for the next request before blocking (see [`mooncake_memory::Watch`]); zero: not at all.
@@ -21,6 +25,8 @@ pub struct ServerConfig {
     pub local_socket: bool,
     /// By which peers of other hosts reach the segments one-sided, if they do.
     pub far: Option<Arc<FarLender>>,
+    /// The certificates of this process, if connections between hosts are encrypted.
+    pub tls: Option<Tls>,
     /// Where the server counts what it sends.
     pub served: Arc<Served>,
 }
@@ -30,10 +36,12 @@ impl Default for ServerConfig {
         Self {
             cluster_id: String::new(),
             auth_token: String::new(),
+            roles: None,
             max_connections: 1024,
             busy_poll: BusyWait::DEFAULT_LIMIT,
             local_socket: true,
             far: None,
+            tls: None,
             served: Arc::default(),
         }
     }

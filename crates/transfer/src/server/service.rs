@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use mooncake_connection::codec::{Awaited, BadFrame};
 use mooncake_fabric::Target;
-use mooncake_types::{ErrorCode, LogLimiter};
+use mooncake_types::{ErrorCode, LogLimiter, Rights};
 use mooncake_wire::{DecodeError, HEADER_LEN, Header, Kind, Refusal, encode_results};
 
 use super::connection::{Origin, PeerConnection, STALL};
@@ -77,6 +77,8 @@ pub(super) struct Service {
     pub(super) receiver: Receiver,
     pub(super) sums: ChunkSums,
     pub(super) pins: HeldPins,
+    /// What the peer may do.
+    pub(super) rights: Rights,
     /// The endpoint for the peer's one-sided writes, between two of them.
     pub(super) writer: Option<Target>,
     /// Frames about to be sent.
@@ -95,7 +97,8 @@ impl Service {
         let (sums, out, bounce) = (ChunkSums::default(), Vec::new(), Vec::new());
         let pins = HeldPins::default();
         let writer = None;
-        Self { connection, host, context, receiver, sums, pins, writer, out, bounce }
+        let rights = Rights::NONE;
+        Self { connection, host, context, receiver, sums, pins, rights, writer, out, bounce }
     }
 
     pub(super) fn run(mut self) {
@@ -120,6 +123,7 @@ impl Service {
             let (kinds, side) = self.kinds();
             let header =
                 self.next_frame(kinds, |kind| format!("{side} takes no {kind:?} frames"))?;
+            self.check_rights(&header)?;
             match header.kind {
                 Kind::Read => self.serve_read(&header)?,
                 Kind::Write => self.serve_write(&header)?,
@@ -133,6 +137,17 @@ impl Service {
                 kind => unreachable!("{side} does not await {kind:?} frames"),
             }
         }
+    }
+
+    /// Checks that the peer may send this frame. Its master has refused it before, so it is cut off.
+    fn check_rights(&self, header: &Header) -> Result<(), End> {
+        let needed = needed_for(header.kind);
+        if self.rights.include(needed) {
+            return Ok(());
+        }
+        let message = format!("the auth token allows {}, and not {needed}", self.rights);
+        let refusal = Refusal { code: ErrorCode::PermissionDenied, message };
+        Err(End::Refused(header.request_id, refusal))
     }
 
     /// The kinds of frames that the connection takes now, and what it is.
@@ -194,6 +209,16 @@ impl Service {
     /// Takes the frame with this header, which is the next, and returns its body.
     pub(super) fn body(&mut self, header: &Header) -> &[u8] {
         &self.receiver.inbox.take(header.frame_len())[HEADER_LEN..]
+    }
+}
+
+/// What a peer needs to send frames of this kind.
+const fn needed_for(kind: Kind) -> Rights {
+    match kind {
+        Kind::Read | Kind::Promise | Kind::Share | Kind::Pin | Kind::Unpin => Rights::READ,
+        // Standby masters follow ledgers.
+        Kind::Follow => Rights::LEND,
+        _ => Rights::WRITE,
     }
 }
 

@@ -1,8 +1,10 @@
 use std::time::{Duration, Instant};
 
+use mooncake_connection::Roles;
 use mooncake_connection::codec::Awaited;
 use mooncake_wire::{Expected, Kind, Welcome, decode_hello, encode_welcome};
 
+use super::ServerConfig;
 use super::service::{End, Service};
 
 /// A peer must send its hello within this time, which is shorter in tests.
@@ -27,11 +29,11 @@ impl Service {
         })?;
         let id = header.request_id;
         let hello = decode_hello(self.body(&header)).map_err(|error| End::body(id, &error))?;
-        let (cluster_id, auth_token) =
-            (&self.context.config.cluster_id, &self.context.config.auth_token);
-        hello
-            .check(&Expected { cluster_id, auth_token })
-            .map_err(|refusal| End::Refused(id, refusal))?;
+        let ServerConfig { cluster_id, auth_token, roles, .. } = &self.context.config;
+        let tokens = roles.as_ref().map(Roles::tokens);
+        let roles = tokens.as_deref().unwrap_or_default();
+        let checked = hello.check(&Expected { cluster_id, auth_token, roles });
+        self.rights = checked.map_err(|refusal| End::Refused(id, refusal))?;
         let local_socket = self.context.local_socket.clone();
         let lender = self.context.config.far.as_ref();
         let transports = lender.map(|lender| lender.descriptor()).into_iter().collect();

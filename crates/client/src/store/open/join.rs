@@ -48,12 +48,11 @@ impl Opening {
             return bind_locally(&self.config.local_hostname);
         }
         let connection = master.connection.as_ref().expect("joining ended with a connection");
-        let local =
-            connection.stream().local_addr().map_err(|error| OpenError::MasterUnreachable {
-                master: without_password(&self.config.master),
-                waited_ms: 0,
-                reason: error.to_string(),
-            })?;
+        let local = connection.local_addr().ok_or_else(|| OpenError::MasterUnreachable {
+            master: without_password(&self.config.master),
+            waited_ms: 0,
+            reason: "it is behind a local socket".to_owned(),
+        })?;
         let options = ListenOptions {
             local_hostname: &self.config.local_hostname,
             bind_address: self.config.bind_address.as_deref(),

@@ -35,7 +35,8 @@ pub(super) fn open(config: StoreConfig, is_wanted: Wanted) -> Result<(Session, S
     let metrics = Arc::new(Metrics::new(random()? as u64));
     let http = opening.config.http.as_ref();
     let condition = Arc::new(StoreCondition::default());
-    let start = |address| Http::start(address, Arc::clone(&metrics), Arc::clone(&condition));
+    let told = || (Arc::clone(&metrics), Arc::clone(&condition));
+    let start = |address| Http::start(address, told(), opening.tls.clone());
     let http = http.map(start).transpose()?;
     let host = Arc::new(opening.host()?);
     metrics.show_disks(&host);

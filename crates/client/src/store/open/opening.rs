@@ -1,8 +1,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use mooncake_connection::Roles;
 use mooncake_node::Host;
 use mooncake_ops::{CacheLimits, RouteCache};
+use mooncake_tls::Tls;
 use mooncake_transfer::{
     FabricDevice, FabricError, FabricLimits, FarLender, HotCache, LocalTransport, Paths,
     SegmentHost, ServerConfig, TcpConfig, Way,
@@ -48,6 +50,10 @@ pub(super) struct Opening {
     pub(super) is_wanted: Wanted,
     /// The device for one-sided transfers, if there is one and it may be used.
     fabric: Option<Arc<FabricDevice>>,
+    /// The certificates of this process, if connections between hosts are encrypted.
+    pub(super) tls: Option<Tls>,
+    /// Tokens of peers that may do less than others.
+    roles: Option<Roles>,
 }
 
 /// Whether a store is still wanted while it is being opened.
@@ -58,6 +64,8 @@ impl Opening {
         let masters = Arc::new(masters(&config)?);
         Ok(Self {
             fabric: open_fabric(&config)?,
+            tls: open_tls(&config)?,
+            roles: config.roles_file.as_deref().map(Roles::open).transpose()?,
             masters,
             client: ClientId(random()?),
             chance: Chance::new(random()? as u64),
@@ -84,6 +92,7 @@ impl Opening {
             call_timeout,
             ..Dialer::new(Arc::clone(&self.masters), hello, self.config.busy_poll)
         }
+        .with_tls(self.tls.clone())
     }
 
     pub(super) fn goodbye(&self) -> Dialer {
@@ -104,6 +113,8 @@ impl Opening {
             far: self.fabric.as_ref().and_then(lend),
             cluster_id: self.config.cluster_id.clone(),
             auth_token: self.config.auth_token.clone(),
+            roles: self.roles.clone(),
+            tls: self.tls.clone(),
             max_connections: MAX_SERVED_CONNECTIONS,
             busy_poll: self.config.busy_poll,
             local_socket: !self.config.transports.near().is_empty(),
@@ -164,6 +175,7 @@ impl Opening {
         TcpConfig {
             cluster_id: self.config.cluster_id.clone(),
             auth_token: self.config.auth_token.clone(),
+            tls: self.tls.clone(),
             client: self.client,
             lanes_per_peer,
             connect_timeout: NODE_CONNECT_TIMEOUT,
@@ -188,6 +200,15 @@ impl Opening {
         metrics.show_hot_cache(Arc::clone(&hot));
         Ok(Some(hot))
     }
+}
+
+/// Reads the certificates, if there are any. Without one of its own a process lends nothing.
+fn open_tls(config: &StoreConfig) -> Result<Option<Tls>, OpenError> {
+    let tls = Tls::of(&config.tls)?;
+    if config.segment_bytes > 0 && !config.only_this_host {
+        tls.as_ref().map_or(Ok(()), Tls::check_serving)?;
+    }
+    Ok(tls)
 }
 
 /// Opens the device for one-sided transfers, if these may be used. Without one, another way serves, unless none is

@@ -1,0 +1,194 @@
+//! The file in which a pool gives tokens of their own to members that may do less than others.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use mooncake_types::{Rights, limits};
+use tracing::{info, warn};
+
+/// How often the file is looked at, at most.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Longest file that is read, in bytes.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// Most tokens in a file. Each greeting is compared with all of them.
+const MAX_TOKENS: usize = 1000;
+
+/// Tokens, and what those may do who know them.
+pub type Tokens = Arc<[(String, Rights)]>;
+
+/// A file with a line for each token: what its holder may do, and the token, as in `read,write SECRET`. Empty lines and
+/// those that begin with `#` say nothing. It is read again when it changes.
+#[derive(Clone)]
+pub struct Roles(Arc<RolesFile>);
+
+struct RolesFile {
+    path: PathBuf,
+    loaded: Mutex<Loaded>,
+}
+
+struct Loaded {
+    tokens: Tokens,
+    seen: Option<(SystemTime, u64)>,
+    looked: Instant,
+}
+
+/// Why a file cannot be used. It names no token.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{path}: {reason}", path = path.display())]
+pub struct RolesError {
+    /// The file.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+impl Roles {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// It cannot be read, others may write it, or a line is wrong.
+    pub fn open(path: &Path) -> Result<Self, RolesError> {
+        let loaded = Loaded { seen: seen(path), tokens: load(path)?, looked: Instant::now() };
+        Ok(Self(Arc::new(RolesFile { path: path.to_owned(), loaded: Mutex::new(loaded) })))
+    }
+
+    /// The tokens, as they were in the file a second ago at the earliest. A file that cannot be used changes nothing.
+    #[must_use]
+    pub fn tokens(&self) -> Tokens {
+        let RolesFile { path, loaded } = &*self.0;
+        let mut loaded = loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        if loaded.looked.elapsed() >= LOOK_EVERY {
+            loaded.looked = Instant::now();
+            let seen = seen(path);
+            if seen != loaded.seen {
+                loaded.seen = seen;
+                match load(path) {
+                    Ok(tokens) => {
+                        info!(tokens = tokens.len(), "the tokens were read again");
+                        loaded.tokens = tokens;
+                    }
+                    Err(error) => warn!(%error, "new tokens cannot be used: the former ones stay"),
+                }
+            }
+        }
+        Arc::clone(&loaded.tokens)
+    }
+}
+
+/// Two are equal if they are of one file.
+impl PartialEq for Roles {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.path == other.0.path
+    }
+}
+
+impl Eq for Roles {}
+
+impl fmt::Debug for Roles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Roles").field(&self.0.path).finish()
+    }
+}
+
+fn seen(path: &Path) -> Option<(SystemTime, u64)> {
+    let found = fs::metadata(path).ok()?;
+    Some((found.modified().ok()?, found.len()))
+}
+
+fn load(path: &Path) -> Result<Tokens, RolesError> {
+    let wrong = |reason: String| RolesError { path: path.to_owned(), reason };
+    let unread = |error: std::io::Error| wrong(format!("it cannot be read: {error}"));
+    let file = File::open(path).map_err(unread)?;
+    if file.metadata().map_err(unread)?.mode() & 0o022 != 0 {
+        return Err(wrong("other users may write it; take that right from them".to_owned()));
+    }
+    let mut text = String::new();
+    file.take(MAX_FILE_BYTES).read_to_string(&mut text).map_err(unread)?;
+    let lines = text.lines().map(str::trim).enumerate();
+    let told = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+    let tokens = told.map(|(at, line)| {
+        parse(line).map_err(|reason| wrong(format!("line {}: {reason}", at + 1)))
+    });
+    let tokens: Tokens = tokens.collect::<Result<_, _>>()?;
+    match tokens.len() {
+        0 => Err(wrong("it holds no token".to_owned())),
+        len if len > MAX_TOKENS => Err(wrong(format!("it holds more than {MAX_TOKENS} tokens"))),
+        _ => Ok(tokens),
+    }
+}
+
+/// Reads a line. The error does not repeat it, since it holds a secret.
+fn parse(line: &str) -> Result<(String, Rights), String> {
+    let (rights, token) = line
+        .split_once(char::is_whitespace)
+        .ok_or("it must be what the holder may do, and then the token")?;
+    let rights = rights.parse::<Rights>().map_err(|_| {
+        "it begins with something else than read, write, lend, admin, metrics or all, with commas between them"
+    })?;
+    match token.trim() {
+        token if token.len() <= limits::MAX_NAME_BYTES => Ok((token.to_owned(), rights)),
+        _ => Err(format!("the token has more than {} bytes", limits::MAX_NAME_BYTES)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn file(name: &str, text: &str, mode: u32) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("mooncake-{name}-{}", std::process::id()));
+        fs::write(&path, text).expect("a file");
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("our own file");
+        path
+    }
+
+    #[test]
+    fn a_line_gives_a_token_its_rights() {
+        let path = file("roles", "# engines\nread,write  one \n\nmetrics two\n", 0o600);
+        let roles = Roles::open(&path).expect("a good file");
+        let expected =
+            [("one".to_owned(), Rights::READ | Rights::WRITE), ("two".to_owned(), Rights::METRICS)];
+        assert_eq!(*roles.tokens(), expected);
+        fs::remove_file(path).expect("it is there");
+    }
+
+    #[test]
+    fn a_file_that_is_wrong_or_that_others_may_write_is_refused_without_showing_a_token() {
+        for (text, mode, reason) in [
+            ("read secret", 0o622, "other users may write it"),
+            ("secret", 0o600, "line 1: it must be what"),
+            ("# a\nsecret secret", 0o600, "line 2: it begins with something else"),
+            ("# nothing", 0o600, "it holds no token"),
+        ] {
+            let path = file("wrong-roles", text, mode);
+            let error = Roles::open(&path).expect_err(text).to_string();
+            assert!(error.contains(reason) && !error.contains("secret"), "{error}");
+            fs::remove_file(path).expect("it is there");
+        }
+    }
+
+    #[test]
+    fn a_file_that_changes_is_read_again_and_one_that_breaks_is_not() {
+        let path = file("changing-roles", "read one", 0o600);
+        let roles = Roles::open(&path).expect("a good file");
+        let until = Instant::now() + Duration::from_secs(20);
+        fs::write(&path, "nonsense").expect("our own file");
+        std::thread::sleep(LOOK_EVERY);
+        assert_eq!(roles.tokens()[0].0, "one");
+        fs::write(&path, "read another").expect("our own file");
+        while roles.tokens()[0].0 != "another" {
+            assert!(Instant::now() < until, "the file is not read again");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        fs::remove_file(path).expect("it is there");
+    }
+}

@@ -1,0 +1,150 @@
+"""Tokens that allow some things and not others."""
+
+from __future__ import annotations
+
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cluster import MIB, Cluster, content, wait_until
+from mooncake.store import MooncakeDistributedStore
+
+DENIED = -1900
+# What is asked of the admin server, by the right that it needs.
+PATHS = {
+    "read": ["/get_all_keys", "/query_key?key=key", "/batch_query_keys?keys=key", "/query_by_regex?regex=k"],
+    "metrics": [
+        "/metrics",
+        "/metrics/summary",
+        "/get_all_segments",
+        "/get_segments_detail",
+        "/api/v1/segments/status",
+        "/api/v1/drain_jobs",
+    ],
+    "admin": ["POST /api/v1/soft_pin", "POST /api/v1/remove_all", "POST /api/v1/drain_jobs"],
+    "": ["/health", "/version", "/role", "/leader"],
+}
+ROLES = ("read", "write", "lend", "admin", "metrics", "read,write")
+
+
+class GuardedCluster(Cluster):
+    """A cluster with a token for each of `ROLES`. The whole environment knows the token that allows everything."""
+
+    token = "token-all"
+
+    def ask(self, path: str, token: str = "") -> int:
+        method, _, path = path.rpartition(" ")
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.http_port}{path}", method=method or "GET", data=b"{}" if method else None
+        )
+        request.add_header("Content-Type", "application/json")
+        if token:
+            request.add_header("Authorization", f"Bearer {token}")
+        try:
+            with urllib.request.urlopen(request, timeout=5) as reply:
+                return int(reply.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    def segments(self) -> list[str]:
+        request = urllib.request.Request(f"http://127.0.0.1:{self.http_port}/get_all_segments")
+        request.add_header("Authorization", f"Bearer {self.token}")
+        with urllib.request.urlopen(request, timeout=5) as reply:
+            return str(reply.read().decode()).split()
+
+
+@pytest.fixture
+def roles_file(tmp_path: Path) -> Path:
+    path = tmp_path / "roles"
+    path.write_text("".join(f"{role} token-{role}\n" for role in ROLES))
+    path.chmod(0o600)
+    return path
+
+
+@pytest.fixture
+def cluster(roles_file: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[GuardedCluster]:
+    monkeypatch.setenv("MOONCAKE_AUTH_TOKEN", GuardedCluster.token)
+    monkeypatch.setenv("MOONCAKE_AUTH_ROLES_FILE", str(roles_file))
+    monkeypatch.setenv("MOONCAKE_TRANSPORTS", "tcp")
+    with GuardedCluster() as cluster:
+        cluster.start_node(64 * MIB)
+        yield cluster
+
+
+def store_with(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, token: str, segment_bytes: int = 0
+) -> tuple[int, MooncakeDistributedStore]:
+    """What `setup` returns with this token, and the store."""
+    monkeypatch.delenv("MOONCAKE_AUTH_ROLES_FILE", raising=False)
+    monkeypatch.setenv("MOONCAKE_AUTH_TOKEN", token)
+    store = MooncakeDistributedStore()
+    result = cluster.setup(store, segment_bytes)
+    if result == 0:
+        cluster.stores.append(store)
+    return result, store
+
+
+def test_each_token_allows_what_its_line_says(cluster: GuardedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cluster.store().put("key", content("key", MIB)) == 0
+    for token, may_read, may_write in (
+        ("token-read", True, False),
+        ("token-write", False, True),
+        ("token-read,write", True, True),
+        ("token-metrics", False, False),
+        ("token-lend", False, False),
+    ):
+        result, store = store_with(cluster, monkeypatch, token)
+        assert result == 0, token
+        assert (store.get("key") == content("key", MIB)) is may_read, token
+        assert (store.is_exist("key") == 1) is may_read, token
+        assert store.put(f"by {token}", b"value") == (0 if may_write else DENIED), token
+        assert store.remove(f"by {token}", True) == (0 if may_write else DENIED), token
+        if not may_write:
+            assert store.remove_all(force=True) == DENIED, token
+            assert store.remove_by_regex(".*", force=True) == DENIED, token
+    assert cluster.stores[0].get("key") == content("key", MIB)
+
+
+def test_only_who_may_lend_lends(cluster: GuardedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = cluster.segments()
+    for token in ("token-read,write", "token-metrics", "token-admin"):
+        result, _ = store_with(cluster, monkeypatch, token, 16 * MIB)
+        assert result != 0, token
+    assert cluster.segments() == before
+    result, _ = store_with(cluster, monkeypatch, "token-lend", 16 * MIB)
+    assert result == 0
+    assert len(cluster.segments()) == len(before) + 1
+
+
+def test_every_path_of_the_admin_server_asks_for_its_right(cluster: GuardedCluster) -> None:
+    for right, paths in PATHS.items():
+        for path in paths:
+            for token in ("", "nonsense"):
+                assert (cluster.ask(path, token) == 401) is bool(right), (path, token)
+            for role in ROLES:
+                allowed = not right or right in role.split(",") or role == "admin"
+                assert (cluster.ask(path, f"token-{role}") == 403) is not allowed, (path, role)
+            assert cluster.ask(path, cluster.token) not in (401, 403), path
+
+
+def test_a_token_that_is_taken_from_the_file_is_refused_soon(
+    cluster: GuardedCluster, roles_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MC_RPC_CONNECT_TIMEOUT_MS", "1000")
+    result, _ = store_with(cluster, monkeypatch, "token-read")
+    assert result == 0
+    roles_file.write_text("write token-write\n")
+    wait_until(lambda: store_with(cluster, monkeypatch, "token-read")[0] != 0, 20, "the token is refused")
+    assert store_with(cluster, monkeypatch, "token-write")[0] == 0
+
+
+def test_a_token_stands_in_no_log(cluster: GuardedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    result, store = store_with(cluster, monkeypatch, "token-read")
+    assert (result, store.put("key", b"value")) == (0, DENIED)
+    wait_until(lambda: "a request is denied" in cluster.master.output(), 20, "the master logs that it denied a request")
+    for process in (cluster.master, *cluster.nodes):
+        assert "token-" not in process.output()
+    assert os.environ["MOONCAKE_AUTH_TOKEN"] == "token-read"
