@@ -2,7 +2,8 @@
 
 A PEP 517 backend around maturin's. It adds three things:
 
-- The native commands are scripts of the wheel, so that `pip install .` puts them on the PATH.
+- The native commands are scripts of the wheel, so that `pip install .` puts them on the PATH. Their man pages and
+  completions lie in its `share`.
 - One stable-ABI module serves every Python from 3.11 on. Python 3.10, whose stable ABI lacks the buffer protocol, gets
   a module of its own.
 - The wheel's tag is that of the oldest glibc on which the commands run, like `manylinux_2_34`. Maturin checks that the
@@ -27,10 +28,19 @@ from typing import Any
 import maturin
 
 ROOT = Path(__file__).resolve().parent.parent
-SCRIPTS = ROOT / "python" / "mooncake_pool.data" / "scripts"
+DATA = ROOT / "python" / "mooncake_pool.data"
+SCRIPTS = DATA / "scripts"
+# It is installed as `share` of the environment.
+SHARE = DATA / "data" / "share"
 # The glibc of `manylinux2014`, the oldest that Rust supports.
 OLDEST_MANYLINUX = 17
 COMMANDS = ("mooncake", "mooncake_master", "mooncake_client")
+# Where each shell looks for the script that completes a command.
+COMPLETIONS = {
+    "bash": "bash-completion/completions/{}",
+    "zsh": "zsh/site-functions/_{}",
+    "fish": "fish/vendor_completions.d/{}.fish",
+}
 
 get_requires_for_build_wheel = maturin.get_requires_for_build_wheel
 get_requires_for_build_editable = maturin.get_requires_for_build_editable
@@ -128,6 +138,19 @@ def build_commands(profile: str) -> None:
     SCRIPTS.mkdir(parents=True)
     for command in COMMANDS:
         shutil.copy2(built / command, SCRIPTS / command)
+    write_share(SCRIPTS / "mooncake")
+
+
+def write_share(mooncake: Path) -> None:
+    """Has the command write its man pages and its completions for shells."""
+    shutil.rmtree(SHARE, ignore_errors=True)
+    subprocess.run([mooncake, "man", SHARE / "man" / "man1"], check=True, stdout=subprocess.DEVNULL)
+    for shell, place in COMPLETIONS.items():
+        for command in COMMANDS:
+            script = SHARE / place.format(command)
+            script.parent.mkdir(parents=True, exist_ok=True)
+            with script.open("wb") as file:
+                subprocess.run([mooncake, "completions", shell, "--program", command], check=True, stdout=file)
 
 
 def target_directory(cargo: str) -> Path:

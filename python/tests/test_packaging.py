@@ -13,6 +13,11 @@ DISTRIBUTION = "mooncake-pool"
 # `bench/package.py` limits a release wheel to 15 MB. The test build is larger by half and more.
 MAX_TEST_WHEEL_BYTES = 23_500_000
 COMMANDS = {"mooncake", "mooncake_master", "mooncake_client"}
+PLACES_OF_COMPLETIONS = (
+    "bash-completion/completions/{}",
+    "zsh/site-functions/_{}",
+    "fish/vendor_completions.d/{}.fish",
+)
 # Distributions ship libgcc_s with glibc.
 SYSTEM = {
     "linux-vdso",
@@ -43,6 +48,15 @@ def test_the_wheel_brings_the_module_its_types_and_the_commands() -> None:
     assert names >= {"__init__.py", "store.py", "_native.pyi", f"_native{suffix}", "py.typed"} | COMMANDS
     scripts = Path(sys.executable).parent
     assert {path.name for path in scripts.iterdir()} >= COMMANDS
+
+
+def test_the_wheel_brings_man_pages_and_completions() -> None:
+    share = {str(path).split("/share/", 1)[1] for path in installed() if "/share/" in str(path)}
+    completions = {place.format(command) for place in PLACES_OF_COMPLETIONS for command in COMMANDS}
+    assert share >= completions | {"man/man1/mooncake.1", "man/man1/mooncake-get.1", "man/man1/mooncake_master.1"}
+    for path in installed():
+        if "/share/" in str(path):
+            assert "mooncake" in path.read_text(), path
 
 
 def test_the_wheel_is_small(tmp_path: Path) -> None:

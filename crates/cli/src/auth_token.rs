@@ -6,7 +6,7 @@ use mooncake_client::read_token_file;
 use crate::command_line::UsageError;
 
 /// The flags of a command that talks to masters.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct TokenFlags {
     /// The --auth_token of the masters, if they have one [default: MOONCAKE_AUTH_TOKEN].
     #[arg(long, value_name = "TOKEN", alias = "auth_token")]

@@ -16,6 +16,14 @@ Usage: mooncake error [CODE...]
 CODE is a number like -200, or a name like NO_AVAILABLE_HANDLE. Without one, all codes that calls return are listed.
 ";
 
+/// The arguments of the program.
+pub(crate) fn command() -> clap::Command {
+    let code = clap::Arg::new("code").value_name("CODE").num_args(0..);
+    let code = code.help("A number like -200, or a name like NO_AVAILABLE_HANDLE");
+    let about = "Say what an error code means and what to do about it; without a code, list all that calls return";
+    clap::Command::new("mooncake error").about(about).arg(code)
+}
+
 /// Runs the program with `args`, which lack its name. The status is 0 if all codes exist, and 2 if not.
 #[must_use]
 pub fn main(args: &[String]) -> ExitCode {

@@ -7,29 +7,37 @@
 
 #![forbid(unsafe_code)]
 
+mod admin_masters;
 pub mod alias;
 mod arguments;
 mod auth_token;
+mod bench;
 pub mod client;
 pub mod command_line;
+mod completions;
 pub mod config_file;
 pub mod doctor;
 pub mod drain;
+mod events;
 mod exit;
 pub mod explain;
 pub mod gflags;
 mod glog;
 pub mod logging;
+mod man;
 pub mod master;
 mod master_http;
 pub mod mooncake;
 mod no_effect;
+mod objects;
 mod open_files;
+mod pool;
 pub mod quantity;
 mod segment_list;
 pub mod status;
 pub mod stop_signal;
 mod tls_flags;
 pub mod trace;
+mod version;
 
 pub use arguments::with_arguments;

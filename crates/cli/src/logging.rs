@@ -41,6 +41,14 @@ pub(crate) fn start_of(program: &str, level: LogLevel) {
     tracing::info!(version = SOFTWARE_VERSION, protocol = PROTOCOL_VERSION, "{program} starts");
 }
 
+/// Starts logging for a command whose user reads its messages, if the environment asks for a log by `MC_LOG_LEVEL`.
+pub(crate) fn start_if_asked() {
+    let name = std::env::var("MC_LOG_LEVEL").unwrap_or_default();
+    if let Ok(level) = LogLevel::from_str(name.trim(), true) {
+        start(level);
+    }
+}
+
 /// Starts logging for this process. Further calls change nothing.
 pub fn start(level: LogLevel) {
     use std::io::IsTerminal;

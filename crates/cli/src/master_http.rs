@@ -1,42 +1,7 @@
 //! The addresses of masters' admin HTTP servers, as all commands take them.
 
-use clap::Args;
 use mooncake_http::admin;
 use mooncake_types::host_port::{join, split};
-
-/// The flag of a command that asks the admin HTTP servers of masters.
-#[derive(Debug, Args)]
-pub(crate) struct MasterHttpFlag {
-    /// Where the masters serve admin HTTP, with commas or semicolons between them; the leader is found among them. The
-    /// port is 9003 if there is none. Or the coordinator that knows the leader: etcd://HOST:PORT;HOST:PORT, redis://,
-    /// k8s:// or file://.
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9003", alias = "master_http")]
-    pub(crate) master_http: String,
-    /// Cluster id of the pool, if a coordinator is given [default: that of clients].
-    #[arg(long, value_name = "ID", alias = "cluster_id")]
-    pub(crate) cluster_id: Option<String>,
-}
-
-impl MasterHttpFlag {
-    /// The addresses of the servers, `host:port`, at least one.
-    ///
-    /// # Errors
-    /// An address is wrong, or the coordinator names no leader.
-    pub(crate) fn addresses(&self) -> Result<Vec<String>, String> {
-        addresses(&self.master_http, self.cluster_id.as_deref())
-    }
-
-    /// The same for a command that takes addresses without a flag, too.
-    ///
-    /// # Errors
-    /// As [`MasterHttpFlag::addresses`].
-    pub(crate) fn addresses_or(&self, given: &[String]) -> Result<Vec<String>, String> {
-        match given.is_empty() {
-            true => self.addresses(),
-            false => addresses(&given.join(";"), self.cluster_id.as_deref()),
-        }
-    }
-}
 
 /// The servers that a text names, which lists them or is the address of a coordinator.
 ///

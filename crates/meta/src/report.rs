@@ -6,7 +6,7 @@ use mooncake_types::{ClientId, Located, Medium, SegmentAddress, SegmentId, Segme
 
 use crate::Meta;
 use crate::effort::RECORDS_PER_PAGE;
-use crate::objects::ObjectState;
+use crate::objects::{ObjectState, Pin};
 use crate::segments::{AddressTable, Closed};
 use crate::timer::Timer;
 
@@ -66,6 +66,16 @@ pub struct KeyReport {
     pub located: Located,
     /// The segments to which the placements point.
     pub segments: Vec<SegmentAddress>,
+    /// How long its lease lasts yet, in milliseconds; zero if it has none.
+    pub lease_ms: u64,
+    /// Milliseconds since its last lease ended; if it had none, since it became readable.
+    pub idle_ms: u64,
+    /// Whether it is never evicted.
+    pub hard_pin: bool,
+    /// How long its soft pin lasts yet, in milliseconds; absent if none is in force.
+    pub soft_pin_ms: Option<u64>,
+    /// The name of its group, if it belongs to one.
+    pub group: Option<String>,
 }
 
 /// What a leader waits for before it answers requests that change objects.
@@ -175,14 +185,21 @@ impl Meta {
         if self.objects[object].state == ObjectState::Complete && !self.is_readable(object) {
             object = self.next_holder(key)?;
         }
-        let complete = self.objects[object].state == ObjectState::Complete;
+        let record = &self.objects[object];
+        let complete = record.state == ObjectState::Complete;
+        let until = record.leased_until();
         let mut table = AddressTable::default();
         let located = self.locate_but(object, self.unreadable_replicas(object), &mut table);
         Some(KeyReport {
             complete,
-            data_type: self.objects[object].data_type,
+            data_type: record.data_type,
             located,
             segments: table.into_addresses(),
+            lease_ms: until.since_ms(self.now),
+            idle_ms: self.now.since_ms(until),
+            hard_pin: record.pin == Pin::Hard,
+            soft_pin_ms: self.soft_pins.end(object).map(|end| end.since_ms(self.now)),
+            group: self.group_name(object).map(str::to_owned),
         })
     }
 }

@@ -30,7 +30,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use mooncake_client::{EnvError, OpenError};
 use mooncake_memory::MapError;
 use mooncake_workload::{Trace, TraceError, infinite_hits, lru_hits};
@@ -67,6 +67,12 @@ enum ReplayError {
     Json { path: PathBuf, reason: io::Error },
     #[error("cannot catch signals or find this program: {0}")]
     System(io::Error),
+}
+
+/// The flags of the program.
+#[must_use]
+pub fn command() -> clap::Command {
+    ReplayArgs::command()
 }
 
 /// Runs the program with `args`, which lack its name. The status is 0 if all bytes were right and no call failed, 1 if

@@ -18,7 +18,10 @@ mod trace;
 mod trace_error;
 
 pub use generate::{Workload, generate};
-pub use kv_events::{BadBatch, EventBatch, EventTrace, EventTraceConfig, Seen, StoredBlocks};
+pub use kv_events::{
+    BadBatch, EventBatch, EventTrace, EventTraceConfig, NoValue, Seen, StoredBlocks, Value,
+    read_value,
+};
 pub use lru::{infinite_hits, lru_hits};
 pub use optimum::best_hits;
 pub use pool::{Pool, PoolError, PoolShape, Tally};

@@ -3,6 +3,7 @@
 use clap::Parser;
 
 use crate::auth_token::TokenFlags;
+use crate::pool::PoolName;
 
 /// Say how bytes travel between this host and each segment of a pool, and why.
 ///
@@ -25,20 +26,11 @@ use crate::auth_token::TokenFlags;
 #[derive(Debug, Parser)]
 #[command(name = "mooncake doctor", max_term_width = 110)]
 pub(super) struct DoctorArgs {
-    /// Address of the master for clients and nodes. Several masters are separated by commas or semicolons. Or the
-    /// coordinator that knows the leader: etcd://HOST:PORT;HOST:PORT, redis://, k8s:// or file://.
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:50051")]
-    pub(super) master: String,
     /// The same as --master.
     #[arg(value_name = "HOST:PORT", conflicts_with = "master")]
     pub(super) given: Vec<String>,
-    /// The admin HTTP server of the leader, which lists the segments; of several, the first that does [default: the
-    /// leader's host, port 9003].
-    #[arg(long, value_name = "HOST:PORT", alias = "master_http")]
-    pub(super) master_http: Option<String>,
-    /// Cluster id of the pool [default: that of clients].
-    #[arg(long, value_name = "ID", alias = "cluster_id")]
-    pub(super) cluster_id: Option<String>,
+    #[command(flatten)]
+    pub(super) pool: PoolName,
     #[command(flatten)]
     pub(super) token: TokenFlags,
 }

@@ -24,6 +24,11 @@ use args::DoctorArgs;
 /// Most segments that are examined.
 const MOST_EXAMINED: usize = 4096;
 
+/// The flags of the program.
+pub(crate) fn command() -> clap::Command {
+    <DoctorArgs as clap::CommandFactory>::command()
+}
+
 /// Runs the program with `args`, which lack its name. The status is 0 if the leader and all nodes answer and all disks
 /// work, 1 if not, and 2 for wrong arguments.
 #[must_use]
@@ -33,7 +38,7 @@ pub fn main(args: &[String]) -> ExitCode {
         Err(status) => return status,
     };
     if !args.given.is_empty() {
-        args.master = args.given.join(",");
+        args.pool.master = Some(args.given.join(","));
     }
     let examined = examine(&args);
     let fabric = DeviceOptions::from_variables(|name| std::env::var(name).ok());
@@ -52,13 +57,13 @@ pub fn main(args: &[String]) -> ExitCode {
 /// Prints the findings. True if all nodes could be reached, and all disks and object stores work.
 fn examine(args: &DoctorArgs) -> Result<bool, String> {
     let mut config = StoreConfig::from_env().map_err(|error| error.to_string())?;
-    if let Some(cluster_id) = &args.cluster_id {
+    if let Some(cluster_id) = &args.pool.cluster_id {
         config.cluster_id.clone_from(cluster_id);
     }
-    config.master.clone_from(&args.master);
+    config.master = args.pool.master();
     config.auth_token = args.token.token().map_err(|error| error.to_string())?;
     let FoundLeader { address: leader, shared_directory } =
-        find_leader(&config).map_err(|error| explain(&error, &args.master))?;
+        find_leader(&config).map_err(|error| explain(&error, &config.master))?;
     let tcp = TcpConfig {
         cluster_id: config.cluster_id.clone(),
         auth_token: config.auth_token,
@@ -100,8 +105,8 @@ fn examine(args: &DoctorArgs) -> Result<bool, String> {
 
 /// The segments, as the first admin server that lists them says.
 fn list(args: &DoctorArgs, leader: &str) -> Result<Vec<ListedSegment>, String> {
-    let (servers, hint) = match &args.master_http {
-        Some(text) => (master_http::addresses(text, args.cluster_id.as_deref())?, ""),
+    let (servers, hint) = match args.pool.named_admin() {
+        Some(text) => (master_http::addresses(&text, args.pool.cluster_id.as_deref())?, ""),
         None => (vec![admin::beside(leader)], "; --master-http names another place"),
     };
     let mut reasons = Vec::new();

@@ -1,11 +1,12 @@
 //! A client of the masters' HTTP interface for drain jobs.
 
-use mooncake_http::admin::{self, AdminRequest};
+use mooncake_http::admin::AdminRequest;
 use mooncake_types::ErrorCode;
 use serde::Deserialize;
 use serde_json::json;
 
 use super::args::DrainArgs;
+use crate::admin_masters::{ApiError, Masters, ask, encoded};
 
 /// The answer to the creation or cancelation of a job.
 #[derive(Debug, Deserialize)]
@@ -61,54 +62,7 @@ struct SegmentStatus {
     status_name: String,
 }
 
-/// Why a request to a master failed.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum ApiError {
-    /// The master does not answer, or does not lead.
-    #[error("{0}")]
-    Absent(String),
-    #[error("the master refused: {reason}")]
-    Refused { code: Option<ErrorCode>, reason: String },
-    /// The answer is not that of a master.
-    #[error("{0}")]
-    Strange(String),
-}
-
-impl ApiError {
-    pub(super) fn is(&self, wanted: ErrorCode) -> bool {
-        matches!(self, Self::Refused { code: Some(code), .. } if *code == wanted)
-    }
-
-    /// Replaces the reason of a refusal that has this code.
-    fn explained(self, wanted: ErrorCode, meaning: impl FnOnce() -> String) -> Self {
-        match self.is(wanted) {
-            true => Self::Refused { code: Some(wanted), reason: meaning() },
-            false => self,
-        }
-    }
-}
-
-#[derive(Deserialize)]
-struct Refusal {
-    error_code: i32,
-    error_message: String,
-}
-
-/// The admin servers of all masters. One of the masters leads.
-#[derive(Debug)]
-pub(super) struct Masters {
-    addresses: Vec<String>,
-    /// The index of the server that answered last.
-    current: usize,
-    /// The token of the masters; empty if they have none.
-    auth_token: String,
-}
-
 impl Masters {
-    pub(super) fn at(addresses: &[String], auth_token: String) -> Masters {
-        Masters { addresses: addresses.to_vec(), current: 0, auth_token }
-    }
-
     /// Creates a job, and returns its id.
     pub(super) fn create(&mut self, args: &DrainArgs) -> Result<String, ApiError> {
         let body = json!({
@@ -166,35 +120,6 @@ impl Masters {
             .map(|_| ())
             .map_err(|error| error.explained(ErrorCode::UnavailableInCurrentStatus, ended))
     }
-
-    /// Asks each master in turn until one leads and answers. Begins with the server that answered last.
-    fn ask<T: for<'de> Deserialize<'de>>(
-        &mut self,
-        method: &str,
-        path: &str,
-        body: &str,
-    ) -> Result<T, ApiError> {
-        let mut last = ApiError::Absent("no address of a master is given".to_owned());
-        for _ in 0..self.addresses.len() {
-            let asked = AdminRequest { method, path, body, auth_token: &self.auth_token };
-            last = match ask(&self.addresses[self.current], &asked) {
-                Err(error @ ApiError::Absent(_)) => error,
-                answer => return answer,
-            };
-            self.current = (self.current + 1) % self.addresses.len();
-        }
-        Err(last)
-    }
-}
-
-/// Percent-encodes a name for the query of a path.
-fn encoded(name: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    let encode = |byte: u8| match is_plain(byte) {
-        true => char::from(byte).to_string(),
-        false => format!("%{byte:02X}"),
-    };
-    name.bytes().map(encode).collect()
 }
 
 /// The id of a job for a path. Ids consist of digits and hyphens; anything else is refused.
@@ -202,34 +127,5 @@ fn plain(job: &str) -> Result<&str, ApiError> {
     match job.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-') {
         true => Ok(job),
         false => Err(ApiError::Strange(format!("'{job}' is not the id of a drain job"))),
-    }
-}
-
-fn ask<T: for<'de> Deserialize<'de>>(
-    address: &str,
-    asked: &AdminRequest<'_>,
-) -> Result<T, ApiError> {
-    let (status, text) =
-        admin::call(address, asked).map_err(|error| ApiError::Absent(error.to_string()))?;
-    match status {
-        200 => serde_json::from_str(&text).map_err(|error| {
-            let place = format!("http://{address}{}", asked.path);
-            ApiError::Strange(format!("{place} answered what is not expected: {error}"))
-        }),
-        401 => Err(ApiError::Refused {
-            code: None,
-            reason: format!("{address} wants the token of the pool: give --auth_token_file"),
-        }),
-        503 => Err(ApiError::Absent(format!("the master at {address} does not lead"))),
-        status => {
-            let refusal = serde_json::from_str::<Refusal>(&text).ok();
-            let code = refusal.as_ref().and_then(|it| ErrorCode::from_number(it.error_code));
-            let reason = match refusal {
-                Some(refusal) => refusal.error_message,
-                // An RPC port answers with a text that names the admin server.
-                None => format!("HTTP status {status}: {}", text.trim()),
-            };
-            Err(ApiError::Refused { code, reason })
-        }
     }
 }

@@ -4,7 +4,7 @@ use clap::Parser;
 use mooncake_types::limits::{DEFAULT_DRAIN_CONCURRENCY, MAX_DRAIN_CONCURRENCY};
 
 use crate::auth_token::TokenFlags;
-use crate::master_http::MasterHttpFlag;
+use crate::pool::PoolName;
 
 /// Move all objects out of segments of a pool, so that their nodes can be removed.
 ///
@@ -27,7 +27,7 @@ pub(super) struct DrainArgs {
     #[arg(value_name = "SEGMENT", required_unless_present_any = ["cancel", "job"])]
     pub(super) segments: Vec<String>,
     #[command(flatten)]
-    pub(super) masters: MasterHttpFlag,
+    pub(super) masters: PoolName,
     #[command(flatten)]
     pub(super) token: TokenFlags,
     /// Segments to move to, separated by commas [default: any with room].

@@ -8,14 +8,20 @@ use std::process::ExitCode;
 
 use mooncake_types::{ByteSize, ErrorCode};
 
+use crate::admin_masters::{ApiError, Masters};
 use crate::exit::{self, complain, say};
 use crate::stop_signal::StopSignal;
-use api::{ApiError, Masters, Progress};
+use api::Progress;
 use args::DrainArgs;
 use watch::{Outcome, Watch};
 
 /// The status after Ctrl-C, as shells have it.
 const INTERRUPTED: u8 = 130;
+
+/// The flags of the program.
+pub(crate) fn command() -> clap::Command {
+    <DrainArgs as clap::CommandFactory>::command()
+}
 
 /// Runs the program with `args`, which lack its name. The status is 0 if the segments are empty, 3 if the time was
 /// over first, 130 after a signal, 2 for wrong arguments, and 1 otherwise.
@@ -33,7 +39,7 @@ pub fn main(args: &[String]) -> ExitCode {
 
 fn run(args: &DrainArgs) -> Result<ExitCode, String> {
     let auth_token = args.token.token().map_err(|error| error.to_string())?;
-    let mut masters = Masters::at(&args.masters.addresses()?, auth_token);
+    let mut masters = Masters::at(&args.masters.admin_addresses()?, auth_token);
     if args.undo {
         for name in &args.segments {
             masters.undrain(name).map_err(|error| error.to_string())?;

@@ -4,9 +4,10 @@ use std::time::{Duration, Instant};
 
 use mooncake_types::ErrorCode;
 
-use super::api::{ApiError, Masters, Progress};
+use super::api::Progress;
 use super::args::DrainArgs;
 use super::line;
+use crate::admin_masters::{ApiError, Masters};
 use crate::exit::complain;
 use crate::stop_signal::SecondSignal;
 

@@ -59,6 +59,11 @@ pub fn main(args: &[String]) -> ExitCode {
     }
 }
 
+/// The flags of the program, without those that have no effect.
+pub(crate) fn command() -> clap::Command {
+    MasterFlags::command()
+}
+
 /// Reads a command line, without the program's name.
 ///
 /// # Errors

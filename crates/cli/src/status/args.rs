@@ -2,11 +2,11 @@
 
 use clap::Parser;
 
-use crate::master_http::MasterHttpFlag;
+use crate::pool::PoolName;
 
 /// Say which master leads, how full the pool is, and which problems it has.
 ///
-/// This program asks the admin HTTP server of each master in --master-http. It prints one line for each master, each
+/// This program asks the admin HTTP server of each master. It prints one line for each master, each
 /// segment and each running drain, and then the problems. Losses and failed copies are problems for an hour.
 ///
 /// The exit status is 0 without problems, 1 with problems, and 2 for wrong arguments.
@@ -17,5 +17,5 @@ pub(super) struct StatusArgs {
     #[arg(value_name = "HOST:PORT", conflicts_with = "master_http")]
     pub(super) given: Vec<String>,
     #[command(flatten)]
-    pub(super) masters: MasterHttpFlag,
+    pub(super) masters: PoolName,
 }

@@ -16,6 +16,11 @@ use args::StatusArgs;
 use master::Master;
 use report::{Drain, Pool, report};
 
+/// The flags of the program.
+pub(crate) fn command() -> clap::Command {
+    <StatusArgs as clap::CommandFactory>::command()
+}
+
 /// Runs the program with `args`, which lack its name. The status is 0 without problems, 1 with problems, and 2 for
 /// wrong arguments.
 #[must_use]
@@ -24,7 +29,7 @@ pub fn main(args: &[String]) -> ExitCode {
         Ok(args) => args,
         Err(status) => return status,
     };
-    let addresses = match args.masters.addresses_or(&args.given) {
+    let addresses = match args.masters.admin_addresses_or(&args.given) {
         Ok(addresses) => addresses,
         Err(reason) => return exit::failure("mooncake status", &reason),
     };

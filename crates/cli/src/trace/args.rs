@@ -50,7 +50,7 @@ pub(super) struct TraceArgs {
 }
 
 /// Parses an endpoint into `host:port`.
-fn address(text: &str) -> Result<String, String> {
+pub(crate) fn address(text: &str) -> Result<String, String> {
     let address = text.strip_prefix("tcp://").unwrap_or(text);
     match mooncake_types::host_port::split(address) {
         Ok((host, Some(_))) if !host.is_empty() && host != "*" => Ok(address.to_owned()),

@@ -14,7 +14,13 @@ use std::process::ExitCode;
 use mooncake_workload::{EventTrace, EventTraceConfig, LogCounts, RequestLog, Seen, Trace};
 
 use self::args::TraceArgs;
+pub(crate) use self::args::address as endpoint;
 use crate::exit::{self, complain, say};
+
+/// The flags of the program.
+pub(crate) fn command() -> clap::Command {
+    <TraceArgs as clap::CommandFactory>::command()
+}
 
 /// Runs the program with `args`, which lack its name. The status is 0, or 1 if there is no trace, or 2 for wrong
 /// arguments.

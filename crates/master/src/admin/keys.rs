@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State as Extract;
+use mooncake_meta::KeyReport;
 use mooncake_types::{ErrorCode, Located, Medium, Placement, SegmentAddress, limits};
 use serde::{Deserialize, Serialize};
 
@@ -39,6 +40,55 @@ fn ranges(located: &Located, segments: &[SegmentAddress], medium: Medium) -> Vec
 pub(super) struct QueriedKey {
     success: bool,
     data: Vec<Range>,
+    object: ObjectFacts,
+}
+
+/// What the C++ master does not tell of an object.
+#[derive(Serialize)]
+struct ObjectFacts {
+    version: String,
+    len_bytes: u64,
+    replicas: Vec<ReplicaFacts>,
+    lease_ms: u64,
+    idle_ms: u64,
+    hard_pin: bool,
+    soft_pin_ms: Option<u64>,
+    group: Option<String>,
+}
+
+/// One replica: its number, its tier, and the segments of its ranges in the order of their bytes.
+#[derive(Serialize)]
+struct ReplicaFacts {
+    number: u32,
+    medium: &'static str,
+    segments: Vec<String>,
+}
+
+impl ObjectFacts {
+    fn of(report: &KeyReport) -> Self {
+        let mut replicas: Vec<ReplicaFacts> = Vec::new();
+        for placement in &report.located.placements {
+            let segment = &report.segments[placement.segment as usize];
+            let (number, medium) = (placement.replica, segment.medium.tier());
+            match replicas.last_mut().filter(|last| last.number == number) {
+                Some(last) => last.segments.push(segment.name.to_string()),
+                None => {
+                    let segments = vec![segment.name.to_string()];
+                    replicas.push(ReplicaFacts { number, medium, segments });
+                }
+            }
+        }
+        Self {
+            version: report.located.version.to_string(),
+            len_bytes: report.located.len,
+            replicas,
+            lease_ms: report.lease_ms,
+            idle_ms: report.idle_ms,
+            hard_pin: report.hard_pin,
+            soft_pin_ms: report.soft_pin_ms,
+            group: report.group.clone(),
+        }
+    }
 }
 
 /// `GET /query_key?key=K`: where the object lies in memory. It grants no lease, and counts as no read.
@@ -49,17 +99,21 @@ pub(super) async fn query_key(
     let key = parameters.required("key")?.to_owned();
     let look = move |owner: &mut crate::owner::Owner| peek(owner, &key);
     match state.asker.ask(look).await? {
-        Ok(found) => Ok(Json(QueriedKey { success: true, data: found.values })),
+        Ok(report) => Ok(Json(QueriedKey {
+            success: true,
+            data: ranges(&report.located, &report.segments, Medium::Memory),
+            object: ObjectFacts::of(&report),
+        })),
         Err(code) => Err(Failure::not_found(code, code.name())),
     }
 }
 
 /// What the master says about a complete object.
-fn peek(owner: &crate::owner::Owner, key: &str) -> Result<KeyReplicas, ErrorCode> {
+fn peek(owner: &crate::owner::Owner, key: &str) -> Result<KeyReport, ErrorCode> {
     match owner.meta.peek(key) {
         None => Err(ErrorCode::ObjectNotFound),
         Some(report) if !report.complete => Err(ErrorCode::ReplicaIsNotReady),
-        Some(report) => Ok(KeyReplicas::of(&report.located, &report.segments)),
+        Some(report) => Ok(report),
     }
 }
 
@@ -140,7 +194,10 @@ async fn locate_all(state: &AdminState, keys: Vec<String>) -> Result<Json<Batch>
     }
     let look = move |owner: &mut crate::owner::Owner| {
         let answer = |key: String| {
-            let answer = peek(owner, &key).unwrap_or_else(KeyReplicas::error);
+            let answer = match peek(owner, &key) {
+                Ok(report) => KeyReplicas::of(&report.located, &report.segments),
+                Err(code) => KeyReplicas::error(code),
+            };
             (key, answer)
         };
         keys.into_iter().map(answer).collect()

@@ -53,10 +53,19 @@ fn one_key() {
     let master = filled();
     let found = get(master.admin, "/query_key?key=one");
     assert_eq!(found.status, 200);
+    let mut told = found.json();
+    let times = ["lease_ms", "idle_ms"].map(|name| told["object"][name].take().as_u64());
+    assert!(times.iter().all(Option::is_some) && times.contains(&Some(0)), "{times:?}");
+    let version = told["object"]["version"].take();
+    let epoch = format!("{}.", master.connect(2).epoch);
+    assert!(version.as_str().is_some_and(|version| version.starts_with(&epoch)), "{version}");
     assert_eq!(
-        found.json(),
+        told,
         json!({"success": true, "data": [{"size_": 4096, "buffer_address_": 0, "protocol_": "tcp",
-                                          "transport_endpoint_": "node-a"}]})
+                                          "transport_endpoint_": "node-a"}],
+               "object": {"version": null, "len_bytes": 4096, "lease_ms": null, "idle_ms": null,
+                          "replicas": [{"number": 0, "medium": "memory", "segments": ["node-a"]}],
+                          "hard_pin": false, "soft_pin_ms": null, "group": null}})
     );
     assert_eq!(get(master.admin, "/query_key?key=two%20words").status, 200);
     let missing = get(master.admin, "/query_key?key=three");

@@ -17,6 +17,11 @@ impl SoftPins {
         self.in_force
     }
 
+    /// When the soft pin of an object ends, at the earliest, if it is in force.
+    pub(crate) fn end(&self, object: u32) -> Option<Tick> {
+        self.known.get(&object).filter(|pin| pin.in_force()).map(|pin| pin.until)
+    }
+
     /// The length of an object's soft pin in milliseconds, and whether the pin slides.
     pub(crate) fn asked(&self, object: u32) -> Option<(u64, bool)> {
         let pin = self.known.get(&object).filter(|pin| pin.ttl_ms > 0);

@@ -8,3 +8,4 @@ mod value;
 
 pub use batch::{BadBatch, EventBatch, StoredBlocks};
 pub use requests::{EventTrace, EventTraceConfig, Seen};
+pub use value::{NoValue, Value, read as read_value};

@@ -6,21 +6,30 @@ use rmp::decode::read_marker;
 /// Most lists within each other; events have four.
 const MAX_DEPTH: u32 = 16;
 
+/// A value of MessagePack, as events have them.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Value<'a> {
+pub enum Value<'a> {
+    /// Nothing.
     Nil,
-    Bool,
+    /// A truth value.
+    Bool(bool),
+    /// A whole number, signed or not.
     Number(i128),
+    /// A fraction.
     Float(f64),
+    /// A text.
     Text(&'a str),
+    /// Bytes that are no text.
     Bytes(&'a [u8]),
+    /// Values in their order.
     List(Vec<Value<'a>>),
+    /// Pairs of a name and a value.
     Map(Vec<(Value<'a>, Value<'a>)>),
 }
 
 /// Why bytes are not a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NoValue {
+pub enum NoValue {
     /// The bytes end within the value.
     Cut,
     /// The value has a type that events do not use, or is malformed.
@@ -28,7 +37,10 @@ pub(super) enum NoValue {
 }
 
 /// Reads the value at the start of `bytes`, and advances past it.
-pub(super) fn read<'a>(bytes: &mut &'a [u8]) -> Result<Value<'a>, NoValue> {
+///
+/// # Errors
+/// See [`NoValue`].
+pub fn read<'a>(bytes: &mut &'a [u8]) -> Result<Value<'a>, NoValue> {
     read_within(bytes, MAX_DEPTH)
 }
 
@@ -36,7 +48,8 @@ fn read_within<'a>(bytes: &mut &'a [u8], depth: u32) -> Result<Value<'a>, NoValu
     let marker = read_marker(bytes).map_err(|_| NoValue::Cut)?;
     let value = match marker {
         Marker::Null => Value::Nil,
-        Marker::True | Marker::False => Value::Bool,
+        Marker::True => Value::Bool(true),
+        Marker::False => Value::Bool(false),
         Marker::FixPos(number) => Value::Number(number.into()),
         Marker::FixNeg(number) => Value::Number(number.into()),
         Marker::U8 => Value::Number(unsigned(bytes, 1)?.into()),

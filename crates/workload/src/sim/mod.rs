@@ -15,7 +15,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 use self::args::SimArgs;
 use self::run::Comparison;
@@ -34,6 +34,12 @@ enum SimError {
     NoRoom { bytes: u64, replicas: u32, block_bytes: u64 },
     #[error("cannot write {}: {reason}", path.display())]
     Write { path: PathBuf, reason: io::Error },
+}
+
+/// The flags of the program.
+#[must_use]
+pub fn command() -> clap::Command {
+    SimArgs::command()
 }
 
 /// Runs the program with `args`, which lack its name. The status is 0, or 1 if the comparison failed, or 2 for wrong
