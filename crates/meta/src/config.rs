@@ -192,6 +192,11 @@ pub struct Config {
     pub promotion_queue_limit: usize,
     /// The directory in which nodes keep a file for each object that is put; absent: nodes keep no files.
     pub shared_directory: Option<SharedDirectory>,
+    /// Most overruled keys that the membership record keeps one by one, and in its filter. The record of a shell must
+    /// have room for as many.
+    pub max_overruled_keys: usize,
+    /// See `max_overruled_keys`.
+    pub max_filtered_keys: usize,
     /// Seed of the generator of random numbers.
     pub seed: u64,
 }
@@ -236,6 +241,8 @@ impl Default for Config {
             promotion_admission_threshold: 2,
             promotion_queue_limit: 50_000,
             shared_directory: None,
+            max_overruled_keys: limits::MAX_OVERRULED_KEYS,
+            max_filtered_keys: limits::MAX_FILTERED_KEYS,
             seed: 0,
         }
     }

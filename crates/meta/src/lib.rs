@@ -52,6 +52,7 @@ mod tiers;
 mod timeout;
 mod timer;
 mod tombstones;
+mod touched;
 
 pub use check::Violation;
 pub use config::{AllocatorKind, Config, EvictionPolicy, Replication, ReplicationMode, Strategy};
@@ -63,6 +64,8 @@ pub use objects::{MatchedKeys, Patterns, UnmatchedKeys};
 pub use obstacle::{ClosedSegments, KeptRanges, PutObstacle};
 pub use recovery::{ImplausibleReport, Shadow};
 pub use report::{Awaited, KeyReport, SegmentReport};
-pub use segments::{Effect, Member, RecordedMembers};
+pub use segments::{Effect, Member, RecordedMembers, written_hash, written_hash_of_version};
 pub use stats::Stats;
 pub use tombstones::{Remnant, RemnantCursor};
+#[cfg(debug_assertions)]
+pub use touched::records_touched;

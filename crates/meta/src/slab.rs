@@ -1,5 +1,7 @@
 //! Records at stable indices. They lie in pages: a slab grows by one page and copies no record.
 
+use crate::touched::touch;
+
 const PAGE: usize = 1024;
 
 /// The index that means "none".
@@ -70,6 +72,7 @@ impl<T> Slab<T> {
     }
 
     pub(crate) fn get(&self, id: u32) -> Option<&T> {
+        touch();
         match &self.pages.get(id as usize / PAGE)?[id as usize % PAGE] {
             SlabSlot::Used(value) => Some(value),
             SlabSlot::Free { .. } => None,
@@ -82,6 +85,7 @@ impl<T> Slab<T> {
     }
 
     fn slot_mut(&mut self, id: u32) -> &mut SlabSlot<T> {
+        touch();
         &mut self.pages[id as usize / PAGE][id as usize % PAGE]
     }
 }
@@ -96,6 +100,7 @@ impl<T> std::ops::Index<u32> for Slab<T> {
     type Output = T;
 
     fn index(&self, id: u32) -> &T {
+        touch();
         match &self.pages[id as usize / PAGE][id as usize % PAGE] {
             SlabSlot::Used(value) => value,
             SlabSlot::Free { .. } => panic!("slot {id} is empty"),

@@ -49,6 +49,8 @@ enum Asked {
     /// The answer to a page of an inventory or of changes. Holds the place where the next page begins, if there is
     /// one.
     Report(Option<u64>),
+    /// The answer to a report of what a segment lost, before this number.
+    Losses(SegmentId, u64),
 }
 
 impl Beat {
@@ -83,6 +85,7 @@ impl Member {
         let beat = &mut self.beat;
         beat.membership.see_epoch(around.hosts[self.number].epoch());
         beat.membership.report(std::mem::take(&mut beat.unreachable));
+        beat.membership.see_losses(around.hosts[self.number].first_loss().is_some());
         let (body, asked) = match beat.membership.next(self.clock.tick(now_us)) {
             MembershipStep::Wait { until } => {
                 beat.state = BeatState::Idle;
@@ -130,7 +133,15 @@ impl Member {
                 beat.membership.on_started_empty(self.clock.tick(now_us), Some(id));
                 return self.beat_on(around);
             }
-            MembershipStep::ReportLosses => unreachable!("no simulated node loses bytes"),
+            MembershipStep::ReportLosses => match report_losses(self.number, around) {
+                Some(told) => told,
+                None => {
+                    // The segment was taken back meanwhile.
+                    let nothing = Ok(Reply::Done(Ok(())));
+                    beat.membership.on_reply(self.clock.tick(now_us), nothing);
+                    return self.beat_on(around);
+                }
+            },
             MembershipStep::Drop(ranges) => {
                 let mut dropped = ranges.to_vec();
                 let host = &mut around.hosts[self.number];
@@ -169,6 +180,12 @@ impl Member {
             BeatState::Connecting => beat.membership.on_connected(now, epoch),
             BeatState::Asking(Asked::Reply) => beat.membership.on_reply(now, reply),
             BeatState::Asking(Asked::Report(next)) => beat.membership.on_reported(now, next, reply),
+            BeatState::Asking(Asked::Losses(segment, before)) => {
+                if reply == Ok(Reply::Done(Ok(()))) {
+                    around.hosts[self.number].forget_losses(segment, before);
+                }
+                beat.membership.on_reply(now, reply);
+            }
         }
         around.hosts[self.number].see_epoch(beat.membership.seen_epoch());
         if let Some(end) = beat.membership.take_routes_end() {
@@ -210,6 +227,16 @@ impl Member {
             }
         }
     }
+}
+
+/// A report of some entries whose bytes one of the segments lost.
+fn report_losses(number: usize, around: &mut EventContext<'_>) -> Option<(Bytes, Asked)> {
+    let node = around.hosts[number].first_loss()?;
+    let (segment, (lost, next)) = (node.segment(), node.losses().oldest(PAGE_ENTRIES));
+    let keys = lost.iter().map(|(key, _)| &**key).collect();
+    let ranges = lost.iter().map(|(_, range)| *range).collect();
+    around.run_state.fault("told of lost bytes");
+    Some((encode(&Request::ReportLosses { keys, ranges }), Asked::Losses(segment, next)))
 }
 
 /// A page of the changes in a segment since a number, and where the next page begins. `None` if the ledger has

@@ -1,6 +1,6 @@
 //! Injection of faults, and when each of them ends.
 
-use mooncake_types::limits;
+use mooncake_types::{Version, limits};
 
 use crate::ids::Site;
 use crate::net::Event;
@@ -18,6 +18,10 @@ impl World {
             happens(faults.client_death_in),
         );
         let (pauses, master_dies) = (happens(faults.pause_in), happens(faults.master_death_in));
+        let loses = happens(faults.loss_in);
+        if loses {
+            self.lose_bytes();
+        }
         if parts {
             self.part();
         }
@@ -37,6 +41,23 @@ impl World {
             let number = self.run_state.chance.below(self.masters.len() as u64) as usize;
             self.kill(Site::Master(number));
         }
+    }
+
+    /// A node finds that the bytes of one of its entries are lost.
+    fn lose_bytes(&mut self) {
+        let Self { run_state, hosts, scenario, net, paused, .. } = self;
+        let number = run_state.chance.below(scenario.nodes as u64) as usize;
+        let host = &mut hosts[number];
+        let entries: Vec<(usize, u64, Version)> = host.losable(net).collect();
+        let is_paused = paused.contains_key(&Site::Member(number));
+        if !host.is_alive || is_paused || entries.is_empty() {
+            return;
+        }
+        let (node, offset, grant) = entries[run_state.chance.place(entries.len())];
+        let version = host.lose((node, offset, grant), net);
+        run_state.promises.note_lost(version);
+        run_state.fault("lost bytes");
+        run_state.log.add(net.now_us, format_args!("node {number} lost {version} at {offset}"));
     }
 
     fn any_site(&mut self) -> Site {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mooncake_node::{Admission, LentSegments};
+use mooncake_node::{Admission, EntryState, LentSegments};
 use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, SegmentId, Version};
 
 use crate::ids::{ConnId, Process};
@@ -104,6 +104,41 @@ impl Host {
         let stop = self.nodes[node].drop_range(range, net.instant(net.now_us))?;
         self.stop(stop, net);
         Ok(())
+    }
+
+    /// The entries of all lent segments that may be lost: the segment's number, the offset and the grant.
+    pub(crate) fn losable(&self, net: &Net) -> impl Iterator<Item = (usize, u64, Version)> {
+        let now = net.instant(net.now_us);
+        let lent = self.nodes.iter().enumerate().filter(|(_, node)| node.is_lent);
+        lent.flat_map(|(number, node)| {
+            let entries = node.ledger().entries();
+            let complete = entries.filter(move |(offset, entry)| {
+                entry.state == EntryState::Complete && !node.is_promised(*offset, now)
+            });
+            complete.map(move |(offset, entry)| (number, offset, entry.grant))
+        })
+    }
+
+    /// The bytes of a complete entry are lost. Returns its version.
+    pub(crate) fn lose(
+        &mut self,
+        (node, offset, grant): (usize, u64, Version),
+        net: &mut Net,
+    ) -> Version {
+        let (version, stop) = self.nodes[node].lose(offset, grant);
+        self.stop(stop, net);
+        version
+    }
+
+    /// A segment that lost entries of which the master may not know.
+    pub(crate) fn first_loss(&self) -> Option<&Node> {
+        self.nodes.iter().find(|node| node.is_lent && !node.losses().is_empty())
+    }
+
+    /// The master knows what a segment lost before this number.
+    pub(crate) fn forget_losses(&mut self, id: SegmentId, before: u64) {
+        let node = self.nodes.iter_mut().find(|node| node.segment() == id);
+        node.into_iter().for_each(|node| node.forget_losses_before(before));
     }
 
     /// Promises to keep an entry for a while.

@@ -101,6 +101,7 @@ impl World {
         self.remember_survivors();
         let ahead = 1 + self.run_state.chance.below(3);
         let (record, epoch) = self.store.lead(ahead);
+        self.run_state.meet("leaders with a filter", u64::from(self.store.has_filter()));
         let text = format_args!("M{number} leads under {epoch} with {record:?}");
         self.run_state.log.add(self.net.now_us, text);
         let standby = &self.masters[number];

@@ -19,6 +19,7 @@ use crate::promises::served;
 use crate::run_state::RunState;
 use crate::scenario::Scenario;
 use crate::store::Store;
+use crate::verbs::is_matched;
 use crate::watched::Watched;
 
 pub(crate) struct Master {
@@ -490,7 +491,10 @@ fn names(request: &Request<'_>, key: usize) -> bool {
         Request::Remove { keys, .. }
         | Request::ClearReplicas { keys, .. }
         | Request::Retract { keys, .. } => keys.contains(&KEYS[key]),
-        Request::Scan(scan) => scan.action != ScanAction::List,
+        Request::Scan(scan) => {
+            scan.action != ScanAction::List
+                && scan.pattern.is_none_or(|pattern| is_matched(pattern, KEYS[key]))
+        }
         _ => false,
     }
 }

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use mooncake_node::{Admission, Effect, Entry, EntryState, Ledger, SegmentMachine, WriteRequest};
+use mooncake_node::{
+    Admission, Effect, Entry, EntryState, Ledger, Losses, PROMISE, SegmentMachine, WriteRequest,
+};
 use mooncake_types::{
     Epoch, ErrorCode, Medium, RangeDrop, RangeRead, RangeWrite, SegmentId, Version,
 };
@@ -59,6 +61,8 @@ pub(crate) struct Node {
     /// The highest epoch that the segment was told.
     offered: Epoch,
     tickets: BTreeMap<u64, Ticket>,
+    /// When the last promise about an entry at each offset ends.
+    promised: BTreeMap<u64, Instant>,
     /// Changes since the last call of [`Node::take_changes`].
     changes: Vec<(Version, (u64, u64))>,
 }
@@ -107,6 +111,7 @@ impl Node {
             begun: Extents::default(),
             offered: Epoch(0),
             tickets: BTreeMap::new(),
+            promised: BTreeMap::new(),
             changes: Vec::new(),
         }
     }
@@ -229,9 +234,17 @@ impl Node {
     /// Promises to keep an entry for a while. A disk makes no promises.
     pub(crate) fn promise(&mut self, range: &RangeRead, now: Instant) -> Result<(), ErrorCode> {
         match self.medium {
-            Medium::Memory => self.machine.promise(range, now),
-            _ => Err(ErrorCode::NoAvailableHandle),
+            Medium::Memory => self.machine.promise(range, now)?,
+            _ => return Err(ErrorCode::NoAvailableHandle),
         }
+        self.promised.insert(range.offset, now + PROMISE);
+        Ok(())
+    }
+
+    /// Whether readers may have a promise about the entry at an offset. Nodes promise only what they have checked, and
+    /// never find it lost afterwards.
+    pub(crate) fn is_promised(&self, offset: u64, now: Instant) -> bool {
+        self.promised.get(&offset).is_some_and(|&until| now < until)
     }
 
     /// Makes no more promises. Returns how long the earlier ones still hold.
@@ -248,6 +261,23 @@ impl Node {
         let (dropped, stop) =
             self.change(|machine, effects| machine.drop_entry(range, now, effects));
         dropped.map(|()| stop)
+    }
+
+    /// The bytes of a complete entry are lost. Returns its version, and the writers that must be told to stop.
+    pub(crate) fn lose(&mut self, offset: u64, grant: Version) -> (Version, Vec<Writer>) {
+        let version = self.ledger().complete_at(offset).expect("it is complete").version;
+        let (_, stop) = self.change(|machine, effects| machine.lose(offset, grant, effects));
+        (version, stop)
+    }
+
+    /// What was lost and is not known to be reported yet.
+    pub(crate) fn losses(&self) -> &Losses {
+        self.machine.losses()
+    }
+
+    /// The master knows all losses before this number.
+    pub(crate) fn forget_losses_before(&mut self, number: u64) {
+        self.machine.forget_losses_before(number);
     }
 
     /// Drops all entries, and gives the segment another id. Returns the writers that must be told to stop.

@@ -77,6 +77,11 @@ impl Promises {
         self.gone.extend(node.ledger().entries().map(|(_, entry)| entry.version));
     }
 
+    /// A node lost bytes of a version.
+    pub(crate) fn note_lost(&mut self, version: Version) {
+        self.gone.insert(version);
+    }
+
     /// A version was completed, or is given to readers. Older ones are over.
     pub(crate) fn note_newer(&mut self, key: usize, version: Version) {
         let newest = self.newest.entry(key).or_default();
@@ -159,6 +164,8 @@ impl World {
             !run_state.promises.is_over(key, version)
                 && !run_state.promises.held.iter().any(|it| is_newer(&it))
                 && run_state.history.is_newest_known(key, version)
+                // The record may cost a key that changed before, if it has no room to be exact.
+                && !self.store.is_filtered(KEYS[key], version)
         };
         if let Some((version, key)) = lost.iter().find(is_owed) {
             let text = format!("{version} of key {key} is on no node any more");

@@ -1,4 +1,4 @@
-use mooncake_types::Chance;
+use mooncake_types::{Chance, limits};
 
 /// The parameters of a run. All of them follow from its seed, kind and number of events.
 #[derive(Clone, Debug)]
@@ -59,6 +59,8 @@ pub struct Scenario {
     pub(crate) has_rivals: bool,
     /// The longest time for which a master cannot reach the coordinator.
     pub(crate) longest_away_ms: u64,
+    /// Most overruled keys that the record keeps one by one, and in its filter.
+    pub(crate) most_overruled: (usize, usize),
 }
 
 /// The odds of each fault: one in this many events or messages; never if zero.
@@ -80,6 +82,8 @@ pub(crate) struct Faults {
     pub(crate) master_death_in: u64,
     /// A master cannot reach the coordinator for a while: once in this many milliseconds on average.
     pub(crate) away_every_ms: u64,
+    /// A node finds that the bytes of an entry are lost.
+    pub(crate) loss_in: u64,
 }
 
 /// Which kinds of faults a run has.
@@ -189,16 +193,38 @@ impl Scenario {
             suspension_ms: one_of(chance, &[300, 1_000]),
             has_rivals: false,
             longest_away_ms: 1_500,
+            most_overruled: (limits::MAX_OVERRULED_KEYS, limits::MAX_FILTERED_KEYS),
         };
         let scenario = scenario.with_disks(&mut Chance::new(seed ^ 0xd15c_d15c));
+        let scenario = scenario.shaped(kind, (is_plain, tightness, has_rivals), &mut apart);
+        scenario.with_losses(kind, &mut Chance::new(seed ^ 0x1055_0f17))
+    }
+
+    fn shaped(
+        self,
+        kind: Kind,
+        (is_plain, tightness, has_rivals): (bool, u64, bool),
+        apart: &mut Chance,
+    ) -> Self {
+        let scenario = self;
         match (is_plain, tightness) {
-            _ if kind == Kind::Recovery => scenario.without_extras().wide(&mut apart),
-            _ if has_rivals => scenario.without_extras().with_rivals(&mut apart),
+            _ if kind == Kind::Recovery => scenario.without_extras().wide(apart),
+            _ if has_rivals => scenario.without_extras().with_rivals(apart),
             (false, _) => scenario,
             (true, 0) => scenario.without_extras(),
             (true, 1) => scenario.without_extras().crowded(kind),
             (true, _) => scenario.without_extras().read_mostly(),
         }
+    }
+
+    /// In half of the runs in which processes die, nodes lose bytes, or the record has room for few overruled keys.
+    fn with_losses(self, kind: Kind, apart: &mut Chance) -> Self {
+        if self.has_rivals || matches!(kind, Kind::Calm | Kind::Network) || apart.below(2) > 0 {
+            return self;
+        }
+        let most_overruled = one_of(apart, &[self.most_overruled, (1, 3), (4, 40), (0, 1_000)]);
+        let loss_in = maybe(apart, &[40, 200]);
+        Self { most_overruled, faults: Faults { loss_in, ..self.faults }, ..self }
     }
 
     /// Half of the runs with extras have disks.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mooncake_meta::{Effect, Member, RecordedMembers};
+use mooncake_meta::{Effect, Member, RecordedMembers, written_hash, written_hash_of_version};
 use mooncake_types::{Epoch, OverruledKeys, SegmentId, Version};
 
 use crate::ids::Process;
@@ -19,8 +19,9 @@ pub(crate) struct Store {
 
 impl Store {
     /// A store before the first leader.
-    pub(crate) fn new(lease_us: u64) -> Self {
-        let (members, overruled) = (BTreeMap::new(), OverruledKeys::default());
+    pub(crate) fn new(lease_us: u64, most_single: usize) -> Self {
+        let members = BTreeMap::new();
+        let overruled = OverruledKeys::with_most_single(most_single);
         Self { members, overruled, epoch: Epoch(0), lease: None, lease_us }
     }
 
@@ -62,6 +63,17 @@ impl Store {
         if self.members.values().all(|member| member.behind.is_none()) {
             self.overruled.clear();
         }
+    }
+
+    /// Whether the record has a filter, and takes this version of a key for one that it overrules. So it may be, for the
+    /// sake of other keys in the filter.
+    pub(crate) fn is_filtered(&self, key: &str, version: Version) -> bool {
+        let hashes = [written_hash(key), written_hash_of_version(version)];
+        hashes.into_iter().any(|it| self.overruled.is_filtered(it, version, Version::default()))
+    }
+
+    pub(crate) fn has_filter(&self) -> bool {
+        self.overruled.filter().is_some()
     }
 
     /// The members that are behind since before this one.

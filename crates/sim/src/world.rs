@@ -73,7 +73,7 @@ impl World {
         let names = (0..scenario.nodes).map(name_of).collect();
         let process = Process { site: Site::Master(0), incarnation: 1 };
         net.settle(process);
-        let mut store = Store::new(1_000 * scenario.leadership_ms);
+        let mut store = Store::new(1_000 * scenario.leadership_ms, scenario.most_overruled.0);
         let (record, epoch) = store.lead(1);
         let meta =
             Meta::recover(config(&scenario, &mut run_state.chance), epoch, Tick::ZERO, &record);
@@ -445,6 +445,8 @@ pub(crate) fn config(scenario: &Scenario, chance: &mut Chance) -> Config {
         offload_on_evict: scenario.sinks,
         offload_force_evict: scenario.sinks && scenario.forces_eviction,
         promotion_on_hit: scenario.promotes,
+        max_overruled_keys: scenario.most_overruled.0,
+        max_filtered_keys: scenario.most_overruled.1,
         seed: chance.bits(),
         ..Config::default()
     }

@@ -72,6 +72,11 @@ fn run_seeds(kind: Kind, seeds: std::ops::Range<u64>, (events, detail): (u64, De
     }
     let has_late_writers = met["refused writes"] > 0;
     assert!(least == 0 || kind == Kind::Calm || has_late_writers, "no writer came late");
+    let has_deaths = !matches!(kind, Kind::Calm | Kind::Network);
+    let has_losses = faults.contains_key("told of lost bytes");
+    assert!(least == 0 || !has_deaths || has_losses, "no master heard of lost bytes");
+    let has_filter = met.contains_key("leaders with a filter") || kind == Kind::Processes;
+    assert!(least == 0 || !has_deaths || has_filter, "no record had a filter");
 }
 
 fn is_wanted(kind: Kind) -> bool {

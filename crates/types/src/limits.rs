@@ -114,7 +114,8 @@ pub const MAX_ATTRIBUTES_BYTES: usize = MAX_GROUP_BYTES + 64;
 /// Most overruled keys in the membership record that it keeps one by one.
 pub const MAX_OVERRULED_KEYS: usize = 1_024;
 
-/// Most overruled keys in its filter, beside those. With so many, one other key in five is taken for one of them.
+/// Most overruled keys and versions in its filter, beside those. With so many, two other entries in five are taken for
+/// one of them.
 pub const MAX_FILTERED_KEYS: usize = 1 << 17;
 
 /// Most entries in one page of an inventory.

@@ -56,11 +56,36 @@ pub enum Rule {
     /// L6: a new leader changes no object until the routes of earlier leaders have ended, or every member has
     /// reported.
     RoutesAreWaitedFor,
+    /// L6: a leader serves changes only after the record marks the members behind that have not reported.
+    TheSilentAreMarked,
+    /// L5: a leader gives up no member that is reporting.
+    ReportersAreAwaited,
+    /// L5: a leader gives up no member whose node pings and is to report after others.
+    TheHeardAreAwaited,
+    /// L6: a segment that is behind reports after those that know what it lacks.
+    WhoKnowsMoreReportsFirst,
+    /// L4, L6: a segment that the record does not name, as it was struck, starts empty.
+    StrangersStartEmpty,
+    /// L4, L6: a segment starts empty if no leader can tell what it lacks.
+    TheUntoldStartEmpty,
+    /// L4, L6: with a segment that alone could tell what others lack, the record gives up what it knew of those.
+    WhoAloneKnewTakesOthersAlong,
+    /// L4, L6: the record overrules a version on segments that are behind before the last version in step is gone that
+    /// hides it.
+    ChangesAreWrittenAhead,
+    /// L4, L6: a later leader believes no entry that the record overrules.
+    OverruledEntriesAreDropped,
+    /// L4, L6: that holds for keys in the filter of the record, too.
+    FilteredKeysAreOverruled,
+    /// A removal by pattern costs segments that are behind no other objects.
+    PatternsSpareOthers,
+    /// An object whose bytes a node lost does not count as there.
+    LossesAreTaken,
 }
 
 impl Rule {
     /// All rules.
-    pub const ALL: [Rule; 25] = [
+    pub const ALL: [Rule; 37] = [
         Rule::OverlappedEntriesAreDropped,
         Rule::AllPartsAreThere,
         Rule::OldLeadersAreRefused,
@@ -86,6 +111,18 @@ impl Rule {
         Rule::CopiesAreAskedFor,
         Rule::PromisesAreKept,
         Rule::RoutesAreWaitedFor,
+        Rule::TheSilentAreMarked,
+        Rule::ReportersAreAwaited,
+        Rule::TheHeardAreAwaited,
+        Rule::WhoKnowsMoreReportsFirst,
+        Rule::StrangersStartEmpty,
+        Rule::TheUntoldStartEmpty,
+        Rule::WhoAloneKnewTakesOthersAlong,
+        Rule::ChangesAreWrittenAhead,
+        Rule::OverruledEntriesAreDropped,
+        Rule::FilteredKeysAreOverruled,
+        Rule::PatternsSpareOthers,
+        Rule::LossesAreTaken,
     ];
 }
 

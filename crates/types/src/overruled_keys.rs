@@ -9,10 +9,17 @@ const FILTER_BITS: u32 = 1 << 19;
 
 /// Overruled keys, by their hashes. Some are kept one by one, all further ones in a filter: it also has hashes that were
 /// never added, so a few entries more count as gone, and none less.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OverruledKeys {
     single: BTreeMap<u64, OverruledKey>,
+    most_single: usize,
     filter: Option<OverruledFilter>,
+}
+
+impl Default for OverruledKeys {
+    fn default() -> Self {
+        Self::with_most_single(limits::MAX_OVERRULED_KEYS)
+    }
 }
 
 /// One bit for all hashes with the same high bits, and one statement about all of them.
@@ -27,12 +34,18 @@ impl OverruledKeys {
     /// Keys that were kept one by one, and a filter.
     #[must_use]
     pub fn new(single: BTreeMap<u64, OverruledKey>, filter: Option<OverruledFilter>) -> Self {
-        Self { single, filter }
+        Self { single, filter, ..Self::default() }
+    }
+
+    /// No keys yet, and fewer of them one by one than a record keeps: for tests.
+    #[must_use]
+    pub const fn with_most_single(most_single: usize) -> Self {
+        Self { single: BTreeMap::new(), most_single, filter: None }
     }
 
     /// Adds what is known about the key with this hash.
     pub fn add(&mut self, hash: u64, key: OverruledKey) {
-        let is_single = self.single.len() < limits::MAX_OVERRULED_KEYS && self.filter.is_none();
+        let is_single = self.single.len() < self.most_single && self.filter.is_none();
         if is_single || self.single.contains_key(&hash) {
             return self.single.entry(hash).or_default().add(key);
         }
@@ -43,7 +56,13 @@ impl OverruledKeys {
     #[must_use]
     pub fn covers(&self, hash: u64, version: Version, since: Version) -> bool {
         let single = self.single.get(&hash).is_some_and(|key| key.covers(version, since));
-        single || self.filter.as_ref().is_some_and(|it| it.covers(hash, version, since))
+        single || self.is_filtered(hash, version, since)
+    }
+
+    /// As [`Self::covers`], as far as the filter says so.
+    #[must_use]
+    pub fn is_filtered(&self, hash: u64, version: Version, since: Version) -> bool {
+        self.filter.as_ref().is_some_and(|it| it.covers(hash, version, since))
     }
 
     /// About how many keys there are.
@@ -60,7 +79,7 @@ impl OverruledKeys {
 
     /// Forgets all of them.
     pub fn clear(&mut self) {
-        *self = Self::default();
+        *self = Self::with_most_single(self.most_single);
     }
 
     /// The keys that are kept one by one.

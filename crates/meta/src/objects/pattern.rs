@@ -25,6 +25,13 @@ pub struct MatchedKeys {
     pub(super) next: u32,
 }
 
+impl MatchedKeys {
+    /// The keys that matched.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.keys.iter().map(|(_, key)| &**key)
+    }
+}
+
 impl UnmatchedKeys {
     /// The page of a scan without a pattern.
     pub(super) fn all(self) -> MatchedKeys {

@@ -48,9 +48,9 @@ impl Meta {
         if let Err(code) = self.admit(now, from, &Request::Scan(*scan)) {
             return Reply::Refused(code);
         }
-        let page = self.page_of(scan, matched);
+        let reply = self.answer_page(scan, matched);
         self.settle_sunk();
-        Reply::Scanned(page)
+        reply
     }
 
     pub(crate) fn scan(&mut self, scan: &Scan<'_>) -> Reply {
@@ -59,8 +59,15 @@ impl Meta {
             None => Ok(keys.all()),
         });
         match matched {
-            Ok(matched) => Reply::Scanned(self.page_of(scan, matched)),
+            Ok(matched) => self.answer_page(scan, matched),
             Err(code) => Reply::Refused(code),
+        }
+    }
+
+    fn answer_page(&mut self, scan: &Scan<'_>, matched: MatchedKeys) -> Reply {
+        match self.is_page_written(scan, &matched) {
+            true => Reply::Scanned(self.page_of(scan, matched)),
+            false => Reply::Refused(ErrorCode::UnavailableInCurrentStatus),
         }
     }
 

@@ -4,6 +4,7 @@
 //! now. A suspended leader changes nothing and gives out no routes. Readers use their known routes as long as a later
 //! leader waits for them. Nodes stay connected, so that the leader can continue if no other master has led meanwhile.
 
+use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{
     ClientId, ErrorCode, Medium, MountOutcome, MountSegment, Pong, Reply, Request, SegmentState,
     Tick,
@@ -88,7 +89,7 @@ impl Meta {
                 !is_behind || is_missing || adopts
             }
             None if mount.is_empty => return MountOutcome::Ready,
-            None => adopts,
+            None => adopts || is_broken(Rule::StrangersStartEmpty),
         };
         match may_report {
             true => MountOutcome::WantsInventory,

@@ -19,7 +19,7 @@
 //! - [`shadow`] is the copy of a ledger that a standby keeps; [`replay`] takes it up once the standby leads.
 //! - [`review`] compares the inventory of a restarted node with the entries that the leader knows.
 //! - [`silence`] says which members are reporting, [`overruled`] which keys changed meanwhile.
-//! - [`written_ahead`] has the record name what segments lack that are behind.
+//! - [`written_ahead`] has the record name what segments lack that are behind, [`tellers`] knows which others can tell.
 //! - [`outrank`] takes a higher epoch when a node has obeyed a later leader.
 //!
 //! Invariants: a leader that serves changes has the report of every member, or has it marked behind. It grants nothing
@@ -45,13 +45,14 @@ mod shadow;
 mod shadows;
 mod silence;
 mod stripes;
+mod tellers;
 mod term;
 mod waiting_stripes;
 mod written_ahead;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mooncake_types::{SegmentId, Tick, Version};
+use mooncake_types::{Epoch, SegmentId, Tick, Version};
 
 pub use self::entry::ImplausibleReport;
 use self::overruled::Overruled;
@@ -62,6 +63,10 @@ use self::shadows::Shadows;
 pub(crate) use self::term::Term;
 use self::waiting_stripes::WaitingStripes;
 use crate::segments::{Member, RecordedMembers};
+use crate::touched::touch;
+
+/// Newer than every version.
+const NEWER_THAN_ALL: Version = Version { epoch: Epoch(u64::MAX), counter: u64::MAX };
 
 /// The recovery of one leader.
 #[derive(Debug)]
@@ -85,6 +90,8 @@ pub(crate) struct Recovery {
     awaits_silence: bool,
     /// Since when each member was behind when this leader began, of those that catch up with it.
     were_behind: BTreeMap<SegmentId, Version>,
+    /// The missing members in memory. Each can tell what those lack that are behind since before this version.
+    tellers: BTreeSet<(Version, SegmentId)>,
     /// When the leader last heard of each missing member: its node pinged, or was told that it is to report after others.
     heard: BTreeMap<SegmentId, Tick>,
 }
@@ -94,7 +101,7 @@ impl Recovery {
         let since = |member: &Member| member.behind.filter(|&since| since != Version::default());
         let members = record.members.iter();
         let were_behind = members.filter_map(|member| Some((member.segment, since(member)?)));
-        Self {
+        let mut recovery = Self {
             phase: Phase::first(record),
             overruled: Overruled::default(),
             replacing: BTreeSet::new(),
@@ -105,8 +112,24 @@ impl Recovery {
             progressed_at: now,
             awaits_silence: false,
             were_behind: were_behind.collect(),
+            tellers: BTreeSet::new(),
             heard: BTreeMap::new(),
-        }
+        };
+        let in_memory = record.members.iter().filter(|member| !member.is_disk);
+        let missing = in_memory.map(|it| it.segment).filter(|&id| recovery.is_missing(id));
+        recovery.tellers = missing.map(|id| (recovery.would_tell_before(id), id)).collect();
+        recovery
+    }
+
+    /// What a member that has not reported could tell others, if it is in memory: what those lack that are behind since
+    /// before this version.
+    fn would_tell_before(&self, id: SegmentId) -> Version {
+        self.were_behind.get(&id).copied().unwrap_or(NEWER_THAN_ALL)
+    }
+
+    /// A member tells nothing any more that a later leader does not know: it has reported, has left, or is a disk.
+    pub(crate) fn forget_teller(&mut self, id: SegmentId) {
+        self.tellers.remove(&(self.would_tell_before(id), id));
     }
 
     /// Whether only disks may still report objects that the leader does not know.
@@ -122,7 +145,7 @@ impl Recovery {
     /// Members that have not reported.
     pub(crate) fn missing(&self) -> impl ExactSizeIterator<Item = SegmentId> {
         static NONE: BTreeSet<SegmentId> = BTreeSet::new();
-        self.phase.missing().unwrap_or(&NONE).iter().copied()
+        self.phase.missing().unwrap_or(&NONE).iter().inspect(|_| touch()).copied()
     }
 
     /// Whether a member has not reported.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{SegmentId, Version};
 
 use crate::segments::{Member, RecordedMembers};
@@ -64,7 +65,9 @@ impl Phase {
             let members = record.members.iter().filter(|member| is_so(member));
             members.map(|member| member.segment).collect::<BTreeSet<SegmentId>>()
         };
-        let missing = those(|member| member.behind != Some(Version::default()));
+        let missing = those(|member| {
+            member.behind != Some(Version::default()) || is_broken(Rule::TheUntoldStartEmpty)
+        });
         let unmarked = those(|member| member.behind.is_none());
         let has_behind = record.members.iter().any(|member| member.behind.is_some());
         let are_former_routes_over = false;

@@ -76,6 +76,7 @@ impl Meta {
 
     /// A member has reported its whole inventory, or is no member any more.
     pub(crate) fn on_reported(&mut self, id: SegmentId) {
+        self.recovery.forget_teller(id);
         self.recovery.were_behind.remove(&id);
         self.recovery.phase.forget_missing(id);
         self.advance_recovery();
@@ -120,6 +121,10 @@ impl Meta {
             return self.await_silence();
         }
         for id in self.recovery.phase.begin_marking() {
+            if is_broken(Rule::TheSilentAreMarked) {
+                self.note_marked(id);
+                continue;
+            }
             self.emit(Effect::MarkBehind(id, self.term.first_grant()));
         }
     }
@@ -162,6 +167,7 @@ impl Meta {
         let is_heard = |it: &Meta, id: SegmentId| {
             let heard = it.recovery.heard.get(&id);
             heard.is_some_and(|&heard| it.now.since_ms(heard) < ttl_ms)
+                && !is_broken(Rule::TheHeardAreAwaited)
                 && (is_early || it.awaits_others(id))
         };
         let is_awaited = |id: &SegmentId| {

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeSet;
 
+use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{SegmentId, Tick};
 
 use crate::Meta;
@@ -25,6 +26,7 @@ impl Meta {
             && segment.serves()
             && segment.is(Closed::Recovering)
             && self.now < self.silent_from()
+            && !is_broken(Rule::ReportersAreAwaited)
     }
 
     /// When segments that owe pages count as silent, unless another page comes.

@@ -13,26 +13,25 @@
 //! So a segment tells what others lack that are behind since before it. If two fall behind one after the other, the second
 //! is marked with a newer version.
 //!
-//! The record has room for [`MAX_OVERRULED_KEYS`] keys one by one, and for [`MAX_FILTERED_KEYS`] in a filter: a later
-//! leader takes a few more for overruled, and drops those entries too. If there are more, or if a segment leaves on which
-//! others depend, no later leader can tell what the segments lack that are behind by then: under a later leader they
+//! Where nobody names the key of an entry that must go, as in a removal by pattern, the record has a hash of its version
+//! instead.
+//!
+//! The record has room for [`MAX_OVERRULED_KEYS`](mooncake_types::limits::MAX_OVERRULED_KEYS) keys and versions one by one, and for [`MAX_FILTERED_KEYS`](mooncake_types::limits::MAX_FILTERED_KEYS) in a filter:
+//! a later leader takes a few more for overruled, and drops those entries too. If there are more, or if a segment leaves on
+//! which others depend, no later leader can tell what the segments lack that are behind by then: under a later leader they
 //! start empty. Under this leader they still catch up.
 
-use std::collections::BTreeSet;
+use mooncake_types::mutation::{Rule, is_broken};
+use mooncake_types::{Epoch, OverruledKey, PutEnd, Request, Scan, ScanAction, SegmentId, Version};
 
-use mooncake_types::limits::{MAX_FILTERED_KEYS, MAX_OVERRULED_KEYS};
-use mooncake_types::{Epoch, OverruledKey, PutEnd, Request, SegmentId, Version};
-
+use super::NEWER_THAN_ALL;
 use crate::Meta;
-use crate::objects::{Object, ObjectState, Range};
-use crate::segments::{Closed, Effect, written_hash};
+use crate::objects::{MatchedKeys, Object, ObjectState, Range};
+use crate::segments::{Closed, Effect, Segment, written_hash, written_hash_of_version};
 use crate::tombstones::EntryId;
 
-/// Newer than every version.
-const NEWER_THAN_ALL: Version = Version { epoch: Epoch(u64::MAX), counter: u64::MAX };
-
 /// No later leader can tell what has changed since: see [`Effect::MarkBehind`].
-const UNTOLD: Version = Version { epoch: Epoch(0), counter: 0 };
+pub(super) const UNTOLD: Version = Version { epoch: Epoch(0), counter: 0 };
 
 /// The newest version that is older than a granted one.
 fn before(version: Version) -> Version {
@@ -54,19 +53,56 @@ impl Meta {
                 (keys, ranges.iter().map(|it| it.version).max().max(unknown))
             }
             Request::PutEnd { puts } => return self.are_puts_told(puts),
-            Request::Scan(_) if request.changes_objects() => {
-                if unknown.is_none() && !self.owes_drops() {
-                    return true;
-                }
-                self.lose_track_before(NEWER_THAN_ALL);
-                return !self.members.has_trackable();
-            }
+            Request::Scan(scan) if request.changes_objects() => return self.may_scan(scan),
             _ => return true,
         };
         let mut is_written = true;
         for key in keys {
             let may_be_outdated = named.is_some() || self.has_outdated(self.index.hash(key));
             let newest = self.newest_known(key).max(named).filter(|_| may_be_outdated);
+            is_written &= newest.is_none_or(|newest| self.write_ahead(key, newest));
+        }
+        is_written
+    }
+
+    /// Whether a removal of many objects may go on. What each page of it takes away is [written](Self::is_page_written)
+    /// page by page. If it takes all, segments that are behind start empty under later leaders, as nothing in them is to
+    /// stay.
+    fn may_scan(&mut self, scan: &Scan<'_>) -> bool {
+        let takes_all =
+            scan.pattern.is_none() && scan.action == (ScanAction::Remove { force: true });
+        if !takes_all && self.knows_all_behind() && !is_broken(Rule::PatternsSpareOthers) {
+            return true;
+        }
+        if self.members.oldest_lacking().is_none() && !self.owes_drops() {
+            return true;
+        }
+        self.lose_track_before(NEWER_THAN_ALL);
+        !self.members.has_trackable()
+    }
+
+    /// Whether this leader knows each entry of the segments that are behind: they have reported, and it has named them
+    /// since.
+    fn knows_all_behind(&self) -> bool {
+        let is_known = |segment: &Segment| {
+            segment.is_mounted() && !segment.is(Closed::Struck) && segment.recovering.is_none()
+        };
+        let mut behind = self.members.behind_before(NEWER_THAN_ALL);
+        behind.all(|id| self.segments.find(id).is_some_and(|slot| is_known(&self.segments[slot])))
+    }
+
+    /// Whether the record has what a page of a removal takes away, as far as the removed versions hide others on segments
+    /// that are behind. If not, the change of the record is under way, and the client must ask for the page again.
+    pub(crate) fn is_page_written(&mut self, scan: &Scan<'_>, page: &MatchedKeys) -> bool {
+        if scan.action == ScanAction::List || !self.members.has_trackable() {
+            return true;
+        }
+        let mut is_written = true;
+        for key in page.names() {
+            let newest = match self.has_outdated(self.index.hash(key)) {
+                true => self.newest_known(key),
+                false => None,
+            };
             is_written &= newest.is_none_or(|newest| self.write_ahead(key, newest));
         }
         is_written
@@ -138,12 +174,12 @@ impl Meta {
 
     /// Whether the record overrules this version of a key, if segments are behind. If not, the change is under way.
     fn write_ahead(&mut self, key: &str, version: Version) -> bool {
-        if !self.members.has_trackable() {
+        if !self.members.has_trackable() || is_broken(Rule::ChangesAreWrittenAhead) {
             return true;
         }
         let hash = written_hash(key);
         if !self.members.is_overruled_on_all(hash, version) {
-            if self.members.overruled_keys() >= MAX_OVERRULED_KEYS + MAX_FILTERED_KEYS {
+            if !self.has_room_in_record() {
                 self.lose_track_before(NEWER_THAN_ALL);
                 return !self.members.has_trackable();
             }
@@ -151,6 +187,13 @@ impl Meta {
             self.overrule_written(hash, version);
         }
         self.members.is_overruled_on_all(hash, version)
+    }
+
+    /// Whether the record has room for one more overruled key or version.
+    fn has_room_in_record(&self) -> bool {
+        let config = &self.config;
+        let most = config.max_overruled_keys + config.max_filtered_keys;
+        self.members.overruled_keys() < most
     }
 
     fn overrule_written(&mut self, hash: u64, until: Version) {
@@ -166,18 +209,35 @@ impl Meta {
         if !self.members.has_trackable() {
             return true;
         }
-        let record = &self.objects[object];
-        let hash = self.index.hash(&record.key);
-        let is_newer = |oldest: Version| record.version > oldest;
-        let hides = self.members.oldest_lacking().is_some_and(is_newer)
-            || self.is_replacing(object)
-            || self.has_outdated(hash);
-        let (key, version) = (record.key.clone(), record.version);
-        !hides || self.write_ahead(&key, version)
+        let (key, version) = (self.objects[object].key.clone(), self.objects[object].version);
+        !self.may_hide_older(object) || self.write_ahead(&key, version)
     }
 
-    /// Whether a later leader knows that an entry on a segment that is behind has a tombstone. If it cannot know, it will
-    /// have the segment start empty. False while the change of the record is under way.
+    /// Whether segments that are behind may hold an older version of an object.
+    fn may_hide_older(&self, object: u32) -> bool {
+        let record = &self.objects[object];
+        let is_newer = |oldest: Version| record.version > oldest;
+        self.members.oldest_lacking().is_some_and(is_newer)
+            || self.is_replacing(object)
+            || self.has_outdated(self.index.hash(&record.key))
+    }
+
+    /// Whether an object may lose a replica whose bytes are gone: segments in step hold another one, or the record has
+    /// the versions that the object hides. False while the change is under way.
+    pub(crate) fn may_lose(&mut self, object: u32, replica: u8) -> bool {
+        if !self.members.has_trackable() {
+            return true;
+        }
+        let lacking = self.replicas_where(object, |range| !self.is_in_step(range));
+        if self.has_replica_but(object, lacking | 1 << replica) || !self.may_hide_older(object) {
+            return true;
+        }
+        let (key, replaced) = (self.objects[object].key.clone(), self.objects[object].version);
+        self.write_ahead(&key, before(replaced))
+    }
+
+    /// Whether a later leader knows that an entry on a segment that is behind has a tombstone. If the record has no room to
+    /// say so, that leader will have the segment start empty. False while the change of the record is under way.
     pub(crate) fn is_tombstone_told(
         &mut self,
         slot: u32,
@@ -190,6 +250,12 @@ impl Meta {
         }
         match self.members.written(hash) {
             Some(written) => self.overrule_written(written, version),
+            // Who removed it did not name its key.
+            None if self.has_room_in_record() => {
+                let written = written_hash_of_version(version);
+                self.members.note_written(written, written);
+                self.overrule_written(written, version);
+            }
             None => {
                 // What it could tell of others is lost with it.
                 if let Some(before) = self.tells_before(id) {
@@ -206,7 +272,9 @@ impl Meta {
         self.members.behind_since(id).is_some_and(|since| {
             let written = self.members.written(hash);
             let is_overruled = |written| self.members.is_overruled(written, version, since);
-            since == UNTOLD || written.is_some_and(is_overruled)
+            since == UNTOLD
+                || written.is_some_and(is_overruled)
+                || is_overruled(written_hash_of_version(version))
         })
     }
 
@@ -221,95 +289,6 @@ impl Meta {
         })
     }
 
-    /// Has the record strike a member; see [`Self::strike_members`].
-    pub(crate) fn strike_member(&mut self, id: SegmentId) {
-        self.strike_members(&BTreeSet::from([id]));
-    }
-
-    /// Has the record strike members, and with them the missing ones of which nobody else could tell this leader what
-    /// they lack. Later leaders no longer know what those segments lack that are behind since before one of them.
-    pub(crate) fn strike_members(&mut self, ids: &BTreeSet<SegmentId>) {
-        let is_left = |id: &SegmentId| !self.members.is_pending(Effect::Strike(*id));
-        let mut struck: BTreeSet<SegmentId> = ids.iter().copied().filter(is_left).collect();
-        let would_tell = struck.iter().filter_map(|&id| self.missing_would_tell_before(id)).max();
-        if let Some(before) = would_tell {
-            struck.extend(self.missing_since_before(before).filter(is_left));
-        }
-        let tells = struck.iter().filter_map(|&id| self.tells_before(id)).max();
-        if let Some(before) = tells {
-            self.lose_track_but(before, &struck);
-        }
-        for id in struck {
-            if let Some(slot) = self.segments.find(id) {
-                self.segments.set(slot, Closed::Struck, true);
-            }
-            self.emit(Effect::Strike(id));
-        }
-    }
-
-    /// A segment is lent by another process than the one that wrote its entries. The new process may lack some that had no
-    /// rows, so it cannot tell of all changes that segments lack which are behind since before it.
-    ///
-    /// False while the record does not say so yet.
-    pub(crate) fn note_restarted(&mut self, id: SegmentId) -> bool {
-        if let Some(before) = self.missing_would_tell_before(id) {
-            let untold: BTreeSet<SegmentId> = self.missing_since_before(before).collect();
-            self.strike_members(&untold);
-        }
-        let Some(before) = self.tells_before(id) else { return true };
-        self.lose_track_before(before);
-        self.members.behind_before(before).next().is_none()
-    }
-
-    /// A segment can tell later leaders what those segments lack that are behind since before this version; none if it
-    /// can tell nothing. A disk tells nothing that the record does not: what lies on disks alone was evicted from memory.
-    fn tells_before(&self, id: SegmentId) -> Option<Version> {
-        match self.members.is_behind(id).filter(|_| !self.members.is_disk(id))? {
-            true => self.members.behind_since(id),
-            false => Some(NEWER_THAN_ALL),
-        }
-    }
-
-    /// As [`Self::tells_before`], of a segment that has not reported to this leader.
-    fn would_tell_before(&self, id: SegmentId) -> Option<Version> {
-        let since = self.recovery.were_behind.get(&id).copied();
-        (!self.members.is_disk(id)).then(|| since.unwrap_or(NEWER_THAN_ALL))
-    }
-
-    /// As [`Self::would_tell_before`]; none if the segment is not missing.
-    fn missing_would_tell_before(&self, id: SegmentId) -> Option<Version> {
-        self.recovery.is_missing(id).then(|| self.would_tell_before(id)).flatten()
-    }
-
-    /// The missing segments that were behind since before a version when this leader began.
-    fn missing_since_before(&self, version: Version) -> impl Iterator<Item = SegmentId> {
-        let recovery = &self.recovery;
-        let before = recovery.were_behind.iter().filter(move |&(_, &since)| since < version);
-        before.map(|(&id, _)| id).filter(|&id| recovery.is_missing(id))
-    }
-
-    /// From now on no later leader can tell what those segments lack that are behind since before a version.
-    pub(crate) fn lose_track_before(&mut self, version: Version) {
-        self.lose_track_but(version, &BTreeSet::new());
-    }
-
-    /// As [`Self::lose_track_before`], but for segments that are about to be struck.
-    fn lose_track_but(&mut self, version: Version, struck: &BTreeSet<SegmentId>) {
-        let is_left =
-            |id: &SegmentId| !struck.contains(id) && !self.members.is_pending(Effect::Strike(*id));
-        for id in self.members.behind_before(version).filter(is_left).collect::<Vec<_>>() {
-            self.emit(Effect::MarkBehind(id, UNTOLD));
-        }
-    }
-
-    /// Whether a segment that was behind before this leader began must wait until others have reported that know what
-    /// it lacks.
-    pub(crate) fn awaits_others(&self, id: SegmentId) -> bool {
-        let Some(&since) = self.recovery.were_behind.get(&id) else { return false };
-        let knows_more = |other| other != id && self.would_tell_before(other) > Some(since);
-        !self.members.is_pending(Effect::Strike(id)) && self.recovery.missing().any(knows_more)
-    }
-
     /// Whether a segment may lack changes of earlier leaders. Segments that this leader marked itself do not.
     pub(super) fn lacks_earlier_changes(&self, slot: u32) -> bool {
         self.recovery.were_behind.contains_key(&self.segments[slot].id)
@@ -318,8 +297,14 @@ impl Meta {
     /// Whether the record overrules an entry that a segment reports.
     pub(super) fn is_overruled_on(&self, slot: u32, key: &str, version: Version) -> bool {
         let since = self.recovery.were_behind.get(&self.segments[slot].id);
+        let hashes = || [written_hash(key), written_hash_of_version(version)];
+        let is_in = |hash, since| match is_broken(Rule::FilteredKeysAreOverruled) {
+            true if self.members.is_filtered(hash, version, since) => false,
+            _ => self.members.is_overruled(hash, version, since),
+        };
+        let is_overruled = |&since: &Version| hashes().into_iter().any(|hash| is_in(hash, since));
         self.members.has_overruled()
-            && since
-                .is_some_and(|&since| self.members.is_overruled(written_hash(key), version, since))
+            && since.is_some_and(is_overruled)
+            && !is_broken(Rule::OverruledEntriesAreDropped)
     }
 }

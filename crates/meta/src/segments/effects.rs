@@ -46,7 +46,10 @@ impl Meta {
         self.members.pending.remove(&effect);
         match effect {
             Effect::Join(id) => _ = self.members.join(id),
-            Effect::JoinDisk(id) => self.members.join(id).is_disk = true,
+            Effect::JoinDisk(id) => {
+                self.members.join(id).is_disk = true;
+                self.recovery.forget_teller(id);
+            }
             Effect::Strike(id) => {
                 self.members.strike(id);
                 self.lose_struck(id);

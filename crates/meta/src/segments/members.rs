@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use mooncake_types::{Epoch, Medium, OverruledKey, OverruledKeys, SegmentId, Version};
 
+use crate::touched::touch;
+
 /// Newer than every version.
 const NEWEST: Version = Version { epoch: Epoch(u64::MAX), counter: u64::MAX };
 
@@ -26,8 +28,9 @@ pub enum Effect {
     MarkBehind(SegmentId, Version),
     /// The segment lacks no changes any more.
     CaughtUp(SegmentId),
-    /// Under the key with this hash of the record, versions are gone that later leaders could know from the
-    /// segments in step. They believe no such entry on a segment that was behind by then.
+    /// Under the key with this hash of the record, or in the entries of the version with this hash, something is gone that
+    /// later leaders could know from the segments in step. They believe no such entry on a segment that was behind by
+    /// then.
     Overrule(u64, OverruledKey),
 }
 
@@ -42,9 +45,22 @@ impl Effect {
 }
 
 /// The hash of a key in the membership record. It must never change: masters of other releases read it.
-pub(crate) fn written_hash(key: &str) -> u64 {
+#[must_use]
+pub fn written_hash(key: &str) -> u64 {
+    hash_of(key.bytes())
+}
+
+/// The hash of a version in the membership record, for entries whose keys nobody named. Neither must it ever change.
+#[must_use]
+pub fn written_hash_of_version(version: Version) -> u64 {
+    // No key has a byte of zeros, so no key has the same text.
+    let numbers = [version.epoch.0, version.counter].into_iter().flat_map(u64::to_be_bytes);
+    hash_of(std::iter::once(0).chain(numbers))
+}
+
+fn hash_of(bytes: impl Iterator<Item = u8>) -> u64 {
     // FNV-1a with 64 bits, whose high bits are then mixed into the low ones.
-    let fnv = key.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+    let fnv = bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
     let mixed = (fnv ^ fnv >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -69,7 +85,7 @@ pub struct RecordedMembers {
     pub fresh: bool,
     /// Its members, in any order.
     pub members: Vec<Member>,
-    /// Its overruled keys: see [`Effect::Overrule`].
+    /// Its overruled keys and versions: see [`Effect::Overrule`].
     pub overruled: OverruledKeys,
 }
 
@@ -81,6 +97,8 @@ pub(crate) struct Members {
     pub(super) known: BTreeMap<SegmentId, Member>,
     /// The members that are behind since a version, the longest behind first. Later leaders let them catch up.
     trackable: BTreeSet<(Version, SegmentId)>,
+    /// Those of them that do not catch up with this leader.
+    lacking: BTreeSet<(Version, SegmentId)>,
     /// The newest version since when this leader had a member marked behind.
     pub(super) newest_mark: Version,
     /// How many members are behind.
@@ -89,7 +107,8 @@ pub(crate) struct Members {
     catching_up: BTreeSet<SegmentId>,
     /// The overruled keys in the record.
     overruled: OverruledKeys,
-    /// The overruled keys of this leader, recorded or not: their written hashes, by their hashes in the index.
+    /// The overruled keys of this leader, recorded or not: their written hashes, by their hashes in the index. Overruled
+    /// versions have no others than their written ones.
     written: BTreeMap<u64, u64>,
     /// Changes that are not recorded yet.
     pub(super) pending: BTreeSet<Effect>,
@@ -121,8 +140,7 @@ impl Members {
     /// Since when changes may be missing on a member, the longest time: of those that later leaders let catch up, and
     /// that do not catch up with this one.
     pub(crate) fn oldest_lacking(&self) -> Option<Version> {
-        let mut lacking = self.trackable.iter().filter(|(_, id)| !self.catching_up.contains(id));
-        lacking.next().map(|&(since, _)| since)
+        self.lacking.first().map(|&(since, _)| since)
     }
 
     /// Whether a member is behind that later leaders let catch up.
@@ -135,16 +153,27 @@ impl Members {
             true => _ = self.catching_up.insert(id),
             false => _ = self.catching_up.remove(&id),
         }
+        let Some(since) = self.behind_since(id) else { return };
+        match is_so || !self.trackable.contains(&(since, id)) {
+            true => _ = self.lacking.remove(&(since, id)),
+            false => _ = self.lacking.insert((since, id)),
+        }
     }
 
     /// The members that are behind since before this version, of those that later leaders let catch up.
     pub(crate) fn behind_before(&self, version: Version) -> impl Iterator<Item = SegmentId> {
-        self.trackable.iter().take_while(move |(since, _)| *since < version).map(|&(_, id)| id)
+        let before = self.trackable.iter().take_while(move |(since, _)| *since < version);
+        before.inspect(|_| touch()).map(|&(_, id)| id)
     }
 
     /// Whether the record overrules this version of a key on a segment that is behind since a version.
     pub(crate) fn is_overruled(&self, hash: u64, version: Version, since: Version) -> bool {
         self.overruled.covers(hash, version, since)
+    }
+
+    /// As [`Self::is_overruled`], as far as the filter says so.
+    pub(crate) fn is_filtered(&self, hash: u64, version: Version, since: Version) -> bool {
+        self.overruled.is_filtered(hash, version, since)
     }
 
     /// Whether the record overrules this version of a key on each segment that later leaders let catch up.
@@ -175,7 +204,7 @@ impl Members {
         self.overruled.len() + self.written.len()
     }
 
-    /// Notes that this leader has a key overruled: its hash in the index, and its [written](written_hash) one.
+    /// Notes that this leader has a key or version overruled: its hash in the index, and its [written](written_hash) one.
     pub(crate) fn note_written(&mut self, hash: u64, written: u64) {
         self.written.insert(hash, written);
     }
@@ -188,6 +217,7 @@ impl Members {
     /// Marks a member behind, or ends its mark. A member that is behind for longer stays so. Once none is behind, no
     /// key is overruled.
     pub(super) fn set_behind(&mut self, id: SegmentId, since: Option<Version>) -> bool {
+        touch();
         let Some(member) = self.known.get_mut(&id) else { return false };
         let before = member.behind;
         member.behind = match (before, since) {
@@ -200,6 +230,7 @@ impl Members {
     }
 
     pub(super) fn strike(&mut self, id: SegmentId) {
+        touch();
         let member = self.known.remove(&id);
         self.track(id, member.and_then(|member| member.behind), None);
     }
@@ -207,12 +238,16 @@ impl Members {
     fn track(&mut self, id: SegmentId, before: Option<Version>, after: Option<Version>) {
         if let Some(since) = before {
             self.trackable.remove(&(since, id));
-        }
-        if let Some(since) = after.filter(|&since| since != Version::default()) {
-            self.trackable.insert((since, id));
+            self.lacking.remove(&(since, id));
         }
         if after.is_none() {
             self.catching_up.remove(&id);
+        }
+        if let Some(since) = after.filter(|&since| since != Version::default()) {
+            self.trackable.insert((since, id));
+            if !self.catching_up.contains(&id) {
+                self.lacking.insert((since, id));
+            }
         }
         self.behind += usize::from(after.is_some());
         self.behind -= usize::from(before.is_some());
@@ -243,6 +278,6 @@ impl Members {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = Member> {
-        self.known.values().copied()
+        self.known.values().inspect(|_| touch()).copied()
     }
 }

@@ -57,7 +57,7 @@ impl Meta {
             return Err(ErrorCode::ReplicaIsNotReady);
         }
         let is_of_next_process = mount.medium == Medium::Memory && mount.run > 1;
-        let is_missing = self.recovery.missing().any(|id| id == mount.id);
+        let is_missing = self.recovery.is_missing(mount.id);
         if is_of_next_process && is_missing && !self.note_restarted(mount.id) {
             return Err(ErrorCode::ReplicaIsNotReady);
         }

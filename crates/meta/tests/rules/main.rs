@@ -43,6 +43,8 @@ mod suspension;
 mod task;
 mod tiers;
 mod tombstones;
+#[cfg(debug_assertions)]
+mod turn_records;
 mod turns;
 mod upsert;
 #[path = "../world/mod.rs"]

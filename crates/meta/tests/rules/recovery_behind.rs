@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use mooncake_meta::{Config, Effect, Member, Meta, RecordedMembers};
 use mooncake_types::{
-    ClientId, Epoch, ErrorCode, InventoryEntry, MountOutcome, MountSegment, OverruledKeys,
+    ClientId, Epoch, ErrorCode, InventoryEntry, MountOutcome, MountSegment, OverruledKeys, PutEnd,
     RangeDrop, ReplicateConfig, Reply, Request, Scan, ScanAction, SegmentId, Tick, Version, limits,
 };
 
@@ -136,20 +136,21 @@ fn left_behind() -> (World, Record, [Version; 4]) {
     known.take(record(&mut world));
     assert_eq!(answer(retract(&mut world, "gone", &left)), (Ok(()), vec![]));
     // What replaced a version on a segment in step needs no such note.
-    let new = world.start_with(CAROL, "changed", KIB, on(B)).unwrap().what.version;
-    for named in [vec![old], vec![]] {
-        let put = mooncake_types::PutEnd {
-            key: "changed",
-            version: new,
-            failed_replicas: 0,
-            held_replicas: 0,
-        };
-        let ended = answer(world.ask(CAROL, &Request::PutEnd { puts: vec![put] }));
-        assert!(ended == (Ok(()), named) || ended == (Ok(()), vec![]), "{ended:?}");
-        known.take(record(&mut world));
-    }
+    let new = replace_on_b(&mut world, &mut known, ("changed", old));
     assert_eq!(known.overruled.len(), 1);
     (world, known, [kept, gone, old, new])
+}
+
+/// Puts a version on B in the place of one on A, which is out of sight.
+fn replace_on_b(world: &mut World, known: &mut Record, (key, old): (&str, Version)) -> Version {
+    let version = world.start_with(CAROL, key, KIB, on(B)).unwrap().what.version;
+    for named in [vec![old], vec![]] {
+        let put = PutEnd { key, version, failed_replicas: 0, held_replicas: 0 };
+        let ended = answer(world.ask(CAROL, &Request::PutEnd { puts: vec![put] }));
+        assert!(ended == (Ok(()), named) || ended == (Ok(()), vec![]), "{ended:?}");
+        known.take(record(world));
+    }
+    version
 }
 
 #[test]
@@ -279,24 +280,128 @@ fn more_removals_than_the_record_has_room_for_cost_only_later_leaders_their_know
     assert_eq!(mount(&mut world, (ALICE, A), false), mounted(MountOutcome::StartEmpty));
 }
 
+fn removal(pattern: Option<&'static str>, cursor: u64) -> Request<'static> {
+    let action = ScanAction::Remove { force: true };
+    Request::Scan(Scan { pattern, action, cursor, limit: 9 })
+}
+
 #[test]
-fn a_removal_by_pattern_waits_until_the_record_says_that_no_later_leader_can_tell() {
+fn a_removal_of_all_waits_until_the_record_says_that_who_is_behind_starts_empty() {
     let (mut world, mut known) = pool();
     world.put_with(ALICE, "on A", KIB, on(A)).unwrap();
     world.put_with(ALICE, "on B", KIB, on(B)).unwrap();
     world.disconnect(ALICE);
     let _ = world.ask(CAROL, &Request::Remove { keys: vec!["on A"], force: true });
     known.take(record(&mut world));
-    let scan = Request::Scan(Scan {
-        pattern: Some("^on"),
-        action: ScanAction::Remove { force: true },
-        cursor: 0,
-        limit: 9,
-    });
+    let scan = removal(None, 0);
     assert_eq!(world.ask(CAROL, &scan), Reply::Refused(EARLY.unwrap_err()));
     known.take(record(&mut world));
     assert_eq!(known.members[&A], Some(Version::default()));
     assert!(matches!(world.ask(CAROL, &scan), Reply::Scanned(_)));
+}
+
+/// Removes what a pattern matches as clients do: each page is asked for until the master answers it, and then what nodes
+/// did not drop.
+fn remove_by_pattern(world: &mut World, known: &mut Record, pattern: &'static str) -> u64 {
+    let (mut removed, mut cursor, mut asked) = (0, Some(0), 0);
+    while let Some(at) = cursor {
+        asked += 1;
+        assert!(asked < 20, "it does not end");
+        let page = match world.ask(CAROL, &removal(Some(pattern), at)) {
+            Reply::Scanned(page) => page,
+            reply => {
+                assert_eq!(reply, Reply::Refused(EARLY.unwrap_err()));
+                known.take(record(world));
+                continue;
+            }
+        };
+        known.take(record(world));
+        let segments = &page.remains.segments;
+        let left = page.remains.ranges.iter().map(|range| RangeDrop {
+            segment: segments[range.segment as usize].id,
+            offset: range.offset,
+            version: range.version,
+            grant: range.grant,
+        });
+        let mut left: Vec<RangeDrop> = left.filter(|range| range.segment == A).collect();
+        world.fetch_drops(BOB);
+        for _ in 0..9 {
+            let request = Request::Retract { keys: vec![], ranges: left.clone() };
+            match world.ask(CAROL, &request) {
+                Reply::Remaining { remains, .. } if !remains.ranges.is_empty() => {}
+                Reply::Refused(_) => {}
+                _ => left.clear(),
+            }
+            world.check();
+            known.take(record(world));
+        }
+        assert_eq!(left, []);
+        (removed, cursor) = (removed + page.removed, page.next_cursor);
+    }
+    removed
+}
+
+/// The next leader hears B, which holds nothing, and then all that A holds. Returns which of the keys are there.
+fn found_again(known: &Record, before: &World, held: &[InventoryEntry<'_>]) -> Vec<bool> {
+    let mut world = known.succeed(before.now);
+    assert_eq!(mount(&mut world, (BOB, B), false), mounted(MountOutcome::WantsInventory));
+    tell(&mut world, BOB, B, &[]);
+    assert_eq!(mount(&mut world, (ALICE, A), false), mounted(MountOutcome::WantsInventory));
+    tell(&mut world, ALICE, A, held);
+    held.iter().map(|entry| world.meta.peek(entry.key).is_some()).collect()
+}
+
+#[test]
+fn a_removal_by_pattern_costs_a_segment_that_was_away_what_matches_and_nothing_else() {
+    for (is_behind_before, is_seen_before) in [(true, false), (false, false), (false, true)] {
+        let (mut world, mut known) = pool();
+        let keys = ["kept", "gone 1", "gone 2", "kept too", "alone"];
+        let put = |key: &&str| world.put_with(ALICE, key, KIB, on(A)).unwrap().what.version;
+        let versions: Vec<Version> = keys.iter().map(put).collect();
+        if !is_seen_before {
+            world.disconnect(ALICE);
+        }
+        if is_behind_before {
+            let left = remove_on_a(&mut world, "alone");
+            known.take(record(&mut world));
+            while retract(&mut world, "alone", &left) == Reply::Refused(EARLY.unwrap_err()) {
+                known.take(record(&mut world));
+            }
+        }
+        if is_seen_before {
+            // The node falls silent between the answer of the master and the request of the client.
+            let Reply::Scanned(_) = world.ask(CAROL, &removal(Some("^gone"), 0)) else {
+                panic!("no page")
+            };
+            world.disconnect(ALICE);
+        }
+        let expected = if is_seen_before { 0 } else { 2 };
+        assert_eq!(remove_by_pattern(&mut world, &mut known, "^gone"), expected);
+        assert!(known.members[&A].is_some_and(|since| since != Version::default()));
+        let held: Vec<_> = (0..).zip(keys).zip(&versions).collect();
+        let held = held.iter().map(|&((at, key), &version)| entry(key, at * KIB, version));
+        let held: Vec<InventoryEntry<'_>> = held.collect();
+        let there = found_again(&known, &world, &held);
+        assert_eq!(there, [true, false, false, true, !is_behind_before]);
+    }
+}
+
+/// No reader may see the older version after the newer one, which the removal takes away.
+#[test]
+fn what_a_removed_version_hid_on_a_segment_that_was_away_stays_hidden() {
+    let (mut world, mut known) = pool();
+    let [kept, old] =
+        ["kept", "k"].map(|key| world.put_with(ALICE, key, KIB, on(A)).unwrap().what.version);
+    world.disconnect(ALICE);
+    assert!(replace_on_b(&mut world, &mut known, ("k", old)) > old);
+    let before = known.overruled.len();
+    let scan = removal(Some("^k$"), 0);
+    assert_eq!(world.ask(CAROL, &scan), Reply::Refused(EARLY.unwrap_err()));
+    known.take(record(&mut world));
+    assert_eq!(known.overruled.len(), before + 1);
+    assert_eq!(remove_by_pattern(&mut world, &mut known, "^k$"), 1);
+    let held = [entry("kept", 0, kept), entry("k", KIB, old)];
+    assert_eq!(found_again(&known, &world, &held), [true, false]);
 }
 
 /// Under an equal mark, each might come back before the other told what it knows.
@@ -396,4 +501,21 @@ fn ten_thousand_silent_members_are_given_up_in_a_moment() {
 
 fn version_at(counter: u64) -> Version {
     Version { epoch: Epoch(EPOCH.0 - 1), counter }
+}
+
+/// Otherwise a later leader would serve what the lost version replaced.
+#[test]
+fn a_lost_version_goes_once_the_record_has_what_it_hid_on_a_segment_that_was_away() {
+    let (mut world, mut known) = pool();
+    let old = world.put_with(ALICE, "k", KIB, on(A)).unwrap().what.version;
+    world.disconnect(ALICE);
+    let version = replace_on_b(&mut world, &mut known, ("k", old));
+    let lost = RangeDrop { segment: B, offset: 0, version, grant: version };
+    let report = Request::ReportLosses { keys: vec!["k"], ranges: vec![lost] };
+    assert_eq!(world.ask(BOB, &report), Reply::Done(EARLY));
+    assert!(world.meta.peek("k").is_some());
+    known.take(record(&mut world));
+    assert_eq!(world.ask(BOB, &report), Reply::Done(Ok(())));
+    assert!(world.meta.peek("k").is_none());
+    assert_eq!(found_again(&known, &world, &[entry("k", 0, old)]), [false]);
 }

@@ -16,7 +16,7 @@ pub(crate) use carry::fetch;
 pub(crate) use get::get;
 pub(crate) use lend::{come, drain, outlast_promises, stay_away, unmount};
 pub(crate) use put::put;
-pub(crate) use remove::remove;
+pub(crate) use remove::{is_matched, remove};
 pub(crate) use routes::{Routes, renew};
 
 use crate::key::some_keys;

@@ -15,9 +15,25 @@ pub(crate) fn remove(keys: Vec<usize>, force: bool, run_state: &RunState) -> Tas
     })
 }
 
-/// Removes the keys that a pattern matches.
+/// The patterns of removals, with what they match.
+const PATTERNS: [(&str, fn(&str) -> bool); 3] = [
+    ("^[ab]", |key| key.starts_with(['a', 'b'])),
+    ("1", |key| key.contains('1')),
+    ("7$", |key| key.ends_with('7')),
+];
+
+/// Whether one of these patterns matches a key.
+pub(crate) fn is_matched(pattern: &str, key: &str) -> bool {
+    let known = PATTERNS.iter().find(|(text, _)| *text == pattern);
+    known.expect("a pattern of a removal").1(key)
+}
+
+/// Removes the keys that a pattern matches, or seldom all of them.
 pub(super) fn some(run_state: &mut RunState) -> Task {
-    let op = RemoveScanOp::new(Some("^[ab]"), run_state.chance.below(2) == 0);
+    let of_all = run_state.chance.below(8) == 0;
+    let pattern = PATTERNS[run_state.chance.place(PATTERNS.len())].0;
+    let force = run_state.chance.below(2) == 0;
+    let op = RemoveScanOp::new(Some(pattern).filter(|_| !of_all), force);
     Task::new(op, vec![0], run_state, |removed, after| {
         after.run_state.acknowledge_removals(after.client, |_| removed.is_ok());
         None
