@@ -124,10 +124,12 @@ impl Owner {
             true => self.meta.handle(now, from, request),
             false => self.meta.handle_suspended(now, from, request),
         };
-        if let (Request::ListSegments { from: 0, .. }, Reply::Segments(page)) =
-            (request, &mut reply)
-        {
-            page.put_obstacle = obstacle::to_puts(self);
+        match (request, &mut reply) {
+            (Request::ListSegments { from: 0, .. }, Reply::Segments(page)) => {
+                page.put_obstacle = obstacle::to_puts(self);
+            }
+            (_, Reply::TaskReported(report)) => report.assigned = report.assigned.told(),
+            _ => {}
         }
         let took = boot_time::now().saturating_duration_since(begun);
         self.metrics.record(request, &reply, took);

@@ -58,7 +58,8 @@ impl QueryTaskResponse {
         self.ms_epoch(self.report.updated_ms_ago)
     }
 
-    /// The id of the client that executes the task, as a tuple of two integers.
+    /// The id of the client that executes the task, as a tuple of two integers, as far as it is told: the first 32 bits,
+    /// then zeros. Two clients differ in these.
     #[getter]
     fn assigned_client(&self) -> Halves {
         halves(self.report.assigned.0)

@@ -11,6 +11,17 @@ impl ClientId {
     /// The client of requests of operators, which come through the admin HTTP server. No client has this id, so the
     /// master never counts it as alive or dead.
     pub const OPERATOR: ClientId = ClientId(0);
+
+    /// Digits of an id that others are told, of 32. They tell clients apart, and leave too many to guess.
+    pub const TOLD_DIGITS: usize = 8;
+
+    /// The id as others are told it: its first digits, followed by zeros. Whoever knows all digits may speak for the
+    /// client.
+    #[must_use]
+    pub const fn told(self) -> ClientId {
+        let hidden_bits = u128::BITS - 4 * Self::TOLD_DIGITS as u32;
+        ClientId(self.0 >> hidden_bits << hidden_bits)
+    }
 }
 
 /// The id of one incarnation of a segment, drawn at random when its memory is first mapped. Memory that was lost and

@@ -51,7 +51,7 @@ pub struct TaskReport {
     pub created_ms_ago: u64,
     /// Time since its status last changed, in milliseconds.
     pub updated_ms_ago: u64,
-    /// The client that carries out the task.
+    /// The client that carries out the task. Others are [told](ClientId::told) the first digits of its id alone.
     pub assigned: ClientId,
     /// Why the task failed, or empty.
     pub message: String,

@@ -961,7 +961,8 @@ pub struct QueryTaskResponse {
     /// Time since its status last changed.
     #[prost(uint64, tag = "5")]
     pub updated_ms_ago: u64,
-    /// The client that carries out the task, as 16 bytes.
+    /// The client that carries out the task, as 16 bytes: its first 4, then zeros. The whole id is known to the client
+    /// alone.
     #[prost(bytes = "bytes", tag = "6")]
     pub assigned_client_id: ::prost::bytes::Bytes,
     /// Why the task failed, or empty.

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State as Extract;
 use mooncake_meta::SegmentReport;
-use mooncake_types::{ErrorCode, Medium, SegmentState};
+use mooncake_types::{ClientId, ErrorCode, Medium, SegmentState};
 use serde::Serialize;
 
 use super::error::Failure;
@@ -22,9 +22,6 @@ pub(super) async fn get_all_segments(
     Ok(names.iter().map(|name| format!("{name}\n")).collect())
 }
 
-/// Digits of a client's id that are told, of 32. They tell clients apart, and leave too many to guess.
-const CLIENT_ID_DIGITS: usize = 8;
-
 #[derive(Serialize)]
 pub(super) struct Details {
     total_segments: usize,
@@ -35,7 +32,7 @@ pub(super) struct Details {
 struct Detail {
     segment_name: String,
     segment_id: String,
-    /// The first digits of its client's id. Whoever knows all of them may speak for the client.
+    /// The first digits of its client's id: see [`ClientId::told`].
     client_id: String,
     base_address: &'static str,
     size_bytes: u64,
@@ -57,7 +54,7 @@ impl From<&SegmentReport> for Detail {
         Detail {
             segment_name: report.name.to_string(),
             segment_id: report.id.to_string(),
-            client_id: report.client.to_string()[..CLIENT_ID_DIGITS].to_owned(),
+            client_id: report.client.to_string()[..ClientId::TOLD_DIGITS].to_owned(),
             // Placements are offsets into the segment. Only its node knows where it is mapped.
             base_address: "0x0",
             size_bytes: report.capacity,

@@ -78,7 +78,8 @@ fn a_group_is_leased_together_and_replicas_are_cleared_by_their_writer() {
 #[test]
 fn a_move_is_handed_to_the_host_of_its_replica() {
     let master = start();
-    let mut host = master.connect(1);
+    let host_id = ClientId(0x1234_5678_9abc << 80);
+    let mut host = master.connect(host_id.0);
     host.mount(5, "node-a", 1 << 20);
     let mut other = master.connect(2);
     other.mount(6, "node-b", 1 << 20);
@@ -109,7 +110,7 @@ fn a_move_is_handed_to_the_host_of_its_replica() {
         id,
         kind: TaskKind::Move,
         status: TaskStatus::Success,
-        assigned: ClientId(1),
+        assigned: ClientId(0x1234_5678 << 96),
         created_ms_ago: ended.created_ms_ago,
         updated_ms_ago: ended.updated_ms_ago,
         message: String::new(),
