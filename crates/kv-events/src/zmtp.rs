@@ -153,3 +153,61 @@ pub(crate) async fn write_message(
 fn wrong(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{join, sink};
+
+    use super::*;
+
+    /// What a subscriber sends: a greeting, its kind of socket, and a message of three frames, one of them long.
+    fn peer() -> Vec<u8> {
+        let mut bytes = vec![0; GREETING_BYTES];
+        (bytes[0], bytes[9], bytes[10]) = (0xff, 0x7f, 3);
+        bytes[12..32].copy_from_slice(MECHANISM);
+        let ready = b"\x05READY\x0bSocket-Type\0\0\0\x03SUB\x08Identity\0\0\0\0";
+        bytes.extend([COMMAND, ready.len() as u8]);
+        bytes.extend(ready);
+        bytes.extend([MORE, 2, 7, 8, MORE | LONG]);
+        bytes.extend(300_u64.to_be_bytes());
+        bytes.extend([9; 300]);
+        bytes.extend([0, 1, 1]);
+        bytes
+    }
+
+    async fn read_all(bytes: &[u8]) -> io::Result<usize> {
+        let mut stream = join(bytes, sink());
+        greet(&mut stream, "PUB", &["SUB"]).await?;
+        let mut messages = 0;
+        while let Ok(frames) = read_message(&mut stream).await {
+            assert!(frames.len() <= MAX_FRAMES);
+            assert!(frames.iter().map(Vec::len).sum::<usize>() <= MAX_MESSAGE_BYTES);
+            messages += 1;
+        }
+        Ok(messages)
+    }
+
+    #[test]
+    fn no_bytes_of_a_peer_end_the_publisher() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let (whole, mut state, mut greeted) = (peer(), 0x2545_f491_4f6c_dd1d_u64, 0);
+        assert_eq!(runtime.block_on(read_all(&whole)).ok(), Some(1));
+        let mut below = |bound: usize| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state % bound as u64) as usize
+        };
+        for _ in 0..20_000 {
+            let mut bytes = whole.clone();
+            for _ in 0..=below(3) {
+                let at = below(bytes.len());
+                let len = [1, 8][below(2)].min(bytes.len() - at);
+                bytes[at..at + len].fill([0, 1, 0xff, below(256) as u8][below(4)]);
+            }
+            bytes.truncate(bytes.len() - below(20));
+            greeted += usize::from(runtime.block_on(read_all(&bytes)).is_ok());
+        }
+        assert!(greeted > 1_000, "{greeted} got past the greeting");
+    }
+}

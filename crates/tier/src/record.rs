@@ -147,7 +147,41 @@ pub(crate) fn data_offset(header_len: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use mooncake_types::Chance;
+
     use super::*;
+
+    /// Anything may lie on a disk, also with the right checksum. What is taken for a record has lengths that fit.
+    #[test]
+    fn no_bytes_of_a_disk_end_the_process() {
+        let version = |counter| Version { epoch: Epoch(3), counter };
+        let record = Record {
+            name: RecordId { grant: version(5), offset: 1 << 40 },
+            version: version(4),
+            key: "a key".into(),
+            attributes: [1, 2, 3].into(),
+            object_len: CHUNK_BYTES + 20,
+            object_offset: 10,
+            len: CHUNK_BYTES + 1,
+            checksums: [7, 8].into(),
+        };
+        let (whole, mut chance, mut decoded) = (record.encode(9), Chance::new(0xd15c), 0);
+        for _ in 0..20_000 {
+            let mut bytes = whole.clone();
+            for _ in 0..=chance.below(3) {
+                let at = 12 + chance.place(bytes.len() - 12);
+                let len = [1, 8][chance.place(2)].min(bytes.len() - at);
+                bytes[at..at + len].fill([0, 1, 0xff, chance.bits() as u8][chance.place(4)]);
+            }
+            let sum = checksum(9, &bytes[4..]);
+            bytes[..4].copy_from_slice(&sum.to_le_bytes());
+            let Some(found) = Record::decode(&bytes, 9) else { continue };
+            assert_eq!(found.encode(9), bytes);
+            assert!(found.is_sound() && found.blocks() < u64::MAX / BLOCK);
+            decoded += 1;
+        }
+        assert!(decoded > 1_000, "{decoded} got past the checks");
+    }
 
     #[test]
     fn a_header_says_all_and_is_of_one_file() {

@@ -125,7 +125,9 @@ impl JournalEntry {
         if (from.u32()?, from.u32()?) != (MAGIC, FORMAT) {
             return None;
         }
-        let (number, owner) = (from.u64()?, from.u64()?);
+        // The last number has no next one.
+        let number = from.u64().filter(|&number| number < u64::MAX)?;
+        let owner = from.u64()?;
         let mut changes = Vec::new();
         while !from.0.is_empty() {
             changes.push(Change::decode(&mut from)?);
@@ -166,13 +168,13 @@ impl Change {
             1 => Self::Claimed(Owner { host: from.text()?, process: from.text()? }),
             2 => Self::Released,
             3 => Self::Noted(from.bytes()?.to_vec()),
-            4 => Self::Packed(Arc::new(Pack {
-                id: from.u64()?,
-                nonce: from.u64()?,
-                len: from.u64()?,
-                table_len: from.u64()?,
-                live: from.blocks()?.collect(),
-            })),
+            4 => {
+                let [id, nonce, len, table_len] =
+                    [from.u64()?, from.u64()?, from.u64()?, from.u64()?];
+                len.checked_add(table_len)?;
+                let live = from.blocks()?.collect();
+                Self::Packed(Arc::new(Pack { id, nonce, len, table_len, live }))
+            }
             5 => Self::Dropped { pack: from.u64()?, blocks: from.blocks()?.collect() },
             _ => return None,
         })
@@ -229,7 +231,50 @@ impl<'a> Reader<'a> {
 
 #[cfg(test)]
 mod tests {
+    use mooncake_types::Chance;
+
     use super::*;
+
+    /// Anything may lie in the object store, also with the right checksum.
+    #[test]
+    fn no_bytes_of_an_object_store_end_the_process() {
+        let mut chance = Chance::new(0x0b1e_c7);
+        let whole = entry(
+            9,
+            vec![
+                Change::Claimed(Owner { host: "host".to_owned(), process: "1 2 3".to_owned() }),
+                Change::Packed(pack(1, &[0, 5])),
+                Change::Packed(pack(2, &[7])),
+                Change::Dropped { pack: 1, blocks: vec![5] },
+                Change::Noted(vec![1, 2, 3]),
+            ],
+        );
+        let whole = whole.encode();
+        let mut decoded = 0;
+        for _ in 0..20_000 {
+            let mut bytes = whole[..whole.len() - 4].to_vec();
+            for _ in 0..=chance.below(3) {
+                // Behind magic and format, numbers of eight bytes with all bits set, or single bytes.
+                let at = 8 + chance.place(bytes.len() - 8);
+                let len = [1, 8][chance.place(2)].min(bytes.len() - at);
+                let byte = [0, 1, 0xff, chance.bits() as u8][chance.place(4)];
+                bytes[at..at + len].fill(byte);
+            }
+            bytes.truncate(bytes.len() - chance.place(3));
+            let sum = crc32c(&bytes);
+            bytes.extend(sum.to_le_bytes());
+            let Some(entry) = JournalEntry::decode(&bytes) else { continue };
+            assert_eq!(JournalEntry::decode(&entry.encode()).as_ref(), Some(&entry));
+            let mut state = JournalState { next: 1, ..JournalState::default() };
+            state.take(entry);
+            for pack in state.packs.values() {
+                assert!(pack.len + pack.table_len >= pack.len);
+            }
+            state.checkpoint(5);
+            decoded += 1;
+        }
+        assert!(decoded > 1_000, "{decoded} got past the checks");
+    }
 
     fn pack(id: u64, live: &[u32]) -> Arc<Pack> {
         let live = live.iter().copied().collect();

@@ -104,3 +104,50 @@ pub(super) fn read(mut bytes: &[u8]) -> Option<KeptEntry<'_>> {
     let checksums = (kept == KeptChecksums::Chunks).then(|| Arc::from(checksums));
     is_one.then_some(KeptEntry { range, checksums, kept })
 }
+
+#[cfg(test)]
+mod tests {
+    use mooncake_types::{Chance, RangeWrite};
+
+    use super::*;
+    use crate::Ledger;
+
+    /// Any process of the same user may write a segment's file. A row that does not fit is refused.
+    #[test]
+    fn no_bytes_of_a_segment_file_end_the_process() {
+        let version = Version { epoch: Epoch(3), counter: 5 };
+        let range = RangeWrite {
+            segment: SegmentId(0),
+            offset: 4096,
+            from: 0,
+            len: 1000,
+            entry_len: 1000,
+            key: "a key",
+            version,
+            grant: version,
+            object_len: 3000,
+            object_offset: 1000,
+            attributes: &[1, 2, 3],
+        };
+        let mut whole = Vec::new();
+        write(&mut whole, range.offset, &Entry::restored(&range, Some(Arc::from([7]))));
+        let (mut chance, mut restored) = (Chance::new(0x0405), 0);
+        for _ in 0..20_000 {
+            let mut bytes = whole.clone();
+            for _ in 0..=chance.below(3) {
+                let at = chance.place(bytes.len());
+                let len = [1, 8][chance.place(2)].min(bytes.len() - at);
+                bytes[at..at + len].fill([0, 1, 0xff, chance.bits() as u8][chance.place(4)]);
+            }
+            bytes.truncate(bytes.len() - chance.place(3));
+            let Some(kept) = read(&bytes) else { continue };
+            let mut ledger = Ledger::new(1 << 20);
+            if ledger.restore(&kept.range, kept.checksums).is_ok() {
+                let (at, entry) = ledger.entries().next().expect("it was restored");
+                assert!(at.checked_add(entry.len).is_some_and(|end| end <= 1 << 20));
+                restored += 1;
+            }
+        }
+        assert!(restored > 1_000, "{restored} got past the checks");
+    }
+}
