@@ -17,8 +17,7 @@ pub(crate) struct ListenOptions<'a> {
     pub(crate) local_hostname: &'a str,
     pub(crate) bind_address: Option<&'a str>,
     pub(crate) ports: RangeInclusive<u16>,
-    /// Where the search for a free port in the range begins: a number of the node, so that a node that is started again
-    /// has its port and its name again if that port is free.
+    /// Where the search for a free port in the range begins, the same for a node that is started again.
     pub(crate) search_from: u64,
     /// The local address of the connection to the master.
     pub(crate) towards_master: IpAddr,

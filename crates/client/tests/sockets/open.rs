@@ -28,6 +28,16 @@ fn hostnames_are_of_the_range_and_never_shared() {
 }
 
 #[test]
+fn a_node_without_a_file_has_its_name_again_when_it_is_started_again_as_it_was() {
+    let master = Master::start();
+    let (node, beside) = (open(&master, 1 << 20), open(&master, 1 << 20));
+    let name = node.hostname().to_owned();
+    assert_ne!(beside.hostname(), name);
+    drop(node);
+    assert_eq!(open(&master, 1 << 20).hostname(), name);
+}
+
+#[test]
 fn a_host_that_means_all_addresses_is_known_by_the_one_towards_the_master() {
     let master = Master::start();
     for host in ["", "0.0.0.0"] {

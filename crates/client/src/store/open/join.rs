@@ -57,7 +57,7 @@ impl Opening {
             local_hostname: &self.config.local_hostname,
             bind_address: self.config.bind_address.as_deref(),
             ports: self.config.ports.clone(),
-            search_from: self.client.0 as u64,
+            search_from: self.search_from(),
             towards_master: local.ip(),
             serves: self.config.segment_bytes > 0,
             advertise: self.config.advertise_address.as_deref(),

@@ -2,6 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mooncake_connection::Roles;
+use mooncake_memory::crc32c;
 use mooncake_node::Host;
 use mooncake_ops::{CacheLimits, RouteCache};
 use mooncake_tls::Tls;
@@ -45,6 +46,8 @@ pub(super) struct Opening {
     pub(super) config: StoreConfig,
     pub(super) masters: Arc<Masters>,
     pub(super) client: ClientId,
+    /// The id that was drawn for the case that the memory or the disk of this process has none.
+    drawn: ClientId,
     pub(super) chance: Chance,
     pub(super) clock: Clock,
     pub(super) is_wanted: Wanted,
@@ -62,17 +65,30 @@ pub(in crate::store) type Wanted = Box<dyn Fn() -> bool>;
 impl Opening {
     pub(super) fn new(config: StoreConfig, is_wanted: Wanted) -> Result<Self, OpenError> {
         let masters = Arc::new(masters(&config)?);
+        let drawn = ClientId(random()?);
         Ok(Self {
             fabric: open_fabric(&config)?,
             tls: open_tls(&config)?,
             roles: config.roles_file.as_deref().map(Roles::open).transpose()?,
             masters,
-            client: ClientId(random()?),
+            client: drawn,
+            drawn,
             chance: Chance::new(random()? as u64),
             clock: Clock::start(),
             is_wanted,
             config,
         })
+    }
+
+    /// Where the search for a free port begins. A node that is started again as it was has its port again, and with it
+    /// its name, if the port is free: one with a file or a disk by the id there, another by what it was started with. Nodes
+    /// that are started alike share their ports. Processes that lend nothing begin anywhere.
+    pub(super) fn search_from(&self) -> u64 {
+        if !self.serves() || self.client != self.drawn {
+            return self.client.0 as u64;
+        }
+        let StoreConfig { local_hostname, master, segment_bytes, .. } = &self.config;
+        crc32c(format!("{local_hostname} {master} {segment_bytes}").as_bytes()).into()
     }
 
     pub(super) fn serves(&self) -> bool {
