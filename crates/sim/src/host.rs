@@ -8,6 +8,7 @@ use mooncake_types::{Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrite, Segment
 use crate::ids::{ConnId, Process};
 use crate::net::{Event, Net};
 use crate::node::{Node, Writer, WriterTicket};
+use crate::one_sided::Doors;
 use crate::published::Stale;
 use crate::run_state::RunState;
 use crate::service::Service;
@@ -21,12 +22,14 @@ pub(crate) struct Host {
     /// The segment in memory, if any, and then the disk.
     pub(crate) nodes: Vec<Node>,
     pub(crate) services: BTreeMap<ConnId, Service>,
+    /// Through which peers of other hosts write.
+    pub(crate) doors: Doors,
 }
 
 impl Host {
     pub(crate) fn new(process: Process, nodes: Vec<Node>) -> Self {
-        let (names, services) = (LentSegments::default(), BTreeMap::new());
-        let mut host = Self { process, is_alive: true, names, nodes, services };
+        let (names, services, doors) = Default::default();
+        let mut host = Self { process, is_alive: true, names, nodes, services, doors };
         (0..host.nodes.len()).for_each(|node| host.lend(node));
         host
     }

@@ -9,7 +9,7 @@
 //! - a byte that changes in a range whose ledger entry is complete (L1);
 //! - an entry that is complete without its bytes (L2);
 //! - an older leader that is obeyed (L3);
-//! - bytes of an older writer over those of a newer one (L7);
+//! - bytes of an older writer over those of a newer one (L7), also if they come one-sided and arbitrarily late;
 //! - a write into a range that the master gave to another object;
 //! - a read whose bytes are not all of one version, or whose version was removed or replaced before the read began;
 //! - an acknowledged object that is gone, although nobody removed, replaced or evicted it and its node lives;
@@ -46,6 +46,7 @@ mod moves;
 mod near_read;
 mod net;
 mod node;
+mod one_sided;
 mod operator;
 mod promises;
 mod published;

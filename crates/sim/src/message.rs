@@ -3,6 +3,7 @@ use mooncake_types::{ClientId, Epoch, ErrorCode, RangeDrop, RangeRead, RangeWrit
 
 use crate::extents::Piece;
 use crate::node::WriterTicket;
+use crate::one_sided::Door;
 
 /// A message on a connection.
 #[derive(Clone, Debug)]
@@ -23,13 +24,13 @@ pub(crate) enum Message {
         is_small: bool,
     },
     Part(Vec<Piece>),
-    /// To a node of the same host: the peer wants to write the range into the shared memory itself.
+    /// To a node: the peer wants to write the range itself, into shared memory if both are on one host, else one-sided.
     Begin {
         epoch: Epoch,
         range: RangeWrite<'static>,
     },
-    /// The peer may write, under this ticket; or the node refused.
-    Begun(Result<WriterTicket, ErrorCode>),
+    /// The peer may write, under this ticket, and by this door if it is on another host; or the node refused.
+    Begun(Result<(WriterTicket, Option<Door>), ErrorCode>),
     /// The peer has written all bytes, or has given up.
     Complete(Result<(), ErrorCode>),
     Drop(RangeDrop),

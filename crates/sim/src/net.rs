@@ -7,6 +7,7 @@ use mooncake_types::Chance;
 
 use crate::ids::{ConnId, Part, Process, Side, Site};
 use crate::message::Message;
+use crate::one_sided::Requests;
 use crate::scenario::{Faults, Scenario};
 
 /// An event that the network delivers.
@@ -20,6 +21,8 @@ pub(crate) enum Event {
     Move { process: Process, fiber: usize, peer: Site, generation: u64 },
     /// A node's server goes on with a connection.
     Serve { process: Process, conn: ConnId },
+    /// Bytes of a one-sided request reach their node.
+    Land { request: u64 },
     /// The timer of a master is due.
     Timer { process: Process },
     /// The first pending write of a master is durable.
@@ -40,7 +43,6 @@ pub(crate) struct Conn {
     pub(crate) server: Process,
     /// The client's thread that uses the connection.
     pub(crate) part: Part,
-    /// Both ends are on one host.
     is_local: bool,
     ways: [Way; 2],
 }
@@ -55,6 +57,11 @@ struct Way {
 }
 
 impl Conn {
+    /// Whether both ends are on one host.
+    pub(crate) fn is_local(&self) -> bool {
+        self.is_local
+    }
+
     pub(crate) fn process(&self, side: Side) -> Process {
         match side {
             Side::Client => self.client,
@@ -74,6 +81,7 @@ pub(crate) struct Net {
     chance: Chance,
     latency_us: u64,
     pub(crate) faults: Faults,
+    pub(crate) requests: Requests,
     has_neighbours: bool,
     blocked: BTreeSet<(Site, Site)>,
     /// The process that runs at each site, or ran there last.
@@ -93,6 +101,7 @@ impl Net {
             chance,
             latency_us: scenario.latency_us,
             faults: scenario.faults,
+            requests: Requests::default(),
             has_neighbours: scenario.has_neighbours,
             blocked: BTreeSet::new(),
             processes: BTreeMap::new(),
@@ -210,6 +219,16 @@ impl Net {
     /// A random time of about one message delay.
     pub(crate) fn moment_us(&mut self) -> u64 {
         1 + self.chance.below(2 * self.latency_us + 20)
+    }
+
+    /// A random time; short ones are as likely as long ones.
+    pub(crate) fn up_to_a_minute_us(&mut self) -> u64 {
+        1 << self.chance.below(26)
+    }
+
+    /// Whether nothing gets from one site to the other, or back.
+    pub(crate) fn are_cut_off(&self, one: Site, other: Site) -> bool {
+        self.blocked.contains(&(one, other)) || self.blocked.contains(&(other, one))
     }
 
     /// Takes the next message if it is due and its way is not blocked.

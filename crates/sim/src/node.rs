@@ -340,9 +340,20 @@ impl Node {
         run_state: &mut RunState,
     ) {
         let range = self.tickets[&ticket].range;
+        self.land(&range, from, pieces, run_state);
+    }
+
+    /// Writes bytes of a range that its writer began, whether or not the write has ended since.
+    pub(crate) fn land(
+        &mut self,
+        range: &RangeWrite<'_>,
+        from: u64,
+        pieces: &[Piece],
+        run_state: &mut RunState,
+    ) {
         let offset = range.offset + range.from + from;
         let len = pieces.iter().map(|piece| piece.len).sum();
-        self.check_change(&range, offset, len, run_state);
+        self.check_change(range, offset, len, run_state);
         self.changes.push((range.version, (offset, len)));
         let own = |piece: &Piece| {
             let content = piece.content.map(|content| Content { grant: range.grant, ..content });

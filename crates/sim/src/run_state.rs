@@ -87,6 +87,7 @@ pub(crate) struct RunState {
     pub(crate) most_len: u64,
     pub(crate) reads_mostly: bool,
     pub(crate) has_hot_caches: bool,
+    pub(crate) has_fabric: bool,
     /// Longest rests of a client between two operations. Each one is equally likely.
     pub(crate) rests_us: [u64; 5],
     pub(crate) has_groups: bool,
@@ -158,6 +159,7 @@ impl RunState {
             most_len: scenario.most_len,
             reads_mostly: scenario.reads_mostly,
             has_hot_caches: scenario.has_hot_caches,
+            has_fabric: scenario.has_fabric,
             rests_us: match scenario.has_rivals {
                 true => [1_000, 10_000, 100_000, 100_000, 100_000],
                 false => [0, 1_000, 10_000, 10_000, 100_000],

@@ -37,6 +37,8 @@ pub struct Scenario {
     pub(crate) reads_mostly: bool,
     /// Whether processes keep copies of ranges that they read on other hosts.
     pub(crate) has_hot_caches: bool,
+    /// Whether processes read and write memory of other hosts one-sided.
+    pub(crate) has_fabric: bool,
     pub(crate) has_groups: bool,
     pub(crate) has_soft_pins: bool,
     /// Whether soft-pinned objects are evicted when nothing else is left.
@@ -70,6 +72,8 @@ pub(crate) struct Faults {
     pub(crate) reset_in: u64,
     /// A message takes a hundred times as long as usual.
     pub(crate) straggler_in: u64,
+    /// Bytes of a one-sided request land up to a minute later.
+    pub(crate) late_request_in: u64,
     /// Two sites cannot reach each other for a while, or only one cannot reach the other.
     pub(crate) partition_in: u64,
     /// A process that lends memory dies. Another starts in its place, empty or with its memory.
@@ -180,6 +184,7 @@ impl Scenario {
             faults: Faults::new(chance, kind),
             reads_mostly: false,
             has_hot_caches: Chance::new(seed ^ 0x4071_cac4).below(2) == 0,
+            has_fabric: false,
             has_groups: chance.below(2) == 0,
             has_soft_pins: chance.below(2) == 0,
             evicts_soft_pinned: chance.below(4) > 0,
@@ -197,7 +202,8 @@ impl Scenario {
         };
         let scenario = scenario.with_disks(&mut Chance::new(seed ^ 0xd15c_d15c));
         let scenario = scenario.shaped(kind, (is_plain, tightness, has_rivals), &mut apart);
-        scenario.with_losses(kind, &mut Chance::new(seed ^ 0x1055_0f17))
+        let scenario = scenario.with_losses(kind, &mut Chance::new(seed ^ 0x1055_0f17));
+        scenario.with_fabric(kind, &mut Chance::new(seed ^ 0xfab_51de))
     }
 
     fn shaped(
@@ -240,6 +246,13 @@ impl Scenario {
             leave_in: 0,
             ..self
         }
+    }
+
+    /// Half of the runs have one-sided transfers. Where anything fails, some of their requests land late.
+    fn with_fabric(self, kind: Kind, apart: &mut Chance) -> Self {
+        let has_fabric = apart.below(2) == 0;
+        let late_request_in = if kind == Kind::Calm { 0 } else { one_of(apart, &[3, 10, 50]) };
+        Self { has_fabric, faults: Faults { late_request_in, ..self.faults }, ..self }
     }
 
     /// Half of the runs have only puts, gets and removals. Extras make the states rarer in which those can go wrong.

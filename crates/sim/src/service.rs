@@ -9,8 +9,9 @@ use crate::extents::Piece;
 use crate::host::Host;
 use crate::ids::{ConnId, Side};
 use crate::message::Message;
-use crate::net::{Event, Net};
+use crate::net::{Conn, Event, Net};
 use crate::node::{Writer, WriterTicket};
+use crate::one_sided::Door;
 use crate::run_state::RunState;
 
 /// How long a writer waits at most for an older one to stop.
@@ -24,6 +25,8 @@ const LOOK_US: u64 = 2_000;
 pub(crate) struct Service {
     inbox: VecDeque<Message>,
     state: ServiceState,
+    /// The endpoint for the peer's one-sided writes, between two of them.
+    endpoint: Option<u64>,
 }
 
 #[derive(Default)]
@@ -40,6 +43,8 @@ enum ServiceState {
     Skipping { left: u64, code: ErrorCode },
     /// The peer writes into the shared memory itself.
     InPlace { ticket: WriterTicket },
+    /// The peer writes one-sided, through this door.
+    OneSided { ticket: WriterTicket, door: Door },
     /// The bytes of a read are copied out.
     Sending { range: RangeRead, grant: Version, pieces: Vec<Piece>, done: u64 },
 }
@@ -104,6 +109,24 @@ impl Site<'_> {
         self.net.send(self.conn, Side::Server, message);
     }
 
+    fn is_local(&self) -> bool {
+        self.net.conn(self.conn).is_some_and(Conn::is_local)
+    }
+
+    /// Completes or abandons a write that the peer made itself, and answers.
+    fn finish(&mut self, ticket: WriterTicket, done: Result<(), ErrorCode>) -> Next {
+        let node = self.host.node_of(ticket);
+        let done = match done {
+            Ok(()) => node.complete(ticket.id, self.run_state),
+            Err(code) => {
+                node.abandon(ticket.id);
+                Err(code)
+            }
+        };
+        self.answer(Message::Done(done));
+        Next::GoOn
+    }
+
     fn again_after(&mut self, delay_us: u64) {
         let event = Event::Serve { process: self.host.process, conn: self.conn };
         self.net.after(delay_us, event);
@@ -139,6 +162,7 @@ impl Service {
             },
             ServiceState::Skipping { left, code } => self.skip(left, code, site),
             ServiceState::InPlace { ticket } => self.finish_in_place(ticket, site),
+            ServiceState::OneSided { ticket, door } => self.finish_one_sided(ticket, door, site),
             ServiceState::Sending { range, grant, pieces, done } => {
                 self.send_part(range, grant, (pieces, done), site)
             }
@@ -229,9 +253,15 @@ impl Service {
                     site.answer(Message::Done(done));
                     return Next::GoOn;
                 }
-                WriteKind::InPlace => {
-                    site.answer(Message::Begun(Ok(ticket)));
+                WriteKind::InPlace if site.is_local() => {
+                    site.answer(Message::Begun(Ok((ticket, None))));
                     self.state = ServiceState::InPlace { ticket };
+                    return Next::GoOn;
+                }
+                WriteKind::InPlace => {
+                    let door = site.host.doors.open(self.endpoint.take(), site.net);
+                    site.answer(Message::Begun(Ok((ticket, Some(door)))));
+                    self.state = ServiceState::OneSided { ticket, door };
                     return Next::GoOn;
                 }
             },
@@ -305,21 +335,29 @@ impl Service {
     }
 
     fn finish_in_place(&mut self, ticket: WriterTicket, site: &mut Site<'_>) -> Next {
-        let node = site.host.node_of(ticket);
         match self.inbox.pop_front() {
-            Some(Message::Complete(Ok(()))) => {
-                let completed = node.complete(ticket.id, site.run_state);
-                site.answer(Message::Done(completed));
-                Next::GoOn
-            }
-            Some(Message::Complete(Err(code))) => {
-                node.abandon(ticket.id);
-                site.answer(Message::Done(Err(code)));
-                Next::GoOn
-            }
+            Some(Message::Complete(done)) => site.finish(ticket, done),
             None => self.stay(ServiceState::InPlace { ticket }),
             Some(_) => {
                 self.state = ServiceState::InPlace { ticket };
+                Next::End
+            }
+        }
+    }
+
+    /// Waits for the peer's report. A peer that was told to stop is not waited for: it is shut out.
+    fn finish_one_sided(&mut self, ticket: WriterTicket, door: Door, site: &mut Site<'_>) -> Next {
+        let is_told_to_stop = site.host.node_of(ticket).is_interrupted(ticket.id);
+        let ends =
+            is_told_to_stop && (self.inbox.is_empty() || site.run_state.chance.below(2) == 0);
+        match self.inbox.pop_front_if(|_| !ends) {
+            Some(Message::Complete(done)) => {
+                self.endpoint = site.host.doors.close(door, done.is_ok());
+                site.finish(ticket, done)
+            }
+            None if !ends => self.stay(ServiceState::OneSided { ticket, door }),
+            _ => {
+                self.state = ServiceState::OneSided { ticket, door };
                 Next::End
             }
         }
@@ -352,9 +390,16 @@ impl Service {
 
     /// Abandons the write that was begun and not completed, since the connection ends.
     fn give_up(&mut self, site: &mut Site<'_>) {
+        if let Some(endpoint) = self.endpoint.take() {
+            site.host.doors.close_endpoint(endpoint);
+        }
+        if let ServiceState::OneSided { door, .. } = self.state {
+            site.host.doors.close(door, false);
+        }
         let (ServiceState::Waiting { ticket, .. }
         | ServiceState::Receiving { ticket, .. }
-        | ServiceState::InPlace { ticket }) = self.state
+        | ServiceState::InPlace { ticket }
+        | ServiceState::OneSided { ticket, .. }) = self.state
         else {
             return;
         };

@@ -1,12 +1,12 @@
-//! Transfers between a thread and nodes: over connections, or straight to memory of the same host.
+//! Transfers between a thread and nodes: over connections, straight to memory of the same host, or one-sided.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use mooncake_node::Admission;
 use mooncake_ops::{MoveError, Retry, RetryPolicy, Step};
-use mooncake_types::ErrorCode;
+use mooncake_types::{Chance, Epoch, ErrorCode, Medium, RangeWrite};
 
-use crate::extents::Extents;
+use crate::extents::{Extents, Piece};
 use crate::fiber::Fiber;
 use crate::hot::Reading;
 use crate::ids::{ConnId, Part, Process, Side, Site};
@@ -17,44 +17,47 @@ use crate::moves::{MoveKind, part_of, payload};
 use crate::near_read::{Seen, read_result, see};
 use crate::net::Event;
 use crate::node::{Writer, WriterTicket};
+use crate::one_sided;
 use crate::run_state::RunState;
 use crate::task::Task;
 
 /// How long a node may be silent before its move fails.
-const PATIENCE_US: u64 = 500_000;
+pub(crate) const PATIENCE_US: u64 = 500_000;
 
 /// The moves of one step of an operation.
 pub(crate) struct Transfer {
-    moves: Vec<Move>,
+    pub(crate) moves: Vec<Move>,
     left: usize,
-    lanes: BTreeMap<Site, Lane>,
+    pub(crate) lanes: BTreeMap<Site, Lane>,
 }
 
-struct Move {
-    what: MoveKind,
-    state: TransferState,
+pub(crate) struct Move {
+    pub(crate) what: MoveKind,
+    pub(crate) state: TransferState,
     result: Option<Result<(), MoveError>>,
 }
 
 #[derive(Clone, Copy)]
-enum TransferState {
+pub(crate) enum TransferState {
     /// Waits for its turn, or for the node to learn of the leader.
     Queued,
     /// Waits for the node's answer.
     Asked,
-    /// Copies out of memory that this process maps.
+    /// Copies out of memory that this process maps, or one-sided out of memory of another host.
     Reading { holder: Process, seen: Seen, done: u64 },
     /// Waits for an older writer, in a segment of this process.
     Waiting { ticket: WriterTicket },
     /// Copies into memory that this process maps.
     Copying { holder: Process, ticket: WriterTicket, done: u64 },
+    /// Waits for its one-sided requests.
+    Landing { batch: u64 },
 }
 
 /// The moves at one node, which run one after the other.
-struct Lane {
+pub(crate) struct Lane {
     queue: VecDeque<usize>,
     current: Option<usize>,
-    generation: u64,
+    pub(crate) generation: u64,
     /// Whether the node has told this writer to stop.
     is_told_to_stop: bool,
     /// Repeats moves at a node that does not know the leader yet.
@@ -129,7 +132,7 @@ impl Member {
         }
     }
 
-    fn lane(&mut self, fiber: usize, peer: Site) -> Option<(&mut Transfer, usize)> {
+    pub(crate) fn lane(&mut self, fiber: usize, peer: Site) -> Option<(&mut Transfer, usize)> {
         lane_of(&mut self.fibers, fiber, peer)
     }
 
@@ -191,7 +194,7 @@ impl Member {
         self.go_on_after(fiber, peer, delay_us, around);
     }
 
-    fn go_on_after(
+    pub(crate) fn go_on_after(
         &mut self,
         fiber: usize,
         peer: Site,
@@ -221,7 +224,21 @@ impl Member {
             None => None,
         };
         let node = host.segment_ever(asked.what.segment());
-        let is_shared = is_near && node.is_some_and(|node| !node.is_named());
+        let is_one_sided = one_sided::is_taken(is_near, around.run_state);
+        if let (MoveKind::Read { fetch, .. }, true, None) = (&asked.what, is_one_sided, &copied) {
+            match see(&fetch.range, false, host) {
+                Some(Ok((holder, seen))) => {
+                    asked.state = TransferState::Reading { holder, seen, done: 0 };
+                    return self.step_later(fiber, peer, around);
+                }
+                Some(Err(error)) => return self.end_move(fiber, peer, Err(error), around),
+                None => {}
+            }
+        }
+        let is_shared = match is_near {
+            true => node.is_some_and(|node| !node.is_named()),
+            false => is_one_sided && node.is_some_and(|node| node.medium == Medium::Memory),
+        };
         asked.state = TransferState::Asked;
         let chance = &mut around.run_state.chance;
         let mut messages = Vec::new();
@@ -231,17 +248,10 @@ impl Member {
             MoveKind::Drop(discard) => messages.push(Message::Drop(discard.range)),
             MoveKind::Write { epoch, deposit, payload } => {
                 let (epoch, range) = (*epoch, deposit.range);
-                if is_shared && chance.below(4) > 0 {
+                if is_shared && (!is_near || chance.below(4) > 0) {
                     messages.push(Message::Begin { epoch, range });
                 } else {
-                    let is_small = chance.below(3) == 0;
-                    messages.push(Message::Write { epoch, range, is_small });
-                    let step = if is_small { range.len } else { 1 + chance.below(range.len) };
-                    let step = step.max(range.len / 3 + 1).min(range.len);
-                    for from in (0..range.len).step_by(step as usize) {
-                        let len = step.min(range.len - from);
-                        messages.push(Message::Part(part_of(payload, from, len)));
-                    }
+                    messages = write_messages((epoch, range), payload, chance);
                 }
             }
         }
@@ -285,18 +295,24 @@ impl Member {
             }
             TransferState::Asked => {
                 let segment = transfer.moves[index].what.segment();
-                self.drop_lane(fiber, peer, around);
                 self.doubt(segment, around);
-                self.end_move(fiber, peer, Err(MoveError::Broken), around);
+                self.break_off(fiber, peer, around);
             }
             TransferState::Reading { holder, seen, done } => {
                 self.read_near(fiber, peer, (holder, seen, done), around);
             }
+            TransferState::Landing { batch } => self.on_landed((fiber, peer), batch, around),
             TransferState::Waiting { ticket } => self.wait_own(fiber, peer, ticket, around),
             TransferState::Copying { holder, ticket, done } => {
                 self.copy_near(fiber, peer, (holder, ticket, done), around);
             }
         }
+    }
+
+    /// Fails a move, and closes the connection for it.
+    pub(crate) fn break_off(&mut self, fiber: usize, peer: Site, around: &mut EventContext<'_>) {
+        self.drop_lane(fiber, peer, around);
+        self.end_move(fiber, peer, Err(MoveError::Broken), around);
     }
 
     fn read_near(
@@ -306,9 +322,12 @@ impl Member {
         (holder, seen, done): (Process, Seen, u64),
         around: &mut EventContext<'_>,
     ) {
+        let own = self.process.site;
+        let is_near = around.net.are_neighbours(own, peer);
+        let is_reached = is_near || !around.net.are_cut_off(own, peer);
         let (run_state, host) = (&mut *around.run_state, &around.hosts[site_number(peer)]);
-        let Some((transfer, index)) = self.lane(fiber, peer) else { return };
-        let is_there = host.is_alive && host.process == holder;
+        let Some((transfer, index)) = lane_of(&mut self.fibers, fiber, peer) else { return };
+        let is_there = host.is_alive && host.process == holder && is_reached;
         let reading = &mut transfer.moves[index];
         let MoveKind::Read { fetch, pieces } = &mut reading.what else { return };
         let range = fetch.range;
@@ -325,6 +344,10 @@ impl Member {
             Seen::Entry(grant) => host.still_holds(&range, grant),
             Seen::Slot(number) => host.slot_still_holds(&range, number),
         };
+        if still_holds && !is_near {
+            run_state.meet("one-sided reads", 1);
+            self.hot.keep(range, pieces.clone());
+        }
         let result = if still_holds { Ok(()) } else { Err(MoveError::Stale) };
         self.end_move(fiber, peer, result, around);
     }
@@ -439,8 +462,11 @@ impl Member {
                 }
                 Ok(())
             }
-            (Message::Begun(Ok(ticket)), TransferState::Asked, _) => {
+            (Message::Begun(Ok((ticket, door))), TransferState::Asked, _) => {
                 let holder = around.net.process_at(peer);
+                if let Some(door) = door {
+                    return self.post((fiber, peer), (holder, ticket, door), around);
+                }
                 current.state = TransferState::Copying { holder, ticket, done: 0 };
                 return self.step_later(fiber, peer, around);
             }
@@ -493,6 +519,22 @@ impl Member {
         self.go_on_after(fiber, peer, clock.moment(at).saturating_sub(now_us), around);
         true
     }
+}
+
+/// A write whose bytes go with it, in some parts.
+fn write_messages(
+    (epoch, range): (Epoch, RangeWrite<'static>),
+    payload: &[Piece],
+    chance: &mut Chance,
+) -> Vec<Message> {
+    let is_small = chance.below(3) == 0;
+    let step = if is_small { range.len } else { 1 + chance.below(range.len) };
+    let step = step.max(range.len / 3 + 1).min(range.len);
+    let parts = (0..range.len).step_by(step as usize).map(|from| {
+        let len = step.min(range.len - from);
+        Message::Part(part_of(payload, from, len))
+    });
+    std::iter::once(Message::Write { epoch, range, is_small }).chain(parts).collect()
 }
 
 /// The move that a thread runs at a node at present, with its transfer.

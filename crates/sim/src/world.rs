@@ -232,7 +232,10 @@ impl World {
             | Event::Timer { process }
             | Event::Written { process }
             | Event::Lead { process } => Some(process.site),
-            Event::Start { .. } | Event::Resume { .. } | Event::Heal { .. } => None,
+            Event::Start { .. }
+            | Event::Resume { .. }
+            | Event::Heal { .. }
+            | Event::Land { .. } => None,
         }
     }
 
@@ -253,6 +256,7 @@ impl World {
             Event::Start { site } => return self.start(site),
             Event::Resume { site } => return self.resume(site),
             Event::Heal { from, to } => return self.net.heal(from, to),
+            Event::Land { request } => return self.land(request),
             Event::Wake { process, .. }
             | Event::Move { process, .. }
             | Event::Serve { process, .. }
@@ -377,7 +381,7 @@ impl World {
     }
 }
 
-fn number_of(site: Site) -> usize {
+pub(crate) fn number_of(site: Site) -> usize {
     match site {
         Site::Master(number) | Site::Member(number) => number,
     }

@@ -51,6 +51,11 @@ fn l7_older_writers_stop_first() {
 }
 
 #[test]
+fn l7_one_sided_writers_are_shut_out_first() {
+    finds(Rule::WritersAreShutOut, &[Kind::Network, Kind::Processes, Kind::Masters], 500);
+}
+
+#[test]
 fn l8_remains_are_dropped() {
     finds(Rule::RemainsAreDropped, &[Kind::Calm, Kind::Network], 200);
 }

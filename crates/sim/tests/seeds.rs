@@ -70,6 +70,11 @@ fn run_seeds(kind: Kind, seeds: std::ops::Range<u64>, (events, detail): (u64, De
     for name in ["puts part by part", "removals", "drops", "copies and moves"] {
         assert!(least == 0 || met[name] > 0, "no {name}");
     }
+    for name in ["one-sided reads", "one-sided writes"] {
+        assert!(least == 0 || met.get(name) > Some(&0), "no {name}");
+    }
+    let has_late_requests = met.get("requests that were shut out") > Some(&0);
+    assert!(least == 0 || kind == Kind::Calm || has_late_requests, "no request came too late");
     let has_late_writers = met["refused writes"] > 0;
     assert!(least == 0 || kind == Kind::Calm || has_late_writers, "no writer came late");
     let has_deaths = !matches!(kind, Kind::Calm | Kind::Network);

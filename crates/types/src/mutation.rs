@@ -14,6 +14,8 @@ pub enum Rule {
     OlderGrantsAreRefused,
     /// L7: an older writer has stopped before bytes of a newer one land.
     OlderWritersStopFirst,
+    /// L7: a node completes or abandons a one-sided write only when its writer cannot reach the range any more.
+    WritersAreShutOut,
     /// L8: a removal or a replacement is over only when no node holds the old version.
     RemainsAreDropped,
     /// L8: before a client reads a version, it has the nodes drop the older versions that they may hold.
@@ -85,12 +87,13 @@ pub enum Rule {
 
 impl Rule {
     /// All rules.
-    pub const ALL: [Rule; 37] = [
+    pub const ALL: [Rule; 38] = [
         Rule::OverlappedEntriesAreDropped,
         Rule::AllPartsAreThere,
         Rule::OldLeadersAreRefused,
         Rule::OlderGrantsAreRefused,
         Rule::OlderWritersStopFirst,
+        Rule::WritersAreShutOut,
         Rule::RemainsAreDropped,
         Rule::PredecessorsAreDropped,
         Rule::OldLeadersDropsAreRefused,
