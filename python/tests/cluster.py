@@ -24,6 +24,8 @@ from mooncake.store import MooncakeDistributedStore
 
 COMMANDS = Path(sys.executable).parent
 MIB = 1 << 20
+# The variables of processes that reach each other one-sided over libfabric, by a provider that needs no NIC.
+FABRIC = {"MOONCAKE_TRANSPORTS": "fabric", "MOONCAKE_FABRIC_PROVIDER": "tcp", "FI_TCP_IFACE": "lo"}
 START_SECONDS = 20.0
 STOP_SECONDS = 10.0
 
@@ -179,7 +181,7 @@ class Cluster:
     def segments(self) -> list[str]:
         return (self.http("/get_all_segments") or "").split()
 
-    def start_node(self, segment_bytes: int, *flags: str) -> Process:
+    def start_node(self, segment_bytes: int, *flags: str, env: dict[str, str] | None = None) -> Process:
         """Starts a `mooncake_client`, and waits until its segment is mounted."""
         before = len(self.segments())
         node = Process(
@@ -188,6 +190,7 @@ class Cluster:
             f"--master_server_address={self.master_address}",
             f"--global_segment_size={segment_bytes}",
             *flags,
+            env=env,
         )
         self.nodes.append(node)
         node.wait_ready(lambda: len(self.segments()) > before)

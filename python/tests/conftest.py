@@ -5,7 +5,7 @@ import signal
 from collections.abc import Iterator
 
 import pytest
-from cluster import MIB, Cluster, Memory
+from cluster import FABRIC, MIB, Cluster, Memory
 from gpu import IS_REAL, DeviceMemory, reset
 from mooncake.store import MooncakeDistributedStore
 
@@ -37,12 +37,19 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="module")
 def shared_store(request: pytest.FixtureRequest) -> Iterator[MooncakeDistributedStore]:
-    """A store of the module's pool, or of a pool without a master."""
+    """A store of the module's pool, of a pool without a master, or of one whose bytes move one-sided."""
     if getattr(request, "param", "master") == "local":
         store = MooncakeDistributedStore()
         assert store.setup({"master_server_addr": "local://", "global_segment_size": 128 * MIB}) == 0
         yield store
         store.close()
+    elif getattr(request, "param", "master") == "fabric":
+        with pytest.MonkeyPatch.context() as patch, Cluster("--default_kv_lease_ttl=300") as cluster:
+            for name, value in FABRIC.items():
+                patch.setenv(name, value)
+            for _ in range(2):
+                cluster.start_node(64 * MIB)
+            yield cluster.store()
     else:
         yield request.getfixturevalue("cluster").store()
 

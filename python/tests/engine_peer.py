@@ -21,9 +21,9 @@ KEPT: list[Memory] = []
 class Peer:
     """The process, from the test's side. Used in a `with`."""
 
-    def __init__(self, metadata: str = "P2PHANDSHAKE", name: str = NAME, **env: str) -> None:
+    def __init__(self, metadata: str = "P2PHANDSHAKE", name: str = NAME, protocol: str = "tcp", **env: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, str(Path(__file__)), metadata, name],
+            [sys.executable, str(Path(__file__)), metadata, name, protocol],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, **env},
@@ -86,9 +86,9 @@ def perform(engine: TransferEngine, method: str, arguments: list[Any]) -> Any:
     return getattr(engine, method)(*arguments)
 
 
-def main(metadata: str, name: str) -> None:
+def main(metadata: str, name: str, protocol: str) -> None:
     engine = TransferEngine()
-    code = engine.initialize(name, metadata, "tcp", "")
+    code = engine.initialize(name, metadata, protocol, "")
     print(json.dumps(engine.get_rpc_port() if code == 0 else code), flush=True)
     for line in sys.stdin:
         method, *arguments = json.loads(line)

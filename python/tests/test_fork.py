@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from cluster import MIB, Cluster, content, wait_until
+from cluster import FABRIC, MIB, Cluster, content, wait_until
 from mooncake.store import MooncakeDistributedStore
 
 SCRIPT = """
@@ -26,32 +26,41 @@ def opened(segment):
     return store
 
 store = opened(16 << 20)
-assert store.put("key", b"value" * 1000) == 0
+for n in range(8):
+    assert store.put(f"key{n}", b"value" * 20_000) == 0
+assert store.put("key", b"value" * 20_000) == 0
+assert store.get_batch([f"key{n}" for n in range(8)]) == [b"value" * 20_000] * 8
 child = os.fork()
 if child == 0:
     assert store.is_exist("key") < 0, "the parent's sockets are not the child's"
     assert store.put("other", b"x") < 0
     assert store.get("key") == b""
+    assert store.get_batch([f"key{n}" for n in range(8)]) == [b""] * 8
     assert store.alloc_from_mem_pool(64) == 0, "the parent would hand out the same memory"
     own = opened(0)
-    assert own.get("key") == b"value" * 1000, "a store of its own works"
+    assert own.get("key") == b"value" * 20_000, "a store of its own works"
     own.close()
     del store, own
     sys.exit(0)
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, "the child failed"
-assert store.get("key") == b"value" * 1000
+assert store.get("key") == b"value" * 20_000
+assert store.get_batch([f"key{n}" for n in range(8)]) == [b"value" * 20_000] * 8
 reader = opened(0)
-assert reader.get("key") == b"value" * 1000, "the parent still serves its segment"
+assert reader.get("key") == b"value" * 20_000, "the parent still serves its segment"
 assert store.is_exist("other") == 0
 reader.close()
 store.close()
 """
 
 
-def test_a_forked_child_cannot_disturb_its_parent(cluster: Cluster) -> None:
-    command = [sys.executable, "-c", textwrap.dedent(SCRIPT), cluster.master_address]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert run.returncode == 0, run.stderr
+@pytest.mark.parametrize("variables", [{}, FABRIC], ids=["near", "one-sided"])
+def test_a_forked_child_cannot_disturb_its_parent(variables: dict[str, str]) -> None:
+    with Cluster("--default_kv_lease_ttl=300") as cluster:
+        # Objects go to the node, whose memory is another process's.
+        cluster.start_node(64 * MIB, env=variables)
+        command = [sys.executable, "-c", textwrap.dedent(SCRIPT), cluster.master_address]
+        run = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, timeout=60)
+        assert run.returncode == 0, run.stderr
 
 
 # A process that forks while another of its threads keeps registering buffers.

@@ -9,7 +9,7 @@ from cluster import MIB, Cluster, Memory, content, wait_until
 from mooncake.store import BufferHandle, MooncakeDistributedStore
 
 Store = MooncakeDistributedStore
-POOLS = ["master", "local"]
+POOLS = ["master", "local", "fabric"]
 LENGTHS = [1, 7, 4096, 65_535, 65_536, 65_537, 256 << 10, MIB, 5 * MIB + 3]
 
 

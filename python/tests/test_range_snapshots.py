@@ -12,7 +12,7 @@ from cluster import MIB, Cluster, Memory, content, pause, wait_until
 from mooncake.store import MooncakeDistributedStore, RangedReadSnapshot
 
 Store = MooncakeDistributedStore
-POOLS = ["master", "local"]
+POOLS = ["master", "local", "fabric"]
 
 
 def read(store: Store, snapshot: RangedReadSnapshot, memory: Memory, key: str, start: int, length: int) -> Any:

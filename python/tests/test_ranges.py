@@ -5,7 +5,7 @@ from cluster import MIB, Cluster, Memory, content, wait_until
 from mooncake.store import MooncakeDistributedStore, ReplicateConfig
 
 Store = MooncakeDistributedStore
-POOLS = ["master", "local"]
+POOLS = ["master", "local", "fabric"]
 
 
 def test_fragments_of_several_objects_into_several_buffers(store: Store, memory: Memory) -> None:

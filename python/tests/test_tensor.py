@@ -19,7 +19,7 @@ from native_fake import FakeStore
 
 torch: Any = pytest.importorskip("torch")
 Store = MooncakeDistributedStore
-POOLS = ["master", "local"]
+POOLS = ["master", "local", "fabric"]
 HEADER_BYTES = 304
 
 

@@ -8,7 +8,7 @@ from mooncake.store import MooncakeDistributedStore, ReplicateConfig, SoftPinAct
 from values import stamped, version_of
 
 Store = MooncakeDistributedStore
-POOLS = ["master", "local"]
+POOLS = ["master", "local", "fabric"]
 
 
 @pytest.mark.parametrize("lengths", [(1, 1), (4096, 4096), (4096, 5 * MIB), (5 * MIB, 7)])

@@ -3,6 +3,8 @@
 use std::ffi::{c_int, c_void};
 
 use mooncake_binding::{batch, log};
+use mooncake_client::{Place, Store};
+use mooncake_memory::PlacedRange;
 
 use crate::guard::{guarded, refuse};
 use crate::handle::{self, Handle};
@@ -26,8 +28,23 @@ extern "C" fn mooncake_store_register_buffer(
             );
             log::warn(name, "range", text);
         }
+        if let (Ok(()), Some(store)) = (&registered, client.own()) {
+            use_in_place(store, buffer.expose_provenance(), size);
+        }
         Ok(batch::done(registered))
     })
+}
+
+/// Lets transfers use a buffer of the host in place that was just registered.
+fn use_in_place(store: &Store, address: usize, len: usize) {
+    let range = PlacedRange { place: Place::Host, address, len };
+    let is_host = store.check_registered(address, len).is_ok_and(|it| it.place == Place::Host);
+    // SAFETY: the caller of `mooncake_store_register_buffer` promises that the memory stays mapped and writable until
+    // `mooncake_store_unregister_buffer`, which makes the store forget it.
+    let memory = is_host.then(|| unsafe { range.slice() }).and_then(|memory| memory.host());
+    if let Some(memory) = memory {
+        store.use_in_place(memory);
+    }
 }
 
 #[unsafe(no_mangle)]

@@ -5,12 +5,13 @@ use std::time::Duration;
 use mooncake_device::{copy_from_caller, copy_to_caller};
 use mooncake_memory::{Buffer, PlacedSlice, RawSlice, append_checked, copy_checked};
 use mooncake_tls::{Tls, TlsError};
-use mooncake_transfer::{DataServer, ServerConfig, TcpConfig, TransferError};
+use mooncake_transfer::{DataServer, FarLender, ServerConfig, TcpConfig, TransferError};
 use mooncake_types::ClientId;
 use mooncake_types::limits::MAX_NAME_BYTES;
 
 use crate::batches::{Batches, Work};
 use crate::bind::bind;
+use crate::fabric;
 use crate::host::Host;
 use crate::metadata::MetadataServer;
 use crate::mover::{HeldTransfer, Mover, Route};
@@ -76,12 +77,17 @@ impl Engine {
         let client = ClientId(u128::from(random()?) << 64 | u128::from(random()?));
         let host = Arc::new(Host::default());
         let tls = open_tls(&config)?;
+        let fabric = fabric::open(&config)?;
+        let lender = |(device, _): &_| {
+            FarLender::open(device).map(Arc::new).map_err(|error| system(error.to_string()))
+        };
         let server_config = ServerConfig {
             cluster_id: CLUSTER.to_owned(),
             auth_token: config.auth_token.clone(),
             busy_poll: config.busy_poll,
             tls: tls.clone(),
             local_socket: false,
+            far: fabric.as_ref().map(lender).transpose()?,
             ..ServerConfig::default()
         };
         let server = DataServer::start(bound.listener, host.clone(), server_config)
@@ -95,7 +101,8 @@ impl Engine {
             None => bound.endpoint.clone(),
         };
         let timeout = config.transfer_timeout;
-        let mover = Arc::new(Mover::new(host.clone(), tcp_config(config, client, tls)));
+        let mover =
+            Arc::new(Mover::new(host.clone(), tcp_config(config, client, tls), fabric));
         let peers = Arc::new(Peers::new(name.clone(), bound.endpoint.clone(), metadata));
         let batches = Arc::new(Batches::default());
         let streams = StreamTransfers::default();
@@ -140,7 +147,11 @@ impl Engine {
         remote: RemoteAccess,
     ) -> Result<(), RegisterError> {
         let parts = self.parts().ok_or(RegisterError::Forked)?;
-        parts.host.registry.register(memory, remote)
+        parts.host.registry.register(memory, remote)?;
+        for range in memory {
+            parts.mover.know(parts.host.registry.region(range.addr() as u64));
+        }
+        Ok(())
     }
 
     /// Unregisters the range that starts at `start`, and waits until no transfer uses it. After a second, peers that
@@ -151,6 +162,7 @@ impl Engine {
     /// [`UnregisterError::Unknown`] if no registered range starts there.
     pub fn unregister(&self, start: u64) -> Result<(), UnregisterError> {
         let parts = self.parts().ok_or(UnregisterError::Forked)?;
+        parts.mover.forget(start);
         parts.host.registry.unregister(start, self.timeout)
     }
 
@@ -160,7 +172,9 @@ impl Engine {
     /// If the system lacks the memory, or there are too many registrations.
     pub fn allocate(&self, len: u64) -> Result<u64, RegisterError> {
         let parts = self.parts().ok_or(RegisterError::Forked)?;
-        parts.host.registry.allocate(len)
+        let start = parts.host.registry.allocate(len)?;
+        parts.mover.know(parts.host.registry.region(start));
+        Ok(start)
     }
 
     /// Frees memory from [`Engine::allocate`]. Waits for transfers as [`Engine::unregister`] does.
@@ -169,6 +183,7 @@ impl Engine {
     /// As there. Also [`UnregisterError::Unknown`] if the range has another length.
     pub fn free(&self, start: u64, len: u64) -> Result<(), UnregisterError> {
         let parts = self.parts().ok_or(UnregisterError::Forked)?;
+        parts.mover.forget(start);
         parts.host.registry.free(start, len, self.timeout)
     }
 

@@ -18,6 +18,12 @@ pub enum OpenError {
     /// The certificates cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
+    /// `MOONCAKE_TRANSPORTS` does not allow TCP, and libfabric cannot be used.
+    #[error("MOONCAKE_TRANSPORTS allows fabric and not tcp, and fabric cannot be used: {reason}")]
+    Fabric {
+        /// Why it cannot be used.
+        reason: String,
+    },
     /// The metadata server's address is invalid, the server refused the engine's record, or this build cannot use the
     /// server.
     #[error("the metadata server {text:?} cannot be used: {reason}")]

@@ -237,6 +237,10 @@ impl SegmentHost for Host {
         private(buffer).map(ticket)
     }
 
+    fn exposes(&self, segment: SegmentId) -> bool {
+        segment == MEMORY
+    }
+
     /// Registered memory has no entries to drop.
     fn drop_range(&self, _range: &RangeDrop) -> Result<(), ErrorCode> {
         Err(ErrorCode::NotSupported)

@@ -23,6 +23,7 @@ mod bind;
 mod config;
 mod engine;
 mod error;
+mod fabric;
 mod hold;
 mod host;
 mod http_server;

@@ -1,9 +1,9 @@
 use std::sync::Arc;
 
-use mooncake_memory::Buffer;
+use mooncake_memory::{Buffer, Region};
 use mooncake_transfer::{
-    LocalTransport, ReadOp, StagedTransport, TcpConfig, TcpTransport, TransferError, Transport,
-    WriteOp,
+    FabricDevice, LocalTransport, Paths, ReadOp, StagedTransport, TcpConfig, TcpTransport,
+    TransferError, Transport, Transports, WriteOp,
 };
 
 use crate::host::{
@@ -43,13 +43,54 @@ impl HeldTransfer {
 pub(crate) struct Mover {
     pub(crate) host: Arc<Host>,
     local: LocalTransport,
-    tcp: TcpTransport,
+    remote: Remote,
+}
+
+/// The way to other engines.
+enum Remote {
+    Tcp(TcpTransport),
+    /// One-sided, where they offer it.
+    Paths(Paths),
+}
+
+impl Remote {
+    fn transport(&self) -> &dyn Transport {
+        match self {
+            Self::Tcp(tcp) => tcp,
+            Self::Paths(paths) => paths,
+        }
+    }
 }
 
 impl Mover {
-    pub(crate) fn new(host: Arc<Host>, config: TcpConfig) -> Self {
+    /// Reaches peers one-sided by the device, in the allowed ways, or by TCP if there is none.
+    pub(crate) fn new(
+        host: Arc<Host>,
+        config: TcpConfig,
+        fabric: Option<(Arc<FabricDevice>, Transports)>,
+    ) -> Self {
         let local = LocalTransport::new(host.clone());
-        Self { host, local, tcp: TcpTransport::new(config) }
+        let remote = match fabric {
+            None => Remote::Tcp(TcpTransport::new(config)),
+            Some((device, ways)) => {
+                Remote::Paths(Paths::new(None, config, ways).with_fabric_that_asks(Some(device)))
+            }
+        };
+        Self { host, local, remote }
+    }
+
+    /// Transfers may use a registered range in place from now on.
+    pub(crate) fn know(&self, region: Option<Arc<Region>>) {
+        if let (Remote::Paths(paths), Some(region)) = (&self.remote, region) {
+            paths.know_region(region);
+        }
+    }
+
+    /// Transfers hold the range that begins here no longer than they take.
+    pub(crate) fn forget(&self, start: u64) {
+        if let Remote::Paths(paths) = &self.remote {
+            paths.forget(start as usize);
+        }
     }
 
     /// Checks the pieces of a transfer, and holds their registrations.
@@ -80,7 +121,7 @@ impl Mover {
     fn transport(&self, route: &Route) -> (StagedTransport<'_>, Arc<str>) {
         match route {
             Route::Own => (StagedTransport(&self.local), "itself".into()),
-            Route::At(endpoint) => (StagedTransport(&self.tcp), Arc::clone(endpoint)),
+            Route::At(endpoint) => (StagedTransport(self.remote.transport()), Arc::clone(endpoint)),
         }
     }
 

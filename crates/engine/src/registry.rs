@@ -312,6 +312,13 @@ impl Registry {
         Some((number, held))
     }
 
+    /// The range that begins here, if it is memory of the host that this process can read and write.
+    pub(crate) fn region(&self, start: u64) -> Option<Arc<Region>> {
+        let state = self.lock();
+        let range = state.ranges.get(&start)?;
+        (range.writable && range.device.is_none()).then(|| Arc::clone(&range.region))
+    }
+
     /// Ends a peer's write.
     pub(crate) fn end_write(&self, number: u64) {
         self.lock().writers.remove(&number);

@@ -76,3 +76,15 @@ pub(crate) fn wanted_failure(call: &'static str) -> Option<i32> {
 pub(crate) fn wanted_failure(_call: &'static str) -> Option<i32> {
     None
 }
+
+/// Whether a test wants memory of initiators to be registered, as NICs do.
+#[cfg(feature = "testing")]
+pub(crate) fn wants_local_registration() -> bool {
+    crate::testing::wants_local_registration()
+}
+
+/// As above, where there are no tests.
+#[cfg(not(feature = "testing"))]
+pub(crate) fn wants_local_registration() -> bool {
+    false
+}

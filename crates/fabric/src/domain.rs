@@ -7,7 +7,7 @@ use std::{fmt, ptr};
 use mooncake_memory::process_id;
 
 use crate::abi::{fid_domain, fid_fabric};
-use crate::call::{CallError, op, wanted_failure};
+use crate::call::{CallError, op, wanted_failure, wants_local_registration};
 use crate::device::{Device, DeviceOptions, find};
 use crate::error::OpenError;
 use crate::info::OwnedInfo;
@@ -62,7 +62,8 @@ impl Domain {
     /// There is no library or no device, or it does not open.
     pub fn open(options: &DeviceOptions, limits: Limits) -> Result<Arc<Domain>, OpenError> {
         let (library, found) = find(options)?;
-        let (device, info) = found.into_iter().next().expect("a list of devices is not empty");
+        let (mut device, info) = found.into_iter().next().expect("a list of devices is not empty");
+        device.mr_mode.local |= wants_local_registration();
         let limits = Limits {
             requests: limits.requests.clamp(1, device.max_requests.max(1)),
             request_bytes: limits.request_bytes.clamp(1, device.max_request_bytes.max(1) as u64),

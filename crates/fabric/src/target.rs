@@ -84,6 +84,26 @@ impl Target {
         &self.served.own
     }
 
+    /// Closes the endpoint before it is dropped. Nothing that peers have under way touches memory any more, so what was
+    /// exposed may be unmapped.
+    pub fn close(&self) {
+        // The parent has what a child got a copy of, and its threads may have held the locks.
+        if self.served.domain.is_forked() {
+            return;
+        }
+        self.served.domain.progress.leave(&self.served);
+        // Waits for the thread that lets the port work.
+        let mut state = self.served.state();
+        state.exposed.clear();
+        state.port = None;
+    }
+
+    /// Whether it was closed, also by an error of the provider.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        !self.served.domain.is_forked() && self.served.state().port.is_none()
+    }
+
     /// Lets peers that know the key reach memory.
     ///
     /// # Errors
@@ -117,15 +137,7 @@ impl fmt::Debug for Target {
 
 impl Drop for Target {
     fn drop(&mut self) {
-        // The parent has what a child got a copy of, and its threads may have held the locks.
-        if self.served.domain.is_forked() {
-            return;
-        }
-        self.served.domain.progress.leave(&self.served);
-        // Waits for the thread that lets the port work.
-        let mut state = self.served.state();
-        state.exposed.clear();
-        state.port = None;
+        self.close();
     }
 }
 

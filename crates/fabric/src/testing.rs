@@ -1,6 +1,7 @@
 //! For tests: calls of the library that fail on demand.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 static CALLS: Mutex<Calls> = Mutex::new(Calls { wanted: None, made: BTreeMap::new() });
@@ -45,6 +46,17 @@ pub fn symbols() -> Vec<&'static str> {
 /// Why it cannot be used.
 pub fn try_library(name: &str) -> Result<crate::Version, crate::LoadError> {
     crate::load::load(name).map(|library| library.version)
+}
+
+static LOCAL: AtomicBool = AtomicBool::new(false);
+
+/// Domains that are opened from now on register memory of initiators, as those of NICs do.
+pub fn register_local_memory() {
+    LOCAL.store(true, Ordering::SeqCst);
+}
+
+pub(crate) fn wants_local_registration() -> bool {
+    LOCAL.load(Ordering::SeqCst)
 }
 
 pub(crate) fn wanted_failure(call: &'static str) -> Option<i32> {

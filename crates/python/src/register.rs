@@ -1,7 +1,10 @@
 //! The methods that register memory which the store may read and write.
 
-use mooncake_binding::{INVALID_PARAMS, batch, log};
+#![allow(unsafe_code, reason = "Python code names memory by address")]
+
+use mooncake_binding::{INVALID_PARAMS, PoolClient, batch, log};
 use mooncake_client::{ErrorCode, KnownMemory, Place};
+use mooncake_memory::PlacedRange;
 use pyo3::prelude::*;
 
 use crate::argument::argument;
@@ -10,11 +13,24 @@ use crate::store::MooncakeDistributedStore;
 /// The number that `_check_registered` returns for memory of a device.
 const IN_DEVICE: i32 = 1;
 
+/// Lets transfers use a buffer of the host in place that was just registered.
+fn use_in_place(client: &PoolClient, address: usize, len: usize) {
+    let Some(store) = client.own() else { return };
+    let range = PlacedRange { place: Place::Host, address, len };
+    let is_host = client.check_registered(address, len).is_ok_and(|it| it.place == Place::Host);
+    // SAFETY: the caller of `register_buffer` promises that the memory stays mapped and writable until
+    // `unregister_buffer`, which makes the store forget it.
+    let memory = is_host.then(|| unsafe { range.slice() }).and_then(|memory| memory.host());
+    if let Some(memory) = memory {
+        store.use_in_place(memory);
+    }
+}
+
 #[pymethods]
 impl MooncakeDistributedStore {
     /// Registers `size` bytes at the address `buffer_ptr` for `put_from`, `get_into` and their batch forms. The memory
     /// must stay mapped and writable until `unregister_buffer`. GPU memory can be used only while it is registered;
-    /// host memory can also be used without. A call may use bytes of several registered ranges that adjoin.
+    /// host memory can also be used without, though one-sided transfers then copy it. A call may use bytes of several registered ranges that adjoin.
     ///
     /// Returns 0, or -600 if the range
     ///
@@ -30,7 +46,9 @@ impl MooncakeDistributedStore {
         let size = argument("register_buffer", "size").number(size)?;
         let Some(store) = self.store_for("register_buffer") else { return Ok(INVALID_PARAMS) };
         let result = py.detach(|| match (usize::try_from(address), usize::try_from(size)) {
-            (Ok(address), Ok(size)) => store.register(address, size),
+            (Ok(address), Ok(size)) => {
+                store.register(address, size).inspect(|()| use_in_place(&store, address, size))
+            }
             _ => Err(ErrorCode::InvalidParams),
         });
         if result.is_err() {

@@ -132,6 +132,13 @@ pub trait SegmentHost: Send + Sync {
         None
     }
 
+    /// Whether peers of other hosts read and write memory of this segment one-sided, each range after a message: it has no
+    /// table of slots.
+    fn exposes(&self, segment: SegmentId) -> bool {
+        let _ = segment;
+        false
+    }
+
     /// Calls `tell` with a page for a standby master: entries of a segment, or changes of them. Does not call it on
     /// failure.
     ///

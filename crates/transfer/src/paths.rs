@@ -1,10 +1,11 @@
 use std::sync::Arc;
 
 use mooncake_fabric::Domain;
+use mooncake_memory::{RawSlice, Region};
 use mooncake_types::{Epoch, RangeDrop, SegmentId};
 
 use crate::carrier::{Batch, Carrier, Fate, carry, open};
-use crate::far::{Far, FarMessages};
+use crate::far::{CallersMemory, Far, FarMessages};
 use crate::near::{Distance, Near};
 use crate::parts::Parts;
 use crate::staged::{staged_reads, staged_writes};
@@ -28,6 +29,10 @@ pub struct Paths {
     near_carriers: usize,
     own_views: OwnViews,
     hot: Option<Arc<HotCache>>,
+    /// Memory of callers that stays mapped.
+    known: Arc<CallersMemory>,
+    /// Whether long reads are cut into parts.
+    cuts: bool,
 }
 
 impl Paths {
@@ -47,14 +52,40 @@ impl Paths {
             carriers.push(Arc::clone(&tcp) as Arc<dyn Carrier>);
         }
         let own_views = OwnViews::default();
-        Self { local, near, tcp, ways, carriers, near_carriers, own_views, hot: None }
+        let known = Arc::default();
+        Self {
+            local,
+            near,
+            tcp,
+            ways,
+            carriers,
+            near_carriers,
+            own_views,
+            hot: None,
+            known,
+            cuts: true,
+        }
     }
 
     /// Reaches nodes of other hosts one-sided by this device, where the allowed ways say so.
     #[must_use]
     pub fn with_fabric(mut self, device: Option<Arc<Domain>>) -> Self {
-        let Some(device) = device.filter(|_| self.ways.prefers(Way::Fabric)) else { return self };
-        let far = Arc::new(Far::new(device, self.tcp.config().clone(), Arc::clone(&self.tcp)));
+        self.add_far(device, false);
+        self
+    }
+
+    /// As [`Paths::with_fabric`], for nodes whose memory has no tables of slots. Ranges are read whole.
+    #[must_use]
+    pub fn with_fabric_that_asks(mut self, device: Option<Arc<Domain>>) -> Self {
+        self.add_far(device, true);
+        self.cuts = false;
+        self
+    }
+
+    fn add_far(&mut self, device: Option<Arc<Domain>>, asks: bool) {
+        let Some(device) = device.filter(|_| self.ways.prefers(Way::Fabric)) else { return };
+        let (tcp, known) = (Arc::clone(&self.tcp), Arc::clone(&self.known));
+        let far = Arc::new(Far::new(device, tcp, known, asks));
         let before = self.ways.in_order().iter().take_while(|&&way| way != Way::Fabric);
         let own = usize::from(self.local.is_some());
         let is_behind_near = before.copied().any(Way::is_near) || self.ways.near().is_empty();
@@ -66,7 +97,6 @@ impl Paths {
         if !self.ways.allows(Way::Tcp) {
             self.carriers.push(Arc::new(FarMessages(far)));
         }
-        self
     }
 
     /// Uses this cache for ranges of other hosts: reads them from it, and keeps there what is read often.
@@ -74,6 +104,26 @@ impl Paths {
     pub fn with_hot_cache(self, hot: Option<Arc<HotCache>>) -> Self {
         let leads_elsewhere = self.ways.allows(Way::Tcp) || self.ways.allows(Way::Fabric);
         Self { hot: hot.filter(|_| leads_elsewhere), ..self }
+    }
+
+    /// Lets transfers use this memory of the caller in place, which stays mapped until it is forgotten. It has an effect
+    /// where it can be read and written, and where a transport wants it.
+    pub fn know(&self, memory: RawSlice<'static>) {
+        if self.ways.prefers(Way::Fabric) {
+            self.known.add(memory);
+        }
+    }
+
+    /// As [`Paths::know`], for a region that this process can read and write.
+    pub fn know_region(&self, region: Arc<Region>) {
+        if self.ways.prefers(Way::Fabric) {
+            self.known.add_region(region);
+        }
+    }
+
+    /// Forgets the known memory that begins here. It may be unmapped once no transfer with it is under way.
+    pub fn forget(&self, start: usize) {
+        self.known.remove(start);
     }
 
     /// How far a peer is. Asks the peer if that is not known.
@@ -136,13 +186,29 @@ impl Paths {
     /// Like [`Transport::read`], but returns where each range came from.
     #[must_use]
     pub fn read_from(&self, ops: &[ReadOp]) -> Vec<Result<Source, TransferError>> {
-        match Parts::cut(ops) {
+        match Parts::cut(ops).filter(|_| self.cuts) {
             Some(parts) => {
                 let is_kept = |part: usize| self.is_kept(&ops[parts.position(part)]);
                 parts.join(self.read_each(parts.ops(), is_kept))
             }
             None => self.read_each(ops, |position| self.is_kept(&ops[position])),
         }
+    }
+
+    /// Like [`Transport::write`], but returns where each range went.
+    #[must_use]
+    pub fn write_to(
+        &self,
+        epoch: Epoch,
+        ops: &[WriteOp<'_>],
+    ) -> Vec<Result<Source, TransferError>> {
+        let mut fates = vec![Fate::Open; ops.len()];
+        carry(&self.carriers, Batch::Writes(epoch, ops), &mut fates);
+        let of_devices = open(&fates).filter(|&at| !ops[at].src.is_host()).collect();
+        for (at, result) in staged_writes(ops, of_devices, &|ops| self.write_to(epoch, ops)) {
+            fates[at] = Fate::Over(result);
+        }
+        self.close(Batch::Writes(epoch, ops), fates)
     }
 
     /// Reads into staging memory, for operations with memory of devices.
@@ -206,13 +272,6 @@ impl Transport for Paths {
     }
 
     fn write(&self, epoch: Epoch, ops: &[WriteOp<'_>]) -> Vec<Result<(), TransferError>> {
-        let mut fates = vec![Fate::Open; ops.len()];
-        carry(&self.carriers, Batch::Writes(epoch, ops), &mut fates);
-        let of_devices = open(&fates).filter(|&at| !ops[at].src.is_host()).collect();
-        for (at, result) in staged_writes(ops, of_devices, &|ops| self.write(epoch, ops)) {
-            fates[at] = Fate::Over(result.map(|()| Source::Tcp));
-        }
-        let results = self.close(Batch::Writes(epoch, ops), fates);
-        results.into_iter().map(|result| result.map(|_| ())).collect()
+        self.write_to(epoch, ops).into_iter().map(|result| result.map(|_| ())).collect()
     }
 }

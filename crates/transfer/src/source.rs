@@ -1,4 +1,4 @@
-/// Where the bytes of a read came from, the nearest first.
+/// Where the bytes of a read came from, or those of a write went, the nearest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
     /// A segment of this process.

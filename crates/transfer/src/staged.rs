@@ -28,12 +28,21 @@ impl Transport for StagedTransport<'_> {
     }
 
     fn write(&self, epoch: Epoch, ops: &[WriteOp<'_>]) -> Vec<Result<(), TransferError>> {
-        let by_host = |ops: &[WriteOp<'_>]| self.0.write(epoch, ops);
+        let by_host = |ops: &[WriteOp<'_>]| -> Vec<Result<Source, TransferError>> {
+            self.0
+                .write(epoch, ops)
+                .into_iter()
+                .map(|result| result.map(|()| Source::Tcp))
+                .collect()
+        };
         let (staged, host) = by_place(ops, |op| &op.src);
         let staged = staged_writes(ops, staged, &by_host);
         let some: Vec<WriteOp<'_>> = host.iter().map(|&at| ops[at].clone()).collect();
         let written = if some.is_empty() { Vec::new() } else { by_host(&some) };
         in_order(ops.len(), staged.into_iter().chain(host.into_iter().zip(written)))
+            .into_iter()
+            .map(|result| result.map(|_| ()))
+            .collect()
     }
 }
 
@@ -42,7 +51,7 @@ fn by_place<T>(ops: &[T], memory: impl Fn(&T) -> &SliceList) -> (Vec<usize>, Vec
     (0..ops.len()).partition(|&at| !memory(&ops[at]).is_host())
 }
 
-fn read_some(ops: Vec<(usize, ReadOp)>, by_host: &ByHost<'_>) -> Results<Source> {
+fn read_some(ops: Vec<(usize, ReadOp)>, by_host: &ByHost<'_>) -> Results {
     if ops.is_empty() {
         return Vec::new();
     }
@@ -50,10 +59,10 @@ fn read_some(ops: Vec<(usize, ReadOp)>, by_host: &ByHost<'_>) -> Results<Source>
     positions.into_iter().zip(by_host(&ops)).collect()
 }
 
-fn in_order<T>(
+fn in_order(
     count: usize,
-    results: impl Iterator<Item = (usize, Result<T, TransferError>)>,
-) -> Vec<Result<T, TransferError>> {
+    results: impl Iterator<Item = (usize, Result<Source, TransferError>)>,
+) -> Vec<Result<Source, TransferError>> {
     let refused = || Err(TransferError::Refused(ErrorCode::InternalError));
     let mut all: Vec<_> = (0..count).map(|_| refused()).collect();
     results.for_each(|(at, result)| all[at] = result);
@@ -61,13 +70,13 @@ fn in_order<T>(
 }
 
 /// Results with the positions of their operations.
-type Results<T> = Vec<(usize, Result<T, TransferError>)>;
+type Results = Vec<(usize, Result<Source, TransferError>)>;
 
 /// Reads to memory of the host.
 type ByHost<'a> = dyn Fn(&[ReadOp]) -> Vec<Result<Source, TransferError>> + 'a;
 
 /// Writes from memory of the host.
-type FromHost<'a> = dyn Fn(&[WriteOp<'_>]) -> Vec<Result<(), TransferError>> + 'a;
+type FromHost<'a> = dyn Fn(&[WriteOp<'_>]) -> Vec<Result<Source, TransferError>> + 'a;
 
 /// A part of one operation's bytes, and where it lies in a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,20 +122,20 @@ fn staging_for(memory: &[&SliceList]) -> Result<Staging, TransferError> {
 }
 
 /// The state of one staged call.
-struct StagedCall<'a, T> {
+struct StagedCall<'a> {
     memory: Vec<&'a SliceList<'a>>,
-    results: Vec<Result<T, TransferError>>,
+    results: Vec<Result<Source, TransferError>>,
     /// Copies by buffer. A drop waits for them, before others get the staging memory.
     under_way: [Option<(Copying<'a>, Vec<StagedPart>)>; 2],
     staging: &'a Staging,
     direction: Direction,
 }
 
-impl<'a, T> StagedCall<'a, T> {
+impl<'a> StagedCall<'a> {
     fn new(
         (direction, staging): (Direction, &'a Staging),
         memory: Vec<&'a SliceList<'a>>,
-        results: Vec<Result<T, TransferError>>,
+        results: Vec<Result<Source, TransferError>>,
     ) -> Self {
         Self { memory, results, under_way: [None, None], staging, direction }
     }
@@ -137,6 +146,14 @@ impl<'a, T> StagedCall<'a, T> {
 
     fn is_good(&self, part: &StagedPart) -> bool {
         self.results[part.index].is_ok()
+    }
+
+    /// The transport moved a part. An operation counts for the farthest of its parts, or fails with the first that does.
+    fn arrived(&mut self, part: &StagedPart, result: Result<Source, TransferError>) {
+        let whole = &mut self.results[part.index];
+        if let Ok(farthest) = whole {
+            *whole = result.map(|source| source.max(*farthest));
+        }
     }
 
     /// Begins to copy parts between a buffer and the devices.
@@ -171,11 +188,7 @@ impl<'a, T> StagedCall<'a, T> {
 }
 
 /// Reads to memory of devices, the operations at these positions.
-pub(crate) fn staged_reads(
-    ops: &[ReadOp],
-    positions: Vec<usize>,
-    by_host: &ByHost<'_>,
-) -> Results<Source> {
+pub(crate) fn staged_reads(ops: &[ReadOp], positions: Vec<usize>, by_host: &ByHost<'_>) -> Results {
     if positions.is_empty() {
         return Vec::new();
     }
@@ -201,10 +214,7 @@ pub(crate) fn staged_reads(
         });
         let host: Vec<ReadOp> = host.collect();
         for (part, result) in window.iter().zip(by_host(&host)) {
-            let whole = &mut call.results[part.index];
-            if let Ok(farthest) = whole {
-                *whole = result.map(|source| source.max(*farthest));
-            }
+            call.arrived(part, result);
         }
         let arrived = window.into_iter().filter(|part| call.is_good(part)).collect();
         call.begin(buffer, arrived);
@@ -220,12 +230,12 @@ pub(crate) fn staged_writes(
     ops: &[WriteOp<'_>],
     positions: Vec<usize>,
     by_host: &FromHost<'_>,
-) -> Results<()> {
+) -> Results {
     if positions.is_empty() {
         return Vec::new();
     }
     let wanted: Vec<&WriteOp<'_>> = positions.iter().map(|&at| &ops[at]).collect();
-    let check = |op: &&WriteOp<'_>| fits(op.src.total_len(), op.range.len);
+    let check = |op: &&WriteOp<'_>| fits(op.src.total_len(), op.range.len).map(|()| Source::Own);
     let memory: Vec<_> = wanted.iter().map(|op| &op.src).collect();
     let staging = match staging_for(&memory) {
         Ok(staging) => staging,
@@ -233,7 +243,7 @@ pub(crate) fn staged_writes(
     };
     let results = wanted.iter().map(check).collect();
     let mut call = StagedCall::new((Direction::ToHost, &staging), memory, results);
-    let good = |call: &StagedCall<'_, ()>, window: Vec<StagedPart>| -> Vec<StagedPart> {
+    let good = |call: &StagedCall<'_>, window: Vec<StagedPart>| -> Vec<StagedPart> {
         window.into_iter().filter(|part| call.is_good(part)).collect()
     };
     let mut windows = windows(wanted.iter().map(|op| op.range.len)).into_iter();
@@ -261,9 +271,7 @@ pub(crate) fn staged_writes(
         let host: Vec<WriteOp<'_>> = host.collect();
         if !host.is_empty() {
             for (part, result) in copied.iter().zip(by_host(&host)) {
-                if call.is_good(part) {
-                    call.results[part.index] = result;
-                }
+                call.arrived(part, result);
             }
         }
         if is_last {

@@ -45,8 +45,10 @@ pub struct ReadCounts {
     pub own: ReadVolume,
     /// Reads from other processes of the same host without TCP.
     pub host: ReadVolume,
-    /// Reads from other hosts: over TCP, and one-sided.
+    /// Reads over TCP.
     pub tcp: ReadVolume,
+    /// One-sided reads over libfabric.
+    pub fabric: ReadVolume,
     /// Of all these reads, those from disks, shared directories and object stores.
     pub disk: ReadVolume,
     /// Of `disk`, reads from directories that hosts share.
@@ -56,15 +58,15 @@ pub struct ReadCounts {
 }
 
 impl ReadCounts {
-    const FIELDS: usize = 16;
+    const FIELDS: usize = 18;
 
     fn fields(&self) -> [u64; Self::FIELDS] {
         let Self { get_hits, get_misses, exist_hits, exist_misses, .. } = *self;
-        let Self { own, host, tcp, disk, shared_disk, object_store, .. } = *self;
+        let Self { own, host, tcp, disk, shared_disk, object_store, fabric, .. } = *self;
         let mut fields = [0; Self::FIELDS];
         let (counts, volumes) = fields.split_at_mut(4);
         counts.copy_from_slice(&[get_hits, get_misses, exist_hits, exist_misses]);
-        let all = [own, host, tcp, disk, shared_disk, object_store];
+        let all = [own, host, tcp, disk, shared_disk, object_store, fabric];
         volumes.copy_from_slice(all.map(|it| [it.objects, it.bytes]).as_flattened());
         fields
     }
@@ -84,6 +86,7 @@ impl ReadCounts {
             disk: volume(3),
             shared_disk: volume(4),
             object_store: volume(5),
+            fabric: volume(6),
         }
     }
 
@@ -95,7 +98,7 @@ impl ReadCounts {
     /// Reads from memory.
     #[must_use]
     pub fn memory(&self) -> ReadVolume {
-        let all = self.own.plus(self.host).plus(self.tcp);
+        let all = self.own.plus(self.host).plus(self.tcp).plus(self.fabric);
         all.minus(self.disk)
     }
 
@@ -169,6 +172,7 @@ mod tests {
             disk: volume(11, 12),
             shared_disk: volume(13, 14),
             object_store: volume(15, 16),
+            fabric: volume(17, 18),
         };
         assert_eq!((counts(1), expected.fields()), (expected, counts(1).fields()));
     }
@@ -179,7 +183,8 @@ mod tests {
         let counts = ReadCounts {
             own: volume(10, 1_000),
             host: volume(20, 2_000),
-            tcp: volume(30, 3_000),
+            tcp: volume(10, 1_000),
+            fabric: volume(20, 2_000),
             disk: volume(29, 2_900),
             shared_disk: volume(7, 700),
             object_store: volume(2, 200),

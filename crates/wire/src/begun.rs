@@ -1,21 +1,30 @@
 use bytes::Bytes;
-use mooncake_types::ErrorCode;
 use mooncake_types::limits::{
     MAX_BEGIN_RANGES, MAX_REMOTE_MEMORY_BYTES, MAX_TRANSPORT_ADDRESS_BYTES,
 };
+use mooncake_types::{ErrorCode, RangeRead};
 use prost::Message;
 
 use crate::{
-    DecodeError, Kind, column, frame, generated as proto, generated_fields as fields, shape, status,
+    DecodeError, Kind, column, frame, generated as proto, generated_fields as fields, read, shape,
+    status,
 };
 
-/// How a writer reaches ranges that it has begun, in the form of the node's transport.
+/// How a peer reaches ranges that it has begun to read or to write, in the form of the node's transport.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Begun {
     /// The address at which all of them are reached.
     pub address: Bytes,
-    /// For each range its memory, or why it may not be written.
+    /// For each range its memory, or why it is not reached.
     pub ranges: Vec<Result<Bytes, ErrorCode>>,
+}
+
+/// Appends a [`Kind::Expose`] frame. [`crate::decode_read`] decodes the frame.
+///
+/// # Panics
+/// As [`crate::encode_read`].
+pub fn encode_expose(out: &mut Vec<u8>, request_id: u64, ranges: &[RangeRead]) {
+    read::append_ranges(out, (Kind::Expose, request_id), ranges);
 }
 
 /// Appends a [`Kind::Begun`] frame.

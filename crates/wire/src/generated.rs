@@ -235,6 +235,11 @@ pub struct ReadCounts {
     pub object_store_objects: u64,
     #[prost(uint64, tag = "16")]
     pub object_store_bytes: u64,
+    /// Objects and bytes that it read one-sided over libfabric.
+    #[prost(uint64, tag = "17")]
+    pub fabric_objects: u64,
+    #[prost(uint64, tag = "18")]
+    pub fabric_bytes: u64,
 }
 /// Lends a segment to the pool.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -75,7 +75,7 @@ kinds! {
     Begin = 42,
     /// From a node: one result per range.
     BeginReply = 43,
-    /// To a node, on the connection of a [`Kind::Begin`]: one result per range that was begun.
+    /// To a node, on the connection of a [`Kind::Begin`] or a [`Kind::Expose`]: one result per range that was begun.
     Complete = 44,
     /// From a node: one result per range that was begun.
     CompleteReply = 45,
@@ -92,9 +92,12 @@ kinds! {
     Promise = 50,
     /// From a node: one result per range.
     PromiseReply = 51,
-    /// From a node, to a [`Kind::Begin`] by TCP: for each range how the sender reaches it by the node's transport, or why
-    /// it may not write it.
+    /// From a node, to a [`Kind::Begin`] or a [`Kind::Expose`] by TCP: for each range how the sender reaches it by the
+    /// node's transport, or why it may not.
     Begun = 52,
+    /// To a node, by TCP for its transport: ranges that the sender wants to read one-sided. The node answers with
+    /// [`Kind::Begun`], and the sender sends [`Kind::Complete`] when it has read them.
+    Expose = 53,
     /// To a host process, from a dummy client: a [`mooncake_types::DummyRequest`]. A file descriptor arrives with some
     /// of these.
     DummyRequest = 64,
@@ -112,7 +115,7 @@ impl Kind {
             Kind::Hello | Kind::Welcome | Kind::Refusal => MAX_HANDSHAKE_BODY_BYTES,
             Kind::Request | Kind::Reply | Kind::FollowReply => MAX_FRAME_BODY_BYTES,
             Kind::DummyRequest | Kind::DummyReply => MAX_FRAME_BODY_BYTES,
-            Kind::Read | Kind::Drop | Kind::Pin | Kind::Promise => RANGES * 128,
+            Kind::Read | Kind::Drop | Kind::Pin | Kind::Promise | Kind::Expose => RANGES * 128,
             Kind::Write | Kind::Begin => {
                 RANGES * ((MAX_KEY_BYTES + MAX_ATTRIBUTES_BYTES) as u32 + 144)
             }

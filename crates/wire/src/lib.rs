@@ -84,7 +84,7 @@ mod status;
 mod task;
 mod write;
 
-pub use begun::{Begun, decode_begun, encode_begun};
+pub use begun::{Begun, decode_begun, encode_begun, encode_expose};
 pub use decode_error::DecodeError;
 pub use drop::{decode_drop, encode_drop};
 pub use dummy_reply::{decode_dummy_reply, encode_dummy_reply};

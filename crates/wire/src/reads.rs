@@ -37,6 +37,8 @@ fn from_counts(counts: &ReadCounts) -> proto::ReadCounts {
         shared_disk_bytes: counts.shared_disk.bytes,
         object_store_objects: counts.object_store.objects,
         object_store_bytes: counts.object_store.bytes,
+        fabric_objects: counts.fabric.objects,
+        fabric_bytes: counts.fabric.bytes,
     }
 }
 
@@ -53,5 +55,6 @@ fn to_counts(message: &proto::ReadCounts) -> ReadCounts {
         disk: volume(message.disk_objects, message.disk_bytes),
         shared_disk: volume(message.shared_disk_objects, message.shared_disk_bytes),
         object_store: volume(message.object_store_objects, message.object_store_bytes),
+        fabric: volume(message.fabric_objects, message.fabric_bytes),
     }
 }

@@ -9,7 +9,7 @@ use mooncake_ops::{
     CallError, Deadline, MasterRetry, MoveError, Op, RangeToRead, RangeToWrite, Retry, RetryPolicy,
     Step,
 };
-use mooncake_transfer::{Paths, ReadOp, Source, TransferError, Transport, WriteOp};
+use mooncake_transfer::{Paths, ReadOp, Source, TransferError, WriteOp};
 use mooncake_types::{Epoch, ErrorCode, NodeDrop, RangeWrite, Reply, Request, SegmentId, Tick};
 
 use crate::clock::Clock;
@@ -179,34 +179,37 @@ impl OpDriver<'_> {
             })
             .collect();
         let started = Instant::now();
-        let mut results = self.paths.write(epoch, &ops);
+        let mut results = self.paths.write_to(epoch, &ops);
         self.repeat_early(&mut results, deadline, |early| {
             let early: Vec<WriteOp<'_>> = early.iter().map(|&at| ops[at].clone()).collect();
-            self.paths.write(epoch, &early)
+            self.paths.write_to(epoch, &early)
         });
         memory.on_written();
-        let moved = bytes_moved(deposits.iter().map(|deposit| deposit.range.len), &results);
         if let Some(metrics) = self.metrics {
-            metrics.on_write(extent, moved, started.elapsed());
+            let lens = deposits.iter().map(|deposit| deposit.range.len);
+            let written =
+                lens.zip(&results).filter_map(|(len, to)| Some((*to.as_ref().ok()?, len)));
+            metrics.on_write(extent, written, started.elapsed());
         }
         self.report(deposits.iter().map(|deposit| deposit.range.segment), &results);
-        results.into_iter().map(|result| result.map_err(to_move_error)).collect()
+        results.into_iter().map(|result| result.map(|_| ()).map_err(to_move_error)).collect()
     }
 
     /// Repeats the calls that nodes refused because they did not know the leader yet. Their heartbeats tell them of
     /// it.
-    fn repeat_early(
+    fn repeat_early<T>(
         &self,
-        results: &mut [Result<(), TransferError>],
+        results: &mut [Result<T, TransferError>],
         deadline: &Deadline,
-        ask: impl Fn(&[usize]) -> Vec<Result<(), TransferError>>,
+        ask: impl Fn(&[usize]) -> Vec<Result<T, TransferError>>,
     ) {
-        const EARLY: Result<(), TransferError> =
-            Err(TransferError::Refused(ErrorCode::UNKNOWN_LEADER));
+        const EARLY: TransferError = TransferError::Refused(ErrorCode::UNKNOWN_LEADER);
+        let is_early =
+            |result: &Result<T, TransferError>| matches!(result, Err(error) if *error == EARLY);
         let mut retry = Retry::new(RetryPolicy::NEW_LEADER);
         loop {
             let early: Vec<usize> =
-                (0..results.len()).filter(|&position| results[position] == EARLY).collect();
+                (0..results.len()).filter(|&position| is_early(&results[position])).collect();
             if early.is_empty() {
                 return;
             }
@@ -243,9 +246,4 @@ fn make_room(memory: &mut impl Memory, fetches: &[RangeToRead], is_shown: impl F
     let is_copied = |(index, _): &(usize, &RangeToRead)| !is_shown(*index);
     let copied = fetches.iter().enumerate().filter(is_copied).map(|(_, fetch)| fetch.clone());
     memory.make_room(&copied.collect::<Vec<_>>());
-}
-
-/// Total length of the ranges that were moved.
-fn bytes_moved(lens: impl Iterator<Item = u64>, results: &[Result<(), TransferError>]) -> u64 {
-    lens.zip(results).filter(|(_, result)| result.is_ok()).map(|(len, _)| len).sum()
 }

@@ -8,18 +8,20 @@ mod reads;
 mod rpc;
 mod summary;
 mod text;
+mod writes;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use mooncake_node::{DiskLosses, FailedDisk, Host};
-use mooncake_transfer::{HotCache, HotCacheCounts, Served};
+use mooncake_transfer::{HotCache, HotCacheCounts, Served, Source};
 use mooncake_types::{Medium, Request};
 
 use histogram::Histogram;
 pub(crate) use reads::{Fetched, Reads};
 use rpc::Rpc;
+use writes::Writes;
 
 /// Whether a transfer moved ranges of one object or of several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,12 +47,12 @@ pub(crate) struct Metrics {
     since: Instant,
     /// Hits, misses, and the sources of bytes.
     pub(crate) reads: Reads,
-    /// Ranges and bytes that the data server of this process sent.
+    /// Ranges and bytes that the data server of this process sent and received.
     pub(crate) served: Arc<Served>,
     /// Bytes of the ranges that arrived.
     read_bytes: AtomicU64,
-    /// Bytes of the ranges that were written, counted for each replica.
-    written_bytes: AtomicU64,
+    /// The ranges that were written, counted for each replica.
+    writes: Writes,
     /// Items of gets that began with a cached route.
     route_hits: AtomicU64,
     /// Items of gets that had no cached route.
@@ -79,7 +81,7 @@ impl Metrics {
             reads: Reads::new(run),
             served: Arc::default(),
             read_bytes: AtomicU64::new(0),
-            written_bytes: AtomicU64::new(0),
+            writes: Writes::default(),
             route_hits: AtomicU64::new(0),
             route_misses: AtomicU64::new(0),
             route_stale: AtomicU64::new(0),
@@ -143,9 +145,14 @@ impl Metrics {
         self.route_stale.fetch_add(stale as u64, Ordering::Relaxed);
     }
 
-    /// Counts a write of which `bytes` are in place.
-    pub(crate) fn on_write(&self, extent: Extent, bytes: u64, took: Duration) {
-        self.written_bytes.fetch_add(bytes, Ordering::Relaxed);
+    /// Counts a write. `written` has the length of each range that is in place, and where it lies.
+    pub(crate) fn on_write(
+        &self,
+        extent: Extent,
+        written: impl Iterator<Item = (Source, u64)>,
+        took: Duration,
+    ) {
+        self.writes.add(written);
         match extent {
             Extent::One => self.put.observe(took),
             Extent::Several => self.batch_put.observe(took),

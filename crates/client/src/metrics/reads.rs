@@ -31,9 +31,16 @@ struct HitsAndMisses {
 }
 
 #[derive(Debug, Default)]
-struct Volume {
-    objects: AtomicU64,
-    bytes: AtomicU64,
+pub(super) struct Volume {
+    pub(super) objects: AtomicU64,
+    pub(super) bytes: AtomicU64,
+}
+
+impl Volume {
+    pub(super) fn read(&self) -> ReadVolume {
+        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        ReadVolume { objects: load(&self.objects), bytes: load(&self.bytes) }
+    }
 }
 
 /// A range that was read, or that could not be.
@@ -107,12 +114,8 @@ impl Reads {
     /// All counts as they are now.
     pub(super) fn counts(&self) -> ReadCounts {
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let volume = |Volume { objects, bytes }: &Volume| ReadVolume {
-            objects: load(objects),
-            bytes: load(bytes),
-        };
-        let from = |source: Source| volume(&self.volumes[source as usize]);
-        let tier = |medium: Medium| volume(&self.tiers[medium as usize]);
+        let from = |source: Source| self.volumes[source as usize].read();
+        let tier = |medium: Medium| self.tiers[medium as usize].read();
         let (shared_disk, object_store) = (tier(Medium::SharedDisk), tier(Medium::ObjectStore));
         ReadCounts {
             get_hits: load(&self.gets.hits),
@@ -121,7 +124,8 @@ impl Reads {
             exist_misses: load(&self.exists.misses),
             own: from(Source::Own),
             host: from(Source::Host),
-            tcp: from(Source::Tcp).plus(from(Source::Fabric)),
+            fabric: from(Source::Fabric),
+            tcp: from(Source::Tcp),
             disk: tier(Medium::Disk).plus(shared_disk).plus(object_store),
             shared_disk,
             object_store,
@@ -200,12 +204,22 @@ mod tests {
             fetched(7, 90, Ok(Source::Tcp)),
             fetched(7, 65, Ok(Source::Own)),
             fetched(8, 91, Err(MoveError::Stale)),
+            fetched(9, 11, Ok(Source::Fabric)),
+            fetched(9, 12, Ok(Source::Host)),
+            fetched(10, 13, Ok(Source::Fabric)),
+            fetched(10, 14, Ok(Source::Tcp)),
         ]);
         let volume = |objects, bytes| ReadVolume { objects, bytes };
         let counts = reads.counts();
-        let expected = [volume(1, 50 + 65), volume(2, 20 + 50 + 70 + 80), volume(2, 30 + 90)];
-        assert_eq!([counts.own, counts.host, counts.tcp], expected);
-        let expected = [volume(2, 150), volume(1, 70 + 65), volume(1, 80), volume(1, 90)];
+        let expected = [
+            volume(1, 50 + 65),
+            volume(2, 20 + 50 + 70 + 80 + 12),
+            volume(1, 11 + 13),
+            volume(3, 30 + 90 + 14),
+        ];
+        assert_eq!([counts.own, counts.host, counts.fabric, counts.tcp], expected);
+        let expected =
+            [volume(4, 150 + 11 + 12 + 13 + 14), volume(1, 70 + 65), volume(1, 80), volume(1, 90)];
         assert_eq!(counts.tiers().map(|(_, read)| read), expected);
         assert_eq!(counts.disk, volume(3, 70 + 65 + 80 + 90));
     }

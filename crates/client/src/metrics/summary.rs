@@ -16,7 +16,7 @@ impl Metrics {
         let mut out = String::from("=== Transfer Metrics Summary ===\n");
         let seconds = elapsed.as_secs_f64().max(1e-9);
         let read = self.read_bytes.load(Ordering::Relaxed) as f64;
-        let written = self.written_bytes.load(Ordering::Relaxed) as f64;
+        let written = self.writes.bytes() as f64;
         let lines = [
             ("Total Read", size(read)),
             ("Total Write", size(written)),
@@ -73,7 +73,8 @@ mod tests {
         let fetched = |len| [Fetched { position: 0, medium, len, result }];
         metrics.on_read(Extent::One, &fetched(3 << 20), us(60));
         metrics.on_read(Extent::Several, &fetched(1 << 20), us(130));
-        metrics.on_write(Extent::One, 512, us(10));
+        let written = [(Source::Fabric, 500), (Source::Own, 12)];
+        metrics.on_write(Extent::One, written.into_iter(), us(10));
         metrics.on_call(&Request::exist(vec!["a"]), us(55));
         assert_eq!(
             metrics.summary_after(Duration::from_secs(2)),

@@ -22,6 +22,7 @@ impl Metrics {
             process_metrics::write(SOFTWARE_VERSION, PROTOCOL_VERSION, out)?;
             self.transfers(out)?;
             self.reads(out)?;
+            self.writes(out)?;
             self.hot_cache_counts(out)?;
             self.served(out)?;
             self.disks(out)?;
@@ -32,7 +33,6 @@ impl Metrics {
     fn transfers(&self, out: &mut prometheus::Metrics<'_, '_>) -> fmt::Result {
         let counters = [
             ("mooncake_transfer_read_bytes", "Bytes read from nodes", &self.read_bytes),
-            ("mooncake_transfer_write_bytes", "Bytes written to nodes", &self.written_bytes),
             (
                 "mooncake_client_route_cache_hits",
                 "Objects got by a known route, without asking the master",
@@ -52,6 +52,8 @@ impl Metrics {
         for (name, help, value) in counters {
             out.counter(name, help, value.load(Ordering::Relaxed))?;
         }
+        let (name, help) = ("mooncake_transfer_write_bytes", "Bytes written to nodes");
+        out.counter(name, help, self.writes.bytes())?;
         let histograms = [
             ("mooncake_transfer_get_latency", "Reading one object in us", &self.get),
             (
@@ -95,8 +97,12 @@ impl Metrics {
         for (name, help, value) in counters {
             out.counter(name, help, value)?;
         }
-        let sources =
-            [(Source::Own, counts.own), (Source::Host, counts.host), (Source::Tcp, counts.tcp)];
+        let sources = [
+            (Source::Own, counts.own),
+            (Source::Host, counts.host),
+            (Source::Fabric, counts.fabric),
+            (Source::Tcp, counts.tcp),
+        ];
         let objects = Family {
             name: "mooncake_client_read_objects",
             help: "Objects that were read, by where from",
@@ -131,6 +137,22 @@ impl Metrics {
             (medium.tier(), self.tier_latencies[medium as usize].report().written())
         };
         out.histograms(took, Medium::ALL.map(of_tier))
+    }
+
+    fn writes(&self, out: &mut prometheus::Metrics<'_, '_>) -> fmt::Result {
+        let volumes = self.writes.volumes();
+        let ranges = Family {
+            name: "mooncake_client_written_ranges",
+            help: "Ranges that were written, counted for each replica, by where to",
+            label: "target",
+        };
+        out.counters(ranges, volumes.map(|(source, written)| (source.name(), written.objects)))?;
+        let bytes = Family {
+            name: "mooncake_client_written_bytes",
+            help: "Bytes of these",
+            label: "target",
+        };
+        out.counters(bytes, volumes.map(|(source, written)| (source.name(), written.bytes)))
     }
 
     fn hot_cache_counts(&self, out: &mut prometheus::Metrics<'_, '_>) -> fmt::Result {
@@ -181,6 +203,16 @@ impl Metrics {
         out.counters(ranges, ways.map(|way| (way.name, way.ranges)))?;
         let bytes =
             Family { name: "mooncake_node_served_bytes", help: "Bytes of these", label: "way" };
+        out.counters(bytes, ways.map(|way| (way.name, way.bytes)))?;
+        let ways = self.served.received();
+        let ranges = Family {
+            name: "mooncake_node_received_ranges",
+            help: "Ranges that others wrote to this process's segments, by the way",
+            label: "way",
+        };
+        out.counters(ranges, ways.map(|way| (way.name, way.ranges)))?;
+        let bytes =
+            Family { name: "mooncake_node_received_bytes", help: "Bytes of these", label: "way" };
         out.counters(bytes, ways.map(|way| (way.name, way.bytes)))
     }
 

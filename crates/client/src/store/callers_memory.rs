@@ -1,5 +1,6 @@
 //! Memory of callers: buffers that they register, and ranges of the local buffer that they get.
 
+use mooncake_memory::RawSlice;
 use mooncake_types::ErrorCode;
 
 use super::Store;
@@ -46,7 +47,19 @@ impl Store {
     /// [`ErrorCode::InvalidParams`] if there is none; [`ErrorCode::UnavailableInCurrentStatus`] as for
     /// [`Store::register`].
     pub fn unregister(&self, ptr: usize) -> Result<(), ErrorCode> {
-        self.buffers()?.unregister(ptr)
+        self.buffers()?.unregister(ptr)?;
+        if let Some(session) = self.session() {
+            session.paths.forget(ptr);
+        }
+        Ok(())
+    }
+
+    /// Lets transfers use registered memory of the host in place, where they would otherwise copy it: it stays mapped until
+    /// [`Store::unregister`]. Network cards that want to know their memory register it at its first use, and not again.
+    pub fn use_in_place(&self, memory: RawSlice<'static>) {
+        if let Some(session) = self.session() {
+            session.paths.know(memory);
+        }
     }
 
     /// The known memory around these bytes, if a transfer may use them: memory of the host, or registered buffers of

@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod batches;
+mod fabric;
 mod metadata;
 mod metadata_server;
 mod pages;

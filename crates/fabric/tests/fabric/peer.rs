@@ -88,6 +88,20 @@ impl PeerProcess {
         }
     }
 
+    /// Makes the process read, and returns when it is in the middle of that. It goes no further by itself.
+    pub(crate) fn begin_read(&mut self, from: &Address, memory: &RemoteMemory, bytes: usize) {
+        let (from, memory) = (hex(&from.to_bytes()), hex(&memory.to_bytes()));
+        self.ask(&format!("read {from} {memory} {bytes}"));
+    }
+
+    /// Makes the process go on with its read. Returns the error.
+    pub(crate) fn end_read(&mut self) -> Result<(), String> {
+        match self.ask("go on").as_str() {
+            "" => Ok(()),
+            error => Err(error.to_owned()),
+        }
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
@@ -108,7 +122,7 @@ impl Drop for PeerProcess {
 #[test]
 #[ignore = "the other process of other tests"]
 fn peer_process() {
-    let (mut provider, mut target, mut write) = (None, None, None);
+    let (mut provider, mut target, mut write, mut read) = (None, None, None, None);
     let mut exposed: BTreeMap<usize, (Option<Exposed>, HeldSlice)> = BTreeMap::new();
     for line in io::stdin().lock().lines() {
         let line = line.unwrap();
@@ -165,6 +179,29 @@ fn peer_process() {
                     Ok(Err(error)) => error.to_string(),
                     Err(error) => error.to_string(),
                 }
+            }
+            ["read", from, memory, bytes] => {
+                let from = Address::from_bytes(&unhex(from)).unwrap();
+                let remote = RemoteMemory::from_bytes(&unhex(memory)).unwrap();
+                let mine = local(bytes.parse().unwrap(), 3);
+                let limits = Limits { requests: 4, request_bytes: 1 << 20, ..Limits::default() };
+                let domain = Domain::open(&options(provider.as_ref().unwrap()), limits).unwrap();
+                let initiator = Initiator::open(&domain).unwrap();
+                let there = initiator.connect(&from).unwrap();
+                let part = Part { local: mine.clone(), remote: &remote, offset: 0 };
+                let batch = there.submit(Direction::Read, &[part]).unwrap();
+                let before = mine.sub(0, 8).raw().to_vec();
+                while mine.sub(0, 8).raw().to_vec() == before {
+                    // A batch of nothing lets the others move on by one step.
+                    there.submit(Direction::Read, &[]).unwrap().wait(crate::soon()).unwrap();
+                }
+                read = Some((batch, there, initiator));
+                String::new()
+            }
+            ["go", "on"] => {
+                let (batch, _there, _initiator) = read.take().unwrap();
+                let ended = batch.wait(Instant::now() + Duration::from_secs(1));
+                ended.err().map_or_else(String::new, |error| error.to_string())
             }
             _ => panic!("no such request: {line}"),
         };

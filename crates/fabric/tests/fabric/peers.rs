@@ -39,7 +39,9 @@ fn check(provider: &str, crowd: usize, mut come_and_go: impl FnMut()) {
         let bytes = resident_bytes();
         (0..part).for_each(|_| come_and_go());
         let open = *descriptors.get_or_insert_with(open_descriptors);
-        assert_eq!(open_descriptors(), open, "{provider}: descriptors");
+        // There may be fewer: what went before was released late.
+        let now = open_descriptors();
+        assert!(now <= open, "{provider}: {now} descriptors are open, {open} were");
         if number > 0 {
             least = least.min(resident_bytes().saturating_sub(bytes) / part);
         }
@@ -64,6 +66,44 @@ fn of_a_thousand_targets_nothing_is_left_at_a_reader() {
     let (domain, initiator) = open("tcp", Limits::default());
     let memory = local(4096, 1);
     check("tcp", 1000, || read(&initiator, &Target::open(&domain).unwrap(), memory.clone()));
+}
+
+/// Each has an endpoint of its own, with a connection. The target closes, as when its process restarts, and all of them
+/// come to the next one. They are no more, since the provider takes some MB for each endpoint.
+#[test]
+fn a_hundred_peers_that_reconnect_at_once_are_all_served() {
+    const PEERS: usize = 100;
+    const THREADS: usize = 25;
+    let domain =
+        Domain::open(&options("tcp"), Limits { requests: 4, ..Limits::default() }).unwrap();
+    let (before, bytes) = (open_descriptors(), resident_bytes());
+    let initiators: Vec<Initiator> =
+        (0..PEERS).map(|_| Initiator::open(&domain).unwrap()).collect();
+    println!("{} bytes for each endpoint", (resident_bytes() - bytes) / PEERS);
+    for round in 1..3 {
+        let (target, begun) = (Target::open(&domain).unwrap(), Instant::now());
+        let exposed = target.expose(local(4096, round), Access::Read).unwrap();
+        let read = &|initiator: &Initiator| {
+            let (peer, mine) = (initiator.connect(target.address()).unwrap(), local(4096, 0));
+            let parts = [Part { local: mine.clone(), remote: exposed.remote(), offset: 0 }];
+            peer.submit(Direction::Read, &parts).unwrap().wait(soon()).unwrap();
+            assert!(mine.raw().to_vec() == expected(0, 4096, round));
+            // It is named until the target has gone.
+            peer
+        };
+        let named: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = initiators
+                .chunks(PEERS / THREADS)
+                .map(|part| scope.spawn(move || part.iter().map(read).collect::<Vec<_>>()))
+                .collect();
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        });
+        println!("{} peers in {:?}, {} bytes", named.len(), begun.elapsed(), resident_bytes());
+        drop(target);
+    }
+    drop(initiators);
+    let left = open_descriptors().saturating_sub(before);
+    assert!(left < 20, "{left} descriptors stay of {PEERS} peers");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Who may still write: a writer that is late reaches nothing.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mooncake_fabric::{Access, Direction, Domain, Initiator, Limits, Part, Revocation, Target};
@@ -43,6 +44,30 @@ fn a_writer_that_is_stopped_in_the_middle_reaches_nothing_once_it_was_revoked() 
         let ended = writer.end_write(Duration::from_secs(1));
         assert!(ended.is_err(), "{provider}: the writer had not ended");
         assert_eq!(sum(memory.raw()), left, "{provider}: nothing arrived after that");
+    }
+}
+
+#[test]
+fn memory_is_unmapped_in_the_middle_of_a_read_once_its_target_is_closed() {
+    for provider in ["tcp", "shm"] {
+        println!("{provider}");
+        let (mut reader, _) = PeerProcess::start(provider);
+        let domain = Domain::open(&options(provider), Limits::default()).unwrap();
+        let (target, lent) = (Target::open(&domain).unwrap(), local(BYTES, 1));
+        let exposed = target.expose(lent.clone(), Access::Read).unwrap();
+        reader.begin_read(target.address(), exposed.remote(), BYTES);
+        target.close();
+        let region = Arc::downgrade(lent.region());
+        drop((exposed, lent));
+        assert!(region.upgrade().is_none(), "{provider}: it is unmapped");
+        let ended = reader.end_read();
+        println!("{ended:?}");
+        assert!(ended.is_err(), "{provider}: the reader was in the middle");
+        // This process works on.
+        let again = Target::open(&domain).unwrap();
+        let exposed = again.expose(local(BYTES, 2), Access::Read).unwrap();
+        reader.begin_read(again.address(), exposed.remote(), BYTES);
+        assert_eq!(reader.end_read(), Ok(()), "{provider}");
     }
 }
 

@@ -268,7 +268,12 @@ impl Snapshot {
     fn reads(&self, out: &mut Metrics<'_, '_>) -> fmt::Result {
         let reads = &self.reads;
         let gets = reads.get_hits.saturating_add(reads.get_misses);
-        let sources = [("own_process", reads.own), ("same_host", reads.host), ("tcp", reads.tcp)];
+        let sources = [
+            ("own_process", reads.own),
+            ("same_host", reads.host),
+            ("fabric", reads.fabric),
+            ("tcp", reads.tcp),
+        ];
         let bytes = sources.iter().fold(0_u64, |sum, (_, it)| sum.saturating_add(it.bytes));
         let counters = [
             ("total_get_nums_", "Objects that clients were to get", gets),

@@ -45,8 +45,10 @@ impl TransferEngine {
             metadata: Metadata::parse(wish.metadata_server, wish.metadata_type)?,
             ..EngineConfig::from_env()?
         };
-        config.check_protocol(wish.protocol)?;
-        warn_of_protocol("initialize", wish.protocol);
+        let config = config.with_protocol(wish.protocol, wish.device_name)?;
+        if config.fabric.is_none() {
+            warn_of_protocol("initialize", wish.protocol);
+        }
         let engine = Arc::new(Engine::open(config)?);
         let mut slot = self.open.write().unwrap_or_else(PoisonError::into_inner);
         if slot.is_some() {
@@ -77,6 +79,7 @@ struct InitializeArguments<'a> {
     local_hostname: &'a str,
     metadata_server: &'a str,
     protocol: &'a str,
+    device_name: &'a str,
     metadata_type: &'a str,
 }
 
@@ -86,13 +89,15 @@ fn wish<'a>(
     arguments: [&'a Bound<'_, PyAny>; 4],
 ) -> PyResult<InitializeArguments<'a>> {
     let [local_hostname, metadata_server, protocol, device_name] = arguments;
-    if !device_name.is_none() {
-        argument(function, "device_name").text(device_name)?;
-    }
+    let device_name = match device_name.is_none() {
+        true => "",
+        false => argument(function, "device_name").text(device_name)?,
+    };
     Ok(InitializeArguments {
         local_hostname: argument(function, "local_hostname").text(local_hostname)?,
         metadata_server: argument(function, "metadata_server").text(metadata_server)?,
         protocol: argument(function, "protocol").text(protocol)?,
+        device_name,
         metadata_type: DEFAULT_METADATA,
     })
 }
@@ -107,8 +112,9 @@ impl TransferEngine {
     /// Starts the engine. It listens on a free port of the host that `local_hostname` names.
     ///
     /// With `metadata_server="P2PHANDSHAKE"`, peers name this engine `host:port`, with the port of `get_rpc_port`.
-    /// With `"http://host:port/metadata"`, peers name it exactly as `local_hostname`. `protocol` is "tcp"; "rdma" and
-    /// "efa" are served by TCP, with a warning. `device_name` is accepted and changes nothing.
+    /// With `"http://host:port/metadata"`, peers name it exactly as `local_hostname`. `protocol` is "tcp". "rdma" and
+    /// "efa" are served over libfabric where `MOONCAKE_TRANSPORTS` or `MOONCAKE_FABRIC_PROVIDER` name it, with the device
+    /// `device_name`, or any if it is empty or a list; else by TCP, with a warning.
     ///
     /// Returns 0, or -1 in these cases; the log says which:
     ///

@@ -1,8 +1,10 @@
 use std::sync::Arc;
 
-use mooncake_fabric::Domain;
+use mooncake_fabric::{Batch as Requests, Direction, Domain, Part, Peer, RemoteMemory};
+use mooncake_memory::HeldSlice;
 use mooncake_types::SegmentId;
 
+use super::callers_memory::CallersMemory;
 use super::lender::kind_of;
 use super::peer::FarPeer;
 use super::peers::FarReach;
@@ -20,10 +22,13 @@ pub(crate) struct Far {
     /// The name of the transport.
     pub(super) kind: String,
     pub(super) config: Arc<TcpConfig>,
+    /// Whether nodes are asked for each range, since their memory has no tables of slots.
+    pub(super) asks: bool,
     /// Greets peers.
     pub(super) tcp: Arc<TcpTransport>,
     pub(super) peers: PeerWays<FarReach>,
     pub(super) staging: StagingPool,
+    pub(super) known: Arc<CallersMemory>,
     pub(super) fallbacks: Fallbacks,
 }
 
@@ -34,14 +39,21 @@ pub(super) struct FarVisit {
 }
 
 impl Far {
-    pub(crate) fn new(domain: Arc<Domain>, config: TcpConfig, tcp: Arc<TcpTransport>) -> Self {
+    pub(crate) fn new(
+        domain: Arc<Domain>,
+        tcp: Arc<TcpTransport>,
+        known: Arc<CallersMemory>,
+        asks: bool,
+    ) -> Self {
         Self {
             kind: kind_of(&domain),
             domain,
-            config: Arc::new(config),
+            asks,
+            config: Arc::new(tcp.config().clone()),
             tcp,
             peers: PeerWays::default(),
             staging: StagingPool::default(),
+            known,
             fallbacks: Fallbacks::default(),
         }
     }
@@ -81,6 +93,43 @@ impl Far {
     }
 }
 
+/// Memory of callers in place, for each of some operations that has all of its memory there.
+pub(super) type InPlace = Vec<Option<Vec<HeldSlice>>>;
+
+impl Far {
+    /// Submits operations whose memory a device may use in place: each with its position among them, the peer's memory
+    /// and the offset there. If that memory cannot be registered, it is not known any more, and nothing was submitted.
+    pub(super) fn submit_in_place<'r>(
+        &self,
+        (peer, direction): (&Peer, Direction),
+        in_place: &mut InPlace,
+        ops: impl Iterator<Item = (usize, &'r RemoteMemory, u64)>,
+    ) -> Result<Option<(Requests, u64)>, mooncake_fabric::TransferError> {
+        let (mut parts, mut bytes) = (Vec::new(), 0);
+        for (index, remote, mut offset) in ops {
+            for local in in_place[index].iter().flatten() {
+                parts.push(Part { local: local.clone(), remote, offset });
+                offset = offset.saturating_add(local.len() as u64);
+                bytes += local.len() as u64;
+            }
+        }
+        if parts.is_empty() {
+            return Ok(None);
+        }
+        match peer.submit(direction, &parts) {
+            Err(mooncake_fabric::TransferError::Register(error)) => {
+                tracing::warn!(%error, "registered memory of the application is copied, since the device does not take it");
+                drop(parts);
+                for held in in_place.iter_mut().filter_map(Option::take).flatten() {
+                    self.known.remove(held.region().whole().as_ptr().addr());
+                }
+                Ok(None)
+            }
+            submitted => submitted.map(|requests| Some((requests, bytes))),
+        }
+    }
+}
+
 /// The number of the visit to this node, which is added if there is none.
 fn visit_to(visits: &mut Vec<FarVisit>, peer: Arc<FarPeer>) -> usize {
     let known = visits.iter().rposition(|visit| Arc::ptr_eq(&visit.peer, &peer));
@@ -105,9 +154,9 @@ pub(super) fn reopen(fates: &mut [Fate], visits: &[FarVisit]) -> bool {
 impl Carrier for Far {
     fn submit<'a>(&'a self, batch: Batch<'a>, fates: &mut [Fate]) -> Option<Box<dyn Pending + 'a>> {
         let least = match batch {
-            Batch::Reads(_) => 1,
-            // A shorter write takes longer than the message that carries its bytes.
-            Batch::Writes(..) => MIN_ONE_SIDED_BYTES,
+            Batch::Reads(_) if !self.asks => 1,
+            // What is shorter takes longer than the message that carries its bytes.
+            Batch::Reads(_) | Batch::Writes(..) => MIN_ONE_SIDED_BYTES,
         };
         let visits = self.visits(batch, fates, |at| batch.len_bytes(at) >= least);
         if visits.is_empty() {
@@ -124,6 +173,10 @@ impl Carrier for Far {
 
     fn examine(&self, endpoint: &Arc<str>, segment: SegmentId) -> Result<Examined, String> {
         match self.find(endpoint) {
+            FarReach::Reached(_) if self.asks => {
+                let how = format!("{} reads its memory", self.domain.device());
+                Ok(Examined { way: Some(self.way()), how })
+            }
             FarReach::Reached(peer) => {
                 let how = match peer.segment(segment) {
                     Some(_) => format!("{} reads its memory", self.domain.device()),

@@ -2,7 +2,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use mooncake_fabric::{Access, Domain, Exposed, OpenError, RegisterError, Target};
+use mooncake_fabric::{Access, Domain, Exposed, OpenError, RegisterError, Revocation, Target};
 use mooncake_memory::{HeldSlice, Registration, SlotTable};
 use mooncake_types::SegmentId;
 use mooncake_wire::{RemoteSegment, TransportDescriptor};
@@ -12,14 +12,15 @@ use crate::SharedSegment;
 /// Lends the segments of a node to peers that read and write them one-sided.
 pub struct FarLender {
     domain: Arc<Domain>,
-    /// What peers read.
-    readers: Target,
+    /// What peers read. It is replaced once it was closed.
+    readers: Mutex<Arc<Target>>,
     lent: Mutex<HashMap<SegmentId, LentSegment>>,
 }
 
 /// How peers read a segment.
 struct LentSegment {
     slots: Weak<SlotTable>,
+    readers: Arc<Target>,
     remote: RemoteSegment,
 }
 
@@ -30,13 +31,26 @@ struct Keys {
     memory: Exposed,
     #[expect(dead_code, reason = "held for its drop")]
     slots: Exposed,
+    /// Closed with the lender, if not before.
+    readers: Weak<Target>,
+    revocation: Revocation,
 }
 
 impl Registration for Keys {}
 
+impl Drop for Keys {
+    /// The memory may be unmapped next, while a read of it is under way. Where a key does not stop that, the endpoint is
+    /// closed. Readers of other segments then greet the node anew.
+    fn drop(&mut self) {
+        if let (Revocation::Endpoint, Some(readers)) = (self.revocation, self.readers.upgrade()) {
+            readers.close();
+        }
+    }
+}
+
 impl fmt::Debug for FarLender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "FarLender({:?})", self.readers)
+        write!(f, "FarLender({:?})", self.domain)
     }
 }
 
@@ -51,14 +65,25 @@ impl FarLender {
     /// # Errors
     /// The provider refuses.
     pub fn open(domain: &Arc<Domain>) -> Result<Self, OpenError> {
-        let readers = Target::open(domain)?;
+        let readers = Mutex::new(Arc::new(Target::open(domain)?));
         Ok(Self { domain: Arc::clone(domain), readers, lent: Mutex::default() })
     }
 
-    /// What peers are told of it.
-    pub(crate) fn descriptor(&self) -> TransportDescriptor {
-        let address = self.readers.address().to_bytes().into();
-        TransportDescriptor { kind: kind_of(&self.domain), address }
+    /// What peers are told of it; `None` if there is no endpoint for them.
+    pub(crate) fn descriptor(&self) -> Option<TransportDescriptor> {
+        let readers = self.readers().inspect_err(|error| {
+            tracing::warn!(%error, "peers of other hosts cannot read one-sided");
+        });
+        let address = readers.ok()?.address().to_bytes().into();
+        Some(TransportDescriptor { kind: kind_of(&self.domain), address })
+    }
+
+    fn readers(&self) -> Result<Arc<Target>, OpenError> {
+        let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
+        if readers.is_closed() {
+            *readers = Arc::new(Target::open(&self.domain)?);
+        }
+        Ok(Arc::clone(&readers))
     }
 
     /// How peers read a segment, which is registered if it is not yet.
@@ -68,25 +93,29 @@ impl FarLender {
         shared: &SharedSegment,
     ) -> Result<RemoteSegment, RegisterError> {
         let mut lent = self.lent.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_this = |slots: &Weak<SlotTable>| {
-            slots.upgrade().is_some_and(|slots| Arc::ptr_eq(&slots, &shared.slots))
+        let readers = self.readers().map_err(|_| RegisterError::Closed)?;
+        let is_this = |known: &&LentSegment| {
+            let is_same = |slots: Arc<SlotTable>| Arc::ptr_eq(&slots, &shared.slots);
+            Arc::ptr_eq(&known.readers, &readers) && known.slots.upgrade().is_some_and(is_same)
         };
-        if let Some(known) = lent.get(&id).filter(|known| is_this(&known.slots)) {
+        if let Some(known) = lent.get(&id).filter(is_this) {
             return Ok(known.remote.clone());
         }
         lent.retain(|_, known| known.slots.upgrade().is_some_and(|slots| !slots.is_closed()));
-        let expose = |memory| self.readers.expose(memory, Access::Read);
+        let expose = |memory| readers.expose(memory, Access::Read);
         let memory = expose(HeldSlice::whole(Arc::clone(&shared.region)))?;
         let slots = expose(shared.slots.memory())?;
         let remote = RemoteSegment {
             memory: memory.remote().to_bytes().into(),
             slots: slots.remote().to_bytes().into(),
         };
-        if !shared.slots.keep_while_lent(Box::new(Keys { memory, slots })) {
+        let revocation = self.domain.device().revocation();
+        let keys = Keys { memory, slots, readers: Arc::downgrade(&readers), revocation };
+        if !shared.slots.keep_while_lent(Box::new(keys)) {
             return Err(RegisterError::Closed);
         }
         let slots = Arc::downgrade(&shared.slots);
-        lent.insert(id, LentSegment { slots, remote: remote.clone() });
+        lent.insert(id, LentSegment { slots, readers, remote: remote.clone() });
         Ok(remote)
     }
 

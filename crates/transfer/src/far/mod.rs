@@ -5,12 +5,18 @@
 //! both copies of the slot are equal: the node withdraws a slot before a byte of its range changes. Each copy has ended
 //! before the next is submitted, so that no NIC can change their order.
 //!
+//! Memory without a table of slots, as that of engines, is read like it is written ([`ask`]).
+//!
 //! **Writes** begin and complete by message. The node answers a Begin with keys of just these ranges. It makes the keys
 //! invalid before it completes or abandons the writes, and abandons them when the connection ends. So a writer that
 //! slept reaches nothing that was granted to another ([`lender::FarLender`]).
 //!
-//! What is registered is the memory of nodes, and staging buffers of this process ([`staging`]).
+//! What is registered is the memory of nodes, staging buffers of this process ([`staging`]), and memory of callers that
+//! stays mapped until they say otherwise ([`CallersMemory`]). Other memory of callers goes through the staging buffers.
 
+mod ask;
+mod bytes;
+mod callers_memory;
 mod carrier;
 mod lender;
 mod peer;
@@ -19,5 +25,6 @@ mod read;
 mod staging;
 mod write;
 
+pub(crate) use callers_memory::CallersMemory;
 pub(crate) use carrier::{Far, FarMessages};
 pub use lender::FarLender;

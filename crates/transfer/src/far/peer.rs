@@ -13,7 +13,7 @@ use mooncake_wire::{
     Kind, RemoteSegment, Shared, TransportDescriptor, decode_share_reply, encode_share,
 };
 
-use crate::{TcpConfig, client};
+use crate::{TcpConfig, TransferError, client};
 
 /// Most segments of one node that are remembered; further ones are read by message.
 const MAX_SEGMENTS: usize = 1024;
@@ -174,12 +174,34 @@ impl FarPeer {
         Ok(connection)
     }
 
+    /// Keeps the connection by which the node was greeted.
+    pub(super) fn keep(&self, mut connection: Connection) {
+        let timeout = self.config.transfer_timeout.min(self.config.silence_timeout);
+        if connection.set_timeout(timeout).is_ok() {
+            self.give_back(connection);
+        }
+    }
+
     /// Takes back a connection that is between two questions.
     pub(super) fn give_back(&self, connection: Connection) {
         self.idle.give_back(connection);
     }
 
-    /// The node's endpoint for the writes of one connection.
+    /// Memory of this length, as the node described it.
+    pub(super) fn described(
+        &self,
+        memory: &Bytes,
+        len: u64,
+    ) -> Result<RemoteMemory, TransferError> {
+        let memory = RemoteMemory::from_bytes(memory).map_err(|error| error.to_string());
+        let fits = memory.and_then(|memory| match memory.len() == len {
+            true => Ok(memory),
+            false => Err(format!("memory of {} bytes for a range of {len}", memory.len())),
+        });
+        fits.map_err(|reason| TransferError::Protocol { endpoint: self.endpoint.clone(), reason })
+    }
+
+    /// The node's endpoint for what one connection begins.
     pub(super) fn writer(&self, address: &Bytes) -> Result<Arc<Peer>, String> {
         let mut writers = self.writers.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, known)) = writers.iter().find(|(known, _)| known == address) {
@@ -194,4 +216,12 @@ impl FarPeer {
         writers.push((address.clone(), Arc::clone(&peer)));
         Ok(peer)
     }
+}
+
+/// Whether the node answered for each range.
+pub(super) fn check_count(found: usize, expected: usize) -> Result<(), Fault> {
+    if found == expected {
+        return Ok(());
+    }
+    Err(Fault::Protocol(format!("{found} results came for {expected} ranges")))
 }

@@ -1,9 +1,13 @@
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
+
+use mooncake_connection::Fault;
 
 use super::carrier::Far;
 use super::peer::FarPeer;
 use crate::peer_ways::{Discovery, Validity};
+use crate::{TransferError, client};
 
 /// A node that does not offer this transport is asked again after this long.
 const NOT_OFFERED: Duration = Duration::from_secs(300);
@@ -43,9 +47,14 @@ impl Far {
 
     fn discover(&self, endpoint: &Arc<str>) -> FarReach {
         let not = |why, retry_after| FarReach::NotReached { why, retry_after };
-        let welcome = match self.tcp.welcome_of(endpoint) {
-            Ok(welcome) => welcome,
-            Err(error) => return not(error.to_string(), UNKNOWN),
+        // A new connection: what a node offers may have changed since others were opened.
+        let greeted = client::open(endpoint, &self.config, &self.config.dialer());
+        let (connection, welcome) = match greeted {
+            Ok(greeted) => greeted,
+            Err(fault) => {
+                let error = TransferError::of_fault(&fault, endpoint);
+                return not(error.to_string(), UNKNOWN);
+            }
         };
         let Some(offer) = welcome.transports.iter().find(|offer| offer.kind == self.kind) else {
             let offered: Vec<&str> =
@@ -57,12 +66,21 @@ impl Far {
             return not(why, NOT_OFFERED);
         };
         match FarPeer::meet(endpoint, offer, &self.domain, &self.config) {
-            Ok(peer) => FarReach::Reached(Arc::new(peer)),
+            Ok(peer) => {
+                peer.keep(connection);
+                FarReach::Reached(Arc::new(peer))
+            }
             Err(why) => {
                 self.fallbacks.warn(self.way().name(), endpoint, &why);
                 not(why, BROKEN)
             }
         }
+    }
+
+    /// As [`Far::lose`]. The fault ends the connection by which the request was begun.
+    pub(super) fn fault(&self, peer: &FarPeer, error: &mooncake_fabric::TransferError) -> Fault {
+        self.lose(peer, error);
+        Fault::Io(io::Error::other(error.to_string()))
     }
 
     /// A request to a peer failed. The peer is greeted anew at the next call: it may have restarted, or the segment may

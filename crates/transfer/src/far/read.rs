@@ -1,15 +1,16 @@
-use std::collections::VecDeque;
 use std::sync::Arc;
 
-use mooncake_fabric::{Batch as Requests, Direction, Part};
+use mooncake_fabric::{Direction, Part};
 use mooncake_memory::{CopiedSlot, RemoteSlots};
 use mooncake_types::ErrorCode;
+use mooncake_types::limits::MAX_BEGIN_RANGES;
 
+use super::ask::FarAsker;
+use super::bytes::{BytesReader, FoundBytes};
 use super::carrier::{Far, FarVisit, reopen};
 use super::peer::{FarPeer, FarSegment};
-use super::staging::{StagedPiece, StagingBuffer, windows};
+use super::staging::StagingBuffer;
 use crate::carrier::{Fate, Pending};
-use crate::copy_out::copy_out;
 use crate::{ReadOp, Source, TransferError};
 
 /// Most reads that are proven together: their slots fit into a staging buffer.
@@ -52,7 +53,17 @@ impl Pending for FarReads<'_> {
                     continue;
                 }
             };
-            let reader = FarReader { peer: &visit.peer, ops: self.ops, staging: &lease };
+            let (far, peer, ops, staging) = (self.far, &*visit.peer, self.ops, &*lease);
+            if far.asks {
+                let asker = FarAsker { far, peer, ops, staging };
+                for positions in visit.positions.chunks(MAX_BEGIN_RANGES) {
+                    if let Err(fault) = asker.read(positions, fates) {
+                        tracing::debug!(peer = %peer.endpoint(), ?fault, "ranges are read by message");
+                    }
+                }
+                continue;
+            }
+            let reader = FarReader { far, peer, ops, staging };
             for positions in visit.positions.chunks(MAX_TOGETHER) {
                 if let Err(error) = reader.read(positions, fates) {
                     self.far.lose(&visit.peer, &error);
@@ -66,6 +77,7 @@ impl Pending for FarReads<'_> {
 
 /// Reads of one node. Each step has ended before the next begins.
 struct FarReader<'a> {
+    far: &'a Far,
     peer: &'a FarPeer,
     ops: &'a [ReadOp<'a>],
     staging: &'a StagingBuffer,
@@ -79,7 +91,19 @@ impl<'a> FarReader<'a> {
         fates: &mut [Fate],
     ) -> Result<(), mooncake_fabric::TransferError> {
         let found = self.find_slots(positions, fates)?;
-        self.read_bytes(&found, fates)?;
+        let bytes = found.iter().map(|read| {
+            let range = &read.op.range;
+            let offset = range.offset.saturating_add(range.from);
+            FoundBytes {
+                position: read.position,
+                op: read.op,
+                remote: &read.segment.memory,
+                offset,
+            }
+        });
+        let bytes: Vec<FoundBytes<'_>> = bytes.collect();
+        let (far, peer, staging) = (self.far, self.peer, self.staging);
+        BytesReader { far, peer, by: &peer.readers, staging }.read(&bytes, fates)?;
         self.prove(&found, fates)
     }
 
@@ -124,60 +148,6 @@ impl<'a> FarReader<'a> {
             }
         });
         Ok(found.collect())
-    }
-
-    /// Copies the bytes: while one half of the staging buffer is copied to callers, the other is in flight.
-    fn read_bytes(
-        &self,
-        found: &[FoundRead<'_>],
-        fates: &mut [Fate],
-    ) -> Result<(), mooncake_fabric::TransferError> {
-        let windows = windows(found.iter().map(|read| read.op.range.len));
-        let mut in_flight: VecDeque<(Requests, usize, u64)> = VecDeque::new();
-        for (number, window) in windows.iter().enumerate() {
-            if in_flight.len() == 2 {
-                self.land(&windows, found, in_flight.pop_front(), fates)?;
-            }
-            let parts = window.iter().map(|piece| {
-                let FoundRead { op, segment, .. } = &found[piece.index];
-                let local = self.staging.halves[number % 2].sub(piece.at, piece.len as usize);
-                let start = op.range.offset.saturating_add(op.range.from);
-                let offset = start.saturating_add(piece.from);
-                Part { local, remote: &segment.memory, offset }
-            });
-            let parts: Vec<Part<'_>> = parts.collect();
-            let bytes = window.iter().map(|piece| piece.len).sum();
-            let requests = self.peer.readers.submit(Direction::Read, &parts)?;
-            in_flight.push_back((requests, number, bytes));
-        }
-        while !in_flight.is_empty() {
-            self.land(&windows, found, in_flight.pop_front(), fates)?;
-        }
-        Ok(())
-    }
-
-    /// Waits for a window, and copies it to the callers.
-    fn land(
-        &self,
-        windows: &[Vec<StagedPiece>],
-        found: &[FoundRead<'_>],
-        landing: Option<(Requests, usize, u64)>,
-        fates: &mut [Fate],
-    ) -> Result<(), mooncake_fabric::TransferError> {
-        let Some((requests, number, bytes)) = landing else { return Ok(()) };
-        requests.wait(self.peer.deadline(bytes))?;
-        for piece in &windows[number] {
-            let FoundRead { op, position, .. } = &found[piece.index];
-            let memory = self.staging.halves[number % 2].sub(piece.at, piece.len as usize);
-            let copied = match op.range.len == piece.len {
-                true => copy_out(memory.raw(), &op.dst),
-                false => copy_out(memory.raw(), &op.dst.part(piece.from, piece.len)),
-            };
-            if let Err(error) = copied {
-                fates[*position] = Fate::Over(Err(error));
-            }
-        }
-        Ok(())
     }
 
     /// Copies the slots again: bytes count if their slot has not changed, and their segment is lent still.

@@ -10,8 +10,8 @@ use mooncake_types::limits::MAX_BEGIN_RANGES;
 use mooncake_types::{Epoch, ErrorCode, RangeWrite};
 use mooncake_wire::{Begun, Kind, decode_begun, decode_results, encode_begin, encode_results};
 
-use super::carrier::{Far, FarVisit, reopen};
-use super::peer::FarPeer;
+use super::carrier::{Far, FarVisit, InPlace, reopen};
+use super::peer::{FarPeer, check_count};
 use super::staging::{StagedPiece, StagingBuffer, windows};
 use crate::carrier::{Fate, Pending};
 use crate::copy_out::bad_memory;
@@ -39,7 +39,8 @@ impl Pending for FarWrites<'_> {
                 }
             };
             let writer = FarWriter { far: self.far, peer, epoch: self.epoch, staging: &lease };
-            let is_lent = |&&at: &&usize| peer.segment(self.ops[at].range.segment).is_some();
+            let is_lent =
+                |&&at: &&usize| self.far.asks || peer.segment(self.ops[at].range.segment).is_some();
             let lent: Vec<usize> = positions.iter().filter(is_lent).copied().collect();
             for positions in lent.chunks(MAX_BEGIN_RANGES) {
                 // Without a connection nothing begins, and another carrier may do it.
@@ -83,7 +84,7 @@ impl FarWriter<'_> {
         let mut begun: Vec<(usize, RemoteMemory)> = Vec::new();
         for (index, range) in ranges.into_iter().enumerate() {
             results.push(range.map_err(TransferError::Refused).and_then(|memory| {
-                let memory = self.described(&memory, ops[index].range.len)?;
+                let memory = self.peer.described(&memory, ops[index].range.len)?;
                 begun.push((index, memory));
                 Ok(())
             }));
@@ -103,21 +104,8 @@ impl FarWriter<'_> {
         Ok(both.zip(has_a_way).map(|(result, has_a_way)| has_a_way.then_some(result)).collect())
     }
 
-    fn described(&self, memory: &Bytes, len: u64) -> Result<RemoteMemory, TransferError> {
-        let memory = RemoteMemory::from_bytes(memory).map_err(|error| error.to_string());
-        let fits = memory.and_then(|memory| match memory.len() == len {
-            true => Ok(memory),
-            false => Err(format!("memory of {} bytes for a range of {len}", memory.len())),
-        });
-        fits.map_err(|reason| self.broken(reason))
-    }
-
-    fn broken(&self, reason: String) -> TransferError {
-        TransferError::Protocol { endpoint: self.peer.endpoint().clone(), reason }
-    }
-
-    /// Moves the bytes of the ranges that were begun: while one half of the staging buffer is in flight, the other is
-    /// filled.
+    /// Moves the bytes of the ranges that were begun, out of memory of callers that is known in place. For others, one
+    /// half of the staging buffer is in flight while the other is filled.
     fn move_bytes(
         &self,
         connection: &Connection,
@@ -132,9 +120,17 @@ impl FarWriter<'_> {
             self.peer.lose();
             Fault::Protocol(reason)
         })?;
+        let mut in_place: InPlace =
+            begun.iter().map(|(index, _)| self.far.known.hold(&ops[*index].src)).collect();
+        let each = begun.iter().enumerate().map(|(at, (_, remote))| (at, remote, 0));
+        let placed = self.far.submit_in_place((&writer, Direction::Write), &mut in_place, each);
+        let placed = placed.map_err(|error| self.far.fault(self.peer, &error))?;
+        let staged = |((index, _), held): (&(usize, _), &Option<_>)| match held {
+            Some(_) => 0,
+            None => ops[*index].range.len,
+        };
         let mut in_flight: VecDeque<(Requests, u64)> = VecDeque::new();
-        for (number, window) in
-            windows(begun.iter().map(|(index, _)| ops[*index].range.len)).iter().enumerate()
+        for (number, window) in windows(begun.iter().zip(&in_place).map(staged)).iter().enumerate()
         {
             if in_flight.len() == 2 {
                 self.land(in_flight.pop_front())?;
@@ -156,22 +152,18 @@ impl FarWriter<'_> {
             let parts: Vec<Part<'_>> = parts.collect();
             let bytes = parts.iter().map(|part| part.local.len() as u64).sum();
             let requests = writer.submit(Direction::Write, &parts);
-            in_flight.push_back((requests.map_err(|error| self.fault(&error))?, bytes));
+            in_flight
+                .push_back((requests.map_err(|error| self.far.fault(self.peer, &error))?, bytes));
         }
         while !in_flight.is_empty() {
             self.land(in_flight.pop_front())?;
         }
-        Ok(())
+        self.land(placed)
     }
 
     fn land(&self, landing: Option<(Requests, u64)>) -> Result<(), Fault> {
         let Some((requests, bytes)) = landing else { return Ok(()) };
-        requests.wait(self.peer.deadline(bytes)).map_err(|error| self.fault(&error))
-    }
-
-    fn fault(&self, error: &mooncake_fabric::TransferError) -> Fault {
-        self.far.lose(self.peer, error);
-        Fault::Io(io::Error::other(error.to_string()))
+        requests.wait(self.peer.deadline(bytes)).map_err(|error| self.far.fault(self.peer, &error))
     }
 }
 
@@ -186,11 +178,4 @@ fn gather(
 /// Whether the node has no key for the range: then the bytes go by message.
 fn is_no_way(result: &Result<(), TransferError>) -> bool {
     *result == Err(TransferError::Refused(ErrorCode::NoAvailableHandle))
-}
-
-fn check_count(found: usize, expected: usize) -> Result<(), Fault> {
-    if found == expected {
-        return Ok(());
-    }
-    Err(Fault::Protocol(format!("{found} results came for {expected} ranges")))
 }

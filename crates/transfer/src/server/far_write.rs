@@ -1,13 +1,12 @@
-//! Writes that a peer of another host makes one-sided.
+//! What a node gives to a peer of another host that reads or writes one-sided.
 
 use bytes::Bytes;
 use mooncake_fabric::{Access, Exposed, Target};
+use mooncake_memory::HeldSlice;
 use mooncake_types::ErrorCode;
 use mooncake_wire::{Begun, Header, RemoteSegment, Shared, encode_begun, encode_share_reply};
 
-use super::in_place::BegunWrites;
 use super::service::{End, Service};
-use crate::open_write::OpenWrite;
 use crate::{FarLender, SharedSegment};
 
 /// The door for a peer to ranges that it has begun. It is closed before the writes are completed or abandoned: no byte
@@ -19,20 +18,22 @@ pub(super) struct FarDoor {
 }
 
 impl FarDoor {
-    /// Gives the peer keys of the ranges that were begun. A range that has none is abandoned.
-    pub(super) fn open(
+    /// Gives the peer keys of the ranges that were begun. A range that has none is given up, and no range is without an
+    /// endpoint.
+    pub(super) fn open<T>(
         lender: &FarLender,
         kept: Option<Target>,
-        begun: &mut BegunWrites<'_>,
-    ) -> Option<(Self, Begun)> {
+        access: Access,
+        begun: &mut [Result<T, ErrorCode>],
+        held: impl Fn(&T) -> &HeldSlice,
+    ) -> (Option<Self>, Begun) {
         let opened = kept.map_or_else(|| lender.open_to_writer(), Ok);
-        let target = opened
-            .inspect_err(|error| tracing::warn!(%error, "a peer cannot write one-sided"))
-            .ok()?;
+        let opened = opened.inspect_err(|error| tracing::warn!(%error, "a peer gets no endpoint"));
+        let Ok(target) = opened else { return (None, no_door(begun)) };
         let mut keys = Vec::with_capacity(begun.len());
-        let mut expose = |open: &OpenWrite<'_>| {
-            let exposed = target.expose(open.held().clone(), Access::Write).map_err(|error| {
-                tracing::warn!(%error, "a peer cannot write a range one-sided");
+        let mut expose = |open: &T| {
+            let exposed = target.expose(held(open).clone(), access).map_err(|error| {
+                tracing::warn!(%error, "a peer cannot reach a range one-sided");
                 ErrorCode::NoAvailableHandle
             })?;
             let memory = Bytes::from(exposed.remote().to_bytes());
@@ -48,7 +49,7 @@ impl FarDoor {
         });
         let ranges = ranges.collect();
         let address = target.address().to_bytes().into();
-        Some((Self { keys, target }, Begun { address, ranges }))
+        (Some(Self { keys, target }), Begun { address, ranges })
     }
 
     /// Makes the keys invalid. Keeps the endpoint for further writes of the peer if it says that all of these have
@@ -91,9 +92,9 @@ impl Service {
     }
 }
 
-/// The answer if nobody can write one-sided here.
-pub(super) fn no_door(begun: &mut BegunWrites<'_>) -> Begun {
-    let refuse = |begun: &mut Result<OpenWrite<'_>, ErrorCode>| {
+/// The answer if there is no endpoint for the peer.
+fn no_door<T>(begun: &mut [Result<T, ErrorCode>]) -> Begun {
+    let refuse = |begun: &mut Result<T, ErrorCode>| {
         let code = begun.as_ref().err().copied().unwrap_or(ErrorCode::NoAvailableHandle);
         *begun = Err(code);
         Err(code)

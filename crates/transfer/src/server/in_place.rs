@@ -9,13 +9,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use mooncake_fabric::Access;
 use mooncake_memory::{Interest, poll_sockets};
 use mooncake_types::limits::MAX_BEGIN_RANGES;
+use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{Epoch, ErrorCode, RangeWrite};
 use mooncake_wire::{Header, Kind, decode_results, decode_write};
 
 use super::connection::PeerConnection;
-use super::far_write::{FarDoor, no_door};
+use super::far_write::FarDoor;
+use super::served::Arrival;
 use super::service::{End, Service};
 use crate::open_write::OpenWrite;
 use crate::{FarLender, Interrupt, SegmentHost};
@@ -52,8 +55,10 @@ fn begin_all<'a>(
     let asked = AtomicBool::new(false);
     let stop = Arc::new(AskToStop { connection: Arc::clone(connection), asked });
     let begin = |range: &RangeWrite<'_>| {
+        let is_lent =
+            host.share(range.segment).is_some() || (is_far && host.exposes(range.segment));
         // The memory is not shared: the peer would write where the node does not look.
-        if host.share(range.segment).is_none() && host.owns(range.segment) {
+        if !is_lent && host.owns(range.segment) {
             return Err(ErrorCode::InvalidParams);
         }
         // A peer of another host is not waited for: without its keys it writes nothing.
@@ -111,8 +116,8 @@ impl Service {
     }
 
     fn finish_begun(&mut self, begun: BegunWrites<'_>) -> Result<(), End> {
-        let (id, done) = self.await_complete(begun.len())?;
-        self.complete_begun(id, begun, done)
+        let (id, done) = self.await_complete(begun.len(), None)?;
+        self.complete_begun(id, Arrival::InPlace, begun, done)
     }
 
     /// As [`Service::serve_begin`], for a peer of another host. The door closes before anything is completed or
@@ -123,25 +128,27 @@ impl Service {
         lender: &FarLender,
         mut begun: BegunWrites<'_>,
     ) -> Result<(), End> {
-        let opened = FarDoor::open(lender, self.writer.take(), &mut begun);
-        let (door, answer) = match opened {
-            Some((door, answer)) => (Some(door), answer),
-            None => (None, no_door(&mut begun)),
-        };
-        let closing = FarWriting { door, begun };
+        let kept = self.writer.take();
+        let (door, answer) = FarDoor::open(lender, kept, Access::Write, &mut begun, |it| it.held());
+        let mut writing = FarWriting { door, begun };
         self.reply_begun(id, &answer)?;
-        let (id, done) = self.await_complete(closing.begun.len())?;
-        let FarWriting { door, begun } = closing;
+        let (id, done) = self.await_complete(writing.begun.len(), None)?;
+        let begun = std::mem::take(&mut writing.begun);
         let have_ended =
             begun.iter().zip(&done).all(|(begun, done)| begun.is_err() || done.is_ok());
-        self.writer = door.and_then(|door| door.close(have_ended));
-        self.complete_begun(id, begun, done)
+        self.writer = writing.door.take().and_then(|door| door.close(have_ended));
+        self.complete_begun(id, Arrival::Fabric, begun, done)
     }
 
-    /// Waits for the results of so many ranges.
-    fn await_complete(&mut self, count: usize) -> Result<(u64, Vec<Result<(), ErrorCode>>), End> {
-        let other = |kind| format!("a Begin is followed by Complete, not by {kind:?}");
-        let header = self.next_frame(&[Kind::Complete], other)?;
+    /// Waits for the results of so many ranges, until a time if there is one.
+    pub(super) fn await_complete(
+        &mut self,
+        count: usize,
+        until: Option<Instant>,
+    ) -> Result<(u64, Vec<Result<(), ErrorCode>>), End> {
+        let asked = if until.is_some() { "an Expose" } else { "a Begin" };
+        let other = |kind| format!("{asked} is followed by Complete, not by {kind:?}");
+        let header = self.next_frame_until(until, &[Kind::Complete], other)?;
         let id = header.request_id;
         let done = decode_results(self.body(&header)).map_err(|error| End::body(id, &error))?;
         if done.len() != count {
@@ -153,6 +160,7 @@ impl Service {
     fn complete_begun(
         &mut self,
         id: u64,
+        arrival: Arrival,
         begun: BegunWrites<'_>,
         done: Vec<Result<(), ErrorCode>>,
     ) -> Result<(), End> {
@@ -161,7 +169,13 @@ impl Service {
             done?;
             open.complete(Vec::new())
         };
+        let len = |begun: &Result<OpenWrite<'_>, ErrorCode>| {
+            begun.as_ref().map_or(0, |open| open.memory().len() as u64)
+        };
+        let lens: Vec<u64> = begun.iter().map(len).collect();
         let results: Vec<_> = begun.into_iter().zip(done).map(finish).collect();
+        let complete = lens.into_iter().zip(&results).filter(|(_, result)| result.is_ok());
+        self.context.config.served.on_received(arrival, complete.map(|(len, _)| len));
         self.reply(Kind::CompleteReply, id, &results)
     }
 }
@@ -171,4 +185,14 @@ impl Service {
 struct FarWriting<'a> {
     door: Option<FarDoor>,
     begun: BegunWrites<'a>,
+}
+
+impl Drop for FarWriting<'_> {
+    fn drop(&mut self) {
+        if is_broken(Rule::WritersAreShutOut) {
+            std::mem::forget(self.door.take());
+        }
+        drop(self.door.take());
+        self.begun.clear();
+    }
 }

@@ -4,6 +4,7 @@
 mod accept;
 mod connection;
 mod drop;
+mod far_read;
 mod far_write;
 mod follow;
 mod held_pins;

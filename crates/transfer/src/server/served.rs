@@ -2,13 +2,42 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::connection::Origin;
 
-/// Counts what a data server sent to its peers. Processes of its host that copy out of mapped memory send no message,
-/// and are not counted.
+/// Counts what a data server sent to its peers, and what these wrote. Peers that copy out of mapped memory, or read
+/// one-sided, send no message, and are not counted.
 #[derive(Debug, Default)]
 pub struct Served {
     tcp: Count,
     local_socket: Count,
     pinned: Count,
+    received: [Count; Arrival::ALL.len()],
+}
+
+/// How bytes came to a segment of a data server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Arrival {
+    /// In messages by TCP.
+    Tcp,
+    /// In messages by the local socket.
+    LocalSocket,
+    /// A peer of this host wrote into the memory of the segment.
+    InPlace,
+    /// One-sided, over libfabric.
+    Fabric,
+}
+
+impl Arrival {
+    const ALL: [Arrival; 4] =
+        [Arrival::Tcp, Arrival::LocalSocket, Arrival::InPlace, Arrival::Fabric];
+
+    /// Its name in metrics.
+    const fn name(self) -> &'static str {
+        match self {
+            Arrival::Tcp => "tcp",
+            Arrival::LocalSocket => "local_socket",
+            Arrival::InPlace => "in_place",
+            Arrival::Fabric => "fabric",
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -34,11 +63,13 @@ impl Served {
     pub fn ways(&self) -> [ServedWay; 3] {
         let named =
             [("tcp", &self.tcp), ("local_socket", &self.local_socket), ("in_place", &self.pinned)];
-        named.map(|(name, count)| ServedWay {
-            name,
-            ranges: count.ranges.load(Ordering::Relaxed),
-            bytes: count.bytes.load(Ordering::Relaxed),
-        })
+        named.map(|(name, count)| count.of_way(name))
+    }
+
+    /// What peers wrote, by the way that the bytes took.
+    #[must_use]
+    pub fn received(&self) -> [ServedWay; 4] {
+        Arrival::ALL.map(|arrival| self.received[arrival as usize].of_way(arrival.name()))
     }
 
     pub(super) fn on_sent(&self, origin: Origin, ranges: u64, bytes: u64) {
@@ -46,6 +77,12 @@ impl Served {
             Origin::Tcp => self.tcp.add(ranges, bytes),
             Origin::Local => self.local_socket.add(ranges, bytes),
         }
+    }
+
+    /// Counts ranges of these lengths that are complete.
+    pub(super) fn on_received(&self, arrival: Arrival, lens: impl Iterator<Item = u64>) {
+        let (ranges, bytes) = lens.fold((0, 0), |(ranges, bytes), len| (ranges + 1, bytes + len));
+        self.received[arrival as usize].add(ranges, bytes);
     }
 
     pub(super) fn on_pinned(&self, bytes: u64) {
@@ -57,5 +94,14 @@ impl Count {
     fn add(&self, ranges: u64, bytes: u64) {
         self.ranges.fetch_add(ranges, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn of_way(&self, name: &'static str) -> ServedWay {
+        let (ranges, bytes) = (&self.ranges, &self.bytes);
+        ServedWay {
+            name,
+            ranges: ranges.load(Ordering::Relaxed),
+            bytes: bytes.load(Ordering::Relaxed),
+        }
     }
 }

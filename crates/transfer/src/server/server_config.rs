@@ -27,7 +27,7 @@ pub struct ServerConfig {
     pub far: Option<Arc<FarLender>>,
     /// The certificates of this process, if connections between hosts are encrypted.
     pub tls: Option<Tls>,
-    /// Where the server counts what it sends.
+    /// Where the server counts what it sends and receives.
     pub served: Arc<Served>,
 }
 

@@ -16,9 +16,9 @@ use super::server_context::ServerContext;
 use crate::sums::ChunkSums;
 use crate::{FarLender, SegmentHost, stream};
 
-/// The frames that a data port takes: Share and Begin by TCP only from peers that reach its memory one-sided, the last
-/// two only by its local socket.
-const KINDS: [Kind; 9] = [
+/// The frames that a data port takes: Share, Begin and Expose by TCP only from peers that reach its memory one-sided,
+/// the last two only by its local socket.
+const KINDS: [Kind; 10] = [
     Kind::Read,
     Kind::Write,
     Kind::Drop,
@@ -26,6 +26,7 @@ const KINDS: [Kind; 9] = [
     Kind::Follow,
     Kind::Share,
     Kind::Begin,
+    Kind::Expose,
     Kind::Pin,
     Kind::Unpin,
 ];
@@ -34,7 +35,7 @@ const KINDS: [Kind; 9] = [
 const KINDS_OF_TCP: usize = 5;
 
 /// How many of these it takes by TCP if its segments are lent to other hosts.
-const KINDS_OF_LENDER: usize = 7;
+const KINDS_OF_LENDER: usize = 8;
 
 /// Why a connection ends.
 pub(super) enum End {
@@ -132,6 +133,7 @@ impl Service {
                 Kind::Follow => self.serve_follow(&header)?,
                 Kind::Share => self.serve_share(&header)?,
                 Kind::Begin => self.serve_begin(&header)?,
+                Kind::Expose => self.serve_expose(&header)?,
                 Kind::Pin => self.serve_pin(&header)?,
                 Kind::Unpin => self.serve_unpin(&header)?,
                 kind => unreachable!("{side} does not await {kind:?} frames"),
@@ -195,12 +197,32 @@ impl Service {
         kinds: &[Kind],
         other_kind: impl Fn(Kind) -> String,
     ) -> Result<Header, End> {
+        self.next_frame_until(None, kinds, other_kind)
+    }
+
+    /// As [`Service::next_frame`]. If there is a time, the peer is gone if it has sent nothing by then.
+    pub(super) fn next_frame_until(
+        &mut self,
+        until: Option<Instant>,
+        kinds: &[Kind],
+        other_kind: impl Fn(Kind) -> String,
+    ) -> Result<Header, End> {
         let stream = self.connection.stream();
         while self.receiver.inbox.is_empty() {
+            if let Some(until) = until {
+                let left = until.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    return Err(End::Gone(io::ErrorKind::TimedOut.into()));
+                }
+                stream.set_read_timeout(Some(left))?;
+            }
             match self.receiver.await_request(stream) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 result => result?,
             }
+        }
+        if until.is_some() {
+            stream.set_read_timeout(Some(STALL))?;
         }
         let received = self.receiver.fill_frame(stream, &Awaited::any_of(kinds), || Ok(()))?;
         received.map_err(|error| End::frame(&error, other_kind))

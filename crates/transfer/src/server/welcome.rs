@@ -36,7 +36,7 @@ impl Service {
         self.rights = checked.map_err(|refusal| End::Refused(id, refusal))?;
         let local_socket = self.context.local_socket.clone();
         let lender = self.context.config.far.as_ref();
-        let transports = lender.map(|lender| lender.descriptor()).into_iter().collect();
+        let transports = lender.and_then(|lender| lender.descriptor()).into_iter().collect();
         let welcome = Welcome { local_socket, transports, ..Welcome::new(self.host.epoch()) };
         self.out.clear();
         encode_welcome(&mut self.out, id, &welcome);

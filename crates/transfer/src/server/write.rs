@@ -6,6 +6,8 @@ use mooncake_memory::crc32c;
 use mooncake_types::{Epoch, ErrorCode, RangeWrite};
 use mooncake_wire::{Header, Kind, decode_write};
 
+use super::connection::Origin;
+use super::served::Arrival;
 use super::service::{End, Service};
 use crate::Interrupt;
 use crate::open_write::OpenWrite;
@@ -38,6 +40,13 @@ impl Service {
             };
             results.push(result);
         }
+        let arrival = match self.connection.origin() {
+            Origin::Tcp => Arrival::Tcp,
+            Origin::Local => Arrival::LocalSocket,
+        };
+        let complete = ranges.iter().zip(&results).filter(|(_, result)| result.is_ok());
+        let lens = complete.map(|(range, _)| range.len);
+        self.context.config.served.on_received(arrival, lens);
         self.reply(Kind::WriteReply, id, &results)
     }
 

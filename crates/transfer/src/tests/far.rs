@@ -8,16 +8,19 @@ use mooncake_connection::Connection;
 use mooncake_fabric::{
     Address, DeviceOptions, Direction, Domain, Initiator, Limits, Part, RemoteMemory,
 };
-use mooncake_memory::{Buffer, HeldSlice, Region};
+use mooncake_memory::{Buffer, HeldSlice, Region, SlotTable};
 use mooncake_testing::logged;
-use mooncake_types::{Epoch, ErrorCode};
+#[cfg(debug_assertions)]
+use mooncake_types::mutation::{Rule, break_rule_everywhere};
+use mooncake_types::{Epoch, ErrorCode, SegmentId};
 use mooncake_wire::{Begun, Kind, decode_begun, encode_begin};
 
 use super::rig::{
     EPOCH, Node, Object, all_ok, read_all, server_config, tcp, tcp_config, version, wait_until,
     write_all,
 };
-use crate::{FarLender, Paths, ServerConfig, TransferError, Transport, client};
+use crate::testing::first_mismatch;
+use crate::{FarLender, Paths, ServerConfig, SharedSegment, TransferError, Transport, client};
 
 const MIB: u64 = 1 << 20;
 
@@ -176,6 +179,32 @@ fn a_writer_that_is_gone_gives_its_ranges_back_and_its_keys_are_worth_nothing() 
     assert_eq!(read_all(&tcp(), &newer), all_ok(1));
 }
 
+/// A node that takes a range back too early would be found by the test above. The rule is broken in the whole process,
+/// so nextest must give the test one of its own.
+#[cfg(debug_assertions)]
+#[test]
+fn a_writer_that_is_gone_and_not_shut_out_writes_over_newer_bytes() {
+    if std::env::var_os("NEXTEST").is_none() {
+        return;
+    }
+    break_rule_everywhere(Rule::WritersAreShutOut);
+    let node = lender(1, MIB);
+    let Sleeper { _connection, initiator, address, memory } =
+        Sleeper::begin(&Object::at(&node, 0, 200_000, 1));
+    drop(_connection);
+    wait_until("the write is given up", || node.host.writers() == 0);
+    let _connection = Sleeper::begin(&Object::at(&node, 500_000, 10, 3))._connection;
+    let late = Sleeper { _connection, initiator, address, memory };
+    let newer = Object::at(&node, 0, 200_000, 2);
+    assert_eq!(write_all(&far_by("fabric"), std::slice::from_ref(&newer)), all_ok(1));
+    assert!(late.write());
+    let target = Buffer::zeroed(200_000);
+    let read = far_by("fabric").read(&[newer.read_op(0, target.raw().into())]);
+    assert_eq!(read, all_ok(1), "its slot is as it was");
+    let wrong = first_mismatch(target.as_slice(), &newer.key, newer.version, 0);
+    assert!(wrong.is_some(), "bytes of the older writer are there");
+}
+
 #[test]
 fn a_segment_that_is_no_longer_lent_is_not_read() {
     let (node, transport) = (lender(1, MIB), far_by("fabric"));
@@ -185,6 +214,33 @@ fn a_segment_that_is_no_longer_lent_is_not_read() {
     node.host.take_back(node.segment);
     let refused = Err(TransferError::Refused(ErrorCode::SegmentNotFound));
     assert_eq!(read_all(&transport, &object), [refused]);
+}
+
+/// A read of a segment may be under way when it goes, so the endpoint for readers is closed.
+#[test]
+fn after_a_segment_went_the_others_are_read_one_sided_again() {
+    let far = Arc::new(FarLender::open(&device()).unwrap());
+    let config = ServerConfig { far: Some(Arc::clone(&far)), ..server_config() };
+    let node = Node::with_config(1, MIB, ServerConfig { local_socket: false, ..config });
+    let (transport, object) = (far_by("fabric,tcp"), [Object::at(&node, 0, 100_000, 1)]);
+    assert_eq!(write_all(&transport, &object), all_ok(1));
+    assert_eq!(read_all(&transport, &object), all_ok(1));
+    let before = far.descriptor().unwrap();
+    for number in 2..5 {
+        let region = Arc::new(Region::anonymous(MIB).unwrap());
+        let slots = Arc::new(SlotTable::new(MIB).unwrap());
+        let other = SharedSegment { region: Arc::clone(&region), slots: Arc::clone(&slots) };
+        far.lend(SegmentId(number), &other).unwrap();
+        drop(other);
+        slots.close();
+        assert_eq!(Arc::strong_count(&region), 1, "nothing else holds it");
+        assert_ne!(far.descriptor().unwrap(), before);
+        wait_until("it is read one-sided", || {
+            let by_message = node.host.reads();
+            read_all(&transport, &object) == all_ok(1) && node.host.reads() == by_message
+        });
+        assert_eq!(write_all(&transport, &object), all_ok(1));
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod departures;
 mod devices;
 mod disks;
 mod far;
+mod far_in_place;
 mod keepalive;
 mod lanes;
 mod near;

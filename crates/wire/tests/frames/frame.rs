@@ -23,6 +23,7 @@ pub(crate) enum Frame<'a> {
     ShareReply(Result<Shared, ErrorCode>),
     Begin(Epoch, Vec<RangeWrite<'a>>),
     Begun(wire::Begun),
+    Expose(Vec<RangeRead>),
     Pin(Vec<RangeRead>),
     Unpin(Vec<u64>),
     Promise(Vec<RangeRead>),
@@ -60,6 +61,7 @@ impl Frame<'_> {
             }
             Frame::Begin(epoch, ranges) => wire::encode_begin(out, id, *epoch, ranges),
             Frame::Begun(begun) => wire::encode_begun(out, id, begun),
+            Frame::Expose(ranges) => wire::encode_expose(out, id, ranges),
             Frame::Pin(ranges) => wire::encode_pin(out, id, ranges),
             Frame::Unpin(pins) => wire::encode_unpin(out, id, pins),
             Frame::Promise(ranges) => wire::encode_promise(out, id, ranges),
@@ -106,6 +108,7 @@ pub(crate) fn decode<T>(
             see(Frame::Begin(message.epoch(), message.ranges()?))
         }
         Kind::Begun => see(Frame::Begun(wire::decode_begun(body)?)),
+        Kind::Expose => see(Frame::Expose(wire::decode_read(body)?)),
         Kind::Pin => see(Frame::Pin(wire::decode_read(body)?)),
         Kind::Unpin => see(Frame::Unpin(wire::decode_unpin(body)?)),
         Kind::Promise => see(Frame::Promise(wire::decode_read(body)?)),

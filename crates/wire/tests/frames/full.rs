@@ -65,6 +65,7 @@ fn a_batch_within_the_limits_fits_a_frame() {
         Frame::Results(Kind::WriteReply, results.clone()),
         Frame::Drop(vec![drop; MAX_FRAME_RANGES]),
         Frame::Results(Kind::DropReply, results.clone()),
+        Frame::Expose(vec![read; MAX_FRAME_RANGES]),
         Frame::Pin(vec![read; MAX_FRAME_RANGES]),
         Frame::Results(Kind::PinReply, results.clone()),
         Frame::Unpin(vec![most; MAX_FRAME_RANGES]),

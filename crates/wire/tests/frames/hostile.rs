@@ -32,6 +32,7 @@ fn a_body_that_is_cut_short_is_refused() {
                 Kind::Begun,
                 Kind::Complete,
                 Kind::CompleteReply,
+                Kind::Expose,
                 Kind::Pin,
                 Kind::PinReply,
                 Kind::Unpin,

@@ -34,6 +34,7 @@ const READS: ReadReport = ReadReport {
         disk: ReadVolume { objects: 11, bytes: 12 },
         shared_disk: ReadVolume { objects: 13, bytes: 14 },
         object_store: ReadVolume { objects: 15, bytes: 16 },
+        fabric: ReadVolume { objects: 17, bytes: 18 },
     },
     confirmed: ReadCounts {
         get_hits: 1,
@@ -46,6 +47,7 @@ const READS: ReadReport = ReadReport {
         disk: ReadVolume { objects: 1, bytes: 2 },
         shared_disk: ReadVolume { objects: 0, bytes: 0 },
         object_store: ReadVolume { objects: 1, bytes: 2 },
+        fabric: ReadVolume { objects: 0, bytes: 0 },
     },
 };
 
@@ -469,6 +471,7 @@ fn data() -> Vec<(&'static str, Frame<'static>)> {
         ("begun", Frame::Begun(begun)),
         ("complete", Frame::Results(Kind::Complete, results())),
         ("complete reply", Frame::Results(Kind::CompleteReply, results())),
+        ("expose", Frame::Expose(vec![read, RangeRead { segment: OTHER, ..read }])),
         ("pin", Frame::Pin(vec![read, RangeRead { segment: OTHER, ..read }])),
         ("pin reply", Frame::Results(Kind::PinReply, results())),
         ("promise", Frame::Promise(vec![read, RangeRead { segment: OTHER, ..read }])),

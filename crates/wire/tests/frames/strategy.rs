@@ -183,7 +183,7 @@ fn read_report() -> impl Strategy<Value = Box<ReadReport>> {
 }
 
 fn read_counts() -> impl Strategy<Value = ReadCounts> {
-    any::<([u64; 4], [u64; 12])>().prop_map(|(lookups, volumes)| {
+    any::<([u64; 4], [u64; 14])>().prop_map(|(lookups, volumes)| {
         let [get_hits, get_misses, exist_hits, exist_misses] = lookups;
         let volume = |at: usize| ReadVolume { objects: volumes[at], bytes: volumes[at + 1] };
         ReadCounts {
@@ -197,6 +197,7 @@ fn read_counts() -> impl Strategy<Value = ReadCounts> {
             disk: volume(6),
             shared_disk: volume(8),
             object_store: volume(10),
+            fabric: volume(12),
         }
     })
 }
