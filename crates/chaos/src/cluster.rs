@@ -25,6 +25,17 @@ const PUT_S: [u64; 2] = [3, 6];
 /// The host of the observer. No fault affects it.
 pub(crate) const OBSERVER: &str = "o1";
 
+/// The variables of processes that move bytes one-sided where the peer offers it: over the provider of libfabric that
+/// needs no NIC.
+const FABRIC: [(&str, &str); 2] =
+    [("MOONCAKE_TRANSPORTS", "fabric,tcp"), ("MOONCAKE_FABRIC_PROVIDER", "tcp")];
+
+/// Nodes, and every second client.
+fn is_one_sided(host: &str) -> bool {
+    let number = host.as_bytes()[1];
+    host.starts_with('n') || (host.starts_with('c') && number.is_multiple_of(2))
+}
+
 /// A host of a run. The first letter of its name tells its program: master, etcd, node, client or observer.
 #[derive(Debug)]
 pub(crate) struct Host {
@@ -48,6 +59,8 @@ pub(crate) struct Cluster {
     seed: u64,
     /// The rule that all processes break, if any.
     pub(crate) broken: Option<String>,
+    /// Whether nodes and every second client move bytes one-sided.
+    pub(crate) fabric: bool,
 }
 
 impl Cluster {
@@ -55,8 +68,15 @@ impl Cluster {
     pub(crate) fn new(kind: HostIsolation, folder: PathBuf, seed: u64) -> Result<Cluster, String> {
         let network = Network::new(kind)?;
         let memory = Folder::new("/dev/shm").or_else(|_| Folder::new("/tmp"))?;
-        let mut cluster =
-            Cluster { hosts: Vec::new(), network, memory, folder, seed, broken: None };
+        let mut cluster = Cluster {
+            hosts: Vec::new(),
+            network,
+            memory,
+            folder,
+            seed,
+            broken: None,
+            fabric: false,
+        };
         for (kind, count, first) in
             [('e', 3, 21), ('m', 3, 11), ('n', 4, 31), ('c', 6, 41), ('o', 1, 9)]
         {
@@ -129,6 +149,9 @@ impl Cluster {
         command.env_remove("MOONCAKE_AUTH_TOKEN").env_remove("MC_STORE_CLUSTER_ID");
         command.env_remove("MOONCAKE_ADVERTISE_ADDRESS");
         command.envs(self.broken.iter().map(|rule| (broken::VARIABLE, rule)));
+        if self.fabric && is_one_sided(host) {
+            command.envs(FABRIC).env("FI_TCP_IFACE", self.network.interface());
+        }
         command
     }
 

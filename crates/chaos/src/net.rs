@@ -79,6 +79,14 @@ impl Network {
         }
     }
 
+    /// The interface that leads to the other hosts.
+    pub(crate) fn interface(&self) -> &'static str {
+        match self.kind {
+            HostIsolation::Namespaces => "eth0",
+            HostIsolation::Loopback => "lo",
+        }
+    }
+
     fn add_namespace(&mut self, host: &str) -> Result<(), String> {
         let name = self.namespace(host);
         ip(&["netns", "add", &name])?;

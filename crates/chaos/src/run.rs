@@ -58,6 +58,9 @@ pub(crate) struct RunArgs {
     /// Break this rule in all processes, to check that the run detects it; `?` lists the rules.
     #[arg(long, value_name = "RULE", value_parser = broken::parse)]
     broken: Option<String>,
+    /// Nodes and every second client move bytes one-sided, over the provider `tcp` of libfabric.
+    #[arg(long)]
+    fabric: bool,
 }
 
 /// Runs the cluster. True if there was no violation.
@@ -99,6 +102,7 @@ fn drive(args: &RunArgs, seed: u64, folder: &PathBuf) -> Result<bool, String> {
     let folder = fs::canonicalize(folder).map_err(|error| error.to_string())?;
     let mut cluster = Cluster::new(kind(args), folder, seed)?;
     cluster.broken.clone_from(&args.broken);
+    cluster.fabric = args.fabric;
     if cluster.network.kind == HostIsolation::Namespaces && !cluster.network.delays {
         println!("this kernel has no netem: packets are not delayed, processes stutter instead");
     }
