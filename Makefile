@@ -23,12 +23,12 @@ SEED ?=
 PREFIX ?= /usr/local
 DESTDIR ?=
 # The Debian packages with the servers that tests start, and with libfabric, and the command that runs apt-get as root.
-SERVER_PACKAGES := etcd-server redis-server iproute2 libfabric1 libfabric-dev libfabric-bin
+SERVER_PACKAGES := etcd-server redis-server iproute2 libfabric1 libfabric-dev libfabric-bin prometheus systemd
 AS_ROOT := $(shell test "$$(id -u)" = 0 || echo sudo -n)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build check check-rust check-python check-licences servers test test-rust test-chaos test-python demo \
-    c-api figures bench bench-scale bench-check bench-all bench-recovery engines gpu gpu-engine soak chaos clean
+    c-api install-systemd figures bench bench-scale bench-check bench-all bench-recovery engines gpu gpu-engine soak chaos clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,6 +48,22 @@ c-api: ## build the library for C and C++, and install it; PREFIX=/usr/local: wh
 	install -d $(INSTALLED)/lib/pkgconfig
 	sed -e 's|@PREFIX@|$(abspath $(PREFIX))|' -e 's|@VERSION@|$(VERSION)|' $(C_API)/pkgconfig/mooncake_store.pc.in \
 	    >$(INSTALLED)/lib/pkgconfig/mooncake_store.pc
+
+# Where the commands lie that the units run.
+COMMANDS ?= $(abspath $(PREFIX))/bin
+SYSTEMD := deploy/systemd
+CONFIGURED := $(DESTDIR)/etc/mooncake
+UNIT = sed -e 's|@PREFIX@|$(abspath $(PREFIX))|' -e 's|@COMMANDS@|$(COMMANDS)|' \
+    -e '/^@HARDENING@$$/{' -e 'r $(SYSTEMD)/hardening' -e 'd' -e '}'
+
+install-systemd: ## install units for master and node; COMMANDS=/usr/local/bin: where mooncake_master lies
+	install -d $(INSTALLED)/lib/systemd/system $(INSTALLED)/lib/sysusers.d $(INSTALLED)/share/doc/mooncake $(CONFIGURED)
+	$(UNIT) $(SYSTEMD)/mooncake-master.service.in >$(INSTALLED)/lib/systemd/system/mooncake-master.service
+	$(UNIT) $(SYSTEMD)/mooncake-node.service.in >$(INSTALLED)/lib/systemd/system/mooncake-node.service
+	install -m 644 $(SYSTEMD)/mooncake.sysusers $(INSTALLED)/lib/sysusers.d/mooncake.conf
+	install -m 644 docs/operations.md $(INSTALLED)/share/doc/mooncake
+	for file in master.yaml node.yaml; do \
+	    test -e $(CONFIGURED)/$$file || install -m 644 $(SYSTEMD)/$$file $(CONFIGURED); done
 
 check: check-rust check-python check-licences ## check formatting, lints, documentation and types
 
@@ -74,12 +90,12 @@ test: ## run all checks and tests: Rust, Python, and real processes under faults
 	$(MAKE) --jobs=2 test-chaos $(TEST_WHEEL)
 	$(MAKE) test-python
 
-servers: ## install etcd, Redis, ip and libfabric for the tests, from Debian's packages; as root or with sudo
+servers: ## install etcd, Redis, ip, libfabric and Prometheus for the tests, from Debian's packages; as root or with sudo
 	@if ! { command -v etcd && command -v redis-server && command -v ip && command -v fi_pingpong && \
-	    test -e /usr/include/rdma/fabric.h; } >/dev/null; then set -x; \
+	    command -v promtool && command -v systemd-analyze && test -e /usr/include/rdma/fabric.h; } >/dev/null; then set -x; \
 	    $(AS_ROOT) apt-get update && \
-	    $(AS_ROOT) env DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends $(SERVER_PACKAGES) \
-	|| { echo "the tests need etcd, redis-server, ip and libfabric; as root: apt-get install $(SERVER_PACKAGES)" >&2; exit 1; }; fi
+	    $(AS_ROOT) env DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-upgrade --no-install-recommends $(SERVER_PACKAGES) \
+	|| { echo "the tests need etcd, redis-server, ip, libfabric, promtool and systemd-analyze; as root: apt-get install $(SERVER_PACKAGES)" >&2; exit 1; }; fi
 
 test-rust: servers
 	@if cargo nextest --version >/dev/null 2>&1; then set -x; cargo nextest run --workspace --tests --locked \

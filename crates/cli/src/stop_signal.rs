@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
 use signal_hook::iterator::Signals;
 
 /// How long a process may take to end by itself after a second signal.
@@ -24,11 +25,19 @@ impl StopSignal {
     /// # Errors
     /// If the system refuses the handlers.
     pub fn catch() -> io::Result<StopSignal> {
-        let signals = Signals::new([SIGINT, SIGTERM])?;
-        if !ignores_hang_up(&std::fs::read_to_string("/proc/self/status").unwrap_or_default()) {
-            signals.add_signal(SIGHUP)?;
+        Ok(StopSignal { signals: Signals::new(caught())? })
+    }
+
+    /// Starts to catch signals. While `starting` is true, a signal ends the process at once, with status 0. Without
+    /// this, the first process of a container would ignore signals until it catches them.
+    ///
+    /// # Errors
+    /// If the system refuses the handlers.
+    pub fn catch_after_start(starting: &Arc<AtomicBool>) -> io::Result<StopSignal> {
+        for signal in caught() {
+            flag::register_conditional_shutdown(signal, 0, Arc::clone(starting))?;
         }
-        Ok(StopSignal { signals })
+        Self::catch()
     }
 
     /// Waits for the first signal, and returns its name.
@@ -72,6 +81,14 @@ impl SecondSignal {
     pub fn has_come(&self) -> bool {
         self.has_come.load(Ordering::Acquire)
     }
+}
+
+fn caught() -> Vec<i32> {
+    let mut caught = vec![SIGINT, SIGTERM];
+    if !ignores_hang_up(&std::fs::read_to_string("/proc/self/status").unwrap_or_default()) {
+        caught.push(SIGHUP);
+    }
+    caught
 }
 
 /// Whether this process was started with SIGHUP ignored, as `nohup` does.

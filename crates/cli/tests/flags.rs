@@ -60,6 +60,7 @@ fn every_flag_of_the_pool_arrives() {
                 --enable_metadata_cleanup_on_timeout|--metadata_cluster_id=blue/|--noha_warm_standby";
     let expected = Config {
         leadership: LeadershipConfig::default(),
+        pod: None,
         warm_standby: false,
         rpc_address: "127.0.0.1".to_owned(),
         rpc_port: 1234,
@@ -293,7 +294,7 @@ fn features_that_are_not_here_are_warned_of_and_stop_no_master() {
     let args = "--enable_snapshot=true|--enable_oplog=true|--enable_oplog_snapshot|--enable-multi-tenants=1|\
                 --enable_cxl|--tenant_eviction_high_watermark_ratio=0.8|--handler_worker_thread_num=4|\
                 --weight_import_idle_timeout_ms=1000|--snapshot_chunk_object_count=5|--nof_eviction_ratio=0.1|\
-                --kv_events_model_name=m|--tenant_quota_connector_uri=u|--oplog_poll_interval_ms=5|--pod_name=p|\
+                --kv_events_model_name=m|--tenant_quota_connector_uri=u|--oplog_poll_interval_ms=5|\
                 --enable_snapshot_restore=false";
     let flags = master::parse(&words(args), &[]).expect("all are taken");
     let mut expected: Vec<String> = words(args)

@@ -303,6 +303,72 @@ fn a_storage_node_of_another_cluster_or_without_a_master_says_so() {
 }
 
 #[test]
+fn a_storage_node_waits_for_its_master_with_one_line_and_may_be_stopped_meanwhile() {
+    let port = free_port();
+    let address = format!("--master_server_address=127.0.0.1:{port}");
+    let waiting = || {
+        let args = ["--host=127.0.0.1", &address, "--global_segment_size=16MB", "--port=0"];
+        // Without the flag, it would end after 200 ms.
+        let variables = [("MC_RPC_CONNECT_TIMEOUT_MS", "200"), ("MOONCAKE_WAIT_FOR_MASTER", "1")];
+        let node = Program::start_with_variables(CLIENT, &args, &variables);
+        let line = node.line("no master has taken this client yet");
+        assert!(line.contains("it goes on trying until one does"), "{line}");
+        node
+    };
+    let mut stopped = waiting();
+    let (code, took) = stopped.stop(Signal::TERM);
+    assert_eq!(code, Some(0));
+    assert!(took < Duration::from_millis(500), "{took:?}");
+
+    let mut node = waiting();
+    let rpc = format!("--rpc_port={port}");
+    let master = Program::start(
+        MASTER,
+        &[&rpc, "--rpc_address=127.0.0.1", "--metrics_port=0", "--state_dir=none"],
+    );
+    master.line("the master serves");
+    let line = node.first_line("the storage node is ready");
+    assert!(line.contains("the storage node is ready"), "{line}");
+    assert_eq!(node.seen("no master has taken this client yet"), 1);
+    assert_eq!(node.stop(Signal::TERM).0, Some(0));
+}
+
+#[test]
+fn logs_may_be_json_from_the_first_line_on() {
+    let args = [&ANY_PORTS[..], &["--log_format=json"]].concat();
+    let mut master = Program::start(MASTER, &args);
+    let first = master.first_line("mooncake_master starts");
+    let serves = master.first_line("the master serves");
+    assert_eq!(master.stop(Signal::TERM).0, Some(0));
+    for (line, field) in [(&first, "version"), (&serves, "rpc_addr")] {
+        let object: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        assert_eq!(object["level"], "INFO");
+        for name in ["timestamp", "target", "message", field] {
+            assert!(object[name].is_string(), "{name} of {line}");
+        }
+    }
+}
+
+#[test]
+fn a_port_that_is_named_is_also_the_one_where_a_node_serves() {
+    let master = Master::start(MASTER, &[]);
+    let (address, port) = (format!("--master_server_address={}", master.rpc), free_port());
+    let named = format!("--port={port}");
+    let node = |host: &str| {
+        let node = Program::start(CLIENT, &[host, &address, "--global_segment_size=16MB", &named]);
+        node.line("the storage node is ready");
+        node
+    };
+    let mut served = node("--host=127.0.0.1");
+    TcpStream::connect(("127.0.0.1", port)).expect("a probe finds it there");
+    assert_eq!(http_get(&master.admin, "/get_all_segments"), format!("127.0.0.1:{port}\n"));
+    served.kill();
+    let other = free_port();
+    let _elsewhere = node(&format!("--host=127.0.0.1:{other}"));
+    TcpStream::connect(("127.0.0.1", other)).expect("the port of --host comes first");
+}
+
+#[test]
 fn a_doctor_says_which_way_bytes_take_and_when_a_node_cannot_be_reached() {
     let master = Master::start(MASTER, &[]);
     let address = format!("--master_server_address={}", master.rpc);

@@ -17,6 +17,8 @@ pub(crate) struct ListenOptions<'a> {
     pub(crate) local_hostname: &'a str,
     pub(crate) bind_address: Option<&'a str>,
     pub(crate) ports: RangeInclusive<u16>,
+    /// The port to try first, also outside of this range.
+    pub(crate) preferred_port: Option<u16>,
     /// Where the search for a free port in the range begins, the same for a node that is started again.
     pub(crate) search_from: u64,
     /// The local address of the connection to the master.
@@ -119,6 +121,14 @@ pub(crate) fn bind(options: &ListenOptions<'_>) -> Result<Bound, OpenError> {
 }
 
 fn bind_any(addresses: &[IpAddr], options: &ListenOptions<'_>) -> Result<(Socket, u16), OpenError> {
+    if let Some(port) = options.preferred_port {
+        match bind_port(addresses, port, options) {
+            Err(OpenError::PortTaken { .. }) => {
+                tracing::warn!(port, "this port is taken: the process listens on another");
+            }
+            bound => return bound.map(|socket| (socket, port)),
+        }
+    }
     let (first, last) = (*options.ports.start(), *options.ports.end());
     let count = u64::from(last - first) + 1;
     let start = options.search_from % count;
@@ -301,6 +311,7 @@ mod tests {
             local_hostname,
             bind_address: None,
             ports: 12_300..=14_300,
+            preferred_port: None,
             search_from: u64::from(std::process::id()) * 37,
             towards_master: LOOPBACK,
             advertise: None,
@@ -328,6 +339,22 @@ mod tests {
         let address = SocketAddr::new(LOOPBACK, port);
         assert_eq!(taken, OpenError::PortTaken { port, address });
         assert_eq!(taken.to_string(), format!("port {port} is taken: {address} cannot be bound"));
+    }
+
+    #[test]
+    fn a_preferred_port_comes_first_and_the_range_where_it_is_taken() {
+        let other = bind(&options("localhost")).expect("a port is free");
+        let port = port_of(&other.hostname);
+        drop(other);
+        let preferred = || ListenOptions {
+            preferred_port: Some(port),
+            ports: 14_301..=14_400,
+            ..options("localhost")
+        };
+        let first = bind(&preferred()).expect("it is free");
+        assert_eq!(port_of(&first.hostname), port);
+        let second = bind(&preferred()).expect("others are free");
+        assert!((14_301..=14_400).contains(&port_of(&second.hostname)), "{}", second.hostname);
     }
 
     #[test]

@@ -71,11 +71,16 @@ pub struct StoreConfig {
     pub http: Option<HttpAddress>,
     /// The ports to choose from when the local hostname names none.
     pub ports: RangeInclusive<u16>,
+    /// The port to choose first of all, also outside of this range.
+    pub preferred_port: Option<u16>,
     /// How long one request to the master may take. A call begins no step later after its start than this, or than
     /// `transfer_timeout` if that is longer; see [`mooncake_ops::Deadline`].
     pub rpc_timeout: Duration,
     /// How long all attempts to reach the master may take together.
     pub rpc_connect_timeout: Duration,
+    /// Whether opening waits for a master for as long as it takes. A master that refuses the segment ends the wait
+    /// after `rpc_connect_timeout`.
+    pub wait_for_master: bool,
     /// How long the whole transfer of one call may take, plus one second for each 16 MiB that it moves.
     pub transfer_timeout: Duration,
     /// How long a transfer waits while no byte moves, before the node counts as unreachable.
@@ -138,8 +143,10 @@ impl Default for StoreConfig {
             advertise_address: None,
             port_is_a_name: false,
             ports: 12_300..=14_300,
+            preferred_port: None,
             rpc_timeout: Duration::from_secs(30),
             rpc_connect_timeout: Duration::from_secs(10),
+            wait_for_master: false,
             transfer_timeout: Duration::from_secs(30),
             transfer_silence: Duration::from_millis(700),
             put_wait: Duration::ZERO,

@@ -165,7 +165,6 @@ const NO_EFFECT: &[NoEffect] = &[
     ),
     row(&["promotion_max_per_heartbeat"], "promotions wait for no heartbeat"),
     row(&["metadata_server"], "nodes find each other through the master"),
-    row(&["pod_name", "pod_namespace"], "no pod is labelled; /role says which master leads"),
     row(
         &["oplog_*", "enable_oplog", "batch_oplog_retry_timeout_sec"],
         "there is no operation log: a new leader asks the nodes what they hold",
@@ -339,8 +338,8 @@ mod tests {
         assert_eq!(warning(&names).as_deref(), Some(expected));
         assert_eq!(warning(&[]), None);
         assert_eq!(warning(&["MC_RPC_TIMEOUT_MS".to_owned()]), None);
-        let flag = warning(&["--pod_name".to_owned()]).expect("it has none");
-        assert!(flag.contains("--pod_name (no pod is labelled"), "{flag}");
+        let flag = warning(&["--oplog_poll_interval_ms".to_owned()]).expect("it has none");
+        assert!(flag.contains("--oplog_poll_interval_ms (there is no operation log"), "{flag}");
     }
 
     #[test]

@@ -94,7 +94,12 @@ impl HttpAgent {
             Some(body) => serde_json::to_vec(body).map_err(|error| error.to_string())?,
             None => Vec::new(),
         };
-        let request = request.header("content-type", "application/json").body(body);
+        // The API server of Kubernetes tells kinds of patches by their types.
+        let content = match ask.method {
+            "PATCH" => "application/merge-patch+json",
+            _ => "application/json",
+        };
+        let request = request.header("content-type", content).body(body);
         let request = request.map_err(|error| error.to_string())?;
         let request = self.agent.configure_request(request);
         let request = request.timeout_global(Some(ask.within)).build();

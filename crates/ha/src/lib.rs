@@ -43,7 +43,7 @@ pub use coordinator::{CampaignOutcome, Candidate, Coordinator, connect};
 pub use epoch::epoch_of_now;
 pub use error::{AddressError, CoordinatorError, StateFileError};
 pub use holder::LeaderView;
-pub use kubernetes::KubernetesAccess;
+pub use kubernetes::{KubernetesAccess, Pod};
 pub use leadership::{Ended, Leadership, Silence};
 pub use location::is_locator;
 pub use memory::{MemoryStore, Stall};

@@ -143,19 +143,21 @@ fn parse_redis(text: &str) -> Result<Location, String> {
 }
 
 fn parse_kubernetes(text: &str) -> Result<Location, String> {
-    let is_name = |name: &str| {
-        let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-        let ends = name.as_bytes().first().zip(name.as_bytes().last());
-        name.len() <= 253
-            && ends.is_some_and(|(&first, &last)| plain(first) && plain(last))
-            && name.bytes().all(|byte| plain(byte) || byte == b'-' || byte == b'.')
-    };
     match text.split_once('/') {
-        Some((namespace, lease)) if is_name(namespace) && is_name(lease) => {
+        Some((namespace, lease)) if [namespace, lease].into_iter().all(is_kubernetes_name) => {
             Ok(Location::Kubernetes { namespace: namespace.to_owned(), lease: lease.to_owned() })
         }
         _ => Err("it must be k8s://namespace/lease-name, in lower case".to_owned()),
     }
+}
+
+/// Whether this can be the name of an object or a namespace of Kubernetes.
+pub(crate) fn is_kubernetes_name(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let ends = name.as_bytes().first().zip(name.as_bytes().last());
+    name.len() <= 253
+        && ends.is_some_and(|(&first, &last)| plain(first) && plain(last))
+        && name.bytes().all(|byte| plain(byte) || byte == b'-' || byte == b'.')
 }
 
 fn parse_file(text: &str) -> Result<Location, String> {

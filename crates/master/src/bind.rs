@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
 
 use mooncake_connection::{LOCAL_MARK, listen_locally};
-use mooncake_ha::{Coordinator, Options};
+use mooncake_ha::{Coordinator, Options, Pod};
 use mooncake_http::ListenError;
 use mooncake_memory::PrivateWhile;
 use mooncake_types::host_port::{is_unspecified, join};
@@ -31,6 +31,9 @@ pub enum BindError {
     /// The coordinator is invalid.
     #[error("{0}")]
     Coordinator(String),
+    /// The pod is invalid, or cannot be labelled.
+    #[error("--pod_name, --pod_namespace: {0}")]
+    Pod(String),
     /// The address cannot be told to clients once this master leads.
     #[error(
         "{address} is no address that clients can be sent to; with --enable_ha, give the one that they reach this \
@@ -101,6 +104,8 @@ pub struct Master {
     pub(crate) config: Config,
     /// The coordinator that elects this master, if there are several.
     pub(crate) coordinator: Option<Coordinator>,
+    /// The pod to label while this master leads.
+    pub(crate) pod: Option<Pod>,
     pub(crate) rpc: RpcSocket,
     pub(crate) admin: Option<TcpListener>,
     pub(crate) metadata: Option<TcpListener>,
@@ -119,7 +124,7 @@ impl Master {
         if is_unspecified(&config.rpc_address) && is_elected(&config) {
             return Err(BindError::Unspecified { address: config.rpc_address });
         }
-        let coordinator = coordinator(&config)?;
+        let (coordinator, pod) = (coordinator(&config)?, pod(&config)?);
         let rpc = ListenAddress {
             host: &config.rpc_address,
             host_flag: "rpc_address",
@@ -141,7 +146,7 @@ impl Master {
         let (rpc, admin) = (RpcSocket::Port(rpc.listen()?), Some(admin.listen()?));
         let metadata = metadata.map(|place| place.listen()).transpose()?;
         let kv_events = config.kv_events.as_ref().map(kv_event_ports).transpose()?;
-        Ok(Master { config, coordinator, rpc, admin, metadata, kv_events, http2: None })
+        Ok(Master { config, coordinator, pod, rpc, admin, metadata, kv_events, http2: None })
     }
 
     /// Like [`Master::bind`], on the local socket of this name, for processes of this host and user. Binds no port:
@@ -159,8 +164,8 @@ impl Master {
             reason: error.to_string(),
         })?;
         let rpc = RpcSocket::Local { private, listener, name: name.to_owned() };
-        let (admin, metadata, kv_events, http2) = (None, None, None, None);
-        Ok(Master { config, coordinator, rpc, admin, metadata, kv_events, http2 })
+        let (pod, admin, metadata, kv_events, http2) = (None, None, None, None, None);
+        Ok(Master { config, coordinator, pod, rpc, admin, metadata, kv_events, http2 })
     }
 
     /// Hands connections to the RPC port that speak HTTP/2 to another part of the process.
@@ -227,6 +232,12 @@ fn coordinator(config: &Config) -> Result<Option<Coordinator>, BindError> {
     mooncake_ha::connect(coordinator, &options)
         .map(Some)
         .map_err(|error| BindError::Coordinator(error.to_string()))
+}
+
+fn pod(config: &Config) -> Result<Option<Pod>, BindError> {
+    let pod = config.pod.as_ref();
+    let pod = pod.map(|pod| Pod::new(&pod.access, &pod.namespace, &pod.name)).transpose();
+    pod.map_err(|error| BindError::Pod(error.to_string()))
 }
 
 fn kv_event_ports(config: &KvEvents) -> Result<Ports, BindError> {

@@ -4,7 +4,7 @@ use mooncake_connection::Roles;
 use mooncake_tls::Tls;
 use mooncake_types::BusyWait;
 
-use crate::leadership::LeadershipConfig;
+use crate::leadership::{LeadershipConfig, PodConfig};
 
 /// Default for the most connections that a master serves at a time.
 pub const DEFAULT_MAX_CONNECTIONS: usize = 16_384;
@@ -77,6 +77,8 @@ pub struct Config {
     pub busy_poll: Duration,
     /// Whether there are other masters, and where the membership record is kept.
     pub leadership: LeadershipConfig,
+    /// The pod that gets a label while this master leads; by default none does.
+    pub pod: Option<PodConfig>,
     /// Whether this master follows the nodes' ledgers while it is a standby. It then needs as much memory as a
     /// leader.
     pub warm_standby: bool,
@@ -104,6 +106,7 @@ impl Default for Config {
             report_metrics: true,
             busy_poll: BusyWait::DEFAULT_LIMIT,
             leadership: LeadershipConfig::default(),
+            pod: None,
             warm_standby: true,
             pool: mooncake_meta::Config::default(),
         }

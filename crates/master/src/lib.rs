@@ -52,6 +52,6 @@ mod troubles;
 pub use bind::{BindError, Master};
 pub use config::{Config, DEFAULT_MAX_CONNECTIONS, KvEvents, MetadataServer};
 pub use http2::Http2Door;
-pub use leadership::{LeadershipConfig, StateDir, Unwritten};
+pub use leadership::{LeadershipConfig, PodConfig, StateDir, Unwritten};
 pub use mooncake_connection::Roles;
 pub use serve::ServeError;

@@ -30,7 +30,7 @@ use crate::http2::Http2Door;
 use crate::kv_events;
 use crate::leader_server::LeaderServer;
 use crate::leadership::{
-    ClusterSecret, Election, LeadershipConfig, RoleStatus, Term, Unwritten, alone,
+    ClusterSecret, Election, LeadershipConfig, PodLabel, RoleStatus, Term, Unwritten, alone,
 };
 use crate::metadata_server::{self, Cleanup, MetadataEntries};
 use crate::scan::Matcher;
@@ -80,7 +80,9 @@ impl Master {
         let admin_addr = self.admin_addr()?;
         let rpc_port = rpc_addr.map_or(0, |addr| addr.port());
         let mut election = self.election((address.clone(), rpc_port))?;
-        let Master { mut config, rpc, admin, metadata, kv_events, http2, .. } = self;
+        let Master { mut config, pod, rpc, admin, metadata, kv_events, http2, .. } = self;
+        // Dropped last: another master may lead before the label is gone.
+        let _label = pod.map(|pod| PodLabel::start(pod, election.status())).transpose()?;
         config.metrics_port = admin_addr.map_or(0, |addr| addr.port());
         let (slot, asker) = ask::channel();
         // A question to a single master waits from the start, and is answered once its term begins.

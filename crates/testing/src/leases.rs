@@ -1,4 +1,4 @@
-//! A stub of the leases of a Kubernetes API server. Serve it with [`crate::stub::listen`].
+//! A stub of the leases and pods of a Kubernetes API server. Serve it with [`crate::stub::listen`].
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -10,6 +10,8 @@ use crate::stub::{HttpAnswer, HttpRequest, serve_http};
 
 const NAMESPACE: &str = "/apis/coordination.k8s.io/v1/namespaces/kv/leases";
 
+const PODS: &str = "/api/v1/namespaces/kv/pods/";
+
 /// Most bytes of annotations that an API server accepts.
 const MAX_ANNOTATION_BYTES: usize = 256 << 10;
 
@@ -18,6 +20,8 @@ const MAX_ANNOTATION_BYTES: usize = 256 << 10;
 pub struct Leases {
     /// The leases by name.
     pub objects: BTreeMap<String, Value>,
+    /// The labels of the pods by name.
+    pub labels: BTreeMap<String, BTreeMap<String, String>>,
     version: u64,
     /// The `Authorization` header that requests must have; `None` if they need none.
     pub authorization: Option<String>,
@@ -27,6 +31,9 @@ impl Leases {
     fn answer(&mut self, request: &HttpRequest) -> HttpAnswer {
         if self.authorization.as_ref().is_some_and(|wanted| *wanted != request.authorization) {
             return failure(401, "Unauthorized");
+        }
+        if let Some(pod) = request.path.strip_prefix(PODS) {
+            return self.patch_pod(pod, request);
         }
         let name = request.path.strip_prefix(NAMESPACE);
         let Some(name) = name else { return failure(404, "no such resource") };
@@ -53,6 +60,22 @@ impl Leases {
             }
             _ => failure(405, "MethodNotAllowed"),
         }
+    }
+
+    /// Merges labels into those of a pod.
+    fn patch_pod(&mut self, pod: &str, request: &HttpRequest) -> HttpAnswer {
+        let Some(labels) = self.labels.get_mut(pod) else { return failure(404, "NotFound") };
+        if request.method != "PATCH" || request.content_type != "application/merge-patch+json" {
+            return failure(415, "UnsupportedMediaType");
+        }
+        let sent: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+        for (name, value) in sent["metadata"]["labels"].as_object().into_iter().flatten() {
+            match value.as_str() {
+                Some(value) => labels.insert(name.clone(), value.to_owned()),
+                None => labels.remove(name),
+            };
+        }
+        (200, json!({"kind": "Pod"}).to_string().into_bytes())
     }
 
     /// Stores an object as the newest version, and returns an answer with this status.

@@ -60,7 +60,8 @@ impl Program {
         for variable in VARIABLES {
             command.env_remove(variable);
         }
-        command.envs(variables.iter().copied());
+        // The same in a container and elsewhere.
+        command.env("MOONCAKE_WAIT_FOR_MASTER", "0").envs(variables.iter().copied());
         let mut child = command.stderr(Stdio::piped()).spawn().expect("the program exists");
         let stderr = child.stderr.take().expect("a pipe");
         let (send, lines) = mpsc::channel();

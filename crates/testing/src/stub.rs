@@ -19,6 +19,8 @@ pub struct HttpRequest {
     pub path: String,
     /// The `Authorization` header; empty if there is none.
     pub authorization: String,
+    /// The `Content-Type` header; empty if there is none.
+    pub content_type: String,
     /// The body, as long as the `Content-Length` header says.
     pub body: Vec<u8>,
 }
@@ -80,6 +82,7 @@ fn read_request(stream: &mut impl BufRead) -> io::Result<HttpRequest> {
             Some((name, value)) => match name.to_ascii_lowercase().as_str() {
                 "content-length" => len = value.parse().unwrap_or(0),
                 "authorization" => value.clone_into(&mut request.authorization),
+                "content-type" => value.clone_into(&mut request.content_type),
                 _ => {}
             },
         }

@@ -5,7 +5,7 @@ use mooncake_client::{HttpAddress, is_served_by_tcp};
 use mooncake_types::{ByteSize, FailureDomains};
 
 use crate::config_file::UnknownKey;
-use crate::logging::LogLevel;
+use crate::logging::{LogFormat, LogLevel};
 use crate::quantity::Switch;
 use crate::tls_flags::TlsFlags;
 
@@ -20,6 +20,10 @@ pub struct ClientFlags {
     /// Least level of log messages, which go to standard error.
     #[arg(long, value_enum, default_value = "info", value_name = "LEVEL")]
     pub log_level: LogLevel,
+
+    /// How log messages are written: lines for people, or a JSON object on each line.
+    #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
+    pub log_format: LogFormat,
 
     /// TLS.
     #[command(flatten)]
@@ -128,6 +132,11 @@ pub struct MasterAddressFlags {
     /// file:///FOLDER.
     #[arg(long, default_value = "127.0.0.1:50051", value_name = "HOST:PORT")]
     pub master_server_address: String,
+    /// Wait for a master for as long as it takes. Otherwise a node without a master ends after
+    /// MC_RPC_CONNECT_TIMEOUT_MS, by default 10 s. By default true in a container, unless that variable is set. Also
+    /// read from MOONCAKE_WAIT_FOR_MASTER.
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    pub wait_for_master: Option<Switch>,
     /// Name of the cluster, which must be the same as the master's. Also read from MC_STORE_CLUSTER_ID.
     #[arg(long, default_value = "mooncake_cluster", value_name = "NAME")]
     pub cluster_id: String,
@@ -149,7 +158,8 @@ pub struct MasterAddressFlags {
 #[command(next_help_heading = "Dummy clients", rename_all = "snake_case")]
 pub struct DummyFlags {
     /// Serve dummy clients of this host and user over the socket @mooncake_client_PORT.sock; 0: serve none. By default
-    /// the port is 50052, unless another process has it.
+    /// the port is 50052, unless another process has it. A port that is given here is also the TCP port of the node if
+    /// it is free, unless --host names one.
     #[arg(long, value_name = "PORT")]
     pub port: Option<u16>,
     /// Most calls of dummy clients served at a time. Further calls wait.
@@ -170,6 +180,14 @@ pub struct HttpFlags {
     /// Address of the HTTP server.
     #[arg(long, default_value = "0.0.0.0", value_name = "HOST")]
     pub http_host: String,
+}
+
+impl DummyFlags {
+    /// The TCP port of the node, where `--host` names none. Deployments that name a port probe it.
+    #[must_use]
+    pub fn data_port(&self) -> Option<u16> {
+        self.port.filter(|&port| port != 0)
+    }
 }
 
 impl HttpFlags {

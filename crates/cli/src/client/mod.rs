@@ -2,10 +2,12 @@
 
 mod dummies;
 mod flags;
+mod waiting;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::{CommandFactory, FromArgMatches};
@@ -45,12 +47,13 @@ pub fn main(args: &[String]) -> ExitCode {
         variable("object_store_size", "MOONCAKE_OBJECT_STORE_SIZE_BYTES"),
         variable("drain_timeout_sec", "MOONCAKE_DRAIN_TIMEOUT_SEC"),
         variable("put_wait_ms", "MOONCAKE_PUT_WAIT_MS"),
+        variable("wait_for_master", "MOONCAKE_WAIT_FOR_MASTER"),
     ];
     let flags = match parse(args, &[&variables[..], &TlsFlags::variables()].concat()) {
         Ok(flags) => flags,
         Err(error) => return exit::usage(NAME, &error),
     };
-    logging::start_of(NAME, flags.log_level);
+    logging::start_of(NAME, flags.log_level, flags.log_format);
     no_effect::warn_of(&flags.without_effect);
     config_file::warn_of(&flags.unknown_keys);
     if let Some(warning) = protocol_warning(&flags.node.protocol) {
@@ -114,13 +117,17 @@ fn host(flags: &ClientFlags) -> Result<(), String> {
         put_wait: Duration::from_millis(flags.node.put_wait_ms.into()),
         // On a signal, `host` decides whether to drain.
         drain_timeout: Duration::ZERO,
+        preferred_port: flags.dummies.data_port(),
+        wait_for_master: waiting::waits(flags.master.wait_for_master),
         offload,
         ..environment
     };
     let master = mooncake_types::without_password(&config.master);
+    let starting = Arc::new(AtomicBool::new(true));
+    let stop = StopSignal::catch_after_start(&starting);
+    let mut stop = stop.map_err(|error| format!("cannot catch signals: {error}"))?;
     let store = Arc::new(Store::open(config).map_err(|error| error.to_string())?);
-    // Signals are caught only now, so that they end a node that still waits for its master.
-    let mut stop = StopSignal::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
+    starting.store(false, Ordering::SeqCst);
     let dummies = dummies::serve(&flags.dummies, &flags.master.auth_token, &store)?;
     if let Some(http_addr) = store.http_address() {
         info!(%http_addr, "the HTTP server of the storage node serves");

@@ -19,8 +19,6 @@ const SWITCHES: &[&str] = &[
 
 /// Flags with any other value.
 const SETTINGS: &[&str] = &[
-    "pod_name",
-    "pod_namespace",
     "oplog_poll_interval_ms",
     "oplog_batch_max_entries",
     "batch_oplog_retry_timeout_sec",

@@ -5,7 +5,7 @@ use mooncake_types::{BusyWait, ByteSize};
 
 use super::kv_events::KvEventFlags;
 use crate::config_file::UnknownKey;
-use crate::logging::LogLevel;
+use crate::logging::{LogFormat, LogLevel};
 use crate::quantity::{Milliseconds, Switch};
 use crate::tls_flags::TlsFlags;
 
@@ -20,6 +20,10 @@ pub struct MasterFlags {
     /// Least level of log messages, which go to standard error.
     #[arg(long, value_enum, default_value = "info", value_name = "LEVEL")]
     pub log_level: LogLevel,
+
+    /// How log messages are written: lines for people, or a JSON object on each line.
+    #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
+    pub log_format: LogFormat,
 
     /// TLS.
     #[command(flatten)]
@@ -194,6 +198,13 @@ pub struct LeadershipFlags {
     /// By default $XDG_STATE_HOME/mooncake or ~/.local/state/mooncake, if that can be written.
     #[arg(long, default_value = "", hide_default_value = true, value_name = "FOLDER")]
     pub state_dir: String,
+    /// Name of this master's pod. While the master leads, it has the label mooncake.io/store-role=leader. Only with
+    /// --enable_ha. Also read from POD_NAME.
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "NAME")]
+    pub pod_name: String,
+    /// Namespace of this pod. Also read from POD_NAMESPACE.
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "NAMESPACE")]
+    pub pod_namespace: String,
 }
 
 /// Values of `--ha_backend_type`.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use mooncake_ha::KubernetesAccess;
-use mooncake_master::{LeadershipConfig, StateDir};
+use mooncake_master::{LeadershipConfig, PodConfig, StateDir};
 use mooncake_types::without_password;
 
 use super::flags::{BackendName, LeadershipFlags};
@@ -89,6 +89,17 @@ impl LeadershipFlags {
         }
     }
 
+    /// The pod to label while this master leads, if both of its names are given.
+    pub(super) fn pod(&self, surroundings: &LeadershipEnvironment) -> Option<PodConfig> {
+        let access = surroundings.kubernetes.clone()?;
+        let is_named = !self.pod_name.is_empty() && !self.pod_namespace.is_empty();
+        (self.enable_ha.0 && is_named).then(|| PodConfig {
+            namespace: self.pod_namespace.clone(),
+            name: self.pod_name.clone(),
+            access,
+        })
+    }
+
     /// Whether the operator expects a state file: `--state_dir` is not `none`.
     pub(super) fn forgets(&self) -> bool {
         self.state_dir != "none"
@@ -137,7 +148,30 @@ mod tests {
             ha_lease_ttl_sec: 5,
             ha_warm_standby: Switch(true),
             state_dir: String::new(),
+            pod_name: "mooncake-0".to_owned(),
+            pod_namespace: "kv".to_owned(),
         }
+    }
+
+    #[test]
+    fn one_of_several_masters_in_a_pod_labels_it() {
+        let url = "http://127.0.0.1:8001".to_owned();
+        let access = KubernetesAccess { url, token_path: None, certificate_path: None };
+        let pod = |change: fn(&mut LeadershipFlags), kubernetes| {
+            let mut flags = flags(BackendName::K8s, "kv/lease", "");
+            change(&mut flags);
+            let surroundings = LeadershipEnvironment { state_home: None, home: None, kubernetes };
+            flags.pod(&surroundings)
+        };
+        let expected = PodConfig {
+            namespace: "kv".to_owned(),
+            name: "mooncake-0".to_owned(),
+            access: access.clone(),
+        };
+        assert_eq!(pod(|_| (), Some(access.clone())), Some(expected));
+        assert_eq!(pod(|_| (), None), None);
+        assert_eq!(pod(|flags| flags.pod_name.clear(), Some(access.clone())), None);
+        assert_eq!(pod(|flags| flags.enable_ha = Switch(false), Some(access)), None);
     }
 
     #[test]

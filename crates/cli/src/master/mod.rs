@@ -43,12 +43,14 @@ pub fn main(args: &[String]) -> ExitCode {
         variable("busy_poll_us", "MOONCAKE_BUSY_POLL_US"),
         variable("metadata_cluster_id", "MC_METADATA_CLUSTER_ID"),
         variable("http_metadata_server_token", "MC_METADATA_HTTP_TOKEN"),
+        variable("pod_name", "POD_NAME"),
+        variable("pod_namespace", "POD_NAMESPACE"),
     ];
     let flags = match parse(args, &[&variables[..], &TlsFlags::variables()].concat()) {
         Ok(flags) => flags,
         Err(error) => return exit::usage(NAME, &error),
     };
-    logging::start_of(NAME, flags.log_level);
+    logging::start_of(NAME, flags.log_level, flags.log_format);
     no_effect::warn_of(&flags.without_effect);
     config_file::warn_of(&flags.unknown_keys);
     let wanted_by = format!("--max_connections={}", flags.rpc.max_connections);
@@ -97,6 +99,11 @@ fn serve(flags: &MasterFlags) -> Result<(), String> {
     let bound = mooncake_master::Master::bind(config.clone());
     let mut master = bound.map_err(|error| error.to_string())?;
     let _gateway = grpc::serve(&mut master, &config)?;
+    if config.pod.is_none() && !flags.leadership.pod_name.is_empty() {
+        info!(
+            "no pod is labelled: that needs --enable_ha, --pod_name and --pod_namespace, and Kubernetes around it"
+        );
+    }
     note_what_has_no_effect(flags);
     open_ports::warn(flags, &master);
     let (stopped, stopping) = oneshot::channel();

@@ -57,6 +57,7 @@ impl MasterFlags {
             max_connections: self.rpc.max_connections,
             busy_poll: Duration::from_micros(self.rpc.busy_poll_us),
             report_metrics: self.admin.enable_metric_reporting.0,
+            pod: self.leadership.pod(&surroundings),
             leadership: self.leadership.config(surroundings),
             warm_standby: self.leadership.ha_warm_standby.0,
             pool: self.pool_config(),

@@ -23,7 +23,7 @@ impl Master {
         Self::start_with_variables(coordinator, &[], None)
     }
 
-    fn start_with_variables(
+    pub(crate) fn start_with_variables(
         coordinator: &str,
         variables: &[(&str, &str)],
         flag: Option<&str>,

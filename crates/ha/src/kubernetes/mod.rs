@@ -1,4 +1,4 @@
-//! A Lease object of Kubernetes as the coordinator.
+//! A Lease object of Kubernetes as the coordinator, and the label of the leader's pod.
 //!
 //! The object holds the leader, in the fields that other programs use and in an annotation, and the record, in
 //! another annotation. Every write names the version of the object that it replaces, and the API server refuses it if
@@ -10,8 +10,11 @@ mod api;
 mod lease;
 mod lease_object;
 mod object;
+mod pod;
+mod server;
 mod term;
 mod timestamp;
 
 pub use access::KubernetesAccess;
 pub(crate) use lease::Lease;
+pub use pod::Pod;

@@ -1,9 +1,11 @@
+use std::collections::BTreeMap;
 use std::fs;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use mooncake_ha::{
-    AddressError, Change, Coordinator, CoordinatorError, Ended, KubernetesAccess, Options, connect,
+    AddressError, Change, Coordinator, CoordinatorError, Ended, KubernetesAccess, Options, Pod,
+    connect,
 };
 use mooncake_types::SegmentId;
 use serde_json::{Value, json};
@@ -280,5 +282,30 @@ fn odd_servers_are_errors_in_bounded_time() {
         let campaign = coordinator.campaign(&candidate("a"), Duration::ZERO);
         assert!(is_unavailable(&campaign), "a server that {what}: {campaign:?}");
         assert!(began.elapsed() < TTL, "a server that {what}: {:?}", began.elapsed());
+    }
+}
+
+#[test]
+fn the_label_of_a_pod_comes_and_goes_and_other_labels_stay() {
+    let api = Api::new();
+    let access = api.options(CLUSTER).kubernetes.expect("an API server");
+    let pod = |name: &str| Pod::new(&access, "kv", name).expect("names");
+    let others = BTreeMap::from([("app".to_owned(), "mooncake".to_owned())]);
+    api.lock().labels.insert("m-0".to_owned(), others.clone());
+    pod("m-0").show_leader(true).expect("it may be patched");
+    let role = api.lock().labels["m-0"].get("mooncake.io/store-role").cloned();
+    assert_eq!(role.as_deref(), Some("leader"));
+    for _ in 0..2 {
+        pod("m-0").show_leader(false).expect("it may be patched");
+        assert_eq!(api.lock().labels["m-0"], others);
+    }
+    let unknown = pod("m-1").show_leader(true);
+    assert!(is_unavailable(&unknown), "{unknown:?}");
+    api.lock().authorization = Some("Bearer secret".to_owned());
+    let refused = pod("m-0").show_leader(true).expect_err("it has no token").to_string();
+    assert!(refused.contains("the service account needs patch of pods"), "{refused}");
+    for (namespace, name) in [("kv", ""), ("kv", "m/0"), ("K", "m-0")] {
+        let wrong = Pod::new(&access, namespace, name);
+        assert!(matches!(wrong, Err(AddressError::Kubernetes { .. })), "{wrong:?}");
     }
 }

@@ -13,6 +13,17 @@ pub struct StateDir {
     pub is_required: bool,
 }
 
+/// The pod of a master, which gets a label while the master leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodConfig {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// How to reach the API server.
+    pub access: KubernetesAccess,
+}
+
 /// How a master becomes the leader, and where the membership record is kept. The record is all that a later leader
 /// must know besides the nodes' ledgers.
 #[derive(Clone, Debug, PartialEq, Eq)]

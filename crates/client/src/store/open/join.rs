@@ -57,6 +57,7 @@ impl Opening {
             local_hostname: &self.config.local_hostname,
             bind_address: self.config.bind_address.as_deref(),
             ports: self.config.ports.clone(),
+            preferred_port: self.config.preferred_port,
             search_from: self.search_from(),
             towards_master: local.ip(),
             serves: self.config.segment_bytes > 0,
@@ -130,7 +131,8 @@ impl Opening {
         let mut has_complained = false;
         while !done(master) {
             let waited = started.elapsed();
-            if waited >= patience {
+            let waits = self.config.wait_for_master && master.membership.mount_refusal().is_none();
+            if waited >= patience && !waits {
                 let master = without_password(&self.config.master);
                 let waited_ms = waited.as_millis() as u64;
                 return Err(OpenError::MasterUnreachable { master, waited_ms, reason });
@@ -140,7 +142,7 @@ impl Opening {
             }
             if waited >= COMPLAINT && !has_complained {
                 has_complained = true;
-                self.warn_of_wait(patience, &reason);
+                self.warn_of_wait(&reason);
             }
             match master.turn() {
                 TurnOutcome::Done => {}
@@ -151,7 +153,8 @@ impl Opening {
                 TurnOutcome::NotAnswered(error) => reason = error.to_string(),
                 TurnOutcome::Idle(until) => {
                     let wait = Duration::from_millis(until.since_ms(self.clock.now()));
-                    std::thread::sleep(wait.min(patience - waited).min(LONGEST_REST));
+                    let left = patience.checked_sub(waited).unwrap_or(LONGEST_REST);
+                    std::thread::sleep(wait.min(left).min(LONGEST_REST));
                 }
             }
         }
@@ -159,8 +162,17 @@ impl Opening {
     }
 
     /// Logs what the opening waits for.
-    fn warn_of_wait(&self, patience: Duration, reason: &str) {
-        let (master, patience_s) = (without_password(&self.config.master), patience.as_secs());
+    fn warn_of_wait(&self, reason: &str) {
+        let master = without_password(&self.config.master);
+        if self.config.wait_for_master {
+            tracing::warn!(
+                master,
+                reason,
+                "no master has taken this client yet; it goes on trying until one does"
+            );
+            return;
+        }
+        let patience_s = self.config.rpc_connect_timeout.as_secs();
         tracing::warn!(
             master,
             reason,

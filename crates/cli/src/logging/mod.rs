@@ -1,8 +1,12 @@
 //! Logs of all programs: to standard error, with time, level and target.
 
+mod json_lines;
+
 use clap::ValueEnum;
 use mooncake_client::{PROTOCOL_VERSION, SOFTWARE_VERSION};
 use tracing::level_filters::LevelFilter;
+
+use json_lines::JsonLines;
 
 /// How much is logged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -22,6 +26,16 @@ pub enum LogLevel {
     Off,
 }
 
+/// How log messages are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// Lines for people.
+    #[default]
+    Text,
+    /// A JSON object on each line, for programs.
+    Json,
+}
+
 impl From<LogLevel> for LevelFilter {
     fn from(level: LogLevel) -> LevelFilter {
         match level {
@@ -36,8 +50,8 @@ impl From<LogLevel> for LevelFilter {
 }
 
 /// Starts logging for a program, whose first line says what it is.
-pub(crate) fn start_of(program: &str, level: LogLevel) {
-    start(level);
+pub(crate) fn start_of(program: &str, level: LogLevel, format: LogFormat) {
+    start(level, format);
     tracing::info!(version = SOFTWARE_VERSION, protocol = PROTOCOL_VERSION, "{program} starts");
 }
 
@@ -50,16 +64,20 @@ pub(crate) fn start_if_asked() {
 }
 
 /// Starts logging for this process. Further calls change nothing.
-pub fn start(level: LogLevel) {
+pub fn start(level: LogLevel, format: LogFormat) {
     use std::io::IsTerminal;
-    let subscriber = tracing_subscriber::fmt()
+    let builder = tracing_subscriber::fmt()
         .with_max_level(LevelFilter::from(level))
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
         // If the reader of the log is gone, the program must go on. A message about it would go to the same stream,
         // and end the program.
-        .log_internal_errors(false)
-        .finish();
-    // Fails only if the process has a subscriber already.
-    let _ = tracing::subscriber::set_global_default(subscriber);
+        .log_internal_errors(false);
+    // An error means that the process has a subscriber already.
+    let _ = match format {
+        LogFormat::Text => tracing::subscriber::set_global_default(builder.finish()),
+        LogFormat::Json => {
+            tracing::subscriber::set_global_default(builder.event_format(JsonLines).finish())
+        }
+    };
 }
