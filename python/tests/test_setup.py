@@ -83,7 +83,7 @@ def test_a_dict(cluster: Cluster, master: str, devices: str, size: object) -> No
         {"protocol": "ascend"},
         {"protocol": "TCP"},
         {"protocol": "rpc_only", "global_segment_size": MIB},
-        {"tenant_id": "someone"},
+        {"tenant_id": "_someone"},
         {"master_server_addr": "127.0.0.1:notaport"},
         {"master_server_addr": ""},
     ],

@@ -11,7 +11,7 @@ use mooncake_client::{
 use mooncake_engine::EngineConfig;
 use mooncake_host_pool::{HostPool, HostPoolAddress};
 use mooncake_tls::TlsConfig;
-use mooncake_types::{FailureDomains, PrefetchLimits};
+use mooncake_types::{DEFAULT_TENANT, FailureDomains, PrefetchLimits, Tenant};
 
 use crate::pool_client::PoolClient;
 use crate::protocol::warn_of_protocol;
@@ -27,7 +27,6 @@ pub const DEFAULT_SIZE: u64 = 16 << 20;
 pub const DEFAULT_HTTP_PORT: u64 = 9300;
 /// The local buffer of a store for trials, in bytes; as in the C++ package.
 const TRIAL_BUFFER_SIZE: u64 = 1 << 30;
-const DEFAULT_TENANT: &str = "default";
 /// All addresses of the host, as in the C++ package.
 const HTTP_HOST: &str = "0.0.0.0";
 const MIN_SIZE: u64 = 1 << 10;
@@ -48,7 +47,7 @@ pub struct Setup {
     pub protocol: String,
     /// The address of the master, a coordinator, or a pool without a master.
     pub master_server_addr: String,
-    /// The tenant, of which there is one.
+    /// The tenant whose keys the calls name; empty for the default one.
     pub tenant_id: String,
     /// The port of the HTTP server; `None` for no server.
     pub http_port: Option<u64>,
@@ -181,11 +180,9 @@ impl Setup {
     fn store_config(&self) -> Result<StoreConfig, SetupError> {
         self.check_sizes()?;
         self.check_protocol()?;
-        if !self.tenant_id.is_empty() && self.tenant_id != DEFAULT_TENANT {
-            let reason =
-                format!("{:?}: this build serves one tenant only, 'default'", self.tenant_id);
-            return Err(SetupError::wrong("tenant_id", reason));
-        }
+        let tenant = Tenant::named(&self.tenant_id).map_err(|wrong| {
+            SetupError::wrong("tenant_id", format!("{:?}: {wrong}", self.tenant_id))
+        })?;
         warn_of(&self.ignored);
         let environment = StoreConfig::from_env().map_err(SetupError::Environment)?;
         let segment_path = self.segment_path.as_ref().map(PathBuf::from);
@@ -202,6 +199,7 @@ impl Setup {
             drain_timeout: self.drain_timeout.unwrap_or(environment.drain_timeout),
             local_hostname: self.local_hostname.clone(),
             master: self.master_server_addr.clone(),
+            tenant,
             segment_bytes: self.global_segment_size,
             local_buffer_bytes: self.local_buffer_size,
             http: self.http()?,

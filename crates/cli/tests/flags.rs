@@ -9,7 +9,7 @@ use mooncake_cli::command_line::{UsageError, Variable};
 use mooncake_cli::master::LeadershipEnvironment;
 use mooncake_cli::{client, master};
 use mooncake_client::HttpAddress;
-use mooncake_master::{Config, KvEvents, LeadershipConfig, MetadataServer, StateDir};
+use mooncake_master::{Config, KvEvents, LeadershipConfig, MetadataServer, QuotaSource, StateDir};
 use mooncake_meta::{
     AllocatorKind, Config as PoolConfig, EvictionPolicy, Replication, ReplicationMode, Strategy,
 };
@@ -83,6 +83,7 @@ fn every_flag_of_the_pool_arrives() {
         max_connections: 9,
         busy_poll: Duration::from_micros(30),
         report_metrics: false,
+        tenant_quotas: None,
         pool: PoolConfig {
             lease_ttl_ms: 500,
             soft_pin_ttl_ms: 60_000,
@@ -115,6 +116,30 @@ fn every_flag_of_the_pool_arrives() {
         },
     };
     assert_eq!(settings(args), expected);
+}
+
+#[test]
+fn every_flag_of_tenants_arrives() {
+    let args = "--enable_multi_tenants|--cluster_id=blue/|--tenant_quota_connector_uri=";
+    let value = |address: &str| QuotaSource::Value {
+        address: address.to_owned(),
+        key: "mooncake-store/blue/tenant_quota_policy".to_owned(),
+    };
+    for (rest, expected) in [
+        ("q.yaml", QuotaSource::File("q.yaml".into())),
+        ("h:1|--tenant_quota_connector_type=etcd", value("etcd://h:1")),
+        ("etcd://h:1;h:2|--tenant_quota_connector_type=etcd", value("etcd://h:1;h:2")),
+        ("h:1|--tenant_quota_connector_type=redis", value("redis://h:1")),
+    ] {
+        let settings =
+            settings(&format!("{args}{rest}|--tenant_eviction_high_watermark_ratio=0.5"));
+        let pool = settings.pool;
+        assert_eq!((settings.tenant_quotas, pool.multi_tenants), (Some(expected), true));
+        assert!((pool.tenant_eviction_high_watermark_ratio - 0.5).abs() < f64::EPSILON);
+    }
+    assert!(master_error("--enable_multi_tenants").contains("--tenant_quota_connector_uri"));
+    let error = master_error("--tenant_eviction_high_watermark_ratio=2");
+    assert!(error.contains("must be between 0 and 1"), "{error}");
 }
 
 #[test]
@@ -291,10 +316,10 @@ fn every_flag_of_the_cpp_master_is_taken() {
 
 #[test]
 fn features_that_are_not_here_are_warned_of_and_stop_no_master() {
-    let args = "--enable_snapshot=true|--enable_oplog=true|--enable_oplog_snapshot|--enable-multi-tenants=1|\
-                --enable_cxl|--tenant_eviction_high_watermark_ratio=0.8|--handler_worker_thread_num=4|\
+    let args = "--enable_snapshot=true|--enable_oplog=true|--enable_oplog_snapshot|\
+                --enable_cxl|--handler_worker_thread_num=4|\
                 --weight_import_idle_timeout_ms=1000|--snapshot_chunk_object_count=5|--nof_eviction_ratio=0.1|\
-                --kv_events_model_name=m|--tenant_quota_connector_uri=u|--oplog_poll_interval_ms=5|\
+                --kv_events_model_name=m|--oplog_poll_interval_ms=5|\
                 --enable_snapshot_restore=false";
     let flags = master::parse(&words(args), &[]).expect("all are taken");
     let mut expected: Vec<String> = words(args)
@@ -617,7 +642,7 @@ fn a_storage_node_takes_sizes_as_people_write_them() {
         ("--protocol=ascend", "--protocol=ascend: this transport is not supported in this build"),
         ("--enable_http_server=maybe", "invalid value 'maybe' for '--enable_http_server"),
         ("--http_port=70000", "invalid value '70000' for '--http_port <PORT>'"),
-        ("--tenant_id=a", "--tenant_id=a: another tenant than the default one is not supported"),
+        ("--tenant_id=_a", "--tenant_id=_a: a tenant has a name of 1 to 128 bytes"),
         (
             "--master_server_adress=x",
             "unknown flag --master_server_adress; did you mean --master_server_address?",

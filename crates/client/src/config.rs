@@ -8,7 +8,7 @@ use mooncake_transfer::{
     EnvError, FabricOptions, HotCacheConfig, Transports, Variables, tls_of_variables,
     token_of_variables,
 };
-use mooncake_types::{BusyWait, FailureDomains, PrefetchLimits};
+use mooncake_types::{BusyWait, FailureDomains, PrefetchLimits, Tenant};
 
 use crate::hot_cache;
 use crate::offload_config::OffloadConfig;
@@ -25,6 +25,8 @@ pub struct StoreConfig {
     /// Or the coordinator that knows which master leads: `etcd://host:port;host:port`, `redis://host:port`,
     /// `k8s://namespace/lease`, `file:///folder`.
     pub master: String,
+    /// The tenant whose keys the calls of the store name. [`crate::Store::for_tenant`] gives those of others.
+    pub tenant: Tenant,
     /// Whether this process connects only with processes of its host and user, by local sockets and shared memory.
     /// Then it opens no port, and the master is the endpoint of a local socket, or elected by a folder.
     pub only_this_host: bool,
@@ -125,6 +127,7 @@ impl Default for StoreConfig {
         Self {
             local_hostname: "localhost".to_owned(),
             master: "127.0.0.1:50051".to_owned(),
+            tenant: Tenant::default(),
             only_this_host: false,
             kubernetes: None,
             segment_bytes: 16 << 20,

@@ -75,7 +75,7 @@ pub use mooncake_transfer::{
 };
 pub use mooncake_types::{
     Chance, ErrorCode, ExistOptions, LogLimiter, PrefetchLimits, PutItem, ReplicateConfig,
-    SegmentId, ShownKey, SoftPin, TaskId, TaskKind, TaskReport, TaskStatus, Version,
+    SegmentId, ShownKey, SoftPin, TaskId, TaskKind, TaskReport, TaskStatus, Tenant, Version,
 };
 pub use mooncake_wire::{PROTOCOL_VERSION, SOFTWARE_VERSION};
 pub use nearest::nearest;

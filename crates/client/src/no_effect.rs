@@ -217,14 +217,8 @@ const NO_EFFECT: &[NoEffect] = &[
         "the master names the directory that hosts share, with --root_fs_dir",
     ),
     row(
-        &[
-            "enable_multi_tenants",
-            "tenant_quota_connector_type",
-            "tenant_quota_connector_uri",
-            "tenant_eviction_high_watermark_ratio",
-            "MOONCAKE_TENANT_QUOTA_ETCD_ENDPOINTS",
-        ],
-        "there is one tenant, without a quota",
+        &["MOONCAKE_TENANT_QUOTA_ETCD_ENDPOINTS"],
+        "the master names the place of the quotas, with --tenant_quota_connector_uri",
     ),
     row(
         &[

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mooncake_ops::{
     CloseOp, CloseOutcome, Closing, ListOp, LocateOp, PutSession, RemoveOp, RemoveScanOp, StartOp,
 };
-use mooncake_types::{ErrorCode, PutEnd, PutItem, ReplicateConfig, SoftPin};
+use mooncake_types::{ErrorCode, PutEnd, PutItem, ReplicateConfig, SoftPin, Tenant};
 use tokio::task::spawn_local;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
@@ -77,7 +77,8 @@ impl MasterService for MasterCalls {
         request: Request<GetReplicaListRequest>,
     ) -> Answer<GetReplicaListResponse> {
         served(request, |link, request| async move {
-            let keys = [request.key.as_str()];
+            let key = Tenant::default().key(&request.key);
+            let keys = [&*key];
             let (status_code, replica_list) = match only(link.drive(LocateOp::new(&keys)).await) {
                 Ok(location) => (0, complete(&location)),
                 Err(code) => (code.number(), Vec::new()),
@@ -128,7 +129,8 @@ impl MasterService for MasterCalls {
 
     async fn remove(&self, request: Request<RemoveRequest>) -> Answer<RemoveResponse> {
         served(request, |link, request| async move {
-            let keys = [request.key.as_str()];
+            let key = Tenant::default().key(&request.key);
+            let keys = [&*key];
             let status_code = number(only(link.drive(RemoveOp::new(&keys, false)).await));
             RemoveResponse { status_code }
         })
@@ -190,14 +192,16 @@ async fn start(link: &Link, request: &PutStartRequest) -> Result<PutSession, Err
         ..ReplicateConfig::default()
     };
     link.check_puts()?;
-    let items = [PutItem::new(&request.key, len)];
+    let key = Tenant::default().key(&request.key);
+    let items = [PutItem::new(&key, len)];
     only(link.drive(StartOp::new(&items, &config, PUT_TTL_MS)).await)
 }
 
 /// Ends a put. It can be ended again while the outcome is not known.
 async fn end(link: &Link, key: &str) -> Result<(), ErrorCode> {
     let version = link.puts().get(key).copied().ok_or(ErrorCode::ObjectNotFound)?;
-    let put = PutEnd { key, version, failed_replicas: 0, held_replicas: 0 };
+    let stored = Tenant::default().key(key);
+    let put = PutEnd { key: &stored, version, failed_replicas: 0, held_replicas: 0 };
     let outcomes = link.drive(CloseOp::new(&[Closing::End(put)])).await;
     match outcomes.first() {
         Some(CloseOutcome::Settled(result)) => {

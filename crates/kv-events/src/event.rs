@@ -36,8 +36,10 @@ pub enum Change {
 pub enum Event {
     /// A key was stored in a tier, or removed from it.
     Key {
-        /// The key.
+        /// The key, as its tenant named it.
         key: Box<str>,
+        /// The name of its tenant; absent for the default one.
+        tenant: Option<Box<str>>,
         /// The tier.
         tier: Tier,
         /// The change.
@@ -170,7 +172,8 @@ impl Event {
         for unknown in ["model_name", "block_size", "additional_salt", "lora_name"] {
             values.push((unknown, Value::Nil));
         }
-        values.push(("tenant_id", Value::Text("default")));
+        let tenant = if let Event::Key { tenant, .. } = self { tenant.as_deref() } else { None };
+        values.push(("tenant_id", Value::Text(tenant.unwrap_or("default"))));
         values.push(("backend_id", Value::Text(&fields.backend_id)));
         let group = if let Event::Key { group, .. } = self { &**group } else { "" };
         values.push(("group_id", Value::Label(group)));

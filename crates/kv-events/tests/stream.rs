@@ -24,6 +24,7 @@ impl Snapshot for TwoKeys {
 fn stored(key: &str) -> Event {
     Event::Key {
         key: key.into(),
+        tenant: None,
         tier: Tier::Memory,
         change: Change::Stored,
         group: "".into(),

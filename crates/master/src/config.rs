@@ -5,6 +5,7 @@ use mooncake_tls::Tls;
 use mooncake_types::BusyWait;
 
 use crate::leadership::{LeadershipConfig, PodConfig};
+use crate::tenants::QuotaSource;
 
 /// Default for the most connections that a master serves at a time.
 pub const DEFAULT_MAX_CONNECTIONS: usize = 16_384;
@@ -82,6 +83,8 @@ pub struct Config {
     /// Whether this master follows the nodes' ledgers while it is a standby. It then needs as much memory as a
     /// leader.
     pub warm_standby: bool,
+    /// Where the quotas of tenants are kept, if the rules of the pool enforce them.
+    pub tenant_quotas: Option<QuotaSource>,
     /// The rules of the pool.
     pub pool: mooncake_meta::Config,
 }
@@ -108,6 +111,7 @@ impl Default for Config {
             leadership: LeadershipConfig::default(),
             pod: None,
             warm_standby: true,
+            tenant_quotas: None,
             pool: mooncake_meta::Config::default(),
         }
     }

@@ -8,6 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use mooncake_kv_events::{Change, Config, Event, Fields, Page, Publisher, Snapshot, Tier};
 use mooncake_meta::{KeyEvent, KeyLabels, Meta};
+use mooncake_types::{DEFAULT_TENANT, split_tenant};
 use tracing::info;
 
 use crate::ask::Asker;
@@ -59,7 +60,9 @@ pub(crate) fn events(changed: Vec<KeyEvent>) -> impl Iterator<Item = Event> {
             move |(tier, _, is_there)| {
                 let change = if is_there { Change::Stored } else { Change::Removed };
                 let KeyLabels { group, session } = labels.clone();
-                Event::Key { key: key.clone(), tier, change, group, session }
+                let (tenant, key) = split_tenant(&key);
+                let tenant = (tenant != DEFAULT_TENANT).then(|| tenant.into());
+                Event::Key { key: key.into(), tenant, tier, change, group, session }
             },
         )
     })

@@ -28,6 +28,7 @@ use crate::metadata_server::Cleanup;
 use crate::owner::Owner;
 use crate::refuse::refuse;
 use crate::shell::Shell;
+use crate::tenants::QuotaBook;
 use crate::{connection, kv_events, reach, recovery_log, request_poller, timer};
 
 /// How long connections may take to receive their last replies when the master stops.
@@ -47,13 +48,14 @@ pub(crate) struct LeaderServer {
 }
 
 impl LeaderServer {
-    /// Builds the state machine of a new leader, with the shadows that it followed as a standby.
+    /// Builds the state machine of a new leader, with the shadows that it followed as a standby. It reads the quotas
+    /// of tenants, if there are any.
     ///
     /// # Errors
     /// The system has no thread.
     pub(crate) fn begin(
         config: Config,
-        (term, followed): (&Term, BTreeMap<SegmentId, Shadow>),
+        (term, followed, quotas): (&Term, BTreeMap<SegmentId, Shadow>, Option<&QuotaBook>),
         questions: Questions,
         (cleanup, kv_events, http2): (Option<Cleanup>, Option<Arc<Publisher>>, Option<Http2Door>),
     ) -> io::Result<LeaderServer> {
@@ -62,6 +64,9 @@ impl LeaderServer {
         let recorder = Recorder::start(term, recorded)?;
         let clock = Clock::start();
         let mut meta = meta(&config, term, clock.tick(boot_time::now()));
+        if let Some(quotas) = quotas {
+            quotas.begin(&mut meta);
+        }
         if let Some(publisher) = &kv_events {
             kv_events::begin(publisher, &mut meta);
         }

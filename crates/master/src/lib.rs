@@ -46,6 +46,7 @@ mod sight;
 mod standby;
 mod summary;
 mod task_waiters;
+mod tenants;
 mod timer;
 mod troubles;
 
@@ -55,3 +56,4 @@ pub use http2::Http2Door;
 pub use leadership::{LeadershipConfig, PodConfig, StateDir, Unwritten};
 pub use mooncake_connection::Roles;
 pub use serve::ServeError;
+pub use tenants::{QuotaSource, QuotaSourceError};

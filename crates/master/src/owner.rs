@@ -1,13 +1,16 @@
 //! The owner of the state machine.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use mooncake_ha::{Change, Silence, boot_time};
-use mooncake_meta::{KeyEvent, MatchedKeys, Meta, Notice, Remnant, RemnantCursor, UnmatchedKeys};
+use mooncake_meta::{
+    KeyEvent, MatchedKeys, Meta, Notice, Remnant, RemnantCursor, TenantQuota, UnmatchedKeys,
+};
 use mooncake_types::{
     ClientId, DrainId, DrainOrder, Epoch, ErrorCode, MountSegment, Reply, Request, Scan, SegmentId,
-    Tick, Version, limits,
+    Tenant, Tick, Version, limits,
 };
 
 use crate::clock::Clock;
@@ -22,6 +25,9 @@ use crate::troubles::Troubles;
 /// Most objects that one page of a scan covers, whatever the request asks for. So one page takes a few hundred
 /// microseconds at most, and other requests are served between two pages.
 pub(crate) const SCAN_PAGE_OBJECTS: u32 = 1024;
+
+/// Most tenants without a quota that the metrics name.
+const MOST_OTHER_TENANTS: usize = 16;
 
 /// The state machine, its clock and its metrics.
 #[derive(Debug)]
@@ -353,12 +359,22 @@ impl Owner {
     /// See [`Meta::soft_pin`]: one result per key.
     pub(crate) fn soft_pin(
         &mut self,
-        keys: &[String],
+        keys: &[Cow<'_, str>],
         ttl_ms: u64,
     ) -> Result<Vec<Result<(), ErrorCode>>, ErrorCode> {
         self.refuse_if_suspended()?;
         let now = self.clock.tick(boot_time::now());
         Ok(keys.iter().map(|key| self.meta.soft_pin(now, key, ttl_ms)).collect())
+    }
+
+    /// See [`Meta::set_tenant_quota`].
+    pub(crate) fn set_tenant_quota(
+        &mut self,
+        tenant: &Tenant,
+        quota: Option<TenantQuota>,
+    ) -> Result<(), ErrorCode> {
+        self.refuse_if_suspended()?;
+        self.meta.set_tenant_quota(tenant, quota)
     }
 
     /// See [`Meta::look_for_remnants`]. Fails unless the current term is the one that began under `term`.
@@ -389,7 +405,10 @@ impl Owner {
         let snapshot = Snapshot::new(self.meta.counts(), self.metrics.clone());
         let record_late = self.lateness.lasts();
         let reads = *self.reads.sum();
-        Snapshot { service: self.service(), record_late, reads, ..snapshot }
+        let (tenants, tenant_memory) =
+            (self.meta.tenants(MOST_OTHER_TENANTS), self.meta.memory_bytes());
+        let service = self.service();
+        Snapshot { service, record_late, reads, tenants, tenant_memory, ..snapshot }
     }
 }
 

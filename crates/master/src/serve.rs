@@ -36,6 +36,7 @@ use crate::metadata_server::{self, Cleanup, MetadataEntries};
 use crate::scan::Matcher;
 use crate::standby::turn_away;
 use crate::summary;
+use crate::tenants::{QuotaBook, QuotaSourceError};
 
 /// Why a master stopped other than by request.
 #[derive(Debug, Error)]
@@ -49,6 +50,9 @@ pub enum ServeError {
     /// The existing membership record cannot be used.
     #[error(transparent)]
     StateFile(StateFileError),
+    /// The quotas of tenants cannot be read.
+    #[error(transparent)]
+    Quotas(#[from] QuotaSourceError),
     /// It stopped by request, but pending changes are not known to be in the membership record.
     #[error(transparent)]
     Unwritten(#[from] Unwritten),
@@ -77,8 +81,7 @@ impl Master {
 
     async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), ServeError> {
         let (address, rpc_addr) = (self.address()?, self.rpc_addr()?);
-        let admin_addr = self.admin_addr()?;
-        let rpc_port = rpc_addr.map_or(0, |addr| addr.port());
+        let (admin_addr, rpc_port) = (self.admin_addr()?, rpc_addr.map_or(0, |addr| addr.port()));
         let mut election = self.election((address.clone(), rpc_port))?;
         let Master { mut config, pod, rpc, admin, metadata, kv_events, http2, .. } = self;
         // Dropped last: another master may lead before the label is gone.
@@ -94,7 +97,9 @@ impl Master {
             (Some(config), Some(ports)) => Some(kv_events::start(config, ports, asker.clone())?),
             _ => None,
         };
+        let quotas = config.tenant_quotas.clone().map(QuotaBook::open).transpose()?;
         let state = AdminState {
+            quotas: quotas.clone(),
             asker: asker.clone(),
             status: election.status(),
             following,
@@ -121,6 +126,7 @@ impl Master {
             cleanup,
             followed: Rc::new(followed),
             kv_events,
+            quotas,
             http2,
             rpc_addr: rpc_addr.map_or(address, |addr| addr.to_string()),
             admin_addr: admin_addr.map(|addr| addr.to_string()),
@@ -176,6 +182,7 @@ struct MasterServer {
     /// Publishes how much a standby knows.
     followed: Rc<watch::Sender<Followed>>,
     kv_events: Option<Arc<Publisher>>,
+    quotas: Option<Arc<QuotaBook>>,
     /// Where connections go that speak HTTP/2.
     http2: Option<Http2Door>,
     /// For the log.
@@ -237,7 +244,8 @@ impl MasterServer {
     ) -> io::Result<LeaderServer> {
         let config = Config::clone(&self.config);
         let told = (self.cleanup.clone(), self.kv_events.clone(), self.http2.clone());
-        let leading = LeaderServer::begin(config, (term, known), questions, told)?;
+        let begin = (term, known, self.quotas.as_deref());
+        let leading = LeaderServer::begin(config, begin, questions, told)?;
         let ((rpc_addr, admin_addr), epoch) = (self.addresses(), term.leadership.epoch());
         info!(%rpc_addr, admin_addr, %epoch, "the master serves");
         Ok(leading)

@@ -138,6 +138,7 @@ fn measure(objects: usize, segments: usize) {
     let (get, _) = time(&mut meta, BEGUN, all.map(|i| Request::GetReplicaList { keys: stride(i) }));
     let scan = |cursor| {
         Request::Scan(Scan {
+            tenant: Some("default"),
             pattern: Some("no key has this"),
             action: ScanAction::List,
             cursor,

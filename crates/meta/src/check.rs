@@ -45,6 +45,7 @@ impl Meta {
         self.every_put_beside_a_key_is_kept_by_key()?;
         self.every_group_knows_its_members()?;
         self.every_segment_is_seen_as_its_client_is()?;
+        self.every_tenant_is_charged_for_its_memory()?;
         self.every_failure_domain_is_counted()?;
         self.every_room_is_noted()?;
         self.every_doubt_has_its_timer()?;

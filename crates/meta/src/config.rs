@@ -123,6 +123,12 @@ pub struct Config {
     /// Used share of a segment above which the master evicts there between requests. One switches this off: a segment
     /// then evicts only for a put that finds no room, and only as much as the put needs.
     pub eviction_high_watermark_ratio: f64,
+    /// Whether tenants are kept apart in memory: each needs a quota to put, and evicts its own objects first. Their keys
+    /// are apart in any case.
+    pub multi_tenants: bool,
+    /// Share of what a tenant may have above which its objects are evicted between requests; zero: they are evicted
+    /// only for its puts. It needs `multi_tenants`.
+    pub tenant_eviction_high_watermark_ratio: f64,
     /// The allocator of every segment.
     pub allocator: AllocatorKind,
     /// The order in which segments are asked for room for a new replica.
@@ -211,6 +217,8 @@ impl Default for Config {
             eviction_policy: EvictionPolicy::Adaptive,
             eviction_ratio: 0.05,
             eviction_high_watermark_ratio: 1.0,
+            multi_tenants: false,
+            tenant_eviction_high_watermark_ratio: 0.9,
             allocator: AllocatorKind::default(),
             strategy: Strategy::default(),
             client_ttl_ms: 10_000,
@@ -292,6 +300,13 @@ impl Config {
         let rules = [
             share("eviction_ratio", self.eviction_ratio),
             share("eviction_high_watermark_ratio", self.eviction_high_watermark_ratio),
+            (
+                (0.0..=1.0).contains(&self.tenant_eviction_high_watermark_ratio),
+                format!(
+                    "tenant_eviction_high_watermark_ratio is {}: it must be between 0 and 1",
+                    self.tenant_eviction_high_watermark_ratio
+                ),
+            ),
             share("offload_cap_ratio", self.offload_cap_ratio),
             queue_limit("offloading_queue_limit", self.offloading_queue_limit),
             queue_limit("promotion_queue_limit", self.promotion_queue_limit),

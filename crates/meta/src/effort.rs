@@ -6,6 +6,8 @@
 //!
 //! A step looks at one record. To change a record costs [`CHANGE`] steps.
 
+use crate::tenants::NO_LANE;
+
 /// What it costs to change a record: to evict or drop a replica, to begin a task, to fire a timer.
 pub(crate) const CHANGE: u32 = 16;
 
@@ -32,12 +34,20 @@ pub(crate) struct Effort {
     pub(crate) victims: u32,
     /// See [`Effort::next_start`].
     start: usize,
+    /// The lane of the tenant for which the present step works.
+    pub(crate) lane: u32,
 }
 
 impl Effort {
     /// The effort of a turn that answers a request. `start`: see [`Effort::next_start`].
     pub(crate) fn of_request(start: usize) -> Self {
-        Self { steps: STEPS_PER_REQUEST, replica_steps: 0, victims: VICTIMS_PER_REQUEST, start }
+        Self {
+            steps: STEPS_PER_REQUEST,
+            replica_steps: 0,
+            victims: VICTIMS_PER_REQUEST,
+            start,
+            lane: NO_LANE,
+        }
     }
 
     /// The effort of a turn that does due work.

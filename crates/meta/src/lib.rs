@@ -15,6 +15,7 @@
 //! | `placement` | the ranges of a new replica |
 //! | `eviction` | the choice of the replica that is evicted when there is no room |
 //! | `tombstones` | entries that nodes may still hold and that must go; memory that is reserved for no object |
+//! | `tenants` | what each tenant has in memory and may have; which tenant gives way |
 //! | `tasks` | copies and moves that clients carry out |
 //! | `drains` | jobs that empty segments |
 //! | `replication` | new replicas in place of lost ones, and further replicas of objects that are read often |
@@ -48,6 +49,7 @@ mod segments;
 mod slab;
 mod stats;
 mod tasks;
+mod tenants;
 mod tiers;
 mod timeout;
 mod timer;
@@ -66,6 +68,7 @@ pub use recovery::{ImplausibleReport, Shadow};
 pub use report::{Awaited, KeyReport, SegmentReport};
 pub use segments::{Effect, Member, RecordedMembers, written_hash, written_hash_of_version};
 pub use stats::Stats;
+pub use tenants::{InvalidQuota, TenantQuota, TenantReport};
 pub use tombstones::{Remnant, RemnantCursor};
 #[cfg(debug_assertions)]
 pub use touched::records_touched;

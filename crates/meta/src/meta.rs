@@ -20,6 +20,7 @@ use crate::recovery::{Recovery, Reviews, Term};
 use crate::replication::{Repair, Replicator};
 use crate::segments::{Clients, Members, RetiredSegments, Segments};
 use crate::tasks::Tasks;
+use crate::tenants::Tenants;
 use crate::tiers::{Offloads, Promotions};
 use crate::timer::Timer;
 use crate::tombstones::{DropList, Tombstones};
@@ -57,6 +58,7 @@ pub struct Meta {
     pub(crate) first_work: usize,
     pub(crate) tasks: Tasks,
     pub(crate) drains: Drains,
+    pub(crate) tenants: Tenants,
     pub(crate) segments: Segments,
     pub(crate) clients: Clients,
     /// Running puts, oldest first.
@@ -111,6 +113,10 @@ impl Meta {
             first_work: 0,
             tasks: Tasks::default(),
             drains: Drains::default(),
+            tenants: Tenants::new(
+                config.multi_tenants,
+                config.tenant_eviction_high_watermark_ratio,
+            ),
             segments: Segments::new(config.eviction_high_watermark_ratio),
             clients: Clients::default(),
             running: Queue::default(),

@@ -89,11 +89,12 @@ impl Meta {
     }
 
     fn note_kept(&self, segment: &Segment, kept: &mut KeptRanges) {
-        let is_used = |place: usize| segment.queues[place].len() > 0;
-        let is_leased = |place: usize| {
-            let head = segment.queues[place].head();
-            head != NONE && self.rank(head).is_none()
+        let heads = |place: usize| {
+            let heads = segment.lanes().map(move |lane| segment.queue(lane, place).head());
+            heads.filter(|&head| head != NONE)
         };
+        let is_used = |place: usize| heads(place).next().is_some();
+        let is_leased = |place: usize| heads(place).any(|head| self.rank(head).is_none());
         kept.leased |= PLAIN_PLACES.chain(PINNED_PLACES).any(is_leased);
         kept.hard_pinned |= is_used(PINNED_PLACES.end);
         let mut soft_pinned = PINNED_PLACES;

@@ -8,7 +8,7 @@ use crate::timer::Timer;
 
 /// The kinds of due work. Each begins every so many turns, and then has the effort of a whole turn. So none waits
 /// for ever for another.
-const WORK: [fn(&mut Meta); 9] = [
+const WORK: [fn(&mut Meta); 10] = [
     Meta::discard_overdue,
     Meta::fire_timers,
     Meta::replay_page,
@@ -16,6 +16,7 @@ const WORK: [fn(&mut Meta); 9] = [
     Meta::forget_dying,
     Meta::advance_reviews,
     Meta::relieve_crowded,
+    Meta::relieve_crowded_tenants,
     Meta::advance_drains,
     Meta::repair,
 ];
@@ -34,6 +35,7 @@ impl Meta {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Tick> {
         let more = self.segments.has_work()
+            || self.tenants.has_work()
             || self.tasks.has_work()
             || self.reviews.has_work()
             || self.drains.has_work()

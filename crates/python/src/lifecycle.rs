@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mooncake_binding::{INVALID_PARAMS, PoolClient, Setup, SetupError};
-use mooncake_client::{ErrorCode, Health, StoreConfig};
+use mooncake_client::{ErrorCode, Health, StoreConfig, Tenant};
 use mooncake_dummy::{DummyConfig, DummyStore};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -50,8 +50,11 @@ impl MooncakeDistributedStore {
     /// `drain_timeout_sec`, and for TLS `tls_cert`, `tls_key`, `tls_ca`, `tls_server_name` and `tls_verify_clients`. Unknown keys are ignored, with a warning in the log.
     ///
     /// The store does not contact `metadata_server`. If it is not 'P2PHANDSHAKE', and the port of `local_hostname` is
-    /// taken, the store takes a free port. `rdma_devices` is accepted and changes nothing. `tenant_id` must be
-    /// 'default'. With `enable_ssd_offload` the store lends the disk folder `ssd_offload_path`.
+    /// taken, the store takes a free port. `rdma_devices` is accepted and changes nothing. With `enable_ssd_offload` the
+    /// store lends the disk folder `ssd_offload_path`.
+    ///
+    /// Stores with different `tenant_id` do not see each other's keys. A tenant has a name of 1 to 128 bytes that does not
+    /// begin with '_' and has no control characters. Its keys may be so much shorter than 4096 bytes, and two bytes more.
     ///
     /// `engine` is a handle from `TransferEngine.get_engine()`, or None. The engine stays open at least as long as the
     /// store.
@@ -82,6 +85,24 @@ impl MooncakeDistributedStore {
         self.finish_setup(py, "setup", || {
             let (setup, engine) = call?;
             open(&setup, engine)
+        })
+    }
+
+    /// Sets this store up as `store` for another tenant: see `for_tenant`. Returns 0; -600 if the tenant cannot have that
+    /// name, if `store` is not set up or is a dummy, or if this store is set up already.
+    fn _set_up_for_tenant(
+        &self,
+        py: Python<'_>,
+        store: &Bound<'_, Self>,
+        tenant_id: &Bound<'_, PyAny>,
+    ) -> PyResult<i32> {
+        const NAME: &str = "for_tenant";
+        let name = argument(NAME, "tenant_id").text(tenant_id)?;
+        let Some(store) = store.get().own_store_for(NAME) else { return Ok(INVALID_PARAMS) };
+        self.finish_setup(py, NAME, || {
+            let tenant = Tenant::named(name)
+                .map_err(|wrong| SetupError::wrong("tenant_id", format!("{name:?}: {wrong}")))?;
+            Ok((PoolClient::from(store.for_tenant(tenant)), None))
         })
     }
 

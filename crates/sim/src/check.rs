@@ -21,6 +21,7 @@ impl World {
         }
         self.check_writes();
         self.check_grants(&granted);
+        self.check_quotas(&granted);
         if is_changed {
             let (run_state, meta) = (&mut self.run_state, &self.masters[self.leader].meta);
             let missing = run_state.survivors.len();

@@ -1,6 +1,6 @@
 use std::sync::LazyLock;
 
-use mooncake_types::Chance;
+use mooncake_types::{Chance, Tenant};
 
 /// Most keys of a run.
 const MOST: usize = 1_000;
@@ -8,11 +8,20 @@ const MOST: usize = 1_000;
 /// The keys of all operations. A run uses the first few of them.
 pub(crate) static KEYS: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
     let name = |number: usize| match number {
-        0..12 => format!("{}{}", ["a", "b", "c", "d"][number / 3], number % 3),
+        0..12 => {
+            let key = format!("{}{}", ["a", "b", "c", "d"][number / 3], number % 3);
+            let tenant = if number % 2 == 0 { Tenant::default() } else { other_tenant() };
+            tenant.key(&key).into_owned()
+        }
         _ => format!("k{number}"),
     };
     (0..MOST).map(|number| &*name(number).leak()).collect()
 });
+
+/// The tenant of every second one of the first keys. The others are of the default tenant.
+pub(crate) fn other_tenant() -> Tenant {
+    Tenant::named("blue").expect("a name")
+}
 
 /// The number of a key.
 pub(crate) fn number_of(key: &str) -> usize {

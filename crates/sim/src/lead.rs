@@ -6,6 +6,7 @@ use mooncake_types::Tick;
 use crate::ids::{Process, Site};
 use crate::master::Master;
 use crate::net::Event;
+use crate::quotas;
 use crate::world::{World, clock, config};
 
 impl World {
@@ -109,6 +110,7 @@ impl World {
         let now: Tick = clock.tick(self.net.now_us);
         let config = config(&self.scenario, &mut self.run_state.chance);
         let mut meta = Meta::recover(config, epoch, now, &record);
+        quotas::set(&self.scenario, &mut meta);
         meta.remember(self.follower.lead());
         self.end_term(number);
         self.masters[number] = Master::new(process, clock, meta);

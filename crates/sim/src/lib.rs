@@ -13,6 +13,7 @@
 //! - a write into a range that the master gave to another object;
 //! - a read whose bytes are not all of one version, or whose version was removed or replaced before the read began;
 //! - an acknowledged object that is gone, although nobody removed, replaced or evicted it and its node lives;
+//! - a put with which a tenant has more than its quota allows;
 //! - an invariant of the master that does not hold;
 //! - an operation that never ends, a node that is not mounted again, an object that is held and cannot be read.
 //!
@@ -50,6 +51,7 @@ mod one_sided;
 mod operator;
 mod promises;
 mod published;
+mod quotas;
 mod run_state;
 mod scenario;
 mod service;

@@ -61,6 +61,7 @@ enum LeaseState {
 /// A range that was granted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Granted {
+    pub(crate) key: &'static str,
     pub(crate) segment: SegmentId,
     pub(crate) range: (u64, u64),
     pub(crate) version: Version,
@@ -314,12 +315,16 @@ impl Master {
                 self.note_mounted(conn, run_state);
             }
             (Request::PutStart(start), Reply::Granted { results, segments }) => {
-                for grant in results.iter().flatten() {
+                let puts = start.puts.iter().zip(results);
+                for (put, grant) in
+                    puts.filter_map(|(put, grant)| Some((put, grant.as_ref().ok()?)))
+                {
+                    let key = KEYS[number_of(put.key)];
                     self.granted.extend(grant.placements.iter().map(|range| {
                         let segment = segments[range.segment as usize].id;
                         let reported_us = self.reported.get(&segment).copied();
                         let (version, range) = (grant.version, (range.offset, range.len));
-                        Granted { segment, range, version, reported_us }
+                        Granted { key, segment, range, version, reported_us }
                     }));
                 }
                 for (put, grant) in start.puts.iter().zip(results) {

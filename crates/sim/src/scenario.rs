@@ -40,6 +40,8 @@ pub struct Scenario {
     /// Whether processes read and write memory of other hosts one-sided.
     pub(crate) has_fabric: bool,
     pub(crate) has_groups: bool,
+    /// Whether tenants have quotas.
+    pub(crate) has_quotas: bool,
     pub(crate) has_soft_pins: bool,
     /// Whether soft-pinned objects are evicted when nothing else is left.
     pub(crate) evicts_soft_pinned: bool,
@@ -186,6 +188,7 @@ impl Scenario {
             has_hot_caches: Chance::new(seed ^ 0x4071_cac4).below(2) == 0,
             has_fabric: false,
             has_groups: chance.below(2) == 0,
+            has_quotas: Chance::new(seed ^ 0x7e4a_4175).below(3) == 0,
             has_soft_pins: chance.below(2) == 0,
             evicts_soft_pinned: chance.below(4) > 0,
             watermark: one_of(chance, &[1.0, 0.9]),
@@ -259,6 +262,7 @@ impl Scenario {
     fn without_extras(self) -> Self {
         Self {
             has_groups: false,
+            has_quotas: false,
             has_soft_pins: false,
             watermark: 1.0,
             replicates: false,

@@ -19,6 +19,7 @@ use crate::member::{CALLER, EventContext, Member};
 use crate::message::Message;
 use crate::net::{Event, Net};
 use crate::node::Node;
+use crate::quotas;
 use crate::run_state::RunState;
 use crate::scenario::{Faults, Kind, Scenario};
 use crate::service;
@@ -75,8 +76,9 @@ impl World {
         net.settle(process);
         let mut store = Store::new(1_000 * scenario.leadership_ms, scenario.most_overruled.0);
         let (record, epoch) = store.lead(1);
-        let meta =
+        let mut meta =
             Meta::recover(config(&scenario, &mut run_state.chance), epoch, Tick::ZERO, &record);
+        quotas::set(&scenario, &mut meta);
         let master = Master::new(process, clock(&scenario, 0, &mut run_state.chance), meta);
         let (hosts, members, paused) = (Vec::new(), Vec::new(), BTreeMap::new());
         let mut world = Self {
@@ -434,6 +436,7 @@ pub(crate) fn config(scenario: &Scenario, chance: &mut Chance) -> Config {
         soft_pin_ttl_ms: 300,
         allow_evict_soft_pinned: scenario.evicts_soft_pinned,
         eviction_high_watermark_ratio: scenario.watermark,
+        multi_tenants: scenario.has_quotas,
         replication: Replication {
             mode: match scenario.replicates {
                 true => ReplicationMode::Enforce,

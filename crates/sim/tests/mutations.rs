@@ -56,6 +56,11 @@ fn l7_one_sided_writers_are_shut_out_first() {
 }
 
 #[test]
+fn quotas_of_tenants_are_kept() {
+    finds(Rule::QuotasAreKept, &[Kind::Calm, Kind::Masters], 200);
+}
+
+#[test]
 fn l8_remains_are_dropped() {
     finds(Rule::RemainsAreDropped, &[Kind::Calm, Kind::Network], 200);
 }

@@ -197,6 +197,21 @@ const ROWS: &[(ErrorCode, ErrorAdvice)] = &[
         "Look at the master's log and `master_membership_record_late_seconds`.",
     ),
     row(
+        ErrorCode::TenantQuotaExceeded,
+        "The tenant has used up its quota, and nothing more of it can be evicted; or the object is longer than the quota.",
+        "Wait for a lease, pin less, or raise the quota: see `docs/tenants.md`.",
+    ),
+    row(
+        ErrorCode::TenantNotRegistered,
+        "The master wants a quota for each tenant (`--enable_multi_tenants`), and this tenant has none.",
+        "Give it one, or name another `tenant_id`: see `docs/tenants.md`.",
+    ),
+    row(
+        ErrorCode::TenantNotEmpty,
+        "The tenant still has objects in memory, so its quota stays.",
+        "Remove its objects first, with `/api/v1/remove_all?tenant_id=`.",
+    ),
+    row(
         ErrorCode::PermissionDenied,
         "The caller's auth token does not allow this. The C++ package has no such code.",
         "Give it a token whose line in `--auth_roles_file` names the right.",

@@ -40,6 +40,7 @@ mod rights;
 mod shown_key;
 mod state;
 mod task;
+mod tenant;
 mod tick;
 
 pub use address_text::without_password;
@@ -74,4 +75,5 @@ pub use rights::{NotARight, Rights};
 pub use shown_key::ShownKey;
 pub use state::{ReplicaStatus, SegmentState};
 pub use task::{TaskId, TaskKind, TaskOrder, TaskOrders, TaskReport, TaskStatus};
+pub use tenant::{DEFAULT_TENANT, NotATenant, Tenant, split as split_tenant, stored_beside};
 pub use tick::Tick;

@@ -4,6 +4,12 @@
 /// Longest key, in bytes of UTF-8. The longest keys seen in practice, vLLM's, have about 130.
 pub const MAX_KEY_BYTES: usize = 4096;
 
+/// Longest name of a tenant, in bytes. It counts as a part of the key, as do the two bytes beside it.
+pub const MAX_TENANT_BYTES: usize = 128;
+
+/// Most tenants that have quotas.
+pub const MAX_TENANT_QUOTAS: usize = 1024;
+
 /// Largest object, in bytes.
 pub const MAX_OBJECT_BYTES: u64 = 1 << 40;
 

@@ -83,11 +83,13 @@ pub enum Rule {
     PatternsSpareOthers,
     /// An object whose bytes a node lost does not count as there.
     LossesAreTaken,
+    /// A put is granted only if its tenant has no more than its quota allows with it.
+    QuotasAreKept,
 }
 
 impl Rule {
     /// All rules.
-    pub const ALL: [Rule; 38] = [
+    pub const ALL: [Rule; 39] = [
         Rule::OverlappedEntriesAreDropped,
         Rule::AllPartsAreThere,
         Rule::OldLeadersAreRefused,
@@ -126,6 +128,7 @@ impl Rule {
         Rule::FilteredKeysAreOverruled,
         Rule::PatternsSpareOthers,
         Rule::LossesAreTaken,
+        Rule::QuotasAreKept,
     ];
 }
 

@@ -344,6 +344,9 @@ impl<'a> PutRevoke<'a> {
 /// to its end exactly once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scan<'a> {
+    /// Only objects of the tenant of this name: the keys in patterns and replies are then those that it named. If absent,
+    /// objects of all tenants, by the keys under which they are stored.
+    pub tenant: Option<&'a str>,
     /// Only keys in which this regular expression finds a match (it need not match the whole key); all keys if absent.
     pub pattern: Option<&'a str>,
     /// What the scan does with each object.

@@ -558,6 +558,13 @@ pub struct ScanRequest {
     /// Most objects that this page looks at.
     #[prost(uint32, tag = "4")]
     pub limit: u32,
+    /// Only objects of the tenant of this name; of the default tenant if empty. The expression applies to the keys that
+    /// the tenant named, and the answer has those.
+    #[prost(string, tag = "5")]
+    pub tenant: ::prost::alloc::string::String,
+    /// Whether objects of all tenants count; then the keys are those under which they are stored.
+    #[prost(bool, tag = "6")]
+    pub all_tenants: bool,
 }
 /// Drops replicas of objects that this client put, except of leased objects. An object that loses its last replica is
 /// removed.

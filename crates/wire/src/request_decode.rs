@@ -1,7 +1,8 @@
 use bytes::Bytes;
 use mooncake_types::limits::MAX_SEGMENTS;
 use mooncake_types::{
-    CreateTask, PutEnd, PutItem, PutRevoke, PutStart, Request, Scan, ScanAction, SegmentId, TaskId,
+    CreateTask, DEFAULT_TENANT, PutEnd, PutItem, PutRevoke, PutStart, Request, Scan, ScanAction,
+    SegmentId, TaskId,
 };
 use prost::Message;
 
@@ -187,5 +188,10 @@ fn scan(page: &proto::ScanRequest) -> Result<Scan<'_>, DecodeError> {
         }
     };
     let pattern = page.key_regex.as_deref();
-    Ok(Scan { pattern, action, cursor: page.cursor, limit: page.limit })
+    let tenant = match &*page.tenant {
+        _ if page.all_tenants => None,
+        "" => Some(DEFAULT_TENANT),
+        name => Some(name),
+    };
+    Ok(Scan { tenant, pattern, action, cursor: page.cursor, limit: page.limit })
 }

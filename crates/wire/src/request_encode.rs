@@ -6,8 +6,8 @@ use crate::{
 };
 use bytes::Bytes;
 use mooncake_types::{
-    CreateTask, ErrorCode, PutEnd, PutRevoke, PutStart, ReadReport, Request, Scan, ScanAction,
-    SegmentId, TaskId,
+    CreateTask, DEFAULT_TENANT, ErrorCode, PutEnd, PutRevoke, PutStart, ReadReport, Request, Scan,
+    ScanAction, SegmentId, TaskId,
 };
 
 /// Appends a [`Kind::Request`] frame.
@@ -199,5 +199,7 @@ fn scan(page: &Scan<'_>) -> proto::ScanRequest {
         action: action.into(),
         cursor: page.cursor,
         limit: page.limit,
+        tenant: page.tenant.filter(|&name| name != DEFAULT_TENANT).unwrap_or_default().to_owned(),
+        all_tenants: page.tenant.is_none(),
     }
 }

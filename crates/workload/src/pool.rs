@@ -3,10 +3,10 @@
 //! Each request does what an engine does: it asks which of its blocks exist, reads the longest existing prefix, and
 //! puts the missing blocks. Then the node drops what was evicted.
 
-use mooncake_meta::{Config, Meta};
+use mooncake_meta::{Config, Meta, TenantQuota};
 use mooncake_types::{
     ClientId, Epoch, Medium, MountOutcome, MountSegment, PutEnd, PutItem, PutMode, PutStart,
-    RangeDrop, ReplicateConfig, Reply, Request, SegmentId, Tick, limits,
+    RangeDrop, ReplicateConfig, Reply, Request, SegmentId, Tenant, Tick, limits,
 };
 
 use crate::Trace;
@@ -27,6 +27,8 @@ pub struct PoolShape {
     pub replicas: u32,
     /// The configuration of the master.
     pub config: Config,
+    /// The quotas of tenants; none: they share the pool as one.
+    pub quotas: Vec<(Tenant, TenantQuota)>,
 }
 
 /// Why the master refuses a pool.
@@ -80,6 +82,7 @@ impl Pool {
         let config = Config {
             client_ttl_ms: u64::MAX / 4,
             disk_ttl_ms: u64::MAX / 4,
+            multi_tenants: !shape.quotas.is_empty(),
             ..shape.config.clone()
         };
         let mut meta = Meta::new(config, Epoch(1));
@@ -105,6 +108,10 @@ impl Pool {
                 _ => return Err(PoolError::Segment { bytes }),
             }
         }
+        for (tenant, quota) in &shape.quotas {
+            let set = meta.set_tenant_quota(tenant, Some(*quota));
+            set.map_err(|code| PoolError::Config(format!("the quota of {tenant}: {code}")))?;
+        }
         let replication =
             ReplicateConfig { replica_num: shape.replicas, ..ReplicateConfig::default() };
         let (block_bytes, dropped) = (shape.block_bytes, Vec::new());
@@ -119,9 +126,15 @@ impl Pool {
 
     /// Runs request `number` of the trace.
     pub fn request(&mut self, trace: &Trace, number: usize) {
+        self.request_of(&Tenant::default(), trace, number);
+    }
+
+    /// Runs request `number` of the trace of a tenant. Returns the counts of this request.
+    pub fn request_of(&mut self, tenant: &Tenant, trace: &Trace, number: usize) -> Tally {
+        let before = self.tally;
         let now = Tick(trace.arrivals_ms[number]);
-        let keys: Vec<String> =
-            trace.requests[number].iter().map(|block| format!("block/{block:08x}")).collect();
+        let key = |block| tenant.key(&format!("block/{block:08x}")).into_owned();
+        let keys: Vec<String> = trace.requests[number].iter().map(key).collect();
         let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
         if self.meta.poll_timeout().is_some_and(|due| due <= now) {
             self.meta.handle_timeout(now);
@@ -140,6 +153,12 @@ impl Pool {
             self.put(now, keys);
         }
         self.drop_evicted(now);
+        Tally {
+            hits: self.tally.hits - before.hits,
+            stranded: self.tally.stranded - before.stranded,
+            refused: self.tally.refused - before.refused,
+            evicted: 0,
+        }
     }
 
     fn exist(&mut self, now: Tick, keys: &[&str]) -> Vec<bool> {

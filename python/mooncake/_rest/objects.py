@@ -34,7 +34,7 @@ class ObjectEndpoints(RestState):
         key, value = text_of(body, "key"), text_of(body, "value")
         if not value:
             raise RequestError(400, "The value is empty: an object has at least one byte")
-        code = await in_thread(self.started().put, key, value.encode())
+        code = await in_thread(self.store_of(request).put, key, value.encode())
         if code != 0:
             raise _failed("PUT operation failed", code)
         return success()
@@ -42,26 +42,26 @@ class ObjectEndpoints(RestState):
     @endpoint
     async def handle_get(self, request: web.Request) -> web.Response:
         """Answers with the bytes of an object; 404 if it does not exist."""
-        value = await in_thread(_read, self.started(), _key(request))
+        value = await in_thread(_read, self.store_of(request), _key(request))
         return web.Response(body=value, content_type="application/octet-stream")
 
     @endpoint
     async def handle_exist(self, request: web.Request) -> web.Response:
         """Answers with `{"exists": bool}`."""
-        return answer(200, {"exists": await in_thread(_exists, self.started(), _key(request))})
+        return answer(200, {"exists": await in_thread(_exists, self.store_of(request), _key(request))})
 
     @endpoint
     async def handle_remove(self, request: web.Request) -> web.Response:
         """Removes an object, unless it has a lease."""
-        code = await in_thread(self.started().remove, _key(request))
+        code = await in_thread(self.store_of(request).remove, _key(request))
         if code != 0:
             raise _failed("Remove operation failed", code)
         return success()
 
     @endpoint
-    async def handle_remove_all(self, _: web.Request) -> web.Response:
-        """Removes all objects without a lease. Answers with their number."""
-        removed = await in_thread(self.started().remove_all)
+    async def handle_remove_all(self, request: web.Request) -> web.Response:
+        """Removes all objects of the tenant without a lease. Answers with their number."""
+        removed = await in_thread(self.store_of(request).remove_all)
         if removed < 0:
             raise _failed("RemoveAll operation failed", removed)
         return answer(200, {"status": f"success removed {removed} keys"})
@@ -69,7 +69,7 @@ class ObjectEndpoints(RestState):
     @endpoint
     async def handle_remove_by_regex(self, request: web.Request) -> web.Response:
         """Removes the objects without a lease whose keys the regular expression finds. Answers with their number."""
-        removed = await in_thread(self.started().remove_by_regex, _regex(request))
+        removed = await in_thread(self.store_of(request).remove_by_regex, _regex(request))
         if removed == INVALID_PARAMS:
             raise RequestError(400, "The regular expression is refused", error_code=removed)
         if removed < 0:
@@ -84,7 +84,7 @@ class ObjectEndpoints(RestState):
         """
         regex = _regex(request)
         cursor, limit = _number(request, "cursor", 0, MAX_CURSOR), _number(request, "limit", DEFAULT_LIMIT, MAX_LIMIT)
-        found, following = await in_thread(_query, self.started(), regex, cursor, limit)
+        found, following = await in_thread(_query, self.store_of(request), regex, cursor, limit)
         data = {key: [_described(replica) for replica in replicas] for key, replicas in found.items()}
         return answer(200, {"data": data, "next_cursor": following})
 

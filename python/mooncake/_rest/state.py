@@ -5,11 +5,16 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Protocol
 
+from aiohttp import web
+
 from mooncake._rest.request import RequestError
 from mooncake.mooncake_config import MooncakeConfig
 
 if TYPE_CHECKING:
     from mooncake.store import ReplicaDescriptor
+
+# Requests name their tenant in this header.
+TENANT_HEADER = "X-Mooncake-Tenant"
 
 # The folder of shared memory objects, which belong to nobody once their programs are gone.
 DEFAULT_MOUNT_FOLDER = "/dev/shm"
@@ -19,6 +24,7 @@ class Store(Protocol):
     """The methods of `MooncakeDistributedStore` that the service calls."""
 
     def setup(self, config: dict[str, Any], /) -> int: ...
+    def for_tenant(self, tenant_id: str, /) -> Store: ...
     def drain(self, timeout_sec: int, /) -> int: ...
     def close(self) -> int: ...
     def health_check(self) -> int: ...
@@ -58,3 +64,14 @@ class RestState:
         if self.store is None:
             raise RequestError(503, "The store is not running")
         return self.store
+
+    def store_of(self, request: web.Request) -> Store:
+        """The store for the tenant that the request's header names; the service's own tenant without that header."""
+        store = self.started()
+        tenant_id = request.headers.get(TENANT_HEADER, "")
+        if not tenant_id:
+            return store
+        try:
+            return store.for_tenant(tenant_id)
+        except ValueError as error:
+            raise RequestError(400, f"{TENANT_HEADER}: {error}") from None

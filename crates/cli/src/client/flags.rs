@@ -2,7 +2,7 @@
 
 use clap::{Args, Parser};
 use mooncake_client::{HttpAddress, is_served_by_tcp};
-use mooncake_types::{ByteSize, FailureDomains};
+use mooncake_types::{ByteSize, FailureDomains, Tenant};
 
 use crate::config_file::UnknownKey;
 use crate::logging::{LogFormat, LogLevel};
@@ -165,6 +165,20 @@ pub struct DummyFlags {
     /// Most calls of dummy clients served at a time. Further calls wait.
     #[arg(long, default_value_t = 32, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     pub threads: u32,
+    /// Tenant of the dummy clients. They do not see the keys of other tenants.
+    #[arg(long, default_value = "default", value_name = "NAME")]
+    pub tenant_id: String,
+}
+
+impl DummyFlags {
+    /// The tenant of the dummy clients.
+    ///
+    /// # Errors
+    /// The text names the flag and its value.
+    pub(super) fn tenant(&self) -> Result<Tenant, String> {
+        let name = &self.tenant_id;
+        Tenant::named(name).map_err(|wrong| format!("--tenant_id={name}: {wrong}"))
+    }
 }
 
 /// See [`ClientFlags`].
@@ -212,9 +226,6 @@ pub struct AcceptedFlags {
     /// Others can always read the disk of this node.
     #[arg(long, num_args = 0..=1, default_value = "true", default_missing_value = "true", value_name = "BOOL")]
     pub start_offload_rpc_server: Switch,
-    /// Tenant; this build has only the default one.
-    #[arg(long, default_value = "default", value_name = "NAME")]
-    pub tenant_id: String,
 }
 
 impl ClientFlags {
@@ -223,20 +234,13 @@ impl ClientFlags {
     /// # Errors
     /// The text names the flag and its value.
     pub fn check(&self) -> Result<(), String> {
-        let accepted = &self.accepted;
-        let wrong = [
-            (
-                accepted.tenant_id != "default",
-                format!("--tenant_id={}: another tenant than the default one", accepted.tenant_id),
-            ),
-            (
-                !is_served_by_tcp(&self.node.protocol),
-                format!("--protocol={}: this transport", self.node.protocol),
-            ),
-        ];
-        match wrong.into_iter().find(|(is_wrong, _)| *is_wrong) {
-            Some((_, what)) => Err(format!("{what} is not supported in this build")),
-            None => Ok(()),
+        self.dummies.tenant()?;
+        match is_served_by_tcp(&self.node.protocol) {
+            true => Ok(()),
+            false => Err(format!(
+                "--protocol={}: this transport is not supported in this build",
+                self.node.protocol
+            )),
         }
     }
 }

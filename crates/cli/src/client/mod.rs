@@ -103,6 +103,7 @@ fn host(flags: &ClientFlags) -> Result<(), String> {
         advertise_address: Some(flags.node.advertise_address.clone()).filter(|it| !it.is_empty()),
         domains: flags.node.domain.clone(),
         master: flags.master.master_server_address.clone(),
+        tenant: flags.dummies.tenant()?,
         segment_bytes: flags.node.global_segment_size.0,
         segment_path: Some(&flags.node.segment_path).filter(|it| !it.is_empty()).map(PathBuf::from),
         segment_reset: flags.node.segment_reset.0,

@@ -13,7 +13,6 @@ const SWITCHES: &[&str] = &[
     "weight_management_oplog_capability_confirmed",
     "enable_snapshot",
     "enable_snapshot_restore",
-    "enable_multi_tenants",
     "enable_cxl",
 ];
 
@@ -34,9 +33,6 @@ const SETTINGS: &[&str] = &[
     "snapshot_catalog_store_connstring",
     "snapshot_catalog_backend_type",
     "snapshot_catalog_backend_connstring",
-    "tenant_quota_connector_type",
-    "tenant_quota_connector_uri",
-    "tenant_eviction_high_watermark_ratio",
     "weight_import_idle_timeout_ms",
     "kv_events_model_name",
     "kv_events_tenant_id",

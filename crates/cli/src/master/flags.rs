@@ -4,6 +4,7 @@ use clap::{Args, Parser, ValueEnum};
 use mooncake_types::{BusyWait, ByteSize};
 
 use super::kv_events::KvEventFlags;
+use super::tenants::TenantFlags;
 use crate::config_file::UnknownKey;
 use crate::logging::{LogFormat, LogLevel};
 use crate::quantity::{Milliseconds, Switch};
@@ -52,6 +53,10 @@ pub struct MasterFlags {
     /// Pool.
     #[command(flatten)]
     pub pool: PoolFlags,
+
+    /// Tenants.
+    #[command(flatten)]
+    pub tenants: TenantFlags,
 
     /// Copy and move tasks.
     #[command(flatten)]

@@ -7,6 +7,7 @@ mod kv_events;
 mod leadership;
 mod open_ports;
 mod settings;
+mod tenants;
 
 use std::process::ExitCode;
 

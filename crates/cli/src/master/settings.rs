@@ -25,6 +25,7 @@ impl MasterFlags {
         self.leadership.check()?;
         self.kv_events.config()?;
         self.disks.check(&self.rpc.cluster_id)?;
+        self.tenants.quotas(&self.rpc.cluster_id)?;
         self.pool_config().validate().map_err(|reason| format!("--{reason}"))
     }
 
@@ -60,6 +61,7 @@ impl MasterFlags {
             pod: self.leadership.pod(&surroundings),
             leadership: self.leadership.config(surroundings),
             warm_standby: self.leadership.ha_warm_standby.0,
+            tenant_quotas: self.tenants.quotas(&self.rpc.cluster_id)?,
             pool: self.pool_config(),
             ..Config::default()
         })
@@ -106,6 +108,8 @@ impl MasterFlags {
             },
             eviction_ratio: self.objects.eviction_ratio,
             eviction_high_watermark_ratio: self.objects.eviction_high_watermark_ratio,
+            multi_tenants: self.tenants.enable_multi_tenants.0,
+            tenant_eviction_high_watermark_ratio: self.tenants.tenant_eviction_high_watermark_ratio,
             allocator: match self.pool.memory_allocator {
                 AllocatorName::Offset => AllocatorKind::Offset,
                 AllocatorName::Cachelib => AllocatorKind::Cachelib,

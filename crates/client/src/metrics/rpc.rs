@@ -120,7 +120,9 @@ mod tests {
 
     #[test]
     fn one_key_and_several_are_told_apart() {
-        let scan = |pattern, action| Request::Scan(Scan { pattern, action, cursor: 0, limit: 1 });
+        let scan = |pattern, action| {
+            Request::Scan(Scan { tenant: Some("default"), pattern, action, cursor: 0, limit: 1 })
+        };
         let start = |count, mode| {
             let puts = vec![PutItem::new("k", 1); count];
             Request::PutStart(PutStart { puts, mode, ..PutStart::default() })

@@ -11,7 +11,7 @@ impl Store {
     /// The length of the local buffer, in bytes.
     #[must_use]
     pub fn local_buffer_bytes(&self) -> u64 {
-        self.local_pool.len_bytes()
+        self.shared.local_pool.len_bytes()
     }
 
     /// Hands out memory of the local buffer until [`Store::free_to_mem_pool`] or the drop of this store, and returns
@@ -21,12 +21,12 @@ impl Store {
         // Hands nothing out in a forked process. That shares the memory with its parent, which would hand out the
         // same range.
         self.session()?;
-        self.local_pool.mapped()?.alloc(len_bytes)
+        self.shared.local_pool.mapped()?.alloc(len_bytes)
     }
 
     /// Takes back the range that was handed out at this address, even after [`Store::close`]. False if there is none.
     pub fn free_to_mem_pool(&self, address: usize) -> bool {
-        self.local_pool.free(address)
+        self.shared.local_pool.free(address)
     }
 
     /// Registers `len` bytes of the caller's memory from address `ptr` on; they stay valid until
@@ -78,6 +78,6 @@ impl Store {
         if self.is_forked() {
             return Err(CLOSED);
         }
-        Ok(&self.buffers)
+        Ok(&self.shared.buffers)
     }
 }

@@ -8,6 +8,7 @@ use super::closed::CLOSED;
 use super::memory::NoMemory;
 use super::ranged::{Fragments, Ranged};
 use super::session::Session;
+use super::stored_keys::StoredKeys;
 
 impl Store {
     /// Gets parts of objects straight into the callers' memory. All fragments of one item are of one version.
@@ -16,7 +17,8 @@ impl Store {
     /// a fragment that runs past the end of the object. If the get of an item fails, all its fragments get the error
     /// that [`Store::get_into`] would return. The master is asked once for each item, however many fragments it has.
     pub fn get_ranges(&self, items: &[Ranged<'_>]) -> Vec<Vec<Result<u64, ErrorCode>>> {
-        read(items, |wanted, memory| match self.session() {
+        let stored = self.stored(items.iter().map(|item| item.key));
+        read(items, &stored, |wanted, memory| match self.session() {
             None => vec![Err(CLOSED); wanted.len()],
             Some(session) => session.get(wanted, memory),
         })
@@ -29,6 +31,8 @@ impl Store {
     /// [`ErrorCode::UnavailableInCurrentStatus`] after [`Store::close`].
     pub fn prepare_get_ranges(&self, keys: &[&str]) -> Result<RangedReadSnapshot, ErrorCode> {
         let session = self.session().ok_or(CLOSED)?;
+        let stored = self.stored(keys.iter().copied());
+        let keys = &*stored.all(keys);
         // The routes may be of a later leader, and are then forgotten with those of this one.
         let epoch = session.host.epoch();
         let found = session.driver().drive(RoutesOp::new(keys), NoMemory);
@@ -47,7 +51,8 @@ impl Store {
         snapshot: &RangedReadSnapshot,
         items: &[Ranged<'_>],
     ) -> Vec<Vec<Result<u64, ErrorCode>>> {
-        read(items, |wanted, memory| match self.session() {
+        let stored = self.stored(items.iter().map(|item| item.key));
+        read(items, &stored, |wanted, memory| match self.session() {
             None => vec![Err(CLOSED); wanted.len()],
             Some(session) if !std::ptr::eq(snapshot.session.as_ptr(), Arc::as_ptr(&session)) => {
                 vec![Err(ErrorCode::InvalidParams); wanted.len()]
@@ -73,12 +78,14 @@ impl RangedReadSnapshot {
 
 fn read(
     items: &[Ranged<'_>],
+    stored: &StoredKeys,
     get: impl FnOnce(&[GetItem<'_>], &mut Fragments<'_, '_>) -> Vec<Result<u64, ErrorCode>>,
 ) -> Vec<Vec<Result<u64, ErrorCode>>> {
     let parts: Vec<Vec<Part>> = items.iter().map(Ranged::parts).collect();
-    let wanted = items.iter().zip(&parts);
+    let key_of = |position: usize| stored.at(position, items[position].key);
+    let wanted = parts.iter().enumerate();
     let wanted: Vec<GetItem<'_>> =
-        wanted.map(|(item, parts)| GetItem::parts(item.key, parts)).collect();
+        wanted.map(|(position, parts)| GetItem::parts(key_of(position), parts)).collect();
     let found = get(&wanted, &mut Fragments::new(items));
     let of_item = |(found, parts): (Result<u64, ErrorCode>, &Vec<Part>)| {
         parts.iter().map(|part| of_fragment(found, part)).collect()

@@ -14,6 +14,8 @@ impl Store {
     /// [`ErrorCode::LeaseExpired`] if leases are too short to be used. A key with an error has no session.
     pub fn get_session_start(&self, keys: &[&str]) -> Vec<Result<u64, ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); keys.len()] };
+        let stored = self.stored(keys.iter().copied());
+        let keys = &*stored.all(keys);
         let found = session.counted(session.driver().drive(RoutesOp::new(keys), NoMemory));
         session.gets.hold(keys, found, session.clock.now())
     }
@@ -32,14 +34,21 @@ impl Store {
     pub fn get_session_read(&self, items: &[Ranged<'_>]) -> Vec<Result<u64, ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); items.len()] };
         let parts: Vec<Vec<Part>> = items.iter().map(Ranged::parts).collect();
-        let wanted = items.iter().zip(&parts);
+        let stored = self.stored(items.iter().map(|item| item.key));
+        let key_of = |position: usize| stored.at(position, items[position].key);
+        let wanted = parts.iter().enumerate();
         let wanted: Vec<GetItem<'_>> =
-            wanted.map(|(item, parts)| GetItem::parts(item.key, parts)).collect();
+            wanted.map(|(position, parts)| GetItem::parts(key_of(position), parts)).collect();
         let own = session.own();
-        let mut op = GetOp::held(&wanted, session.gets.held(items), &own, session.chance());
+        let mut op = GetOp::held(
+            &wanted,
+            session.gets.held(wanted.iter().map(|item| item.key)),
+            &own,
+            session.chance(),
+        );
         session.driver().run(&mut op, &mut Fragments::new(items));
         let results = op.finish();
-        let ended = results.iter().zip(items);
+        let ended = results.iter().zip(&wanted);
         let ended = ended.filter(|(result, _)| **result == Err(ErrorCode::LeaseExpired));
         session.gets.forget_expired(ended.map(|(_, item)| item.key), session.clock.now());
         let lens = results.into_iter().zip(items);
@@ -49,6 +58,8 @@ impl Store {
     /// Ends get sessions. A key without one is no error.
     pub fn get_session_end(&self, keys: &[&str]) {
         let Some(session) = self.session() else { return };
+        let stored = self.stored(keys.iter().copied());
+        let keys = &*stored.all(keys);
         session.gets.forget(keys);
     }
 }

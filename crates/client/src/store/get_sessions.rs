@@ -4,8 +4,6 @@ use std::sync::{Mutex, MutexGuard};
 use mooncake_ops::Route;
 use mooncake_types::{ErrorCode, Tick};
 
-use super::ranged::Ranged;
-
 /// Most routes that one store holds for get sessions. Routes whose leases are over make room for others.
 const MAX_GET_SESSIONS: usize = 1 << 17;
 
@@ -47,9 +45,9 @@ impl GetSessions {
         keys.iter().zip(found).map(hold).collect()
     }
 
-    pub(super) fn held(&self, items: &[Ranged<'_>]) -> Vec<Option<Route>> {
+    pub(super) fn held<'k>(&self, keys: impl Iterator<Item = &'k str>) -> Vec<Option<Route>> {
         let routes = self.lock();
-        items.iter().map(|item| routes.get(item.key).cloned()).collect()
+        keys.map(|key| routes.get(key).cloned()).collect()
     }
 
     /// Forgets the routes of these keys.

@@ -21,6 +21,7 @@ mod segment_id;
 mod segment_warnings;
 mod serving;
 mod session;
+mod stored_keys;
 mod task;
 
 use std::fmt;
@@ -34,7 +35,7 @@ use mooncake_ops::{
     PrefixLenOp, PutOp, RemoveOp, RemoveScanOp,
 };
 use mooncake_transfer::{HotCacheCounts, View};
-use mooncake_types::{ErrorCode, ExistOptions, Prefetch, PutItem, ReplicateConfig};
+use mooncake_types::{ErrorCode, ExistOptions, Prefetch, PutItem, ReplicateConfig, Tenant};
 
 pub use get_ranges::RangedReadSnapshot;
 pub use item::{GetTarget, Health, PutSource};
@@ -52,6 +53,7 @@ use local_pool::LocalPool;
 pub use memory::Rooms;
 use memory::{Buffers, CallerBuffers, NoMemory, ViewsOrBuffers};
 use session::Session;
+use stored_keys::StoredKeys;
 
 /// A client of the pool: puts and gets objects, and lends memory if the configuration says so.
 ///
@@ -66,7 +68,19 @@ use session::Session;
 /// - [`ErrorCode::InvalidKey`] for a key that is empty or too long;
 /// - [`ErrorCode::RpcFail`] and [`ErrorCode::RpcTimeout`] if the master cannot be reached or does not answer;
 /// - [`ErrorCode::UnavailableInCurrentStatus`] after [`Store::close`].
+///
+/// Keys are apart by tenant ([`StoreConfig::tenant`]). A tenant's own keys may be so much shorter than
+/// [`MAX_KEY_BYTES`](mooncake_types::limits::MAX_KEY_BYTES) as its name is long, and two bytes more.
 pub struct Store {
+    /// The tenant whose keys the calls name.
+    tenant: Tenant,
+    /// Whether this store was opened, and is not the view of one for another tenant.
+    is_opened: bool,
+    shared: Arc<Shared>,
+}
+
+/// What the views of a store for all tenants share.
+struct Shared {
     hostname: String,
     allows_copies: bool,
     put_session_ms: u64,
@@ -100,9 +114,9 @@ impl Store {
         let put_session_ms = config.put_session_timeout.as_millis();
         let put_session_ms = u64::try_from(put_session_ms).unwrap_or(u64::MAX);
         let local_pool = LocalPool::new(config.local_buffer_bytes);
-        let drain_timeout = config.drain_timeout;
+        let (drain_timeout, tenant) = (config.drain_timeout, config.tenant.clone());
         let (session, hostname) = open::open(config, Box::new(is_wanted))?;
-        Ok(Self {
+        let shared = Shared {
             hostname,
             allows_copies,
             put_session_ms,
@@ -111,7 +125,21 @@ impl Store {
             local_pool,
             process: process_id(),
             session: RwLock::new(Some(Arc::new(session))),
-        })
+        };
+        Ok(Self { tenant, is_opened: true, shared: Arc::new(shared) })
+    }
+
+    /// The same store for the keys of another tenant. It shares connections, lent memory and registered buffers. Closing
+    /// this store closes all its views; closing or dropping a view changes nothing.
+    #[must_use]
+    pub fn for_tenant(&self, tenant: Tenant) -> Store {
+        Store { tenant, is_opened: false, shared: Arc::clone(&self.shared) }
+    }
+
+    /// The tenant whose keys the calls name.
+    #[must_use]
+    pub fn tenant(&self) -> &Tenant {
+        &self.tenant
     }
 
     /// Leaves the pool. The objects in this store's segment are lost, unless other nodes took them over before
@@ -119,14 +147,18 @@ impl Store {
     /// next process with its file. Calls under way end first or fail; later ones are refused. Closing twice does
     /// nothing.
     pub fn close(&self) {
+        if !self.is_opened {
+            return;
+        }
         if self.is_forked() {
             return self.abandon();
         }
-        if !self.drain_timeout.is_zero() && self.session().is_some() {
+        if !self.shared.drain_timeout.is_zero() && self.session().is_some() {
             // If it fails, the log says so.
-            let _ = self.hand_over(self.drain_timeout, || true);
+            let _ = self.hand_over(self.shared.drain_timeout, || true);
         }
-        let session = self.session.write().expect("no holder of the session panicked").take();
+        let session =
+            self.shared.session.write().expect("no holder of the session panicked").take();
         if let Some(session) = session {
             session.leave();
         }
@@ -135,7 +167,7 @@ impl Store {
     /// The name by which others know this process, `host:port`. It also names the segment.
     #[must_use]
     pub fn hostname(&self) -> &str {
-        &self.hostname
+        &self.shared.hostname
     }
 
     /// Where the HTTP server of this store listens. `None` if it has none, or is closed.
@@ -169,7 +201,7 @@ impl Store {
     /// Whether calls may copy the caller's bytes first: only a store with a local buffer allows that.
     #[must_use]
     pub fn allows_copies(&self) -> bool {
-        self.allows_copies
+        self.shared.allows_copies
     }
 
     /// Puts objects straight from the callers' memory.
@@ -178,6 +210,8 @@ impl Store {
     ///
     /// - [`ErrorCode::ObjectAlreadyExists`] for a key that is taken, also by an earlier item of the same call;
     /// - [`ErrorCode::NoAvailableHandle`] if the pool is full;
+    /// - [`ErrorCode::TenantQuotaExceeded`] if the tenant has used up its quota and has nothing to evict;
+    /// - [`ErrorCode::TenantNotRegistered`] if the master wants a quota for each tenant, and this one has none;
     /// - [`ErrorCode::InvalidParams`] for no bytes or an invalid configuration;
     /// - [`ErrorCode::TransferFail`] if no node took the bytes.
     pub fn put(
@@ -186,7 +220,8 @@ impl Store {
         config: &ReplicateConfig<'_>,
     ) -> Vec<Result<(), ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); items.len()] };
-        let named = named(items);
+        let keys = self.stored(items.iter().map(|item| item.key));
+        let named = named(items, &keys);
         let put =
             session.driver().drive(PutOp::new(&named, config).patient(session.put_wait_ms), items);
         session.explain_puts(&named, &put);
@@ -205,12 +240,13 @@ impl Store {
         config: &ReplicateConfig<'_>,
     ) -> Vec<Result<(), ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); items.len()] };
-        let named = named(items);
+        let keys = self.stored(items.iter().map(|item| item.key));
+        let named = named(items, &keys);
         let upserted = session
             .driver()
             .drive(PutOp::upsert(&named, config).patient(session.put_wait_ms), items);
         session.explain_puts(&named, &upserted);
-        session.routes.forget(items.iter().map(|item| item.key));
+        session.routes.forget(named.iter().map(|item| item.key));
         upserted
     }
 
@@ -224,7 +260,7 @@ impl Store {
         value: &[u8],
         config: &ReplicateConfig<'_>,
     ) -> Result<(), ErrorCode> {
-        if !self.allows_copies {
+        if !self.shared.allows_copies {
             return Err(ErrorCode::InvalidParams);
         }
         let copy = Buffer::from_vec(value.to_vec());
@@ -243,8 +279,11 @@ impl Store {
     /// After an error the memory may hold anything.
     pub fn get_into(&self, items: &[GetTarget<'_>]) -> Vec<Result<u64, ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); items.len()] };
-        let named: Vec<GetItem<'_>> =
-            items.iter().map(|item| GetItem::whole(item.key, Some(item.dst.total_len()))).collect();
+        let keys = self.stored(items.iter().map(|item| item.key));
+        let named = items.iter().enumerate().map(|(position, item)| {
+            GetItem::whole(keys.at(position, item.key), Some(item.dst.total_len()))
+        });
+        let named: Vec<GetItem<'_>> = named.collect();
         let mut items = items;
         session.get(&named, &mut items)
     }
@@ -254,6 +293,8 @@ impl Store {
     pub fn get(&self, keys: &[&str]) -> Vec<Result<Buffer, ErrorCode>> {
         let closed = || keys.iter().map(|_| Err(CLOSED)).collect();
         let Some(session) = self.session() else { return closed() };
+        let stored = self.stored(keys.iter().copied());
+        let keys = &*stored.all(keys);
         let named: Vec<GetItem<'_>> = keys.iter().map(|key| GetItem::whole(key, None)).collect();
         let mut buffers = Buffers(keys.iter().map(|_| None).collect());
         let results = session.get(&named, &mut buffers);
@@ -267,6 +308,8 @@ impl Store {
     /// Returns these.
     pub fn get_placed(&self, keys: &[&str], rooms: &mut dyn Rooms) -> Vec<Result<u64, ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); keys.len()] };
+        let stored = self.stored(keys.iter().copied());
+        let keys = &*stored.all(keys);
         let named: Vec<GetItem<'_>> = keys.iter().map(|key| GetItem::whole(key, None)).collect();
         session.get(&named, &mut CallerBuffers::new(keys.len(), rooms))
     }
@@ -277,6 +320,8 @@ impl Store {
     pub fn get_bytes(&self, keys: &[&str]) -> Vec<Result<ObjectBytes, ErrorCode>> {
         let closed = || keys.iter().map(|_| Err(CLOSED)).collect();
         let Some(session) = self.session() else { return closed() };
+        let stored = self.stored(keys.iter().copied());
+        let keys = &*stored.all(keys);
         let named: Vec<GetItem<'_>> = keys.iter().map(|key| GetItem::whole(key, None)).collect();
         let buffers = Buffers(keys.iter().map(|_| None).collect());
         let mut places = ViewsOrBuffers { buffers, views: keys.iter().map(|_| None).collect() };
@@ -298,6 +343,8 @@ impl Store {
     /// As [`Store::exist`], with these options. A probe counts in no hit ratio.
     pub fn exist_with(&self, keys: &[&str], options: ExistOptions) -> Vec<Result<bool, ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); keys.len()] };
+        let stored = self.stored(keys.iter().copied());
+        let keys = &*stored.all(keys);
         let answers = session.driver().drive(ExistOp::with(keys, options), NoMemory);
         if !options.probe {
             session.metrics.reads.on_exists(&answers);
@@ -324,6 +371,8 @@ impl Store {
     /// [`ErrorCode::InvalidKey`] if any of the keys is empty or too long, or the codes of all calls.
     pub fn prefix_len(&self, keys: &[&str], leased_from: usize) -> Result<u64, ErrorCode> {
         let session = self.session().ok_or(CLOSED)?;
+        let stored = self.stored(keys.iter().copied());
+        let keys = &*stored.all(keys);
         let counted = session.driver().drive(PrefixLenOp::new(keys, leased_from), NoMemory);
         if let Ok(count) = counted {
             session.metrics.reads.on_prefix(count, keys.len());
@@ -334,6 +383,8 @@ impl Store {
     /// Has objects that lie on disks alone copied to memory before they are read. Does not wait for that.
     pub fn prefetch(&self, keys: &[&str]) -> Vec<Result<Prefetch, ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); keys.len()] };
+        let stored = self.stored(keys.iter().copied());
+        let keys = &*stored.all(keys);
         session.driver().drive(PrefetchOp::new(keys), NoMemory)
     }
 
@@ -348,6 +399,8 @@ impl Store {
     /// Where objects lie. Grants leases as [`Store::exist`] does.
     pub fn locate(&self, keys: &[&str]) -> Vec<Result<ObjectLocation, ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); keys.len()] };
+        let stored = self.stored(keys.iter().copied());
+        let keys = &*stored.all(keys);
         session.driver().drive(LocateOp::new(keys), NoMemory)
     }
 
@@ -370,6 +423,8 @@ impl Store {
     /// is gone for good.
     pub fn remove(&self, keys: &[&str], force: bool) -> Vec<Result<(), ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); keys.len()] };
+        let stored = self.stored(keys.iter().copied());
+        let keys = &*stored.all(keys);
         let removed = session.driver().drive(RemoveOp::new(keys, force), NoMemory);
         session.explain("a removal", &removed);
         session.routes.forget(keys.iter().copied());
@@ -396,7 +451,9 @@ impl Store {
 
     fn remove_scanned(&self, pattern: Option<&str>, force: bool) -> Result<u64, ErrorCode> {
         let session = self.session().ok_or(CLOSED)?;
-        let removed = session.driver().drive(RemoveScanOp::new(pattern, force), NoMemory);
+        let removed = session
+            .driver()
+            .drive(RemoveScanOp::new(pattern, force).of_tenant(self.tenant.name()), NoMemory);
         session.explain("a removal", [&removed]);
         session.routes.clear();
         pattern::warn_if_refused(pattern, &removed);
@@ -410,7 +467,9 @@ impl Store {
     /// of all calls.
     pub fn list_by_regex(&self, pattern: &str) -> Result<Vec<(String, ObjectLocation)>, ErrorCode> {
         let session = self.session().ok_or(CLOSED)?;
-        let listed = session.driver().drive(ListOp::new(Some(pattern)), NoMemory);
+        let listed = session
+            .driver()
+            .drive(ListOp::new(Some(pattern)).of_tenant(self.tenant.name()), NoMemory);
         pattern::warn_if_refused(Some(pattern), &listed);
         listed
     }
@@ -423,28 +482,35 @@ impl Store {
     /// As there.
     pub fn list_page_by_regex(&self, pattern: &str, cursor: u64) -> Result<ListedPage, ErrorCode> {
         let session = self.session().ok_or(CLOSED)?;
-        let listed = session.driver().drive(ListPageOp::new(Some(pattern), cursor), NoMemory);
+        let listed = session
+            .driver()
+            .drive(ListPageOp::new(Some(pattern), cursor).of_tenant(self.tenant.name()), NoMemory);
         pattern::warn_if_refused(Some(pattern), &listed);
         listed
     }
 
     fn is_forked(&self) -> bool {
-        process_id() != self.process
+        process_id() != self.shared.process
     }
 
     /// Forgets a session of the parent process without closing its sockets. The session's memory is lost to this
     /// process, which only has a copy of it.
     fn abandon(&self) {
-        if let Ok(mut session) = self.session.try_write() {
+        if let Ok(mut session) = self.shared.session.try_write() {
             std::mem::forget(session.take());
         }
+    }
+
+    /// The stored keys of these keys of the caller.
+    fn stored<'k>(&self, keys: impl Iterator<Item = &'k str> + Clone) -> StoredKeys {
+        StoredKeys::of(&self.tenant, keys)
     }
 
     fn session(&self) -> Option<Arc<Session>> {
         if self.is_forked() {
             return None;
         }
-        self.session.read().expect("no holder of the session panicked").clone()
+        self.shared.session.read().expect("no holder of the session panicked").clone()
     }
 }
 
@@ -456,13 +522,13 @@ impl Drop for Store {
 
 impl fmt::Debug for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Store").field("hostname", &self.hostname).finish_non_exhaustive()
+        f.debug_struct("Store").field("hostname", &self.shared.hostname).finish_non_exhaustive()
     }
 }
 
-fn named<'a>(items: &[PutSource<'a>]) -> Vec<PutItem<'a>> {
-    let named = items.iter().map(|item| PutItem {
-        key: item.key,
+fn named<'a>(items: &'a [PutSource<'_>], keys: &'a StoredKeys) -> Vec<PutItem<'a>> {
+    let named = items.iter().enumerate().map(|(position, item)| PutItem {
+        key: keys.at(position, item.key),
         len: item.src.total_len(),
         group: item.group,
         session: item.session,

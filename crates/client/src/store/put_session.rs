@@ -48,12 +48,17 @@ impl Store {
         config: &ReplicateConfig<'_>,
     ) -> Vec<Result<(), ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); items.len()] };
+        let stored = self.stored(items.iter().map(|item| item.key));
+        let named = items.iter().enumerate();
+        let named =
+            named.map(|(position, item)| PutItem { key: stored.at(position, item.key), ..*item });
+        let items = &*named.collect::<Vec<_>>();
         let (mut results, expired) = session.puts.reserve(items, session.clock.now());
         session.revoke(expired);
         let reserved: Vec<usize> =
             (0..items.len()).filter(|&position| results[position].is_ok()).collect();
         let asked: Vec<PutItem<'_>> = reserved.iter().map(|&position| items[position]).collect();
-        let start = StartOp::new(&asked, config, self.put_session_ms);
+        let start = StartOp::new(&asked, config, self.shared.put_session_ms);
         let started = session.driver().drive(start.patient(session.put_wait_ms), NoMemory);
         let keys = asked.iter().map(|item| item.key);
         let (opened, too_late) = session.puts.open(keys.zip(started));
@@ -81,12 +86,14 @@ impl Store {
     pub fn put_session_write(&self, items: &[Ranged<'_>]) -> Vec<Result<u64, ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); items.len()] };
         let now = session.clock.now();
+        let stored = self.stored(items.iter().map(|item| item.key));
         let mut results = Vec::with_capacity(items.len());
         let mut writes = Vec::with_capacity(items.len());
         let mut puts = session.puts.lock();
         for (position, item) in items.iter().enumerate() {
-            let open = puts.open(item.key).ok_or(NO_SESSION);
-            let begun = open.and_then(|put| put.begin(position, item.key, &item.parts(), now));
+            let key = stored.at(position, item.key);
+            let open = puts.open(key).ok_or(NO_SESSION);
+            let begun = open.and_then(|put| put.begin(position, key, &item.parts(), now));
             results.push(begun.as_ref().map_or_else(|&code| Err(code), |_| Ok(0)));
             writes.extend(begun);
         }
@@ -111,6 +118,8 @@ impl Store {
     /// [`ErrorCode::RpcFail`] and [`ErrorCode::RpcTimeout`] the session is still there, and may be ended again.
     pub fn put_session_end(&self, keys: &[&str]) -> Vec<Result<(), ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); keys.len()] };
+        let stored = self.stored(keys.iter().copied());
+        let keys = &*stored.all(keys);
         let puts = session.puts.seal(keys);
         let mut results = vec![Err(NO_SESSION); keys.len()];
         let mut closings = Vec::with_capacity(puts.len());
@@ -136,6 +145,8 @@ impl Store {
     /// [`ErrorCode::RpcTimeout`] the session is still there, and may be given up again.
     pub fn put_session_revoke(&self, keys: &[&str]) -> Vec<Result<(), ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); keys.len()] };
+        let stored = self.stored(keys.iter().copied());
+        let keys = &*stored.all(keys);
         let puts = session.puts.seal(keys);
         let closings: Vec<_> = puts.iter().map(|(at, put)| put.giving_up(keys[*at])).collect();
         session.puts.note(&closings);

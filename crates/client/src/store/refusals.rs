@@ -10,6 +10,10 @@ use super::session::Session;
 const FULL: ErrorCode = ErrorCode::NoAvailableHandle;
 const REFUSED: ErrorCode = ErrorCode::UnavailableInCurrentStatus;
 
+/// The codes of puts that a quota forbids.
+const TENANT_CODES: [ErrorCode; 2] =
+    [ErrorCode::TenantQuotaExceeded, ErrorCode::TenantNotRegistered];
+
 impl Session {
     /// Logs why some of these puts were refused, unless the log said so shortly before.
     pub(super) fn explain_puts(&self, items: &[PutItem<'_>], results: &[Result<(), ErrorCode>]) {
@@ -19,6 +23,15 @@ impl Session {
             && let Some(pool) = self.listed()
         {
             tracing::warn!(further, "a put was refused with -200: {}", why_full(&pool, longest));
+        }
+        for code in TENANT_CODES {
+            if results.contains(&Err(code))
+                && let Some(further) = self.refusals.admit(code, Instant::now())
+                && let Some(advice) = code.advice()
+            {
+                let number = code.number();
+                tracing::warn!(further, "a put was refused with {number}: {}", advice.meaning);
+            }
         }
         self.explain("a put", results);
     }

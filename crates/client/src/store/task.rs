@@ -17,6 +17,8 @@ impl Store {
     /// - [`ErrorCode::ReplicaNotFound`] if no replica lies in a segment of that name.
     pub fn clear_replicas(&self, keys: &[&str], segment: &str) -> Vec<Result<(), ErrorCode>> {
         let Some(session) = self.session() else { return vec![Err(CLOSED); keys.len()] };
+        let stored = self.stored(keys.iter().copied());
+        let keys = &*stored.all(keys);
         session.driver().drive(RemoveOp::replicas(keys, segment), NoMemory)
     }
 
@@ -28,6 +30,7 @@ impl Store {
     /// [`ErrorCode::InvalidParams`] for no target, more than 32, or a name that no segment has.
     pub fn create_copy_task(&self, key: &str, targets: &[&str]) -> Result<TaskId, ErrorCode> {
         let session = self.session().ok_or(CLOSED)?;
+        let key = &*self.tenant.key(key);
         session.driver().drive(TaskOp::copy(key, targets), NoMemory)
     }
 
@@ -43,6 +46,7 @@ impl Store {
         target: &str,
     ) -> Result<TaskId, ErrorCode> {
         let session = self.session().ok_or(CLOSED)?;
+        let key = &*self.tenant.key(key);
         session.driver().drive(TaskOp::relocate(key, source, target), NoMemory)
     }
 

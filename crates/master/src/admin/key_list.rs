@@ -123,7 +123,7 @@ pub(super) async fn get_all_keys(
     parameters: Parameters,
 ) -> Result<impl IntoResponse, Failure> {
     let wanted = KeyListRequest::read(&parameters)?;
-    answer(state, AdminScan::of_all(ScanAction::List), wanted).await
+    answer(state, AdminScan::of_all(Some(parameters.tenant()?), ScanAction::List), wanted).await
 }
 
 /// `GET /query_by_regex?regex=R&prefix=P&limit=N`: where the objects lie whose keys the regular expression finds. It

@@ -6,11 +6,11 @@ use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State as Extract;
 use mooncake_meta::KeyReport;
-use mooncake_types::{ErrorCode, Located, Medium, Placement, SegmentAddress, limits};
+use mooncake_types::{ErrorCode, Located, Medium, Placement, SegmentAddress, Tenant, limits};
 use serde::{Deserialize, Serialize};
 
 use super::error::Failure;
-use super::parameters::Parameters;
+use super::parameters::{Parameters, tenant};
 use super::state::AdminState;
 
 /// One range of one replica, under the names that the C++ store gives its fields.
@@ -96,7 +96,7 @@ pub(super) async fn query_key(
     Extract(state): Extract<AdminState>,
     parameters: Parameters,
 ) -> Result<Json<QueriedKey>, Failure> {
-    let key = parameters.required("key")?.to_owned();
+    let key = parameters.tenant()?.key(parameters.required("key")?).into_owned();
     let look = move |owner: &mut crate::owner::Owner| peek(owner, &key);
     match state.asker.ask(look).await? {
         Ok(report) => Ok(Json(QueriedKey {
@@ -164,13 +164,15 @@ pub(super) async fn batch_query_keys(
 ) -> Result<Json<Batch>, Failure> {
     let listed = parameters.optional("keys").into_iter().flat_map(|keys| keys.split(','));
     let keys = listed.chain(parameters.all("key")).map(str::to_owned).collect();
-    locate_all(&state, keys).await
+    locate_all(&state, parameters.tenant()?, keys).await
 }
 
 /// The body of `POST /batch_query_keys`.
 #[derive(Debug, Deserialize)]
 pub(super) struct AskedKeys {
     keys: Vec<String>,
+    #[serde(default)]
+    tenant_id: String,
 }
 
 /// `POST /batch_query_keys` with `{"keys": ["a", "b"]}`. It changes nothing.
@@ -178,12 +180,16 @@ pub(super) async fn batch_query_listed_keys(
     Extract(state): Extract<AdminState>,
     body: Bytes,
 ) -> Result<Json<Batch>, Failure> {
-    let AskedKeys { keys } = serde_json::from_slice(&body)
+    let AskedKeys { keys, tenant_id } = serde_json::from_slice(&body)
         .map_err(|error| Failure::bad_request(format!("Invalid JSON body: {error}")))?;
-    locate_all(&state, keys).await
+    locate_all(&state, tenant(&tenant_id)?, keys).await
 }
 
-async fn locate_all(state: &AdminState, keys: Vec<String>) -> Result<Json<Batch>, Failure> {
+async fn locate_all(
+    state: &AdminState,
+    tenant: Tenant,
+    keys: Vec<String>,
+) -> Result<Json<Batch>, Failure> {
     if keys.is_empty() {
         let how = "No keys provided. Use ?keys=key1,key2,... or ?key=key1&key=key2&...";
         return Err(Failure::bad_request(how));
@@ -194,7 +200,7 @@ async fn locate_all(state: &AdminState, keys: Vec<String>) -> Result<Json<Batch>
     }
     let look = move |owner: &mut crate::owner::Owner| {
         let answer = |key: String| {
-            let answer = match peek(owner, &key) {
+            let answer = match peek(owner, &tenant.key(&key)) {
                 Ok(report) => KeyReplicas::of(&report.located, &report.segments),
                 Err(code) => KeyReplicas::error(code),
             };

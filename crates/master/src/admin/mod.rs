@@ -15,6 +15,7 @@ mod segments;
 mod server;
 mod soft_pins;
 mod state;
+mod tenant_quotas;
 mod version;
 
 pub(crate) use authorize::{Guard, named as named_token};

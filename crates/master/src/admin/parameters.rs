@@ -1,6 +1,8 @@
 use axum::extract::{FromRequestParts, Query};
 use axum::http::request::Parts;
 
+use mooncake_types::Tenant;
+
 use super::error::Failure;
 
 /// The parameters behind the question mark, decoded, in their order.
@@ -19,6 +21,11 @@ impl Parameters {
         self.all(name).last().filter(|value| !value.is_empty())
     }
 
+    /// The tenant that `tenant_id` names; the default one if it is not given.
+    pub(super) fn tenant(&self) -> Result<Tenant, Failure> {
+        tenant(self.optional("tenant_id").unwrap_or_default())
+    }
+
     /// All parameters of this name.
     pub(super) fn all(&self, name: &str) -> impl Iterator<Item = &str> {
         let named = self.0.iter().filter(move |(it, _)| it == name);
@@ -35,6 +42,12 @@ impl Parameters {
             }
         }
     }
+}
+
+/// The tenant of this name.
+pub(super) fn tenant(name: &str) -> Result<Tenant, Failure> {
+    Tenant::named(name)
+        .map_err(|wrong| Failure::bad_request(format!("tenant_id {name:?}: {wrong}")))
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Parameters {

@@ -26,19 +26,16 @@ const NODES_PATIENCE: Duration = Duration::from_secs(30);
 /// Time between two questions whether they have.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Removes all objects page by page, leased ones only with `force`. Replies once no client can read them, and no
+/// Removes all objects, or those of one tenant, page by page, leased ones only with `force`. Replies once no client can read them, and no
 /// later leader can find them.
 pub(super) async fn remove_all(
     Extract(state): Extract<AdminState>,
     parameters: Parameters,
 ) -> Result<Json<Removed>, Failure> {
     let force = parameters.truth("force")?;
-    if let Some(tenant) = parameters.optional("tenant_id").filter(|tenant| *tenant != "default") {
-        let message =
-            format!("there is no tenant {tenant}: tenants are not supported in this build");
-        return Err(Failure::not_found(ErrorCode::TenantNotRegistered, message));
-    }
-    remove(&state, &AdminScan::of_all(ScanAction::Remove { force })).await
+    // As in the C++ package, objects of all tenants go if none is named.
+    let tenant = parameters.optional("tenant_id").map(|_| parameters.tenant()).transpose()?;
+    remove(&state, &AdminScan::of_all(tenant, ScanAction::Remove { force })).await
 }
 
 /// As [`remove_all`], the objects whose keys the regular expression finds.

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use mooncake_types::{ClientId, ErrorCode, Reply, Request, Scan, ScanAction, ScanPage, limits};
+use mooncake_types::{
+    ClientId, ErrorCode, Reply, Request, Scan, ScanAction, ScanPage, Tenant, limits,
+};
 
 use super::error::Failure;
 use super::parameters::Parameters;
@@ -13,22 +15,25 @@ use crate::owner::{Deposed, Owner, SCAN_PAGE_OBJECTS};
 /// A walk over all objects, or over those whose keys a regular expression finds.
 #[derive(Clone, Debug)]
 pub(super) struct AdminScan {
+    /// The tenant whose objects count; absent: those of all tenants.
+    tenant: Option<Tenant>,
     pattern: Option<Arc<str>>,
     action: ScanAction,
 }
 
 impl AdminScan {
-    /// A walk over all objects.
-    pub(super) fn of_all(action: ScanAction) -> AdminScan {
-        AdminScan { pattern: None, action }
+    /// A walk over all objects of a tenant, or of all tenants.
+    pub(super) fn of_all(tenant: Option<Tenant>, action: ScanAction) -> AdminScan {
+        AdminScan { tenant, pattern: None, action }
     }
 
-    /// A walk over the objects that the parameter `regex` finds.
+    /// A walk over the objects of the parameter `tenant_id` that the parameter `regex` finds.
     pub(super) fn by_regex(
         parameters: &Parameters,
         action: ScanAction,
     ) -> Result<AdminScan, Failure> {
-        Ok(AdminScan { pattern: Some(parameters.required("regex")?.into()), action })
+        let (tenant, pattern) = (Some(parameters.tenant()?), parameters.required("regex")?);
+        Ok(AdminScan { tenant, pattern: Some(pattern.into()), action })
     }
 
     /// The page at a cursor; zero is the first.
@@ -76,6 +81,7 @@ impl AdminScan {
 
     fn at(&self, cursor: u64) -> Scan<'_> {
         let (pattern, action) = (self.pattern.as_deref(), self.action);
-        Scan { pattern, action, cursor, limit: SCAN_PAGE_OBJECTS }
+        let tenant = self.tenant.as_ref().map(Tenant::name);
+        Scan { tenant, pattern, action, cursor, limit: SCAN_PAGE_OBJECTS }
     }
 }

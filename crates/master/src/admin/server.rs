@@ -1,14 +1,15 @@
 use axum::Router;
 use axum::http::{Method, Uri};
 use axum::middleware::from_fn_with_state;
-use axum::routing::{get, post};
+use axum::routing::{get, post, put};
 use mooncake_types::{ErrorCode, Rights};
 
 use super::authorize::{Guard, authorize};
 use super::error::Failure;
 use super::state::AdminState;
 use super::{
-    drains, health, key_list, keys, kv_events, prometheus, removal, segments, soft_pins, version,
+    drains, health, key_list, keys, kv_events, prometheus, removal, segments, soft_pins,
+    tenant_quotas, version,
 };
 
 /// The routes of the admin server. Requests that change something need a token, unless there is none. If tokens have
@@ -23,6 +24,7 @@ pub(crate) fn router(state: AdminState, guard: &Guard) -> Router {
         .route("/api/v1/remove_by_regex", post(removal::remove_by_regex))
         .route("/api/v1/soft_pin", post(soft_pins::pin))
         .route("/api/v1/soft_unpin", post(soft_pins::unpin))
+        .route("/api/v1/tenant_quotas", put(tenant_quotas::put).delete(tenant_quotas::delete))
         .route_layer(needs(Rights::ADMIN));
     let keys = Router::new()
         .route("/query_key", get(keys::query_key))
@@ -38,6 +40,7 @@ pub(crate) fn router(state: AdminState, guard: &Guard) -> Router {
         .route("/query_segment", get(segments::query_segment))
         .route("/api/v1/segments/status", get(segments::status))
         .route("/api/v1/drain_jobs", get(drains::list))
+        .route("/api/v1/tenant_quotas", get(tenant_quotas::get))
         .route("/api/v1/drain_jobs/query", get(drains::query))
         .route("/kv_events/status", get(kv_events::status))
         .route_layer(needs(Rights::METRICS));

@@ -3,10 +3,11 @@
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State as Extract;
-use mooncake_types::limits;
+use mooncake_types::{Tenant, limits};
 use serde::{Deserialize, Serialize};
 
 use super::error::Failure;
+use super::parameters::tenant;
 use super::state::AdminState;
 
 /// The body of both requests. Other fields are ignored.
@@ -16,6 +17,12 @@ struct PinRequest {
     keys: Vec<String>,
     ttl_ms: Option<u64>,
     tenant_id: Option<String>,
+}
+
+/// Keys, and the tenant that names them so.
+struct TenantKeys {
+    tenant: Tenant,
+    keys: Vec<String>,
 }
 
 /// The reply: one result per key, in their order.
@@ -53,22 +60,22 @@ pub(super) async fn unpin(
     set(&state, keys, 0).await
 }
 
-fn read(body: &[u8]) -> Result<(Vec<String>, Option<u64>), Failure> {
+fn read(body: &[u8]) -> Result<(TenantKeys, Option<u64>), Failure> {
     let PinRequest { keys, ttl_ms, tenant_id } = serde_json::from_slice(body)
         .map_err(|error| Failure::bad_request(format!("Invalid JSON body: {error}")))?;
     let max = limits::MAX_BATCH_KEYS;
     if !(1..=max).contains(&keys.len()) {
         return Err(Failure::bad_request(format!("{} keys: it takes 1 to {max}", keys.len())));
     }
-    match tenant_id.as_deref() {
-        None | Some("" | "default") => Ok((keys, ttl_ms)),
-        Some(_) => Err(Failure::bad_request("tenant_id must be default: there is one tenant")),
-    }
+    let tenant = tenant(tenant_id.as_deref().unwrap_or_default())?;
+    Ok((TenantKeys { tenant, keys }, ttl_ms))
 }
 
-async fn set(state: &AdminState, keys: Vec<String>, ttl_ms: u64) -> Result<Json<Pinned>, Failure> {
+async fn set(state: &AdminState, of: TenantKeys, ttl_ms: u64) -> Result<Json<Pinned>, Failure> {
+    let TenantKeys { tenant, keys } = of;
     let pinned = state.asker.ask(move |owner| {
-        let results = owner.soft_pin(&keys, ttl_ms)?;
+        let stored: Vec<_> = keys.iter().map(|key| tenant.key(key)).collect();
+        let results = owner.soft_pin(&stored, ttl_ms)?;
         let code =
             |result: Result<(), _>| result.map_or_else(mooncake_types::ErrorCode::number, |()| 0);
         let results = results.into_iter().map(code);

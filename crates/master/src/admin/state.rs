@@ -7,6 +7,7 @@ use crate::ask::Asker;
 use crate::following::Followed;
 use crate::leadership::RoleStatus;
 use crate::scan::Matcher;
+use crate::tenants::QuotaBook;
 
 /// The state that all handlers share.
 #[derive(Clone, Debug)]
@@ -16,6 +17,8 @@ pub(crate) struct AdminState {
     /// How much this master knows as a standby.
     pub(crate) following: watch::Receiver<Followed>,
     pub(crate) kv_events: Option<Arc<Publisher>>,
+    /// The quotas of tenants, if they are enforced.
+    pub(crate) quotas: Option<Arc<QuotaBook>>,
     /// Matches the keys of one page at a time, for all requests of operators.
     pub(crate) matcher: Matcher,
 }

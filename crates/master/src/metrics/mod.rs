@@ -7,6 +7,7 @@ mod operation;
 mod reads;
 mod rpc;
 mod snapshot;
+mod tenants;
 mod text;
 
 pub(crate) use operation::Operation;

@@ -187,7 +187,9 @@ mod tests {
 
     #[test]
     fn one_key_and_several_are_told_apart() {
-        let scan = |pattern, action| Request::Scan(Scan { pattern, action, cursor: 0, limit: 1 });
+        let scan = |pattern, action| {
+            Request::Scan(Scan { tenant: Some("default"), pattern, action, cursor: 0, limit: 1 })
+        };
         let cases = [
             (Request::Ping { segments: vec![], unreachable: vec![], reads: None }, Operation::Ping),
             (Request::exist(vec!["a"]), Operation::ExistKey),

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mooncake_meta::{SegmentReport, Stats};
+use mooncake_meta::{SegmentReport, Stats, TenantReport};
 use mooncake_types::{Medium, ReadCounts};
 
 use super::rpc::RpcMetrics;
@@ -21,6 +21,10 @@ pub(crate) struct Snapshot {
     pub(crate) rpc: RpcMetrics,
     /// What clients read.
     pub(crate) reads: ReadCounts,
+    /// The tenants with quotas, and a few others. None if quotas are not enforced.
+    pub(crate) tenants: Vec<TenantReport>,
+    /// The memory that quotas share, in bytes.
+    pub(crate) tenant_memory: u64,
 }
 
 /// Objects that clients wanted: those that were there, and those that were not.
@@ -70,6 +74,7 @@ impl Snapshot {
         let segments = BTreeMap::new();
         let (service, record_late) = (Service::Serving, Duration::ZERO);
         let reads = ReadCounts::default();
-        Snapshot { stats, service, record_late, segments, rpc, reads }
+        let (tenants, tenant_memory) = (Vec::new(), 0);
+        Snapshot { stats, service, record_late, segments, rpc, reads, tenants, tenant_memory }
     }
 }

@@ -9,6 +9,7 @@ use mooncake_wire::{PROTOCOL_VERSION, SOFTWARE_VERSION};
 use super::dashboard;
 use super::operation::Operation;
 use super::snapshot::Snapshot;
+use super::tenants;
 use crate::following::Followed;
 use crate::leadership::{Role, RoleStatus, Service};
 
@@ -24,6 +25,7 @@ pub(crate) fn text(
         let Some(snapshot) = &snapshot else { return Ok(()) };
         snapshot.gauges(out)?;
         snapshot.segments(out)?;
+        tenants::write(snapshot, out)?;
         snapshot.reads(out)?;
         snapshot.counters(out)?;
         dashboard::write(snapshot, out)?;

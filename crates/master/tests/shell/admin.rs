@@ -308,6 +308,10 @@ fn remove_all_skips_what_is_leased_unless_forced() {
     assert_eq!(remove("").json(), json!({"success": true, "removed_count": 1}));
     assert_eq!(remove("?force=false").json(), json!({"success": true, "removed_count": 0}));
     assert_eq!(
+        remove("?force&tenant_id=blue").json(),
+        json!({"success": true, "removed_count": 0})
+    );
+    assert_eq!(
         remove("?force&tenant_id=default").json(),
         json!({"success": true, "removed_count": 1})
     );
@@ -347,10 +351,18 @@ fn what_makes_no_sense_is_refused_in_json() {
         ),
         (
             "POST",
-            "/api/v1/remove_all?tenant_id=blue",
-            404,
-            -1701,
-            "there is no tenant blue: tenants are not supported in this build",
+            "/api/v1/remove_all?tenant_id=_blue",
+            400,
+            -600,
+            "tenant_id \"_blue\": a tenant has a name of 1 to 128 bytes that does not begin with '_' and has no \
+             control characters",
+        ),
+        (
+            "GET",
+            "/api/v1/tenant_quotas",
+            409,
+            -1011,
+            "tenants have no quotas here: start the master with --enable_multi_tenants",
         ),
     ];
     for (method, path, status, code, message) in cases {
@@ -384,6 +396,8 @@ fn keys_are_soft_pinned_and_unpinned() {
     let answer = post("soft_unpin", &format!("{{{keys}, \"tenant_id\": \"default\"}}"));
     assert_eq!((answer.status, answer.json()), (200, expected));
     eventually("the pin ends with the lease that it granted", || pinned() == "0");
+    let others = post("soft_pin", r#"{"keys": ["one"], "ttl_ms": 1, "tenant_id": "blue"}"#).json();
+    assert_eq!(others, json!({"results": [{"key": "one", "error_code": -704}]}));
     let too_long = post("soft_pin", r#"{"keys": ["one"], "ttl_ms": 604800001}"#).json();
     assert_eq!(too_long, json!({"results": [{"key": "one", "error_code": -600}]}));
     for (path, body, message) in [
@@ -392,7 +406,7 @@ fn keys_are_soft_pinned_and_unpinned() {
         ("soft_pin", r#"{"keys": ["a"]}"#, "needs ttl_ms"),
         ("soft_pin", r#"{"keys": ["a"], "ttl_ms": -1}"#, "Invalid JSON body"),
         ("soft_pin", r#"{"ttl_ms": 1}"#, "0 keys"),
-        ("soft_pin", r#"{"keys": ["a"], "ttl_ms": 1, "tenant_id": "t"}"#, "one tenant"),
+        ("soft_pin", r#"{"keys": ["a"], "ttl_ms": 1, "tenant_id": "_t"}"#, "a tenant has a name"),
         ("soft_unpin", r#"{"keys": ["a"], "ttl_ms": 1}"#, "takes no ttl_ms"),
     ] {
         let answer = post(path, body);

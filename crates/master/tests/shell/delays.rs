@@ -38,8 +38,13 @@ fn filled() -> (Running, usize) {
 fn scan_all(rpc: &mut Rpc, pattern: &str) -> usize {
     let (mut found, mut next) = (0, Some(0));
     while let Some(cursor) = next {
-        let scan =
-            Scan { pattern: Some(pattern), action: ScanAction::List, cursor, limit: u32::MAX };
+        let scan = Scan {
+            tenant: Some("default"),
+            pattern: Some(pattern),
+            action: ScanAction::List,
+            cursor,
+            limit: u32::MAX,
+        };
         let Reply::Scanned(page) = rpc.ask(&Request::Scan(scan)) else { panic!("no page") };
         found += page.objects.len();
         next = page.next_cursor;

@@ -70,8 +70,13 @@ fn a_client_that_reads_no_replies_does_not_hold_up_others() {
 
     let mut deaf = master.connect(2);
     deaf.stream.set_write_timeout(Some(Duration::from_millis(300))).expect("a socket");
-    let scan =
-        Request::Scan(Scan { pattern: None, action: ScanAction::List, cursor: 0, limit: 1000 });
+    let scan = Request::Scan(Scan {
+        tenant: Some("default"),
+        pattern: None,
+        action: ScanAction::List,
+        cursor: 0,
+        limit: 1000,
+    });
     let mut out = Vec::new();
     for id in 0..1000 {
         mooncake_wire::encode_request(&mut out, id, &scan);

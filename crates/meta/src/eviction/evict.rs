@@ -12,6 +12,7 @@ use crate::Meta;
 use crate::effort::CHANGE;
 use crate::objects::{ObjectState, PINNED_PLACES, PLAIN_PLACES, QueueKind, Range};
 use crate::slab::NONE;
+use crate::tenants::NO_LANE;
 
 /// Most ranges that one search passes over: victims that stay for their group or task, or leased ranges of a queue.
 const MOST_VICTIMS_PASSED: usize = 256;
@@ -42,7 +43,7 @@ impl Meta {
     }
 
     /// Whether the objects that go with a range may be evicted.
-    pub(super) fn may_evict_range(&mut self, id: u32) -> bool {
+    pub(crate) fn may_evict_range(&mut self, id: u32) -> bool {
         if !self.members.has_trackable() {
             return true;
         }
@@ -58,7 +59,7 @@ impl Meta {
     }
 
     /// Evicts a range with the rest of its replica, or with its group.
-    pub(super) fn evict_range(&mut self, id: u32) {
+    pub(crate) fn evict_range(&mut self, id: u32) {
         if self.ranges[id].queue == QueueKind::Extra {
             return self.drop_extra(id);
         }
@@ -88,6 +89,7 @@ impl Meta {
             true => {
                 self.counters.evictions_in_memory.bytes += bytes;
                 self.counters.evictions_in_memory.keys += u64::from(is_gone);
+                self.count_tenant_eviction(object, bytes);
             }
             false => self.counters.disk_replicas_evicted += u64::from(set.count_ones()),
         }
@@ -110,6 +112,18 @@ impl Meta {
         })
     }
 
+    /// The range of a lane on a segment that is evicted next.
+    pub(crate) fn next_victim_in(&mut self, slot: u32, lane: u32, pinned_too: bool) -> Option<u32> {
+        let mut victims: SmallVec<[u32; SEEDS]> = SmallVec::new();
+        self.advance_hand(slot, lane);
+        let places =
+            if pinned_too { vec![PLAIN_PLACES, PINNED_PLACES] } else { vec![PLAIN_PLACES] };
+        for places in places {
+            self.pick_victims_from((slot, lane), places, (pinned_too, 1), &mut victims);
+        }
+        victims.first().copied()
+    }
+
     /// Picks the ranges on a segment that are evicted next, until there are `enough`. Takes soft-pinned ones only if
     /// the others are too few.
     pub(super) fn pick_victims(
@@ -119,10 +133,18 @@ impl Meta {
         enough: usize,
         victims: &mut SmallVec<[u32; SEEDS]>,
     ) {
-        self.advance_hand(slot);
-        self.pick_victims_from(slot, PLAIN_PLACES, (pinned_too, enough), victims);
-        if pinned_too && victims.len() < enough {
-            self.pick_victims_from(slot, PINNED_PLACES, (pinned_too, enough), victims);
+        let lanes = self.lanes_that_give_way(slot);
+        let pinned = if pinned_too { Some(PINNED_PLACES) } else { None };
+        for places in [Some(PLAIN_PLACES), pinned].into_iter().flatten() {
+            for &lane in &lanes {
+                if victims.len() >= enough {
+                    return;
+                }
+                if places == PLAIN_PLACES {
+                    self.advance_hand(slot, lane);
+                }
+                self.pick_victims_from((slot, lane), places.clone(), (pinned_too, enough), victims);
+            }
         }
     }
 
@@ -130,31 +152,38 @@ impl Meta {
     /// of a queue of ranges without a lease. So eviction does not meet them again soon.
     fn pick_victims_from(
         &mut self,
-        slot: u32,
+        (slot, lane): (u32, u32),
         places: std::ops::Range<usize>,
         (pinned_too, enough): (bool, usize),
         victims: &mut SmallVec<[u32; SEEDS]>,
     ) {
         let mut passed = Vec::new();
-        self.victims(slot, places, (pinned_too, enough), (victims, &mut passed));
+        self.victims((slot, lane), places, (pinned_too, enough), (victims, &mut passed));
         for id in passed {
             self.pass_over(id);
         }
     }
 
-    /// Of the first [`CHOICES`] segments, moves the one whose next victim is worth least to the front. With two
+    /// Of the first [`CHOICES`] segments, moves the one to the front whose next victim is of the tenant that is furthest
+    /// above its share, and of one tenant, the one whose next victim is worth least. With two
     /// choices, segments that filled up by chance evict nearly the same objects as one large segment would.
     pub(crate) fn put_least_first(&self, order: &mut [u32]) {
-        let ranks = order.iter().take(CHOICES).map(|&slot| self.least_rank(slot));
+        let ranks = order.iter().take(CHOICES).map(|&slot| {
+            let mut lanes = self.lanes_that_give_way(slot).into_iter();
+            lanes.find_map(|lane| {
+                Some((Reverse(self.excess(lane)), self.least_rank_in(slot, lane)?))
+            })
+        });
         let ranks = ranks.enumerate().filter_map(|(place, least)| Some((least?, place)));
         if let Some((_, place)) = ranks.min() {
             order.swap(0, place);
         }
     }
 
-    fn least_rank(&self, slot: u32) -> Option<EvictionRank> {
-        let queues = &self.segments[slot].queues[PLAIN_PLACES];
-        queues.iter().filter_map(|queue| self.rank(queue.head())).min()
+    /// The rank of the range of a lane on a segment that is evicted next.
+    pub(crate) fn least_rank_in(&self, slot: u32, lane: u32) -> Option<EvictionRank> {
+        let heads = PLAIN_PLACES.map(|place| self.segments[slot].queue(lane, place).head());
+        heads.filter_map(|head| self.rank(head)).min()
     }
 
     /// Finds victims among the queues at these places: the ranges that are worth least, and of equal ones the least
@@ -163,7 +192,7 @@ impl Meta {
     /// lease time later.
     fn victims(
         &self,
-        slot: u32,
+        (slot, lane): (u32, u32),
         places: std::ops::Range<usize>,
         (pinned_too, enough): (bool, usize),
         (victims, passed): (&mut SmallVec<[u32; SEEDS]>, &mut Vec<u32>),
@@ -171,9 +200,9 @@ impl Meta {
         if self.is_eviction_paused(slot) {
             return;
         }
-        let queues = &self.segments[slot].queues[places];
+        let first = places.map(|place| self.segments[slot].queue(lane, place).head());
         let mut heads: SmallVec<[(EvictionRank, u32); PLAIN_PLACES.end]> =
-            queues.iter().filter_map(|queue| self.first_unleased(queue.head())).collect();
+            first.filter_map(|head| self.first_unleased(head)).collect();
         loop {
             let least = heads.iter().enumerate().min_by_key(|(_, (rank, _))| *rank);
             let Some((first, &(_, id))) = least else { return };
@@ -229,7 +258,7 @@ impl Meta {
         if may_be_leased && self.objects[range.object].leased_until() > self.now {
             return None;
         }
-        let hand = || self.segments[range.segment].hand;
+        let hand = || self.segments[range.segment].hand(self.lane_on(range.object, range.segment));
         let (worth, age) = self.usage.worth(range.class, range.stamp, hand);
         // Worth is never negative, so its bits have the same order as its values.
         Some(EvictionRank { worth: worth.to_bits(), younger: Reverse(age) })
@@ -239,6 +268,7 @@ impl Meta {
     /// stay, because there is room.
     pub(crate) fn relieve_crowded(&mut self) {
         let low = self.config.eviction_high_watermark_ratio - self.config.eviction_ratio;
+        self.effort.lane = NO_LANE;
         while let Some(slot) = self.segments.first_crowded()
             && self.effort.spend(CHANGE)
         {

@@ -15,24 +15,31 @@ impl Meta {
     /// - zero for a new key;
     /// - one more than before for a key that was evicted recently;
     /// - as before for a key that is replaced.
-    pub(crate) fn new_class(&self, slot: u32, hash: u64, uses: u8, last: bool) -> Class {
+    pub(crate) fn new_class(
+        &self,
+        (key, slot): (&str, u32),
+        hash: u64,
+        uses: u8,
+        last: bool,
+    ) -> Class {
         match self.usage.second_chance() {
             None => Class::new(hash, uses, last),
             Some(policy) => {
-                Class::on_side(policy.side_of_new(uses > 0, self.segments[slot].hand), 0)
+                let hand = self.segments[slot].hand(self.lane_of_key(key, slot));
+                Class::on_side(policy.side_of_new(uses > 0, hand), 0)
             }
         }
     }
 
-    /// Gives ranges further chances, until the oldest range on the hand's side has none left.
-    pub(super) fn advance_hand(&mut self, slot: u32) {
+    /// Gives ranges of a lane further chances, until the oldest range on the hand's side has none left.
+    pub(super) fn advance_hand(&mut self, slot: u32, lane: u32) {
         let Some(policy) = self.usage.second_chance() else { return };
         for _ in 0..MOST_CHANCES {
-            let queues = &self.segments[slot].queues;
-            let [first, second] =
-                [Side::First, Side::Second].map(|side| queues[Usage::place_of_side(side)]);
-            let hand = policy.hand([first.len(), second.len()], self.segments[slot].hand);
-            self.segments.set_hand(slot, hand);
+            let segment = &self.segments[slot];
+            let [first, second] = [Side::First, Side::Second]
+                .map(|side| segment.queue(lane, Usage::place_of_side(side)));
+            let hand = policy.hand([first.len(), second.len()], segment.hand(lane));
+            self.segments.set_hand(slot, lane, hand);
             let id = if hand == Side::First { first } else { second }.head();
             if id == NONE {
                 return;

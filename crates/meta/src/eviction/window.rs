@@ -227,7 +227,8 @@ impl Meta {
         };
         let stays =
             || range.queue != QueueKind::Extra && self.victim_stays(range.object, pinned_too);
-        if !is_evictable || stays() { None } else { self.rank(id) }
+        let gives_way = || self.gives_way(self.lane_on(range.object, range.segment));
+        if !is_evictable || !gives_way() || stays() { None } else { self.rank(id) }
     }
 
     /// Evicts the victims of windows. False if they are too many for one request, or if one of them must stay for now:
@@ -262,14 +263,14 @@ impl Meta {
         self.effort.take(BARREN_STEPS);
         let soon = self.now.after_ms(1);
         let mut from = self.now.after_ms(MOST_BARREN_MS);
-        let queues = &self.segments[slot].queues;
+        let segment = &self.segments[slot];
         let pinned = if self.config.allow_evict_soft_pinned { PINNED_PLACES } else { 0..0 };
-        for place in PLAIN_PLACES.chain(pinned).chain([EXTRA_PLACE]) {
-            let Some(range) =
-                (queues[place].head() != NONE).then(|| &self.ranges[queues[place].head()])
-            else {
-                continue;
-            };
+        let places = || PLAIN_PLACES.chain(pinned.clone()).chain([EXTRA_PLACE]);
+        let heads = segment
+            .lanes()
+            .flat_map(|lane| places().map(move |place| segment.queue(lane, place).head()));
+        for head in heads.filter(|&head| head != NONE) {
+            let range = &self.ranges[head];
             // The head of a queue of leased ranges has the lease that ends first. All other ranges wait for something
             // else.
             let end = match range.queue {

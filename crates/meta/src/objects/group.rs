@@ -3,7 +3,7 @@
 //! A group has at most [`MAX_GROUP_OBJECTS`](mooncake_types::limits::MAX_GROUP_OBJECTS) objects. Further objects with
 //! the same group name begin another group, which shares nothing with the first.
 
-use mooncake_types::Tick;
+use mooncake_types::{Tick, split_tenant, stored_beside};
 
 use super::record::{ObjectState, Pin};
 use crate::Meta;
@@ -13,13 +13,15 @@ impl Meta {
     /// The name of an object's group, if it has one.
     pub(crate) fn group_name(&self, object: u32) -> Option<&str> {
         let slot = self.objects[object].group;
-        (slot != NONE).then(|| &*self.groups.slots[slot].name)
+        (slot != NONE).then(|| split_tenant(&self.groups.slots[slot].name).1)
     }
 
     /// Adds an object to the group of this name. An empty name stands for no group.
     pub(crate) fn join_group(&mut self, object: u32, name: &str) {
         if !name.is_empty() {
-            let slot = self.groups.open(name);
+            // Tenants have groups of their own, as they have keys.
+            let stored = stored_beside(&self.objects[object].key, name);
+            let slot = self.groups.open(&stored);
             self.enter_group(object, slot);
         }
     }

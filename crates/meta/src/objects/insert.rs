@@ -23,6 +23,7 @@ impl Meta {
             }
         }
         self.objects.at_mut(object).first_range = sibling;
+        self.count_in_memory(object, false);
         object
     }
 
@@ -48,6 +49,7 @@ impl Meta {
             stamp: self.usage.stamp(),
         });
         self.segments.own(segment, handle, id);
+        self.charge_range(object, segment, len);
         id
     }
 
@@ -58,7 +60,7 @@ impl Meta {
         replica: usize,
         pieces: &[Piece],
     ) -> Vec<u32> {
-        let class = self.class_of(object);
+        let (class, counted) = (self.class_of(object), self.counts_in_memory(object));
         let mut last = self.ranges_of(object).last().expect("an object has a range").0;
         let mut added = Vec::with_capacity(pieces.len());
         for piece in pieces {
@@ -68,12 +70,13 @@ impl Meta {
             last = id;
             added.push(id);
         }
+        self.count_in_memory(object, counted);
         added
     }
 
     /// Moves the ranges of a copy to its object, after the ranges that the object has. Drops the copy.
     pub(crate) fn adopt(&mut self, object: u32, copy: u32) {
-        let adopted = self.range_ids(copy, u32::MAX);
+        let (adopted, counted) = (self.range_ids(copy, u32::MAX), self.counts_in_memory(object));
         let last = self.ranges_of(object).last().expect("an object has a range").0;
         let class = self.class_of(object);
         self.ranges.at_mut(last).sibling = adopted[0];
@@ -85,6 +88,7 @@ impl Meta {
             let len = range.len as i64;
             self.count_bytes_in_group(object, len);
         }
+        self.count_in_memory(object, counted);
         // A copy is no read: the object's lease does not change.
         let kind = self.queue_after(object, self.is_leased(object));
         let extras = self.extra_replicas(object);

@@ -106,13 +106,16 @@ impl Meta {
     }
 
     fn leave_queue(&mut self, id: u32) {
-        let Range { queue, segment, class, .. } = self.ranges[id];
+        let Range { object, queue, segment, class, len, .. } = self.ranges[id];
         match queue {
             QueueKind::Out => return,
             QueueKind::Processing => self.running.remove(&mut self.ranges, id),
             on_segment => {
-                let place = place_of(on_segment, class);
-                self.segments.leave_queue(segment, place, (&mut self.ranges, id));
+                let at = (self.lane_on(object, segment), place_of(on_segment, class));
+                self.segments.leave_queue(segment, at, (&mut self.ranges, id));
+                if on_segment == QueueKind::Sinking {
+                    self.count_sinking(object, -(len as i64));
+                }
             }
         }
         self.ranges.at_mut(id).queue = QueueKind::Out;
@@ -139,13 +142,17 @@ impl Meta {
     /// As [`Meta::enqueue`], and gives the range another class.
     fn enqueue_as(&mut self, id: u32, kind: QueueKind, class: Class) {
         self.leave_queue(id);
-        let Range { segment, object, .. } = self.ranges[id];
+        let Range { segment, object, len, .. } = self.ranges[id];
         match kind {
             QueueKind::Out => return,
             QueueKind::Processing => self.running.push_back(&mut self.ranges, id),
             on_segment => {
-                let join = (place_of(on_segment, class), self.evictable_from(object, kind));
+                let (lane, place) = (self.lane_on(object, segment), place_of(on_segment, class));
+                let join = (lane, place, self.evictable_from(object, kind));
                 self.segments.join_queue(segment, join, (&mut self.ranges, id));
+                if on_segment == QueueKind::Sinking {
+                    self.count_sinking(object, len as i64);
+                }
             }
         }
         let stamp = self.usage.stamp();
@@ -243,6 +250,7 @@ impl Meta {
     /// held. The object stays even if it has no replica left. Its put must not be running, or must have left its
     /// queue.
     pub(crate) fn free_replicas(&mut self, object: u32, set: u32) -> u64 {
+        let counted = self.counts_in_memory(object);
         let (mut at, mut kept, mut freed_bytes) = (self.objects[object].first_range, NONE, 0);
         while at != NONE {
             let range = self.ranges[at];
@@ -258,6 +266,7 @@ impl Meta {
             }
             at = range.sibling;
         }
+        self.count_in_memory(object, counted);
         self.drains.forget_withheld(object, set);
         self.note_replicas(object);
         freed_bytes
@@ -265,6 +274,7 @@ impl Meta {
 
     /// Takes a range, which is in no queue, from its object. The bytes stay reserved.
     pub(crate) fn take_range(&mut self, object: u32, id: u32) -> Piece {
+        let counted = self.counts_in_memory(object);
         let sibling = self.ranges[id].sibling;
         if self.objects[object].first_range == id {
             self.objects.at_mut(object).first_range = sibling;
@@ -276,6 +286,8 @@ impl Meta {
         self.reviews.forget_range(id);
         let Range { segment, handle, len, .. } = self.ranges.remove(id);
         self.count_bytes_in_group(object, -(len as i64));
+        self.refund_range(object, segment, len);
+        self.count_in_memory(object, counted);
         Piece { segment, handle, len }
     }
 
@@ -289,6 +301,7 @@ impl Meta {
         if group != NONE {
             self.count_bytes_in_group(range.object, -(len as i64));
         }
+        self.refund_range(range.object, segment, len);
         self.free_piece(&Piece { segment, handle, len }, of);
     }
 

@@ -97,6 +97,7 @@ impl Meta {
             PutMode::Insert => {}
             PutMode::Upsert => self.admit_upsert(item, key)?,
         }
+        self.admit_put(item.key, item.len, order.wish.replicas)?;
         let replicas = self.place(item.len, &order.wish);
         if replicas.is_empty() && self.is_making_room() {
             self.counters.puts_delayed += 1;
@@ -169,7 +170,7 @@ impl Meta {
             asked: Asked::new(order.mode, order.replicas),
         };
         let numbered = replicas.iter().enumerate().map(|(number, pieces)| (number, &**pieces));
-        let class = self.new_class(replicas[0][0].segment, hash, uses, last);
+        let class = self.new_class((item.key, replicas[0][0].segment), hash, uses, last);
         let object = self.insert_object(record, class, numbered);
         match holder {
             None => self.index.insert_hashed(&self.objects, object, hash),

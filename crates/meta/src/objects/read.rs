@@ -44,7 +44,9 @@ impl Meta {
     fn look_up(&mut self, key: &str) -> Result<u32, ErrorCode> {
         check_key(key)?;
         self.counters.lookups += 1;
-        self.find_finished(key)
+        let found = self.find_finished(key);
+        self.count_tenant_lookup(key, found.is_ok());
+        found
     }
 
     /// The object of a key, if readers may get it.

@@ -6,7 +6,7 @@
 //! object holds a key.
 
 use mooncake_types::{
-    ClientId, ErrorCode, Reply, Request, Scan, ScanAction, ScanPage, Tick, limits,
+    ClientId, ErrorCode, Reply, Request, Scan, ScanAction, ScanPage, Tick, limits, split_tenant,
 };
 
 use super::pattern::{MatchedKeys, UnmatchedKeys};
@@ -98,7 +98,9 @@ impl Meta {
             let object = found.next;
             found.next += 1;
             let Some(record) = self.objects.get(object) else { continue };
-            if is_met(self, object) {
+            if scan.tenant.is_none_or(|tenant| split_tenant(&record.key).0 == tenant)
+                && is_met(self, object)
+            {
                 bytes += record.key.len();
                 found.keys.push((object, record.key.clone()));
             }
@@ -112,11 +114,11 @@ impl Meta {
                 self.tombstone_page(scan)
             }
             ScanAction::Remove { force } => self.remove_page(matched, force),
-            ScanAction::List => self.list_page(matched),
+            ScanAction::List => self.list_page(scan, matched),
         }
     }
 
-    fn list_page(&mut self, matched: MatchedKeys) -> ScanPage {
+    fn list_page(&mut self, scan: &Scan<'_>, matched: MatchedKeys) -> ScanPage {
         let (mut page, mut table, mut listed_bytes) =
             (ScanPage::default(), AddressTable::default(), 0);
         let MatchedKeys { keys, mut next } = matched;
@@ -129,7 +131,7 @@ impl Meta {
             let Some(object) = object.filter(|&object| self.is_readable(object)) else { continue };
             let located = self.locate(object, &mut table);
             listed_bytes += key.len() + size_of_val(&*located.placements);
-            page.objects.push((key.into(), located));
+            page.objects.push((shown_to(scan, &key).to_owned(), located));
         }
         page.next_cursor = self.cursor_at(next);
         page.segments = table.into_addresses();
@@ -190,6 +192,11 @@ impl Meta {
         let remains = Box::new(gathered.into_remains(self.now));
         ScanPage { next_cursor, remains, ..ScanPage::default() }
     }
+}
+
+/// A stored key as the caller of a scan knows it.
+fn shown_to<'k>(scan: &Scan<'_>, key: &'k str) -> &'k str {
+    scan.tenant.map_or(key, |_| split_tenant(key).1)
 }
 
 /// The cursor of the page that begins with the tombstones at this offset.

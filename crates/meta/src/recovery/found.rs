@@ -121,7 +121,7 @@ impl Meta {
             data_type: attributes.data_type,
             asked: Asked::new(PutMode::Insert, attributes.replicas),
         };
-        let class = self.new_class(pieces[0].segment, found.hash, 0, false);
+        let class = self.new_class((found.key, pieces[0].segment), found.hash, 0, false);
         self.insert_object(record, class, std::iter::once((0, pieces)))
     }
 

@@ -66,11 +66,12 @@ impl Meta {
     }
 
     /// Whether a removal of many objects may go on. What each page of it takes away is [written](Self::is_page_written)
-    /// page by page. If it takes all, segments that are behind start empty under later leaders, as nothing in them is to
+    /// page by page. If it takes all of all tenants, segments that are behind start empty under later leaders, as nothing in them is to
     /// stay.
     fn may_scan(&mut self, scan: &Scan<'_>) -> bool {
-        let takes_all =
-            scan.pattern.is_none() && scan.action == (ScanAction::Remove { force: true });
+        let takes_all = scan.pattern.is_none()
+            && scan.tenant.is_none()
+            && scan.action == (ScanAction::Remove { force: true });
         if !takes_all && self.knows_all_behind() && !is_broken(Rule::PatternsSpareOthers) {
             return true;
         }

@@ -11,6 +11,7 @@ use crate::Meta;
 use crate::notice::Notice;
 use crate::objects::{EXTRA_PLACE, Range};
 use crate::tasks::Origin;
+use crate::tenants::NO_LANE;
 
 /// A copy goes only to a segment of which no more than this share is in use then.
 const MOST_USED: f64 = 0.85;
@@ -76,7 +77,7 @@ impl Meta {
 
     /// A range of an extra replica that may be evicted, if there is one.
     pub(crate) fn spare_extra(&self, slot: u32) -> Option<u32> {
-        let queue = &self.segments[slot].queues[EXTRA_PLACE];
+        let queue = self.segments[slot].queue(NO_LANE, EXTRA_PLACE);
         let mut extras = queue.iter(&self.ranges).take(MOST_EXTRAS_LOOKED_AT);
         extras.find(|&id| self.is_spare(id))
     }

@@ -1,5 +1,7 @@
 //! Mounting: a client lends a segment, or a process takes over a segment that another one lent.
 
+use std::collections::BTreeMap;
+
 use mooncake_alloc::{Allocator, RangeAllocator, SlabAllocator};
 use mooncake_types::{
     ClientId, ErrorCode, FailureDomains, Medium, MountOutcome, MountSegment, Reply, SegmentId,
@@ -105,6 +107,7 @@ impl Meta {
             owners: Vec::new(),
             queues: [Queue::default(); SEGMENT_QUEUES],
             hand: Side::First,
+            lanes: BTreeMap::new(),
             sinking: 0,
         }
     }

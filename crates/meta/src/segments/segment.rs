@@ -1,5 +1,6 @@
 //! One segment.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use mooncake_alloc::{Allocator, Handle, class_of};
@@ -8,8 +9,9 @@ use mooncake_types::{ClientId, Medium, SegmentAddress, SegmentId, SegmentState, 
 use super::closed::{Closed, Reasons};
 use super::domains::DomainIds;
 use super::free_room::Room;
-use crate::objects::{PLAIN_PLACES, Queue, SEGMENT_QUEUES, Side, TOMBSTONE_PLACE};
+use crate::objects::{PINNED_PLACES, PLAIN_PLACES, Queue, SEGMENT_QUEUES, Side, TOMBSTONE_PLACE};
 use crate::slab::NONE;
+use crate::tenants::{Lane, NO_LANE};
 
 /// One mounted segment: its allocator, and its ranges in the order in which they would be evicted.
 #[derive(Debug)]
@@ -46,7 +48,9 @@ pub(crate) struct Segment {
     pub(crate) owners: Vec<u32>,
     pub(crate) queues: [Queue; SEGMENT_QUEUES],
     /// The side on which eviction looks next, under a policy of [second chances](crate::eviction).
-    pub(crate) hand: Side,
+    pub(super) hand: Side,
+    /// The lanes of tenants that have ranges in queues here. The others are in `queues`.
+    pub(super) lanes: BTreeMap<u32, Box<Lane>>,
     /// Bytes reserved for objects that sink. They come free soon.
     pub(crate) sinking: u64,
 }
@@ -98,10 +102,42 @@ impl Segment {
         self.owners.get(handle.number() as usize).copied().filter(|&id| id != NONE)
     }
 
+    /// The lanes here, in a fixed order.
+    pub(crate) fn lanes(&self) -> impl Iterator<Item = u32> {
+        std::iter::once(NO_LANE).chain(self.lanes.keys().copied())
+    }
+
+    /// The queue at a place of a lane. What eviction does not choose from is in no lane.
+    pub(crate) fn queue(&self, lane: u32, place: usize) -> Queue {
+        match lane == NO_LANE || place >= PINNED_PLACES.end {
+            true => self.queues[place],
+            false => self.lanes.get(&lane).map_or_else(Queue::default, |lane| lane.queues[place]),
+        }
+    }
+
+    /// The side on which eviction looks next in a lane.
+    pub(crate) fn hand(&self, lane: u32) -> Side {
+        match lane {
+            NO_LANE => self.hand,
+            lane => self.lanes.get(&lane).map_or(self.hand, |lane| lane.hand),
+        }
+    }
+
+    /// All queues with their lanes and places.
+    pub(crate) fn all_queues(&self) -> impl Iterator<Item = (u32, usize, Queue)> {
+        let numbered = |lane, queues: &[Queue]| {
+            let queues: Vec<Queue> = queues.to_vec();
+            queues.into_iter().enumerate().map(move |(place, queue)| (lane, place, queue))
+        };
+        let of_lanes = self.lanes.iter().flat_map(move |(&lane, it)| numbered(lane, &it.queues));
+        numbered(NO_LANE, &self.queues).chain(of_lanes)
+    }
+
     /// How many ranges of finished objects it holds.
     pub(crate) fn finished_ranges(&self) -> u64 {
         let counted = (0..SEGMENT_QUEUES).filter(|&place| place != TOMBSTONE_PLACE);
-        counted.map(|place| u64::from(self.queues[place].len())).sum()
+        let of_lanes = self.lanes.values().flat_map(|lane| &lane.queues);
+        counted.map(|place| &self.queues[place]).chain(of_lanes).map(|it| u64::from(it.len())).sum()
     }
 
     /// Bytes that can be reserved before it is above the high watermark.
@@ -150,7 +186,9 @@ impl Segment {
 
     /// The least recently used range of the first queue that has any.
     pub(crate) fn oldest(&self) -> Option<u32> {
-        self.queues[PLAIN_PLACES].iter().map(Queue::head).find(|&head| head != NONE)
+        let of_lanes = self.lanes.values().flat_map(|lane| &lane.queues[PLAIN_PLACES]);
+        let mut heads = self.queues[PLAIN_PLACES].iter().chain(of_lanes).map(Queue::head);
+        heads.find(|&head| head != NONE)
     }
 
     /// Loads what the eviction of a range and a put in its place will read. The result only keeps the compiler from

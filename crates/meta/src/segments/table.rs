@@ -1,11 +1,12 @@
 //! The segments of the pool.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
 use mooncake_alloc::{Handle, Neighbour};
-use mooncake_types::{ClientId, MountSegment, SegmentId, Tick};
+use mooncake_types::{ClientId, Medium, MountSegment, SegmentId, Tick};
 
 use super::closed::Closed;
 use super::domains::{DomainIds, Domains, host_of};
@@ -13,8 +14,9 @@ use super::free_room::{Cursor, Room, Rooms};
 use super::ramp::Ramp;
 use super::segment::{ReportProgress, Segment};
 use super::slots_by_name::SlotsByName;
-use crate::objects::{Queue, Range, Records, SINKING_PLACE, Side};
+use crate::objects::{PINNED_PLACES, Queue, Range, Records, SINKING_PLACE, Side};
 use crate::slab::{NONE, Slab};
+use crate::tenants::NO_LANE;
 
 type FixedMap<K, V> = HashMap<K, V, foldhash::fast::FixedState>;
 
@@ -47,6 +49,10 @@ pub(crate) struct Segments {
     dying: BTreeSet<u32>,
     /// Number of mounted segments whose nodes are reporting their entries.
     reporting: usize,
+    /// Bytes of the mounted segments of memory.
+    memory_bytes: u64,
+    /// By lane, the slots that have it.
+    with_lane: BTreeMap<u32, BTreeSet<u32>>,
     /// Names of segments that left the pool because their clients were silent: see
     /// [`Meta::take_expired_segments`](crate::Meta::take_expired_segments).
     pub(super) expired: Vec<Arc<str>>,
@@ -71,6 +77,8 @@ impl Segments {
             crowded: BTreeSet::new(),
             dying: BTreeSet::new(),
             reporting: 0,
+            memory_bytes: 0,
+            with_lane: BTreeMap::new(),
             expired: Vec::new(),
         }
     }
@@ -101,6 +109,21 @@ impl Segments {
         self.slots.end()
     }
 
+    /// Bytes of the mounted segments of memory.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.memory_bytes
+    }
+
+    /// The slots that have a lane, each once, from the slot `begin` on.
+    pub(crate) fn with_lane(&self, lane: u32, begin: u32) -> impl Iterator<Item = u32> {
+        let slots = self.with_lane.get(&lane);
+        let from = |range: (Bound<u32>, Bound<u32>)| {
+            slots.into_iter().flat_map(move |slots| slots.range(range)).copied()
+        };
+        from((Bound::Included(begin), Bound::Unbounded))
+            .chain(from((Bound::Unbounded, Bound::Excluded(begin))))
+    }
+
     pub(crate) fn get(&self, slot: u32) -> Option<&Segment> {
         self.slots.get(slot)
     }
@@ -120,6 +143,9 @@ impl Segments {
         let id = segment.id;
         segment.most_quiet = (segment.allocator.capacity() as f64 * self.high_watermark) as u64;
         segment.domains = self.domains.join(&segment.host, domains);
+        if segment.medium == Medium::Memory {
+            self.memory_bytes += segment.allocator.capacity();
+        }
         let slot = self.slots.insert(segment);
         self.by_id.insert(id, slot);
         self.note_names(slot);
@@ -315,15 +341,23 @@ impl Segments {
         owners[number] = id;
     }
 
-    /// Adds a range to the end of a queue of its slot. The range can be evicted from `evictable_from` on.
+    /// Adds a range to the end of a queue of its slot and lane. The range can be evicted from `evictable_from` on.
     pub(crate) fn join_queue(
         &mut self,
         slot: u32,
-        (place, evictable_from): (usize, Tick),
+        (lane, place, evictable_from): (u32, usize, Tick),
         (ranges, id): (&mut Records<Range>, u32),
     ) {
+        if lane == NO_LANE || place >= PINNED_PLACES.end {
+            self.slots[slot].queues[place].push_back(ranges, id);
+        } else {
+            let lanes = &mut self.slots[slot].lanes;
+            if !lanes.contains_key(&lane) {
+                self.with_lane.entry(lane).or_default().insert(slot);
+            }
+            lanes.entry(lane).or_default().queues[place].push_back(ranges, id);
+        }
         let segment = &mut self.slots[slot];
-        segment.queues[place].push_back(ranges, id);
         if place == SINKING_PLACE {
             segment.sinking += segment.allocator.range(ranges[id].handle).len;
             return self.note_room(slot);
@@ -337,15 +371,34 @@ impl Segments {
     pub(crate) fn leave_queue(
         &mut self,
         slot: u32,
-        place: usize,
+        (lane, place): (u32, usize),
         (ranges, id): (&mut Records<Range>, u32),
     ) {
         let segment = &mut self.slots[slot];
-        segment.queues[place].remove(ranges, id);
+        if lane == NO_LANE || place >= PINNED_PLACES.end {
+            segment.queues[place].remove(ranges, id);
+        } else {
+            let of_lane =
+                segment.lanes.get_mut(&lane).expect("a range is in a lane of its segment");
+            of_lane.queues[place].remove(ranges, id);
+            if of_lane.is_empty() {
+                segment.lanes.remove(&lane);
+                self.forget_lane(slot, lane);
+            }
+        }
+        let segment = &mut self.slots[slot];
         if place == SINKING_PLACE {
             segment.sinking -= segment.allocator.range(ranges[id].handle).len;
             self.note_room(slot);
             self.note_reserved(slot);
+        }
+    }
+
+    fn forget_lane(&mut self, slot: u32, lane: u32) {
+        let Some(slots) = self.with_lane.get_mut(&lane) else { return };
+        slots.remove(&slot);
+        if slots.is_empty() {
+            self.with_lane.remove(&lane);
         }
     }
 
@@ -384,8 +437,10 @@ impl Segments {
     /// A range in a queue of an unmounted slot. Forgets the slots whose queues are empty.
     pub(super) fn next_dying(&mut self) -> Option<u32> {
         while let Some(&slot) = self.dying.first() {
-            let heads = self.slots[slot].queues.iter().map(Queue::head);
-            if let Some(head) = heads.into_iter().find(|&head| head != NONE) {
+            let segment = &self.slots[slot];
+            let of_lanes = segment.lanes.values().flat_map(|lane| &lane.queues);
+            let mut heads = segment.queues.iter().chain(of_lanes).map(Queue::head);
+            if let Some(head) = heads.find(|&head| head != NONE) {
                 return Some(head);
             }
             self.dying.remove(&slot);
@@ -401,9 +456,13 @@ impl Segments {
         }
     }
 
-    /// Sets the side on which eviction looks next on a slot.
-    pub(crate) fn set_hand(&mut self, slot: u32, hand: Side) {
-        self.slots[slot].hand = hand;
+    /// Sets the side on which eviction looks next in a lane of a slot.
+    pub(crate) fn set_hand(&mut self, slot: u32, lane: u32, hand: Side) {
+        let segment = &mut self.slots[slot];
+        match segment.lanes.get_mut(&lane) {
+            Some(of_lane) => of_lane.hand = hand,
+            None => segment.hand = hand,
+        }
     }
 
     /// Notes that nothing can be evicted from a slot before this time.
@@ -441,6 +500,9 @@ impl Segments {
         self.set(slot, Closed::Unmounted, true);
         self.set_progress(slot, None);
         let segment = &mut self.slots[slot];
+        if segment.medium == Medium::Memory {
+            self.memory_bytes -= segment.allocator.capacity();
+        }
         let domains = std::mem::replace(&mut segment.domains, DomainIds::new());
         self.domains.leave(&domains);
         self.by_id.remove(&segment.id);

@@ -256,6 +256,7 @@ impl Meta {
             return Err(self.why_unusable(slots));
         }
         let len = self.objects[object].len;
+        self.admit_target(object, origin)?;
         if !matches!(origin, Origin::Caller | Origin::Offload | Origin::Sink) {
             // Repair and replication evict nothing. They choose another segment later.
             let placed = self.place_without_eviction(len, &usable);
@@ -269,6 +270,15 @@ impl Meta {
             false => NotBegun::Hopeless(ErrorCode::NoAvailableHandle),
         };
         self.place_on(len, &usable).ok_or(not_begun)
+    }
+
+    /// Admits a further replica by the quota of the tenant. A move adds none.
+    fn admit_target(&mut self, object: u32, origin: Origin) -> Result<(), NotBegun> {
+        if origin.is_to_disk() || matches!(origin, Origin::Drain(_)) {
+            return Ok(());
+        }
+        // An eviction within the tenant might take the object itself.
+        self.admit_copy(object, false).map_err(NotBegun::Hopeless)
     }
 
     /// Why no segment of a name takes a replica.

@@ -115,6 +115,7 @@ impl Meta {
     /// Reserves ranges in memory for a promoted replica, and evicts as a put does. It prefers memory of the node that
     /// reads the disk.
     pub(crate) fn place_promoted(&mut self, object: u32, near: u32) -> Option<Pieces> {
+        self.admit_copy(object, true).ok()?;
         let client = self.segments[near].client;
         let mut near = self.segments.of_client(client).to_vec();
         near.retain(|&slot| self.segments[slot].medium == Medium::Memory);

@@ -1,9 +1,11 @@
 //! Random actions, drawn from a seed.
 
-use mooncake_types::SegmentId;
+use mooncake_types::{SegmentId, Tenant};
 
 pub(crate) const KIB: u64 = 1024;
 pub(crate) const KEYS: u64 = 14;
+/// The first key of another tenant than the default one.
+const FIRST_OF_TENANT: u64 = 10;
 const CLIENTS: u128 = 3;
 const SEGMENTS: u128 = 5;
 /// The lengths of segments in KiB.
@@ -174,9 +176,12 @@ fn draw_start(dice: &mut Dice, client: u128, key: u64, id: u128) -> Start {
         pin: dice.roll(10),
         exclude: (dice.roll(8) == 0).then_some(id),
         upsert: dice.roll(3) == 0,
-        group: match dice.roll(12) {
-            0 => "",
-            1 => "h",
+        group: match (dice.roll(12), key < FIRST_OF_TENANT) {
+            (0, _) => "",
+            (1, true) => "h",
+            // The model knows groups by their names, and groups of tenants are apart.
+            (1, false) => "of blue",
+            (_, false) if !own_group.is_empty() => "of blue",
             _ => own_group,
         },
     }
@@ -191,6 +196,12 @@ pub(crate) fn segment(id: u128, len: u64) -> u128 {
     id * 1_000_000 + u128::from(len)
 }
 
+/// The last keys are those of another tenant.
 pub(crate) fn name(key: u64) -> String {
-    format!("key-{key}")
+    let tenant = if key < FIRST_OF_TENANT { Tenant::default() } else { other_tenant() };
+    tenant.key(&format!("key-{key}")).into_owned()
+}
+
+pub(crate) fn other_tenant() -> Tenant {
+    Tenant::named("blue").expect("a name")
 }

@@ -18,16 +18,19 @@ mod world;
 
 use std::collections::BTreeMap;
 
-use action::{Action, Dice, KEYS, KIB, draw, name, segment};
+use action::{Action, Dice, KEYS, KIB, draw, name, other_tenant, segment};
 use model::{Model, RARE, Run};
 use mooncake_meta::{
-    AllocatorKind, Config, EvictionPolicy, Replication, ReplicationMode, Strategy,
+    AllocatorKind, Config, EvictionPolicy, Replication, ReplicationMode, Strategy, TenantQuota,
 };
-use mooncake_types::{ClientId, Reply, Request};
+use mooncake_types::{ClientId, Reply, Request, Tenant};
 use world::World;
 
 /// Seeds that meet states which the first 30 do not: adjacent windows, and a promoted replica in pieces.
 const ONCE_AT_FAULT: [u64; 3] = [55, 263, 334];
+
+/// From this seed on, tenants have shares of the memory. No put is refused for a quota.
+const FIRST_WITH_SHARES: u64 = 2_000;
 
 /// From this seed on, worlds have failure domains.
 const FIRST_IN_RACKS: u64 = 1_000;
@@ -35,6 +38,13 @@ const FIRST_IN_RACKS: u64 = 1_000;
 impl Run {
     fn new(config: Config) -> Run {
         let mut world = World::new(config.clone());
+        if config.multi_tenants {
+            let quota = TenantQuota { burst_bytes: Some(1 << 60), ..TenantQuota::of_bytes(KIB) };
+            for (tenant, kib) in [(Tenant::default(), 500), (other_tenant(), 1_500)] {
+                let quota = TenantQuota { bytes: kib * KIB, ..quota };
+                world.meta.set_tenant_quota(&tenant, Some(quota)).expect("quotas are enforced");
+            }
+        }
         world.meta.record_key_events();
         Run {
             world,
@@ -94,6 +104,7 @@ impl Run {
 fn config(seed: u64) -> Config {
     Config {
         seed,
+        multi_tenants: seed >= FIRST_WITH_SHARES,
         eviction_policy: EvictionPolicy::ALL[seed as usize / 8 % 4],
         eviction_high_watermark_ratio: if seed.is_multiple_of(2) { 1.0 } else { 0.8 },
         allow_evict_soft_pinned: true,
@@ -187,6 +198,14 @@ fn random_worlds_keep_all_invariants_and_promises() {
 fn random_worlds_in_racks_keep_them_too() {
     let events = setting("MOONCAKE_EVENTS").unwrap_or(5_000) as usize;
     for seed in FIRST_IN_RACKS..FIRST_IN_RACKS + 12 {
+        run(seed, events);
+    }
+}
+
+#[test]
+fn random_worlds_with_shares_of_tenants_keep_them_too() {
+    let events = setting("MOONCAKE_EVENTS").unwrap_or(5_000) as usize;
+    for seed in FIRST_WITH_SHARES..FIRST_WITH_SHARES + 12 {
         run(seed, events);
     }
 }

@@ -81,7 +81,16 @@ fn put(world: &mut World, key: &str) {
 
 fn remove_all(world: &mut World) -> Reply {
     let action = ScanAction::Remove { force: true };
-    world.ask(BOB, &Request::Scan(Scan { pattern: None, action, cursor: 0, limit: 100 }))
+    world.ask(
+        BOB,
+        &Request::Scan(Scan {
+            tenant: Some("default"),
+            pattern: None,
+            action,
+            cursor: 0,
+            limit: 100,
+        }),
+    )
 }
 
 #[test]

@@ -108,7 +108,8 @@ fn a_page_of_a_removal_names_them_too() {
         world.get(key).unwrap();
     }
     let action = ScanAction::Remove { force: true };
-    let scan = Scan { pattern: Some("[ab]"), action, cursor: 0, limit: 100 };
+    let scan =
+        Scan { tenant: Some("default"), pattern: Some("[ab]"), action, cursor: 0, limit: 100 };
     let Reply::Scanned(page) = world.ask(BOB, &Request::Scan(scan)) else { panic!("no page") };
     assert_eq!((page.removed, page.remains.ranges.len(), page.remains.lease_ms), (2, 2, 5_000));
     world.drop_remains(&page.remains);
@@ -232,7 +233,7 @@ fn a_removal_that_is_refused_does_not_have_the_living_object_dropped() {
     let named = versions(&remove(&mut world, "k", true).1);
     assert_eq!((named.len(), named.contains(&living)), (8, false));
     let action = ScanAction::Remove { force: true };
-    let scan = Scan { pattern: None, action, cursor: 0, limit: 100 };
+    let scan = Scan { tenant: Some("default"), pattern: None, action, cursor: 0, limit: 100 };
     let Reply::Scanned(page) = world.ask(BOB, &Request::Scan(scan)) else { panic!("no page") };
     assert_eq!((page.removed, versions(&page.remains)), (0, named));
     world.drop_remains(&page.remains);

@@ -41,6 +41,7 @@ mod sink;
 mod strategy;
 mod suspension;
 mod task;
+mod tenants;
 mod tiers;
 mod tombstones;
 #[cfg(debug_assertions)]

@@ -407,8 +407,16 @@ fn memory_that_passed_to_another_process_keeps_what_it_holds() {
 
 fn remove_all(world: &mut World) -> Reply {
     let action = ScanAction::Remove { force: true };
-    let reply =
-        world.ask(BOB, &Request::Scan(Scan { pattern: None, action, cursor: 0, limit: 100 }));
+    let reply = world.ask(
+        BOB,
+        &Request::Scan(Scan {
+            tenant: Some("default"),
+            pattern: None,
+            action,
+            cursor: 0,
+            limit: 100,
+        }),
+    );
     world.check();
     reply
 }

@@ -282,7 +282,8 @@ fn more_removals_than_the_record_has_room_for_cost_only_later_leaders_their_know
 
 fn removal(pattern: Option<&'static str>, cursor: u64) -> Request<'static> {
     let action = ScanAction::Remove { force: true };
-    Request::Scan(Scan { pattern, action, cursor, limit: 9 })
+    let tenant = pattern.map(|_| "default");
+    Request::Scan(Scan { tenant, pattern, action, cursor, limit: 9 })
 }
 
 #[test]
@@ -461,7 +462,13 @@ fn a_missing_member_is_waited_for_also_once_later_leaders_will_not_believe_it() 
     let first = Version { epoch: LATER_EPOCH, counter: 0 };
     assert_eq!(record(&mut world), [Effect::MarkBehind(B, first)]);
     let action = ScanAction::Remove { force: true };
-    let scan = Request::Scan(Scan { pattern: None, action, cursor: 0, limit: 100 });
+    let scan = Request::Scan(Scan {
+        tenant: Some("default"),
+        pattern: None,
+        action,
+        cursor: 0,
+        limit: 100,
+    });
     world.ask(CAROL, &scan);
     let not_yet = Reply::Done(Err(ErrorCode::ReplicaIsNotReady));
     record(&mut world);

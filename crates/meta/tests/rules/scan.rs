@@ -32,7 +32,13 @@ fn a_page_of_long_keys_ends_before_it_outgrows_a_frame() {
     for i in 0..2_000 {
         world.put(&format!("{i:0>4096}"), 1).unwrap();
     }
-    let page = Scan { pattern: None, action: ScanAction::List, cursor: 0, limit: u32::MAX };
+    let page = Scan {
+        tenant: Some("default"),
+        pattern: None,
+        action: ScanAction::List,
+        cursor: 0,
+        limit: u32::MAX,
+    };
     let Reply::Scanned(page) = world.ask(BOB, &Request::Scan(page)) else { panic!("no page") };
     assert!((1_000..1_100).contains(&page.objects.len()), "{}", page.objects.len());
     let all = world.scan(None, ScanAction::List, u32::MAX).unwrap();
@@ -45,7 +51,8 @@ fn scan_while(
     (pattern, action): (&str, ScanAction),
     meanwhile: impl FnOnce(&mut World),
 ) -> ScanPage {
-    let scan = Scan { pattern: Some(pattern), action, cursor: 0, limit: 4 };
+    let scan =
+        Scan { tenant: Some("default"), pattern: Some(pattern), action, cursor: 0, limit: 4 };
     let keys = world.meta.begin_scan(world.now, BOB, &scan).expect("the master serves");
     let matched = Patterns::default().pick(pattern, keys, || true).expect("the pattern is good");
     meanwhile(world);
@@ -79,7 +86,13 @@ fn what_changes_while_keys_are_matched_is_listed_as_it_is_then() {
         upsert(world, "a2");
     });
     assert_eq!((listed(&page), page.next_cursor), (vec!["a3"], Some(4)));
-    let scan = Scan { pattern: Some("a"), action: ScanAction::List, cursor: 4, limit: 9 };
+    let scan = Scan {
+        tenant: Some("default"),
+        pattern: Some("a"),
+        action: ScanAction::List,
+        cursor: 4,
+        limit: 9,
+    };
     let Reply::Scanned(rest) = world.ask(BOB, &Request::Scan(scan)) else { panic!("no page") };
     assert_eq!(listed(&rest), ["a4", "a2"], "each is met once");
 }
@@ -111,7 +124,13 @@ fn a_page_that_ends_early_goes_on_at_the_first_key_that_was_not_matched() {
     let mut met = Vec::new();
     let mut next = Some(0);
     while let Some(cursor) = next {
-        let scan = Scan { pattern: Some("a"), action: ScanAction::List, cursor, limit: 9 };
+        let scan = Scan {
+            tenant: Some("default"),
+            pattern: Some("a"),
+            action: ScanAction::List,
+            cursor,
+            limit: 9,
+        };
         let keys = world.meta.begin_scan(world.now, BOB, &scan).expect("the master serves");
         let matched = Patterns::default().pick("a", keys, || false).expect("the pattern is good");
         let Reply::Scanned(page) = world.meta.end_scan(world.now, BOB, &scan, matched) else {

@@ -74,8 +74,13 @@ fn nothing_is_named_granted_ended_removed_or_mounted() {
         domains: &[],
     };
     let page = InventoryPage { segment: A, run: 1, page: 0, last: true, entries: vec![] };
-    let scan =
-        Scan { pattern: None, action: ScanAction::Remove { force: true }, cursor: 0, limit: 10 };
+    let scan = Scan {
+        tenant: Some("default"),
+        pattern: None,
+        action: ScanAction::Remove { force: true },
+        cursor: 0,
+        limit: 10,
+    };
     let task = CreateTask { key: "a", kind: TaskKind::Copy, source: "", targets: vec!["b"] };
     let list = Scan { action: ScanAction::List, ..scan };
     let keys = || vec!["a"];

@@ -25,7 +25,7 @@ fn remove_all(world: &mut World, limit: u32) -> (u64, Vec<Version>) {
     let (mut removed, mut named, mut cursor) = (0, Vec::new(), 0);
     loop {
         let action = ScanAction::Remove { force: true };
-        let scan = Scan { pattern: Some("^none$"), action, cursor, limit };
+        let scan = Scan { tenant: Some("default"), pattern: Some("^none$"), action, cursor, limit };
         let Reply::Scanned(page) = world.ask(BOB, &Request::Scan(scan)) else { panic!("no page") };
         removed += page.removed;
         named.extend(page.remains.ranges.iter().map(|range| range.version));
@@ -64,8 +64,15 @@ fn a_listing_has_no_pages_of_tombstones() {
     let mut world = pool(1, 64 * KIB);
     world.put("k", KIB).unwrap();
     world.remove("k", false).unwrap();
-    let scan =
-        |cursor| Request::Scan(Scan { pattern: None, action: ScanAction::List, cursor, limit: 10 });
+    let scan = |cursor| {
+        Request::Scan(Scan {
+            tenant: Some("default"),
+            pattern: None,
+            action: ScanAction::List,
+            cursor,
+            limit: 10,
+        })
+    };
     let page = ScanPage::default();
     assert_eq!(world.ask(BOB, &scan(0)), Reply::Scanned(page));
     let refusal = Reply::Refused(ErrorCode::InvalidParams);
@@ -231,8 +238,13 @@ fn a_removal_of_many_is_over_when_the_nodes_have_dropped_what_went() {
             world.put(&format!("k{put}"), KIB).unwrap();
         }
         world.get("k1").unwrap();
-        let all =
-            Scan { pattern: None, action: ScanAction::Remove { force: true }, cursor: 0, limit: 9 };
+        let all = Scan {
+            tenant: Some("default"),
+            pattern: None,
+            action: ScanAction::Remove { force: true },
+            cursor: 0,
+            limit: 9,
+        };
         let Reply::Scanned(page) = world.ask(BOB, &Request::Scan(all)) else { panic!("no page") };
         assert_eq!(page.removed, 5);
         let newest = world.meta.newest_version();

@@ -376,7 +376,7 @@ impl World {
         assert_eq!(self.ask(BOB, &request), Reply::Done(Ok(())));
     }
 
-    /// Scans all objects, page by page.
+    /// Scans the objects of all tenants, page by page.
     pub(crate) fn scan(
         &mut self,
         pattern: Option<&str>,
@@ -386,7 +386,8 @@ impl World {
         let mut all = ScanPage::default();
         let mut cursor = 0;
         loop {
-            let request = Request::Scan(Scan { pattern, action, cursor, limit });
+            let tenant = None;
+            let request = Request::Scan(Scan { tenant, pattern, action, cursor, limit });
             match self.ask(BOB, &request) {
                 Reply::Scanned(page) => {
                     all.removed += page.removed;

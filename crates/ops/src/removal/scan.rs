@@ -1,4 +1,6 @@
-use mooncake_types::{ErrorCode, Reply, Request, Scan, ScanAction, ScanPage, Tick, limits};
+use mooncake_types::{
+    DEFAULT_TENANT, ErrorCode, Reply, Request, Scan, ScanAction, ScanPage, Tick, limits,
+};
 
 use crate::dropping::{Dropped, Dropping};
 use crate::location::ObjectLocation;
@@ -7,6 +9,7 @@ use crate::op::{CallError, MoveError, Op, Step, unexpected};
 /// A walk over all objects, page by page.
 #[derive(Debug)]
 struct Walk<'a> {
+    tenant: &'a str,
     pattern: Option<&'a str>,
     action: ScanAction,
     cursor: Option<u64>,
@@ -21,7 +24,8 @@ impl<'a> Walk<'a> {
     fn new(pattern: Option<&'a str>, action: ScanAction) -> Self {
         let too_long = pattern.is_some_and(|text| text.len() > limits::MAX_REGEX_BYTES);
         let failed = too_long.then_some(ErrorCode::InvalidParams);
-        Self { pattern, action, cursor: Some(0), begun: 0, limit: u64::MAX, failed }
+        let tenant = DEFAULT_TENANT;
+        Self { tenant, pattern, action, cursor: Some(0), begun: 0, limit: u64::MAX, failed }
     }
 
     fn next(&mut self) -> Step<'a> {
@@ -31,6 +35,7 @@ impl<'a> Walk<'a> {
         }
         self.begun += 1;
         Step::Call(Request::Scan(Scan {
+            tenant: Some(self.tenant),
             pattern: self.pattern,
             action: self.action,
             cursor,
@@ -76,6 +81,13 @@ impl<'a> RemoveScanOp<'a> {
     pub fn new(pattern: Option<&'a str>, force: bool) -> Self {
         let walk = Walk::new(pattern, ScanAction::Remove { force });
         Self { walk, removed: 0, dropping: Dropping::default(), asks_again: false }
+    }
+
+    /// Removes objects of the tenant of this name instead of the default one.
+    #[must_use]
+    pub fn of_tenant(mut self, tenant: &'a str) -> Self {
+        self.walk.tenant = tenant;
+        self
     }
 }
 
@@ -142,6 +154,13 @@ impl<'a> ListOp<'a> {
         Self { walk: Walk::new(pattern, ScanAction::List), found: Vec::new(), most: usize::MAX }
     }
 
+    /// Lists objects of the tenant of this name instead of the default one.
+    #[must_use]
+    pub fn of_tenant(mut self, tenant: &'a str) -> Self {
+        self.walk.tenant = tenant;
+        self
+    }
+
     /// The walk ends with [`ErrorCode::BufferOverflow`] if there are more than `most` objects.
     #[must_use]
     pub fn at_most(self, most: usize) -> Self {
@@ -192,6 +211,12 @@ impl<'a> ListPageOp<'a> {
         let mut op = ListOp::new(pattern);
         (op.walk.cursor, op.walk.limit) = (Some(cursor), 1);
         Self(op)
+    }
+
+    /// As [`ListOp::of_tenant`].
+    #[must_use]
+    pub fn of_tenant(self, tenant: &'a str) -> Self {
+        Self(self.0.of_tenant(tenant))
     }
 }
 

@@ -166,7 +166,13 @@ fn replicas_that_are_cleared_are_dropped_too() {
 fn a_page_of_a_scan_is_over_when_its_nodes_have_confirmed_it() {
     let scan = |cursor| {
         let action = ScanAction::Remove { force: true };
-        Request::Scan(Scan { pattern: None, action, cursor, limit: limits::MAX_SCAN_OBJECTS })
+        Request::Scan(Scan {
+            tenant: Some("default"),
+            pattern: None,
+            action,
+            cursor,
+            limit: limits::MAX_SCAN_OBJECTS,
+        })
     };
     let page = |next_cursor: Option<u64>| {
         let Ok(Reply::Remaining { remains, .. }) = remaining(vec![], &[(1, 64, 5)], 0) else {

@@ -4,7 +4,13 @@ use mooncake_types::{ErrorCode, Reply, Request, Scan, ScanAction, ScanPage, limi
 use crate::script::{Turn, failures, located, play, segments};
 
 fn ask(pattern: Option<&str>, action: ScanAction, cursor: u64) -> Request<'_> {
-    Request::Scan(Scan { pattern, action, cursor, limit: limits::MAX_SCAN_OBJECTS })
+    Request::Scan(Scan {
+        tenant: Some("default"),
+        pattern,
+        action,
+        cursor,
+        limit: limits::MAX_SCAN_OBJECTS,
+    })
 }
 
 fn removed(next_cursor: Option<u64>, removed: u64) -> Reply {

@@ -190,9 +190,15 @@ fn objects() -> impl Iterator<Item = (&'static str, Request<'static>)> {
     };
     let revoked = vec![PutRevoke::new(KEYS[0], version())];
     let held = vec![PutRevoke { held_replicas: 5, ..revoked[0] }];
-    let list =
-        Scan { pattern: Some("^model@"), action: ScanAction::List, cursor: 1 << 40, limit: 1000 };
+    let list = Scan {
+        tenant: Some("default"),
+        pattern: Some("^model@"),
+        action: ScanAction::List,
+        cursor: 1 << 40,
+        limit: 1000,
+    };
     let remove = Scan {
+        tenant: Some("default"),
         pattern: None,
         action: ScanAction::Remove { force: true },
         cursor: 0,

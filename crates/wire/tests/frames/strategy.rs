@@ -401,8 +401,10 @@ fn scan() -> impl Strategy<Value = Scan<'static>> {
         ScanAction::Remove { force: false },
         ScanAction::Remove { force: true },
     ]);
-    (option::of(text()), action, number(), any::<u32>())
-        .prop_map(|(pattern, action, cursor, limit)| Scan { pattern, action, cursor, limit })
+    let tenant = select(&[Some("default"), Some("blue"), None]);
+    (tenant, option::of(text()), action, number(), any::<u32>()).prop_map(
+        |(tenant, pattern, action, cursor, limit)| Scan { tenant, pattern, action, cursor, limit },
+    )
 }
 
 pub(crate) fn range_drop() -> impl Strategy<Value = RangeDrop> {

@@ -1,12 +1,13 @@
 //! The command line of `mooncake sim`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Parser;
 use mooncake_meta::{Config, EvictionPolicy};
-use mooncake_types::{ByteSize, limits};
+use mooncake_types::{ByteSize, Tenant, limits};
 
 use super::SimError;
+use super::tenants::TenantTrace;
 use crate::{PoolShape, Trace, TraceLimits, Workload, generate};
 
 const MAX_SEGMENTS: i64 = 4_096;
@@ -22,6 +23,7 @@ const MAX_LEASE_MS: u64 = 1_000 * 365 * 86_400_000;
 /// later requests: no policy hits more.
 #[derive(Debug, Parser)]
 #[command(name = "mooncake sim", max_term_width = 110)]
+#[command(group = clap::ArgGroup::new("generated").args(["generate", "tenant"]).multiple(true))]
 pub(crate) struct SimArgs {
     /// The trace: JSON lines with timestamp, input_length, output_length and hash_ids; plain or gzipped.
     #[arg(long, value_name = "FILE", default_value = "data/conversation_trace.jsonl.gz")]
@@ -29,8 +31,12 @@ pub(crate) struct SimArgs {
     /// Generate requests of this shape, instead of a trace: chat, agents, retrieval, scan or noon.
     #[arg(long, value_name = "SHAPE", value_parser = workload, conflicts_with = "trace")]
     pub(crate) generate: Option<Workload>,
+    /// Several tenants in one pool, each as NAME=FILE with a trace, or NAME=SHAPE: say what each hits alone in its share,
+    /// together with the others, and with quotas. Each has an equal share.
+    #[arg(long, value_name = "NAME=TRACE", value_parser = tenant, conflicts_with_all = ["trace", "generate", "csv", "plot"])]
+    pub(crate) tenant: Vec<(Tenant, String)>,
     /// Seed of the generated requests. The same seed gives the same requests.
-    #[arg(long, value_name = "N", default_value_t = 1, requires = "generate")]
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "generated")]
     pub(crate) seed: u64,
     /// Take only the first N requests. With --generate: generate N requests [default: all; 20000].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -75,16 +81,36 @@ pub(crate) struct SimArgs {
 }
 
 impl SimArgs {
+    /// The tenants with their requests; none if there is one trace for all.
+    pub(crate) fn tenants(&self) -> Result<Vec<TenantTrace>, SimError> {
+        let numbered = self.tenant.iter().zip(self.seed..);
+        numbered
+            .map(|((tenant, text), seed)| {
+                let trace = match workload(text) {
+                    Ok(shape) => generate(shape, seed, self.count(GENERATED_REQUESTS)),
+                    Err(_) => self.read(Path::new(text))?,
+                };
+                Ok(TenantTrace { tenant: tenant.clone(), trace })
+            })
+            .collect()
+    }
+
     /// The requests to run: a trace file, or generated ones.
     pub(crate) fn requests(&self) -> Result<Trace, SimError> {
-        let count = |default| self.requests.map_or(default, |wanted| wanted as usize);
         match self.generate {
-            Some(workload) => Ok(generate(workload, self.seed, count(GENERATED_REQUESTS))),
-            None => {
-                let limits = TraceLimits { requests: count(usize::MAX), ..TraceLimits::NONE };
-                Ok(Trace::read(&self.trace, limits)?)
-            }
+            Some(workload) => Ok(generate(workload, self.seed, self.count(GENERATED_REQUESTS))),
+            None => self.read(&self.trace),
         }
+    }
+
+    /// How many requests to take.
+    fn count(&self, default: usize) -> usize {
+        self.requests.map_or(default, |wanted| wanted as usize)
+    }
+
+    fn read(&self, path: &Path) -> Result<Trace, SimError> {
+        let limits = TraceLimits { requests: self.count(usize::MAX), ..TraceLimits::NONE };
+        Ok(Trace::read(path, limits)?)
     }
 
     /// Replicas of each block: each one lies on a segment of its own.
@@ -92,10 +118,10 @@ impl SimArgs {
         self.replicas.min(self.segments)
     }
 
-    /// The pool sizes to compare, in bytes, in ascending order.
-    pub(crate) fn sizes(&self, trace: &Trace) -> Result<Vec<u64>, SimError> {
+    /// The pool sizes to compare for a trace of so many distinct blocks, in bytes, in ascending order.
+    pub(crate) fn sizes(&self, distinct_blocks: usize) -> Result<Vec<u64>, SimError> {
         let (replicas, block_bytes) = (self.replicas(), self.block_bytes);
-        let distinct = trace.hash_ids.len() as f64;
+        let distinct = distinct_blocks as f64;
         let unit = u64::from(replicas) * block_bytes;
         let mut sizes = match self.pool_bytes.is_empty() {
             true => self.pool_ratio.iter().map(|ratio| (distinct * ratio) as u64 * unit).collect(),
@@ -126,6 +152,7 @@ impl SimArgs {
                 lease_ttl_ms: self.lease_ms,
                 ..Config::default()
             },
+            quotas: Vec::new(),
         }
     }
 }
@@ -157,6 +184,13 @@ fn workload(text: &str) -> Result<Workload, String> {
     found.ok_or_else(|| format!("expected one of {names}"))
 }
 
+fn tenant(text: &str) -> Result<(Tenant, String), String> {
+    let parts = text.split_once('=').filter(|(name, trace)| !name.is_empty() && !trace.is_empty());
+    let (name, trace) = parts.ok_or_else(|| "expected NAME=FILE or NAME=SHAPE".to_owned())?;
+    let tenant = Tenant::named(name).map_err(|wrong| wrong.to_string())?;
+    Ok((tenant, trace.to_owned()))
+}
+
 fn policy(text: &str) -> Result<EvictionPolicy, String> {
     let names = EvictionPolicy::ALL.map(EvictionPolicy::name).join(", ");
     let found = EvictionPolicy::ALL.into_iter().find(|policy| policy.name() == text);
@@ -186,6 +220,9 @@ mod tests {
             (&["--generate", "rain"], "expected one of chat, agents, retrieval, scan, noon"),
             (&["--generate", "chat", "--trace", "x"], "cannot be used with"),
             (&["--seed", "2"], "--generate <SHAPE>"),
+            (&["--tenant", "blue"], "expected NAME=FILE or NAME=SHAPE"),
+            (&["--tenant", "_blue=chat"], "a tenant has a name"),
+            (&["--tenant", "blue=chat", "--csv", "x"], "cannot be used with"),
             (&["--segments", "0"], "--segments"),
             (&["--replicas", "33"], "--replicas"),
             (&["--lease-ms", "18446744073709551615"], "--lease-ms"),
@@ -208,13 +245,13 @@ mod tests {
         ];
         for (args, expected) in rows {
             let args_of_row = parse(args).unwrap();
-            assert_eq!(args_of_row.sizes(&trace).unwrap(), *expected, "{args:?}");
+            assert_eq!(args_of_row.sizes(trace.hash_ids.len()).unwrap(), *expected, "{args:?}");
             // The optimum gets as many blocks as the pool.
             let pool = args_of_row.shape(expected[0], EvictionPolicy::Lru);
             let blocks = pool.bytes / pool.block_bytes / u64::from(pool.replicas);
             assert_eq!(args_of_row.blocks(expected[0]), blocks, "{args:?}");
         }
-        let error = parse(&["--pool-ratio", "0.0001"]).unwrap().sizes(&trace).unwrap_err();
+        let error = parse(&["--pool-ratio", "0.0001"]).unwrap().sizes(1000).unwrap_err();
         let expected = "a pool of 0 bytes has no room for 1 replicas of one block of 65536";
         assert_eq!(error.to_string(), expected);
     }

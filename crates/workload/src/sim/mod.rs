@@ -2,13 +2,14 @@
 //! requests.
 //!
 //! `args` defines what to compare, `run` runs the pools on all processors, and `table`, `csv` and `plot` write the
-//! results. Enter at [`main`].
+//! results. `tenants` runs several traces in one pool. Enter at [`main`].
 
 mod args;
 mod csv;
 mod plot;
 mod run;
 mod table;
+mod tenants;
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -64,6 +65,11 @@ pub fn main(args: &[String]) -> ExitCode {
 }
 
 fn simulate(args: &SimArgs) -> Result<(), SimError> {
+    let tenants = args.tenants()?;
+    if !tenants.is_empty() {
+        let _ = write!(io::stdout(), "{}", tenants::compare(args, &tenants)?);
+        return Ok(());
+    }
     let trace = args.requests()?;
     if let Some(path) = &args.save_trace {
         let failed = |reason| SimError::Write { path: path.clone(), reason };

@@ -45,7 +45,7 @@ pub(crate) struct Row {
 
 impl Comparison {
     pub(crate) fn run(args: &SimArgs, trace: &Trace) -> Result<Self, SimError> {
-        let sizes = args.sizes(trace)?;
+        let sizes = args.sizes(trace.hash_ids.len())?;
         let pools: Vec<(u64, EvictionPolicy)> = sizes
             .iter()
             .flat_map(|&bytes| args.policy.iter().map(move |&policy| (bytes, policy)))

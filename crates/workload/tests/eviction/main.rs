@@ -33,6 +33,7 @@ fn pool_hits(
         block_bytes: BLOCK_BYTES,
         replicas: 1,
         config: Config { eviction_policy, lease_ttl_ms: 200, ..Config::default() },
+        quotas: Vec::new(),
     };
     let mut pool = Pool::new(&shape).expect("a sound pool");
     for number in 0..trace.requests.len() {

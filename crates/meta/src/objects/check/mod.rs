@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use crate::Meta;
 use crate::check::{Check, ensure};
-use crate::objects::{ObjectState, Pin, QueueKind};
+use crate::objects::{ObjectState, PINNED_PLACES, Pin, QueueKind};
 use crate::slab::NONE;
 
 impl Meta {
@@ -148,7 +148,7 @@ impl Meta {
     pub(crate) fn every_queue_is_in_order(&self) -> Check {
         let leased_until = |id: u32| self.objects[self.ranges[id].object].leased_until();
         for (slot, segment) in self.segments.iter() {
-            for (place, queue) in segment.queues.iter().enumerate() {
+            for (lane, place, queue) in segment.all_queues() {
                 let members: Vec<u32> = queue.iter(&self.ranges).collect();
                 ensure(
                     "a queue holds ranges of its segment, kind and class, and as many as it says",
@@ -156,9 +156,11 @@ impl Meta {
                         && members.iter().all(|&id| {
                             let range = &self.ranges[id];
                             let right = range.queue.on_segment(range.class);
-                            (range.segment, right) == (slot, Some(place))
+                            let is_lane = place >= PINNED_PLACES.end
+                                || self.lane_on(range.object, slot) == lane;
+                            (range.segment, right) == (slot, Some(place)) && is_lane
                         }),
-                    || format!("slot {slot}, queue {place}: {members:?}"),
+                    || format!("slot {slot}, lane {lane}, queue {place}: {members:?}"),
                 )?;
                 let Some(&first) = members.first() else { continue };
                 let kind = self.ranges[first].queue;

@@ -21,7 +21,11 @@ impl Meta {
             ensure("the room of a segment is noted", noted.is_none_or(|(a, b)| a == b), || {
                 format!("slot {slot}: {noted:?}")
             })?;
-            for place in PLAIN_PLACES.chain(pinned.clone()).chain([EXTRA_PLACE]) {
+            let is_wanted = |place: usize| {
+                PLAIN_PLACES.contains(&place) || pinned.contains(&place) || place == EXTRA_PLACE
+            };
+            for (_, place, queue) in segment.all_queues().filter(|&(_, place, _)| is_wanted(place))
+            {
                 // Leases need not end in the order of their queue.
                 let met = |id: u32| match self.ranges[id].queue {
                     QueueKind::Leased | QueueKind::PinnedLeased => again,
@@ -29,7 +33,7 @@ impl Meta {
                 };
                 let end =
                     |id: u32| self.objects[self.ranges[id].object].leased_until().max(met(id));
-                let mut ends = segment.queues[place].iter(&self.ranges).map(end);
+                let mut ends = queue.iter(&self.ranges).map(end);
                 ensure(
                     "nothing can be evicted before the moment that is noted",
                     ends.all(|end| segment.evictable_from <= end),
@@ -86,7 +90,8 @@ impl Meta {
         let range = &self.ranges[id];
         let object = &self.objects[range.object];
         let pinned_too = self.config.allow_evict_soft_pinned;
-        let goes = !self.victim_stays(range.object, pinned_too);
+        let gives_way = self.gives_way(self.lane_on(range.object, range.segment));
+        let goes = gives_way && !self.victim_stays(range.object, pinned_too);
         object.leased_until() <= self.now
             && match range.queue {
                 QueueKind::Fresh | QueueKind::Leased => goes,

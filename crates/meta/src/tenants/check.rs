@@ -1,0 +1,42 @@
+use std::collections::BTreeMap;
+
+use mooncake_types::{Medium, split_tenant};
+
+use crate::Meta;
+use crate::check::{Check, ensure};
+use crate::objects::QueueKind;
+
+/// Bytes, ranges, objects and sinking bytes in memory.
+type Sums = (u64, u64, u64, u64);
+
+impl Meta {
+    pub(crate) fn every_tenant_is_charged_for_its_memory(&self) -> Check {
+        if !self.tenants.is_enforced() {
+            return Ok(());
+        }
+        let mut sums: BTreeMap<&str, Sums> = BTreeMap::new();
+        let in_memory =
+            self.ranges.iter().filter(|(_, it)| self.segments[it.segment].medium == Medium::Memory);
+        for (_, range) in in_memory {
+            let (name, _) = split_tenant(&self.objects[range.object].key);
+            let sum = sums.entry(name).or_default();
+            (sum.0, sum.1) = (sum.0 + range.len, sum.1 + 1);
+            sum.3 += if range.queue == QueueKind::Sinking { range.len } else { 0 };
+        }
+        for (object, record) in self.objects.iter() {
+            if self.counts_in_memory(object) {
+                sums.entry(split_tenant(&record.key).0).or_default().2 += 1;
+            }
+        }
+        for (_, account) in self.tenants.accounts.iter() {
+            let sum = sums.remove(&*account.name).unwrap_or_default();
+            let charged = (account.bytes, account.ranges, account.objects, account.sinking);
+            ensure("a tenant is charged for what it has in memory", charged == sum, || {
+                format!("{account:?}: {sum:?}")
+            })?;
+            let is_needed = account.quota.is_some() || account.ranges > 0;
+            ensure("an account has a quota or a range", is_needed, || format!("{account:?}"))?;
+        }
+        ensure("each tenant with a range has an account", sums.is_empty(), || format!("{sums:?}"))
+    }
+}
