@@ -84,9 +84,7 @@ def measure(rounds: int) -> dict[str, dict[str, list[Answer]]]:
 def table(taken: dict[str, dict[str, list[Answer]]]) -> str:
     rows = []
     for work, (_, size, _) in WORKS.items():
-        plain, tls = (
-            statistics.median(answer.p50_us for answer in taken[work][name]) for name in ("plain", "TLS")
-        )
+        plain, tls = (statistics.median(answer.p50_us for answer in taken[work][name]) for name in ("plain", "TLS"))
         rates = [size / us / 1e3 for us in (plain, tls)]
         rows.append([work, f"{plain:.0f} us", f"{tls:.0f} us", f"{tls / plain:.2f}", *(f"{it:.2f}" for it in rates)])
     return markdown([["call", "plain", "TLS", "ratio", "plain, GB/s", "TLS, GB/s"], *rows])

@@ -21,9 +21,8 @@ from typing import cast
 
 from aiohttp import web
 
-from mooncake import _flag
+from mooncake import _flag, _tls
 from mooncake._output import Parser
-from mooncake import _tls
 from mooncake._rest.access import for_operators, refuse_web_pages, token_of_environment
 from mooncake._rest.health import HealthEndpoints
 from mooncake._rest.master import RETRY_SECONDS, await_master, wait

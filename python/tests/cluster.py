@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from mooncake.store import MooncakeDistributedStore
+from typing_extensions import Self
 
 COMMANDS = Path(sys.executable).parent
 MIB = 1 << 20
@@ -207,7 +208,7 @@ class Cluster:
         self.stores.append(store)
         return store
 
-    def __enter__(self) -> Cluster:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -42,7 +42,8 @@ def rendered(values: Values) -> dict[str, str]:
 
     with helm_python.Chart.load(CHART) as chart:
         chart.validate_schema(values)
-        return chart.render(values, name="pool", namespace="kv")
+        texts: dict[str, str] = chart.render(values, name="pool", namespace="kv")
+        return texts
 
 
 def manifests_in(texts: Iterator[str]) -> list[Manifest]:

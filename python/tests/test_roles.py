@@ -27,7 +27,7 @@ PATHS = {
     "admin": ["POST /api/v1/soft_pin", "POST /api/v1/remove_all", "POST /api/v1/drain_jobs"],
     "": ["/health", "/version", "/role", "/leader"],
 }
-ROLES = ("read", "write", "lend", "admin", "metrics", "read,write")
+ROLES = ("read", "write", "admin", "metrics", "read,write")
 
 
 class GuardedCluster(Cluster):
@@ -93,8 +93,6 @@ def test_each_token_allows_what_its_line_says(cluster: GuardedCluster, monkeypat
         ("token-read", True, False),
         ("token-write", False, True),
         ("token-read,write", True, True),
-        ("token-metrics", False, False),
-        ("token-lend", False, False),
     ):
         result, store = store_with(cluster, monkeypatch, token)
         assert result == 0, token
@@ -106,15 +104,18 @@ def test_each_token_allows_what_its_line_says(cluster: GuardedCluster, monkeypat
             assert store.remove_all(force=True) == DENIED, token
             assert store.remove_by_regex(".*", force=True) == DENIED, token
     assert cluster.stores[0].get("key") == content("key", MIB)
+    for token in ("token-metrics", "token-admin"):
+        result, _ = store_with(cluster, monkeypatch, token)
+        assert result != 0, f"{token} is for the admin server alone"
 
 
-def test_only_who_may_lend_lends(cluster: GuardedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_who_knows_the_secret_of_the_pool_lends(cluster: GuardedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     before = cluster.segments()
-    for token in ("token-read,write", "token-metrics", "token-admin"):
-        result, _ = store_with(cluster, monkeypatch, token, 16 * MIB)
-        assert result != 0, token
+    for role in ROLES:
+        result, _ = store_with(cluster, monkeypatch, f"token-{role}", 16 * MIB)
+        assert result != 0, role
     assert cluster.segments() == before
-    result, _ = store_with(cluster, monkeypatch, "token-lend", 16 * MIB)
+    result, _ = store_with(cluster, monkeypatch, cluster.token, 16 * MIB)
     assert result == 0
     assert len(cluster.segments()) == len(before) + 1
 

@@ -32,7 +32,7 @@ NAMED = {
 # Methods that the C++ package does not have: an upsert that gathers buffers, the longest prefix, the drain of a store,
 # the port of its HTTP server, the prefetch, and the query by pattern.
 ADDED = {"batch_prefix_len", "batch_upsert_from_multi_buffers", "drain", "get_client_http_port", "prefetch"}
-ADDED |= {"query_by_regex"}
+ADDED |= {"for_tenant", "query_by_regex"}
 
 
 def known() -> list[str]:

@@ -167,18 +167,19 @@ def quotas(tmp_path: Path) -> Iterator[Quotas]:
 
 def test_a_noisy_tenant_takes_nothing_of_the_quota_of_another(quotas: Quotas) -> None:
     quiet, noisy = (store_of(quotas.cluster, name) for name in ["quiet", "noisy"])
-    for number in range(15):
+    # Above 90 % of its quota a tenant is relieved of objects, whatever others do.
+    for number in range(14):
         assert quiet.put(f"q{number}", content(f"q{number}", MIB)) == 0
     for number in range(100):
         assert noisy.put(f"n{number}", content(f"n{number}", MIB)) == 0
-    for number in range(15):
+    for number in range(14):
         assert quiet.get(f"q{number}") == content(f"q{number}", MIB)
     assert quotas.state("quiet")["evicted_bytes"] == 0
     noisy_state = quotas.state("noisy")
     assert noisy_state["evicted_bytes"] >= 80 * MIB
     assert noisy_state["charged_bytes"] <= 32 * MIB
     metrics = quotas.cluster.http("/metrics") or ""
-    assert f'mooncake_tenant_quota_charged_bytes{{tenant_id="quiet"}} {15 * MIB}' in metrics
+    assert f'mooncake_tenant_quota_charged_bytes{{tenant_id="quiet"}} {14 * MIB}' in metrics
 
 
 def test_puts_beyond_a_quota_or_without_one_are_refused(quotas: Quotas) -> None:

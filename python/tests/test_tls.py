@@ -144,10 +144,12 @@ def test_setup_takes_the_certificates_in_its_dict(
 def test_the_commands_and_grpc_reach_an_encrypted_master(cluster: EncryptedCluster, files: Files) -> None:
     cluster.start_node(64 * MIB)
     admin = f"127.0.0.1:{cluster.http_port}"
-    status = subprocess.run([COMMANDS / "mooncake", "status", admin], capture_output=True, text=True, timeout=60)
+    status = subprocess.run(
+        [COMMANDS / "mooncake", "status", "--master-http", admin], capture_output=True, text=True, timeout=60
+    )
     assert status.returncode == 0, status.stdout + status.stderr
-    read = lambda path: Path(path).read_bytes()  # noqa: E731
-    credentials = grpc.ssl_channel_credentials(read(files.ca), read(files.key), read(files.cert))
+    of_client: list[bytes] = [Path(path).read_bytes() for path in (files.ca, files.key, files.cert)]
+    credentials = grpc.ssl_channel_credentials(*of_client)
     with grpc.secure_channel(cluster.master_address, credentials) as channel:
         answer = channel.unary_unary("/grpc.health.v1.Health/Check")(b"", timeout=20, wait_for_ready=True)
     assert answer == b"\x08\x01", "it serves"
@@ -162,9 +164,7 @@ def test_an_encrypted_pool_survives_its_master(cluster: EncryptedCluster) -> Non
     wait_until(lambda: store.get("key") == content("key", MIB), 60, "the object is back")
 
 
-def test_the_rest_service_and_the_metadata_server_speak_https(
-    cluster: EncryptedCluster, tmp_path: Path
-) -> None:
+def test_the_rest_service_and_the_metadata_server_speak_https(cluster: EncryptedCluster, tmp_path: Path) -> None:
     rest, metadata = free_port(), free_port()
     config = tmp_path / "mooncake.json"
     config.write_text(

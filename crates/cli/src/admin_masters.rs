@@ -77,9 +77,7 @@ impl Masters {
         }
         Err(last)
     }
-}
 
-impl Masters {
     /// What the leader says at this path, and the address of its admin server.
     pub(crate) fn ask_leader<T: for<'de> Deserialize<'de>>(
         &mut self,
@@ -126,7 +124,7 @@ pub(crate) fn ask<T: for<'de> Deserialize<'de>>(
         }),
         401 => Err(ApiError::Refused {
             code: None,
-            reason: format!("{address} wants the token of the pool: give --auth_token_file"),
+            reason: format!("{address} wants the token of the pool: give MOONCAKE_AUTH_TOKEN_FILE"),
         }),
         503 => Err(ApiError::Absent(format!("the master at {address} does not lead"))),
         status => {

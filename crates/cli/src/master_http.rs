@@ -24,13 +24,14 @@ pub(crate) fn addresses(text: &str, cluster_id: Option<&str>) -> Result<Vec<Stri
     }
 }
 
-/// One address. `http://` in front and a path behind, as in the address line of a browser, are left out.
+/// One address. `http://` or `https://` in front and a path behind, as in the address line of a browser, are left out.
 fn one(text: &str) -> Result<String, String> {
     let wrong =
         |reason: &str| format!("{text:?} is no address of a master's admin server: {reason}");
-    let plain = text.strip_prefix("http://").unwrap_or(text);
+    let plain = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
+    let plain = plain.unwrap_or(text);
     if let Some((scheme, _)) = plain.split_once("://") {
-        return Err(wrong(&format!("{scheme}:// is not spoken there, only http://")));
+        return Err(wrong(&format!("{scheme}:// is not spoken there, only http:// and https://")));
     }
     let place = plain.split('/').next().unwrap_or_default();
     match split(place).map_err(wrong)? {
@@ -69,6 +70,7 @@ mod tests {
             ("a:1,b:2; c", &["a:1", "b:2", "c:9003"]),
             ("http://a:1/,http://b", &["a:1", "b:9003"]),
             ("http://10.0.0.1:9003/metrics", &["10.0.0.1:9003"]),
+            ("https://a:1", &["a:1"]),
             ("[::1]:9003;::1", &["[::1]:9003", "[::1]:9003"]),
         ] {
             assert_eq!(addresses(text, None).expect(text), expected, "{text}");
@@ -76,7 +78,7 @@ mod tests {
         for (text, reason) in [
             ("", "no address"),
             (" , ", "no address"),
-            ("https://a:1", "only http://"),
+            ("ftp://a:1", "only http://"),
             ("a:1,:2", "it names no host"),
             ("a:70000", "port"),
             ("etcd://", "it names no endpoint"),

@@ -42,22 +42,24 @@ fn the_defaults_are_those_of_the_documentation() {
     assert_eq!(settings(""), Config::default());
 }
 
+/// All flags of the pool, none at its default.
+const POOL: &str = "-rpc_port=1234|--rpc-address|127.0.0.1|--metrics_port=4321|--metrics-host=127.0.0.2|\
+    --cluster_id=blue|--auth_token=x|--norpc_enable_tcp_no_delay|--rpc_conn_timeout_seconds=7|\
+    --max_connections=9|--busy_poll_us=30|--enable_metric_reporting=no|--default_kv_lease_ttl=500|\
+    --default_kv_soft_pin_ttl=1m|--max_kv_soft_pin_ttl=3600000|\
+    --allow_evict_soft_pinned_objects=0|--eviction_policy=s3fifo|--eviction_ratio=0.1|--eviction_high_watermark_ratio=1|\
+    --memory_allocator=cachelib|--allocation_strategy=free_ratio_first|--client_ttl=3|\
+    --put_start_discard_timeout_sec=4|--put_start_release_timeout_sec=5|\
+    --stripe_threshold_bytes=64MB|--max_total_finished_tasks=11|--max-total-pending-tasks=12|\
+    --max_total_processing_tasks=13|--pending_task_timeout_sec=0|--processing_task_timeout_sec=15|\
+    --max_retry_attempts=16|--repair_bytes_per_second=1GB|--dynamic_replication_mode=enforce|\
+    --dynamic_replication_heat_window_seconds=20|--dynamic_replication_admission_qps_threshold=1.5|\
+    --dynamic_replication_max_memory_replicas=3|--enable_http_metadata_server|\
+    --http_metadata_server_port=8081|--http_metadata_server_token=meta|--http_metadata_server_host=127.0.0.3|\
+    --enable_metadata_cleanup_on_timeout|--metadata_cluster_id=blue/|--noha_warm_standby";
+
 #[test]
 fn every_flag_of_the_pool_arrives() {
-    let args = "-rpc_port=1234|--rpc-address|127.0.0.1|--metrics_port=4321|--metrics-host=127.0.0.2|\
-                --cluster_id=blue|--auth_token=x|--norpc_enable_tcp_no_delay|--rpc_conn_timeout_seconds=7|\
-                --max_connections=9|--busy_poll_us=30|--enable_metric_reporting=no|--default_kv_lease_ttl=500|\
-                --default_kv_soft_pin_ttl=1m|--max_kv_soft_pin_ttl=3600000|\
-                --allow_evict_soft_pinned_objects=0|--eviction_policy=s3fifo|--eviction_ratio=0.1|--eviction_high_watermark_ratio=1|\
-                --memory_allocator=cachelib|--allocation_strategy=free_ratio_first|--client_ttl=3|\
-                --put_start_discard_timeout_sec=4|--put_start_release_timeout_sec=5|\
-                --stripe_threshold_bytes=64MB|--max_total_finished_tasks=11|--max-total-pending-tasks=12|\
-                --max_total_processing_tasks=13|--pending_task_timeout_sec=0|--processing_task_timeout_sec=15|\
-                --max_retry_attempts=16|--repair_bytes_per_second=1GB|--dynamic_replication_mode=enforce|\
-                --dynamic_replication_heat_window_seconds=20|--dynamic_replication_admission_qps_threshold=1.5|\
-                --dynamic_replication_max_memory_replicas=3|--enable_http_metadata_server|\
-                --http_metadata_server_port=8081|--http_metadata_server_token=meta|--http_metadata_server_host=127.0.0.3|\
-                --enable_metadata_cleanup_on_timeout|--metadata_cluster_id=blue/|--noha_warm_standby";
     let expected = Config {
         leadership: LeadershipConfig::default(),
         pod: None,
@@ -115,7 +117,7 @@ fn every_flag_of_the_pool_arrives() {
             ..PoolConfig::default()
         },
     };
-    assert_eq!(settings(args), expected);
+    assert_eq!(settings(POOL), expected);
 }
 
 #[test]

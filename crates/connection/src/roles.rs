@@ -130,7 +130,7 @@ fn parse(line: &str) -> Result<(String, Rights), String> {
         .split_once(char::is_whitespace)
         .ok_or("it must be what the holder may do, and then the token")?;
     let rights = rights.parse::<Rights>().map_err(|_| {
-        "it begins with something else than read, write, lend, admin, metrics or all, with commas between them"
+        "it begins with something else than read, write, admin, metrics or all, with commas between them"
     })?;
     match token.trim() {
         token if token.len() <= limits::MAX_NAME_BYTES => Ok((token.to_owned(), rights)),

@@ -101,8 +101,7 @@ impl Engine {
             None => bound.endpoint.clone(),
         };
         let timeout = config.transfer_timeout;
-        let mover =
-            Arc::new(Mover::new(host.clone(), tcp_config(config, client, tls), fabric));
+        let mover = Arc::new(Mover::new(host.clone(), tcp_config(config, client, tls), fabric));
         let peers = Arc::new(Peers::new(name.clone(), bound.endpoint.clone(), metadata));
         let batches = Arc::new(Batches::default());
         let streams = StreamTransfers::default();

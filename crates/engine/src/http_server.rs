@@ -1,6 +1,6 @@
 use std::path::Path;
 
-use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
+use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem};
 
 use crate::EngineConfig;
 use crate::metadata::{Failure, TIMEOUT};
@@ -26,7 +26,7 @@ impl HttpServer {
             return Err("it names no host".to_owned());
         }
         let tls = match (parsed.scheme_str(), &config.tls.ca) {
-            (Some("https"), Some(ca)) => trusting(ca)?,
+            (Some("https"), Some(ca)) => trusting(ca, &config.tls)?,
             (Some("https"), None) => return Err("MOONCAKE_TLS_CA is not set".to_owned()),
             _ => TlsConfig::default(),
         };
@@ -89,7 +89,7 @@ impl HttpServer {
 }
 
 /// Trusts the servers whose certificates come from the authorities in this file, and no others.
-fn trusting(ca: &Path) -> Result<TlsConfig, Failure> {
+fn trusting(ca: &Path, tls: &mooncake_tls::TlsConfig) -> Result<TlsConfig, Failure> {
     let pem = std::fs::read(ca).map_err(|error| format!("{}: {error}", ca.display()))?;
     let certificates: Result<Vec<Certificate<'static>>, _> = parse_pem(&pem)
         .filter_map(|item| match item {
@@ -99,5 +99,20 @@ fn trusting(ca: &Path) -> Result<TlsConfig, Failure> {
         })
         .collect();
     let roots = RootCerts::new_with_certs(&certificates?);
-    Ok(TlsConfig::builder().root_certs(roots).build())
+    Ok(TlsConfig::builder().root_certs(roots).client_cert(own_certificate(tls)?).build())
+}
+
+/// What this process shows to servers that ask for a certificate.
+fn own_certificate(tls: &mooncake_tls::TlsConfig) -> Result<Option<ClientCert>, Failure> {
+    let (Some(cert), Some(key)) = (&tls.cert, &tls.key) else { return Ok(None) };
+    let read =
+        |path: &Path| std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()));
+    let chain: Vec<Certificate<'static>> = parse_pem(&read(cert)?)
+        .filter_map(|item| match item {
+            Ok(PemItem::Certificate(certificate)) => Some(certificate),
+            _ => None,
+        })
+        .collect();
+    let key = PrivateKey::from_pem(&read(key)?).map_err(|error| error.to_string())?;
+    Ok(Some(ClientCert::new_with_certs(&chain, key)))
 }

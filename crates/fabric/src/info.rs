@@ -9,10 +9,6 @@ use crate::call::{CallError, wanted_failure};
 use crate::device::{Device, DeviceOptions, Link, MrMode};
 use crate::load::{Library, OLDEST};
 
-/// How many messages an endpoint can receive at a time: few, since none are sent. The provider `tcp` takes 16 KiB of
-/// memory for each.
-const MESSAGES: usize = 64;
-
 /// A structure that the library allocated, and all that it refers to.
 pub(crate) struct OwnedInfo {
     library: &'static Library,
@@ -110,7 +106,6 @@ fn hints(
         (*info).mode = FI_CONTEXT | FI_CONTEXT2;
         (*(*info).ep_attr).type_ = FI_EP_RDM;
         (*(*info).tx_attr).op_flags = FI_DELIVERY_COMPLETE;
-        (*(*info).rx_attr).size = MESSAGES;
         let domain = (*info).domain_attr;
         (*domain).threading = FI_THREAD_SAFE;
         (*domain).resource_mgmt = FI_RM_ENABLED;

@@ -2,8 +2,10 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use futures_core::Stream;
+use tokio::sync::Mutex;
 use tonic::{Request, Response, Status};
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_server::{Health, HealthServer};
@@ -15,19 +17,34 @@ use crate::link::Link;
 /// The services that it knows: all, and the master's.
 const KNOWN: [&str; 2] = ["", "MasterService"];
 
+/// How long an answer holds. Anyone may ask.
+const FRESH: Duration = Duration::from_secs(1);
+
 pub(crate) struct MasterHealth {
     config: Arc<GatewayConfig>,
+    /// Whether the master was welcoming, and when. One question at a time goes to it.
+    last: Mutex<Option<(Instant, bool)>>,
 }
 
 impl MasterHealth {
     pub(crate) fn server(config: Arc<GatewayConfig>) -> HealthServer<Self> {
-        HealthServer::new(Self { config })
+        HealthServer::new(Self { config, last: Mutex::default() })
+    }
+
+    async fn serves(&self) -> bool {
+        let mut last = self.last.lock().await;
+        if let Some((_, serves)) = last.filter(|(at, _)| at.elapsed() < FRESH) {
+            return serves;
+        }
+        let serves = Link::probe(&self.config).await.is_ok();
+        *last = Some((Instant::now(), serves));
+        serves
     }
 }
 
 #[tonic::async_trait]
 impl Health for MasterHealth {
-    /// Asks the master each time.
+    /// Asks the master, unless somebody did within the last second.
     async fn check(
         &self,
         request: Request<HealthCheckRequest>,
@@ -36,9 +53,9 @@ impl Health for MasterHealth {
         if !KNOWN.contains(&&*service) {
             return Err(Status::not_found(format!("there is no service {service:?}")));
         }
-        let status = match Link::probe(&self.config).await {
-            Ok(()) => ServingStatus::Serving,
-            Err(_) => ServingStatus::NotServing,
+        let status = match self.serves().await {
+            true => ServingStatus::Serving,
+            false => ServingStatus::NotServing,
         };
         Ok(Response::new(HealthCheckResponse { status: status.into() }))
     }

@@ -65,6 +65,12 @@ impl Link {
     pub(crate) async fn admit(&self, token: &str) -> Result<(), Status> {
         let mut master = self.master.lock().await;
         if master.token != token {
+            // Calls that wait for the master would go on with the rights of the other token.
+            if master.used.is_some() {
+                return Err(Status::unauthenticated(
+                    "this connection was opened with another token: open one for each",
+                ));
+            }
             *master = MasterLink { token: token.to_owned(), ..MasterLink::default() };
         }
         let is_fresh = master.used.is_some_and(|used| used.elapsed() < TRIED_AFTER);

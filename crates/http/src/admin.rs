@@ -25,7 +25,7 @@ pub struct AdminRequest<'a> {
     pub path: &'a str,
     /// A JSON text; empty if there is no body.
     pub body: &'a str,
-    /// The token of the pool; empty if it has none.
+    /// The token of the pool; if empty, that of the environment, if it has one.
     pub auth_token: &'a str,
 }
 
@@ -128,7 +128,11 @@ fn exchange(address: &str, asked: &AdminRequest<'_>) -> io::Result<String> {
         .to_socket_addrs()?
         .next()
         .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the name has no address"))?;
-    let text = text_of(address, asked)?;
+    let token = match asked.auth_token {
+        "" => token_of_environment()?,
+        given => given.to_owned(),
+    };
+    let text = text_of(address, &AdminRequest { auth_token: &token, ..*asked })?;
     let told = |error: io::Error| if is_late(&error) { silent() } else { error };
     let stream = TcpStream::connect_timeout(&socket, TIMEOUT).map_err(told)?;
     let stream = secured(Private::new(stream), address)?;
@@ -136,6 +140,19 @@ fn exchange(address: &str, asked: &AdminRequest<'_>) -> io::Result<String> {
     (&*stream).write_all(text.as_bytes()).map_err(told)?;
     let answer = read_answer(&stream, Instant::now() + ANSWER_TIMEOUT)?;
     Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+/// The token that members of the pool read from the environment; empty if there is none.
+fn token_of_environment() -> io::Result<String> {
+    let variable = |name| std::env::var(name).unwrap_or_default();
+    match (variable("MOONCAKE_AUTH_TOKEN"), variable("MOONCAKE_AUTH_TOKEN_FILE")) {
+        (token, _) if !token.is_empty() => Ok(token),
+        (_, file) if file.is_empty() => Ok(String::new()),
+        (_, file) => match std::fs::read_to_string(&file) {
+            Ok(text) => Ok(text.trim().to_owned()),
+            Err(error) => Err(io::Error::new(error.kind(), format!("{file}: {error}"))),
+        },
+    }
 }
 
 /// The connection, encrypted if the environment names certificates, as it does for members of a pool with TLS.
@@ -275,9 +292,9 @@ mod tests {
                 thread::sleep(Duration::from_millis(5));
             }
         });
-        let mut stream = TcpStream::connect(address).unwrap();
+        let stream = TcpStream::connect(address).unwrap();
         let deadline = Instant::now() + Duration::from_millis(50);
-        let error = read_answer(&mut stream, deadline).unwrap_err();
+        let error = read_answer(&stream, deadline).unwrap_err();
         assert_eq!(error.to_string(), "the answer did not end in time");
         assert!(deadline.elapsed() < TIMEOUT);
         drop(stream);

@@ -9,8 +9,8 @@ use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use mooncake_memory::{Private, PrivateWhile};
-use mooncake_tls::{Protocol, Tls};
+use mooncake_memory::Private;
+use mooncake_tls::{PrivateStream, Protocol, Tls};
 use mooncake_types::{LogLimiter, descriptor_remedy};
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
@@ -90,7 +90,7 @@ async fn run(
     if let Err(error) = prepare(&stream, limits.stall) {
         return debug!(%error, "a connection was lost before it was served");
     }
-    let (_private, stream) = match secured(stream, tls) {
+    let stream = match secured(stream, tls) {
         Ok(secured) => secured,
         Err(error) => return debug!(%error, "a connection was lost before it was served"),
     };
@@ -112,13 +112,10 @@ async fn run(
     }
 }
 
-/// The connection, encrypted if there are certificates. The first part is dropped before the second.
-fn secured(stream: TcpStream, tls: Option<Tls>) -> io::Result<(Option<PrivateWhile>, TcpStream)> {
-    let Some(tls) = tls else { return Ok((None, stream)) };
-    let plain = tls.accept(Private::new(stream.into_std()?), Protocol::Http)?;
-    plain.set_nonblocking(true)?;
-    let (private, plain) = plain.hand_over(TcpStream::from_std)?;
-    Ok((Some(private), plain))
+/// The connection, encrypted if there are certificates.
+fn secured(stream: TcpStream, tls: Option<Tls>) -> io::Result<PrivateStream> {
+    let Some(tls) = tls else { return Ok(PrivateStream::new(stream)) };
+    PrivateStream::hand_over(tls.accept(Private::new(stream.into_std()?), Protocol::Http)?)
 }
 
 /// Sets the socket's options. The kernel ends the connection if the peer acknowledges nothing for `stall`.

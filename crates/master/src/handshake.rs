@@ -83,6 +83,10 @@ fn check(config: &Config, hello: &Hello) -> Result<Rights, Refusal> {
     let tokens = config.roles.as_ref().map(Roles::tokens);
     let roles = tokens.as_deref().unwrap_or_default();
     let rights = hello.check(&Expected { cluster_id, auth_token, roles })?;
+    if !rights.include(Rights::MEMBER) {
+        let message = format!("the auth token allows {rights}: it is for the admin server alone");
+        return Err(Refusal { code: ErrorCode::PermissionDenied, message });
+    }
     match hello.client {
         ClientId::OPERATOR => Err(Refusal {
             code: ErrorCode::InvalidParams,

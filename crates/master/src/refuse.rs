@@ -59,10 +59,11 @@ pub(crate) fn log(peer: Peer, code: ErrorCode, message: &str) {
     }
 }
 
-/// Logs that a client asked for what its token does not allow: one line for each client, and one a second at most.
+/// Logs that a client asked for what its token does not allow: one line for each right that is missing, now and then.
 pub(crate) fn log_denied(client: ClientId, has: Rights, needs: Rights) {
-    static DENIED: LogLimiter<ClientId> = LogLimiter::new();
-    if let Some(further) = DENIED.admit(client, Instant::now()) {
+    // Clients choose their ids.
+    static DENIED: LogLimiter<Rights> = LogLimiter::new();
+    if let Some(further) = DENIED.admit(needs, Instant::now()) {
         warn!(%client, %has, %needs, further, "a request is denied: the client's token does not allow it");
     }
 }

@@ -23,7 +23,7 @@ use tracing::info;
 use crate::accept::Listener;
 use crate::admin::{self, AdminState, Guard};
 use crate::ask::{self, Asker, OwnerSlot, Questions};
-use crate::bind::Master;
+use crate::bind::{Master, Ports};
 use crate::config::{Config, MetadataServer};
 use crate::following::{Followed, Following};
 use crate::http2::Http2Door;
@@ -93,10 +93,7 @@ impl Master {
         let registry = MetadataEntries::new();
         let cleanup = cleanup(config.metadata_server.as_ref(), &registry);
         let (followed, following) = watch::channel(Followed::default());
-        let kv_events = match (&config.kv_events, kv_events) {
-            (Some(config), Some(ports)) => Some(kv_events::start(config, ports, asker.clone())?),
-            _ => None,
-        };
+        let kv_events = publish_kv_events(&config, kv_events, &asker)?;
         let quotas = config.tenant_quotas.clone().map(QuotaBook::open).transpose()?;
         let state = AdminState {
             quotas: quotas.clone(),
@@ -249,6 +246,17 @@ impl MasterServer {
         let ((rpc_addr, admin_addr), epoch) = (self.addresses(), term.leadership.epoch());
         info!(%rpc_addr, admin_addr, %epoch, "the master serves");
         Ok(leading)
+    }
+}
+
+fn publish_kv_events(
+    config: &Config,
+    ports: Option<Ports>,
+    asker: &Asker,
+) -> io::Result<Option<Arc<Publisher>>> {
+    match (&config.kv_events, ports) {
+        (Some(config), Some(ports)) => kv_events::start(config, ports, asker.clone()).map(Some),
+        _ => Ok(None),
     }
 }
 

@@ -91,16 +91,7 @@ impl Member {
                 beat.state = BeatState::Idle;
                 return beat.wake_at(process, self.clock.moment(until), around.net);
             }
-            MembershipStep::Connect { address } => {
-                if let Some(conn) = beat.conn.take() {
-                    around.net.close(conn, Side::Client);
-                }
-                let master = around.net.process_at(Site::Master(address));
-                let hello = Message::Hello(self.client);
-                beat.conn = Some(around.net.open((process, Part::Beat), master, hello));
-                beat.state = BeatState::Connecting;
-                return beat.wake_at(process, now_us + DIAL_US, around.net);
-            }
+            MembershipStep::Connect { address } => return self.connect(address, around),
             MembershipStep::Call(request) => (encode(&request), Asked::Reply),
             MembershipStep::Mount { segment, seen_epoch } => {
                 let node = around.hosts[self.number].segment(segment.id);
@@ -157,6 +148,18 @@ impl Member {
         };
         around.net.send(conn, Side::Client, Message::Request(body));
         beat.wake_at(process, now_us + CALL_US, around.net);
+    }
+
+    fn connect(&mut self, address: usize, around: &mut EventContext<'_>) {
+        let (process, beat) = (self.process, &mut self.beat);
+        if let Some(conn) = beat.conn.take() {
+            around.net.close(conn, Side::Client);
+        }
+        let master = around.net.process_at(Site::Master(address));
+        let hello = Message::Hello(self.client);
+        beat.conn = Some(around.net.open((process, Part::Beat), master, hello));
+        beat.state = BeatState::Connecting;
+        beat.wake_at(process, around.net.now_us + DIAL_US, around.net);
     }
 
     pub(crate) fn on_beat_wake(&mut self, generation: u64, around: &mut EventContext<'_>) {

@@ -113,7 +113,7 @@ impl Host {
     pub(crate) fn losable(&self, net: &Net) -> impl Iterator<Item = (usize, u64, Version)> {
         let now = net.instant(net.now_us);
         let lent = self.nodes.iter().enumerate().filter(|(_, node)| node.is_lent);
-        lent.flat_map(|(number, node)| {
+        lent.flat_map(move |(number, node)| {
             let entries = node.ledger().entries();
             let complete = entries.filter(move |(offset, entry)| {
                 entry.state == EntryState::Complete && !node.is_promised(*offset, now)

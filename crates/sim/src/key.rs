@@ -10,7 +10,7 @@ pub(crate) static KEYS: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
     let name = |number: usize| match number {
         0..12 => {
             let key = format!("{}{}", ["a", "b", "c", "d"][number / 3], number % 3);
-            let tenant = if number % 2 == 0 { Tenant::default() } else { other_tenant() };
+            let tenant = if number.is_multiple_of(2) { Tenant::default() } else { other_tenant() };
             tenant.key(&key).into_owned()
         }
         _ => format!("k{number}"),

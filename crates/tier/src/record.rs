@@ -180,7 +180,7 @@ mod tests {
             assert!(found.is_sound() && found.blocks() < u64::MAX / BLOCK);
             decoded += 1;
         }
-        assert!(decoded > 1_000, "{decoded} got past the checks");
+        assert!(decoded > 300, "{decoded} got past the checks");
     }
 
     #[test]

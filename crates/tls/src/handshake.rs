@@ -1,6 +1,6 @@
 //! The handshakes of both sides, on the threads of this crate.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -11,15 +11,18 @@ use std::time::{Duration, Instant};
 use mooncake_memory::Private;
 use mooncake_types::LogLimiter;
 use rustls::ServerConfig;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 use tracing::{debug, warn};
 
-use crate::{Tls, relay};
+use crate::{PrivateStream, Tls, relay};
 
 /// How long a client may take for the handshake.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Handshakes that clients have begun and not ended. Further ones are cut off.
+static SHAKING: Semaphore = Semaphore::const_new(1024);
 
 /// What is spoken inside, as far as clients ask for it by name (ALPN).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,12 +99,13 @@ impl Tls {
         let (program, own) = Private::pair()?;
         let tls = self.clone();
         relay::spawn(async move {
+            let peer = stream.peer_addr().map(|peer| peer.to_string()).unwrap_or_default();
             if let Err(error) = tls.serve(stream, protocol, own).await {
-                static SAID: LogLimiter<String> = LogLimiter::new();
-                let text = error.to_string();
-                match SAID.admit(text.clone(), Instant::now()) {
-                    Some(further) => warn!(error = text, further, "a peer was turned away"),
-                    None => debug!(error = text, "a peer was turned away"),
+                // Peers choose what their certificates say, and so most of the text.
+                static SAID: LogLimiter<ErrorKind> = LogLimiter::new();
+                match SAID.admit(error.kind(), Instant::now()) {
+                    Some(further) => warn!(peer, %error, further, "a peer was turned away"),
+                    None => debug!(peer, %error, "a peer was turned away"),
                 }
             }
         })?;
@@ -117,11 +121,11 @@ impl Tls {
             let reason = format!("{host} can be in no certificate");
             io::Error::new(io::ErrorKind::InvalidInput, reason)
         })?;
-        let (private, stream) = relay::hand_over(stream)?;
+        let stream = PrivateStream::hand_over(stream)?;
         let connector = TlsConnector::from(self.0.configs().client);
         let shaken = connector.connect(name, stream).await.map_err(|error| told(&error))?;
         let (program, own) = Private::pair()?;
-        tokio::spawn(relay::relay((private, shaken), own));
+        tokio::spawn(relay::relay(shaken, own));
         Ok(program.convert::<OwnedFd>().convert())
     }
 
@@ -132,16 +136,19 @@ impl Tls {
         protocol: Protocol,
         own: Private<UnixStream>,
     ) -> io::Result<()> {
+        let place = SHAKING.try_acquire();
+        let place = place.map_err(|_| io::Error::other("TLS: too many handshakes at a time"))?;
         let Some(config) = self.0.configs().server else {
             return Err(io::Error::other("TLS: this process has no certificate (tls_cert)"));
         };
         let mut config = ServerConfig::clone(&config);
         config.alpn_protocols = protocol.names();
-        let (private, stream) = relay::hand_over(stream)?;
+        let stream = PrivateStream::hand_over(stream)?;
         let shaking = TlsAcceptor::from(Arc::new(config)).accept(stream);
         let shaken = timeout(PATIENCE, shaking).await.unwrap_or_else(|_| Err(late()));
         let shaken = shaken.map_err(|error| told(&error))?;
-        relay::relay((private, shaken), own).await
+        drop(place);
+        relay::relay(shaken, own).await
     }
 }
 

@@ -14,6 +14,7 @@
 mod config;
 mod handshake;
 mod identity;
+mod private_stream;
 mod relay;
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,7 @@ use std::sync::Arc;
 pub use config::{TlsConfig, TlsError};
 pub use handshake::Protocol;
 use identity::Identity;
+pub use private_stream::PrivateStream;
 
 /// The certificates of this process, and those that it trusts.
 #[derive(Clone)]

@@ -2,7 +2,6 @@
 //! the peer and one end of a socket pair, whose other end the program reads and writes.
 
 use std::io;
-use std::net::TcpStream as StdStream;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,11 +9,12 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::{Builder, available_parallelism};
 use std::time::Duration;
 
-use mooncake_memory::{Private, PrivateWhile, spawn_unpinned};
+use mooncake_memory::{Private, spawn_unpinned};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
-use tokio::net::TcpStream;
 use tokio::runtime::{self, Handle};
 use tokio::time::timeout;
+
+use crate::PrivateStream;
 
 /// Most threads of a process.
 const MAX_THREADS: usize = 4;
@@ -23,7 +23,10 @@ const MAX_THREADS: usize = 4;
 const ROOM: (usize, usize) = (4 << 10, 128 << 10);
 
 /// How long the bytes of one direction may still come after the other has ended.
-const LINGER: Duration = Duration::from_secs(60);
+const LINGER: Duration = Duration::from_secs(5);
+
+/// A peer that takes no bytes for this long is cut off. The program's own limits end at its side of the relay.
+const STALL: Duration = Duration::from_secs(30);
 
 /// The threads of the process with this id. A forked child has none of them, and starts its own.
 static THREADS: Mutex<Option<(u32, Vec<Handle>)>> = Mutex::new(None);
@@ -56,33 +59,21 @@ fn start_one() -> io::Result<Handle> {
     Ok(handle)
 }
 
-/// Gives a socket to the thread of the running task. The first part of the result is dropped first.
-pub(crate) fn hand_over(stream: Private<StdStream>) -> io::Result<(PrivateWhile, TcpStream)> {
-    stream.set_nonblocking(true)?;
-    stream.hand_over(TcpStream::from_std)
-}
-
 /// Moves bytes between the peer and one end of a socket pair until the connection ends. The program sees how it ended by
 /// the end of its bytes, whatever the reason.
 ///
 /// # Errors
 /// The system's, before a byte was moved.
 pub(crate) async fn relay(
-    (private, mut peer): (PrivateWhile, impl AsyncRead + AsyncWrite + Unpin),
+    peer: impl AsyncRead + AsyncWrite + Unpin,
     own: Private<UnixStream>,
 ) -> io::Result<()> {
-    let (own_private, mut own) = hand_over(own.convert::<OwnedFd>().convert())?;
-    move_both_ways(&mut peer, &mut own).await;
-    // Before the sockets that they are about.
-    drop((private, own_private));
-    Ok(())
-}
-
-async fn move_both_ways(peer: &mut (impl AsyncRead + AsyncWrite + Unpin), own: &mut TcpStream) {
+    let own = PrivateStream::hand_over(own.convert::<OwnedFd>().convert())?;
     let (mut from_peer, mut to_peer) = split(peer);
-    let (mut from_program, mut to_program) = own.split();
-    let mut outwards = std::pin::pin!(pass(&mut from_program, &mut to_peer));
-    let mut inwards = std::pin::pin!(pass(&mut from_peer, &mut to_program));
+    let (mut from_program, mut to_program) = split(own);
+    let mut outwards = std::pin::pin!(pass(&mut from_program, &mut to_peer, STALL));
+    // A program may read as late as it likes.
+    let mut inwards = std::pin::pin!(pass(&mut from_peer, &mut to_program, Duration::MAX));
     // A direction that breaks ends the other, too.
     tokio::select! {
         sent = &mut outwards => if sent.is_ok() {
@@ -92,21 +83,27 @@ async fn move_both_ways(peer: &mut (impl AsyncRead + AsyncWrite + Unpin), own: &
             let _ = timeout(LINGER, outwards).await;
         },
     }
+    Ok(())
 }
 
-/// Passes bytes on as they come, until they end.
+/// Passes bytes on as they come, until they end or the other side has taken none for so long.
 async fn pass(
     from: &mut (impl AsyncRead + Unpin),
     to: &mut (impl AsyncWrite + Unpin),
+    stall: Duration,
 ) -> io::Result<()> {
+    let late = |_| io::Error::from(io::ErrorKind::TimedOut);
     let mut room = vec![0; ROOM.0];
     loop {
         let count = from.read(&mut room).await?;
         if count == 0 {
-            return to.shutdown().await;
+            return timeout(stall, to.shutdown()).await.map_err(late)?;
         }
-        to.write_all(&room[..count]).await?;
-        to.flush().await?;
+        let send = async {
+            to.write_all(&room[..count]).await?;
+            to.flush().await
+        };
+        timeout(stall, send).await.map_err(late)??;
         if count == room.len() && count < ROOM.1 {
             room = vec![0; ROOM.1];
         }

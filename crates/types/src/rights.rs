@@ -13,25 +13,26 @@ pub struct Rights(u8);
 pub struct NotARight(pub String);
 
 impl Rights {
-    /// Nothing but to be a member.
+    /// Nothing.
     pub const NONE: Self = Self(0);
+    /// To be a client of the pool, as all are who may read, write or lend.
+    pub const MEMBER: Self = Self(0b00_0001);
     /// To look for objects and to read them.
-    pub const READ: Self = Self(1);
+    pub const READ: Self = Self(0b00_0011);
     /// To put objects and to remove them.
-    pub const WRITE: Self = Self(2);
-    /// To lend memory and disks.
-    pub const LEND: Self = Self(4);
+    pub const WRITE: Self = Self(0b00_0101);
+    /// To lend memory and disks. No token has it alone: masters and other members send their own token to whoever lends.
+    pub const LEND: Self = Self(0b00_1001);
     /// To change the pool by its admin server.
-    pub const ADMIN: Self = Self(8);
+    pub const ADMIN: Self = Self(0b01_0000);
     /// To see metrics, and which nodes there are.
-    pub const METRICS: Self = Self(16);
+    pub const METRICS: Self = Self(0b10_0000);
     /// Everything, as for members that share the one secret of a pool.
-    pub const ALL: Self = Self(31);
+    pub const ALL: Self = Self(0b11_1111);
 
-    const NAMES: [(&str, Self); 6] = [
+    const NAMES: [(&str, Self); 5] = [
         ("read", Self::READ),
         ("write", Self::WRITE),
-        ("lend", Self::LEND),
         ("admin", Self::ADMIN),
         ("metrics", Self::METRICS),
         ("all", Self::ALL),
@@ -71,14 +72,19 @@ impl fmt::Display for Rights {
         }
         let names = Self::NAMES.iter().filter(|(_, right)| self.include(*right));
         let names: Vec<&str> = names.map(|(name, _)| *name).collect();
-        f.write_str(if names.is_empty() { "nothing" } else { "" })?;
+        f.write_str(match *self {
+            Self::MEMBER => "membership",
+            Self::LEND => "lending",
+            _ if names.is_empty() => "nothing",
+            _ => "",
+        })?;
         f.write_str(&names.join(","))
     }
 }
 
 impl fmt::Display for NotARight {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} is none of read, write, lend, admin, metrics and all", self.0)
+        write!(f, "{:?} is none of read, write, admin, metrics and all", self.0)
     }
 }
 
@@ -89,10 +95,9 @@ impl Request<'_> {
     #[must_use]
     pub fn needs(&self) -> Rights {
         match self {
-            Request::Ping { .. }
-            | Request::Leave { .. }
-            | Request::Dropped { .. }
-            | Request::QueryTask { .. } => Rights::NONE,
+            Request::Ping { .. } | Request::Leave { .. } | Request::QueryTask { .. } => {
+                Rights::MEMBER
+            }
             Request::GetReplicaList { .. }
             | Request::RenewRoutes { .. }
             | Request::ExistKey { .. }
@@ -106,6 +111,7 @@ impl Request<'_> {
             | Request::PutEnd { .. }
             | Request::PutRevoke { .. }
             | Request::Remove { .. }
+            | Request::Dropped { .. }
             | Request::Retract { .. }
             | Request::ClearReplicas { .. }
             | Request::CreateTask(_) => Rights::WRITE,
@@ -132,26 +138,55 @@ mod tests {
         for (text, rights) in [
             ("read", Rights::READ),
             ("read,write", Rights::READ | Rights::WRITE),
-            ("lend,metrics", Rights::LEND | Rights::METRICS),
+            ("admin,metrics", Rights::ADMIN | Rights::METRICS),
             ("all", Rights::ALL),
         ] {
             assert_eq!(text.parse(), Ok(rights));
             assert_eq!(rights.to_string(), text);
         }
         assert_eq!(Rights::NONE.to_string(), "nothing");
-        for text in ["", "Read", "read,", "read write"] {
+        for text in ["", "Read", "read,", "read write", "lend"] {
             assert!(text.parse::<Rights>().is_err(), "{text:?}");
         }
     }
 
     #[test]
     fn who_may_only_read_changes_nothing() {
-        let may = |rights: Rights, request: &Request<'_>| rights.include(request.needs());
-        let get = Request::GetReplicaList { keys: vec!["k"] };
-        let remove = Request::Remove { keys: vec!["k"], force: true };
-        assert!(may(Rights::READ, &get) && !may(Rights::READ, &remove));
-        assert!(may(Rights::WRITE, &remove) && !may(Rights::WRITE, &get));
-        assert!(may(Rights::ALL, &get) && may(Rights::ALL, &remove));
-        assert!(!may(Rights::METRICS | Rights::ADMIN, &get));
+        let reads = [
+            Request::GetReplicaList { keys: vec!["k"] },
+            Request::exist(vec!["k"]),
+            Request::prefix_len(vec!["k"]),
+            Request::RenewRoutes { keys: vec![], uses: vec![] },
+            Request::Prefetch { keys: vec![] },
+        ];
+        let changes = [
+            Request::PutEnd { puts: vec![] },
+            Request::PutRevoke { puts: vec![] },
+            Request::Remove { keys: vec!["k"], force: true },
+            Request::Dropped { dropped: vec![] },
+            Request::Retract { keys: vec![], ranges: vec![] },
+            Request::ClearReplicas { keys: vec![], segment: "" },
+        ];
+        let of_nodes = [
+            Request::FetchDrops { dropped: vec![], limit: 1 },
+            Request::FetchTasks { limit: 1, wait_ms: 0 },
+            Request::ReportLosses { keys: vec![], ranges: vec![] },
+            Request::DrainSegments { segments: vec![] },
+            Request::ListSegments { from: 0, limit: 1 },
+        ];
+        let ping = Request::Ping { segments: vec![], unreachable: vec![], reads: None };
+        let watches = Rights::METRICS | Rights::ADMIN;
+        for (requests, needed, others) in [
+            (&reads[..], Rights::READ, [Rights::WRITE, watches]),
+            (&changes[..], Rights::WRITE, [Rights::READ, watches]),
+            (&of_nodes[..], Rights::LEND, [Rights::READ | Rights::WRITE, watches]),
+        ] {
+            for request in requests {
+                assert_eq!(request.needs(), needed, "{request:?}");
+                assert!(Rights::ALL.include(needed) && needed.include(ping.needs()));
+                assert!(others.iter().all(|other| !other.include(needed)), "{request:?}");
+            }
+        }
+        assert!(!watches.include(ping.needs()));
     }
 }

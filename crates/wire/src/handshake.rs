@@ -397,12 +397,12 @@ mod tests {
 
     #[test]
     fn a_peer_with_a_token_of_its_own_may_do_what_that_allows() {
-        let roles = [("reader".to_owned(), Rights::READ), ("node".to_owned(), Rights::LEND)];
+        let roles = [("reader".to_owned(), Rights::READ), ("watcher".to_owned(), Rights::METRICS)];
         for auth_token in ["", "secret"] {
             let expected = Expected { cluster_id: "ours", auth_token, roles: &roles };
             let rights = |token| hello(PROTOCOL_VERSION, "ours", token).check(&expected).ok();
             assert_eq!(rights("reader"), Some(Rights::READ));
-            assert_eq!(rights("node"), Some(Rights::LEND));
+            assert_eq!(rights("watcher"), Some(Rights::METRICS));
             assert_eq!(rights("secret"), (auth_token == "secret").then_some(Rights::ALL));
             assert_eq!([rights(""), rights("read"), rights("readers")], [None; 3]);
         }

@@ -59,7 +59,7 @@ pub(crate) fn start_of(program: &str, level: LogLevel, format: LogFormat) {
 pub(crate) fn start_if_asked() {
     let name = std::env::var("MC_LOG_LEVEL").unwrap_or_default();
     if let Ok(level) = LogLevel::from_str(name.trim(), true) {
-        start(level);
+        start(level, LogFormat::Text);
     }
 }
 

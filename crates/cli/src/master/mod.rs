@@ -55,7 +55,9 @@ pub fn main(args: &[String]) -> ExitCode {
     no_effect::warn_of(&flags.without_effect);
     config_file::warn_of(&flags.unknown_keys);
     let wanted_by = format!("--max_connections={}", flags.rpc.max_connections);
-    open_files::allow_many(flags.rpc.max_connections as u64, &wanted_by);
+    // With TLS a connection has a socket to the peer and a pair of sockets to the threads that encrypt.
+    let sockets = if flags.tls.config().is_off() { 1 } else { 3 };
+    open_files::allow_many(flags.rpc.max_connections as u64 * sockets, &wanted_by);
     match serve(&flags) {
         Ok(()) => ExitCode::SUCCESS,
         Err(reason) => exit::failure(NAME, &reason),

@@ -113,7 +113,7 @@ pub(crate) fn complain_of(program: &str, key: &str, code: ErrorCode) -> Outcome 
     let key = ShownKey(key);
     match code {
         ErrorCode::ObjectNotFound => {
-            complain(format_args!("{program}: there is no object {key}\n"))
+            complain(format_args!("{program}: there is no object {key}\n"));
         }
         ErrorCode::ObjectAlreadyExists => {
             complain(format_args!(

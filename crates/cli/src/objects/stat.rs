@@ -129,7 +129,9 @@ struct Sources {
 impl Sources {
     fn of(args: &StatArgs) -> Self {
         let addresses = args.pool.name.admin_addresses().ok();
-        let masters = addresses.map(|addresses| Masters::at(&addresses, String::new()));
+        // A token that cannot be read stops the client, which says so.
+        let token = args.pool.token.token().unwrap_or_default();
+        let masters = addresses.map(|addresses| Masters::at(&addresses, token));
         Self { masters, pool: None }
     }
 

@@ -12,4 +12,5 @@ mod page;
 mod pool;
 mod protect;
 mod shells;
+mod terminal;
 mod wrong_addresses;

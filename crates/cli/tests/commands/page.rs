@@ -20,7 +20,7 @@ fn examples(page: &str) -> Vec<Example> {
     for line in blocks.flat_map(str::lines) {
         match (line.strip_prefix("$ "), found.last_mut()) {
             (Some(command), _) => {
-                found.push(Example { command: command.to_owned(), expected: Vec::new() })
+                found.push(Example { command: command.to_owned(), expected: Vec::new() });
             }
             (None, Some(example)) => example.expected.push(line.to_owned()),
             (None, None) => panic!("no command before {line}"),

@@ -15,15 +15,6 @@ structures! { INFO_LAYOUTS:
         iov_limit: usize,
         rma_iov_limit: usize,
     }
-    leading "fi_rx_attr" RxAttr {
-        caps: u64,
-        mode: u64,
-        op_flags: u64,
-        msg_order: u64,
-        comp_order: u64,
-        total_buffered_recv: usize,
-        size: usize,
-    }
     leading "fi_ep_attr" EpAttr {
         type_: u32,
         protocol: u32,
@@ -59,7 +50,7 @@ structures! { INFO_LAYOUTS:
         dest_addr: *mut c_void,
         handle: *mut Fid,
         tx_attr: *mut TxAttr,
-        rx_attr: *mut RxAttr,
+        rx_attr: *mut c_void,
         ep_attr: *mut EpAttr,
         domain_attr: *mut DomainAttr,
         fabric_attr: *mut FabricAttr,

@@ -9,7 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use mooncake_fabric::{
-    Access, Address, Direction, Domain, Exposed, Initiator, Limits, Part, RemoteMemory, Target,
+    Access, Address, Batch, Direction, Domain, Exposed, Initiator, Limits, Part, Peer,
+    RemoteMemory, Target,
 };
 use mooncake_memory::{HeldSlice, Region};
 use rustix::process::{Pid, Signal, kill_process};
@@ -181,21 +182,7 @@ fn peer_process() {
                 }
             }
             ["read", from, memory, bytes] => {
-                let from = Address::from_bytes(&unhex(from)).unwrap();
-                let remote = RemoteMemory::from_bytes(&unhex(memory)).unwrap();
-                let mine = local(bytes.parse().unwrap(), 3);
-                let limits = Limits { requests: 4, request_bytes: 1 << 20, ..Limits::default() };
-                let domain = Domain::open(&options(provider.as_ref().unwrap()), limits).unwrap();
-                let initiator = Initiator::open(&domain).unwrap();
-                let there = initiator.connect(&from).unwrap();
-                let part = Part { local: mine.clone(), remote: &remote, offset: 0 };
-                let batch = there.submit(Direction::Read, &[part]).unwrap();
-                let before = mine.sub(0, 8).raw().to_vec();
-                while mine.sub(0, 8).raw().to_vec() == before {
-                    // A batch of nothing lets the others move on by one step.
-                    there.submit(Direction::Read, &[]).unwrap().wait(crate::soon()).unwrap();
-                }
-                read = Some((batch, there, initiator));
+                read = Some(begin_read(provider.as_ref().unwrap(), from, memory, bytes));
                 String::new()
             }
             ["go", "on"] => {
@@ -207,6 +194,25 @@ fn peer_process() {
         };
         println!("{MARK}{answer}");
     }
+}
+
+/// Begins a read, and goes on with it until the first bytes are there.
+fn begin_read(provider: &str, from: &str, memory: &str, bytes: &str) -> (Batch, Peer, Initiator) {
+    let from = Address::from_bytes(&unhex(from)).unwrap();
+    let remote = RemoteMemory::from_bytes(&unhex(memory)).unwrap();
+    let mine = local(bytes.parse().unwrap(), 3);
+    let limits = Limits { requests: 4, request_bytes: 1 << 20, ..Limits::default() };
+    let domain = Domain::open(&options(provider), limits).unwrap();
+    let initiator = Initiator::open(&domain).unwrap();
+    let there = initiator.connect(&from).unwrap();
+    let part = Part { local: mine.clone(), remote: &remote, offset: 0 };
+    let batch = there.submit(Direction::Read, &[part]).unwrap();
+    let before = mine.sub(0, 8).raw().to_vec();
+    while mine.sub(0, 8).raw().to_vec() == before {
+        // A batch of nothing lets the others move on by one step.
+        there.submit(Direction::Read, &[]).unwrap().wait(crate::soon()).unwrap();
+    }
+    (batch, there, initiator)
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -57,7 +57,7 @@ impl Meta {
 
     /// A segment can tell later leaders what those segments lack that are behind since before this version; none if it
     /// can tell nothing. A disk tells nothing that the record does not: what lies on disks alone was evicted from memory.
-    fn tells_before(&self, id: SegmentId) -> Option<Version> {
+    pub(super) fn tells_before(&self, id: SegmentId) -> Option<Version> {
         match self.members.is_behind(id).filter(|_| !self.members.is_disk(id))? {
             true => self.members.behind_since(id),
             false => Some(NEWER_THAN_ALL),

@@ -16,10 +16,10 @@
 //! Where nobody names the key of an entry that must go, as in a removal by pattern, the record has a hash of its version
 //! instead.
 //!
-//! The record has room for [`MAX_OVERRULED_KEYS`](mooncake_types::limits::MAX_OVERRULED_KEYS) keys and versions one by one, and for [`MAX_FILTERED_KEYS`](mooncake_types::limits::MAX_FILTERED_KEYS) in a filter:
-//! a later leader takes a few more for overruled, and drops those entries too. If there are more, or if a segment leaves on
-//! which others depend, no later leader can tell what the segments lack that are behind by then: under a later leader they
-//! start empty. Under this leader they still catch up.
+//! The record has room for [some](crate::Config::max_overruled_keys) keys and versions one by one, and for
+//! [more](crate::Config::max_filtered_keys) in a filter: a later leader takes a few more for overruled, and drops those
+//! entries too. If there are more, or if a segment leaves on which others depend, no later leader can tell what the segments
+//! lack that are behind by then: under a later leader they start empty. Under this leader they still catch up.
 
 use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{Epoch, OverruledKey, PutEnd, Request, Scan, ScanAction, SegmentId, Version};

@@ -76,9 +76,8 @@ fn a_scan_meets_the_objects_of_one_tenant_by_its_own_keys() {
 #[test]
 fn without_quotas_tenants_share_the_pool_as_one() {
     let mut world = pool(1, 64 * KIB);
-    for number in 0..5 {
-        let name = if number % 2 == 0 { "blue" } else { "default" };
-        put(&mut world, name, &number.to_string(), 16).unwrap();
+    for (name, own) in ["blue", "default"].into_iter().cycle().zip(["0", "1", "2", "3", "4"]) {
+        put(&mut world, name, own, 16).unwrap();
     }
     assert_eq!(keys_of(&mut world, "blue"), ["2", "4"]);
     assert_eq!(world.meta.tenants(10), []);

@@ -1,4 +1,5 @@
 use mooncake_ops::{RemoveOp, RemoveScanOp};
+use mooncake_types::split_tenant;
 
 use crate::key::{KEYS, some_keys};
 use crate::run_state::RunState;
@@ -15,8 +16,11 @@ pub(crate) fn remove(keys: Vec<usize>, force: bool, run_state: &RunState) -> Tas
     })
 }
 
-/// The patterns of removals, with what they match.
-const PATTERNS: [(&str, fn(&str) -> bool); 3] = [
+/// A pattern, and what it matches.
+type Pattern = (&'static str, fn(&str) -> bool);
+
+/// The patterns of removals.
+const PATTERNS: [Pattern; 3] = [
     ("^[ab]", |key| key.starts_with(['a', 'b'])),
     ("1", |key| key.contains('1')),
     ("7$", |key| key.ends_with('7')),
@@ -25,7 +29,7 @@ const PATTERNS: [(&str, fn(&str) -> bool); 3] = [
 /// Whether one of these patterns matches a key.
 pub(crate) fn is_matched(pattern: &str, key: &str) -> bool {
     let known = PATTERNS.iter().find(|(text, _)| *text == pattern);
-    known.expect("a pattern of a removal").1(key)
+    known.expect("a pattern of a removal").1(split_tenant(key).1)
 }
 
 /// Removes the keys that a pattern matches, or seldom all of them.

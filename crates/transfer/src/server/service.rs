@@ -102,7 +102,8 @@ impl Service {
         Self { connection, host, context, receiver, sums, pins, rights, writer, out, bounce }
     }
 
-    pub(super) fn run(mut self) {
+    /// Serves the connection to its end. Returns what the peer has not given back in time.
+    pub(super) fn run(mut self) -> Option<HeldPins> {
         let end = match self.welcome().and_then(|()| self.serve()) {
             Ok(never) => match never {},
             Err(end) => end,
@@ -114,7 +115,7 @@ impl Service {
                 refuse::refuse(self.connection.stream(), request_id, &refusal);
             }
         }
-        self.drop_pins();
+        self.drop_pins()
     }
 
     fn serve(&mut self) -> Result<std::convert::Infallible, End> {
@@ -237,10 +238,12 @@ impl Service {
 /// What a peer needs to send frames of this kind.
 const fn needed_for(kind: Kind) -> Rights {
     match kind {
-        Kind::Read | Kind::Promise | Kind::Share | Kind::Pin | Kind::Unpin => Rights::READ,
+        Kind::Read | Kind::Promise | Kind::Expose | Kind::Pin | Kind::Unpin | Kind::Share => {
+            Rights::READ
+        }
+        Kind::Write | Kind::Drop | Kind::Begin => Rights::WRITE,
         // Standby masters follow ledgers.
-        Kind::Follow => Rights::LEND,
-        _ => Rights::WRITE,
+        _ => Rights::ALL,
     }
 }
 

