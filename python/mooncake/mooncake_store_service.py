@@ -14,6 +14,7 @@ import asyncio
 import logging
 import os
 import signal
+import ssl
 import sys
 import threading
 from collections.abc import Mapping
@@ -81,6 +82,8 @@ class MooncakeStoreService(HealthEndpoints, ObjectEndpoints, SegmentEndpoints):
     http_address: tuple[str, int] | None = None
     # What callers of other machines send to change this process. Empty: none of them may.
     auth_token = ""
+    # What HTTPS is spoken with; None: HTTP.
+    _ssl: ssl.SSLContext | None = None
 
     def __init__(
         self,

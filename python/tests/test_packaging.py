@@ -10,8 +10,9 @@ from pathlib import Path
 import mooncake
 
 DISTRIBUTION = "mooncake-pool"
-# `bench/package.py` limits a release wheel to 15 MB. The test build is larger by half and more.
-MAX_TEST_WHEEL_BYTES = 23_500_000
+# `bench/package.py` limits a release wheel to 15 MB. The test build is larger by two thirds and more: it had
+# 25.5 MB when TLS, tenants, libibverbs and the commands on objects had come.
+MAX_TEST_WHEEL_BYTES = 26_500_000
 COMMANDS = {"mooncake", "mooncake_master", "mooncake_client"}
 PLACES_OF_COMPLETIONS = (
     "bash-completion/completions/{}",
@@ -39,7 +40,8 @@ def installed() -> list[Path]:
 
 
 def binaries() -> list[Path]:
-    return [path for path in installed() if path.name in COMMANDS or path.suffix == ".so"]
+    commands = [path for path in installed() if path.name in COMMANDS and "share" not in path.parts]
+    return commands + [path for path in installed() if path.suffix == ".so"]
 
 
 def test_the_wheel_brings_the_module_its_types_and_the_commands() -> None:

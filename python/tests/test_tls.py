@@ -133,7 +133,13 @@ def test_setup_takes_the_certificates_in_its_dict(
     for name in (*VARIABLES.values(), "MOONCAKE_TLS_VERIFY_CLIENTS"):
         monkeypatch.delenv(name)
     store = MooncakeDistributedStore()
-    config = {"master_server_addr": cluster.master_address, "global_segment_size": "0", **files.arguments()}
+    config = {
+        "local_hostname": "127.0.0.1",
+        "metadata_server": "P2PHANDSHAKE",
+        "master_server_addr": cluster.master_address,
+        "global_segment_size": "0",
+        **files.arguments(),
+    }
     assert store.setup(config) == 0
     assert store.put("key", b"value") == 0
     store.close()

@@ -27,6 +27,9 @@ pub const DEFAULT_SIZE: u64 = 16 << 20;
 pub const DEFAULT_HTTP_PORT: u64 = 9300;
 /// The local buffer of a store for trials, in bytes; as in the C++ package.
 const TRIAL_BUFFER_SIZE: u64 = 1 << 30;
+const RDMA: &str = "rdma";
+/// The arguments that name NICs.
+const DEVICES: [&str; 2] = ["rdma_devices", "device_name"];
 /// All addresses of the host, as in the C++ package.
 const HTTP_HOST: &str = "0.0.0.0";
 const MIN_SIZE: u64 = 1 << 10;
@@ -45,6 +48,8 @@ pub struct Setup {
     pub local_buffer_size: u64,
     /// The transport protocol.
     pub protocol: String,
+    /// The NICs that the protocol `rdma` may use, with commas between them; all if it is empty.
+    pub rdma_devices: String,
     /// The address of the master, a coordinator, or a pool without a master.
     pub master_server_addr: String,
     /// The tenant whose keys the calls name; empty for the default one.
@@ -83,6 +88,7 @@ impl Default for Setup {
             global_segment_size: DEFAULT_SIZE,
             local_buffer_size: DEFAULT_SIZE,
             protocol: "tcp".to_owned(),
+            rdma_devices: String::new(),
             master_server_addr: DEFAULT_MASTER.to_owned(),
             tenant_id: DEFAULT_TENANT.to_owned(),
             http_port: None,
@@ -137,12 +143,16 @@ impl Setup {
         }
     }
 
-    /// Notes these arguments with their values, which have no effect. [`Setup::opening`] warns of those that ask for
-    /// something.
+    /// Notes these arguments with their values, which have no effect, but for names of devices with the protocol `rdma`.
+    /// [`Setup::opening`] warns of those that ask for something.
     #[must_use]
     pub fn with_ignored(mut self, arguments: &[(&str, &str)]) -> Self {
-        let asking = arguments.iter().filter(|(_, value)| !asks_for_nothing(value));
-        self.ignored.extend(asking.map(|(name, _)| (*name).to_owned()));
+        for (name, value) in arguments.iter().filter(|(_, value)| !asks_for_nothing(value)) {
+            match self.protocol == RDMA && DEVICES.contains(name) {
+                true => self.rdma_devices = (*value).to_owned(),
+                false => self.ignored.push((*name).to_owned()),
+            }
+        }
         self
     }
 
@@ -184,7 +194,11 @@ impl Setup {
             SetupError::wrong("tenant_id", format!("{:?}: {wrong}", self.tenant_id))
         })?;
         warn_of(&self.ignored);
-        let environment = StoreConfig::from_env().map_err(SetupError::Environment)?;
+        let mut environment = StoreConfig::from_env().map_err(SetupError::Environment)?;
+        if self.protocol == RDMA && !is_tcp_forced() {
+            let with = environment.for_rdma(&self.rdma_devices, |name| std::env::var(name).ok());
+            environment = with.map_err(SetupError::Environment)?;
+        }
         let segment_path = self.segment_path.as_ref().map(PathBuf::from);
         let mut hot_cache = environment.hot_cache.clone();
         hot_cache.bytes = self.hot_cache_size.unwrap_or(hot_cache.bytes);
@@ -212,7 +226,7 @@ impl Setup {
 
     fn check_protocol(&self) -> Result<(), SetupError> {
         match self.protocol.as_str() {
-            "tcp" => {}
+            "tcp" | RDMA => {}
             other if is_served_by_tcp(other) => warn_of_protocol("setup", other),
             "rpc_only" if self.global_segment_size == 0 => {}
             "rpc_only" => {

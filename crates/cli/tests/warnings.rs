@@ -188,8 +188,12 @@ fn what_has_no_effect_is_named_once_with_what_happens_instead() {
         "--device_names=mlx5_0",
     ];
     let node = Program::start(CLIENT, &args);
+    node.line("protocol 'rdma': there is no NIC of libibverbs, so other hosts are reached by tcp");
+    let args =
+        ["--host=127.0.0.1", &address, SMALL, "--port=0", "--protocol=efa", "--device_names=x"];
+    let node = Program::start(CLIENT, &args);
     node.line("--device_names (no network card is chosen");
-    node.line("protocol \"rdma\" is taken for 'tcp'");
+    node.line("protocol \"efa\" is taken for 'tcp'");
 }
 
 #[test]

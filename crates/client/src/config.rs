@@ -5,8 +5,8 @@ use std::time::Duration;
 use mooncake_ha::KubernetesAccess;
 use mooncake_tls::TlsConfig;
 use mooncake_transfer::{
-    EnvError, FabricOptions, HotCacheConfig, Transports, Variables, tls_of_variables,
-    token_of_variables,
+    EnvError, FabricOptions, HotCacheConfig, Transports, Variables, VerbsOptions, Way,
+    tls_of_variables, token_of_variables,
 };
 use mooncake_types::{BusyWait, FailureDomains, PrefetchLimits, Tenant};
 
@@ -111,6 +111,17 @@ pub struct StoreConfig {
     pub transports: Transports,
     /// The device for one-sided transfers between hosts, if `transports` names `fabric`.
     pub fabric: FabricOptions,
+    /// What the protocol `rdma` asks for; `None` for other protocols. See [`StoreConfig::for_rdma`].
+    pub rdma: Option<RdmaConfig>,
+}
+
+/// What the protocol `rdma` asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RdmaConfig {
+    /// The NIC, for which libibverbs is asked first.
+    pub nic: VerbsOptions,
+    /// Whether libfabric is asked otherwise.
+    pub or_fabric: bool,
 }
 
 /// Where the HTTP server of a store listens.
@@ -161,6 +172,7 @@ impl Default for StoreConfig {
             hot_cache: HotCacheConfig::default(),
             transports: Transports::default(),
             fabric: FabricOptions::default(),
+            rdma: None,
         }
     }
 }
@@ -251,6 +263,35 @@ impl StoreConfig {
         config.transports = transports.unwrap_or(config.transports);
         config.fabric = FabricOptions::from_variables(|name| variables.text(name));
         Ok(config)
+    }
+
+    /// What the protocol `rdma` means: nodes of other hosts are reached one-sided, over a NIC of libibverbs if there is one.
+    /// Otherwise over libfabric, if `MOONCAKE_FABRIC_PROVIDER` is set or `MOONCAKE_TRANSPORTS` names `fabric`; otherwise
+    /// by TCP, with a warning. A list of transports without `fabric` allows none of it.
+    ///
+    /// `devices` names the NICs that may be used, with commas between them. If it is empty, or `MC_MS_AUTO_DISC` is 1, all
+    /// may be used that `MC_MS_FILTERS` names. See [`VerbsOptions::from_variables`] for the other variables.
+    ///
+    /// # Errors
+    /// The first variable whose value is invalid.
+    pub fn for_rdma(
+        self,
+        devices: &str,
+        look_up: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, EnvError> {
+        let variables = Variables::new(look_up);
+        let nic = VerbsOptions::from_variables(|name| variables.text(name));
+        let nic = nic.map_err(|error| EnvError {
+            name: error.name,
+            value: error.value,
+            wanted: error.wanted,
+        })?;
+        let finds_all = variables.switch("MC_MS_AUTO_DISC")?.unwrap_or(false);
+        let nic = if finds_all { nic } else { nic.with_devices(devices) };
+        let are_named = variables.text("MOONCAKE_TRANSPORTS").is_some();
+        let or_fabric = self.fabric.provider.is_some() || self.transports.prefers(Way::Fabric);
+        let transports = if are_named { self.transports } else { self.transports.with_fabric() };
+        Ok(Self { transports, rdma: Some(RdmaConfig { nic, or_fabric }), ..self })
     }
 }
 

@@ -36,6 +36,7 @@ mod bind;
 mod clock;
 mod config;
 mod drive;
+mod fabric_device;
 mod heartbeat;
 mod hot_cache;
 mod http;
@@ -60,7 +61,8 @@ mod unreachable_segments;
 mod worker;
 mod zero_copy_get;
 
-pub use config::{HttpAddress, StoreConfig};
+pub use config::{HttpAddress, RdmaConfig, StoreConfig};
+pub use fabric_device::open_fabric_device;
 pub use leader::{FoundLeader, find_leader};
 pub use mem_pool::{CallRange, MemPool, SetAside};
 pub use mooncake_device::{Direction as CopyDirection, Job as CopyJob, StreamCounter, copy_each};

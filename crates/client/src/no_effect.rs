@@ -91,18 +91,19 @@ const NO_EFFECT: &[NoEffect] = &[
         "only memory of the host is served, and none of it is pinned",
     ),
     row(
-        &[
-            "MC_MS_AUTO_DISC",
-            "MC_MS_FILTERS",
-            "device_names",
-            "rdma_devices",
-            "MOONCAKE_DEVICE",
-            "MC_STORE_HCA_*",
-            "MC_RDMA_*",
-            "MC_EFA_*",
-            "MC_LIBFABRIC_PATH",
-        ],
+        &["device_names", "rdma_devices", "MC_STORE_HCA_*", "MC_RDMA_*", "MC_EFA_*"],
         "no network card is chosen: bytes go by TCP, as the system routes them",
+    ),
+    row(
+        &[
+            "MC_NUM_QP_PER_EP",
+            "MC_NUM_CQ_PER_CTX",
+            "MC_NUM_COMP_CHANNELS_PER_CTX",
+            "MC_MAX_CQE_PER_CTX",
+            "MC_MAX_EP_PER_CTX",
+            "MC_WORKERS_PER_CTX",
+        ],
+        "each peer has a queue of its own, and a queue pair for each connection; threads that wait move them",
     ),
     row(
         &["MC_RPC_PROTOCOL", "MC_USE_TENT"],
@@ -314,7 +315,8 @@ mod tests {
         let all = [
             ("MC_STORE_LOCAL_HOT_CACHE_SIZE", "1073741824"),
             ("MC_STORE_LOCAL_HOT_USE_SHM", "1"),
-            ("MC_MS_AUTO_DISC", "1"),
+            ("MC_RDMA_SIGNAL_INTERVAL", "1"),
+            ("MC_STORE_HCA_AFFINITY", "mlx5_0"),
             ("MC_MS_FILTERS", "mlx5_0"),
             ("MC_STORE_USE_HUGEPAGE", "0"),
             ("MC_STORE_REPLICA_SCORING", ""),
@@ -325,8 +327,8 @@ mod tests {
             ("v", "1"),
         ];
         let names = of_variables(all.map(|(name, value)| (name.into(), value.into())).into_iter());
-        let expected = "without effect in this build: MC_MS_AUTO_DISC, MC_MS_FILTERS (no network card is chosen: bytes \
-                        go by TCP, as the system routes them); MC_STORE_LOCAL_HOT_USE_SHM (all processes of a user on \
+        let expected = "without effect in this build: MC_RDMA_SIGNAL_INTERVAL, MC_STORE_HCA_AFFINITY (no network card is \
+                        chosen: bytes go by TCP, as the system routes them); MC_STORE_LOCAL_HOT_USE_SHM (all processes of a user on \
                         a host share one hot cache); MOONCAKE_OFFLOAD_BUCKET_KEYS_LIMIT (disks have one format, a log \
                         of checked records that outlives its process)";
         assert_eq!(warning(&names).as_deref(), Some(expected));
@@ -342,7 +344,6 @@ mod tests {
             "MC_NUM_TCP_IO_THREADS",
             "MC_TCP_MAX_QUEUED_BYTES_PER_PEER",
             "MC_FORCE_SHM",
-            "MC_LIBFABRIC_PATH",
             "MC_RDMA_DATA_DIRECT",
             "MC_RDMA_DATA_DIRECT_PAIRING",
             "MC_RDMA_SIGNAL_INTERVAL",

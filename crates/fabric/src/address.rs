@@ -4,11 +4,12 @@ use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
 use crate::abi::{FI_ADDR_STR, FI_SOCKADDR, FI_SOCKADDR_IN, FI_SOCKADDR_IN6};
+use crate::verbs::{EndAddress, FORMAT};
 
 /// Longest address, in bytes.
 pub const MAX_ADDRESS_BYTES: usize = 256;
 
-/// An endpoint's address, and its format: a number of libfabric.
+/// An endpoint's address, and its format: a number of libfabric, or that of an end of libibverbs.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Address {
     pub(crate) format: u32,
@@ -35,6 +36,7 @@ impl Address {
             return false;
         }
         match self.format {
+            FORMAT => EndAddress::is_reached_from(&self.bytes, &own.bytes),
             FI_ADDR_STR => self.bytes.last() == Some(&0) && text_of(&self.bytes).is_some(),
             FI_SOCKADDR | FI_SOCKADDR_IN | FI_SOCKADDR_IN6 => {
                 self.bytes.len() == own.bytes.len()
@@ -52,6 +54,7 @@ pub(crate) fn address_text(format: u32, bytes: &[u8]) -> String {
             socket_address(bytes).map(|address| address.to_string())
         }
         FI_ADDR_STR => text_of(bytes),
+        FORMAT => EndAddress::text(bytes),
         _ => None,
     };
     known.unwrap_or_else(|| match bytes.is_empty() {

@@ -8,14 +8,20 @@ use crate::load::Library;
 
 /// A call of the library failed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("libfabric's {call} failed: {text} (error {number})")]
+#[error("{}'s {call} failed: {text} (error {number})", library_of(call))]
 pub struct CallError {
     /// The function.
     pub call: &'static str,
-    /// Its error: a number of the system, or one above 256 of libfabric's own.
+    /// Its error: a number of the system, or one of the library's own: above 256 of libfabric, the status of a completion
+    /// of libibverbs.
     pub number: i32,
     /// The library's words for it.
     pub text: String,
+}
+
+/// The library that has a function.
+fn library_of(call: &str) -> &'static str {
+    if call.starts_with("ibv_") { "libibverbs" } else { "libfabric" }
 }
 
 impl CallError {

@@ -153,6 +153,22 @@ pub enum Revocation {
 const MOST_SHM_PEERS: u64 = 256;
 
 impl Device {
+    /// What both sides must have in common, as a text: the library, and the provider or the kind of link.
+    #[must_use]
+    pub fn transport(&self) -> String {
+        match self.joins_in_pairs() {
+            true => format!("{}:{}", self.provider, self.fabric),
+            false => format!("libfabric:{}", self.provider),
+        }
+    }
+
+    /// Whether each peer needs an end of a connection of its own, which both sides make before the first transfer
+    /// ([`crate::Initiator::prepare`], [`crate::Target::admit`]).
+    #[must_use]
+    pub fn joins_in_pairs(&self) -> bool {
+        self.provider == crate::verbs::PROVIDER
+    }
+
     /// Most peers that an initiator may name, one after the other.
     #[must_use]
     pub fn max_peers(&self) -> u64 {
@@ -166,7 +182,7 @@ impl Device {
     #[must_use]
     pub fn revocation(&self) -> Revocation {
         match self.provider.split(';').next() {
-            Some("cxi" | "verbs") => Revocation::Key,
+            Some("cxi" | "verbs" | crate::verbs::PROVIDER) => Revocation::Key,
             _ => Revocation::Endpoint,
         }
     }

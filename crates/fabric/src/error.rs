@@ -6,6 +6,7 @@ use thiserror::Error;
 
 use crate::call::CallError;
 use crate::device::DeviceError;
+use crate::verbs::VerbsError;
 
 /// Why a domain or an endpoint cannot be opened.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -13,6 +14,9 @@ pub enum OpenError {
     /// There is no library, or no device.
     #[error(transparent)]
     Device(#[from] DeviceError),
+    /// There is no libibverbs, or no NIC of it that fits.
+    #[error(transparent)]
+    Verbs(#[from] VerbsError),
     /// A call failed.
     #[error("{device} cannot be used: {error}")]
     Call {
@@ -137,7 +141,7 @@ pub enum TransferError {
     /// memory any more.
     #[error(
         "{peer} did not answer within {waited:?}; this side is {own} ({device}): if peers cannot reach this address, \
-         name another device, for the provider tcp also by FI_TCP_IFACE"
+         name another device, for the provider tcp also by FI_TCP_IFACE, for libibverbs another GID by MC_GID_INDEX"
     )]
     DeadlinePassed {
         /// The peer's address.

@@ -13,7 +13,7 @@ use crate::port::{Completion, Direction, Port, Request};
 /// What an endpoint is doing. All of it is behind one lock.
 pub(crate) struct Flights {
     /// `None` once the endpoint was closed. It goes first: then nothing touches contexts and memory any more.
-    port: Option<Port>,
+    port: Option<Box<dyn Port>>,
     closed: String,
     contexts: Contexts,
     batches: BTreeMap<u64, Flight>,
@@ -34,6 +34,7 @@ pub(crate) struct Flight {
     /// Keeps the local memory mapped.
     _memory: Vec<HeldSlice>,
     posted: usize,
+    /// How many completions are to come. Each is that of one or more requests.
     in_flight: usize,
     error: Option<TransferError>,
 }
@@ -72,9 +73,9 @@ impl Flight {
 }
 
 impl Flights {
-    pub(crate) fn new(port: Port) -> Flights {
+    pub(crate) fn new(port: Box<dyn Port>, requests: usize) -> Flights {
         Flights {
-            contexts: Contexts::new(port.domain.limits.requests),
+            contexts: Contexts::new(requests),
             port: Some(port),
             closed: String::new(),
             batches: BTreeMap::new(),
@@ -86,8 +87,8 @@ impl Flights {
         }
     }
 
-    pub(crate) fn port(&self) -> Option<&Port> {
-        self.port.as_ref()
+    pub(crate) fn port(&self) -> Option<&dyn Port> {
+        self.port.as_deref()
     }
 
     /// The error of each call on a closed endpoint.
@@ -106,6 +107,13 @@ impl Flights {
         self.next += 1;
         self.peers.insert(self.next, PeerState { number, text, in_flight: 0, is_leaving: false });
         self.next
+    }
+
+    /// Tells the address of a peer that was added without.
+    pub(crate) fn name_peer(&mut self, peer: u64, text: String) {
+        if let Some(state) = self.peers.get_mut(&peer) {
+            state.text = text;
+        }
     }
 
     /// Forgets a peer once no request to it is in flight.
@@ -206,20 +214,20 @@ impl Flights {
         let before = flight.posted;
         while flight.error.is_none() && flight.posted < flight.requests.len() {
             let Some(context) = self.contexts.take(batch) else { break };
-            let request = &flight.requests[flight.posted];
-            // SAFETY: the flight holds the memory, and the context stays taken, until the request has completed. If the
+            let requests = &flight.requests[flight.posted..];
+            // SAFETY: the flight holds the memory, and the context stays taken, until the requests have completed. If the
             // flight is given up before that, the port is dropped first.
-            let posted = unsafe { port.post(flight.direction, peer.number, request, context) };
-            if !matches!(posted, Ok(true)) {
+            let posted = unsafe { port.post(flight.direction, peer.number, requests, context) };
+            if matches!(posted, Ok(0) | Err(_)) {
                 self.contexts.give_back(context);
             }
             match posted {
-                Ok(true) => {
-                    flight.posted += 1;
+                Ok(0) => break,
+                Ok(count) => {
+                    flight.posted += count;
                     flight.in_flight += 1;
                     peer.in_flight += 1;
                 }
-                Ok(false) => break,
                 Err(error) => flight.error = Some(failed(&peer.text, error)),
             }
         }

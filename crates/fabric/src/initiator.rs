@@ -12,7 +12,7 @@ use crate::descriptor::RemoteMemory;
 use crate::domain::Domain;
 use crate::error::{ConnectError, OpenError, TransferError};
 use crate::flight::{Flight, Flights, Progress};
-use crate::port::{Direction, Port, Request};
+use crate::port::{Direction, Port, Request, Side};
 use crate::registration::LocalPieces;
 use crate::wait::{Bell, wait_for_any};
 
@@ -81,14 +81,11 @@ impl Initiator {
     /// # Errors
     /// The provider refuses, or the process was forked.
     pub fn open(domain: &Arc<Domain>) -> Result<Initiator, OpenError> {
-        if domain.is_forked() {
-            return Err(OpenError::Forked);
-        }
-        let failed = |error| OpenError::Call { device: domain.device().to_string(), error };
-        let port = Port::open(domain).map_err(failed)?;
-        let (domain, own) = (Arc::clone(domain), port.own.clone());
+        let port = domain.open_port(Side::Initiator)?;
+        let (domain, own) = (Arc::clone(domain), port.own().clone());
         let bell = Bell::new().map_err(|error| OpenError::NoDescriptor { kind: error.kind() })?;
-        let (flights, moved) = (Mutex::new(Flights::new(port)), Condvar::new());
+        let (flights, moved) =
+            (Mutex::new(Flights::new(port, domain.limits.requests)), Condvar::new());
         Ok(Initiator { shared: Arc::new(Shared { domain, own, flights, moved, bell }) })
     }
 
@@ -107,9 +104,8 @@ impl Initiator {
         if shared.domain.is_forked() {
             return Err(ConnectError::Forked);
         }
-        if !address.fits(&shared.own) {
-            let (peer, own) = (address.to_string(), shared.own.to_string());
-            return Err(ConnectError::Unfit { peer, own });
+        if shared.domain.device().joins_in_pairs() || !address.fits(&shared.own) {
+            return Err(shared.unfit(address));
         }
         let mut flights = shared.lock();
         let most = shared.domain.device().max_peers();
@@ -122,6 +118,26 @@ impl Initiator {
         let number = flights.add_peer(number, address.to_string());
         drop(flights);
         Ok(Peer { shared: Arc::clone(shared), number, address: address.clone() })
+    }
+
+    /// Makes one end of a connection, on a device that [joins ends in pairs](crate::Device::joins_in_pairs).
+    ///
+    /// # Errors
+    /// The provider refuses or needs no connections, the initiator is closed, or the process was forked.
+    pub fn prepare(&self) -> Result<Joining, ConnectError> {
+        let shared = &self.shared;
+        if shared.domain.is_forked() {
+            return Err(ConnectError::Forked);
+        }
+        let mut flights = shared.lock();
+        let port = flights.port().ok_or(ConnectError::Closed)?;
+        let pairs = port.pairs().ok_or_else(|| shared.unfit(&shared.own))?;
+        let failed = |error| ConnectError::Call { peer: "a peer".to_owned(), error };
+        let (end, own) = pairs.prepare().map_err(failed)?;
+        let number = flights.add_peer(end, "a peer".to_owned());
+        drop(flights);
+        let address = shared.own.clone();
+        Ok(Joining { peer: Peer { shared: Arc::clone(shared), number, address }, end, own })
     }
 
     /// Whether it was closed: by a deadline that passed, or by an error of the provider. Then a new one is needed.
@@ -144,6 +160,46 @@ impl Drop for Initiator {
             flights.close("it is no longer used".to_owned());
             self.shared.tell(flights);
         }
+    }
+}
+
+/// One end of a connection, which the peer has to join. Given up on drop.
+#[derive(Debug)]
+pub struct Joining {
+    peer: Peer,
+    end: u64,
+    own: Address,
+}
+
+impl Joining {
+    /// What to tell the peer, for [`crate::Target::admit`].
+    #[must_use]
+    pub fn address(&self) -> &Address {
+        &self.own
+    }
+
+    /// Connects it with the end that the peer has made for it.
+    ///
+    /// # Errors
+    /// The address is none of this provider's, the provider refuses, the initiator is closed, or the process was forked.
+    pub fn join(self, address: &Address) -> Result<Peer, ConnectError> {
+        let Joining { mut peer, end, own } = self;
+        let shared = Arc::clone(&peer.shared);
+        if shared.domain.is_forked() {
+            return Err(ConnectError::Forked);
+        }
+        if !address.fits(&own) {
+            return Err(shared.unfit(address));
+        }
+        let mut flights = shared.lock();
+        let port = flights.port().ok_or(ConnectError::Closed)?;
+        let pairs = port.pairs().ok_or_else(|| shared.unfit(address))?;
+        let failed = |error| ConnectError::Call { peer: address.to_string(), error };
+        pairs.join(end, address).map_err(failed)?;
+        flights.name_peer(peer.number, address.to_string());
+        drop(flights);
+        peer.address = address.clone();
+        Ok(peer)
     }
 }
 
@@ -253,6 +309,10 @@ impl Drop for Batch {
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Flights> {
         self.flights.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn unfit(&self, address: &Address) -> ConnectError {
+        ConnectError::Unfit { peer: address.to_string(), own: self.own.to_string() }
     }
 
     /// Tells the other threads that something has moved.

@@ -1,9 +1,13 @@
-//! One-sided reads and writes over libfabric: over EFA, over Slingshot, and over its software providers (`tcp`, `shm`,
-//! `sockets`, `udp`), with which it is tested.
+//! One-sided reads and writes of the memory of other processes, by one of two libraries: libibverbs for InfiniBand and
+//! RoCE (`verbs`), and libfabric for EFA, for Slingshot, and for its software providers (`tcp`, `shm`, `sockets`, `udp`),
+//! with which it is tested.
 //!
-//! The library (`libfabric.so.1`, 1.14 or later) is opened at run time; a build needs nothing of it.
+//! The libraries (`libibverbs.so.1` of rdma-core 33 or later, `libfabric.so.1`, 1.14 or later) are opened at run time; a
+//! build needs nothing of them.
 //!
-//! - [`devices`] lists what the library finds. [`Domain::open`] opens one device.
+//! - [`devices`] lists what libfabric finds, and [`VerbsOptions::nics`] what libibverbs finds. [`Domain::open`] and
+//!   [`Domain::open_verbs`] open one device. From there on the library makes no difference, but for one thing:
+//!   libibverbs [joins its ends in pairs](Device::joins_in_pairs) ([`Initiator::prepare`], [`Target::admit`]).
 //! - A [`Target`] lends memory: [`Target::expose`] registers it. Peers get the target's [`Address`] and the descriptor
 //!   of the memory ([`RemoteMemory`]), as bytes.
 //! - An [`Initiator`] reads and writes that memory: [`Initiator::connect`], [`Peer::submit`], [`Batch::wait`]. Its local
@@ -28,28 +32,32 @@ mod call;
 mod contexts;
 mod descriptor;
 mod device;
-#[allow(unsafe_code, reason = "objects are opened by C functions")]
 mod domain;
+#[allow(unsafe_code, reason = "endpoints are tables of C functions")]
+mod endpoint;
 mod error;
 #[allow(unsafe_code, reason = "it vouches for the memory of requests")]
 mod flight;
 #[allow(unsafe_code, reason = "lists of C structures")]
 mod info;
 mod initiator;
+#[allow(unsafe_code, reason = "objects are opened by C functions")]
+mod libfabric;
 #[allow(unsafe_code, reason = "the library is found by the system's linker")]
 mod load;
 #[allow(unsafe_code, reason = "objects are closed by C functions")]
 mod object;
-#[allow(unsafe_code, reason = "endpoints are tables of C functions")]
+#[allow(unsafe_code, reason = "addresses of memory go to other threads")]
 mod port;
 mod progress;
-#[allow(unsafe_code, reason = "memory is registered by C functions")]
 mod registration;
 #[allow(unsafe_code, reason = "the types of C functions")]
 mod symbols;
 mod target;
 #[cfg(feature = "testing")]
 pub mod testing;
+#[allow(unsafe_code, reason = "all of it calls C functions")]
+mod verbs;
 #[allow(unsafe_code, reason = "descriptors that belong to the library")]
 mod wait;
 
@@ -61,8 +69,9 @@ pub use device::{
 };
 pub use domain::{Domain, Limits};
 pub use error::{ConnectError, OpenError, RegisterError, TransferError};
-pub use initiator::{Batch, Initiator, MAX_BATCH, Part, Peer};
+pub use initiator::{Batch, Initiator, Joining, MAX_BATCH, Part, Peer};
 pub use load::{LoadError, OLDEST, Version};
 pub use port::Direction;
 pub use registration::Access;
 pub use target::{Exposed, Target};
+pub use verbs::{GidKind, PortGid, VariableError, VerbsError, VerbsNic, VerbsOptions, VerbsPort};

@@ -1,6 +1,6 @@
 //! Finds the library, once for each process.
 
-use std::ffi::{CStr, CString, c_int};
+use std::ffi::{CStr, CString, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::{fmt, ptr};
@@ -106,17 +106,21 @@ pub(crate) fn library(path: Option<&str>) -> Result<&'static Library, LoadError>
     Ok(found)
 }
 
-pub(crate) fn load(name: &str) -> Result<Library, LoadError> {
-    let c_name = CString::new(name)
-        .map_err(|_| LoadError::NotThere { reason: format!("{name:?} contains a zero") })?;
+/// Loads a library, which is never unloaded. What is returned finds its symbols. The error is the linker's.
+pub(crate) fn open_library(name: &str) -> Result<impl Fn(&CStr) -> *mut c_void, String> {
+    let c_name = CString::new(name).map_err(|_| format!("{name:?} contains a zero"))?;
     // SAFETY: the name ends with a zero. Loading may run initialisers of the library that the operator named, which is
     // trusted.
     let handle = keeping_handlers(|| unsafe { libc::dlopen(c_name.as_ptr(), libc::RTLD_NOW) });
     if handle.is_null() {
-        return Err(LoadError::NotThere { reason: why_not_loaded() });
+        return Err(why_not_loaded());
     }
     // SAFETY: `dlopen` returned the handle, which is never closed; the name ends with a zero.
-    let find = |symbol: &CStr| unsafe { libc::dlsym(handle, symbol.as_ptr()) };
+    Ok(move |symbol: &CStr| unsafe { libc::dlsym(handle, symbol.as_ptr()) })
+}
+
+pub(crate) fn load(name: &str) -> Result<Library, LoadError> {
+    let find = open_library(name).map_err(|reason| LoadError::NotThere { reason })?;
     // SAFETY: libfabric's functions of these names have the expected signatures. Versions of a symbol differ in what
     // they append to structures, not in signatures.
     let functions = unsafe { Functions::find(&find) }.map_err(|function| LoadError::Lacks {

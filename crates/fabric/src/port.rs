@@ -1,18 +1,17 @@
-//! An endpoint of the library with its completion queue and its address vector.
+//! What a provider must offer: it registers memory, and opens ports, which read and write the memory of peers. There
+//! are two: libfabric ([`crate::libfabric`]) and libibverbs ([`crate::verbs`]).
 
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::c_void;
 use std::os::fd::RawFd;
 use std::sync::Arc;
-use std::{mem, ptr};
 
-use crate::abi::*;
-use crate::address::{Address, MAX_ADDRESS_BYTES};
-use crate::call::{CallError, check, error_text, op};
-use crate::domain::Domain;
+use mooncake_memory::RawSlice;
+
+use crate::abi::{Context, fid_ep};
+use crate::address::Address;
+use crate::call::CallError;
 use crate::object::Object;
-
-/// Most completions that are read at once.
-pub(crate) const COMPLETIONS: usize = 64;
+use crate::registration::Rights;
 
 /// Direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +28,7 @@ pub(crate) struct Request {
     pub(crate) local: *mut u8,
     pub(crate) len: usize,
     /// What the provider calls the registration of the local memory; null if it needs none.
-    pub(crate) descriptor: *mut std::ffi::c_void,
+    pub(crate) descriptor: *mut c_void,
     pub(crate) remote: u64,
     pub(crate) key: u64,
 }
@@ -37,9 +36,9 @@ pub(crate) struct Request {
 // SAFETY: the address is only passed to the library, on behalf of a batch that holds the memory.
 unsafe impl Send for Request {}
 
-/// A request that has ended.
+/// Requests that have ended.
 pub(crate) struct Completion {
-    /// The context that it was posted with.
+    /// The context that they were posted with.
     pub(crate) context: *mut Context,
     pub(crate) result: Result<(), CallError>,
 }
@@ -47,251 +46,93 @@ pub(crate) struct Completion {
 // SAFETY: the address is only compared with those of an endpoint's own places.
 unsafe impl Send for Completion {}
 
-pub(crate) struct Port {
-    // Dropped in this order.
-    ep: Object<fid_ep>,
-    cq: Object<fid_cq>,
-    av: Object<fid_av>,
-    wait: Option<RawFd>,
-    pub(crate) own: Address,
-    pub(crate) domain: Arc<Domain>,
+/// A device that is open.
+pub(crate) trait Provider: Send + Sync {
+    /// Registers memory, which must stay mapped for as long as the registration lives.
+    fn register(
+        &self,
+        memory: RawSlice<'_>,
+        rights: Rights,
+    ) -> Result<Box<dyn Registered>, CallError>;
+
+    fn open_port(self: Arc<Self>, side: Side) -> Result<Box<dyn Port>, CallError>;
 }
 
-impl Port {
-    pub(crate) fn open(domain: &Arc<Domain>) -> Result<Port, CallError> {
-        let (library, object, info) =
-            (domain.library, domain.domain.as_ptr(), domain.info.as_ptr());
-        let context = ptr::null_mut();
-        let (cq, wait) = open_queue(domain)?;
-        let mut attributes = AvAttr {
-            type_: FI_AV_TABLE,
-            rx_ctx_bits: 0,
-            count: 0,
-            ep_per_node: 0,
-            name: ptr::null(),
-            map_addr: ptr::null_mut(),
-            flags: 0,
-        };
-        // SAFETY: the domain lives, attributes and structure are what the calls demand; what is opened belongs to the
-        // caller.
-        let (av, ep) = unsafe {
-            let av = Object::open(
-                library,
-                "fi_av_open",
-                |opened| op!("fi_av_open": (*object).ops => av_open(object, &raw mut attributes, opened, context)),
-            )?;
-            let ep = Object::open(
-                library,
-                "fi_endpoint",
-                |opened| op!("fi_endpoint": (*object).ops => endpoint(object, info, opened, context)),
-            )?;
-            (av, ep)
-        };
-        if let Err(error) = enable(&ep, &av, &cq) {
-            // They stay open: the provider crashes when it closes an endpoint that lacks one of these.
-            mem::forget((ep, av, cq));
-            return Err(error);
-        }
-        let own = own_address(domain, &ep)?;
-        Ok(Port { ep, cq, av, wait, own, domain: Arc::clone(domain) })
+/// What a port is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// It submits requests.
+    Initiator,
+    /// It serves those of peers.
+    Target,
+}
+
+/// Memory that a device knows.
+pub(crate) trait Registered: Send + Sync {
+    /// By which peers reach it.
+    fn key(&self) -> u64;
+
+    /// By which requests of this side name it.
+    fn descriptor(&self) -> *mut c_void;
+
+    /// Ties it to a port, where the provider asks for that.
+    fn attach(&self, port: &dyn Port) -> Result<(), CallError> {
+        let _ = port;
+        Ok(())
+    }
+}
+
+/// An endpoint that reads and writes the memory of peers, and through which peers reach memory of this process. When it
+/// is dropped, nothing that was posted touches memory of this process any more, and no peer reaches any through it.
+pub(crate) trait Port: Send {
+    fn own(&self) -> &Address;
+
+    /// The endpoint of libfabric, if it is one.
+    fn endpoint(&self) -> Option<&Object<fid_ep>> {
+        None
     }
 
-    pub(crate) fn endpoint(&self) -> &Object<fid_ep> {
-        &self.ep
+    /// Names a peer, to which nothing has to be told. The address fits.
+    fn insert(&self, address: &Address) -> Result<u64, CallError>;
+
+    /// Forgets a peer, to whom no request is in flight.
+    fn remove(&self, peer: u64);
+
+    /// How ends of connections are made, if peers are connected in pairs. Then none is inserted.
+    fn pairs(&self) -> Option<&dyn Pairs> {
+        None
     }
 
-    /// Names a peer to the endpoint. The address fits.
-    pub(crate) fn insert(&self, address: &Address) -> Result<u64, CallError> {
-        let (av, mut number) = (self.av.as_ptr(), 0);
-        let bytes = address.bytes.as_ptr().cast();
-        // SAFETY: the object lives, and the caller has checked that the library reads only these bytes as an address.
-        let inserted = unsafe {
-            op!("fi_av_insert": (*av).ops =>
-                insert(av, bytes, 1, &raw mut number, 0, ptr::null_mut()))
-        };
-        match check(self.domain.library, "fi_av_insert", inserted as c_int)? {
-            1 => Ok(number),
-            _ => Err(CallError::new(self.domain.library, "fi_av_insert", libc::EINVAL)),
-        }
-    }
-
-    /// Forgets a peer, to whom no request is in flight. Where the number of peers is bounded, it stays: `shm` gives its
-    /// place to the next peer with what it knew of this one, and then that peer's process crashes.
-    pub(crate) fn remove(&self, mut number: u64) {
-        if self.domain.device().max_peers() != u64::MAX {
-            return;
-        }
-        let av = self.av.as_ptr();
-        // SAFETY: the object lives, and `insert` returned the number.
-        let status =
-            unsafe { (*(*av).ops).remove.map_or(0, |remove| remove(av, &raw mut number, 1, 0)) };
-        if let Err(error) = check(self.domain.library, "fi_av_remove", status) {
-            tracing::warn!(%error, "an endpoint does not forget a peer");
-        }
-    }
-
-    /// Posts a request. False if the provider has no room now.
+    /// Posts the first of these requests, of which there is at least one, together. They complete once, with this
+    /// context. Returns how many were posted: none if there is no room now.
     ///
     /// # Safety
-    /// The local memory stays mapped, and the context is used for nothing else, until the request has completed or the
-    /// port was dropped.
-    pub(crate) unsafe fn post(
+    /// The local memory stays mapped, and the context is used for nothing else, until the requests have completed or
+    /// the port was dropped.
+    unsafe fn post(
         &self,
         direction: Direction,
         peer: u64,
-        request: &Request,
+        requests: &[Request],
         context: *mut Context,
-    ) -> Result<bool, CallError> {
-        let (ep, context) = (self.ep.as_ptr(), context.cast());
-        let Request { local, len, descriptor, remote, key } = *request;
-        // SAFETY: the endpoint lives, `insert` returned the peer's number, and this function's caller vouches for
-        // memory and context.
-        let (call, status) = unsafe {
-            match direction {
-                Direction::Read => (
-                    "fi_read",
-                    op!("fi_read": (*ep).rma =>
-                    read(ep, local.cast(), len, descriptor, peer, remote, key, context)),
-                ),
-                Direction::Write => (
-                    "fi_write",
-                    op!("fi_write": (*ep).rma =>
-                    write(ep, local.cast_const().cast(), len, descriptor, peer, remote, key, context)),
-                ),
-            }
-        };
-        if status == -(FI_EAGAIN as isize) {
-            return Ok(false);
-        }
-        check(self.domain.library, call, status as i64).map(|_| true)
-    }
+    ) -> Result<usize, CallError>;
 
-    /// Lets the provider work, and takes completions. At most one of them is an error.
-    pub(crate) fn poll(&self, completions: &mut Vec<Completion>) -> Result<(), CallError> {
-        let mut entries = [const { CqEntry { op_context: ptr::null_mut() } }; COMPLETIONS];
-        let cq = self.cq.as_ptr();
-        // SAFETY: the queue lives, and the entries have the format with which it was opened.
-        let count = unsafe {
-            op!("fi_cq_read": (*cq).ops => read(cq, entries.as_mut_ptr().cast(), COMPLETIONS))
-        };
-        if count == -(FI_EAGAIN as isize) {
-            return Ok(());
-        }
-        if count == -(FI_EAVAIL as isize) {
-            completions.extend(self.failed()?);
-            return Ok(());
-        }
-        let count = check(self.domain.library, "fi_cq_read", count as i64)?;
-        completions.extend(
-            entries
-                .iter()
-                .take(count)
-                .map(|entry| Completion { context: entry.op_context.cast(), result: Ok(()) }),
-        );
-        Ok(())
-    }
-
-    /// Takes a completion in error.
-    fn failed(&self) -> Result<Option<Completion>, CallError> {
-        /// The structure, with room for what later versions append.
-        #[repr(C)]
-        struct Entry {
-            known: CqErrEntry,
-            appended: [u64; 8],
-        }
-        // SAFETY: all zero is a valid value: numbers, and pointers to nothing.
-        let mut entry: Entry = unsafe { mem::zeroed() };
-        let (library, cq) = (self.domain.library, self.cq.as_ptr());
-        // SAFETY: the queue lives, and there is room for an entry. It provides no room for more data.
-        let count =
-            unsafe { op!("fi_cq_readerr": (*cq).ops => readerr(cq, (&raw mut entry).cast(), 0)) };
-        if count == -(FI_EAGAIN as isize) {
-            return Ok(None);
-        }
-        check(library, "fi_cq_readerr", count as i64)?;
-        let known = &entry.known;
-        let text = match self.provider_text(known) {
-            Some(text) => format!("{} ({text})", error_text(library, known.err)),
-            None => error_text(library, known.err),
-        };
-        let error = CallError { call: "fi_cq_read", number: known.err, text };
-        Ok(Some(Completion { context: known.op_context.cast(), result: Err(error) }))
-    }
-
-    /// The provider's own words for an error.
-    fn provider_text(&self, entry: &CqErrEntry) -> Option<String> {
-        let mut text: [c_char; 128] = [0; 128];
-        let cq = self.cq.as_ptr();
-        // SAFETY: the queue lives, and the entry is its last one. The text is a constant, or lies in `text`.
-        unsafe {
-            let strerror = (*(*cq).ops).strerror?;
-            let (data, room) = (entry.err_data.cast_const(), text.len());
-            let found = strerror(cq, entry.prov_errno, data, text.as_mut_ptr(), room);
-            let found = found.as_ref().map(|found| CStr::from_ptr(found))?;
-            Some(found.to_string_lossy().into_owned()).filter(|found| !found.is_empty())
-        }
-    }
+    /// Lets the provider work, and takes completions.
+    fn poll(&self, completions: &mut Vec<Completion>) -> Result<(), CallError>;
 
     /// The descriptor that is readable when there is work. A thread may wait for it only if this returns one.
-    pub(crate) fn quiet(&self) -> Option<RawFd> {
-        let wait = self.wait?;
-        let (fabric, mut fid) = (self.domain.fabric.as_ptr(), self.cq.fid());
-        // SAFETY: both objects live.
-        let status =
-            unsafe { op!("fi_trywait": (*fabric).ops => trywait(fabric, &raw mut fid, 1)) };
-        (status == 0).then_some(wait)
-    }
+    fn quiet(&self) -> Option<RawFd>;
 
     /// Whether threads can wait for this port at all.
-    pub(crate) fn has_descriptor(&self) -> bool {
-        self.wait.is_some()
-    }
+    fn has_descriptor(&self) -> bool;
 }
 
-fn enable(ep: &Object<fid_ep>, av: &Object<fid_av>, cq: &Object<fid_cq>) -> Result<(), CallError> {
-    ep.bind("fi_ep_bind", av, 0)?;
-    ep.bind("fi_ep_bind", cq, FI_TRANSMIT | FI_RECV)?;
-    // SAFETY: this command has no argument.
-    unsafe { ep.control("fi_enable", FI_ENABLE, ptr::null_mut()) }
-}
+/// A port whose peers are connected in pairs of ends.
+pub(crate) trait Pairs {
+    /// Makes one end of a connection. Returns its number, by which the peer is called, and its address. The end is gone
+    /// when the peer is removed.
+    fn prepare(&self) -> Result<(u64, Address), CallError>;
 
-/// Opens a queue with a descriptor to wait for, or one without if the provider has none.
-fn open_queue(domain: &Domain) -> Result<(Object<fid_cq>, Option<RawFd>), CallError> {
-    let object = domain.domain.as_ptr();
-    let open = |wait_obj| {
-        let mut attributes = CqAttr {
-            size: domain.limits.requests + COMPLETIONS,
-            flags: 0,
-            format: FI_CQ_FORMAT_CONTEXT,
-            wait_obj,
-            signaling_vector: 0,
-            wait_cond: 0,
-            wait_set: ptr::null_mut(),
-        };
-        // SAFETY: the domain lives, and the attributes are what the call demands; what is opened belongs to the caller.
-        unsafe {
-            Object::open(domain.library, "fi_cq_open", |opened| {
-                op!("fi_cq_open": (*object).ops =>
-                    cq_open(object, &raw mut attributes, opened, ptr::null_mut()))
-            })
-        }
-    };
-    let Ok(cq) = open(FI_WAIT_FD) else { return Ok((open(FI_WAIT_NONE)?, None)) };
-    let mut wait: c_int = -1;
-    // SAFETY: for a queue with a descriptor, this command stores its number.
-    let found = unsafe { cq.control("fi_control", FI_GETWAIT, (&raw mut wait).cast()) };
-    // The provider `udp` opens such a queue, but has no descriptor.
-    Ok((cq, (found.is_ok() && wait >= 0).then_some(wait)))
-}
-
-fn own_address(domain: &Domain, ep: &Object<fid_ep>) -> Result<Address, CallError> {
-    let (mut bytes, mut len) = (vec![0; MAX_ADDRESS_BYTES], MAX_ADDRESS_BYTES);
-    // SAFETY: the endpoint lives, and there is room for `len` bytes.
-    let status = unsafe {
-        op!("fi_getname": (*ep.as_ptr()).cm =>
-            getname(ep.fid(), bytes.as_mut_ptr().cast(), &raw mut len))
-    };
-    check(domain.library, "fi_getname", status as c_int)?;
-    bytes.truncate(len);
-    Ok(Address { format: domain.device().address_format, bytes })
+    /// Connects an end with that of the peer. The address fits.
+    fn join(&self, end: u64, address: &Address) -> Result<(), CallError>;
 }

@@ -2,20 +2,16 @@
 
 use std::ffi::c_void;
 use std::fmt;
-use std::ptr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use mooncake_memory::{HeldSlice, RawSlice, Region, Registration};
 
-use crate::abi::{
-    FI_ENABLE, FI_ENOMEM, FI_READ, FI_REMOTE_READ, FI_REMOTE_WRITE, FI_WRITE, fid_ep, fid_mr,
-};
-use crate::call::{CallError, op};
+use crate::call::CallError;
 use crate::descriptor::{MAX_PIECES, Piece};
 use crate::domain::Domain;
 use crate::error::RegisterError;
-use crate::object::Object;
+use crate::port::{Port, Registered};
 
 /// Most threads that register pieces of one memory.
 const MAX_THREADS: usize = 8;
@@ -31,24 +27,23 @@ pub enum Access {
     ReadWrite,
 }
 
-impl Access {
-    fn bits(self) -> u64 {
-        match self {
-            Access::Read => FI_REMOTE_READ,
-            Access::Write => FI_REMOTE_WRITE,
-            Access::ReadWrite => FI_REMOTE_READ | FI_REMOTE_WRITE,
-        }
-    }
+/// Who may use memory that is registered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rights {
+    /// Requests of this process.
+    Local,
+    /// Peers.
+    Remote(Access),
 }
 
 /// Pieces of one memory. Closed on drop, which must be before the memory is unmapped.
 pub(crate) struct Pieces {
-    pieces: Vec<Object<fid_mr>>,
+    pieces: Vec<Box<dyn Registered>>,
 }
 
 impl Pieces {
     /// Registers memory, huge memory in several threads.
-    fn new(domain: &Domain, memory: RawSlice<'_>, access: u64) -> Result<Pieces, RegisterError> {
+    fn new(domain: &Domain, memory: RawSlice<'_>, rights: Rights) -> Result<Pieces, RegisterError> {
         if domain.is_forked() {
             return Err(RegisterError::Forked);
         }
@@ -61,7 +56,7 @@ impl Pieces {
         let register = |at: usize| {
             let from = at * piece_bytes;
             let piece = memory.sub(from, piece_bytes.min(memory.len() - from));
-            register(domain, piece, access).map_err(|error| describe(piece, error))
+            domain.provider.register(piece, rights).map_err(|error| describe(piece, error))
         };
         if count < 2 {
             return Ok(Pieces { pieces: (0..count).map(register).collect::<Result<_, _>>()? });
@@ -89,14 +84,9 @@ impl Pieces {
         Ok(Pieces { pieces: made.collect::<Result<_, _>>()? })
     }
 
-    /// Ties the pieces to an endpoint, where a provider asks for that.
-    pub(crate) fn attach(&self, ep: &Object<fid_ep>) -> Result<(), CallError> {
-        for piece in &self.pieces {
-            piece.bind("fi_mr_bind", ep, 0)?;
-            // SAFETY: this command has no argument.
-            unsafe { piece.control("fi_mr_enable", FI_ENABLE, ptr::null_mut()) }?;
-        }
-        Ok(())
+    /// Ties the pieces to a port, where a provider asks for that.
+    pub(crate) fn attach(&self, port: &dyn Port) -> Result<(), CallError> {
+        self.pieces.iter().try_for_each(|piece| piece.attach(port))
     }
 
     /// How peers reach the pieces.
@@ -106,36 +96,15 @@ impl Pieces {
             true => memory.as_ptr().addr() as u64 + at as u64 * domain.limits.piece_bytes,
             false => 0,
         };
-        // SAFETY: the objects live; keys are valid once they are enabled.
-        let key = |piece: &Object<fid_mr>| unsafe { (*piece.as_ptr()).key };
         let pieces = self.pieces.iter().enumerate();
-        pieces.map(|(at, piece)| Piece { base: base(at), key: key(piece) }).collect()
-    }
-}
-
-fn register(
-    domain: &Domain,
-    memory: RawSlice<'_>,
-    access: u64,
-) -> Result<Object<fid_mr>, CallError> {
-    let object = domain.domain.as_ptr();
-    let (address, len, key) =
-        (memory.as_ptr().cast_const().cast::<c_void>(), memory.len(), domain.next_key());
-    // SAFETY: the domain lives, and the memory is mapped; what keeps it mapped outlives the registration, as `Pieces`
-    // demands. The library gets an address, and no Rust reference to the memory exists.
-    unsafe {
-        Object::open(domain.library, "fi_mr_reg", |opened| {
-            let context = ptr::null_mut();
-            op!("fi_mr_reg": (*object).mr =>
-                reg((&raw mut (*object).fid), address, len, access, 0, key, 0, opened, context))
-        })
+        pieces.map(|(at, piece)| Piece { base: base(at), key: piece.key() }).collect()
     }
 }
 
 fn describe(memory: RawSlice<'_>, error: CallError) -> RegisterError {
     let bytes = memory.len() as u64;
     match error.number {
-        FI_ENOMEM => RegisterError::LockedMemory { bytes, error },
+        libc::ENOMEM => RegisterError::LockedMemory { bytes, error },
         _ => RegisterError::Call { bytes, error },
     }
 }
@@ -146,7 +115,7 @@ pub(crate) fn expose(
     memory: &HeldSlice,
     access: Access,
 ) -> Result<Pieces, RegisterError> {
-    Pieces::new(domain, memory.raw(), access.bits())
+    Pieces::new(domain, memory.raw(), Rights::Remote(access))
 }
 
 /// A region that local sides of transfers may use, where the provider asks for that. It lies in the region's own table.
@@ -171,7 +140,7 @@ impl LocalPieces {
         region: &'r Region,
     ) -> Result<&'r LocalPieces, RegisterError> {
         region.registered(domain.number(), || {
-            let pieces = Pieces::new(domain, region.whole(), FI_READ | FI_WRITE)?;
+            let pieces = Pieces::new(domain, region.whole(), Rights::Local)?;
             Ok(LocalPieces { pieces, domain: Arc::clone(domain) })
         })
     }
@@ -181,8 +150,6 @@ impl LocalPieces {
     pub(crate) fn at(&self, offset: usize) -> (*mut c_void, usize) {
         let piece_bytes = usize::try_from(self.domain.limits.piece_bytes).unwrap_or(usize::MAX);
         let piece = &self.pieces.pieces[offset / piece_bytes];
-        // SAFETY: the object lives.
-        let descriptor = unsafe { (*piece.as_ptr()).mem_desc };
-        (descriptor, piece_bytes - offset % piece_bytes)
+        (piece.descriptor(), piece_bytes - offset % piece_bytes)
     }
 }

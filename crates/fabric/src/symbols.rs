@@ -48,6 +48,8 @@ macro_rules! functions {
     };
 }
 
+pub(crate) use functions;
+
 functions! {
     version: c"fi_version" fn() -> u32;
     // Version, host, service, flags, hints.

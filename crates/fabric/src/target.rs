@@ -11,8 +11,8 @@ use mooncake_memory::HeldSlice;
 use crate::address::Address;
 use crate::descriptor::RemoteMemory;
 use crate::domain::Domain;
-use crate::error::{OpenError, RegisterError};
-use crate::port::Port;
+use crate::error::{ConnectError, OpenError, RegisterError};
+use crate::port::{Port, Side};
 use crate::registration::{Access, Pieces, expose};
 
 /// An endpoint through which peers reach memory. Closed on drop: then no peer reaches any of it, whatever it still has
@@ -40,7 +40,7 @@ pub(crate) struct ServedPort {
 struct TargetState {
     // The registrations go first: a provider may tie them to the port.
     exposed: BTreeMap<u64, Pieces>,
-    port: Option<Port>,
+    port: Option<Box<dyn Port>>,
     next: u64,
 }
 
@@ -63,12 +63,8 @@ impl Target {
     /// # Errors
     /// The provider refuses, or the process was forked.
     pub fn open(domain: &Arc<Domain>) -> Result<Target, OpenError> {
-        if domain.is_forked() {
-            return Err(OpenError::Forked);
-        }
-        let failed = |error| OpenError::Call { device: domain.device().to_string(), error };
-        let port = Port::open(domain).map_err(failed)?;
-        let own = port.own.clone();
+        let port = domain.open_port(Side::Target)?;
+        let own = port.own().clone();
         let state = TargetState { exposed: BTreeMap::new(), port: Some(port), next: 0 };
         let served =
             Arc::new(ServedPort { domain: Arc::clone(domain), own, state: Mutex::new(state) });
@@ -104,6 +100,29 @@ impl Target {
         !self.served.domain.is_forked() && self.served.state().port.is_none()
     }
 
+    /// Makes the end for a peer that has [made its own](crate::Initiator::prepare), on a device that joins ends in pairs.
+    /// The peer reaches the memory of this target, by keys that it knows, until the target is dropped.
+    ///
+    /// # Errors
+    /// The address is none of this provider's, the provider refuses, the target is closed, or the process was forked.
+    pub fn admit(&self, peer: &Address) -> Result<Address, ConnectError> {
+        let served = &self.served;
+        if served.domain.is_forked() {
+            return Err(ConnectError::Forked);
+        }
+        let state = served.state();
+        let port = state.port.as_ref().ok_or(ConnectError::Closed)?;
+        let unfit = || ConnectError::Unfit { peer: peer.to_string(), own: served.own.to_string() };
+        let pairs = port.pairs().filter(|_| peer.fits(&served.own)).ok_or_else(unfit)?;
+        let failed = |error| ConnectError::Call { peer: peer.to_string(), error };
+        let (end, own) = pairs.prepare().map_err(failed)?;
+        if let Err(error) = pairs.join(end, peer) {
+            port.remove(end);
+            return Err(failed(error));
+        }
+        Ok(own)
+    }
+
     /// Lets peers that know the key reach memory.
     ///
     /// # Errors
@@ -115,7 +134,7 @@ impl Target {
         let mut state = self.served.state();
         let port = state.port.as_ref().ok_or(RegisterError::Closed)?;
         if domain.device().mr_mode.of_endpoint {
-            let attached = pieces.attach(port.endpoint());
+            let attached = pieces.attach(&**port);
             attached.map_err(|error| RegisterError::Call { bytes, error })?;
         }
         let described = pieces.described(domain, memory.raw());

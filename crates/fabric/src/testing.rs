@@ -59,6 +59,28 @@ pub(crate) fn wants_local_registration() -> bool {
     LOCAL.load(Ordering::SeqCst)
 }
 
+/// The names of the functions that libibverbs must have.
+#[must_use]
+pub fn verbs_symbols() -> Vec<&'static str> {
+    crate::verbs::symbol_names()
+}
+
+/// As [`try_library`], for libibverbs.
+///
+/// # Errors
+/// Why it cannot be used.
+pub fn try_verbs(name: &str) -> Result<(), crate::VerbsError> {
+    crate::verbs::load_verbs(name).map(drop)
+}
+
+/// Uses this library for libibverbs, given by its symbols, whatever is asked for. The first that a process uses stays.
+///
+/// # Panics
+/// If a symbol is missing.
+pub fn use_verbs(find: fn(&std::ffi::CStr) -> *mut std::ffi::c_void) {
+    crate::verbs::take_library(&find);
+}
+
 pub(crate) fn wanted_failure(call: &'static str) -> Option<i32> {
     let mut calls = calls();
     *calls.made.entry(call).or_default() += 1;

@@ -150,12 +150,7 @@ async fn run(
     shared: Rc<Shared>,
 ) -> io::Result<()> {
     let subscribers = tokio::net::TcpListener::from_std(subscribers)?;
-    spawn_local(accept(subscribers, Rc::clone(&shared), |stream, shared| async move {
-        shared.counters.subscribers.fetch_add(1, Ordering::Relaxed);
-        let served = subscriber::serve(stream, Rc::clone(&shared)).await;
-        shared.counters.subscribers.fetch_sub(1, Ordering::Relaxed);
-        served
-    }));
+    spawn_local(accept(subscribers, Rc::clone(&shared), subscriber::serve));
     if let Some(replays) = replays {
         let replays = tokio::net::TcpListener::from_std(replays)?;
         spawn_local(accept(replays, Rc::clone(&shared), replay::serve));

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::io;
 use std::rc::Rc;
+use std::sync::atomic::Ordering;
 
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -28,10 +29,14 @@ pub(crate) async fn serve(mut stream: TcpStream, shared: Rc<Shared>) -> io::Resu
     timeout(HANDSHAKE, greet(&mut stream, "PUB", &["SUB", "XSUB"])).await??;
     let place = Place::default();
     let (reading, writing) = stream.into_split();
-    tokio::select! {
+    let ended = tokio::select! {
         ended = read(reading, &place, &shared) => ended,
         ended = write(writing, &place, &shared) => ended,
+    };
+    if place.subscriptions.get() > 0 {
+        shared.counters.subscribers.fetch_sub(1, Ordering::Relaxed);
     }
+    ended
 }
 
 async fn read(mut stream: OwnedReadHalf, place: &Place, shared: &Shared) -> io::Result<()> {
@@ -42,11 +47,18 @@ async fn read(mut stream: OwnedReadHalf, place: &Place, shared: &Shared) -> io::
             [1] => {
                 if count == 0 {
                     place.next.set(shared.history.borrow().last() + 1);
+                    // From here on it misses nothing.
+                    shared.counters.subscribers.fetch_add(1, Ordering::Relaxed);
                 }
                 place.subscriptions.set(count.saturating_add(1));
                 place.subscribed.notify_one();
             }
-            [0] => place.subscriptions.set(count.saturating_sub(1)),
+            [0] => {
+                place.subscriptions.set(count.saturating_sub(1));
+                if count == 1 {
+                    shared.counters.subscribers.fetch_sub(1, Ordering::Relaxed);
+                }
+            }
             // A subscription to a topic that the stream does not have.
             _ => {}
         }

@@ -50,8 +50,8 @@ impl MooncakeDistributedStore {
     /// `drain_timeout_sec`, and for TLS `tls_cert`, `tls_key`, `tls_ca`, `tls_server_name` and `tls_verify_clients`. Unknown keys are ignored, with a warning in the log.
     ///
     /// The store does not contact `metadata_server`. If it is not 'P2PHANDSHAKE', and the port of `local_hostname` is
-    /// taken, the store takes a free port. `rdma_devices` is accepted and changes nothing. With `enable_ssd_offload` the
-    /// store lends the disk folder `ssd_offload_path`.
+    /// taken, the store takes a free port. `rdma_devices` names the network cards that the protocol 'rdma' may use, with
+    /// commas between them. With `enable_ssd_offload` the store lends the disk folder `ssd_offload_path`.
     ///
     /// Stores with different `tenant_id` do not see each other's keys. A tenant has a name of 1 to 128 bytes that does not
     /// begin with '_' and has no control characters. Its keys may be so much shorter than 4096 bytes, and two bytes more.
@@ -146,7 +146,7 @@ impl MooncakeDistributedStore {
     }
 
     /// Opens a store on this host for a trial: master at 127.0.0.1:50051, local buffer of 1 GiB, segment of
-    /// `mount_segment_size` bytes. `device_name` is accepted and changes nothing.
+    /// `mount_segment_size` bytes. `device_name` is as `rdma_devices` of `setup`.
     ///
     /// Returns as `setup`.
     #[pyo3(signature = (protocol, device_name, mount_segment_size=None))]
@@ -159,10 +159,11 @@ impl MooncakeDistributedStore {
         mount_segment_size: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<i32> {
         let protocol = argument("init_all", "protocol").text(protocol)?;
-        argument("init_all", "device_name").text(device_name)?;
+        let devices = argument("init_all", "device_name").text(device_name)?;
         let size =
             mount_segment_size.map(|size| argument("init_all", "mount_segment_size").number(size));
         let setup = Setup::for_trials(protocol, size.transpose()?);
+        let setup = setup.with_ignored(&[("rdma_devices", devices)]);
         self.finish_setup(py, "init_all", || open(&setup, None))
     }
 

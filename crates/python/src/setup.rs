@@ -131,6 +131,8 @@ fn from_dict(config: &Bound<'_, PyDict>) -> PyResult<Result<Setup, SetupError>> 
             lends_disk: lends_disk?,
             disk_path,
             has_own_master: places.has_own_master,
+            // These are among the arguments that are handed over below.
+            rdma_devices: String::new(),
             ignored: Vec::new(),
         };
         Ok(setup.with_ignored(&unused.collect::<Vec<_>>()))

@@ -115,7 +115,8 @@ fn who_bears_another_name_or_another_authoritys_certificate_is_not_talked_to() {
 
     let stranger = member(&Authority::new(), &strange_folder.0, &["node-1.example"]);
     let error = dial(&stranger, port, "node-1.example").expect_err("a stranger").to_string();
-    assert!(error.contains("UnknownIssuer") && error.contains("tls_ca"), "{error}");
+    // Which of its checks fails first depends on the names of the two authorities.
+    assert!(error.contains("invalid peer certificate") && error.contains("tls_ca"), "{error}");
 }
 
 #[test]

@@ -64,7 +64,7 @@ pub use local::LocalTransport;
 pub use local_socket::LocalListener;
 pub use mooncake_fabric::{
     DeviceOptions as FabricOptions, Domain as FabricDevice, Limits as FabricLimits,
-    OpenError as FabricError,
+    OpenError as FabricError, VerbsOptions,
 };
 pub use mooncake_types::NodeDrop;
 pub use near::Distance;

@@ -10,7 +10,7 @@ pub enum Way {
     Shm,
     /// On the same host: the kernel copies out of the other process's memory.
     ProcessVm,
-    /// On another host: this process reads and writes the memory one-sided, over libfabric.
+    /// On another host: this process reads and writes the memory one-sided, over libibverbs or libfabric.
     Fabric,
     /// Over the network.
     Tcp,
@@ -127,6 +127,17 @@ impl Transports {
         &self.near
     }
 
+    /// The same, with one-sided transfers between hosts before TCP, if they are not in it.
+    #[must_use]
+    pub fn with_fabric(self) -> Self {
+        let mut ways = self.ways;
+        if !ways.contains(&Way::Fabric) {
+            let at = ways.iter().position(|&way| way == Way::Tcp).unwrap_or(ways.len());
+            ways.insert(at, Way::Fabric);
+        }
+        Self::of(ways)
+    }
+
     /// All ways, the preferred first.
     pub(crate) fn in_order(&self) -> &[Way] {
         &self.ways
@@ -175,6 +186,9 @@ mod tests {
         assert_eq!(near("tcp,shm"), []);
         assert_eq!(near("shm"), [Way::Shm]);
         assert_eq!(near("shm,fabric,process_vm"), [Way::Shm, Way::ProcessVm]);
+        let with = |text: &str| text.parse::<Transports>().unwrap().with_fabric().to_string();
+        assert_eq!(with("shm,tcp"), "shm,fabric,tcp");
+        assert_eq!([with("tcp,fabric"), with("shm")], ["tcp,fabric", "shm,fabric"]);
         let prefers = |text: &str| text.parse::<Transports>().unwrap().prefers(Way::Fabric);
         assert_eq!(
             ["fabric", "fabric,tcp", "tcp,fabric", "tcp"].map(prefers),

@@ -1226,6 +1226,24 @@ pub struct BegunResponse {
     #[prost(bytes = "bytes", tag = "3")]
     pub address: ::prost::bytes::Bytes,
 }
+/// The body of a JOIN frame, where the node's transport connects peers in pairs: the sender's end of a connection. The
+/// sender reaches the node by it until this connection ends, or a write on it that began did not complete.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct JoinRequest {
+    /// The address of the end, in the form of the node's transport.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub address: ::prost::bytes::Bytes,
+}
+/// The body of a JOIN_REPLY frame.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct JoinResponse {
+    /// Always present; 0 if the node has made its end.
+    #[prost(sint32, optional, tag = "1")]
+    pub status_code: ::core::option::Option<i32>,
+    /// The address of the node's end.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub address: ::prost::bytes::Bytes,
+}
 /// The body of an UNPIN frame: ranges that may change again. It has no answer.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct UnpinRequest {

@@ -1,6 +1,6 @@
 use mooncake_types::limits::{
     MAX_ATTRIBUTES_BYTES, MAX_BEGIN_RANGES, MAX_FRAME_BODY_BYTES, MAX_FRAME_RANGES, MAX_KEY_BYTES,
-    MAX_REMOTE_MEMORY_BYTES,
+    MAX_REMOTE_MEMORY_BYTES, MAX_TRANSPORT_ADDRESS_BYTES,
 };
 
 use crate::foreign_protocol;
@@ -98,6 +98,10 @@ kinds! {
     /// To a node, by TCP for its transport: ranges that the sender wants to read one-sided. The node answers with
     /// [`Kind::Begun`], and the sender sends [`Kind::Complete`] when it has read them.
     Expose = 53,
+    /// To a node, where its transport connects peers in pairs: the sender's end of a connection.
+    Join = 54,
+    /// From a node: its own end.
+    JoinReply = 55,
     /// To a host process, from a dummy client: a [`mooncake_types::DummyRequest`]. A file descriptor arrives with some
     /// of these.
     DummyRequest = 64,
@@ -125,6 +129,7 @@ impl Kind {
             Kind::PinReply | Kind::Unpin | Kind::PromiseReply => RANGES * 16,
             Kind::ShareReply => 2 * MAX_REMOTE_MEMORY_BYTES as u32 + 256,
             Kind::Share | Kind::Follow => 256,
+            Kind::Join | Kind::JoinReply => MAX_TRANSPORT_ADDRESS_BYTES as u32 + 256,
             Kind::Keepalive => 0,
         }
     }

@@ -65,6 +65,7 @@ mod generated_fields;
 mod handshake;
 mod header;
 mod inventory;
+mod join;
 mod mount;
 mod pin;
 mod promise;
@@ -99,6 +100,7 @@ pub use handshake::{
     encode_refusal, encode_welcome, same_secret,
 };
 pub use header::{FrameError, HEADER_LEN, Header, Kind, MAX_HANDSHAKE_BODY_BYTES, keepalive};
+pub use join::{decode_join, decode_join_reply, encode_join, encode_join_reply};
 pub use pin::{decode_unpin, encode_pin, encode_unpin};
 pub use promise::encode_promise;
 pub use read::{decode_read, encode_read};

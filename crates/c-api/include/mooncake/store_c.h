@@ -51,7 +51,7 @@ void mooncake_store_destroy(mooncake_store_t store);
  * global_segment_size 0 to lend nothing, or at least 1024
  * local_buffer_size   0, or at least 1024; without a buffer, mooncake_store_put is refused
  * protocol            null means "tcp"
- * device_name         without effect; may be null
+ * device_name         the NICs that "rdma" may use, with commas between them; all if it is null or empty
  * master_server_addr  HOST:PORT, the address of a coordinator like etcd://..., or local:// for a pool without a
  *                     master; null means "127.0.0.1:50051"
  *

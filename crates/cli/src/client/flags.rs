@@ -118,7 +118,8 @@ pub struct NodeFlags {
     /// 0: it is refused at once. Also read from MOONCAKE_PUT_WAIT_MS.
     #[arg(long, default_value_t = 0, value_name = "MILLISECONDS")]
     pub put_wait_ms: u32,
-    /// Transport of bytes: tcp. rdma and efa are accepted, and use tcp.
+    /// Transport of bytes: tcp, or rdma, which uses InfiniBand or RoCE, and tcp where there is none. efa is accepted, and
+    /// uses tcp.
     #[arg(long, default_value = "tcp", value_name = "NAME")]
     pub protocol: String,
 }
@@ -220,7 +221,7 @@ pub struct AcceptedFlags {
     /// Nodes of this store need no metadata server.
     #[arg(long, default_value = "http://127.0.0.1:8080/metadata", value_name = "URL")]
     pub metadata_server: String,
-    /// RDMA devices.
+    /// The NICs that `--protocol=rdma` may use, with commas between them; all if it names none.
     #[arg(long, default_value = "", hide_default_value = true, value_name = "NAMES")]
     pub device_names: String,
     /// Others can always read the disk of this node.

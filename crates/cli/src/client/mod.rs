@@ -23,6 +23,7 @@ use crate::tls_flags::TlsFlags;
 use crate::{auth_token, config_file, exit, glog, logging, no_effect, open_files};
 
 const NAME: &str = "mooncake_client";
+const RDMA: &str = "rdma";
 
 /// A node whose open files leave room for fewer connections warns of that.
 const FEW_CONNECTIONS: u64 = 512;
@@ -54,9 +55,12 @@ pub fn main(args: &[String]) -> ExitCode {
         Err(error) => return exit::usage(NAME, &error),
     };
     logging::start_of(NAME, flags.log_level, flags.log_format);
-    no_effect::warn_of(&flags.without_effect);
+    let is_rdma = flags.node.protocol == RDMA;
+    let mut without_effect = flags.without_effect.clone();
+    without_effect.retain(|flag| !(is_rdma && flag == "--device_names"));
+    no_effect::warn_of(&without_effect);
     config_file::warn_of(&flags.unknown_keys);
-    if let Some(warning) = protocol_warning(&flags.node.protocol) {
+    if let Some(warning) = protocol_warning(&flags.node.protocol).filter(|_| !is_rdma) {
         warn!("{warning}");
     }
     open_files::allow_many(FEW_CONNECTIONS, "connections of other processes");
@@ -89,7 +93,12 @@ pub fn parse(args: &[String], variables: &[Variable]) -> Result<ClientFlags, Usa
 }
 
 fn host(flags: &ClientFlags) -> Result<(), String> {
-    let environment = StoreConfig::from_env().map_err(|error| error.to_string())?;
+    let mut environment = StoreConfig::from_env().map_err(|error| error.to_string())?;
+    if flags.node.protocol == RDMA {
+        let devices = &flags.accepted.device_names;
+        let with = environment.for_rdma(devices, |name| std::env::var(name).ok());
+        environment = with.map_err(|error| error.to_string())?;
+    }
     let offload = OffloadConfig {
         is_enabled: flags.node.enable_offload.0,
         path: PathBuf::from(&flags.node.ssd_offload_path),

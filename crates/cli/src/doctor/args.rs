@@ -18,8 +18,8 @@ use crate::pool::PoolName;
 /// directory that hosts share. For each it prints the room, the way of bytes and the speed. To measure the speed it
 /// writes up to 64 MiB, and removes them.
 ///
-/// It lists the devices that libfabric finds, which MC_LIBFABRIC_PATH and MOONCAKE_FABRIC_PROVIDER narrow down. Nothing
-/// uses them yet.
+/// It lists the devices that libfabric finds, which MC_LIBFABRIC_PATH and MOONCAKE_FABRIC_PROVIDER narrow down, and the
+/// ports and GIDs of the NICs that libibverbs finds, which MC_MS_FILTERS and MC_GID_INDEX narrow down.
 ///
 /// MOONCAKE_TRANSPORTS and MC_STORE_CLUSTER_ID apply as for a client. The exit status is 1 if the master or a node
 /// cannot be reached, or if a disk or object store cannot be used.
@@ -31,6 +31,18 @@ pub(super) struct DoctorArgs {
     pub(super) given: Vec<String>,
     #[command(flatten)]
     pub(super) pool: PoolName,
+    /// The protocol that clients ask for: tcp or rdma.
+    #[arg(long, value_name = "NAME", default_value = "tcp")]
+    pub(super) protocol: String,
+    /// The NICs that rdma may use, with commas between them; all if it names none.
+    #[arg(
+        long,
+        value_name = "NAMES",
+        default_value = "",
+        hide_default_value = true,
+        alias = "device_names"
+    )]
+    pub(super) device_names: String,
     #[command(flatten)]
     pub(super) token: TokenFlags,
 }

@@ -1,19 +1,20 @@
 //! `mooncake doctor`: how bytes travel between this host, each segment of a pool and its GPUs, and why; how fast its
-//! disks and object store are; and what libfabric finds. Enter at [`main`].
+//! disks and object store are; and what libfabric and libibverbs find. Enter at [`main`].
 
 mod args;
 mod devices;
 mod fabric;
 mod tiers;
+mod verbs;
 
 use std::fmt::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use mooncake_client::{FoundLeader, OpenError, StoreConfig, find_leader};
-use mooncake_fabric::DeviceOptions;
+use mooncake_client::{FoundLeader, OpenError, StoreConfig, find_leader, open_fabric_device};
+use mooncake_fabric::{DeviceOptions, VerbsOptions};
 use mooncake_http::admin;
-use mooncake_transfer::{FabricDevice, FabricLimits, Paths, TcpConfig, Way};
+use mooncake_transfer::{Paths, TcpConfig, Way};
 use mooncake_types::{ByteSize, ClientId};
 
 use crate::exit::{self, complain, say};
@@ -43,6 +44,10 @@ pub fn main(args: &[String]) -> ExitCode {
     let examined = examine(&args);
     let fabric = DeviceOptions::from_variables(|name| std::env::var(name).ok());
     say(format_args!("{}", fabric::describe(&fabric)));
+    match VerbsOptions::from_variables(|name| std::env::var(name).ok()) {
+        Ok(options) => say(format_args!("{}", verbs::describe(&options))),
+        Err(error) => say(format_args!("\nno NIC of libibverbs can be used: {error}\n")),
+    }
     say(format_args!("{}", devices::describe()));
     match examined {
         Ok(true) => ExitCode::SUCCESS,
@@ -57,6 +62,10 @@ pub fn main(args: &[String]) -> ExitCode {
 /// Prints the findings. True if all nodes could be reached, and all disks and object stores work.
 fn examine(args: &DoctorArgs) -> Result<bool, String> {
     let mut config = StoreConfig::from_env().map_err(|error| error.to_string())?;
+    if args.protocol == "rdma" {
+        let with = config.for_rdma(&args.device_names, |name| std::env::var(name).ok());
+        config = with.map_err(|error| error.to_string())?;
+    }
     if let Some(cluster_id) = &args.pool.cluster_id {
         config.cluster_id.clone_from(cluster_id);
     }
@@ -66,16 +75,15 @@ fn examine(args: &DoctorArgs) -> Result<bool, String> {
         find_leader(&config).map_err(|error| explain(&error, &config.master))?;
     let tcp = TcpConfig {
         cluster_id: config.cluster_id.clone(),
-        auth_token: config.auth_token,
+        auth_token: config.auth_token.clone(),
         // Nothing is recorded under this id, since the program only greets nodes and reads.
         client: ClientId(u128::from(std::process::id())),
         transfer_timeout: config.transfer_timeout,
         ..TcpConfig::default()
     };
-    // Without a device, what libfabric finds is told at the end.
+    // Without a device, what the libraries find is told at the end.
     let is_wanted = config.transports.prefers(Way::Fabric);
-    let device =
-        is_wanted.then(|| FabricDevice::open(&config.fabric, FabricLimits::default()).ok());
+    let device = is_wanted.then(|| open_fabric_device(&config).ok());
     let paths = Paths::new(None, tcp, config.transports.clone()).with_fabric(device.flatten());
     let mut listed = list(args, &leader)?;
     // The bytes of a disk travel by its node, which is examined as the owner of its memory segment.

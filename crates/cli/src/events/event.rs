@@ -95,7 +95,7 @@ mod tests {
         let fields = json!({"timestamp": 1_795_838_341_007_u64, "event_type": "stored", "medium": "cpu",
                             "object_key": "a", "group_id": "g", "session_id": null});
         let event = |fields: serde_json::Value| Event(fields.as_object().expect("a map").clone());
-        assert_eq!(event(fields).text(), "04:19:01.007  stored   cpu   a  group=g");
+        assert_eq!(event(fields).text(), "03:59:01.007  stored   cpu   a  group=g");
         let cleared = json!({"timestamp": 5, "event_type": "cleared"});
         assert_eq!(event(cleared).text(), "00:00:00.005  cleared");
         let numbered =

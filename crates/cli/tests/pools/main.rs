@@ -16,3 +16,4 @@ mod restarts;
 mod start;
 mod unreached;
 mod usrbio;
+mod verbs;

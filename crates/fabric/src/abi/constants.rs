@@ -1,14 +1,6 @@
-macro_rules! constants {
-    ($($type:ty { $($name:ident = $value:expr;)* })*) => {
-        $($(pub(crate) const $name: $type = $value;)*)*
+use super::declare_constants;
 
-        /// All constants, for the test.
-        #[cfg(test)]
-        pub(crate) const CONSTANTS: &[(&str, u64)] = &[$($((stringify!($name), $name as u64),)*)*];
-    };
-}
-
-constants! {
+declare_constants! {
     // Capabilities, accesses and flags of operations.
     u64 {
         FI_RMA = 1 << 2;

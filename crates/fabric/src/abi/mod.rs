@@ -6,7 +6,7 @@
 //! constant with the headers of the installed version.
 
 #[cfg(test)]
-mod check;
+pub(crate) mod check;
 mod constants;
 mod info;
 mod objects;
@@ -34,9 +34,9 @@ macro_rules! structures {
         )*
 
         #[cfg(test)]
-        pub(crate) const $list: &[super::Layout] = &[$(super::Layout {
+        pub(crate) const $list: &[$crate::abi::Layout] = &[$($crate::abi::Layout {
             c_name: $c_name,
-            size: structures!(@size $kind $name),
+            size: $crate::abi::structures!(@size $kind $name),
             fields: &[$((
                 stringify!($field),
                 std::mem::offset_of!($name, $field),
@@ -47,4 +47,16 @@ macro_rules! structures {
     (@size whole $name:ident) => { Some(size_of::<$name>()) };
     (@size leading $name:ident) => { None };
 }
-use structures;
+pub(crate) use structures;
+
+/// Declares C constants, and lists them for the test.
+macro_rules! declare_constants {
+    ($($type:ty { $($name:ident = $value:expr;)* })*) => {
+        $($(pub(crate) const $name: $type = $value;)*)*
+
+        /// All constants, for the test.
+        #[cfg(test)]
+        pub(crate) const CONSTANTS: &[(&str, u64)] = &[$($((stringify!($name), $name as u64),)*)*];
+    };
+}
+pub(crate) use declare_constants;

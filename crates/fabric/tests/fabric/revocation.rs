@@ -8,18 +8,17 @@ use mooncake_memory::HeldSlice;
 use rustix::process::Signal;
 
 use crate::peer::PeerProcess;
-use crate::{PROVIDERS, local, open, options, soon, sum};
+use crate::{PROVIDERS, local, open, options, sum};
 
 /// So much that the writer can be stopped in the middle of it.
 const BYTES: usize = 64 << 20;
 
-/// Waits until some of the memory has changed.
-fn await_first_bytes(memory: &HeldSlice) {
-    let (first, deadline) = (memory.sub(0, 8), soon());
+/// Waits until some of the memory has changed. Says whether it has.
+fn sees_first_bytes(memory: &HeldSlice) -> bool {
+    let (first, deadline) = (memory.sub(0, 8), Instant::now() + Duration::from_secs(3));
     let before = first.raw().to_vec();
-    while first.raw().to_vec() == before {
-        assert!(Instant::now() < deadline, "the writer does not begin");
-    }
+    while first.raw().to_vec() == before && Instant::now() < deadline {}
+    first.raw().to_vec() != before
 }
 
 #[test]
@@ -27,13 +26,18 @@ fn a_writer_that_is_stopped_in_the_middle_reaches_nothing_once_it_was_revoked() 
     // The others are too unreliable for so much.
     for provider in ["tcp", "shm"] {
         println!("{provider}");
-        let (mut writer, _) = PeerProcess::start(provider);
         let domain = Domain::open(&options(provider), Limits::default()).unwrap();
-        let target = Target::open(&domain).unwrap();
-        let memory = local(BYTES, 0);
-        let exposed = target.expose(memory.clone(), Access::Write).unwrap();
-        writer.begin_write(target.address(), exposed.remote(), BYTES, 1);
-        await_first_bytes(&memory);
+        let begin = || {
+            let (mut writer, _) = PeerProcess::start(provider);
+            let target = Target::open(&domain).unwrap();
+            let memory = local(BYTES, 0);
+            let exposed = target.expose(memory.clone(), Access::Write).unwrap();
+            writer.begin_write(target.address(), exposed.remote(), BYTES, 1);
+            sees_first_bytes(&memory).then_some((writer, target, memory, exposed))
+        };
+        // Once in ten times or so, a writer over `shm` does not connect. This test is about those that write.
+        let begun = (0..5).find_map(|_| begin());
+        let (mut writer, target, memory, exposed) = begun.expect("of five writers one begins");
         writer.signal(Signal::STOP);
         match domain.device().revocation() {
             Revocation::Key => drop(exposed),

@@ -1,3 +1,4 @@
+use bytes::Bytes;
 use mooncake_connection::{Connection, Fault};
 use mooncake_fabric::RemoteMemory;
 use mooncake_types::{ErrorCode, RangeRead};
@@ -33,22 +34,14 @@ impl FarAsker<'_> {
             let memory = range.map_err(TransferError::Refused);
             exposed.push(memory.and_then(|it| self.peer.described(&it, self.ops[at].range.len)));
         }
-        if exposed.iter().any(Result::is_ok) {
-            let by = self.peer.writer(&address).map_err(|reason| {
-                self.peer.lose();
-                Fault::Protocol(reason)
-            })?;
-            let (far, peer, staging) = (self.far, self.peer, self.staging);
-            let found = exposed.iter().zip(positions).filter_map(|(exposed, &position)| {
-                let (op, remote) = (&self.ops[position], exposed.as_ref().ok()?);
-                Some(FoundBytes { position, op, remote, offset: 0 })
-            });
-            let found: Vec<FoundBytes<'_>> = found.collect();
-            let read = BytesReader { far, peer, by: &by, staging }.read(&found, fates);
-            read.map_err(|error| self.far.fault(self.peer, &error))?;
-        }
+        let read = self.read_exposed(&address, (positions, &exposed), fates);
+        read.inspect_err(|_| self.peer.forget_writer(&address))?;
         let completed = complete(&mut connection, &exposed)?;
-        self.peer.give_back(connection);
+        // The node has closed its endpoint if one of the ranges that it exposed was not read.
+        match exposed.iter().all(|it| matches!(it, Ok(_) | Err(TransferError::Refused(_)))) {
+            true => self.peer.give_back(connection),
+            false => self.peer.forget_writer(&address),
+        }
         for ((&at, exposed), completed) in positions.iter().zip(exposed).zip(completed) {
             let result = exposed.and(completed.map_err(TransferError::Refused));
             let has_no_way = result == Err(TransferError::Refused(ErrorCode::NoAvailableHandle));
@@ -57,6 +50,30 @@ impl FarAsker<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Reads the ranges for which the node has a key.
+    fn read_exposed(
+        &self,
+        address: &Bytes,
+        (positions, exposed): (&[usize], &[Result<RemoteMemory, TransferError>]),
+        fates: &mut [Fate],
+    ) -> Result<(), Fault> {
+        if exposed.iter().all(Result::is_err) {
+            return Ok(());
+        }
+        let by = self.peer.writer(address).map_err(|reason| {
+            self.peer.lose();
+            Fault::Protocol(reason)
+        })?;
+        let (far, peer, staging) = (self.far, self.peer, self.staging);
+        let found = exposed.iter().zip(positions).filter_map(|(exposed, &position)| {
+            let (op, remote) = (&self.ops[position], exposed.as_ref().ok()?);
+            Some(FoundBytes { position, op, remote, offset: 0 })
+        });
+        let found: Vec<FoundBytes<'_>> = found.collect();
+        let read = BytesReader { far, peer, by: &by, staging }.read(&found, fates);
+        read.map_err(|error| self.far.fault(self.peer, &error))
     }
 }
 

@@ -5,7 +5,6 @@ use mooncake_memory::HeldSlice;
 use mooncake_types::SegmentId;
 
 use super::callers_memory::CallersMemory;
-use super::lender::kind_of;
 use super::peer::FarPeer;
 use super::peers::FarReach;
 use super::read::FarReads;
@@ -46,7 +45,7 @@ impl Far {
         asks: bool,
     ) -> Self {
         Self {
-            kind: kind_of(&domain),
+            kind: domain.device().transport(),
             domain,
             asks,
             config: Arc::new(tcp.config().clone()),

@@ -2,7 +2,10 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use mooncake_fabric::{Access, Domain, Exposed, OpenError, RegisterError, Revocation, Target};
+use bytes::Bytes;
+use mooncake_fabric::{
+    Access, Address, Domain, Exposed, OpenError, RegisterError, Revocation, Target,
+};
 use mooncake_memory::{HeldSlice, Registration, SlotTable};
 use mooncake_types::SegmentId;
 use mooncake_wire::{RemoteSegment, TransportDescriptor};
@@ -54,11 +57,6 @@ impl fmt::Debug for FarLender {
     }
 }
 
-/// The name of a device's transport: both sides must use the same provider.
-pub(super) fn kind_of(domain: &Domain) -> String {
-    format!("libfabric:{}", domain.device().provider)
-}
-
 impl FarLender {
     /// Opens an endpoint for readers.
     ///
@@ -75,7 +73,7 @@ impl FarLender {
             tracing::warn!(%error, "peers of other hosts cannot read one-sided");
         });
         let address = readers.ok()?.address().to_bytes().into();
-        Some(TransportDescriptor { kind: kind_of(&self.domain), address })
+        Some(TransportDescriptor { kind: self.domain.device().transport(), address })
     }
 
     fn readers(&self) -> Result<Arc<Target>, OpenError> {
@@ -120,7 +118,20 @@ impl FarLender {
     }
 
     /// An endpoint for one writer. When it is dropped, the writer reaches nothing any more, whatever it has under way.
-    pub(crate) fn open_to_writer(&self) -> Result<Target, OpenError> {
-        Target::open(&self.domain)
+    /// `None` where a peer has to join first.
+    pub(crate) fn open_to_writer(&self) -> Result<Option<Target>, OpenError> {
+        if self.domain.device().joins_in_pairs() {
+            return Ok(None);
+        }
+        Target::open(&self.domain).map(Some)
+    }
+
+    /// An endpoint for the peer that has this end of a connection, and the address of the other end. When it is dropped,
+    /// the peer reaches nothing by it any more.
+    pub(crate) fn admit(&self, peer: &[u8]) -> Result<(Target, Bytes), String> {
+        let peer = Address::from_bytes(peer).map_err(|error| error.to_string())?;
+        let target = Target::open(&self.domain).map_err(|error| error.to_string())?;
+        let address = target.admit(&peer).map_err(|error| error.to_string())?;
+        Ok((target, address.to_bytes().into()))
     }
 }

@@ -1,5 +1,5 @@
-//! Nodes of other hosts whose memory this process reads and writes one-sided, over libfabric: no thread of the node
-//! takes part. It is what [`crate::near`] does with mapped memory.
+//! Nodes of other hosts whose memory this process reads and writes one-sided: no thread of the node takes part. Which
+//! library moves the bytes, only `mooncake-fabric` knows. It is what [`crate::near`] does with mapped memory.
 //!
 //! **Reads** send no message. [`Far`] copies the range's slot, then the bytes, then the slot again. The bytes count if
 //! both copies of the slot are equal: the node withdraws a slot before a byte of its range changes. Each copy has ended
@@ -10,6 +10,9 @@
 //! **Writes** begin and complete by message. The node answers a Begin with keys of just these ranges. It makes the keys
 //! invalid before it completes or abandons the writes, and abandons them when the connection ends. So a writer that
 //! slept reaches nothing that was granted to another ([`lender::FarLender`]).
+//!
+//! Where a device joins its ends in pairs, each connection to a node has an end of its own: both sides make it when the
+//! connection is opened, and it ends with the connection. One connection is for reads alone.
 //!
 //! What is registered is the memory of nodes, staging buffers of this process ([`staging`]), and memory of callers that
 //! stays mapped until they say otherwise ([`CallersMemory`]). Other memory of callers goes through the staging buffers.

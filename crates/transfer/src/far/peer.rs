@@ -1,16 +1,18 @@
 use std::collections::HashMap;
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use mooncake_connection::{Connection, Dialer, Fault, IdleConnections};
-use mooncake_fabric::{Address, Domain, Initiator, Peer, RemoteMemory};
+use mooncake_fabric::{Address, ConnectError, Domain, Initiator, Peer, RemoteMemory};
 use mooncake_memory::RemoteSlots;
 use mooncake_types::SegmentId;
 use mooncake_types::limits::time_to_move_ms;
 use mooncake_wire::{
-    Kind, RemoteSegment, Shared, TransportDescriptor, decode_share_reply, encode_share,
+    Kind, RemoteSegment, Shared, TransportDescriptor, decode_join_reply, decode_share_reply,
+    encode_join, encode_share,
 };
 
 use crate::{TcpConfig, TransferError, client};
@@ -39,14 +41,58 @@ pub(super) struct FarPeer {
     config: Arc<TcpConfig>,
     dialer: Dialer,
     // Peers go before their endpoint.
-    pub(super) readers: Peer,
+    pub(super) readers: Arc<Peer>,
     writers: Mutex<Vec<(Bytes, Arc<Peer>)>>,
     initiator: Initiator,
+    /// As long as it lasts, the node serves the readers' end of a connection, where ends are joined in pairs.
+    _joined: Option<Mutex<Connection>>,
     idle: IdleConnections,
     /// Held while a segment is being asked for.
     asking: Mutex<()>,
     segments: RwLock<HashMap<SegmentId, KnownSegment>>,
     is_lost: AtomicBool,
+    /// Whether each connection to the node has an end of its own.
+    joins_in_pairs: bool,
+}
+
+/// How connections to a node are opened.
+struct ToNode<'a> {
+    endpoint: &'a Arc<str>,
+    offer: &'a TransportDescriptor,
+    config: &'a TcpConfig,
+    dialer: &'a Dialer,
+}
+
+impl ToNode<'_> {
+    fn open(&self) -> Result<Connection, Fault> {
+        let (mut connection, welcome) = client::open(self.endpoint, self.config, self.dialer)?;
+        if !welcome.transports.contains(self.offer) {
+            return Err(Fault::Protocol("another node answers at this address".to_owned()));
+        }
+        self.limit(&mut connection)?;
+        Ok(connection)
+    }
+
+    fn limit(&self, connection: &mut Connection) -> io::Result<()> {
+        connection.set_timeout(self.config.transfer_timeout.min(self.config.silence_timeout))
+    }
+
+    /// Gives a connection an end of its own: the address of the node's end, and that end as a peer.
+    fn join(
+        connection: &mut Connection,
+        initiator: &Initiator,
+    ) -> Result<(Bytes, Arc<Peer>), Fault> {
+        let refuse = |error: ConnectError| Fault::Protocol(error.to_string());
+        let end = initiator.prepare().map_err(refuse)?;
+        let own = end.address().to_bytes().into();
+        let ask = |out: &mut Vec<u8>, id| encode_join(out, id, &own);
+        let answer = decode_join_reply(&connection.call(ask, Kind::JoinReply)?)?;
+        let answer = answer.map_err(|code| Fault::Protocol(format!("it joins no end: {code}")))?;
+        let address = Address::from_bytes(&answer);
+        let address = address.map_err(|error| Fault::Protocol(error.to_string()))?;
+        let peer = end.join(&address).map_err(refuse)?;
+        Ok((answer, Arc::new(peer)))
+    }
 }
 
 /// A segment, or since when it is not lent.
@@ -75,16 +121,32 @@ impl FarSegment {
 }
 
 impl FarPeer {
-    /// Opens an endpoint for a node that made this offer.
+    /// Opens an endpoint for a node that made this offer when it was greeted by this connection.
     pub(super) fn meet(
         endpoint: &Arc<str>,
+        mut connection: Connection,
         offer: &TransportDescriptor,
         domain: &Arc<Domain>,
         config: &Arc<TcpConfig>,
     ) -> Result<Self, String> {
-        let address = Address::from_bytes(&offer.address).map_err(|error| error.to_string())?;
         let initiator = Initiator::open(domain).map_err(|error| error.to_string())?;
-        let readers = initiator.connect(&address).map_err(|error| error.to_string())?;
+        let way = ToNode { endpoint, offer, config, dialer: &config.dialer() };
+        way.limit(&mut connection).map_err(|error| error.to_string())?;
+        let idle = IdleConnections::new(MAX_IDLE);
+        let (joined, readers) = match domain.device().joins_in_pairs() {
+            true => {
+                let joined = ToNode::join(&mut connection, &initiator);
+                let of_fault = |fault| TransferError::of_fault(&fault, endpoint).to_string();
+                (Some(connection), joined.map_err(of_fault)?.1)
+            }
+            false => {
+                let address = Address::from_bytes(&offer.address);
+                let address = address.map_err(|error| error.to_string())?;
+                let readers = initiator.connect(&address).map_err(|error| error.to_string())?;
+                idle.give_back(connection);
+                (None, Arc::new(readers))
+            }
+        };
         Ok(Self {
             endpoint: Arc::clone(endpoint),
             offer: offer.clone(),
@@ -92,8 +154,10 @@ impl FarPeer {
             config: Arc::clone(config),
             readers,
             writers: Mutex::default(),
+            joins_in_pairs: joined.is_some(),
             initiator,
-            idle: IdleConnections::new(MAX_IDLE),
+            _joined: joined.map(Mutex::new),
+            idle,
             asking: Mutex::default(),
             segments: RwLock::default(),
             is_lost: AtomicBool::new(false),
@@ -165,21 +229,21 @@ impl FarPeer {
         if let Some(connection) = self.idle.take(false) {
             return Ok(connection);
         }
-        let (mut connection, welcome) = client::open(&self.endpoint, &self.config, &self.dialer)?;
-        if !welcome.transports.contains(&self.offer) {
-            self.lose();
-            return Err(Fault::Protocol("another node answers at this address".to_owned()));
-        }
-        connection.set_timeout(self.config.transfer_timeout.min(self.config.silence_timeout))?;
-        Ok(connection)
-    }
-
-    /// Keeps the connection by which the node was greeted.
-    pub(super) fn keep(&self, mut connection: Connection) {
-        let timeout = self.config.transfer_timeout.min(self.config.silence_timeout);
-        if connection.set_timeout(timeout).is_ok() {
-            self.give_back(connection);
-        }
+        let Self { endpoint, offer, config, dialer, .. } = self;
+        let way = ToNode { endpoint, offer, config, dialer };
+        let opened = match self.joins_in_pairs {
+            true => way.open().and_then(|mut connection| {
+                self.remember(ToNode::join(&mut connection, &self.initiator)?);
+                Ok(connection)
+            }),
+            false => way.open(),
+        };
+        // Another node may answer there by now, and an endpoint that was closed joins nothing.
+        opened.inspect_err(|fault| {
+            if matches!(fault, Fault::Protocol(_)) {
+                self.lose();
+            }
+        })
     }
 
     /// Takes back a connection that is between two questions.
@@ -204,17 +268,32 @@ impl FarPeer {
     /// The node's endpoint for what one connection begins.
     pub(super) fn writer(&self, address: &Bytes) -> Result<Arc<Peer>, String> {
         let mut writers = self.writers.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, known)) = writers.iter().find(|(known, _)| known == address) {
-            return Ok(Arc::clone(known));
+        if let Some(at) = writers.iter().position(|(known, _)| known == address) {
+            let known = Arc::clone(&writers[at].1);
+            // Those that were not used for long are forgotten first.
+            writers[at..].rotate_left(1);
+            return Ok(known);
         }
+        drop(writers);
         let read = Address::from_bytes(address).map_err(|error| error.to_string())?;
         let peer = self.initiator.connect(&read).map_err(|error| error.to_string())?;
         let peer = Arc::new(peer);
+        self.remember((address.clone(), Arc::clone(&peer)));
+        Ok(peer)
+    }
+
+    fn remember(&self, writer: (Bytes, Arc<Peer>)) {
+        let mut writers = self.writers.lock().unwrap_or_else(PoisonError::into_inner);
         if writers.len() == MAX_WRITERS {
             writers.remove(0);
         }
-        writers.push((address.clone(), Arc::clone(&peer)));
-        Ok(peer)
+        writers.push(writer);
+    }
+
+    /// Forgets the node's endpoint for a connection that is over.
+    pub(super) fn forget_writer(&self, address: &Bytes) {
+        let mut writers = self.writers.lock().unwrap_or_else(PoisonError::into_inner);
+        writers.retain(|(known, _)| known != address);
     }
 }
 

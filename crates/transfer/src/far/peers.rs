@@ -65,11 +65,8 @@ impl Far {
             self.fallbacks.warn(self.way().name(), endpoint, &why);
             return not(why, NOT_OFFERED);
         };
-        match FarPeer::meet(endpoint, offer, &self.domain, &self.config) {
-            Ok(peer) => {
-                peer.keep(connection);
-                FarReach::Reached(Arc::new(peer))
-            }
+        match FarPeer::meet(endpoint, connection, offer, &self.domain, &self.config) {
+            Ok(peer) => FarReach::Reached(Arc::new(peer)),
             Err(why) => {
                 self.fallbacks.warn(self.way().name(), endpoint, &why);
                 not(why, BROKEN)

@@ -90,7 +90,8 @@ impl FarWriter<'_> {
             }));
         }
         let has_a_way: Vec<bool> = results.iter().map(|result| !is_no_way(result)).collect();
-        self.move_bytes(&connection, (&address, &begun), ops, &mut results)?;
+        let moved = self.move_bytes(&connection, (&address, &begun), ops, &mut results);
+        moved.inspect_err(|_| self.peer.forget_writer(&address))?;
         let done: Vec<Result<(), ErrorCode>> = results
             .iter()
             .map(|it| it.as_ref().map_err(|_| ErrorCode::TransferFail).copied())
@@ -98,7 +99,11 @@ impl FarWriter<'_> {
         let complete = |out: &mut Vec<u8>, id| encode_results(out, Kind::Complete, id, &done);
         let completed = decode_results(&connection.call(complete, Kind::CompleteReply)?)?;
         check_count(completed.len(), ops.len())?;
-        self.peer.give_back(connection);
+        // The node has closed its endpoint if one of the writes that it began did not end well.
+        match begun.iter().all(|(index, _)| results[*index].is_ok()) {
+            true => self.peer.give_back(connection),
+            false => self.peer.forget_writer(&address),
+        }
         let both = results.into_iter().zip(completed);
         let both = both.map(|(moved, done)| moved.and(done.map_err(TransferError::Refused)));
         Ok(both.zip(has_a_way).map(|(result, has_a_way)| has_a_way.then_some(result)).collect())

@@ -1,20 +1,41 @@
 //! What a node gives to a peer of another host that reads or writes one-sided.
 
 use bytes::Bytes;
-use mooncake_fabric::{Access, Exposed, Target};
+use mooncake_fabric::{Access, Exposed, OpenError, Target};
 use mooncake_memory::HeldSlice;
 use mooncake_types::ErrorCode;
-use mooncake_wire::{Begun, Header, RemoteSegment, Shared, encode_begun, encode_share_reply};
+use mooncake_wire::{
+    Begun, Header, RemoteSegment, Shared, decode_join, encode_begun, encode_join_reply,
+    encode_share_reply,
+};
 
 use super::service::{End, Service};
 use crate::{FarLender, SharedSegment};
+
+/// An endpoint for one peer, and the address by which the peer reaches it. When it is dropped, the peer reaches nothing by
+/// it any more, whatever it has under way.
+pub(super) struct FarEndpoint {
+    target: Target,
+    address: Bytes,
+}
+
+impl FarEndpoint {
+    /// Opens one for a peer that has none; `None` where a peer has to join first.
+    fn open(lender: &FarLender) -> Result<Option<Self>, OpenError> {
+        let opened = lender.open_to_writer()?;
+        Ok(opened.map(|target| {
+            let address = target.address().to_bytes().into();
+            Self { target, address }
+        }))
+    }
+}
 
 /// The door for a peer to ranges that it has begun. It is closed before the writes are completed or abandoned: no byte
 /// of the peer, however late it comes, is written afterwards.
 pub(super) struct FarDoor {
     // The keys go before their endpoint.
     keys: Vec<Exposed>,
-    target: Target,
+    endpoint: FarEndpoint,
 }
 
 impl FarDoor {
@@ -22,14 +43,15 @@ impl FarDoor {
     /// endpoint.
     pub(super) fn open<T>(
         lender: &FarLender,
-        kept: Option<Target>,
+        kept: Option<FarEndpoint>,
         access: Access,
         begun: &mut [Result<T, ErrorCode>],
         held: impl Fn(&T) -> &HeldSlice,
     ) -> (Option<Self>, Begun) {
-        let opened = kept.map_or_else(|| lender.open_to_writer(), Ok);
+        let opened = kept.map_or_else(|| FarEndpoint::open(lender), |kept| Ok(Some(kept)));
         let opened = opened.inspect_err(|error| tracing::warn!(%error, "a peer gets no endpoint"));
-        let Ok(target) = opened else { return (None, no_door(begun)) };
+        let Ok(Some(endpoint)) = opened else { return (None, no_door(begun)) };
+        let target = &endpoint.target;
         let mut keys = Vec::with_capacity(begun.len());
         let mut expose = |open: &T| {
             let exposed = target.expose(held(open).clone(), access).map_err(|error| {
@@ -48,20 +70,41 @@ impl FarDoor {
             memory
         });
         let ranges = ranges.collect();
-        let address = target.address().to_bytes().into();
-        (Some(Self { keys, target }), Begun { address, ranges })
+        let address = endpoint.address.clone();
+        (Some(Self { keys, endpoint }), Begun { address, ranges })
     }
 
     /// Makes the keys invalid. Keeps the endpoint for further writes of the peer if it says that all of these have
     /// ended; otherwise closes it, as on drop: then nothing that is under way arrives.
-    pub(super) fn close(self, have_ended: bool) -> Option<Target> {
-        let Self { keys, target } = self;
+    pub(super) fn close(self, have_ended: bool) -> Option<FarEndpoint> {
+        let Self { keys, endpoint } = self;
         drop(keys);
-        have_ended.then_some(target)
+        have_ended.then_some(endpoint)
     }
 }
 
 impl Service {
+    /// Connects the end of a peer of another host with one of this node. It lives as long as the connection, at most.
+    pub(super) fn serve_join(&mut self, header: &Header) -> Result<(), End> {
+        let id = header.request_id;
+        let peer = decode_join(self.body(header)).map_err(|error| End::body(id, &error))?;
+        let admitted = match self.lender() {
+            Some(lender) => lender.admit(&peer),
+            None => Err("nothing is lent here".to_owned()),
+        };
+        let answer = admitted.map_err(|reason| {
+            tracing::warn!(reason, "a peer of another host cannot join");
+            ErrorCode::NoAvailableHandle
+        });
+        let answer = answer.map(|(target, address)| {
+            self.writer = Some(FarEndpoint { target, address: address.clone() });
+            address
+        });
+        self.out.clear();
+        encode_join_reply(&mut self.out, id, answer.as_ref().map_err(|&code| code));
+        self.send_out()
+    }
+
     /// Tells a peer of another host how it reads a segment.
     pub(super) fn lend(
         &mut self,

@@ -3,11 +3,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use mooncake_connection::codec::{Awaited, BadFrame};
-use mooncake_fabric::Target;
 use mooncake_types::{ErrorCode, LogLimiter, Rights};
 use mooncake_wire::{DecodeError, HEADER_LEN, Header, Kind, Refusal, encode_results};
 
 use super::connection::{Origin, PeerConnection, STALL};
+use super::far_write::FarEndpoint;
 use super::held_pins::HeldPins;
 use super::keepalive::Keepalive;
 use super::receiver::Receiver;
@@ -16,9 +16,9 @@ use super::server_context::ServerContext;
 use crate::sums::ChunkSums;
 use crate::{FarLender, SegmentHost, stream};
 
-/// The frames that a data port takes: Share, Begin and Expose by TCP only from peers that reach its memory one-sided,
-/// the last two only by its local socket.
-const KINDS: [Kind; 10] = [
+/// The frames that a data port takes: Share, Begin, Expose and Join by TCP only from peers that reach its memory
+/// one-sided, the last two only by its local socket.
+const KINDS: [Kind; 11] = [
     Kind::Read,
     Kind::Write,
     Kind::Drop,
@@ -27,6 +27,7 @@ const KINDS: [Kind; 10] = [
     Kind::Share,
     Kind::Begin,
     Kind::Expose,
+    Kind::Join,
     Kind::Pin,
     Kind::Unpin,
 ];
@@ -35,7 +36,7 @@ const KINDS: [Kind; 10] = [
 const KINDS_OF_TCP: usize = 5;
 
 /// How many of these it takes by TCP if its segments are lent to other hosts.
-const KINDS_OF_LENDER: usize = 8;
+const KINDS_OF_LENDER: usize = 9;
 
 /// Why a connection ends.
 pub(super) enum End {
@@ -80,8 +81,8 @@ pub(super) struct Service {
     pub(super) pins: HeldPins,
     /// What the peer may do.
     pub(super) rights: Rights,
-    /// The endpoint for the peer's one-sided writes, between two of them.
-    pub(super) writer: Option<Target>,
+    /// The endpoint by which the peer has joined, or the one for what it begins, between two of these.
+    pub(super) writer: Option<FarEndpoint>,
     /// Frames about to be sent.
     pub(super) out: Vec<u8>,
     /// A private copy of one chunk of a partial read.
@@ -102,8 +103,7 @@ impl Service {
         Self { connection, host, context, receiver, sums, pins, rights, writer, out, bounce }
     }
 
-    /// Serves the connection to its end. Returns what the peer has not given back in time.
-    pub(super) fn run(mut self) -> Option<HeldPins> {
+    pub(super) fn run(mut self) {
         let end = match self.welcome().and_then(|()| self.serve()) {
             Ok(never) => match never {},
             Err(end) => end,
@@ -115,7 +115,7 @@ impl Service {
                 refuse::refuse(self.connection.stream(), request_id, &refusal);
             }
         }
-        self.drop_pins()
+        self.drop_pins();
     }
 
     fn serve(&mut self) -> Result<std::convert::Infallible, End> {
@@ -135,6 +135,7 @@ impl Service {
                 Kind::Share => self.serve_share(&header)?,
                 Kind::Begin => self.serve_begin(&header)?,
                 Kind::Expose => self.serve_expose(&header)?,
+                Kind::Join => self.serve_join(&header)?,
                 Kind::Pin => self.serve_pin(&header)?,
                 Kind::Unpin => self.serve_unpin(&header)?,
                 kind => unreachable!("{side} does not await {kind:?} frames"),
@@ -238,9 +239,9 @@ impl Service {
 /// What a peer needs to send frames of this kind.
 const fn needed_for(kind: Kind) -> Rights {
     match kind {
-        Kind::Read | Kind::Promise | Kind::Expose | Kind::Pin | Kind::Unpin | Kind::Share => {
-            Rights::READ
-        }
+        Kind::Read | Kind::Promise | Kind::Pin | Kind::Unpin | Kind::Share => Rights::READ,
+        // They give keys of what may be read. Those of ranges to write come by Begin.
+        Kind::Join | Kind::Expose => Rights::READ,
         Kind::Write | Kind::Drop | Kind::Begin => Rights::WRITE,
         // Standby masters follow ledgers.
         _ => Rights::ALL,

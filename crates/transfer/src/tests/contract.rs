@@ -8,7 +8,7 @@ use mooncake_types::limits::{MAX_FRAME_PAYLOAD_BYTES, MAX_FRAME_RANGES};
 use mooncake_types::{Epoch, ErrorCode, RangeDrop, SegmentId};
 use mooncake_wire::{decode_welcome, encode_hello};
 
-use super::far::{far_by, lender};
+use super::far::Net;
 use super::raw_peer::{connect, hello, read_frame};
 use super::rig::{
     EPOCH, Node, Object, all_ok, by, read_all, scatter, tcp, tcp_config, version, wait_until,
@@ -20,7 +20,8 @@ use crate::{LocalTransport, NodeDrop, Paths, SegmentHost, TransferError, Transpo
 const MIB: u64 = 1 << 20;
 
 /// The carriers, each by the name of its way. A new one is one more row.
-const CARRIERS: [&str; 6] = ["own", "tcp", "shm", "process_vm", "shm,process_vm,tcp", "fabric"];
+const CARRIERS: [&str; 7] =
+    ["own", "tcp", "shm", "process_vm", "shm,process_vm,tcp", "fabric", "verbs"];
 
 /// Paths by one carrier: `own` for segments of this process, or the names of ways.
 fn carried_by(carrier: &str, node: &Node) -> Paths {
@@ -29,7 +30,8 @@ fn carried_by(carrier: &str, node: &Node) -> Paths {
             let local = LocalTransport::new(Arc::clone(&node.host) as Arc<dyn SegmentHost>);
             Paths::new(Some(local), tcp_config(), Transports::default())
         }
-        "fabric" => far_by("fabric"),
+        "fabric" => Net::Libfabric.far_by("fabric"),
+        "verbs" => Net::Verbs.far_by("fabric"),
         ways => by(ways),
     }
 }
@@ -38,7 +40,8 @@ fn carried_by(carrier: &str, node: &Node) -> Paths {
 pub(super) fn on_every_transport(promise: impl Fn(&dyn Transport, &Node)) {
     for carrier in CARRIERS {
         let node = match carrier {
-            "fabric" => lender(1, 64 * MIB),
+            "fabric" => Net::Libfabric.lender(1, 64 * MIB),
+            "verbs" => Net::Verbs.lender(1, 64 * MIB),
             _ => Node::start(1, 64 * MIB),
         };
         promise(&carried_by(carrier, &node), &node);

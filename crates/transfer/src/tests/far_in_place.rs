@@ -7,7 +7,7 @@ use mooncake_fabric::testing::{calls_made, fail, fail_none, open_objects, regist
 use mooncake_fabric::{DeviceOptions, Domain, Limits};
 use mooncake_memory::Region;
 
-use super::far::lender;
+use super::far::Net;
 use super::rig::{EPOCH, Object, all_ok, read_all, tcp_config, write_all};
 use crate::testing::first_mismatch;
 use crate::{Paths, Transport};
@@ -46,7 +46,7 @@ fn known_memory_is_registered_once_and_other_memory_never() {
     if shares_its_process() {
         return;
     }
-    let (node, transport) = (lender(1, 16 * MIB), paths());
+    let (node, transport) = (Net::Libfabric.lender(1, 16 * MIB), paths());
     let other = [Object::at(&node, 12 * MIB, 3 * MIB, 100)];
     assert_eq!(write_all(&transport, &other), all_ok(1));
     assert_eq!(read_all(&transport, &other), all_ok(1));
@@ -70,7 +70,7 @@ fn memory_is_forgotten_before_its_address_is_used_again() {
     if shares_its_process() {
         return;
     }
-    let (node, transport) = (lender(1, 16 * MIB), paths());
+    let (node, transport) = (Net::Libfabric.lender(1, 16 * MIB), paths());
     let (mut addresses, mut open) = (Vec::new(), None);
     for counter in 1..10 {
         let region = Arc::new(Region::anonymous(2 * MIB).unwrap());
@@ -93,7 +93,7 @@ fn memory_that_the_device_does_not_take_is_copied() {
     if shares_its_process() {
         return;
     }
-    let (node, transport) = (lender(1, 16 * MIB), paths());
+    let (node, transport) = (Net::Libfabric.lender(1, 16 * MIB), paths());
     let other = [Object::at(&node, 12 * MIB, 3 * MIB, 100)];
     assert_eq!(write_all(&transport, &other), all_ok(1));
     let region = Arc::new(Region::anonymous(2 * MIB).unwrap());

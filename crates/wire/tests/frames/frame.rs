@@ -24,6 +24,8 @@ pub(crate) enum Frame<'a> {
     Begin(Epoch, Vec<RangeWrite<'a>>),
     Begun(wire::Begun),
     Expose(Vec<RangeRead>),
+    Join(Bytes),
+    JoinReply(Result<Bytes, ErrorCode>),
     Pin(Vec<RangeRead>),
     Unpin(Vec<u64>),
     Promise(Vec<RangeRead>),
@@ -62,6 +64,10 @@ impl Frame<'_> {
             Frame::Begin(epoch, ranges) => wire::encode_begin(out, id, *epoch, ranges),
             Frame::Begun(begun) => wire::encode_begun(out, id, begun),
             Frame::Expose(ranges) => wire::encode_expose(out, id, ranges),
+            Frame::Join(address) => wire::encode_join(out, id, address),
+            Frame::JoinReply(answer) => {
+                wire::encode_join_reply(out, id, answer.as_ref().map_err(|&code| code));
+            }
             Frame::Pin(ranges) => wire::encode_pin(out, id, ranges),
             Frame::Unpin(pins) => wire::encode_unpin(out, id, pins),
             Frame::Promise(ranges) => wire::encode_promise(out, id, ranges),
@@ -109,6 +115,8 @@ pub(crate) fn decode<T>(
         }
         Kind::Begun => see(Frame::Begun(wire::decode_begun(body)?)),
         Kind::Expose => see(Frame::Expose(wire::decode_read(body)?)),
+        Kind::Join => see(Frame::Join(wire::decode_join(body)?)),
+        Kind::JoinReply => see(Frame::JoinReply(wire::decode_join_reply(body)?)),
         Kind::Pin => see(Frame::Pin(wire::decode_read(body)?)),
         Kind::Unpin => see(Frame::Unpin(wire::decode_unpin(body)?)),
         Kind::Promise => see(Frame::Promise(wire::decode_read(body)?)),

@@ -17,7 +17,8 @@ fn a_body_that_is_cut_short_is_refused() {
                 continue;
             };
             // The fields of ways to memory are optional.
-            let optional = [Kind::Welcome, Kind::ShareReply, Kind::Begun];
+            let optional =
+                [Kind::Welcome, Kind::ShareReply, Kind::Begun, Kind::Join, Kind::JoinReply];
             if optional.contains(&header.kind) && accepted[HEADER_LEN..] == body[..len] {
                 continue;
             }

@@ -161,6 +161,10 @@ fn descriptions_of_ways_to_memory_that_are_too_long() {
         let long = empty().bytes(number, &vec![b'a'; most + 1]);
         check(Kind::Welcome, empty().fixed64(3, 7).message(6, long), too_many(what, most));
     }
+    let long = vec![0; MAX_TRANSPORT_ADDRESS_BYTES + 1];
+    let refused = too_many("address", MAX_TRANSPORT_ADDRESS_BYTES);
+    check(Kind::Join, empty().bytes(1, &long), refused.clone());
+    check(Kind::JoinReply, empty().varint(1, 0).bytes(2, &long), refused);
     let most = MAX_REMOTE_MEMORY_BYTES;
     for (number, what) in [(5, "remote_memory"), (6, "remote_slots")] {
         let long = empty().varint(4, 0).bytes(number, &vec![0; most + 1]);
@@ -213,6 +217,7 @@ fn fields_that_are_missing() {
     check(Kind::Begin, empty(), missing("epoch"));
     check(Kind::Share, empty(), missing("segment_id"));
     check(Kind::ShareReply, empty(), missing("status_code"));
+    check(Kind::JoinReply, empty(), missing("status_code"));
     let nowhere = empty().varint(1, 1).fixed64(3, 7).message(4, empty());
     check(Kind::Welcome, nowhere, missing("instance"));
 }

@@ -58,7 +58,7 @@ impl Opening {
             bind_address: self.config.bind_address.as_deref(),
             ports: self.config.ports.clone(),
             preferred_port: self.config.preferred_port,
-            search_from: self.search_from(),
+            search_from: self.search_from(local.ip()),
             towards_master: local.ip(),
             serves: self.config.segment_bytes > 0,
             advertise: self.config.advertise_address.as_deref(),

@@ -1,3 +1,4 @@
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,14 +8,15 @@ use mooncake_node::Host;
 use mooncake_ops::{CacheLimits, RouteCache};
 use mooncake_tls::Tls;
 use mooncake_transfer::{
-    FabricDevice, FabricError, FabricLimits, FarLender, HotCache, LocalTransport, Paths,
-    SegmentHost, ServerConfig, TcpConfig, Way,
+    FabricDevice, FabricError, FarLender, HotCache, LocalTransport, Paths, SegmentHost,
+    ServerConfig, TcpConfig, Way,
 };
 use mooncake_types::{Chance, ClientId, Medium};
 use mooncake_wire::{Hello, PROTOCOL_VERSION, Role};
 
 use crate::clock::Clock;
 use crate::config::StoreConfig;
+use crate::fabric_device::{NO_NIC, open_fabric_device};
 use crate::leader::masters;
 use crate::metrics::Metrics;
 use crate::open_error::OpenError;
@@ -81,14 +83,15 @@ impl Opening {
     }
 
     /// Where the search for a free port begins. A node that is started again as it was has its port again, and with it
-    /// its name, if the port is free: one with a file or a disk by the id there, another by what it was started with. Nodes
-    /// that are started alike share their ports. Processes that lend nothing begin anywhere.
-    pub(super) fn search_from(&self) -> u64 {
+    /// its name, if the port is free: one with a file or a disk by the id there, another by what it was started with and
+    /// where. Nodes of one host that are started alike share their ports. Those of several hosts have names of their own,
+    /// also where all are `localhost`. Processes that lend nothing begin anywhere.
+    pub(super) fn search_from(&self, own: IpAddr) -> u64 {
         if !self.serves() || self.client != self.drawn {
             return self.client.0 as u64;
         }
         let StoreConfig { local_hostname, master, segment_bytes, .. } = &self.config;
-        crc32c(format!("{local_hostname} {master} {segment_bytes}").as_bytes()).into()
+        crc32c(format!("{local_hostname} {own} {master} {segment_bytes}").as_bytes()).into()
     }
 
     pub(super) fn serves(&self) -> bool {
@@ -232,15 +235,25 @@ fn open_tls(config: &StoreConfig) -> Result<Option<Tls>, OpenError> {
 fn open_fabric(config: &StoreConfig) -> Result<Option<Arc<FabricDevice>>, OpenError> {
     let transports = &config.transports;
     if !transports.prefers(Way::Fabric) {
+        if config.rdma.is_some() {
+            tracing::warn!(%transports, "protocol 'rdma': the transports do not allow it");
+        }
         return Ok(None);
     }
-    match FabricDevice::open(&config.fabric, FabricLimits::default()) {
+    match open_fabric_device(config) {
         Ok(device) => {
             tracing::info!(device = %device.device(), "other hosts are reached one-sided");
             Ok(Some(device))
         }
         Err(error) if transports.allows(Way::Tcp) => {
-            tracing::warn!(%error, "fabric cannot be used, so other hosts are reached by tcp");
+            match config.rdma {
+                Some(_) => {
+                    tracing::warn!(%error, "protocol 'rdma': {NO_NIC}, so other hosts are reached by tcp");
+                }
+                None => {
+                    tracing::warn!(%error, "fabric cannot be used, so other hosts are reached by tcp");
+                }
+            }
             Ok(None)
         }
         Err(error) => {

@@ -1,0 +1,81 @@
+//! Nodes with the protocol `rdma`, over a double of libibverbs in each process.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use mooncake_client::{
+    Buffer, PutSource, RdmaConfig, ReplicateConfig, SliceList, Store, StoreConfig,
+};
+use mooncake_testing::{Master, Program};
+use mooncake_transfer::VerbsOptions;
+
+use crate::start::{CLIENT, MASTER, config};
+
+const MOONCAKE: &str = env!("CARGO_BIN_EXE_mooncake");
+
+/// The double, which is built into the folder of the test programs.
+fn library() -> String {
+    let test = std::env::current_exe().expect("it is known");
+    let path: PathBuf = test.with_file_name("libmooncake_verbs_double.so");
+    path.display().to_string()
+}
+
+fn node(master: &Master, variables: &[(&str, &str)]) -> Program {
+    let follows = format!("--master_server_address={}", master.rpc);
+    let args =
+        ["--host=127.0.0.1", "--port=0", "--global_segment_size=32MB", "--protocol=rdma", &follows];
+    Program::start_with_variables(CLIENT, &args, variables)
+}
+
+/// Puts objects of several lengths and gets them.
+fn use_pool(store: &Store) {
+    for (key, len) in [("short", 100), ("long", 200_000), ("longer", 9 << 20)] {
+        let bytes: Vec<u8> = (0..len).map(|at: usize| (at / 7 + len) as u8).collect();
+        let buffer = Buffer::from_vec(bytes.clone());
+        let source = PutSource::new(key, SliceList::from(buffer.raw()));
+        let put = store.put(&[source], &ReplicateConfig::default()).remove(0);
+        put.expect("there is room");
+        let read = store.get(&[key]).remove(0).expect("it is there");
+        assert!(read.into_vec() == bytes, "{key}");
+    }
+}
+
+#[test]
+fn objects_go_to_another_process_and_back_by_queue_pairs() {
+    let (master, library) = (Master::start(MASTER, &[]), library());
+    let variables = [("MC_IBVERBS_PATH", library.as_str()), ("MOONCAKE_TRANSPORTS", "fabric")];
+    let node = node(&master, &variables);
+    node.line("the storage node is ready");
+    let nic = VerbsOptions { library: Some(library.clone()), ..VerbsOptions::default() };
+    let config = StoreConfig {
+        transports: "fabric".parse().expect("it is a way"),
+        rdma: Some(RdmaConfig { nic, or_fabric: false }),
+        ..config(&master.rpc)
+    };
+    use_pool(&Store::open(config).expect("the master serves"));
+    let args =
+        ["doctor", "--protocol=rdma", "--master", &master.rpc, "--master-http", &master.admin];
+    let output = Command::new(MOONCAKE).args(args).envs(variables).output();
+    let text = String::from_utf8_lossy(&output.expect("the program exists").stdout).into_owned();
+    let port = "\nlibibverbs\n  double0     port 1: RoCE, up, 200 Gb/s, packets of 1024 bytes\n";
+    let way = "  way         fabric\n";
+    assert!(text.contains(way) && text.contains("libibverbs on double0, 10."), "{text}");
+    assert!(text.contains(port) && text.contains("(RoCE v2), which is used\n"), "{text}");
+}
+
+#[test]
+fn a_host_whose_port_is_down_uses_tcp_and_says_why() {
+    let (master, library) = (Master::start(MASTER, &[]), library());
+    let variables = [
+        ("MC_IBVERBS_PATH", library.as_str()),
+        ("MOONCAKE_VERBS_DOUBLE", "down"),
+        ("MOONCAKE_TRANSPORTS", "fabric,tcp"),
+    ];
+    let node = node(&master, &variables);
+    let line = node.line("protocol 'rdma': there is no NIC of libibverbs");
+    assert!(line.contains("double0: port 1 is down"), "{line}");
+    node.line("the storage node is ready");
+    let tcp =
+        StoreConfig { transports: "tcp".parse().expect("it is a way"), ..config(&master.rpc) };
+    use_pool(&Store::open(tcp).expect("the master serves"));
+}

@@ -1,0 +1,308 @@
+//! One end of a connection: a queue pair.
+
+use std::collections::VecDeque;
+use std::ffi::c_int;
+use std::{mem, ptr};
+
+use super::abi::*;
+use super::address::EndAddress;
+use super::call::{Owned, check, verb};
+use super::device::{VerbsDevice, random_24_bits};
+use super::queue::Queue;
+use crate::abi::Context as Place;
+use crate::call::CallError;
+use crate::port::{Direction, Request, Side};
+
+/// After about 67 ms (4 us times two to the power of this) a packet that is not acknowledged is sent again.
+const ACK_TIMEOUT: u8 = 14;
+/// How often a peer that is not ready is asked again: without end. There are no receives, so it does not happen.
+const NOT_READY_RETRIES: u8 = 7;
+/// 0.64 ms, the delay of such a peer.
+const NOT_READY_DELAY: u8 = 12;
+/// Most routers between peers.
+const HOP_LIMIT: u8 = 64;
+
+/// An end, and what it has in flight.
+pub(super) struct End {
+    qp: Owned<Qp>,
+    first_packet: u32,
+    /// Most requests in flight.
+    pub(super) room: usize,
+    max_inline: usize,
+    /// In the order in which they end.
+    chains: VecDeque<Chain>,
+}
+
+/// Requests that were posted together, and complete once.
+pub(super) struct Chain {
+    /// Their number, in each of them.
+    pub(super) wr_id: u64,
+    pub(super) place: *mut Place,
+    pub(super) requests: usize,
+}
+
+/// Room for the requests of a chain while they are posted.
+#[derive(Default)]
+pub(super) struct ChainBuffer {
+    requests: Vec<SendWr>,
+    memory: Vec<Sge>,
+}
+
+/// What posting a chain came to.
+pub(super) enum Posted {
+    All,
+    /// There is no room, and nothing was posted.
+    NoRoom,
+    /// Nothing was posted.
+    Nothing(CallError),
+    /// A part was posted, of which nothing tells when it ends.
+    Part(CallError),
+}
+
+impl End {
+    /// Makes an end that a peer can be connected with.
+    pub(super) fn open(device: &VerbsDevice, queue: &Queue, side: Side) -> Result<End, CallError> {
+        let (nic, cq) = (&device.nic, queue.as_ptr());
+        let most = u32::try_from(nic.attributes.max_qp_wr).unwrap_or(0).max(1);
+        let (room, max_inline) = match side {
+            Side::Initiator => (nic.options.max_wr.min(most), nic.options.max_inline),
+            // It posts nothing.
+            Side::Target => (1, 0),
+        };
+        let most_sge = u32::try_from(nic.attributes.max_sge).unwrap_or(0).max(1);
+        let mut attributes = QpInitAttr {
+            qp_context: ptr::null_mut(),
+            send_cq: cq,
+            recv_cq: cq,
+            srq: ptr::null_mut(),
+            cap: QpCap {
+                max_send_wr: room,
+                max_recv_wr: 1,
+                max_send_sge: nic.options.max_sge.min(most_sge),
+                max_recv_sge: 1,
+                max_inline_data: max_inline,
+            },
+            qp_type: IBV_QPT_RC,
+            sq_sig_all: 0,
+        };
+        let library = nic.library;
+        // SAFETY: domain and queue live, as does what the attributes refer to; what is created belongs to the caller.
+        let qp = unsafe {
+            let failed = |_| ptr::null_mut();
+            let (pd, into) = (device.pd.as_ptr(), &raw mut attributes);
+            let qp = verb!(library, "ibv_create_qp", failed => create_qp(pd, into));
+            Owned::new("ibv_create_qp", qp, library.functions.destroy_qp)?
+        };
+        let end = End {
+            qp,
+            first_packet: random_24_bits(),
+            room: attributes.cap.max_send_wr.min(room) as usize,
+            max_inline: attributes.cap.max_inline_data as usize,
+            chains: VecDeque::new(),
+        };
+        // SAFETY: all zero is a valid value: numbers.
+        let mut attributes: QpAttr = unsafe { mem::zeroed() };
+        attributes.qp_state = IBV_QPS_INIT;
+        attributes.port_num = nic.port.number;
+        attributes.qp_access_flags = match side {
+            Side::Initiator => 0,
+            Side::Target => IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE,
+        };
+        let mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
+        end.modify(device, &mut attributes, mask)?;
+        Ok(end)
+    }
+
+    /// Number of the queue pair.
+    pub(super) fn number(&self) -> u32 {
+        // SAFETY: the object lives.
+        unsafe { (*self.qp.as_ptr()).qp_num }
+    }
+
+    pub(super) fn address(&self, device: &VerbsDevice) -> EndAddress {
+        device.nic.address(self.number(), self.first_packet)
+    }
+
+    /// Connects it with the peer's end.
+    pub(super) fn join(&self, device: &VerbsDevice, peer: &EndAddress) -> Result<(), CallError> {
+        let (nic, own) = (&device.nic, self.address(device));
+        // SAFETY: all zero is a valid value: numbers.
+        let mut attributes: QpAttr = unsafe { mem::zeroed() };
+        attributes.qp_state = IBV_QPS_RTR;
+        attributes.path_mtu = own.mtu.min(peer.mtu).into();
+        attributes.dest_qp_num = peer.number;
+        attributes.rq_psn = peer.first_packet;
+        attributes.max_dest_rd_atomic = own.reads;
+        attributes.min_rnr_timer = NOT_READY_DELAY;
+        let route = &mut attributes.ah_attr;
+        route.dlid = peer.lid;
+        route.port_num = nic.port.number;
+        // Within a subnet of InfiniBand the LID is enough. RoCE knows only GIDs.
+        if own.is_ethernet() || peer.lid == 0 {
+            route.is_global = 1;
+            route.grh.dgid = Gid(peer.gid);
+            route.grh.sgid_index = u8::try_from(nic.gid.index).unwrap_or(u8::MAX);
+            route.grh.hop_limit = HOP_LIMIT;
+            route.grh.traffic_class = nic.options.traffic_class;
+        }
+        let mask = IBV_QP_STATE
+            | IBV_QP_AV
+            | IBV_QP_PATH_MTU
+            | IBV_QP_DEST_QPN
+            | IBV_QP_RQ_PSN
+            | IBV_QP_MAX_DEST_RD_ATOMIC
+            | IBV_QP_MIN_RNR_TIMER;
+        self.modify(device, &mut attributes, mask)?;
+        let most = u8::try_from(nic.attributes.max_qp_init_rd_atom.max(1)).unwrap_or(u8::MAX);
+        attributes.qp_state = IBV_QPS_RTS;
+        attributes.sq_psn = self.first_packet;
+        attributes.timeout = ACK_TIMEOUT;
+        attributes.retry_cnt = nic.options.retry_count;
+        attributes.rnr_retry = NOT_READY_RETRIES;
+        attributes.max_rd_atomic = most.min(peer.reads);
+        let mask = IBV_QP_STATE
+            | IBV_QP_SQ_PSN
+            | IBV_QP_TIMEOUT
+            | IBV_QP_RETRY_CNT
+            | IBV_QP_RNR_RETRY
+            | IBV_QP_MAX_QP_RD_ATOMIC;
+        self.modify(device, &mut attributes, mask)
+    }
+
+    fn modify(
+        &self,
+        device: &VerbsDevice,
+        attributes: &mut QpAttr,
+        mask: c_int,
+    ) -> Result<(), CallError> {
+        let library = device.nic.library;
+        // SAFETY: the object lives, and all attributes of the mask are set.
+        let status = unsafe {
+            let (qp, attributes) = (self.qp.as_ptr(), ptr::from_mut(attributes));
+            verb!(library, "ibv_modify_qp", |number| number => modify_qp(qp, attributes, mask))
+        };
+        check("ibv_modify_qp", status)
+    }
+
+    /// How many requests are in flight.
+    pub(super) fn in_flight(&self) -> usize {
+        self.chains.iter().map(|chain| chain.requests).sum()
+    }
+
+    /// Posts requests as a chain of which only the last tells that it has ended. A chain of writes ends with a read of
+    /// its last byte, into `scratch`: the peer's NIC carries requests out in their order, and a read of memory waits for
+    /// the writes before it. So the bytes are in memory when the chain ends, and not on their way.
+    ///
+    /// # Safety
+    /// The local memory stays mapped until the chain has ended or the end was dropped, as does `scratch`.
+    pub(super) unsafe fn post(
+        &mut self,
+        direction: Direction,
+        requests: &[Request],
+        chain: Chain,
+        (scratch, buffer): (Sge, &mut ChainBuffer),
+    ) -> Posted {
+        buffer.fill(direction, requests, chain.wr_id, (scratch, self.max_inline));
+        let (qp, first) = (self.qp.as_ptr(), buffer.requests.as_mut_ptr());
+        let mut bad = ptr::null_mut();
+        // SAFETY: queue pair and context live, and the requests are a list that ends with null. They and the memory
+        // of their pieces live during the call; the memory that the pieces name, as the caller promises.
+        let status = unsafe {
+            match crate::call::wanted_failure("ibv_post_send") {
+                Some(number) => {
+                    bad = first;
+                    number
+                }
+                None => match (*(*qp).context).ops.post_send {
+                    Some(post) => post(qp, first, &raw mut bad),
+                    None => libc::ENOSYS,
+                },
+            }
+        };
+        let Err(error) = check("ibv_post_send", status) else {
+            self.chains.push_back(chain);
+            return Posted::All;
+        };
+        match (bad.is_null() || bad == first, error.number) {
+            (true, libc::ENOMEM) if !self.chains.is_empty() => Posted::NoRoom,
+            (true, _) => Posted::Nothing(error),
+            (false, _) => {
+                self.chains.push_back(chain);
+                Posted::Part(error)
+            }
+        }
+    }
+
+    /// Takes out the chains that have ended, up to this one.
+    pub(super) fn ended(&mut self, wr_id: u64) -> impl Iterator<Item = Chain> {
+        let count = self.chains.iter().take_while(|chain| chain.wr_id <= wr_id).count();
+        self.chains.drain(..count)
+    }
+
+    /// Destroys it. Nothing that it had in flight touches memory of this process any more: returns what that was.
+    pub(super) fn destroy(self) -> VecDeque<Chain> {
+        let End { qp, chains, .. } = self;
+        drop(qp);
+        chains
+    }
+}
+
+impl ChainBuffer {
+    fn fill(
+        &mut self,
+        direction: Direction,
+        requests: &[Request],
+        wr_id: u64,
+        (scratch, max_inline): (Sge, usize),
+    ) {
+        self.requests.clear();
+        self.memory.clear();
+        let is_write = direction == Direction::Write;
+        for request in requests {
+            let &Request { local, len, descriptor, remote, key } = request;
+            let lkey = descriptor.addr() as u32;
+            let length = u32::try_from(len).expect("requests are shorter than the port's limit");
+            self.memory.push(Sge { addr: local.addr() as u64, length, lkey });
+            let (opcode, flags) = match (is_write, len <= max_inline) {
+                (true, true) => (IBV_WR_RDMA_WRITE, IBV_SEND_INLINE),
+                (true, false) => (IBV_WR_RDMA_WRITE, 0),
+                (false, _) => (IBV_WR_RDMA_READ, 0),
+            };
+            self.requests.push(send_wr(wr_id, opcode, flags, (remote, key)));
+        }
+        if let Some(last) = requests.last().filter(|_| is_write) {
+            self.memory.push(scratch);
+            let last_byte = last.remote + last.len as u64 - 1;
+            self.requests.push(send_wr(wr_id, IBV_WR_RDMA_READ, 0, (last_byte, last.key)));
+        }
+        let count = self.requests.len();
+        self.requests[count - 1].send_flags |= IBV_SEND_SIGNALED;
+        let (requests, memory) = (self.requests.as_mut_ptr(), self.memory.as_mut_ptr());
+        for at in 0..count {
+            // SAFETY: both lists have so many entries, and do not grow any more.
+            unsafe {
+                (*requests.add(at)).sg_list = memory.add(at);
+                if at + 1 < count {
+                    (*requests.add(at)).next = requests.add(at + 1);
+                }
+            }
+        }
+    }
+}
+
+/// A request with one piece of memory, which is still to be linked.
+fn send_wr(wr_id: u64, opcode: u32, send_flags: u32, (remote_addr, key): (u64, u64)) -> SendWr {
+    SendWr {
+        wr_id,
+        next: ptr::null_mut(),
+        sg_list: ptr::null_mut(),
+        num_sge: 1,
+        opcode,
+        send_flags,
+        imm_data: 0,
+        // Keys of this library have 32 bits.
+        wr: RemotePlace { remote_addr, rkey: key as u32, unused: [0; 5] },
+        qp_type: 0,
+        bind_mw: [0; 6],
+    }
+}

@@ -1,0 +1,79 @@
+//! The controls of the double, for tests.
+
+use std::net::Ipv6Addr;
+
+use crate::state::{Counts, Nic, changed, gate, state};
+
+/// A NIC that the host has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FakeNic {
+    /// Its name.
+    pub name: &'static str,
+    /// Whether its only port is active.
+    pub is_active: bool,
+    /// Whether its link is Ethernet, and not InfiniBand.
+    pub is_ethernet: bool,
+    /// Its GIDs: type, and address.
+    pub gids: Vec<(u32, Ipv6Addr)>,
+}
+
+/// The NIC that there is by default: its last GID is the one by which other processes find this one.
+#[must_use]
+pub fn usual_nic() -> FakeNic {
+    Nic::usual("double0").into()
+}
+
+/// Gives the host these NICs. Those that are open stay as they are.
+pub fn set_nics(nics: &[FakeNic]) {
+    state().nics = nics.iter().cloned().map(Nic::from).collect();
+}
+
+/// From now on one more piece of a write lands. All others wait for [`let_writes_land`].
+pub fn hold_writes() {
+    let mut gate = gate();
+    (gate.is_closed, gate.has_let_one) = (true, false);
+}
+
+/// Lets writes land that are held.
+pub fn let_writes_land() {
+    gate().is_closed = false;
+    changed();
+}
+
+/// How many pieces of different queue pairs are held now.
+#[must_use]
+pub fn held_writes() -> usize {
+    gate().waiting
+}
+
+/// How often [`crate::api`] was called to post, how many requests were posted, and how many of these were to complete
+/// visibly.
+#[must_use]
+pub fn posted() -> (u64, u64, u64) {
+    let Counts { posts, requests, signals, .. } = state().counts;
+    (posts, requests, signals)
+}
+
+/// How many pieces of writes did not land, since key or queue pair had gone.
+#[must_use]
+pub fn lost_pieces() -> u64 {
+    state().counts.lost_pieces
+}
+
+/// How many objects there are: domains, registrations, queues, queue pairs.
+#[must_use]
+pub fn objects() -> [usize; 4] {
+    let state = state();
+    [state.pds.len(), state.mrs.len(), state.cqs.len(), state.qps.len()]
+}
+
+/// Makes one request fail with this status, after `before` further ones.
+pub fn fail_request(before: u64, status: u32) {
+    state().fault = Some((before, status));
+}
+
+/// What the last queue pair was connected with: whether by GID, by LID, its packets, its traffic class.
+#[must_use]
+pub fn last_route() -> (bool, u16, u32, u8) {
+    state().last_route
+}
