@@ -1,6 +1,7 @@
 //! Nodes with a named segment that are killed or stopped, and then restarted.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use mooncake_client::{Buffer, ErrorCode, PutSource, ReplicateConfig, SliceList, Store};
@@ -284,13 +285,17 @@ fn many_writers_find_all_that_was_acknowledged_when_a_node_is_back_at_its_port()
     let mut node = ready(&scene);
     let store = &scene.store;
     let (mut there, mut unknown) = (Vec::new(), Vec::new());
+    let acknowledged = AtomicUsize::new(0);
     for round in 0..4_u64 {
         let write = |writer: usize| {
             let mut done = Vec::new();
             let key = |number: usize| format!("key-{round}-{writer}-{number}");
             for number in 0..150 {
                 match put_new(store, &key(number)) {
-                    Ok(()) => done.push(key(number)),
+                    Ok(()) => {
+                        acknowledged.fetch_add(1, Ordering::Relaxed);
+                        done.push(key(number));
+                    }
                     Err(_) => return (done, Some(key(number))),
                 }
             }
@@ -298,6 +303,11 @@ fn many_writers_find_all_that_was_acknowledged_when_a_node_is_back_at_its_port()
         };
         std::thread::scope(|scope| {
             let writers: Vec<_> = (0..4).map(|it| scope.spawn(move || write(it))).collect();
+            // The test is about what was acknowledged, so that something must be.
+            let begun = Instant::now();
+            while acknowledged.load(Ordering::Relaxed) == 0 && begun.elapsed() < PATIENCE {
+                std::thread::yield_now();
+            }
             std::thread::sleep(Duration::from_millis(20 + 31 * round));
             node.kill();
             for writer in writers {
