@@ -104,7 +104,7 @@ impl<'a> Reader<'a> {
         let (end, ended) = oneshot::channel::<()>();
         let (mut end, mut result) = (Some(end), Ok(()));
         let stop = async {
-            // An error means that nobody ends it any more, which does not happen before the end.
+            // The sender lives until the end, so that no error comes before.
             let _ = ended.await;
         };
         let followed = mooncake_kv_events::follow(address, (most, stop), |number, bytes| {

@@ -5,7 +5,7 @@ use mooncake_http::admin;
 
 use crate::master_http;
 
-/// Where a master serves clients if nobody says otherwise.
+/// Where a master serves clients by default.
 const DEFAULT_MASTER: &str = "127.0.0.1:50051";
 
 /// A pool, as the command line or the environment names it.
