@@ -283,7 +283,10 @@ impl Batch {
                 drop(flights);
                 thread::yield_now();
             } else {
-                self.shared.sleep(flights, (deadline - now).min(SLEEP));
+                // What arrives is often a part of a request, and the rest follows.
+                if self.shared.sleep(flights, (deadline - now).min(SLEEP)) {
+                    still_since = Instant::now();
+                }
             }
         }
     }
@@ -365,24 +368,26 @@ impl Shared {
     }
 
     /// Sleeps until something may have moved. One thread waits for the port's descriptor, the others for that thread.
-    fn sleep(&self, mut flights: MutexGuard<'_, Flights>, time: Duration) {
+    /// Returns whether the descriptor told of something.
+    fn sleep(&self, mut flights: MutexGuard<'_, Flights>, time: Duration) -> bool {
         if flights.has_watcher {
             drop(self.moved.wait_timeout(flights, time).unwrap_or_else(PoisonError::into_inner));
-            return;
+            return false;
         }
-        let Some(port) = flights.port() else { return };
+        let Some(port) = flights.port() else { return false };
         let quiet = port.quiet();
         if quiet.is_none() && port.has_descriptor() {
-            return;
+            return false;
         }
         flights.has_watcher = true;
         drop(flights);
-        match quiet {
+        let told = match quiet {
             Some(descriptor) => wait_for_any(&[descriptor, self.bell.descriptor()], time),
             None => wait_for_any(&[], time.min(NAP)),
-        }
+        };
         self.bell.silence();
         self.lock().has_watcher = false;
         self.moved.notify_all();
+        told
     }
 }

@@ -1,5 +1,6 @@
 //! The thread that lets targets work, for providers whose transfers only move while a thread calls them.
 
+use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,6 +16,9 @@ const NAP: Duration = Duration::from_micros(20);
 const WORK: Duration = Duration::from_micros(1);
 /// For how long more work is expected then, without a nap.
 const AWAKE: Duration = Duration::from_micros(300);
+/// For how long the descriptors of work are polled after there was some: to sleep and to be woken takes longer than to
+/// serve a small read.
+const POLL: Duration = Duration::from_micros(50);
 
 /// The targets of a domain that need a thread, and whether they have it.
 #[derive(Default)]
@@ -66,24 +70,38 @@ impl Progress {
             let (mut descriptors, mut sleep) = (Vec::new(), SLEEP);
             for port in ports.iter() {
                 let begun = Instant::now();
-                let turn = port.turn();
-                let ended = Instant::now();
-                if ended - begun > WORK {
-                    last_work = ended;
-                }
-                match turn {
+                match port.turn() {
                     Turn::Wait(descriptor) => descriptors.push(descriptor),
                     Turn::Again => sleep = Duration::ZERO,
-                    Turn::Nap if ended - last_work < AWAKE => {
-                        sleep = Duration::ZERO;
-                        thread::yield_now();
+                    Turn::Nap => {
+                        let ended = Instant::now();
+                        if ended - begun > WORK {
+                            last_work = ended;
+                        }
+                        if ended - last_work < AWAKE {
+                            sleep = Duration::ZERO;
+                            thread::yield_now();
+                        }
+                        sleep = sleep.min(NAP);
                     }
-                    Turn::Nap => sleep = sleep.min(NAP),
                     Turn::Closed => self.leave(port),
                 }
             }
             drop(ports);
-            wait_for_any(&descriptors, sleep);
+            if !sleep.is_zero() && wait(&descriptors, sleep, last_work) {
+                last_work = Instant::now();
+            }
         }
     }
+}
+
+/// Waits until a descriptor tells of work, or for this time. Returns whether there is work.
+fn wait(descriptors: &[RawFd], time: Duration, last_work: Instant) -> bool {
+    while !descriptors.is_empty() && last_work.elapsed() < POLL {
+        if wait_for_any(descriptors, Duration::ZERO) {
+            return true;
+        }
+        thread::yield_now();
+    }
+    wait_for_any(descriptors, time)
 }

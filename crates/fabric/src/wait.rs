@@ -37,13 +37,12 @@ impl Bell {
 }
 
 /// Waits until one of the descriptors is readable, or for this time. A descriptor may have been closed meanwhile, and
-/// its number may belong to another file: then the wait ends too early or too late, by no more than this time.
-pub(crate) fn wait_for_any(descriptors: &[RawFd], time: Duration) {
-    if time.is_zero() {
-        return;
-    }
+/// its number may belong to another file: then the wait ends too early or too late, by no more than this time. Returns
+/// whether one is readable.
+pub(crate) fn wait_for_any(descriptors: &[RawFd], time: Duration) -> bool {
     if descriptors.is_empty() {
-        return thread::sleep(time);
+        thread::sleep(time);
+        return false;
     }
     let watch = |&fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     let mut watched: Vec<_> = descriptors.iter().map(watch).collect();
@@ -52,12 +51,13 @@ pub(crate) fn wait_for_any(descriptors: &[RawFd], time: Duration) {
         tv_nsec: time.subsec_nanos().into(),
     };
     // SAFETY: the array and the time live during the call, and no signals are masked.
-    unsafe {
+    let readable = unsafe {
         libc::ppoll(
             watched.as_mut_ptr(),
             watched.len() as libc::nfds_t,
             &raw const limit,
             std::ptr::null(),
-        );
-    }
+        )
+    };
+    readable > 0
 }

@@ -32,6 +32,9 @@ pub(super) struct FarReads<'a> {
     pub(super) visits: Vec<FarVisit>,
 }
 
+/// A read of a segment that the node lends: its position, what is asked for, and the segment.
+type LentRead<'a> = (usize, &'a ReadOp<'a>, Arc<FarSegment>);
+
 /// A read of which the slot was found.
 struct FoundRead<'a> {
     position: usize,
@@ -107,7 +110,8 @@ impl<'a> FarReader<'a> {
         self.prove(&found, fates)
     }
 
-    /// Copies the sets in which the slots of the ranges may be.
+    /// Copies the sets in which the slots of the ranges may be: first the likeliest of each, then all others of those
+    /// that were not there.
     fn find_slots(
         &self,
         positions: &[usize],
@@ -117,26 +121,13 @@ impl<'a> FarReader<'a> {
             let op = &self.ops[position];
             Some((position, op, self.peer.segment(op.range.segment)?))
         });
-        let lent: Vec<(usize, &ReadOp<'a>, Arc<FarSegment>)> = lent.collect();
-        let (mut parts, mut looks) = (Vec::new(), Vec::new());
-        for (index, (_, op, segment)) in lent.iter().enumerate() {
-            let sets = if op.range.len < FIRST_SET_BYTES { MAX_SETS } else { 1 };
-            for set in segment.slots.sets(op.range.offset).take(sets) {
-                let at = parts.len() * RemoteSlots::SET_BYTES;
-                let local = self.staging.slots.sub(at, RemoteSlots::SET_BYTES);
-                parts.push(Part { local, remote: &segment.table, offset: set });
-                looks.push((index, set));
-            }
-        }
-        self.transfer(&parts)?;
+        let lent: Vec<LentRead<'a>> = lent.collect();
         let mut slots: Vec<Option<CopiedSlot>> = vec![None; lent.len()];
-        for (part, (index, set)) in parts.iter().zip(looks) {
-            let mut copy = [0; RemoteSlots::SET_BYTES];
-            part.local.raw().read_into(&mut copy);
-            let found = || RemoteSlots::find(&copy, set, lent[index].1.range.offset);
-            slots[index] = slots[index].or_else(found);
-        }
-        drop(parts);
+        self.look(&lent, &mut slots, |segment, op| segment.slots.sets(op.range.offset).take(1))?;
+        self.look(&lent, &mut slots, |segment, op| {
+            let others = if op.range.len < FIRST_SET_BYTES { MAX_SETS - 1 } else { 0 };
+            segment.slots.sets(op.range.offset).skip(1).take(others)
+        })?;
         let found = lent.into_iter().zip(slots).filter_map(|((position, op, segment), slot)| {
             let slot = slot?;
             match check(op, &slot) {
@@ -150,29 +141,72 @@ impl<'a> FarReader<'a> {
         Ok(found.collect())
     }
 
+    /// Copies sets of the ranges that have no slot yet, and looks for it there.
+    fn look<S: Iterator<Item = u64>>(
+        &self,
+        lent: &[LentRead<'a>],
+        slots: &mut [Option<CopiedSlot>],
+        sets: impl Fn(&FarSegment, &ReadOp<'a>) -> S,
+    ) -> Result<(), mooncake_fabric::TransferError> {
+        let (mut parts, mut looks) = (Vec::new(), Vec::new());
+        for (index, (_, op, segment)) in lent.iter().enumerate() {
+            if slots[index].is_some() {
+                continue;
+            }
+            for set in sets(segment, op) {
+                let at = parts.len() * RemoteSlots::SET_BYTES;
+                let local = self.staging.slots.sub(at, RemoteSlots::SET_BYTES);
+                parts.push(Part { local, remote: &segment.table, offset: set });
+                looks.push((index, set));
+            }
+        }
+        self.transfer(&parts)?;
+        for (part, (index, set)) in parts.iter().zip(looks) {
+            let mut copy = [0; RemoteSlots::SET_BYTES];
+            part.local.raw().read_into(&mut copy);
+            let found = || RemoteSlots::find(&copy, set, lent[index].1.range.offset);
+            slots[index] = slots[index].or_else(found);
+        }
+        Ok(())
+    }
+
     /// Copies the slots again: bytes count if their slot has not changed, and their segment is lent still.
     fn prove(
         &self,
         found: &[FoundRead<'_>],
         fates: &mut [Fate],
     ) -> Result<(), mooncake_fabric::TransferError> {
+        let mut segments: Vec<&Arc<FarSegment>> = Vec::new();
+        for read in found {
+            if !segments.iter().any(|known| Arc::ptr_eq(known, &read.segment)) {
+                segments.push(&read.segment);
+            }
+        }
         let slot_at = |index: usize| {
             self.staging.slots.sub(index * RemoteSlots::SLOT_BYTES, RemoteSlots::SLOT_BYTES)
         };
         let closed_at = |index: usize| self.staging.slots.sub(CLOSED_AT + index * 8, 8);
-        let parts = found.iter().enumerate().flat_map(|(index, read)| {
+        let slots = found.iter().enumerate().map(|(index, read)| {
             let (remote, offset) = (&read.segment.table, read.slot.offset);
-            [
-                Part { local: slot_at(index), remote, offset },
-                Part { local: closed_at(index), remote, offset: 0 },
-            ]
+            Part { local: slot_at(index), remote, offset }
         });
-        self.transfer(&parts.collect::<Vec<Part<'_>>>())?;
+        let closed = segments.iter().enumerate().map(|(index, segment)| {
+            let remote = &segment.table;
+            Part { local: closed_at(index), remote, offset: 0 }
+        });
+        self.transfer(&slots.chain(closed).collect::<Vec<Part<'_>>>())?;
+        let is_lent = |segment: &Arc<FarSegment>| {
+            let mut closed = [0; 8];
+            let index = segments.iter().position(|known| Arc::ptr_eq(known, segment));
+            index.is_some_and(|index| {
+                closed_at(index).raw().read_into(&mut closed);
+                closed == [0; 8]
+            })
+        };
         for (index, read) in found.iter().enumerate() {
-            let (mut slot, mut closed) = ([0; RemoteSlots::SLOT_BYTES], [0; 8]);
+            let mut slot = [0; RemoteSlots::SLOT_BYTES];
             slot_at(index).raw().read_into(&mut slot);
-            closed_at(index).raw().read_into(&mut closed);
-            let holds = read.slot.is_unchanged(&slot) && closed == [0; 8];
+            let holds = read.slot.is_unchanged(&slot) && is_lent(&read.segment);
             if !fates[read.position].is_over() {
                 let result = if holds { Ok(Source::Fabric) } else { Err(TransferError::Stale) };
                 fates[read.position] = Fate::Over(result);
