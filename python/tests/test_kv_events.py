@@ -21,12 +21,15 @@ END = (-1).to_bytes(8, "big", signed=True)
 class Follower:
     """A consumer. It tracks the set of keys and their tiers."""
 
-    def __init__(self, ports: tuple[int, int]) -> None:
+    def __init__(self, ports: tuple[int, int], token: str = "") -> None:
         self.context = zmq.Context()
         self.stream = self.context.socket(zmq.SUB)
+        self.asking = self.context.socket(zmq.DEALER)
+        if token:
+            for socket in (self.stream, self.asking):
+                socket.plain_username, socket.plain_password = b"mooncake", token.encode()
         self.stream.subscribe(b"")
         self.stream.connect(f"tcp://127.0.0.1:{ports[0]}")
-        self.asking = self.context.socket(zmq.DEALER)
         self.asking.connect(f"tcp://127.0.0.1:{ports[1]}")
         self.known: set[tuple[str, str]] = set()
         self.events: list[dict[str, Any]] = []
@@ -309,3 +312,19 @@ def test_flags_that_are_wrong_are_refused(flags: list[str], message: str) -> Non
     wait_until(lambda: master.process.poll() is not None, SECONDS, "it ends")
     assert message in master.output()
     assert master.process.returncode == 2
+
+
+def test_with_a_token_consumers_show_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOONCAKE_AUTH_TOKEN", "secret")
+    with Events() as events:
+        strangers = [Follower(events.ports), Follower(events.ports, "guess")]
+        member = Follower(events.ports, "secret")
+        events.followers += [*strangers, member]
+        store = events.cluster.store(16 * MIB)
+        probe(store, member)
+        assert member.ask(b"snapshot")
+        for stranger in strangers:
+            stranger.asking.send_multipart([b"", b"snapshot"])
+            assert not stranger.asking.poll(200)
+            stranger.read()
+            assert stranger.events == []

@@ -6,18 +6,19 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::zmtp::{HANDSHAKE, greet, read_message_of, write_message};
+use crate::greeting::{HANDSHAKE, Security, greet};
+use crate::zmtp::{read_message_of, write_message};
 
 /// Most bytes of a publisher's message that are read.
 const MAX_BATCH_BYTES: usize = 16 << 20;
 
-/// Subscribes to all events at `host:port`, and passes the number and the bytes of each batch to `on_batch`. Ends
+/// Subscribes to all events at `host:port`, with a token if the publisher asks for one, and passes the number and the bytes of each batch to `on_batch`. Ends
 /// after `most`, or when `stop` completes.
 ///
 /// # Errors
-/// If the publisher cannot be reached, does not speak ZeroMQ, or closes the connection.
+/// If the publisher cannot be reached, does not speak ZeroMQ, does not admit the token, or closes the connection.
 pub fn follow(
-    address: &str,
+    (address, token): (&str, &str),
     (most, stop): (Duration, impl Future<Output = ()>),
     on_batch: impl FnMut(u64, &[u8]),
 ) -> io::Result<()> {
@@ -26,14 +27,15 @@ pub fn follow(
         tokio::select! {
             biased;
             _ = timeout(most, stop) => Ok(()),
-            ended = read(address, on_batch) => ended,
+            ended = read(address, token, on_batch) => ended,
         }
     })
 }
 
-async fn read(address: &str, mut on_batch: impl FnMut(u64, &[u8])) -> io::Result<()> {
+async fn read(address: &str, token: &str, mut on_batch: impl FnMut(u64, &[u8])) -> io::Result<()> {
+    let security = if token.is_empty() { Security::Open } else { Security::Show(token.as_bytes()) };
     let mut stream = timeout(HANDSHAKE, TcpStream::connect(address)).await??;
-    timeout(HANDSHAKE, greet(&mut stream, "SUB", &["PUB", "XPUB"])).await??;
+    timeout(HANDSHAKE, greet(&mut stream, "SUB", &["PUB", "XPUB"], security)).await??;
     // A subscription to all topics.
     write_message(&mut stream, &[&[1]]).await?;
     loop {

@@ -5,13 +5,14 @@
 //! and encodes them (`publisher.rs`), and keeps the latest batches (`history.rs`). Each subscriber reads from the
 //! history at its own speed (`subscriber.rs`). A slow one skips batches, and sees that by their numbers.
 //!
-//! The crate implements only the part of ZeroMQ's protocol that a publisher needs (`zmtp.rs`). The official library
-//! would queue 100,000 messages for each subscriber that does not read, whatever their length.
+//! The crate implements only the part of ZeroMQ's protocol that a publisher needs (`greeting.rs`, `zmtp.rs`). The official
+//! library would queue 100,000 messages for each subscriber that does not read, whatever their length.
 
 #![forbid(unsafe_code)]
 
 mod event;
 mod follow;
+mod greeting;
 mod history;
 mod message;
 mod publisher;
@@ -25,4 +26,5 @@ mod zmtp;
 pub use event::{Change, Event, Fields, Tier};
 pub use follow::follow;
 pub use publisher::{Config, Publisher, Stats};
+pub use shared::Passwords;
 pub use snapshot::{Page, Snapshot};

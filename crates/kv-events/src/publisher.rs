@@ -7,8 +7,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use mooncake_types::LogLimiter;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;
 use tokio::sync::watch;
@@ -21,7 +23,7 @@ use crate::history::History;
 use crate::message::Encoder;
 use crate::queue::Queue;
 use crate::replay;
-use crate::shared::{Counters, Shared};
+use crate::shared::{Counters, Passwords, Shared};
 use crate::snapshot::Snapshot;
 use crate::subscriber;
 
@@ -31,6 +33,10 @@ const BATCH_EVENTS: usize = 256;
 const MAX_PEERS: usize = 256;
 /// How long subscribers may still read when the publisher stops.
 const FAREWELL: Duration = Duration::from_millis(200);
+/// When the kernel asks an idle peer whether it is there, and how long unanswered packets are sent again: peers that
+/// vanished keep no place.
+const IDLE: Duration = Duration::from_secs(5);
+const SILENCE: Duration = Duration::from_secs(60);
 /// How long the publisher waits after it failed to accept a connection.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -75,7 +81,7 @@ pub struct Publisher {
 
 impl Publisher {
     /// Starts the publisher. It serves subscribers at `subscribers`, and requests for replays and snapshots at
-    /// `replays`. Neither socket may block.
+    /// `replays`. Neither socket may block. With `passwords`, peers must show one.
     ///
     /// # Errors
     /// If the system refuses a thread or the resources of a runtime.
@@ -84,6 +90,7 @@ impl Publisher {
         replays: Option<TcpListener>,
         config: Config,
         snapshot: Box<dyn Snapshot>,
+        passwords: Option<Passwords>,
     ) -> io::Result<Publisher> {
         let address = subscribers.local_addr()?;
         let queue = Arc::new(Queue::new(config.queue_capacity));
@@ -96,6 +103,7 @@ impl Publisher {
                 encoder: RefCell::new(Encoder::new(config.fields, config.numbers_after)),
                 published: watch::Sender::new(0),
                 snapshot,
+                passwords,
                 counters: counted,
             });
             let tasks = LocalSet::new();
@@ -192,7 +200,11 @@ async fn accept<F>(
             }
         };
         if Rc::strong_count(&peers) > MAX_PEERS {
-            warn!(%address, "a subscriber of KV events is turned away: there are {MAX_PEERS}");
+            say(address, &io::Error::other(format!("there are {MAX_PEERS} others")));
+            continue;
+        }
+        if let Err(error) = prepare(&stream) {
+            debug!(%address, %error, "a connection for KV events has ended");
             continue;
         }
         let (served, peer) = (serve(stream, Rc::clone(&shared)), Rc::clone(&peers));
@@ -200,9 +212,25 @@ async fn accept<F>(
             if let Err(error) = served.await
                 && error.kind() == io::ErrorKind::InvalidData
             {
-                warn!(%address, %error, "a connection for KV events was closed");
+                say(address, &error);
             }
             drop(peer);
         });
+    }
+}
+
+fn prepare(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let socket = SockRef::from(stream);
+    let keepalive = TcpKeepalive::new().with_time(IDLE).with_interval(IDLE / 2);
+    socket.set_tcp_keepalive(&keepalive)?;
+    socket.set_tcp_user_timeout(Some(SILENCE))
+}
+
+/// Tells that a peer was turned away, once a second at most.
+fn say(address: SocketAddr, why: &io::Error) {
+    static SAID: LogLimiter<io::ErrorKind> = LogLimiter::new();
+    if let Some(further) = SAID.admit(why.kind(), Instant::now()) {
+        warn!(%address, %why, further, "a connection for KV events was closed");
     }
 }

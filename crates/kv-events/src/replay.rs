@@ -14,15 +14,16 @@ use std::rc::Rc;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use crate::greeting::{HANDSHAKE, greet};
 use crate::shared::Shared;
-use crate::zmtp::{HANDSHAKE, greet, read_message, write_message};
+use crate::zmtp::{read_message, write_message};
 
 const END: [u8; 8] = [0xff; 8];
 
 /// Serves one client until it disconnects.
 pub(crate) async fn serve(mut stream: TcpStream, shared: Rc<Shared>) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    timeout(HANDSHAKE, greet(&mut stream, "ROUTER", &["REQ", "DEALER"])).await??;
+    let greeting = greet(&mut stream, "ROUTER", &["REQ", "DEALER"], shared.security());
+    timeout(HANDSHAKE, greeting).await??;
     loop {
         let mut frames = read_message(&mut stream).await?;
         let request = frames.pop().unwrap_or_default();

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicU64;
 
 use tokio::sync::watch;
 
+use crate::greeting::Security;
 use crate::history::History;
 use crate::message::Encoder;
 use crate::snapshot::Snapshot;
@@ -20,6 +21,9 @@ pub(crate) struct Counters {
     pub(crate) subscribers: AtomicU64,
 }
 
+/// Whether a peer that shows this password may follow.
+pub type Passwords = Box<dyn Fn(&[u8]) -> bool + Send>;
+
 /// The shared state.
 pub(crate) struct Shared {
     pub(crate) history: RefCell<History>,
@@ -27,5 +31,13 @@ pub(crate) struct Shared {
     /// The number of the last published batch.
     pub(crate) published: watch::Sender<u64>,
     pub(crate) snapshot: Box<dyn Snapshot>,
+    /// `None`: no peer is asked for a password.
+    pub(crate) passwords: Option<Passwords>,
     pub(crate) counters: Arc<Counters>,
+}
+
+impl Shared {
+    pub(crate) fn security(&self) -> Security<'_> {
+        self.passwords.as_deref().map_or(Security::Open, |admits| Security::Ask(admits))
+    }
 }

@@ -10,8 +10,9 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
+use crate::greeting::{HANDSHAKE, greet};
 use crate::shared::Shared;
-use crate::zmtp::{HANDSHAKE, greet, read_message, write_message};
+use crate::zmtp::{read_message, write_message};
 
 /// How far a subscriber has read.
 #[derive(Default)]
@@ -25,8 +26,7 @@ struct Place {
 
 /// Serves a subscriber until it disconnects.
 pub(crate) async fn serve(mut stream: TcpStream, shared: Rc<Shared>) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    timeout(HANDSHAKE, greet(&mut stream, "PUB", &["SUB", "XSUB"])).await??;
+    timeout(HANDSHAKE, greet(&mut stream, "PUB", &["SUB", "XSUB"], shared.security())).await??;
     let place = Place::default();
     let (reading, writing) = stream.into_split();
     let ended = tokio::select! {

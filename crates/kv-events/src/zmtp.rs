@@ -1,74 +1,17 @@
-//! The part of ZeroMQ's wire protocol that a publisher needs, of ZMTP 3.0 (rfc.zeromq.org/spec/23): the greeting
-//! without security, and messages of frames.
+//! The part of ZeroMQ's wire protocol that a publisher needs, of ZMTP 3.0 (rfc.zeromq.org/spec/23): messages of frames.
+//! How two peers greet each other is in `greeting.rs`.
 
 use std::io;
-use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-/// How long a peer may take for the greeting.
-pub(crate) const HANDSHAKE: Duration = Duration::from_secs(5);
-
-const GREETING_BYTES: usize = 64;
-const MECHANISM: &[u8; 20] = b"NULL\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
 const MORE: u8 = 1;
 const LONG: u8 = 2;
-const COMMAND: u8 = 4;
+pub(crate) const COMMAND: u8 = 4;
 /// Most bytes of a message from a subscriber or from a client of replays.
-const MAX_MESSAGE_BYTES: usize = 64 << 10;
+pub(crate) const MAX_MESSAGE_BYTES: usize = 64 << 10;
 const MAX_FRAMES: usize = 16;
 const MAX_SHORT_FRAME: usize = u8::MAX as usize;
-
-/// Greets a peer as a socket of type `own`.
-///
-/// # Errors
-/// If the peer is gone, does not speak this protocol, or has none of the socket types in `peers`.
-pub(crate) async fn greet(
-    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
-    own: &str,
-    peers: &[&str],
-) -> io::Result<()> {
-    let mut greeting = [0; GREETING_BYTES];
-    (greeting[0], greeting[8], greeting[9], greeting[10]) = (0xff, 1, 0x7f, 3);
-    greeting[12..32].copy_from_slice(MECHANISM);
-    stream.write_all(&greeting).await?;
-    let mut theirs = [0; GREETING_BYTES];
-    stream.read_exact(&mut theirs).await?;
-    if (theirs[0], theirs[9]) != (0xff, 0x7f) || theirs[10] < 3 {
-        return Err(wrong("it does not speak ZeroMQ, or a version before 4.0"));
-    }
-    if theirs[12..32] != *MECHANISM {
-        return Err(wrong("it wants encryption or a password, which are not served"));
-    }
-    let mut ready = b"\x05READY\x0bSocket-Type".to_vec();
-    ready.extend((own.len() as u32).to_be_bytes());
-    ready.extend(own.as_bytes());
-    stream.write_all(&[COMMAND, ready.len() as u8]).await?;
-    stream.write_all(&ready).await?;
-    let (flags, body) = read_frame(stream, MAX_MESSAGE_BYTES).await?;
-    let kind = (flags & COMMAND != 0).then(|| socket_type(&body)).flatten();
-    match kind {
-        Some(kind) if peers.contains(&kind) => Ok(()),
-        Some(kind) => Err(wrong(&format!("a {own} socket serves no {kind} socket"))),
-        None => Err(wrong("it does not say what kind of socket it is")),
-    }
-}
-
-/// The socket type in a peer's READY command.
-fn socket_type(ready: &[u8]) -> Option<&str> {
-    let mut properties = ready.strip_prefix(b"\x05READY")?;
-    while !properties.is_empty() {
-        let (&len, rest) = properties.split_first()?;
-        let (name, rest) = rest.split_at_checked(usize::from(len))?;
-        let (len, rest) = rest.split_first_chunk()?;
-        let (value, rest) = rest.split_at_checked(u32::from_be_bytes(*len) as usize)?;
-        if name.eq_ignore_ascii_case(b"Socket-Type") {
-            return std::str::from_utf8(value).ok();
-        }
-        properties = rest;
-    }
-    None
-}
 
 /// Reads the frames of the next message. Commands are skipped.
 ///
@@ -105,7 +48,8 @@ pub(crate) async fn read_message_of(
     }
 }
 
-async fn read_frame(
+/// The next frame: its flags, and at most `most` bytes.
+pub(crate) async fn read_frame(
     stream: &mut (impl AsyncRead + Unpin),
     most: usize,
 ) -> io::Result<(u8, Vec<u8>)> {
@@ -150,7 +94,7 @@ pub(crate) async fn write_message(
     stream.write_all(&head).await
 }
 
-fn wrong(why: &str) -> io::Error {
+pub(crate) fn wrong(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
@@ -159,12 +103,15 @@ mod tests {
     use tokio::io::{join, sink};
 
     use super::*;
+    use crate::greeting::{Security, greet};
+
+    const GREETING_BYTES: usize = 64;
 
     /// What a subscriber sends: a greeting, its kind of socket, and a message of three frames, one of them long.
     fn peer() -> Vec<u8> {
         let mut bytes = vec![0; GREETING_BYTES];
         (bytes[0], bytes[9], bytes[10]) = (0xff, 0x7f, 3);
-        bytes[12..32].copy_from_slice(MECHANISM);
+        bytes[12..16].copy_from_slice(b"NULL");
         let ready = b"\x05READY\x0bSocket-Type\0\0\0\x03SUB\x08Identity\0\0\0\0";
         bytes.extend([COMMAND, ready.len() as u8]);
         bytes.extend(ready);
@@ -177,7 +124,7 @@ mod tests {
 
     async fn read_all(bytes: &[u8]) -> io::Result<usize> {
         let mut stream = join(bytes, sink());
-        greet(&mut stream, "PUB", &["SUB"]).await?;
+        greet(&mut stream, "PUB", &["SUB"], Security::Open).await?;
         let mut messages = 0;
         while let Ok(frames) = read_message(&mut stream).await {
             assert!(frames.len() <= MAX_FRAMES);

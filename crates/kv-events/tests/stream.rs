@@ -48,7 +48,7 @@ fn listener() -> (TcpListener, SocketAddr) {
 /// A publisher, the address where it publishes, and the address where it answers requests.
 fn start(config: Config) -> (Publisher, SocketAddr, SocketAddr) {
     let ((subscribers, address), (replays, asked)) = (listener(), listener());
-    let publisher = Publisher::start(subscribers, Some(replays), config, Box::new(TwoKeys));
+    let publisher = Publisher::start(subscribers, Some(replays), config, Box::new(TwoKeys), None);
     (publisher.expect("it starts"), address, asked)
 }
 

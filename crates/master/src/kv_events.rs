@@ -6,7 +6,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use mooncake_kv_events::{Change, Config, Event, Fields, Page, Publisher, Snapshot, Tier};
+use mooncake_kv_events::{
+    Change, Config, Event, Fields, Page, Passwords, Publisher, Snapshot, Tier,
+};
 use mooncake_meta::{KeyEvent, KeyLabels, Meta};
 use mooncake_types::{DEFAULT_TENANT, split_tenant};
 use tracing::info;
@@ -19,8 +21,13 @@ use crate::owner::SCAN_PAGE_OBJECTS;
 /// Bytes of the latest batches that are kept.
 const HISTORY_BYTES: usize = 64 << 20;
 
-/// Begins to publish.
-pub(crate) fn start(config: &KvEvents, ports: Ports, asker: Asker) -> io::Result<Arc<Publisher>> {
+/// Begins to publish, to those who show one of the passwords if there are any.
+pub(crate) fn start(
+    config: &KvEvents,
+    ports: Ports,
+    asker: Asker,
+    passwords: Option<Passwords>,
+) -> io::Result<Arc<Publisher>> {
     let fields = Fields {
         backend_id: config.backend_id.clone(),
         are_legacy_names_there: config.emit_legacy_compat,
@@ -36,6 +43,7 @@ pub(crate) fn start(config: &KvEvents, ports: Ports, asker: Asker) -> io::Result
         ports.replays,
         Config { fields, queue_capacity, history_bytes: HISTORY_BYTES, numbers_after },
         Box::new(Keys(asker)),
+        passwords,
     )?;
     let addr = publisher.address();
     match replay_addr {

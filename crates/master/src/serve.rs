@@ -255,7 +255,10 @@ fn publish_kv_events(
     asker: &Asker,
 ) -> io::Result<Option<Arc<Publisher>>> {
     match (&config.kv_events, ports) {
-        (Some(config), Some(ports)) => kv_events::start(config, ports, asker.clone()).map(Some),
+        (Some(events), Some(ports)) => {
+            let passwords = Guard::of(config).passwords();
+            kv_events::start(events, ports, asker.clone(), passwords).map(Some)
+        }
         _ => Ok(None),
     }
 }

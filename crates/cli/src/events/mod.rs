@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 
 use self::event::{BadEvent, Event};
 use self::source::endpoint;
+use crate::auth_token::TokenFlags;
 use crate::exit::complain;
 use crate::objects::outcome::{CommandError, Outcome, run};
 use crate::objects::output::Output;
@@ -50,6 +51,8 @@ pub(crate) struct EventsArgs {
     json: bool,
     #[command(flatten)]
     pool: PoolName,
+    #[command(flatten)]
+    token: TokenFlags,
 }
 
 /// Runs the program with `args`, which lack its name.
@@ -61,10 +64,11 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
 fn follow(args: &EventsArgs) -> Result<Outcome, CommandError> {
     let begun = Instant::now();
     let most = args.seconds.map_or(Duration::MAX, Duration::from_secs);
-    let mut reader = Reader::new(args);
+    let token = args.token.token().map_err(|error| CommandError::failed(error.to_string()))?;
+    let mut reader = Reader::new(args, &token);
     loop {
         let left = most.saturating_sub(begun.elapsed());
-        let followed = endpoint(args).and_then(|address| reader.follow(&address, left));
+        let followed = endpoint(args, &token).and_then(|address| reader.follow(&address, left));
         let error = match followed {
             Ok(()) => return Ok(Outcome::Done),
             Err(error @ (CommandError::ClosedOutput | CommandError::Usage { .. })) => {
@@ -86,6 +90,7 @@ fn follow(args: &EventsArgs) -> Result<Outcome, CommandError> {
 /// Prints events as they come.
 struct Reader<'a> {
     args: &'a EventsArgs,
+    token: &'a str,
     output: Output,
     printed: u64,
     /// The number of the last batch of this publisher.
@@ -94,8 +99,8 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn new(args: &'a EventsArgs) -> Self {
-        Self { args, output: Output::new(), printed: 0, last: None, is_loss_told: false }
+    fn new(args: &'a EventsArgs, token: &'a str) -> Self {
+        Self { args, token, output: Output::new(), printed: 0, last: None, is_loss_told: false }
     }
 
     /// Follows one publisher until the events or the time are over.
@@ -107,17 +112,18 @@ impl<'a> Reader<'a> {
             // The sender lives until the end, so that no error comes before.
             let _ = ended.await;
         };
-        let followed = mooncake_kv_events::follow(address, (most, stop), |number, bytes| {
-            self.is_loss_told = false;
-            match self.print(number, bytes) {
-                Ok(true) => {}
-                Ok(false) => drop(end.take()),
-                Err(error) => {
-                    result = Err(error);
-                    drop(end.take());
+        let followed =
+            mooncake_kv_events::follow((address, self.token), (most, stop), |number, bytes| {
+                self.is_loss_told = false;
+                match self.print(number, bytes) {
+                    Ok(true) => {}
+                    Ok(false) => drop(end.take()),
+                    Err(error) => {
+                        result = Err(error);
+                        drop(end.take());
+                    }
                 }
-            }
-        });
+            });
         result?;
         let reason = |error| format!("the publisher at {address}: {error}");
         followed.map_err(|error| CommandError::failed(reason(error)))

@@ -14,12 +14,12 @@ struct KvEventStatus {
 }
 
 /// The address of the publisher, `host:port`: the one that is given, or that the leader names.
-pub(super) fn endpoint(args: &EventsArgs) -> Result<String, CommandError> {
+pub(super) fn endpoint(args: &EventsArgs, token: &str) -> Result<String, CommandError> {
     if let Some(endpoint) = &args.endpoint {
         return Ok(endpoint.clone());
     }
     let addresses = args.pool.admin_addresses().map_err(CommandError::failed)?;
-    let mut masters = Masters::at(&addresses, String::new());
+    let mut masters = Masters::at(&addresses, token.to_owned());
     let status = masters.ask_leader::<KvEventStatus>("/kv_events/status");
     let (address, status) = status.map_err(|error| CommandError::failed(error.to_string()))?;
     match status {

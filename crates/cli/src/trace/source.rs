@@ -33,19 +33,21 @@ pub(super) fn listen(
     let mut progress = Progress::start();
     let (mut losses, mut unwritten) = (Losses::default(), None);
     let seconds = Duration::from_secs(args.seconds);
-    let followed = mooncake_kv_events::follow(address, (seconds, stop()?), |number, bytes| {
-        losses.note(number);
-        if let Some(record) = &mut record
-            && let Err(error) = record.write(bytes)
-        {
-            unwritten.get_or_insert(error);
-        }
-        match EventBatch::read(&mut &bytes[..]) {
-            Ok(batch) => events.take(&batch),
-            Err(_) => losses.unreadable += 1,
-        }
-        progress.show(events);
-    });
+    // Engines ask for no token.
+    let followed =
+        mooncake_kv_events::follow((address, ""), (seconds, stop()?), |number, bytes| {
+            losses.note(number);
+            if let Some(record) = &mut record
+                && let Err(error) = record.write(bytes)
+            {
+                unwritten.get_or_insert(error);
+            }
+            match EventBatch::read(&mut &bytes[..]) {
+                Ok(batch) => events.take(&batch),
+                Err(_) => losses.unreadable += 1,
+            }
+            progress.show(events);
+        });
     let ended = followed.map_err(|error| format!("the publisher at {address}: {error}"));
     losses.tell();
     match (ended, unwritten) {

@@ -1,4 +1,5 @@
-//! Requests that change something need a token of the pool, if it has one. If its tokens have roles, most others do, too.
+//! Requests that change something or name keys and nodes need a token of the pool, if it has one. If its tokens have
+//! roles, counters need one, too.
 
 use std::sync::Arc;
 
@@ -8,6 +9,7 @@ use axum::http::header::AUTHORIZATION;
 use axum::middleware::Next;
 use axum::response::Response;
 use mooncake_connection::Roles;
+use mooncake_kv_events::Passwords;
 use mooncake_types::Rights;
 use mooncake_wire::Expected;
 
@@ -26,9 +28,18 @@ impl Guard {
         Self { auth_token: config.auth_token.as_str().into(), roles: config.roles.clone() }
     }
 
-    /// Whether a request that needs this right needs a token.
-    fn asks_for(&self, needed: Rights) -> bool {
-        self.roles.is_some() || (needed == Rights::ADMIN && !self.auth_token.is_empty())
+    /// Whether requests for this need a token.
+    fn asks_for(&self, needed: Needed) -> bool {
+        let asks = self.roles.is_some();
+        asks || (needed != Needed::Counters && !self.auth_token.is_empty())
+    }
+
+    /// The test of the passwords of those who follow KV events; `None` if nobody needs one.
+    pub(crate) fn passwords(self) -> Option<Passwords> {
+        let needed = Needed::Right(Rights::READ);
+        self.asks_for(needed).then(|| -> Passwords {
+            Box::new(move |token| self.rights_of(token).is_some_and(|rights| needed.is_in(rights)))
+        })
     }
 
     fn rights_of(&self, token: &[u8]) -> Option<Rights> {
@@ -38,10 +49,32 @@ impl Guard {
     }
 }
 
-/// Admits a request with the header `Authorization: Bearer TOKEN`, if the token gives this right, or any request if
-/// none is asked for. Who may change the pool may also see it.
+/// What a request needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Needed {
+    /// To see counters.
+    Counters,
+    Right(Rights),
+}
+
+impl Needed {
+    fn right(self) -> Rights {
+        match self {
+            Needed::Counters => Rights::METRICS,
+            Needed::Right(right) => right,
+        }
+    }
+
+    /// Who may change the pool may also see it.
+    fn is_in(self, rights: Rights) -> bool {
+        rights.include(self.right()) || rights.include(Rights::ADMIN)
+    }
+}
+
+/// Admits a request with the header `Authorization: Bearer TOKEN`, if the token gives what it needs, or any request if
+/// no token is asked for.
 pub(super) async fn authorize(
-    State((guard, needed)): State<(Guard, Rights)>,
+    State((guard, needed)): State<(Guard, Needed)>,
     request: Request,
     next: Next,
 ) -> Result<Response, Failure> {
@@ -54,7 +87,8 @@ pub(super) async fn authorize(
         let rights = guard
             .rights_of(named)
             .ok_or_else(|| Failure::unauthorized("the auth token is not that of this master"))?;
-        if !rights.include(needed) && !rights.include(Rights::ADMIN) {
+        if !needed.is_in(rights) {
+            let needed = needed.right();
             return Err(Failure::denied(format!(
                 "the auth token allows {rights}, and not {needed}"
             )));

@@ -4,7 +4,7 @@ use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post, put};
 use mooncake_types::{ErrorCode, Rights};
 
-use super::authorize::{Guard, authorize};
+use super::authorize::{Guard, Needed, authorize};
 use super::error::Failure;
 use super::state::AdminState;
 use super::{
@@ -12,10 +12,10 @@ use super::{
     tenant_quotas, version,
 };
 
-/// The routes of the admin server. Requests that change something need a token, unless there is none. If tokens have
-/// roles, those that tell of keys, nodes and counters need one, too.
+/// The routes of the admin server. Requests that change something or name keys and nodes need a token, unless there is
+/// none. If tokens have roles, those for counters need one, too.
 pub(crate) fn router(state: AdminState, guard: &Guard) -> Router {
-    let needs = |rights| from_fn_with_state((guard.clone(), rights), authorize);
+    let needs = |needed| from_fn_with_state((guard.clone(), needed), authorize);
     let changes = Router::new()
         .route("/api/v1/drain_jobs", post(drains::create))
         .route("/api/v1/drain_jobs/cancel", post(drains::cancel))
@@ -25,16 +25,18 @@ pub(crate) fn router(state: AdminState, guard: &Guard) -> Router {
         .route("/api/v1/soft_pin", post(soft_pins::pin))
         .route("/api/v1/soft_unpin", post(soft_pins::unpin))
         .route("/api/v1/tenant_quotas", put(tenant_quotas::put).delete(tenant_quotas::delete))
-        .route_layer(needs(Rights::ADMIN));
+        .route_layer(needs(Needed::Right(Rights::ADMIN)));
     let keys = Router::new()
         .route("/query_key", get(keys::query_key))
         .route("/batch_query_keys", get(keys::batch_query_keys).post(keys::batch_query_listed_keys))
         .route("/get_all_keys", get(key_list::get_all_keys))
         .route("/query_by_regex", get(key_list::query_by_regex))
-        .route_layer(needs(Rights::READ));
-    let nodes = Router::new()
+        .route_layer(needs(Needed::Right(Rights::READ)));
+    let counters = Router::new()
         .route("/metrics", get(prometheus::metrics))
         .route("/metrics/summary", get(prometheus::summary))
+        .route_layer(needs(Needed::Counters));
+    let nodes = Router::new()
         .route("/get_all_segments", get(segments::get_all_segments))
         .route("/get_segments_detail", get(segments::get_segments_detail))
         .route("/query_segment", get(segments::query_segment))
@@ -43,10 +45,11 @@ pub(crate) fn router(state: AdminState, guard: &Guard) -> Router {
         .route("/api/v1/tenant_quotas", get(tenant_quotas::get))
         .route("/api/v1/drain_jobs/query", get(drains::query))
         .route("/kv_events/status", get(kv_events::status))
-        .route_layer(needs(Rights::METRICS));
+        .route_layer(needs(Needed::Right(Rights::METRICS)));
     Router::new()
         .merge(changes)
         .merge(keys)
+        .merge(counters)
         .merge(nodes)
         .route("/version", get(version::version))
         .route("/health", get(health::health))

@@ -142,9 +142,9 @@ fn random_bytes_harm_nobody() {
     master.assert_serves();
 }
 
-/// Without the token, any client that reaches the port could empty the pool.
+/// Without the token, any client that reaches the port could empty the pool, or learn what it holds.
 #[test]
-fn what_changes_something_needs_the_token_and_looking_does_not() {
+fn what_changes_something_or_names_keys_and_nodes_needs_the_token() {
     let token = "a token";
     let master = start_with(Config { auth_token: token.to_owned(), ..config() });
     let ask = |method: &str, path: &str, header: &str, body: &str| {
@@ -186,8 +186,13 @@ fn what_changes_something_needs_the_token_and_looking_does_not() {
             assert_eq!(status, Some(known), "{answer}");
         }
     }
-    for path in ["/health", "/metrics", "/get_all_keys", "/api/v1/drain_jobs/query?job_id=1-1"] {
-        let (status, answer) = ask("GET", path, "", "");
+    for path in ["/get_all_keys", "/get_segments_detail", "/api/v1/drain_jobs/query?job_id=1-1"] {
+        assert_eq!(ask("GET", path, "", "").0, Some(401), "{path}");
+        let (status, answer) = ask("GET", path, "Authorization: Bearer a token\r\n", "");
         assert!(matches!(status, Some(200 | 404)), "{answer}");
+    }
+    for path in ["/health", "/version", "/metrics", "/metrics/summary"] {
+        let (status, answer) = ask("GET", path, "", "");
+        assert_eq!(status, Some(200), "{answer}");
     }
 }
