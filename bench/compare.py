@@ -216,7 +216,7 @@ def table(shown: Table, figures: Mapping[str, Figures]) -> str:
 
 
 def report(figures: Mapping[str, Figures], bare: Figures) -> str:
-    """All tables, as in docs/performance.md. Only that of costs shows both transports of this project."""
+    """All tables, as in docs/performance/beside_cpp.md. Only that of costs shows both transports of this project."""
     parts = []
     for shown in TABLES:
         shows_both = shown.rows is COST

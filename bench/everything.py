@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Runs every benchmark, one after the other, and collects the output: the figures of docs/performance.md.
+"""Runs every benchmark, one after the other, and collects the output: the figures of the pages on performance.
 
     python3 bench/everything.py              # about an hour, on a machine that does nothing else
     python3 bench/everything.py --quick      # a quarter of an hour, to see that all of it works
-    python3 bench/everything.py --write      # and put the figures into docs/performance.md
+    python3 bench/everything.py --write      # and put the figures into docs/performance.md and docs/performance/
     python3 bench/everything.py --only "A slow link" "The wire"     # some of the sections
 
 Writes .bench/report.md, with a section per benchmark and its command. A benchmark that fails is reported there, and
-the others still run. docs/performance.md has `<!-- figures: TITLE -->` and `<!-- end -->` around the figures of each
+the others still run. One of the documents has `<!-- figures: TITLE -->` and `<!-- end -->` around the figures of each
 section.
 """
 
@@ -17,7 +17,7 @@ import sys
 
 from environment import HOME, ROOT, machine
 
-DOCUMENT = ROOT / "docs" / "performance.md"
+DOCUMENTS = [ROOT / "docs" / "performance.md", *sorted((ROOT / "docs" / "performance").glob("*.md"))]
 CARGO = ["cargo", "bench", "--locked", "--package"]
 # The section that builds and installs the packages for the sections after it.
 BUILDS = "Beside the C++ package"
@@ -66,14 +66,14 @@ def filled(document: str, title: str, figures: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="less of everything: not for publishing")
-    parser.add_argument("--write", action="store_true", help="put the figures into docs/performance.md")
+    parser.add_argument("--write", action="store_true", help="put the figures into the documents")
     parser.add_argument("--only", nargs="+", metavar="SECTION", choices=SECTIONS, default=list(SECTIONS))
     parser.add_argument(
         "--as-installed", action="store_true", help="measure the packages that are in .bench/ already; build neither"
     )
     args = parser.parse_args()
     if args.quick and args.write:
-        parser.error("figures of a quick run are not for docs/performance.md")
+        parser.error("figures of a quick run are not for the documents")
     HOME.mkdir(exist_ok=True)
     target, parts, failed = HOME / "report.md", [f"{machine()}.\n"], []
     for title in args.only:
@@ -87,7 +87,8 @@ def main() -> None:
             failed.append(title)
             figures += f"\n\nIt ended with status {status}."
         elif args.write:
-            DOCUMENT.write_text(filled(DOCUMENT.read_text(), title, figures))
+            for document in DOCUMENTS:
+                document.write_text(filled(document.read_text(), title, figures))
         parts.append(f"## {title}\n\n`{shown}`\n\n{figures}\n")
         target.write_text("\n".join(parts))
     print(f"written to {target}")

@@ -272,7 +272,7 @@ def main() -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(plot(figures))
     if target.parent == IMAGES:
-        print("\n![Cost by objects, segments, clients and lengths](images/scale.svg)")
+        print("\n![Cost by objects, segments, clients and lengths](../images/scale.svg)")
     print(f"\nfigures in {args.json}, plot in {target}", file=sys.stderr)
 
 

@@ -1,4 +1,4 @@
-"""The pods of docs/services.md. Each is a network namespace with its own address.
+"""The pods of docs/rest_on_kubernetes.md. Each is a network namespace with its own address.
 
 Only their names, commands and environments determine where they find each other.
 
@@ -17,7 +17,7 @@ import pytest
 from namespaces import WireError
 from pods import FIRST_IP, OBJECTS, Engine, Pod, Pods, Role
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "services.md"
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "rest_on_kubernetes.md"
 MASTER_NAME = "s-sglang-demo-mooncake-master"
 # For a machine that runs tests; the document's value is for a production machine.
 SEGMENT_BYTES = str(64 << 20)

@@ -1,5 +1,5 @@
 //! The longest time that each kind of call takes, whatever the master and the nodes answer, and however late.
-//! `docs/operations.md` has the same table.
+//! `docs/troubleshooting.md` has the same table.
 
 use mooncake_ops::{
     CallError, CloseOp, Closing, Deadline, ExistOp, GetItem, GetOp, ListOp, LocateOp, MasterRetry,
