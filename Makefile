@@ -11,7 +11,7 @@ TEST_WHEEL := $(VENV)/.test-wheel
 TORCH := $(VENV)/.torch
 SOURCES := Cargo.toml Cargo.lock pyproject.toml \
     $(shell find crates packaging python/mooncake -type f -not -name '*.pyc' 2>/dev/null)
-PYTHON_CODE := python packaging bench engines
+PYTHON_CODE := python packaging bench engines website
 # Arguments for the demo, the benchmarks, the engines, the Python tests, soak and chaos.
 ARGS ?=
 # The number of seeds that `make soak` runs, one simulated cluster per seed.
@@ -28,7 +28,7 @@ AS_ROOT := $(shell test "$$(id -u)" = 0 || echo sudo -n)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build check check-rust check-python check-licences servers test test-rust test-chaos test-python demo \
-    c-api install-systemd figures bench bench-scale bench-check bench-all bench-recovery engines gpu gpu-engine soak chaos clean
+    c-api install-systemd reference figures bench bench-scale bench-check bench-all bench-recovery engines gpu gpu-engine soak chaos clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -77,6 +77,7 @@ check-python: $(TOOLS)
 	$(BIN)/ruff format --check $(PYTHON_CODE)
 	$(BIN)/mypy python/mooncake python/tests
 	$(BIN)/mypy engines
+	$(BIN)/mypy website/reference
 
 # Skipped if cargo-deny is not installed. These two checks need no network.
 check-licences:
@@ -118,6 +119,9 @@ demo: ## replay real requests against a pool of several processes; ARGS=--help: 
 	cargo build --locked --profile quick --package mooncake-cli --bins
 	cargo run --quiet --locked --profile quick --package mooncake-cli --bin mooncake -- replay $(ARGS)
 
+reference: $(TEST_WHEEL) ## write docs/reference anew, from the programs and the package
+	cd website && ../$(BIN)/python -m reference
+
 figures: ## redraw the hit ratios in docs/sizing.md; bench-scale and bench-all redraw the measured times
 	cargo run --locked --profile quick --package mooncake-cli --bin mooncake -- sim --plot docs/images/hit-ratio.svg
 
@@ -131,7 +135,7 @@ bench-scale: ## measure operations with more objects, segments, clients and byte
 bench-check: ## compare instruction counts of hot operations with bench/instructions.json; needs valgrind
 	$(PYTHON) bench/instructions.py $(ARGS)
 
-bench-all: ## measure all figures of docs/performance.md, into .bench/report.md: an hour on an idle machine
+bench-all: ## measure all figures of docs/performance/, into .bench/report.md: an hour on an idle machine
 	$(PYTHON) bench/everything.py $(ARGS)
 
 bench-recovery: ## measure outages when a part of a pool dies, beside the C++ package; ARGS=--quick: a short run

@@ -70,7 +70,8 @@ fn router(state: HttpState) -> Router {
         .with_state(state)
 }
 
-/// `GET /health`, with the names and codes that probes of the C++ package expect.
+/// `GET /health`: 200 if the store works, else 503 with a word, in the names and codes that probes of the C++ package
+/// expect.
 async fn health(Extract(state): Extract<HttpState>) -> impl IntoResponse {
     let condition = &state.condition;
     let (status, body) = answer(condition.health(), condition.is_unreached(), broken_thread());
@@ -116,12 +117,12 @@ fn plain(text: &str) -> String {
     text.chars().take(LONGEST).map(plain).collect()
 }
 
-/// `GET /version`, as a master answers it.
+/// `GET /version`: the versions of this program and of its protocol.
 async fn version() -> impl IntoResponse {
     ([(CONTENT_TYPE, "application/json")], format!("{{{}}}", versions()))
 }
 
-/// `GET /metrics`.
+/// `GET /metrics`: the metrics, as Prometheus reads them.
 async fn metrics(Extract(state): Extract<HttpState>) -> Response {
     match state.metrics.text() {
         Ok(text) => ([(CONTENT_TYPE, prometheus::CONTENT_TYPE)], text).into_response(),
@@ -131,7 +132,7 @@ async fn metrics(Extract(state): Extract<HttpState>) -> Response {
     }
 }
 
-/// `GET /metrics/summary`.
+/// `GET /metrics/summary`: the same for people.
 async fn summary(Extract(state): Extract<HttpState>) -> String {
     state.metrics.summary() + "\n"
 }

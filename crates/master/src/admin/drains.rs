@@ -125,7 +125,7 @@ fn job_id(parameters: &Parameters) -> Result<DrainId, Failure> {
     named.ok_or_else(|| Failure::bad_request("Missing or invalid job_id"))
 }
 
-/// `POST /api/v1/drain_jobs`.
+/// `POST /api/v1/drain_jobs`: begins to move what lies in segments to others, so that their nodes can be taken away.
 pub(super) async fn create(
     Extract(state): Extract<AdminState>,
     body: Bytes,
@@ -141,7 +141,7 @@ pub(super) async fn create(
     Ok(Json(Acknowledged::new(id, "CREATED")))
 }
 
-/// `GET /api/v1/drain_jobs/query?job_id=J`.
+/// `GET /api/v1/drain_jobs/query?job_id=J`: how far a job is.
 pub(super) async fn query(
     Extract(state): Extract<AdminState>,
     parameters: Parameters,
@@ -190,7 +190,7 @@ pub(super) async fn undrain(
     Ok(Json(Undrained { success: true, segment, error_code: 0, error_message: "" }))
 }
 
-/// `POST /api/v1/drain_jobs/cancel?job_id=J`. Moves under way are completed.
+/// `POST /api/v1/drain_jobs/cancel?job_id=J`: cancels a job. Moves under way are completed.
 pub(super) async fn cancel(
     Extract(state): Extract<AdminState>,
     parameters: Parameters,

@@ -96,7 +96,7 @@ fn view(leader: Option<Leader>) -> (Option<String>, Option<u64>) {
     leader.map(|leader| (leader.address, leader.epoch.0)).unzip()
 }
 
-/// `GET /health`.
+/// `GET /health`: what this master does, who leads, and what the leader finds wrong with the pool. 200 while it works.
 pub(super) async fn health(Extract(state): Extract<AdminState>) -> Json<Health> {
     let Now { status, service, reason, problems } = Now::of(&state).await;
     let Followed { segments, known, entries, is_warm } = *state.following.borrow();
@@ -118,18 +118,18 @@ pub(super) async fn health(Extract(state): Extract<AdminState>) -> Json<Health> 
     })
 }
 
-/// `GET /leader`.
+/// `GET /leader`: the address of the leader, and the epoch under which it leads.
 pub(super) async fn leader(Extract(state): Extract<AdminState>) -> Json<View> {
     let (leader_address, view_version) = view(state.status.borrow().leader.clone());
     Json(View { present: leader_address.is_some(), leader_address, view_version })
 }
 
-/// `GET /role`.
+/// `GET /role`: leader or standby.
 pub(super) async fn role(Extract(state): Extract<AdminState>) -> &'static str {
     state.status.borrow().role.word()
 }
 
-/// `GET /ha_status`.
+/// `GET /ha_status`: whether this master stands by, recovers, serves, or is suspended.
 pub(super) async fn ha_status(Extract(state): Extract<AdminState>) -> &'static str {
     let Now { status, service, .. } = Now::of(&state).await;
     status.role.state(service)

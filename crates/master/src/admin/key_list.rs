@@ -117,7 +117,7 @@ impl KeyListRequest {
     }
 }
 
-/// `GET /get_all_keys?format=F&prefix=P&limit=N`.
+/// `GET /get_all_keys?format=F&prefix=P&limit=N`: all keys, or those with a prefix, one on each line or as JSON.
 pub(super) async fn get_all_keys(
     Extract(state): Extract<AdminState>,
     parameters: Parameters,

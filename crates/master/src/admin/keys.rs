@@ -157,7 +157,8 @@ impl KeyReplicas {
     }
 }
 
-/// `GET /batch_query_keys?keys=a,b`, or `?key=a&key=b` for keys with commas. It grants no lease.
+/// `GET /batch_query_keys?keys=a,b`: where several objects lie. Keys with commas are written `?key=a&key=b`. It grants
+/// no lease.
 pub(super) async fn batch_query_keys(
     Extract(state): Extract<AdminState>,
     parameters: Parameters,
@@ -175,7 +176,7 @@ pub(super) struct AskedKeys {
     tenant_id: String,
 }
 
-/// `POST /batch_query_keys` with `{"keys": ["a", "b"]}`. It changes nothing.
+/// `POST /batch_query_keys`: the same for the keys of a body like `{"keys": ["a", "b"]}`.
 pub(super) async fn batch_query_listed_keys(
     Extract(state): Extract<AdminState>,
     body: Bytes,

@@ -19,7 +19,7 @@ struct KvEventStatus {
     endpoint: Option<String>,
 }
 
-/// `GET /kv_events/status`.
+/// `GET /kv_events/status`: how many KV events were published, and how many were lost.
 pub(super) async fn status(Extract(state): Extract<AdminState>) -> impl IntoResponse {
     let publisher = state.kv_events.as_deref();
     let stats = publisher.map(Publisher::stats).unwrap_or_default();

@@ -11,7 +11,7 @@ use super::state::AdminState;
 use crate::metrics;
 use crate::summary;
 
-/// `GET /metrics`.
+/// `GET /metrics`: the metrics, as Prometheus reads them.
 pub(super) async fn metrics(
     Extract(state): Extract<AdminState>,
 ) -> Result<impl IntoResponse, Failure> {
@@ -23,7 +23,7 @@ pub(super) async fn metrics(
     Ok(([(CONTENT_TYPE, prometheus::CONTENT_TYPE)], text))
 }
 
-/// `GET /metrics/summary`.
+/// `GET /metrics/summary`: the line that the master logs every 10 s.
 pub(super) async fn summary(Extract(state): Extract<AdminState>) -> String {
     let snapshot = state.asker.snapshot().await.ok();
     summary::line(&state.status.borrow(), snapshot.as_ref()) + "\n"

@@ -26,8 +26,8 @@ const NODES_PATIENCE: Duration = Duration::from_secs(30);
 /// Time between two questions whether they have.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Removes all objects, or those of one tenant, page by page, leased ones only with `force`. Replies once no client can read them, and no
-/// later leader can find them.
+/// `POST /api/v1/remove_all?force=BOOL&tenant_id=T`: removes all objects, or those of one tenant, page by page, leased
+/// ones only with `force`. Replies once no client can read them, and no later leader can find them.
 pub(super) async fn remove_all(
     Extract(state): Extract<AdminState>,
     parameters: Parameters,
@@ -38,7 +38,7 @@ pub(super) async fn remove_all(
     remove(&state, &AdminScan::of_all(tenant, ScanAction::Remove { force })).await
 }
 
-/// As [`remove_all`], the objects whose keys the regular expression finds.
+/// `POST /api/v1/remove_by_regex?regex=R&force=BOOL`: the same for the objects whose keys the regular expression finds.
 pub(super) async fn remove_by_regex(
     Extract(state): Extract<AdminState>,
     parameters: Parameters,

@@ -81,7 +81,7 @@ impl From<&SegmentReport> for Detail {
     }
 }
 
-/// `GET /get_segments_detail`.
+/// `GET /get_segments_detail`: each segment with its node, use, medium, failure domains and state, as JSON.
 pub(super) async fn get_segments_detail(
     Extract(state): Extract<AdminState>,
 ) -> Result<Json<Details>, Failure> {
@@ -115,7 +115,7 @@ pub(super) struct SegmentStatus {
     error_message: &'static str,
 }
 
-/// `GET /api/v1/segments/status?segment=S`.
+/// `GET /api/v1/segments/status?segment=S`: the state of the segments of that name.
 pub(super) async fn status(
     Extract(state): Extract<AdminState>,
     parameters: Parameters,

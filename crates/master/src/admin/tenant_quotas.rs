@@ -79,7 +79,7 @@ pub(super) enum Found {
 #[serde(transparent)]
 pub(super) struct Shown(TenantState);
 
-/// `GET /api/v1/tenant_quotas`, with `?tenant_id=T` of one tenant.
+/// `GET /api/v1/tenant_quotas`: the quotas of all tenants and what they have, or of one with `?tenant_id=T`.
 pub(super) async fn get(
     Extract(state): Extract<AdminState>,
     parameters: Parameters,
@@ -108,7 +108,7 @@ struct WantedQuota {
     burst_objects: Option<u64>,
 }
 
-/// `PUT /api/v1/tenant_quotas?tenant_id=T` sets the quota of a tenant.
+/// `PUT /api/v1/tenant_quotas?tenant_id=T`: sets the quota of a tenant.
 pub(super) async fn put(
     Extract(state): Extract<AdminState>,
     parameters: Parameters,
@@ -127,7 +127,7 @@ pub(super) async fn put(
     change(&state, tenant, Some(quota)).await
 }
 
-/// `DELETE /api/v1/tenant_quotas?tenant_id=T` takes the quota of a tenant away that has nothing in memory.
+/// `DELETE /api/v1/tenant_quotas?tenant_id=T`: takes the quota of a tenant away that has nothing in memory.
 pub(super) async fn delete(
     Extract(state): Extract<AdminState>,
     parameters: Parameters,

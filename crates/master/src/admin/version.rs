@@ -10,7 +10,7 @@ pub(super) struct Versions {
     protocol_version: u32,
 }
 
-/// What this program is. A standby answers this, too.
+/// `GET /version`: the versions of this program and of its protocol.
 pub(super) async fn version() -> Json<Versions> {
     Json(Versions { version: SOFTWARE_VERSION, protocol_version: PROTOCOL_VERSION })
 }

@@ -92,7 +92,7 @@ fn key_of(parsed: Parsed) -> Result<String, Failure> {
     }
 }
 
-/// `GET /metadata?key=K`.
+/// `GET /metadata?key=K`: the value of a key.
 async fn look_up(
     Extract(registry): Extract<MetadataEntries>,
     parsed: Parsed,
@@ -101,7 +101,7 @@ async fn look_up(
     Ok(([(CONTENT_TYPE, "application/json")], value))
 }
 
-/// `PUT /metadata?key=K`; the body is the value.
+/// `PUT /metadata?key=K`: sets the value of a key to the body.
 async fn publish(
     Extract(registry): Extract<MetadataEntries>,
     parsed: Parsed,
@@ -114,7 +114,7 @@ async fn publish(
     }
 }
 
-/// `DELETE /metadata?key=K`.
+/// `DELETE /metadata?key=K`: forgets a key.
 async fn forget(
     Extract(registry): Extract<MetadataEntries>,
     parsed: Parsed,
