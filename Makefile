@@ -28,7 +28,7 @@ AS_ROOT := $(shell test "$$(id -u)" = 0 || echo sudo -n)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build check check-rust check-python check-licences servers test test-rust test-chaos test-python demo \
-    c-api install-systemd reference figures bench bench-scale bench-check bench-all bench-recovery engines gpu gpu-engine soak chaos clean
+    c-api install-systemd docs reference figures bench bench-scale bench-check bench-all bench-recovery engines gpu gpu-engine soak chaos clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -77,7 +77,7 @@ check-python: $(TOOLS)
 	$(BIN)/ruff format --check $(PYTHON_CODE)
 	$(BIN)/mypy python/mooncake python/tests
 	$(BIN)/mypy engines
-	$(BIN)/mypy website/reference
+	$(BIN)/mypy website
 
 # Skipped if cargo-deny is not installed. These two checks need no network.
 check-licences:
@@ -118,6 +118,10 @@ test-python: $(TEST_WHEEL)
 demo: ## replay real requests against a pool of several processes; ARGS=--help: options
 	cargo build --locked --profile quick --package mooncake-cli --bins
 	cargo run --quiet --locked --profile quick --package mooncake-cli --bin mooncake -- replay $(ARGS)
+
+# The variable leaves out a message about other programs.
+docs: $(TOOLS) ## build the documents as a site, into .site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --config-file website/mkdocs.yml
 
 reference: $(TEST_WHEEL) ## write docs/reference anew, from the programs and the package
 	cd website && ../$(BIN)/python -m reference
