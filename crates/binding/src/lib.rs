@@ -28,7 +28,7 @@ pub use protocol::warn_of_protocol;
 pub use read::get_many;
 pub use replicate_settings::{DATA_TYPES, ReplicateSettings, SOFT_PIN_ACTIONS};
 pub use setup::{
-    DEFAULT_HTTP_PORT, DEFAULT_MASTER, DEFAULT_SIZE, PEER_TO_PEER, Setup, StoreOpening, truth,
+    DEFAULT_HTTP_PORT, DEFAULT_MASTER, DEFAULT_SIZE, PEER_TO_PEER, RDMA, Setup, StoreOpening, truth,
 };
 pub use setup_error::SetupError;
 pub use write::{Verb, Write};

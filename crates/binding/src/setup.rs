@@ -27,7 +27,8 @@ pub const DEFAULT_SIZE: u64 = 16 << 20;
 pub const DEFAULT_HTTP_PORT: u64 = 9300;
 /// The local buffer of a store for trials, in bytes; as in the C++ package.
 const TRIAL_BUFFER_SIZE: u64 = 1 << 30;
-const RDMA: &str = "rdma";
+/// The protocol that reaches other hosts by NICs.
+pub const RDMA: &str = "rdma";
 /// The arguments that name NICs.
 const DEVICES: [&str; 2] = ["rdma_devices", "device_name"];
 /// All addresses of the host, as in the C++ package.

@@ -96,14 +96,13 @@ const NO_EFFECT: &[NoEffect] = &[
     ),
     row(
         &[
-            "MC_NUM_QP_PER_EP",
             "MC_NUM_CQ_PER_CTX",
             "MC_NUM_COMP_CHANNELS_PER_CTX",
             "MC_MAX_CQE_PER_CTX",
             "MC_MAX_EP_PER_CTX",
             "MC_WORKERS_PER_CTX",
         ],
-        "each peer has a queue of its own, and a queue pair for each connection; threads that wait move them",
+        "each peer has queues of its own, and queue pairs for each connection; threads that wait move them",
     ),
     row(
         &["MC_RPC_PROTOCOL", "MC_USE_TENT"],
@@ -122,7 +121,6 @@ const NO_EFFECT: &[NoEffect] = &[
     ),
     row(
         &[
-            "MC_SLICE_SIZE",
             "MC_TCP_SLICE_SIZE",
             "MC_TCP_ENABLE_CONNECTION_POOL",
             "MC_TCP_MAX_QUEUED_TRANSFERS_PER_PEER",

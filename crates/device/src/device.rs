@@ -246,6 +246,8 @@ pub struct DeviceDescription {
     pub driver_version: i32,
     /// The nearest NUMA node of the host, if known.
     pub numa_node: Option<u32>,
+    /// Its address on PCI, for example `0000:3B:00.0`; empty if the driver does not tell.
+    pub bus_address: String,
 }
 
 /// The devices of this process. Empty if the process has not loaded a driver.
@@ -258,7 +260,8 @@ pub fn devices() -> Result<Vec<DeviceDescription>, DriverError> {
     let describe = |ordinal| {
         let (name, bytes) = driver.describe(ordinal)?;
         let numa_node = node_next_to(driver, ordinal);
-        Ok(DeviceDescription { ordinal, name, bytes, driver_version, numa_node })
+        let bus_address = driver.bus_address(ordinal).unwrap_or_default();
+        Ok(DeviceDescription { ordinal, name, bytes, driver_version, numa_node, bus_address })
     };
     (0..driver.device_count()?).map(describe).collect()
 }

@@ -4,12 +4,13 @@ use std::time::Duration;
 use mooncake_ha::ValuesLogin;
 use mooncake_tls::TlsConfig;
 use mooncake_transfer::{
-    EnvError, FabricOptions, Transports, Variables, Way, is_served_by_tcp, tls_of_variables,
+    DeviceWish, EnvError, Transports, Variables, is_served_by_tcp, tls_of_variables,
     token_of_variables,
 };
 use mooncake_types::{BusyWait, without_password};
 
 use crate::OpenError;
+use crate::network_cards::NetworkCards;
 
 /// How engines find their peers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,8 +89,10 @@ pub struct EngineConfig {
     pub lanes_per_peer: usize,
     /// Whether the engine uses TCP whatever protocol the caller asks for.
     pub force_tcp: bool,
+    /// The network cards that a protocol of theirs may use.
+    pub cards: NetworkCards,
     /// The device by which peers are reached one-sided, and the ways to them by preference. `None`: by TCP alone.
-    pub fabric: Option<(Transports, FabricOptions)>,
+    pub fabric: Option<(Transports, DeviceWish)>,
     /// How long a thread polls for a small message before it blocks. With zero it blocks at once.
     pub busy_poll: Duration,
 }
@@ -109,6 +112,7 @@ impl Default for EngineConfig {
             transfer_timeout: Duration::from_secs(30),
             lanes_per_peer: 4,
             force_tcp: false,
+            cards: NetworkCards::default(),
             fabric: None,
             busy_poll: BusyWait::DEFAULT_LIMIT,
         }
@@ -132,8 +136,8 @@ impl EngineConfig {
     /// - `MOONCAKE_AUTH_TOKEN` or `MOONCAKE_AUTH_TOKEN_FILE`;
     /// - `MC_MIN_PRC_PORT` and `MC_MAX_PRC_PORT`, spelled as in the C++ package;
     /// - `MOONCAKE_BUSY_POLL_US`, in microseconds;
-    /// - `MOONCAKE_TRANSPORTS` that names `fabric`, or `MOONCAKE_FABRIC_PROVIDER`, and `MC_LIBFABRIC_PATH`. They have an
-    ///   effect once a protocol of network cards is asked for ([`EngineConfig::with_protocol`]).
+    /// - those about [`NetworkCards`], which have an effect once a protocol of network cards is asked for
+    ///   ([`EngineConfig::with_protocol`]).
     ///
     /// # Errors
     /// The first variable with an invalid value.
@@ -179,47 +183,25 @@ impl EngineConfig {
         config.auth_token = token_of_variables(|name| variables.text(name))?;
         config.tls = tls_of_variables(|name| variables.text(name))?;
         config.force_tcp = variables.text("MC_FORCE_TCP").is_some();
-        config.fabric = fabric_of(&variables)?;
+        config.cards = NetworkCards::from_variables(&variables)?;
         Ok(config)
     }
 
-    /// The configuration for this protocol. TCP serves those of network cards, too, unless libfabric does: where the
-    /// environment names it, and TCP is not forced. `device` names a device or an interface; empty for any.
+    /// The configuration for this protocol. With `rdma` peers are reached over NICs of libibverbs if there are some, and
+    /// with `rdma` and `efa` over libfabric, where the environment names it. Otherwise TCP serves both, as it does if it
+    /// is forced. `devices` names devices or interfaces; empty for any.
     ///
     /// # Errors
-    /// [`OpenError::Protocol`] if neither serves it.
-    pub fn with_protocol(self, name: &str, device: &str) -> Result<Self, OpenError> {
-        if !is_served_by_tcp(name) && !self.force_tcp {
+    /// [`OpenError::Protocol`] if nothing serves it; [`OpenError::Environment`] if a variable about its devices is wrong.
+    pub fn with_protocol(self, name: &str, devices: &str) -> Result<Self, OpenError> {
+        if self.force_tcp {
+            return Ok(self);
+        }
+        if !is_served_by_tcp(name) {
             return Err(OpenError::Protocol { name: name.to_owned() });
         }
-        let is_of_cards = FABRIC_PROTOCOLS.contains(&name) && !self.force_tcp;
-        // A list of devices has no effect yet.
-        let device = Some(device).filter(|name| !name.is_empty() && !name.contains(','));
-        let fabric = self.fabric.filter(|_| is_of_cards).map(|(ways, options)| {
-            (ways, FabricOptions { device: device.map(str::to_owned), ..options })
-        });
-        Ok(Self { fabric, ..self })
+        Ok(Self { fabric: self.cards.of_protocol(name, devices)?, ..self })
     }
-}
-
-/// The protocols that libfabric can serve.
-const FABRIC_PROTOCOLS: [&str; 2] = ["rdma", "efa"];
-
-/// The device that the environment names, if it names one.
-fn fabric_of<F: Fn(&str) -> Option<String>>(
-    variables: &Variables<F>,
-) -> Result<Option<(Transports, FabricOptions)>, EnvError> {
-    let wanted = "one or more of shm, process_vm, fabric and tcp, with commas between them";
-    let named = variables.parse("MOONCAKE_TRANSPORTS", wanted, |text| text.parse().ok())?;
-    let options = FabricOptions::from_variables(|name| variables.text(name));
-    let is_named = |ways: &Transports| ways.prefers(Way::Fabric);
-    let ways = match named {
-        Some(ways) if is_named(&ways) && !ways.allows(Way::Tcp) => Some(Way::Fabric.into()),
-        Some(ways) if !is_named(&ways) => None,
-        None if options.provider.is_none() => None,
-        _ => Some("fabric,tcp".parse().expect("both are ways")),
-    };
-    Ok(ways.map(|ways| (ways, options)))
 }
 
 #[cfg(test)]
@@ -315,34 +297,5 @@ mod tests {
             assert_eq!(served.is_ok(), plain, "{name}");
             assert!(forced.clone().with_protocol(name, "").is_ok());
         }
-    }
-
-    #[test]
-    fn protocols_of_network_cards_take_libfabric_where_the_environment_names_it() {
-        const WAYS: &str = "MOONCAKE_TRANSPORTS";
-        const PROVIDER: (&str, &str) = ("MOONCAKE_FABRIC_PROVIDER", "shm");
-        let of = |variables: &[(&str, &str)], protocol: &str, device: &str| {
-            let config = with(variables).unwrap().with_protocol(protocol, device).unwrap();
-            let (ways, options) = config.fabric?;
-            Some((ways.to_string(), options.provider, options.device))
-        };
-        let options = |ways: &str, provider: Option<&str>, device: Option<&str>| {
-            Some((ways.to_owned(), provider.map(str::to_owned), device.map(str::to_owned)))
-        };
-        let both = "fabric,tcp";
-        for (variables, protocol, device, expected) in [
-            (&[][..], "rdma", "mlx5_0", None),
-            (&[PROVIDER], "tcp", "", None),
-            (&[PROVIDER], "rdma", "", options(both, Some("shm"), None)),
-            (&[PROVIDER], "efa", "lo", options(both, Some("shm"), Some("lo"))),
-            (&[PROVIDER, ("MC_FORCE_TCP", "1")], "rdma", "", None),
-            (&[PROVIDER, (WAYS, "shm,tcp")], "rdma", "", None),
-            (&[(WAYS, "shm,fabric,tcp")], "rdma", "a,b", options(both, None, None)),
-            (&[(WAYS, "fabric")], "rdma", "", options("fabric", None, None)),
-            (&[(WAYS, "shm,fabric")], "rdma", "", options("fabric", None, None)),
-        ] {
-            assert_eq!(of(variables, protocol, device), expected, "{variables:?} {protocol}");
-        }
-        assert_eq!(with(&[(WAYS, "pigeon")]).map_err(|error| error.name), Err(WAYS));
     }
 }

@@ -18,7 +18,7 @@ pub enum OpenError {
     /// The certificates cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// `MOONCAKE_TRANSPORTS` does not allow TCP, and libfabric cannot be used.
+    /// `MOONCAKE_TRANSPORTS` does not allow TCP, and there is no device of libibverbs or libfabric.
     #[error("MOONCAKE_TRANSPORTS allows fabric and not tcp, and fabric cannot be used: {reason}")]
     Fabric {
         /// Why it cannot be used.

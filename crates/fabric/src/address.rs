@@ -6,8 +6,8 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use crate::abi::{FI_ADDR_STR, FI_SOCKADDR, FI_SOCKADDR_IN, FI_SOCKADDR_IN6};
 use crate::verbs::{EndAddress, FORMAT};
 
-/// Longest address, in bytes.
-pub const MAX_ADDRESS_BYTES: usize = 256;
+/// Longest address, in bytes: that of 16 ends of libibverbs has 480.
+pub const MAX_ADDRESS_BYTES: usize = 496;
 
 /// An endpoint's address, and its format: a number of libfabric, or that of an end of libibverbs.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -129,7 +129,12 @@ mod tests {
         check(&name, FI_ADDR_STR, b"fi_shm://8\0", true);
         check(&name, FI_ADDR_STR, b"fi_shm://8", false);
         check(&name, FI_ADDR_STR, b"\0", false);
-        check(&name, FI_ADDR_STR, &[b"n".repeat(256), b"\0".to_vec()].concat(), false);
+        check(
+            &name,
+            FI_ADDR_STR,
+            &[b"n".repeat(MAX_ADDRESS_BYTES), b"\0".to_vec()].concat(),
+            false,
+        );
         check(&efa, 12, &[9; 32], true);
         check(&efa, 12, &[9; 31], false);
     }

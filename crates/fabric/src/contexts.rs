@@ -5,12 +5,22 @@ use std::ptr;
 
 use crate::abi::Context;
 
-/// A fixed number of places. Each is free, or belongs to a request of a batch.
+/// A fixed number of places. Each is free, or belongs to requests of a batch.
 pub(crate) struct Contexts {
     places: Box<[UnsafeCell<Context>]>,
-    /// For each place that is in use, the number of the batch.
-    owners: Vec<Option<u64>>,
+    owners: Vec<Option<Posted>>,
     free: Vec<usize>,
+}
+
+/// Requests that were posted together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Posted {
+    pub(crate) batch: u64,
+    /// The first of them in the batch.
+    pub(crate) first: usize,
+    pub(crate) count: usize,
+    /// How often they were lost before.
+    pub(crate) losses: u8,
 }
 
 // SAFETY: no reference to a place is ever made; the library writes them from any thread.
@@ -26,23 +36,33 @@ impl Contexts {
         }
     }
 
-    /// Takes a free place for a request of this batch.
-    pub(crate) fn take(&mut self, batch: u64) -> Option<*mut Context> {
+    /// Takes a free place for requests that are about to be posted; how many, [`Contexts::note`] says afterwards.
+    pub(crate) fn take(&mut self, posted: Posted) -> Option<*mut Context> {
         let at = self.free.pop()?;
-        self.owners[at] = Some(batch);
+        self.owners[at] = Some(posted);
         Some(self.places[at].get())
     }
 
-    /// Gives a place back. Returns the batch that it belonged to; `None` if it is no place in use.
-    pub(crate) fn give_back(&mut self, context: *mut Context) -> Option<u64> {
+    /// Notes how many requests were posted with a place.
+    pub(crate) fn note(&mut self, context: *mut Context, count: usize) {
+        if let Some(Some(posted)) = self.place_of(context).map(|at| &mut self.owners[at]) {
+            posted.count = count;
+        }
+    }
+
+    /// Gives a place back. Returns the requests that it belonged to; `None` if it is no place in use.
+    pub(crate) fn give_back(&mut self, context: *mut Context) -> Option<Posted> {
+        let at = self.place_of(context)?;
+        let posted = self.owners[at].take()?;
+        self.free.push(at);
+        Some(posted)
+    }
+
+    fn place_of(&self, context: *mut Context) -> Option<usize> {
         let distance = context.addr().checked_sub(self.places.as_ptr().addr())?;
         let at = distance / size_of::<Context>();
-        if distance % size_of::<Context>() != 0 {
-            return None;
-        }
-        let batch = self.owners.get_mut(at)?.take()?;
-        self.free.push(at);
-        Some(batch)
+        let is_place = distance % size_of::<Context>() == 0 && at < self.owners.len();
+        is_place.then_some(at)
     }
 }
 
@@ -50,28 +70,34 @@ impl Contexts {
 mod tests {
     use super::*;
 
+    fn of(batch: u64) -> Posted {
+        Posted { batch, first: 0, count: 0, losses: 0 }
+    }
+
     #[test]
-    fn a_place_is_given_to_one_request_at_a_time() {
+    fn a_place_is_given_to_one_chain_at_a_time() {
         let mut contexts = Contexts::new(2);
-        let (first, second) = (contexts.take(7).unwrap(), contexts.take(8).unwrap());
+        let (first, second) = (contexts.take(of(7)).unwrap(), contexts.take(of(8)).unwrap());
         assert_ne!(first, second);
-        assert_eq!(contexts.take(9), None);
-        assert_eq!(contexts.give_back(second), Some(8));
+        assert_eq!(contexts.take(of(9)), None);
+        contexts.note(second, 3);
+        assert_eq!(contexts.give_back(second), Some(Posted { count: 3, ..of(8) }));
         assert_eq!(contexts.give_back(second), None, "it is free already");
-        assert_eq!(contexts.take(9), Some(second));
-        assert_eq!(contexts.give_back(first), Some(7));
+        assert_eq!(contexts.take(of(9)), Some(second));
+        assert_eq!(contexts.give_back(first), Some(of(7)));
     }
 
     #[test]
     fn what_is_no_place_is_not_given_back() {
         let mut contexts = Contexts::new(2);
-        let first = contexts.take(1).unwrap();
+        let first = contexts.take(of(1)).unwrap();
         let (low, high) = (first.min(contexts.places[0].get()), contexts.places[1].get());
         for wrong in
             [ptr::null_mut(), low.wrapping_byte_add(8), low.wrapping_sub(1), high.wrapping_add(1)]
         {
+            contexts.note(wrong, 1);
             assert_eq!(contexts.give_back(wrong), None, "{wrong:?}");
         }
-        assert_eq!(contexts.give_back(first), Some(1));
+        assert_eq!(contexts.give_back(first), Some(of(1)));
     }
 }

@@ -5,12 +5,16 @@ use thiserror::Error;
 
 use crate::address::{Address, MAX_ADDRESS_BYTES};
 use crate::error::TransferError;
+use crate::keys::{Keys, MAX_NICS, NicKeys};
 
 /// Most pieces of remote memory.
 pub const MAX_PIECES: usize = 4096;
 
-/// First byte of every descriptor: the version of this form.
+/// First byte of every descriptor: the version of its form.
 const FORM: u8 = 1;
+
+/// The form of memory that has a key for each NIC of the peer.
+const FORM_OF_NICS: u8 = 2;
 
 /// Bytes that are no descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -48,6 +52,12 @@ pub enum DescriptorError {
         /// Length of the piece.
         len: u64,
     },
+    /// The memory has keys for no NIC, or for more than any device has.
+    #[error("remote memory with keys for {nics} NICs")]
+    Nics {
+        /// Number of NICs.
+        nics: u8,
+    },
 }
 
 /// A piece of remote memory.
@@ -55,7 +65,7 @@ pub enum DescriptorError {
 pub(crate) struct Piece {
     /// What the provider calls the address of the first byte.
     pub(crate) base: u64,
-    pub(crate) key: u64,
+    pub(crate) keys: Keys,
 }
 
 /// Memory of a peer that can be read, written, or both, as its target allows.
@@ -70,7 +80,7 @@ pub struct RemoteMemory {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RemoteRange {
     pub(crate) address: u64,
-    pub(crate) key: u64,
+    pub(crate) keys: Keys,
     pub(crate) len: u64,
 }
 
@@ -114,8 +124,8 @@ impl RemoteMemory {
     /// The piece that holds an offset: its bytes from there on, at most `len`.
     pub(crate) fn range(&self, offset: u64, len: u64) -> RemoteRange {
         let (at, within) = ((offset / self.piece_bytes) as usize, offset % self.piece_bytes);
-        let Piece { base, key } = self.pieces[at];
-        RemoteRange { address: base + within, key, len: len.min(self.piece_len(at) - within) }
+        let Piece { base, keys } = self.pieces[at];
+        RemoteRange { address: base + within, keys, len: len.min(self.piece_len(at) - within) }
     }
 
     /// Checks that a range lies within the memory.
@@ -126,14 +136,33 @@ impl RemoteMemory {
         }
     }
 
-    /// The descriptor as bytes, at most 25 + 16 times [`MAX_PIECES`] of them.
+    /// How many NICs of the peer may have keys: that of the first piece counts.
+    fn nics(&self) -> Option<u8> {
+        match self.pieces.first()?.keys {
+            Keys::One(_) => None,
+            Keys::Each(keys) => Some(keys.count() as u8),
+        }
+    }
+
+    /// The descriptor as bytes, at most 26 + (10 + 4 times [`MAX_NICS`]) times [`MAX_PIECES`] of them.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = vec![FORM];
-        let head = [self.len, self.piece_bytes, self.pieces.len() as u64];
-        let pieces = self.pieces.iter().flat_map(|piece| [piece.base, piece.key]);
-        for word in head.into_iter().chain(pieces) {
+        let nics = self.nics();
+        let mut bytes = vec![if nics.is_some() { FORM_OF_NICS } else { FORM }];
+        for word in [self.len, self.piece_bytes, self.pieces.len() as u64] {
             bytes.extend(word.to_le_bytes());
+        }
+        bytes.extend(nics);
+        for Piece { base, keys } in &self.pieces {
+            bytes.extend(base.to_le_bytes());
+            match keys {
+                Keys::One(key) => bytes.extend(key.to_le_bytes()),
+                Keys::Each(keys) => {
+                    bytes.extend([keys.has(), keys.near()]);
+                    let each = keys.each().map(Option::unwrap_or_default);
+                    each.for_each(|key| bytes.extend(key.to_le_bytes()));
+                }
+            }
         }
         bytes
     }
@@ -143,12 +172,19 @@ impl RemoteMemory {
     /// # Errors
     /// The bytes are not one.
     pub fn from_bytes(bytes: &[u8]) -> Result<RemoteMemory, DescriptorError> {
-        let mut input = Input::new(bytes)?;
+        let (form, mut input) = Input::of_any_form(bytes)?;
         let [len, piece_bytes, count] = [input.word()?, input.word()?, input.word()?];
         if count > MAX_PIECES as u64 {
             return Err(DescriptorError::Pieces { pieces: count, piece_bytes, len });
         }
-        let piece = |_| Ok(Piece { base: input.word()?, key: input.word()? });
+        let nics = match form {
+            FORM_OF_NICS => Some(input.bytes::<1>()?[0]),
+            _ => None,
+        };
+        if let Some(nics) = nics.filter(|&nics| nics == 0 || usize::from(nics) > MAX_NICS) {
+            return Err(DescriptorError::Nics { nics });
+        }
+        let piece = |_| Ok(Piece { base: input.word()?, keys: input.keys(nics)? });
         let pieces = (0..count).map(piece).collect::<Result<_, _>>()?;
         input.end()?;
         RemoteMemory::new(len, piece_bytes, pieces)
@@ -185,18 +221,42 @@ struct Input<'b> {
 }
 
 impl<'b> Input<'b> {
+    /// Bytes of the first form.
     fn new(bytes: &'b [u8]) -> Result<Self, DescriptorError> {
+        match Input::of_any_form(bytes)? {
+            (FORM, input) => Ok(input),
+            (form, _) => Err(DescriptorError::Form { form }),
+        }
+    }
+
+    fn of_any_form(bytes: &'b [u8]) -> Result<(u8, Self), DescriptorError> {
         match bytes.split_first() {
-            Some((&FORM, rest)) => Ok(Input { rest }),
+            Some((&form @ (FORM | FORM_OF_NICS), rest)) => Ok((form, Input { rest })),
             Some((&form, _)) => Err(DescriptorError::Form { form }),
             None => Err(DescriptorError::Length),
         }
     }
 
-    fn word(&mut self) -> Result<u64, DescriptorError> {
-        let (word, rest) = self.rest.split_first_chunk().ok_or(DescriptorError::Length)?;
+    fn bytes<const COUNT: usize>(&mut self) -> Result<[u8; COUNT], DescriptorError> {
+        let (bytes, rest) = self.rest.split_first_chunk().ok_or(DescriptorError::Length)?;
         self.rest = rest;
-        Ok(u64::from_le_bytes(*word))
+        Ok(*bytes)
+    }
+
+    fn word(&mut self) -> Result<u64, DescriptorError> {
+        self.bytes().map(u64::from_le_bytes)
+    }
+
+    /// The keys of a piece: one, or those of so many NICs.
+    fn keys(&mut self, nics: Option<u8>) -> Result<Keys, DescriptorError> {
+        let Some(nics) = nics else { return self.word().map(Keys::One) };
+        let [has, near] = self.bytes()?;
+        let mut each = [None; MAX_NICS];
+        for (nic, key) in each.iter_mut().enumerate().take(nics.into()) {
+            let number = u32::from_le_bytes(self.bytes()?);
+            *key = (has & (1 << nic) != 0).then_some(number);
+        }
+        Ok(Keys::Each(NicKeys::new(each.into_iter().take(nics.into()), near)))
     }
 
     fn end(&self) -> Result<(), DescriptorError> {
@@ -209,14 +269,36 @@ mod tests {
     use super::*;
 
     fn memory(len: u64, piece_bytes: u64) -> RemoteMemory {
-        let piece = |at| Piece { base: 1000 * (at + 1), key: 7 + at };
+        let piece = |at| Piece { base: 1000 * (at + 1), keys: Keys::One(7 + at) };
         RemoteMemory::new(len, piece_bytes, (0..len.div_ceil(piece_bytes)).map(piece).collect())
             .unwrap()
     }
 
+    /// Memory of two pieces, at a device of three NICs.
+    fn of_nics() -> RemoteMemory {
+        let keys = |near| Keys::Each(NicKeys::new([Some(7), None, Some(u32::MAX)], near));
+        let pieces = vec![Piece { base: 1000, keys: keys(1) }, Piece { base: 2000, keys: keys(0) }];
+        RemoteMemory::new(150, 100, pieces).unwrap()
+    }
+
+    #[test]
+    fn memory_with_keys_of_nics_that_no_device_has_is_refused() {
+        let bytes = of_nics().to_bytes();
+        assert_eq!(bytes.len(), 26 + 2 * (10 + 3 * 4));
+        for len in 0..bytes.len() {
+            assert!(RemoteMemory::from_bytes(&bytes[..len]).is_err(), "{len} bytes of it");
+        }
+        for nics in [0, 9, 255] {
+            let mut changed = bytes.clone();
+            changed[25] = nics;
+            let error = DescriptorError::Nics { nics };
+            assert_eq!(RemoteMemory::from_bytes(&changed), Err(error));
+        }
+    }
+
     #[test]
     fn a_descriptor_is_read_as_it_was_written() {
-        for memory in [memory(1, 1 << 30), memory(250, 100), memory(300, 100)] {
+        for memory in [memory(1, 1 << 30), memory(250, 100), memory(300, 100), of_nics()] {
             assert_eq!(RemoteMemory::from_bytes(&memory.to_bytes()), Ok(memory));
         }
         let address = Address { format: 9, bytes: b"fi_shm://1\0".to_vec() };
@@ -227,7 +309,7 @@ mod tests {
     fn every_part_of_a_range_lies_in_one_piece() {
         let memory = memory(250, 100);
         let check = |offset, len, address, key, expected_len| {
-            let expected = RemoteRange { address, key, len: expected_len };
+            let expected = RemoteRange { address, keys: Keys::One(key), len: expected_len };
             assert_eq!(memory.range(offset, len), expected);
         };
         check(0, 250, 1000, 7, 100);
@@ -263,7 +345,7 @@ mod tests {
         assert_eq!(change(25, base), Err(DescriptorError::Base { base, len: 100 }));
         let with_more = [bytes.as_slice(), &[0]].concat();
         assert_eq!(RemoteMemory::from_bytes(&with_more), Err(DescriptorError::Length));
-        assert_eq!(RemoteMemory::from_bytes(&[2, 0]), Err(DescriptorError::Form { form: 2 }));
+        assert_eq!(RemoteMemory::from_bytes(&[3, 0]), Err(DescriptorError::Form { form: 3 }));
 
         let address = |len: usize| Address { format: 12, bytes: vec![1; len] }.to_bytes();
         assert!(Address::from_bytes(&address(MAX_ADDRESS_BYTES)).is_ok());
@@ -272,6 +354,8 @@ mod tests {
             assert_eq!(Address::from_bytes(&address(len)), Err(error));
         }
         assert_eq!(Address::from_bytes(&[1, 2]), Err(DescriptorError::Length));
+        let of_nics = Err(DescriptorError::Form { form: 2 });
+        assert_eq!(Address::from_bytes(&[2; 20]), of_nics);
         assert_eq!(Address::from_bytes(&[1; 20]), Err(DescriptorError::Length));
     }
 }

@@ -140,6 +140,23 @@ pub struct Device {
     pub link: Option<Link>,
 }
 
+/// A NIC of a device, and what this process has moved by it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NicUse {
+    /// Its name.
+    pub name: String,
+    /// Whether it works.
+    pub is_up: bool,
+    /// Bytes of reads, repeated ones included.
+    pub read_bytes: u64,
+    /// Bytes of writes, repeated ones included.
+    pub written_bytes: u64,
+    /// Requests.
+    pub requests: u64,
+    /// Requests that it did not carry out. Other NICs have, if there were some.
+    pub lost_requests: u64,
+}
+
 /// What makes sure that a peer which was told a key cannot write any more, not even with a request that it posted before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Revocation {

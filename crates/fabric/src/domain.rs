@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use mooncake_memory::process_id;
 
 use crate::call::{CallError, wants_local_registration};
-use crate::device::{Device, DeviceOptions, find};
+use crate::device::{Device, DeviceOptions, NicUse, find};
 use crate::error::OpenError;
 use crate::libfabric::Libfabric;
 use crate::port::{Port, Provider, Side};
@@ -48,6 +48,8 @@ impl Default for Limits {
 pub struct Domain {
     pub(crate) provider: Arc<dyn Provider>,
     pub(crate) limits: Limits,
+    /// Most bytes of one request of a long part, if the peer is reached by several ways.
+    pub(crate) slice_bytes: u64,
     pub(crate) progress: Arc<Progress>,
     device: Device,
     number: u32,
@@ -74,16 +76,15 @@ impl Domain {
         Domain::of(device, limits, opened)
     }
 
-    /// Opens the first NIC of libibverbs that fits and has an active port.
+    /// Opens the NICs of libibverbs that fit and have an active port, as one device.
     ///
     /// # Errors
-    /// There is no library, no such NIC, or it does not open.
+    /// There is no library, no such NIC, or one of them does not open.
     pub fn open_verbs(options: &VerbsOptions, limits: Limits) -> Result<Arc<Domain>, OpenError> {
-        let found = options.find()?;
-        let device = found.device();
+        let opened = VerbsDevice::open(options, limits.requests)?;
+        let device = opened.device();
         let limits = limits.of(&device);
-        let opened = VerbsDevice::open(found, limits.requests);
-        Domain::of(device, limits, opened)
+        Ok(Domain::new(device, limits, options.slice_bytes, Arc::new(opened)))
     }
 
     fn of<P: Provider + 'static>(
@@ -93,14 +94,24 @@ impl Domain {
     ) -> Result<Arc<Domain>, OpenError> {
         let failed = |error| OpenError::Call { device: device.to_string(), error };
         let provider = Arc::new(opened.map_err(failed)?);
-        Ok(Arc::new(Domain {
+        Ok(Domain::new(device, limits, u64::MAX, provider))
+    }
+
+    fn new(
+        device: Device,
+        limits: Limits,
+        slice_bytes: u64,
+        provider: Arc<dyn Provider>,
+    ) -> Arc<Domain> {
+        Arc::new(Domain {
             provider,
             limits,
+            slice_bytes,
             progress: Arc::default(),
             device,
             number: NEXT_NUMBER.fetch_add(1, Ordering::Relaxed),
             process: process_id(),
-        }))
+        })
     }
 
     pub(crate) fn open_port(&self, side: Side) -> Result<Box<dyn Port>, OpenError> {
@@ -115,6 +126,12 @@ impl Domain {
     #[must_use]
     pub fn device(&self) -> &Device {
         &self.device
+    }
+
+    /// What goes by each NIC of libibverbs; empty for other devices.
+    #[must_use]
+    pub fn nics(&self) -> Vec<NicUse> {
+        self.provider.nics()
     }
 
     /// A number that no other domain of this process has.

@@ -8,9 +8,10 @@ use std::{mem, ptr};
 use crate::abi::*;
 use crate::address::{Address, MAX_ADDRESS_BYTES};
 use crate::call::{CallError, check, error_text, op};
+use crate::keys::Keys;
 use crate::libfabric::Libfabric;
 use crate::object::Object;
-use crate::port::{Completion, Direction, Port, Request};
+use crate::port::{Completion, Direction, Outcome, Port, Request};
 
 /// Most completions that are read at once.
 pub(crate) const COMPLETIONS: usize = 64;
@@ -88,7 +89,7 @@ impl Endpoint {
             None => error_text(library, known.err),
         };
         let error = CallError { call: "fi_cq_read", number: known.err, text };
-        Ok(Some(Completion { context: known.op_context.cast(), result: Err(error) }))
+        Ok(Some(Completion { context: known.op_context.cast(), outcome: Outcome::Failed(error) }))
     }
 
     /// The provider's own words for an error.
@@ -152,7 +153,10 @@ impl Port for Endpoint {
         context: *mut Context,
     ) -> Result<usize, CallError> {
         let (ep, context) = (self.ep.as_ptr(), context.cast());
-        let Request { local, len, descriptor, remote, key } = requests[0];
+        let Request { local, len, descriptor, remote, keys } = requests[0];
+        let Keys::One(key) = keys else {
+            return Err(CallError::new(self.domain.library, "fi_write", libc::EINVAL));
+        };
         // SAFETY: the endpoint lives, `insert` returned the peer's number, and this function's caller vouches for
         // memory and context.
         let (call, status) = unsafe {
@@ -191,10 +195,10 @@ impl Port for Endpoint {
         }
         let count = check(self.domain.library, "fi_cq_read", count as i64)?;
         completions.extend(
-            entries
-                .iter()
-                .take(count)
-                .map(|entry| Completion { context: entry.op_context.cast(), result: Ok(()) }),
+            entries.iter().take(count).map(|entry| Completion {
+                context: entry.op_context.cast(),
+                outcome: Outcome::Done,
+            }),
         );
         Ok(())
     }

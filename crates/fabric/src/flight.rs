@@ -6,9 +6,12 @@ use std::mem;
 use mooncake_memory::HeldSlice;
 
 use crate::call::CallError;
-use crate::contexts::Contexts;
+use crate::contexts::{Contexts, Posted};
 use crate::error::TransferError;
-use crate::port::{Completion, Direction, Port, Request};
+use crate::port::{Completion, Direction, Outcome, Port, Request, Ways};
+
+/// Requests that a way has lost are posted again at most this often: what breaks so many ways is none of them.
+const MAX_LOSSES: u8 = 3;
 
 /// What an endpoint is doing. All of it is behind one lock.
 pub(crate) struct Flights {
@@ -34,6 +37,8 @@ pub(crate) struct Flight {
     /// Keeps the local memory mapped.
     _memory: Vec<HeldSlice>,
     posted: usize,
+    /// Requests that were lost, and are to be posted again. A broken way has ended all that it had under way.
+    lost: Vec<Posted>,
     /// How many completions are to come. Each is that of one or more requests.
     in_flight: usize,
     error: Option<TransferError>,
@@ -63,12 +68,45 @@ impl Flight {
         requests: Vec<Request>,
         memory: Vec<HeldSlice>,
     ) -> Flight {
-        Flight { peer, direction, requests, _memory: memory, posted: 0, in_flight: 0, error: None }
+        let (posted, lost) = (0, Vec::new());
+        Flight {
+            peer,
+            direction,
+            requests,
+            _memory: memory,
+            posted,
+            lost,
+            in_flight: 0,
+            error: None,
+        }
     }
 
     fn has_ended(&self) -> bool {
-        let nothing_left = self.posted == self.requests.len() || self.error.is_some();
-        nothing_left && self.in_flight == 0
+        let nothing_left = self.posted == self.requests.len() && self.lost.is_empty();
+        (nothing_left || self.error.is_some()) && self.in_flight == 0
+    }
+
+    /// The requests to post next: those that were lost go first.
+    fn next(&self, batch: u64) -> Option<Posted> {
+        if self.error.is_some() {
+            return None;
+        }
+        let (first, count) = (self.posted, self.requests.len() - self.posted);
+        let rest = (count > 0).then_some(Posted { batch, first, count, losses: 0 });
+        self.lost.last().copied().or(rest)
+    }
+
+    /// Notes that the first `count` of [`Flight::next`] were posted.
+    fn advance(&mut self, count: usize) {
+        match self.lost.last_mut() {
+            Some(lost) if lost.count > count => {
+                lost.first += count;
+                lost.count -= count;
+            }
+            Some(_) => drop(self.lost.pop()),
+            None => self.posted += count,
+        }
+        self.in_flight += 1;
     }
 }
 
@@ -133,6 +171,13 @@ impl Flights {
             port.remove(state.number);
         }
         self.peers.remove(&peer);
+    }
+
+    /// What has become of the ways to a peer.
+    pub(crate) fn ways_of(&self, peer: u64) -> Ways {
+        let pairs = self.port.as_deref().and_then(Port::pairs);
+        let both = pairs.zip(self.peers.get(&peer));
+        both.and_then(|(pairs, peer)| pairs.ways(peer.number)).unwrap_or_default()
     }
 
     /// Adds a batch, and posts what there is room for.
@@ -211,10 +256,10 @@ impl Flights {
         let (Some(port), Some(peer)) = (&self.port, self.peers.get_mut(&flight.peer)) else {
             return false;
         };
-        let before = flight.posted;
-        while flight.error.is_none() && flight.posted < flight.requests.len() {
-            let Some(context) = self.contexts.take(batch) else { break };
-            let requests = &flight.requests[flight.posted..];
+        let mut any = false;
+        while let Some(next) = flight.next(batch) {
+            let Some(context) = self.contexts.take(next) else { break };
+            let requests = &flight.requests[next.first..next.first + next.count];
             // SAFETY: the flight holds the memory, and the context stays taken, until the requests have completed. If the
             // flight is given up before that, the port is dropped first.
             let posted = unsafe { port.post(flight.direction, peer.number, requests, context) };
@@ -224,14 +269,15 @@ impl Flights {
             match posted {
                 Ok(0) => break,
                 Ok(count) => {
-                    flight.posted += count;
-                    flight.in_flight += 1;
+                    self.contexts.note(context, count);
+                    flight.advance(count);
                     peer.in_flight += 1;
+                    any = true;
                 }
                 Err(error) => flight.error = Some(failed(&peer.text, error)),
             }
         }
-        flight.posted > before || flight.error.is_some()
+        any || flight.error.is_some()
     }
 
     /// Takes completions. Returns whether there were any.
@@ -253,20 +299,28 @@ impl Flights {
     }
 
     fn complete(&mut self, completion: Completion) {
-        let Some(batch) = self.contexts.give_back(completion.context) else {
+        let Some(posted) = self.contexts.give_back(completion.context) else {
             // Some request will never end.
-            let what =
-                completion.result.err().map_or_else(String::new, |error| format!(" ({error})"));
+            let what = match completion.outcome {
+                Outcome::Done => String::new(),
+                Outcome::Failed(error) | Outcome::Lost(error) => format!(" ({error})"),
+            };
             self.close(format!("the provider completed a request that is not there{what}"));
             return;
         };
-        let Some(flight) = self.batches.get_mut(&batch) else { return };
+        let Some(flight) = self.batches.get_mut(&posted.batch) else { return };
         flight.in_flight -= 1;
         let peer = flight.peer;
         if let Some(state) = self.peers.get_mut(&peer) {
             state.in_flight -= 1;
-            if let Err(error) = completion.result {
-                flight.error.get_or_insert_with(|| failed(&state.text, error));
+            match completion.outcome {
+                Outcome::Done => {}
+                Outcome::Lost(_) if posted.losses < MAX_LOSSES => {
+                    flight.lost.push(Posted { losses: posted.losses + 1, ..posted });
+                }
+                Outcome::Lost(error) | Outcome::Failed(error) => {
+                    flight.error.get_or_insert_with(|| failed(&state.text, error));
+                }
             }
         }
         self.forget_peer(peer);

@@ -1,6 +1,7 @@
 //! The side that reads and writes the memory of peers.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,12 +13,15 @@ use crate::descriptor::RemoteMemory;
 use crate::domain::Domain;
 use crate::error::{ConnectError, OpenError, TransferError};
 use crate::flight::{Flight, Flights, Progress};
-use crate::port::{Direction, Port, Request, Side};
+use crate::port::{Direction, Port, Request, Side, Ways};
 use crate::registration::LocalPieces;
 use crate::wait::{Bell, wait_for_any};
 
 /// Most requests of a batch. Those that find no room wait, so this only bounds the list.
 pub const MAX_BATCH: usize = 1 << 20;
+
+/// A part that is longer goes to a peer with several ways in slices, by all of them.
+const STRIPED_BYTES: usize = 1 << 20;
 
 /// Time for which a thread polls before it waits for a descriptor.
 const SPIN: Duration = Duration::from_micros(50);
@@ -41,6 +45,8 @@ pub struct Peer {
     shared: Arc<Shared>,
     number: u64,
     address: Address,
+    /// Whether requests may go by several ways, so that long parts are cut for them.
+    has_ways: bool,
 }
 
 /// A part of a batch.
@@ -117,27 +123,37 @@ impl Initiator {
         let number = port.insert(address).map_err(failed)?;
         let number = flights.add_peer(number, address.to_string());
         drop(flights);
-        Ok(Peer { shared: Arc::clone(shared), number, address: address.clone() })
+        let (shared, address) = (Arc::clone(shared), address.clone());
+        Ok(Peer { shared, number, address, has_ways: false })
     }
 
-    /// Makes one end of a connection, on a device that [joins ends in pairs](crate::Device::joins_in_pairs).
+    /// Makes the ends of a connection to a target with this address, on a device that
+    /// [joins ends in pairs](crate::Device::joins_in_pairs): as many as the side with more NICs has. `via` is the address
+    /// of this host by which the peer is reached otherwise, if it is known.
     ///
     /// # Errors
     /// The provider refuses or needs no connections, the initiator is closed, or the process was forked.
-    pub fn prepare(&self) -> Result<Joining, ConnectError> {
+    pub fn prepare(&self, target: &Address, via: Option<IpAddr>) -> Result<Joining, ConnectError> {
         let shared = &self.shared;
         if shared.domain.is_forked() {
             return Err(ConnectError::Forked);
+        }
+        if target.format != shared.own.format {
+            return Err(shared.unfit(target));
         }
         let mut flights = shared.lock();
         let port = flights.port().ok_or(ConnectError::Closed)?;
         let pairs = port.pairs().ok_or_else(|| shared.unfit(&shared.own))?;
         let failed = |error| ConnectError::Call { peer: "a peer".to_owned(), error };
-        let (end, own) = pairs.prepare().map_err(failed)?;
+        let (end, own) = pairs.prepare(target, via).map_err(failed)?;
         let number = flights.add_peer(end, "a peer".to_owned());
         drop(flights);
         let address = shared.own.clone();
-        Ok(Joining { peer: Peer { shared: Arc::clone(shared), number, address }, end, own })
+        Ok(Joining {
+            peer: Peer { shared: Arc::clone(shared), number, address, has_ways: false },
+            end,
+            own,
+        })
     }
 
     /// Whether it was closed: by a deadline that passed, or by an error of the provider. Then a new one is needed.
@@ -196,6 +212,7 @@ impl Joining {
         let pairs = port.pairs().ok_or_else(|| shared.unfit(address))?;
         let failed = |error| ConnectError::Call { peer: address.to_string(), error };
         pairs.join(end, address).map_err(failed)?;
+        peer.has_ways = pairs.ways(end).is_some_and(|ways| ways.open > 1);
         flights.name_peer(peer.number, address.to_string());
         drop(flights);
         peer.address = address.clone();
@@ -210,6 +227,26 @@ impl Peer {
         &self.address
     }
 
+    /// Whether ways to the peer have broken, so that requests went by others. What the broken ones had under way may still
+    /// be under way to the peer.
+    #[must_use]
+    pub fn has_lost_ways(&self) -> bool {
+        self.ways().lost > 0
+    }
+
+    /// Whether the peer would be reached better if it were connected anew: ways have broken, or NICs work that did not.
+    #[must_use]
+    pub fn can_be_better(&self) -> bool {
+        self.ways().can_be_better
+    }
+
+    fn ways(&self) -> Ways {
+        if self.shared.domain.is_forked() {
+            return Ways::default();
+        }
+        self.shared.lock().ways_of(self.number)
+    }
+
     /// Submits reads or writes. They are carried out in any order. Writes have ended when their bytes are in the peer's
     /// memory.
     ///
@@ -222,7 +259,7 @@ impl Peer {
         }
         let mut requests = Vec::with_capacity(parts.len());
         for part in parts {
-            shared.plan(part, &mut requests)?;
+            shared.plan(part, self.has_ways, &mut requests)?;
         }
         let memory = parts.iter().map(|part| part.local.clone()).collect();
         let flight = Flight::new(self.number, direction, requests, memory);
@@ -329,9 +366,19 @@ impl Shared {
     }
 
     /// Cuts a part into requests: none crosses a piece of either side's registration.
-    fn plan(&self, part: &Part<'_>, requests: &mut Vec<Request>) -> Result<(), TransferError> {
+    fn plan(
+        &self,
+        part: &Part<'_>,
+        has_ways: bool,
+        requests: &mut Vec<Request>,
+    ) -> Result<(), TransferError> {
         let Part { local, remote, offset } = part;
         remote.check(*offset, local.len() as u64)?;
+        let limits = &self.domain.limits;
+        let longest = match has_ways && local.len() > STRIPED_BYTES {
+            true => limits.request_bytes.min(self.domain.slice_bytes),
+            false => limits.request_bytes,
+        };
         let registered = match self.domain.device().mr_mode.local {
             true => Some(LocalPieces::of(&self.domain, local.region())?),
             false => None,
@@ -344,14 +391,14 @@ impl Shared {
                 Some(pieces) => pieces.at(address.addr() - start),
                 None => (std::ptr::null_mut(), usize::MAX),
             };
-            let most = (left.min(most) as u64).min(self.domain.limits.request_bytes);
+            let most = (left.min(most) as u64).min(longest);
             let range = remote.range(offset + done as u64, most);
             let len = range.len as usize;
             if requests.len() == MAX_BATCH {
                 return Err(TransferError::TooMany { most: MAX_BATCH });
             }
-            let (remote, key) = (range.address, range.key);
-            requests.push(Request { local: address, len, descriptor, remote, key });
+            let (remote, keys) = (range.address, range.keys);
+            requests.push(Request { local: address, len, descriptor, remote, keys });
             done += len;
         }
         Ok(())

@@ -6,8 +6,9 @@
 //! build needs nothing of them.
 //!
 //! - [`devices`] lists what libfabric finds, and [`VerbsOptions::nics`] what libibverbs finds. [`Domain::open`] and
-//!   [`Domain::open_verbs`] open one device. From there on the library makes no difference, but for one thing:
-//!   libibverbs [joins its ends in pairs](Device::joins_in_pairs) ([`Initiator::prepare`], [`Target::admit`]).
+//!   [`Domain::open_verbs`] open one device, which has several NICs if libibverbs finds some. From there on the library
+//!   makes no difference, but for one thing: libibverbs [joins its ends in pairs](Device::joins_in_pairs)
+//!   ([`Initiator::prepare`], [`Target::admit`]).
 //! - A [`Target`] lends memory: [`Target::expose`] registers it. Peers get the target's [`Address`] and the descriptor
 //!   of the memory ([`RemoteMemory`]), as bytes.
 //! - An [`Initiator`] reads and writes that memory: [`Initiator::connect`], [`Peer::submit`], [`Batch::wait`]. Its local
@@ -41,6 +42,7 @@ mod flight;
 #[allow(unsafe_code, reason = "lists of C structures")]
 mod info;
 mod initiator;
+mod keys;
 #[allow(unsafe_code, reason = "objects are opened by C functions")]
 mod libfabric;
 #[allow(unsafe_code, reason = "the library is found by the system's linker")]
@@ -49,6 +51,7 @@ mod load;
 mod object;
 #[allow(unsafe_code, reason = "addresses of memory go to other threads")]
 mod port;
+mod position;
 mod progress;
 mod registration;
 #[allow(unsafe_code, reason = "the types of C functions")]
@@ -65,13 +68,15 @@ pub use address::{Address, MAX_ADDRESS_BYTES};
 pub use call::CallError;
 pub use descriptor::{DescriptorError, MAX_PIECES, RemoteMemory};
 pub use device::{
-    Device, DeviceError, DeviceOptions, Link, MrMode, Revocation, devices, library_version,
+    Device, DeviceError, DeviceOptions, Link, MrMode, NicUse, Revocation, devices, library_version,
 };
 pub use domain::{Domain, Limits};
 pub use error::{ConnectError, OpenError, RegisterError, TransferError};
 pub use initiator::{Batch, Initiator, Joining, MAX_BATCH, Part, Peer};
+pub use keys::MAX_NICS;
 pub use load::{LoadError, OLDEST, Version};
 pub use port::Direction;
+pub use position::Position;
 pub use registration::Access;
 pub use target::{Exposed, Target};
 pub use verbs::{GidKind, PortGid, VariableError, VerbsError, VerbsNic, VerbsOptions, VerbsPort};

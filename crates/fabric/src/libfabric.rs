@@ -13,6 +13,7 @@ use crate::call::{CallError, op, wanted_failure};
 use crate::device::Device;
 use crate::endpoint::Endpoint;
 use crate::info::OwnedInfo;
+use crate::keys::Keys;
 use crate::load::Library;
 use crate::object::Object;
 use crate::port::{Port, Provider, Registered, Side};
@@ -90,9 +91,9 @@ fn access_bits(rights: Rights) -> u64 {
 }
 
 impl Registered for Object<fid_mr> {
-    fn key(&self) -> u64 {
+    fn keys(&self) -> Keys {
         // SAFETY: the object lives; its key is valid once it is enabled.
-        unsafe { (*self.as_ptr()).key }
+        Keys::One(unsafe { (*self.as_ptr()).key })
     }
 
     fn descriptor(&self) -> *mut c_void {

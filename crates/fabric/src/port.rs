@@ -2,6 +2,7 @@
 //! are two: libfabric ([`crate::libfabric`]) and libibverbs ([`crate::verbs`]).
 
 use std::ffi::c_void;
+use std::net::IpAddr;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
@@ -10,6 +11,8 @@ use mooncake_memory::RawSlice;
 use crate::abi::{Context, fid_ep};
 use crate::address::Address;
 use crate::call::CallError;
+use crate::device::NicUse;
+use crate::keys::Keys;
 use crate::object::Object;
 use crate::registration::Rights;
 
@@ -30,7 +33,7 @@ pub(crate) struct Request {
     /// What the provider calls the registration of the local memory; null if it needs none.
     pub(crate) descriptor: *mut c_void,
     pub(crate) remote: u64,
-    pub(crate) key: u64,
+    pub(crate) keys: Keys,
 }
 
 // SAFETY: the address is only passed to the library, on behalf of a batch that holds the memory.
@@ -40,7 +43,16 @@ unsafe impl Send for Request {}
 pub(crate) struct Completion {
     /// The context that they were posted with.
     pub(crate) context: *mut Context,
-    pub(crate) result: Result<(), CallError>,
+    pub(crate) outcome: Outcome,
+}
+
+/// How requests have ended.
+pub(crate) enum Outcome {
+    Done,
+    /// Some may have been carried out.
+    Failed(CallError),
+    /// The way by which they went has broken. They may go by another.
+    Lost(CallError),
 }
 
 // SAFETY: the address is only compared with those of an endpoint's own places.
@@ -56,6 +68,11 @@ pub(crate) trait Provider: Send + Sync {
     ) -> Result<Box<dyn Registered>, CallError>;
 
     fn open_port(self: Arc<Self>, side: Side) -> Result<Box<dyn Port>, CallError>;
+
+    /// What goes by each of its NICs, if it knows them.
+    fn nics(&self) -> Vec<NicUse> {
+        Vec::new()
+    }
 }
 
 /// What a port is for.
@@ -70,7 +87,7 @@ pub(crate) enum Side {
 /// Memory that a device knows.
 pub(crate) trait Registered: Send + Sync {
     /// By which peers reach it.
-    fn key(&self) -> u64;
+    fn keys(&self) -> Keys;
 
     /// By which requests of this side name it.
     fn descriptor(&self) -> *mut c_void;
@@ -127,12 +144,30 @@ pub(crate) trait Port: Send {
     fn has_descriptor(&self) -> bool;
 }
 
-/// A port whose peers are connected in pairs of ends.
+/// A port whose peers are connected in pairs of ends. A connection has an end at one or several NICs.
 pub(crate) trait Pairs {
-    /// Makes one end of a connection. Returns its number, by which the peer is called, and its address. The end is gone
-    /// when the peer is removed.
-    fn prepare(&self) -> Result<(u64, Address), CallError>;
+    /// Makes the ends of a connection to a target whose own address this is, or for a peer whose ends these are. Returns
+    /// their number, by which the peer is called, and their address. The ends are gone when the peer is removed.
+    fn prepare(&self, with: &Address, via: Via) -> Result<(u64, Address), CallError>;
 
-    /// Connects an end with that of the peer. The address fits.
-    fn join(&self, end: u64, address: &Address) -> Result<(), CallError>;
+    /// Connects the ends with those of the peer. The address fits. Returns the address of those that are connected: one at
+    /// least.
+    fn join(&self, ends: u64, address: &Address) -> Result<Address, CallError>;
+
+    /// What has become of a peer's ends; `None` if there is no such peer.
+    fn ways(&self, peer: u64) -> Option<Ways>;
+}
+
+/// The address of this host by which a peer is reached otherwise, if there is one: a GID of the same interface is taken.
+pub(crate) type Via = Option<IpAddr>;
+
+/// What has become of the ends of a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ways {
+    /// How many can be used.
+    pub(crate) open: usize,
+    /// How many have broken since they were made.
+    pub(crate) lost: usize,
+    /// Whether new ones would be better: some have broken, or are at other NICs than they would be by now.
+    pub(crate) can_be_better: bool,
 }

@@ -97,7 +97,7 @@ impl Pieces {
             false => 0,
         };
         let pieces = self.pieces.iter().enumerate();
-        pieces.map(|(at, piece)| Piece { base: base(at), key: piece.key() }).collect()
+        pieces.map(|(at, piece)| Piece { base: base(at), keys: piece.keys() }).collect()
     }
 }
 

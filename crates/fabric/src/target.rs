@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::IpAddr;
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,7 +13,7 @@ use crate::address::Address;
 use crate::descriptor::RemoteMemory;
 use crate::domain::Domain;
 use crate::error::{ConnectError, OpenError, RegisterError};
-use crate::port::{Port, Side};
+use crate::port::{Outcome, Port, Side};
 use crate::registration::{Access, Pieces, expose};
 
 /// An endpoint through which peers reach memory. Closed on drop: then no peer reaches any of it, whatever it still has
@@ -100,12 +101,13 @@ impl Target {
         !self.served.domain.is_forked() && self.served.state().port.is_none()
     }
 
-    /// Makes the end for a peer that has [made its own](crate::Initiator::prepare), on a device that joins ends in pairs.
-    /// The peer reaches the memory of this target, by keys that it knows, until the target is dropped.
+    /// Makes the ends for a peer that has [made its own](crate::Initiator::prepare), on a device that joins ends in pairs.
+    /// The peer reaches the memory of this target, by keys that it knows, until the target is dropped. `via` is the address
+    /// of this host by which the peer is reached otherwise, if it is known.
     ///
     /// # Errors
     /// The address is none of this provider's, the provider refuses, the target is closed, or the process was forked.
-    pub fn admit(&self, peer: &Address) -> Result<Address, ConnectError> {
+    pub fn admit(&self, peer: &Address, via: Option<IpAddr>) -> Result<Address, ConnectError> {
         let served = &self.served;
         if served.domain.is_forked() {
             return Err(ConnectError::Forked);
@@ -115,12 +117,11 @@ impl Target {
         let unfit = || ConnectError::Unfit { peer: peer.to_string(), own: served.own.to_string() };
         let pairs = port.pairs().filter(|_| peer.fits(&served.own)).ok_or_else(unfit)?;
         let failed = |error| ConnectError::Call { peer: peer.to_string(), error };
-        let (end, own) = pairs.prepare().map_err(failed)?;
-        if let Err(error) = pairs.join(end, peer) {
+        let (end, _) = pairs.prepare(peer, via).map_err(failed)?;
+        pairs.join(end, peer).map_err(|error| {
             port.remove(end);
-            return Err(failed(error));
-        }
-        Ok(own)
+            failed(error)
+        })
     }
 
     /// Lets peers that know the key reach memory.
@@ -205,8 +206,10 @@ impl ServedPort {
             state.port = None;
             return Turn::Closed;
         }
-        for error in completions.into_iter().filter_map(|completion| completion.result.err()) {
-            tracing::debug!(%error, address = %self.own, "a request of a peer failed");
+        for completion in completions {
+            if let Outcome::Failed(error) | Outcome::Lost(error) = completion.outcome {
+                tracing::debug!(%error, address = %self.own, "a request of a peer failed");
+            }
         }
         match port.quiet() {
             Some(descriptor) => Turn::Wait(descriptor),

@@ -81,6 +81,17 @@ pub fn use_verbs(find: fn(&std::ffi::CStr) -> *mut std::ffi::c_void) {
     crate::verbs::take_library(&find);
 }
 
+static PRETENDED: Mutex<Option<Option<u32>>> = Mutex::new(None);
+
+/// Memory that is registered from now on lies on this NUMA node; `None`: on one that is not known.
+pub fn pretend_node(node: Option<u32>) {
+    *PRETENDED.lock().unwrap_or_else(PoisonError::into_inner) = Some(node);
+}
+
+pub(crate) fn pretended_node() -> Option<Option<u32>> {
+    *PRETENDED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 pub(crate) fn wanted_failure(call: &'static str) -> Option<i32> {
     let mut calls = calls();
     *calls.made.entry(call).or_default() += 1;

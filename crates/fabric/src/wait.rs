@@ -30,9 +30,15 @@ impl Bell {
     }
 
     pub(crate) fn silence(&self) {
+        self.has_rung();
+    }
+
+    /// Whether another thread has rung since the last call.
+    pub(crate) fn has_rung(&self) -> bool {
         let mut count = 0_u64;
         // SAFETY: eight bytes of this thread. If nobody has rung, there is nothing to read.
-        unsafe { libc::read(self.descriptor(), (&raw mut count).cast(), 8) };
+        let read = unsafe { libc::read(self.descriptor(), (&raw mut count).cast(), 8) };
+        read == 8
     }
 }
 

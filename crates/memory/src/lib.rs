@@ -84,7 +84,7 @@ pub use named::{
     MAX_ROW_BYTES, MappedWords, NamedSegment, NamedSegmentError, NamedSegmentOptions, Record,
     RowId, SegmentOrigin, WordMemory,
 };
-pub use numa::{bind_to_numa_node, numa_nodes};
+pub use numa::{bind_to_numa_node, numa_node_of, numa_nodes};
 pub use other_process::copy_from_process;
 pub use owner_only::{make_owner_folder, owner_only};
 pub use peer::{Peer, own_uid, peer_of};

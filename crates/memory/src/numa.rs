@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-use crate::Region;
+use crate::{RawSlice, Region};
 
 /// Most processors that a [`CpuSet`] holds. A node that lists further ones is an error.
 const MAX_PROCESSORS: usize = CpuSet::MAX_CPU;
@@ -61,6 +61,28 @@ fn numbers(list: &str) -> Option<Vec<usize>> {
 pub fn numa_nodes() -> usize {
     let online = std::fs::read_to_string("/sys/devices/system/node/online").ok();
     online.and_then(|list| numbers(&list)).map_or(1, |nodes| nodes.len().max(1))
+}
+
+/// Most pages of which it is asked where they are.
+const MAX_SAMPLES: usize = 16;
+
+/// The NUMA node of memory; `None` if it is on several, or the kernel does not tell. Pages that were never used are on none.
+#[must_use]
+pub fn numa_node_of(memory: RawSlice<'_>) -> Option<u32> {
+    let step = memory.len().div_ceil(MAX_SAMPLES).max(1);
+    let at = |from: usize| memory.as_ptr().wrapping_add(from).cast::<libc::c_void>();
+    let mut pages: Vec<*mut libc::c_void> = (0..memory.len()).step_by(step).map(at).collect();
+    let mut nodes: Vec<libc::c_int> = vec![-1; pages.len()];
+    let (this_process, count, no_flags) = (0, pages.len(), 0);
+    // SAFETY: without nodes to move to, the call only stores where pages are, in a list with room for all.
+    let result = unsafe {
+        let (pages, nodes) = (pages.as_mut_ptr(), nodes.as_mut_ptr());
+        let stay: *const libc::c_int = std::ptr::null();
+        libc::syscall(libc::SYS_move_pages, this_process, count, pages, stay, nodes, no_flags)
+    };
+    let first = u32::try_from(*nodes.first()?).ok()?;
+    let is_first = |&node: &libc::c_int| u32::try_from(node) == Ok(first);
+    (result == 0 && nodes.iter().all(is_first)).then_some(first)
 }
 
 impl Region {
@@ -123,6 +145,18 @@ mod tests {
             assert!(region.prefer_numa_node(node).is_err(), "{node}");
         }
         region.whole().write_from(&[1; 10_000]);
+    }
+
+    #[test]
+    fn memory_is_on_the_node_that_its_pages_are_on() {
+        let region = Region::anonymous(100_000).unwrap();
+        assert_eq!(numa_node_of(region.whole()), None, "it has no pages yet");
+        region.whole().write_from(&[1; 100_000]);
+        let node = numa_node_of(region.whole());
+        assert!(node.is_none_or(|node| (node as usize) < 1024), "{node:?}");
+        if numa_nodes() == 1 {
+            assert_eq!(node, Some(0));
+        }
     }
 
     #[test]

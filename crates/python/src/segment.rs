@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::time::Duration;
 
-use mooncake_binding::{INVALID_PARAMS, batch, warn_of_protocol};
+use mooncake_binding::{INVALID_PARAMS, RDMA, batch, warn_of_protocol};
 use mooncake_client::{ErrorCode, SegmentId, Store, is_served_by_tcp, parse_segment_id};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::argument::argument;
-use crate::store::MooncakeDistributedStore;
+use crate::store::{MooncakeDistributedStore, OwnStore};
 
 type Value<'a, 'py> = &'a Bound<'py, PyAny>;
 type Unmount = fn(&Store, &[SegmentId], Duration) -> Result<(), ErrorCode>;
@@ -50,9 +50,9 @@ impl MooncakeDistributedStore {
         let location =
             location.map(|location| argument(NAME, "location").text(location)).transpose()?;
         let location = location.unwrap_or("");
-        let is_tcp = is_tcp(NAME, protocol)?;
         let store = self.own_store_for(NAME);
-        let mounted = match store.filter(|_| is_tcp) {
+        let is_served = is_served(NAME, protocol, store.as_ref())?;
+        let mounted = match store.filter(|_| is_served) {
             Some(store) => {
                 py.detach(|| store.mount_segment(Path::new(path), size, offset, location))
             }
@@ -79,9 +79,9 @@ impl MooncakeDistributedStore {
         let location =
             location.map(|location| argument(NAME, "location").text(location)).transpose()?;
         let location = location.unwrap_or("");
-        let is_tcp = is_tcp(NAME, protocol)?;
         let store = self.own_store_for(NAME);
-        let mounted = match store.filter(|_| is_tcp) {
+        let is_served = is_served(NAME, protocol, store.as_ref())?;
+        let mounted = match store.filter(|_| is_served) {
             Some(store) => py.detach(|| store.allocate_and_mount_segment(size, location)),
             None => Err(ErrorCode::InvalidParams),
         };
@@ -171,17 +171,24 @@ impl MooncakeDistributedStore {
     }
 }
 
-/// Whether this build serves the protocol by TCP. Logs an error if not.
-fn is_tcp(name: &'static str, protocol: Option<Value<'_, '_>>) -> PyResult<bool> {
+/// Whether this build serves the protocol. Logs an error if not, and a warning if TCP serves it instead. What a store lends
+/// is reached as its setup says: one-sided by NICs, if it has some.
+fn is_served(
+    name: &'static str,
+    protocol: Option<Value<'_, '_>>,
+    store: Option<&OwnStore>,
+) -> PyResult<bool> {
     let protocol =
         protocol.map(|protocol| argument(name, "protocol").text(protocol)).transpose()?;
     let protocol = protocol.unwrap_or("tcp");
-    let served = is_served_by_tcp(protocol);
-    warn_of_protocol(name, protocol);
-    if !served {
+    let is_served = is_served_by_tcp(protocol);
+    if protocol != RDMA || store.is_some_and(|store| !store.is_one_sided()) {
+        warn_of_protocol(name, protocol);
+    }
+    if !is_served {
         tracing::error!("{name}: protocol {protocol:?} is not supported in this build; use 'tcp'");
     }
-    Ok(served)
+    Ok(is_served)
 }
 
 fn mounted_dict(

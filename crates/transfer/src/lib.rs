@@ -57,14 +57,14 @@ pub use auth_token::{
 };
 pub use error::TransferError;
 pub use examination::Examination;
-pub use far::FarLender;
+pub use far::{DeviceWish, FarLender, NO_NIC};
 pub use host::{Interrupt, Pin, ReadTicket, SegmentHost, SharedSegment, WriteTicket};
 pub use hot::{HotCache, HotCacheConfig, HotCacheCounts, HotCacheError};
 pub use local::LocalTransport;
 pub use local_socket::LocalListener;
 pub use mooncake_fabric::{
-    DeviceOptions as FabricOptions, Domain as FabricDevice, Limits as FabricLimits,
-    OpenError as FabricError, VerbsOptions,
+    DeviceOptions as FabricOptions, Domain as FabricDevice, Limits as FabricLimits, NicUse,
+    OpenError as FabricError, Position, VerbsOptions,
 };
 pub use mooncake_types::NodeDrop;
 pub use near::Distance;

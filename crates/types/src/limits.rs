@@ -69,7 +69,7 @@ pub const MAX_TRANSPORT_NAME_BYTES: usize = 64;
 pub const MAX_TRANSPORT_ADDRESS_BYTES: usize = 512;
 
 /// Longest description of memory that a peer reaches by a transport, in bytes.
-pub const MAX_REMOTE_MEMORY_BYTES: usize = 66 << 10;
+pub const MAX_REMOTE_MEMORY_BYTES: usize = 172 << 10;
 
 /// Most payload bytes that a client puts into one data frame with more than one range. A longer range travels in a
 /// frame of its own.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::link::{Head, PIECE, connect, receive_word};
 use crate::state::{
-    FLUSHED, LOCAL_PROTECTION, LOCAL_WRITE, RETRIES_EXCEEDED, SUCCESS, Work, state,
+    FLUSHED, LOCAL_PROTECTION, LOCAL_WRITE, Peer, RETRIES_EXCEEDED, SUCCESS, Work, state,
 };
 
 /// Carries out what is posted to a queue pair, in order, until it is destroyed.
@@ -16,12 +16,21 @@ pub(crate) fn carry_out(number: u32, work: &Receiver<Work>) {
     let mut stream = None;
     let mut is_broken = false;
     while let Ok(work) = work.recv() {
-        let wanted = state().wanted_failure();
+        let (wanted, nic) = {
+            let mut state = state();
+            let nic = state.qps.get(&number).map(|qp| qp.nic.name);
+            (state.wanted_failure(), nic)
+        };
+        let is_up = nic.is_some_and(|nic| state().is_up(nic));
         let status = match (is_broken, wanted) {
             (true, _) => FLUSHED,
             (false, Some(status)) => status,
+            (false, None) if !is_up => RETRIES_EXCEEDED,
             (false, None) => carry(number, &work, &mut stream),
         };
+        if let Some(nic) = nic.filter(|_| status == SUCCESS) {
+            state().count_request(nic, work.len);
+        }
         is_broken |= status != SUCCESS;
         state().complete(number, work.wr_id, status, work.is_signaled);
     }
@@ -32,12 +41,14 @@ fn carry(number: u32, work: &Work, stream: &mut Option<UnixStream>) -> u32 {
         *stream = connected(number);
     }
     let Some(stream) = stream else { return RETRIES_EXCEEDED };
-    let to = state().qps.get(&number).and_then(|qp| qp.peer).map_or(0, |peer| peer.number);
+    let peer = state().qps.get(&number).and_then(|qp| qp.peer);
+    let Some(Peer { number: to, nic, .. }) = peer else { return RETRIES_EXCEEDED };
     let head = Head {
         is_write: work.is_write,
         to,
         from: number,
         process: process::id(),
+        nic,
         key: work.rkey,
         address: work.remote,
         len: work.len,

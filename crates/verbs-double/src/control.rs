@@ -13,19 +13,69 @@ pub struct FakeNic {
     pub is_active: bool,
     /// Whether its link is Ethernet, and not InfiniBand.
     pub is_ethernet: bool,
-    /// Its GIDs: type, and address.
-    pub gids: Vec<(u32, Ipv6Addr)>,
+    /// Its GIDs.
+    pub gids: Vec<FakeGid>,
+}
+
+/// A GID of a NIC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FakeGid {
+    /// 0: InfiniBand, 1: RoCE v1, 2: RoCE v2.
+    pub kind: u32,
+    /// The address.
+    pub address: Ipv6Addr,
+    /// Number of its interface.
+    pub interface: u32,
 }
 
 /// The NIC that there is by default: its last GID is the one by which other processes find this one.
 #[must_use]
 pub fn usual_nic() -> FakeNic {
-    Nic::usual("double0").into()
+    Nic::usual(0).into()
 }
 
-/// Gives the host these NICs. Those that are open stay as they are.
+/// So many NICs: `double0`, `double1` and so on, up to eight. Each has a network of its own.
+#[must_use]
+pub fn usual_nics(count: u8) -> Vec<FakeNic> {
+    (0..count).map(|nic| Nic::usual(nic).into()).collect()
+}
+
+/// Gives the host these NICs, which all work. Those that are open stay as they are.
 pub fn set_nics(nics: &[FakeNic]) {
-    state().nics = nics.iter().cloned().map(Nic::from).collect();
+    let mut state = state();
+    state.nics = nics.iter().cloned().map(Nic::from).collect();
+    state.cut.clear();
+    state.failing.clear();
+}
+
+/// Makes a NIC's port go up or down. Whoever has it open is told.
+pub fn set_port(name: &str, is_active: bool) {
+    state().set_port(name, is_active);
+}
+
+/// Makes all requests by a NIC fail from now on, or work again. Nobody is told.
+pub fn cut(name: &'static str, is_cut: bool) {
+    let mut state = state();
+    match is_cut {
+        true => drop(state.cut.insert(name)),
+        false => drop(state.cut.remove(name)),
+    }
+}
+
+/// Makes a NIC's port go down once it has carried out so many further requests of this process.
+pub fn fail_nic_after(name: &'static str, requests: u64) {
+    state().failing.insert(name, requests);
+}
+
+/// What a NIC has carried out for requests of this process: requests, and their bytes.
+#[must_use]
+pub fn carried(name: &str) -> (u64, u64) {
+    state().carried.get(name).copied().unwrap_or_default()
+}
+
+/// Most bytes that may be registered from now on, by all NICs together; `None`: any number.
+pub fn limit_registrations(bytes: Option<u64>) {
+    state().lockable = bytes;
 }
 
 /// From now on one more piece of a write lands. All others wait for [`let_writes_land`].

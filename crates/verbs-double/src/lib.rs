@@ -12,7 +12,9 @@
 //!
 //! Rust tests link it, pass [`symbol`] to the crate under test, and steer it by [`control`]. For other programs it is a
 //! shared library, to which `MOONCAKE_VERBS_DOUBLE` says what host this is: `none` has no NIC, `down` one whose port is
-//! down.
+//! down, `2` has two.
+//!
+//! Each NIC has a network of its own, though all are connected. Its port goes down when a test says so, or fails silently.
 
 pub mod abi;
 pub mod api;

@@ -19,18 +19,20 @@ pub(crate) struct Head {
     pub(crate) to: u32,
     pub(crate) from: u32,
     pub(crate) process: u32,
+    /// Which NIC it is sent to.
+    pub(crate) nic: u8,
     pub(crate) key: u32,
     pub(crate) address: u64,
     pub(crate) len: u64,
 }
 
-const HEAD_BYTES: usize = 36;
+const HEAD_BYTES: usize = 40;
 
 impl Head {
     pub(crate) fn send(&self, stream: &mut UnixStream) -> io::Result<()> {
-        let Head { is_write, to, from, process, key, address, len } = *self;
+        let Head { is_write, to, from, process, nic, key, address, len } = *self;
         let mut bytes = Vec::with_capacity(HEAD_BYTES);
-        for word in [is_write.into(), to, from, process, key] {
+        for word in [is_write.into(), to, from, process, nic.into(), key] {
             bytes.extend(word.to_ne_bytes());
         }
         bytes.extend(address.to_ne_bytes());
@@ -48,9 +50,10 @@ impl Head {
             to: word(4),
             from: word(8),
             process: word(12),
-            key: word(16),
-            address: long(20),
-            len: long(28),
+            nic: word(16) as u8,
+            key: word(20),
+            address: long(24),
+            len: long(32),
         })
     }
 }
@@ -86,6 +89,18 @@ pub(crate) fn listen() {
             }
         });
     });
+}
+
+/// Length of an event of a NIC.
+pub(crate) const EVENT_BYTES: usize = 16;
+
+/// Writes an event about the only port of a NIC: a `struct ibv_async_event`.
+pub(crate) fn tell_event(descriptor: i32, kind: u32) {
+    let mut bytes = [0; EVENT_BYTES];
+    bytes[..4].copy_from_slice(&1_u32.to_ne_bytes());
+    bytes[8..12].copy_from_slice(&kind.to_ne_bytes());
+    // SAFETY: the bytes live, and the descriptor belongs to a context that lives.
+    unsafe { libc::write(descriptor, bytes.as_ptr().cast(), bytes.len()) };
 }
 
 /// Writes an event to the descriptor of a channel.

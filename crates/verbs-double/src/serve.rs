@@ -57,8 +57,9 @@ fn stream_peek(stream: &UnixStream, into: &mut [u8; 1]) -> io::Result<usize> {
     usize::try_from(count).map_err(|_| io::Error::last_os_error())
 }
 
+/// Where a request comes from, and which NIC it came to.
 fn peer_of(head: &Head) -> Peer {
-    Peer { process: Some(head.process), number: head.from }
+    Peer { process: Some(head.process), nic: head.nic, number: head.from }
 }
 
 /// Takes the bytes of a write and acknowledges it. They are not in memory yet.

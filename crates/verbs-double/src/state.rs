@@ -1,6 +1,6 @@
 //! The state of the simulated NIC.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::mem;
 use std::net::Ipv6Addr;
 use std::os::unix::net::UnixStream;
@@ -9,7 +9,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use crate::abi::Wc;
-use crate::control::FakeNic;
+use crate::control::{FakeGid, FakeNic};
 
 pub(crate) const SUCCESS: u32 = 0;
 pub(crate) const LOCAL_PROTECTION: u32 = 4;
@@ -40,7 +40,16 @@ pub(crate) struct Nic {
     pub(crate) name: &'static str,
     pub(crate) is_active: bool,
     pub(crate) is_ethernet: bool,
-    pub(crate) gids: Vec<(u32, Ipv6Addr)>,
+    pub(crate) gids: Vec<FakeGid>,
+}
+
+/// A NIC that a process has opened.
+pub(crate) struct ContextState {
+    pub(crate) nic: Nic,
+    /// Objects that belong to it.
+    pub(crate) users: usize,
+    /// Where events are written to.
+    pub(crate) events: i32,
 }
 
 #[derive(Clone, Copy)]
@@ -85,6 +94,8 @@ pub(crate) struct QpState {
 pub(crate) struct Peer {
     /// The process, if it can be reached.
     pub(crate) process: Option<u32>,
+    /// Which NIC of the process.
+    pub(crate) nic: u8,
     pub(crate) number: u32,
 }
 
@@ -99,8 +110,15 @@ pub(crate) struct Counts {
 #[derive(Default)]
 pub(crate) struct NicState {
     pub(crate) nics: Vec<Nic>,
-    /// Users of each context.
-    pub(crate) contexts: BTreeMap<usize, (Nic, usize)>,
+    pub(crate) contexts: BTreeMap<usize, ContextState>,
+    /// NICs whose requests fail, whatever their ports say.
+    pub(crate) cut: BTreeSet<&'static str>,
+    /// NICs whose ports go down after so many further requests.
+    pub(crate) failing: BTreeMap<&'static str, u64>,
+    /// What each NIC has carried out for requests of this process: requests, and bytes.
+    pub(crate) carried: BTreeMap<&'static str, (u64, u64)>,
+    /// Most bytes that may be registered, if that is limited.
+    pub(crate) lockable: Option<u64>,
     pub(crate) pds: BTreeMap<usize, usize>,
     /// By key.
     pub(crate) mrs: BTreeMap<u32, MrState>,
@@ -129,8 +147,9 @@ pub(crate) struct Gate {
 static STATE: LazyLock<Mutex<NicState>> = LazyLock::new(|| {
     let nics = match std::env::var("MOONCAKE_VERBS_DOUBLE").as_deref() {
         Ok("none") => Vec::new(),
-        Ok("down") => vec![Nic { is_active: false, ..Nic::usual("double0") }],
-        _ => vec![Nic::usual("double0")],
+        Ok("down") => vec![Nic { is_active: false, ..Nic::usual(0) }],
+        Ok("2") => vec![Nic::usual(0), Nic::usual(1)],
+        _ => vec![Nic::usual(0)],
     };
     Mutex::new(NicState { nics, next_number: 0x100, ..NicState::default() })
 });
@@ -162,18 +181,25 @@ pub(crate) fn pass_gate() {
     gate.waiting -= 1;
 }
 
-/// The address by which processes find this one: `10.x.y.z`, with its number in it.
-pub(crate) fn own_gid() -> Ipv6Addr {
+/// The networks of the NICs begin with this number.
+const FIRST_NETWORK: u8 = 10;
+
+/// The names of the NICs that there can be.
+pub(crate) const NAMES: [&str; 8] =
+    ["double0", "double1", "double2", "double3", "double4", "double5", "double6", "double7"];
+
+/// The address by which processes find a NIC of this one: `10.x.y.z` with the process's number in it for the first, and so
+/// on.
+pub(crate) fn own_gid(nic: u8) -> Ipv6Addr {
     let [_, high, middle, low] = process::id().to_be_bytes();
-    std::net::Ipv4Addr::new(10, high, middle, low).to_ipv6_mapped()
+    std::net::Ipv4Addr::new(FIRST_NETWORK + nic, high, middle, low).to_ipv6_mapped()
 }
 
-/// The process with this GID, if it is one that is reached.
-pub(crate) fn process_of(gid: Ipv6Addr) -> Option<u32> {
-    match gid.to_ipv4_mapped()?.octets() {
-        [10, high, middle, low] => Some(u32::from_be_bytes([0, high, middle, low])),
-        _ => None,
-    }
+/// The process with this GID, and its NIC, if it is one that is reached.
+pub(crate) fn process_of(gid: Ipv6Addr) -> Option<(u32, u8)> {
+    let [network, high, middle, low] = gid.to_ipv4_mapped()?.octets();
+    let nic = network.checked_sub(FIRST_NETWORK).filter(|&nic| usize::from(nic) < NAMES.len())?;
+    Some((u32::from_be_bytes([0, high, middle, low]), nic))
 }
 
 /// The LID of this process.
@@ -183,10 +209,11 @@ pub(crate) fn own_lid() -> u16 {
 
 impl Nic {
     /// A NIC on Ethernet with the GIDs that such a one has.
-    pub(crate) fn usual(name: &'static str) -> Nic {
-        let (local, routable) = (Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1), own_gid());
-        let gids = vec![(1, local), (2, local), (1, routable), (2, routable)];
-        Nic { name, is_active: true, is_ethernet: true, gids }
+    pub(crate) fn usual(nic: u8) -> Nic {
+        let (local, routable) = (Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1), own_gid(nic));
+        let gid = |(kind, address)| FakeGid { kind, address, interface: 2 + u32::from(nic) };
+        let gids = [(1, local), (2, local), (1, routable), (2, routable)].map(gid).to_vec();
+        Nic { name: NAMES[usize::from(nic)], is_active: true, is_ethernet: true, gids }
     }
 }
 
@@ -231,6 +258,36 @@ impl NicState {
         mr.pd == pd && is_inside && mr.access & access == access
     }
 
+    /// Whether requests can go by a NIC now.
+    pub(crate) fn is_up(&self, name: &str) -> bool {
+        !self.cut.contains(name) && self.nics.iter().all(|nic| nic.name != name || nic.is_active)
+    }
+
+    /// Makes a port go up or down, which processes that have the NIC open are told.
+    pub(crate) fn set_port(&mut self, name: &str, is_active: bool) {
+        let (up, down) = (9, 10);
+        let all = self.nics.iter_mut().filter(|nic| nic.name == name);
+        all.for_each(|nic| nic.is_active = is_active);
+        for context in self.contexts.values_mut().filter(|context| context.nic.name == name) {
+            context.nic.is_active = is_active;
+            crate::link::tell_event(context.events, if is_active { up } else { down });
+        }
+    }
+
+    /// Notes that a NIC carries out a request of this process. Some such are a port's last.
+    pub(crate) fn count_request(&mut self, name: &'static str, bytes: u64) {
+        let carried = self.carried.entry(name).or_default();
+        *carried = (carried.0 + 1, carried.1 + bytes);
+        let Some(left) = self.failing.get_mut(name) else { return };
+        match left.checked_sub(1) {
+            Some(fewer) => *left = fewer,
+            None => {
+                self.failing.remove(name);
+                self.set_port(name, false);
+            }
+        }
+    }
+
     /// Whether the peer of a queue pair may reach memory through it now: success, or the status of its request.
     pub(crate) fn admits(
         &self,
@@ -240,8 +297,14 @@ impl NicState {
         range: (u64, u64),
         access: u32,
     ) -> u32 {
-        let Some(qp) = self.qps.get(&number) else { return RETRIES_EXCEEDED };
-        if qp.peer != Some(from) || !(2..=3).contains(&qp.state) {
+        let Some(qp) = self.qps.get(&number).filter(|qp| self.is_up(qp.nic.name)) else {
+            return RETRIES_EXCEEDED;
+        };
+        let is_peer =
+            qp.peer.is_some_and(|peer| (peer.process, peer.number) == (from.process, from.number));
+        // Only NICs on Ethernet have addresses of their own here.
+        let is_here = !qp.nic.is_ethernet || qp.nic.name == NAMES[usize::from(from.nic)];
+        if !is_peer || !is_here || !(2..=3).contains(&qp.state) {
             return RETRIES_EXCEEDED;
         }
         match qp.access & access == access && self.allows(qp.pd, key, range, access) {

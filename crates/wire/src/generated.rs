@@ -1226,6 +1226,17 @@ pub struct BegunResponse {
     #[prost(bytes = "bytes", tag = "3")]
     pub address: ::prost::bytes::Bytes,
 }
+/// The body of a COMPLETE frame. `StatusListResponse` is one, too.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CompleteRequest {
+    /// One per range.
+    #[prost(sint32, repeated, tag = "1")]
+    pub status_codes: ::prost::alloc::vec::Vec<i32>,
+    /// Whether requests that the sender made for these ranges may still be under way, although others have moved the same
+    /// bytes: a way to the node has broken. The node closes the sender's endpoint before it completes a range.
+    #[prost(bool, tag = "2")]
+    pub may_be_late: bool,
+}
 /// The body of a JOIN frame, where the node's transport connects peers in pairs: the sender's end of a connection. The
 /// sender reaches the node by it until this connection ends, or a write on it that began did not complete.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -108,7 +108,7 @@ pub use reply_decode::decode_reply;
 pub use reply_encode::encode_reply;
 pub use request_decode::{RequestMessage, decode_request};
 pub use request_encode::encode_request;
-pub use results::{decode_results, encode_results};
+pub use results::{decode_complete, decode_results, encode_complete, encode_results};
 pub use share::{
     RemoteSegment, Shared, decode_share, decode_share_reply, encode_share, encode_share_reply,
 };

@@ -30,7 +30,7 @@ pub(super) fn describe() -> String {
 }
 
 fn describe_one(device: &DeviceDescription, found: &Result<DeviceProbe, CopyError>) -> String {
-    let DeviceDescription { ordinal, name, bytes, driver_version, numa_node } = device;
+    let DeviceDescription { ordinal, name, bytes, driver_version, numa_node, .. } = device;
     let (size, major, minor) =
         (ByteSize(*bytes), driver_version / 1000, driver_version % 1000 / 10);
     let node = numa_node.map_or(String::new(), |node| format!(", NUMA node {node}"));
@@ -88,6 +88,7 @@ mod tests {
             bytes: 8 << 30,
             driver_version: 12_080,
             numa_node: Some(1),
+            bus_address: "0000:3B:00.0".to_owned(),
         };
         let speed = DeviceSpeed { to_host: 25.04e9, to_device: 9e8 };
         let pieces = PieceCopyMethod::Kernel;

@@ -16,7 +16,8 @@ fn table(options: &VerbsOptions, nics: &[VerbsNic]) -> String {
     let mut text = String::from("\nlibibverbs\n");
     for nic in nics {
         for port in &nic.ports {
-            let _ = writeln!(text, "  {:<12}{}", nic.name, port_line(port));
+            let node = nic.numa_node.map_or(String::new(), |node| format!(", NUMA node {node}"));
+            let _ = writeln!(text, "  {:<12}{}{node}", nic.name, port_line(port));
             for gid in &port.gids {
                 let is_used = match options.gid_index {
                     Some(index) => gid.index == u32::from(index),
@@ -56,6 +57,7 @@ mod tests {
             index,
             kind,
             address: address.parse().expect("it is one"),
+            interface: 2,
         };
         let port = VerbsPort {
             number: 1,
@@ -79,11 +81,11 @@ mod tests {
             ..port.clone()
         };
         let nics = [
-            VerbsNic { name: "mlx5_0".to_owned(), ports: vec![port] },
-            VerbsNic { name: "mlx5_1".to_owned(), ports: vec![down] },
+            VerbsNic { name: "mlx5_0".to_owned(), ports: vec![port], numa_node: Some(1) },
+            VerbsNic { name: "mlx5_1".to_owned(), ports: vec![down], numa_node: None },
         ];
         let expected = "\nlibibverbs\n  \
-                        mlx5_0      port 1: RoCE, up, 200 Gb/s, packets of 1024 bytes\n              \
+                        mlx5_0      port 1: RoCE, up, 200 Gb/s, packets of 1024 bytes, NUMA node 1\n              \
                         GID 0: fe80::1 (RoCE v1)\n              \
                         GID 3: ::ffff:10.0.0.7 (RoCE v2), which is used\n  \
                         mlx5_1      port 1: InfiniBand, down, packets of 1024 bytes, LID 5\n";

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use mooncake_client::{
-    Buffer, PutSource, RdmaConfig, ReplicateConfig, SliceList, Store, StoreConfig,
+    Buffer, HttpAddress, PutSource, RdmaConfig, ReplicateConfig, SliceList, Store, StoreConfig,
 };
-use mooncake_testing::{Master, Program};
+use mooncake_testing::{Master, Program, http_get};
 use mooncake_transfer::VerbsOptions;
 
 use crate::start::{CLIENT, MASTER, config};
@@ -43,23 +43,38 @@ fn use_pool(store: &Store) {
 #[test]
 fn objects_go_to_another_process_and_back_by_queue_pairs() {
     let (master, library) = (Master::start(MASTER, &[]), library());
-    let variables = [("MC_IBVERBS_PATH", library.as_str()), ("MOONCAKE_TRANSPORTS", "fabric")];
+    // The node has two NICs, and the store one.
+    let variables = [
+        ("MC_IBVERBS_PATH", library.as_str()),
+        ("MOONCAKE_TRANSPORTS", "fabric"),
+        ("MOONCAKE_VERBS_DOUBLE", "2"),
+    ];
     let node = node(&master, &variables);
     node.line("the storage node is ready");
     let nic = VerbsOptions { library: Some(library.clone()), ..VerbsOptions::default() };
     let config = StoreConfig {
         transports: "fabric".parse().expect("it is a way"),
         rdma: Some(RdmaConfig { nic, or_fabric: false }),
+        http: Some(HttpAddress { host: "127.0.0.1".to_owned(), port: 0 }),
         ..config(&master.rpc)
     };
-    use_pool(&Store::open(config).expect("the master serves"));
+    let store = Store::open(config).expect("the master serves");
+    use_pool(&store);
+    assert!(store.is_one_sided());
+    let address = store.http_address().expect("it was asked for").to_string();
+    let metrics = http_get(&address, "/metrics");
+    assert!(metrics.contains("mooncake_client_nic_up{nic=\"double0\"} 1\n"), "{metrics}");
+    let read = "mooncake_client_nic_read_bytes{nic=\"double0\"} ";
+    let line = metrics.lines().find_map(|line| line.strip_prefix(read)).expect("it has one");
+    assert!(line.parse::<u64>().is_ok_and(|bytes| bytes > 9 << 20), "{line}");
+    drop(store);
     let args =
         ["doctor", "--protocol=rdma", "--master", &master.rpc, "--master-http", &master.admin];
     let output = Command::new(MOONCAKE).args(args).envs(variables).output();
     let text = String::from_utf8_lossy(&output.expect("the program exists").stdout).into_owned();
     let port = "\nlibibverbs\n  double0     port 1: RoCE, up, 200 Gb/s, packets of 1024 bytes\n";
     let way = "  way         fabric\n";
-    assert!(text.contains(way) && text.contains("libibverbs on double0, 10."), "{text}");
+    assert!(text.contains(way) && text.contains("libibverbs on double0,double1, 10."), "{text}");
     assert!(text.contains(port) && text.contains("(RoCE v2), which is used\n"), "{text}");
 }
 

@@ -4,6 +4,7 @@
 //! session counts transfers, the pool of connections to the master counts requests.
 
 mod histogram;
+mod nics;
 mod reads;
 mod rpc;
 mod summary;
@@ -15,7 +16,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use mooncake_node::{DiskLosses, FailedDisk, Host};
-use mooncake_transfer::{HotCache, HotCacheCounts, Served, Source};
+use mooncake_transfer::{FabricDevice, HotCache, HotCacheCounts, Served, Source};
 use mooncake_types::{Medium, Request};
 
 use histogram::Histogram;
@@ -63,6 +64,8 @@ pub(crate) struct Metrics {
     hot_cache: OnceLock<Arc<HotCache>>,
     /// The lent segments. Their disks have their own counters.
     host: OnceLock<Weak<Host>>,
+    /// The device for one-sided transfers, if there is one; it has its own counters.
+    device: OnceLock<Arc<FabricDevice>>,
     get: Histogram,
     batch_get: Histogram,
     put: Histogram,
@@ -87,6 +90,7 @@ impl Metrics {
             route_stale: AtomicU64::new(0),
             hot_cache: OnceLock::new(),
             host: OnceLock::new(),
+            device: OnceLock::new(),
             get: Histogram::new(),
             batch_get: Histogram::new(),
             put: Histogram::new(),

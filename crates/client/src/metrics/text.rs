@@ -25,6 +25,7 @@ impl Metrics {
             self.writes(out)?;
             self.hot_cache_counts(out)?;
             self.served(out)?;
+            self.nics(out)?;
             self.disks(out)?;
             self.requests(out)
         })

@@ -31,6 +31,12 @@ const ALLOCATED_STEP: u64 = 4 << 20;
 const RELEASE_PATIENCE: Duration = Duration::from_secs(1);
 
 impl Store {
+    /// Whether other hosts may reach what this store lends one-sided, and it what they lend: by NICs, or by libfabric.
+    #[must_use]
+    pub fn is_one_sided(&self) -> bool {
+        self.session().is_some_and(|session| session.metrics.has_device())
+    }
+
     /// Lends `len_bytes` of a file, or of an object in `/dev/shm`, from `offset` on. Its filesystem reserves room for
     /// all of it at once. The pool writes its objects to the file, and overwrites what was there before. The file
     /// must not be truncated while it is lent: touching bytes that are gone ends the process. `location` says where

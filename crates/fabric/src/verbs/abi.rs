@@ -47,6 +47,12 @@ structures! { LAYOUTS:
     leading "ibv_context" Context {
         device: *mut c_void,
         ops: ContextOps,
+        cmd_fd: c_int,
+        async_fd: c_int,
+    }
+    whole "ibv_async_event" AsyncEvent {
+        element: u64,
+        event_type: u32,
     }
     leading "ibv_pd" Pd {
         context: *mut Context,
@@ -271,6 +277,18 @@ declare_constants! {
         IBV_WR_RDMA_WRITE = 0;
         IBV_WR_RDMA_READ = 4;
         IBV_WC_SUCCESS = 0;
+        IBV_WC_LOC_QP_OP_ERR = 2;
+        IBV_WC_WR_FLUSH_ERR = 5;
+        IBV_WC_RETRY_EXC_ERR = 12;
+        IBV_WC_RNR_RETRY_EXC_ERR = 13;
+        IBV_WC_FATAL_ERR = 19;
+        IBV_WC_RESP_TIMEOUT_ERR = 20;
+        IBV_WC_GENERAL_ERR = 21;
+        IBV_EVENT_DEVICE_FATAL = 8;
+        IBV_EVENT_PORT_ACTIVE = 9;
+        IBV_EVENT_PORT_ERR = 10;
+        IBV_EVENT_LID_CHANGE = 11;
+        IBV_EVENT_GID_CHANGE = 18;
         IBV_MTU_256 = 1;
         IBV_MTU_4096 = 5;
     }

@@ -1,72 +1,128 @@
-//! A NIC that is open, as a provider.
+//! NICs that are open together, as a provider: a peer is reached by all of them.
 
 use std::ffi::c_void;
 use std::ptr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use mooncake_memory::RawSlice;
+use mooncake_memory::{RawSlice, numa_node_of};
 
 use super::abi::*;
-use super::call::{Owned, call_error, verb};
-use super::find::FoundNic;
+use super::address::EndAddress;
+use super::call::{Owned, call_error, last_error};
+use super::error::VerbsError;
+use super::events::{Nics, Watch};
+use super::nic::Nic;
+use super::options::VerbsOptions;
 use super::port::EndPort;
-use super::queue::Queue;
+use super::{ETHERNET, INFINIBAND, PROVIDER};
+use crate::address::Address;
 use crate::call::CallError;
+use crate::device::{Device, Link, MrMode, NicUse};
+use crate::error::OpenError;
+use crate::keys::{Keys, NicKeys};
 use crate::port::{Port, Provider, Registered, Side};
+use crate::position::Position;
 use crate::registration::{Access, Rights};
+use crate::verbs::address::FORMAT;
 
-/// A NIC that is open. Ends, queues and registrations belong to it.
+/// Most requests in flight at a port, at one NIC, as many times as a queue pair may have: several share the queue.
+const QUEUE_PAIRS_PER_QUEUE: usize = 4;
+
+/// NICs that are open. Ends, queues and registrations belong to one of them.
 pub(crate) struct VerbsDevice {
     // Dropped in this order.
-    /// The queue of all ends that only serve peers: nothing completes there.
-    serving: Mutex<Option<Arc<Queue>>>,
-    pub(super) pd: Owned<Pd>,
-    pub(super) nic: FoundNic,
-    /// Most requests in flight at a port, over all its ends.
+    _watch: Watch,
+    pub(super) nics: Arc<Nics>,
+    pub(super) options: Arc<VerbsOptions>,
+    /// Most requests in flight at a port at one NIC, over all its ends.
     pub(super) requests: usize,
 }
 
 impl VerbsDevice {
-    pub(crate) fn open(nic: FoundNic, requests: usize) -> Result<VerbsDevice, CallError> {
-        let (library, context) = (nic.library, nic.context.as_ptr());
-        // SAFETY: the context lives; what is allocated belongs to the caller.
-        let pd = unsafe {
-            let failed = |_| ptr::null_mut();
-            let pd = verb!(library, "ibv_alloc_pd", failed => alloc_pd(context));
-            Owned::new("ibv_alloc_pd", pd, library.functions.dealloc_pd)?
+    /// Opens all NICs that fit. `requests` are to be in flight at each.
+    pub(crate) fn open(options: &VerbsOptions, requests: usize) -> Result<VerbsDevice, OpenError> {
+        let found = options.find()?;
+        let options = Arc::new(options.clone());
+        let of_call = |error: CallError| OpenError::Verbs(VerbsError::Call(error));
+        let open = |(place, nic)| Nic::open(nic, place, &options);
+        let list: Result<Vec<Nic>, CallError> = found.into_iter().enumerate().map(open).collect();
+        let nics = Arc::new(Nics::new(list.map_err(of_call)?));
+        let most = nics.list.iter().map(|nic| nic.attributes.max_cqe).min();
+        let most = usize::try_from(most.unwrap_or(0)).unwrap_or(0).max(1);
+        let requests = QUEUE_PAIRS_PER_QUEUE * requests.max(options.max_wr as usize);
+        let watch = Watch::start(&nics).map_err(|_| of_call(last_error("ibv_get_async_event")))?;
+        Ok(VerbsDevice { _watch: watch, nics, options, requests: requests.min(most) })
+    }
+
+    /// The NICs as one device of this crate.
+    pub(crate) fn device(&self) -> Device {
+        let ports = self.nics.list.iter().map(|nic| (nic, nic.port()));
+        let ports: Vec<_> = ports.collect();
+        let names: Vec<&str> = ports.iter().map(|(nic, _)| nic.name.as_str()).collect();
+        let each = ports.iter().map(|(nic, port)| {
+            let gid = port.choose_gid(self.options.gid_index, None);
+            let gid = gid.map_or_else(|reason| reason, |gid| format!("GID {gid}"));
+            format!("{} port {}, {gid}", nic.name, port.number)
+        });
+        let link = Link {
+            nic: each.collect::<Vec<_>>().join("; "),
+            bits_per_second: ports.iter().map(|(_, port)| port.bits_per_second).sum(),
+            is_up: Some(ports.iter().any(|(nic, _)| nic.is_up())),
+            pci_address: None,
         };
-        let most = usize::try_from(nic.attributes.max_cqe).unwrap_or(0).max(1);
-        // Several ends share the queue, each with as many requests as it may have.
-        let requests = (4 * requests.max(nic.options.max_wr as usize)).min(most);
-        Ok(VerbsDevice { serving: Mutex::default(), pd, nic, requests })
-    }
-
-    fn queue_to_serve(&self) -> Result<Arc<Queue>, CallError> {
-        let mut serving = self.serving.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(queue) = &*serving {
-            return Ok(Arc::clone(queue));
-        }
-        let queue = Arc::new(Queue::open(&self.nic, 1, false)?);
-        *serving = Some(Arc::clone(&queue));
-        Ok(queue)
-    }
-
-    pub(super) fn register_bytes(
-        &self,
-        address: *mut c_void,
-        len: usize,
-        access: u32,
-    ) -> Result<Owned<Mr>, CallError> {
-        let (library, pd) = (self.nic.library, self.pd.as_ptr());
-        // SAFETY: the domain lives, and the memory is mapped for as long as the registration lives, as the caller
-        // promises. The library gets an address, and no Rust reference to the memory exists.
-        unsafe {
-            let failed = |_| ptr::null_mut();
-            let same = address.addr() as u64;
-            let mr = verb!(library, "ibv_reg_mr", failed => reg_mr(pd, address, len, same, access));
-            Owned::new("ibv_reg_mr", mr, library.functions.dereg_mr)
+        let longest = ports.iter().map(|(_, port)| port.max_request_bytes).min();
+        let is_ethernet = ports.iter().any(|(_, port)| port.is_ethernet);
+        Device {
+            provider: PROVIDER.to_owned(),
+            name: names.join(","),
+            fabric: if is_ethernet { ETHERNET } else { INFINIBAND }.to_owned(),
+            address_format: FORMAT,
+            address: self.own_address().bytes,
+            mr_mode: MrMode {
+                local: true,
+                virtual_addresses: true,
+                allocated: true,
+                provider_keys: true,
+                of_endpoint: false,
+            },
+            key_bytes: 4,
+            needs_progress: false,
+            max_requests: self.options.max_wr as usize,
+            max_request_bytes: longest.unwrap_or(0) as usize,
+            link: Some(link),
         }
     }
+
+    /// The addresses of all NICs, of no ends.
+    pub(super) fn own_address(&self) -> Address {
+        let each: Vec<EndAddress> = self.nics.list.iter().map(Nic::own_address).collect();
+        EndAddress::to_address(&each)
+    }
+
+    /// Which NICs are nearest to memory; none if that makes no difference, or is not known.
+    fn nearest(&self, memory: RawSlice<'_>) -> u8 {
+        if self.nics.list.len() < 2 {
+            return 0;
+        }
+        let Some(node) = node_of(memory) else { return 0 };
+        let nics = self.nics.list.iter().map(|nic| &nic.position);
+        let nearest = Position::of_node(node).nearest(nics);
+        if nearest.len() == self.nics.list.len() {
+            return 0;
+        }
+        nearest.into_iter().fold(0, |mask, nic| mask | 1 << nic)
+    }
+}
+
+#[cfg(not(feature = "testing"))]
+fn node_of(memory: RawSlice<'_>) -> Option<u32> {
+    numa_node_of(memory)
+}
+
+#[cfg(feature = "testing")]
+fn node_of(memory: RawSlice<'_>) -> Option<u32> {
+    crate::testing::pretended_node().unwrap_or_else(|| numa_node_of(memory))
 }
 
 impl Provider for VerbsDevice {
@@ -75,21 +131,49 @@ impl Provider for VerbsDevice {
         memory: RawSlice<'_>,
         rights: Rights,
     ) -> Result<Box<dyn Registered>, CallError> {
-        let relaxed = match self.nic.options.relaxed_ordering {
+        let relaxed = match self.options.relaxed_ordering {
             true => IBV_ACCESS_RELAXED_ORDERING,
             false => 0,
         };
         let access = access_bits(rights) | relaxed;
-        let mr = self.register_bytes(memory.as_ptr().cast(), memory.len(), access)?;
-        Ok(Box::new(mr))
+        let (mut mrs, mut failure) = (Vec::new(), None);
+        for nic in &self.nics.list {
+            match nic.register(memory.as_ptr().cast(), memory.len(), access) {
+                Ok(mr) => mrs.push(Some(mr)),
+                // The next one meets the same limit.
+                Err(error) if error.number == libc::ENOMEM => return Err(error),
+                Err(error) => {
+                    mrs.push(None);
+                    failure = Some((nic, error));
+                }
+            }
+        }
+        match failure {
+            Some((_, error)) if mrs.iter().all(Option::is_none) => return Err(error),
+            Some((nic, error)) if !nic.is_dead() => {
+                tracing::warn!(nic = %nic.name, %error, "a NIC does not take memory, which others do");
+            }
+            _ => {}
+        }
+        Ok(Box::new(NicRegistrations::new(mrs, self.nearest(memory))))
     }
 
     fn open_port(self: Arc<Self>, side: Side) -> Result<Box<dyn Port>, CallError> {
-        let queue = match side {
-            Side::Initiator => Arc::new(Queue::open(&self.nic, self.requests, true)?),
-            Side::Target => self.queue_to_serve()?,
-        };
-        Ok(Box::new(EndPort::open(self, queue, side)?))
+        Ok(Box::new(EndPort::open(self, side)?))
+    }
+
+    fn nics(&self) -> Vec<NicUse> {
+        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let nics = self.nics.list.iter();
+        nics.map(|nic| NicUse {
+            name: nic.name.clone(),
+            is_up: nic.is_up(),
+            read_bytes: load(&nic.counts.read_bytes),
+            written_bytes: load(&nic.counts.written_bytes),
+            requests: load(&nic.counts.requests),
+            lost_requests: load(&nic.counts.lost_requests),
+        })
+        .collect()
     }
 }
 
@@ -104,15 +188,36 @@ fn access_bits(rights: Rights) -> u32 {
     }
 }
 
-impl Registered for Owned<Mr> {
-    fn key(&self) -> u64 {
-        // SAFETY: the object lives.
-        unsafe { (*self.as_ptr()).rkey.into() }
+/// Memory that the NICs know.
+struct NicRegistrations {
+    _mrs: Vec<Option<Owned<Mr>>>,
+    /// The keys of this side. Requests name them by their address, so they stay where they are.
+    local: Box<NicKeys>,
+    remote: Keys,
+}
+
+impl NicRegistrations {
+    fn new(mrs: Vec<Option<Owned<Mr>>>, near: u8) -> NicRegistrations {
+        // SAFETY: the objects live.
+        let keys = |mr: &Owned<Mr>| unsafe { ((*mr.as_ptr()).lkey, (*mr.as_ptr()).rkey) };
+        let each = || mrs.iter().map(|mr| mr.as_ref().map(keys));
+        let local = NicKeys::new(each().map(|keys| Some(keys?.0)), near);
+        let remote = NicKeys::new(each().map(|keys| Some(keys?.1)), near);
+        let remote = match (remote.count(), remote.of(0)) {
+            (1, Some(key)) => Keys::One(key.into()),
+            _ => Keys::Each(remote),
+        };
+        NicRegistrations { _mrs: mrs, local: Box::new(local), remote }
+    }
+}
+
+impl Registered for NicRegistrations {
+    fn keys(&self) -> Keys {
+        self.remote
     }
 
     fn descriptor(&self) -> *mut c_void {
-        // SAFETY: the object lives.
-        ptr::without_provenance_mut(unsafe { (*self.as_ptr()).lkey } as usize)
+        ptr::from_ref(&*self.local).cast_mut().cast()
     }
 }
 

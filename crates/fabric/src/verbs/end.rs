@@ -7,11 +7,13 @@ use std::{mem, ptr};
 use super::abi::*;
 use super::address::EndAddress;
 use super::call::{Owned, check, verb};
-use super::device::{VerbsDevice, random_24_bits};
+use super::device::random_24_bits;
+use super::link::Way;
+use super::nic::Nic;
 use super::queue::Queue;
 use crate::abi::Context as Place;
 use crate::call::CallError;
-use crate::port::{Direction, Request, Side};
+use crate::port::{Direction, Request, Side, Via};
 
 /// After about 67 ms (4 us times two to the power of this) a packet that is not acknowledged is sent again.
 const ACK_TIMEOUT: u8 = 14;
@@ -25,12 +27,19 @@ const HOP_LIMIT: u8 = 64;
 /// An end, and what it has in flight.
 pub(super) struct End {
     qp: Owned<Qp>,
-    first_packet: u32,
+    own: EndAddress,
+    gid_index: u8,
+    port: u8,
+    /// How often its NIC had failed when it was made.
+    downs: u64,
     /// Most requests in flight.
     pub(super) room: usize,
     max_inline: usize,
     /// In the order in which they end.
     chains: VecDeque<Chain>,
+    /// How many requests are in flight, and how many bytes they move.
+    pub(super) in_flight: usize,
+    pub(super) bytes_in_flight: usize,
 }
 
 /// Requests that were posted together, and complete once.
@@ -39,6 +48,7 @@ pub(super) struct Chain {
     pub(super) wr_id: u64,
     pub(super) place: *mut Place,
     pub(super) requests: usize,
+    pub(super) bytes: usize,
 }
 
 /// Room for the requests of a chain while they are posted.
@@ -60,9 +70,11 @@ pub(super) enum Posted {
 }
 
 impl End {
-    /// Makes an end that a peer can be connected with.
-    pub(super) fn open(device: &VerbsDevice, queue: &Queue, side: Side) -> Result<End, CallError> {
-        let (nic, cq) = (&device.nic, queue.as_ptr());
+    /// Makes an end at a NIC that a peer can be connected with. `via` is this host's address by which the peer is known.
+    pub(super) fn open(nic: &Nic, queue: &Queue, side: Side, via: Via) -> Result<End, CallError> {
+        let (port, cq) = (nic.port(), queue.as_ptr());
+        let gid = port.choose_gid(nic.options.gid_index, via);
+        let gid = gid.ok().filter(|_| nic.is_up()).ok_or_else(|| nic.down_error())?;
         let most = u32::try_from(nic.attributes.max_qp_wr).unwrap_or(0).max(1);
         let (room, max_inline) = match side {
             Side::Initiator => (nic.options.max_wr.min(most), nic.options.max_inline),
@@ -85,47 +97,59 @@ impl End {
             qp_type: IBV_QPT_RC,
             sq_sig_all: 0,
         };
+        let downs = nic.downs();
         let library = nic.library;
         // SAFETY: domain and queue live, as does what the attributes refer to; what is created belongs to the caller.
         let qp = unsafe {
             let failed = |_| ptr::null_mut();
-            let (pd, into) = (device.pd.as_ptr(), &raw mut attributes);
+            let (pd, into) = (nic.pd.as_ptr(), &raw mut attributes);
             let qp = verb!(library, "ibv_create_qp", failed => create_qp(pd, into));
             Owned::new("ibv_create_qp", qp, library.functions.destroy_qp)?
         };
+        // SAFETY: the object lives.
+        let number = unsafe { (*qp.as_ptr()).qp_num };
         let end = End {
             qp,
-            first_packet: random_24_bits(),
+            own: nic.address(&port, Some(gid), (number, random_24_bits())),
+            gid_index: u8::try_from(gid.index).unwrap_or(u8::MAX),
+            port: port.number,
+            downs,
             room: attributes.cap.max_send_wr.min(room) as usize,
             max_inline: attributes.cap.max_inline_data as usize,
             chains: VecDeque::new(),
+            in_flight: 0,
+            bytes_in_flight: 0,
         };
         // SAFETY: all zero is a valid value: numbers.
         let mut attributes: QpAttr = unsafe { mem::zeroed() };
         attributes.qp_state = IBV_QPS_INIT;
-        attributes.port_num = nic.port.number;
+        attributes.port_num = end.port;
         attributes.qp_access_flags = match side {
             Side::Initiator => 0,
             Side::Target => IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE,
         };
         let mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
-        end.modify(device, &mut attributes, mask)?;
+        end.modify(nic, &mut attributes, mask)?;
         Ok(end)
     }
 
     /// Number of the queue pair.
     pub(super) fn number(&self) -> u32 {
-        // SAFETY: the object lives.
-        unsafe { (*self.qp.as_ptr()).qp_num }
+        self.own.number
     }
 
-    pub(super) fn address(&self, device: &VerbsDevice) -> EndAddress {
-        device.nic.address(self.number(), self.first_packet)
+    pub(super) fn address(&self) -> EndAddress {
+        self.own
+    }
+
+    /// Whether the NIC has worked since the end was made.
+    pub(super) fn is_fresh(&self, nic: &Nic) -> bool {
+        self.downs == nic.downs()
     }
 
     /// Connects it with the peer's end.
-    pub(super) fn join(&self, device: &VerbsDevice, peer: &EndAddress) -> Result<(), CallError> {
-        let (nic, own) = (&device.nic, self.address(device));
+    pub(super) fn join(&self, nic: &Nic, peer: &EndAddress) -> Result<(), CallError> {
+        let own = self.own;
         // SAFETY: all zero is a valid value: numbers.
         let mut attributes: QpAttr = unsafe { mem::zeroed() };
         attributes.qp_state = IBV_QPS_RTR;
@@ -136,12 +160,12 @@ impl End {
         attributes.min_rnr_timer = NOT_READY_DELAY;
         let route = &mut attributes.ah_attr;
         route.dlid = peer.lid;
-        route.port_num = nic.port.number;
+        route.port_num = self.port;
         // Within a subnet of InfiniBand the LID is enough. RoCE knows only GIDs.
         if own.is_ethernet() || peer.lid == 0 {
             route.is_global = 1;
             route.grh.dgid = Gid(peer.gid);
-            route.grh.sgid_index = u8::try_from(nic.gid.index).unwrap_or(u8::MAX);
+            route.grh.sgid_index = self.gid_index;
             route.grh.hop_limit = HOP_LIMIT;
             route.grh.traffic_class = nic.options.traffic_class;
         }
@@ -152,10 +176,10 @@ impl End {
             | IBV_QP_RQ_PSN
             | IBV_QP_MAX_DEST_RD_ATOMIC
             | IBV_QP_MIN_RNR_TIMER;
-        self.modify(device, &mut attributes, mask)?;
+        self.modify(nic, &mut attributes, mask)?;
         let most = u8::try_from(nic.attributes.max_qp_init_rd_atom.max(1)).unwrap_or(u8::MAX);
         attributes.qp_state = IBV_QPS_RTS;
-        attributes.sq_psn = self.first_packet;
+        attributes.sq_psn = own.first_packet;
         attributes.timeout = ACK_TIMEOUT;
         attributes.retry_cnt = nic.options.retry_count;
         attributes.rnr_retry = NOT_READY_RETRIES;
@@ -166,27 +190,17 @@ impl End {
             | IBV_QP_RETRY_CNT
             | IBV_QP_RNR_RETRY
             | IBV_QP_MAX_QP_RD_ATOMIC;
-        self.modify(device, &mut attributes, mask)
+        self.modify(nic, &mut attributes, mask)
     }
 
-    fn modify(
-        &self,
-        device: &VerbsDevice,
-        attributes: &mut QpAttr,
-        mask: c_int,
-    ) -> Result<(), CallError> {
-        let library = device.nic.library;
+    fn modify(&self, nic: &Nic, attributes: &mut QpAttr, mask: c_int) -> Result<(), CallError> {
+        let library = nic.library;
         // SAFETY: the object lives, and all attributes of the mask are set.
         let status = unsafe {
             let (qp, attributes) = (self.qp.as_ptr(), ptr::from_mut(attributes));
             verb!(library, "ibv_modify_qp", |number| number => modify_qp(qp, attributes, mask))
         };
         check("ibv_modify_qp", status)
-    }
-
-    /// How many requests are in flight.
-    pub(super) fn in_flight(&self) -> usize {
-        self.chains.iter().map(|chain| chain.requests).sum()
     }
 
     /// Posts requests as a chain of which only the last tells that it has ended. A chain of writes ends with a read of
@@ -199,10 +213,10 @@ impl End {
         &mut self,
         direction: Direction,
         requests: &[Request],
-        chain: Chain,
+        (chain, way): (Chain, Way),
         (scratch, buffer): (Sge, &mut ChainBuffer),
     ) -> Posted {
-        buffer.fill(direction, requests, chain.wr_id, (scratch, self.max_inline));
+        buffer.fill((direction, way), requests, chain.wr_id, (scratch, self.max_inline));
         let (qp, first) = (self.qp.as_ptr(), buffer.requests.as_mut_ptr());
         let mut bad = ptr::null_mut();
         // SAFETY: queue pair and context live, and the requests are a list that ends with null. They and the memory
@@ -220,22 +234,32 @@ impl End {
             }
         };
         let Err(error) = check("ibv_post_send", status) else {
-            self.chains.push_back(chain);
+            self.add(chain);
             return Posted::All;
         };
         match (bad.is_null() || bad == first, error.number) {
             (true, libc::ENOMEM) if !self.chains.is_empty() => Posted::NoRoom,
             (true, _) => Posted::Nothing(error),
             (false, _) => {
-                self.chains.push_back(chain);
+                self.add(chain);
                 Posted::Part(error)
             }
         }
     }
 
+    fn add(&mut self, chain: Chain) {
+        self.in_flight += chain.requests;
+        self.bytes_in_flight += chain.bytes;
+        self.chains.push_back(chain);
+    }
+
     /// Takes out the chains that have ended, up to this one.
     pub(super) fn ended(&mut self, wr_id: u64) -> impl Iterator<Item = Chain> {
         let count = self.chains.iter().take_while(|chain| chain.wr_id <= wr_id).count();
+        for chain in self.chains.iter().take(count) {
+            self.in_flight -= chain.requests;
+            self.bytes_in_flight -= chain.bytes;
+        }
         self.chains.drain(..count)
     }
 
@@ -250,7 +274,7 @@ impl End {
 impl ChainBuffer {
     fn fill(
         &mut self,
-        direction: Direction,
+        (direction, way): (Direction, Way),
         requests: &[Request],
         wr_id: u64,
         (scratch, max_inline): (Sge, usize),
@@ -259,8 +283,8 @@ impl ChainBuffer {
         self.memory.clear();
         let is_write = direction == Direction::Write;
         for request in requests {
-            let &Request { local, len, descriptor, remote, key } = request;
-            let lkey = descriptor.addr() as u32;
+            let &Request { local, len, remote, .. } = request;
+            let (lkey, key) = way.keys(request).expect("only what a way has keys for goes by it");
             let length = u32::try_from(len).expect("requests are shorter than the port's limit");
             self.memory.push(Sge { addr: local.addr() as u64, length, lkey });
             let (opcode, flags) = match (is_write, len <= max_inline) {
@@ -273,7 +297,8 @@ impl ChainBuffer {
         if let Some(last) = requests.last().filter(|_| is_write) {
             self.memory.push(scratch);
             let last_byte = last.remote + last.len as u64 - 1;
-            self.requests.push(send_wr(wr_id, IBV_WR_RDMA_READ, 0, (last_byte, last.key)));
+            let (_, last_key) = way.keys(last).expect("as above");
+            self.requests.push(send_wr(wr_id, IBV_WR_RDMA_READ, 0, (last_byte, last_key)));
         }
         let count = self.requests.len();
         self.requests[count - 1].send_flags |= IBV_SEND_SIGNALED;
@@ -291,7 +316,7 @@ impl ChainBuffer {
 }
 
 /// A request with one piece of memory, which is still to be linked.
-fn send_wr(wr_id: u64, opcode: u32, send_flags: u32, (remote_addr, key): (u64, u64)) -> SendWr {
+fn send_wr(wr_id: u64, opcode: u32, send_flags: u32, (remote_addr, rkey): (u64, u32)) -> SendWr {
     SendWr {
         wr_id,
         next: ptr::null_mut(),
@@ -300,8 +325,7 @@ fn send_wr(wr_id: u64, opcode: u32, send_flags: u32, (remote_addr, key): (u64, u
         opcode,
         send_flags,
         imm_data: 0,
-        // Keys of this library have 32 bits.
-        wr: RemotePlace { remote_addr, rkey: key as u32, unused: [0; 5] },
+        wr: RemotePlace { remote_addr, rkey, unused: [0; 5] },
         qp_type: 0,
         bind_mw: [0; 6],
     }

@@ -1,5 +1,7 @@
 //! Which NIC, port and GID, and how queue pairs are made: what the variables of the C++ engine say.
 
+use std::path::PathBuf;
+
 use super::error::VariableError;
 
 /// How NICs of libibverbs are chosen and used.
@@ -25,6 +27,12 @@ pub struct VerbsOptions {
     pub max_inline: u32,
     /// How often the NIC sends a packet again that is not acknowledged; at most 7.
     pub retry_count: u8,
+    /// How many connections there are for each pair of NICs of a peer.
+    pub qps_per_peer: u32,
+    /// Most bytes of one request of a long transfer, if a peer is reached by several ways.
+    pub slice_bytes: u64,
+    /// Where the system describes its devices.
+    pub sysfs: PathBuf,
     /// Whether the NIC may write payload to memory in any order, before it tells that it is done.
     pub relaxed_ordering: bool,
 }
@@ -42,6 +50,9 @@ impl Default for VerbsOptions {
             max_sge: 1,
             max_inline: 64,
             retry_count: 7,
+            qps_per_peer: 1,
+            slice_bytes: 64 << 10,
+            sysfs: PathBuf::from("/sys"),
             relaxed_ordering: false,
         }
     }
@@ -49,8 +60,8 @@ impl Default for VerbsOptions {
 
 impl VerbsOptions {
     /// Reads `MC_IBVERBS_PATH`, `MC_MS_FILTERS`, `MC_IB_PORT`, `MC_GID_INDEX`, `MC_IB_TC`, `MC_MTU`, `MC_MAX_WR`,
-    /// `MC_MAX_SGE`, `MC_MAX_INLINE`, `MC_RETRY_CNT` and `MC_IB_PCI_RELAXED_ORDERING` by `variable`. Empty values count as
-    /// not set.
+    /// `MC_MAX_SGE`, `MC_MAX_INLINE`, `MC_RETRY_CNT`, `MC_NUM_QP_PER_EP`, `MC_SLICE_SIZE` and `MC_IB_PCI_RELAXED_ORDERING` by
+    /// `variable`. Empty values count as not set.
     ///
     /// # Errors
     /// The first variable with a value that it cannot have.
@@ -80,6 +91,11 @@ impl VerbsOptions {
         let max_inline = number("MC_MAX_INLINE", "a number up to 4096", |number| number <= 4096)?;
         let retry_count =
             number("MC_RETRY_CNT", "a number from 1 to 128", |number| (1..=128).contains(&number))?;
+        let qps = number("MC_NUM_QP_PER_EP", "a number from 1 to 16", |number| {
+            (1..=16).contains(&number)
+        })?;
+        let is_slice = |number| (4096..=1 << 30).contains(&number);
+        let slice = number("MC_SLICE_SIZE", "a number from 4096 to 1073741824", is_slice)?;
         let order = "0, 1 or 2";
         let relaxed = number("MC_IB_PCI_RELAXED_ORDERING", order, |number| number <= 2)?;
         Ok(VerbsOptions {
@@ -94,6 +110,9 @@ impl VerbsOptions {
             max_inline: max_inline.unwrap_or(default.max_inline),
             // Three bits of the queue pair.
             retry_count: byte(retry_count).map_or(default.retry_count, |count| count.min(7)),
+            qps_per_peer: qps.unwrap_or(default.qps_per_peer),
+            slice_bytes: slice.map_or(default.slice_bytes, u64::from),
+            sysfs: default.sysfs,
             relaxed_ordering: relaxed.is_some_and(|number| number > 0),
         })
     }
@@ -141,6 +160,8 @@ mod tests {
             ("MC_MAX_SGE", "4"),
             ("MC_MAX_INLINE", "256"),
             ("MC_RETRY_CNT", "9"),
+            ("MC_NUM_QP_PER_EP", "2"),
+            ("MC_SLICE_SIZE", "131072"),
             ("MC_IB_PCI_RELAXED_ORDERING", "2"),
         ];
         let expected = VerbsOptions {
@@ -154,6 +175,9 @@ mod tests {
             max_sge: 4,
             max_inline: 256,
             retry_count: 7,
+            qps_per_peer: 2,
+            slice_bytes: 131_072,
+            sysfs: "/sys".into(),
             relaxed_ordering: true,
         };
         assert_eq!(read(&set), Ok(expected.clone()));
@@ -175,5 +199,7 @@ mod tests {
         check("MC_MAX_WR", "1", "a number from 4 to 65536");
         check("MC_MAX_SGE", "0", "a number from 1 to 64");
         check("MC_RETRY_CNT", "0", "a number from 1 to 128");
+        check("MC_NUM_QP_PER_EP", "0", "a number from 1 to 16");
+        check("MC_SLICE_SIZE", "100", "a number from 4096 to 1073741824");
     }
 }

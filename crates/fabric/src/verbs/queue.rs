@@ -1,14 +1,15 @@
-//! A completion queue, and the channel that tells of completions.
+//! Completion queues, one for each NIC, and the channels that tell of completions.
 
 use std::ffi::c_int;
 use std::mem;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
+use std::sync::Arc;
 
 use super::abi::*;
 use super::call::{Owned, call_error, last_error, verb};
-use super::find::FoundNic;
 use super::load::VerbsLibrary;
+use super::nic::Nic;
 use crate::call::CallError;
 
 /// Most completions that are taken at once.
@@ -22,6 +23,64 @@ pub(super) struct Queue {
     library: &'static VerbsLibrary,
 }
 
+/// The queues of all NICs of a device, by their places in it.
+pub(super) struct QueueSet {
+    queues: Vec<Arc<Queue>>,
+    /// Readable when one of the channels is, if there are several.
+    any: Option<OwnedFd>,
+}
+
+impl QueueSet {
+    pub(super) fn new(queues: Vec<Arc<Queue>>) -> Result<QueueSet, CallError> {
+        let channels: Vec<RawFd> = queues.iter().filter_map(|queue| queue.descriptor()).collect();
+        let any = if channels.len() > 1 { Some(any_of(&channels)?) } else { None };
+        Ok(QueueSet { queues, any })
+    }
+
+    pub(super) fn each(&self) -> impl Iterator<Item = &Queue> {
+        self.queues.iter().map(|queue| &**queue)
+    }
+
+    pub(super) fn at(&self, nic: usize) -> &Queue {
+        &self.queues[nic]
+    }
+
+    /// A descriptor that is readable after the next completion from now on.
+    pub(super) fn arm(&self) -> Option<RawFd> {
+        let mut last = None;
+        for queue in &self.queues {
+            last = Some(queue.arm()?);
+        }
+        self.any.as_ref().map(AsRawFd::as_raw_fd).or(last)
+    }
+
+    pub(super) fn has_channels(&self) -> bool {
+        self.queues.iter().all(|queue| queue.channel.is_some())
+    }
+}
+
+/// A descriptor that is readable when one of these is.
+fn any_of(descriptors: &[RawFd]) -> Result<OwnedFd, CallError> {
+    // SAFETY: the call has no preconditions.
+    let set = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+    if set < 0 {
+        return Err(last_error("ibv_create_comp_channel"));
+    }
+    // SAFETY: the call returned a descriptor that nobody else has.
+    let set = unsafe { OwnedFd::from_raw_fd(set) };
+    for &descriptor in descriptors {
+        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
+        // SAFETY: both descriptors are open, and the event lives during the call.
+        let added = unsafe {
+            libc::epoll_ctl(set.as_raw_fd(), libc::EPOLL_CTL_ADD, descriptor, &raw mut event)
+        };
+        if added != 0 {
+            return Err(last_error("ibv_create_comp_channel"));
+        }
+    }
+    Ok(set)
+}
+
 /// A request that has ended.
 pub(super) struct Ended {
     pub(super) wr_id: u64,
@@ -31,11 +90,7 @@ pub(super) struct Ended {
 }
 
 impl Queue {
-    pub(super) fn open(
-        nic: &FoundNic,
-        entries: usize,
-        has_channel: bool,
-    ) -> Result<Queue, CallError> {
+    pub(super) fn open(nic: &Nic, entries: usize, has_channel: bool) -> Result<Queue, CallError> {
         let (library, context) = (nic.library, nic.context.as_ptr());
         let channel = if has_channel { Some(open_channel(nic)?) } else { None };
         let events = channel.as_ref().map_or(ptr::null_mut(), Owned::as_ptr);
@@ -103,13 +158,14 @@ impl Queue {
         }
     }
 
-    pub(super) fn has_channel(&self) -> bool {
-        self.channel.is_some()
+    fn descriptor(&self) -> Option<RawFd> {
+        // SAFETY: the object lives.
+        self.channel.as_ref().map(|channel| unsafe { (*channel.as_ptr()).fd })
     }
 }
 
 /// A channel whose descriptor does not block.
-fn open_channel(nic: &FoundNic) -> Result<Owned<CompChannel>, CallError> {
+fn open_channel(nic: &Nic) -> Result<Owned<CompChannel>, CallError> {
     let (library, context) = (nic.library, nic.context.as_ptr());
     // SAFETY: the context lives; what is created belongs to the caller, and its descriptor to the channel.
     unsafe {

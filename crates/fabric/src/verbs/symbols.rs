@@ -34,6 +34,8 @@ functions! {
     get_cq_event: c"ibv_get_cq_event"
         fn(*mut CompChannel, *mut *mut Cq, *mut *mut c_void) -> c_int;
     ack_cq_events: c"ibv_ack_cq_events" fn(*mut Cq, u32);
+    get_async_event: c"ibv_get_async_event" fn(*mut Context, *mut AsyncEvent) -> c_int;
+    ack_async_event: c"ibv_ack_async_event" fn(*mut AsyncEvent);
     create_qp: c"ibv_create_qp" fn(*mut Pd, *mut QpInitAttr) -> *mut Qp;
     modify_qp: c"ibv_modify_qp" fn(*mut Qp, *mut QpAttr, c_int) -> c_int;
     destroy_qp: c"ibv_destroy_qp" fn(*mut Qp) -> c_int;

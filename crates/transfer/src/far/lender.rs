@@ -1,5 +1,6 @@
 use std::collections::HashMap;
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use bytes::Bytes;
@@ -126,12 +127,17 @@ impl FarLender {
         Target::open(&self.domain).map(Some)
     }
 
-    /// An endpoint for the peer that has this end of a connection, and the address of the other end. When it is dropped,
+    /// An endpoint for the peer that has these ends of a connection, and the address of the other ends. When it is dropped,
     /// the peer reaches nothing by it any more.
-    pub(crate) fn admit(&self, peer: &[u8]) -> Result<(Target, Bytes), String> {
+    /// `via` is the address of this host by which the peer is connected.
+    pub(crate) fn admit(
+        &self,
+        peer: &[u8],
+        via: Option<IpAddr>,
+    ) -> Result<(Target, Bytes), String> {
         let peer = Address::from_bytes(peer).map_err(|error| error.to_string())?;
         let target = Target::open(&self.domain).map_err(|error| error.to_string())?;
-        let address = target.admit(&peer).map_err(|error| error.to_string())?;
+        let address = target.admit(&peer, via).map_err(|error| error.to_string())?;
         Ok((target, address.to_bytes().into()))
     }
 }

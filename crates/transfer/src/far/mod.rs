@@ -11,8 +11,10 @@
 //! invalid before it completes or abandons the writes, and abandons them when the connection ends. So a writer that
 //! slept reaches nothing that was granted to another ([`lender::FarLender`]).
 //!
-//! Where a device joins its ends in pairs, each connection to a node has an end of its own: both sides make it when the
-//! connection is opened, and it ends with the connection. One connection is for reads alone.
+//! Where a device joins its ends in pairs, each connection to a node has ends of its own, at the NICs of both sides: both
+//! make them when the connection is opened, and they end with it. One connection is for reads alone. What a NIC does not
+//! carry out goes by the others. A writer of which a NIC may still have something under way says so when it completes, and
+//! the node destroys its ends first. A node that may be reached by more NICs than when it was met is greeted anew.
 //!
 //! What is registered is the memory of nodes, staging buffers of this process ([`staging`]), and memory of callers that
 //! stays mapped until they say otherwise ([`CallersMemory`]). Other memory of callers goes through the staging buffers.
@@ -21,6 +23,7 @@ mod ask;
 mod bytes;
 mod callers_memory;
 mod carrier;
+mod device;
 mod lender;
 mod peer;
 mod peers;
@@ -30,4 +33,5 @@ mod write;
 
 pub(crate) use callers_memory::CallersMemory;
 pub(crate) use carrier::{Far, FarMessages};
+pub use device::{DeviceWish, NO_NIC};
 pub use lender::FarLender;

@@ -29,6 +29,9 @@ const MAX_WRITERS: usize = 64;
 /// A segment that is not lent is asked for again after this long.
 const DOUBT: Duration = Duration::from_secs(1);
 
+/// A node that is not reached by all NICs is greeted anew this often, should they work by then.
+const DOUBT_OF_WAYS: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
+
 /// A peer that takes no request for this long, and the time that the bytes need, is given up.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -51,6 +54,7 @@ pub(super) struct FarPeer {
     asking: Mutex<()>,
     segments: RwLock<HashMap<SegmentId, KnownSegment>>,
     is_lost: AtomicBool,
+    met: Instant,
     /// Whether each connection to the node has an end of its own.
     joins_in_pairs: bool,
 }
@@ -77,13 +81,17 @@ impl ToNode<'_> {
         connection.set_timeout(self.config.transfer_timeout.min(self.config.silence_timeout))
     }
 
-    /// Gives a connection an end of its own: the address of the node's end, and that end as a peer.
+    /// Gives a connection ends of its own, at NICs of both sides: the address of the node's ends, and these as a peer.
     fn join(
+        &self,
         connection: &mut Connection,
         initiator: &Initiator,
     ) -> Result<(Bytes, Arc<Peer>), Fault> {
         let refuse = |error: ConnectError| Fault::Protocol(error.to_string());
-        let end = initiator.prepare().map_err(refuse)?;
+        let node = Address::from_bytes(&self.offer.address);
+        let node = node.map_err(|error| Fault::Protocol(error.to_string()))?;
+        let via = connection.local_addr().map(|address| address.ip());
+        let end = initiator.prepare(&node, via).map_err(refuse)?;
         let own = end.address().to_bytes().into();
         let ask = |out: &mut Vec<u8>, id| encode_join(out, id, &own);
         let answer = decode_join_reply(&connection.call(ask, Kind::JoinReply)?)?;
@@ -135,7 +143,7 @@ impl FarPeer {
         let idle = IdleConnections::new(MAX_IDLE);
         let (joined, readers) = match domain.device().joins_in_pairs() {
             true => {
-                let joined = ToNode::join(&mut connection, &initiator);
+                let joined = way.join(&mut connection, &initiator);
                 let of_fault = |fault| TransferError::of_fault(&fault, endpoint).to_string();
                 (Some(connection), joined.map_err(of_fault)?.1)
             }
@@ -161,6 +169,7 @@ impl FarPeer {
             asking: Mutex::default(),
             segments: RwLock::default(),
             is_lost: AtomicBool::new(false),
+            met: Instant::now(),
         })
     }
 
@@ -168,9 +177,13 @@ impl FarPeer {
         &self.endpoint
     }
 
-    /// Whether a request failed: the node may have restarted, and then has other keys.
+    /// Whether the node is to be greeted anew: a request failed, so it may have restarted and have other keys; or NICs work
+    /// by which it is not reached.
     pub(super) fn is_lost(&self) -> bool {
         self.is_lost.load(Ordering::Acquire)
+            || (self.joins_in_pairs
+                && self.met.elapsed() > DOUBT_OF_WAYS
+                && self.readers.can_be_better())
     }
 
     pub(super) fn lose(&self) {
@@ -233,7 +246,7 @@ impl FarPeer {
         let way = ToNode { endpoint, offer, config, dialer };
         let opened = match self.joins_in_pairs {
             true => way.open().and_then(|mut connection| {
-                self.remember(ToNode::join(&mut connection, &self.initiator)?);
+                self.remember(way.join(&mut connection, &self.initiator)?);
                 Ok(connection)
             }),
             false => way.open(),

@@ -8,7 +8,7 @@ use mooncake_fabric::{Batch as Requests, Direction, Part, RemoteMemory};
 use mooncake_memory::gather_from_caller;
 use mooncake_types::limits::MAX_BEGIN_RANGES;
 use mooncake_types::{Epoch, ErrorCode, RangeWrite};
-use mooncake_wire::{Begun, Kind, decode_begun, decode_results, encode_begin, encode_results};
+use mooncake_wire::{Begun, Kind, decode_begun, decode_results, encode_begin, encode_complete};
 
 use super::carrier::{Far, FarVisit, InPlace, reopen};
 use super::peer::{FarPeer, check_count};
@@ -91,16 +91,16 @@ impl FarWriter<'_> {
         }
         let has_a_way: Vec<bool> = results.iter().map(|result| !is_no_way(result)).collect();
         let moved = self.move_bytes(&connection, (&address, &begun), ops, &mut results);
-        moved.inspect_err(|_| self.peer.forget_writer(&address))?;
+        let may_be_late = moved.inspect_err(|_| self.peer.forget_writer(&address))?;
         let done: Vec<Result<(), ErrorCode>> = results
             .iter()
             .map(|it| it.as_ref().map_err(|_| ErrorCode::TransferFail).copied())
             .collect();
-        let complete = |out: &mut Vec<u8>, id| encode_results(out, Kind::Complete, id, &done);
+        let complete = |out: &mut Vec<u8>, id| encode_complete(out, id, &done, may_be_late);
         let completed = decode_results(&connection.call(complete, Kind::CompleteReply)?)?;
         check_count(completed.len(), ops.len())?;
-        // The node has closed its endpoint if one of the writes that it began did not end well.
-        match begun.iter().all(|(index, _)| results[*index].is_ok()) {
+        // The node has closed its endpoint if one of the writes that it began did not end well, or may be late.
+        match !may_be_late && begun.iter().all(|(index, _)| results[*index].is_ok()) {
             true => self.peer.give_back(connection),
             false => self.peer.forget_writer(&address),
         }
@@ -110,16 +110,17 @@ impl FarWriter<'_> {
     }
 
     /// Moves the bytes of the ranges that were begun, out of memory of callers that is known in place. For others, one
-    /// half of the staging buffer is in flight while the other is filled.
+    /// half of the staging buffer is in flight while the other is filled. Returns whether a way to the node has broken: what
+    /// it had under way may arrive after others have moved the same bytes.
     fn move_bytes(
         &self,
         connection: &Connection,
         (address, begun): (&Bytes, &[(usize, RemoteMemory)]),
         ops: &[&WriteOp<'_>],
         results: &mut [Result<(), TransferError>],
-    ) -> Result<(), Fault> {
+    ) -> Result<bool, Fault> {
         if begun.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         let writer = self.peer.writer(address).map_err(|reason| {
             self.peer.lose();
@@ -163,7 +164,8 @@ impl FarWriter<'_> {
         while !in_flight.is_empty() {
             self.land(in_flight.pop_front())?;
         }
-        self.land(placed)
+        self.land(placed)?;
+        Ok(writer.has_lost_ways())
     }
 
     fn land(&self, landing: Option<(Requests, u64)>) -> Result<(), Fault> {

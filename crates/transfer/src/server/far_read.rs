@@ -9,6 +9,7 @@ use mooncake_types::{ErrorCode, RangeRead};
 use mooncake_wire::{Header, Kind, decode_read};
 
 use super::far_write::FarDoor;
+use super::in_place::Completed;
 use super::service::{End, Service};
 use crate::ReadTicket;
 
@@ -47,7 +48,7 @@ impl Service {
         let mut reading = FarReading { door, found };
         self.reply_begun(id, &answer)?;
         let until = Instant::now() + PATIENCE + Duration::from_millis(time_to_move_ms(bytes));
-        let (id, done) = self.await_complete(reading.found.len(), Some(until))?;
+        let Completed { id, done, .. } = self.await_complete(reading.found.len(), Some(until))?;
         let found = std::mem::take(&mut reading.found);
         let have_ended =
             found.iter().zip(&done).all(|(found, done)| found.is_err() || done.is_ok());

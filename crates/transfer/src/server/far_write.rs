@@ -89,7 +89,10 @@ impl Service {
         let id = header.request_id;
         let peer = decode_join(self.body(header)).map_err(|error| End::body(id, &error))?;
         let admitted = match self.lender() {
-            Some(lender) => lender.admit(&peer),
+            Some(lender) => {
+                let local = self.connection.stream().local_addr().ok();
+                lender.admit(&peer, local.map(|address| address.ip()))
+            }
             None => Err("nothing is lent here".to_owned()),
         };
         let answer = admitted.map_err(|reason| {

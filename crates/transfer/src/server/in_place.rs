@@ -14,7 +14,7 @@ use mooncake_memory::{Interest, poll_sockets};
 use mooncake_types::limits::MAX_BEGIN_RANGES;
 use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{Epoch, ErrorCode, RangeWrite};
-use mooncake_wire::{Header, Kind, decode_results, decode_write};
+use mooncake_wire::{Header, Kind, decode_complete, decode_write};
 
 use super::connection::PeerConnection;
 use super::far_write::FarDoor;
@@ -39,6 +39,14 @@ impl Interrupt for AskToStop {
         // Fails only if the connection has ended already.
         let _ = self.connection.stream().shutdown(Shutdown::Write);
     }
+}
+
+/// What a peer says about ranges that it has begun.
+pub(super) struct Completed {
+    pub(super) id: u64,
+    pub(super) done: Vec<Result<(), ErrorCode>>,
+    /// Whether requests of it may still be under way, though others have moved the bytes.
+    may_be_late: bool,
 }
 
 pub(super) type BegunWrites<'a> = Vec<Result<OpenWrite<'a>, ErrorCode>>;
@@ -116,7 +124,7 @@ impl Service {
     }
 
     fn finish_begun(&mut self, begun: BegunWrites<'_>) -> Result<(), End> {
-        let (id, done) = self.await_complete(begun.len(), None)?;
+        let Completed { id, done, .. } = self.await_complete(begun.len(), None)?;
         self.complete_begun(id, Arrival::InPlace, begun, done)
     }
 
@@ -132,11 +140,12 @@ impl Service {
         let (door, answer) = FarDoor::open(lender, kept, Access::Write, &mut begun, |it| it.held());
         let mut writing = FarWriting { door, begun };
         self.reply_begun(id, &answer)?;
-        let (id, done) = self.await_complete(writing.begun.len(), None)?;
+        let Completed { id, done, may_be_late } = self.await_complete(writing.begun.len(), None)?;
         let begun = std::mem::take(&mut writing.begun);
         let have_ended =
             begun.iter().zip(&done).all(|(begun, done)| begun.is_err() || done.is_ok());
-        self.writer = writing.door.take().and_then(|door| door.close(have_ended));
+        let is_over = have_ended && !may_be_late;
+        self.writer = writing.door.take().and_then(|door| door.close(is_over));
         self.complete_begun(id, Arrival::Fabric, begun, done)
     }
 
@@ -145,16 +154,17 @@ impl Service {
         &mut self,
         count: usize,
         until: Option<Instant>,
-    ) -> Result<(u64, Vec<Result<(), ErrorCode>>), End> {
+    ) -> Result<Completed, End> {
         let asked = if until.is_some() { "an Expose" } else { "a Begin" };
         let other = |kind| format!("{asked} is followed by Complete, not by {kind:?}");
         let header = self.next_frame_until(until, &[Kind::Complete], other)?;
         let id = header.request_id;
-        let done = decode_results(self.body(&header)).map_err(|error| End::body(id, &error))?;
+        let completed = decode_complete(self.body(&header));
+        let (done, may_be_late) = completed.map_err(|error| End::body(id, &error))?;
         if done.len() != count {
             return Err(End::broken(id, format!("{count} ranges began, not {}", done.len())));
         }
-        Ok((id, done))
+        Ok(Completed { id, done, may_be_late })
     }
 
     fn complete_begun(

@@ -9,7 +9,7 @@ use mooncake_connection::Connection;
 use mooncake_fabric::testing::use_verbs;
 use mooncake_fabric::{
     Address, DeviceOptions, Direction, Domain, Initiator, Limits, Part, Peer, RemoteMemory,
-    Revocation, VerbsOptions,
+    Revocation, Target, VerbsOptions,
 };
 use mooncake_memory::{Buffer, HeldSlice, Region, SlotTable};
 use mooncake_testing::logged;
@@ -145,21 +145,22 @@ fn a_node_that_lends_nothing_is_reached_by_tcp_and_that_is_said_once() {
 }
 
 /// A writer that has begun a range, and does nothing yet.
-struct Sleeper {
-    connection: Option<Connection>,
+pub(super) struct Sleeper {
+    pub(super) connection: Option<Connection>,
     peer: Peer,
     _initiator: Initiator,
     memory: RemoteMemory,
 }
 
 impl Sleeper {
-    fn begin(net: Net, object: &Object) -> Self {
+    pub(super) fn begin(device: &Arc<Domain>, object: &Object) -> Self {
         let config = tcp_config();
         let (mut connection, _) =
             client::open(&object.endpoint, &config, &config.dialer()).unwrap();
-        let initiator = Initiator::open(&net.device()).unwrap();
-        let joined = net.device().device().joins_in_pairs().then(|| {
-            let end = initiator.prepare().unwrap();
+        let initiator = Initiator::open(device).unwrap();
+        let joined = device.device().joins_in_pairs().then(|| {
+            let node = Target::open(device).unwrap().address().clone();
+            let end = initiator.prepare(&node, None).unwrap();
             let own = end.address().to_bytes().into();
             let join = |out: &mut Vec<u8>, id| encode_join(out, id, &own);
             let body = connection.call(join, Kind::JoinReply).unwrap();
@@ -179,7 +180,7 @@ impl Sleeper {
     }
 
     /// Writes to the range. Whether that succeeds means nothing to others.
-    fn write(&self) -> bool {
+    pub(super) fn write(&self) -> bool {
         let region = Arc::new(Region::anonymous(self.memory.len()).unwrap());
         region.whole().write_from(&vec![0xEE; self.memory.len() as usize]);
         let part = Part { local: HeldSlice::whole(region), remote: &self.memory, offset: 0 };
@@ -194,7 +195,7 @@ fn a_writer_that_slept_changes_nothing_that_was_granted_to_another() {
     for net in Net::ALL {
         let node = net.lender(1, MIB);
         let asleep = Object::at(&node, 0, 200_000, 1);
-        let sleeper = Sleeper::begin(net, &asleep);
+        let sleeper = Sleeper::begin(&net.device(), &asleep);
         assert_eq!(node.host.writers(), 1);
         let newer = [Object::at(&node, 100_000, 200_000, 2)];
         assert_eq!(write_all(&tcp(), &newer), all_ok(1));
@@ -208,7 +209,7 @@ fn a_writer_that_slept_changes_nothing_that_was_granted_to_another() {
 fn a_writer_that_is_gone_gives_its_ranges_back_and_its_keys_are_worth_nothing() {
     for net in Net::ALL {
         let node = net.lender(1, MIB);
-        let mut late = Sleeper::begin(net, &Object::at(&node, 0, 200_000, 1));
+        let mut late = Sleeper::begin(&net.device(), &Object::at(&node, 0, 200_000, 1));
         late.connection = None;
         wait_until("the write is given up", || node.host.writers() == 0);
         let newer = [Object::at(&node, 0, 200_000, 2)];
@@ -223,7 +224,7 @@ fn a_writer_that_is_gone_gives_its_ranges_back_and_its_keys_are_worth_nothing() 
 fn a_write_that_is_under_way_when_its_range_is_taken_back_changes_no_byte_of_the_next() {
     let net = Net::Verbs;
     let node = net.lender(1, MIB);
-    let mut sleeper = Sleeper::begin(net, &Object::at(&node, 0, 200_000, 1));
+    let mut sleeper = Sleeper::begin(&net.device(), &Object::at(&node, 0, 200_000, 1));
     let connection = sleeper.connection.take();
     let (held_before, lost_before) = (control::held_writes(), control::lost_pieces());
     control::hold_writes();
@@ -252,7 +253,7 @@ fn a_writer_that_is_gone_and_not_shut_out_writes_over_newer_bytes() {
     break_rule_everywhere(Rule::WritersAreShutOut);
     for net in Net::ALL {
         let node = net.lender(1, MIB);
-        let mut late = Sleeper::begin(net, &Object::at(&node, 0, 200_000, 1));
+        let mut late = Sleeper::begin(&net.device(), &Object::at(&node, 0, 200_000, 1));
         late.connection = None;
         wait_until("the write is given up", || node.host.writers() == 0);
         let newer = Object::at(&node, 0, 200_000, 2);

@@ -11,6 +11,7 @@ mod lanes;
 mod near;
 mod near_attacks;
 mod near_processes;
+mod nics;
 mod overlap;
 mod parts;
 mod peers_that_fail;

@@ -40,6 +40,7 @@ pub(super) fn open(config: StoreConfig, is_wanted: Wanted) -> Result<(Session, S
     let http = http.map(start).transpose()?;
     let host = Arc::new(opening.host()?);
     metrics.show_disks(&host);
+    opening.show_device(&metrics);
     opening.lend_object_store(&host)?;
     // Note the epoch that a named segment kept, unless no leader can have it. The node obeys no older leader anyway.
     let _ = opening.masters.believe(host.epoch());

@@ -8,7 +8,7 @@ use mooncake_node::Host;
 use mooncake_ops::{CacheLimits, RouteCache};
 use mooncake_tls::Tls;
 use mooncake_transfer::{
-    FabricDevice, FabricError, FarLender, HotCache, LocalTransport, Paths, SegmentHost,
+    FabricDevice, FabricError, FarLender, HotCache, LocalTransport, NO_NIC, Paths, SegmentHost,
     ServerConfig, TcpConfig, Way,
 };
 use mooncake_types::{Chance, ClientId, Medium};
@@ -16,7 +16,7 @@ use mooncake_wire::{Hello, PROTOCOL_VERSION, Role};
 
 use crate::clock::Clock;
 use crate::config::StoreConfig;
-use crate::fabric_device::{NO_NIC, open_fabric_device};
+use crate::fabric_device::open_fabric_device;
 use crate::leader::masters;
 use crate::metrics::Metrics;
 use crate::open_error::OpenError;
@@ -92,6 +92,13 @@ impl Opening {
         }
         let StoreConfig { local_hostname, master, segment_bytes, .. } = &self.config;
         crc32c(format!("{local_hostname} {own} {master} {segment_bytes}").as_bytes()).into()
+    }
+
+    /// Lets the metrics tell of the NICs.
+    pub(super) fn show_device(&self, metrics: &Metrics) {
+        if let Some(device) = &self.fabric {
+            metrics.show_device(device);
+        }
     }
 
     pub(super) fn serves(&self) -> bool {

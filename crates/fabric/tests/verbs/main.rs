@@ -1,83 +1,22 @@
 //! Transfers by queue pairs, over a double of libibverbs in this process.
 
+mod lifecycle;
+mod nics;
+mod pair;
+
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mooncake_fabric::testing::{
-    calls_made, fail, fail_none, open_objects, try_verbs, use_verbs, verbs_symbols,
+    calls_made, fail, fail_none, open_objects, try_verbs, verbs_symbols,
 };
 use mooncake_fabric::{
-    Access, ConnectError, Direction, Domain, Exposed, GidKind, Initiator, Limits, OpenError, Part,
-    Peer, RegisterError, RemoteMemory, Target, TransferError, VerbsError, VerbsOptions,
+    Access, ConnectError, Direction, Domain, GidKind, Limits, OpenError, Part, RegisterError,
+    RemoteMemory, Target, TransferError, VerbsError, VerbsOptions,
 };
-use mooncake_memory::{HeldSlice, Region};
-use mooncake_verbs_double::control::{self, FakeNic};
-
-const LEN: usize = 300_000;
-
-/// The double is one for all tests of a process.
-fn double() -> MutexGuard<'static, ()> {
-    static USED: Mutex<()> = Mutex::new(());
-    let guard = USED.lock().unwrap_or_else(PoisonError::into_inner);
-    use_verbs(mooncake_verbs_double::symbol);
-    control::set_nics(&[control::usual_nic()]);
-    guard
-}
-
-fn memory(fill: u8) -> HeldSlice {
-    let memory = HeldSlice::whole(Arc::new(Region::anonymous(LEN as u64).expect("room")));
-    memory.raw().write_from(&[fill; LEN]);
-    memory
-}
-
-fn soon() -> Instant {
-    Instant::now() + Duration::from_secs(10)
-}
-
-/// Two ends that are joined.
-struct Pair {
-    // Peers go before their endpoint.
-    peer: Peer,
-    initiator: Initiator,
-    target: Target,
-    domain: Arc<Domain>,
-}
-
-impl Pair {
-    fn open(options: &VerbsOptions) -> Result<Pair, String> {
-        let limits = Limits { piece_bytes: 200_000, request_bytes: 5_000, requests: 16 };
-        let domain = Domain::open_verbs(options, limits).map_err(|error| error.to_string())?;
-        Pair::of(domain)
-    }
-
-    fn of(domain: Arc<Domain>) -> Result<Pair, String> {
-        let target = Target::open(&domain).map_err(|error| error.to_string())?;
-        let initiator = Initiator::open(&domain).map_err(|error| error.to_string())?;
-        let peer = join(&initiator, &target)?;
-        Ok(Pair { peer, initiator, target, domain })
-    }
-
-    fn expose(&self, fill: u8, access: Access) -> Exposed {
-        self.target.expose(memory(fill), access).expect("there are keys")
-    }
-
-    fn transfer(
-        &self,
-        direction: Direction,
-        local: &HeldSlice,
-        remote: &RemoteMemory,
-    ) -> Result<(), TransferError> {
-        let part = Part { local: local.clone(), remote, offset: 0 };
-        self.peer.submit(direction, &[part])?.wait(soon())
-    }
-}
-
-fn join(initiator: &Initiator, target: &Target) -> Result<Peer, String> {
-    let end = initiator.prepare().map_err(|error| error.to_string())?;
-    let address = target.admit(end.address()).map_err(|error| error.to_string())?;
-    end.join(&address).map_err(|error| error.to_string())
-}
+use mooncake_verbs_double::control::{self, FakeGid, FakeNic};
+use pair::{LEN, Pair, double, join, memory, soon};
 
 #[test]
 fn bytes_are_read_and_written_and_only_the_last_request_of_a_chain_tells_that_it_has_ended() {
@@ -196,7 +135,10 @@ fn a_peer_that_does_not_answer_is_given_up_and_memory_is_not_touched_later() {
     assert!(matches!(waited, Err(TransferError::DeadlinePassed { .. })), "{waited:?}");
     assert!(pair.initiator.is_closed());
     control::let_writes_land();
-    assert!(matches!(pair.initiator.prepare(), Err(ConnectError::Closed)));
+    assert!(matches!(
+        pair.initiator.prepare(pair.target.address(), None),
+        Err(ConnectError::Closed)
+    ));
 }
 
 #[test]
@@ -237,7 +179,8 @@ fn ends_are_joined_by_the_best_gid_or_within_a_subnet_of_infiniband_by_lid() {
     let nics = options.nics().unwrap();
     let best = nics[0].ports[0].best_gid().unwrap();
     assert_eq!((best.index, best.kind), (3, GidKind::RoceV2));
-    let gids = vec![(0, Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 9))];
+    let address = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 9);
+    let gids = vec![FakeGid { kind: 0, address, interface: 0 }];
     control::set_nics(&[FakeNic { is_ethernet: false, gids, ..control::usual_nic() }]);
     let pair = Pair::open(&VerbsOptions::default()).unwrap();
     assert_eq!(pair.domain.device().transport(), "libibverbs:InfiniBand");
@@ -261,7 +204,8 @@ fn a_wrong_gid_is_an_error_and_no_hang() {
         text.contains("fe80::1 queue pair") && text.contains("retry counter exceeded"),
         "{text}"
     );
-    let elsewhere = vec![(2, Ipv4Addr::new(192, 0, 2, 1).to_ipv6_mapped())];
+    let address = Ipv4Addr::new(192, 0, 2, 1).to_ipv6_mapped();
+    let elsewhere = vec![FakeGid { kind: 2, address, interface: 2 }];
     control::set_nics(&[FakeNic { gids: elsewhere, ..control::usual_nic() }]);
     let pair = Pair::open(&VerbsOptions::default()).unwrap();
     let exposed = pair.expose(7, Access::Read);
@@ -276,11 +220,17 @@ fn addresses_of_another_link_and_wrong_bytes_are_not_joined() {
         assert!(matches!(error, Some(ConnectError::Unfit { .. })), "{error:?}");
     };
     unfit(pair.initiator.connect(pair.target.address()).err());
-    unfit(pair.target.admit(pair.target.address()).err());
-    unfit(pair.initiator.prepare().unwrap().join(pair.target.address()).err());
+    unfit(pair.target.admit(pair.target.address(), None).err());
+    unfit(
+        pair.initiator
+            .prepare(pair.target.address(), None)
+            .unwrap()
+            .join(pair.target.address())
+            .err(),
+    );
     let too_little = control::objects();
     for _ in 0..50 {
-        drop(pair.initiator.prepare().unwrap());
+        drop(pair.initiator.prepare(pair.target.address(), None).unwrap());
     }
     assert_eq!(control::objects(), too_little, "what is not joined is given up");
 }
