@@ -16,7 +16,7 @@ use crate::notice::Notice;
 use crate::objects::{
     ByKey, Extras, Groups, Index, Object, Patterns, Queue, Range, Records, SoftPins,
 };
-use crate::recovery::{Recovery, Reviews, Term};
+use crate::recovery::{Recovery, Reviews, Term, takes_all};
 use crate::replication::{Repair, Replicator};
 use crate::segments::{Clients, Members, RetiredSegments, Segments};
 use crate::tasks::Tasks;
@@ -195,8 +195,8 @@ impl Meta {
         if keys_of(request) > limits::MAX_BATCH_KEYS {
             return Err(ErrorCode::InvalidParams);
         }
-        if matches!(request, Request::Scan(_)) && request.changes_objects() {
-            self.give_up_absent_disks();
+        if takes_all(request) {
+            self.give_up_absent();
         }
         if !self.admits(request) || !self.is_written_ahead(request) {
             return Err(ErrorCode::UnavailableInCurrentStatus);

@@ -240,10 +240,14 @@ impl Host {
         self.lent().current_id(id)
     }
 
-    /// Whether there is a segment with this id, and it is empty; see [`crate::Ledger::is_empty`].
+    /// Whether there is a segment with this id, it is empty, and the master knows all that it lost; see
+    /// [`crate::Ledger::is_empty`].
     #[must_use]
     pub fn is_empty(&self, id: SegmentId) -> bool {
-        self.find(id).is_ok_and(|segment| segment.look(Ledger::is_empty))
+        let is_empty = |segment: LentSegment| {
+            segment.look(Ledger::is_empty) && !segment.machine().has_losses()
+        };
+        self.find(id).is_ok_and(is_empty)
     }
 
     /// A page of the entries in a segment; see [`crate::Ledger::inventory`].

@@ -54,8 +54,8 @@ impl World {
             return;
         }
         let (node, offset, grant) = entries[run_state.chance.place(entries.len())];
-        let version = host.lose((node, offset, grant), net);
-        run_state.promises.note_lost(version);
+        let (key, version) = host.lose((node, offset, grant), net);
+        run_state.promises.note_lost(key, version);
         run_state.fault("lost bytes");
         run_state.log.add(net.now_us, format_args!("node {number} lost {version} at {offset}"));
     }

@@ -122,15 +122,15 @@ impl Host {
         })
     }
 
-    /// The bytes of a complete entry are lost. Returns its version.
+    /// The bytes of a complete entry are lost. Returns its key and version.
     pub(crate) fn lose(
         &mut self,
         (node, offset, grant): (usize, u64, Version),
         net: &mut Net,
-    ) -> Version {
-        let (version, stop) = self.nodes[node].lose(offset, grant);
+    ) -> (usize, Version) {
+        let (lost, stop) = self.nodes[node].lose(offset, grant);
         self.stop(stop, net);
-        version
+        lost
     }
 
     /// A segment that lost entries of which the master may not know.

@@ -394,9 +394,7 @@ impl Master {
             .log
             .add(net.now_us, format_args!("{:?} has written {:?}", self.process, write.effects));
         for effect in write.effects {
-            if let Effect::Strike(id) = effect {
-                run_state.promises.note_struck(id, store.behind_before(id));
-            }
+            run_state.promises.note_written(effect, store);
             store.apply(effect);
             self.meta.change().handle_recorded(self.clock.tick(net.now_us), effect);
         }
@@ -419,9 +417,7 @@ impl Master {
     pub(crate) fn lose_writes(&mut self, store: &mut Store, run_state: &mut RunState) {
         let done = run_state.chance.below(self.writes.len() as u64 + 1) as usize;
         for effect in self.writes.drain(..).take(done).flat_map(|write| write.effects) {
-            if let Effect::Strike(id) = effect {
-                run_state.promises.note_struck(id, store.behind_before(id));
-            }
+            run_state.promises.note_written(effect, store);
             store.apply(effect);
         }
     }

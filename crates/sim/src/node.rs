@@ -14,6 +14,7 @@ use mooncake_types::{
 
 use crate::extents::{Content, Extents, Piece};
 use crate::ids::ConnId;
+use crate::key::number_of;
 use crate::published::{Rows, Slots};
 use crate::run_state::RunState;
 
@@ -263,11 +264,12 @@ impl Node {
         dropped.map(|()| stop)
     }
 
-    /// The bytes of a complete entry are lost. Returns its version, and the writers that must be told to stop.
-    pub(crate) fn lose(&mut self, offset: u64, grant: Version) -> (Version, Vec<Writer>) {
-        let version = self.ledger().complete_at(offset).expect("it is complete").version;
+    /// The bytes of a complete entry are lost. Returns its key and version, and the writers that must be told to stop.
+    pub(crate) fn lose(&mut self, offset: u64, grant: Version) -> ((usize, Version), Vec<Writer>) {
+        let entry = self.ledger().complete_at(offset).expect("it is complete");
+        let lost = (number_of(&entry.key), entry.version);
         let (_, stop) = self.change(|machine, effects| machine.lose(offset, grant, effects));
-        (version, stop)
+        (lost, stop)
     }
 
     /// What was lost and is not known to be reported yet.
@@ -287,9 +289,9 @@ impl Node {
         stop
     }
 
-    /// Whether the ledger has no entries.
+    /// Whether the ledger has no entries, and the master knows all that were lost.
     pub(crate) fn is_empty(&self) -> bool {
-        self.ledger().is_empty()
+        self.ledger().is_empty() && self.losses().is_empty()
     }
 
     /// Checks L3, and the first half of L7.

@@ -3,12 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mooncake_meta::{Config, Meta};
+use mooncake_meta::{Config, Effect, Meta};
 use mooncake_node::{Entry, EntryState};
 use mooncake_types::{ClientId, Medium, SegmentId, Version};
 
 use crate::key::{KEYS, number_of};
 use crate::node::Node;
+use crate::store::Store;
 use crate::world::World;
 
 /// What happened to the versions of all keys.
@@ -26,7 +27,7 @@ pub(crate) struct Promises {
     gone: BTreeSet<Version>,
     /// Segments that the record struck, each with those that were behind since before it.
     struck: Vec<(SegmentId, Vec<SegmentId>)>,
-    /// Segments that lack changes which only a segment could tell that is gone.
+    /// Segments that lack changes which only a segment could tell that is gone, or for which the record had no room.
     untold: BTreeSet<SegmentId>,
     /// For how long a master led so far.
     led: Leadership,
@@ -77,9 +78,10 @@ impl Promises {
         self.gone.extend(node.ledger().entries().map(|(_, entry)| entry.version));
     }
 
-    /// A node lost bytes of a version.
-    pub(crate) fn note_lost(&mut self, version: Version) {
+    /// A node lost bytes of a version. Nobody can tell then whether its put had ended, so older versions are over, too.
+    pub(crate) fn note_lost(&mut self, key: usize, version: Version) {
         self.gone.insert(version);
+        self.note_newer(key, version);
     }
 
     /// A version was completed, or is given to readers. Older ones are over.
@@ -107,9 +109,16 @@ impl Promises {
         }
     }
 
-    /// The record strikes a segment. These were behind since before it.
-    pub(crate) fn note_struck(&mut self, id: SegmentId, behind: Vec<SegmentId>) {
-        self.struck.push((id, behind));
+    /// A change is about to be written to the record.
+    pub(crate) fn note_written(&mut self, effect: Effect, store: &Store) {
+        match effect {
+            Effect::Strike(id) => self.struck.push((id, store.behind_before(id))),
+            // It has no room for what later leaders would have to know.
+            Effect::MarkBehind(id, since) if since == Version::default() && store.is_full() => {
+                self.untold.insert(id);
+            }
+            _ => {}
+        }
     }
 
     /// A leader heard of a client.

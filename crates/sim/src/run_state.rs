@@ -160,7 +160,7 @@ impl RunState {
             reads_mostly: scenario.reads_mostly,
             has_hot_caches: scenario.has_hot_caches,
             has_fabric: scenario.has_fabric,
-            rests_us: match scenario.has_rivals {
+            rests_us: match scenario.rests_long {
                 true => [1_000, 10_000, 100_000, 100_000, 100_000],
                 false => [0, 1_000, 10_000, 10_000, 100_000],
             },

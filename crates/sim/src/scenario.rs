@@ -61,6 +61,8 @@ pub struct Scenario {
     pub(crate) leave_in: u64,
     /// Whether a leader that loses the coordinator keeps some members, while others find the next leader.
     pub(crate) has_rivals: bool,
+    /// Whether clients rest for long between two operations, so that leases and leaders end meanwhile.
+    pub(crate) rests_long: bool,
     /// The longest time for which a master cannot reach the coordinator.
     pub(crate) longest_away_ms: u64,
     /// Most overruled keys that the record keeps one by one, and in its filter.
@@ -108,12 +110,22 @@ pub enum Kind {
     /// As `Masters`, with up to 50 nodes and 1,000 keys. Masters die again and again while nodes report, and reports
     /// take longer than every timer.
     Recovery,
+    /// As `Masters`, with few keys. Nodes fall behind, one leader follows another before they are back, and the same keys
+    /// are replaced and removed meanwhile.
+    Failovers,
 }
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Kind; 6] =
-        [Kind::Calm, Kind::Network, Kind::Processes, Kind::Masters, Kind::Leaders, Kind::Recovery];
+    pub const ALL: [Kind; 7] = [
+        Kind::Calm,
+        Kind::Network,
+        Kind::Processes,
+        Kind::Masters,
+        Kind::Leaders,
+        Kind::Recovery,
+        Kind::Failovers,
+    ];
 
     /// The name on the command line.
     #[must_use]
@@ -125,6 +137,7 @@ impl Kind {
             Self::Masters => "masters",
             Self::Leaders => "leaders",
             Self::Recovery => "recovery",
+            Self::Failovers => "failovers",
         }
     }
 
@@ -200,6 +213,7 @@ impl Scenario {
             routes_last_ms: one_of(chance, &[100, 300, 1_000]),
             suspension_ms: one_of(chance, &[300, 1_000]),
             has_rivals: false,
+            rests_long: false,
             longest_away_ms: 1_500,
             most_overruled: (limits::MAX_OVERRULED_KEYS, limits::MAX_FILTERED_KEYS),
         };
@@ -218,6 +232,7 @@ impl Scenario {
         let scenario = self;
         match (is_plain, tightness) {
             _ if kind == Kind::Recovery => scenario.without_extras().wide(apart),
+            _ if kind == Kind::Failovers => scenario.without_extras().with_successors(apart),
             _ if has_rivals => scenario.without_extras().with_rivals(apart),
             (false, _) => scenario,
             (true, 0) => scenario.without_extras(),
@@ -231,9 +246,7 @@ impl Scenario {
         if self.has_rivals || matches!(kind, Kind::Calm | Kind::Network) || apart.below(2) > 0 {
             return self;
         }
-        let small = one_of(apart, &[self.most_overruled, (1, 3), (4, 40), (0, 1_000)]);
-        // A record that is full gives up what segments hold that are behind. In these runs many are, and for long.
-        let most_overruled = if kind == Kind::Recovery { self.most_overruled } else { small };
+        let most_overruled = one_of(apart, &[self.most_overruled, (1, 3), (4, 40), (0, 1_000)]);
         let loss_in = maybe(apart, &[40, 200]);
         Self { most_overruled, faults: Faults { loss_in, ..self.faults }, ..self }
     }
@@ -334,6 +347,36 @@ impl Scenario {
         }
     }
 
+    /// A few nodes that are away for some time, but seldom for so long that they are given up, and masters that die meanwhile.
+    /// Most operations change one of the same few keys.
+    fn with_successors(self, apart: &mut Chance) -> Self {
+        let faults = Faults {
+            reset_in: maybe(apart, &[60]),
+            straggler_in: maybe(apart, &[20]),
+            partition_in: one_of(apart, &[30, 80]),
+            node_death_in: maybe(apart, &[200, 400]),
+            pause_in: maybe(apart, &[60, 150]),
+            master_death_in: one_of(apart, &[50, 100, 200]),
+            ..Faults::default()
+        };
+        Self {
+            events: 5 * self.events,
+            nodes: one_of(apart, &[2, 3, 3, 4]),
+            keys: one_of(apart, &[2, 3, 5]),
+            pure_clients: 2,
+            client_ttl_ms: one_of(apart, &[2_000, 4_000]),
+            lease_ms: one_of(apart, &[20, 100]),
+            routes_last_ms: 100,
+            latency_us: 500,
+            put_discard_ms: 100,
+            put_release_ms: 100,
+            stripe_threshold: 0,
+            rests_long: true,
+            faults,
+            ..self
+        }
+    }
+
     /// Two masters with followers. A leader that lost the coordinator keeps some nodes and readers, while the others
     /// have found the next leader. Leases decide what either may do, so the run must outlast them: it has more events,
     /// short delays and long rests. No process dies.
@@ -349,6 +392,7 @@ impl Scenario {
             suspension_ms: 3_000,
             longest_away_ms: 4_000,
             has_rivals: true,
+            rests_long: true,
             faults: Faults { reset_in, straggler_in, away_every_ms, ..Faults::default() },
             ..self.read_mostly()
         }
@@ -370,7 +414,7 @@ impl Faults {
         faults.node_death_in = maybe(chance, &[40, 150]);
         faults.client_death_in = maybe(chance, &[30, 100]);
         faults.pause_in = maybe(chance, &[25, 100]);
-        if let Kind::Masters | Kind::Leaders | Kind::Recovery = kind {
+        if !matches!(kind, Kind::Processes) {
             faults.master_death_in = one_of(chance, &[60, 150, 300]);
         }
         if kind == Kind::Leaders {

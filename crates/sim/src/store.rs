@@ -11,6 +11,8 @@ use crate::ids::Process;
 pub(crate) struct Store {
     members: BTreeMap<SegmentId, Member>,
     overruled: OverruledKeys,
+    /// Most overruled keys that it keeps.
+    most_overruled: usize,
     epoch: Epoch,
     /// The holder of the lease, and until when no other may take it. `None` with a single master.
     lease: Option<(Process, u64)>,
@@ -19,10 +21,11 @@ pub(crate) struct Store {
 
 impl Store {
     /// A store before the first leader.
-    pub(crate) fn new(lease_us: u64, most_single: usize) -> Self {
+    pub(crate) fn new(lease_us: u64, (most_single, most_filtered): (usize, usize)) -> Self {
         let members = BTreeMap::new();
         let overruled = OverruledKeys::with_most_single(most_single);
-        Self { members, overruled, epoch: Epoch(0), lease: None, lease_us }
+        let most_overruled = most_single + most_filtered;
+        Self { members, overruled, most_overruled, epoch: Epoch(0), lease: None, lease_us }
     }
 
     /// The record that a new leader finds, and its epoch, which is `ahead` above the last one.
@@ -70,6 +73,11 @@ impl Store {
     pub(crate) fn is_filtered(&self, key: &str, version: Version) -> bool {
         let hashes = [written_hash(key), written_hash_of_version(version)];
         hashes.into_iter().any(|it| self.overruled.is_filtered(it, version, Version::default()))
+    }
+
+    /// Whether the record has as many overruled keys as it has room for.
+    pub(crate) fn is_full(&self) -> bool {
+        self.overruled.len() >= self.most_overruled
     }
 
     pub(crate) fn has_filter(&self) -> bool {

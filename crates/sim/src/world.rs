@@ -74,7 +74,7 @@ impl World {
         let names = (0..scenario.nodes).map(name_of).collect();
         let process = Process { site: Site::Master(0), incarnation: 1 };
         net.settle(process);
-        let mut store = Store::new(1_000 * scenario.leadership_ms, scenario.most_overruled.0);
+        let mut store = Store::new(1_000 * scenario.leadership_ms, scenario.most_overruled);
         let (record, epoch) = store.lead(1);
         let mut meta =
             Meta::recover(config(&scenario, &mut run_state.chance), epoch, Tick::ZERO, &record);

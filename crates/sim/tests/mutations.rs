@@ -10,19 +10,24 @@ const EVENTS: u64 = 500;
 /// Runs up to `most` seeds, until a run finds a violation that it does not find while the rule holds.
 fn finds(rule: Rule, kinds: &[Kind], most: u64) {
     for seed in 0..most {
-        for &kind in kinds {
-            break_rule(Some(rule));
-            if let Some(violation) = run(seed, kind, EVENTS, Detail::Nothing).violation {
-                break_rule(None);
-                if run(seed, kind, EVENTS, Detail::Nothing).violation.is_some() {
-                    continue;
-                }
-                println!("{rule:?} broken: run {seed}, {kind:?}, finds {violation:?}");
-                return;
-            }
+        if kinds.iter().any(|&kind| is_found(rule, (seed, kind, EVENTS))) {
+            return;
         }
     }
     panic!("{rule:?} is broken, and {most} runs of {kinds:?} find nothing wrong");
+}
+
+/// Whether this run finds a violation that it does not find while the rule holds.
+fn is_found(rule: Rule, (seed, kind, events): (u64, Kind, u64)) -> bool {
+    break_rule(Some(rule));
+    let found = run(seed, kind, events, Detail::Nothing).violation;
+    break_rule(None);
+    let Some(violation) = found else { return false };
+    if run(seed, kind, events, Detail::Nothing).violation.is_some() {
+        return false;
+    }
+    println!("{rule:?} broken: run {seed}, {kind:?}, finds {violation:?}");
+    true
 }
 
 #[test]
@@ -169,75 +174,79 @@ fn l6_routes_are_waited_for() {
     finds(Rule::RoutesAreWaitedFor, &[Kind::Masters, Kind::Leaders], 2_000);
 }
 
-const WITH_RECOVERY: &[Kind] = &[Kind::Masters, Kind::Leaders, Kind::Recovery];
+const FAILOVERS: &[Kind] = &[Kind::Failovers];
 
 #[test]
 fn l6_the_silent_are_marked() {
-    finds(Rule::TheSilentAreMarked, WITH_RECOVERY, 500);
+    finds(Rule::TheSilentAreMarked, FAILOVERS, 100);
 }
 
 #[test]
-#[ignore = "minutes: 500 seeds were not searched to their end yet"]
-fn l5_who_reports_is_waited_for() {
-    finds(Rule::ReportersAreAwaited, WITH_RECOVERY, 500);
-}
-
-#[test]
-#[ignore = "minutes: 500 seeds were not searched to their end yet"]
-fn l5_who_pings_and_waits_for_others_is_waited_for() {
-    finds(Rule::TheHeardAreAwaited, WITH_RECOVERY, 500);
-}
-
-#[test]
-#[ignore = "minutes: 500 seeds were not searched to their end yet"]
 fn l6_who_knows_more_reports_first() {
-    finds(Rule::WhoKnowsMoreReportsFirst, WITH_RECOVERY, 500);
+    finds(Rule::WhoKnowsMoreReportsFirst, FAILOVERS, 200);
 }
 
 #[test]
-#[ignore = "minutes: 500 seeds were not searched to their end yet"]
-fn l4_l6_what_the_record_struck_starts_empty() {
-    finds(Rule::StrangersStartEmpty, WITH_RECOVERY, 500);
-}
-
-#[test]
-#[ignore = "minutes: 500 seeds were not searched to their end yet"]
 fn l4_l6_who_lacks_what_nobody_can_tell_starts_empty() {
-    finds(Rule::TheUntoldStartEmpty, WITH_RECOVERY, 500);
+    finds(Rule::TheUntoldStartEmpty, FAILOVERS, 400);
 }
 
 #[test]
-#[ignore = "minutes: 500 seeds were not searched to their end yet"]
-fn l4_l6_who_alone_could_tell_takes_others_along() {
-    finds(Rule::WhoAloneKnewTakesOthersAlong, WITH_RECOVERY, 500);
-}
-
-#[test]
-#[ignore = "minutes: 500 seeds were not searched to their end yet"]
 fn l4_l6_changes_are_written_ahead() {
-    finds(Rule::ChangesAreWrittenAhead, WITH_RECOVERY, 500);
+    finds(Rule::ChangesAreWrittenAhead, FAILOVERS, 200);
 }
 
 #[test]
-#[ignore = "minutes: 500 seeds were not searched to their end yet"]
 fn l4_l6_overruled_entries_are_dropped() {
-    finds(Rule::OverruledEntriesAreDropped, WITH_RECOVERY, 500);
+    finds(Rule::OverruledEntriesAreDropped, FAILOVERS, 200);
 }
 
 #[test]
-#[ignore = "minutes: 500 seeds were not searched to their end yet"]
-fn l4_l6_filtered_keys_are_overruled_too() {
-    finds(Rule::FilteredKeysAreOverruled, WITH_RECOVERY, 500);
-}
-
-#[test]
-#[ignore = "minutes: 500 seeds were not searched to their end yet"]
-fn removals_by_pattern_spare_what_does_not_match() {
-    finds(Rule::PatternsSpareOthers, WITH_RECOVERY, 500);
-}
-
-#[test]
-#[ignore = "minutes: 500 seeds were not searched to their end yet"]
 fn what_a_node_lost_does_not_count() {
-    finds(Rule::LossesAreTaken, WITH_RECOVERY, 500);
+    finds(Rule::LossesAreTaken, FAILOVERS, 200);
+}
+
+/// This needs a removal under a leader that waits for a node, and the only replica of another object there. The first of these
+/// runs finds it.
+#[test]
+fn removals_by_pattern_spare_what_does_not_match() {
+    let mut long = (1_003..1_100).map(|seed| (seed, Kind::Recovery, 20_000));
+    let is_one = |it| is_found(Rule::PatternsSpareOthers, it);
+    assert!(long.any(is_one), "no long run finds it");
+}
+
+#[test]
+#[ignore = "not found yet: 150 seeds of `failovers` find nothing"]
+fn l5_who_reports_is_waited_for() {
+    finds(Rule::ReportersAreAwaited, &[Kind::Failovers, Kind::Recovery], 500);
+}
+
+#[test]
+#[ignore = "not found yet: 200 seeds of `failovers` find nothing"]
+fn l5_who_pings_and_waits_for_others_is_waited_for() {
+    finds(Rule::TheHeardAreAwaited, &[Kind::Failovers, Kind::Recovery], 500);
+}
+
+#[test]
+#[ignore = "not found yet: 600 seeds of `failovers` find nothing"]
+fn l4_l6_what_the_record_struck_starts_empty() {
+    finds(Rule::StrangersStartEmpty, FAILOVERS, 5_000);
+}
+
+#[test]
+#[ignore = "not found yet: 600 seeds of `failovers` find nothing"]
+fn l4_l6_who_alone_could_tell_takes_others_along() {
+    finds(Rule::WhoAloneKnewTakesOthersAlong, FAILOVERS, 5_000);
+}
+
+#[test]
+#[ignore = "not found yet: 200 seeds of `failovers` find nothing"]
+fn l4_l6_filtered_keys_are_overruled_too() {
+    finds(Rule::FilteredKeysAreOverruled, FAILOVERS, 5_000);
+}
+
+#[test]
+#[ignore = "not found yet: 200 seeds of `failovers` find nothing"]
+fn l6_what_a_node_lost_is_told_first() {
+    finds(Rule::LossesAreToldFirst, FAILOVERS, 5_000);
 }

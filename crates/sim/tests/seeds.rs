@@ -1,5 +1,5 @@
 //! Runs of many seeds, none of which may find a violation. `SEED=n` repeats one of them and prints every event. `KIND`
-//! selects the kind (`calm`, `network`, `processes`, `masters`, `leaders`, `recovery`), and `SEEDS=first..last` other seeds.
+//! selects the kind (`calm`, `network`, `processes`, `masters`, `leaders`, `recovery`, `failovers`), and `SEEDS=first..last` other seeds.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,11 @@ fn seeds(runs: u64) -> (std::ops::Range<u64>, Detail) {
 }
 
 fn run_all(kind: Kind) {
-    let runs = if kind == Kind::Recovery { RUNS / 40 } else { RUNS };
+    let runs = match kind {
+        Kind::Recovery => RUNS / 40,
+        Kind::Failovers => RUNS / 4,
+        _ => RUNS,
+    };
     let (seeds, detail) = seeds(runs);
     let events = std::env::var("EVENTS").map_or(EVENTS, |text| number(&text));
     run_seeds(kind, seeds, (events, detail));
@@ -128,6 +132,14 @@ fn leaders() {
 fn recovery() {
     if is_wanted(Kind::Recovery) {
         run_all(Kind::Recovery);
+    }
+}
+
+/// Its runs are long, too.
+#[test]
+fn failovers() {
+    if is_wanted(Kind::Failovers) {
+        run_all(Kind::Failovers);
     }
 }
 

@@ -83,13 +83,15 @@ pub enum Rule {
     PatternsSpareOthers,
     /// An object whose bytes a node lost does not count as there.
     LossesAreTaken,
+    /// L6: a node tells a new leader what it lost before it reports what is left.
+    LossesAreToldFirst,
     /// A put is granted only if its tenant has no more than its quota allows with it.
     QuotasAreKept,
 }
 
 impl Rule {
     /// All rules.
-    pub const ALL: [Rule; 39] = [
+    pub const ALL: [Rule; 40] = [
         Rule::OverlappedEntriesAreDropped,
         Rule::AllPartsAreThere,
         Rule::OldLeadersAreRefused,
@@ -128,6 +130,7 @@ impl Rule {
         Rule::FilteredKeysAreOverruled,
         Rule::PatternsSpareOthers,
         Rule::LossesAreTaken,
+        Rule::LossesAreToldFirst,
         Rule::QuotasAreKept,
     ];
 }

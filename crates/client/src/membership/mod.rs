@@ -9,6 +9,7 @@ mod step;
 use std::sync::Arc;
 
 use mooncake_ops::{CallError, Retry, RetryPolicy};
+use mooncake_types::mutation::{Rule, is_broken};
 use mooncake_types::{Chance, Epoch, ErrorCode, Pong, RangeDrop, Reply, Request, SegmentId, Tick};
 
 use drops::Drops;
@@ -219,7 +220,13 @@ impl Membership {
     fn work(&mut self, ping_at: Tick) -> MembershipStep<'_> {
         let obeys = self.mounted_under >= Some(self.seen_epoch);
         if let Some(stage) = self.mounting.stage(self.segments.len(), obeys) {
-            return self.mount(stage);
+            // A leader that lists the ledger without what was lost would believe what that had replaced elsewhere.
+            let tells_first = self.has_losses && obeys && !is_broken(Rule::LossesAreToldFirst);
+            return match tells_first {
+                true if self.takes_losses => self.report_losses(),
+                true => MembershipStep::Wait { until: ping_at },
+                false => self.mount(stage),
+            };
         }
         if !self.to_unmount.is_empty() {
             self.set_asked(MasterRequest::Unmount);
@@ -234,13 +241,17 @@ impl Membership {
             return MembershipStep::Call(request);
         }
         if self.has_losses && self.takes_losses && obeys {
-            self.set_asked(MasterRequest::Losses);
-            return MembershipStep::ReportLosses;
+            return self.report_losses();
         }
         match self.drops.listed() {
             [] => MembershipStep::Wait { until: ping_at },
             listed => MembershipStep::Drop(listed),
         }
+    }
+
+    fn report_losses(&mut self) -> MembershipStep<'_> {
+        self.set_asked(MasterRequest::Losses);
+        MembershipStep::ReportLosses
     }
 
     fn mount(&mut self, stage: MountStage) -> MembershipStep<'_> {

@@ -1,9 +1,11 @@
 //! The node fetches entries that the master wants dropped, drops them, and confirms the drops.
 
 use mooncake_ops::CallError;
-use mooncake_types::{Epoch, ErrorCode, Pong, RangeDrop, Reply, SegmentId, Tick, Version};
+use mooncake_types::{
+    Epoch, ErrorCode, MountOutcome, Pong, RangeDrop, Reply, SegmentId, Tick, Version,
+};
 
-use crate::{gone, membership, mount_both, pong, settle, step};
+use crate::{gone, membership, mount_both, mounted, pong, settle, step};
 
 /// A pong that announces drops to fetch.
 fn pong_with_drops(epoch: u64) -> Result<Reply, CallError> {
@@ -89,4 +91,35 @@ fn lost_entries_are_reported_between_two_pings_and_after_a_refusal_with_the_next
     assert_eq!(step(&mut membership, 250), "ping for 2");
     membership.on_reply(Tick(250), pong(false, 5));
     assert_eq!(step(&mut membership, 250), "report losses");
+}
+
+/// The new leader would believe what a lost version had replaced on other nodes.
+#[test]
+fn lost_entries_are_reported_to_a_new_leader_before_it_hears_what_is_left() {
+    let mut membership = membership();
+    settle(&mut membership, 0, 5);
+    assert_eq!(step(&mut membership, 250), "ping for 2");
+    membership.on_reply(Tick(250), gone());
+    assert_eq!(step(&mut membership, 250), "connect 1");
+    membership.on_connected(Tick(250), Some(Epoch(6)));
+    assert_eq!(step(&mut membership, 250), "ping for 2");
+    membership.on_reply(Tick(250), pong(true, 6));
+    membership.see_losses(true);
+    assert_eq!(step(&mut membership, 250), "report losses");
+    let later = ErrorCode::UnavailableInCurrentStatus;
+    membership.on_reply(Tick(250), Ok(Reply::Done(Err(later))));
+    membership.see_losses(true);
+    assert_eq!(step(&mut membership, 250), "wait until 500");
+    assert_eq!(step(&mut membership, 500), "ping for 2");
+    membership.on_reply(Tick(500), pong(true, 6));
+    assert_eq!(step(&mut membership, 500), "report losses");
+    membership.on_reply(Tick(500), Ok(Reply::Done(Ok(()))));
+    membership.see_losses(false);
+    assert_eq!(step(&mut membership, 500), "mount 1 having seen 6");
+    membership.on_reply(Tick(500), mounted(MountOutcome::WantsInventory));
+    membership.see_losses(true);
+    assert_eq!(step(&mut membership, 500), "report losses", "lost since the last report");
+    membership.on_reply(Tick(500), Ok(Reply::Done(Ok(()))));
+    membership.see_losses(false);
+    assert_eq!(step(&mut membership, 500), "report 1 page 0 from 0");
 }

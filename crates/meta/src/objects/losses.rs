@@ -20,7 +20,10 @@ impl Meta {
         }
         let mut are_written = true;
         for (key, range) in keys.iter().zip(ranges) {
-            let Some((object, replica)) = self.find_lost(from, key, range) else { continue };
+            let Some((object, replica)) = self.find_lost(from, key, range) else {
+                are_written &= self.is_loss_told(key, range);
+                continue;
+            };
             match self.may_lose(object, replica) {
                 true => self.lose_replica(object, replica),
                 false => are_written = false,

@@ -19,7 +19,8 @@
 //! - [`shadow`] is the copy of a ledger that a standby keeps; [`replay`] takes it up once the standby leads.
 //! - [`review`] compares the inventory of a restarted node with the entries that the leader knows.
 //! - [`silence`] says which members are reporting, [`overruled`] which keys changed meanwhile.
-//! - [`written_ahead`] has the record name what segments lack that are behind, [`tellers`] knows which others can tell.
+//! - [`written_ahead`] has the record name what segments lack that are behind, also before versions go that [hide older
+//!   ones](hidden_versions); [`tellers`] knows which others can tell.
 //! - [`outrank`] takes a higher epoch when a node has obeyed a later leader.
 //!
 //! Invariants: a leader that serves changes has the report of every member, or has it marked behind. It grants nothing
@@ -33,6 +34,7 @@ mod check;
 mod describe;
 mod entry;
 mod found;
+mod hidden_versions;
 mod inventory;
 mod outrank;
 mod overruled;
@@ -62,6 +64,7 @@ pub use self::shadow::Shadow;
 use self::shadows::Shadows;
 pub(crate) use self::term::Term;
 use self::waiting_stripes::WaitingStripes;
+pub(crate) use self::written_ahead::takes_all;
 use crate::segments::{Member, RecordedMembers};
 use crate::touched::touch;
 

@@ -189,9 +189,9 @@ impl Meta {
         self.end_window(&awaited);
     }
 
-    /// A scan will remove objects, and absent disks may hold objects that the leader does not know. So these disks
-    /// start empty.
-    pub(crate) fn give_up_absent_disks(&mut self) {
+    /// All objects of the pool are about to be removed by force, so nothing is to stay on members that have not reported.
+    /// After the window the removal does not wait for those that are absent: they start empty.
+    pub(crate) fn give_up_absent(&mut self) {
         let missing = self.recovery.missing();
         if !self.recovery.is_window_over || missing.len() == 0 {
             return;

@@ -88,8 +88,11 @@ impl Meta {
         if is_broken(Rule::WhoAloneKnewTakesOthersAlong) {
             return;
         }
-        let is_left =
-            |id: &SegmentId| !struck.contains(id) && !self.members.is_pending(Effect::Strike(*id));
+        let is_left = |id: &SegmentId| {
+            !struck.contains(id)
+                && !self.members.is_pending(Effect::Strike(*id))
+                && !self.members.is_caught_up(*id)
+        };
         for id in self.members.behind_before(version).filter(is_left).collect::<Vec<_>>() {
             self.emit(Effect::MarkBehind(id, UNTOLD));
         }

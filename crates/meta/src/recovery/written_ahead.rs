@@ -34,8 +34,20 @@ use crate::tombstones::EntryId;
 pub(super) const UNTOLD: Version = Version { epoch: Epoch(0), counter: 0 };
 
 /// The newest version that is older than a granted one.
-fn before(version: Version) -> Version {
+pub(super) fn before(version: Version) -> Version {
     Version { counter: version.counter.saturating_sub(1), ..version }
+}
+
+/// Whether a request removes all objects of all tenants by force, so that nothing is to stay on any segment.
+pub(crate) fn takes_all(request: &Request<'_>) -> bool {
+    match request {
+        Request::Scan(Scan { tenant, pattern, action, .. }) => {
+            let is_of_all = tenant.is_none() && pattern.is_none();
+            *action == (ScanAction::Remove { force: true })
+                && (is_of_all || is_broken(Rule::PatternsSpareOthers))
+        }
+        _ => false,
+    }
 }
 
 impl Meta {
@@ -53,7 +65,7 @@ impl Meta {
                 (keys, ranges.iter().map(|it| it.version).max().max(unknown))
             }
             Request::PutEnd { puts } => return self.are_puts_told(puts),
-            Request::Scan(scan) if request.changes_objects() => return self.may_scan(scan),
+            Request::Scan(_) if request.changes_objects() => return self.may_scan(request),
             _ => return true,
         };
         let mut is_written = true;
@@ -66,14 +78,12 @@ impl Meta {
     }
 
     /// Whether a removal of many objects may go on. What each page of it takes away is [written](Self::is_page_written)
-    /// page by page. If it takes all of all tenants, segments that are behind start empty under later leaders, as nothing in them is to
-    /// stay.
-    fn may_scan(&mut self, scan: &Scan<'_>) -> bool {
-        let takes_all = scan.pattern.is_none()
-            && scan.tenant.is_none()
-            && scan.action == (ScanAction::Remove { force: true });
-        if !takes_all && self.knows_all_behind() && !is_broken(Rule::PatternsSpareOthers) {
-            return true;
+    /// page by page. So it waits until the leader knows what lies on the segments that are behind: the record cannot name
+    /// keys that the leader does not know. But if it takes all objects of all tenants, segments that are behind start empty
+    /// under later leaders, as nothing in them is to stay.
+    fn may_scan(&mut self, request: &Request<'_>) -> bool {
+        if !takes_all(request) {
+            return self.knows_all_behind();
         }
         if self.members.oldest_lacking().is_none() && !self.owes_drops() {
             return true;
@@ -82,12 +92,10 @@ impl Meta {
         !self.members.has_trackable()
     }
 
-    /// Whether this leader knows each entry of the segments that are behind: they have reported, and it has named them
-    /// since.
+    /// Whether this leader knows each entry of the segments that are behind: they have reported. What a process has that
+    /// took one over since, the process before it had, too.
     fn knows_all_behind(&self) -> bool {
-        let is_known = |segment: &Segment| {
-            segment.is_mounted() && !segment.is(Closed::Struck) && segment.recovering.is_none()
-        };
+        let is_known = |segment: &Segment| segment.is_mounted() && !segment.is(Closed::Recovering);
         let mut behind = self.members.behind_before(NEWER_THAN_ALL);
         behind.all(|id| self.segments.find(id).is_some_and(|slot| is_known(&self.segments[slot])))
     }
@@ -116,7 +124,7 @@ impl Meta {
     }
 
     /// Whether segments that are behind hold outdated entries of keys with this hash.
-    fn has_outdated(&self, hash: u64) -> bool {
+    pub(super) fn has_outdated(&self, hash: u64) -> bool {
         let mut of_key = self.tombstones.of_key(hash);
         of_key.any(|(slot, _)| self.segments[slot].is(Closed::Behind))
     }
@@ -159,7 +167,7 @@ impl Meta {
             || self.members.is_overruled_on_all(written_hash(&record.key), before(record.version))
     }
 
-    fn is_in_step(&self, range: &Range) -> bool {
+    pub(super) fn is_in_step(&self, range: &Range) -> bool {
         let segment = &self.segments[range.segment];
         segment.is_mounted() && !segment.is(Closed::Struck) && !segment.is(Closed::Behind)
     }
@@ -174,7 +182,7 @@ impl Meta {
     }
 
     /// Whether the record overrules this version of a key, if segments are behind. If not, the change is under way.
-    fn write_ahead(&mut self, key: &str, version: Version) -> bool {
+    pub(super) fn write_ahead(&mut self, key: &str, version: Version) -> bool {
         if !self.members.has_trackable() || is_broken(Rule::ChangesAreWrittenAhead) {
             return true;
         }
@@ -202,39 +210,6 @@ impl Meta {
             let at = self.term.newest_grant();
             self.emit(Effect::Overrule(hash, OverruledKey { until, at }));
         }
-    }
-
-    /// Whether an object may be evicted: the record has its key, or it hides no older version on a segment that is
-    /// behind.
-    pub(crate) fn may_be_evicted(&mut self, object: u32) -> bool {
-        if !self.members.has_trackable() {
-            return true;
-        }
-        let (key, version) = (self.objects[object].key.clone(), self.objects[object].version);
-        !self.may_hide_older(object) || self.write_ahead(&key, version)
-    }
-
-    /// Whether segments that are behind may hold an older version of an object.
-    fn may_hide_older(&self, object: u32) -> bool {
-        let record = &self.objects[object];
-        let is_newer = |oldest: Version| record.version > oldest;
-        self.members.oldest_lacking().is_some_and(is_newer)
-            || self.is_replacing(object)
-            || self.has_outdated(self.index.hash(&record.key))
-    }
-
-    /// Whether an object may lose a replica whose bytes are gone: segments in step hold another one, or the record has
-    /// the versions that the object hides. False while the change is under way.
-    pub(crate) fn may_lose(&mut self, object: u32, replica: u8) -> bool {
-        if !self.members.has_trackable() {
-            return true;
-        }
-        let lacking = self.replicas_where(object, |range| !self.is_in_step(range));
-        if self.has_replica_but(object, lacking | 1 << replica) || !self.may_hide_older(object) {
-            return true;
-        }
-        let (key, replaced) = (self.objects[object].key.clone(), self.objects[object].version);
-        self.write_ahead(&key, before(replaced))
     }
 
     /// Whether a later leader knows that an entry on a segment that is behind has a tombstone. If the record has no room to

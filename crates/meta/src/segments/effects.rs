@@ -36,6 +36,7 @@ impl Meta {
             let slot = self.segments.find(id);
             slot.into_iter().for_each(|slot| self.segments.set(slot, Closed::Behind, true));
         }
+        self.members.overruling += usize::from(matches!(effect, Effect::Overrule(..)));
         match self.members.is_recorded {
             true => self.members.effects.push(effect),
             false => self.take_hold(effect),
@@ -43,7 +44,9 @@ impl Meta {
     }
 
     fn take_hold(&mut self, effect: Effect) {
-        self.members.pending.remove(&effect);
+        let was_pending = self.members.pending.remove(&effect);
+        let is_overruled = was_pending && matches!(effect, Effect::Overrule(..));
+        self.members.overruling -= usize::from(is_overruled);
         match effect {
             Effect::Join(id) => _ = self.members.join(id),
             Effect::JoinDisk(id) => {

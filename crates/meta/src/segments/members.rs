@@ -112,6 +112,8 @@ pub(crate) struct Members {
     written: BTreeMap<u64, u64>,
     /// Changes that are not recorded yet.
     pub(super) pending: BTreeSet<Effect>,
+    /// How many of them overrule a key or version.
+    pub(super) overruling: usize,
     /// Those of them that the shell has not taken yet.
     pub(super) effects: Vec<Effect>,
 }
@@ -199,9 +201,9 @@ impl Members {
         !self.overruled.is_empty()
     }
 
-    /// At least the number of overruled keys, in the record and on their way there.
+    /// About how many keys are overruled, in the record and on their way there.
     pub(crate) fn overruled_keys(&self) -> usize {
-        self.overruled.len() + self.written.len()
+        self.overruled.len() + self.overruling
     }
 
     /// Notes that this leader has a key or version overruled: its hash in the index, and its [written](written_hash) one.
@@ -271,6 +273,11 @@ impl Members {
     pub(super) fn is_marking(&self, id: SegmentId) -> bool {
         let marks = Effect::MarkBehind(id, Version::default())..=Effect::MarkBehind(id, NEWEST);
         self.pending.range(marks).next().is_some()
+    }
+
+    /// Whether a member lacks nothing, and only the record still marks it behind.
+    pub(crate) fn is_caught_up(&self, id: SegmentId) -> bool {
+        self.is_pending(Effect::CaughtUp(id)) && !self.is_marking(id)
     }
 
     pub(crate) fn is_pending(&self, effect: Effect) -> bool {

@@ -79,18 +79,16 @@ fn put(world: &mut World, key: &str) {
     assert_eq!(end(world, key, placed.what.version).0, Ok(()));
 }
 
-fn remove_all(world: &mut World) -> Reply {
+const WAIT: Reply = Reply::Refused(ErrorCode::UnavailableInCurrentStatus);
+
+fn remove_all_of(world: &mut World, tenant: Option<&'static str>) -> Reply {
     let action = ScanAction::Remove { force: true };
-    world.ask(
-        BOB,
-        &Request::Scan(Scan {
-            tenant: Some("default"),
-            pattern: None,
-            action,
-            cursor: 0,
-            limit: 100,
-        }),
-    )
+    let scan = Scan { tenant, pattern: None, action, cursor: 0, limit: 100 };
+    world.ask(BOB, &Request::Scan(scan))
+}
+
+fn remove_all(world: &mut World) -> Reply {
+    remove_all_of(world, Some("default"))
 }
 
 #[test]
@@ -132,14 +130,39 @@ fn a_disk_that_does_not_return_is_given_up_at_last() {
     assert_eq!(mount(&mut world), mounted(MountOutcome::StartEmpty));
 }
 
-/// The master has no inventory of the disk, so it cannot tell which objects on it the pattern matches.
+/// The master has no inventory of the disk, so it cannot tell which objects on it the removal takes.
 #[test]
-fn a_disk_that_is_away_is_given_up_when_objects_are_removed_by_pattern() {
+fn a_removal_of_many_objects_waits_for_a_disk_that_is_away() {
     let mut world = leader();
     put(&mut world, "a");
-    assert_eq!(remove_all(&mut world), Reply::Refused(ErrorCode::UnavailableInCurrentStatus));
+    assert_eq!(remove_all(&mut world), WAIT);
+    assert_eq!(record(&mut world), [], "the disk may come back");
+    tell(&mut world, &[entry("b", 0, 4 * KIB, 1)]);
+    let Reply::Scanned(page) = remove_all(&mut world) else { panic!("it has told all") };
+    assert_eq!(page.removed, 2);
+    world.check();
+}
+
+#[test]
+fn a_removal_of_many_objects_waits_no_longer_than_the_leader_waits_for_a_disk() {
+    let mut world = leader();
+    put(&mut world, "a");
+    pass(&mut world, 44_000);
+    assert_eq!(remove_all(&mut world), WAIT);
+    pass(&mut world, 1_000);
     assert_eq!(record(&mut world), [Effect::Strike(A)]);
-    let Reply::Scanned(page) = remove_all(&mut world) else { panic!("the scan waits for no disk") };
+    let Reply::Scanned(page) = remove_all(&mut world) else { panic!("the disk is given up") };
+    assert_eq!(page.removed, 1);
+}
+
+/// Nothing is to stay on the disk.
+#[test]
+fn a_disk_that_is_away_is_given_up_when_all_objects_of_all_tenants_are_removed_by_force() {
+    let mut world = leader();
+    put(&mut world, "a");
+    assert_eq!(remove_all_of(&mut world, None), WAIT);
+    assert_eq!(record(&mut world), [Effect::Strike(A)]);
+    let Reply::Scanned(page) = remove_all_of(&mut world, None) else { panic!("it waits") };
     assert_eq!(page.removed, 1);
     assert_eq!(mount(&mut world), mounted(MountOutcome::StartEmpty));
     world.check();
@@ -147,17 +170,19 @@ fn a_disk_that_is_away_is_given_up_when_objects_are_removed_by_pattern() {
 
 /// The inventory of this disk is about to arrive.
 #[test]
-fn a_disk_that_is_telling_what_it_has_is_not_given_up_for_a_removal_by_pattern() {
-    let mut world = leader();
-    assert_eq!(mount(&mut world), mounted(MountOutcome::WantsInventory));
-    assert_eq!(remove_all(&mut world), Reply::Refused(ErrorCode::UnavailableInCurrentStatus));
-    assert_eq!(record(&mut world), []);
-    let entries = [entry("a", 0, 4 * KIB, 1)];
-    let page = mooncake_types::InventoryPage { run: 2, ..page(A, 0, &entries) };
-    assert_eq!(report(&mut world, page), Ok(()));
-    let Reply::Scanned(page) = remove_all(&mut world) else { panic!("the scan waits for no disk") };
-    assert_eq!(page.removed, 1);
-    assert!(!world.holds("a"));
+fn a_disk_that_is_telling_what_it_has_is_not_given_up_for_a_removal_of_all() {
+    for tenant in [None, Some("default")] {
+        let mut world = leader();
+        assert_eq!(mount(&mut world), mounted(MountOutcome::WantsInventory));
+        assert_eq!(remove_all_of(&mut world, tenant), WAIT);
+        assert_eq!(record(&mut world), []);
+        let entries = [entry("a", 0, 4 * KIB, 1)];
+        let page = mooncake_types::InventoryPage { run: 2, ..page(A, 0, &entries) };
+        assert_eq!(report(&mut world, page), Ok(()));
+        let Reply::Scanned(page) = remove_all_of(&mut world, tenant) else { panic!("it waits") };
+        assert_eq!(page.removed, 1);
+        assert!(!world.holds("a"));
+    }
 }
 
 /// The first leader marked the disk as stale when it began to change objects.

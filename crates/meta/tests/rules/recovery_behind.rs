@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use mooncake_meta::{Config, Effect, Member, Meta, RecordedMembers};
 use mooncake_types::{
-    ClientId, Epoch, ErrorCode, InventoryEntry, MountOutcome, MountSegment, OverruledKeys, PutEnd,
-    RangeDrop, ReplicateConfig, Reply, Request, Scan, ScanAction, SegmentId, Tick, Version, limits,
+    ClientId, Epoch, ErrorCode, InventoryEntry, InventoryPage, MountOutcome, MountSegment,
+    OverruledKeys, PutEnd, RangeDrop, ReplicateConfig, Reply, Request, Scan, ScanAction, SegmentId,
+    Tick, Version, limits,
 };
 
 use crate::KIB;
@@ -80,7 +81,13 @@ fn on(segment: SegmentId) -> ReplicateConfig<'static> {
 
 /// A leader with A, whose client is Alice, and B, whose client is Bob.
 fn pool() -> (World, Record) {
-    let mut world = crate::recovery::leader(&[]);
+    pool_with(Config::default())
+}
+
+fn pool_with(config: Config) -> (World, Record) {
+    let now = Tick(1_000);
+    let none = RecordedMembers { fresh: false, ..RecordedMembers::default() };
+    let mut world = World { meta: Meta::recover(config, EPOCH, now, &none), now };
     for member in [(ALICE, A), (BOB, B)] {
         assert_eq!(mount(&mut world, member, true), mounted(MountOutcome::Ready));
     }
@@ -224,8 +231,8 @@ const KEPT: usize = 100;
 
 /// A leader that lost sight of A, then removed "on A" and `count` objects of another segment. Also the versions of
 /// the objects that are on A still, and of "on A".
-fn after_removals(count: usize) -> (World, Record, Vec<Version>) {
-    let (mut world, mut known) = pool();
+fn after_removals(count: usize, config: Config) -> (World, Record, Vec<Version>) {
+    let (mut world, mut known) = pool_with(config);
     let names = (0..KEPT).map(|number| format!("kept {number}")).chain(["on A".to_owned()]);
     let put = |key: String| world.put_with(ALICE, &key, KIB, on(A)).unwrap().what.version;
     let versions = names.map(put).collect();
@@ -249,7 +256,8 @@ fn after_removals(count: usize) -> (World, Record, Vec<Version>) {
 
 #[test]
 fn many_removals_cost_a_segment_that_was_away_few_objects_under_later_leaders() {
-    let (world, known, versions) = after_removals(4 * limits::MAX_OVERRULED_KEYS);
+    let (world, known, versions) =
+        after_removals(4 * limits::MAX_OVERRULED_KEYS, Config::default());
     assert_ne!(known.members[&A], Some(Version::default()));
     let mut world = known.succeed(world.now);
     assert_eq!(mount(&mut world, (BOB, B), false), mounted(MountOutcome::WantsInventory));
@@ -267,8 +275,11 @@ fn many_removals_cost_a_segment_that_was_away_few_objects_under_later_leaders() 
 
 #[test]
 fn more_removals_than_the_record_has_room_for_cost_only_later_leaders_their_knowledge() {
-    let (mut world, known, _) =
-        after_removals(limits::MAX_OVERRULED_KEYS + limits::MAX_FILTERED_KEYS + 1);
+    let few = || Config { max_overruled_keys: 40, max_filtered_keys: 60, ..Config::default() };
+    // "on A" is one more.
+    let (_, known, _) = after_removals(99, few());
+    assert_ne!(known.members[&A], Some(Version::default()));
+    let (mut world, known, _) = after_removals(100, few());
     assert_eq!(known.members[&A], Some(Version::default()));
     // This leader knows all of it.
     world.ping(ALICE, &[A]);
@@ -344,11 +355,15 @@ fn remove_by_pattern(world: &mut World, known: &mut Record, pattern: &'static st
 
 /// The next leader hears B, which holds nothing, and then all that A holds. Returns which of the keys are there.
 fn found_again(known: &Record, before: &World, held: &[InventoryEntry<'_>]) -> Vec<bool> {
-    let mut world = known.succeed(before.now);
-    assert_eq!(mount(&mut world, (BOB, B), false), mounted(MountOutcome::WantsInventory));
-    tell(&mut world, BOB, B, &[]);
-    assert_eq!(mount(&mut world, (ALICE, A), false), mounted(MountOutcome::WantsInventory));
-    tell(&mut world, ALICE, A, held);
+    found_by(&mut known.succeed(before.now), held)
+}
+
+/// As [`found_again`], of a leader that has just begun.
+fn found_by(world: &mut World, held: &[InventoryEntry<'_>]) -> Vec<bool> {
+    assert_eq!(mount(world, (BOB, B), false), mounted(MountOutcome::WantsInventory));
+    tell(world, BOB, B, &[]);
+    assert_eq!(mount(world, (ALICE, A), false), mounted(MountOutcome::WantsInventory));
+    tell(world, ALICE, A, held);
     held.iter().map(|entry| world.meta.peek(entry.key).is_some()).collect()
 }
 
@@ -385,6 +400,37 @@ fn a_removal_by_pattern_costs_a_segment_that_was_away_what_matches_and_nothing_e
         let there = found_again(&known, &world, &held);
         assert_eq!(there, [true, false, false, true, !is_behind_before]);
     }
+}
+
+/// B knows what A lacks, and takes long to tell it. Meanwhile A is told to ask again later.
+#[test]
+fn a_removal_by_pattern_waits_for_a_segment_that_is_to_report_after_another() {
+    let (before, known, [kept, _, old, new]) = left_behind();
+    let mut world = known.succeed(before.now);
+    assert_eq!(mount(&mut world, (BOB, B), false), mounted(MountOutcome::WantsInventory));
+    let later = Reply::Done(Err(ErrorCode::ReplicaIsNotReady));
+    for number in 0..70 {
+        let key = if number == 0 { "changed".to_owned() } else { format!("{number} on B") };
+        let version = Version { counter: new.counter + u64::from(number), ..new };
+        let held = [entry(&key, u64::from(number) * KIB, version)];
+        let page = InventoryPage { last: number == 69, ..page(B, number, &held) };
+        assert_eq!(mount(&mut world, (ALICE, A), false), later);
+        assert_eq!(world.ask(CAROL, &removal(Some("e"), 0)), Reply::Refused(EARLY.unwrap_err()));
+        assert_eq!(world.ask(BOB, &Request::ReportInventory(page)), Reply::Done(Ok(())));
+        world.advance(300);
+    }
+    assert_eq!(record(&mut world), [], "no node is given up");
+    assert_eq!(mount(&mut world, (ALICE, A), false), mounted(MountOutcome::WantsInventory));
+    tell(&mut world, ALICE, A, &[entry("kept", 0, kept), entry("changed", KIB, old)]);
+    let page = loop {
+        match world.ask(CAROL, &removal(Some("e"), 0)) {
+            Reply::Scanned(page) => break page,
+            reply => assert_eq!(reply, Reply::Refused(EARLY.unwrap_err())),
+        }
+        assert!(!record(&mut world).is_empty(), "it waits for the record alone");
+    };
+    assert_eq!(page.removed, 1);
+    assert!(world.meta.peek("changed").is_none());
 }
 
 /// No reader may see the older version after the newer one, which the removal takes away.
@@ -508,6 +554,39 @@ fn ten_thousand_silent_members_are_given_up_in_a_moment() {
 
 fn version_at(counter: u64) -> Version {
     Version { epoch: Epoch(EPOCH.0 - 1), counter }
+}
+
+/// B lost the version that replaced the one on A, and its leader died before it heard of that.
+#[test]
+fn what_a_lost_version_replaced_stays_hidden_from_the_next_leader_and_the_one_after_it() {
+    let (before, mut known, [_, _, old, new]) = left_behind();
+    let lost = RangeDrop { segment: B, offset: 0, version: new, grant: new };
+    let report = Request::ReportLosses { keys: vec!["changed"], ranges: vec![lost] };
+    let mut world = known.succeed(before.now);
+    assert_eq!(world.ask(BOB, &report), Reply::Done(EARLY), "the record does not say so yet");
+    let written = record(&mut world);
+    assert!(matches!(written[..], [Effect::Overrule(..)]), "{written:?}");
+    known.take(written);
+    assert_eq!(world.ask(BOB, &report), Reply::Done(Ok(())));
+    assert_eq!(found_by(&mut world, &[entry("changed", 0, old)]), [false]);
+    assert_eq!(found_again(&known, &world, &[entry("changed", 0, old)]), [false]);
+}
+
+/// A node that tells of losses on segments of others, or of versions that nobody granted, hides nothing.
+#[test]
+fn only_versions_of_earlier_leaders_on_members_that_have_not_reported_hide_others() {
+    let (before, known, [kept, ..]) = left_behind();
+    let later = Version { epoch: LATER_EPOCH, counter: 1 };
+    let lost = RangeDrop { segment: B, offset: 0, version: later, grant: later };
+    let stranger = RangeDrop { segment: SegmentId(77), version: kept, ..lost };
+    for (key, lost) in
+        [("kept", lost), ("kept", stranger), ("", RangeDrop { version: kept, ..lost })]
+    {
+        let mut world = known.succeed(before.now);
+        let report = Request::ReportLosses { keys: vec![key], ranges: vec![lost] };
+        assert_eq!(world.ask(BOB, &report), Reply::Done(Ok(())), "{lost:?}");
+        assert_eq!(found_by(&mut world, &[entry("kept", 0, kept)]), [true], "{lost:?}");
+    }
 }
 
 /// Otherwise a later leader would serve what the lost version replaced.

@@ -23,9 +23,6 @@ use crate::key::some_keys;
 use crate::run_state::RunState;
 use crate::task::Task;
 
-/// Most keys of a run that is not wide.
-const FEW_KEYS: usize = 12;
-
 /// The client that runs an operation: its own segments, its cached routes and its clock.
 pub(crate) struct Doer<'a> {
     pub(crate) own: &'static [SegmentId],
@@ -48,9 +45,7 @@ pub(crate) fn random(doer: &Doer<'_>, run_state: &mut RunState) -> Task {
         27..30 => get::session(doer.own, run_state),
         30..33 => carry::create(doer.names, run_state),
         33 => remove::clear(doer.names, run_state),
-        // A removal of many objects gives up members of which the leader does not know yet what they hold. In runs with
-        // many keys, which are about recovery, that is most of the time.
-        34 if run_state.keys <= FEW_KEYS => remove::some(run_state),
+        34 => remove::some(run_state),
         _ => {
             let (keys, force) =
                 (some_keys(&mut run_state.chance, run_state.keys), run_state.chance.below(3) > 0);
