@@ -8,7 +8,7 @@ use axum::http::header::AUTHORIZATION;
 use axum::middleware::Next;
 use axum::response::Response;
 use mooncake_connection::Roles;
-use mooncake_types::Rights;
+use mooncake_types::{Access, Rights};
 use mooncake_wire::Expected;
 
 use super::error::Failure;
@@ -31,18 +31,18 @@ impl Guard {
         self.roles.is_some() || (needed == Rights::ADMIN && !self.auth_token.is_empty())
     }
 
-    fn rights_of(&self, token: &[u8]) -> Option<Rights> {
+    fn access_of(&self, token: &[u8]) -> Option<Access> {
         let tokens = self.roles.as_ref().map(Roles::tokens);
         let roles = tokens.as_deref().unwrap_or_default();
-        Expected { cluster_id: "", auth_token: &self.auth_token, roles }.rights_of(token)
+        Expected { cluster_id: "", auth_token: &self.auth_token, roles }.access_of(token)
     }
 }
 
 /// Admits a request with the header `Authorization: Bearer TOKEN`, if the token gives this right, or any request if
-/// none is asked for. Who may change the pool may also see it.
+/// none is asked for. Who may change the pool may also see it. The handler learns whose keys the token may name.
 pub(super) async fn authorize(
     State((guard, needed)): State<(Guard, Rights)>,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Result<Response, Failure> {
     if guard.asks_for(needed) {
@@ -51,14 +51,15 @@ pub(super) async fn authorize(
                 "this master has an auth token: send it as the header 'Authorization: Bearer TOKEN'",
             )
         })?;
-        let rights = guard
-            .rights_of(named)
+        let access = guard
+            .access_of(named)
             .ok_or_else(|| Failure::unauthorized("the auth token is not that of this master"))?;
-        if !rights.include(needed) && !rights.include(Rights::ADMIN) {
+        if !access.rights().include(needed) && !access.rights().include(Rights::ADMIN) {
             return Err(Failure::denied(format!(
-                "the auth token allows {rights}, and not {needed}"
+                "the auth token allows {access}, and not {needed}"
             )));
         }
+        request.extensions_mut().insert(access);
     }
     Ok(next.run(request).await)
 }
