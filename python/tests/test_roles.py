@@ -119,7 +119,8 @@ def test_a_token_for_tenants_names_no_other(
     result, store = store_with(cluster, monkeypatch, "token-tenants")
     assert result == 0
     blue, red = (store.for_tenant(name) for name in ("blue", "red"))
-    assert (blue.get("key"), red.put("new", b"red"), red.get("new")) == (b"blue", 0, b"red")
+    wait_until(lambda: blue.get("key") == b"blue", 20, "the node knows the token, too")
+    assert (red.put("new", b"red"), red.get("new")) == (0, b"red")
     assert blue.query_by_regex(".*").keys() == {"key"}
     for tenant in ("default", "green"):
         other = store.for_tenant(tenant)
